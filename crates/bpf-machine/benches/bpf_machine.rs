@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast the machine executes: `cargo bench -p bpf-machine [WORD]`. Each line is the best of several rounds,
+//! Execution speed of the machine: `cargo bench -p bpf-machine [WORD]`. Each line is the best of several rounds,
 //! because other work on the host can only slow a round down.
 
 use bpf_machine::{Context, FaultKind, GuestAddr, Host, Machine, Memory, Resolver, Step, TimerId, asm};
@@ -7,10 +7,10 @@ use bpf_object::{FunctionId, KfuncRef};
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Rounds of each measurement.
+/// Number of rounds of each measurement.
 const ROUNDS: u32 = 7;
 
-/// Name, program, and how often it is begun in a round.
+/// Name, program, and number of executions in a round.
 const PROGRAMS: [(&str, &str, u32); 7] = [
     ("arithmetic and jumps", ARITHMETIC, 1),
     ("loads and stores on the stack", STACK, 1),
@@ -146,7 +146,7 @@ impl Host for Nothing {
 }
 
 fn main() {
-    // Cargo passes `--bench`; a word picks the lines that contain it.
+    // Cargo passes `--bench`; a word selects the lines that contain it.
     let only = std::env::args().skip(1).find(|argument| !argument.starts_with("--")).unwrap_or_default();
     println!("{:40} {:>12} {:>12}", "", "M insn/s", "ns per begin");
     for (name, program, begins) in PROGRAMS.into_iter().filter(|(name, ..)| name.contains(&only)) {

@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How often lines of the source were executed.
+//! Line coverage: execution counts of source lines.
 //!
-//! A line's count in a function is that of the instruction that ran most often among those that belong to it: by the
-//! object's line information, or because a call in that line was inlined. Functions that share a line add up.
+//! The count of a line in a function is that of its most executed instruction. An instruction belongs to a line by
+//! the object's line information, or because a call in that line was inlined. The counts of functions that share a
+//! line are added.
 
 use crate::decode::Program;
 use crate::lines::SourceLine;
 use std::collections::BTreeMap;
 
-/// Counts of an object's lines and functions. Those of several runs add up.
+/// Counts of the lines and functions of an object. The counts of several runs can be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Coverage {
-    /// By path of the file as the compiler saw it.
+    /// By file path as the compiler saw it.
     pub files: BTreeMap<String, FileCoverage>,
 }
 
 /// Counts of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileCoverage {
-    /// Lines that have code, by number.
+    /// Lines with code, by line number.
     pub lines: BTreeMap<u32, LineCoverage>,
-    /// Calls of each function that begins in it, by name, with its first line that has code. What was inlined everywhere
-    /// is none.
+    /// Functions that begin in the file, by name: the first line with code, and the number of calls. A function that
+    /// was inlined everywhere is missing.
     pub functions: BTreeMap<String, (u32, u64)>,
 }
 
 /// Counts of a line.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LineCoverage {
-    /// How often it was executed.
+    /// Number of executions.
     pub count: u64,
-    /// Its text, as far as the object has it.
+    /// Text of the line, if the object has it.
     pub text: String,
 }
 
@@ -50,7 +51,7 @@ impl Coverage {
         }
     }
 
-    /// Adds the executions of a program's ops.
+    /// Adds the execution counts of a program's ops.
     pub(crate) fn count(&mut self, program: &Program, counts: &[u64]) {
         let ends = program.functions.iter().skip(1).map(|next| next.entry as usize).chain([program.ops.len()]);
         for (function, end) in program.functions.iter().zip(ends) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Turns the instructions of an object into [`Op`]s: branch targets become indices, symbols become addresses or
-//! numbers, a 64-bit immediate load becomes one op. What no engine could execute is refused here.
+//! Decodes the instructions of an object into [`Op`]s: branch targets become indices, symbols become addresses or
+//! numbers, and a 64-bit immediate load becomes one op. Instructions that no engine can execute are rejected.
 
 use crate::execution::STACK_BYTES;
 use crate::lines::{self, Files, SourceLine};
@@ -11,21 +11,21 @@ use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
 /// Executable code of one object.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
-    /// All functions, one after the other.
+    /// The ops of all functions, one function after the other.
     pub ops: Vec<Op>,
-    /// The same in quick form.
+    /// The same ops in quick form.
     pub quick: Vec<Op>,
-    /// Instruction slot in its function, by op.
+    /// Instruction slot within the function, by op.
     pub slots: Vec<u32>,
-    /// Line of the source as the object has it, by op.
+    /// Source line according to the object, by op.
     pub stated: Vec<SourceLine>,
-    /// Line of the policy's own source, by op (`lines`).
+    /// Own source line, by op (see `lines`).
     pub own: Vec<SourceLine>,
-    /// The files of both.
+    /// Files of both kinds of lines.
     pub files: Files,
-    /// By [`bpf_object::FunctionId`].
+    /// Functions, by [`bpf_object::FunctionId`].
     pub functions: Vec<FunctionCode>,
-    /// What [`Code::Poison`] and [`Code::MissingKfunc`] say.
+    /// Messages of [`Code::Poison`] and [`Code::MissingKfunc`].
     pub texts: Vec<String>,
 }
 
@@ -36,27 +36,27 @@ pub(crate) struct FunctionCode {
     pub name: String,
     /// Index of its first op.
     pub entry: u32,
-    /// So many bytes of its frame it can reach, from the end: they must start out zeroed.
+    /// Number of bytes at the end of its frame that it can access; these must be zeroed at entry.
     pub stack: u32,
-    /// Source lines in ascending order of slot.
+    /// Source lines, by ascending slot.
     pub lines: Vec<LineInfo>,
-    /// Calls that were inlined into it.
+    /// Calls inlined into it.
     pub inlined: Vec<InlinedCall>,
 }
 
-/// Where the things lie that symbols name.
+/// Guest addresses and numbers of the entities that symbols name.
 pub(crate) struct Places<'a> {
     /// Map objects, by `MapId`.
     pub maps: &'a [GuestAddr],
-    /// The value of single-value maps, by `MapId`.
+    /// Value address of single-value maps, by `MapId`.
     pub values: &'a [Option<GuestAddr>],
-    /// What stands for the address of a function, by `FunctionId`.
+    /// Addresses that stand for functions, by `FunctionId`.
     pub functions: &'a [GuestAddr],
-    /// What stands for the address of a kfunc, by index; 0 if it does not exist.
+    /// Addresses that stand for kfuncs, by index; 0 for a missing kfunc.
     pub kfuncs: &'a [GuestAddr],
-    /// The host's numbers of kfuncs, by index.
+    /// The host's kfunc numbers, by index.
     pub kfunc_numbers: &'a [Option<u32>],
-    /// For kernel variables.
+    /// Resolver of kernel variables.
     pub resolver: &'a dyn Resolver,
 }
 
@@ -77,10 +77,10 @@ pub(crate) fn decode(object: &LinkedObject, places: &Places<'_>) -> Result<Progr
     Ok(program)
 }
 
-/// What is wrong with an instruction.
+/// Description of what is wrong with an instruction.
 type Problem = String;
 
-/// An index of [`Decoder::starts`] that is the second half of a 64-bit immediate load.
+/// Entry of [`Decoder::starts`] for the second half of a 64-bit immediate load.
 const SECOND_HALF: u32 = u32::MAX;
 
 /// Instruction classes, the low three bits of the code (RFC 9669, 3).
@@ -105,9 +105,9 @@ struct Decoder<'a> {
     function: &'a Function,
     /// Slots of loads that cannot fault, ascending.
     kernel_loads: Vec<u32>,
-    /// Index of the op by slot, counted from `base`.
+    /// Index of the op by slot, relative to `base`.
     starts: Vec<u32>,
-    /// Index of the function's first op.
+    /// Index of the first op of the function.
     base: usize,
 }
 
@@ -136,7 +136,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Execution must not run out of the function: its last instruction has to leave it (as the verifier demands).
+    /// Checks that the last instruction leaves the function, as the verifier demands.
     fn check_end(&self, program: &Program) -> Result<(), (u32, Problem)> {
         let last = self.function.insns.len().saturating_sub(1) as u32;
         match program.ops[self.base..].last().map(|op| op.code) {
@@ -146,7 +146,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Finds where each op starts.
+    /// Numbers the ops by slot.
     fn number_slots(&mut self) -> Result<(), (u32, Problem)> {
         let insns = &self.function.insns;
         if insns.len() + self.base > i32::MAX as usize / 2 {
@@ -219,7 +219,7 @@ impl Decoder<'_> {
         };
         address.ok_or_else(|| match symbol {
             Symbol::KernelVariable(name) => format!("the kernel has no variable {name}"),
-            symbol => format!("{symbol:?} does not exist or is no address"),
+            symbol => format!("{symbol:?} does not exist or has no address"),
         })
     }
 
@@ -277,7 +277,7 @@ impl Decoder<'_> {
         Ok(Op { at: self.target(slot, offset)?, ..op(code, insn) })
     }
 
-    /// How many ops a jump by `offset` slots passes over.
+    /// Distance of a jump in ops, for an offset in slots.
     fn target(&self, slot: u32, offset: i64) -> Result<i32, Problem> {
         let to = i64::from(slot) + 1 + offset;
         let start = usize::try_from(to).ok().and_then(|to| self.starts.get(to));
@@ -289,13 +289,14 @@ impl Decoder<'_> {
     }
 }
 
-/// The op with the fields of `insn` as they are; its registers exist.
+/// The op with the fields of `insn`, whose registers exist.
 fn op(code: Code, insn: &Insn) -> Op {
     let [dst, src] = [insn.dst, insn.src].map(|number| Reg::new(number).expect("both were looked at"));
     Op { code, dst, src, probe: false, at: i32::from(insn.off), imm: i64::from(insn.imm) }
 }
 
-/// How many bytes of its frame an op can reach, or make others reach: all of them, if it does not just load or store.
+/// Number of bytes of the frame that an op can access itself or through a pointer: the whole frame unless it only
+/// loads or stores.
 fn reach(op: &Op) -> u32 {
     use Code::*;
     let goes_on = match op.code {
@@ -311,7 +312,7 @@ fn reach(op: &Op) -> u32 {
     }
 }
 
-/// An op that faults with a text when it is reached.
+/// An op that faults with a message when executed.
 fn fault(code: Code, text: String, program: &mut Program) -> Op {
     program.texts.push(text);
     Op { code, dst: Reg::R0, src: Reg::R0, probe: false, at: 0, imm: program.texts.len() as i64 - 1 }
@@ -321,12 +322,12 @@ fn unknown(insn: &Insn) -> Problem {
     format!("unknown instruction {:#04x} (offset {}, immediate {})", insn.code, insn.off, insn.imm)
 }
 
-/// Unused fields must be zero: a later instruction set may give them a meaning.
+/// Checks that unused fields are zero: a later instruction set may give them a meaning.
 fn zero(fields_are_zero: bool) -> Result<(), Problem> {
     if fields_are_zero { Ok(()) } else { Err("a field that the instruction does not use is not zero".to_owned()) }
 }
 
-/// The frame pointer belongs to the machine.
+/// Checks that the destination is not the frame pointer, which is read-only.
 fn writable(insn: &Insn) -> Result<(), Problem> {
     if insn.dst == 10 { Err("r10, the frame pointer, is read-only".to_owned()) } else { Ok(()) }
 }
@@ -428,7 +429,7 @@ fn move_with_offset(insn: &Insn, wide: bool) -> Result<Op, Problem> {
         (true, 32, 0) => Code::Movsx32To64,
         (false, 8, 0) => Code::Movsx8To32,
         (false, 16, 0) => Code::Movsx16To32,
-        // The immediate is the new address space << 16 | the old one; space 1 is the arena.
+        // The immediate is new address space << 16 | old address space; space 1 is the arena.
         (true, 1, 1) => Code::CastKernel,
         (true, 1, 0x1_0000) => Code::CastUser,
         _ => return Err(unknown(insn)),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine, taken apart for a run, and the frames of its executions: what the interpreter and the helpers share.
+//! Parts of a machine during a run, and the frames of its executions: shared by the interpreter and the helpers.
 
 use crate::decode::{FunctionCode, Program};
 use crate::execution::{Execution, FRAME_STRIDE, MAX_FRAMES, MAX_LOOPS, SAVED, Step, Then};
@@ -7,30 +7,31 @@ use crate::maps::ElementKey;
 use crate::{FaultKind, GuestAddr, MapHandle, Maps, Memory, RegionId};
 use bpf_object::FunctionId;
 
-/// Regions of what engines need.
+/// Regions that the engine uses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Regions {
-    /// What function pointers point to: slot = function.
+    /// Targets of function pointers; the slot is the function.
     pub functions: RegionId,
-    /// Frames of all stacks: slot = 1 + stack × [`MAX_FRAMES`] + depth. Slot 0 is nobody's, so that what lies below the
-    /// first frame is still in the region, and a fault there says so.
+    /// Stack frames; slot = 1 + stack * [`MAX_FRAMES`] + depth. Slot 0 is unused, so that an address below the first
+    /// frame is still in the region and its fault names the stack.
     pub stacks: RegionId,
-    /// Array indices that callbacks get pointers to; slots as in `stacks`.
+    /// Array indices that callbacks get as pointers; slots as in `stacks`.
     pub keys: RegionId,
 }
 
-/// A machine, taken apart for a run.
+/// Parts of a machine, borrowed for a run.
 pub(crate) struct Engine<'a> {
     pub program: &'a Program,
     pub memory: &'a mut Memory,
     pub maps: &'a mut Maps,
     pub regions: Regions,
-    /// Executions of each op, if they are counted.
+    /// Execution count of each op, if enabled.
     pub counts: Option<&'a mut [u64]>,
 }
 
 impl Regions {
-    /// Makes a stack: address of its outermost frame, and where that ends in the storage of its region.
+    /// Creates a stack; returns the address of its outermost frame, and the end of that frame in the region's
+    /// storage.
     pub fn make_stack(&self, memory: &mut Memory, stack: u32) -> (GuestAddr, usize) {
         let (outermost, frames) = (frame_slot(stack, 0), frame_slot(stack, MAX_FRAMES));
         memory.grow(self.stacks, frames);
@@ -39,23 +40,23 @@ impl Regions {
         (memory.addr(self.stacks, outermost), memory.storage_end(self.stacks, outermost))
     }
 
-    /// A function begins whose frame ends there.
+    /// Zeroes the frame that ends at `end` before a function starts.
     #[inline(always)]
     pub fn clear_frame(&self, memory: &mut Memory, code: &FunctionCode, end: usize) {
         if code.stack > 0 {
-            // Programs with CAP_PERFMON may read what they did not write: it must not depend on what ran before.
+            // Programs with CAP_PERFMON may read uninitialized stack: it must not depend on earlier executions.
             memory.zero_before(self.stacks, end, code.stack as usize);
         }
     }
 }
 
-/// Slot of a frame: see [`Regions`].
+/// Slot of a frame (see [`Regions`]).
 fn frame_slot(stack: u32, depth: u32) -> u32 {
     1 + stack * MAX_FRAMES + depth
 }
 
 impl Engine<'_> {
-    /// The function that a callback pointer points to.
+    /// The function at a callback pointer.
     pub fn callback(&self, addr: GuestAddr) -> Result<FunctionId, FaultKind> {
         match self.memory.slot_in(self.regions.functions, addr) {
             Some(slot) => Ok(FunctionId(slot)),
@@ -80,7 +81,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Goes to the start of the innermost frame's function.
+    /// Enters the function of the innermost frame.
     fn enter_frame(&mut self, x: &mut Execution) {
         let frame = x.frame();
         frame.loops_left = MAX_LOOPS;
@@ -108,7 +109,7 @@ impl Engine<'_> {
         Ok(None)
     }
 
-    /// Goes on with the loop whose callback returned.
+    /// Continues the loop whose callback has returned.
     fn next_callback(&mut self, x: &mut Execution) -> Result<(), FaultKind> {
         let stopped = x.regs[0] != 0;
         match x.frame().then {
@@ -133,7 +134,7 @@ impl Engine<'_> {
         Ok(())
     }
 
-    /// Gives `value` to the caller.
+    /// Returns `value` to the caller.
     #[inline]
     pub fn pop(&mut self, x: &mut Execution, value: u64) {
         let frame = x.frame();
@@ -145,7 +146,7 @@ impl Engine<'_> {
         x.point_to_frame();
     }
 
-    /// Calls back for the first element of a map. `None` if there is none.
+    /// Calls the callback for the first element of a map; `None` if the map is empty.
     pub fn begin_for_each(
         &mut self,
         x: &mut Execution,
@@ -161,7 +162,8 @@ impl Engine<'_> {
         Ok(Some(()))
     }
 
-    /// Puts the arguments for the callback at `depth` in place; the slot to go on from, `None` at the end.
+    /// Sets the arguments of the callback at `depth` for the next element; returns the slot to continue from, or
+    /// `None` at the end.
     fn next_element(
         &mut self,
         x: &mut Execution,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Error numbers that helpers give, as Linux numbers them on every architecture that has BPF.
+//! Errnos that helpers return; the numbers are the same on every Linux architecture with BPF.
 
 pub(crate) const EPERM: i32 = 1;
 pub(crate) const ENOENT: i32 = 2;
@@ -12,7 +12,7 @@ pub(crate) const EINVAL: i32 = 22;
 pub(crate) const EDEADLK: i32 = 35;
 pub(crate) const EOPNOTSUPP: i32 = 95;
 
-/// A negative error number as a 64-bit register holds it.
+/// A negative errno as a 64-bit register value.
 pub(crate) fn negative(errno: i32) -> u64 {
     i64::from(-errno) as u64
 }

@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A program in flight. All that an engine must keep while a program is suspended is here, so that any engine can go
-//! on where another one stopped.
+//! State of a program in progress. It holds everything that an engine needs to continue a suspended program, so that
+//! any engine can continue it.
 
 use crate::memory::pitch;
 use crate::{GuestAddr, MapHandle, SourceLine};
 use bpf_object::FunctionId;
 
-/// Nested frames, callbacks included, as `MAX_CALL_FRAMES` of the kernel.
+/// Maximum number of nested frames, callbacks included (`MAX_CALL_FRAMES` of the kernel).
 pub(crate) const MAX_FRAMES: u32 = 8;
 
-/// Bytes of stack a frame has, as `MAX_BPF_STACK` of the kernel.
+/// Stack size of a frame in bytes (`MAX_BPF_STACK` of the kernel).
 pub(crate) const STACK_BYTES: u32 = 512;
 
-/// Bytes from one frame to the next: those between belong to nobody, so that no frame can reach another one.
+/// Distance between frame addresses in bytes: the gap between frames is unmapped, so that no frame can access
+/// another.
 pub(crate) const FRAME_STRIDE: u32 = 2 * STACK_BYTES;
 
-/// The same in the storage of their region.
+/// Distance between frames in the region's storage, in bytes.
 pub(crate) const FRAME_PITCH: usize = pitch(STACK_BYTES) as usize;
 
-/// r0 to r10, and more, so that a number of four bits needs no check.
+/// r0 to r10, padded to 16 so that a 4-bit index needs no bounds check.
 pub(crate) const REGS: usize = 16;
 
-/// r6 to r9, which a function leaves as they were.
+/// Callee-saved registers r6 to r9.
 pub(crate) const SAVED: std::ops::Range<usize> = 6..10;
 
-/// How often each activation of a function may pass `may_goto`, and how long loops of helpers and iterators may be, as
-/// `BPF_MAX_LOOPS` of the kernel.
+/// Maximum number of `may_goto` fall-throughs per function activation, and of iterations of helper loops and
+/// iterators (`BPF_MAX_LOOPS` of the kernel).
 pub(crate) const MAX_LOOPS: u32 = 8 << 20;
 
-/// Before which instructions an execution stops by itself.
+/// Instructions before which an execution pauses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PausePoints {
     /// Before kfunc calls.
@@ -41,77 +42,77 @@ pub struct PausePoints {
     pub spin_locks: bool,
 }
 
-/// What an execution stands before: the next instruction that can be a pause point.
+/// The next instruction of an execution, if it can be a pause point.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// The kfunc with this number.
+    /// A call of the kfunc with this number and these arguments.
     Kfunc(u32, [u64; 5]),
-    /// The helper with this number.
+    /// A call of the helper with this number and these arguments.
     Helper(u32, [u64; 5]),
     /// An atomic instruction.
     Atomic,
-    /// Anything else.
+    /// Any other instruction.
     Other,
 }
 
-/// Where an execution stands.
+/// Position of an execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CodeSite {
     /// Function.
     pub function: FunctionId,
-    /// Instruction slot in it.
+    /// Instruction slot in the function.
     pub insn: u32,
-    /// Line of the policy's own source: of the innermost frame that has one.
+    /// Own source line of the innermost frame that has one.
     pub line: SourceLine,
 }
 
-/// How far an execution got.
+/// Result of running an execution.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// It returned r0.
+    /// The program has returned this r0.
     Done(u64),
-    /// It stands before an instruction that [`PausePoints`] names; run it again to go on.
+    /// The execution is before an instruction that [`PausePoints`] names; run it again to continue.
     Paused,
 }
 
-/// A program in flight: registers, frames, counters. Reusable: keep one and [`crate::Machine::begin`] on it again; each
-/// one owns 4 KiB of stack in its machine for good.
+/// A program in progress: registers, frames, counters. Reusable by [`crate::Machine::begin`]; each execution
+/// permanently owns 4 KiB of stack in its machine.
 #[derive(Debug)]
 pub struct Execution {
-    /// CPU on which it runs: selects per-CPU values.
+    /// CPU on which it runs; selects per-CPU values.
     pub cpu: u32,
-    /// Instructions executed so far.
+    /// Number of instructions executed so far.
     pub executed: u64,
-    /// Where to stop.
+    /// Pause points.
     pub pause: PausePoints,
-    /// Stop once behind the next kfunc that is called.
+    /// Pause once after the next kfunc call.
     pub pause_behind: bool,
-    /// Faults after so many instructions.
+    /// Maximum number of instructions; more are a fault.
     pub budget: u64,
-    /// Loads through bad pointers that gave 0, as the kernel's exception table makes them.
+    /// Number of loads through bad pointers that returned 0, as with the kernel's exception table.
     pub probe_reads: u64,
     /// r0 to r10.
     pub(crate) regs: [u64; REGS],
     /// Index of the next op.
     pub(crate) pc: usize,
     pub(crate) frames: [Frame; MAX_FRAMES as usize],
-    /// How many of `frames` are in use; 0 when nothing is in flight.
+    /// Number of frames in use; 0 if no program is in progress.
     pub(crate) depth: u32,
-    /// Which of the machine's stacks is its own.
+    /// Number of its stack in the machine.
     pub(crate) stack: u32,
-    /// Address of its outermost frame, and where that ends in the storage of its region.
+    /// Address of its outermost frame, and the end of that frame in the region's storage.
     stack_addr: GuestAddr,
     stack_end: usize,
-    /// Address of its argument block, and where that ends in the storage of its region.
+    /// Address of its argument block, and the end of the block in the region's storage.
     pub(crate) arguments: (GuestAddr, usize),
-    /// It stopped at a pause point and shall not stop there again.
+    /// It is stopped at a pause point and must not stop there again.
     pub(crate) paused: bool,
-    /// The spin lock that it holds; 0 for none.
+    /// Address of the spin lock that it holds; 0 for none.
     pub(crate) lock: GuestAddr,
 }
 
 impl Execution {
-    /// An execution that is not in flight.
+    /// An execution without a program in progress.
     pub(crate) fn new(
         stack: u32,
         (stack_addr, stack_end): (GuestAddr, usize),
@@ -142,19 +143,19 @@ impl Execution {
         &mut self.frames[self.depth as usize - 1]
     }
 
-    /// Where the innermost frame ends in the storage of its region.
+    /// End of the innermost frame in the region's storage.
     #[inline]
     pub(crate) fn frame_end(&self) -> usize {
         self.stack_end + (self.depth as usize - 1) * FRAME_PITCH
     }
 
-    /// r10 is the end of the innermost frame's stack.
+    /// Sets r10 to the end of the innermost frame.
     #[inline]
     pub(crate) fn point_to_frame(&mut self) {
         self.regs[10] = self.stack_addr + u64::from((self.depth - 1) * FRAME_STRIDE + STACK_BYTES);
     }
 
-    /// A plain call from the innermost frame: a frame for the function, if there is room for one.
+    /// Pushes a frame for a plain call; returns false if the call depth is exceeded.
     #[inline(always)]
     pub(crate) fn call(
         &mut self,
@@ -181,23 +182,23 @@ impl Execution {
     }
 }
 
-/// Instructions after which a callback counts as endless, unless [`Execution::budget`] says otherwise. The verifier
-/// explores at most 1 M; executed loops can be longer, and 64 M take a fraction of a second here.
+/// Default instruction budget of a callback. The verifier explores at most 1 M instructions, but executed loops can
+/// be longer; 64 M take a fraction of a second.
 const DEFAULT_BUDGET: u64 = 64 << 20;
 
 /// One activation of a function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Frame {
     pub function: FunctionId,
-    /// Op to go on with in the caller.
+    /// Op at which the caller continues.
     pub return_pc: u32,
     /// The caller's r6 to r9.
     pub saved: [u64; 4],
-    /// How often `may_goto` may still fall through.
+    /// Remaining `may_goto` fall-throughs.
     pub loops_left: u32,
     /// What happens when it returns.
     pub then: Then,
-    /// Own line of the call that led here.
+    /// Own source line of the call.
     pub caller: SourceLine,
 }
 
@@ -211,10 +212,11 @@ impl Default for Frame {
 /// What happens when a frame returns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
-    /// The caller gets r0.
+    /// The caller continues with r0.
     Return,
-    /// `bpf_loop`: next round, unless r0 is not 0.
+    /// `bpf_loop`: the next iteration, unless r0 is nonzero.
     Loop { round: u64, rounds: u64, context: u64 },
-    /// `bpf_for_each_map_elem`: next element, unless r0 is not 0. `next` is the slot to look at, `visited` counts.
+    /// `bpf_for_each_map_elem`: the next element, unless r0 is nonzero. `next` is the slot to continue from,
+    /// `visited` the number of elements so far.
     ForEach { map: MapHandle, next: u32, visited: u64, context: u64 },
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a program can do wrong. A fault is the program's fault; our own mistakes panic.
+//! Errors of programs. A fault is an error of the program; an error of the machine panics.
 
 use crate::SourceLine;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 /// A fault and where it happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What happened.
+    /// Kind of the fault.
     pub kind: FaultKind,
     /// Function in which it happened.
     pub function: String,
@@ -15,13 +15,13 @@ pub struct Fault {
     pub insn: u32,
     /// Source file, line and its text, if the object carries them.
     pub source: Option<(String, u32, String)>,
-    /// Line of the policy's own source that led there.
+    /// Own source line that led to the fault.
     pub own: SourceLine,
-    /// The helper that was being called, if one was.
+    /// The helper whose call faulted, if any.
     pub helper: Option<u32>,
 }
 
-/// What a program did wrong.
+/// Kind of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FaultKind {
@@ -30,9 +30,9 @@ pub enum FaultKind {
     Null {
         /// `load` or `store`.
         access: &'static str,
-        /// Address used.
+        /// Address of the access.
         addr: u64,
-        /// Bytes.
+        /// Size of the access in bytes.
         size: u32,
     },
     /// Access outside of any object.
@@ -40,42 +40,42 @@ pub enum FaultKind {
     OutOfBounds {
         /// `load` or `store`.
         access: &'static str,
-        /// Address used.
+        /// Address of the access.
         addr: u64,
-        /// Bytes.
+        /// Size of the access in bytes.
         size: u32,
-        /// The region, slot and offset, or "no object there".
+        /// Region, slot and offset, or "no object there".
         nearby: String,
     },
     /// Store to a read-only object.
     #[error("store of {size} bytes to read-only {region} at {addr:#x}")]
     ReadOnly {
-        /// Address used.
+        /// Address of the store.
         addr: u64,
-        /// Bytes.
+        /// Size of the store in bytes.
         size: u32,
         /// Name of the region.
         region: String,
     },
-    /// The instruction budget of the callback is used up.
+    /// The instruction budget of the callback is exhausted.
     #[error("did not end within {0} instructions")]
     Budget(u64),
     /// Too many nested calls (the kernel allows 8 frames).
     #[error("more than {0} nested calls")]
     CallDepth(u32),
-    /// A relocation that could not be resolved was reached.
+    /// An instruction with a failed relocation was executed.
     #[error("{0}")]
     Poison(String),
     /// A kfunc that this kernel lacks was called.
     #[error("kfunc {0} does not exist in this kernel")]
     MissingKfunc(String),
-    /// A helper that does not exist or is not available here.
+    /// A helper that does not exist or is not implemented was called.
     #[error("helper {0} is not available here")]
     MissingHelper(u32),
-    /// A call that kernels refuse to programs of this kind.
+    /// A call that kernels do not allow in this type of program.
     #[error("{0}")]
     Refused(String),
-    /// An argument that a helper or kfunc cannot take; the verifier would have refused the program.
+    /// An invalid argument of a helper or kfunc, which the verifier would have rejected.
     #[error("{0}")]
     BadArgument(String),
 }

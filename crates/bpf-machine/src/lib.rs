@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Executes BPF programs over simulated guest memory. Knows nothing of scheduling: whatever a program calls that is
-//! not plain BPF goes to the [`Host`].
+//! Executes BPF programs on simulated guest memory. It knows nothing about scheduling: calls that need a kernel go to
+//! the [`Host`].
 //!
 //! A program runs on its own frame stack, never on the host's, so it can be suspended before any kfunc, helper or
 //! atomic instruction and resumed later.

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which line of the policy's own source an instruction belongs to.
+//! Maps each instruction to a line of the scheduler's own source.
 //!
-//! Most kfuncs are called through wrappers that a header defines and the compiler inlines, so that the line of the call
-//! is one of the header. The *own line* of an instruction is the line of a `.c` file that led there:
+//! Most kfuncs are called through header wrappers that the compiler inlines, so the line of the call is one of the
+//! header. The *own line* of an instruction is the line of a `.c` file that led to it:
 //!
-//! 1. its line, if that is one of a `.c` file;
-//! 2. else the line of the innermost inlined call around it that stands in a `.c` file, where the object tells;
-//! 3. else, in an object without the compiler's debug information, the last line of a `.c` file on the way to it within
-//!    its function: along the code, and where several ways meet, the line that stands furthest down, since code that was
-//!    inlined into a line comes after those above it;
-//! 4. else that of the innermost caller that has one: the function is a subprogram of a header.
+//! 1. its line, if that is in a `.c` file;
+//! 2. otherwise the line of the innermost inlined call around it that is in a `.c` file, if the object has that
+//!    information;
+//! 3. otherwise, in an object without debug information, the last line of a `.c` file on the control flow to it
+//!    within its function. Where several paths meet, the line furthest down counts, because code inlined into a line
+//!    comes after the code of the lines above;
+//! 4. otherwise the own line of the innermost caller that has one: the function is a subprogram of a header.
 
 use crate::op::{Code, Op};
 use bpf_object::{Function, LineInfo};
 use std::collections::BTreeMap;
 
-/// A line of a source file; the default is none.
+/// A line of a source file; the default is no line.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct SourceLine {
     /// Index into [`crate::Machine::files`].
@@ -25,13 +26,13 @@ pub struct SourceLine {
 }
 
 impl SourceLine {
-    /// Whether it is known.
+    /// Whether the line is known.
     pub fn is_known(self) -> bool {
         self.line > 0
     }
 }
 
-/// The files of an object, each once.
+/// The source files of an object, each once.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub names: Vec<String>,
@@ -39,7 +40,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The number of a file. Files beyond 65,535 share the number of the last.
+    /// Returns the number of a file, adding it if new. Files beyond 65,535 share the number of the last.
     fn number(&mut self, name: &str) -> u16 {
         if let Some(number) = self.numbers.get(name) {
             return *number;
@@ -52,13 +53,13 @@ impl Files {
         number
     }
 
-    /// Headers lend their lines to whoever includes them; all other files own theirs.
+    /// Whether a line is an own line: known, and not in a header.
     fn owns(&self, line: SourceLine) -> bool {
         line.is_known() && !self.names[usize::from(line.file)].ends_with(".h")
     }
 }
 
-/// The line of each op of a function, as the object has it. `slots` are the ops' instruction slots.
+/// The source line of each op of a function according to the object. `slots` are the ops' instruction slots.
 pub(crate) fn stated(lines: &[LineInfo], slots: &[u32], files: &mut Files) -> Vec<SourceLine> {
     let mut lines = lines.iter().peekable();
     let mut line = SourceLine::default();
@@ -71,8 +72,7 @@ pub(crate) fn stated(lines: &[LineInfo], slots: &[u32], files: &mut Files) -> Ve
     slots.iter().map(|&slot| of_slot(slot)).collect()
 }
 
-/// How deep calls may be inlined into each other, on average over a function, before the rest is left out: an object
-/// that claims more is damaged.
+/// Maximum average depth of inlined calls over a function; the rest of a damaged object's calls is ignored.
 const NESTED: usize = 256;
 
 /// The own line of each op of a function (rules 1 to 3).
@@ -102,9 +102,9 @@ pub(crate) fn own(
     own
 }
 
-/// Gives ops without a line that of the ops which lead there.
+/// Propagates lines along the control flow to ops without one.
 fn carry(own: &mut [SourceLine], ops: &[Op]) {
-    // What the ways to each op bring; those from below count only where none from above brings anything.
+    // The line that arrives at each op. A line from further down counts only if none arrives from above.
     let mut brought = vec![SourceLine::default(); ops.len()];
     loop {
         let mut from_below = false;
@@ -157,7 +157,7 @@ mod tests {
         own_lines_with(program, Vec::new())
     }
 
-    /// Own lines of ops, given as code, target, and the line: negative ones are a header's.
+    /// Own lines of ops given as code, jump target and line; a negative line is in a header.
     fn own_lines_with(program: &[(Code, i32, i32)], inlined: Vec<InlinedCall>) -> Vec<u32> {
         let ops: Vec<Op> = program.iter().zip(1..).map(|(&(code, to, _), next)| op(code, to - next)).collect();
         let info = |(insn, &(_, _, line)): (usize, &(Code, i32, i32))| LineInfo {
@@ -178,42 +178,43 @@ mod tests {
     }
 
     #[test]
-    fn what_was_inlined_belongs_to_the_line_before_it() {
+    fn inlined_header_code_belongs_to_the_line_before_it() {
         use Code::{Exit, Kfunc, Mov64K};
         assert_eq!(own_lines(&[(Mov64K, 0, 41), (Mov64K, 0, -117), (Kfunc, 0, -117), (Exit, 0, 44)]), [41, 41, 41, 44]);
-        // Line 0 says that there is none.
+        // Line 0 means no line.
         assert_eq!(own_lines(&[(Mov64K, 0, 41), (Mov64K, 0, 0), (Exit, 0, 44)]), [41, 41, 44]);
         assert_eq!(own_lines(&[(Mov64K, 0, -117), (Exit, 0, -118)]), [0, 0]);
     }
 
     #[test]
-    fn an_object_that_tells_where_calls_were_inlined_is_believed() {
+    fn inlined_calls_of_debug_info_give_the_own_line() {
         use Code::{Exit, Kfunc, Mov64K};
         let call = |first, end, file: &str, line| InlinedCall { first, end, file: file.to_owned(), line };
-        // Op 1 is inlined into line 50, which is inlined into line 60; op 2 into a header's, and that into line 60.
+        // Op 1 is inlined into line 50, which is inlined into line 60; op 2 is inlined into a header line, and that
+        // into line 60.
         let inlined = vec![call(0, 3, OWN, 60), call(1, 2, OWN, 50), call(2, 3, "scx.bpf.h", 9)];
         let program = [(Mov64K, 0, -117), (Kfunc, 0, -117), (Kfunc, 0, -118), (Kfunc, 0, -117), (Exit, 0, 61)];
         assert_eq!(own_lines_with(&program, inlined.clone()), [60, 50, 60, 60, 61]);
         let stated = [(Mov64K, 0, 41), (Kfunc, 0, 42), (Exit, 0, 43)];
-        assert_eq!(own_lines_with(&stated, inlined), [41, 42, 43], "the line itself comes first");
-        // What no code has is harmless.
+        assert_eq!(own_lines_with(&stated, inlined), [41, 42, 43], "the object's own line has precedence");
+        // Ranges outside of the code are ignored.
         assert_eq!(own_lines_with(&stated, vec![call(7, u32::MAX, OWN, 1), call(2, 1, OWN, 1)]), [41, 42, 43]);
     }
 
     #[test]
-    fn it_follows_the_flow_and_not_the_order_of_the_code() {
+    fn own_lines_follow_control_flow_not_code_order() {
         use Code::{Exit, Ja, Jeq64K, Kfunc, Mov64K};
-        // if (41) 43: inlined; else 50: jumps back to nothing. The call at 4 is reached from the jump at 0 alone.
+        // The call at 4 is reached only by the jump at 0, not from the code above it.
         let program =
             [(Jeq64K, 4, 41), (Mov64K, 0, 43), (Kfunc, 0, -117), (Exit, 0, 44), (Kfunc, 0, -117), (Exit, 0, 60)];
         assert_eq!(own_lines(&program), [41, 43, 43, 44, 41, 60]);
-        // Two ways meet: the line furthest down is the nearest above the call.
+        // Two paths meet: the line furthest down is the nearest one above the call.
         let program = [(Jeq64K, 3, 41), (Mov64K, 0, 45), (Ja, 4, 45), (Mov64K, 0, 43), (Kfunc, 0, -117), (Exit, 0, 50)];
         assert_eq!(own_lines(&program), [41, 45, 45, 43, 45, 50]);
-        // Only a jump from below leads to 1.
+        // Op 1 is reached only by a jump from below.
         let program = [(Ja, 3, 41), (Kfunc, 0, -117), (Exit, 0, 50), (Mov64K, 0, 47), (Ja, 1, 47)];
         assert_eq!(own_lines(&program), [41, 47, 50, 47, 47]);
-        // The end of a loop does not say what came before its beginning.
+        // The end of a loop does not determine the line at its start.
         let program = [(Mov64K, 0, 41), (Kfunc, 0, -117), (Mov64K, 0, 47), (Jeq64K, 1, 47), (Exit, 0, 50)];
         assert_eq!(own_lines(&program), [41, 41, 47, 47, 50]);
     }

@@ -15,17 +15,17 @@ use bpf_object::{FunctionId, KfuncRef, LinkedObject};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// An instruction or reference that cannot be decoded.
+    /// An instruction or symbol that cannot be decoded.
     #[error("{function}+{insn}: {problem}")]
     Code {
-        /// Function.
+        /// Name of the function.
         function: String,
         /// Instruction slot.
         insn: u32,
         /// What is wrong.
         problem: String,
     },
-    /// A map that cannot be made.
+    /// A map that cannot be created.
     #[error("map {name}: {problem}")]
     Map {
         /// Name of the map.
@@ -35,24 +35,24 @@ pub enum LoadError {
     },
 }
 
-/// Resolves what an object names but does not hold.
+/// Resolves the external names of an object.
 pub trait Resolver {
-    /// The host's number for a kfunc, which [`Host::kfunc`] will get; `None` if it does not exist.
+    /// The host's number for a kfunc, passed to [`Host::kfunc`]; `None` if the kfunc does not exist.
     fn kfunc(&self, kfunc: &KfuncRef) -> Option<u32>;
     /// Guest address of a kernel variable.
     fn variable(&self, name: &str) -> Option<GuestAddr>;
-    /// Which of [`mod@crate::iter_num`] a kfunc is, if it is one and the machine may do it itself; the host hears of such calls
-    /// by [`Host::counts`].
+    /// The function of [`mod@crate::iter_num`] that implements a kfunc, if the machine may execute it itself;
+    /// [`Host::counts`] then counts the call.
     fn iterator(&self, _kfunc: &KfuncRef) -> Option<IterNum> {
         None
     }
-    /// The number by which [`Host::plain`] knows a kfunc, if it does.
+    /// The number of a kfunc's fast path in [`Host::plain`], if it has one.
     fn plain(&self, _kfunc: &KfuncRef) -> Option<u32> {
         None
     }
 }
 
-/// What a host function may touch of the machine that called it.
+/// Parts of the calling machine that a host function may access.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// Guest memory.
@@ -61,72 +61,71 @@ pub struct Context<'a> {
     pub maps: &'a mut Maps,
     /// CPU of the execution.
     pub cpu: u32,
-    /// Line of the policy's own source that calls: of the innermost frame that has one.
+    /// Own source line of the call: that of the innermost frame that has one.
     pub line: SourceLine,
-    /// Instructions that the execution has executed so far, this call included.
+    /// Number of instructions of the execution so far, this call included.
     pub executed: u64,
 }
 
-/// What a machine runs on: everything that is not plain BPF.
+/// The kernel side of a machine: everything that needs more than BPF.
 pub trait Host {
-    /// Calls kfunc number `kfunc` (as the [`Resolver`] numbered it).
+    /// Calls a kfunc by the [`Resolver`]'s number.
     fn kfunc(&mut self, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
-    /// Answers a kfunc that only reads and needs to know nothing of its caller, by the number that the [`Resolver`] gave it,
-    /// with its first two arguments. `None`: it must be called as any other, and nothing has happened yet.
+    /// Fast path of a kfunc that only reads and does not depend on its caller, by the [`Resolver`]'s number, with its
+    /// first two arguments. `None`: nothing has happened, and the kfunc must be called in the regular way.
     fn plain(&mut self, _plain: u32, _kfunc: u32, _args: [u64; 2], _memory: &Memory) -> Option<u64> {
         None
     }
-    /// The machine did this kfunc itself, as the [`Resolver`] allowed.
+    /// Counts a kfunc call that the machine executed itself.
     fn counts(&mut self, _kfunc: u32) {}
-    /// Calls a helper that the machine does not have itself (time, current task, …).
+    /// Calls a helper that the machine does not implement (time, current task, ...).
     fn helper(&mut self, helper: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind>;
-    /// `bpf_timer_start`: fire in `nsecs`, or at `nsecs` with flag 1 (ABS); flag 2 pins it to this CPU.
+    /// `bpf_timer_start`: fires after `nsecs`, or at `nsecs` with flag 1 (ABS); flag 2 pins the timer to this CPU.
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32);
-    /// A program takes a spin lock, or gives it back, after so many instructions.
+    /// A program acquires or releases a spin lock, as instruction number `_executed` of its execution.
     fn spin_lock(&mut self, _addr: GuestAddr, _taken: bool, _executed: u64) {}
-    /// Whether `bpf_timer_cancel` may be called now: kernels refuse it with interrupts off.
+    /// Whether `bpf_timer_cancel` is allowed now; kernels refuse it while interrupts are off.
     fn may_cancel_timers(&self) -> bool {
         true
     }
-    /// The timer whose callback runs: it cannot be cancelled there, since that waits for the callback's end.
+    /// The timer whose callback is running: its callback cannot cancel it, because that would wait for the callback
+    /// to end.
     fn running_timer(&self) -> Option<TimerId> {
         None
     }
-    /// `bpf_timer_cancel`; true if it was armed.
+    /// `bpf_timer_cancel`; returns whether the timer was armed.
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }
 
-/// 64-bit words of the argument block: no op has more than 5 members, tracepoints have up to 12.
+/// Size of the argument block in 64-bit words: ops have at most 5 arguments, tracepoints up to 12.
 const BLOCK_WORDS: usize = 12;
 
 /// A loaded object: code, memory, maps, timers.
 #[derive(Debug)]
 pub struct Machine {
-    /// Guest memory. The host puts its own objects there.
+    /// Guest memory, which also has the host's objects.
     pub memory: Memory,
     /// The object's maps.
     pub maps: Maps,
     program: Program,
     regions: Regions,
-    /// [`Machine::argument_block`]: slot = execution.
+    /// Argument blocks (see [`Machine::argument_block`]); the slot is the execution.
     arguments: RegionId,
-    /// Index of an array, for timer callbacks: slot = execution.
+    /// Array index passed to a timer callback; the slot is the execution.
     timer_key: RegionId,
-    /// Executions made so far; each has a stack of its own.
+    /// Number of executions created; each has a stack of its own.
     executions: u32,
-    /// How often each op was executed, if anybody wants to know.
+    /// Execution count of each op, if enabled.
     counts: Option<Vec<u64>>,
 }
 
 impl Machine {
-    /// Loads an object for a machine of `cpus` CPUs into `memory`, which may hold the host's objects already.
+    /// Loads an object for `cpus` CPUs into `memory`, which may have objects of the host already.
     ///
-    /// # Errors
-    /// If an instruction or a symbol cannot be decoded or a map cannot be made. Unresolved CO-RE relocations and kfuncs
-    /// that do not exist are no errors until they are reached.
+    /// # Errors If an instruction or symbol cannot be decoded, or a map cannot be created. Unresolved CO-RE
+    /// relocations and missing kfuncs are errors only when executed.
     ///
-    /// # Panics
-    /// If `cpus` is 0.
+    /// # Panics If `cpus` is 0.
     pub fn load(
         object: &LinkedObject,
         mut memory: Memory,
@@ -146,7 +145,7 @@ impl Machine {
         Ok(Machine { memory, maps, program, regions, arguments, timer_key, executions: 0, counts: None })
     }
 
-    /// A fresh execution, not begun. Make few and reuse them: each has a stack of its own for good.
+    /// Creates an execution. Create few and reuse them: each owns a stack permanently.
     pub fn execution(&mut self) -> Execution {
         let stack = self.executions;
         self.executions += 1;
@@ -155,10 +154,9 @@ impl Machine {
         Execution::new(stack, self.regions.make_stack(&mut self.memory, stack), place)
     }
 
-    /// Puts `execution` at the start of `function` with up to five arguments in r1 to r5; counters restart.
+    /// Starts `function` on `execution` with up to five arguments in r1 to r5; counters are reset.
     ///
-    /// # Panics
-    /// If the function is none of this object's, the CPU none of the machine's, or there are more than five arguments.
+    /// # Panics If the function or the CPU does not exist, or there are more than five arguments.
     #[inline(always)]
     pub fn begin(&mut self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
         assert!(args.len() <= 5, "{} arguments", args.len());
@@ -181,14 +179,12 @@ impl Machine {
         self.regions.clear_frame(&mut self.memory, code, execution.frame_end());
     }
 
-    /// Runs until it returns, pauses or faults. After a fault it is over.
+    /// Runs the execution until it returns, pauses or faults. A fault ends it.
     ///
-    /// # Errors
-    /// What the program did wrong, and where.
+    /// # Errors The fault and its position.
     ///
-    /// # Panics
-    /// If the execution was not begun, or is over.
-    // A fault ends an execution: its size costs nothing.
+    /// # Panics If the execution was not begun, or has ended.
+    // A fault ends the execution, so its size does not matter.
     #[allow(clippy::result_large_err)]
     #[inline(always)]
     pub fn run<H: Host>(&mut self, execution: &mut Execution, host: &mut H) -> Result<Step, Fault> {
@@ -203,31 +199,29 @@ impl Machine {
         })
     }
 
-    /// Counts from now on how often each line is executed.
+    /// Counts line executions from now on.
     pub fn count_lines(&mut self) {
         self.counts = Some(vec![0; self.program.ops.len()]);
     }
 
-    /// Adds what was counted to `coverage`; nothing without [`Machine::count_lines`].
+    /// Adds the counts to `coverage`; none without [`Machine::count_lines`].
     pub fn cover(&self, coverage: &mut Coverage) {
         if let Some(counts) = &self.counts {
             coverage.count(&self.program, counts);
         }
     }
 
-    /// Where an execution that is in flight stands: the instruction to be executed next.
+    /// Position of an execution in progress: the next instruction.
     ///
-    /// # Panics
-    /// If the execution was not begun, or is over.
+    /// # Panics If the execution was not begun, or has ended.
     pub fn site(&self, execution: &Execution) -> CodeSite {
         assert!(execution.depth > 0, "the execution is not in flight");
         self.program.site(execution)
     }
 
-    /// What an execution that is in flight stands before.
+    /// The next instruction of an execution in progress, if it can be a pause point.
     ///
-    /// # Panics
-    /// If the execution was not begun, or is over.
+    /// # Panics If the execution was not begun, or has ended.
     pub fn next(&self, execution: &Execution) -> Next {
         assert!(execution.depth > 0, "the execution is not in flight");
         let op = &self.program.ops[execution.pc];
@@ -239,7 +233,7 @@ impl Machine {
         }
     }
 
-    /// The fault that `kind` is at the place where the execution stands.
+    /// The fault of this kind at the position of the execution.
     fn fault(&self, execution: &Execution, kind: FaultKind) -> Fault {
         let CodeSite { function, insn, line: own } = self.program.site(execution);
         let function = &self.program.functions[function.0 as usize];
@@ -250,7 +244,8 @@ impl Machine {
         Fault { kind, function: function.name.clone(), insn, source, own, helper }
     }
 
-    /// The fault of a function whose result kernels refuse, for this reason. The function has returned: the fault is all of it.
+    /// The fault of a function that returned a result that kernels reject. The function has returned, so there is no
+    /// instruction.
     pub fn refused_result(&self, function: FunctionId, why: String) -> Fault {
         let function = self.program.functions[function.0 as usize].name.clone();
         Fault {
@@ -263,13 +258,13 @@ impl Machine {
         }
     }
 
-    /// The source files of the object as the compiler saw them: what [`crate::SourceLine::file`] counts.
+    /// Source files of the object as the compiler saw them; [`crate::SourceLine::file`] is the index.
     pub fn files(&self) -> &[String] {
         &self.program.files.names
     }
 
-    /// The callback of a timer that fired, with its arguments (map, key, value) for this execution, if it has one: not if
-    /// it was cancelled or its value was deleted meanwhile.
+    /// The callback of an expired timer with its arguments (map, key, value) for this execution; `None` if the timer
+    /// was cancelled or its map value was deleted.
     pub fn timer_callback(&mut self, execution: &Execution, timer: TimerId) -> Option<(FunctionId, [u64; 3])> {
         let timer = self.maps.timers.get(timer)?;
         let (map, callback) = (timer.map, timer.callback?);
@@ -285,18 +280,17 @@ impl Machine {
         Some((callback, [self.maps.addr(&self.memory, map), key, element.value]))
     }
 
-    /// An array of `args.len()` 64-bit words in guest memory: the argument block that r1 of a struct_ops program
-    /// points to. Each execution has one of its own, valid until its next call.
+    /// Writes `args` as 64-bit words to the execution's argument block in guest memory, which r1 of a struct_ops
+    /// program points to; returns its address. It is valid until the execution's next call.
     ///
-    /// # Panics
-    /// If there are more than 12 arguments.
+    /// # Panics If there are more than 12 arguments.
     #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());
         let (addr, end) = execution.arguments;
         let block = self.memory.before_mut::<{ 8 * BLOCK_WORDS }>(self.arguments, end).as_chunks_mut().0;
         match *args {
-            // Most ops have two.
+            // The most frequent case.
             [first, second] => (block[0], block[1]) = (first.to_le_bytes(), second.to_le_bytes()),
             _ => block.iter_mut().zip(args).for_each(|(word, arg)| *word = arg.to_le_bytes()),
         }
@@ -304,7 +298,7 @@ impl Machine {
     }
 }
 
-/// Decodes the code of an object whose maps exist.
+/// Decodes the code of an object whose maps have been created.
 fn resolve(
     object: &LinkedObject,
     memory: &mut Memory,
@@ -314,7 +308,7 @@ fn resolve(
 ) -> Result<Program, LoadError> {
     let kfunc_numbers: Vec<Option<u32>> =
         object.kfuncs.iter().map(|kfunc| if kfunc.present { resolver.kfunc(kfunc) } else { None }).collect();
-    // Nothing is at the address of a kfunc; programs only test whether it is 0.
+    // Kfunc addresses have no content; programs only test whether they are 0.
     let kfuncs = memory.add_region("kfunc", 8, object.kfuncs.len() as u32, Access::ReadOnly);
     let kfunc_addr = |(index, number): (usize, &Option<u32>)| number.map_or(0, |_| memory.addr(kfuncs, index as u32));
     let kfunc_addrs: Vec<GuestAddr> = kfunc_numbers.iter().enumerate().map(kfunc_addr).collect();

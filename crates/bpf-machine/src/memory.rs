@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guest memory: regions of equal slots at addresses that look like a kernel's and never are the host's.
+//! Guest memory: regions of equal slots, at addresses that look like kernel addresses and are never host addresses.
 //!
-//! An address is `0xffff_RRRR_OOOO_OOOO`: region and offset. A region is an array of slots of a power-of-two stride,
-//! one object a slot, so that a mask is enough to check an access against the bounds of its object. `[0, 4 GiB)` is
-//! left for the arena.
+//! An address is `0xffff_RRRR_OOOO_OOOO`: region and offset. A region is an array of slots with a power-of-two stride
+//! and one object per slot, so that a mask suffices to check an access against the bounds of its object. `[0, 4 GiB)`
+//! is reserved for the arena.
 
 use crate::FaultKind;
 
 /// A 64-bit address in guest memory.
 pub type GuestAddr = u64;
 
-/// Addresses below this one count as NULL plus the offset of a member, as the kernel's first page does.
+/// Addresses below this one count as NULL plus a member offset, like the kernel's first page.
 const NULL_PAGE: u64 = 4096;
 
-/// Bytes that one region can span: the offset has 32 bits.
+/// Maximum size of a region in bytes: offsets have 32 bits.
 const REGION_SPAN: u64 = 1 << 32;
 
-/// Top half of the address of region 0.
+/// Upper half of the address of region 0.
 const KERNEL_HALF: u32 = 0xffff_0000;
 
-/// A region by number; 0 is never used.
+/// Number of a region; 0 is never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u16);
 
-/// What programs may do with a region. The host may always do both.
+/// Access of programs to a region. The host can always read and write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
     /// Loads only.
@@ -32,34 +32,35 @@ pub enum Access {
     ReadWrite,
 }
 
-/// An array of guest objects of one size. It takes a cache line, so that finding one by its number is a shift.
+/// An array of guest objects of one size. It is aligned to a cache line, so that indexing by number is a shift.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Region {
-    /// All slots, `pitch` bytes each.
+    /// Storage of all slots, `pitch` bytes each.
     data: Vec<u8>,
-    /// Bytes of storage for a slot. Guest addresses have power-of-two strides; storage that had them too would put the
-    /// same field of all tasks into a handful of cache sets. Large objects take an odd number of cache lines instead.
+    /// Bytes of storage per slot. Guest addresses have power-of-two strides; with the same strides in storage, a
+    /// field of all tasks would share a few cache sets. Large objects therefore take an odd number of cache lines.
     pitch: u32,
-    /// The same divided by the stride, in 2^31ths: what makes the offset of a slot its place in `data`.
+    /// Pitch divided by stride, as a fixed-point number with 31 fraction bits: converts a slot's address offset to
+    /// its storage offset.
     scale: u64,
-    /// Stride less one: gives the offset in a slot.
+    /// Stride minus one: masks the offset within a slot.
     mask: u32,
     /// Log2 of the stride.
     shift: u32,
-    /// Bytes of an object, at most the stride.
+    /// Object size in bytes, at most the stride.
     size: u32,
-    /// Of these, those that programs may write: all or none.
+    /// Number of object bytes that programs may write: all or none.
     writable: u32,
     slots: u32,
 }
 
-/// Places of [`Region::scale`] behind the point. The largest stride is 2^31, so that the scale is exact, and an offset times
-/// it has 64 bits at most, since a pitch is at most 5 / 4 of a stride.
+/// Fraction bits of [`Region::scale`]. The largest stride is 2^31, so the scale is exact; offset times scale fits in
+/// 64 bits, because a pitch is at most 5/4 of a stride.
 const SCALE_PLACES: u32 = 31;
 
 impl Region {
-    /// Place in `data` of `len` bytes at `offset`, if they lie in one object.
+    /// Storage offset of `len` bytes at an address offset, if they lie in one object.
     #[inline(always)]
     fn find(&self, offset: u32, len: u32) -> Option<usize> {
         let (slot, inside) = (offset >> self.shift, offset & self.mask);
@@ -68,8 +69,8 @@ impl Region {
         (fits && slot < self.slots).then_some(slot as usize * self.pitch as usize + inside as usize)
     }
 
-    /// The same for a few bytes whose number is known, of the first `size` ones of an object. A slot that does not exist lies
-    /// beyond `data`.
+    /// Storage offset of `N` bytes within the first `size` bytes of an object. A missing slot yields an offset beyond
+    /// `data`.
     #[inline(always)]
     fn find_few<const N: usize>(&self, offset: u32, size: u32) -> Option<usize> {
         const { assert!(N <= 8) };
@@ -78,21 +79,21 @@ impl Region {
         (inside + N as u32 <= size).then_some(begin as usize + inside as usize)
     }
 
-    /// Place in `data` of `N` bytes at `offset` of an object. A slot that does not exist lies beyond `data`.
+    /// Storage offset of `N` bytes at `offset` in a slot. A missing slot yields an offset beyond `data`.
     #[inline(always)]
     fn place_of_field<const N: usize>(&self, slot: u32, offset: u32) -> usize {
         assert!(offset as usize + N <= self.size as usize, "offset {offset} of {} bytes", self.size);
         slot as usize * self.pitch as usize + offset as usize
     }
 
-    /// Slot and offset in it of the object that `offset` falls into.
+    /// Slot, and offset within it, of the object at an address offset.
     #[inline(always)]
     fn object_at(&self, offset: u32) -> Option<(u32, u32)> {
         self.find(offset, 1).map(|_| (offset >> self.shift, offset & self.mask))
     }
 }
 
-/// Bytes of storage for objects of `size` bytes: from four cache lines on, an odd number of lines.
+/// Bytes of storage for an object of `size` bytes: from four cache lines on, an odd number of lines.
 pub(crate) const fn pitch(size: u32) -> u32 {
     const LINE: u32 = 64;
     let lines = size.div_ceil(LINE);
@@ -110,14 +111,14 @@ fn word<const N: usize>(bytes: [u8; N]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// Number of the region that an address belongs to, if there is one.
+/// Number of the region of an address; it may not exist.
 #[inline(always)]
 fn number(addr: GuestAddr) -> usize {
     ((addr >> 32) as u32).wrapping_sub(KERNEL_HALF) as usize
 }
 
-/// Fills the last `len` bytes with zeros. A function of its own: else compilers make one call of `memset` of this and of the
-/// case in which the number is known.
+/// Zeroes the last `len` bytes. A separate function, because compilers would otherwise merge it with the fixed-length
+/// case into one `memset` call.
 #[cold]
 #[inline(never)]
 fn zero_last(data: &mut [u8], len: usize) {
@@ -128,7 +129,7 @@ fn zero_last(data: &mut [u8], len: usize) {
 /// All guest memory of one machine.
 #[derive(Debug)]
 pub struct Memory {
-    /// By number; the first one is a placeholder without slots.
+    /// Regions by number; the first is a placeholder without slots.
     regions: Vec<Region>,
     names: Vec<String>,
 }
@@ -142,16 +143,15 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Adds a region of `slots` objects of `size` bytes each, zeroed.
+    /// Adds a region of `slots` zeroed objects of `size` bytes each.
     ///
-    /// # Panics
-    /// If `size` is 0 or above 2 GiB, if the slots do not fit into 4 GiB, or on the 65536th region.
+    /// # Panics If `size` is 0 or above 2 GiB, if the slots do not fit into 4 GiB, or on the 65536th region.
     pub fn add_region(&mut self, name: &str, size: u32, slots: u32, access: Access) -> RegionId {
         self.add_region_with_stride(name, size, size.next_power_of_two(), slots, access)
     }
 
-    /// Adds a region whose slots are followed by at least one byte that belongs to no object, so that the address just
-    /// past an object is not its neighbour's.
+    /// Adds a region with at least one unused byte after each slot, so that the address just past an object is not in
+    /// the next one.
     pub(crate) fn add_guarded_region(&mut self, name: &str, size: u32, slots: u32, access: Access) -> RegionId {
         self.add_region_with_stride(name, size, (size + 1).next_power_of_two(), slots, access)
     }
@@ -166,13 +166,13 @@ impl Memory {
         self.regions.push(Region { data: Vec::new(), pitch, scale, mask, shift, size, writable, slots: 0 });
         self.names.push(name.to_owned());
         let bytes = self.span(RegionId(id), slots);
-        // The allocator hands out zeroed pages lazily; growing from nothing would touch them all.
+        // The allocator provides zeroed pages lazily; growing from empty would touch them all.
         self.regions[usize::from(id)].data = vec![0; bytes];
         self.regions[usize::from(id)].slots = slots;
         RegionId(id)
     }
 
-    /// Bytes that `slots` slots of a region take.
+    /// Storage of `slots` slots of a region, in bytes.
     fn span(&self, region: RegionId, slots: u32) -> usize {
         let r = self.region(region);
         let last = u64::from(slots.saturating_sub(1));
@@ -181,10 +181,9 @@ impl Memory {
         slots as usize * r.pitch as usize
     }
 
-    /// Makes room for at least `slots` objects, the new ones zeroed. Addresses stay valid.
+    /// Grows a region to at least `slots` objects; new ones are zeroed. Addresses stay valid.
     ///
-    /// # Panics
-    /// If they do not fit into 4 GiB.
+    /// # Panics If they do not fit into 4 GiB.
     pub fn grow(&mut self, region: RegionId, slots: u32) {
         if slots > self.region(region).slots {
             let bytes = self.span(region, slots);
@@ -194,12 +193,12 @@ impl Memory {
         }
     }
 
-    /// Bytes of all objects.
+    /// Storage of all regions in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.regions.iter().map(|region| region.data.len() as u64).sum()
     }
 
-    /// How many objects a region has.
+    /// Number of objects in a region.
     pub fn slots(&self, region: RegionId) -> u32 {
         self.region(region).slots
     }
@@ -217,7 +216,7 @@ impl Memory {
         u64::from(KERNEL_HALF | u32::from(region.0)) << 32 | u64::from(slot) << r.shift
     }
 
-    /// Region, slot and offset in the slot of an address inside an object.
+    /// Region, slot and offset within the slot, for an address inside an object.
     #[inline]
     pub fn locate(&self, addr: GuestAddr) -> Option<(RegionId, u32, u32)> {
         let (number, region, offset) = self.split(addr)?;
@@ -225,7 +224,7 @@ impl Memory {
         Some((RegionId(number as u16), slot, inside))
     }
 
-    /// Slot of `addr` if it is the address (of any byte) of an object of `region`.
+    /// Slot of the object of `region` that contains `addr`.
     #[inline]
     pub fn slot_in(&self, region: RegionId, addr: GuestAddr) -> Option<u32> {
         if (addr >> 32) as u32 != KERNEL_HALF | u32::from(region.0) {
@@ -242,7 +241,7 @@ impl Memory {
         (begins && offset >> r.shift < r.slots).then_some(offset >> r.shift)
     }
 
-    /// What a program's load of 1, 2, 4 or 8 bytes gives, zero-extended.
+    /// Executes a program's load of 1, 2, 4 or 8 bytes, zero-extended.
     #[inline]
     pub fn load(&self, addr: GuestAddr, size: u32) -> Result<u64, FaultKind> {
         let value = match size {
@@ -255,7 +254,7 @@ impl Memory {
         value.ok_or_else(|| self.bad_load(addr, size))
     }
 
-    /// What a program's store of 1, 2, 4 or 8 bytes does.
+    /// Executes a program's store of 1, 2, 4 or 8 bytes.
     #[inline]
     pub fn store(&mut self, addr: GuestAddr, size: u32, value: u64) -> Result<(), FaultKind> {
         let done = match size {
@@ -268,7 +267,7 @@ impl Memory {
         done.ok_or_else(|| self.bad_store(addr, size))
     }
 
-    /// Bytes of one object, for helpers that take a pointer and a length.
+    /// Bytes within one object, for helpers that take a pointer and a length.
     #[inline]
     pub fn bytes(&self, addr: GuestAddr, len: u32) -> Result<&[u8], FaultKind> {
         let found = self.split(addr).and_then(|(_, region, offset)| {
@@ -278,7 +277,7 @@ impl Memory {
         found.ok_or_else(|| self.bad_load(addr, len))
     }
 
-    /// The same, to be written by a helper on behalf of the program (read-only regions are refused).
+    /// Bytes within one object that a helper writes for the program; a read-only region is an error.
     #[inline]
     pub fn bytes_mut(&mut self, addr: GuestAddr, len: u32) -> Result<&mut [u8], FaultKind> {
         let found = self.split(addr).and_then(|(number, region, offset)| {
@@ -310,7 +309,7 @@ impl Memory {
         region.data.get(at..at + len)
     }
 
-    /// All bytes of a slot, for the host. Infallible: the host knows its own objects.
+    /// All bytes of a slot, for the host.
     #[inline]
     pub fn slot(&self, region: RegionId, slot: u32) -> &[u8] {
         let r = self.region(region);
@@ -318,7 +317,7 @@ impl Memory {
         &r.data[at..at + r.size as usize]
     }
 
-    /// All bytes of a slot, for the host to change, read-only or not.
+    /// All bytes of a slot, writable for the host even if read-only for programs.
     #[inline]
     pub fn slot_mut(&mut self, region: RegionId, slot: u32) -> &mut [u8] {
         let r = self.region_mut(region);
@@ -350,7 +349,7 @@ impl Memory {
         *self.field_mut(region, slot, offset) = value.to_le_bytes();
     }
 
-    /// A few bytes of an object, for the host.
+    /// `N` bytes of an object, for the host.
     #[inline(always)]
     fn field<const N: usize>(&self, region: RegionId, slot: u32, offset: u32) -> &[u8; N] {
         let r = self.region(region);
@@ -358,7 +357,7 @@ impl Memory {
         r.data[at..at + N].first_chunk().expect("that many")
     }
 
-    /// The same, to be changed.
+    /// `N` writable bytes of an object, for the host.
     #[inline(always)]
     fn field_mut<const N: usize>(&mut self, region: RegionId, slot: u32, offset: u32) -> &mut [u8; N] {
         let r = self.region_mut(region);
@@ -366,7 +365,7 @@ impl Memory {
         r.data[at..at + N].first_chunk_mut().expect("that many")
     }
 
-    /// Loads `N` bytes, zero-extended; `None` where [`Memory::bad_load`] says why.
+    /// Loads `N` bytes, zero-extended; on `None`, [`Memory::bad_load`] gives the reason.
     #[inline(always)]
     pub(crate) fn load_le<const N: usize>(&self, addr: GuestAddr) -> Option<u64> {
         let (_, region, offset) = self.split(addr)?;
@@ -374,7 +373,7 @@ impl Memory {
         Some(word(*region.data.get(at..at + N)?.first_chunk::<N>()?))
     }
 
-    /// Stores the low `N` bytes; `None` where [`Memory::bad_store`] says why.
+    /// Stores the low `N` bytes; on `None`, [`Memory::bad_store`] gives the reason.
     #[inline(always)]
     pub(crate) fn store_le<const N: usize>(&mut self, addr: GuestAddr, value: u64) -> Option<()> {
         let region = self.regions.get_mut(number(addr))?;
@@ -383,21 +382,21 @@ impl Memory {
         Some(())
     }
 
-    /// Where an access of this address lies in the storage of its region, if it is one of a region's object. It stays there.
+    /// Region and storage offset of an access, if it lies in an object. The location never changes.
     pub(crate) fn place(&self, addr: GuestAddr, len: u32) -> Option<(RegionId, usize)> {
         let (number, region, offset) = self.split(addr)?;
         Some((RegionId(number as u16), region.find(offset, len)?))
     }
 
-    /// Where the object of a slot ends in the storage of its region. Programs may not reach all of it.
+    /// End of a slot's object in the region's storage.
     #[inline]
     pub(crate) fn storage_end(&self, region: RegionId, slot: u32) -> usize {
         let r = self.region(region);
         slot as usize * r.pitch as usize + r.size as usize
     }
 
-    /// Fills the `len` bytes of a region's storage that end there with zeros. A few more may be filled, up to a line of 64 in
-    /// all: that takes four instructions.
+    /// Zeroes the `len` bytes of a region's storage before `end`. Up to 64 bytes in all may be zeroed, because that
+    /// takes only four instructions.
     #[inline(always)]
     pub(crate) fn zero_before(&mut self, region: RegionId, end: usize, len: usize) {
         const LINE: usize = 64;
@@ -408,20 +407,20 @@ impl Memory {
         }
     }
 
-    /// The `N` bytes of a region's storage that end there.
+    /// The `N` bytes of a region's storage before `end`.
     #[inline(always)]
     pub(crate) fn before_mut<const N: usize>(&mut self, region: RegionId, end: usize) -> &mut [u8; N] {
         self.region_mut(region).data[..end].last_chunk_mut().expect("it is part of an object")
     }
 
-    /// Loads `N` bytes from a [`Memory::place`].
+    /// Loads `N` bytes from a location returned by [`Memory::place`].
     #[inline(always)]
     pub(crate) fn load_at<const N: usize>(&self, region: u16, at: usize) -> Option<u64> {
         let bytes = self.regions.get(usize::from(region))?.data.get(at..)?.first_chunk::<N>()?;
         Some(word(*bytes))
     }
 
-    /// Stores the low `N` bytes at a [`Memory::place`], which programs may write.
+    /// Stores the low `N` bytes at a location returned by [`Memory::place`] that programs may write.
     #[inline(always)]
     pub(crate) fn store_at<const N: usize>(&mut self, region: u16, at: usize, value: u64) -> Option<()> {
         let region = self.regions.get_mut(usize::from(region))?;
@@ -429,13 +428,13 @@ impl Memory {
         Some(())
     }
 
-    /// Why a load failed.
+    /// Reason of a failed load.
     #[cold]
     pub(crate) fn bad_load(&self, addr: GuestAddr, size: u32) -> FaultKind {
         self.bad_access("load", addr, size)
     }
 
-    /// Why a store failed.
+    /// Reason of a failed store.
     #[cold]
     pub(crate) fn bad_store(&self, addr: GuestAddr, size: u32) -> FaultKind {
         if let Some((number, region, offset)) = self.split(addr)
@@ -453,7 +452,7 @@ impl Memory {
         FaultKind::OutOfBounds { access, addr, size, nearby: self.nearby(addr) }
     }
 
-    /// What lies at an address that is no good, for people.
+    /// Describes the surroundings of a bad address.
     fn nearby(&self, addr: GuestAddr) -> String {
         let Some((number, region, offset)) = self.split(addr).filter(|found| found.0 > 0) else {
             return "no object there".to_owned();
@@ -486,7 +485,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_access_stays_in_one_object() {
+    fn access_across_object_boundary_faults() {
         let mut memory = Memory::default();
         let region = memory.add_region("task", 24, 3, Access::ReadWrite);
         let (first, second) = (memory.addr(region, 0), memory.addr(region, 1));
@@ -498,7 +497,7 @@ mod tests {
             memory.load(first + 17, 8).unwrap_err().to_string(),
             "load of 8 bytes at 0xffff000100000011 is out of bounds (task 0, byte 17 of 24)"
         );
-        assert!(memory.store(first + 24, 1, 0).is_err(), "padding belongs to nobody");
+        assert!(memory.store(first + 24, 1, 0).is_err(), "padding is not part of an object");
         assert!(memory.load(second - 1, 2).is_err());
         assert!(memory.load(memory.addr(region, 2) + 32, 1).is_err(), "one slot too far");
         assert_eq!(memory.locate(second + 5), Some((region, 1, 5)));
@@ -508,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn null_and_wild_addresses_fault() {
+    fn null_and_unmapped_addresses_fault() {
         let memory = Memory::default();
         assert!(matches!(memory.load(0, 8), Err(FaultKind::Null { addr: 0, size: 8, access: "load" })));
         assert!(matches!(memory.load(4095, 1), Err(FaultKind::Null { .. })));
@@ -518,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn read_only_regions_refuse_programs_and_not_the_host() {
+    fn read_only_region_is_writable_for_the_host_only() {
         let mut memory = Memory::default();
         let region = memory.add_region(".rodata", 16, 1, Access::ReadOnly);
         let addr = memory.addr(region, 0);
@@ -530,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn growing_keeps_addresses_and_contents() {
+    fn growing_a_region_keeps_addresses_and_contents() {
         let mut memory = Memory::default();
         let region = memory.add_region("task", 2048, 1, Access::ReadWrite);
         let first = memory.addr(region, 0);
@@ -542,9 +541,9 @@ mod tests {
         assert_eq!(memory.slots(region), 1000);
     }
 
-    /// Storage of objects of 256 bytes is 5 / 4 of their stride, which is the most.
+    /// The pitch of 256-byte objects is 5/4 of their stride, the maximum.
     #[test]
-    fn slots_that_do_not_exist_lie_beyond_the_storage() {
+    fn access_to_a_missing_slot_faults() {
         let mut memory = Memory::default();
         for size in [24, 256, 320, 4096] {
             let region = memory.add_region("object", size, 3, Access::ReadWrite);
@@ -561,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_tasks_and_4096_cpus_fit() {
+    fn address_space_fits_100000_tasks_and_4096_cpus() {
         let mut memory = Memory::default();
         let tasks = memory.add_region("task", 2048, 100_000, Access::ReadWrite);
         let cpus = memory.add_region("rq", 4096, 4096, Access::ReadWrite);
@@ -570,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn strings_end_at_nul_limit_or_object() {
+    fn c_string_ends_at_nul_or_limit_within_the_object() {
         let mut memory = Memory::default();
         let region = memory.add_region("text", 4, 2, Access::ReadWrite);
         memory.slot_mut(region, 0).copy_from_slice(b"ab\0c");
@@ -584,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guarded_object_ends_before_its_neighbour() {
+    fn guarded_objects_are_not_adjacent() {
         let mut memory = Memory::default();
         let region = memory.add_guarded_region("stack", 512, 2, Access::ReadWrite);
         let second = memory.addr(region, 1);

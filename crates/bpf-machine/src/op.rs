@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pre-decoded instructions: what an engine executes.
+//! Pre-decoded instructions, as executed by the engine.
 
-/// One instruction, decoded. 16 bytes, so that four share a cache line.
+/// A decoded instruction. 16 bytes, so that four share a cache line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Op {
-    /// What to do.
+    /// Operation.
     pub code: Code,
     /// Destination register.
     pub dst: Reg,
@@ -12,21 +12,21 @@ pub(crate) struct Op {
     pub src: Reg,
     /// A load that cannot fault: bad addresses read as 0 (`Function::kernel_loads`).
     pub probe: bool,
-    /// Jumps: how many ops to pass over, or to go back where it is negative. Loads and stores: signed offset. Calls of
-    /// functions: its number.
+    /// Jumps: distance in ops, negative for backward. Loads and stores: signed offset. Function calls: number of the
+    /// function.
     pub at: i32,
-    /// Immediate, sign-extended; the address or number that a symbol stands for.
+    /// Immediate, sign-extended, or the address or number of a symbol.
     pub imm: i64,
 }
 
-/// A register. A type with so few values is an index that needs no check.
+/// A register. As an enum of 11 values it needs no bounds check as an index.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[rustfmt::skip]
 pub(crate) enum Reg { R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10 }
 
 impl Reg {
-    /// The end of the stack, read-only.
+    /// r10, the read-only frame pointer.
     pub const FRAME: Reg = Reg::R10;
 
     /// The register with this number, if there is one.
@@ -37,7 +37,7 @@ impl Reg {
     }
 }
 
-/// What an [`Op`] does. `K` takes the immediate, `X` the source register; 64 and 32 are the width in bits.
+/// Operation of an [`Op`]. `K` takes the immediate, `X` the source register; 64 and 32 are the width in bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[rustfmt::skip]
 pub(crate) enum Code {
@@ -57,13 +57,13 @@ pub(crate) enum Code {
     Mov64K, Mov64X, Mov32K, Mov32X,
     Neg64, Neg32,
     Movsx8To64, Movsx16To64, Movsx32To64, Movsx8To32, Movsx16To32,
-    /// Host order to little endian: guest memory is little-endian, so this only truncates.
+    /// Host to little endian: guest memory is little-endian, so this only truncates.
     Le16, Le32, Le64,
     /// Swaps the bytes of the low 16, 32 or 64 bits and clears the rest.
     Swap16, Swap32, Swap64,
     /// Arena address to kernel address: the low 32 bits.
     CastKernel,
-    /// Arena address to user address: the base in user space, or NULL.
+    /// Arena address to user address: adds the user-space base; NULL stays NULL.
     CastUser,
 
     Ja,
@@ -84,10 +84,10 @@ pub(crate) enum Code {
     Store8K, Store16K, Store32K, Store64K,
     Store8X, Store16X, Store32X, Store64X,
 
-    // From here on the outer loop of the engine does the work.
-    /// Read-modify-write or ordered access; `imm` is an [`Atomic`] of `1 << width` bytes: `op << 8 | bytes`.
+    // Executed by the outer loop of the engine from here on.
+    /// Read-modify-write or ordered access; `imm` is [`Atomic`] << 8 | bytes.
     Atomic,
-    /// Takes the branch once the counter of the activation has run out.
+    /// Takes the branch once the activation's counter has run out.
     MayGoto,
     /// Calls function `at`.
     Call,
@@ -96,15 +96,16 @@ pub(crate) enum Code {
     /// Calls the host's kfunc `imm`.
     Kfunc,
     Exit,
-    /// Faults with text `imm`.
+    /// Faults with message `imm`.
     Poison,
-    /// Faults: kfunc with name `imm` in the texts does not exist.
+    /// Faults because the kfunc named in message `imm` does not exist.
     MissingKfunc,
 
-    // From here on only in the quick form of a program (`quick`). A number says how many instructions an op stands for.
+    // Only in the quick form of a program from here on (see `quick`). The number is how many instructions an op
+    // replaces.
     /// `dst` = `imm`.
     Const2, Const3,
-    /// The same, and the last instruction jumps.
+    /// Like Const2 and Const3, where the last instruction is a taken jump.
     ConstJump2, ConstJump3,
     /// `dst` = `src` + `imm`.
     Sum2,
@@ -112,61 +113,61 @@ pub(crate) enum Code {
     MovLsh2,
     /// `dst` = (`dst` & low half of `imm`) << its high half.
     AndLsh2,
-    /// `dst` = `src`; the register that the low byte of `at` names = that of the next byte.
+    /// `dst` = `src`; then the register in the low byte of `at` = the register in the next byte.
     MovMov2,
     /// `dst` = `imm`, `src` = `at`.
     SetSet2,
-    /// `dst` = `imm`; the register that the low byte of `at` names = that of the next byte.
+    /// `dst` = `imm`; then the register in the low byte of `at` = the register in the next byte.
     SetMov2,
-    /// `dst` = `src` - the register that `at` names.
+    /// `dst` = `src` - register `at`.
     Difference2,
-    /// `dst` = loaded from `src` + `at`; then a [`Code::Difference2`] whose three registers are the bytes of `imm`.
+    /// `dst` = load from `src` + `at`; then a [`Code::Difference2`] with the three registers in the bytes of `imm`.
     LoadDifference3,
-    /// `dst` = low half of `imm`, extended to 64 bits; jumps if `src` is above the register that the high half names, or not
-    /// below it.
+    /// `dst` = sign-extended low half of `imm`; jumps if `src` is greater than (greater than or equal to) the
+    /// register in the high half.
     SetJgt2, SetJge2,
-    /// `dst` &= `imm` on 32 bits; jumps if that gives 0, or something else.
+    /// `dst` &= `imm` on 32 bits; jumps if the result is zero (nonzero).
     AndJz2, AndJnz2,
-    /// Loads from `src` + high half of `imm`; jumps if 32 bits of that are the low half, or are not.
+    /// Loads from `src` + high half of `imm`; jumps if the low 32 bits equal (do not equal) the low half.
     Load8Jeq2, Load8Jne2, Load32Jeq2, Load32Jne2,
     /// Loads from `imm` + `src`.
     Table8x3, Table16x3, Table32x3, Table64x3,
-    /// `dst` = `imm` + `src`; loads from there, and as many bytes on as `at` without its low byte says, into the register that
-    /// the low byte names.
+    /// `dst` = `imm` + `src`; then loads from `dst` + (`at` >> 8) into the register in the low byte of `at`.
     Element64x3,
-    /// Loads from place `imm` of region `at`.
+    /// Loads from storage offset `imm` of region `at`.
     Global8x2, Global16x2, Global32x2, Global64x2,
-    /// Loads, or stores `src`, `imm` bytes below the end of the frame.
+    /// Loads to `dst`, or stores `src`, at `imm` bytes below the end of the frame.
     FrameLoad8, FrameLoad16, FrameLoad32, FrameLoad64,
     FrameStore8, FrameStore16, FrameStore32, FrameStore64,
-    /// Kfunc `imm`, which the machine has itself: `iter_num`.
+    /// Calls kfunc `imm`, which the machine implements itself (`iter_num`).
     IterNew, IterNext, IterDestroy,
-    /// `dst` = `src`, then kfunc `imm`; the first on 64 or 32 bits.
+    /// `dst` = `src` (64 or 32 bits), then calls kfunc `imm`.
     MovKfunc2, MovwKfunc2,
-    /// `dst` = `src`, then a call of function `at`; the first on 64 or 32 bits.
+    /// `dst` = `src` (64 or 32 bits), then calls function `at`.
     MovCall2, MovwCall2,
-    /// The kfunc that the low half of `imm` is, which the host may answer as the plain one that the high half is.
+    /// Calls the kfunc in the low half of `imm`, whose fast-path number is in the high half.
     PlainKfunc, MovPlain2, MovwPlain2,
-    /// Helper `imm`, which only the host has.
+    /// Calls helper `imm`, which only the host implements.
     HostHelper,
-    /// `bpf_task_storage_get`, and the same for cgroups.
+    /// `bpf_task_storage_get` or `bpf_cgrp_storage_get`.
     StorageGet,
-    /// The same with its arguments: what the map at `imm`, whose number is `at`, keeps for `src`, if anything.
+    /// A storage lookup with its argument set-up: the value for `src` in map `at`, whose address is `imm`, without
+    /// creation.
     StorageFind5,
 }
 
 impl Code {
-    /// Whether [`Op::at`] is the index of an op.
+    /// Whether [`Op::at`] is a jump distance.
     pub fn may_jump(self) -> bool {
         (Code::Ja as u8..=Code::Jset32X as u8).contains(&(self as u8)) || self == Code::MayGoto
     }
 
-    /// Whether it jumps if a register equals a number, or does not.
+    /// Whether the op is a jump that tests a register for (in)equality with an immediate.
     pub fn compares_with_number(self) -> bool {
         matches!(self, Code::Jeq64K | Code::Jeq32K | Code::Jne64K | Code::Jne32K)
     }
 
-    /// Whether such a jump is taken, with this in the register.
+    /// Whether such a jump is taken for this register value.
     pub fn holds(self, register: u64, number: u64) -> bool {
         match self {
             Code::Jeq64K => register == number,
@@ -197,7 +198,7 @@ pub(crate) enum Atomic {
 }
 
 impl Atomic {
-    /// All of them, by number.
+    /// All kinds, in enum order.
     pub const ALL: [Atomic; 12] = [
         Atomic::Add,
         Atomic::Or,
@@ -213,7 +214,7 @@ impl Atomic {
         Atomic::StoreRelease,
     ];
 
-    /// The operation that an instruction's immediate selects (RFC 9669, 5.3; the last two are of Linux 6.15).
+    /// The operation selected by an instruction's immediate (RFC 9669, 5.3; the last two since Linux 6.15).
     pub fn from_imm(imm: i32) -> Option<Atomic> {
         Some(match imm {
             0x00 => Atomic::Add,
@@ -238,12 +239,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_op_is_small() {
+    fn op_has_16_bytes() {
         assert_eq!(size_of::<Op>(), 16);
     }
 
     #[test]
-    fn registers_are_numbered() {
+    fn register_enum_values_are_register_numbers() {
         for number in 0..=10 {
             assert_eq!(Reg::new(number).map(|reg| reg as u8), Some(number));
         }
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn atomics_are_numbered_by_position() {
+    fn atomic_list_order_matches_enum_values() {
         for (number, atomic) in Atomic::ALL.into_iter().enumerate() {
             assert_eq!(atomic as usize, number);
         }

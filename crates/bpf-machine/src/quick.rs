@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The quick form of a program: the same ops at the same indices, but where two or three in a row are something that
-//! compilers write often, the first of them does it all and goes on behind them. The others stay, for jumps that lead
-//! there. What is executed, and counted, is the same.
+//! The quick form of a program: the same ops at the same indices, except that the first op of a frequent sequence of
+//! two or three executes the whole sequence and continues after it (a superinstruction). The other ops stay, as jump
+//! targets. Execution and counts are unchanged.
 //!
-//! Patterns are those that make up most of what schedulers execute: addresses of global variables and elements of tables,
-//! constants that user space sets before the object is loaded, accesses to the stack, and tests of what a kfunc returned.
+//! The sequences are those that schedulers execute most: addresses of global variables and table elements, constants
+//! that user space sets before load, stack accesses, and tests of kfunc results.
 
 use crate::execution::STACK_BYTES;
 use crate::helpers;
 use crate::op::{Code, Op, Reg};
 use crate::{Maps, Memory, RegionId};
 
-/// What is known when a program is loaded.
+/// Facts known when a program is loaded.
 pub(crate) struct Known<'a> {
     pub memory: &'a Memory,
     pub maps: &'a Maps,
-    /// Regions that nobody writes any more.
+    /// Regions that are never written any more.
     pub constant: &'a [RegionId],
-    /// What the machine does of the host's kfuncs, by their numbers.
+    /// Kfuncs that the machine executes itself, by the host's number.
     pub iterators: &'a [(u32, Code)],
-    /// The host's plain kfuncs, by their numbers.
+    /// Fast-path numbers of the host's kfuncs, by kfunc number.
     pub plain: &'a [(u32, u32)],
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn quick(ops: &[Op], known: &Known<'_>) -> Vec<Op> {
 }
 
 impl Known<'_> {
-    /// An instruction with a quick form of its own.
+    /// The quick form of a single instruction.
     fn one(&self, op: Op) -> Op {
         use Code::*;
         let code = match op.code {
@@ -52,18 +52,18 @@ impl Known<'_> {
         Op { code, ..op }
     }
 
-    /// What the machine does instead of calling a kfunc of the host.
+    /// The op that the machine executes instead of calling a kfunc of the host.
     fn iterator(&self, op: &Op) -> Option<Code> {
         self.iterators.iter().find(|(kfunc, _)| i64::from(*kfunc) == op.imm).map(|(_, code)| *code)
     }
 
-    /// The numbers of a kfunc that the host may answer as a plain one.
+    /// Kfunc and fast-path numbers of a call, packed, if the kfunc has a fast path.
     fn plain(&self, op: &Op) -> Option<i64> {
         let found = self.plain.iter().find(|(kfunc, _)| i64::from(*kfunc) == op.imm);
         found.map(|&(kfunc, plain)| i64::from(kfunc) | i64::from(plain) << 32)
     }
 
-    /// A call of a kfunc `b` by the one of two codes that fits, for another one that is called and one that is plain.
+    /// The op for a kfunc call `b` after `a`, depending on whether the kfunc has a fast path.
     fn call_after(&self, a: &Op, b: &Op, [any, plain]: [Code; 2]) -> Op {
         match self.plain(b) {
             Some(imm) => Op { code: plain, imm, ..*a },
@@ -90,7 +90,7 @@ impl Known<'_> {
             (Mov64K | Mov32K, Jgt64X | Jge64X) => {
                 let code = if b.code == Jgt64X { SetJgt2 } else { SetJge2 };
                 let (value, other) = (i32::try_from(a.imm).ok()?, b.src as i64);
-                // A number of 32 bits must come out of its sign extension as it was.
+                // The value must survive the sign extension of its low 32 bits.
                 (number(a) == a.imm).then_some(())?;
                 Op { code, src: b.dst, at: b.at, imm: i64::from(value as u32) | other << 32, ..*a }
             }
@@ -148,7 +148,7 @@ impl Known<'_> {
         }
     }
 
-    /// `bpf_task_storage_get` of a map that is named there, which is to create nothing.
+    /// `bpf_task_storage_get` of a map known at load, without creation.
     fn storage(&self, ops: &[Op]) -> Option<Op> {
         use Code::*;
         let [map, owner, rest @ ..] = ops.first_chunk::<5>()?;
@@ -164,14 +164,14 @@ impl Known<'_> {
         Some(Op { code: StorageFind5, src: owner.src, at: handle.0 as i32, ..*map })
     }
 
-    /// What a load `b` gives from the address that `a` sets, if nobody changes that.
+    /// The value that load `b` reads from the address set by `a`, if it is constant.
     fn constant(&self, a: &Op, b: &Op) -> Option<i64> {
         let (region, _) = self.place(a, b)?;
         let load = || self.memory.load(address(a, b), bytes(b.code)).ok();
         self.constant.contains(&region).then(load).flatten().map(|value| value as i64)
     }
 
-    /// A load `b` from the address that `a` sets.
+    /// A fused load `b` from the address set by `a`.
     fn global(&self, a: &Op, b: &Op) -> Option<Op> {
         use Code::*;
         let (region, at) = self.place(a, b)?;
@@ -183,29 +183,29 @@ impl Known<'_> {
         self.memory.place(address(a, b), bytes(b.code)).filter(|_| !b.probe)
     }
 
-    /// A load `a` and a jump `b`.
+    /// A fused load `a` and jump `b`.
     fn load_and_jump(&self, code: Code, a: &Op, b: &Op) -> Option<Op> {
         let imm = i64::from(a.at) << 32 | i64::from(b.imm as u32);
         (!a.probe).then_some(Op { code, at: b.at, imm, ..*a })
     }
 }
 
-/// What a register holds after it was set to a number.
+/// Value of a register after `set`.
 fn number(set: &Op) -> i64 {
     if set.code == Code::Mov64K { set.imm } else { i64::from(set.imm as u32) }
 }
 
-/// Where a load `b` reads from the address that `a` sets.
+/// Address that load `b` reads after `a` has set the base.
 fn address(a: &Op, b: &Op) -> u64 {
     (a.imm as u64).wrapping_add(i64::from(b.at) as u64)
 }
 
-/// Bytes of a load or store.
+/// Size of a load or store in bytes.
 fn bytes(code: Code) -> u32 {
     sized(code, [1, 2, 4, 8])
 }
 
-/// The one of four that belongs to 1, 2, 4, or 8 bytes.
+/// The alternative for an access of 1, 2, 4 or 8 bytes.
 fn sized<T: Copy>(code: Code, four: [T; 4]) -> T {
     use Code::*;
     match code {
@@ -213,11 +213,11 @@ fn sized<T: Copy>(code: Code, four: [T; 4]) -> T {
         Load16 | Store16X => four[1],
         Load32 | Store32X => four[2],
         Load64 | Store64X => four[3],
-        other => unreachable!("{other:?} is no plain load or store"),
+        other => unreachable!("{other:?} is not a plain load or store"),
     }
 }
 
-/// An access to the stack, if it stays in its frame.
+/// A stack access that stays within its frame.
 fn frame(op: Op, code: Code) -> Option<Op> {
     use Code::*;
     let below = i64::from(op.at).checked_neg()?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a host can do with a machine, beyond running a program to its end.
+//! Use of a machine by a host, beyond running a program to completion.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn machine(program: &str) -> Machine {
 const HELPERS: PausePoints = PausePoints { kfuncs: false, helpers: true, atomics: false, spin_locks: false };
 
 #[test]
-fn a_fault_names_function_file_line_and_text() {
+fn fault_message_names_function_file_line_and_text() {
     let mut machine = machine("func main\n  r0 = 0\n  call sub\n  exit\nfunc sub\n  r1 = *(u64 *)(r0 + 8)\n  exit");
     let mut execution = machine.execution();
     machine.begin(&mut execution, FunctionId(0), &[], 0);
@@ -27,7 +27,7 @@ fn a_fault_names_function_file_line_and_text() {
 }
 
 #[test]
-fn a_paused_execution_stands_before_its_call_and_others_run_meanwhile() {
+fn execution_pauses_before_a_call_while_others_run() {
     let mut machine =
         machine("func main\n  r6 = r1\n  call helper 8\n  *(u64 *)(r10 - 8) = r6\n  r0 = *(u64 *)(r10 - 8)\n  exit");
     let mut kernel = TestKernel::default();
@@ -41,7 +41,7 @@ fn a_paused_execution_stands_before_its_call_and_others_run_meanwhile() {
         CodeSite { function: FunctionId(0), insn: 1, line: SourceLine { file: 0, line: 3 } }
     );
     assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Paused));
-    assert_eq!(kernel.calls, [], "a pause is before the call");
+    assert_eq!(kernel.calls, [], "the pause is before the call");
     assert_eq!(machine.run(&mut second, &mut kernel), Ok(Step::Done(22)));
     assert_eq!(machine.run(&mut first, &mut kernel), Ok(Step::Done(11)));
     assert_eq!((first.executed, second.executed), (5, 5));
@@ -59,14 +59,14 @@ func main
   exit";
 
 #[test]
-fn an_execution_waits_for_a_spin_lock_that_another_one_holds() {
+fn execution_waits_for_a_held_spin_lock() {
     let mut machine = machine(LOCKED);
     let mut kernel = TestKernel::default();
     let (mut holder, mut waiter) = (machine.execution(), machine.execution());
     (holder.pause, waiter.pause) = (HELPERS, HELPERS);
     machine.begin(&mut holder, FunctionId(0), &[], 0);
     machine.begin(&mut waiter, FunctionId(0), &[], 1);
-    // Before the lock, and then with the lock before the call.
+    // Pauses before the lock, and then, holding it, before the next call.
     assert_eq!(machine.run(&mut holder, &mut kernel), Ok(Step::Paused));
     assert_eq!(machine.run(&mut holder, &mut kernel), Ok(Step::Paused));
     for _ in 0..3 {
@@ -82,7 +82,7 @@ fn an_execution_waits_for_a_spin_lock_that_another_one_holds() {
 }
 
 #[test]
-fn spin_locks_alone_can_be_pause_points() {
+fn spin_lock_helpers_can_be_the_only_pause_points() {
     let mut machine = machine(LOCKED);
     let mut kernel = TestKernel::default();
     let mut execution = machine.execution();
@@ -93,11 +93,11 @@ fn spin_locks_alone_can_be_pause_points() {
         let Next::Helper(helper, args) = machine.next(&execution) else { panic!("{:?}", machine.next(&execution)) };
         before.push((helper, machine.memory.load(args[0], 4)));
     }
-    assert_eq!(before, [(93, Ok(0)), (94, Ok(1))], "not the helper between them");
+    assert_eq!(before, [(93, Ok(0)), (94, Ok(1))], "no pause at the helper between them");
 }
 
 #[test]
-fn an_execution_can_stop_behind_a_kfunc() {
+fn execution_can_pause_after_a_kfunc() {
     let mut machine = machine("kfunc add\nfunc main\n  call kfunc add\n  r0 += 1\n  exit");
     let mut kernel = TestKernel::default();
     let mut execution = machine.execution();
@@ -108,11 +108,11 @@ fn an_execution_can_stop_behind_a_kfunc() {
     execution.pause_behind = true;
     assert_eq!(machine.run(&mut execution, &mut kernel), Ok(Step::Paused));
     assert_eq!(machine.next(&execution), Next::Other, "the kfunc has returned");
-    assert!(matches!(machine.run(&mut execution, &mut kernel), Ok(Step::Done(_))), "it stops there once");
+    assert!(matches!(machine.run(&mut execution, &mut kernel), Ok(Step::Done(_))), "the execution pauses only once");
 }
 
 #[test]
-fn a_lock_that_nobody_can_release_is_a_fault() {
+fn spin_lock_of_a_suspended_holder_is_a_fault_without_pauses() {
     let mut machine = machine(LOCKED);
     let mut kernel = TestKernel::default();
     let (mut holder, mut other) = (machine.execution(), machine.execution());
@@ -127,7 +127,7 @@ fn a_lock_that_nobody_can_release_is_a_fault() {
 }
 
 #[test]
-fn a_program_reads_its_argument_block_and_the_hosts_objects() {
+fn program_reads_argument_block_and_host_objects() {
     let program =
         "func main\n  r2 = *(u64 *)(r1 + 8)\n  r1 = *(u64 *)(r1 + 0)\n  r0 = *(u32 *)(r1 + 4)\n  r0 += r2\n  exit";
     let object = asm::assemble("test", program).expect("a program");
@@ -142,7 +142,7 @@ fn a_program_reads_its_argument_block_and_the_hosts_objects() {
 }
 
 #[test]
-fn the_storage_of_an_owner_is_forgotten_with_it() {
+fn forget_owner_deletes_task_and_cgroup_storage() {
     let mut machine = machine(
         "map a TaskStorage key 4 value 8 max 0\nmap b Hash key 8 value 8 max 3\nmap c CgroupStorage key 4 value 8 max 0\nfunc main\n  exit",
     );
@@ -161,7 +161,7 @@ fn the_storage_of_an_owner_is_forgotten_with_it() {
 }
 
 #[test]
-fn user_space_drains_a_ring_in_order_of_reservation() {
+fn ring_buffer_is_drained_in_reservation_order() {
     let program = "
 map ring Ringbuf key 0 value 0 max 4096
 func reserve
@@ -192,7 +192,7 @@ func discard
         }
     };
     let ring = machine.maps.find("ring").expect("the map");
-    // Many more than fit at once: positions wrap, records do not.
+    // Many more records than fit at once: positions wrap, records do not.
     for round in 0..1000 {
         let [first, second, third] = [0; 3].map(|_| call(&mut machine, 0, &[]));
         call(&mut machine, 1, &[third, round + 3]);
@@ -204,7 +204,7 @@ func discard
             });
             seen
         };
-        assert_eq!(drain(&mut machine), [], "the first one is not finished");
+        assert_eq!(drain(&mut machine), [], "the first record is not finished");
         call(&mut machine, 1, &[first, round + 1]);
         assert_eq!(drain(&mut machine), [round + 1]);
         call(&mut machine, 2, &[second]);
@@ -213,7 +213,7 @@ func discard
 }
 
 #[test]
-fn a_timer_that_does_not_exist_has_no_callback() {
+fn missing_timer_has_no_callback() {
     let mut machine = machine("func main\n  exit");
     let execution = machine.execution();
     assert_eq!(machine.timer_callback(&execution, TimerId(0)), None);
@@ -221,14 +221,14 @@ fn a_timer_that_does_not_exist_has_no_callback() {
 
 #[test]
 #[should_panic(expected = "not in flight")]
-fn an_execution_that_was_not_begun_cannot_run() {
+fn running_an_execution_without_begin_panics() {
     let mut machine = machine("func main\n  exit");
     let mut execution = machine.execution();
     let _: Result<Step, _> = machine.run(&mut execution, &mut TestKernel::default());
 }
 
 #[test]
-fn the_assembler_says_what_is_wrong_and_where() {
+fn assembler_errors_name_line_and_problem() {
     let cases = [
         ("func main\n  r1 = r99x", "line 2: r99x is not a number: r1 = r99x"),
         ("r0 = 1", "line 1: an instruction outside of a function"),
@@ -246,10 +246,10 @@ fn the_assembler_says_what_is_wrong_and_where() {
     }
 }
 
-/// A loop of 3 instructions in a program of 6, with a helper behind it: whatever the budget, it ends where instructions
-/// that are counted one by one end it, and no other one is executed.
+/// A loop of 3 instructions in a program of 6, followed by a helper call: for every budget, execution ends at the
+/// same instruction as when instructions are counted one by one.
 #[test]
-fn the_budget_ends_at_the_very_instruction() {
+fn budget_fault_is_at_the_exact_instruction() {
     let program = "func main\n  r0 = 0\nagain:\n  r0 += 1\n  r1 = r0\n  if r1 < 20 goto again\n  call helper 8\n  exit";
     let run = |budget: u64, lines: bool| {
         let mut machine = machine(program);
@@ -268,7 +268,7 @@ fn the_budget_ends_at_the_very_instruction() {
         let insn = if budget > 60 { budget - 57 } else { stands_before };
         assert_eq!(result, Err((FaultKind::Budget(budget), insn as u32)), "budget {budget}");
         assert_eq!(executed, budget);
-        assert_eq!(run(budget, true), (result, executed), "counted one by one");
+        assert_eq!(run(budget, true), (result, executed), "with line counts");
     }
     assert_eq!(run(63, false), (Ok(Step::Done(0)), 63));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs `programs/*.bpf`: a program and what it gives, in one text file each. Every instruction that the machine
+//! Runs `programs/*.bpf`: a program with its expected results in each text file. Every instruction that the machine
 //! accepts has a file that names it in a `covers` line.
 //!
 //! A file is a program for `bpf_machine::asm`, a line `---`, and steps that share one machine of four CPUs:
@@ -14,7 +14,7 @@
 //! load -> ...                          instead of all steps: why the object is refused
 //! ```
 //!
-//! Every step runs twice, the second time on a machine of its own that pauses wherever it can: the result is the same.
+//! Every step runs twice, the second time on another machine that pauses wherever it can: the results must be the same.
 
 mod common;
 
@@ -26,7 +26,7 @@ use std::path::Path;
 
 const CPUS: u32 = 4;
 
-/// One machine and what it runs on.
+/// A machine with its kernel and execution.
 struct Runner {
     machine: Machine,
     kernel: TestKernel,
@@ -78,16 +78,17 @@ fn number(text: &str) -> u64 {
     if negative { value.wrapping_neg() } else { value }
 }
 
-/// The test files by name.
+/// Texts of the test files, by name.
 fn files() -> BTreeMap<String, String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
-    let entries = std::fs::read_dir(folder).expect("the folder of programs");
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
+    let entries = std::fs::read_dir(directory).expect("the directory of programs");
     let read = |path: &Path| (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(path));
     let named = entries.map(|entry| read(&entry.expect("an entry").path()));
     named.map(|(name, text)| (name, text.expect("a text file"))).collect()
 }
 
-/// Code, offset and immediate of a `covers` line; the program; the steps with their line numbers.
+/// A parsed test file: code, offset and immediate of each `covers` line; the program; the steps with their line
+/// numbers.
 struct Parts {
     covers: Vec<Key>,
     program: String,
@@ -105,14 +106,14 @@ fn parts(text: &str) -> Parts {
         } else {
             program.push_str(line);
         }
-        // Kept for the line numbers.
+        // Keeps the line numbers.
         program.push('\n');
     }
     let steps = text.lines().enumerate().skip(end + 1).map(|(at, line)| (at + 1, line.to_owned()));
     Parts { covers, program, steps: steps.filter(|(_, line)| !line.is_empty()).collect() }
 }
 
-/// Runs one file; each line is what went wrong.
+/// Runs one file; returns a line for each mismatch.
 fn check(name: &str, text: &str) -> Vec<String> {
     let Parts { program, steps, .. } = parts(text);
     let object = match asm::assemble(name, &program) {
@@ -178,7 +179,7 @@ fn run_both(object: &LinkedObject, straight: &mut Runner, pausing: &mut Runner, 
     first
 }
 
-/// Steps that run nothing.
+/// Executes a step that runs no program.
 fn setting(step: &str, cpu: &mut u32, straight: &mut Runner, pausing: &mut Runner) -> Option<String> {
     let (what, value) = step.split_once(' ').unwrap_or_else(|| panic!("cannot read the step {step}"));
     let value = number(value);
@@ -194,12 +195,12 @@ fn setting(step: &str, cpu: &mut u32, straight: &mut Runner, pausing: &mut Runne
 }
 
 #[test]
-fn programs_give_what_their_files_say() {
+fn test_programs_match_their_expected_results() {
     let wrong: Vec<String> = files().iter().flat_map(|(name, text)| check(name, text)).collect();
     assert!(wrong.is_empty(), "{} steps are wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What makes an instruction another one: code, and offset and immediate where they select an operation.
+/// Identifies an instruction: code, plus offset and immediate where they select an operation.
 type Key = (u8, i16, i32);
 
 fn key(insn: &Insn) -> Key {
@@ -217,7 +218,7 @@ fn key(insn: &Insn) -> Key {
 fn accepted() -> BTreeSet<Key> {
     let offsets = [0, 1, 8, 16, 32];
     let immediates = (0..0x120).chain([0x1_0000]);
-    // These need a second slot or a symbol.
+    // Instructions that need a second slot or a symbol.
     let mut keys = BTreeSet::from([(0x18, 0, 0), (0x85, 1, 0), (0x85, 2, 0)]);
     let mut object = asm::assemble("", "func main\n exit").expect("a program");
     for imm in immediates {
@@ -238,7 +239,7 @@ fn accepted() -> BTreeSet<Key> {
 }
 
 #[test]
-fn every_instruction_has_a_file() {
+fn every_accepted_instruction_has_a_test_program() {
     let mut covered: BTreeMap<Key, String> = BTreeMap::new();
     for (name, text) in files() {
         let Parts { covers, program, .. } = parts(&text);

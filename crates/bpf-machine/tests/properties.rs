@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What holds for every program and every value.
+//! Properties of the machine for random programs and values.
 
 mod common;
 #[path = "../../../fuzz/src/machine.rs"]
@@ -11,7 +11,7 @@ use common::TestKernel;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What an operation gives, in numbers wide enough for every intermediate result.
+/// Expected result of an operation, computed in wider integers.
 fn oracle(operation: &str, a: u64, b: u64, bits: u32) -> u64 {
     let mask = if bits == 64 { u64::MAX } else { u64::from(u32::MAX) };
     let (a, b) = (i128::from(a & mask), i128::from(b & mask));
@@ -20,7 +20,7 @@ fn oracle(operation: &str, a: u64, b: u64, bits: u32) -> u64 {
     let result = match operation {
         "+=" => a + b,
         "-=" => a - b,
-        // The product of two 64-bit numbers may not fit into 127 bits; the low halves are the same.
+        // The product of two 64-bit numbers may exceed 127 bits; the low halves agree.
         "*=" => (a as u128).wrapping_mul(b as u128) as i128,
         "/=" => {
             if b == 0 {
@@ -95,7 +95,7 @@ fn run(program: &str, args: &[u64]) -> u64 {
     }
 }
 
-/// Numbers, the odd ones more often.
+/// Random numbers, with edge cases more often.
 fn value() -> impl Strategy<Value = u64> {
     let special = prop::sample::select(vec![0, 1, 2, 63, 64, 1 << 31, (1 << 31) - 1, u64::MAX, 1 << 63, (1 << 63) - 1]);
     let sign_extended = any::<i32>().prop_map(|value| i64::from(value) as u64);
@@ -111,7 +111,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn arithmetic_matches_wide_numbers(a in value(), b in value(), operation in prop::sample::select(&OPERATIONS[..])) {
+    fn arithmetic_matches_128_bit_oracle(a in value(), b in value(), operation in prop::sample::select(&OPERATIONS[..])) {
         let k = b as i32;
         for (bits, r) in [(64, 'r'), (32, 'w')] {
             let by_register = format!("func main\n r0 = r1\n {r}0 {operation} {r}2\n exit");
@@ -123,7 +123,7 @@ proptest! {
     }
 
     #[test]
-    fn jumps_match_wide_numbers(a in value(), b in value(), comparison in prop::sample::select(&COMPARISONS[..])) {
+    fn conditional_jumps_match_128_bit_oracle(a in value(), b in value(), comparison in prop::sample::select(&COMPARISONS[..])) {
         let k = b as i32;
         for (bits, r) in [(64, 'r'), (32, 'w')] {
             for b in [b, a] {
@@ -153,7 +153,7 @@ proptest! {
         }
     }
 
-    /// Hash maps of each kind against an ordered map; an LRU map against a list in order of use.
+    /// Hash maps compared with an ordered map, and an LRU map with a list in order of use.
     #[test]
     fn hash_maps_match_an_ordered_map(
         kind in prop::sample::select(&["Hash", "LruHash"][..]),

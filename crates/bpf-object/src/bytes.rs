@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Little-endian reading of untrusted section contents, with errors that name section and byte.
+//! Little-endian reader for section contents of untrusted files. Its errors name the section and the byte offset.
 
 use crate::ObjectError;
 use std::cell::Cell;
 
-/// Reads forward through one section.
+/// Reads one section sequentially.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<'a> {
     section: &'static str,
     data: &'a [u8],
     at: usize,
-    /// Where `data` starts in the section, for error messages.
+    /// Offset of `data` from the start of the section, for error messages.
     base: usize,
 }
 
@@ -19,7 +19,7 @@ impl<'a> Reader<'a> {
         Reader { section, data, at: 0, base: 0 }
     }
 
-    /// Where the next byte lies in the section.
+    /// Offset of the next byte from the start of the section.
     pub fn offset(&self) -> usize {
         self.base + self.at
     }
@@ -28,7 +28,7 @@ impl<'a> Reader<'a> {
         self.at >= self.data.len()
     }
 
-    /// Bytes that are left.
+    /// Number of bytes not yet read.
     pub fn left(&self) -> usize {
         self.data.len().saturating_sub(self.at)
     }
@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(self.take(4)?.try_into().expect("4 bytes")))
     }
 
-    /// A reader of `len` bytes at `offset` of the whole section that `self` reads.
+    /// Returns a reader of the `len` bytes at `offset` of this reader's data, whether read already or not.
     pub fn window(&self, offset: usize, len: usize) -> Result<Reader<'a>, ObjectError> {
         let data = offset.checked_add(len).and_then(|end| self.data.get(offset..end)).ok_or_else(|| {
             malformed(
@@ -67,19 +67,19 @@ impl<'a> Reader<'a> {
         Ok(Reader { section: self.section, data, at: 0, base: self.base + offset })
     }
 
-    /// All bytes of this reader, read or not.
+    /// All bytes of this reader, whether read already or not.
     pub fn all(&self) -> &'a [u8] {
         self.data
     }
 }
 
-/// A section whose contents contradict its format.
+/// Error for a section whose contents contradict its format.
 pub(crate) fn malformed(section: &str, offset: usize, problem: impl Into<String>) -> ObjectError {
     ObjectError::Malformed { section: section.to_string(), offset, problem: problem.into() }
 }
 
-/// The string table of BTF. Copies out of it are bounded in sum: a hostile file could otherwise refer to one long
-/// string from each of its records and so ask for the square of its size.
+/// The string table of BTF. The total number of bytes copied out of it is limited: otherwise a hostile file could
+/// refer to one long string from each of its records and so use memory quadratic in its size.
 #[derive(Debug)]
 pub(crate) struct Strings<'a> {
     data: &'a [u8],
@@ -87,17 +87,17 @@ pub(crate) struct Strings<'a> {
 }
 
 impl<'a> Strings<'a> {
-    /// `budget` bytes may be copied out in all.
+    /// Creates a table from which at most `budget` bytes can be copied.
     pub fn new(data: &'a [u8], budget: usize) -> Strings<'a> {
         Strings { data, budget: Cell::new(budget) }
     }
 
-    /// The same table with a budget of its own.
+    /// Returns the same table with a separate budget.
     pub fn with_budget(&self, budget: usize) -> Strings<'a> {
         Strings::new(self.data, budget)
     }
 
-    /// The string at `offset`; bytes that are not UTF-8 are replaced.
+    /// Returns the string at `offset`; bytes that are not UTF-8 are replaced.
     pub fn get(&self, offset: u32) -> Result<String, ObjectError> {
         let bad = |problem: String| Err(malformed(".BTF", offset as usize, problem));
         let Some(rest) = self.data.get(offset as usize..) else {

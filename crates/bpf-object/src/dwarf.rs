@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where functions were inlined. `.BTF.ext` gives each instruction one line, that of the inlined function; the caller's
-//! line is in the debug information of the compiler (DWARF), if a linker or `strip` left that.
+//! Inlined calls. `.BTF.ext` gives each instruction one source line, that of the inlined function. The caller's line
+//! is in the compiler's debug information (DWARF), unless a linker or `strip` removed it.
 
 use crate::elf::{Elf, Place, R_BPF_64_ABS64, Relocation, Section, SymbolKind};
 use crate::functions::{Code, SLOT};
@@ -8,18 +8,18 @@ use crate::{FunctionId, InlinedCall};
 use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, DwarfSections, EndianSlice, LittleEndian, Unit};
 use std::borrow::Cow;
 
-/// 32 bits of debug information.
+/// A 32-bit reference into debug information.
 const R_BPF_64_ABS32: u32 = 3;
-/// The same where no address of a program is meant.
+/// A 32-bit reference into debug information that is never relocated to an address of a program.
 const R_BPF_64_NODYLD32: u32 = 4;
 
-/// Code of section number N stands for the addresses from (N + 1) << this.
+/// Code in ELF section N is given the addresses from (N + 1) << SECTION_SHIFT.
 const SECTION_SHIFT: u32 = 32;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
 
-/// Calls that were inlined, by function, outer ones before those in them. Debug information that is missing or damaged
-/// gives none: programs run without it.
+/// Inlined calls with the functions that contain them, outer calls before those inside them. Missing or damaged debug
+/// information gives none, since programs run without it.
 pub(crate) fn inlined(elf: &Elf<'_>, code: &Code) -> Vec<(FunctionId, InlinedCall)> {
     let mut calls = Vec::new();
     let load = |id: gimli::SectionId| {
@@ -32,13 +32,13 @@ pub(crate) fn inlined(elf: &Elf<'_>, code: &Code) -> Vec<(FunctionId, InlinedCal
     let dwarf = sections.borrow(|section| EndianSlice::new(section, LittleEndian));
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
-        // What was read before the damage stands.
+        // The calls that were read before the damage are kept.
         let _ = dwarf.unit(header).and_then(|unit| read_unit(&dwarf, &unit, code, &mut calls));
     }
     calls
 }
 
-/// A section of debug information with its references in place.
+/// Contents of a section of debug information with its relocations applied.
 fn relocated<'a>(elf: &Elf<'_>, index: usize, section: &Section<'a>) -> Cow<'a, [u8]> {
     let relocations = elf.relocations(index);
     if relocations.is_empty() {
@@ -106,19 +106,20 @@ fn caller(
     let header = unit.line_program.as_ref()?.header();
     let file = header.file(file)?;
     let text = |value| Some(dwarf.attr_string(unit, value).ok()?.to_string_lossy().into_owned());
-    // Each is relative to the next: `.BTF.ext` has names like these.
+    // Name, directory and compilation directory: each is relative to the next one. `.BTF.ext` forms its file names in
+    // the same way.
     let name = text(file.path_name())?;
-    let folder = file.directory(header).and_then(text);
+    let directory = file.directory(header).and_then(text);
     let root = unit.comp_dir.map(|root| root.to_string_lossy().into_owned());
-    let path = below(root, below(folder, name));
+    let path = below(root, below(directory, name));
     Some((path, u32::try_from(line).ok()?))
 }
 
-/// A path in a folder, unless it is absolute or begins there already.
-fn below(folder: Option<String>, path: String) -> String {
-    match folder {
-        Some(folder) if !path.starts_with('/') && !path.starts_with(&format!("{folder}/")) => {
-            format!("{folder}/{path}")
+/// Joins a directory and a path, unless the path is absolute or starts with the directory already.
+fn below(directory: Option<String>, path: String) -> String {
+    match directory {
+        Some(directory) if !path.starts_with('/') && !path.starts_with(&format!("{directory}/")) => {
+            format!("{directory}/{path}")
         }
         _ => path,
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The parts of an ELF file that matter here: sections, symbols, REL entries.
+//! Reader for the parts of an ELF file that a BPF loader needs: sections, symbols, REL entries.
 
 use crate::ObjectError;
 use crate::bytes::malformed;
@@ -9,80 +9,81 @@ use object::read::elf::{ElfFile64, FileHeader, Rel, SectionHeader, Sym};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Address of data or a map: 64 bits over the two halves of `ld_imm64`.
+/// Address of data or of a map: 64 bits, spread over the two immediates of `ld_imm64`.
 pub(crate) const R_BPF_64_64: u32 = 1;
-/// 64 bits in a data section.
+/// A 64-bit address in a data section.
 pub(crate) const R_BPF_64_ABS64: u32 = 2;
 /// Immediate of a call.
 pub(crate) const R_BPF_64_32: u32 = 10;
 
-/// A section.
+/// An ELF section.
 #[derive(Debug)]
 pub(crate) struct Section<'a> {
     pub name: Cow<'a, str>,
-    /// Contents; empty for sections that hold only zeroes.
+    /// Contents; empty for a section that occupies no bytes in the file.
     pub data: &'a [u8],
-    /// Bytes in memory.
+    /// Size in memory, in bytes.
     pub size: u64,
-    /// Holds only zeroes and no bytes in the file (`.bss`).
-    pub zeroes: bool,
-    /// Part of the program, as opposed to debug information and tables.
+    /// Whether the section is all zeros and occupies no bytes in the file (`.bss`).
+    pub zeros: bool,
+    /// Whether the section is part of the program, as opposed to debug information and tables.
     pub allocated: bool,
     pub writable: bool,
     pub executable: bool,
 }
 
-/// Where a symbol is defined.
+/// Section in which a symbol is defined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Place {
     Undefined,
     /// Index into [`Elf::sections`].
     Section(usize),
-    /// Absolute or common.
+    /// An absolute or common symbol.
     Other,
 }
 
-/// What a symbol names.
+/// Type of a symbol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SymbolKind {
     Function,
     Section,
-    /// A variable, a file, an extern.
+    /// A variable, a file or an extern.
     Other,
 }
 
-/// A symbol.
+/// An ELF symbol.
 #[derive(Debug)]
 pub(crate) struct ElfSymbol<'a> {
     pub name: Cow<'a, str>,
-    /// Offset in its section.
+    /// Offset in its section, in bytes.
     pub value: u64,
     pub size: u64,
     pub place: Place,
     pub kind: SymbolKind,
     pub local: bool,
     pub weak: bool,
-    /// Not visible outside of the object: a function that the verifier treats as static.
+    /// Whether the symbol is invisible outside the object. The verifier treats such a function as static.
     pub hidden: bool,
 }
 
 /// A REL entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relocation {
-    /// Byte in the section that is patched.
+    /// Offset of the patched bytes from the start of the section.
     pub offset: u64,
-    /// `R_BPF_*`.
+    /// Relocation type (`R_BPF_*`).
     pub kind: u32,
     /// Index into [`Elf::symbols`].
     pub symbol: usize,
 }
 
-/// An ELF file.
+/// A parsed ELF file.
 #[derive(Debug)]
 pub(crate) struct Elf<'a> {
     pub sections: Vec<Section<'a>>,
     pub symbols: Vec<ElfSymbol<'a>>,
-    /// By patched section. Only those of sections that are part of the program, or debug information.
+    /// Relocations by the index of the section that they patch. Only sections that are part of the program or hold
+    /// debug information are included.
     relocations: BTreeMap<usize, Vec<Relocation>>,
 }
 
@@ -93,7 +94,7 @@ fn bad(problem: impl ToString) -> ObjectError {
 }
 
 impl<'a> Elf<'a> {
-    /// Reads the tables of a relocatable, little-endian BPF file.
+    /// Parses a relocatable, little-endian BPF file.
     pub fn parse(bytes: &'a [u8]) -> Result<Elf<'a>, ObjectError> {
         if bytes.get(..6).is_some_and(|ident| ident[..4] == *b"\x7fELF" && ident[5] == 2) {
             return Err(bad("big-endian; compile with -target bpfel"));
@@ -113,12 +114,12 @@ impl<'a> Elf<'a> {
         Ok(Elf { sections, symbols, relocations })
     }
 
-    /// The first section with this name that has contents.
+    /// Returns the index and the first section with this name that is not empty.
     pub fn section(&self, name: &str) -> Option<(usize, &Section<'a>)> {
         self.sections.iter().enumerate().find(|(_, section)| section.name == name && section.size > 0)
     }
 
-    /// Relocations of a section in the order of the file.
+    /// Relocations that patch a section, in the order of the file.
     pub fn relocations(&self, section: usize) -> &[Relocation] {
         self.relocations.get(&section).map_or(&[], Vec::as_slice)
     }
@@ -130,19 +131,19 @@ fn read_sections<'a>(file: &File<'a>, bytes: &'a [u8]) -> Result<Vec<Section<'a>
     for header in table.iter() {
         let kind = header.sh_type(LittleEndian);
         let flags = header.sh_flags(LittleEndian);
-        let zeroes = kind == elf::SHT_NOBITS;
+        let zeros = kind == elf::SHT_NOBITS;
         let name = String::from_utf8_lossy(table.section_name(LittleEndian, header).map_err(bad)?);
-        let contents = zeroes || kind == elf::SHT_PROGBITS;
+        let contents = zeros || kind == elf::SHT_PROGBITS;
         let data =
             if contents { header.data(LittleEndian, bytes).map_err(|e| bad(format!("{name}: {e}")))? } else { &[] };
         sections.push(Section {
             name,
             data,
-            size: if zeroes { header.sh_size(LittleEndian) } else { data.len() as u64 },
-            zeroes,
+            size: if zeros { header.sh_size(LittleEndian) } else { data.len() as u64 },
+            zeros,
             allocated: contents && flags.contains(elf::SHF_ALLOC),
             writable: flags.contains(elf::SHF_WRITE),
-            executable: contents && !zeroes && flags.contains(elf::SHF_EXECINSTR),
+            executable: contents && !zeros && flags.contains(elf::SHF_EXECINSTR),
         });
     }
     Ok(sections)

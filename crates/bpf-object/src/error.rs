@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can be wrong with an object.
+//! Errors of parsing and linking.
 
-/// Why an object was refused: what, where in the file, what was expected.
+/// Reason that an object was rejected: the problem, its position in the file, and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// Not an ELF file for BPF, or cut short.
+    /// The file is not an ELF file for BPF, or is truncated.
     #[error("not a BPF object: {0}")]
     Elf(String),
-    /// A section's contents contradict its format.
+    /// The contents of a section contradict its format.
     #[error("{section}, byte {offset}: {problem}")]
     Malformed {
         /// Section name.
         section: String,
-        /// Byte in the section.
+        /// Offset from the start of the section, in bytes.
         offset: usize,
         /// What was found and what was expected.
         problem: String,
     },
-    /// It holds no scheduler, or several.
+    /// The object holds no scheduler, or several.
     #[error("{0}")]
     NoScheduler(String),
-    /// A reference to something that the kernel or the object does not have.
+    /// The object refers to a name that neither the kernel nor the object defines.
     #[error("{0}")]
     Unresolved(String),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an object expects of the kernel by name: kfuncs, variables, configuration.
+//! Externs: kfuncs, kernel variables and kconfig values that an object uses by name.
 
 use crate::btf::{Btf, IntEncoding, Kind, Linkage, Type};
 use crate::core_reloc::{essential_name, types_compatible};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const KCONFIG: &str = ".kconfig";
 const KSYMS: &str = ".ksyms";
 
-/// A configuration value with its place in the kconfig map.
+/// A kconfig value with its offset in the kconfig map.
 #[derive(Clone, Debug)]
 pub(crate) struct ConfigValue {
     pub offset: u32,
@@ -29,32 +29,32 @@ enum ConfigForm {
     Text,
 }
 
-/// A value of the kernel's configuration that an object asks for (`CONFIG_HZ`).
+/// A kconfig value that an object uses, such as `CONFIG_HZ`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfigExtern {
-    /// With its `CONFIG_`.
+    /// Name, with the prefix `CONFIG_`.
     pub name: String,
-    /// The object can do without.
+    /// Whether the extern is weak: a kernel that does not set it is accepted.
     pub weak: bool,
-    /// What a kernel's configuration file would hold for it, were it not set: `n`, `0` or `""`.
+    /// Value in a kernel configuration file that does not set it: `n`, `0` or `""`.
     pub unset: &'static str,
 }
 
-/// What an extern is.
+/// Kind of an extern.
 #[derive(Clone, Debug)]
 pub(crate) enum ExternKind {
-    /// A function of the kernel; number of parameters and BTF type of its prototype.
+    /// A kernel function, with its number of parameters and the BTF type of its prototype in the object.
     Kfunc { parameters: u32, type_id: u32 },
-    /// A variable of the kernel.
+    /// A kernel variable.
     Variable,
-    /// A configuration value.
+    /// A kconfig value.
     Config(ConfigValue),
 }
 
-/// A name that the object does not define.
+/// A name that the object uses and does not define.
 #[derive(Clone, Debug)]
 pub(crate) struct Extern {
-    /// As the object spells it.
+    /// Name as the object spells it.
     pub name: String,
     pub weak: bool,
     pub kind: ExternKind,
@@ -64,21 +64,21 @@ pub(crate) struct Extern {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Externs {
     pub all: Vec<Extern>,
-    /// Map with the configuration values.
+    /// Map that holds the kconfig values.
     pub kconfig: Option<MapId>,
-    /// Externs by ELF symbol.
+    /// Index into `all` by index of the ELF symbol.
     by_symbol: BTreeMap<usize, usize>,
 }
 
 impl ConfigValue {
-    /// Texts are always there, and empty.
+    /// Whether the value is a string. Strings are always present, and empty.
     pub fn is_text(&self) -> bool {
         self.form == ConfigForm::Text
     }
 }
 
 impl Externs {
-    /// Reads all externs; if there are configuration values, their map is added to `maps`.
+    /// Reads all externs. If the object uses kconfig values, adds their map to `maps`.
     pub fn parse(elf: &Elf<'_>, btf: &Btf, maps: &mut Vec<MapDef>) -> Result<Externs, ObjectError> {
         let declared = declared(btf);
         let mut externs = Externs::default();
@@ -107,7 +107,7 @@ impl Externs {
         Ok(externs)
     }
 
-    /// The values of the kernel's configuration among them.
+    /// The kconfig values among the externs.
     pub fn config(&self) -> Vec<ConfigExtern> {
         let config = |wanted: &Extern| {
             let ExternKind::Config(value) = &wanted.kind else { return None };
@@ -121,13 +121,13 @@ impl Externs {
         self.all.iter().filter(|wanted| wanted.name.starts_with("CONFIG_")).filter_map(config).collect()
     }
 
-    /// The extern behind an ELF symbol.
+    /// Index of the extern that an ELF symbol names.
     pub fn of_symbol(&self, symbol: usize) -> Option<usize> {
         self.by_symbol.get(&symbol).copied()
     }
 }
 
-/// Extern declarations by name: section and type. A function's type is its [`Type::Func`].
+/// Extern declarations by name, with their section and type. The type of a function is its [`Type::Func`].
 fn declared(btf: &Btf) -> BTreeMap<&str, (&str, u32)> {
     let mut declared = BTreeMap::new();
     for (_, ty) in btf.types() {
@@ -156,7 +156,7 @@ fn ksym(btf: &Btf, id: u32) -> ExternKind {
     }
 }
 
-/// Gives a configuration value its place behind those before it.
+/// Assigns a kconfig value its offset in the map, after those before it.
 fn config_value(btf: &Btf, name: &str, id: u32, end: &mut u32) -> Result<ConfigValue, ObjectError> {
     let bad = |problem: &str| ObjectError::Unresolved(format!("kconfig {name}: {problem}"));
     let size = btf.size_of(id).filter(|size| (1..=4096).contains(size));
@@ -174,7 +174,7 @@ fn config_value(btf: &Btf, name: &str, id: u32, end: &mut u32) -> Result<ConfigV
     let offset = end.next_multiple_of(align);
     *end = offset + size;
     if *end > 1 << 24 {
-        return Err(bad("there are too many of them"));
+        return Err(bad("the values together exceed 16 MiB"));
     }
     Ok(ConfigValue { offset, size, form })
 }
@@ -196,19 +196,19 @@ fn config_map(btf: &Btf, size: u32) -> MapDef {
     }
 }
 
-/// What became of the externs in a certain kernel.
+/// Externs as one particular kernel resolves them.
 #[derive(Debug, Default)]
 pub(crate) struct Resolution {
     pub kfuncs: Vec<KfuncRef>,
-    /// By extern: index into `kfuncs`.
+    /// Index into `kfuncs` by extern.
     pub kfunc_of: BTreeMap<usize, u32>,
-    /// By extern: whether the kernel has that variable.
+    /// Whether the kernel has the variable, by extern.
     pub variables: BTreeMap<usize, bool>,
 }
 
 impl Externs {
-    /// Looks all externs up in `target`; configuration values go into `maps`. What the object cannot do without and
-    /// the kernel does not have is an error that names all of it.
+    /// Looks up all externs in `target` and writes the kconfig values to `maps`. Returns one error that names all
+    /// strong externs that the kernel does not have.
     pub fn resolve(&self, btf: &Btf, target: &dyn Target, maps: &mut [MapDef]) -> Result<Resolution, ObjectError> {
         let mut resolution = Resolution::default();
         let mut missing = Vec::new();
@@ -254,7 +254,7 @@ impl Externs {
     }
 }
 
-/// Whether the kernel has a kfunc of this name that takes what the object passes.
+/// Whether the kernel has a kfunc with this name, number of parameters and prototype.
 pub(crate) fn has_kfunc(btf: &Btf, target: &dyn Target, name: &str, parameters: u32, proto: u32) -> bool {
     let same_signature = match target.btf().find(name, Kind::Func).map(|id| target.btf().type_of(id)) {
         Some(Type::Func { proto: of, .. }) => types_compatible(btf, proto, target.btf(), *of),
@@ -263,8 +263,8 @@ pub(crate) fn has_kfunc(btf: &Btf, target: &dyn Target, name: &str, parameters: 
     same_signature && target.has_kfunc(name, parameters)
 }
 
-/// Writes a configuration value to its place. Texts (`CC_VERSION_TEXT`) stay empty: nothing in them is simulated.
-/// False if the kernel does not set it.
+/// Writes a kconfig value into the map. Strings (`CC_VERSION_TEXT`) stay empty, since the simulated kernel has none.
+/// Returns false if the kernel does not set the value.
 fn fill_config(value: &ConfigValue, name: &str, target: &dyn Target, bytes: &mut [u8]) -> Result<bool, ObjectError> {
     if value.form == ConfigForm::Text {
         return Ok(true);
@@ -292,7 +292,7 @@ mod tests {
     use crate::btf::BtfBuilder;
 
     #[test]
-    fn configuration_values_are_numbers_of_up_to_8_bytes_or_texts() {
+    fn kconfig_externs_are_integers_of_up_to_8_bytes_or_strings() {
         let mut b = BtfBuilder::new();
         let flag = b.bool("_Bool");
         let number = b.int("int", 4, true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Splits executable sections into functions and finds the entry points among them.
+//! Splits executable sections into functions and determines which of them are programs (entry points).
 
 use crate::btf::ext::BtfExt;
 use crate::btf::{Btf, Kind};
@@ -9,10 +9,10 @@ use crate::elf::{Elf, ElfSymbol, Place, Section, SymbolKind};
 use crate::{Function, FunctionId, Insn, LineInfo, ObjectError, Program, ProgramKind};
 use std::collections::BTreeMap;
 
-/// Bytes of an instruction slot.
+/// Size of an instruction slot in bytes.
 pub(crate) const SLOT: u64 = 8;
 
-/// Where a function lies in its section, in bytes.
+/// Byte range of a function in its section.
 #[derive(Clone, Copy, Debug)]
 struct Range {
     section: usize,
@@ -25,13 +25,13 @@ struct Range {
 pub(crate) struct Code {
     pub functions: Vec<Function>,
     pub programs: Vec<Program>,
-    /// One a function, ascending by section and start, without overlaps.
+    /// One range per function, in ascending order of section and start, without overlaps.
     ranges: Vec<Range>,
 }
 
 impl Code {
-    /// Reads all functions that a symbol names. Code without a symbol is what a static linker left of a weak function
-    /// that another one replaced: nothing can reach it.
+    /// Reads all functions that a symbol names. A static linker leaves unnamed code where a strong function replaced
+    /// a weak one; that code is unreachable and skipped.
     pub fn parse(elf: &Elf<'_>, btf: &Btf, ext: &BtfExt) -> Result<Code, ObjectError> {
         let mut code = Code::default();
         for (index, section) in elf.sections.iter().enumerate().filter(|(_, section)| section.executable) {
@@ -40,7 +40,7 @@ impl Code {
                 .iter()
                 .filter(|symbol| symbol.kind == SymbolKind::Function && symbol.place == Place::Section(index))
                 .collect();
-            // Of several names for one function the global one counts.
+            // If a function has several symbols, the global one is taken.
             symbols.sort_by_key(|symbol| (symbol.value, symbol.local));
             symbols.dedup_by_key(|symbol| symbol.value);
             for symbol in symbols {
@@ -87,7 +87,7 @@ impl Code {
         Ok(())
     }
 
-    /// Function and instruction slot at a byte of a section.
+    /// Function and instruction slot at a byte offset of a section.
     pub fn locate(&self, section: usize, offset: u64) -> Option<(FunctionId, u32)> {
         let after = self.ranges.partition_point(|range| (range.section, range.start) <= (section, offset));
         let index = after.checked_sub(1)?;
@@ -96,18 +96,18 @@ impl Code {
         inside.then(|| (FunctionId(index as u32), ((offset - range.start) / SLOT) as u32))
     }
 
-    /// The function that starts at a byte of a section.
+    /// The function that starts at a byte offset of a section.
     pub fn starting_at(&self, section: usize, offset: u64) -> Option<FunctionId> {
         self.locate(section, offset).filter(|(_, slot)| *slot == 0).map(|(function, _)| function)
     }
 
-    /// Section and first byte of a function.
-    pub fn place(&self, function: FunctionId) -> (usize, u64) {
+    /// Section and start offset of a function.
+    pub fn start_of(&self, function: FunctionId) -> (usize, u64) {
         let range = self.ranges[function.0 as usize];
         (range.section, range.start)
     }
 
-    /// The function and slot that a `.BTF.ext` record is about.
+    /// The function and slot that a `.BTF.ext` record describes.
     pub fn at(&self, elf: &Elf<'_>, section: &str, offset: u32) -> Option<(FunctionId, u32)> {
         self.locate(elf.section(section)?.0, u64::from(offset))
     }
@@ -153,8 +153,8 @@ fn decode(slot: &[u8]) -> Insn {
     }
 }
 
-/// What a function is started for, if anything, and whether it is loaded by default. Everything in `.text` is a
-/// subprogram; elsewhere, everything that other files can see is an entry point.
+/// Kind of program that a function is and whether it is loaded by default; `None` for a subprogram. Every function in
+/// `.text` is a subprogram; in other sections, every function visible to other files is a program.
 fn entry_point(section: &str, symbol: &ElfSymbol<'_>) -> Option<(ProgramKind, bool)> {
     if symbol.local || section == ".text" || section.starts_with(".text.") {
         return None;

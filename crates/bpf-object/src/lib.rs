@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! ELF and BTF in; relocated programs, maps and struct_ops tables out. Parsing only: nothing here executes, and the
-//! kernel that an object is relocated against is whatever BTF the caller brings.
+//! Parser and linker for BPF objects. It reads ELF and BTF and produces relocated programs, maps and struct_ops
+//! tables. Nothing here executes code, and the caller supplies the BTF of the kernel to link against.
 //!
-//! Two steps: [`Object::parse`] reads the bytes and knows nothing of a kernel; [`Object::link`] resolves CO-RE
-//! relocations, kconfig and ksym externs against a [`Target`] and gives a [`LinkedObject`].
+//! [`Object::parse`] reads a file without knowledge of a kernel. [`Object::link`] resolves CO-RE relocations, kconfig
+//! values and ksym externs against a [`Target`] and returns a [`LinkedObject`].
 
 pub mod btf;
 mod bytes;

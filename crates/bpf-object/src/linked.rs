@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a linked object consists of: the interface to whoever executes or loads it.
+//! The parts of a linked object: the interface to the crates that execute or load it.
 
 use crate::ObjectError;
 use crate::btf::Btf;
 use std::collections::BTreeMap;
 
-/// Code of `ld_imm64`, which takes two slots.
+/// Operation code of `ld_imm64`, which takes two slots.
 pub(crate) const LD_IMM64: u8 = 0x18;
 
 /// One eBPF instruction slot, decoded from its 8 bytes. A 64-bit immediate load takes two slots.
@@ -13,9 +13,9 @@ pub(crate) const LD_IMM64: u8 = 0x18;
 pub struct Insn {
     /// Operation code.
     pub code: u8,
-    /// Destination register, 0..=15 as encoded.
+    /// Destination register, 0 to 15 as encoded.
     pub dst: u8,
-    /// Source register or a modifier.
+    /// Source register, or a pseudo value that selects the kind of a call or of an `ld_imm64`.
     pub src: u8,
     /// Signed offset.
     pub off: i16,
@@ -31,55 +31,57 @@ pub struct FunctionId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MapId(pub u32);
 
-/// What the immediate of an instruction stands for, where it is not a plain number.
+/// Object to which the immediate of an instruction refers, for immediates that are not plain numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Symbol {
-    /// `ld_imm64`: the map itself.
+    /// The address of a map, in `ld_imm64`.
     Map(MapId),
-    /// `ld_imm64`: a byte of the (only) value of a data-section map.
+    /// The address of a byte in the (only) value of a data-section map, in `ld_imm64`.
     MapValue {
-        /// Which map.
+        /// The data-section map.
         map: MapId,
-        /// Which byte; one past the last is possible.
+        /// Offset in the value, in bytes; may be the end of the value.
         offset: u32,
     },
-    /// `call`, or `ld_imm64` of a callback's address.
+    /// A function of the object, in `call` or, as the address of a callback, in `ld_imm64`.
     Function(FunctionId),
-    /// `call` of a kfunc: index into [`LinkedObject::kfuncs`].
+    /// A kfunc, in `call`: index into [`LinkedObject::kfuncs`].
     Kfunc(u32),
-    /// `ld_imm64` of a kfunc's address, as an existence test: index into [`LinkedObject::kfuncs`]. 0 if absent.
+    /// The address of a kfunc, in `ld_imm64`: index into [`LinkedObject::kfuncs`]. The value is 0 if the kfunc is
+    /// absent, which programs test.
     KfuncAddress(u32),
-    /// `ld_imm64` of a kernel variable: its name. Absent weak ones are plain zeroes and have no symbol.
+    /// The address of a kernel variable with this name, in `ld_imm64`. An absent weak variable has no symbol; its
+    /// immediate is 0.
     KernelVariable(String),
-    /// A CO-RE relocation that could not be resolved: reaching the instruction is a fault with this text.
+    /// A CO-RE relocation that could not be resolved. Executing the instruction is a fault with this text.
     Poison(String),
 }
 
-/// Which source line an instruction came from.
+/// Source line of an instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LineInfo {
-    /// First instruction slot that the line covers, counted from the function's start.
+    /// First instruction slot of the line, counted from the start of the function.
     pub insn: u32,
-    /// Source file as the compiler saw it.
+    /// Source file as the compiler names it.
     pub file: String,
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// Column, from 1; 0 if unknown.
+    /// Column number, from 1; 0 if unknown.
     pub column: u32,
-    /// The text of the line, if the object carries it.
+    /// Text of the line; empty if the object does not include it.
     pub text: String,
 }
 
-/// A call that the compiler replaced by what it calls.
+/// A call that the compiler replaced by the code of the called function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct InlinedCall {
-    /// First instruction slot of what was inlined, counted from the function's start.
+    /// First instruction slot of the inlined code, counted from the start of the function.
     pub first: u32,
-    /// The slot behind its last.
+    /// Slot after the last one of the inlined code.
     pub end: u32,
-    /// Source file of the call as the compiler saw it.
+    /// Source file of the call as the compiler names it.
     pub file: String,
-    /// Line of the call.
+    /// Line number of the call.
     pub line: u32,
 }
 
@@ -88,48 +90,49 @@ pub struct InlinedCall {
 pub struct Function {
     /// Symbol name.
     pub name: String,
-    /// Its code; relocated offsets and immediates are in place.
+    /// Instructions, with relocated offsets and immediates.
     pub insns: Vec<Insn>,
-    /// Symbolic operands by instruction slot. But for poison, the immediates of these instructions are zero.
+    /// Symbols by instruction slot. The immediates of these instructions are zero, except for poison.
     pub symbols: BTreeMap<u32, Symbol>,
-    /// Slots of loads whose offset came from CO-RE: reads of kernel objects, which cannot fault in the kernel.
+    /// Slots of loads whose offset comes from a CO-RE relocation. They read kernel objects and cannot fault in the
+    /// kernel.
     pub kernel_loads: Vec<u32>,
     /// Source lines in ascending order of `insn`.
     pub lines: Vec<LineInfo>,
-    /// Where functions were inlined, if the object tells: outer calls before those in them.
+    /// Inlined calls, outer calls before those inside them; empty if the object has no debug information.
     pub inlined: Vec<InlinedCall>,
-    /// Whether the verifier checks it on its own (`__global` functions).
+    /// Whether the verifier checks the function separately (`__global` functions).
     pub global: bool,
-    /// How many arguments it takes.
+    /// Number of arguments.
     pub arguments: u32,
 }
 
-/// What a program is for.
+/// Program type, from the section name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ProgramKind {
-    /// `struct_ops/…`; `sleepable` for `struct_ops.s/…`.
+    /// An op of a struct_ops table, in section `struct_ops/…`, or `struct_ops.s/…` if it may sleep.
     StructOps {
-        /// May sleep.
+        /// Whether the program may sleep.
         sleepable: bool,
     },
-    /// `syscall`: user space calls it.
+    /// A program that user space calls, in section `syscall`.
     Syscall,
-    /// Anything else (`tp_btf/…`, `fentry/…`): its section name.
+    /// Another program type (`tp_btf/…`, `fentry/…`): its section name.
     Other(String),
 }
 
-/// An entry point.
+/// A program: an entry point of the object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Program {
-    /// Its code.
+    /// Function that holds its code.
     pub function: FunctionId,
-    /// From the section name.
+    /// Program type.
     pub kind: ProgramKind,
-    /// False if the section name starts with `?`.
+    /// Whether the program is loaded by default; false if the section name starts with `?`.
     pub autoload: bool,
 }
 
-/// Kinds of maps; the numbers are those of `enum bpf_map_type`.
+/// Map types; the numbers are those of `enum bpf_map_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 #[allow(missing_docs)]
@@ -151,7 +154,7 @@ pub enum MapKind {
 }
 
 impl MapKind {
-    /// All of them, in the order of their numbers.
+    /// All supported types, in the order of their numbers.
     pub const ALL: [MapKind; 14] = [
         MapKind::Hash,
         MapKind::Array,
@@ -169,88 +172,89 @@ impl MapKind {
         MapKind::Arena,
     ];
 
-    /// The kind with this number in `enum bpf_map_type`, if it is known here.
+    /// Returns the type with this number in `enum bpf_map_type`, or `None` if it is not supported.
     pub fn of(number: u32) -> Option<MapKind> {
         MapKind::ALL.into_iter().find(|kind| *kind as u32 == number)
     }
 }
 
-/// A map, or a data section that acts as one.
+/// A map, or the map that holds a data section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MapDef {
-    /// Symbol or section name (`.rodata`, `.bss`, `.data.uei_dump`).
+    /// Name of the symbol or data section (`.rodata`, `.bss`, `.data.uei_dump`).
     pub name: String,
-    /// What it is.
+    /// Map type.
     pub kind: MapKind,
-    /// Bytes of a key.
+    /// Size of a key in bytes.
     pub key_size: u32,
-    /// Bytes of a value.
+    /// Size of a value in bytes.
     pub value_size: u32,
-    /// Capacity; 0 where user space sets it before load.
+    /// Maximum number of entries; 0 if user space sets it before the load.
     pub max_entries: u32,
-    /// `BPF_F_*`.
+    /// Flags (`BPF_F_*`).
     pub flags: u32,
     /// `map_extra`: for an arena the address at which user space maps it, else 0.
     pub extra: u64,
-    /// First value, for data sections; for an arena the contents of `.addr_space.1`, its global variables.
+    /// Initial value of a data section. For an arena, the contents of `.addr_space.1`, which holds its global
+    /// variables.
     pub initial: Option<Vec<u8>>,
-    /// The programs may not write it (`.rodata`, kconfig).
+    /// Whether programs may not write the map (`.rodata`, kconfig).
     pub read_only: bool,
-    /// BTF type of the value in [`LinkedObject::btf`], 0 if none.
+    /// BTF type of the value in [`LinkedObject::btf`]; 0 if none is given.
     pub value_type: u32,
-    /// Inner map of an array of maps.
+    /// Template of the inner maps of an array of maps.
     pub inner: Option<Box<MapDef>>,
-    /// Initial slots of an array of maps.
+    /// Initial entries of an array of maps: slot and inner map.
     pub inner_maps: Vec<(u32, MapId)>,
 }
 
-/// A global variable, found through BTF.
+/// A global variable with BTF information.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Variable {
-    /// Data-section map that holds it.
+    /// Data-section map that contains the variable.
     pub map: MapId,
-    /// First byte in the map's value.
+    /// Offset in the map's value, in bytes.
     pub offset: u32,
     /// Size in bytes.
     pub size: u32,
     /// Its BTF type in [`LinkedObject::btf`].
     pub type_id: u32,
-    /// In `.rodata`.
+    /// Whether the variable is in `.rodata`.
     pub read_only: bool,
 }
 
-/// A kfunc that the object names.
+/// A kfunc that the object uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KfuncRef {
-    /// Name with any `___flavour` stripped.
+    /// Name with the flavor (`___NAME`) stripped.
     pub name: String,
     /// Name as the object spells it.
     pub spelled: String,
-    /// May be absent from the kernel.
+    /// Whether the kfunc may be absent from the kernel.
     pub weak: bool,
-    /// Whether the target has it.
+    /// Whether the kernel has the kfunc.
     pub present: bool,
     /// Number of parameters of its prototype in the object's BTF.
     pub parameters: u32,
 }
 
-/// One member of a struct_ops variable that is not zero.
+/// A member of a struct_ops variable whose value is not zero.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StructOpsMember {
-    /// Its name in the object's BTF (the kernel matches by name).
+    /// Name in the object's BTF, by which the kernel finds the member.
     pub name: String,
-    /// What it holds.
+    /// Value of the member.
     pub value: MemberValue,
 }
 
 /// Value of a struct_ops member.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MemberValue {
-    /// An op.
+    /// The function that implements an op.
     Function(FunctionId),
     /// A number of up to 8 bytes, zero-extended.
     Number(u64),
-    /// Bytes of an array, such as the name.
+    /// Contents of an array, such as the scheduler's name.
     Bytes(Vec<u8>),
 }
 
@@ -259,24 +263,24 @@ pub enum MemberValue {
 pub struct StructOps {
     /// Name of the variable.
     pub name: String,
-    /// `sched_ext_ops` or `sched_ext_ops_cid`.
+    /// Name of its struct: `sched_ext_ops` or `sched_ext_ops_cid`.
     pub type_name: String,
     /// Non-zero members in the order of the struct.
     pub members: Vec<StructOpsMember>,
 }
 
-/// An object with every reference resolved.
+/// An object whose references are all resolved.
 #[derive(Clone, Debug)]
 pub struct LinkedObject {
-    /// `license` section.
+    /// Text of the `license` section.
     pub license: String,
-    /// All code.
+    /// All functions.
     pub functions: Vec<Function>,
-    /// Entry points.
+    /// Programs (entry points).
     pub programs: Vec<Program>,
     /// Maps and data sections.
     pub maps: Vec<MapDef>,
-    /// Kfuncs named by the code.
+    /// Kfuncs that the code uses.
     pub kfuncs: Vec<KfuncRef>,
     /// struct_ops variables.
     pub struct_ops: Vec<StructOps>,
@@ -288,21 +292,23 @@ pub struct LinkedObject {
 
 /// The kernel that an object is linked against.
 pub trait Target {
-    /// Its types, for CO-RE.
+    /// Types of the kernel, for CO-RE relocations.
     fn btf(&self) -> &Btf;
-    /// Whether it has this kfunc with that many parameters (flavour already stripped).
+    /// Whether the kernel has the kfunc `name` with this number of parameters. The flavor is stripped already.
     fn has_kfunc(&self, name: &str, parameters: u32) -> bool;
-    /// Whether it has this variable (`runqueues`, …).
+    /// Whether the kernel has the variable `name`, such as `runqueues`.
     fn has_variable(&self, name: &str) -> bool;
-    /// A kconfig value (`CONFIG_HZ`, `LINUX_KERNEL_VERSION`); tristates as 1 for y, 2 for m. `None`: not set.
+    /// A kconfig value, such as `CONFIG_HZ` or `LINUX_KERNEL_VERSION`. Tristates are 1 for y and 2 for m; `None` if
+    /// not set.
     fn kconfig(&self, name: &str) -> Option<u64>;
 }
 
 impl LinkedObject {
-    /// The one variable of type `struct sched_ext_ops`.
+    /// Returns the only variable of type `struct sched_ext_ops`.
     ///
     /// # Errors
-    /// If there is none, or several.
+    ///
+    /// Fails if there is none, or several.
     pub fn scheduler(&self) -> Result<&StructOps, ObjectError> {
         let mut found = self.struct_ops.iter().filter(|ops| ops.type_name == "sched_ext_ops");
         match (found.next(), found.next()) {

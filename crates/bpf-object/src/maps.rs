@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Maps defined through BTF: each variable in `.maps` is a struct whose member types carry the attributes.
+//! Map definitions in BTF: each variable in `.maps` is a struct, and the types of its members encode the map's
+//! attributes.
 //!
 //! `__uint(max_entries, 8)` declares a pointer to an array of 8 ints, `__type(key, u32)` a pointer to a u32,
-//! `__array(values, struct inner)` an array of pointers to inner maps, `__ulong(map_extra, …)` an enum with one value.
+//! `__array(values, struct inner)` an array of pointers to inner maps, `__ulong(map_extra, …)` an enum with one
+//! value.
 
 use crate::btf::{Btf, Type};
 use crate::bytes::malformed;
@@ -13,25 +15,29 @@ use std::collections::BTreeMap;
 
 const SECTION: &str = ".maps";
 
-/// Where the maps of `.maps` lie.
+/// Positions of the maps in `.maps`.
 #[derive(Debug, Default)]
 pub(crate) struct MapTable {
-    /// ELF section, if the object has maps.
+    /// ELF section; `None` if the object has no maps.
     pub section: Option<usize>,
     /// Maps by their offset in the section.
     at: BTreeMap<u64, MapId>,
 }
 
 impl MapTable {
-    /// The map that starts at a byte of `.maps`.
+    /// Returns the map that starts at a byte offset of `.maps`.
     pub fn find(&self, offset: u64) -> Option<MapId> {
         self.at.get(&offset).copied()
     }
 
-    /// Reads all definitions into `maps`, which is empty.
+    /// Reads all definitions and appends them to `maps`, which must be empty.
     pub fn parse(elf: &Elf<'_>, btf: &Btf, maps: &mut Vec<MapDef>) -> Result<MapTable, ObjectError> {
         if elf.section("maps").is_some() {
-            return Err(malformed("maps", 0, "map definitions of the old form; define them through BTF in .maps"));
+            return Err(malformed(
+                "maps",
+                0,
+                "map definitions in the legacy format; define maps through BTF in section .maps",
+            ));
         }
         let Some((index, section)) = elf.section(SECTION) else { return Ok(MapTable::default()) };
         let mut variables = placed_variables(elf, btf, index)?;
@@ -67,7 +73,7 @@ fn read_u64(data: &[u8], offset: u64) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.try_into().expect("8 bytes")))
 }
 
-/// Which map's which slot an offset in `.maps` belongs to.
+/// Returns the map and the slot of its initial values that lie at an offset of `.maps`.
 fn initial_slot(btf: &Btf, variables: &[Placed], offset: u64) -> Option<(usize, u32)> {
     let map = variables.partition_point(|variable| u64::from(variable.offset) <= offset).checked_sub(1)?;
     let values = btf.member(variables[map].type_id, "values")?;
@@ -116,7 +122,7 @@ impl Definition<'_> {
                 "max_entries" => map.max_entries = self.number(&member.name, id)?,
                 "map_flags" => map.flags = self.number(&member.name, id)?,
                 "map_extra" => map.extra = self.long_number(&member.name, id)?,
-                // Memory node and pinning path mean something to a running kernel only.
+                // NUMA node and pinning path have no meaning in the simulator.
                 "numa_node" | "pinning" => {}
                 "key_size" => self.set_size(&mut map.key_size, "key", self.number(&member.name, id)?)?,
                 "value_size" => self.set_size(&mut map.value_size, "value", self.number(&member.name, id)?)?,
@@ -137,10 +143,10 @@ impl Definition<'_> {
                 other => return Err(self.error(format!("unknown attribute {other:?}"))),
             }
         }
-        let kind = kind.ok_or_else(|| self.error("it has no type"))?;
-        map.kind = MapKind::of(kind).ok_or_else(|| self.error(format!("maps of type {kind} are not known here")))?;
+        let kind = kind.ok_or_else(|| self.error("the attribute `type` is missing"))?;
+        map.kind = MapKind::of(kind).ok_or_else(|| self.error(format!("map type {kind} is not supported")))?;
         if map.inner.is_some() != (map.kind == MapKind::ArrayOfMaps) && !(inner && map.inner.is_none()) {
-            return Err(self.error("`values` and a map of maps go together"));
+            return Err(self.error("`values` is required for a map of maps and not allowed for other maps"));
         }
         if map.kind == MapKind::ArrayOfMaps {
             self.set_size(&mut map.key_size, "key", 4)?;
@@ -156,7 +162,7 @@ impl Definition<'_> {
         Ok(())
     }
 
-    /// The number in `__uint(name, number)`.
+    /// Returns the number in `__uint(name, number)`.
     fn number(&self, attribute: &str, id: u32) -> Result<u32, ObjectError> {
         if let Type::Ptr { target } = self.btf.resolved(id)
             && let Type::Array { count, .. } = self.btf.resolved(*target)
@@ -167,7 +173,7 @@ impl Definition<'_> {
         u32::try_from(number).map_err(|_| self.error(format!("{attribute}: {number} does not fit in 32 bits")))
     }
 
-    /// The number in `__ulong(name, number)`, or in `__uint`.
+    /// Returns the number in `__ulong(name, number)` or `__uint(name, number)`.
     fn long_number(&self, attribute: &str, id: u32) -> Result<u64, ObjectError> {
         match self.btf.resolved(id) {
             Type::Ptr { target } => match self.btf.resolved(*target) {
@@ -179,17 +185,17 @@ impl Definition<'_> {
         }
     }
 
-    /// Type and size of what `__type(name, type)` names.
+    /// Returns the type in `__type(name, type)` and its size.
     fn pointed(&self, attribute: &str, id: u32) -> Result<(u32, u32), ObjectError> {
         let Type::Ptr { target } = self.btf.resolved(id) else {
             return Err(self.error(format!("{attribute}: `__type` expected")));
         };
         let size = self.btf.size_of(*target).and_then(|size| u32::try_from(size).ok());
-        let size = size.ok_or_else(|| self.error(format!("{attribute}: its type has no size below 4 GiB")))?;
+        let size = size.ok_or_else(|| self.error(format!("{attribute}: a type of known size below 4 GiB expected")))?;
         Ok((*target, size))
     }
 
-    /// The inner map of `__array(values, struct inner)`.
+    /// Reads the inner map in `__array(values, struct inner)`.
     fn inner(&self, id: u32) -> Result<MapDef, ObjectError> {
         let Type::Array { element, .. } = self.btf.resolved(id) else {
             return Err(self.error("values: `__array` expected"));

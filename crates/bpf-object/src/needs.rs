@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an unlinked object holds, and what it expects of a kernel: for whoever looks into objects without running them.
+//! Inspection of an object that is not linked: its parts, and the names that it expects a kernel to define.
 
 use crate::btf::Btf;
 use crate::core_reloc::essential_name;
@@ -7,32 +7,32 @@ use crate::externs::{ExternKind, has_kfunc};
 use crate::{Function, MapDef, Object, StructOps, Symbol, Target, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a name stands for.
+/// Kind of a name that the object expects of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeedKind {
-    /// A function of the kernel that takes so many arguments.
+    /// A kernel function, with its number of parameters.
     Kfunc(u32),
-    /// A variable of the kernel.
+    /// A kernel variable.
     Variable,
-    /// A value of its configuration.
+    /// A kconfig value.
     Config,
 }
 
-/// A name that the object expects of the kernel.
+/// A name that the object expects the kernel to define.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Need {
-    /// Without the object's own `___flavour`.
+    /// Name with the object's flavor (`___NAME`) stripped.
     pub name: String,
-    /// What it is.
+    /// Kind of the name.
     pub kind: NeedKind,
-    /// The object can do without.
+    /// Whether the object also works without it.
     pub weak: bool,
-    /// The kernel has it.
+    /// Whether the kernel defines it.
     pub present: bool,
 }
 
 impl Object {
-    /// Everything that the object expects of the kernel by name, in the order of the file.
+    /// Lists all names that the object expects the kernel to define, in the order of the file.
     pub fn needs(&self, target: &dyn Target) -> Vec<Need> {
         let need = |wanted: &crate::externs::Extern| {
             let name = essential_name(&wanted.name);
@@ -50,7 +50,7 @@ impl Object {
         self.externs.all.iter().map(need).collect()
     }
 
-    /// The `license` section.
+    /// Text of the `license` section.
     pub fn license(&self) -> &str {
         &self.license
     }
@@ -80,7 +80,8 @@ impl Object {
         &self.functions
     }
 
-    /// Numbers of the helpers that the code below these functions calls, dead code included.
+    /// Numbers of the helpers that the functions with these indices and their callees call, including calls in
+    /// unreachable code.
     pub fn helpers(&self, entries: &[u32]) -> BTreeSet<u32> {
         const CALL: u8 = 0x85;
         let (mut seen, mut open) = (BTreeSet::new(), entries.to_vec());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From bytes to an [`Object`], and from there to a [`LinkedObject`].
+//! Parses bytes into an [`Object`] and links it into a [`LinkedObject`].
 
 use crate::btf::ext::BtfExt;
 use crate::btf::{Btf, parse_with_strings};
@@ -14,12 +14,12 @@ use crate::{Function, LinkedObject, MapDef, ObjectError, Program, StructOps, Sym
 use crate::{core_reloc, struct_ops};
 use std::collections::BTreeMap;
 
-/// A parsed object, not yet linked.
+/// A parsed object that is not linked.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub(crate) license: String,
     pub(crate) btf: Btf,
-    /// References within the object are resolved.
+    /// Functions, with references inside the object resolved.
     pub(crate) functions: Vec<Function>,
     pub(crate) programs: Vec<Program>,
     pub(crate) maps: Vec<MapDef>,
@@ -31,7 +31,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// Reads an ELF file. Untrusted bytes: never panics.
+    /// Parses an ELF file. Never panics, whatever the bytes are.
     pub fn parse(bytes: &[u8]) -> Result<Object, ObjectError> {
         let elf = Elf::parse(bytes)?;
         let section = |name: &str| elf.section(name).map(|(_, section)| section.data);
@@ -60,17 +60,17 @@ impl Object {
         })
     }
 
-    /// Entry points with the names of their functions.
+    /// Programs with the names of their functions.
     pub fn programs(&self) -> impl Iterator<Item = (&str, &Program)> {
         self.programs.iter().map(|program| (self.functions[program.function.0 as usize].name.as_str(), program))
     }
 
-    /// The values of the kernel's configuration that it asks for.
+    /// The kconfig values that the object uses.
     pub fn config(&self) -> Vec<ConfigExtern> {
         self.externs.config()
     }
 
-    /// Resolves everything against a kernel.
+    /// Resolves all references against a kernel.
     pub fn link(&self, target: &dyn Target) -> Result<LinkedObject, ObjectError> {
         let mut functions = self.functions.clone();
         let mut maps = self.maps.clone();
@@ -93,7 +93,7 @@ impl Object {
         })
     }
 
-    /// What an instruction that uses an extern refers to; nothing if that is an absent variable, whose address is 0.
+    /// Symbol of an instruction that uses an extern; `None` for an absent variable, whose address is 0.
     fn symbol(&self, extern_use: &ExternUse, resolution: &Resolution) -> Option<Symbol> {
         use crate::externs::ExternKind;
         let index = extern_use.target;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Data sections, each of which becomes a map with one value, and the variables in them.
+//! Data sections and their variables. Each data section becomes a map with one value.
 
 use crate::btf::{Btf, Kind, Linkage, Type};
 use crate::bytes::malformed;
@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 /// `BPF_F_RDONLY_PROG`: programs may not write the map.
 pub(crate) const READ_ONLY_FLAG: u32 = 0x80;
 
-/// All data sections of an object together may not be larger: the largest of the known schedulers has 22 MB.
+/// Largest total size of the data sections of an object. The largest known scheduler has 22 MB.
 const MAX_DATA: u64 = 256 << 20;
 
-/// Global variables of the arena (address space 1 of clang).
+/// Section of the arena's global variables (address space 1 of clang).
 pub(crate) const ARENA_SECTION: &str = ".addr_space.1";
 
-/// A variable and where it lies.
+/// A variable with its offset in its section.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub name: String,
@@ -30,13 +30,14 @@ pub(crate) struct Placed {
 /// Maps of the data sections.
 #[derive(Debug, Default)]
 pub(crate) struct DataSections {
-    /// By ELF section.
+    /// Maps by the index of the ELF section.
     pub maps: BTreeMap<usize, MapId>,
     pub variables: BTreeMap<String, Variable>,
 }
 
 impl DataSections {
-    /// Adds a map for each data section to `maps`, which holds the arena already if there is one.
+    /// Adds a map for each data section to `maps`. The arena's section becomes the initial value of the arena map,
+    /// which `maps` must contain already.
     pub fn parse(elf: &Elf<'_>, btf: &Btf, maps: &mut Vec<MapDef>) -> Result<DataSections, ObjectError> {
         let mut data = DataSections::default();
         let mut statics = BTreeMap::new();
@@ -56,7 +57,8 @@ impl DataSections {
             let read_only = maps[map.0 as usize].read_only;
             for placed in placed_variables(elf, btf, index)? {
                 let Placed { name, type_id, offset, size, linkage } = placed;
-                // Two files may each have a static variable of one name: a global one takes precedence, then the first.
+                // Each file may have a static variable of the same name. A global variable takes precedence, then the
+                // first static one.
                 let names = if linkage == Linkage::Static { &mut statics } else { &mut data.variables };
                 names.entry(name).or_insert(Variable { map, offset, size, type_id, read_only });
             }
@@ -68,7 +70,7 @@ impl DataSections {
     }
 }
 
-/// Whether a section holds variables of the program, under whatever name.
+/// Whether a section holds variables of the program, whatever its name.
 fn is_data(section: &Section<'_>) -> bool {
     let other = ["license", "version", ".maps", ".struct_ops", ".struct_ops.link", "?.struct_ops", "?.struct_ops.link"];
     section.allocated
@@ -78,9 +80,9 @@ fn is_data(section: &Section<'_>) -> bool {
         && !section.name.starts_with(".eh_frame")
 }
 
-/// The bytes that a section has at the start.
+/// Initial contents of a section.
 fn contents(section: &Section<'_>) -> Vec<u8> {
-    if section.zeroes { vec![0; section.size as usize] } else { section.data.to_vec() }
+    if section.zeros { vec![0; section.size as usize] } else { section.data.to_vec() }
 }
 
 fn section_map(section: &Section<'_>, btf: &Btf) -> MapDef {
@@ -109,8 +111,8 @@ fn fill_arena(section: &Section<'_>, maps: &mut [MapDef]) -> Result<MapId, Objec
     Ok(MapId(arena as u32))
 }
 
-/// Variables of an ELF section with their places. In a file that no linker has seen, the places of global variables
-/// are known from the symbols only (contract 3.3).
+/// Variables of an ELF section with their offsets. In an object that was not linked, only the ELF symbols give the
+/// offsets of global variables (contract 3.3).
 pub(crate) fn placed_variables(elf: &Elf<'_>, btf: &Btf, index: usize) -> Result<Vec<Placed>, ObjectError> {
     let section = &elf.sections[index];
     let Some(datasec) = btf.find(&section.name, Kind::Datasec) else { return Ok(Vec::new()) };
@@ -133,7 +135,7 @@ pub(crate) fn placed_variables(elf: &Elf<'_>, btf: &Btf, index: usize) -> Result
     Ok(placed)
 }
 
-/// Symbols of variables in a section by name; `None` where several have one name.
+/// Symbols of the variables in a section by name; `None` where several symbols have the name.
 fn data_symbols<'e, 'a>(elf: &'e Elf<'a>, index: usize) -> BTreeMap<&'e str, Option<&'e ElfSymbol<'a>>> {
     let mut symbols = BTreeMap::new();
     for symbol in &elf.symbols {

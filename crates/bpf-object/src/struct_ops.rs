@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! struct_ops variables: tables of callbacks and settings that the kernel reads member by member, by name.
+//! struct_ops variables: tables of callbacks and settings, which the kernel reads member by member.
 
 use crate::btf::{Btf, Member, Type};
 use crate::bytes::malformed;
@@ -10,7 +10,8 @@ use crate::sections::{Placed, placed_variables};
 use crate::{FunctionId, MemberValue, ObjectError, ProgramKind, StructOps, StructOpsMember};
 use std::collections::BTreeMap;
 
-/// Sections that hold such variables; those of the `.link` form are attached through a link, `?` are optional.
+/// Sections that hold struct_ops variables. Those with `.link` are attached through a link, those with `?` are not
+/// loaded by default.
 const SECTIONS: [&str; 4] = [".struct_ops", ".struct_ops.link", "?.struct_ops", "?.struct_ops.link"];
 
 /// Reads all struct_ops variables.
@@ -28,14 +29,14 @@ pub(crate) fn parse(elf: &Elf<'_>, btf: &Btf, code: &Code) -> Result<Vec<StructO
             return Err(malformed(
                 &section.name,
                 *offset as usize,
-                "a function that is no member of a struct_ops variable",
+                "a function address that is not in a member of a struct_ops variable",
             ));
         }
     }
     Ok(all)
 }
 
-/// Functions by the offset in the section at which their addresses stand.
+/// Functions by the section offset that holds their address.
 fn pointers(elf: &Elf<'_>, code: &Code, index: usize) -> Result<BTreeMap<u64, FunctionId>, ObjectError> {
     let section = &elf.sections[index];
     let mut pointers = BTreeMap::new();
@@ -43,8 +44,10 @@ fn pointers(elf: &Elf<'_>, code: &Code, index: usize) -> Result<BTreeMap<u64, Fu
         let symbol = &elf.symbols[relocation.symbol];
         let at = usize::try_from(relocation.offset).unwrap_or(usize::MAX);
         let bad = |problem: &str| malformed(&section.name, at, format!("{}: {problem}", symbol.name));
-        let stored =
-            at.checked_add(8).and_then(|end| section.data.get(at..end)).ok_or_else(|| bad("outside of the section"))?;
+        let stored = at
+            .checked_add(8)
+            .and_then(|end| section.data.get(at..end))
+            .ok_or_else(|| bad("the relocation lies outside the section"))?;
         let stored = u64::from_le_bytes(stored.try_into().expect("8 bytes"));
         let addend = if symbol.kind == SymbolKind::Section { stored } else { 0 };
         let Place::Section(target) = symbol.place else {
@@ -55,14 +58,14 @@ fn pointers(elf: &Elf<'_>, code: &Code, index: usize) -> Result<BTreeMap<u64, Fu
         let function = function.ok_or_else(|| bad("a member can hold the address of a function only"))?;
         let is_op = |kind: &ProgramKind| matches!(kind, ProgramKind::StructOps { .. });
         if !code.programs.iter().any(|program| program.function == function && is_op(&program.kind)) {
-            return Err(bad("a member's function must stand in a section struct_ops/… or struct_ops.s/…"));
+            return Err(bad("the function of a member must be in a section struct_ops/… or struct_ops.s/…"));
         }
         pointers.insert(relocation.offset, function);
     }
     Ok(pointers)
 }
 
-/// A section with variables.
+/// A section with struct_ops variables.
 struct Table<'a> {
     btf: &'a Btf,
     section: &'a str,
@@ -70,7 +73,7 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Reads a variable and takes its functions out of `pointers`.
+    /// Reads a variable and removes its functions from `pointers`.
     fn read(&self, variable: &Placed, pointers: &mut BTreeMap<u64, FunctionId>) -> Result<StructOps, ObjectError> {
         let ty = self.btf.resolved(variable.type_id);
         let start = variable.offset as usize;
@@ -95,20 +98,20 @@ impl Table<'_> {
     /// Value of a member without a relocation; `None` if it is zero.
     fn value(&self, member: &Member, at: usize) -> Result<Option<MemberValue>, String> {
         let size = self.btf.size_of(member.type_id).and_then(|size| usize::try_from(size).ok());
-        let size = size.ok_or("its type has no size")?;
+        let size = size.ok_or("the size of its type is unknown")?;
         let bytes = at.checked_add(size).and_then(|end| self.data.get(at..end)).ok_or("exceeds the section")?;
         if bytes.iter().all(|byte| *byte == 0) {
             return Ok(None);
         }
         match self.btf.resolved(member.type_id) {
-            _ if member.bit_size != 0 => Err("bit-fields are not known in struct_ops".to_string()),
+            _ if member.bit_size != 0 => Err("bit-fields are not supported in struct_ops".to_string()),
             Type::Int { .. } | Type::Enum { .. } if size <= 8 => {
                 let mut number = [0; 8];
                 number[..size].copy_from_slice(bytes);
                 Ok(Some(MemberValue::Number(u64::from_le_bytes(number))))
             }
             Type::Array { .. } => Ok(Some(MemberValue::Bytes(bytes.to_vec()))),
-            Type::Ptr { .. } => Err("a pointer that is no function cannot be set".to_string()),
+            Type::Ptr { .. } => Err("a pointer that is not a function must be null".to_string()),
             other => Err(format!("members of kind {:?} must be zero", other.kind())),
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every kind of CO-RE relocation, against a kernel in which all types look different.
+//! Every kind of CO-RE relocation, against a kernel whose types all differ from those of the object.
 
 mod common;
 
@@ -9,10 +9,14 @@ use common::{ToyKernel, compile_with, compilers, function, link};
 
 const LD_IMM64: u8 = 0x18;
 
-/// The number in the first instruction, or the text of its poison.
-fn answer(object: &LinkedObject, name: &str) -> Result<u64, String> {
+/// The value in the function's first relocated instruction, or the text of its poison.
+fn relocated_value(object: &LinkedObject, name: &str) -> Result<u64, String> {
     let function = function(object, name);
-    let slot = function.insns.iter().position(|insn| insn.code & 7 != 5).expect("an instruction that is no jump");
+    let slot = function
+        .insns
+        .iter()
+        .position(|insn| insn.code & 7 != 5)
+        .expect("the function has an instruction that is not a jump");
     if let Some(Symbol::Poison(text)) = function.symbols.get(&(slot as u32)) {
         return Err(text.clone());
     }
@@ -22,7 +26,7 @@ fn answer(object: &LinkedObject, name: &str) -> Result<u64, String> {
 }
 
 #[test]
-fn questions_get_the_kernels_answers() {
+fn core_relocations_give_the_values_of_the_kernels_types() {
     let kernel = ToyKernel::default();
     for clang in compilers() {
         let object = link(&compile_with(&clang, "core", &["-mcpu=v3"]));
@@ -67,9 +71,9 @@ fn questions_get_the_kernels_answers() {
             ("enum_wide_absent", 0),
             ("enum_value", 3),
         ] {
-            assert_eq!(answer(&object, name), Ok(expected), "{clang}: {name}");
+            assert_eq!(relocated_value(&object, name), Ok(expected), "{clang}: {name}");
         }
-        let never = answer(&object, "enum_never").unwrap_err();
+        let never = relocated_value(&object, "enum_never").unwrap_err();
         let expected = "enum scx_flags___here.SCX_NEVER___here is not in this kernel: \
                         enum scx_flags has no SCX_NEVER (CO-RE access 1)";
         assert_eq!(never, expected);
@@ -77,11 +81,11 @@ fn questions_get_the_kernels_answers() {
 }
 
 #[test]
-fn loads_and_stores_fit_the_field() {
+fn core_loads_and_stores_take_the_offset_and_size_of_the_kernels_field() {
     for clang in compilers() {
         let object = link(&compile_with(&clang, "core", &["-mcpu=v3"]));
         let first = |name: &str| function(&object, name).insns[0];
-        // An unsigned field of 4 bytes that has 8 in the kernel: ldxw becomes ldxdw.
+        // An unsigned field of 4 bytes in the object that has 8 bytes in the kernel: `ldxw` becomes `ldxdw`.
         let grown = Insn { code: 0x79, dst: 0, src: 1, off: 1500, imm: 0 };
         assert_eq!(first("load_grown"), grown, "{clang}");
         let stores = &function(&object, "store_grown").insns;
@@ -92,7 +96,7 @@ fn loads_and_stores_fit_the_field() {
             ("load_far", "struct task_struct___more.far is at offset 40000 in this kernel"),
             ("load_absent", "struct absent.x is not in this kernel: it has no struct absent (CO-RE access 0:0)"),
         ] {
-            let text = answer(&object, name).unwrap_err();
+            let text = relocated_value(&object, name).unwrap_err();
             assert!(text.contains(says), "{clang}: {text:?} does not say {says:?}");
             assert!(function(&object, name).kernel_loads.is_empty(), "{clang}: {name}");
         }

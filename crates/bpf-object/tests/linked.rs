@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Several files linked statically, arenas, and objects that contradict themselves.
+//! Statically linked objects, arenas, and invalid objects.
 
 mod common;
 
@@ -7,7 +7,7 @@ use bpf_object::{MapKind, Object, ObjectError, Symbol};
 use common::{ToyKernel, bpftool_link, compile, compile_with, compilers, function, link};
 
 #[test]
-fn two_files_keep_their_static_things_apart() {
+fn static_linking_keeps_equally_named_statics_of_two_files_separate() {
     let Some(bytes) = bpftool_link(&[compile("part_a"), compile("part_b")]) else { return };
     let object = link(&bytes);
     assert_eq!(object.struct_ops[0].type_name, "sched_ext_ops");
@@ -22,7 +22,7 @@ fn two_files_keep_their_static_things_apart() {
     assert_eq!(from_enqueue.iter().map(|id| name(*id)).collect::<Vec<_>>(), ["bump", "from_b", "choose"]);
     assert_eq!(from_enqueue[0], bumps[0]);
     assert_eq!(called("from_b"), [bumps[1]]);
-    // Each `bump` changes its own counter.
+    // Each `bump` changes the counter of its own file.
     let counter = |id: u32| {
         let symbols = &object.functions[id as usize].symbols;
         let Some(Symbol::MapValue { map, offset }) = symbols.values().next() else { panic!("{symbols:?}") };
@@ -30,11 +30,11 @@ fn two_files_keep_their_static_things_apart() {
         bytes[*offset as usize]
     };
     assert_eq!((counter(bumps[0]), counter(bumps[1])), (11, 22));
-    // The strong `choose` replaced the weak one: `return 2`.
+    // The strong `choose` (`return 2`) replaced the weak one.
     let choose = &function(&object, "choose").insns;
     assert_eq!((choose.len(), choose[0].imm), (2, 2));
     assert!(!function(&object, "from_b").global, "hidden functions count as static");
-    // Relocations by type of both files arrived.
+    // The CO-RE relocations of both files are kept.
     assert_eq!(function(&object, "link_enqueue").kernel_loads.len(), 1);
     assert_eq!(function(&object, "from_b").kernel_loads.len(), 1);
     let shared = &object.variables["shared"];
@@ -44,14 +44,14 @@ fn two_files_keep_their_static_things_apart() {
 }
 
 #[test]
-fn an_unlinked_part_is_refused() {
+fn object_with_an_undefined_symbol_is_rejected() {
     let error = Object::parse(&compile("part_a")).unwrap_err().to_string();
     assert!(error.contains("neither defined nor, in the object's BTF, declared"), "{error}");
     assert!(error.contains("from_b") || error.contains("shared"), "{error}");
 }
 
 #[test]
-fn arena_variables_belong_to_the_arena() {
+fn arena_variables_become_the_initial_value_of_the_arena_map() {
     for clang in compilers().iter().filter(|clang| clang.ends_with("18") || clang.ends_with("19")) {
         let object = link(&compile_with(clang, "arena", &["-mcpu=v3"]));
         let [arena] = &object.maps[..] else { panic!("{:?}", object.maps) };
@@ -68,7 +68,7 @@ fn arena_variables_belong_to_the_arena() {
     }
 }
 
-/// Compiles C text that follows the header.
+/// Compiles C text with `test.bpf.h` included.
 fn compile_text(name: &str, text: &str) -> Vec<u8> {
     let header = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects/test.bpf.h");
     let source = common::scratch(&format!("{name}.c"));
@@ -86,15 +86,23 @@ fn compile_text(name: &str, text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn mistakes_of_the_source_are_named() {
+fn invalid_map_and_struct_ops_definitions_are_rejected_with_the_reason() {
     let map = |body: &str| format!("struct {{ {body} }} odd SEC(\".maps\");");
     for (name, text, says) in [
-        ("type", map("__uint(max_entries, 1);"), "map odd: it has no type"),
-        ("kind", map("__uint(type, 13); __uint(max_entries, 1);"), "maps of type 13 are not known"),
+        ("type", map("__uint(max_entries, 1);"), "map odd: the attribute `type` is missing"),
+        ("kind", map("__uint(type, 13); __uint(max_entries, 1);"), "map type 13 is not supported"),
         ("size", map("__uint(type, 1); __uint(key_size, 4); __type(key, u64);"), "contradicts key size 4"),
-        ("attribute", map("__uint(type, 1); __uint(colour, 4);"), "unknown attribute \"colour\""),
-        ("values", map("__uint(type, 1); struct { __uint(type, 2); } *values[];"), "go together"),
-        ("legacy", "struct { int type; } old SEC(\"maps\") = { 1 };".to_string(), "map definitions of the old form"),
+        ("attribute", map("__uint(type, 1); __uint(color, 4);"), "unknown attribute \"color\""),
+        (
+            "values",
+            map("__uint(type, 1); struct { __uint(type, 2); } *values[];"),
+            "`values` is required for a map of maps",
+        ),
+        (
+            "legacy",
+            "struct { int type; } old SEC(\"maps\") = { 1 };".to_string(),
+            "map definitions in the legacy format",
+        ),
         (
             "pointer",
             "char x[] = \"x\"; SEC(\".struct_ops\") struct sched_ext_ops o = { .priv = x };".to_string(),
@@ -104,7 +112,7 @@ fn mistakes_of_the_source_are_named() {
             "section",
             "__noinline int f(void) { return 1; } SEC(\".struct_ops\") struct sched_ext_ops o = { .init = (void *)f };"
                 .to_string(),
-            "must stand in a section struct_ops",
+            "must be in a section struct_ops",
         ),
         ("arena", "__attribute__((address_space(1))) u64 lost = 5;".to_string(), "the object has no arena map"),
     ] {
@@ -115,17 +123,16 @@ fn mistakes_of_the_source_are_named() {
 }
 
 #[test]
-fn an_object_without_types_says_what_to_do() {
+fn object_without_btf_is_rejected_with_the_compiler_option() {
     let header = compile_with(&compilers()[0], "part_b", &["-mcpu=v3", "-g0"]);
     let error = Object::parse(&header).unwrap_err().to_string();
     assert!(error.contains("compile with -g"), "{error}");
 }
 
 #[test]
-fn kconfig_that_is_strong_and_absent_is_an_error() {
-    let text =
-        "extern int CONFIG_NOBODY_SETS __kconfig; SEC(\"syscall\") int f(void *c) { return CONFIG_NOBODY_SETS; }";
+fn strong_kconfig_extern_that_the_kernel_does_not_set_is_rejected() {
+    let text = "extern int CONFIG_UNSET __kconfig; SEC(\"syscall\") int f(void *c) { return CONFIG_UNSET; }";
     let object = Object::parse(&compile_text("kconfig", text)).unwrap();
     let error = object.link(&ToyKernel::default()).unwrap_err().to_string();
-    assert_eq!(error, "the kernel has no kconfig value CONFIG_NOBODY_SETS");
+    assert_eq!(error, "the kernel has no kconfig value CONFIG_UNSET");
 }

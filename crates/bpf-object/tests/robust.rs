@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Damaged objects: any result but a panic. What the fuzzer would do, in the time that a test has.
+//! Damaged objects must not cause a panic. The tests run the same function as the fuzzer, for a shorter time.
 
 mod common;
 #[path = "../../../fuzz/src/object.rs"]
@@ -10,11 +10,11 @@ use object::{Object as _, ObjectSection as _};
 use proptest::prelude::*;
 use std::sync::OnceLock;
 
-/// An object, and the places in it that are worth damaging.
+/// A valid object with the offsets at which to damage it.
 struct Seed {
     bytes: Vec<u8>,
-    /// Offsets of everything but debug information.
-    places: Vec<usize>,
+    /// Offsets of all bytes outside debug information.
+    offsets: Vec<usize>,
 }
 
 fn seeds() -> &'static [Seed] {
@@ -27,18 +27,18 @@ fn seeds() -> &'static [Seed] {
 }
 
 fn seed(bytes: Vec<u8>) -> Seed {
-    let mut dull = vec![false; bytes.len()];
+    let mut debug = vec![false; bytes.len()];
     let file = object::File::parse(&*bytes).expect("an ELF file");
     for section in file.sections().filter(|section| section.name().is_ok_and(|name| name.contains(".debug"))) {
         if let Some((start, size)) = section.file_range() {
-            dull[start as usize..(start + size) as usize].fill(true);
+            debug[start as usize..(start + size) as usize].fill(true);
         }
     }
-    let places = (0..dull.len()).filter(|at| !dull[*at]).collect();
-    Seed { bytes, places }
+    let offsets = (0..debug.len()).filter(|at| !debug[*at]).collect();
+    Seed { bytes, offsets }
 }
 
-/// A change of a few bytes at a place, given as a fraction of all places.
+/// A change of a few bytes.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip(u8),
@@ -61,7 +61,7 @@ fn apply(bytes: &mut [u8], at: usize, damage: &Damage) {
         Damage::Flip(bit) => bytes[at] ^= 1 << bit,
         Damage::Byte(byte) => bytes[at] = *byte,
         Damage::Word(word) => {
-            // Fields of ELF and BTF are aligned.
+            // Fields of ELF and BTF are aligned to 4 bytes.
             let start = at & !3;
             let len = (bytes.len() - start).min(4);
             bytes[start..start + len].copy_from_slice(&word.to_le_bytes()[..len]);
@@ -70,7 +70,7 @@ fn apply(bytes: &mut [u8], at: usize, damage: &Damage) {
 }
 
 #[test]
-fn undamaged_objects_link() {
+fn valid_seed_objects_link() {
     for seed in seeds() {
         assert!(fuzz_object::run(&seed.bytes));
     }
@@ -86,8 +86,8 @@ proptest! {
     ) {
         let seed = &seeds()[which.index(seeds().len())];
         let mut bytes = seed.bytes.clone();
-        for (place, damage) in &changes {
-            apply(&mut bytes, seed.places[place.index(seed.places.len())], damage);
+        for (position, damage) in &changes {
+            apply(&mut bytes, seed.offsets[position.index(seed.offsets.len())], damage);
         }
         fuzz_object::run(&bytes);
     }
@@ -99,7 +99,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_no_type_table(head in any::<bool>(), mut noise in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn random_bytes_as_btf_do_not_panic(head in any::<bool>(), mut noise in prop::collection::vec(any::<u8>(), 0..400)) {
         if head && noise.len() >= 24 {
             noise[..8].copy_from_slice(&[0x9f, 0xeb, 1, 0, 24, 0, 0, 0]);
             let half = (noise.len() as u32 - 24) / 2;

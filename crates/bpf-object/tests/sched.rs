@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scheduler's object with everything in it, from every installed compiler and through the static linker.
+//! The scheduler of `objects/sched.bpf.c`, compiled by every installed compiler and linked by the static linker.
 
 mod common;
 
@@ -8,27 +8,27 @@ use bpf_object::{FunctionId, LinkedObject, MapKind, MemberValue, Object, ObjectE
 use common::{ToyKernel, bpftool_link, compile_with, compilers, function, link};
 use std::sync::OnceLock;
 
-/// The object in all its forms: by each compiler, for instruction sets v3 and v4, and linked statically.
-fn forms() -> &'static [(String, Vec<u8>)] {
-    static FORMS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
-    FORMS.get_or_init(|| {
-        let mut forms = Vec::new();
+/// The object in all variants: from each compiler, for instruction sets v3 and v4, and statically linked.
+fn variants() -> &'static [(String, Vec<u8>)] {
+    static VARIANTS: OnceLock<Vec<(String, Vec<u8>)>> = OnceLock::new();
+    VARIANTS.get_or_init(|| {
+        let mut variants = Vec::new();
         for clang in compilers() {
-            forms.push((format!("{clang} v3"), compile_with(&clang, "sched", &["-mcpu=v3"])));
-            // Instruction set v4 came with clang 18.
+            variants.push((format!("{clang} v3"), compile_with(&clang, "sched", &["-mcpu=v3"])));
+            // Instruction set v4 needs clang 18 or later.
             if clang.ends_with("18") || clang.ends_with("19") {
-                forms.push((format!("{clang} v4"), compile_with(&clang, "sched", &["-mcpu=v4"])));
+                variants.push((format!("{clang} v4"), compile_with(&clang, "sched", &["-mcpu=v4"])));
             }
         }
-        let linked = bpftool_link(&[forms[0].1.clone()]);
-        forms.extend(linked.map(|bytes| ("bpftool gen object".to_string(), bytes)));
-        forms
+        let linked = bpftool_link(&[variants[0].1.clone()]);
+        variants.extend(linked.map(|bytes| ("bpftool gen object".to_string(), bytes)));
+        variants
     })
 }
 
 /// The object of the newest compiler.
 fn sched() -> &'static [u8] {
-    &forms()[0].1
+    &variants()[0].1
 }
 
 fn map_name(object: &LinkedObject, symbol: &Symbol) -> String {
@@ -43,21 +43,21 @@ fn map_name(object: &LinkedObject, symbol: &Symbol) -> String {
     }
 }
 
-/// Names of everything that a function refers to, in the order of its code.
+/// Names of all objects that a function refers to, in the order of its code.
 fn references(object: &LinkedObject, name: &str) -> Vec<String> {
     function(object, name).symbols.values().map(|symbol| map_name(object, symbol)).collect()
 }
 
-fn place(object: &LinkedObject, variable: &str) -> String {
+fn location(object: &LinkedObject, variable: &str) -> String {
     let variable = &object.variables[variable];
     format!("{}+{}", object.maps[variable.map.0 as usize].name, variable.offset)
 }
 
 #[test]
-fn programs_and_functions_are_told_apart() {
-    for (form, bytes) in forms() {
+fn section_name_and_visibility_distinguish_programs_from_subprograms() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
-        assert_eq!(object.license, "GPL", "{form}");
+        assert_eq!(object.license, "GPL", "{variant}");
         let mut programs: Vec<(String, ProgramKind, bool)> = object
             .programs
             .iter()
@@ -73,17 +73,17 @@ fn programs_and_functions_are_told_apart() {
             op("toy_select_cpu", true),
             ("tune".to_string(), ProgramKind::Syscall, true),
         ];
-        assert_eq!(programs, expected, "{form}");
+        assert_eq!(programs, expected, "{variant}");
         let shape = |name| (function(&object, name).global, function(&object, name).arguments);
-        assert_eq!(shape("global_sum"), (true, 2), "{form}");
-        assert_eq!(shape("scaled"), (false, 2), "{form}");
-        assert_eq!(shape("on_tick"), (false, 3), "{form}");
-        assert_eq!(object.functions.len(), 10, "{form}");
+        assert_eq!(shape("global_sum"), (true, 2), "{variant}");
+        assert_eq!(shape("scaled"), (false, 2), "{variant}");
+        assert_eq!(shape("on_tick"), (false, 3), "{variant}");
+        assert_eq!(object.functions.len(), 10, "{variant}");
         for function in &object.functions {
             assert_eq!(
                 function.insns.last().map(|insn| insn.code),
                 Some(0x95),
-                "{form}: {} ends in exit",
+                "{variant}: {} ends in exit",
                 function.name
             );
         }
@@ -92,38 +92,38 @@ fn programs_and_functions_are_told_apart() {
 
 #[test]
 fn maps_are_read_from_btf() {
-    for (form, bytes) in forms() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
         let map =
-            |name: &str| object.maps.iter().find(|map| map.name == name).unwrap_or_else(|| panic!("{form}: {name}"));
+            |name: &str| object.maps.iter().find(|map| map.name == name).unwrap_or_else(|| panic!("{variant}: {name}"));
         let shape = |name: &str| {
             let map = map(name);
             (map.kind, map.key_size, map.value_size, map.max_entries, map.flags)
         };
-        assert_eq!(shape("task_ctxs"), (MapKind::TaskStorage, 4, 16, 0, 1), "{form}");
-        assert_eq!(shape("by_pid"), (MapKind::Hash, 8, 24, 512, 0), "{form}");
-        assert_eq!(shape("waiting"), (MapKind::Queue, 0, 4, 4096, 0), "{form}");
-        assert_eq!(shape("ticks"), (MapKind::Array, 4, 24, 1, 0), "{form}");
-        assert_eq!(object.btf.type_of(map("ticks").value_type).name(), "tick", "{form}");
-        assert_eq!(shape("outer"), (MapKind::ArrayOfMaps, 4, 4, 4, 0), "{form}");
+        assert_eq!(shape("task_ctxs"), (MapKind::TaskStorage, 4, 16, 0, 1), "{variant}");
+        assert_eq!(shape("by_pid"), (MapKind::Hash, 8, 24, 512, 0), "{variant}");
+        assert_eq!(shape("waiting"), (MapKind::Queue, 0, 4, 4096, 0), "{variant}");
+        assert_eq!(shape("ticks"), (MapKind::Array, 4, 24, 1, 0), "{variant}");
+        assert_eq!(object.btf.type_of(map("ticks").value_type).name(), "tick", "{variant}");
+        assert_eq!(shape("outer"), (MapKind::ArrayOfMaps, 4, 4, 4, 0), "{variant}");
         let inner = map("outer").inner.as_ref().unwrap();
-        assert_eq!((inner.kind, inner.value_size, inner.max_entries), (MapKind::Array, 8, 3), "{form}");
+        assert_eq!((inner.kind, inner.value_size, inner.max_entries), (MapKind::Array, 8, 3), "{variant}");
         let slots: Vec<(u32, &str)> = map("outer")
             .inner_maps
             .iter()
             .map(|(slot, id)| (*slot, object.maps[id.0 as usize].name.as_str()))
             .collect();
-        assert_eq!(slots, [(0, "inner_a"), (2, "inner_b")], "{form}");
-        assert_eq!(shape(".rodata"), (MapKind::Array, 4, 37, 1, 0x80), "{form}");
-        assert!(map(".rodata").read_only && map(".kconfig").read_only && !map(".data").read_only, "{form}");
-        assert_eq!(map(".bss").initial, Some(vec![0; 12]), "{form}");
-        assert_eq!(object.btf.type_of(map(".bss").value_type).kind(), Kind::Datasec, "{form}");
+        assert_eq!(slots, [(0, "inner_a"), (2, "inner_b")], "{variant}");
+        assert_eq!(shape(".rodata"), (MapKind::Array, 4, 37, 1, 0x80), "{variant}");
+        assert!(map(".rodata").read_only && map(".kconfig").read_only && !map(".data").read_only, "{variant}");
+        assert_eq!(map(".bss").initial, Some(vec![0; 12]), "{variant}");
+        assert_eq!(object.btf.type_of(map(".bss").value_type).kind(), Kind::Datasec, "{variant}");
     }
 }
 
 #[test]
-fn variables_have_places_and_values() {
-    for (form, bytes) in forms() {
+fn global_variables_have_the_offsets_and_values_of_the_source() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
         let value = |name: &str| {
             let variable = &object.variables[name];
@@ -131,26 +131,26 @@ fn variables_have_places_and_values() {
             let bytes = object.maps[variable.map.0 as usize].initial.as_ref().unwrap();
             bytes[start..start + variable.size as usize].to_vec()
         };
-        assert_eq!(value("slice_us"), 20_000u32.to_le_bytes(), "{form}");
-        assert_eq!(value("vtime_now"), 0x1122_3344_5566_7788u64.to_le_bytes(), "{form}");
-        assert_eq!(value("nr_local"), 7u64.to_le_bytes(), "{form}");
-        assert_eq!(value("__SCX_SLICE_DFL"), [0; 8], "{form}");
-        assert_eq!(value("tune.words"), b"alpha\0beta\0\0", "{form}");
-        assert_eq!(place(&object, "uei_dump"), ".data.uei_dump+0", "{form}");
+        assert_eq!(value("slice_us"), 20_000u32.to_le_bytes(), "{variant}");
+        assert_eq!(value("vtime_now"), 0x1122_3344_5566_7788u64.to_le_bytes(), "{variant}");
+        assert_eq!(value("nr_local"), 7u64.to_le_bytes(), "{variant}");
+        assert_eq!(value("__SCX_SLICE_DFL"), [0; 8], "{variant}");
+        assert_eq!(value("tune.words"), b"alpha\0beta\0\0", "{variant}");
+        assert_eq!(location(&object, "uei_dump"), ".data.uei_dump+0", "{variant}");
         let distinct: std::collections::BTreeSet<String> =
-            ["slice_us", "__SCX_SLICE_DFL", "__SCX_ENQ_HEAD", "verbose"].map(|name| place(&object, name)).into();
-        assert_eq!(distinct.len(), 4, "{form}: {distinct:?}");
-        assert!(object.variables["__SCX_ENQ_HEAD"].read_only && !object.variables["nr_queued"].read_only, "{form}");
-        assert!(!object.variables.contains_key("CONFIG_HZ") && !object.variables.contains_key("by_pid"), "{form}");
+            ["slice_us", "__SCX_SLICE_DFL", "__SCX_ENQ_HEAD", "verbose"].map(|name| location(&object, name)).into();
+        assert_eq!(distinct.len(), 4, "{variant}: {distinct:?}");
+        assert!(object.variables["__SCX_ENQ_HEAD"].read_only && !object.variables["nr_queued"].read_only, "{variant}");
+        assert!(!object.variables.contains_key("CONFIG_HZ") && !object.variables.contains_key("by_pid"), "{variant}");
     }
 }
 
 #[test]
 fn struct_ops_members_are_named() {
-    for (form, bytes) in forms() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
-        let [ops] = &object.struct_ops[..] else { panic!("{form}: one table expected") };
-        assert_eq!((ops.name.as_str(), ops.type_name.as_str()), ("toy_ops", "sched_ext_ops"), "{form}");
+        let [ops] = &object.struct_ops[..] else { panic!("{variant}: one table expected") };
+        assert_eq!((ops.name.as_str(), ops.type_name.as_str()), ("toy_ops", "sched_ext_ops"), "{variant}");
         let members: Vec<(&str, String)> = ops
             .members
             .iter()
@@ -174,16 +174,16 @@ fn struct_ops_members_are_named() {
             ("name", "128 bytes [116, 111, 121, 0]"),
         ]
         .map(|(name, value)| (name, value.to_string()));
-        assert_eq!(members, expected, "{form}");
+        assert_eq!(members, expected, "{variant}");
     }
 }
 
 #[test]
-fn references_lead_to_their_targets() {
-    for (form, bytes) in forms() {
+fn symbols_of_instructions_name_the_referenced_maps_functions_and_kfuncs() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
-        let own = |variable: &str| place(&object, variable);
-        let is = |name: &str, expected: &[&str]| assert_eq!(references(&object, name), expected, "{form}: {name}");
+        let own = |variable: &str| location(&object, variable);
+        let is = |name: &str, expected: &[&str]| assert_eq!(references(&object, name), expected, "{variant}: {name}");
         is("global_sum", &[&own("nr_local"), "function second_static"]);
         is("second_static", &[&own("nr_calls")]);
         is("scaled", &[&own("nr_calls")]);
@@ -209,14 +209,14 @@ fn references_lead_to_their_targets() {
             ],
         );
         let config = |variable: &str| references(&object, "toy_init").iter().any(|name| name == variable);
-        assert!(config("function on_tick") && config("variable runqueues") && config("map ticks"), "{form}");
-        assert!(!config("variable no_such_variable"), "{form}");
-        assert_eq!(references(&object, "tune"), [own("tune.words"), "function global_sum".to_string()], "{form}");
+        assert!(config("function on_tick") && config("variable runqueues") && config("map ticks"), "{variant}");
+        assert!(!config("variable no_such_variable"), "{variant}");
+        assert_eq!(references(&object, "tune"), [own("tune.words"), "function global_sum".to_string()], "{variant}");
     }
 }
 
 #[test]
-fn kfuncs_are_looked_up_without_flavour() {
+fn kfuncs_are_looked_up_without_their_flavor() {
     let object = link(sched());
     let kfunc = |spelled: &str| {
         let kfunc = object.kfuncs.iter().find(|kfunc| kfunc.spelled == spelled).unwrap();
@@ -224,13 +224,13 @@ fn kfuncs_are_looked_up_without_flavour() {
     };
     assert_eq!(kfunc("scx_bpf_dsq_insert___v2"), ("scx_bpf_dsq_insert", 4, true, true));
     assert_eq!(kfunc("scx_bpf_create_dsq"), ("scx_bpf_create_dsq", 2, false, true));
-    // The kernel has it with two parameters, the object calls it with one.
+    // The toy kernel's kfunc has two parameters, the object calls it with one.
     assert_eq!(kfunc("scx_bpf_dsq_move_to_local"), ("scx_bpf_dsq_move_to_local", 1, true, false));
     assert_eq!(kfunc("scx_bpf_gone"), ("scx_bpf_gone", 2, true, false));
 }
 
 #[test]
-fn a_kfunc_with_another_result_is_absent() {
+fn kfunc_with_a_different_return_type_counts_as_absent() {
     let bytes = sched().to_vec();
     let present = |result_is_int: bool| {
         let mut kernel = ToyKernel::default();
@@ -251,7 +251,7 @@ fn a_kfunc_with_another_result_is_absent() {
 }
 
 #[test]
-fn configuration_is_filled_in() {
+fn kconfig_map_holds_the_values_of_the_kernel() {
     let object = link(sched());
     let map = object.maps.iter().find(|map| map.name == ".kconfig").unwrap();
     let bytes = map.initial.as_ref().unwrap();
@@ -271,7 +271,7 @@ fn configuration_is_filled_in() {
 }
 
 #[test]
-fn what_the_kernel_lacks_is_one_error() {
+fn missing_externs_are_listed_in_one_error() {
     let object = Object::parse(sched()).unwrap();
     let mut kernel = ToyKernel::default();
     kernel.kfuncs.clear();
@@ -291,10 +291,10 @@ fn what_the_kernel_lacks_is_one_error() {
 }
 
 #[test]
-fn instructions_know_their_source_lines() {
+fn instructions_have_the_line_and_column_of_the_source() {
     let source = include_str!("objects/sched.bpf.c");
     let expected = 1 + source.lines().position(|line| line.contains("return delta * 100")).unwrap();
-    for (form, bytes) in forms() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
         let scaled = function(&object, "scaled");
         let division = scaled.insns.iter().position(|insn| insn.code == 0x3f).unwrap();
@@ -302,51 +302,51 @@ fn instructions_know_their_source_lines() {
         assert_eq!(
             (line.line as usize, line.text.as_str()),
             (expected, "\treturn delta * 100 / p->scx.weight;"),
-            "{form}"
+            "{variant}"
         );
-        assert!(line.text[line.column as usize - 1..].starts_with("/ p->scx"), "{form}: column {}", line.column);
-        assert!(scaled.lines.iter().all(|line| line.file.ends_with("sched.bpf.c")), "{form}");
+        assert!(line.text[line.column as usize - 1..].starts_with("/ p->scx"), "{variant}: column {}", line.column);
+        assert!(scaled.lines.iter().all(|line| line.file.ends_with("sched.bpf.c")), "{variant}");
     }
 }
 
 #[test]
-fn offsets_come_from_the_kernel() {
-    for (form, bytes) in forms() {
+fn field_offsets_are_those_of_the_kernels_types() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
         let offs = |name: &str| {
             let function = function(&object, name);
             function.kernel_loads.iter().map(|slot| function.insns[*slot as usize].off).collect::<Vec<i16>>()
         };
-        assert_eq!(offs("scaled"), [1028], "{form}");
-        assert_eq!(offs("toy_select_cpu"), [1216, 1200, 8, 2052], "{form}");
+        assert_eq!(offs("scaled"), [1028], "{variant}");
+        assert_eq!(offs("toy_select_cpu"), [1216, 1200, 8, 2052], "{variant}");
         let stores: Vec<i16> = function(&object, "toy_enqueue")
             .insns
             .iter()
             .filter(|insn| insn.code == 0x7b && insn.dst == 6)
             .map(|insn| insn.off)
             .collect();
-        assert_eq!(stores, [1008, 1016], "{form}");
+        assert_eq!(stores, [1008, 1016], "{variant}");
         let poisons: Vec<&Symbol> = function(&object, "toy_exit")
             .symbols
             .values()
             .filter(|symbol| matches!(symbol, Symbol::Poison(_)))
             .collect();
-        let [Symbol::Poison(text)] = poisons[..] else { panic!("{form}: {poisons:?}") };
+        let [Symbol::Poison(text)] = poisons[..] else { panic!("{variant}: {poisons:?}") };
         let expected = "struct task_struct___new.not_there is not in this kernel: \
                         struct task_struct has no member not_there (CO-RE access 0:0)";
-        assert_eq!(text, expected, "{form}");
-        assert_eq!(offs("toy_exit"), [16], "{form}");
+        assert_eq!(text, expected, "{variant}");
+        assert_eq!(offs("toy_exit"), [16], "{variant}");
     }
 }
 
 #[test]
-fn no_operand_is_left_to_the_reader() {
-    for (form, bytes) in forms() {
+fn every_call_of_a_function_or_kfunc_has_a_symbol() {
+    for (variant, bytes) in variants() {
         let object = link(bytes);
         for function in &object.functions {
             let call = |slot: usize| function.insns[slot].code == 0x85 && function.insns[slot].src != 0;
             for slot in (0..function.insns.len()).filter(|slot| call(*slot)) {
-                assert!(function.symbols.contains_key(&(slot as u32)), "{form}: {}+{slot}", function.name);
+                assert!(function.symbols.contains_key(&(slot as u32)), "{variant}: {}+{slot}", function.name);
             }
         }
         assert!(object.programs.iter().all(|program| program.function < FunctionId(object.functions.len() as u32)));
@@ -354,7 +354,7 @@ fn no_operand_is_left_to_the_reader() {
 }
 
 #[test]
-fn refuses_what_is_no_bpf_object() {
+fn files_that_are_not_bpf_objects_are_rejected() {
     let good = sched().to_vec();
     let mut x86 = good.clone();
     x86[18] = 62;

@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was found.
+//! Violations and other results of checking a run.
 
 use ids::{CpuId, Nanos, TaskId};
 
-/// What can be broken.
+/// A property that a run can violate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Property {
-    /// The events do not contradict each other.
+    /// Events do not contradict each other.
     Sanity,
-    /// Tasks run where they may.
+    /// Tasks run only on CPUs in their mask.
     Affinity,
-    /// Who waits is in a queue.
+    /// Every waiting task is in a queue.
     LostWakeup,
-    /// Nobody waits beside an idle CPU, or not for ever.
+    /// No CPU idles while a task waits that may run on it; or, for some schedulers, not permanently.
     WorkConserving,
-    /// Nobody waits for too long.
+    /// No task waits longer than promised.
     StarvationMs,
-    /// CPU time follows weights.
+    /// Tasks receive CPU time in proportion to their weights.
     WeightedSharePercent,
-    /// Queues keep their order.
+    /// Queues return the smallest key first.
     KeyOrder,
-    /// Who wakes with an earlier key gets a CPU.
+    /// A woken task with an earlier key than a running task soon gets a CPU.
     PreemptionUs,
-    /// Slices end.
+    /// Tasks leave a contested CPU when their slice ends.
     StintTicks,
-    /// The tasks of a job run together.
+    /// The tasks of a job run at the same time.
     GangCorunPercent,
-    /// Enough requests are done in time.
+    /// Enough requests meet their deadline.
     Windows,
-    /// Groups keep below their caps.
+    /// Groups stay below their hard caps.
     Caps,
 }
 
 impl Property {
-    /// How reports and profiles call it.
+    /// Name in reports and profiles.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -53,47 +53,51 @@ impl Property {
     }
 }
 
-/// A time in which a property was broken.
+/// A period in which a property was violated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What was broken.
+    /// Violated property.
     pub property: Property,
-    /// From when on.
+    /// Start of the period.
     pub from: Nanos,
-    /// Until when; the same time for what happens at once.
+    /// End of the period; equal to the start for an instantaneous violation.
     pub to: Nanos,
-    /// Tasks that it concerns, as at its end.
+    /// Tasks involved at the end of the period.
     pub tasks: Vec<TaskId>,
-    /// CPUs that it concerns, as at its end.
+    /// CPUs involved at the end of the period.
     pub cpus: Vec<CpuId>,
-    /// How much it was: nanoseconds, a key, or late requests.
+    /// Measured value: nanoseconds, a key, or a number of late requests.
     pub value: u64,
-    /// How much it may be, or at least has to be: nanoseconds, late requests, or the key that should have been taken.
+    /// Limit that the value violated: nanoseconds, a number of late requests, or the key that should have been
+    /// dispatched.
     pub limit: u64,
 }
 
-/// What was found.
+/// Results of checking a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// The first [`MOST`] of each property, in the order in which they ended.
+    /// Violations in the order in which they ended, at most [`MOST`] for each property.
     pub violations: Vec<Violation>,
-    /// How many there were.
+    /// Number of all violations, including those that are not kept.
     pub count: u64,
-    /// What was promised or is owed, and nothing in the run could have shown to be broken: it is not fine, but not seen.
+    /// Invariants and promises that no situation in the run could have violated, so that their absence from
+    /// `violations` says nothing.
     pub not_seen: Vec<Property>,
-    /// Tasks that were moved to a runqueue with as many tasks as theirs had, or more (invariant 3 of Lozi et al.). It is
-    /// counted and no violation: where CPUs share a queue, who belongs to which of them means nothing until it runs. `None`
-    /// where nothing was promised.
+    /// Number of migrations to a runqueue with at least as many tasks as the source runqueue (invariant 3 of Lozi et
+    /// al., EuroSys 2016). They are no violation: where CPUs share a dispatch queue, a waiting task belongs to no
+    /// runqueue. `None` if nothing was promised.
     pub useless_migrations: Option<u64>,
 }
 
-/// Violations of each property that are kept: a scheduler that breaks a promise breaks it all the time.
+/// Number of violations that are kept for each property. A scheduler that breaks a promise usually breaks it
+/// throughout the run.
 pub const MOST: usize = 100;
 
 impl Findings {
-    /// A CPU has gone, and its last task of the workload left it at that time: from then on it was on its way. The kernel lets
-    /// it idle then, does not say so, and gives it none of the tasks that a scheduler sends there.
-    pub(crate) fn forgive(&mut self, cpu: CpuId, since: Nanos) {
+    /// Discards the violations of a CPU between `since`, when its last task of the workload left it, and its going
+    /// offline. During that time the kernel idles the CPU without an event and runs none of the tasks that the
+    /// scheduler sends there.
+    pub(crate) fn discard_while_going_offline(&mut self, cpu: CpuId, since: Nanos) {
         let kept = [Property::Sanity, Property::Affinity, Property::KeyOrder, Property::StarvationMs];
         let before = self.violations.len();
         self.violations.retain(|it| kept.contains(&it.property) || !it.cpus.contains(&cpu) || it.from < since);

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether the tasks of a job run at the same time.
+//! Checks that the tasks of a job run at the same time (gang scheduling).
 //!
-//! 1. A job is a group or a process of two tasks or more that may use every CPU, with a CPU for each.
-//! 2. A *window* is a time in which the same tasks of a job wanted to run. It begins a while after the last of them came: rows
-//!    are given anew then. It is judged when it is over, if it was long enough.
-//! 3. A task may run while others of its job do not, where nobody else has a use for its CPU: an alternate. Some CPU has a
-//!    use for others, and the task there runs only when it is the job's turn. So the time in which all run is compared with
-//!    the time for which that one ran that ran least. Skew is seen in that: what is between the first start of a turn and the
-//!    last one is not time of all.
-//! 4. A CPU whose task has gone to sleep is free until that wakes up: an alternate there fills a gap. Gaps are of different
-//!    length on different CPUs, and what a task ran in one is not counted for it.
-//! 5. Time in which a thread of the kernel or a task of a higher class has some CPU does not count: no scheduler can help it.
+//! 1. A *job* is a group or process of at least two tasks that may each use every CPU. There are at least as many
+//!    CPUs as tasks.
+//! 2. A *window* is a period in which the same tasks of a job were runnable. It begins a settling time after the last
+//!    task joined or left the job, since the scheduler then assigns its time slots again. It is checked at its end if
+//!    it was long enough.
+//! 3. A task may also run outside its job's time slots if its CPU would otherwise be idle (as an *alternate*). At
+//!    least one CPU is wanted by other jobs, and the task on it runs only in the slots. The time in which all tasks
+//!    ran is therefore compared with the CPU time of the task that ran least. Skew between the CPUs at the start of a
+//!    slot shortens the common time.
+//! 4. When a task goes to sleep in its slot, its CPU is free for the rest of the slot, and an alternate may fill the
+//!    gap. Gaps differ between CPUs, so CPU time in a gap does not count.
+//! 5. Time in which a kthread or a task of a higher class occupies a CPU does not count, since no scheduler can avoid
+//!    it.
 
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::BTreeMap;
 
-/// A job needs so long to find its place where nothing else is promised, and is looked at for so long at least: ten turns of
-/// the 10 ms of the fastest tick.
+/// Default settling time of a job, and shortest window that is checked: more than ten time slots at a tick of 10 ms,
+/// the longest one.
 const SETTLES: Nanos = Nanos::from_ms(500);
 const SHORTEST: Nanos = Nanos::from_ms(500);
 
-/// A job that ran in pieces: how long all ran, and how long they should have.
+/// A job whose tasks ran at different times: for how long all tasks ran together, and how long they should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Apart {
+pub(crate) struct GangMiss {
     pub from: Nanos,
     pub tasks: Vec<TaskId>,
     pub value: Nanos,
@@ -32,19 +35,19 @@ pub(crate) struct Apart {
 #[derive(Debug)]
 struct Task {
     job: Option<usize>,
-    /// It may use every CPU, and belongs to the scheduler.
+    /// Whether the task may use every CPU and belongs to the scheduler.
     free: bool,
-    /// It is no thread of the kernel, and of no higher class.
+    /// Whether the task belongs to the scheduler and is not a kthread.
     ours: bool,
     runnable: bool,
     running: bool,
-    /// It runs where somebody went to sleep.
+    /// Whether the task runs on a CPU that was freed by a sleeping task.
     fills_gap: bool,
 }
 
 #[derive(Debug, Default)]
 struct Job {
-    /// Who wants to run, and how long each has run in this window.
+    /// Runnable tasks, with the CPU time that each used in this window.
     members: BTreeMap<TaskId, Nanos>,
     running: usize,
     misfits: usize,
@@ -57,43 +60,43 @@ struct Job {
 pub(crate) struct Gangs {
     percent: u32,
     settles: Nanos,
-    /// The CPUs that were there first.
+    /// The CPUs that were online at the start.
     all: CpuSet,
     online: usize,
     tasks: Vec<Task>,
     jobs: Vec<Job>,
-    /// CPUs that a thread of the kernel or a higher class has.
+    /// Number of CPUs occupied by kthreads and tasks of higher classes.
     taken: usize,
-    /// CPUs whose last task went to sleep, and belonged to the scheduler.
+    /// CPUs whose last task belonged to the scheduler and went to sleep.
     gaps: CpuSet,
-    reckoned: Nanos,
-    has_judged: bool,
+    accounted_until: Nanos,
+    has_checked: bool,
 }
 
 impl Gangs {
-    /// On these CPUs.
+    /// Creates the check for a machine with these CPUs.
     pub(crate) fn new(online: &CpuSet, percent: u32, settles: Option<Nanos>, jobs: usize) -> Gangs {
         let jobs = (0..jobs).map(|_| Job::default()).collect();
-        let (all, online, reckoned) = (online.clone(), online.len(), Nanos::ZERO);
+        let (all, online, accounted_until) = (online.clone(), online.len(), Nanos::ZERO);
         let (tasks, gaps, settles) = (Vec::new(), CpuSet::new(), settles.unwrap_or(SETTLES));
-        Gangs { percent, settles, all, online, tasks, jobs, taken: 0, gaps, reckoned, has_judged: false }
+        Gangs { percent, settles, all, online, tasks, jobs, taken: 0, gaps, accounted_until, has_checked: false }
     }
 
-    /// A task exists, and sleeps. `ours`: it belongs to the scheduler, and is no thread of the kernel.
+    /// Registers a new task, which sleeps. `ours` means that it belongs to the scheduler and is not a kthread.
     pub(crate) fn announce(&mut self, job: Option<usize>, allowed: &CpuSet, ours: bool) {
         let free = ours && self.all.is_subset(allowed);
         self.tasks.push(Task { job, free, ours, runnable: false, running: false, fills_gap: false });
     }
 
-    /// Whether a window was long enough.
-    pub(crate) fn has_judged(&self) -> bool {
-        self.has_judged
+    /// Whether any window was long enough to be checked.
+    pub(crate) fn has_checked(&self) -> bool {
+        self.has_checked
     }
 
-    /// The time since the last change is given to who ran.
-    fn reckon(&mut self, now: Nanos) {
-        let begun = self.reckoned;
-        self.reckoned = now;
+    /// Adds the time since the last call to the running tasks.
+    fn account(&mut self, now: Nanos) {
+        let begun = self.accounted_until;
+        self.accounted_until = now;
         if self.taken > 0 {
             return;
         }
@@ -113,16 +116,16 @@ impl Gangs {
         }
     }
 
-    /// A task can run from now on, or can no longer. What was wrong with its job until now.
-    pub(crate) fn set_runnable(&mut self, now: Nanos, id: TaskId, runnable: bool) -> Option<Apart> {
-        self.reckon(now);
+    /// Notes that a task becomes runnable or blocks, and checks the window of its job that ends thereby.
+    pub(crate) fn set_runnable(&mut self, now: Nanos, id: TaskId, runnable: bool) -> Option<GangMiss> {
+        self.account(now);
         let task = &mut self.tasks[id.index()];
         let job = task.job.filter(|_| task.ours)?;
         if std::mem::replace(&mut task.runnable, runnable) == runnable {
             return None;
         }
         let (free, running) = (task.free, task.running);
-        let found = self.judge(now, job);
+        let found = self.check_window(now, job);
         let job = &mut self.jobs[job];
         if runnable {
             job.members.insert(id, Nanos::ZERO);
@@ -136,7 +139,7 @@ impl Gangs {
         found
     }
 
-    /// A task leaves a CPU, and sleeps from now on if it does not stay runnable.
+    /// Notes that a task leaves a CPU; if it does not stay runnable, it sleeps.
     pub(crate) fn leave(&mut self, cpu: CpuId, id: TaskId, stays_runnable: bool) {
         if !stays_runnable && self.tasks[id.index()].ours {
             self.gaps.insert(cpu);
@@ -145,14 +148,14 @@ impl Gangs {
         }
     }
 
-    /// A task comes to a CPU.
+    /// Notes that a task starts on a CPU.
     pub(crate) fn take(&mut self, cpu: CpuId, id: TaskId) {
         self.tasks[id.index()].fills_gap = self.gaps.contains(cpu);
     }
 
-    /// A task runs from now on, or no longer.
+    /// Notes that a task starts or stops running.
     pub(crate) fn set_running(&mut self, now: Nanos, id: TaskId, runs: bool) {
-        self.reckon(now);
+        self.account(now);
         let task = &mut self.tasks[id.index()];
         if std::mem::replace(&mut task.running, runs) == runs {
             return;
@@ -165,14 +168,14 @@ impl Gangs {
         *count = if runs { *count + 1 } else { *count - 1 };
     }
 
-    /// CPUs, masks or the scheduler are others: all windows begin anew.
-    pub(crate) fn disturb(&mut self, now: Nanos, online: usize) {
-        self.reckon(now);
+    /// Restarts all windows after a change of CPUs, masks or scheduler.
+    pub(crate) fn reset_windows(&mut self, now: Nanos, online: usize) {
+        self.account(now);
         self.online = online;
         (0..self.jobs.len()).for_each(|job| self.begin(now, job));
     }
 
-    /// A task has another mask.
+    /// Changes the mask of a task.
     pub(crate) fn set_allowed(&mut self, id: TaskId, allowed: &CpuSet) {
         let free = self.tasks[id.index()].ours && self.all.is_subset(allowed);
         let task = &mut self.tasks[id.index()];
@@ -183,10 +186,10 @@ impl Gangs {
         task.free = free;
     }
 
-    /// What is wrong with all jobs until now.
-    pub(crate) fn close(&mut self, now: Nanos) -> Vec<Apart> {
-        self.reckon(now);
-        (0..self.jobs.len()).filter_map(|job| self.judge(now, job)).collect()
+    /// Checks the unfinished windows of all jobs.
+    pub(crate) fn close(&mut self, now: Nanos) -> Vec<GangMiss> {
+        self.account(now);
+        (0..self.jobs.len()).filter_map(|job| self.check_window(now, job)).collect()
     }
 
     fn begin(&mut self, now: Nanos, job: usize) {
@@ -195,8 +198,8 @@ impl Gangs {
         job.members.values_mut().for_each(|ran| *ran = Nanos::ZERO);
     }
 
-    /// The window of a job is over.
-    fn judge(&mut self, now: Nanos, index: usize) -> Option<Apart> {
+    /// Checks the window of a job and starts a new one.
+    fn check_window(&mut self, now: Nanos, index: usize) -> Option<GangMiss> {
         let (percent, online) = (u64::from(self.percent), self.online);
         let job = &self.jobs[index];
         let size = job.members.len();
@@ -206,9 +209,9 @@ impl Gangs {
         let found = least.and_then(|least| {
             let (value, limit) = (job.together, Nanos(least.0 * percent / 100));
             let tasks = job.members.keys().copied().collect();
-            (value < limit).then_some(Apart { from: job.since, tasks, value, limit })
+            (value < limit).then_some(GangMiss { from: job.since, tasks, value, limit })
         });
-        self.has_judged |= least.is_some();
+        self.has_checked |= least.is_some();
         self.begin(now, index);
         found
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks would get of some CPUs if CPUs could be divided at will: generalized processor sharing.
+//! Ideal CPU time of tasks if CPUs could be divided arbitrarily (generalized processor sharing).
 
 use crate::Weights;
 use ids::{Nanos, Policy};
 
-/// Weights of nice -20 to 19 in Linux since 2.6.23 (`sched_prio_to_weight`): a step is a quarter more or a fifth less.
+/// Weights of nice -20 to 19 in Linux since 2.6.23 (`sched_prio_to_weight`). Each step down multiplies the weight by
+/// about 1.25.
 const WEIGHTS: [u64; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
@@ -13,7 +14,7 @@ const WEIGHTS: [u64; 40] = [
 /// The weight of a SCHED_IDLE task, whatever its nice value.
 const IDLE_WEIGHT: u64 = 3;
 
-/// The weight of a task. Where groups have them, tasks have none of their own.
+/// The weight of a task. If groups have weights, all tasks count equally.
 pub(crate) fn weight(by: Weights, policy: Policy, nice: i8) -> u64 {
     let nice = nice.clamp(-20, 19);
     match (by, policy) {
@@ -26,16 +27,16 @@ pub(crate) fn weight(by: Weights, policy: Policy, nice: i8) -> u64 {
     }
 }
 
-/// Somebody who has a share: a task, or a group.
+/// A task or group that has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sharer {
     pub weight: u64,
-    /// It can use so many CPUs at most: a task one, a group as many as it has tasks.
+    /// Largest number of CPUs that it can use: 1 for a task, the number of tasks for a group.
     pub most: u64,
 }
 
-/// What each gets of so many CPUs in `time`, by weight. Who would get more than it can use has that, and the others share the
-/// rest (water-filling).
+/// CPU time that each receives from `cpus` CPUs in `time`, in proportion to its weight. If a share exceeds what its
+/// owner can use, the others divide the rest (water-filling).
 pub(crate) fn shares(sharers: &[Sharer], cpus: usize, time: Nanos) -> Vec<Nanos> {
     let mut order: Vec<usize> = (0..sharers.len()).collect();
     order.sort_by(|&a, &b| (sharers[b].weight * sharers[a].most).cmp(&(sharers[a].weight * sharers[b].most)));
@@ -63,7 +64,7 @@ mod tests {
         weights.iter().map(|&weight| Sharer { weight, most: 1 }).collect()
     }
 
-    /// The height of the water at which all vessels hold what there is: found by halving.
+    /// Finds the water level at which the sum of all shares equals the number of CPUs, by bisection.
     fn naive(sharers: &[Sharer], cpus: usize, time: f64) -> Vec<f64> {
         let holds = |level: f64, it: &Sharer| (level * it.weight as f64).min(it.most as f64);
         let held = |level: f64| sharers.iter().map(|it| holds(level, it)).sum::<f64>();
@@ -77,9 +78,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_naive(drawn in prop::collection::vec((-20i8..20, 1u64..5), 1..12), cpus in 0usize..12) {
+        fn shares_match_a_bisection_of_the_water_level(sampled in prop::collection::vec((-20i8..20, 1u64..5), 1..12), cpus in 0usize..12) {
             let sharer = |&(nice, most): &(i8, u64)| Sharer { weight: weight(Weights::Nice, Policy::Other, nice), most };
-            let sharers: Vec<Sharer> = drawn.iter().map(sharer).collect();
+            let sharers: Vec<Sharer> = sampled.iter().map(sharer).collect();
             let shares = shares(&sharers, cpus, Nanos(1_000_000_000));
             for (share, expected) in shares.iter().zip(naive(&sharers, cpus, 1e9)) {
                 prop_assert!((share.0 as f64 - expected).abs() < 20.0, "{sharers:?} {cpus}: {shares:?}");
@@ -88,12 +89,12 @@ mod tests {
     }
 
     #[test]
-    fn who_would_get_more_than_a_cpu_gets_one() {
+    fn task_whose_weight_exceeds_one_cpu_gets_one_cpu() {
         let of = |weights: &[u64], cpus| {
             shares(&tasks(weights), cpus, Nanos(1_200)).iter().map(|it| it.0).collect::<Vec<_>>()
         };
         assert_eq!(of(&[1, 1, 1], 2), [800, 800, 800]);
-        assert_eq!(of(&[1, 10, 1], 2), [600, 1_200, 600], "10 of 12 of two CPUs would be 1.67");
+        assert_eq!(of(&[1, 10, 1], 2), [600, 1_200, 600], "10/12 of two CPUs would be 1.67 CPUs");
         assert_eq!(of(&[3, 1], 1), [900, 300]);
         assert_eq!(of(&[5], 3), [1_200]);
         assert_eq!(of(&[5, 5], 0), [0, 0]);

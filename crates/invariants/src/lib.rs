@@ -1,27 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every run owes and what a scheduler promises, held against the events of a run.
+//! Checks the events of a run against invariants that hold for every run and promises of the scheduler.
 //!
-//! | property | broken if | |
+//! | property | violated if | checked |
 //! |---|---|---|
-//! | `sanity` | a task is on two CPUs, runs without being runnable, or was not where a switch says | every run |
-//! | `affinity` | a task runs where it may not | every run |
-//! | `lost-wakeup` | a waiting task is in no queue, while CPUs idle that it may use | every run |
-//! | `work-conserving` | a task waits, while CPUs idle that it may use | if promised |
-//! | `starvation-ms` | a task waits for longer than that | if promised |
-//! | `weighted-share-percent` | a task got more or less than its weight says | if promised |
-//! | `key-order` | a queue gave a task while one with a smaller key was in it that may run there as well | if promised |
-//! | `preemption-us` | a task waited after waking up, while a CPU that it may use ran a later key | if promised |
+//! | `sanity` | a task is on two CPUs, runs without being runnable, or was not where a switch says | in every run |
+//! | `affinity` | a task runs on a CPU outside its mask | in every run |
+//! | `lost-wakeup` | a waiting task is in no queue while a CPU idles that it may use | in every run |
+//! | `work-conserving` | a task waits while a CPU idles that it may use | if promised |
+//! | `starvation-ms` | a task waits for longer than promised | if promised |
+//! | `weighted-share-percent` | a task got more or less CPU time than its weight demands | if promised |
+//! | `key-order` | a task was dispatched although a task with a smaller key in its queue may run there as well | if promised |
+//! | `preemption-us` | a woken task waited while a CPU that it may use ran a task with a later key | if promised |
 //! | `stint-ticks` | a task kept a CPU beyond its slice while others waited for it | if promised |
-//! | `gang-corun-percent` | the tasks of a job ran one without the other | if promised |
-//! | `windows` | more of a task's requests in a row were late than may be | if promised |
+//! | `gang-corun-percent` | the tasks of a job ran at different times | if promised |
+//! | `windows` | more of a task's consecutive requests were late than allowed | if promised |
 //! | `caps` | a group used more than its hard cap | if promised |
 //!
-//! [`state`] follows who runs, who waits and in which queue, and finds what contradicts itself; [`unserved`] finds waiting
-//! beside idling, [`loads`] the kind that balancing never mends; [`queues`] finds what leaves a queue out of order, [`shares`]
-//! who got too much, [`preemption`] who should have got a CPU at once, and [`stints`] who kept one; [`gangs`] look at jobs,
-//! [`windows`] at requests, [`caps`] at groups, of which [`demands`] tell. [`Checker`] feeds them and keeps what they find.
+//! [`state`] follows the state of tasks and CPUs and finds contradictions; [`queues`] finds tasks dispatched out of order;
+//! [`unserved`] finds tasks that wait while CPUs idle, and [`loads`] those that balancing never helps; [`shares`] compares
+//! CPU time with weights; [`preemption`] finds woken tasks that wait too long, [`run_intervals`] tasks that keep a CPU too
+//! long; [`gangs`] checks jobs, [`windows`] requests and [`caps`] groups, which [`demands`] describes. [`Checker`] passes
+//! the events to them and collects the violations.
 //!
-//! Whoever changes a mask, takes a CPU away or attaches a scheduler disturbs: waiting counts anew from there on.
+//! After a change of masks, online CPUs or scheduler, the checker *resets*: schedulers need time to adapt, so waits count
+//! from that time on and windows restart.
 
 mod caps;
 mod checker;
@@ -33,9 +35,9 @@ mod loads;
 mod preemption;
 mod promises;
 mod queues;
+mod run_intervals;
 mod shares;
 mod state;
-mod stints;
 mod unserved;
 mod windows;
 

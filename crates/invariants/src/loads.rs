@@ -1,103 +1,110 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many runnable tasks each runqueue has, and what follows from that: tasks that were moved to a runqueue that is as long,
-//! and the check of Lozi et al. (EuroSys 2016, `stap_monitor.c`).
+//! The number of runnable tasks on each runqueue, and two checks that use it: useless migrations, and the scan of
+//! Lozi et al. (EuroSys 2016, `stap_monitor.c`) for CPUs that idle while others are overloaded.
 //!
-//! That check looks each second. A CPU is *wronged* if its runqueue is empty, another one has two tasks or more of which one
-//! waits that may run on it, and nothing has been moved to it since the look before. Ten looks in a row that find it wronged
-//! are a bug: until then periodic balancing may be on its way.
+//! The scan runs once a second. A CPU is *deprived* if its runqueue is empty, another runqueue has at least two tasks
+//! of which a waiting one may run on the CPU, and no task was migrated to the CPU since the last scan. A CPU that is
+//! deprived in ten consecutive scans is a violation; before that, periodic balancing may still correct it.
 
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 
-const LOOK_EVERY: Nanos = Nanos::from_secs(1);
-const LOOKS: u32 = 10;
+const SCAN_INTERVAL: Nanos = Nanos::from_secs(1);
+const SCANS: u32 = 10;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     runnable: u32,
-    /// How many tasks were moved to it, in all, and until the look before.
+    /// Number of tasks migrated to this CPU, in total and until the previous scan.
     moved: u64,
     moved_before: u64,
-    /// At how many looks in a row it was wronged, and when the first of them was.
-    looks: u32,
+    /// Number of consecutive scans that found the CPU deprived, and the time of the first one.
+    scans: u32,
     since: Nanos,
 }
 
-/// All runqueues.
+/// The loads of all runqueues.
 #[derive(Debug)]
 pub(crate) struct Loads {
     cpus: Vec<Cpu>,
-    /// On whose runqueue each task is.
-    places: Vec<Option<CpuId>>,
+    /// Runqueue of each task, by its CPU.
+    runqueue_of: Vec<Option<CpuId>>,
     useless: u64,
-    next_look: Nanos,
-    looks_made: u32,
+    next_scan: Nanos,
+    scans_made: u32,
 }
 
 impl Loads {
     pub(crate) fn new(cpus: usize) -> Loads {
-        Loads { cpus: vec![Cpu::default(); cpus], places: Vec::new(), useless: 0, next_look: LOOK_EVERY, looks_made: 0 }
+        Loads {
+            cpus: vec![Cpu::default(); cpus],
+            runqueue_of: Vec::new(),
+            useless: 0,
+            next_scan: SCAN_INTERVAL,
+            scans_made: 0,
+        }
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self) {
-        self.places.push(None);
+        self.runqueue_of.push(None);
     }
 
-    /// A runnable task is on this runqueue, wherever it was before.
+    /// Puts a runnable task on the runqueue of `cpu`, whichever it was on before.
     pub(crate) fn place(&mut self, task: TaskId, cpu: CpuId) {
-        if self.places[task.index()] != Some(cpu) {
+        if self.runqueue_of[task.index()] != Some(cpu) {
             self.remove(task);
-            self.places[task.index()] = Some(cpu);
+            self.runqueue_of[task.index()] = Some(cpu);
             self.cpus[cpu.index()].runnable += 1;
         }
     }
 
-    /// A task is no longer runnable.
+    /// Removes a task that is no longer runnable.
     pub(crate) fn remove(&mut self, task: TaskId) {
-        if let Some(cpu) = self.places[task.index()].take() {
+        if let Some(cpu) = self.runqueue_of[task.index()].take() {
             self.cpus[cpu.index()].runnable -= 1;
         }
     }
 
-    /// A task was moved.
+    /// Notes a migration.
     pub(crate) fn migrate(&mut self, task: TaskId, to: CpuId) {
-        if let Some(from) = self.places[task.index()].filter(|from| *from != to) {
+        if let Some(from) = self.runqueue_of[task.index()].filter(|from| *from != to) {
             self.useless += u64::from(self.cpus[from.index()].runnable <= self.cpus[to.index()].runnable);
         }
         self.place(task, to);
         self.cpus[to.index()].moved += 1;
     }
 
-    /// How many were moved to a runqueue that was as long as theirs, or longer.
+    /// Number of migrations to a runqueue that was at least as long as the source.
     pub(crate) fn useless_migrations(&self) -> u64 {
         self.useless
     }
 
-    /// Whether there were looks enough to find something.
-    pub(crate) fn has_looked(&self) -> bool {
-        self.looks_made >= LOOKS
+    /// Whether there were enough scans to find a violation.
+    pub(crate) fn has_scanned(&self) -> bool {
+        self.scans_made >= SCANS
     }
 
-    /// Whether it is time to look.
+    /// Whether a scan is due.
     #[inline]
     pub(crate) fn is_due(&self, now: Nanos) -> bool {
-        now >= self.next_look
+        now >= self.next_scan
     }
 
-    /// Looks once for all times that have come. Of the tasks that wait with their masks those count that are behind another
-    /// one. CPUs that were wronged at ten looks in a row, and since when; they are forgiven.
-    pub(crate) fn look<'a>(
+    /// Scans once, even if several scans are due. `waiting` are the waiting tasks with their masks; those that share
+    /// a runqueue with another task count. Returns the CPUs that were deprived in ten consecutive scans, and since
+    /// when; their count starts again.
+    pub(crate) fn scan<'a>(
         &mut self,
         now: Nanos,
         online: impl Fn(CpuId) -> bool,
         waiting: impl Iterator<Item = (TaskId, &'a CpuSet)>,
     ) -> Vec<(CpuId, Nanos)> {
-        let passed = now.since(self.next_look).0 / LOOK_EVERY.0;
-        self.looks_made += 1;
-        self.next_look += Nanos((passed + 1) * LOOK_EVERY.0);
+        let passed = now.since(self.next_scan).0 / SCAN_INTERVAL.0;
+        self.scans_made += 1;
+        self.next_scan += Nanos((passed + 1) * SCAN_INTERVAL.0);
         let mut wanted = CpuSet::new();
         for (task, allowed) in waiting {
-            if self.places[task.index()].is_some_and(|cpu| self.cpus[cpu.index()].runnable >= 2) {
+            if self.runqueue_of[task.index()].is_some_and(|cpu| self.cpus[cpu.index()].runnable >= 2) {
                 for cpu in allowed.iter() {
                     wanted.insert(cpu);
                 }
@@ -105,26 +112,26 @@ impl Loads {
         }
         let mut found = Vec::new();
         for (cpu, it) in (0..).map(CpuId).zip(&mut self.cpus) {
-            let untouched = it.moved == std::mem::replace(&mut it.moved_before, it.moved);
-            if !(it.runnable == 0 && untouched && online(cpu) && wanted.contains(cpu)) {
-                it.looks = 0;
+            let none_moved = it.moved == std::mem::replace(&mut it.moved_before, it.moved);
+            if !(it.runnable == 0 && none_moved && online(cpu) && wanted.contains(cpu)) {
+                it.scans = 0;
                 continue;
             }
-            if it.looks == 0 {
+            if it.scans == 0 {
                 it.since = now;
             }
-            it.looks += 1;
-            if it.looks == LOOKS {
+            it.scans += 1;
+            if it.scans == SCANS {
                 found.push((cpu, it.since));
-                it.looks = 0;
+                it.scans = 0;
             }
         }
         found
     }
 
-    /// What was seen before counts no longer.
-    pub(crate) fn forget_looks(&mut self) {
-        self.cpus.iter_mut().for_each(|cpu| cpu.looks = 0);
+    /// Restarts the count of consecutive scans.
+    pub(crate) fn reset_scans(&mut self) {
+        self.cpus.iter_mut().for_each(|cpu| cpu.scans = 0);
     }
 }
 
@@ -132,8 +139,8 @@ impl Loads {
 mod tests {
     use super::*;
 
-    /// Two tasks on CPU 0 of two, and CPU 1 idles; one look a second.
-    fn looks(mask: u64, seconds: u64, mut each: impl FnMut(&mut Loads, u64)) -> Vec<(CpuId, Nanos)> {
+    /// Puts two tasks on CPU 0 while CPU 1 idles, and scans once a second.
+    fn scans(mask: u64, seconds: u64, mut each: impl FnMut(&mut Loads, u64)) -> Vec<(CpuId, Nanos)> {
         let mut loads = Loads::new(2);
         (0..2).for_each(|task| {
             loads.announce();
@@ -143,32 +150,34 @@ mod tests {
         let mut found = Vec::new();
         for second in 1..=seconds {
             each(&mut loads, second);
-            assert!(!loads.is_due(Nanos(second * LOOK_EVERY.0 - 1)) && loads.is_due(Nanos(second * LOOK_EVERY.0)));
+            assert!(
+                !loads.is_due(Nanos(second * SCAN_INTERVAL.0 - 1)) && loads.is_due(Nanos(second * SCAN_INTERVAL.0))
+            );
             let waiting = std::iter::once((TaskId(1), &allowed));
-            found.extend(loads.look(Nanos(second * LOOK_EVERY.0), |_| true, waiting));
+            found.extend(loads.scan(Nanos(second * SCAN_INTERVAL.0), |_| true, waiting));
         }
         found
     }
 
     #[test]
-    fn a_cpu_that_is_wronged_for_ten_looks_is_found() {
-        assert_eq!(looks(0b11, 9, |_, _| ()), []);
-        assert_eq!(looks(0b11, 10, |_, _| ()), [(CpuId(1), Nanos::from_secs(1))]);
-        assert_eq!(looks(0b01, 30, |_, _| ()), [], "who waits may not use it");
+    fn deprived_cpu_is_reported_after_ten_consecutive_scans() {
+        assert_eq!(scans(0b11, 9, |_, _| ()), []);
+        assert_eq!(scans(0b11, 10, |_, _| ()), [(CpuId(1), Nanos::from_secs(1))]);
+        assert_eq!(scans(0b01, 30, |_, _| ()), [], "the waiting task may not use CPU 1");
         let pulls = |loads: &mut Loads, second| {
             if second == 5 {
                 loads.migrate(TaskId(1), CpuId(1));
                 loads.place(TaskId(1), CpuId(0));
             }
         };
-        assert_eq!(looks(0b11, 14, pulls), [], "it took one");
-        assert_eq!(looks(0b11, 15, pulls), [(CpuId(1), Nanos::from_secs(6))]);
+        assert_eq!(scans(0b11, 14, pulls), [], "a task was migrated to CPU 1");
+        assert_eq!(scans(0b11, 15, pulls), [(CpuId(1), Nanos::from_secs(6))]);
         let alone = |loads: &mut Loads, _| loads.remove(TaskId(0));
-        assert_eq!(looks(0b11, 30, alone), [], "who waits is the first of its queue");
+        assert_eq!(scans(0b11, 30, alone), [], "the waiting task is alone on its runqueue");
     }
 
     #[test]
-    fn migrations_to_queues_as_long_are_counted() {
+    fn migrations_to_runqueues_that_are_not_shorter_count_as_useless() {
         let mut loads = Loads::new(3);
         for (task, cpu) in [(0, 0), (1, 0), (2, 1)] {
             loads.announce();
@@ -180,6 +189,6 @@ mod tests {
         assert_eq!(loads.useless_migrations(), 1, "from 1 to 1");
         loads.migrate(TaskId(1), CpuId(1));
         loads.migrate(TaskId(0), CpuId(1));
-        assert_eq!(loads.useless_migrations(), 2, "to where it is; from 1 to 2");
+        assert_eq!(loads.useless_migrations(), 2, "not for a migration to the same CPU, but for one from 1 to 2 tasks");
     }
 }

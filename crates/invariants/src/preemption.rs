@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether a task that wakes with an earlier key than that of a running task gets a CPU.
+//! Checks that a woken task with an earlier key than a running task gets a CPU in time.
 //!
-//! Keys are those of ordered queues, and compared within one. A task that runs has the key with which it left its queue; of one
-//! that skipped the queue nobody knows it, and it is never too late. What counts is one stretch in which, all the time, some
-//! CPU that the task may use runs a later key.
+//! Keys belong to ordered queues and are compared only within one queue. A running task has the key with which it
+//! left its queue; a task that ran without passing an ordered queue has no key and is never preempted. The measured
+//! time is one uninterrupted stretch in which some CPU that the woken task may use always runs a later key.
 
 use crate::queues::comes_before;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
@@ -15,19 +15,19 @@ type Key = Option<(DsqId, u64)>;
 struct Waiter {
     key: Key,
     allowed: CpuSet,
-    /// How many CPUs it should preempt, and since when there are any.
+    /// Number of CPUs that run a later key, and the time since which it is not zero.
     beats: u32,
     since: Nanos,
 }
 
-/// All CPUs.
+/// Keys of the tasks on all CPUs, and the tasks that wait for one.
 #[derive(Debug)]
 pub(crate) struct Preemption {
     running: Vec<Key>,
     keys: Vec<Key>,
-    /// It has left its queue, and goes into that of a CPU next.
+    /// Whether the task has left an ordered queue, so that its next insert is into a CPU's local queue.
     leaves: Vec<bool>,
-    /// Who has woken, and stands in an ordered queue.
+    /// Woken tasks that are in an ordered queue.
     waiters: BTreeMap<TaskId, Waiter>,
 }
 
@@ -40,18 +40,18 @@ impl Preemption {
         Preemption { running: vec![None; cpus], keys: Vec::new(), leaves: Vec::new(), waiters: BTreeMap::new() }
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self) {
         self.keys.push(None);
         self.leaves.push(false);
     }
 
-    /// A task leaves an ordered queue, and keeps its key.
+    /// Notes that a task leaves an ordered queue; it keeps its key.
     pub(crate) fn leave(&mut self, task: TaskId) {
         self.leaves[task.index()] = true;
     }
 
-    /// A task stands in a queue; with `woken` it waits for the first time since it slept.
+    /// Notes that a task is inserted into a queue. `woken` means that it has not run since its wakeup.
     pub(crate) fn insert(&mut self, now: Nanos, task: TaskId, key: Key, woken: bool, allowed: &CpuSet) {
         let leaves = std::mem::take(&mut self.leaves[task.index()]);
         if key.is_none() && leaves {
@@ -66,7 +66,7 @@ impl Preemption {
         }
     }
 
-    /// Another task runs on a CPU, or none.
+    /// Notes that a CPU switches to another task, or to none.
     pub(crate) fn run(&mut self, now: Nanos, cpu: CpuId, task: TaskId) {
         let new = task.some().and_then(|task| self.keys[task.index()]);
         let old = std::mem::replace(&mut self.running[cpu.index()], new);
@@ -80,17 +80,17 @@ impl Preemption {
         }
     }
 
-    /// A task no longer waits, or is no longer looked at; since when it should have had a CPU.
+    /// Stops observing a task. Returns the time since which it should have had a CPU, if it should.
     pub(crate) fn stop(&mut self, task: TaskId) -> Option<Nanos> {
         self.waiters.remove(&task).filter(|waiter| waiter.beats > 0).map(|waiter| waiter.since)
     }
 
-    /// Who waits.
+    /// Woken tasks that are being observed.
     pub(crate) fn waiters(&self) -> Vec<TaskId> {
         self.waiters.keys().copied().collect()
     }
 
-    /// What was seen before counts no longer.
+    /// Stops observing all tasks.
     pub(crate) fn forget(&mut self) {
         self.waiters.clear();
     }
@@ -121,9 +121,9 @@ mod tests {
     }
 
     proptest! {
-        /// Counts of CPUs against a look at all of them after each step.
+        /// Compares the incremental counts with a recount after each step.
         #[test]
-        fn matches_naive(steps in prop::collection::vec(step(), 0..150)) {
+        fn preemptible_cpu_counts_match_a_recount(steps in prop::collection::vec(step(), 0..150)) {
             let mut preemption = Preemption::new(CPUS as usize);
             (0..TASKS).for_each(|_| preemption.announce());
             let mut keys = [None; TASKS as usize];
@@ -131,7 +131,7 @@ mod tests {
             let mut waiters: Vec<Option<(u64, u64, Option<u64>)>> = vec![None; TASKS as usize];
             for (now, step) in (1..).zip(steps) {
                 match step {
-                    // Key 0 stands for a queue without order.
+                    // Key 0 means a queue without order.
                     Step::Insert(task, key, woken, mask) => {
                         let key = (key > 0).then_some(key);
                         let allowed = CpuSet::from_words(&[mask]);

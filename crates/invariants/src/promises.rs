@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a scheduler can promise, and where it has to keep that.
+//! The promises that a scheduler's profile can declare, and the conditions under which they are checked.
 
 use crate::Property;
 use ids::Nanos;
 
-/// How a scheduler treats CPUs that idle beside tasks that wait.
+/// How a scheduler treats CPUs that idle while tasks wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WorkConserving {
-    /// As it likes.
+    /// CPUs may idle while tasks wait.
     #[default]
     No,
-    /// It helps within ten seconds, which is what Lozi et al. (EuroSys 2016) ask of CFS.
+    /// An idle CPU takes a waiting task within ten seconds, as Lozi et al. (EuroSys 2016) require of CFS.
     Eventually,
-    /// No CPU idles while a task waits that may run there.
+    /// No CPU idles while a task waits that may run on it.
     Yes,
 }
 
-/// CPU time follows weights.
+/// The promise that tasks receive CPU time in proportion to their weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeightedShare {
-    /// So many percent of one CPU's time a task may be off its share of a window.
+    /// Largest deviation of a task's CPU time from its ideal share of a window, in percent of one CPU.
     pub percent: u32,
-    /// Among tasks that share so many CPUs at most. Who has a queue for each CPU promises it for one.
+    /// Largest number of shared CPUs for which the promise holds; 1 for a scheduler with per-CPU queues.
     pub cpus: u32,
-    /// Only among tasks that may use all CPUs: who pays out a machine's time does not know what is due on one of its CPUs.
+    /// Whether the promise covers only tasks that may use all CPUs. A scheduler that distributes the time of the
+    /// whole machine does not know the share of a single CPU.
     pub whole: bool,
-    /// How long a task keeps a CPU while others wait: a window has twenty rounds of such turns.
+    /// Longest time for which a task keeps a CPU while others wait. A window lasts at least twenty rounds of such
+    /// slices.
     pub turn: Nanos,
-    /// Windows begin so long after tasks came, went or got other weights: who looks at the past needs time to converge.
+    /// Time that the scheduler needs to converge after tasks came, went or changed weight. Windows begin only after
+    /// it.
     pub settles: Nanos,
-    /// Whose weights.
+    /// Source of the weights.
     pub by: Weights,
 }
 
 impl WeightedShare {
-    /// Of tasks by nice value, at once, in turns of 3 ms.
+    /// A promise for tasks weighted by nice value, without settling time and with slices of 3 ms.
     #[must_use]
     pub fn new(percent: u32, cpus: u32) -> WeightedShare {
         let (turn, settles, by) = (Nanos::from_ms(3), Nanos::ZERO, Weights::Nice);
@@ -42,61 +45,62 @@ impl WeightedShare {
     }
 }
 
-/// What decides how much CPU time is due.
+/// Source of the weights that determine the shares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Weights {
-    /// The nice value of a task, as Linux weighs it.
+    /// The nice value of a task, with the weights of Linux.
     #[default]
     Nice,
-    /// The same as sched_ext tells it: 100 for nice 0, whole numbers, 1 at least.
+    /// The nice value in sched_ext's scale: an integer of at least 1, 100 for nice 0.
     Scx,
-    /// The nice value of a task in shares of EBS (Williams 2004): 20 - nice, below zero 20 + nice².
+    /// The nice value in the shares of EBS (Williams 2004): 20 - nice, or 20 + nice² if nice is negative.
     Shares,
-    /// The weight of a group; tasks of none are one of weight 100 together. Who gets what within it is open.
+    /// The weight of the task's group. Tasks without a group together count as a group of weight 100. The division
+    /// within a group is not checked.
     Groups,
 }
 
-/// What a job is whose tasks run together.
+/// What forms a job, whose tasks run at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GangsBy {
-    /// A group.
+    /// A group of the workload.
     #[default]
     Groups,
     /// A process that the workload names.
     Processes,
 }
 
-/// What a scheduler promises of every run. Beside that each run owes what no profile names: see [`crate::Property`].
+/// The promises of a scheduler. The built-in invariants apply to every run in addition; see [`crate::Property`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
-    /// Whether CPUs may idle beside waiting tasks.
+    /// Whether CPUs may idle while tasks wait.
     pub work_conserving: WorkConserving,
-    /// No task waits for longer.
+    /// Longest wait of any task.
     pub starvation: Option<Nanos>,
-    /// CPU time follows weights.
+    /// Proportional shares of CPU time.
     pub weighted_share: Option<WeightedShare>,
-    /// Queues give the smallest key that may run.
+    /// Whether queues return the smallest key among the tasks that may run on the CPU.
     pub key_order: bool,
-    /// A task that wakes with an earlier key than a running one waits no longer for its CPU.
+    /// Longest wait of a woken task whose key is earlier than that of a running task.
     pub preemption: Option<Nanos>,
-    /// Nobody keeps a CPU for longer than its slice and so many ticks while others wait for it.
+    /// Number of ticks for which a task may keep a contested CPU after its slice ended.
     pub stint_ticks: Option<u32>,
-    /// All tasks of a job run for so many percent of the time for which that one of them runs that runs least.
+    /// Percentage of the CPU time of a job's least-run task for which all its tasks must run at the same time.
     pub corun_percent: Option<u32>,
-    /// A job needs so long to find its place after one of its tasks came or went; nothing for half a second.
+    /// Settling time of a job after one of its tasks joined or left; `None` means 500 ms.
     pub gang_settles: Option<Nanos>,
-    /// What a job is.
+    /// What forms a job.
     pub gang_by: GangsBy,
-    /// No window of a task has more late requests than it may.
+    /// Whether no window of a task has more late requests than it allows.
     pub windows: bool,
-    /// Groups with a hard cap keep below it.
+    /// Whether groups with a hard cap stay below it.
     pub caps: bool,
-    /// By an average over the past in which what is so old counts half. Without it, in each second.
+    /// Half-life of the average by which cap usage is measured. `None` measures windows of one second.
     pub caps_half_life: Option<Nanos>,
 }
 
 impl Promises {
-    /// What is promised.
+    /// Properties that are promised.
     pub fn properties(&self) -> Vec<Property> {
         let all = [
             (Property::WorkConserving, self.work_conserving != WorkConserving::No),
@@ -113,15 +117,15 @@ impl Promises {
     }
 }
 
-/// What a run can show, and what its machine needs.
+/// What the events of a run can show, and tolerances of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conditions {
-    /// Whether the events tell of queues. The kernel's own scheduler has none that anyone sees, nor has a real kernel.
+    /// Whether the events show queues. The default scheduler has no visible queues, and neither has a real kernel.
     pub has_queues: bool,
-    /// Whether all tasks are seen. In a real kernel others use the CPUs as well, and take their shares of them.
+    /// Whether the events show all tasks. In a real kernel, other tasks use CPUs and receive shares, too.
     pub all_tasks: bool,
-    /// So long a CPU may idle beside a waiting task: it takes time to wake up and to look for work.
+    /// Time for which a CPU may idle while a task waits: a wakeup and the search for work take time.
     pub tolerance: Nanos,
-    /// The time between two ticks: so long a task may stay where it is no longer allowed.
+    /// Time between two ticks, for which a task may stay on a CPU that its mask no longer allows.
     pub tick: Nanos,
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which task stands in which queue with which key.
+//! The queue and key of each task.
 
 use ids::{DsqId, TaskId};
 use std::collections::BTreeMap;
 
-/// Whether a key comes before another one. Keys go round: the one that is less than half of all numbers behind comes before.
+/// Whether a key comes before another one. Keys wrap around: a key comes before another one if the other one is less
+/// than 2^63 ahead of it.
 pub(crate) fn comes_before(key: u64, other: u64) -> bool {
     (key.wrapping_sub(other) as i64) < 0
 }
@@ -12,66 +13,67 @@ pub(crate) fn comes_before(key: u64, other: u64) -> bool {
 /// The dispatch queues of the scheduler.
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
-    /// What each has, where that is wanted.
+    /// Contents of each queue, if they are needed.
     queues: Option<BTreeMap<DsqId, BTreeMap<TaskId, u64>>>,
-    /// Where each task stands, and its key.
-    places: Vec<Option<(DsqId, u64)>>,
+    /// Queue and key of each task.
+    positions: Vec<Option<(DsqId, u64)>>,
     has_keys: bool,
 }
 
 impl Queues {
-    /// Knows what each queue has, if `contents`; else only where each task stands.
+    /// Creates the table. If `contents` is false, only the queue of each task is known, not the tasks of each queue.
     pub(crate) fn new(contents: bool) -> Queues {
-        Queues { queues: contents.then(BTreeMap::new), places: Vec::new(), has_keys: false }
+        Queues { queues: contents.then(BTreeMap::new), positions: Vec::new(), has_keys: false }
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self) {
-        self.places.push(None);
+        self.positions.push(None);
     }
 
-    /// A task stands in this queue from now on, and in no other.
+    /// Moves a task into this queue, out of any other.
     pub(crate) fn insert(&mut self, dsq: DsqId, key: u64, task: TaskId) {
         self.remove(task);
         if let Some(queues) = &mut self.queues {
             queues.entry(dsq).or_default().insert(task, key);
         }
-        self.places[task.index()] = Some((dsq, key));
+        self.positions[task.index()] = Some((dsq, key));
         self.has_keys |= key != 0 && !dsq.is_builtin();
     }
 
-    /// Takes a task out of a queue; its key, if it was there.
+    /// Removes a task from a queue and returns its key, if it was there.
     pub(crate) fn take(&mut self, dsq: DsqId, task: TaskId) -> Option<u64> {
-        let (_, key) = self.places[task.index()].take_if(|(at, _)| *at == dsq)?;
+        let (_, key) = self.positions[task.index()].take_if(|(at, _)| *at == dsq)?;
         if let Some(queues) = &mut self.queues {
             queues.get_mut(&dsq)?.remove(&task);
         }
         Some(key)
     }
 
-    /// Whether a task was ever in an ordered queue.
+    /// Whether any task was ever in an ordered queue.
     pub(crate) fn has_keys(&self) -> bool {
         self.has_keys
     }
 
-    /// Where a task stands.
+    /// Queue that a task is in.
     pub(crate) fn place(&self, task: TaskId) -> Option<DsqId> {
-        self.places[task.index()].map(|(dsq, _)| dsq)
+        self.positions[task.index()].map(|(dsq, _)| dsq)
     }
 
-    /// Whether a task stands in some queue.
+    /// Whether a task is in a queue.
     pub(crate) fn contains(&self, task: TaskId) -> bool {
-        self.places[task.index()].is_some()
+        self.positions[task.index()].is_some()
     }
 
-    /// A task stands in no queue any more.
+    /// Removes a task from its queue, if any.
     pub(crate) fn remove(&mut self, task: TaskId) {
-        if let Some((dsq, _)) = self.places[task.index()] {
+        if let Some((dsq, _)) = self.positions[task.index()] {
             self.take(dsq, task);
         }
     }
 
-    /// A task in the queue, among those that may, whose key comes before `key`, and that key: the smallest one.
+    /// Returns the smallest key in the queue that comes before `key`, and its task, among the tasks for which `may`
+    /// is true.
     pub(crate) fn smaller(&self, dsq: DsqId, key: u64, may: impl Fn(TaskId) -> bool) -> Option<(u64, TaskId)> {
         let others = self.queues.as_ref()?.get(&dsq)?.iter().map(|(task, key)| (*key, *task));
         let first = others.filter(|(other, task)| comes_before(*other, key) && may(*task));

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether CPU time follows weights.
+//! Checks that tasks receive CPU time in proportion to their weights.
 //!
-//! 1. Tasks with the same mask make a *team*. It has its CPUs for itself as long as nobody else is runnable who may use one of
-//!    them; the team of all CPUs, as long as there is no other.
-//! 2. A *window* is a time in which the same tasks of a team were runnable with the same weights, and it had its CPUs for
-//!    itself. What each of them should have got is then plain: [`ideal::shares`]. A task that sleeps now and then gets what its
-//!    waking up is worth to the scheduler; what that should be, nobody says.
-//! 3. Guests may come and go (threads of the kernel do all the time), for a hundredth of the window in all. Each makes the
-//!    others' shares uncertain by twice the time for which it was runnable.
-//! 4. A window is long enough if a scheduler that turns every 3 ms (or as long as it says) among all of the team goes round
-//!    twenty times, and half a second at least: where one task is in its turn matters little then. A tick is allowed beyond
-//!    what is promised, as most schedulers look only then.
-//! 5. Who looks at the past converges: windows begin some time after the last change of who is runnable, or of weights.
-//! 6. Where groups have the weights, their tasks' time counts together, and a group can use as many CPUs as it has tasks.
+//! 1. Tasks with the same affinity mask form a *team*. A team has its CPUs to itself while no other task is runnable
+//!    that may use one of them.
+//! 2. A *window* is a period in which the same tasks of a team were runnable with the same weights and had the CPUs
+//!    to themselves. Their ideal shares are then known: [`ideal::shares`]. The ideal share of a task that sleeps in
+//!    between depends on the scheduler's treatment of wakeups and is not defined.
+//! 3. Tasks outside the team (*guests*), such as kthreads, may become runnable during a window, for 1 % of its length
+//!    in total. Each adds twice its runnable time to the tolerance.
+//! 4. A window is checked when it lasted for 500 ms and for twenty rounds in which every task of the team has a slice
+//!    of 3 ms (or of the promised length); the order within a round then matters little. One tick is added to the
+//!    tolerance, since most schedulers act only at ticks.
+//! 5. For schedulers that converge, windows begin a settling time after the last change of runnable tasks or weights.
+//! 6. If groups have the weights, the CPU time of a group's tasks is added up, and a group can use as many CPUs as it
+//!    has tasks.
 
 use crate::ideal::{self, Sharer};
 use crate::{WeightedShare, Weights};
@@ -21,12 +22,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 const SHORTEST: Nanos = Nanos::from_ms(500);
 const ROUNDS: u64 = 20;
-/// What tasks of no group have together: the weight of a control group of which nothing is said.
+/// Weight of all tasks without a group together: the default weight of a cgroup.
 const OTHERS: u64 = 100;
-/// A window may be so many times as long as its guests stay.
+/// Shortest length of a window as a multiple of the runnable time of its guests.
 const GUESTS: u64 = 100;
 
-/// A task, or the tasks of a group, that got too much or too little of a window.
+/// A task, or the tasks of a group, whose CPU time in a window differs too much from the ideal share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unfair {
     pub from: Nanos,
@@ -39,9 +40,9 @@ pub(crate) struct Unfair {
 #[derive(Debug)]
 struct Task {
     group: GroupId,
-    /// Whose weight counts, where groups have them.
+    /// Workload group whose weight counts, if groups have the weights.
     party: Option<usize>,
-    /// Nothing for a task of a higher class, or one of which nobody knows.
+    /// Weight; `None` for a task of a higher class or of unknown policy.
     weight: Option<u64>,
     runnable: bool,
     ran: Nanos,
@@ -57,16 +58,16 @@ impl Task {
 #[derive(Debug)]
 struct Window {
     since: Nanos,
-    /// Whose window it is, and how long each had run at its beginning.
+    /// Tasks of the window, with the CPU time that each had used before.
     members: Vec<(TaskId, Nanos)>,
-    /// How many guests there are, for how long there were any (together), and until when that is reckoned.
+    /// Number of runnable guests, their total runnable time, and the time up to which it is accounted.
     guests: u32,
     stayed: Nanos,
     until: Nanos,
 }
 
 impl Window {
-    fn reckon(&mut self, now: Nanos) -> Nanos {
+    fn account(&mut self, now: Nanos) -> Nanos {
         self.stayed += Nanos(now.since(self.until).0 * u64::from(self.guests));
         self.until = now;
         self.stayed
@@ -79,12 +80,12 @@ impl Window {
 
 #[derive(Debug, Default)]
 struct Team {
-    /// Other groups that share CPUs with it.
+    /// Other teams that share CPUs with this one.
     rivals: Vec<GroupId>,
     runnable: BTreeSet<TaskId>,
-    /// How many others are runnable who may use its CPUs.
+    /// Number of runnable tasks outside the team that may use its CPUs.
     strangers: u32,
-    /// No window begins before.
+    /// Time before which no window begins.
     settled: Nanos,
     window: Option<Window>,
 }
@@ -97,27 +98,27 @@ pub(crate) struct Shares {
     online: CpuSet,
     teams: Vec<Team>,
     tasks: Vec<Task>,
-    has_judged: bool,
+    has_checked: bool,
     tick: Nanos,
-    /// Of groups.
+    /// Weights of the workload's groups.
     weights: Vec<u64>,
 }
 
 impl Shares {
-    /// All CPUs online.
+    /// Creates the check for a machine whose CPUs are all online.
     pub(crate) fn new(cpus: usize, promise: WeightedShare, tick: Nanos, weights: Vec<u64>) -> Shares {
         let (groups, teams) = (MaskGroups::new(cpus), vec![Team::default()]);
         let (online, tasks) = (CpuSet::first_n(cpus), Vec::new());
-        Shares { promise, groups, online, teams, tasks, has_judged: false, tick, weights }
+        Shares { promise, groups, online, teams, tasks, has_checked: false, tick, weights }
     }
 
-    /// A task exists, and sleeps. `party` is its group of the workload.
+    /// Registers a new task, which sleeps. `party` is its group in the workload.
     pub(crate) fn announce(&mut self, allowed: &CpuSet, weight: Option<u64>, party: Option<usize>) {
         let group = self.group(allowed);
         self.tasks.push(Task { group, party, weight, runnable: false, ran: Nanos::ZERO, runs_since: None });
     }
 
-    /// The weight of a task, by the promise.
+    /// The weight of a task as the promise defines it.
     pub(crate) fn weight_of(&self, policy: Policy, nice: i8) -> u64 {
         ideal::weight(self.promise.by, policy, nice)
     }
@@ -129,7 +130,7 @@ impl Shares {
             let others = (0..group.0).map(GroupId).filter(|other| self.groups.mask(*other).intersects(mask));
             let rivals: Vec<GroupId> = others.collect();
             let strangers = rivals.iter().flat_map(|rival| &self.teams[rival.index()].runnable).count() as u32;
-            // Tasks of higher classes are in nobody's team.
+            // Tasks of higher classes belong to no team.
             let higher = self.tasks.iter().filter(|task| task.runnable && task.weight.is_none());
             let higher = higher.filter(|task| rivals.contains(&task.group)).count() as u32;
             rivals.iter().for_each(|rival| self.teams[rival.index()].rivals.push(group));
@@ -138,7 +139,7 @@ impl Shares {
         group
     }
 
-    /// A task can run from now on, or can no longer.
+    /// Notes that a task becomes runnable or blocks.
     pub(crate) fn set_runnable(&mut self, now: Nanos, id: TaskId, runnable: bool) {
         let task = &mut self.tasks[id.index()];
         if std::mem::replace(&mut task.runnable, runnable) == runnable {
@@ -159,7 +160,7 @@ impl Shares {
                 team.strangers = if runnable { team.strangers + 1 } else { team.strangers - 1 };
             }
             let Some(window) = &mut team.window else { continue };
-            window.reckon(now);
+            window.account(now);
             if group == own && window.is_member(id) {
                 team.window = None;
             } else {
@@ -169,14 +170,14 @@ impl Shares {
         self.teams[own.index()].rivals = rivals;
     }
 
-    /// A task runs from now on, or no longer.
+    /// Notes that a task starts or stops running.
     pub(crate) fn set_running(&mut self, now: Nanos, task: TaskId, runs: bool) {
         let task = &mut self.tasks[task.index()];
         task.ran = task.ran(now);
         task.runs_since = runs.then_some(now);
     }
 
-    /// A task has another mask or weight: windows begin anew. `None` for a weight that nobody knows any more.
+    /// Changes the mask or weight of a task, which ends windows. A weight of `None` is unknown.
     pub(crate) fn change(&mut self, now: Nanos, id: TaskId, allowed: Option<&CpuSet>, weight: Option<u64>) {
         let runnable = self.tasks[id.index()].runnable;
         self.set_runnable(now, id, false);
@@ -187,9 +188,9 @@ impl Shares {
         self.set_runnable(now, id, runnable);
     }
 
-    /// Whether a window was long enough.
-    pub(crate) fn has_judged(&self) -> bool {
-        self.has_judged
+    /// Whether any window was long enough to be checked.
+    pub(crate) fn has_checked(&self) -> bool {
+        self.has_checked
     }
 
     /// The weight of a task.
@@ -197,24 +198,25 @@ impl Shares {
         self.tasks[task.index()].weight
     }
 
-    /// A CPU came or went, or the scheduler did: all windows begin anew.
-    pub(crate) fn disturb(&mut self, now: Nanos) {
+    /// Ends all windows, after hotplug or a change of scheduler.
+    pub(crate) fn reset_windows(&mut self, now: Nanos) {
         let settled = now + self.promise.settles;
         self.teams.iter_mut().for_each(|team| (team.window, team.settled) = (None, settled));
     }
 
-    /// Whether a CPU is there.
+    /// Sets whether a CPU is online.
     pub(crate) fn set_online(&mut self, now: Nanos, cpu: CpuId, online: bool) {
         if online {
             self.online.insert(cpu)
         } else {
             self.online.remove(cpu)
         };
-        self.disturb(now);
+        self.reset_windows(now);
     }
 
-    /// Something happened on this CPU: windows of its teams may begin or end. Who was treated unfairly.
-    pub(crate) fn look(&mut self, now: Nanos, cpu: CpuId) -> Vec<Unfair> {
+    /// Starts or ends windows of the teams that use this CPU, on which an event occurred, and returns the tasks with
+    /// unfair shares.
+    pub(crate) fn check_cpu(&mut self, now: Nanos, cpu: CpuId) -> Vec<Unfair> {
         let mut unfair = Vec::new();
         let restricted = self.groups.restricted(cpu).len();
         for index in 0..=restricted {
@@ -226,11 +228,11 @@ impl Shares {
                 }
                 None => {}
                 Some(window) => {
-                    let (stayed, length) = (window.reckon(now), now.since(window.since));
+                    let (stayed, length) = (window.account(now), now.since(window.since));
                     if stayed.0 * GUESTS > length.0.max(SHORTEST.0) {
                         (team.window, team.settled) = (None, now + self.promise.settles);
                     } else if length >= SHORTEST {
-                        unfair.extend(self.judge(now, group, length));
+                        unfair.extend(self.check_window(now, group, length));
                     }
                 }
             }
@@ -252,8 +254,8 @@ impl Shares {
         self.groups.mask(group).iter().filter(|cpu| self.online.contains(*cpu))
     }
 
-    /// The window of a team, if it was long enough.
-    fn judge(&mut self, now: Nanos, group: GroupId, length: Nanos) -> Vec<Unfair> {
+    /// Checks and ends the window of a team if it was long enough.
+    fn check_window(&mut self, now: Nanos, group: GroupId, length: Nanos) -> Vec<Unfair> {
         let cpus: Vec<CpuId> = self.cpus(group).collect();
         let team = &mut self.teams[group.index()];
         let members = team.window.as_ref().map_or(0, |window| window.members.len());
@@ -262,7 +264,7 @@ impl Shares {
             return Vec::new();
         }
         let Some(window) = team.window.take() else { return Vec::new() };
-        self.has_judged = true;
+        self.has_checked = true;
         let promised = Nanos(length.0 * u64::from(self.promise.percent) / 100);
         let limit = promised + self.tick + Nanos(2 * window.stayed.0);
         let parties = self.parties(now, &window);
@@ -275,12 +277,12 @@ impl Shares {
         parties.into_iter().zip(ideal).filter_map(unfair).collect()
     }
 
-    /// Who shares, their tasks, and what these got in a window: each task for itself, or the groups.
+    /// The owners of shares in a window (single tasks, or groups), their tasks and the CPU time of these.
     fn parties(&self, now: Nanos, window: &Window) -> Vec<(Sharer, Vec<TaskId>, Nanos)> {
         let task_of = |task: TaskId| &self.tasks[task.index()];
         let members = window.members.iter().map(|&(task, before)| (task, task_of(task).ran(now).since(before)));
         if self.promise.by != Weights::Groups {
-            let weight = |task| task_of(task).weight.expect("of its team");
+            let weight = |task| task_of(task).weight.expect("tasks of a team have a weight");
             return members.map(|(task, got)| (Sharer { weight: weight(task), most: 1 }, vec![task], got)).collect();
         }
         let mut parties = BTreeMap::<Option<usize>, (Sharer, Vec<TaskId>, Nanos)>::new();

@@ -1,73 +1,74 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who runs, who waits and since when, which CPU is there, and what contradicts that.
+//! State of tasks and CPUs according to the events: which tasks run, which wait and since when, which CPUs are
+//! online; and events that contradict it.
 
 use event_log::{SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 
-/// Whether a task that stopped for this reason could go on.
+/// Whether a task that stopped running for this reason is still runnable.
 pub(crate) fn stays_runnable(reason: SwitchReason) -> bool {
     !matches!(reason, SwitchReason::Block | SwitchReason::Exit)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Doing {
-    /// Not runnable: new, asleep or ended.
+enum RunState {
+    /// Not runnable: new, asleep or exited.
     Blocked,
-    /// Runnable, and on no CPU.
+    /// Runnable and on no CPU.
     Waiting,
-    /// On this CPU.
+    /// Running on this CPU.
     Running(CpuId),
 }
 
 #[derive(Debug)]
 struct Task {
     allowed: CpuSet,
-    /// Which tasks are the scheduler's: those of higher classes never are.
+    /// Whether the task belongs to the scheduler, not to a higher class.
     scheduled: bool,
     policy: Policy,
     nice: i8,
     kernel_thread: bool,
-    doing: Doing,
+    run_state: RunState,
     since: Nanos,
-    /// It has not run since it slept.
+    /// Whether the task has not run since its last wakeup.
     woken: bool,
-    /// Whose current task it is: also for a while after it fell asleep.
+    /// CPU whose current task this is; still set for a while after the task went to sleep.
     current_on: Option<CpuId>,
-    /// How long all CPUs had been taken when it began to wait.
+    /// Total time without an available CPU, at the moment when the task began to wait.
     taken_before: Nanos,
-    /// When it lost the right to the CPU on which it runs.
-    unwelcome: Option<Nanos>,
+    /// Time at which its mask excluded the CPU on which it runs.
+    disallowed_since: Option<Nanos>,
 }
 
 #[derive(Debug)]
 struct Cpu {
     task: TaskId,
     online: bool,
-    /// When a task that is no thread of the kernel left it last.
+    /// Time at which a task that is not a kthread last left the CPU.
     left_at: Nanos,
 }
 
-/// What the events say.
+/// State of all tasks and CPUs.
 #[derive(Debug)]
 pub(crate) struct State {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    /// How many CPUs the scheduler may use: they are online and run nothing of a higher class.
+    /// Number of CPUs that the scheduler can use: online and without a task of a higher class.
     available: usize,
-    /// Since when there is none, and for how long there was none before.
+    /// Time since which no CPU is available, and total earlier time without one.
     none_since: Nanos,
     taken: Nanos,
 }
 
 impl State {
-    /// All CPUs online and idle, no tasks.
+    /// Creates a state in which all CPUs are online and idle and there are no tasks.
     pub(crate) fn new(cpus: usize) -> State {
         let cpu = |_| Cpu { task: TaskId::NONE, online: true, left_at: Nanos::ZERO };
         let cpus: Vec<Cpu> = (0..cpus).map(cpu).collect();
         State { tasks: Vec::new(), available: cpus.len(), cpus, none_since: Nanos::ZERO, taken: Nanos::ZERO }
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self, now: Nanos, info: &TaskInfo) {
         assert_eq!(info.id.index(), self.tasks.len(), "tasks are announced in order of their numbers");
         self.tasks.push(Task {
@@ -76,76 +77,77 @@ impl State {
             policy: info.policy,
             nice: info.nice,
             kernel_thread: info.kernel_thread,
-            doing: Doing::Blocked,
+            run_state: RunState::Blocked,
             since: now,
             woken: false,
             current_on: None,
             taken_before: Nanos::ZERO,
-            unwelcome: None,
+            disallowed_since: None,
         });
     }
 
-    /// Whether the task belongs to the scheduler, not to a class above it.
+    /// Whether the task belongs to the scheduler, not to a higher class.
     pub(crate) fn is_scheduled(&self, task: TaskId) -> bool {
         self.tasks[task.index()].scheduled
     }
 
-    /// Whether the task has a CPU.
+    /// Whether the task is current on a CPU.
     pub(crate) fn runs(&self, task: TaskId) -> bool {
         self.tasks[task.index()].current_on.is_some()
     }
 
-    /// Whether the task waits for the first time since it slept.
+    /// Whether the task has not run since its last wakeup.
     pub(crate) fn has_woken(&self, task: TaskId) -> bool {
         self.tasks[task.index()].woken
     }
 
-    /// A task has this nice value from now on; its policy, if that is still what it was.
+    /// Changes the nice value of a task. Returns its policy, or `None` if the nice value is the old one and the
+    /// policy may have changed instead.
     pub(crate) fn set_nice(&mut self, task: TaskId, nice: i8) -> Option<Policy> {
         let task = &mut self.tasks[task.index()];
         (std::mem::replace(&mut task.nice, nice) != nice).then_some(task.policy)
     }
 
-    /// All CPUs.
+    /// Iterates over all CPUs.
     pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> + use<> {
         (0..self.cpus.len() as u32).map(CpuId)
     }
 
-    /// Whether a scheduler owes the task a turn: it is the scheduler's, and did not ask to run only when nobody else wants to.
+    /// Whether the task must not starve: it belongs to the scheduler and is not SCHED_IDLE.
     pub(crate) fn must_not_starve(&self, task: TaskId) -> bool {
         let task = &self.tasks[task.index()];
         task.scheduled && task.policy != Policy::Idle
     }
 
-    /// Whether the task may run there.
+    /// Whether the task may run on the CPU.
     pub(crate) fn may_use(&self, task: TaskId, cpu: CpuId) -> bool {
         self.tasks[task.index()].allowed.contains(cpu)
     }
 
-    /// Who waits, and since when.
+    /// Waiting tasks of the scheduler, with the time since which they wait.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (TaskId, Nanos)> + '_ {
-        let waits = |(_, task): &(u32, &Task)| task.doing == Doing::Waiting && task.scheduled;
+        let waits = |(_, task): &(u32, &Task)| task.run_state == RunState::Waiting && task.scheduled;
         (0..).zip(&self.tasks).filter(waits).map(|(id, task)| (TaskId(id), task.since))
     }
 
-    /// Whether a task could run, and does not.
+    /// Whether a task is runnable and does not run.
     pub(crate) fn waits(&self, task: TaskId) -> bool {
-        self.tasks[task.index()].doing == Doing::Waiting
+        self.tasks[task.index()].run_state == RunState::Waiting
     }
 
-    /// How long a task waited for its scheduler: not while higher classes had all CPUs.
+    /// Waiting time of a task, without the time in which higher classes occupied all CPUs.
     pub(crate) fn waited(&self, task: TaskId, since: Nanos, now: Nanos) -> Nanos {
         now.since(since) - (self.taken(now) - self.tasks[task.index()].taken_before)
     }
 
-    /// For how long higher classes have had all CPUs.
+    /// Total time in which higher classes occupied all CPUs.
     fn taken(&self, now: Nanos) -> Nanos {
         self.taken + if self.available == 0 { now.since(self.none_since) } else { Nanos::ZERO }
     }
 
-    /// A task became runnable. Whether it waits from now on.
+    /// Notes that a task wakes up. Returns whether it begins to wait.
     pub(crate) fn wake(&mut self, now: Nanos, task: TaskId) -> bool {
-        let begins = self.tasks[task.index()].doing == Doing::Blocked;
+        let begins = self.tasks[task.index()].run_state == RunState::Blocked;
         if begins {
             self.begin_to_wait(now, task);
             self.tasks[task.index()].woken = true;
@@ -156,34 +158,37 @@ impl State {
     fn begin_to_wait(&mut self, now: Nanos, id: TaskId) {
         let taken = self.taken(now);
         let task = &mut self.tasks[id.index()];
-        (task.doing, task.since, task.taken_before) = (Doing::Waiting, now, taken);
+        (task.run_state, task.since, task.taken_before) = (RunState::Waiting, now, taken);
     }
 
-    /// A task is no longer runnable; it may still be on its CPU.
+    /// Notes that a task blocks; it may stay current on its CPU until the switch.
     pub(crate) fn block(&mut self, now: Nanos, task: TaskId) {
         let task = &mut self.tasks[task.index()];
-        (task.doing, task.since) = (Doing::Blocked, now);
+        (task.run_state, task.since) = (RunState::Blocked, now);
     }
 
-    /// What is wrong with a switch on `cpu`: who was not there before, cannot run, or runs elsewhere.
+    /// Returns the task that contradicts a switch on `cpu`: the previous task if it was not current there, the next
+    /// one if it is not runnable or is current elsewhere.
     pub(crate) fn contradiction(&self, cpu: CpuId, prev: TaskId, next: TaskId) -> Option<TaskId> {
         if self.cpus[cpu.index()].task != prev {
             return Some(prev);
         }
-        let wrong = |task: &Task| task.doing != Doing::Waiting || task.current_on.is_some_and(|other| other != cpu);
+        let wrong =
+            |task: &Task| task.run_state != RunState::Waiting || task.current_on.is_some_and(|other| other != cpu);
         (next != TaskId::NONE && next != prev && wrong(&self.tasks[next.index()])).then_some(next)
     }
 
-    /// Since when a task was on a CPU where it may not be, and for how long it may, if it was there for longer.
+    /// If the task was on a disallowed CPU for more than a tick, returns since when, and the limit.
     pub(crate) fn overstays(&self, task: TaskId, cpu: CpuId, now: Nanos, tick: Nanos) -> Option<(Nanos, Nanos)> {
-        let since = self.tasks[task.index()].unwelcome.filter(|_| !self.may_use(task, cpu))?;
+        let since = self.tasks[task.index()].disallowed_since.filter(|_| !self.may_use(task, cpu))?;
         (now.since(since) > tick).then_some((since, tick))
     }
 
-    /// A task left its CPU. Whether it waits from now on: one that blocked does not, or has been woken since and waits already.
+    /// Notes that a task left its CPU. Returns whether it begins to wait; a task that blocked does not, and a task
+    /// that was woken since then waits already.
     pub(crate) fn leave(&mut self, now: Nanos, task: TaskId, still_runnable: bool) -> bool {
-        self.tasks[task.index()].unwelcome = None;
-        if !matches!(self.tasks[task.index()].doing, Doing::Running(_)) {
+        self.tasks[task.index()].disallowed_since = None;
+        if !matches!(self.tasks[task.index()].run_state, RunState::Running(_)) {
             return false;
         }
         match still_runnable {
@@ -193,15 +198,16 @@ impl State {
         still_runnable
     }
 
-    /// A task runs. Since when it had waited.
+    /// Notes that a task starts to run. Returns the time since which it had waited.
     pub(crate) fn run(&mut self, now: Nanos, task: TaskId, cpu: CpuId) -> Option<Nanos> {
         let task = &mut self.tasks[task.index()];
-        let waited = (task.doing == Doing::Waiting).then_some(task.since);
-        (task.doing, task.since, task.woken) = (Doing::Running(cpu), now, false);
+        let waited = (task.run_state == RunState::Waiting).then_some(task.since);
+        (task.run_state, task.since, task.woken) = (RunState::Running(cpu), now, false);
         waited
     }
 
-    /// Who is on a CPU from now on; `pushed`: who was there is pushed off, as from a CPU that is on its way offline already.
+    /// Sets the current task of a CPU. `pushed` means that the previous task was migrated away, as from a CPU that is
+    /// going offline.
     pub(crate) fn set_running(&mut self, now: Nanos, cpu: CpuId, task: TaskId, pushed: bool) {
         let before = self.cpus[cpu.index()].task.some();
         if let Some(task) = before.map(|task| &mut self.tasks[task.index()]) {
@@ -216,27 +222,27 @@ impl State {
         self.change(now, cpu, |cpu| cpu.task = task);
     }
 
-    /// When a task that is no thread of the kernel left a CPU last, and was not pushed off.
+    /// Time at which a task that is not a kthread last left the CPU other than by being migrated away.
     pub(crate) fn left_at(&self, cpu: CpuId) -> Nanos {
         self.cpus[cpu.index()].left_at
     }
 
-    /// Who is on a CPU.
+    /// Current task of a CPU.
     pub(crate) fn running(&self, cpu: CpuId) -> TaskId {
         self.cpus[cpu.index()].task
     }
 
-    /// Whether a CPU is there.
+    /// Whether a CPU is online.
     pub(crate) fn is_online(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].online
     }
 
-    /// Where a task may run.
+    /// Affinity mask of a task.
     pub(crate) fn allowed(&self, task: TaskId) -> &CpuSet {
         &self.tasks[task.index()].allowed
     }
 
-    /// Whether a CPU is there.
+    /// Sets whether a CPU is online.
     pub(crate) fn set_online(&mut self, now: Nanos, cpu: CpuId, online: bool) {
         self.change(now, cpu, |cpu| cpu.online = online);
     }
@@ -258,12 +264,12 @@ impl State {
         online && (task == TaskId::NONE || self.tasks[task.index()].scheduled)
     }
 
-    /// Where a task may run from now on.
+    /// Changes the affinity mask of a task.
     pub(crate) fn set_allowed(&mut self, now: Nanos, task: TaskId, allowed: &CpuSet) {
         let task = &mut self.tasks[task.index()];
         task.allowed = allowed.clone();
-        task.unwelcome = match task.doing {
-            Doing::Running(cpu) if !allowed.contains(cpu) => task.unwelcome.or(Some(now)),
+        task.disallowed_since = match task.run_state {
+            RunState::Running(cpu) if !allowed.contains(cpu) => task.disallowed_since.or(Some(now)),
             _ => None,
         };
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events, made up: what each property says of them, and what it does not.
+//! Constructed events, and the violations that each property reports for them.
 
 use super::*;
 use event_log::{BlockCause, CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
@@ -8,12 +8,12 @@ use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 mod edges;
 
 const QUEUE: DsqId = DsqId(7);
-const NOBODY: TaskId = TaskId::NONE;
+const NO_TASK: TaskId = TaskId::NONE;
 
 const CONDITIONS: Conditions =
     Conditions { has_queues: true, all_tasks: true, tolerance: Nanos(100), tick: Nanos(4_000) };
 
-/// Nothing is promised.
+/// No promises.
 fn none() -> Promises {
     Promises::default()
 }
@@ -23,7 +23,7 @@ fn all() -> Promises {
     Promises { work_conserving, starvation: Some(Nanos(5_000)), key_order: true, ..none() }
 }
 
-/// A run under construction on two CPUs; a scheduler has the tasks from the beginning.
+/// A run under construction on two CPUs, whose tasks belong to the scheduler from the start.
 struct Run(Checker);
 
 impl Run {
@@ -38,7 +38,7 @@ impl Run {
     fn of(promises: Promises, conditions: Conditions, tasks: u32, demands: Demands) -> Run {
         let mut run = Run(Checker::new(2, &CpuSet::first_n(2), promises, conditions, demands));
         (0..tasks).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Other, 0b11)));
-        run.event(0, 0, NOBODY, EventKind::Attached);
+        run.event(0, 0, NO_TASK, EventKind::Attached);
         run
     }
 
@@ -65,12 +65,12 @@ impl Run {
     }
 
     fn run(&mut self, time: u64, cpu: u32, task: u32) -> &mut Run {
-        self.switch(time, cpu, NOBODY, TaskId(task), SwitchReason::Idle)
+        self.switch(time, cpu, NO_TASK, TaskId(task), SwitchReason::Idle)
     }
 
     fn block(&mut self, time: u64, cpu: u32, task: u32) -> &mut Run {
         self.event(time, cpu, TaskId(task), EventKind::Block { cause: BlockCause::Timer });
-        self.switch(time, cpu, TaskId(task), NOBODY, SwitchReason::Block)
+        self.switch(time, cpu, TaskId(task), NO_TASK, SwitchReason::Block)
     }
 
     fn allow(&mut self, time: u64, task: u32, mask: u64) -> &mut Run {
@@ -79,13 +79,13 @@ impl Run {
     }
 
     fn found(&mut self, end: u64) -> Vec<(Property, u64, u64, u64)> {
-        let checker = std::mem::replace(&mut self.0, nobody());
+        let checker = std::mem::replace(&mut self.0, empty_checker());
         let violations = checker.finish(Nanos(end)).violations;
         violations.iter().map(|it| (it.property, it.from.0, it.to.0, it.value)).collect()
     }
 }
 
-fn nobody() -> Checker {
+fn empty_checker() -> Checker {
     Checker::new(2, &CpuSet::first_n(2), none(), CONDITIONS, Demands::default())
 }
 
@@ -103,7 +103,7 @@ fn info(task: u32, policy: Policy, mask: u64) -> TaskInfo {
 }
 
 #[test]
-fn a_quiet_run_breaks_nothing() {
+fn valid_run_has_no_violations() {
     let mut run = Run::new(all(), 2);
     run.wake(1_000, 0).insert(1_010, 0, 5).dispatch(1_020, 0, 0).run(1_030, 0, 0);
     run.wake(2_000, 1).insert(2_010, 1, 3).dispatch(2_020, 1, 1).run(2_030, 1, 1);
@@ -112,7 +112,7 @@ fn a_quiet_run_breaks_nothing() {
 }
 
 #[test]
-fn idling_beside_a_waiting_task_counts_after_the_tolerance() {
+fn work_conservation_is_violated_after_the_tolerance() {
     for (begins, expected) in [(1_100, vec![]), (1_101, vec![(Property::WorkConserving, 1_000, 1_101, 101)])] {
         let mut run = Run::new(all(), 1);
         run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(begins, 0, 1).run(begins, 1, 0);
@@ -122,9 +122,9 @@ fn idling_beside_a_waiting_task_counts_after_the_tolerance() {
     assert_eq!(run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(1_500, 0, 1).run(1_500, 1, 0).found(2_000), []);
 }
 
-/// The other CPU does not count if the task may not use it.
+/// A CPU that is not in the task's mask does not count.
 #[test]
-fn only_cpus_that_the_task_may_use_count() {
+fn idle_cpus_outside_the_tasks_mask_do_not_count() {
     for (mask, broken) in [(0b01, false), (0b11, true)] {
         let mut run = Run::new(all(), 2);
         run.wake(500, 0).insert(500, 0, 1).dispatch(500, 0, 0).run(500, 0, 0);
@@ -134,31 +134,31 @@ fn only_cpus_that_the_task_may_use_count() {
 }
 
 #[test]
-fn a_task_that_nobody_queues_is_lost() {
+fn woken_task_that_is_not_queued_is_a_lost_wakeup() {
     let mut run = Run::new(none(), 1);
     run.wake(1_000, 0);
     assert_eq!(run.found(9_000), [(Property::LostWakeup, 1_000, 9_000, 8_000)]);
     let mut run = Run::new(none(), 1);
-    assert_eq!(run.wake(1_000, 0).insert(1_050, 0, 1).found(9_000), [], "it is in a queue");
+    assert_eq!(run.wake(1_000, 0).insert(1_050, 0, 1).found(9_000), [], "the task is in a queue");
     let mut run = Run::under(none(), Conditions { has_queues: false, ..CONDITIONS }, 1);
-    assert_eq!(run.wake(1_000, 0).found(9_000), [], "the kernel's own scheduler shows no queues");
+    assert_eq!(run.wake(1_000, 0).found(9_000), [], "the default scheduler shows no queues");
 }
 
-/// It ran, lost the CPU, and was put nowhere.
+/// The task runs, loses its CPU and is not put into a queue.
 #[test]
-fn a_task_that_loses_its_cpu_is_lost_too() {
+fn preempted_task_that_is_not_queued_is_a_lost_wakeup() {
     let mut run = Run::new(none(), 1);
     run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0);
-    run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
+    run.switch(2_000, 0, TaskId(0), NO_TASK, SwitchReason::SliceEnd);
     assert_eq!(run.found(9_000), [(Property::LostWakeup, 2_000, 9_000, 7_000)]);
     let mut run = Run::new(none(), 1);
     run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0).insert(2_000, 0, 1);
-    run.switch(2_000, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
-    assert_eq!(run.found(9_000), [], "it was put into a queue just before");
+    run.switch(2_000, 0, TaskId(0), NO_TASK, SwitchReason::SliceEnd);
+    assert_eq!(run.found(9_000), [], "the task was inserted into a queue just before");
 }
 
 #[test]
-fn waiting_for_longer_than_promised_is_told_when_it_ends_or_the_run_does() {
+fn starvation_is_reported_when_the_wait_or_the_run_ends() {
     let promises = Promises { work_conserving: WorkConserving::No, ..all() };
     for (ends, expected) in [(6_000, vec![]), (6_001, vec![(Property::StarvationMs, 1_000, 6_001, 5_001)])] {
         let mut run = Run::new(promises, 1);
@@ -169,9 +169,9 @@ fn waiting_for_longer_than_promised_is_told_when_it_ends_or_the_run_does() {
     }
 }
 
-/// While higher classes have all CPUs, it is not the scheduler that lets a task wait.
+/// While higher classes occupy all CPUs, the scheduler is not responsible for waiting tasks.
 #[test]
-fn time_that_higher_classes_take_is_not_the_schedulers() {
+fn starvation_excludes_time_when_higher_classes_occupy_all_cpus() {
     for (second, broken) in [(1, false), (0, true)] {
         let mut run = Run(Checker::new(
             2,
@@ -182,7 +182,7 @@ fn time_that_higher_classes_take_is_not_the_schedulers() {
         ));
         run.0.task(Nanos(0), &info(0, Policy::Other, 0b11));
         (1..3).for_each(|task| run.0.task(Nanos(0), &info(task, Policy::Fifo(5), 0b11)));
-        run.event(0, 0, NOBODY, EventKind::Attached);
+        run.event(0, 0, NO_TASK, EventKind::Attached);
         run.wake(1_000, 1).run(1_000, 0, 1).wake(1_000, 0).insert(1_000, 0, 1);
         if second == 1 {
             run.wake(1_500, 2).run(1_500, 1, 2).block(9_000, 1, 2);
@@ -193,40 +193,40 @@ fn time_that_higher_classes_take_is_not_the_schedulers() {
 }
 
 #[test]
-fn running_where_one_may_not() {
+fn running_on_a_disallowed_cpu_violates_affinity() {
     let mut run = Run::new(none(), 1);
     run.allow(500, 0, 0b01).wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0);
     assert_eq!(run.found(2_000), [(Property::Affinity, 1_010, 1_010, 0)]);
     for (leaves, expected) in [(6_000, vec![]), (6_001, vec![(Property::Affinity, 2_000, 6_001, 4_001)])] {
         let mut run = Run::new(none(), 1);
         run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 1).run(1_010, 1, 0).allow(2_000, 0, 0b01);
-        run.switch(leaves, 1, TaskId(0), NOBODY, SwitchReason::Change);
+        run.switch(leaves, 1, TaskId(0), NO_TASK, SwitchReason::Change);
         run.insert(leaves, 0, 1).dispatch(leaves, 0, 0).run(leaves, 0, 0);
         assert_eq!(run.found(9_000), expected);
     }
 }
 
 #[test]
-fn events_that_contradict_each_other() {
+fn contradicting_switches_violate_sanity() {
     let mut run = Run::new(none(), 2);
     run.run(1_000, 0, 0);
-    assert_eq!(run.found(2_000), [(Property::Sanity, 1_000, 1_000, 0)], "it was asleep");
+    assert_eq!(run.found(2_000), [(Property::Sanity, 1_000, 1_000, 0)], "the task was asleep");
     let mut run = Run::new(none(), 2);
     run.wake(1_000, 0).insert(1_000, 0, 1).run(1_000, 0, 0).run(1_500, 1, 0);
-    assert_eq!(run.found(2_000), [(Property::Sanity, 1_500, 1_500, 0)], "it is on two CPUs");
+    assert_eq!(run.found(2_000), [(Property::Sanity, 1_500, 1_500, 0)], "the task is on two CPUs");
     let mut run = Run::new(none(), 2);
-    run.switch(1_000, 0, TaskId(1), NOBODY, SwitchReason::Preempt);
-    assert_eq!(run.found(2_000)[0], (Property::Sanity, 1_000, 1_000, 0), "who is taken off was not there");
+    run.switch(1_000, 0, TaskId(1), NO_TASK, SwitchReason::Preempt);
+    assert_eq!(run.found(2_000)[0], (Property::Sanity, 1_000, 1_000, 0), "the previous task was not on the CPU");
 }
 
 #[test]
-fn queues_give_the_smallest_key_that_may_run() {
+fn key_order_is_violated_when_a_smaller_key_is_passed_over() {
     let keys = [u64::MAX - 2, 3, 9];
     for (first, mask, expected) in [
         (0, 0b11, vec![]),
         (1, 0b11, vec![(Property::KeyOrder, 2_000, 2_000, 3)]),
         (2, 0b11, vec![(Property::KeyOrder, 2_000, 2_000, 9)]),
-        // The task with the smallest key may not run there.
+        // The task with the smallest key may not run on this CPU.
         (1, 0b10, vec![]),
     ] {
         let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..all() }, 3);
@@ -239,9 +239,9 @@ fn queues_give_the_smallest_key_that_may_run() {
     }
 }
 
-/// `dsq_move()` shows as an insert into a CPU's queue by `dispatch`.
+/// `dsq_move()` appears as an insert into a local DSQ by `dispatch`.
 #[test]
-fn a_task_that_is_moved_out_of_a_queue_leaves_it() {
+fn dsq_move_takes_the_task_out_of_its_queue() {
     for (op, expected) in [(4, vec![(Property::KeyOrder, 2_000, 2_000, 9)]), (2, vec![])] {
         let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..all() }, 2);
         run.wake(1_000, 0).insert(1_000, 0, 5).wake(1_000, 1).insert(1_000, 1, 9);
@@ -252,26 +252,31 @@ fn a_task_that_is_moved_out_of_a_queue_leaves_it() {
     }
 }
 
-/// What a scheduler promises does not hold while it is not there, nor just after something changed.
+/// Promises do not hold while no scheduler is attached, nor just after a hotplug or affinity event.
 #[test]
-fn nothing_is_promised_without_a_scheduler_or_in_a_disturbance() {
+fn promises_are_not_checked_without_a_scheduler_or_just_after_a_reset() {
     let mut run = Run::new(all(), 1);
-    run.event(500, 0, NOBODY, EventKind::Disabled { kind: 64 }).wake(1_000, 0);
+    run.event(500, 0, NO_TASK, EventKind::Disabled { kind: 64 }).wake(1_000, 0);
     assert_eq!(run.found(20_000), []);
     let mut run = Run::new(all(), 1);
-    run.wake(1_000, 0).insert(1_000, 0, 1).event(1_090, 1, NOBODY, EventKind::Hotplug { online: false });
+    run.wake(1_000, 0).insert(1_000, 0, 1).event(1_090, 1, NO_TASK, EventKind::Hotplug { online: false });
     run.dispatch(1_180, 0, 0).run(1_180, 0, 0);
     assert_eq!(run.found(2_000), []);
     let mut run = Run::new(all(), 1);
-    run.wake(1_000, 0).event(9_000, 0, NOBODY, EventKind::Disabled { kind: 1026 });
+    run.wake(1_000, 0).event(9_000, 0, NO_TASK, EventKind::Disabled { kind: 1026 });
     let found = run.found(20_000);
     let properties: Vec<Property> = found.iter().map(|it| it.0).collect();
-    assert_eq!(properties, [Property::WorkConserving, Property::LostWakeup, Property::StarvationMs], "until then");
+    assert_eq!(
+        properties,
+        [Property::WorkConserving, Property::LostWakeup, Property::StarvationMs],
+        "violations until the scheduler was disabled"
+    );
 }
 
-/// The kernel says that a CPU is gone when it is; it had been on its way since its last task was taken from it.
+/// The kernel reports a CPU as offline only at the end. The CPU has been going offline since its last task was taken
+/// from it.
 #[test]
-fn what_a_cpu_does_on_its_way_offline_is_not_the_schedulers() {
+fn idling_of_a_cpu_that_is_going_offline_is_no_violation() {
     for (goes, expected) in [(true, vec![]), (false, vec![(Property::WorkConserving, 3_000, 4_000, 1_000)])] {
         let mut run = Run::new(Promises { starvation: None, ..all() }, 3);
         run.wake(1_000, 0).insert(1_000, 0, 1).dispatch(1_000, 0, 0).run(1_000, 0, 0);
@@ -279,15 +284,16 @@ fn what_a_cpu_does_on_its_way_offline_is_not_the_schedulers() {
         run.wake(3_000, 2).insert(3_000, 2, 3).dispatch(4_000, 2, 0);
         run.insert(4_000, 0, 4).switch(4_000, 0, TaskId(0), TaskId(2), SwitchReason::SliceEnd);
         if goes {
-            run.event(4_050, 1, NOBODY, EventKind::Hotplug { online: false });
+            run.event(4_050, 1, NO_TASK, EventKind::Hotplug { online: false });
         }
         assert_eq!(run.found(4_060), expected, "{goes}");
     }
 }
 
-/// The kernel runs tasks by itself while a scheduler goes: until a callback puts one into a queue.
+/// The kernel schedules tasks itself while a scheduler is being disabled, until a callback inserts a task into a
+/// queue.
 #[test]
-fn nothing_is_promised_while_a_scheduler_is_bypassed() {
+fn promises_are_not_checked_in_bypass_mode() {
     let bypass = EventKind::Insert { dsq: DsqId::BYPASS, key: 0, slice_ns: 1_000 };
     let by_enqueue = CallbackSite { op: 2, file: 0, line: 0 };
     for (called, expected) in [(false, 0), (true, 1)] {
@@ -302,7 +308,7 @@ fn nothing_is_promised_while_a_scheduler_is_bypassed() {
 }
 
 #[test]
-fn only_the_first_violations_of_a_property_are_kept() {
+fn violations_beyond_the_limit_are_counted_and_not_kept() {
     let mut run = Run::new(all(), 1);
     for round in 1..=150 {
         let time = 10_000 * round;
@@ -313,7 +319,7 @@ fn only_the_first_violations_of_a_property_are_kept() {
 }
 
 #[test]
-fn what_nothing_could_have_broken_is_not_seen() {
+fn promises_without_an_occasion_to_violate_them_are_not_seen() {
     let promises = Promises {
         work_conserving: WorkConserving::Eventually,
         weighted_share: Some(WeightedShare::new(5, 1)),
@@ -333,7 +339,7 @@ fn what_nothing_could_have_broken_is_not_seen() {
     let mut run = Run::new(promises, 2);
     run.wake(100, 0).insert(100, 0, 5).dispatch(100, 0, 0).run(100, 0, 0).wake(200, 1).insert(200, 1, 9);
     let expected = [Property::WorkConserving, Property::WeightedSharePercent];
-    assert_eq!(run.0.finish(Nanos(1_000)).not_seen, expected, "a key, and a CPU for which somebody waits");
+    assert_eq!(run.0.finish(Nanos(1_000)).not_seen, expected, "there was a key, and a contested CPU");
     assert_eq!(Run::new(none(), 1).0.finish(Nanos(1_000)).not_seen, [], "nothing was promised");
     // A real kernel shows neither queues nor all tasks.
     let real = Conditions { has_queues: false, all_tasks: false, ..CONDITIONS };
@@ -343,9 +349,9 @@ fn what_nothing_could_have_broken_is_not_seen() {
     assert_eq!(not_seen.len(), 5, "{not_seen:?}");
 }
 
-/// The slice is 1,000, a tick 4,000, the tolerance 100.
+/// The slice is 1,000 ns, a tick 4,000 ns, the tolerance 100 ns.
 #[test]
-fn keeping_a_cpu_beyond_the_slice_while_another_waits() {
+fn stint_ticks_is_violated_beyond_the_slice_on_a_contested_cpu() {
     let promises = Promises { stint_ticks: Some(1), ..none() };
     for (mask, leaves, expected) in
         [(0b01, 7_100, vec![]), (0b01, 7_101, vec![(Property::StintTicks, 2_000, 7_101, 5_101)])]
@@ -358,15 +364,15 @@ fn keeping_a_cpu_beyond_the_slice_while_another_waits() {
     }
     let mut run = Run::new(promises, 2);
     run.wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1).dispatch(2_000, 0, 0).run(2_000, 0, 0);
-    assert_eq!(run.found(9_000), [(Property::StintTicks, 2_000, 9_000, 7_000)], "it never leaves");
+    assert_eq!(run.found(9_000), [(Property::StintTicks, 2_000, 9_000, 7_000)], "the task never leaves the CPU");
     let mut run = Run::new(Promises { work_conserving: WorkConserving::No, ..promises }, 2);
-    run.allow(10, 1, 0b10).event(20, 1, NOBODY, EventKind::Hotplug { online: false });
+    run.allow(10, 1, 0b10).event(20, 1, NO_TASK, EventKind::Hotplug { online: false });
     run.wake(1_000, 1).insert(1_000, 1, 2).wake(1_500, 0).insert(1_500, 0, 1).dispatch(2_000, 0, 0).run(2_000, 0, 0);
-    assert_eq!(run.found(9_000), [], "who waits may not run there");
+    assert_eq!(run.found(9_000), [], "the waiting task may not run on CPU 0");
 }
 
 #[test]
-fn waking_with_an_earlier_key_than_a_running_one() {
+fn preemption_is_violated_when_a_woken_earlier_key_waits_too_long() {
     let promises = Promises { preemption: Some(Nanos(50)), ..none() };
     for (key, begins, expected) in
         [(3, 2_150, vec![]), (3, 2_151, vec![(Property::PreemptionUs, 2_000, 2_151, 151)]), (7, 9_000, vec![])]
@@ -379,9 +385,9 @@ fn waking_with_an_earlier_key_than_a_running_one() {
     }
 }
 
-/// Two tasks with one CPU; the first has it all the time.
+/// Two tasks share one CPU, and the first one has it all the time.
 #[test]
-fn a_share_is_judged_by_events() {
+fn weighted_share_is_checked_from_events() {
     let second = 1_000_000_000;
     let promises = Promises { weighted_share: Some(WeightedShare::new(10, 1)), ..none() };
     for (nice, found) in [(0, 2), (19, 0)] {
@@ -396,9 +402,9 @@ fn a_share_is_judged_by_events() {
     }
 }
 
-/// One task waits behind another for ever, and the second CPU idles.
+/// A task waits behind another one permanently while the second CPU idles.
 #[test]
-fn what_balancing_never_mends_takes_ten_seconds_to_be_found() {
+fn eventual_work_conservation_is_violated_after_ten_seconds() {
     let second = 1_000_000_000;
     let promises = Promises { work_conserving: WorkConserving::Eventually, ..none() };
     for (seconds, found) in [(9, 0), (10, 1)] {
@@ -412,7 +418,7 @@ fn what_balancing_never_mends_takes_ten_seconds_to_be_found() {
     }
 }
 
-/// The first of two tasks is of a group with a hard cap of half a CPU, the second of one with a soft cap.
+/// The first of two tasks is in a group with a hard cap of half a CPU, the second in a group with a soft cap.
 fn capped(promises: Promises) -> Run {
     let group = |hard_cap_percent, has_soft_cap| Group { weight: 100, hard_cap_percent, has_soft_cap, within: vec![] };
     let groups = vec![group(Some(50), false), group(None, true)];
@@ -421,9 +427,9 @@ fn capped(promises: Promises) -> Run {
     Run::of(promises, CONDITIONS, 2, demands)
 }
 
-/// With a half-life of 1 ms a task that has run for that long is at its cap, and two hundredths below it after another 59 us.
+/// With a half-life of 1 ms, a task is at its cap after running for 1 ms, and 0.02 CPU below it 59 us after that.
 #[test]
-fn who_is_held_by_a_cap_waits_for_nobody() {
+fn tasks_throttled_by_a_cap_do_not_count_as_waiting() {
     let promises = Promises {
         work_conserving: WorkConserving::Yes,
         starvation: Some(Nanos(3_000)),
@@ -435,28 +441,33 @@ fn who_is_held_by_a_cap_waits_for_nobody() {
         let mut run = capped(promises);
         run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
         run.event(from, 0, TaskId(0), EventKind::Tick).insert(from, 0, 6);
-        run.switch(from, 0, TaskId(0), NOBODY, SwitchReason::SliceEnd);
+        run.switch(from, 0, TaskId(0), NO_TASK, SwitchReason::SliceEnd);
         run
     };
     let found = |mut run: Run, end| run.found(end).into_iter().map(|it| (it.0, it.1 / 1000)).collect::<Vec<_>>();
-    assert_eq!(found(parked(promises, 1_001_000), 1_059_000), [], "its usage is above 0.48 until then");
+    assert_eq!(found(parked(promises, 1_001_000), 1_059_000), [], "usage is above 0.48 until then");
     let late = found(parked(promises, 1_001_000), 1_070_000);
     assert_eq!(late, [(Property::WorkConserving, 1_059), (Property::StarvationMs, 1_001)]);
-    assert_eq!(found(parked(promises, 901_000), 910_000).len(), 2, "it has not had its cap");
+    assert_eq!(found(parked(promises, 901_000), 910_000).len(), 2, "the group is not at its cap");
     let unaware = Promises { caps: false, ..promises };
-    assert_eq!(found(parked(unaware, 1_001_000), 1_059_000).len(), 2, "nobody promised anything of caps");
+    assert_eq!(found(parked(unaware, 1_001_000), 1_059_000).len(), 2, "caps are not promised");
     let by_seconds = Promises { caps_half_life: None, ..promises };
-    assert_eq!(found(parked(by_seconds, 901_000), 990_000), [], "when in a second it has had its cap, nobody can tell");
-    // Who runs on has too much: 0.52, and what two CPUs do in a tick, comes after 1,075 us of its own.
+    assert_eq!(
+        found(parked(by_seconds, 901_000), 990_000),
+        [],
+        "without a half-life, a capped group always counts as throttled"
+    );
+    // A task that continues exceeds the limit after 1,075 us of running: 0.52 CPU plus what two CPUs add within a
+    // tick.
     let mut run = capped(promises);
     run.wake(1_000, 0).insert(1_000, 0, 5).dispatch(1_000, 0, 0).run(1_000, 0, 0);
     run.event(1_070_000, 0, TaskId(0), EventKind::Tick).event(1_090_000, 0, TaskId(0), EventKind::Tick);
     assert_eq!(found(run, 1_100_000), [(Property::Caps, 1_076)]);
 }
 
-/// What a task of a higher class uses is not the scheduler's to keep below a cap.
+/// CPU time of a task of a higher class is not charged to a cap, since the scheduler does not control it.
 #[test]
-fn tasks_of_higher_classes_count_for_no_cap() {
+fn tasks_of_higher_classes_are_not_charged_to_caps() {
     for (policy, found) in [(Policy::Other, 1), (Policy::Fifo(5), 0)] {
         let group = Group { weight: 100, hard_cap_percent: Some(50), ..Group::default() };
         let tasks = [("task-0".to_owned(), TaskDemand { group: Some(0), ..TaskDemand::default() })].into();
@@ -469,9 +480,9 @@ fn tasks_of_higher_classes_count_for_no_cap() {
     }
 }
 
-/// Beside them weights do not say what is due to whom, if caps are promised.
+/// If caps are promised, weights do not determine the shares of tasks in capped groups, nor of tasks beside them.
 #[test]
-fn no_shares_are_due_beside_a_cap() {
+fn weighted_share_excludes_tasks_of_capped_groups() {
     let second = 1_000_000_000;
     for (caps, found) in [(true, 0), (false, 2)] {
         let weighted_share = Some(WeightedShare::new(10, 1));

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which task waited while a CPU idled on which it may run.
+//! Finds tasks that waited while a CPU idled on which they may run.
 //!
-//! 1. Tasks with the same mask form a group; nearly all tasks are in that of every CPU. A group knows since when there has
-//!    always been an idle CPU in it. Which one may change.
-//! 2. There are two populations: tasks that wait, and those of them that are in no queue.
-//! 3. A *stretch* of a task is a time in which it always waited and a CPU always idled. It is the same task all the time: where
-//!    tasks wake up one after another, each waits for a CPU to leave its idle state, and nothing is wrong with that.
-//! 4. Every run is looked at, and tasks come and go all the time: who waits stands in a list without order, and each task knows
-//!    its place there.
+//! 1. Tasks with the same mask form a group; nearly all tasks are in the group of all CPUs. A group knows the time
+//!    since which one of its CPUs, not always the same one, has been idle.
+//! 2. There are two populations: all waiting tasks, and those of them that are in no queue.
+//! 3. A *stretch* is a period in which one task always waited while some CPU was idle. It belongs to a single task:
+//!    where tasks wake up one after another, each has to wait for a CPU to leave its idle state, which is no fault.
+//! 4. This check runs in every run, and tasks start and stop waiting often. Waiting tasks are therefore kept in an
+//!    unordered list, and each task knows its position there.
 
 use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos, TaskId};
 
-/// Which tasks are looked at.
+/// Population of tasks that is observed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Population {
-    /// All that wait.
+    /// All waiting tasks.
     Waiting,
-    /// Those that are in no queue.
+    /// Waiting tasks that are in no queue.
     Lost,
 }
 
 const POPULATIONS: [Population; 2] = [Population::Waiting, Population::Lost];
 
-/// A time in which tasks waited beside idle CPUs: since when the first of them, and which CPUs idled at its end.
+/// A period in which tasks waited while CPUs were idle: the start of the first wait, and the CPUs that were idle at
+/// the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stretch {
     pub population: Population,
@@ -34,14 +35,14 @@ pub(crate) struct Stretch {
 #[derive(Debug)]
 struct Group {
     idle: CpuSet,
-    /// Since when some CPU idles, if one does.
+    /// Time since which some CPU of the group is idle, if one is.
     idle_since: Nanos,
-    /// Who waits, and since when, by population.
+    /// Waiting tasks with the start of their wait, by population.
     waiting: [Vec<(TaskId, Nanos)>; 2],
 }
 
 impl Group {
-    /// The stretch of these tasks, which end now, if some were long enough.
+    /// Returns the stretch of these tasks, which ends now, if it began before `from` for at least one of them.
     fn stretch(&self, population: Population, tasks: &[(TaskId, Nanos)], from: Nanos) -> Option<Stretch> {
         if self.idle.is_empty() {
             return None;
@@ -54,36 +55,36 @@ impl Group {
         Some(Stretch { population, since, tasks, cpus: self.idle.iter().collect() })
     }
 
-    /// The stretches of all that wait.
+    /// Returns the stretches of all waiting tasks.
     fn stretches(&self, from: Nanos) -> Vec<Stretch> {
         let of = |population: Population| self.stretch(population, &self.waiting[population as usize], from);
         POPULATIONS.into_iter().filter_map(of).collect()
     }
 }
 
-/// All groups.
+/// Stretches of all groups.
 #[derive(Debug)]
 pub(crate) struct Unserved {
     masks: MaskGroups,
     groups: Vec<Group>,
     of_task: Vec<GroupId>,
-    /// Where each task stands in the list of its group, by population.
-    places: Vec<[Option<u32>; 2]>,
+    /// Position of each task in the list of its group, by population.
+    positions: Vec<[Option<u32>; 2]>,
     idle: CpuSet,
-    /// Shorter stretches are none.
+    /// Stretches that are not longer are ignored.
     tolerance: Nanos,
 }
 
 impl Unserved {
-    /// All CPUs idle.
+    /// Creates the check for a machine whose CPUs are all idle.
     pub(crate) fn new(cpus: usize, tolerance: Nanos) -> Unserved {
         let idle = CpuSet::first_n(cpus);
         let everywhere = Group { idle: idle.clone(), idle_since: Nanos::ZERO, waiting: Default::default() };
-        let (masks, of_task, places) = (MaskGroups::new(cpus), Vec::new(), Vec::new());
-        Unserved { masks, groups: vec![everywhere], of_task, places, idle, tolerance }
+        let (masks, of_task, positions) = (MaskGroups::new(cpus), Vec::new(), Vec::new());
+        Unserved { masks, groups: vec![everywhere], of_task, positions, idle, tolerance }
     }
 
-    /// Stretches that end now count if they began before this time.
+    /// A stretch that ends now counts if it began before this time.
     fn from(&self, now: Nanos) -> Nanos {
         Nanos(now.0.saturating_sub(self.tolerance.0))
     }
@@ -97,41 +98,41 @@ impl Unserved {
         group
     }
 
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self, now: Nanos, task: TaskId, allowed: &CpuSet) {
         assert_eq!(task.index(), self.of_task.len(), "tasks are announced in order of their numbers");
         let group = self.group(now, allowed);
         self.of_task.push(group);
-        self.places.push([None; 2]);
+        self.positions.push([None; 2]);
     }
 
-    /// A task waits.
+    /// Notes that a task begins to wait.
     pub(crate) fn wait(&mut self, now: Nanos, task: TaskId, population: Population) {
         let waiting = &mut self.groups[self.of_task[task.index()].index()].waiting[population as usize];
-        match &mut self.places[task.index()][population as usize] {
-            Some(place) => waiting[*place as usize].1 = now,
-            place => {
-                *place = Some(waiting.len() as u32);
+        match &mut self.positions[task.index()][population as usize] {
+            Some(position) => waiting[*position as usize].1 = now,
+            position => {
+                *position = Some(waiting.len() as u32);
                 waiting.push((task, now));
             }
         }
     }
 
-    /// A task no longer waits; its stretch, if it was long.
+    /// Notes that a task stops waiting. Returns its stretch, if it was long enough.
     pub(crate) fn stop_waiting(&mut self, now: Nanos, task: TaskId, population: Population) -> Option<Stretch> {
-        let place = self.places[task.index()][population as usize].take()?;
+        let position = self.positions[task.index()][population as usize].take()?;
         let from = self.from(now);
         let group = &mut self.groups[self.of_task[task.index()].index()];
         let waiting = &mut group.waiting[population as usize];
-        let (_, since) = waiting.swap_remove(place as usize);
-        // The last one has its place now.
-        if let Some((other, _)) = waiting.get(place as usize) {
-            self.places[other.index()][population as usize] = Some(place);
+        let (_, since) = waiting.swap_remove(position as usize);
+        // The last task of the list has moved to this position.
+        if let Some((other, _)) = waiting.get(position as usize) {
+            self.positions[other.index()][population as usize] = Some(position);
         }
         group.stretch(population, &[(task, since)], from)
     }
 
-    /// A CPU idles or does not; the long stretches that end.
+    /// Notes that a CPU becomes idle or busy. Returns the long stretches that end.
     pub(crate) fn set_idle(&mut self, now: Nanos, cpu: CpuId, idle: bool) -> Vec<Stretch> {
         let change = |set: &mut CpuSet| if idle { set.insert(cpu) } else { set.remove(cpu) };
         if !change(&mut self.idle) {
@@ -151,14 +152,14 @@ impl Unserved {
         ended
     }
 
-    /// A task has another mask; its long stretches, which end.
+    /// Changes the mask of a task. Returns its long stretches, which end.
     pub(crate) fn set_allowed(&mut self, now: Nanos, task: TaskId, allowed: &CpuSet) -> Vec<Stretch> {
         let new = self.group(now, allowed);
         if self.of_task[task.index()] == new {
             return Vec::new();
         }
-        let places = self.places[task.index()];
-        let waits = |population: &Population| places[*population as usize].is_some();
+        let positions = self.positions[task.index()];
+        let waits = |population: &Population| positions[*population as usize].is_some();
         let populations: Vec<Population> = POPULATIONS.into_iter().filter(waits).collect();
         let ended = populations.iter().filter_map(|population| self.stop_waiting(now, task, *population)).collect();
         self.of_task[task.index()] = new;
@@ -166,7 +167,7 @@ impl Unserved {
         ended
     }
 
-    /// The long stretches that would end if all ended now.
+    /// Returns the long stretches that are still in progress.
     pub(crate) fn open(&self, now: Nanos) -> Vec<Stretch> {
         let from = self.from(now);
         self.groups.iter().flat_map(|group| group.stretches(from)).collect()

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether enough requests are done in time: of each y in a row, counted from a task's first one, at most x are late.
+//! Checks that enough requests meet their deadline: of each group of `of` consecutive requests, counted from a task's
+//! first one, at most `late` may be late.
 //!
-//! Sliding windows are no promise: who is late with the last x of one window and the first x of the next has kept it.
+//! The groups do not overlap. A task may be late with the last requests of one group and the first ones of the next.
 
 use crate::demands::Window;
 use ids::{Nanos, TaskId};
 
-/// A window with too many late requests: since when its first one was there, and how many were late.
+/// A window with too many late requests: its start, and the number of late requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Missed {
     pub from: Nanos,
@@ -17,9 +18,9 @@ pub(crate) struct Missed {
 #[derive(Clone, Copy, Debug)]
 struct Requests {
     window: Window,
-    /// When the one that is not done began.
+    /// Start of the unfinished request.
     begun: Option<Nanos>,
-    /// Of this window: when it began, how many were done or given up, how many of them late.
+    /// The current window: its start, and the number of finished and of late requests.
     since: Nanos,
     seen: u32,
     late: u32,
@@ -31,20 +32,20 @@ impl Requests {
     }
 }
 
-/// All tasks that have requests.
+/// Windows of all tasks that have requests.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
     tasks: Vec<Option<Requests>>,
-    has_judged: bool,
+    has_checked: bool,
 }
 
 impl Windows {
-    /// A task exists.
+    /// Registers a new task.
     pub(crate) fn announce(&mut self, window: Option<Window>) {
         self.tasks.push(window.map(Requests::new));
     }
 
-    /// A task has another name, and so asks for something else.
+    /// Changes the requests of a renamed task to those of its new name.
     pub(crate) fn rename(&mut self, task: TaskId, window: Option<Window>) {
         let known = &mut self.tasks[task.index()];
         if known.map(|requests| requests.window) != window {
@@ -52,12 +53,12 @@ impl Windows {
         }
     }
 
-    /// Whether there was a request.
-    pub(crate) fn has_judged(&self) -> bool {
-        self.has_judged
+    /// Whether any request finished.
+    pub(crate) fn has_checked(&self) -> bool {
+        self.has_checked
     }
 
-    /// A request begins.
+    /// Starts a request.
     pub(crate) fn begin(&mut self, now: Nanos, task: TaskId) {
         if let Some(requests) = &mut self.tasks[task.index()] {
             requests.begun.get_or_insert(now);
@@ -67,11 +68,11 @@ impl Windows {
         }
     }
 
-    /// A request is done. What is wrong with its window, if that is over and was not kept.
+    /// Finishes a request. Returns its window if that has ended with too many late requests.
     pub(crate) fn end(&mut self, now: Nanos, task: TaskId) -> Option<Missed> {
         let requests = self.tasks[task.index()].as_mut()?;
         let begun = requests.begun.take()?;
-        self.has_judged = true;
+        self.has_checked = true;
         let Window { late: limit, of, request } = requests.window;
         requests.seen += 1;
         requests.late += u32::from(now.since(begun) > request);
@@ -83,8 +84,8 @@ impl Windows {
         (late > limit).then_some(Missed { from, late, limit })
     }
 
-    /// What is wrong with windows that are not over: they have too many late requests already, one that is not done among
-    /// them if it is late by now.
+    /// Returns the unfinished windows that have too many late requests already, including a request that is
+    /// unfinished and late.
     pub(crate) fn open(&self, now: Nanos) -> Vec<(TaskId, Missed)> {
         let missed = |requests: &Requests| {
             let is_late = |begun: Nanos| now.since(begun) > requests.window.request;
@@ -96,8 +97,8 @@ impl Windows {
         tasks.filter_map(|(id, requests)| Some((TaskId(id), missed(requests.as_ref()?)?))).collect()
     }
 
-    /// A CPU went, a mask changed or the scheduler did: what is not done has no deadline, and windows begin anew.
-    pub(crate) fn disturb(&mut self) {
+    /// Drops unfinished requests and restarts all windows, after a change of CPUs, masks or scheduler.
+    pub(crate) fn reset_windows(&mut self) {
         for requests in self.tasks.iter_mut().flatten() {
             (requests.begun, requests.seen, requests.late) = (None, 0, 0);
         }

@@ -1,137 +1,141 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The types of the interface between the kernel model and whoever drives it.
+//! Types of the interface between the kernel model and its driver (a simulator or a test).
 
 use bpf_machine::TimerId;
 use event_log::{BlockCause, Detail, Event, Printk, SwitchReason};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
 
-/// What a kernel is built and booted with.
+/// Build and boot configuration of a kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// CPUs and their groups.
+    /// CPUs, with their cores, caches and nodes.
     pub topology: Topology,
     /// CONFIG_HZ.
     pub hz: u32,
-    /// Version as (major, minor).
+    /// Kernel version as (major, minor).
     pub version: (u16, u16),
-    /// Instructions that one callback may execute.
+    /// Maximum number of BPF instructions in one callback.
     pub budget: u64,
     /// Seed of `bpf_get_prandom_u32`.
     pub seed: u64,
-    /// How often of 1024 times a CPU that begins to idle looks for fair tasks elsewhere, when the run begins; what comes of it
-    /// changes that, as in Linux since 7.0, 6.18.5 and 6.12.65. `None`: each time, as in those before.
+    /// Initial newidle balance ratio: the probability, in 1024ths, that a CPU about to idle searches other CPUs for
+    /// fair tasks. The success of these searches then adjusts it, as in Linux since 7.0, 6.18.5 and 6.12.65. `None`:
+    /// every such CPU searches, as in earlier versions.
     pub newidle_ratio: Option<u32>,
 }
 
-/// A cgroup by number: the root is 0, others follow in the order of their making.
+/// Number of a cgroup: 0 is the root, the others are numbered in the order of creation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct CgroupId(pub u32);
 
 impl CgroupId {
-    /// The root, which is always there.
+    /// The root cgroup, which always exists.
     pub const ROOT: CgroupId = CgroupId(0);
 }
 
-/// What the user of a machine sets of a cgroup (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
+/// Settings of a cgroup that its user can change (`cpu.weight`, `cpu.max`, `cpu.max.burst`, `cpu.idle`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CgroupKnobs {
-    /// 1 to 10000; 100 is everybody's (CGROUP_WEIGHT_DFL).
+    /// `cpu.weight`, 1 to 10000; the default is 100 (CGROUP_WEIGHT_DFL).
     pub weight: u32,
-    /// Length of a period of bandwidth, in microseconds.
+    /// Bandwidth period in microseconds.
     pub period_us: u64,
-    /// CPU time for each of them, in microseconds; the largest number is no limit.
+    /// Bandwidth quota, in microseconds of CPU time per period; `u64::MAX` means no limit.
     pub quota_us: u64,
-    /// How much of it can be saved for later, in microseconds.
+    /// Unused quota that can be saved for later periods, in microseconds.
     pub burst_us: u64,
-    /// Its tasks are like those of SCHED_IDLE.
+    /// `cpu.idle`: the tasks of the cgroup count as SCHED_IDLE.
     pub idle: bool,
 }
 
 impl Default for CgroupKnobs {
-    /// Those of a new cgroup (`default_bw_period_us()`).
+    /// Settings of a new cgroup (`default_bw_period_us()`).
     fn default() -> CgroupKnobs {
         CgroupKnobs { weight: 100, period_us: 100_000, quota_us: u64::MAX, burst_us: 0, idle: false }
     }
 }
 
-/// Whose a new task is.
+/// User, session, cgroup and process of a new task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Identity {
-    /// Its user; `None`: its parent's, or else root.
+    /// User id; `None`: that of the parent task, or root without one.
     pub uid: Option<u32>,
-    /// Number of its session's leader; `None`: that of its parent's, or else none (0).
+    /// Pid of the session leader; `None`: that of the parent task, or 0 without one.
     pub session: Option<u32>,
-    /// Its cgroup; `None`: its parent's, or else the root (`CLONE_INTO_CGROUP`).
+    /// Cgroup (`CLONE_INTO_CGROUP`); `None`: that of the parent task, or the root without one.
     pub cgroup: Option<CgroupId>,
-    /// A task that lives and whose process it is a thread of, though its parent is not: where nobody says who made it.
+    /// A live task whose process the new task joins as a thread although that task is not its parent. For recordings
+    /// that do not say which task forked it.
     pub process: Option<TaskId>,
 }
 
-/// What a new task is given.
+/// Attributes of a new task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskAttributes {
-    /// `comm`.
+    /// Name (`comm`).
     pub name: String,
-    /// Policy.
+    /// Scheduling policy.
     pub policy: Policy,
     /// Nice value, -20 to 19.
     pub nice: i8,
-    /// Where it may run; must not be empty.
+    /// CPUs where the task may run; must not be empty.
     pub allowed: CpuSet,
-    /// A thread of the kernel itself.
+    /// Whether the task is a kthread.
     pub kernel_thread: bool,
-    /// The CPU to which a thread of the kernel belongs (KTHREAD_IS_PER_CPU): it may run nowhere else, also where there is only
-    /// one CPU and any thread may run nowhere else.
+    /// The CPU of a per-CPU kthread (KTHREAD_IS_PER_CPU). `allowed` alone does not tell: on a machine with one CPU
+    /// every kthread is confined to it.
     pub own_cpu: Option<CpuId>,
-    /// A thread of its parent's process (`CLONE_THREAD`), whose number and leader it shares. Means nothing without a parent.
+    /// Whether the task is a thread of its parent's process (`CLONE_THREAD`) and shares its tgid and group leader.
+    /// Ignored without a parent.
     pub thread: bool,
-    /// Who forks it; `None`: from outside.
+    /// The task that forks it; `None`: forked outside of the model.
     pub parent: Option<TaskId>,
-    /// Whose it is.
+    /// User, session, cgroup and process.
     pub identity: Identity,
 }
 
-/// What the driver must do next, in this order.
+/// Action that the driver must carry out after a call, in the order given.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The scheduler wants this CPU to be so fast, 0 to 1024 (`scx_bpf_cpuperf_set`).
+    /// The scheduler asked for a performance level of this CPU (`scx_bpf_cpuperf_set`).
     Performance {
-        /// Which.
+        /// The CPU.
         cpu: CpuId,
-        /// How fast.
+        /// Performance level, 0 to 1024.
         target: u32,
     },
-    /// `cpu` must call [`Kernel::schedule`] soon: at once if it is the CPU that made the call, else after the time
-    /// that an interprocessor interrupt takes. Not repeated while one is pending.
+    /// `cpu` must call [`Kernel::schedule`] soon: at once if it made the call, otherwise after the latency of an
+    /// inter-processor interrupt. Not repeated while one is pending.
     Resched {
-        /// Which CPU.
+        /// The CPU to reschedule.
         cpu: CpuId,
     },
-    /// Call [`Kernel::timer`] with this key at `at`. Replaces an earlier one with the same key.
+    /// Call [`Kernel::timer`] with this key at `at`. Replaces an earlier timer with the same key.
     ArmTimer {
-        /// Which timer.
+        /// The timer.
         timer: TimerKey,
-        /// CPU whose interrupt it is.
+        /// CPU that takes the timer interrupt.
         cpu: CpuId,
-        /// When.
+        /// Expiry time.
         at: Nanos,
     },
-    /// Forget the timer.
+    /// Cancel the timer.
     CancelTimer {
-        /// Which timer.
+        /// The timer.
         timer: TimerKey,
     },
-    /// `cpu` may not finish its next [`Kernel::schedule`] before each of `targets` has finished one (`SCX_KICK_WAIT`).
+    /// `cpu` must not finish its next [`Kernel::schedule`] before each of `targets` has finished one
+    /// (`SCX_KICK_WAIT`).
     AwaitSwitch {
-        /// Who waits.
+        /// The CPU that waits.
         cpu: CpuId,
-        /// For whom.
+        /// The CPUs that must switch first.
         targets: CpuSet,
     },
-    /// The scheduler is bypassed and on its way out: [`Kernel::end_disable`] is for the driver to call. Only after
+    /// The scheduler is bypassed and about to be disabled; the driver must call [`Kernel::end_disable`]. Only after
     /// [`Kernel::disable_in_steps`].
     Disabling,
-    /// The scheduler is gone; [`Kernel::exit_info`] says why.
+    /// The scheduler is disabled; [`Kernel::exit_info`] gives the reason.
     Disabled,
 }
 
@@ -140,54 +144,56 @@ pub enum Effect {
 pub enum TimerKey {
     /// A `bpf_timer`.
     Bpf(TimerId),
-    /// The watchdog's delayed work: wakes its kworker.
+    /// The watchdog's delayed work, which wakes its kworker.
     Watchdog,
-    /// The end of a fair task's turn on this CPU.
+    /// The high-resolution tick (HRTICK) of this CPU, which ends the slice of a fair task.
     Hrtick(CpuId),
 }
 
-/// How a CPU comes to call [`Kernel::schedule`].
+/// Reason why a CPU calls [`Kernel::schedule`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Leave {
-    /// Rescheduled: an effect asked for it, or it is idle.
+    /// Reschedule: requested by an effect, or the CPU is idle.
     Preempt,
     /// The current task sleeps.
     Block(BlockCause),
-    /// The current task ends.
+    /// The current task exits.
     Exit,
     /// The current task calls `sched_yield(2)`.
     Yield,
 }
 
-/// What [`Kernel::schedule`] decided.
+/// Result of [`Kernel::schedule`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
-    /// Who ran; [`TaskId::NONE`]: idle.
+    /// The task that ran before; [`TaskId::NONE`] is the idle task.
     pub prev: TaskId,
-    /// Who runs now; may be `prev` again.
+    /// The task that runs now; may be `prev` again.
     pub next: TaskId,
-    /// Why `prev` stopped, if it did.
+    /// Why `prev` stopped running, if it did.
     pub reason: SwitchReason,
 }
 
-/// What the scheduler's code used since the last [`Kernel::take_output`]: raw counts that a machine model prices.
+/// Work done by the scheduler's code since the last [`Kernel::take_output`]: counts to which a machine model assigns
+/// costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Callbacks entered.
     pub callbacks: u64,
     /// BPF instructions executed.
     pub instructions: u64,
-    /// Calls of kfuncs and helpers by nature: the index is `machine_model::Nature`'s declaration order.
+    /// Calls of kfuncs and helpers by cost class: the index follows the declaration order of `machine_model::Nature`.
     pub calls: [u64; 6],
 }
 
 impl Usage {
-    /// Nothing was used: all is used in callbacks.
+    /// Whether the scheduler's code did no work: all of its work is done in callbacks.
     pub fn is_nothing(&self) -> bool {
         self.callbacks == 0
     }
 
-    /// Whether nothing was used between this moment of an operation and another one: each use takes an instruction.
+    /// Whether the scheduler's code did no work between the two moments of one operation: every call takes at least
+    /// one instruction.
     pub fn is_as_at(&self, other: &Usage) -> bool {
         let same = (self.callbacks, self.instructions) == (other.callbacks, other.instructions);
         debug_assert!(!same || self.calls == other.calls, "a call is an instruction");
@@ -195,56 +201,58 @@ impl Usage {
     }
 }
 
-/// A lock of the kernel, or one of the scheduler's.
+/// A lock of the kernel or of the scheduler.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Lock {
-    /// That of a CPU's runqueue, which covers its local queue.
+    /// Lock of a CPU's runqueue, which also covers its local queue.
     Runqueue(CpuId),
-    /// That of a node's global queue.
+    /// Lock of a node's global queue.
     Global(u32),
-    /// That of a CPU's bypass queue.
+    /// Lock of a CPU's bypass queue.
     Bypass(CpuId),
-    /// That of a queue that the scheduler made.
+    /// Lock of a queue that the scheduler created.
     Dsq(DsqId),
-    /// A lock word of the scheduler (`bpf_spin_lock`), by guest address.
+    /// A `bpf_spin_lock` of the scheduler, by guest address.
     Bpf(u64),
 }
 
-/// An operation takes a lock, or gives it back. It holds at most one runqueue's lock at a time, and within that at most
-/// one other, for which it waits for nobody else: so operations that wait for each other's locks always go on.
+/// Acquisition or release of a lock by an operation. An operation holds at most one runqueue lock and, nested in it,
+/// at most one other lock, during which it waits for nothing else. Operations that wait for each other's locks
+/// therefore cannot deadlock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockStep {
-    /// Which.
+    /// The lock.
     pub lock: Lock,
-    /// Taken or given back.
+    /// True for an acquisition, false for a release.
     pub taken: bool,
-    /// The operation of the kernel, or the callback, that does it.
+    /// Kernel operation or callback that takes or releases the lock.
     pub caller: &'static str,
-    /// What had been used since the last [`Kernel::take_output`] when it did.
+    /// Work of the scheduler's code between the last [`Kernel::take_output`] and this step.
     pub used: Usage,
 }
 
-/// What a call produced besides its result.
+/// Output of a call besides its result.
 #[derive(Debug, Default)]
 pub struct Output {
-    /// To be carried out.
+    /// Effects, to be carried out by the driver.
     pub effects: Vec<Effect>,
-    /// To be logged.
+    /// Events, to be logged.
     pub events: Vec<Event>,
-    /// What the scheduler printed, each with the number of events before it.
+    /// Lines that the scheduler printed, each with the number of events logged before it.
     pub printed: Vec<(usize, Printk)>,
-    /// What the events leave out, each with the number of events before it. Empty unless [`Kernel::tell_details`] was called.
+    /// Details that the events leave out, each with the number of events logged before it. Empty unless
+    /// [`Kernel::record_details`] was called.
     pub details: Vec<(usize, Detail)>,
-    /// To be priced and charged to the CPU that made the call.
+    /// Work of the scheduler's code, to be charged to the CPU that made the call.
     pub usage: Usage,
-    /// Locks taken and given back, in order. Empty unless [`Kernel::track_locks`] was called.
+    /// Lock acquisitions and releases, in order. Empty unless [`Kernel::track_locks`] was called.
     pub locks: Vec<LockStep>,
 }
 
-/// Why the scheduler is gone (contract E2, X1).
+/// Why the scheduler was disabled (contract E2, X1).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitInfo {
-    /// 64 unregistered, 65 `scx_bpf_exit`, 66 kernel, 1024 error, 1025 `scx_bpf_error`, 1026 stall, …
+    /// Exit kind: 64 unregistered, 65 `scx_bpf_exit`, 66 kernel, 1024 error, 1025 `scx_bpf_error`, 1026 stall, …
     pub kind: u32,
     /// Exit code of `scx_bpf_exit` or of the kernel.
     pub code: i64,
@@ -252,22 +260,22 @@ pub struct ExitInfo {
     pub reason: String,
     /// Message, in the kernel's wording.
     pub message: String,
-    /// Debug dump; empty unless an error.
+    /// Debug dump; empty unless the exit is an error.
     pub dump: String,
-    /// The BPF fault behind it, with function, file and line, if one was.
+    /// BPF fault that caused the exit, if any, with function, file and line.
     pub fault: Option<String>,
-    /// Where in the scheduler's code it came from, as far as it came from there.
+    /// Place in the scheduler's code that caused the exit, as far as it is known.
     pub cause: Cause,
 }
 
 /// A place in the scheduler's code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cause {
-    /// The op, as the struct names it; `timer` is the callback of a timer.
+    /// The op, under its name in `struct sched_ext_ops`; `timer` is a timer callback.
     pub op: Option<&'static str>,
-    /// The kfunc or helper that it called.
+    /// The kfunc or helper that the op called.
     pub call: Option<String>,
-    /// File, without its directory, and line of the policy's own source.
+    /// File name without directory, and line, in the scheduler's source.
     pub source: Option<(String, u32)>,
 }
 
@@ -275,10 +283,10 @@ pub struct Cause {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
-    /// The object is not a sched_ext scheduler, or uses what this kernel does not allow.
+    /// The object is not a sched_ext scheduler, or uses features that this kernel does not allow.
     #[error("{0}")]
     Unsuitable(String),
-    /// The machine could not load it.
+    /// The BPF machine could not load it.
     #[error(transparent)]
     Load(#[from] bpf_machine::LoadError),
     /// `bpf(2)` would have returned this errno.
@@ -286,7 +294,7 @@ pub enum LaunchError {
     Attach {
         /// Positive errno.
         errno: i32,
-        /// What the kernel objected to.
+        /// Why the kernel refused.
         reason: String,
     },
 }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What keeps an object from running here, all at once, and whose fault it is: the model's, or that of the kernel whose
-//! version is modelled.
+//! Lists every feature that an object needs and the modelled kernel lacks, and says for each whether Weir does not
+//! model it or whether that kernel version does not have it.
 
 use crate::kfuncs::{self, Absence};
 use crate::{Config, Kernel};
 use bpf_object::{MapKind, NeedKind, Object, ProgramKind};
 
-/// What an object asks for that is not there.
+/// Features that an object uses and this kernel lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lacks {
-    /// Without this it cannot be loaded.
+    /// Features without which the object cannot be loaded.
     pub needed: Vec<String>,
-    /// It loads, and ends or goes another way where it comes to this.
+    /// Features without which the object loads, but fails or takes another path when it uses them.
     pub reached: Vec<String>,
 }
 
 impl Lacks {
-    /// All that is needed in one sentence; `None` if nothing is missing.
+    /// The missing features that prevent loading, joined by semicolons; `None` if there are none.
     pub fn refusal(&self) -> Option<String> {
         (!self.needed.is_empty()).then(|| self.needed.join("; "))
     }
 }
 
-/// Helpers that no part of the model has, with the names of the kernel's interface (`include/uapi/linux/bpf.h`).
+/// Helpers that the model does not implement, by number and name in `include/uapi/linux/bpf.h`.
 const UNMODELLED_HELPERS: [(u32, &str); 12] = [
     (12, "bpf_tail_call"),
     (22, "bpf_perf_event_read"),
@@ -39,7 +39,7 @@ const UNMODELLED_HELPERS: [(u32, &str); 12] = [
 ];
 
 impl Kernel {
-    /// What `object` asks for that this kernel does not have.
+    /// Returns the features that `object` uses and this kernel lacks.
     pub fn lacks(config: &Config, object: &Object) -> Lacks {
         let mut lacks = Lacks::default();
         let (major, minor) = config.version;
@@ -88,13 +88,14 @@ impl Kernel {
         lacks
     }
 
-    /// The first kernel that has a kfunc of this name, as far as the model knows.
+    /// The first kernel version that has a kfunc of this name, as far as the model knows.
     pub fn kfunc_since(name: &str) -> Option<(u16, u16)> {
         kfuncs::since(name)
     }
 }
 
-/// Why there is no such kfunc. Begins with "kernel" if that is the kernel's doing.
+/// Explains why the kernel lacks a kfunc. Begins with "kernel" if the modelled version has no such kfunc, with "weir"
+/// if the model lacks it.
 fn missing_kfunc(name: &str, parameters: u32, (major, minor): (u16, u16)) -> String {
     match kfuncs::absence(name, (major, minor)) {
         Absence::Later((since_major, since_minor)) => {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sched_ext core of Linux 7.2 as a state machine: task states, dispatch queues, idle masks, kicks, watchdog,
-//! kfuncs, and the scheduling classes above ext. Knows no costs, caches or workloads, and has no event queue: whoever
-//! drives it brings the time ([`Kernel::set_now`]) and carries out the [`Effect`]s.
+//! kfuncs, and the scheduling classes above ext. It knows no costs, caches or workloads and has no event queue: the
+//! driver (a simulator or a test) sets the time ([`Kernel::set_now`]) and carries out the [`Effect`]s.
 
 mod api;
 mod core;

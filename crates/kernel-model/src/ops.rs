@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The operations of `struct sched_ext_ops` and which kfuncs each may call.
+//! The operations of `struct sched_ext_ops` and the kfuncs that each may call.
 
 /// A group of kfuncs that an op may or may not call (contract 1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Group {
-    /// From anywhere.
+    /// Callable from anywhere.
     Any,
-    /// Built-in idle tracking: from anywhere.
+    /// Built-in idle tracking: callable from anywhere.
     Idle,
-    /// dsq_insert*.
+    /// `dsq_insert*`.
     Enqueue,
-    /// move_to_local, slots, cancel, dsq_move*.
+    /// `dsq_move_to_local`, `dispatch_nr_slots`, `dispatch_cancel`, `dsq_move*`.
     Dispatch,
-    /// select_cpu_dfl, select_cpu_and.
+    /// `select_cpu_dfl`, `select_cpu_and`.
     Select,
-    /// create_dsq, and dsq_move*/select_cpu_* outside of locks.
+    /// `create_dsq`, and `dsq_move*` and `select_cpu_*` when no runqueue is locked.
     Unlocked,
-    /// Synchronous reenqueue_local.
+    /// The synchronous `reenqueue_local`.
     Release,
 }
 
-/// An operation. The order is that of `event_log`'s op numbers.
+/// An operation of `struct sched_ext_ops`. The order is that of `event_log`'s op numbers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 #[repr(u8)]
@@ -60,16 +60,16 @@ pub(crate) enum Op {
     CpuOffline,
     Init,
     Exit,
-    /// A `bpf_timer` callback; no member of the struct.
+    /// A `bpf_timer` callback; not a member of the struct.
     Timer,
-    /// A program in section `syscall` that user space calls; no member either.
+    /// A program in section `syscall` that user space calls; not a member of the struct.
     Program,
 }
 
-/// How many there are.
+/// Number of ops.
 pub(crate) const OP_COUNT: usize = Op::Program as usize + 1;
 
-/// All of them, in order.
+/// All ops, in declaration order.
 const ALL: [Op; OP_COUNT] = [
     Op::SelectCpu,
     Op::Enqueue,
@@ -111,12 +111,12 @@ const ALL: [Op; OP_COUNT] = [
 ];
 
 impl Op {
-    /// Its number in `event_log::CallbackSite`.
+    /// Number of the op in `event_log::CallbackSite`.
     pub fn number(self) -> u8 {
         self as u8 + 1
     }
 
-    /// Its name in the struct.
+    /// Name of the op in `struct sched_ext_ops`.
     pub fn name(self) -> &'static str {
         event_log::op_name(self.number()).expect("every op has a name")
     }
@@ -131,18 +131,18 @@ impl Op {
         ALL.into_iter().find(|op| op.name() == name && !op.is_no_member())
     }
 
-    /// Whether the struct has no such member.
+    /// Whether `struct sched_ext_ops` lacks such a member.
     fn is_no_member(self) -> bool {
         matches!(self, Op::Timer | Op::Program)
     }
 
-    /// Whether it may sleep, and its program may be `struct_ops.s` (contract C1).
+    /// Whether the op may sleep, so that its program may be in section `struct_ops.s` (contract C1).
     pub fn may_sleep(self) -> bool {
         use Op::*;
         matches!(self, InitTask | CgroupInit | CgroupExit | CgroupPrepMove | CpuOnline | CpuOffline | Init | Exit)
     }
 
-    /// Whether the kernel calls it with a runqueue locked (contract 1.2).
+    /// Whether the kernel calls the op with a runqueue locked (contract 1.2).
     pub fn locks_runqueue(self) -> bool {
         use Op::*;
         matches!(
@@ -171,13 +171,13 @@ impl Op {
         )
     }
 
-    /// Whether the kernel calls it with interrupts off: under the lock of a runqueue, of the task that is woken
-    /// (`pi_lock`), or of the dump.
+    /// Whether the kernel calls the op with interrupts off: under a runqueue lock, the `pi_lock` of the wakee, or the
+    /// dump lock.
     pub fn runs_without_interrupts(self) -> bool {
         self.locks_runqueue() || matches!(self, Op::SelectCpu | Op::Dump)
     }
 
-    /// Whether it may call kfuncs of a group (contract 1.2).
+    /// Whether the op may call the kfuncs of a group (contract 1.2).
     pub fn allows(self, group: Group) -> bool {
         use Op::*;
         match group {
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ops_and_event_names_agree() {
+    fn op_names_match_event_log_numbers() {
         for (index, op) in ALL.into_iter().enumerate() {
             assert_eq!(op as usize, index);
             assert!(op.is_no_member() || Op::by_name(op.name()) == Some(op), "{op:?}");

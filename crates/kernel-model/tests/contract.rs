@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/contract.md` and the tests name each other.
+//! Checks that `docs/contract.md` and the tests name each other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Rules: a letter and the last number. The vectors share one entry, which names the first and the last.
+/// Letters of the rules with their last number. The vectors share one entry, which names the first and the last.
 const RULES: [(char, u32); 17] = [
     ('O', 6),
     ('C', 2),
@@ -26,8 +26,8 @@ const RULES: [(char, u32); 17] = [
 ];
 
 /// Names of all tests of this crate.
-fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
-    for entry in folder.read_dir().unwrap() {
+fn tests_below(directory: &Path, names: &mut BTreeSet<String>) {
+    for entry in directory.read_dir().unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
             tests_below(&path, names);
@@ -43,7 +43,7 @@ fn tests_below(folder: &Path, names: &mut BTreeSet<String>) {
     }
 }
 
-/// `t12` of `t12_an_exiting_task`, if the name begins with a rule.
+/// `t12` of `t12_exiting_task_...`, if the name begins with a rule.
 fn rule_of(name: &str) -> Option<&str> {
     let rule = name.split('_').next()?;
     let (letter, number) = rule.split_at_checked(1)?;
@@ -52,7 +52,7 @@ fn rule_of(name: &str) -> Option<&str> {
 }
 
 #[test]
-fn every_rule_names_its_tests_and_every_test_its_rule() {
+fn contract_page_and_tests_name_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = std::fs::read_to_string(root.join("../../docs/contract.md")).unwrap();
     let mut tests = BTreeSet::new();
@@ -74,9 +74,9 @@ fn every_rule_names_its_tests_and_every_test_its_rule() {
     }
     let named: BTreeSet<&str> = page.split('`').skip(1).step_by(2).filter(|name| name.contains('_')).collect();
     for name in &named {
-        // Names of ops and kernel objects stand in backticks too; tests have at least four words.
+        // Names of ops and kernel objects are in backticks too; names of tests have at least four words.
         if name.matches('_').count() >= 3 && !tests.contains(*name) {
-            complaints.push(format!("there is no test {name}"));
+            complaints.push(format!("the page names a missing test {name}"));
         }
     }
     for name in tests.iter().filter(|name| rule_of(name).is_some() && !named.contains(name.as_str())) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Queues and inserts: rules O1 to O6, D1 to D9, D11, D12, K2 to K4 of the contract.
+//! Dispatch queues and inserts: rules O1 to O6, D1 to D9, D11, D12, K2 to K4 of the contract.
 
 #[allow(dead_code)]
 mod bench;
@@ -14,7 +14,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     BASE.iter().chain(more).copied().collect()
 }
 
-/// A probe whose `enqueue` does this, and one task that is woken on CPU 0.
+/// A probe with this `enqueue` body, and a new task woken on CPU 0.
 fn enqueue(cpus: u32, body: &str) -> (Bench, TaskId) {
     let body = format!("ON_ENQUEUE={body}");
     let mut bench = Bench::probe(cpus, &with(&[&body, "OP_RUN"]));
@@ -25,14 +25,14 @@ fn enqueue(cpus: u32, body: &str) -> (Bench, TaskId) {
     (bench, task)
 }
 
-/// The error that such an `enqueue` leads to.
+/// The error caused by this `enqueue` body.
 fn enqueue_error(body: &str) -> (u32, String) {
     let (bench, _) = enqueue(2, body);
     let (kind, message) = bench.error();
     (kind, message.to_owned())
 }
 
-/// Holds tasks back in `enqueue`; `dispatch` does this with the first of them as `t`.
+/// A probe whose `enqueue` holds tasks; `dispatch` executes `body` with the first held task as `t`.
 fn held(cpus: u32, body: &str, more: &[&str]) -> Bench {
     let dispatch = format!("ON_DISPATCH=struct task_struct*t=held_task();if(t){{{body}bpf_task_release(t);}}");
     let defines: Vec<&str> = ["ON_ENQUEUE=hold(p);", &dispatch].iter().chain(more).copied().collect();
@@ -40,7 +40,7 @@ fn held(cpus: u32, body: &str, more: &[&str]) -> Bench {
 }
 
 #[test]
-fn o2_global_queues_belong_to_nodes() {
+fn o2_cpu_consumes_only_the_global_queue_of_its_node() {
     let topology = Topology::of_groups(&[0, 1], &[0, 1], &[0, 1]);
     let object = bench::probe(&with(&["ON_SELECT=return 0;", "ON_ENQUEUE=dsq_insert(p,GLOBAL,SCX_SLICE_DFL,0);"]));
     let mut bench = Bench::load(topology, &object).unwrap();
@@ -71,7 +71,7 @@ fn o3_mixing_fifo_and_vtime_is_an_error() {
 }
 
 #[test]
-fn o3_vtime_order_decides_and_equal_keys_keep_their_order() {
+fn o3_lowest_vtime_runs_first_and_equal_keys_are_fifo() {
     let keys = "ON_ENQUEUE=dsq_insert_by_key(p,ORDERED,SCX_SLICE_DFL,p->pid==101?10:20,0);";
     let mut bench = Bench::probe(1, &with(&[keys, "ON_DISPATCH=dsq_move_to_local(ORDERED);"]));
     let blocker = bench.task_with("rt", "", Policy::Fifo(9), 0);
@@ -88,7 +88,7 @@ fn o3_vtime_order_decides_and_equal_keys_keep_their_order() {
         order.push(current.0);
         bench.block(current);
     }
-    assert_eq!(order, [1, 3, 2], "key 10 first, then 3 before 2 as they came");
+    assert_eq!(order, [1, 3, 2], "key 10 first, then 3 before 2 in order of arrival");
 }
 
 #[test]
@@ -113,7 +113,11 @@ fn d1_direct_dispatch_twice_is_an_error() {
 fn d2_local_on_another_cpu_from_enqueue_migrates_and_wakes_it() {
     let (mut bench, task) = enqueue(4, "dsq_insert(p,LOCAL_ON(3),SCX_SLICE_DFL,0);");
     assert_eq!(bench.kernel.current(CpuId(3)), task);
-    assert_eq!(bench.ops(), "select_cpu runnable enqueue dispatch running", "CPU 0 was woken too and found nothing");
+    assert_eq!(
+        bench.ops(),
+        "select_cpu runnable enqueue dispatch running",
+        "CPU 0 was rescheduled too and found no task"
+    );
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn d3_slice_0_keeps_the_residual_but_at_least_1_ns() {
 }
 
 #[test]
-fn d4_a_batch_dispatches_whole() {
+fn d4_batch_is_dispatched_in_full() {
     let take = "dsq_insert(t,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);bpf_task_release(t);";
     let more = format!(
         "{take}t=held_task();if(!t)return;{take}t=held_task();if(!t)return;dsq_insert(t,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);"
@@ -147,8 +151,8 @@ fn d4_a_batch_dispatches_whole() {
         bench.block(current);
     }
     ran.sort_unstable();
-    assert_eq!(ran, [1, 2, 3], "one dispatch brought all three");
-    assert_eq!(bench.ops().matches("dispatch").count(), 1, "only when all are done it is called again");
+    assert_eq!(ran, [1, 2, 3], "one dispatch inserted all three");
+    assert_eq!(bench.ops().matches("dispatch").count(), 1, "dispatch is called again only after all three have run");
 }
 
 #[test]
@@ -178,7 +182,7 @@ fn d4_a_spurious_dispatch_is_dropped_silently() {
 }
 
 #[test]
-fn d4_nr_slots_counts_down_and_cancel_gives_back() {
+fn d4_nr_slots_falls_per_insert_and_rises_on_cancel() {
     let body = "dsq_insert(t,SCX_DSQ_LOCAL,0,0);counter=scx_bpf_dispatch_nr_slots()*100;scx_bpf_dispatch_cancel();\
                 counter+=scx_bpf_dispatch_nr_slots();dsq_insert(t,SCX_DSQ_LOCAL,0,0);";
     let mut bench = held(1, body, &[]);
@@ -189,19 +193,19 @@ fn d4_nr_slots_counts_down_and_cancel_gives_back() {
 }
 
 #[test]
-fn d5_an_unknown_queue_is_an_error() {
+fn d5_insert_into_an_unknown_queue_is_an_error() {
     let (kind, message) = enqueue_error("dsq_insert(p,0x3039,SCX_SLICE_DFL,0);");
     assert_eq!((kind, message.as_str()), (1024, "non-existent DSQ 0x3039"));
 }
 
 #[test]
-fn d5_an_impossible_cpu_is_an_error() {
+fn d5_local_on_an_invalid_cpu_is_an_error() {
     let (kind, message) = enqueue_error("dsq_insert(p,LOCAL_ON(77),SCX_SLICE_DFL,0);");
     assert_eq!((kind, message.as_str()), (1024, "invalid CPU 77 in SCX_DSQ_LOCAL_ON dispatch verdict"));
 }
 
 #[test]
-fn d5_a_forbidden_cpu_is_an_error() {
+fn d5_local_on_a_disallowed_cpu_is_an_error() {
     let mut bench = Bench::probe(2, &with(&["ON_ENQUEUE=dsq_insert(p,LOCAL_ON(1),SCX_SLICE_DFL,0);"]));
     let task = bench.fork("a", "0", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -242,7 +246,7 @@ fn d7_move_to_local_skips_tasks_that_may_not_run_here() {
 }
 
 #[test]
-fn d7_a_builtin_or_missing_queue_is_an_error() {
+fn d7_move_to_local_from_a_builtin_or_missing_queue_is_an_error() {
     for (dsq, text) in [("GLOBAL", "0x8000000000000001"), ("99", "0x0000000000000063")] {
         let mut bench = Bench::probe(1, &with(&[&format!("ON_DISPATCH=dsq_move_to_local({dsq});")]));
         let task = bench.fork("a", "", Policy::Other, 0);
@@ -253,7 +257,7 @@ fn d7_a_builtin_or_missing_queue_is_an_error() {
 }
 
 #[test]
-fn d8_preempt_takes_the_slice_and_the_head() {
+fn d8_preempt_ends_the_running_slice_and_inserts_at_the_head() {
     let body = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,p->pid==101?1ULL<<32:0);";
     let mut bench = Bench::probe(1, &with(&[body, "OP_RUN"]));
     let (a, urgent, b) = (bench.task("a", ""), bench.task("urgent", ""), bench.task("b", ""));
@@ -266,7 +270,7 @@ fn d8_preempt_takes_the_slice_and_the_head() {
 }
 
 #[test]
-fn d8_head_goes_before_the_others() {
+fn d8_head_inserts_before_queued_tasks() {
     let body = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,p->pid==102?0x10000:0);";
     let mut bench = Bench::probe(1, &with(&[body]));
     let (a, b, head) = (bench.task("a", ""), bench.task("b", ""), bench.task("head", ""));
@@ -299,25 +303,26 @@ fn d11_without_select_cpu_an_idle_cpu_gets_the_task_directly() {
 }
 
 #[test]
-fn k2_reenqueue_local_sends_every_waiting_task_through_enqueue_again() {
+fn k2_reenqueue_local_calls_enqueue_for_every_waiting_task() {
     let mut bench = released("put_local_back();", "FLAGS=0");
     assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
     assert_eq!(bench.kernel.event_count("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED"), 0);
 }
 
-/// While the op runs migration of the current task is disabled, and that is still the task that was preempted.
+/// A BPF program disables migration of the current task while it runs; in `cpu_release` that is still the task just
+/// preempted.
 #[test]
-fn k2_whoever_was_just_preempted_is_not_asked_about_within_cpu_release() {
+fn k2_reenqueue_in_cpu_release_skips_the_preempted_task() {
     let call = "if(KERNEL_HAS(scx_bpf_reenqueue_local___v1))counter=scx_bpf_reenqueue_local___v1();";
     let mut bench = released(call, "FLAGS=0");
     assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:2(0x10000000000)");
-    assert_eq!(bench.variable("counter"), 2, "both were taken off");
+    assert_eq!(bench.variable("counter"), 2, "both tasks were taken out of the queue");
     assert_eq!(bench.kernel.event_count("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED"), 1);
     let mut bench = released(call, "FLAGS=16");
     assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
 }
 
-/// Two tasks of one CPU, of which the first runs, and a real-time task that takes it.
+/// Two tasks on one CPU, the first of which runs, and a real-time task that preempts it.
 fn released(call: &str, flags: &str) -> Bench {
     let body = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(1, &with(&[body, "OP_PREEMPT", &format!("ON_RELEASE={call}"), flags]));
@@ -331,7 +336,7 @@ fn released(call: &str, flags: &str) -> Bench {
 }
 
 #[test]
-fn k3_dsq_move_takes_a_task_out_of_the_middle() {
+fn k3_dsq_move_takes_a_task_from_the_middle_of_a_queue() {
     let dispatch = "ON_DISPATCH=struct task_struct*t;bool ok=false;{struct bpf_iter_scx_dsq it \
                     __attribute__((cleanup(bpf_iter_scx_dsq_destroy)));bpf_iter_scx_dsq_new(&it,SHARED,0);\
                     while((t=bpf_iter_scx_dsq_next(&it))){counter++;if(t->pid==pid_wanted){\
@@ -365,7 +370,7 @@ fn k4_destroying_a_queue_in_use_is_an_error_and_a_missing_one_is_ignored() {
 }
 
 #[test]
-fn o3_the_key_is_the_virtual_time_when_the_insert_is_carried_out() {
+fn o3_vtime_key_is_read_when_the_insert_is_carried_out() {
     let body = "ON_ENQUEUE=dsq_insert_by_key(p,ORDERED,SCX_SLICE_DFL,50,0);p->scx.dsq_vtime=p->pid==102?10:20;";
     let mut bench = Bench::probe(1, &with(&[body, "ON_DISPATCH=dsq_move_to_local(ORDERED);"]));
     let blocker = bench.task_with("rt", "", Policy::Fifo(9), 0);
@@ -378,7 +383,7 @@ fn o3_the_key_is_the_virtual_time_when_the_insert_is_carried_out() {
 }
 
 #[test]
-fn d1_after_any_try_the_one_direct_dispatch_is_gone() {
+fn d1_failed_direct_dispatch_uses_up_the_only_attempt() {
     let other = "struct task_struct*o=bpf_task_from_pid(100);if(!o)return;";
     for (body, message) in [
         ("dsq_insert(p,SHARED,0,0);dsq_insert(o,SHARED,0,0);", "other[100] already direct-dispatched"),
@@ -398,12 +403,16 @@ fn d1_after_any_try_the_one_direct_dispatch_is_gone() {
 }
 
 #[test]
-fn k3_the_local_queue_is_that_of_the_runqueue_that_the_op_works_on() {
+fn k3_dsq_local_means_the_locked_runqueue() {
     let body = "ON_ENQUEUE=counter=scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL);dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(2, &with(&[body]));
     let tasks: Vec<TaskId> = ["a", "b", "c"].iter().map(|name| bench.task(name, "1")).collect();
     tasks.iter().for_each(|&task| bench.wake(task));
-    assert_eq!(bench.variable("counter"), 1, "a runs on CPU 1 and b waits there; CPU 0, which wakes them, has nobody");
+    assert_eq!(
+        bench.variable("counter"),
+        1,
+        "b waits on CPU 1 behind the running a; the local queue of the waker's CPU 0 is empty"
+    );
 }
 
 #[test]
@@ -426,18 +435,18 @@ fn e3_cpuperf_is_limited_to_1024_and_to_the_locked_runqueue() {
 }
 
 #[test]
-fn d5_an_offending_task_waits_in_the_global_queue_and_is_not_lost() {
+fn d5_rejected_insert_puts_the_task_in_the_global_queue() {
     let mut bench = held(2, "dsq_insert(t,LOCAL_ON(1),SCX_SLICE_DFL,0);", &["OP_RUN"]);
     let task = bench.fork("a", "0", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
     bench.settle();
-    assert!(!bench.ops().contains("running"), "after an error nothing is taken from its queues any more");
+    assert!(!bench.ops().contains("running"), "after an error no user queue is consumed");
     assert_eq!(bench.error(), (1024, "SCX_DSQ_LOCAL[_ON] target CPU 1 not allowed for a[100]"));
     assert_eq!(bench.kernel.current(CpuId(0)), task);
 }
 
 #[test]
-fn d11_refills_are_counted() {
+fn d11_slice_refills_are_counted() {
     let mut bench = Bench::probe(1, &[]);
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -453,7 +462,7 @@ fn o6_a_new_task_has_a_default_slice() {
 }
 
 #[test]
-fn k3_what_comes_after_the_iterator_is_neither_seen_nor_moved() {
+fn k3_tasks_queued_after_the_iterator_are_neither_seen_nor_moved() {
     let dispatch = "ON_DISPATCH=struct task_struct*t=held_task(),*n;if(t){struct bpf_iter_scx_dsq it \
                     __attribute__((cleanup(bpf_iter_scx_dsq_destroy)));bpf_iter_scx_dsq_new(&it,SHARED,0);\
                     dsq_insert(t,SHARED,SCX_SLICE_DFL,0);dsq_move_to_local(ORDERED);\
@@ -469,7 +478,11 @@ fn k3_what_comes_after_the_iterator_is_neither_seen_nor_moved() {
         bench.settle();
     }
     bench.block(blocker);
-    assert_eq!(bench.variable("counter"), 2001, "two wait, one is seen, and the other does not move");
+    assert_eq!(
+        bench.variable("counter"),
+        2001,
+        "two tasks are queued, the iterator sees one, and the other cannot be moved"
+    );
 }
 
 #[test]
@@ -480,5 +493,9 @@ fn d8_a_task_does_not_preempt_itself() {
     bench.wake(a);
     bench.wake(b);
     bench.run(&[0], ids::Nanos::from_ms(8));
-    assert_eq!(bench.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "its slice is not taken while it is put back");
+    assert_eq!(
+        bench.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"),
+        0,
+        "the slice survives the insert of the task itself"
+    );
 }

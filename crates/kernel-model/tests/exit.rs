@@ -14,7 +14,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     BASE.iter().chain(more).copied().collect()
 }
 
-/// A bench with the watchdog's kworker, not yet attached.
+/// A bench with the watchdog's kworker, attached.
 fn watched(defines: &[&str]) -> (Bench, TaskId) {
     let mut bench = Bench::load(flat(2), &probe(defines)).unwrap();
     let worker = bench.fork("kworker/u9:0", "", Policy::Other, 0);
@@ -27,7 +27,7 @@ fn watched(defines: &[&str]) -> (Bench, TaskId) {
     (bench, worker)
 }
 
-/// Lets time pass with ticks; the kworker does its work as soon as it runs.
+/// Runs ticks on both CPUs; the kworker does the watchdog work as soon as it runs.
 fn run_with_worker(bench: &mut Bench, worker: TaskId, ticks: u32) {
     for _ in 0..ticks {
         if bench.kernel.exit_info().is_some() {
@@ -63,7 +63,7 @@ fn attach_initializes_then_switches_every_task() {
 }
 
 #[test]
-fn attach_refuses_what_the_kernel_refuses() {
+fn attach_fails_with_the_kernels_errnos() {
     let errno = |defines: &[&str]| match Bench::load(flat(1), &probe(&with(defines))) {
         Err(LaunchError::Attach { errno, .. }) => errno,
         other => panic!("{:?}", other.err()),
@@ -78,13 +78,13 @@ fn attach_refuses_what_the_kernel_refuses() {
 }
 
 #[test]
-fn init_that_fails_is_reported_through_exit() {
+fn failed_init_is_reported_through_exit() {
     let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=-5;"]))).unwrap();
     bench.attach();
     assert_eq!(bench.ops(), "init exit");
     assert_eq!(bench.error(), (1024, "ops.init() failed (-5)"));
     let cause = &bench.exit().cause;
-    assert_eq!((cause.op, &cause.call, &cause.source), (Some("init"), &None, &None), "its result has no line");
+    assert_eq!((cause.op, &cause.call, &cause.source), (Some("init"), &None, &None), "a bad result has no source line");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn enq_last_without_enqueue_fails() {
 }
 
 #[test]
-fn init_task_that_fails_at_attach_aborts_it() {
+fn failed_init_task_aborts_the_attach() {
     let mut bench = Bench::load(flat(1), &probe(&with(&["OP_TASK", "ON_INIT_TASK=return -12;"]))).unwrap();
     bench.fork("a", "", Policy::Other, 0);
     bench.attach();
@@ -103,20 +103,20 @@ fn init_task_that_fails_at_attach_aborts_it() {
 }
 
 #[test]
-fn c1_a_sleepable_program_is_refused_where_the_kernel_may_not_sleep() {
+fn c1_sleepable_program_for_a_non_sleepable_op_is_rejected() {
     let error = Bench::load(flat(1), &probe(&["OP_SLEEPY"])).err().expect("refused").to_string();
     assert_eq!(error, "ops.enqueue must not be sleepable");
 }
 
 #[test]
-fn a_kfunc_in_the_wrong_op_is_refused_at_load() {
+fn kfunc_in_the_wrong_op_is_rejected_at_load() {
     let error = Bench::load(flat(1), &probe(&with(&["OP_RUN", "ON_RUNNING=dsq_move_to_local(SHARED);"]))).err();
     let error = error.expect("refused").to_string();
     assert!(error.starts_with("kfunc scx_bpf_dsq_move_to_local") && error.contains("ops.running"), "{error}");
 }
 
 #[test]
-fn w1_a_starved_task_is_a_stall_with_the_kernels_words() {
+fn w1_starved_task_is_reported_as_a_stall() {
     let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=3000", enqueue]));
     let victim = bench.fork("victim", "", Policy::Other, 0);
@@ -127,15 +127,15 @@ fn w1_a_starved_task_is_a_stall_with_the_kernels_words() {
     let (kind, message) = bench.error();
     assert_eq!(kind, 1026);
     assert_eq!(bench.exit().reason, "runnable task stall");
-    assert_eq!(bench.exit().cause, kernel_model::Cause::default(), "no code did it");
+    assert_eq!(bench.exit().cause, kernel_model::Cause::default(), "a stall has no source line");
     assert!(message.starts_with("victim[101] failed to run for "), "{message}");
     let waited = bench.now;
     assert!((Nanos::from_ms(3000)..=Nanos::from_ms(4520)).contains(&waited), "ejected after {waited}");
-    assert!(bench.exit().dump.contains("victim[101]"), "the dump names it");
+    assert!(bench.exit().dump.contains("victim[101]"), "the dump names the stalled task");
 }
 
 #[test]
-fn w1_a_scheduler_that_drops_everything_starves_the_watchdog_itself() {
+fn w1_starved_watchdog_is_detected_at_the_tick() {
     let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=2000", "ON_ENQUEUE="]));
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -147,7 +147,7 @@ fn w1_a_scheduler_that_drops_everything_starves_the_watchdog_itself() {
 }
 
 #[test]
-fn w1_reenqueueing_does_not_restart_the_clock() {
+fn w1_reenqueue_does_not_restart_the_watchdog_clock() {
     let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=3000", enqueue]));
     let victim = bench.fork("victim", "", Policy::Other, 0);
@@ -184,7 +184,7 @@ fn e2_scx_bpf_exit_has_kind_65_and_its_code() {
     bench.settle();
     let exit = bench.exit();
     assert_eq!((exit.kind, exit.code, exit.message.as_str()), (65, 0x1234, "bye"));
-    assert!(exit.dump.is_empty(), "leaving of its own will is no error");
+    assert!(exit.dump.is_empty(), "a voluntary exit is not an error");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_bpf_fault_names_function_and_line() {
 }
 
 #[test]
-fn an_endless_loop_is_stopped_by_the_budget() {
+fn endless_loop_hits_the_instruction_budget() {
     let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=for(;;)WRITE_ONCE(counter,counter+1);"]));
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -218,7 +218,7 @@ fn an_endless_loop_is_stopped_by_the_budget() {
 }
 
 #[test]
-fn x1_tasks_go_on_in_the_fair_class_after_the_scheduler_is_gone() {
+fn x1_tasks_run_in_the_fair_class_after_the_scheduler_is_disabled() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -229,7 +229,7 @@ fn x1_tasks_go_on_in_the_fair_class_after_the_scheduler_is_gone() {
     assert_eq!(bench.ops(), "disable exit_task disable exit_task exit");
     assert_eq!(bench.kernel.current(CpuId(0)), a);
     bench.block(a);
-    assert_eq!(bench.kernel.current(CpuId(0)), b, "nobody is lost");
+    assert_eq!(bench.kernel.current(CpuId(0)), b, "the waiting task runs next");
     bench.wake(a);
     bench.run(&[0], Nanos::from_ms(40));
     bench.block(bench.kernel.current(CpuId(0)));
@@ -237,7 +237,7 @@ fn x1_tasks_go_on_in_the_fair_class_after_the_scheduler_is_gone() {
 }
 
 #[test]
-fn e2_the_user_of_the_machine_ejects_by_sysrq() {
+fn e2_sysrq_s_ejects_the_scheduler() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -247,11 +247,11 @@ fn e2_the_user_of_the_machine_ejects_by_sysrq() {
     assert_eq!(bench.ops(), "disable exit_task exit");
     let exit = bench.exit();
     assert_eq!((exit.kind, exit.code, &*exit.reason, &*exit.message), (67, 0, "disabled by sysrq-S", ""));
-    assert_eq!(bench.kernel.current(CpuId(0)), task, "it goes on");
+    assert_eq!(bench.kernel.current(CpuId(0)), task, "the task keeps running");
 }
 
 #[test]
-fn x2_the_dump_calls_the_scheduler_and_lists_tasks() {
+fn x2_debug_dump_calls_the_dump_op_and_lists_tasks() {
     let dump = "ON_DUMP=static char f[]=\"counter is %d\\n\";u64 d[1]={42};scx_bpf_dump_bstr(f,d,sizeof(d));";
     let enqueue = "ON_ENQUEUE=scx_error(\"stop\",0);";
     let mut bench = Bench::probe(1, &with(&["OP_DUMP", dump, enqueue]));
@@ -264,10 +264,10 @@ fn x2_the_dump_calls_the_scheduler_and_lists_tasks() {
 }
 
 #[test]
-fn e2_the_exit_cpu_is_that_of_the_culprit_or_none() {
+fn e2_exit_cpu_is_the_cpu_at_fault_or_minus_1() {
     let mut bench = Bench::probe(2, &with(&[]));
     bench.kernel.detach(CpuId(1));
-    assert_eq!(bench.variable("exit_cpu") as u32 as i32, -1, "user space has no CPU");
+    assert_eq!(bench.variable("exit_cpu") as u32 as i32, -1, "a detach by user space has no CPU");
     assert_eq!(bench.variable("exit_flags"), 1, "SCX_EFLAG_INITIALIZED");
 
     let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
@@ -276,18 +276,18 @@ fn e2_the_exit_cpu_is_that_of_the_culprit_or_none() {
     bench.kernel.wake_new(CpuId(0), victim);
     bench.settle();
     run_with_worker(&mut bench, worker, 2000);
-    assert_eq!(bench.variable("exit_cpu") as u32, 1, "where the stalled task waits");
+    assert_eq!(bench.variable("exit_cpu") as u32, 1, "the CPU of the stalled task");
 }
 
 #[test]
-fn init_that_fails_leaves_the_initialized_flag_clear() {
+fn failed_init_leaves_the_initialized_flag_clear() {
     let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=-5;"]))).unwrap();
     bench.attach();
     assert_eq!(bench.variable("exit_flags"), 0);
 }
 
 #[test]
-fn e3_what_is_no_errno_is_an_error_of_its_own() {
+fn e3_invalid_errno_from_an_op_is_an_error() {
     let mut bench = Bench::load(flat(1), &probe(&with(&["ON_INIT=err=5;"]))).unwrap();
     bench.attach();
     assert_eq!(bench.error(), (1024, "ops.init() returned an invalid errno 5"));
@@ -298,7 +298,7 @@ fn e3_what_is_no_errno_is_an_error_of_its_own() {
 }
 
 #[test]
-fn h1_a_stale_hotplug_sequence_asks_for_a_restart() {
+fn h1_stale_hotplug_seq_at_attach_requests_a_restart() {
     let stale = |object: &mut bpf_object::LinkedObject| {
         let (name, value) = ("hotplug_seq".to_owned(), bpf_object::MemberValue::Number(3));
         object.struct_ops[0].members.push(bpf_object::StructOpsMember { name, value });
@@ -311,7 +311,7 @@ fn h1_a_stale_hotplug_sequence_asks_for_a_restart() {
 }
 
 #[test]
-fn attach_refuses_a_name_with_other_characters() {
+fn attach_rejects_an_invalid_ops_name() {
     let dashed = |object: &mut bpf_object::LinkedObject| {
         for member in &mut object.struct_ops[0].members {
             if member.name == "name" {
@@ -336,20 +336,20 @@ fn e1_an_error_in_init_task_does_not_stop_the_switch() {
 }
 
 #[test]
-fn w1_the_watchdog_counts_in_jiffies_of_its_timer_wheel() {
+fn w1_watchdog_timeout_is_rounded_by_the_timer_wheel() {
     let enqueue = "ON_ENQUEUE=if(p->pid!=101)dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let (mut bench, worker) = watched(&with(&["TIMEOUT_MS=1001", enqueue]));
     let victim = bench.fork("victim", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), victim);
     bench.settle();
     run_with_worker(&mut bench, worker, 2000);
-    // 1001 ms are 251 jiffies of 4 ms; half of that, 125, is rounded up to the next multiple of 8: the work is done at
-    // jiffies 128, 256 (from 128 for 125) and 384, and only the last time more than 251 have passed by enough.
+    // 1001 ms are 251 jiffies of 4 ms. Half of that, 125, is rounded up to a multiple of 8: the watchdog runs at
+    // jiffies 128, 256 and 384, and only the last is more than 251 jiffies after the start.
     assert_eq!(bench.error().1, "victim[101] failed to run for 1.024s");
 }
 
 #[test]
-fn b1_a_change_of_hands_passes_through_bypass() {
+fn b1_detach_passes_through_bypass() {
     let mut bench = Bench::probe(1, &with(&["OP_RUN"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -360,14 +360,14 @@ fn b1_a_change_of_hands_passes_through_bypass() {
         bench.line(),
         "quiescent:0:1(0x20000000e) runnable:0:1(0xe) stopping:0:0 quiescent:0:0(0x20000004e) \
          quiescent:0:1(0x20000004e) exit:0:-(0x40)",
-        "what waits is cycled first; then each leaves for its old class"
+        "waiting tasks are cycled first; then each task returns to its old class"
     );
     assert_eq!(bench.kernel.event_count("SCX_EV_BYPASS_ACTIVATE"), 2);
     assert_eq!(bench.kernel.event_count("SCX_EV_BYPASS_DISPATCH"), 1);
 }
 
 #[test]
-fn b2_the_newest_waiting_task_is_cycled_first() {
+fn b2_bypass_cycles_the_newest_waiting_task_first() {
     let mut bench = Bench::probe(1, &with(&["OP_RUN", "OP_DEQUEUE"]));
     let blocker = bench.task_with("rt", "", Policy::Fifo(1), 0);
     bench.wake(blocker);
@@ -383,7 +383,7 @@ fn b2_the_newest_waiting_task_is_cycled_first() {
 }
 
 #[test]
-fn x2_a_dump_reads_as_the_kernel_prints_it() {
+fn x2_debug_dump_matches_the_kernels_format() {
     let dump =
         "ON_DUMP=static char f[]=\"counter is %d\\nsecond line\";u64 d[1]={42};scx_bpf_dump_bstr(f,d,sizeof(d));";
     let enqueue = "ON_ENQUEUE=if(counter++)scx_error(\"stop\",0);else dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
@@ -431,7 +431,7 @@ fn x2_a_dump_reads_as_the_kernel_prints_it() {
 }
 
 #[test]
-fn b2_a_task_that_migrates_goes_to_the_end_of_the_list() {
+fn b2_migrated_task_goes_to_the_end_of_the_runnable_list() {
     let enqueue = "ON_ENQUEUE=if(p->pid==101)hold(p);else dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
     let dispatch =
         "ON_DISPATCH=struct task_struct*t=held_task();if(t){dsq_insert(t,LOCAL_ON(1),0,0);bpf_task_release(t);}";
@@ -447,5 +447,5 @@ fn b2_a_task_that_migrates_goes_to_the_end_of_the_list() {
     bench.log();
     bench.kernel.detach(CpuId(0));
     let log: Vec<String> = bench.log().into_iter().filter(|entry| entry.starts_with("quiescent")).collect();
-    assert!(log[0].starts_with("quiescent:0:1"), "it came to CPU 1 last: {log:?}");
+    assert!(log[0].starts_with("quiescent:0:1"), "the migrated task is the newest on CPU 1: {log:?}");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The fair class, with no scheduler attached: shares, lag, and where tasks go.
+//! The fair class without a scheduler: CPU shares, lag, preemption, CPU selection and balancing.
 
 #[allow(dead_code)]
 mod bench;
@@ -12,7 +12,7 @@ fn bench(topology: Topology) -> Bench {
     bench_in((7, 2), topology)
 }
 
-/// In a kernel that ends turns at ticks: without HRTICK.
+/// A bench with a kernel without HRTICK, where slices end at ticks.
 fn bench_of_ticks(topology: Topology) -> Bench {
     bench_in((6, 18), topology)
 }
@@ -21,7 +21,7 @@ fn bench_in(version: (u16, u16), topology: Topology) -> Bench {
     Bench::load_in(version, topology, &probe(&[]), |_| ()).expect("the probe loads")
 }
 
-/// Wakes a task, which has the CPU or waits for it.
+/// Creates and wakes a task that never sleeps.
 fn hog(bench: &mut Bench, name: &str, cpus: &str, nice: i8) -> TaskId {
     let task = bench.fork(name, cpus, Policy::Other, nice);
     bench.kernel.wake_new(CpuId(0), task);
@@ -34,7 +34,7 @@ fn current(bench: &Bench, cpu: u32) -> TaskId {
 }
 
 #[test]
-fn cpu_shares_follow_nice_weights() {
+fn cpu_shares_are_proportional_to_nice_weights() {
     let step = Nanos::from_us(50);
     for (nices, expected) in [([0, 0], 0.5), ([0, 5], 1024.0 / 1359.0), ([-5, 10], 3121.0 / 3231.0)] {
         for version in [(6, 18), (7, 2)] {
@@ -55,7 +55,7 @@ fn cpu_shares_follow_nice_weights() {
     }
 }
 
-/// A task of SCHED_BATCH comes: it preempts nobody.
+/// Wakes a new SCHED_BATCH task, which preempts no task.
 fn batch(bench: &mut Bench) -> TaskId {
     let task = bench.fork("batch", "", Policy::Batch, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -65,12 +65,12 @@ fn batch(bench: &mut Bench) -> TaskId {
 
 /// `hrtick_update` and `entity_tick` of 7.2 (kernel/sched/fair.c): HRTICK is on by default since 7.1.
 #[test]
-fn a_turn_ends_with_the_request_if_others_compete() {
+fn hrtick_ends_the_slice_when_the_request_is_served_since_7_1() {
     for version in [(7, 1), (7, 2)] {
         let mut bench = bench_in(version, flat(1));
         let first = hog(&mut bench, "first", "", 0);
         bench.pass_with_timers(Nanos::from_ms(2));
-        // It is asked for a request of 0.7 ms anew, and the timer is started for that.
+        // The first task starts a new request of 0.7 ms, and its deadline arms the timer.
         let second = batch(&mut bench);
         bench.pass_with_timers(Nanos::from_us(699));
         assert_eq!(current(&bench, 0), first, "{version:?}");
@@ -82,25 +82,26 @@ fn a_turn_ends_with_the_request_if_others_compete() {
     bench.pass_with_timers(Nanos::from_ms(2));
     let second = batch(&mut bench);
     bench.pass_with_timers(Nanos::from_ms(2));
-    assert_eq!(current(&bench, 0), first, "there is no such timer");
+    assert_eq!(current(&bench, 0), first, "no HRTICK before 7.1");
     bench.kernel.tick(CpuId(0));
     bench.settle();
     assert_eq!(current(&bench, 0), second);
 }
 
-/// `set_next_task_fair`: who is picked anew has the timer, whoever had it before.
+/// `set_next_task_fair`: the timer is armed for each newly picked task.
 #[test]
-fn each_of_two_runs_for_its_request() {
+fn two_hogs_alternate_after_each_request_under_hrtick() {
     let mut bench = bench(flat(1));
     let (first, second) = (hog(&mut bench, "first", "", 0), batch(&mut bench));
-    // The first requests are of half a slice. Who goes on after one, as the other is not eligible, waits for a tick.
+    // The first requests have half a slice. A task that continues after its request, because the other one is not
+    // eligible, waits for a tick.
     bench.run(&[0], Nanos::from_ms(40));
     let turn = current(&bench, 0);
     let ends = |bench: &mut Bench| {
         bench.pass_with_timers(Nanos::from_us(1));
         current(bench, 0) != turn
     };
-    assert!((0..1_000).any(|_| ends(&mut bench)), "a turn ends within a request");
+    assert!((0..1_000).any(|_| ends(&mut bench)), "the slice ends within a request");
     for _ in 0..10 {
         let turn = current(&bench, 0);
         bench.pass_with_timers(Nanos::from_us(699));
@@ -112,10 +113,10 @@ fn each_of_two_runs_for_its_request() {
 
 /// `hrtick_start`.
 #[test]
-fn what_is_left_of_a_turn_lasts_for_ten_microseconds_at_least() {
+fn hrtick_is_armed_for_at_least_10_us() {
     let mut bench = bench(flat(1));
     let first = hog(&mut bench, "first", "", 0);
-    // Its first request is of 350 us.
+    // Its first request is 350 us.
     bench.pass_with_timers(Nanos::from_us(345));
     let second = batch(&mut bench);
     bench.pass_with_timers(Nanos::from_us(9));
@@ -124,9 +125,9 @@ fn what_is_left_of_a_turn_lasts_for_ten_microseconds_at_least() {
     assert_eq!(current(&bench, 0), second);
 }
 
-/// `hrtick`: the timer stays when somebody of another class takes the CPU, who gets a tick by it.
+/// `hrtick`: the timer stays armed when a higher class takes the CPU, and then acts as a tick of that class.
 #[test]
-fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
+fn hrtick_that_fires_in_another_class_counts_as_a_tick() {
     let mut bench = bench(flat(1));
     hog(&mut bench, "first", "", 0);
     hog(&mut bench, "second", "", 0);
@@ -138,7 +139,7 @@ fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
     };
     let [a, b] = ["a", "b"].map(|name| quanta(&mut bench, name));
     bench.pass_with_timers(Nanos::from_ms(3));
-    // A quantum is 25 ticks, of which the timer was one.
+    // The SCHED_RR slice has 25 ticks, one of which was the timer.
     for _ in 0..23 {
         bench.run(&[0], TICK);
     }
@@ -147,8 +148,8 @@ fn a_turn_of_a_fair_task_may_end_in_that_of_another_class() {
     assert_eq!(current(&bench, 0), b);
 }
 
-/// On CPU 1 one of two hogs is in the last 0.1 of the 1.4 ms of its turn and ahead of the average. The third task, which is
-/// asleep, comes before both.
+/// Two hogs on CPU 1: the running one is in the last 0.1 ms of its 1.4 ms slice and ahead of the average. The
+/// sleeping third task would be picked before both.
 fn late_in_a_turn(topology: Topology) -> (Bench, TaskId, TaskId) {
     let mut bench = bench(topology);
     let woken = bench.task_with("woken", "1", Policy::Other, -10);
@@ -161,16 +162,16 @@ fn late_in_a_turn(topology: Topology) -> (Bench, TaskId, TaskId) {
         bench.pass_with_timers(Nanos::from_us(1));
         current(bench, 1) != turn
     };
-    assert!((0..2_000).any(|_| ends(&mut bench)), "a turn ends within a request");
+    assert!((0..2_000).any(|_| ends(&mut bench)), "the slice ends within a request");
     bench.pass_with_timers(Nanos::from_us(1_300));
     let running = current(&bench, 1);
     assert_ne!(running, turn);
     (bench, running, woken)
 }
 
-/// `resched_curr_lazy` of 7.2 (kernel/sched/core.c): it sends no interrupt.
+/// `resched_curr_lazy` of 7.2 (kernel/sched/core.c) sends no IPI.
 #[test]
-fn a_wakeup_from_another_cpu_waits_for_the_next_interrupt() {
+fn remote_wakeup_preempts_at_the_next_interrupt_since_7_0() {
     let interrupts: [fn(&mut Bench); 3] = [
         |bench| bench.pass_with_timers(Nanos::from_us(50)),
         |bench| bench.kernel.tick(CpuId(1)),
@@ -190,10 +191,10 @@ fn a_wakeup_from_another_cpu_waits_for_the_next_interrupt() {
     }
 }
 
-/// `__resched_curr` on the CPU itself, and `ttwu_queue_cond` of one below another cache, which is interrupted to wake the
-/// task.
+/// `__resched_curr` on the CPU itself, and `ttwu_queue_cond` for a CPU with another LLC, which gets an IPI to wake
+/// the task.
 #[test]
-fn a_wakeup_by_an_interrupt_of_the_cpu_itself_preempts_at_once() {
+fn wakeup_on_the_same_cpu_or_from_another_llc_preempts_at_once() {
     for (from, caches) in [(1, [0, 0]), (0, [0, 1])] {
         let (mut bench, running, woken) = late_in_a_turn(Topology::of_groups(&[0, 1], &caches, &[0; 2]));
         assert_eq!(current(&bench, 1), running);
@@ -202,9 +203,9 @@ fn a_wakeup_by_an_interrupt_of_the_cpu_itself_preempts_at_once() {
     }
 }
 
-/// `hrtick_start` interrupts the CPU whose timer it is, and on its way out that CPU sees that it is to reschedule.
+/// `hrtick_start` interrupts the CPU whose timer it arms, and on its way out that CPU honors the lazy reschedule.
 #[test]
-fn the_interrupt_that_starts_the_timer_is_one() {
+fn ipi_that_arms_hrtick_triggers_the_lazy_reschedule() {
     let mut bench = bench(flat(2));
     let woken = bench.task_with("woken", "1", Policy::Other, -10);
     let alone = hog(&mut bench, "alone", "1", 0);
@@ -215,13 +216,13 @@ fn the_interrupt_that_starts_the_timer_is_one() {
 }
 
 #[test]
-fn who_is_ahead_of_the_average_is_not_safe_however_short_its_turn() {
+fn ineligible_current_task_is_preempted_before_its_deadline() {
     let mut bench = bench_of_ticks(flat(1));
     let (hog, task) = (hog(&mut bench, "hog", "", 0), hog(&mut bench, "task", "", 0));
     bench.run(&[0], TICK);
-    assert_eq!(current(&bench, 0), task, "the hog has had more than its slice");
+    assert_eq!(current(&bench, 0), task, "the hog has used up its slice");
     bench.block(task);
-    // The hog has been picked anew, and its request ends 0.7 ms later. But it is 4 ms ahead of the task.
+    // The hog was just picked, and its request ends in 0.7 ms. But it is 4 ms ahead of the task.
     bench.pass(Nanos::from_us(100));
     assert_eq!(current(&bench, 0), hog);
     bench.wake(task);
@@ -229,7 +230,7 @@ fn who_is_ahead_of_the_average_is_not_safe_however_short_its_turn() {
 }
 
 #[test]
-fn who_was_picked_and_is_owed_time_is_safe_until_its_deadline() {
+fn eligible_current_task_is_protected_until_its_deadline() {
     let mut bench = bench(flat(1));
     let [owed, heavy] = [("owed", 0), ("heavy", -20)].map(|(name, nice)| {
         let task = bench.task_with(name, "", Policy::Other, nice);
@@ -240,15 +241,15 @@ fn who_was_picked_and_is_owed_time_is_safe_until_its_deadline() {
     bench.run(&[0], Nanos::from_ms(40));
     bench.pass(Nanos::from_us(100));
     bench.wake(owed);
-    assert_eq!(current(&bench, 0), hog, "both are at the average, and the deadline of the hog is 0.1 ms earlier");
+    assert_eq!(current(&bench, 0), hog, "both are at the average, and the hog's deadline is 0.1 ms earlier");
     bench.pass(Nanos::from_ms(1));
     bench.kernel.tick(CpuId(0));
     bench.settle();
-    assert_eq!(current(&bench, 0), owed, "the hog is 1 ms ahead of it");
-    // The heavy one comes at the average, 0.5 ms ahead; its request is 8 us long, so its deadline is the earlier one.
+    assert_eq!(current(&bench, 0), owed, "the hog is 1 ms ahead");
+    // The heavy task starts at the average, 0.5 ms ahead. Its request is 8 us, so its deadline is the earlier one.
     bench.pass(Nanos::from_us(100));
     bench.wake(heavy);
-    assert_eq!(current(&bench, 0), owed, "it has had 0.1 of its 0.7 ms");
+    assert_eq!(current(&bench, 0), owed, "it has run 0.1 ms of its 0.7 ms");
     bench.pass(Nanos::from_us(700));
     bench.kernel.tick(CpuId(0));
     bench.settle();
@@ -256,7 +257,7 @@ fn who_was_picked_and_is_owed_time_is_safe_until_its_deadline() {
 }
 
 #[test]
-fn who_is_owed_nothing_waits_for_a_deadline() {
+fn woken_task_with_zero_lag_competes_by_deadline() {
     for (pass_us, preempts) in [(100, false), (0, true)] {
         let mut bench = bench(flat(1));
         let task = bench.task("task", "");
@@ -264,7 +265,8 @@ fn who_is_owed_nothing_waits_for_a_deadline() {
         bench.run(&[0], Nanos::from_ms(40));
         bench.pass(Nanos::from_us(pass_us));
         bench.wake(task);
-        // Both deadlines are one slice after their begin. Of equal ones, that of the task that waits wins.
+        // Both deadlines are one slice after the start of the request. Of equal deadlines, that of the waiting task
+        // wins.
         let expected = if preempts { task } else { hog };
         assert_eq!(current(&bench, 0), expected, "{pass_us} us after the hog's request began");
         bench.run(&[0], TICK);
@@ -273,7 +275,7 @@ fn who_is_owed_nothing_waits_for_a_deadline() {
 }
 
 #[test]
-fn who_sleeps_ahead_of_the_others_stays_with_them_until_they_caught_up() {
+fn task_that_sleeps_with_negative_lag_stays_queued_until_picked() {
     let mut bench = bench(flat(2));
     let task = hog(&mut bench, "task", "0-1", 0);
     let other = hog(&mut bench, "other", "1", 0);
@@ -283,32 +285,36 @@ fn who_sleeps_ahead_of_the_others_stays_with_them_until_they_caught_up() {
     bench.block(task);
     bench.block(other);
     assert_eq!(current(&bench, 0), stay);
-    // CPU 1 is idle now, but the task has not left the queue of CPU 0: it is 2 ms ahead there.
+    // CPU 1 is idle now, but the task is still on the queue of CPU 0, where it is 2 ms ahead (delayed dequeue).
     bench.wake(task);
     assert_eq!((bench.kernel.task_cpu(task), current(&bench, 1)), (CpuId(0), TaskId::NONE));
-    // At its tick CPU 0 would give one of the two away.
+    // Without a tick: CPU 0 would give one of the two tasks to CPU 1.
     bench.pass(TICK);
     bench.leave(stay, Leave::Preempt);
     assert_eq!(current(&bench, 0), task, "the other has caught up");
     bench.block(task);
     bench.wake(task);
-    assert_eq!((current(&bench, 0), current(&bench, 1)), (stay, task), "it owes nothing, and looks for an idle CPU");
+    assert_eq!(
+        (current(&bench, 0), current(&bench, 1)),
+        (stay, task),
+        "with zero lag the task searches for an idle CPU"
+    );
 }
 
 #[test]
-fn a_debt_is_paid_by_waiting() {
+fn negative_lag_survives_a_short_sleep() {
     let mut bench = bench(flat(1));
     let (first, second) = (hog(&mut bench, "first", "", 0), hog(&mut bench, "second", "", 0));
     bench.pass(Nanos::from_ms(3));
     bench.block(first);
-    // The second has caught up when it has run for 3 ms: only then does a wakeup forget what the first had too much.
+    // Only after the second task has run for 3 ms would a wakeup forget the first one's negative lag.
     bench.pass(Nanos::from_ms(1));
     bench.wake(first);
     assert_eq!(current(&bench, 0), second);
     bench.pass(Nanos::from_ms(1));
     bench.kernel.tick(CpuId(0));
     bench.settle();
-    assert_eq!(current(&bench, 0), second, "its slice is over, but the first is not eligible yet");
+    assert_eq!(current(&bench, 0), second, "the slice is over, but the first task is not eligible yet");
     bench.pass(Nanos::from_ms(2));
     bench.kernel.tick(CpuId(0));
     bench.settle();
@@ -316,26 +322,26 @@ fn a_debt_is_paid_by_waiting() {
 }
 
 #[test]
-fn a_task_that_wakes_looks_below_its_cache_and_a_new_one_everywhere() {
+fn woken_task_searches_its_llc_and_new_task_the_machine() {
     let two_caches = || Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 1], &[0; 4]);
     let mut bench = bench(two_caches());
     let task = bench.task("task", "");
     assert_eq!(bench.kernel.task_cpu(task), CpuId(0));
     let first = hog(&mut bench, "first", "0", 0);
     bench.wake(task);
-    assert_eq!(current(&bench, 1), task, "the idle CPU below the same cache");
+    assert_eq!(current(&bench, 1), task, "the idle CPU in the same LLC");
     bench.block(task);
     let second = hog(&mut bench, "second", "1", 0);
     assert_eq!([current(&bench, 0), current(&bench, 1)], [first, second]);
     bench.wake(task);
-    assert!(bench.kernel.task_cpu(task).0 < 2, "no CPU of the other cache, though idle");
+    assert!(bench.kernel.task_cpu(task).0 < 2, "not an idle CPU of the other LLC");
     let new = hog(&mut bench, "new", "", 0);
     assert_eq!(current(&bench, 2), new);
 }
 
-/// Somebody who is no task here has CPU 0, and runs on.
+/// CPU 0 is held by an unmodelled context, which keeps running.
 #[test]
-fn a_new_task_goes_where_nobody_is() {
+fn new_task_avoids_a_cpu_held_by_an_unmodelled_context() {
     for policy in [Policy::Other, Policy::Fifo(1)] {
         let mut bench = bench(flat(2));
         let task = bench.fork("new", "", policy, 0);
@@ -346,7 +352,7 @@ fn a_new_task_goes_where_nobody_is() {
 }
 
 #[test]
-fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
+fn newidle_cpu_pulls_from_the_cpu_with_most_waiting_tasks() {
     let mut bench = bench(flat(3));
     let [a, b, c] = ["a", "b", "c"].map(|name| hog(&mut bench, name, "", 0));
     assert_eq!([0, 1, 2].map(|cpu| current(&bench, cpu)), [a, b, c]);
@@ -355,7 +361,7 @@ fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
     hog(&mut bench, "pinned", "1", 0);
     assert_eq!([alone, waits].map(|task| bench.kernel.task_cpu(task)), [CpuId(0), CpuId(1)]);
     bench.block(c);
-    // Two wait for CPU 1, but the one that is pinned stays.
+    // Two tasks wait for CPU 1, but one of them is pinned there.
     assert_eq!(current(&bench, 2), waits);
     bench.block(waits);
     assert_eq!(current(&bench, 2), alone);
@@ -363,7 +369,7 @@ fn a_cpu_that_goes_idle_pulls_from_where_most_wait() {
     assert_eq!(current(&bench, 2), TaskId::NONE);
 }
 
-/// Waits on CPU 0 beside whoever runs there, and may run on CPU 1, which idles.
+/// A task that waits on CPU 0 behind its running task and may also run on the idle CPU 1.
 fn waits_on_cpu_0(bench: &mut Bench, name: &str) -> TaskId {
     let task = hog(bench, name, "0", 0);
     bench.kernel.set_affinity(CpuId(0), task, &"0-1".parse().unwrap()).unwrap();
@@ -372,39 +378,39 @@ fn waits_on_cpu_0(bench: &mut Bench, name: &str) -> TaskId {
 }
 
 #[test]
-fn a_cpu_with_too_much_to_do_wakes_an_idle_one_at_its_tick() {
+fn busy_cpu_kicks_an_idle_cpu_to_balance_at_its_tick() {
     let mut bench = bench_of_ticks(flat(2));
     let here = hog(&mut bench, "here", "0", 0);
     let [first, second] = ["first", "second"].map(|name| waits_on_cpu_0(&mut bench, name));
     assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [here, TaskId::NONE]);
-    // The tick gives CPU 0 to the first one before CPU 1 comes to look.
+    // The tick switches CPU 0 to the first task before CPU 1 balances.
     bench.run(&[0], TICK);
     assert_eq!([0, 1].map(|cpu| current(&bench, cpu)), [first, second]);
 }
 
 #[test]
-fn who_lost_its_cpu_at_the_tick_stays_until_two_attempts_were_in_vain() {
+fn cache_hot_task_is_moved_after_two_failed_balance_attempts() {
     let mut bench = bench_of_ticks(flat(2));
     waits_on_cpu_0(&mut bench, "a");
     waits_on_cpu_0(&mut bench, "b");
-    // The first one has come to a CPU without others, and has left it again.
+    // The first task got CPU 0 when it was alone, and has lost it at the tick.
     for (tick, comes) in [(1, false), (2, false), (3, true)] {
         bench.run(&[0], TICK);
         assert_eq!(current(&bench, 1) != TaskId::NONE, comes, "tick {tick}");
     }
 }
 
-/// Once an idle CPU has been helped, the kernel means to do that again only after 16 intervals of 4 ms.
+/// After an idle balance the kernel waits 16 intervals of 4 ms, unless a CPU becomes idle meanwhile.
 #[test]
-fn a_cpu_that_idles_again_after_a_tick_is_noticed_at_one_tick_and_helped_at_the_next() {
+fn newly_idle_cpu_is_noticed_at_one_tick_and_gets_a_task_at_the_next() {
     for ticked in [true, false] {
-        let mut bench = bench_that_looks(flat(2), 0);
+        let mut bench = bench_with_newidle_ratio(flat(2), 0);
         hog(&mut bench, "here", "0", 0);
         let tasks = ["a", "b", "c", "d", "e"].map(|name| waits_on_cpu_0(&mut bench, name));
         bench.run(&[0], TICK);
         let there = |bench: &Bench| tasks.iter().filter(|&&task| bench.kernel.task_cpu(task) == CpuId(1)).count();
         let moved = there(&bench);
-        assert_eq!(moved, 3, "half of the difference: six were there");
+        assert_eq!(moved, 3, "half of the six tasks");
         if ticked {
             bench.run(&[1], TICK);
             assert_eq!(there(&bench), moved);
@@ -413,7 +419,7 @@ fn a_cpu_that_idles_again_after_a_tick_is_noticed_at_one_tick_and_helped_at_the_
             let next = current(&bench, 1);
             bench.block(next);
         }
-        assert_eq!(current(&bench, 1), TaskId::NONE, "the dice do not let it look");
+        assert_eq!(current(&bench, 1), TaskId::NONE, "no newidle search with a ratio of 0");
         for (tick, comes) in [(1, false), (2, ticked), (3, ticked)] {
             bench.run(&[0], TICK);
             assert_eq!(current(&bench, 1) != TaskId::NONE, comes, "ticked: {ticked}, tick {tick}");
@@ -421,11 +427,11 @@ fn a_cpu_that_idles_again_after_a_tick_is_noticed_at_one_tick_and_helped_at_the_
     }
 }
 
-/// A tick of a time in which nothing waited anywhere, and no CPU had been helped, counts as well.
+/// A tick during which no task waited, before the first idle balance, also makes the CPU count as newly idle.
 #[test]
-fn a_cpu_that_idles_first_after_others_were_helped_is_noticed_by_its_earlier_tick() {
+fn cpu_that_ticked_before_the_first_idle_balance_counts_as_newly_idle() {
     for ticked in [true, false] {
-        let mut bench = bench_that_looks(flat(3), 0);
+        let mut bench = bench_with_newidle_ratio(flat(3), 0);
         let there = hog(&mut bench, "there", "1", 0);
         if ticked {
             bench.run(&[1], TICK);
@@ -436,28 +442,28 @@ fn a_cpu_that_idles_first_after_others_were_helped_is_noticed_by_its_earlier_tic
             bench.kernel.set_affinity(CpuId(0), task, &"0-2".parse().unwrap()).unwrap();
             bench.settle();
         }
-        // Three CPUs balance every six milliseconds, which is the second tick.
+        // Three CPUs balance every 6 ms, which is the second tick.
         (0..2).for_each(|_| bench.run(&[0], TICK));
-        assert_ne!(current(&bench, 2), TaskId::NONE, "it was helped");
+        assert_ne!(current(&bench, 2), TaskId::NONE, "idle balancing moved a task to CPU 2");
         bench.block(there);
-        assert_eq!(current(&bench, 1), TaskId::NONE, "the dice do not let it look");
+        assert_eq!(current(&bench, 1), TaskId::NONE, "no newidle search with a ratio of 0");
         (0..2).for_each(|_| bench.run(&[0], TICK));
         assert_eq!(current(&bench, 1) != TaskId::NONE, ticked, "ticked: {ticked}");
     }
 }
 
-/// Newidle balancing that has been worth while so often, of 1024 times.
-fn bench_that_looks(topology: Topology, newidle_ratio: u32) -> Bench {
+/// A 6.18 kernel with this initial newidle ratio (of 1024).
+fn bench_with_newidle_ratio(topology: Topology, newidle_ratio: u32) -> Bench {
     let config =
         Config { topology, hz: 250, version: (6, 18), budget: 1_000_000, seed: 1, newidle_ratio: Some(newidle_ratio) };
     Bench::load_as(config, &probe(&[]), |_| ()).expect("the probe loads")
 }
 
 #[test]
-fn a_cpu_that_goes_idle_looks_as_often_as_that_was_worth_while() {
-    // Three standard deviations to either side; after 512 calls the ratio would change.
+fn newidle_search_probability_is_the_newidle_ratio() {
+    // The bounds are three standard deviations; after 512 calls the ratio would change.
     for (ratio, least, most) in [(0, 0, 3), (512, 79, 121), (1024, 200, 200)] {
-        let mut bench = bench_that_looks(flat(2), ratio);
+        let mut bench = bench_with_newidle_ratio(flat(2), ratio);
         hog(&mut bench, "here", "0", 0);
         let there = bench.task("there", "1");
         let waits = waits_on_cpu_0(&mut bench, "waits");
@@ -478,13 +484,13 @@ fn a_cpu_that_goes_idle_looks_as_often_as_that_was_worth_while() {
 }
 
 #[test]
-fn who_has_just_run_is_not_pulled() {
+fn cache_hot_task_is_not_pulled_within_500_us() {
     for (pass_us, pulled) in [(400, false), (600, true)] {
         let mut bench = bench_of_ticks(flat(2));
         let [a, b] = ["a", "b"].map(|name| hog(&mut bench, name, "0", 0));
         let there = hog(&mut bench, "there", "1", 0);
         bench.run(&[0, 1], TICK);
-        assert_eq!(current(&bench, 0), b, "its turn");
+        assert_eq!(current(&bench, 0), b, "b has replaced a at the tick");
         for task in [a, b] {
             bench.kernel.set_affinity(CpuId(0), task, &"0-1".parse().unwrap()).unwrap();
             bench.settle();
@@ -495,9 +501,10 @@ fn who_has_just_run_is_not_pulled() {
     }
 }
 
-/// The lighter of two busy CPUs pulls every 28 ms, and a task that is heavier than the difference only at the second try.
+/// The less loaded of two busy CPUs pulls every 28 ms, and a task heavier than the imbalance only at the second
+/// attempt.
 #[test]
-fn three_hogs_on_two_cpus_take_turns() {
+fn three_hogs_share_two_cpus_equally() {
     let mut bench = bench_of_ticks(flat(2));
     let hogs = ["a", "b", "c"].map(|name| hog(&mut bench, name, "", 0));
     let mut ticks = [0; 3];
@@ -511,19 +518,23 @@ fn three_hogs_on_two_cpus_take_turns() {
 }
 
 #[test]
-fn whole_cores_are_preferred() {
-    // Threads 0 and 1 share a core, 2 and 3 another.
+fn fully_idle_core_is_preferred() {
+    // CPUs 0 and 1 share a core, CPUs 2 and 3 another.
     let mut bench = bench(Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]));
     let task = bench.task("task", "");
     let first = hog(&mut bench, "first", "0", 0);
     bench.wake(task);
-    assert_eq!([0, 1, 2].map(|cpu| current(&bench, cpu)), [first, TaskId::NONE, task], "its sibling is busy");
+    assert_eq!(
+        [0, 1, 2].map(|cpu| current(&bench, cpu)),
+        [first, TaskId::NONE, task],
+        "CPU 1 is idle, but its sibling is busy"
+    );
     let new = hog(&mut bench, "new", "", 0);
-    assert_eq!(current(&bench, 1), new, "all cores are busy, and this one is nearest");
+    assert_eq!(current(&bench, 1), new, "all cores are busy, and CPU 1 is nearest");
 }
 
 #[test]
-fn a_task_that_yields_gives_its_request_up() {
+fn yield_gives_up_the_rest_of_the_request() {
     let mut bench = bench(flat(1));
     let tasks = [hog(&mut bench, "a", "", 0), hog(&mut bench, "b", "", 0)];
     for turn in 0..6 {
@@ -533,30 +544,32 @@ fn a_task_that_yields_gives_its_request_up() {
 }
 
 #[test]
-fn who_is_ahead_of_the_average_waits_even_with_the_earliest_deadline() {
+fn ineligible_task_waits_despite_the_earliest_deadline() {
     let mut bench = bench_of_ticks(flat(1));
     let (heavy, light) = (hog(&mut bench, "heavy", "", -10), hog(&mut bench, "light", "", 10));
     assert_eq!(current(&bench, 0), heavy);
-    // 4 ms are 0.43 ms of the heavy one's time. Its next request ends 0.08 ms later, that of the light one at 3.26 ms.
+    // 4 ms are 0.43 ms in the heavy task's virtual time. Its next request ends 0.08 ms later, that of the light task
+    // at 3.26 ms.
     bench.run(&[0], TICK);
     assert_eq!(current(&bench, 0), light);
 }
 
 #[test]
-fn a_new_task_asks_for_half_a_slice_first() {
+fn first_request_of_a_new_task_is_half_a_slice() {
     for (version, pass_us, preempts) in [((6, 18), 200, true), ((6, 18), 500, false), ((7, 2), 200, false)] {
         let mut bench = bench_in(version, flat(1));
         let hog = hog(&mut bench, "hog", "", 0);
         (0..10).for_each(|_| bench.run(&[0], TICK));
         bench.pass(Nanos::from_us(pass_us));
-        // The request of the hog ends at 700 us, the new one's 350 us from now. From 7.x on it waits all the same.
+        // The request of the hog ends at 700 us, that of the new task 350 us from now. Since 7.0 a new task waits
+        // anyway.
         let new = self::hog(&mut bench, "new", "", 0);
         assert_eq!(current(&bench, 0), if preempts { new } else { hog }, "{version:?} after {pass_us} us");
     }
 }
 
 #[test]
-fn of_several_the_one_that_waited_longest_is_pulled() {
+fn longest_waiting_task_is_pulled_first() {
     let mut bench = bench(flat(2));
     hog(&mut bench, "here", "0", 0);
     let there = ["b", "c"].map(|name| hog(&mut bench, name, "1", 0));
@@ -571,7 +584,7 @@ fn of_several_the_one_that_waited_longest_is_pulled() {
 }
 
 #[test]
-fn what_a_task_is_owed_goes_along_to_another_cpu() {
+fn lag_moves_with_a_migrated_task() {
     let mut bench = bench(flat(2));
     hog(&mut bench, "here", "0", 0);
     let there = hog(&mut bench, "there", "1", 0);
@@ -582,18 +595,18 @@ fn what_a_task_is_owed_goes_along_to_another_cpu() {
     assert_eq!(current(&bench, 1), there);
     bench.kernel.set_affinity(CpuId(0), task, &"1".parse().unwrap()).unwrap();
     bench.settle();
-    assert_eq!(current(&bench, 1), task, "it waited for 3 ms, and the turn of the other is over");
+    assert_eq!(current(&bench, 1), task, "the task has 3 ms of lag, and the other's slice is over");
 }
 
 #[test]
-fn policies_decide_who_may_preempt() {
+fn sched_batch_does_not_preempt_and_sched_idle_is_always_preempted() {
     let mut bench = bench_of_ticks(flat(1));
     let idle = bench.fork("idle", "", Policy::Idle, 0);
     bench.kernel.wake_new(CpuId(0), idle);
     bench.settle();
     assert_eq!(current(&bench, 0), idle);
     let hog = hog(&mut bench, "hog", "", 0);
-    assert_eq!(current(&bench, 0), hog, "nobody is safe from it in the idle policy");
+    assert_eq!(current(&bench, 0), hog, "a SCHED_IDLE task is always preempted");
     (0..10).for_each(|_| bench.run(&[0], TICK));
     let [batch, other] = [("batch", Policy::Batch), ("other", Policy::Other)].map(|(name, policy)| {
         let task = bench.fork(name, "", policy, 0);
@@ -601,7 +614,7 @@ fn policies_decide_who_may_preempt() {
         bench.settle();
         task
     });
-    // All three get their turns, and the two go to sleep at the average.
+    // All three tasks run in turn, and two of them go to sleep at the average.
     (0..30).for_each(|_| bench.run(&[0], TICK));
     for task in [batch, other] {
         while current(&bench, 0) != task {
@@ -611,13 +624,13 @@ fn policies_decide_who_may_preempt() {
     }
     (0..10).for_each(|_| bench.run(&[0], TICK));
     bench.wake(batch);
-    assert_eq!(current(&bench, 0), hog, "a batch task waits for its turn");
+    assert_eq!(current(&bench, 0), hog, "a SCHED_BATCH task does not preempt");
     bench.wake(other);
     assert_eq!(current(&bench, 0), other);
 }
 
 #[test]
-fn who_becomes_lighter_while_it_runs_asks_anew() {
+fn renicing_the_running_task_rescales_its_request() {
     let mut bench = bench(flat(1));
     let task = bench.task("task", "");
     let hog = hog(&mut bench, "hog", "", 0);
@@ -625,5 +638,5 @@ fn who_becomes_lighter_while_it_runs_asks_anew() {
     bench.kernel.set_policy(CpuId(0), hog, Policy::Other, 19).unwrap();
     bench.settle();
     bench.wake(task);
-    assert_eq!(current(&bench, 0), task, "its slice is now 48 ms of its own time");
+    assert_eq!(current(&bench, 0), task, "the hog's slice is now 48 ms in its virtual time");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What objects that were not written for Weir rely on: the kernel's variables, cgroups, timers.
+//! Kernel features used by objects that were not written for Weir: per-CPU variables, cgroups, timers.
 
 #[allow(dead_code)]
 mod bench;
@@ -9,7 +9,7 @@ use bpf_object::Object;
 use ids::{Nanos, Policy, Topology};
 use kernel_model::{Config, Kernel};
 
-/// Eight CPUs of eight cores in three caches, whose first CPUs are 0, 1 and 4.
+/// Eight cores without SMT in three LLCs, whose first CPUs are 0, 1 and 4.
 fn three_caches() -> Topology {
     Topology::of_groups(&[0, 1, 2, 3, 4, 5, 6, 7], &[1, 0, 1, 0, 2, 2, 1, 0], &[0; 8])
 }
@@ -20,7 +20,7 @@ fn attached(defines: &[&str]) -> Bench {
     bench
 }
 
-/// Wakes a new task once, so that `select_cpu` looks around.
+/// Wakes a new task, so that `select_cpu` reads the variables.
 fn look(bench: &mut Bench) {
     let task = bench.fork("looker", "", Policy::Other, 0);
     bench.kernel.wake_new(ids::CpuId(0), task);
@@ -29,17 +29,17 @@ fn look(bench: &mut Bench) {
 }
 
 #[test]
-fn weak_variables_of_the_kernel_are_right_for_each_cpu() {
+fn weak_per_cpu_variables_have_the_values_of_their_cpu() {
     let mut bench = attached(&[]);
     look(&mut bench);
-    assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, 2, 2, 0, 1], "dense, in the order of the first CPUs");
+    assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, 2, 2, 0, 1], "dense ids in the order of first CPUs");
     assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 2, 2, 3, 3]);
     assert_eq!(bench.numbers("priority", 4), [0; 8]);
     assert_eq!(bench.variable("absent_is_null") as u32, 1);
 }
 
 #[test]
-fn caches_shrink_with_hotplug() {
+fn sd_llc_size_follows_cpu_hotplug() {
     let mut bench = attached(&[]);
     bench.offline(4);
     bench.restart();
@@ -53,7 +53,7 @@ fn caches_shrink_with_hotplug() {
 }
 
 #[test]
-fn cpu_time_is_told_in_whole_ticks_by_owner() {
+fn kernel_cpustat_counts_whole_ticks_by_kind() {
     let mut bench = attached(&[]);
     let busy = bench.fork("busy", "2", Policy::Other, 0);
     let nice = bench.fork("nice", "3", Policy::Other, 5);
@@ -73,25 +73,25 @@ fn cpu_time_is_told_in_whole_ticks_by_owner() {
 }
 
 #[test]
-fn the_root_cgroup_is_announced_at_attach_and_taken_back_at_the_end() {
+fn root_cgroup_is_initialized_at_attach_and_exited_at_disable() {
     let mut bench = attached(&[]);
-    let told = ["cgroups", "weight", "period_us", "quota_us", "burst_us"].map(|name| bench.variable(name));
-    assert_eq!(told, [1, 100, 100_000, u64::MAX, 0]);
+    let passed = ["cgroups", "weight", "period_us", "quota_us", "burst_us"].map(|name| bench.variable(name));
+    assert_eq!(passed, [1, 100, 100_000, u64::MAX, 0]);
     bench.kernel.detach(ids::CpuId(0));
     bench.settle();
     assert_eq!(bench.variable("cgroups"), 101);
 }
 
 #[test]
-fn a_refused_cgroup_fails_the_attach() {
+fn cgroup_init_error_fails_the_attach() {
     let mut bench = attached(&["REFUSE"]);
     bench.settle();
     assert_eq!(bench.error(), (1024, "ops.cgroup_init() failed (-12)"));
-    assert_eq!(bench.variable("cgroups"), 1, "what was not begun is not ended");
+    assert_eq!(bench.variable("cgroups"), 1, "no cgroup_exit for a refused cgroup");
 }
 
 #[test]
-fn all_that_is_missing_is_named_at_once_with_who_lacks_it() {
+fn lacks_lists_every_missing_feature_with_its_cause() {
     let config = Config { topology: three_caches(), hz: 250, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None };
     let lacks = |defines: &[&str]| {
         Kernel::lacks(&config, &Object::parse(&compiled("foreign", defines)).expect("clang makes objects"))
@@ -104,35 +104,35 @@ fn all_that_is_missing_is_named_at_once_with_who_lacks_it() {
             "weir does not model arenas (map `everything`)",
         ]
     );
-    let refused = |name| format!("kernel 7.2 refuses the helper {name} to schedulers");
+    let refused = |name| format!("kernel 7.2 does not allow the helper {name} in schedulers");
     assert_eq!(lacks(&["REFUSED"]).reached[1..], [refused("bpf_probe_read"), refused("bpf_probe_read_str")]);
     let plain = lacks(&[]);
     assert_eq!(plain.refusal(), None);
     assert_eq!(plain.reached, ["weir does not model the kernel's variable no_such_variable"]);
 }
 
-/// kernel/bpf/helpers.c of 7.2: `defer_timer_wq_op()` refuses with interrupts off.
+/// kernel/bpf/helpers.c of 7.2: `defer_timer_wq_op()` fails while interrupts are off.
 #[test]
 fn a_timer_cannot_be_cancelled_with_interrupts_off() {
     let mut bench = attached(&[]);
-    assert_eq!(bench.numbers("cancelled_by_init", 4), [1], "init may, and it was armed");
+    assert_eq!(bench.numbers("cancelled_by_init", 4), [1], "init may cancel the armed timer");
     look(&mut bench);
     assert_eq!(bench.numbers("cancelled_by_select", 4), [-95]);
 }
 
-/// kernel/bpf/helpers.c: `bpf_timer_cancel()` would wait for the callback that called it.
+/// kernel/bpf/helpers.c: `bpf_timer_cancel()` would wait for the callback that calls it.
 #[test]
-fn a_timer_cannot_be_cancelled_by_its_own_callback_and_keeps_it() {
+fn timer_callback_cannot_cancel_its_own_timer() {
     let mut bench = attached(&["FIRING"]);
     bench.run(&[], TICK);
     bench.run(&[], TICK);
     assert_eq!(bench.numbers("cancelled_by_itself", 4), [-35]);
-    assert!(bench.variable("fires") > 1, "the callback is still there when it is started again");
+    assert!(bench.variable("fires") > 1, "the timer keeps its callback");
 }
 
-/// kernel/bpf/verifier.c: the callback of a timer returns 0 (`callback_ret_range`).
+/// kernel/bpf/verifier.c: a timer callback must return 0 (`callback_ret_range`).
 #[test]
-fn a_timers_callback_returns_0() {
+fn timer_callback_must_return_0() {
     for (returned, faults) in [("0", false), ("1", true), ("-1", true)] {
         let mut bench = attached(&["FIRING", &format!("RETURNING={returned}")]);
         bench.run(&[], TICK);
@@ -140,14 +140,14 @@ fn a_timers_callback_returns_0() {
     }
 }
 
-/// Nobody attaches to a machine that has only just booted: clocks are far from 0, and absolute times are of the same clock.
+/// A real scheduler attaches long after boot: clocks are far from 0, and absolute timers use the same clock.
 #[test]
-fn programs_see_how_long_the_machine_has_been_up() {
+fn program_clocks_include_the_uptime() {
     let mut bench = Bench::load(three_caches(), &compiled("foreign", &["ALARM"])).expect("it loads");
     bench.kernel.set_uptime(Nanos::from_ms(600_000));
     bench.attach();
     assert_eq!(bench.variable("attached_at"), 600_000_000_000);
     assert_eq!(bench.variable("fires"), 0);
     bench.run(&[], TICK);
-    assert_eq!(bench.variable("fires"), 1, "the alarm was set for 1 ms after that");
+    assert_eq!(bench.variable("fires"), 1, "the alarm was set for 1 ms after attach");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups, and whose tasks are (contract G1): the order in which a scheduler hears of them.
+//! Cgroups, users and sessions of tasks (contract G1): which ops are called, in which order.
 
 #[allow(dead_code)]
 mod bench;
@@ -22,7 +22,7 @@ fn attached(defines: &[&str]) -> Bench {
 }
 
 fn make(bench: &mut Bench, parent: CgroupId, name: &str) -> CgroupId {
-    let made = bench.kernel.make_cgroup(CpuId(0), parent, name).expect("nobody refuses");
+    let made = bench.kernel.make_cgroup(CpuId(0), parent, name).expect("the scheduler accepts it");
     bench.settle();
     made
 }
@@ -32,8 +32,8 @@ fn weight(bench: &mut Bench, cgroup: CgroupId, weight: u32) {
     bench.settle();
 }
 
-/// A task from outside, not yet woken.
-fn born(bench: &mut Bench, name: &str, identity: Identity) -> TaskId {
+/// Forks a task outside of the model, without waking it.
+fn new_task(bench: &mut Bench, name: &str, identity: Identity) -> TaskId {
     let attributes = TaskAttributes {
         name: name.into(),
         policy: Policy::Other,
@@ -45,7 +45,7 @@ fn born(bench: &mut Bench, name: &str, identity: Identity) -> TaskId {
         parent: None,
         identity,
     };
-    let task = bench.kernel.fork(CpuId(0), attributes).expect("nobody refuses");
+    let task = bench.kernel.fork(CpuId(0), attributes).expect("the scheduler accepts it");
     bench.settle();
     task
 }
@@ -55,44 +55,44 @@ fn printed(bench: &mut Bench) -> Vec<String> {
 }
 
 #[test]
-fn g1_an_attach_tells_of_parents_first_and_a_disable_of_children_first() {
+fn g1_attach_inits_parents_first_and_disable_exits_children_first() {
     let mut bench = with(&[]);
     let a = make(&mut bench, ROOT, "a");
     let b = make(&mut bench, ROOT, "b");
     let x = make(&mut bench, a, "x");
     weight(&mut bench, x, 300);
     bench.kernel.set_cgroup(CpuId(0), b, CgroupKnobs { quota_us: 50_000, ..CgroupKnobs::default() });
-    assert!(printed(&mut bench).is_empty(), "nobody is there to be told");
+    assert!(printed(&mut bench).is_empty(), "no scheduler is attached");
     bench.attach();
-    let told = printed(&mut bench);
+    let lines = printed(&mut bench);
     let expected = [
         "init , weight 100, quota -1",
         "init a, weight 100, quota -1",
         "init x, weight 300, quota -1",
         "init b, weight 100, quota 50000",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
     bench.kernel.detach(CpuId(0));
     bench.settle();
     assert_eq!(printed(&mut bench), ["exit x", "exit a", "exit b", "exit "]);
 }
 
 #[test]
-fn g1_what_is_made_and_removed_later_is_told_then() {
+fn g1_later_cgroup_creation_and_removal_call_init_and_exit() {
     let mut bench = attached(&["REFUSE_INIT=\"n\""]);
     let a = make(&mut bench, ROOT, "a");
     let x = make(&mut bench, a, "x");
     assert_eq!(bench.kernel.make_cgroup(CpuId(0), a, "no"), Err(-12));
     assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Err(-16), "x is in it");
     assert_eq!(bench.kernel.remove_cgroup(CpuId(0), x), Ok(()));
-    let task = born(&mut bench, "t", Identity { cgroup: Some(a), ..Identity::default() });
+    let task = new_task(&mut bench, "t", Identity { cgroup: Some(a), ..Identity::default() });
     assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Err(-16), "a task is in it");
     bench.kernel.wake_new(CpuId(0), task);
     bench.settle();
     bench.leave(task, kernel_model::Leave::Exit);
-    assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Ok(()), "those who ended do not count");
+    assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Ok(()), "exited tasks do not count");
     bench.settle();
-    let told = printed(&mut bench);
+    let lines = printed(&mut bench);
     let expected = [
         "init a, weight 100, quota -1",
         "init x, weight 100, quota -1",
@@ -103,11 +103,11 @@ fn g1_what_is_made_and_removed_later_is_told_then() {
         "t ends, of user 0",
         "exit a",
     ];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
 }
 
 #[test]
-fn g1_a_cgroup_that_is_refused_fails_the_attach_and_only_those_before_are_taken_back() {
+fn g1_failed_cgroup_init_at_attach_exits_only_initialized_cgroups() {
     let mut bench = with(&["REFUSE_INIT=\"b\""]);
     for name in ["a", "b", "c"] {
         make(&mut bench, ROOT, name);
@@ -115,13 +115,13 @@ fn g1_a_cgroup_that_is_refused_fails_the_attach_and_only_those_before_are_taken_
     bench.kernel.attach(CpuId(0)).expect("the error is reported later");
     bench.settle();
     assert_eq!(bench.error(), (1024, "ops.cgroup_init() failed (-12)"));
-    let told = printed(&mut bench);
-    let names: Vec<&str> = told.iter().map(|line| line.split(',').next().unwrap()).collect();
+    let lines = printed(&mut bench);
+    let names: Vec<&str> = lines.iter().map(|line| line.split(',').next().unwrap()).collect();
     assert_eq!(names, ["init ", "init a", "init b", "exit a", "exit "]);
 }
 
 #[test]
-fn g1_weights_and_bandwidths_are_told_when_they_change() {
+fn g1_weight_and_bandwidth_ops_are_called_on_change_only() {
     let mut bench = attached(&[]);
     let a = make(&mut bench, ROOT, "a");
     printed(&mut bench);
@@ -136,7 +136,7 @@ fn g1_weights_and_bandwidths_are_told_when_they_change() {
     );
     bench.settle();
     assert_eq!(printed(&mut bench), ["weight of a: 300", "a gets 70000 us in 100000", "a idle: 1"]);
-    // The next scheduler is told what holds.
+    // The next scheduler gets the current values.
     bench.kernel.detach(CpuId(0));
     bench.settle();
     printed(&mut bench);
@@ -145,11 +145,11 @@ fn g1_weights_and_bandwidths_are_told_when_they_change() {
 }
 
 #[test]
-fn g1_a_move_is_asked_for_and_told_between_quiescent_and_runnable() {
+fn g1_cgroup_move_is_called_between_quiescent_and_runnable() {
     let mut bench = attached(&["CHANGES"]);
     let [a, b] = ["a", "b"].map(|name| make(&mut bench, ROOT, name));
     let identity = Identity { cgroup: Some(a), ..Identity::default() };
-    let [hog, waiter, sleeper] = ["h", "w", "s"].map(|name| born(&mut bench, name, identity));
+    let [hog, waiter, sleeper] = ["h", "w", "s"].map(|name| new_task(&mut bench, name, identity));
     for task in [sleeper, hog, waiter] {
         bench.kernel.set_affinity(CpuId(0), task, &"0".parse().unwrap()).unwrap();
         bench.kernel.wake_new(CpuId(0), task);
@@ -160,9 +160,9 @@ fn g1_a_move_is_asked_for_and_told_between_quiescent_and_runnable() {
     }
     printed(&mut bench);
     bench.rescheds.clear();
-    bench.kernel.move_to_cgroup(CpuId(1), &[hog, waiter, sleeper], b).expect("nobody refuses");
+    bench.kernel.move_to_cgroup(CpuId(1), &[hog, waiter, sleeper], b).expect("the scheduler accepts it");
     bench.collect();
-    assert_eq!(bench.rescheds, [0], "who runs may have to leave its CPU");
+    assert_eq!(bench.rescheds, [0], "the CPU of the running task reschedules");
     let expected = [
         "h may go from a to b",
         "w may go from a to b",
@@ -176,19 +176,19 @@ fn g1_a_move_is_asked_for_and_told_between_quiescent_and_runnable() {
         "s goes from a to b",
     ];
     assert_eq!(printed(&mut bench), expected);
-    assert_eq!(bench.variable("last_cgroup"), 3, "in cgroup_move it is there already");
-    bench.kernel.move_to_cgroup(CpuId(1), &[hog, sleeper], b).expect("nothing to refuse");
+    assert_eq!(bench.variable("last_cgroup"), 3, "in cgroup_move the task is in the new cgroup already");
+    bench.kernel.move_to_cgroup(CpuId(1), &[hog, sleeper], b).expect("nothing to move");
     bench.settle();
-    assert!(printed(&mut bench).is_empty(), "they are there");
+    assert!(printed(&mut bench).is_empty(), "both tasks are in the cgroup already");
     bench.run(&[0], TICK);
     bench.kernel.check();
 }
 
 #[test]
-fn g1_a_refused_move_is_taken_back_for_those_who_agreed() {
+fn g1_refused_prep_move_cancels_the_earlier_tasks() {
     let mut bench = attached(&["REFUSE_MOVE=\"n\""]);
     let a = make(&mut bench, ROOT, "a");
-    let tasks = ["t", "u", "n", "v"].map(|name| born(&mut bench, name, Identity::default()));
+    let tasks = ["t", "u", "n", "v"].map(|name| new_task(&mut bench, name, Identity::default()));
     printed(&mut bench);
     assert_eq!(bench.kernel.move_to_cgroup(CpuId(0), &tasks, a), Err(-13));
     bench.settle();
@@ -200,20 +200,21 @@ fn g1_a_refused_move_is_taken_back_for_those_who_agreed() {
         "u stays in  instead of a",
     ];
     assert_eq!(printed(&mut bench), expected);
-    assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Ok(()), "nobody went");
+    assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Ok(()), "no task was moved");
 }
 
 #[test]
-fn g1_a_task_is_born_where_its_parent_is_and_programs_find_it_there() {
+fn g1_new_task_inherits_cgroup_user_and_session_of_its_parent() {
     let mut bench = attached(&[]);
     let a = make(&mut bench, ROOT, "a");
     let x = make(&mut bench, a, "x");
     weight(&mut bench, x, 250);
-    let parent = born(&mut bench, "p", Identity { cgroup: Some(x), uid: Some(1001), session: Some(77), process: None });
+    let parent =
+        new_task(&mut bench, "p", Identity { cgroup: Some(x), uid: Some(1001), session: Some(77), process: None });
     bench.kernel.wake_new(CpuId(0), parent);
     bench.settle();
     assert_eq!((bench.variable("last_cgroup"), bench.variable("found") as u32), (3, 3));
-    assert_eq!(bench.variable("last_weight") as u32, 250, "what is kept for a cgroup");
+    assert_eq!(bench.variable("last_weight") as u32, 250, "the cgroup storage has the weight");
     let child = |identity| TaskAttributes {
         name: "c".into(),
         policy: Policy::Other,
@@ -240,11 +241,11 @@ fn g1_a_task_is_born_where_its_parent_is_and_programs_find_it_there() {
 }
 
 #[test]
-fn without_its_ops_a_scheduler_hears_nothing_and_tasks_move_all_the_same() {
+fn tasks_move_between_cgroups_without_cgroup_ops() {
     let mut bench = Bench::probe(1, &["OP_ENQUEUE", "OP_DISPATCH"]);
     let a = make(&mut bench, ROOT, "a");
     let task = bench.task("t", "");
-    bench.kernel.move_to_cgroup(CpuId(0), &[task], a).expect("nobody refuses");
+    bench.kernel.move_to_cgroup(CpuId(0), &[task], a).expect("the scheduler accepts it");
     assert_eq!(bench.kernel.remove_cgroup(CpuId(0), a), Err(-16));
     bench.wake(task);
     bench.kernel.check();

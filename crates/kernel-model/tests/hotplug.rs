@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that go and come, and a machine that sleeps (contract H1, B1, V9).
+//! CPU hotplug and system suspend (contract H1, B1, V9).
 
 #[allow(dead_code)]
 mod bench;
@@ -15,8 +15,8 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
     OPS.into_iter().chain(["OP_HOTPLUG"]).chain(more.iter().copied()).collect()
 }
 
-/// A probe that knows of hotplug, on a flat machine.
-fn knowing(cpus: u32, more: &[&str]) -> Bench {
+/// A probe with the hotplug ops, on a flat machine.
+fn with_hotplug_ops(cpus: u32, more: &[&str]) -> Bench {
     Bench::probe(cpus, &with(more))
 }
 
@@ -24,30 +24,30 @@ fn set(cpus: &str) -> CpuSet {
     cpus.parse().unwrap()
 }
 
-/// Puts every waking task into the local queue of its CPU.
+/// Inserts every task into the local queue of its CPU.
 const LOCAL: &str = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
-/// Keeps what is woken in BPF hands; new and migrated tasks are queued.
+/// Holds woken tasks in BPF custody; new and migrated tasks are queued.
 const HOLD: &str = "ON_ENQUEUE=if(enq_flags&1)hold(p);else dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
 
-/// Tasks of these names, asleep.
+/// Sleeping tasks with these names.
 fn tasks<const N: usize>(bench: &mut Bench, names: [&str; N], cpus: &str) -> [TaskId; N] {
     names.map(|name| bench.task(name, cpus))
 }
 
-/// Where a task runs; `None` if it does not.
+/// The CPU where a task runs; `None` if it does not run.
 fn runs_on(bench: &Bench, task: TaskId) -> Option<u32> {
     let cpu = bench.kernel.task_cpu(task);
     (bench.kernel.current(cpu) == task).then_some(cpu.0)
 }
 
 #[test]
-fn v9_a_scheduler_without_the_op_ends_when_a_cpu_goes() {
+fn v9_scheduler_without_cpu_offline_exits_when_a_cpu_goes_offline() {
     let mut bench = Bench::probe(4, &OPS);
     let task = bench.task("t", "");
     bench.wake(task);
     bench.kernel.deactivate_cpu(CpuId(3));
     bench.settle();
-    assert!(bench.kernel.exit_info().is_none(), "nobody was told yet");
+    assert!(bench.kernel.exit_info().is_none(), "the op is not due yet");
     bench.kernel.offline_cpu(CpuId(3));
     bench.settle();
     assert_eq!(bench.error(), (66, "cpu 3 going offline, exiting scheduler"));
@@ -55,13 +55,13 @@ fn v9_a_scheduler_without_the_op_ends_when_a_cpu_goes() {
     assert_eq!(bench.exit().code, 1 << 48 | 1 << 32);
     assert_eq!(bench.exit().dump, "");
     assert_eq!(bench.variable("exit_cpu"), 3);
-    assert_eq!(runs_on(&bench, task), Some(0), "it goes on in the fair class");
+    assert_eq!(runs_on(&bench, task), Some(0), "the task keeps running in the fair class");
     bench.kernel.kill_cpu(CpuId(3));
     bench.kernel.check();
 }
 
 #[test]
-fn v9_a_scheduler_without_the_op_ends_when_a_cpu_comes() {
+fn v9_scheduler_without_cpu_online_exits_when_a_cpu_comes_online() {
     let mut bench = Bench::load(flat(2), &probe(&OPS)).unwrap();
     bench.offline(1);
     bench.attach();
@@ -71,20 +71,21 @@ fn v9_a_scheduler_without_the_op_ends_when_a_cpu_comes() {
 }
 
 #[test]
-fn h1_the_op_is_told_on_that_cpu_and_the_scheduler_stays() {
-    let mut bench = knowing(2, &["OP_UPDATE_IDLE"]);
+fn h1_hotplug_ops_run_on_the_changing_cpu() {
+    let mut bench = with_hotplug_ops(2, &["OP_UPDATE_IDLE"]);
     bench.offline(1);
     assert_eq!(bench.line(), "update_idle:1:-(0x1) cpu_offline:1:-(0x1) update_idle:1:-(0x1,0x1)");
     bench.online(1);
-    // The dispatch is that of its thread leaving: `dispatch 3` after `cpu_online 3` in conformance/recorded/7.2.13.
+    // The dispatch is that of the hotplug thread blocking: `dispatch 3` after `cpu_online 3` in
+    // verify/conformance/recorded/7.2.13.
     let came = "update_idle:1:-(0x1) cpu_online:1:-(0x1) dispatch:1:-(0x1) update_idle:1:-(0x1,0x1)";
     assert_eq!(bench.line(), came);
     assert!(bench.kernel.exit_info().is_none());
 }
 
 #[test]
-fn h1_whoever_runs_there_is_pushed_to_another_cpu() {
-    let mut bench = knowing(2, &[]);
+fn h1_running_task_is_pushed_off_an_offlining_cpu() {
+    let mut bench = with_hotplug_ops(2, &[]);
     let task = bench.task("t", "");
     bench.wake(task);
     bench.log();
@@ -102,8 +103,8 @@ fn h1_whoever_runs_there_is_pushed_to_another_cpu() {
 }
 
 #[test]
-fn h1_whoever_waits_there_is_picked_and_pushed_in_turn() {
-    let mut bench = knowing(2, &[LOCAL, "OP_PREEMPT"]);
+fn h1_waiting_tasks_of_an_offlining_cpu_are_picked_and_pushed() {
+    let mut bench = with_hotplug_ops(2, &[LOCAL, "OP_PREEMPT"]);
     let [a, b, c] = tasks(&mut bench, ["a", "b", "c"], "0-1");
     for task in [a, b, c] {
         bench.wake(task);
@@ -112,16 +113,16 @@ fn h1_whoever_waits_there_is_picked_and_pushed_in_turn() {
     bench.kernel.deactivate_cpu(CpuId(0));
     bench.settle();
     let there: Vec<String> = bench.log().into_iter().filter(|entry| entry.contains(":0:")).collect();
-    let turn = |task: u32| format!("stopping:0:{task}(0x1) cpu_release:0:- enqueue:0:{task}(0x40000) cpu_acquire:0:-");
-    let expected = [turn(0), "running:0:1".into(), turn(1), "running:0:2".into(), turn(2), "dispatch:0:-".into()];
+    let cycle = |task: u32| format!("stopping:0:{task}(0x1) cpu_release:0:- enqueue:0:{task}(0x40000) cpu_acquire:0:-");
+    let expected = [cycle(0), "running:0:1".into(), cycle(1), "running:0:2".into(), cycle(2), "dispatch:0:-".into()];
     assert_eq!(there.join(" "), expected.join(" "));
     assert_eq!([a, b, c].map(|task| bench.kernel.task_cpu(task)), [CpuId(1); 3]);
     bench.kernel.check();
 }
 
 #[test]
-fn h1_a_cpu_that_leaves_takes_its_own_tasks_out_of_shared_queues_and_no_others() {
-    let mut bench = knowing(2, &[]);
+fn h1_offlining_cpu_consumes_only_its_own_tasks_from_shared_queues() {
+    let mut bench = with_hotplug_ops(2, &[]);
     let [a, b] = tasks(&mut bench, ["a", "b"], "0");
     let [c, d] = tasks(&mut bench, ["c", "d"], "1");
     for task in [a, b, c, d] {
@@ -142,8 +143,8 @@ fn h1_a_cpu_that_leaves_takes_its_own_tasks_out_of_shared_queues_and_no_others()
 }
 
 #[test]
-fn h1_what_the_scheduler_keeps_goes_to_the_local_queue_and_leaves() {
-    let mut bench = knowing(2, &[HOLD, "ON_DISPATCH=dsq_move_to_local(SHARED);"]);
+fn h1_tasks_in_bpf_custody_go_to_the_local_queue_of_an_offlining_cpu() {
+    let mut bench = with_hotplug_ops(2, &[HOLD, "ON_DISPATCH=dsq_move_to_local(SHARED);"]);
     let [a, b] = tasks(&mut bench, ["a", "b"], "");
     for task in [a, b] {
         bench.wake(task);
@@ -151,7 +152,7 @@ fn h1_what_the_scheduler_keeps_goes_to_the_local_queue_and_leaves() {
     bench.log();
     bench.kernel.deactivate_cpu(CpuId(0));
     bench.settle();
-    assert_eq!(bench.line(), "", "nobody runs there, and nobody is dispatched");
+    assert_eq!(bench.line(), "", "no task runs or is dispatched on CPU 0");
     bench.kernel.offline_cpu(CpuId(0));
     assert!(!bench.kernel.is_vacant(CpuId(0)));
     let cycle =
@@ -166,8 +167,8 @@ fn h1_what_the_scheduler_keeps_goes_to_the_local_queue_and_leaves() {
 }
 
 #[test]
-fn h1_a_task_whose_cpus_are_gone_may_run_anywhere_for_good() {
-    let mut bench = knowing(3, &["OP_CHANGE"]);
+fn h1_task_pinned_to_offlined_cpus_loses_its_affinity_permanently() {
+    let mut bench = with_hotplug_ops(3, &["OP_CHANGE"]);
     let [running, waiting, asleep] = tasks(&mut bench, ["r", "w", "s"], "2");
     for task in [running, waiting] {
         bench.wake(task);
@@ -175,25 +176,25 @@ fn h1_a_task_whose_cpus_are_gone_may_run_anywhere_for_good() {
     bench.log();
     bench.offline(2);
     let line = bench.line();
-    let turn = |task: u32| {
+    let cycle = |task: u32| {
         format!(
             "stopping:2:{task}(0x1) quiescent:2:{task}(0x20000000a) set_cpumask:2:{task}(0x7) runnable:2:{task}(0xa)"
         )
     };
-    assert!(line.contains(&turn(running.0)) && line.contains(&turn(waiting.0)), "{line}");
+    assert!(line.contains(&cycle(running.0)) && line.contains(&cycle(waiting.0)), "{line}");
     bench.wake(asleep);
     assert!(bench.line().starts_with("set_cpumask:0:2(0x7) runnable:0:2(0x40009) enqueue:0:2(0x40009)"));
     for task in [running, waiting, asleep] {
         assert_eq!(*bench.kernel.allowed(task), set("0-2"));
     }
     bench.online(2);
-    assert_eq!(*bench.kernel.allowed(running), set("0-2"), "nobody remembers");
+    assert_eq!(*bench.kernel.allowed(running), set("0-2"), "the old affinity is lost");
     bench.kernel.check();
 }
 
 #[test]
-fn h1_an_affinity_to_gone_cpus_only_is_refused() {
-    let mut bench = knowing(3, &[]);
+fn h1_affinity_to_offline_cpus_only_returns_einval() {
+    let mut bench = with_hotplug_ops(3, &[]);
     let task = bench.task("t", "");
     bench.offline(2);
     assert_eq!(bench.kernel.set_affinity(CpuId(0), task, &set("2")), Err(-22));
@@ -203,8 +204,8 @@ fn h1_an_affinity_to_gone_cpus_only_is_refused() {
 }
 
 #[test]
-fn h1_select_cpu_of_a_gone_cpu_is_replaced_and_counted() {
-    let mut bench = knowing(3, &["ON_SELECT=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return 2;"]);
+fn h1_offline_cpu_from_select_cpu_is_replaced_and_counted() {
+    let mut bench = with_hotplug_ops(3, &["ON_SELECT=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return 2;"]);
     let task = bench.task("t", "");
     bench.offline(2);
     bench.log();
@@ -214,19 +215,19 @@ fn h1_select_cpu_of_a_gone_cpu_is_replaced_and_counted() {
 }
 
 #[test]
-fn h1_local_on_a_gone_cpu_goes_to_the_global_queue_and_is_counted() {
+fn h1_local_on_an_offline_cpu_falls_back_to_the_global_queue() {
     let on_gone = "ON_ENQUEUE=dsq_insert(p,LOCAL_ON(online_cpus()<3?2:0),SCX_SLICE_DFL,0);";
-    let mut bench = knowing(3, &[on_gone]);
+    let mut bench = with_hotplug_ops(3, &[on_gone]);
     let task = bench.task("t", "");
     bench.offline(2);
     bench.wake(task);
     assert_eq!(runs_on(&bench, task), Some(0));
     assert_eq!(bench.kernel.event_count("SCX_EV_DISPATCH_LOCAL_DSQ_OFFLINE"), 1);
-    assert!(bench.kernel.exit_info().is_none(), "that is no error");
+    assert!(bench.kernel.exit_info().is_none(), "an offline CPU is not an error");
 
     let by_dispatch = "ON_DISPATCH=struct task_struct*t=held_task();\
                        if(t){dsq_insert(t,LOCAL_ON(2),SCX_SLICE_DFL,0);bpf_task_release(t);}else dsq_move_to_local(SHARED);";
-    let mut bench = knowing(3, &[HOLD, by_dispatch]);
+    let mut bench = with_hotplug_ops(3, &[HOLD, by_dispatch]);
     let task = bench.task("t", "");
     bench.offline(2);
     bench.wake(task);
@@ -235,15 +236,15 @@ fn h1_local_on_a_gone_cpu_goes_to_the_global_queue_and_is_counted() {
 }
 
 #[test]
-fn h1_a_cpu_that_leaves_takes_no_task_of_another() {
-    let mut bench = knowing(2, &[LOCAL]);
+fn h1_no_task_is_placed_on_an_offlining_cpu() {
+    let mut bench = with_hotplug_ops(2, &[LOCAL]);
     let task = bench.task("t", "");
     bench.kernel.deactivate_cpu(CpuId(1));
     bench.settle();
     bench.wake(task);
     let on_one = "ON_ENQUEUE=dsq_insert(p,LOCAL_ON(1),SCX_SLICE_DFL,0);";
     assert_eq!(runs_on(&bench, task), Some(0));
-    let mut bench = knowing(2, &[on_one]);
+    let mut bench = with_hotplug_ops(2, &[on_one]);
     let task = bench.task("t", "");
     bench.kernel.deactivate_cpu(CpuId(1));
     bench.settle();
@@ -253,8 +254,8 @@ fn h1_a_cpu_that_leaves_takes_no_task_of_another() {
 }
 
 #[test]
-fn h1_higher_classes_are_pushed_too() {
-    let mut bench = knowing(2, &[]);
+fn h1_real_time_tasks_are_pushed_off_an_offlining_cpu() {
+    let mut bench = with_hotplug_ops(2, &[]);
     let real_time = bench.task_with("rt", "", Policy::Fifo(5), 0);
     let second = bench.task_with("rt2", "", Policy::Fifo(4), 0);
     let hog = bench.task("hog", "");
@@ -268,13 +269,13 @@ fn h1_higher_classes_are_pushed_too() {
     bench.online(0);
     bench.kernel.schedule(CpuId(0), Leave::Preempt);
     bench.settle();
-    assert_eq!(runs_on(&bench, second), Some(0), "an idle CPU pulls");
+    assert_eq!(runs_on(&bench, second), Some(0), "the idle CPU pulls a real-time task");
     bench.kernel.check();
 }
 
 #[test]
-fn h1_the_idle_bit_of_a_gone_cpu_stays_until_it_is_claimed() {
-    let mut bench = knowing(2, &["OP_SELECT_CPU", "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);"]);
+fn h1_idle_bit_of_an_offline_cpu_stays_until_claimed() {
+    let mut bench = with_hotplug_ops(2, &["OP_SELECT_CPU", "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);"]);
     let task = bench.task("t", "");
     bench.offline(1);
     assert_eq!(bench.kernel.idle_cpus().to_string(), "0-1");
@@ -288,7 +289,7 @@ fn h1_the_idle_bit_of_a_gone_cpu_stays_until_it_is_claimed() {
 }
 
 #[test]
-fn h1_an_attach_counts_online_cpus_as_idle() {
+fn h1_attach_marks_only_online_cpus_idle() {
     let mut bench = Bench::load(flat(3), &probe(&with(&[]))).unwrap();
     bench.offline(1);
     bench.attach();
@@ -296,7 +297,7 @@ fn h1_an_attach_counts_online_cpus_as_idle() {
 }
 
 #[test]
-fn h1_a_core_whose_other_thread_is_gone_is_whole() {
+fn h1_core_with_an_offline_sibling_counts_as_fully_idle() {
     let smt = Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4]);
     let core = "ON_SELECT=s32 c=scx_bpf_pick_idle_cpu(p->cpus_ptr,1);return c<0?prev_cpu:c;";
     let mut bench = Bench::load(smt, &probe(&with(&[core]))).unwrap();
@@ -305,7 +306,7 @@ fn h1_a_core_whose_other_thread_is_gone_is_whole() {
     let task = bench.task("t", "2-3");
     bench.wake(hog);
     bench.offline(3);
-    // CPU 2 goes idle anew and sees that it is all of its core.
+    // CPU 2 becomes idle again and is then the whole core.
     bench.wake(task);
     assert_eq!(runs_on(&bench, task), Some(2));
     bench.block(task);
@@ -317,14 +318,14 @@ fn h1_a_core_whose_other_thread_is_gone_is_whole() {
 
 const DEFAULT_SEARCH: &str = "ON_SELECT=return scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);";
 
-/// A cache of four CPUs and one of two.
+/// An LLC of four CPUs and one of two.
 fn two_caches() -> Bench {
     let caches = Topology::of_groups(&[0, 1, 2, 3, 4, 5], &[0, 0, 0, 0, 1, 1], &[0; 6]);
     Bench::load(caches, &probe(&with(&[DEFAULT_SEARCH]))).unwrap()
 }
 
-/// Where a task wakes that was on CPU 5, when somebody else is there and the other CPUs idle: CPU 4 shares the cache, but
-/// a search without the step for caches comes to CPU 1 or 2 first.
+/// The CPU where a task wakes whose previous CPU is 5, while another task runs there and all other CPUs are idle. CPU
+/// 4 is in the same LLC; a search without the LLC step finds CPU 1 or 2 first.
 fn wakes_on(bench: &mut Bench, change: impl FnOnce(&mut Bench)) -> u32 {
     let [hog, task] = tasks(bench, ["hog", "t"], "5");
     bench.wake(task);
@@ -333,33 +334,33 @@ fn wakes_on(bench: &mut Bench, change: impl FnOnce(&mut Bench)) -> u32 {
     bench.kernel.set_affinity(CpuId(0), task, &set("0-5")).unwrap();
     change(bench);
     bench.wake(task);
-    assert_eq!(bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK"), 0, "it did not choose a gone CPU");
+    assert_eq!(bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK"), 0, "the search did not return an offline CPU");
     bench.kernel.check();
     runs_on(bench, task).expect("a CPU idles")
 }
 
 #[test]
-fn h1_the_search_learns_of_a_cache_whose_cpus_came_after_the_attach() {
+fn h1_idle_search_uses_an_llc_that_came_online_after_attach() {
     let mut bench = two_caches();
     bench.offline(5);
     bench.offline(4);
     bench.attach();
-    // One cache was online at the attach: the search had no step for caches.
+    // Only one LLC was online at attach, so the search had no LLC step.
     bench.online(4);
     bench.online(5);
     assert_eq!(wakes_on(&mut bench, |_| ()), 4);
 }
 
 #[test]
-fn h1_the_search_does_not_look_into_the_cache_of_a_gone_cpu() {
+fn h1_idle_search_skips_an_llc_left_with_one_cpu() {
     let mut bench = two_caches();
     bench.attach();
-    // Nobody has claimed the idle bit of CPU 4 yet, but its cache is a domain of one CPU now.
+    // The idle bit of CPU 4 is still set, but its LLC has one CPU left and no domain.
     assert!(wakes_on(&mut bench, |bench| bench.offline(4)) < 4);
 }
 
 #[test]
-fn h1_the_search_looks_again_into_the_cache_of_a_cpu_that_came_back() {
+fn h1_idle_search_uses_the_llc_of_a_cpu_back_online() {
     let mut bench = two_caches();
     bench.attach();
     let and_back = |bench: &mut Bench| {
@@ -370,8 +371,8 @@ fn h1_the_search_looks_again_into_the_cache_of_a_cpu_that_came_back() {
 }
 
 #[test]
-fn h1_programs_see_the_online_mask_change() {
-    let mut bench = knowing(3, &["ON_RUNNING=counter=online_cpus();"]);
+fn h1_online_cpumask_kfunc_follows_hotplug() {
+    let mut bench = with_hotplug_ops(3, &["ON_RUNNING=counter=online_cpus();"]);
     let task = bench.task("t", "0");
     assert_eq!(bench.variable("counter"), 3);
     bench.offline(2);
@@ -384,7 +385,7 @@ fn h1_programs_see_the_online_mask_change() {
 }
 
 #[test]
-fn h1_each_change_counts_and_a_loader_that_read_the_count_may_attach() {
+fn h1_attach_needs_the_current_hotplug_seq() {
     let with_seq = |seq: u64| {
         move |object: &mut bpf_object::LinkedObject| {
             let (name, value) = ("hotplug_seq".to_owned(), bpf_object::MemberValue::Number(seq));
@@ -402,7 +403,7 @@ fn h1_each_change_counts_and_a_loader_that_read_the_count_may_attach() {
 }
 
 #[test]
-fn h1_a_restart_takes_over_the_tasks_that_run() {
+fn h1_restarted_scheduler_takes_over_running_tasks() {
     let mut bench = Bench::probe(3, &OPS);
     let [a, b, c] = tasks(&mut bench, ["a", "b", "c"], "0-1");
     for task in [a, b, c] {
@@ -425,8 +426,8 @@ fn h1_a_restart_takes_over_the_tasks_that_run() {
 }
 
 #[test]
-fn h1_a_sleeping_machine_bypasses_the_scheduler() {
-    let mut bench = knowing(2, &[]);
+fn h1_suspend_puts_the_scheduler_in_bypass() {
+    let mut bench = with_hotplug_ops(2, &[]);
     let task = bench.task("t", "");
     bench.kernel.begin_suspend(CpuId(0));
     bench.settle();
@@ -435,7 +436,7 @@ fn h1_a_sleeping_machine_bypasses_the_scheduler() {
     bench.block(task);
     bench.log();
     bench.offline(1);
-    assert_eq!(bench.line(), "cpu_offline:1:-(0x1)", "that op is called all the same");
+    assert_eq!(bench.line(), "cpu_offline:1:-(0x1)", "cpu_offline is called in bypass too");
     bench.online(1);
     bench.wake(task);
     assert_eq!(bench.ops(), "cpu_online runnable running");
@@ -449,39 +450,39 @@ fn h1_a_sleeping_machine_bypasses_the_scheduler() {
 }
 
 #[test]
-fn h1_whoever_is_pushed_forgets_where_it_was_once_to_go() {
-    let mut bench = knowing(4, &[LOCAL]);
+fn h1_push_off_an_offlining_cpu_ignores_an_old_affinity_target() {
+    let mut bench = with_hotplug_ops(4, &[LOCAL]);
     let task = bench.task("t", "");
     bench.wake(task);
     bench.kernel.set_affinity(CpuId(0), task, &set("3")).unwrap();
     bench.settle();
-    assert_eq!(runs_on(&bench, task), Some(3), "the migration helper took it there");
+    assert_eq!(runs_on(&bench, task), Some(3), "the stopper thread moved it to CPU 3");
     bench.block(task);
     bench.kernel.set_affinity(CpuId(0), task, &set("1")).unwrap();
     bench.wake(task);
     bench.kernel.set_affinity(CpuId(0), task, &set("0-3")).unwrap();
     bench.settle();
-    assert_eq!(runs_on(&bench, task), Some(1), "it may stay");
+    assert_eq!(runs_on(&bench, task), Some(1), "CPU 1 is still allowed");
     bench.offline(1);
-    assert_eq!(runs_on(&bench, task), Some(0), "the first CPU of its node that is left");
+    assert_eq!(runs_on(&bench, task), Some(0), "the first active CPU of its node");
 }
 
 #[test]
-fn b1_what_the_scheduler_holds_runs_when_the_machine_is_about_to_sleep() {
-    let mut bench = knowing(1, &[HOLD]);
+fn b1_tasks_in_bpf_custody_run_when_suspend_begins() {
+    let mut bench = with_hotplug_ops(1, &[HOLD]);
     let task = bench.task("t", "");
     bench.wake(task);
-    assert_eq!(runs_on(&bench, task), None, "the scheduler has it");
+    assert_eq!(runs_on(&bench, task), None, "the task is in BPF custody");
     bench.log();
     bench.kernel.begin_suspend(CpuId(0));
     bench.settle();
-    assert_eq!(bench.ops(), "dequeue quiescent runnable running", "bypass takes it over");
+    assert_eq!(bench.ops(), "dequeue quiescent runnable running", "bypass takes the task out of custody");
     assert_eq!(runs_on(&bench, task), Some(0));
     bench.kernel.check();
 }
 
 #[test]
-fn h1_a_sleeping_machine_ends_a_scheduler_without_the_op() {
+fn h1_suspend_disables_a_scheduler_without_cpu_offline() {
     let mut bench = Bench::probe(3, &OPS);
     bench.kernel.begin_suspend(CpuId(0));
     bench.offline(2);
@@ -496,11 +497,11 @@ fn h1_a_sleeping_machine_ends_a_scheduler_without_the_op() {
     bench.restart();
     let task = bench.task("t", "");
     bench.wake(task);
-    assert_eq!(bench.ops(), "select_cpu runnable enqueue dispatch dequeue running", "and no bypass is left over");
+    assert_eq!(bench.ops(), "select_cpu runnable enqueue dispatch dequeue running", "bypass has ended");
 }
 
 #[test]
-fn b1_tasks_take_turns_of_a_tick_between_the_halves_of_an_attach_and_of_a_disable() {
+fn b1_tasks_alternate_each_tick_in_bypass_during_attach_and_disable() {
     let mut bench = Bench::load(flat(1), &probe(&with(&["OP_TASK"]))).unwrap();
     let [a, b] = ["a", "b"].map(|name| bench.fork(name, "", Policy::Other, 0));
     for task in [a, b] {
@@ -510,7 +511,7 @@ fn b1_tasks_take_turns_of_a_tick_between_the_halves_of_an_attach_and_of_a_disabl
     bench.kernel.disable_in_steps();
     bench.kernel.begin_attach(CpuId(0)).unwrap();
     bench.settle();
-    // The timer that was to end the turn of a fair task is a tick for the task of the scheduler.
+    // The slice timer of the fair task counts as a tick of the ext task.
     bench.pass_with_timers(TICK);
     bench.log();
     bench.run(&[0], TICK);
@@ -518,12 +519,12 @@ fn b1_tasks_take_turns_of_a_tick_between_the_halves_of_an_attach_and_of_a_disabl
     let turns = |first: u32, second: u32| {
         format!("stopping:0:{first}(0x1) running:0:{second} stopping:0:{second}(0x1) running:0:{first}")
     };
-    assert_eq!(bench.line(), turns(0, 1), "no enqueue, no dispatch, no tick");
+    assert_eq!(bench.line(), turns(0, 1), "in bypass without enqueue, dispatch and tick");
     bench.kernel.end_attach(CpuId(0));
     bench.settle();
     bench.kernel.check();
     bench.run(&[0], TICK);
-    assert!(bench.line().contains("enqueue:0:"), "the scheduler schedules");
+    assert!(bench.line().contains("enqueue:0:"), "the scheduler is active");
     bench.kernel.detach(CpuId(0));
     bench.settle();
     assert!(bench.kernel.is_disabling() && bench.kernel.exit_info().is_none());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random operations of several CPUs that go on in random order: when all have come to their end, all that must always hold
-//! does, and nobody is lost.
+//! Random operations of several CPUs that continue in random order: when all have finished, the invariants hold and
+//! every waiting task runs.
 
 #[allow(dead_code)]
 mod bench;
@@ -13,23 +13,23 @@ use kernel_model::{Effect, Leave, Operation, Output, Stops};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Ticks within which everybody who is runnable runs: two seconds.
-const PATIENCE: u32 = 500;
+/// Number of ticks within which every runnable task must run: two seconds.
+const MAX_TICKS: u32 = 500;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A CPU that does nothing begins something.
-    Begin { cpu: u8, what: What, task: u8 },
-    /// One of those that can goes on.
+    /// A CPU without an operation begins one.
+    Begin { cpu: u8, action: Action, task: u8 },
+    /// One of the operations that can continue does so.
     Resume { which: u8 },
-    /// All come to their end.
+    /// All operations finish.
     Finish,
-    /// The same, and then a task may run elsewhere.
+    /// All operations finish, and then the affinity of a task changes.
     Affinity { task: u8, mask: u8 },
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Action {
     Wake,
     Schedule,
     Block,
@@ -39,23 +39,23 @@ enum What {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let what = prop_oneof![
-        8 => Just(What::Wake),
-        4 => Just(What::Schedule),
-        6 => Just(What::Block),
-        1 => Just(What::Yield),
-        1 => Just(What::Exit),
-        2 => Just(What::Tick),
+    let action = prop_oneof![
+        8 => Just(Action::Wake),
+        4 => Just(Action::Schedule),
+        6 => Just(Action::Block),
+        1 => Just(Action::Yield),
+        1 => Just(Action::Exit),
+        2 => Just(Action::Tick),
     ];
     prop_oneof![
-        4 => (any::<u8>(), what, any::<u8>()).prop_map(|(cpu, what, task)| Step::Begin { cpu, what, task }),
+        4 => (any::<u8>(), action, any::<u8>()).prop_map(|(cpu, action, task)| Step::Begin { cpu, action, task }),
         12 => any::<u8>().prop_map(|which| Step::Resume { which }),
         1 => Just(Step::Finish),
         1 => any::<[u8; 2]>().prop_map(|[task, mask]| Step::Affinity { task, mask }),
     ]
 }
 
-/// A bench, and what the test knows of its tasks and CPUs.
+/// A bench, and the state of tasks and CPUs as the test expects it.
 struct World {
     bench: Bench,
     cpus: u32,
@@ -66,9 +66,9 @@ struct World {
     asked: BTreeSet<CpuId>,
     /// Tasks that wait for a CPU.
     ready: BTreeSet<TaskId>,
-    /// Tasks that leave their CPU to sleep or for ever.
+    /// Tasks that are leaving their CPU to sleep or to exit.
     leaving: BTreeSet<TaskId>,
-    /// Whoever got a CPU since the last look.
+    /// Tasks that were switched in since the set was cleared.
     ran: BTreeSet<TaskId>,
 }
 
@@ -99,7 +99,7 @@ impl World {
         world
     }
 
-    /// Takes note of what the last call left.
+    /// Records the output of the last call.
     fn collect(&mut self) {
         self.bench.kernel.take_output(&mut self.output);
         for event in &self.output.events {
@@ -123,19 +123,19 @@ impl World {
         }
     }
 
-    fn begin(&mut self, cpu: CpuId, what: What, task: u8) {
+    fn begin(&mut self, cpu: CpuId, action: Action, task: u8) {
         if self.bench.kernel.is_waiting(cpu) {
             return;
         }
         let current = self.bench.kernel.current(cpu);
         let task = self.tasks[usize::from(task) % self.tasks.len()];
-        let operation = match what {
+        let operation = match action {
             _ if self.asked.contains(&cpu) => Operation::Schedule(Leave::Preempt),
-            What::Wake => Operation::Wake(task, Waker::Interrupt),
-            What::Tick => Operation::Tick,
-            What::Block if current != TaskId::NONE => Operation::Schedule(Leave::Block(BlockCause::Task)),
-            What::Yield if current != TaskId::NONE => Operation::Schedule(Leave::Yield),
-            What::Exit if current != TaskId::NONE => Operation::Schedule(Leave::Exit),
+            Action::Wake => Operation::Wake(task, Waker::Interrupt),
+            Action::Tick => Operation::Tick,
+            Action::Block if current != TaskId::NONE => Operation::Schedule(Leave::Block(BlockCause::Task)),
+            Action::Yield if current != TaskId::NONE => Operation::Schedule(Leave::Yield),
+            Action::Exit if current != TaskId::NONE => Operation::Schedule(Leave::Exit),
             _ => Operation::Schedule(Leave::Preempt),
         };
         if let Operation::Schedule(_) = operation {
@@ -148,24 +148,24 @@ impl World {
     fn resume(&mut self, which: u8) -> bool {
         let kernel = &self.bench.kernel;
         let ready: Vec<CpuId> = kernel.waiting_cpus().filter(|&cpu| kernel.may_resume(cpu)).collect();
-        assert!(!ready.is_empty() || kernel.waiting_cpus().next().is_none(), "somebody can always go on");
+        assert!(!ready.is_empty() || kernel.waiting_cpus().next().is_none(), "no operation can continue");
         let Some(&cpu) = ready.get(usize::from(which) % ready.len().max(1)) else { return false };
         self.bench.kernel.resume(cpu);
         self.collect();
         true
     }
 
-    /// Operations come to their end, the first that can first.
+    /// Finishes all operations, resuming the first that can continue each time.
     fn finish(&mut self) {
         while self.resume(0) {}
         self.bench.kernel.check();
     }
 
-    fn play(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         self.now += Nanos(100);
         self.bench.kernel.set_now(self.now);
         match *step {
-            Step::Begin { cpu, what, task } => self.begin(CpuId(u32::from(cpu) % self.cpus), what, task),
+            Step::Begin { cpu, action, task } => self.begin(CpuId(u32::from(cpu) % self.cpus), action, task),
             Step::Resume { which } => drop(self.resume(which)),
             Step::Finish => self.finish(),
             Step::Affinity { task, mask } => {
@@ -179,23 +179,24 @@ impl World {
         }
     }
 
-    /// No two CPUs run one task, and nobody goes on to run where it may not.
-    fn judge(&self) {
+    /// Checks that no task runs on two CPUs, and that a task on a disallowed CPU is about to leave it.
+    fn check_state(&self) {
         let mut running = BTreeSet::new();
         for cpu in (0..self.cpus).map(CpuId) {
             if let Some(task) = self.bench.kernel.current(cpu).some() {
                 assert!(running.insert(task), "task {task} runs twice");
                 let allowed = self.bench.kernel.allowed(task).contains(cpu);
-                let told = self.asked.contains(&cpu) || self.bench.kernel.is_waiting(cpu);
-                assert!(allowed || told, "task {task} may not run on CPU {cpu}");
+                let leaving = self.asked.contains(&cpu) || self.bench.kernel.is_waiting(cpu);
+                assert!(allowed || leaving, "task {task} may not run on CPU {cpu}");
             }
         }
     }
 
-    /// Reschedules are carried out, ticks come, real-time tasks sleep: whoever waits gets a CPU.
-    fn nobody_is_lost(&mut self) {
+    /// Checks that every waiting task is switched in, while reschedules are carried out, ticks occur, and real-time
+    /// tasks sleep.
+    fn check_waiting_tasks_run(&mut self) {
         let mut waiting = self.ready.clone();
-        for _ in 0..PATIENCE {
+        for _ in 0..MAX_TICKS {
             for cpu in (0..self.cpus).map(CpuId) {
                 let current = self.bench.kernel.current(cpu);
                 let first = current != TaskId::NONE && current.index() % 5 == 4;
@@ -219,22 +220,22 @@ impl World {
     }
 }
 
-fn play(kind: usize, cpus: u32, masks: &[u8], stops: Stops, steps: &[Step]) {
+fn run_steps(kind: usize, cpus: u32, masks: &[u8], stops: Stops, steps: &[Step]) {
     let mut world = World::new(kind, cpus, masks);
     world.bench.kernel.stop_at(stops);
     for step in steps {
-        world.play(step);
-        world.judge();
+        world.apply(step);
+        world.check_state();
         if world.bench.kernel.exit_info().is_some() {
             break;
         }
     }
     world.finish();
     world.ran.clear();
-    // Between two calls a scheduler may lose whom it keeps count of: that is its own fault.
-    if KINDS[kind].1 != Serves::Some && !stops.calls {
+    // Between two kfunc calls a scheduler may lose track of tasks by its own fault.
+    if KINDS[kind].1 != Serves::NotAllTasks && !stops.calls {
         assert_eq!(world.bench.kernel.exit_info(), None);
-        world.nobody_is_lost();
+        world.check_waiting_tasks_run();
     }
 }
 
@@ -242,13 +243,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, ..ProptestConfig::default() })]
 
     #[test]
-    fn in_whatever_order_operations_go_on_every_task_is_in_one_place(
+    fn random_interleavings_keep_invariants_and_lose_no_task(
         kind in 0..KINDS.len(),
         cpus in 2u32..=4,
         masks in prop::collection::vec(any::<u8>(), 2..8),
         (calls, atomics) in any::<(bool, bool)>(),
         steps in prop::collection::vec(step(), 1..200),
     ) {
-        play(kind, cpus, &masks, Stops { calls, atomics }, &steps);
+        run_steps(kind, cpus, &masks, Stops { calls, atomics }, &steps);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which locks an operation takes: `__schedule`, wakeups and ticks hold a runqueue's lock, queues have their own, and nobody
-//! holds two runqueues.
+//! Lock acquisitions of operations: `__schedule`, wakeups and ticks hold a runqueue lock, queues have locks of their
+//! own, and no operation holds two runqueue locks.
 
 #[allow(dead_code)]
 mod bench;
@@ -9,7 +9,7 @@ use bench::Bench;
 use ids::{CpuId, Policy};
 use kernel_model::{Leave, Lock, LockStep, Output};
 
-/// A probe whose tasks go through queue 7, on which CPU 0 is kept busy by a real-time task.
+/// A probe whose tasks go through queue 7, while a real-time task keeps CPU 0 busy.
 fn through_a_queue() -> Bench {
     let defines = [
         "OP_INIT_SLEEPABLE",
@@ -28,7 +28,7 @@ fn through_a_queue() -> Bench {
     bench
 }
 
-/// `+` takes, `-` gives back: `+rq0 +dsq7 -dsq7 -rq0`.
+/// The lock steps as text, `+` for an acquisition and `-` for a release: `+rq0 +dsq7 -dsq7 -rq0`.
 fn steps(bench: &mut Bench) -> String {
     let mut output = Output::default();
     bench.kernel.take_output(&mut output);
@@ -41,14 +41,14 @@ fn steps(bench: &mut Bench) -> String {
         }
     };
     let used = |step: &LockStep| (step.used.callbacks, step.used.instructions);
-    assert!(output.locks.is_sorted_by_key(used), "what was used only grows");
+    assert!(output.locks.is_sorted_by_key(used), "usage must not decrease");
     let total = (output.usage.callbacks, output.usage.instructions);
     assert!(output.locks.last().is_none_or(|last| used(last) <= total));
     output.locks.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_wakeup_locks_the_targets_runqueue_and_the_queue() {
+fn wakeup_takes_the_target_runqueue_lock_then_the_queue_lock() {
     let mut bench = through_a_queue();
     let task = bench.fork("a", "", Policy::Other, 0);
     steps(&mut bench);
@@ -57,7 +57,7 @@ fn a_wakeup_locks_the_targets_runqueue_and_the_queue() {
 }
 
 #[test]
-fn a_pull_from_a_shared_queue_visits_the_other_runqueue() {
+fn pull_from_a_shared_queue_takes_the_other_runqueue_lock() {
     let mut bench = through_a_queue();
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(1), task);
@@ -68,7 +68,7 @@ fn a_pull_from_a_shared_queue_visits_the_other_runqueue() {
 }
 
 #[test]
-fn a_tick_and_a_change_lock_the_runqueue_of_the_task() {
+fn tick_and_renice_take_the_runqueue_lock_of_the_task() {
     let mut bench = through_a_queue();
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(1), task);
@@ -81,7 +81,7 @@ fn a_tick_and_a_change_lock_the_runqueue_of_the_task() {
 }
 
 #[test]
-fn nothing_is_noted_unless_it_is_asked_for() {
+fn lock_steps_are_empty_without_track_locks() {
     let mut bench = Bench::probe(2, &[]);
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(1), task);

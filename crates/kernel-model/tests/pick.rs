@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Picking, kicks and idle tracking: rules P1 to P9, K1, I1 to I5 of the contract.
+//! Picking the next task, kicks and idle tracking: rules P1 to P9, K1, I1 to I5 of the contract.
 
 #[allow(dead_code)]
 mod bench;
@@ -25,7 +25,7 @@ fn p1_higher_classes_come_first() {
     let ext = bench.task("ext", "");
     for task in [ext, rt_low, rt_high, dl] {
         bench.wake(task);
-        assert_eq!(bench.kernel.current(CpuId(0)), task, "each is above all that came before");
+        assert_eq!(bench.kernel.current(CpuId(0)), task, "each task has a higher priority than the ones before");
     }
     for task in [dl, rt_high, rt_low] {
         bench.block(task);
@@ -34,7 +34,7 @@ fn p1_higher_classes_come_first() {
 }
 
 #[test]
-fn p2_prev_with_slice_is_kept_without_a_look_at_anything() {
+fn p2_prev_with_slice_left_is_kept_without_callbacks() {
     let mut bench = Bench::probe(1, &with(&[]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -67,7 +67,7 @@ fn p4_the_global_queue_comes_before_dispatch() {
 }
 
 #[test]
-fn p5_dispatch_is_called_again_while_it_brings_ineligible_tasks_at_most_32_times() {
+fn p5_dispatch_is_repeated_at_most_32_times_per_pick() {
     let enqueue = "ON_ENQUEUE=hold(p);";
     let dispatch = "ON_DISPATCH=struct task_struct*t=bpf_task_from_pid(101);if(t){dsq_insert(t,SCX_DSQ_LOCAL,0,0);bpf_task_release(t);}";
     let mut bench = Bench::probe(1, &with(&[enqueue, dispatch]));
@@ -79,11 +79,11 @@ fn p5_dispatch_is_called_again_while_it_brings_ineligible_tasks_at_most_32_times
     bench.kernel.schedule(CpuId(0), Leave::Preempt);
     bench.collect();
     assert_eq!(bench.ops().matches("dispatch").count(), 32);
-    assert_eq!(bench.rescheds.last(), Some(&0), "and then the CPU kicks itself");
+    assert_eq!(bench.rescheds.last(), Some(&0), "after 32 calls the CPU kicks itself");
 }
 
 #[test]
-fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
+fn p6_enq_last_idles_the_cpu_unless_the_scheduler_kicks_it() {
     let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41)){counter++;hold(p);}else dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(1, &with(&["FLAGS=2", enqueue]));
     let task = bench.task("a", "");
@@ -102,14 +102,14 @@ fn p6_enq_last_lets_the_cpu_idle_unless_the_task_comes_back() {
         assert_eq!(
             bench.kernel.current(CpuId(0)) == task,
             goes_on,
-            "the scheduler itself must see to it that it goes on"
+            "without a kick by the scheduler the CPU stays idle"
         );
     }
 }
 
-/// Found by conformance, scenario enq-last-local: the model left the CPU idle until something else woke it.
+/// Found by conformance, scenario enq-last-local: the model left the CPU idle until another event woke it.
 #[test]
-fn p6_enq_last_into_the_local_queue_makes_the_cpu_look_again() {
+fn p6_enq_last_into_the_local_queue_reschedules_the_cpu() {
     let enqueue = "ON_ENQUEUE=if(enq_flags&(1ULL<<41))counter++;dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(1, &with(&["FLAGS=2", "OP_RUN", enqueue]));
     let task = bench.task("a", "");
@@ -122,7 +122,7 @@ fn p6_enq_last_into_the_local_queue_makes_the_cpu_look_again() {
 }
 
 #[test]
-fn p7_idle_masks_change_before_the_op_and_repicks_are_silent() {
+fn p7_update_idle_is_called_only_on_idle_transitions() {
     let mut bench = Bench::probe(1, &with(&["OP_UPDATE_IDLE", "OP_RUN", "FLAGS=1"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -131,11 +131,11 @@ fn p7_idle_masks_change_before_the_op_and_repicks_are_silent() {
     bench.block(task);
     assert!(bench.line().ends_with("update_idle:0:-(0x0,0x1)"));
     bench.kernel.schedule(CpuId(0), Leave::Preempt);
-    assert_eq!(bench.line(), "dispatch:0:-", "idle to idle: no op");
+    assert_eq!(bench.line(), "dispatch:0:-", "no update_idle from idle to idle");
 }
 
 #[test]
-fn p8_an_idle_cpu_that_nobody_kicks_stays_idle() {
+fn p8_idle_cpu_stays_idle_without_a_kick() {
     let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 0;"]));
     let tasks: Vec<TaskId> = (0..4).map(|n| bench.task(&format!("t{n}"), "")).collect();
     tasks.iter().for_each(|&task| bench.wake(task));
@@ -163,7 +163,7 @@ fn p9_the_deadline_server_gives_ext_50_ms_per_second() {
 }
 
 #[test]
-fn k1_plain_kick_reschedules_idle_only_kick_spares_the_busy() {
+fn k1_plain_kick_always_reschedules_and_idle_kick_spares_a_busy_cpu() {
     let kick = |flags: &str| format!("ON_SELECT=scx_bpf_kick_cpu(1,{flags});return 0;");
     for (flags, busy, expected) in [("0", false, true), ("0", true, true), ("1", false, true), ("1", true, false)] {
         let mut bench = Bench::probe(2, &with(&[&kick(flags)]));
@@ -178,7 +178,7 @@ fn k1_plain_kick_reschedules_idle_only_kick_spares_the_busy() {
 }
 
 #[test]
-fn k1_preempt_takes_the_slice_and_spares_higher_classes() {
+fn k1_preempt_kick_ends_the_slice_but_spares_higher_classes() {
     let select = "ON_SELECT=scx_bpf_kick_cpu(1,SCX_KICK_PREEMPT);return 0;";
     let mut bench = Bench::probe(2, &with(&[select, "OP_RUN"]));
     let (a, victim, next) = (bench.task("a", ""), bench.task("victim", "1"), bench.task("next", "1"));
@@ -196,7 +196,7 @@ fn k1_preempt_takes_the_slice_and_spares_higher_classes() {
 }
 
 #[test]
-fn k1_wait_makes_the_kicking_cpu_await_a_switch() {
+fn k1_wait_kick_makes_the_kicking_cpu_await_a_switch() {
     let mut bench = Bench::probe(2, &with(&["ON_SELECT=scx_bpf_kick_cpu(1,4);return 0;"]));
     let (task, other) = (bench.task("a", ""), bench.task("other", "1"));
     bench.wake(other);
@@ -204,16 +204,16 @@ fn k1_wait_makes_the_kicking_cpu_await_a_switch() {
     bench.rescheds.clear();
     bench.wake(task);
     assert_eq!(bench.awaited, [(0, "1".to_owned())]);
-    assert!(bench.rescheds.contains(&0), "the wait is done in a schedule of its own");
+    assert!(bench.rescheds.contains(&0), "the kicking CPU reschedules to wait");
     bench.block(other);
     bench.block(task);
     bench.awaited.clear();
     bench.wake(task);
-    assert_eq!(bench.awaited, [], "nobody awaits an idle CPU");
+    assert_eq!(bench.awaited, [], "an idle CPU is not awaited");
 }
 
 #[test]
-fn k1_all_kicks_of_an_operation_are_one_in_the_order_of_the_cpus() {
+fn k1_kicks_of_an_operation_are_merged_and_sent_in_cpu_order() {
     let select =
         "ON_SELECT=scx_bpf_kick_cpu(2,1);scx_bpf_kick_cpu(3,0);scx_bpf_kick_cpu(1,0);scx_bpf_kick_cpu(3,2);return 0;";
     let mut bench = Bench::probe(4, &with(&[select]));
@@ -223,12 +223,12 @@ fn k1_all_kicks_of_an_operation_are_one_in_the_order_of_the_cpus() {
     bench.wake(next);
     bench.rescheds.clear();
     bench.wake(task);
-    assert_eq!(bench.rescheds, [0, 1, 3, 2], "the wakeup itself, then kicks by CPU, then those for idle CPUs");
-    assert_eq!(bench.kernel.current(CpuId(3)), next, "the PREEMPT of one kick counts for all of that CPU");
+    assert_eq!(bench.rescheds, [0, 1, 3, 2], "the wakeup itself, then kicks by CPU, then IDLE kicks");
+    assert_eq!(bench.kernel.current(CpuId(3)), next, "PREEMPT of one kick applies to the merged kick");
 }
 
 #[test]
-fn k1_kicks_are_ignored_in_bypass_before_their_flags_are_looked_at() {
+fn k1_kicks_in_bypass_are_ignored_without_checking_flags() {
     let mut bench =
         Bench::load(flat(2), &bench::probe(&with(&["OP_TASK", "ON_INIT_TASK=scx_bpf_kick_cpu(1,3);"]))).unwrap();
     bench.fork("a", "", Policy::Other, 0);
@@ -237,7 +237,7 @@ fn k1_kicks_are_ignored_in_bypass_before_their_flags_are_looked_at() {
 }
 
 #[test]
-fn p5_a_move_between_queues_does_not_call_dispatch_again() {
+fn p5_dsq_move_to_another_cpu_does_not_repeat_dispatch() {
     let dispatch = "ON_DISPATCH=struct task_struct*t;{struct bpf_iter_scx_dsq it \
                     __attribute__((cleanup(bpf_iter_scx_dsq_destroy)));bpf_iter_scx_dsq_new(&it,SHARED,0);\
                     if((t=bpf_iter_scx_dsq_next(&it)))scx_bpf_dsq_move___v1(&it,t,LOCAL_ON(1),0);}";
@@ -249,14 +249,14 @@ fn p5_a_move_between_queues_does_not_call_dispatch_again() {
     bench.log();
     bench.kernel.schedule(CpuId(0), Leave::Block(event_log::BlockCause::Timer));
     bench.collect();
-    assert_eq!(bench.line(), "dispatch:0:-", "what went to CPU 1 does not count for CPU 0");
+    assert_eq!(bench.line(), "dispatch:0:-", "a move to CPU 1 does not count for CPU 0");
     bench.settle();
     assert_eq!(bench.kernel.current(CpuId(1)), b);
     let _ = a;
 }
 
 #[test]
-fn k1_contradicting_flags_and_bad_cpus_are_errors() {
+fn k1_contradictory_flags_or_an_invalid_cpu_are_errors() {
     for (call, message) in [
         ("scx_bpf_kick_cpu(1,3)", "PREEMPT/WAIT cannot be used with SCX_KICK_IDLE"),
         ("scx_bpf_kick_cpu(-1,0)", "invalid CPU -1"),
@@ -270,12 +270,12 @@ fn k1_contradicting_flags_and_bad_cpus_are_errors() {
     }
 }
 
-/// Two cores of two threads: CPUs 0 and 1, 2 and 3.
+/// Two cores with two CPUs each: CPUs 0 and 1, CPUs 2 and 3.
 fn smt() -> Topology {
     Topology::of_groups(&[0, 0, 1, 1], &[0; 4], &[0; 4])
 }
 
-/// A probe whose `select_cpu` is the default search, on a topology; wakes tasks one after the other and tells the CPUs.
+/// CPUs that the default search selects for `count` tasks woken one after the other.
 fn placements(topology: Topology, count: u32) -> Vec<u32> {
     let select = "ON_SELECT=s32 c=scx_bpf_select_cpu_dfl(p,prev_cpu,wake_flags,&idle);\
                   if(idle)dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return c;";
@@ -292,23 +292,23 @@ fn placements(topology: Topology, count: u32) -> Vec<u32> {
 }
 
 #[test]
-fn i4_the_default_search_prefers_prev_then_whole_cores_then_siblings() {
-    assert_eq!(placements(smt(), 4), [0, 2, 1, 3], "prev, the other core, the sibling of prev, the rest");
+fn i4_default_search_prefers_prev_then_idle_cores_then_siblings() {
+    assert_eq!(placements(smt(), 4), [0, 2, 1, 3], "prev, the other core, the sibling of prev, the last CPU");
     assert_eq!(placements(flat(3), 3), [0, 1, 2]);
 }
 
 #[test]
-fn i4_the_search_stays_in_the_cache_then_in_the_node() {
+fn i4_default_search_prefers_the_llc_then_the_node() {
     let cores: Vec<u32> = (0..8).collect();
     let topology = Topology::of_groups(&cores, &[0, 0, 1, 1, 2, 2, 3, 3], &[0, 0, 0, 0, 1, 1, 1, 1]);
     let found = placements(topology, 8);
-    assert_eq!(found[..2], [0, 1], "the cache of CPU 0");
-    assert!(found[2..4].iter().all(|cpu| (2..4).contains(cpu)), "then its node: {found:?}");
-    assert!(found[4..].iter().all(|cpu| (4..8).contains(cpu)), "then elsewhere: {found:?}");
+    assert_eq!(found[..2], [0, 1], "the LLC of CPU 0");
+    assert!(found[2..4].iter().all(|cpu| (2..4).contains(cpu)), "then its node, in {found:?}");
+    assert!(found[4..].iter().all(|cpu| (4..8).contains(cpu)), "then the other node, in {found:?}");
 }
 
 #[test]
-fn i3_pick_idle_walks_round_and_begins_behind_cpu_0() {
+fn i3_pick_idle_cpu_goes_round_starting_after_cpu_0() {
     let select = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
     let mut bench = Bench::probe(4, &with(&[select]));
     let picked: Vec<u32> = (0..4)
@@ -323,7 +323,7 @@ fn i3_pick_idle_walks_round_and_begins_behind_cpu_0() {
 }
 
 #[test]
-fn i5_without_builtin_tracking_the_idle_kfuncs_are_errors() {
+fn i5_idle_kfuncs_without_builtin_idle_tracking_are_errors() {
     let select = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
     let mut bench = Bench::probe(2, &with(&["OP_UPDATE_IDLE", select]));
     let task = bench.fork("a", "", Policy::Other, 0);
@@ -333,11 +333,11 @@ fn i5_without_builtin_tracking_the_idle_kfuncs_are_errors() {
 }
 
 #[test]
-fn k1_an_idle_kick_from_dispatch_is_judged_when_the_pick_is_over() {
+fn k1_idle_kick_from_dispatch_is_evaluated_after_the_pick() {
     let dispatch = "ON_DISPATCH=if(scx_bpf_dsq_nr_queued(SHARED))scx_bpf_kick_cpu(cpu,1);dsq_move_to_local(SHARED);";
     let mut bench = Bench::probe(1, &with(&[dispatch]));
     let task = bench.task("a", "");
     bench.rescheds.clear();
     bench.wake(task);
-    assert_eq!(bench.rescheds, [0], "only the wakeup: by the time of the interrupt the CPU is busy");
+    assert_eq!(bench.rescheds, [0], "only the wakeup reschedules: the CPU is busy when the kick is sent");
 }

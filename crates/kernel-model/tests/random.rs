@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random operations on random machines, with schedulers of several kinds: after every step all that must always hold
-//! does, callbacks come in pairs, and nobody is lost.
+//! Random operations on random machines with schedulers of several kinds: after every step the invariants hold,
+//! callbacks are paired, and at the end every waiting task runs.
 
 #[allow(dead_code)]
 mod bench;
@@ -13,7 +13,7 @@ use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// CPUs in cores of `threads`, caches of `llc` and nodes of `node` CPUs.
+/// A machine with `threads` CPUs per core, `llc` per last-level cache and `node` per node.
 fn machine(cpus: u32, threads: u32, llc: u32, node: u32) -> Topology {
     let groups = |size: u32| (0..cpus).map(|cpu| cpu / size).collect::<Vec<u32>>();
     let nodes = (cpus - 1) / node + 1;
@@ -63,7 +63,7 @@ enum Step {
     Hotplug {
         cpu: u8,
     },
-    /// The first step of going offline only, and something between it and the others.
+    /// Takes the first step of going offline, and wakes a task before the other steps.
     Leaving {
         cpu: u8,
         task: u8,
@@ -71,7 +71,7 @@ enum Step {
     Suspend {
         on: bool,
     },
-    /// A task goes to a cgroup that is given a weight; the first ones are made.
+    /// Changes the weight of a cgroup and moves a task to it; the first steps create the cgroups.
     Group {
         task: u8,
         group: u8,
@@ -109,25 +109,25 @@ fn policy(number: u8) -> Policy {
     }
 }
 
-/// A bench, and what the test knows of its tasks.
+/// A bench, and the state of tasks as the test expects it.
 struct World {
     bench: Bench,
     cpus: u32,
     online: CpuSet,
-    /// Allowed CPUs and policy; `None`: gone.
+    /// Affinity and policy of each task; `None` once it has exited.
     tasks: Vec<Option<(CpuSet, Policy)>>,
-    /// The root, and those that were made.
+    /// The root and the created cgroups.
     groups: Vec<CgroupId>,
     life: BTreeMap<String, Life>,
 }
 
-/// What the callbacks said last about a task.
+/// State of a task according to the callbacks.
 #[derive(Default)]
 struct Life {
     runnable: bool,
     running: bool,
     enqueued: bool,
-    /// When it was enqueued last, all CPUs that it may use were online.
+    /// Whether all of its allowed CPUs were online when it was last enqueued.
     reachable: bool,
 }
 
@@ -146,18 +146,18 @@ impl World {
         if mask.is_empty() { all } else { mask }
     }
 
-    /// An online CPU.
+    /// One of the online CPUs.
     fn cpu(&self, number: u8) -> CpuId {
         self.online.iter().nth(usize::from(number) % self.online.len()).expect("some CPU is online")
     }
 
-    /// Their numbers.
+    /// Numbers of the online CPUs.
     fn online(&self) -> Vec<u32> {
         self.online.iter().map(|cpu| cpu.0).collect()
     }
 
-    /// Steps 2 and 3 of going offline.
-    fn go(&mut self, cpu: CpuId) {
+    /// Takes steps 2 and 3 of going offline.
+    fn take_offline(&mut self, cpu: CpuId) {
         self.bench.kernel.offline_cpu(cpu);
         self.bench.kernel.check();
         self.bench.settle();
@@ -166,8 +166,8 @@ impl World {
         self.online.remove(cpu);
     }
 
-    /// Whether the CPU may go: it is there, and is not the last.
-    fn may_go(&self, cpu: CpuId) -> bool {
+    /// Whether the CPU can go offline: it is online, and not the last.
+    fn can_go_offline(&self, cpu: CpuId) -> bool {
         self.online.contains(cpu) && self.online.len() > 1
     }
 
@@ -192,7 +192,7 @@ impl World {
         }
     }
 
-    fn play(&mut self, step: &Step) {
+    fn apply(&mut self, step: &Step) {
         match *step {
             Step::Fork { mask, policy: number } if self.tasks.len() < 20 => {
                 let (allowed, policy) = (self.mask(mask), policy(number));
@@ -263,23 +263,23 @@ impl World {
         let (on, group) = (self.cpu(0), usize::from(group));
         if self.groups.len() < 5 {
             let parent = self.groups[group % self.groups.len()];
-            self.groups.push(self.bench.kernel.make_cgroup(on, parent, "g").expect("nobody refuses"));
+            self.groups.push(self.bench.kernel.make_cgroup(on, parent, "g").expect("the scheduler accepts it"));
         }
         let group = self.groups[group % self.groups.len()];
         if group != CgroupId::ROOT {
             self.bench.kernel.set_cgroup(on, group, CgroupKnobs { weight, ..CgroupKnobs::default() });
         }
         if let Some(task) = task {
-            self.bench.kernel.move_to_cgroup(on, &[task], group).expect("nobody refuses");
+            self.bench.kernel.move_to_cgroup(on, &[task], group).expect("the scheduler accepts it");
         }
     }
 
     fn hotplug(&mut self, cpu: CpuId) {
-        if self.may_go(cpu) {
+        if self.can_go_offline(cpu) {
             self.bench.kernel.deactivate_cpu(cpu);
             self.bench.kernel.check();
             self.bench.settle();
-            self.go(cpu);
+            self.take_offline(cpu);
         } else if !self.online.contains(cpu) {
             self.bench.kernel.start_cpu(cpu);
             self.bench.kernel.activate_cpu(cpu);
@@ -287,77 +287,81 @@ impl World {
         }
     }
 
-    /// Somebody runs, wakes and sleeps while a CPU is about to go.
+    /// Wakes a task while a CPU is going offline.
     fn leaving(&mut self, cpu: CpuId, task: u8) {
-        if !self.may_go(cpu) {
+        if !self.can_go_offline(cpu) {
             return;
         }
         self.bench.kernel.deactivate_cpu(cpu);
         self.bench.settle();
-        assert!(self.bench.kernel.current(cpu) == TaskId::NONE, "nobody stays");
+        assert!(self.bench.kernel.current(cpu) == TaskId::NONE, "no task is left on the CPU");
         self.wake(self.cpu(task), self.alive(task), false);
         self.bench.settle();
         self.bench.kernel.check();
-        self.go(cpu);
+        self.take_offline(cpu);
     }
 
-    /// What the bench cannot know: who may run where, and in which order callbacks come.
-    fn judge(&mut self) {
+    /// Checks what the kernel model cannot: that tasks run where they may, and the order of callbacks.
+    fn check_state(&mut self) {
         for cpu in (0..self.cpus).map(CpuId) {
             let current = self.bench.kernel.current(cpu);
             if let Some(task) = current.some() {
-                let (allowed, _) = self.tasks[task.index()].as_mut().expect("the dead do not run");
+                let (allowed, _) = self.tasks[task.index()].as_mut().expect("an exited task runs");
                 let everywhere = self.bench.kernel.allowed(task).len() == self.cpus as usize;
                 if *allowed != *self.bench.kernel.allowed(task) && everywhere {
-                    // The CPUs that it was bound to went.
+                    // The CPUs of its affinity went offline.
                     *allowed = CpuSet::first_n(self.cpus as usize);
                 }
-                assert!(allowed.contains(cpu), "task {task} runs on CPU {cpu}, which is forbidden");
+                assert!(allowed.contains(cpu), "task {task} runs on CPU {cpu}, which is not allowed");
                 assert!(self.online.contains(cpu), "task {task} runs on CPU {cpu}, which is offline");
-                assert!(!self.bench.kernel.idle_cpus().contains(cpu), "CPU {cpu} is busy");
+                assert!(!self.bench.kernel.idle_cpus().contains(cpu), "CPU {cpu} is busy but marked idle");
             }
         }
         for entry in self.bench.log() {
             let mut parts = entry.split(':');
             let (op, task) = (parts.next().unwrap(), parts.nth(1).unwrap().split('(').next().unwrap());
-            // A CPU that goes is offline for whoever is enqueued in that step, one that comes is online.
+            // During the step that takes a CPU offline or online, it already counts as offline or online.
             let allowed = task.parse().ok().map(|number| self.bench.kernel.allowed(TaskId(number)));
             let reachable = allowed.is_some_and(|allowed| allowed.is_subset(&self.online));
             let life = self.life.entry(task.to_owned()).or_default();
             match op {
-                "runnable" => assert!(!std::mem::replace(&mut life.runnable, true), "{entry}: it was runnable"),
+                "runnable" => {
+                    assert!(!std::mem::replace(&mut life.runnable, true), "{entry}: the task was runnable already")
+                }
                 "quiescent" => {
-                    assert!(std::mem::replace(&mut life.runnable, false), "{entry}: it was not runnable");
-                    assert!(!life.running, "{entry}: it runs");
+                    assert!(std::mem::replace(&mut life.runnable, false), "{entry}: the task was not runnable");
+                    assert!(!life.running, "{entry}: the task is running");
                 }
                 "running" => {
-                    assert!(life.runnable, "{entry}: it is not runnable");
-                    assert!(!std::mem::replace(&mut life.running, true), "{entry}: it was running");
+                    assert!(life.runnable, "{entry}: the task is not runnable");
+                    assert!(!std::mem::replace(&mut life.running, true), "{entry}: the task was running already");
                 }
-                "stopping" => assert!(std::mem::replace(&mut life.running, false), "{entry}: it was not running"),
+                "stopping" => assert!(std::mem::replace(&mut life.running, false), "{entry}: the task was not running"),
                 "enqueue" => {
-                    assert!(life.runnable && !life.running, "{entry}: it is not waiting");
+                    assert!(life.runnable && !life.running, "{entry}: the task is not waiting");
                     (life.enqueued, life.reachable) = (true, reachable);
                 }
-                "dequeue" => assert!(std::mem::replace(&mut life.enqueued, false), "{entry}: it was not in custody"),
-                "exit_task" => assert!(!life.runnable && !life.running, "{entry}: it is not gone"),
+                "dequeue" => {
+                    assert!(std::mem::replace(&mut life.enqueued, false), "{entry}: the task was not in custody")
+                }
+                "exit_task" => assert!(!life.runnable && !life.running, "{entry}: the task is still runnable"),
                 _ => {}
             }
         }
     }
 
-    /// Higher classes sleep; then every ext task that is runnable runs within two seconds, or waits for ever while all
-    /// its CPUs are busy where the scheduler serves only those it can reach.
-    fn nobody_is_lost(&mut self, serves: Serves) {
+    /// Checks that every runnable ext task runs within two seconds while higher classes sleep. If the scheduler runs
+    /// only reachable tasks, an unreachable task may wait as long as all of its CPUs are busy.
+    fn check_waiting_tasks_run(&mut self, serves: Serves) {
         self.bench.kernel.end_suspend(self.cpu(0));
         self.bench.settle();
-        self.judge();
+        self.check_state();
         let cpus = self.online();
         let mut waiting: Vec<(TaskId, bool)> = Vec::new();
         for (number, task) in self.tasks.iter().enumerate() {
             let life = self.life.get(&number.to_string()).filter(|life| life.runnable && !life.running);
             if let (Some(_), Some(life)) = (task, life) {
-                let served = serves == Serves::Everybody || life.reachable;
+                let served = serves == Serves::EveryTask || life.reachable;
                 waiting.push((TaskId(number as u32), served));
             }
         }
@@ -369,7 +373,7 @@ impl World {
                     self.bench.settle();
                 }
             }
-            // A task may come and go between two looks: the log tells too.
+            // A task may run and stop between two checks, so the log is searched too.
             let log = self.bench.log();
             let kernel = &self.bench.kernel;
             waiting.retain(|&(task, served)| {
@@ -388,15 +392,15 @@ impl World {
     }
 }
 
-fn play(kind: usize, topology: Topology, steps: &[Step]) {
+fn run_steps(kind: usize, topology: Topology, steps: &[Step]) {
     let mut world = World::new(kind, topology);
     for step in steps {
-        world.play(step);
+        world.apply(step);
         assert_eq!(world.bench.kernel.exit_info(), None, "after {step:?}");
-        world.judge();
+        world.check_state();
     }
-    if KINDS[kind].1 != Serves::Some {
-        world.nobody_is_lost(KINDS[kind].1);
+    if KINDS[kind].1 != Serves::NotAllTasks {
+        world.check_waiting_tasks_run(KINDS[kind].1);
     }
     let on = world.cpu(0);
     world.bench.kernel.detach(on);
@@ -410,26 +414,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_every_task_is_in_one_place(
+    fn random_operations_keep_invariants_and_lose_no_task(
         kind in 0..KINDS.len(),
         cpus in 1u32..=8,
         (threads, llc, node) in prop_oneof![Just((1, 8, 8)), Just((2, 4, 8)), Just((2, 4, 4)), Just((1, 2, 4))],
         steps in prop::collection::vec(step(), 1..80),
     ) {
-        play(kind, machine(cpus, threads, llc, node), &steps);
+        run_steps(kind, machine(cpus, threads, llc, node), &steps);
     }
 }
 
-/// Why one kind does not serve who may use a CPU that is offline: two tasks of CPU 1 keep its own queue filled, and the
-/// one that waited for CPU 0, which is offline now, and is sent there again, waits in the global queue until they sleep.
+/// Why one kind does not run tasks that were sent to an offline CPU: two tasks of CPU 1 keep its local queue filled.
+/// The task that waited for CPU 0, now offline, is sent there again and waits in the global queue until they sleep.
 #[test]
-fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
-    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsReachable).unwrap();
+fn task_sent_to_an_offline_cpu_starves_behind_a_busy_local_queue() {
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::ReachableTasks).unwrap();
     let mut world = World::new(kind, machine(2, 1, 8, 8));
     for mask in [0b10, 0b10, 0b01, 0b01] {
-        world.play(&Step::Fork { mask, policy: 5 });
+        world.apply(&Step::Fork { mask, policy: 5 });
     }
-    world.play(&Step::Hotplug { cpu: 0 });
+    world.apply(&Step::Hotplug { cpu: 0 });
     world.bench.log();
     let (cpu, ran) = (CpuId(1), |log: Vec<String>| log.contains(&"running:1:3".to_owned()));
     world.bench.run(&[cpu.0], Nanos::from_ms(500));
@@ -441,19 +445,19 @@ fn whom_a_scheduler_sends_to_an_offline_cpu_waits_behind_the_local_queue() {
     assert!(ran(world.bench.log()));
 }
 
-/// A CPU that comes online looks into the global queue before it idles: nobody would tell it later that a task is there.
+/// A CPU that comes online consumes the global queue before it idles; no later event would make it look there.
 #[test]
-fn a_cpu_that_comes_takes_whom_the_global_queue_holds() {
-    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::WhoIsReachable).unwrap();
+fn cpu_coming_online_consumes_the_global_queue() {
+    let kind = KINDS.iter().position(|(_, serves)| *serves == Serves::ReachableTasks).unwrap();
     let mut world = World::new(kind, machine(2, 1, 8, 8));
-    let (stays, comes) = (CpuId(0), CpuId(1));
-    world.play(&Step::Hotplug { cpu: 1 });
+    let (online, offline) = (CpuId(0), CpuId(1));
+    world.apply(&Step::Hotplug { cpu: 1 });
     for mask in [0b01, 0b01, 0b10] {
-        world.play(&Step::Fork { mask, policy: 5 });
+        world.apply(&Step::Fork { mask, policy: 5 });
     }
-    // The third is sent to CPU 1, which is offline, and waits in the global queue behind the first two.
-    world.bench.run(&[stays.0], Nanos::from_ms(500));
-    assert_eq!(world.bench.kernel.current(comes), TaskId::NONE);
-    world.play(&Step::Hotplug { cpu: 1 });
-    assert_eq!(world.bench.kernel.current(comes), TaskId(2));
+    // The third task is sent to offline CPU 1, and waits in the global queue behind the first two.
+    world.bench.run(&[online.0], Nanos::from_ms(500));
+    assert_eq!(world.bench.kernel.current(offline), TaskId::NONE);
+    world.apply(&Step::Hotplug { cpu: 1 });
+    assert_eq!(world.bench.kernel.current(offline), TaskId(2));
 }

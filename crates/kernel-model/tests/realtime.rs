@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The real-time class, with no scheduler attached: who comes before whom, and the quantum of SCHED_RR.
+//! The real-time class without a scheduler: order of tasks, and the SCHED_RR time slice.
 
 #[allow(dead_code)]
 mod bench;
@@ -8,14 +8,14 @@ use bench::{Bench, TICK, flat, probe};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use kernel_model::Leave;
 
-/// The quantum of SCHED_RR: 100 ms.
+/// SCHED_RR time slice of 100 ms, in ticks.
 const QUANTUM_TICKS: u32 = 25;
 
 fn bench(cpus: u32) -> Bench {
     Bench::load(flat(cpus), &probe(&[])).expect("the probe loads")
 }
 
-/// A new task that wants to run at once.
+/// Creates and wakes a task.
 fn start(bench: &mut Bench, name: &str, policy: Policy) -> TaskId {
     let task = bench.fork(name, "", policy, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -32,7 +32,7 @@ fn current(bench: &Bench) -> TaskId {
 }
 
 #[test]
-fn round_robin_tasks_take_turns_of_a_hundred_milliseconds() {
+fn sched_rr_tasks_alternate_every_100_ms() {
     let mut bench = bench(1);
     let tasks = ["a", "b", "c"].map(|name| start(&mut bench, name, Policy::RoundRobin(5)));
     for turn in 0..9 {
@@ -44,11 +44,11 @@ fn round_robin_tasks_take_turns_of_a_hundred_milliseconds() {
 }
 
 #[test]
-fn what_is_left_of_a_quantum_outlasts_preemption() {
+fn rest_of_sched_rr_slice_survives_preemption() {
     let mut bench = bench(1);
     let higher = bench.task_with("higher", "", Policy::Fifo(9), 0);
     let [a, b] = ["a", "b"].map(|name| start(&mut bench, name, Policy::RoundRobin(5)));
-    // Each 28 ms it runs for 0.1 ms. Of 3 s either gets half.
+    // The higher task runs 0.1 ms every 28 ms. Over 3 s each of the two gets half.
     let mut ran = [0_u32; 2];
     for _ in 0..107 {
         for _ in 0..7 {
@@ -65,22 +65,22 @@ fn what_is_left_of_a_quantum_outlasts_preemption() {
 }
 
 #[test]
-fn what_is_left_of_a_quantum_outlasts_sleep() {
+fn rest_of_sched_rr_slice_survives_sleep() {
     let mut bench = bench(1);
     let [a, b] = ["a", "b"].map(|name| start(&mut bench, name, Policy::RoundRobin(5)));
     ticks(&mut bench, QUANTUM_TICKS - 1);
     bench.block(a);
     assert_eq!(current(&bench), b);
     bench.wake(a);
-    assert_eq!(current(&bench), b, "it waits behind its equal");
+    assert_eq!(current(&bench), b, "the woken task waits behind its equal");
     ticks(&mut bench, QUANTUM_TICKS);
     assert_eq!(current(&bench), a);
     ticks(&mut bench, 1);
-    assert_eq!(current(&bench), b, "it had one tick left");
+    assert_eq!(current(&bench), b, "one tick of its slice was left");
 }
 
 #[test]
-fn who_is_preempted_comes_before_its_equals_and_who_yields_after_them() {
+fn preempted_rt_task_queues_at_the_head_and_yielding_one_at_the_tail() {
     for policy in [Policy::Fifo(5), Policy::RoundRobin(5)] {
         let mut bench = bench(1);
         let [a, b, c] = ["a", "b", "c"].map(|name| start(&mut bench, name, policy));
@@ -90,7 +90,7 @@ fn who_is_preempted_comes_before_its_equals_and_who_yields_after_them() {
         bench.block(highest);
         assert_eq!(current(&bench), higher);
         bench.block(higher);
-        assert_eq!(current(&bench), a, "{policy:?}: the one that was preempted");
+        assert_eq!(current(&bench), a, "{policy:?}: the preempted task runs first");
         for next in [b, c, a, b] {
             let yields = current(&bench);
             bench.leave(yields, Leave::Yield);
@@ -100,14 +100,14 @@ fn who_is_preempted_comes_before_its_equals_and_who_yields_after_them() {
 }
 
 #[test]
-fn who_becomes_less_important_comes_before_its_new_equals_and_who_becomes_more_important_after_them() {
+fn rt_task_with_lowered_priority_queues_at_the_head_and_raised_one_at_the_tail() {
     let mut bench = bench(1);
     let top = start(&mut bench, "top", Policy::Fifo(50));
     let [_, b, c] = ["a", "b", "c"].map(|name| start(&mut bench, name, Policy::Fifo(5)));
     let high = start(&mut bench, "high", Policy::Fifo(8));
     let low = start(&mut bench, "low", Policy::Fifo(3));
     for task in [high, low, b] {
-        // b changes to what it has, so it keeps its place.
+        // b changes to its own priority, so it keeps its position.
         let policy = if task == b { Policy::RoundRobin(5) } else { Policy::Fifo(5) };
         bench.kernel.set_policy(CpuId(0), task, policy, 0).unwrap();
         bench.settle();
@@ -123,7 +123,7 @@ fn who_becomes_less_important_comes_before_its_new_equals_and_who_becomes_more_i
 }
 
 #[test]
-fn a_quantum_that_is_over_restarts_for_a_task_that_is_alone() {
+fn sched_rr_slice_restarts_for_a_lone_task() {
     let mut bench = bench(1);
     let alone = start(&mut bench, "alone", Policy::RoundRobin(5));
     ticks(&mut bench, QUANTUM_TICKS + 5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which tasks kfuncs find, and queues that are enqueued again (contract C2, K2, O5).
+//! Tasks that kfuncs may be called for, and re-enqueue of whole queues (contract C2, K2, O5).
 
 #[allow(dead_code)]
 mod bench;
@@ -14,7 +14,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn c2_the_cgroup_is_that_of_the_task_of_the_callback() {
+fn c2_task_cgroup_of_another_task_is_an_error() {
     let ask = "ON_ENQUEUE=bpf_cgroup_release(scx_bpf_task_cgroup(p));dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(1, &with(&[ask]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
@@ -36,7 +36,7 @@ fn c2_the_cgroup_is_that_of_the_task_of_the_callback() {
 }
 
 #[test]
-fn o5_a_task_is_found_by_its_tid_if_the_scheduler_asked_for_that() {
+fn o5_tid_to_task_needs_its_ops_flag() {
     let find =
         "ON_RUNNING=counter+=scx_bpf_tid_to_task(TID(p))==p&&!scx_bpf_tid_to_task(0)&&!scx_bpf_tid_to_task(999);";
     let mut bench = Bench::probe(1, &with(&[find, "FLAGS=256"]));
@@ -51,7 +51,7 @@ fn o5_a_task_is_found_by_its_tid_if_the_scheduler_asked_for_that() {
 }
 
 #[test]
-fn k2_a_queue_of_the_scheduler_is_enqueued_again_once_and_keeps_its_order() {
+fn k2_dsq_reenq_reenqueues_a_user_queue_once_in_order() {
     let again = "ON_TICK=scx_bpf_dsq_reenq(SHARED,0);scx_bpf_dsq_reenq(SHARED,1);";
     let mut bench = Bench::probe(1, &with(&["OP_TICK", again]));
     let [a, b, c] = ["a", "b", "c"].map(|name| bench.task(name, ""));
@@ -65,7 +65,7 @@ fn k2_a_queue_of_the_scheduler_is_enqueued_again_once_and_keeps_its_order() {
 }
 
 #[test]
-fn k2_a_task_that_is_enqueued_again_may_leave_custody() {
+fn k2_reenqueue_into_a_local_queue_ends_custody() {
     let enqueue = "ON_ENQUEUE=dsq_insert(p,enq_flags>>40&1?SCX_DSQ_LOCAL:SHARED,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(2, &with(&["OP_TICK", "ON_TICK=scx_bpf_dsq_reenq(SHARED,0);", enqueue]));
     let [a, b] = ["a", "b"].map(|name| bench.task(name, "0"));
@@ -78,7 +78,7 @@ fn k2_a_task_that_is_enqueued_again_may_leave_custody() {
 }
 
 #[test]
-fn k2_the_local_queue_of_another_cpu_may_be_enqueued_again_and_the_global_one_may_not() {
+fn k2_dsq_reenq_accepts_remote_local_queues_but_not_the_global_queue() {
     let local = "ON_ENQUEUE=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);";
     let cases = [
         ("ON_TICK=scx_bpf_dsq_reenq(LOCAL_ON(1),0);", None),
@@ -104,7 +104,7 @@ fn k2_the_local_queue_of_another_cpu_may_be_enqueued_again_and_the_global_one_ma
 }
 
 #[test]
-fn k2_a_queue_that_is_always_enqueued_again_ends_the_scheduler() {
+fn k2_endless_dsq_reenq_ejects_the_scheduler() {
     let enqueue = "ON_ENQUEUE=if(enq_flags>>40&1)scx_bpf_dsq_reenq(SHARED,0);dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     let mut bench = Bench::probe(1, &with(&["OP_TICK", "ON_TICK=scx_bpf_dsq_reenq(SHARED,0);", enqueue]));
     let [a, b] = ["a", "b"].map(|name| bench.task(name, ""));

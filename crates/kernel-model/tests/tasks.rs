@@ -27,7 +27,7 @@ fn t1_fork_calls_init_task_enable_set_weight() {
 }
 
 #[test]
-fn t1_a_refused_fork_makes_no_task() {
+fn t1_init_task_error_fails_the_fork() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "ON_INIT_TASK=return -12;"]));
     let attributes = kernel_model::TaskAttributes {
         name: "child".into(),
@@ -43,12 +43,12 @@ fn t1_a_refused_fork_makes_no_task() {
     assert_eq!(bench.kernel.fork(CpuId(0), attributes), Err(-12));
     bench.settle();
     assert_eq!(bench.ops(), "init_task", "neither enable nor exit_task");
-    assert!(bench.kernel.exit_info().is_none(), "the scheduler goes on");
+    assert!(bench.kernel.exit_info().is_none(), "the scheduler stays attached");
 }
 
-/// The scheduler refuses threads, with the number of their process as the error.
+/// `init_task` refuses threads, with the negative tgid as the error.
 #[test]
-fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
+fn t1_thread_has_the_tgid_of_its_process() {
     let refuse = "ON_INIT_TASK=return p->tgid == p->pid ? 0 : -p->tgid;";
     let mut bench = Bench::probe(1, &with(&["OP_TASK", refuse]));
     let mut fork = |thread, parent, process| {
@@ -69,8 +69,8 @@ fn t1_a_thread_is_in_the_process_of_the_task_that_forks_it() {
     let refused = Err(-(event_log::modelled_pid(leader) as i32));
     assert_eq!(fork(true, Some(leader), None), refused);
     let child = fork(false, Some(leader), None).expect("a child is a process of its own");
-    assert_eq!(fork(true, None, Some(leader)), refused, "nobody says who made it");
-    assert_eq!(fork(true, Some(child), Some(leader)), refused, "its process is the named one, not its parent's");
+    assert_eq!(fork(true, None, Some(leader)), refused, "a thread without a parent");
+    assert_eq!(fork(true, Some(child), Some(leader)), refused, "the named process, not the parent's");
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn t2_select_cpu_is_skipped_for_a_task_with_one_cpu() {
 }
 
 #[test]
-fn t2_a_cpu_outside_the_mask_is_replaced_silently_and_counted() {
+fn t2_disallowed_cpu_is_replaced_silently_and_counted() {
     let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 3;"]));
     let task = bench.task("a", "0-1");
     let before = bench.kernel.event_count("SCX_EV_SELECT_CPU_FALLBACK");
@@ -93,7 +93,7 @@ fn t2_a_cpu_outside_the_mask_is_replaced_silently_and_counted() {
 }
 
 #[test]
-fn t2_an_impossible_cpu_is_an_error() {
+fn t2_invalid_cpu_from_select_cpu_is_an_error() {
     let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 99;"]));
     let task = bench.fork("a", "0-1", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -116,22 +116,22 @@ fn t3_a_wakeup_reschedules_an_idle_target_whatever_the_queue() {
     let task = bench.task("a", "");
     bench.rescheds.clear();
     bench.wake(task);
-    assert_eq!(bench.rescheds, [1], "the task went to a shared queue, and only its target is told");
+    assert_eq!(bench.rescheds, [1], "the task is in a shared queue, and only its target CPU reschedules");
 }
 
 #[test]
-fn t3_no_other_cpu_is_woken_by_an_insert() {
+fn t3_insert_wakes_no_other_cpu() {
     let mut bench = Bench::probe(4, &with(&["ON_SELECT=return 0;"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
     bench.rescheds.clear();
     bench.wake(b);
-    assert_eq!(bench.rescheds, [] as [u32; 0], "CPU 0 is busy; CPUs 1 to 3 idle on");
+    assert_eq!(bench.rescheds, [] as [u32; 0], "CPU 0 is busy, and CPUs 1 to 3 stay idle");
     assert_eq!(bench.kernel.current(CpuId(0)), a);
 }
 
 #[test]
-fn t4_tick_charges_first_and_reschedules_at_zero() {
+fn t4_tick_charges_the_slice_then_reschedules_at_zero() {
     let mut bench = Bench::probe(1, &with(&["OP_TICK", "ON_TICK=counter=p->scx.slice;"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -155,7 +155,7 @@ fn t5_dispatch_comes_before_stopping() {
 }
 
 #[test]
-fn t6_dispatch_gets_the_task_that_sleeps() {
+fn t6_dispatch_gets_the_sleeping_task_as_prev() {
     let mut bench = Bench::probe(1, &with(&[]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -176,7 +176,7 @@ fn t7_a_preempted_task_with_slice_stays_at_the_head_of_the_local_queue() {
     bench.wake(rt);
     assert_eq!(bench.line(), "stopping:0:1(0x1)", "no enqueue");
     bench.block(rt);
-    assert_eq!(bench.kernel.current(CpuId(0)), a, "before b, which waited longer in that queue");
+    assert_eq!(bench.kernel.current(CpuId(0)), a, "before b, which was queued earlier");
 }
 
 #[test]
@@ -209,12 +209,12 @@ fn t8_yield_calls_the_op_which_may_keep_the_slice() {
     bench.wake(b);
     bench.log();
     bench.leave(a, Leave::Yield);
-    assert_eq!(bench.line(), "yield:0:0(0xffffffffffffffff)", "slice left: it goes on");
+    assert_eq!(bench.line(), "yield:0:0(0xffffffffffffffff)", "with slice left the task keeps running");
     assert_eq!(bench.kernel.current(CpuId(0)), a);
 }
 
 #[test]
-fn t8_yield_to_asks_the_scheduler() {
+fn t8_yield_to_calls_the_yield_op() {
     let mut bench = Bench::probe(1, &with(&["OP_YIELD", "ON_YIELD=if(to)from->scx.slice=0;return to!=NULL;"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -225,7 +225,7 @@ fn t8_yield_to_asks_the_scheduler() {
 }
 
 #[test]
-fn t9_nice_change_of_a_running_a_queued_and_a_sleeping_task() {
+fn t9_nice_change_callbacks_of_running_queued_and_sleeping_tasks() {
     let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     let renice = |bench: &mut Bench, task, nice| {
@@ -233,26 +233,26 @@ fn t9_nice_change_of_a_running_a_queued_and_a_sleeping_task() {
         bench.collect();
         bench.line()
     };
-    assert_eq!(renice(&mut bench, a, 5), "set_weight:0:0(0x21)", "sleeping: only the op");
+    assert_eq!(renice(&mut bench, a, 5), "set_weight:0:0(0x21)", "a sleeping task only gets set_weight");
     bench.wake(a);
     bench.wake(b);
     bench.log();
     assert_eq!(
         renice(&mut bench, a, 0),
         "stopping:0:0 quiescent:0:0(0x20000000e) set_weight:0:0(0x64) runnable:0:0(0xe) running:0:0",
-        "running: no enqueue"
+        "a running task is not enqueued"
     );
     assert_eq!(
         renice(&mut bench, b, -5),
         "dequeue:0:1(0x20000000e) quiescent:0:1(0x20000000e) set_weight:0:1(0x131) runnable:0:1(0xe) enqueue:0:1(0xe)",
-        "queued: dequeue from custody, and enqueue again"
+        "a queued task is dequeued from custody and enqueued again"
     );
 }
 
-/// Found by conformance, scenarios nice-running and policy-running: `__sched_setscheduler` moves a task whose priority
-/// changes, and one that gets less important goes before its equals.
+/// Found by conformance, scenarios nice-running and policy-running: `__sched_setscheduler` uses MOVE for a task whose
+/// priority changes, and enqueues one whose priority falls before its equals.
 #[test]
-fn t9_a_task_that_gets_less_important_is_put_back_at_the_head() {
+fn t9_task_with_lowered_priority_is_enqueued_at_the_head() {
     let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -305,15 +305,15 @@ fn t10_a_running_task_is_pushed_off_a_forbidden_cpu() {
 fn t11_policy_to_and_from_ext_under_partial_switching() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE", "FLAGS=8"]));
     let task = bench.fork("a", "", Policy::Other, 0);
-    assert_eq!(bench.line(), "init_task:0:0(0x1)", "a fair task is known, not enabled");
+    assert_eq!(bench.line(), "init_task:0:0(0x1)", "a fair task is initialized, not enabled");
     bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 0).unwrap();
     assert_eq!(bench.line(), "enable:0:0 set_weight:0:0(0x64) set_cpumask:0:0(0x1)");
     bench.kernel.set_policy(CpuId(0), task, Policy::Other, 0).unwrap();
-    assert_eq!(bench.line(), "disable:0:0", "exit_task does not come");
+    assert_eq!(bench.line(), "disable:0:0", "exit_task is not called");
 }
 
 #[test]
-fn t12_an_exiting_task_says_goodbye_in_order() {
+fn t12_exiting_task_gets_disable_then_exit_task() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -323,7 +323,7 @@ fn t12_an_exiting_task_says_goodbye_in_order() {
 }
 
 #[test]
-fn t13_weight_is_nice_scaled() {
+fn t13_set_weight_gets_the_scaled_nice_weight() {
     for (nice, weight) in [(-20i8, 0x21dc_u64), (0, 0x64), (19, 1)] {
         let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE"]));
         bench.fork("a", "", Policy::Other, nice);
@@ -351,7 +351,7 @@ fn t14_custody_begins_when_enqueue_inserts_nothing_and_ends_with_a_terminal_inse
 }
 
 #[test]
-fn blocking_and_waking_again_is_a_whole_cycle() {
+fn each_wakeup_and_block_repeats_the_full_callback_cycle() {
     let mut bench = Bench::probe(1, &with(&[]));
     let task = bench.task("a", "");
     for _ in 0..3 {
@@ -363,12 +363,12 @@ fn blocking_and_waking_again_is_a_whole_cycle() {
 }
 
 #[test]
-fn t2_a_cpu_that_cannot_be_is_replaced_by_one_of_the_same_node() {
+fn t2_disallowed_cpu_is_replaced_within_the_node() {
     let topology = Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 1], &[0, 0, 1, 1]);
     let mut bench = Bench::load(topology, &bench::probe(&with(&["ON_SELECT=return 2;"]))).unwrap();
     bench.attach();
     let task = bench.task("a", "0,3");
-    assert_eq!(bench.kernel.task_cpu(task), CpuId(0), "from node 0 to the first there");
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(0), "the first allowed CPU of node 0");
     bench.kernel.set_affinity(CpuId(0), task, &mask("1,3")).unwrap();
     bench.wake(task);
     assert_eq!(bench.kernel.task_cpu(task), CpuId(1));
@@ -378,18 +378,18 @@ fn t2_a_cpu_that_cannot_be_is_replaced_by_one_of_the_same_node() {
     bench.block(task);
     bench.kernel.set_affinity(CpuId(0), task, &mask("0-1,3")).unwrap();
     bench.wake(task);
-    assert_eq!(bench.kernel.task_cpu(task), CpuId(3), "it was on node 1");
+    assert_eq!(bench.kernel.task_cpu(task), CpuId(3), "the task was on node 1");
 }
 
 #[test]
-fn t2_a_wakeup_that_migrates_says_so() {
+fn t2_migrating_wakeup_has_the_migrated_flag() {
     let mut bench = Bench::probe(2, &with(&["ON_SELECT=return 1;"]));
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
     bench.settle();
     bench.block(task);
     bench.wake(task);
-    assert!(bench.line().contains("runnable:0:0(0x100009)"), "it was there");
+    assert!(bench.line().contains("runnable:0:0(0x100009)"), "the task was on CPU 1 already");
     bench.block(task);
     bench.kernel.set_affinity(CpuId(0), task, &mask("0")).unwrap();
     bench.wake(task);
@@ -397,7 +397,7 @@ fn t2_a_wakeup_that_migrates_says_so() {
 }
 
 #[test]
-fn t2_the_error_of_an_impossible_cpu_says_where_it_came_from() {
+fn t2_invalid_cpu_error_names_select_cpu() {
     let mut bench = Bench::probe(4, &with(&["ON_SELECT=return -7;"]));
     let task = bench.fork("a", "0-1", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -406,7 +406,7 @@ fn t2_the_error_of_an_impossible_cpu_says_where_it_came_from() {
 }
 
 #[test]
-fn t9_what_does_not_change_is_no_change() {
+fn t9_setting_the_same_attributes_calls_no_op() {
     let mut bench = Bench::probe(2, &with(&["OP_CHANGE"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -418,7 +418,7 @@ fn t9_what_does_not_change_is_no_change() {
 }
 
 #[test]
-fn t9_a_nice_change_reschedules_nobody() {
+fn t9_nice_change_of_a_held_task_reschedules_no_cpu() {
     let mut bench = Bench::probe(2, &with(&["ON_ENQUEUE=hold(p);", "ON_DISPATCH="]));
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.wake_new(CpuId(0), task);
@@ -426,11 +426,11 @@ fn t9_a_nice_change_reschedules_nobody() {
     bench.rescheds.clear();
     bench.kernel.set_policy(CpuId(0), task, Policy::Other, 5).unwrap();
     bench.settle();
-    assert_eq!(bench.rescheds, [] as [u32; 0], "its CPU idles on, as nothing was inserted there");
+    assert_eq!(bench.rescheds, [] as [u32; 0], "its CPU stays idle, because nothing was inserted there");
 }
 
 #[test]
-fn t9_a_change_of_priority_moves_and_one_of_class_says_so() {
+fn t9_move_and_class_flags_follow_priority_and_class_changes() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -440,7 +440,7 @@ fn t9_a_change_of_priority_moves_and_one_of_class_says_so() {
     assert_eq!(
         bench.line(),
         "dequeue:0:1(0x20000000a) quiescent:0:1(0x20000000a) set_weight:0:1(0x64) runnable:0:1(0xa) enqueue:0:1(0xa)",
-        "the priority is the same: it does not move"
+        "the priority is the same: no MOVE flag"
     );
     bench.kernel.set_policy(CpuId(0), a, Policy::Fifo(1), 0).unwrap();
     assert_eq!(bench.line(), "stopping:0:0 quiescent:0:0(0x20000004e) disable:0:0");
@@ -449,7 +449,7 @@ fn t9_a_change_of_priority_moves_and_one_of_class_says_so() {
 }
 
 #[test]
-fn t9_the_nice_value_of_a_real_time_task_is_kept_for_later() {
+fn t9_nice_value_of_a_real_time_task_is_stored() {
     let mut bench = Bench::probe(1, &with(&["OP_CHANGE"]));
     let rt = bench.task_with("rt", "", Policy::Fifo(1), 0);
     bench.kernel.set_policy(CpuId(0), rt, Policy::Fifo(1), 5).unwrap();
@@ -459,19 +459,23 @@ fn t9_the_nice_value_of_a_real_time_task_is_kept_for_later() {
 }
 
 #[test]
-fn t11_disallow_matters_only_for_a_change_to_sched_ext() {
+fn t11_disallow_rejects_only_a_change_to_sched_ext() {
     let mut bench =
         Bench::load(bench::flat(1), &bench::probe(&with(&["OP_TASK", "ON_INIT_TASK=DISALLOW(p)=true;", "FLAGS=8"])))
             .unwrap();
     let task = bench.fork("a", "", Policy::Ext, 0);
-    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 1), Ok(()), "nothing is attached yet");
+    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 1), Ok(()), "no scheduler is attached yet");
     bench.attach();
-    assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 0), Err(-13), "it was reverted, and stays out");
+    assert_eq!(
+        bench.kernel.set_policy(CpuId(0), task, Policy::Ext, 0),
+        Err(-13),
+        "the policy was reverted at attach, and SCHED_EXT is refused"
+    );
     assert_eq!(bench.kernel.set_policy(CpuId(0), task, Policy::Batch, 0), Ok(()));
 }
 
 #[test]
-fn o5_flags_of_a_task_tell_queued_custody_and_state() {
+fn o5_scx_flags_show_queued_custody_and_state() {
     let enqueue = "ON_ENQUEUE=counter=p->scx.flags;hold(p);";
     let stopping = "ON_STOPPING=counter=p->scx.flags;";
     let dispatch = "ON_DISPATCH=struct task_struct*t=held_task();if(t){counter=t->scx.flags;dsq_insert(t,SCX_DSQ_LOCAL,0,0);bpf_task_release(t);}";
@@ -482,15 +486,15 @@ fn o5_flags_of_a_task_tell_queued_custody_and_state() {
     bench.settle();
     assert_eq!(bench.variable("counter"), 0x403, "and IN_CUSTODY");
     bench.block(task);
-    assert_eq!(bench.variable("counter"), 0x405, "it has run: RESET_RUNNABLE_AT, no custody");
+    assert_eq!(bench.variable("counter"), 0x405, "after a run: RESET_RUNNABLE_AT, no custody");
     bench.wake(task);
-    assert_eq!(bench.variable("counter"), 0x40b, "the last dequeue was for sleep");
+    assert_eq!(bench.variable("counter"), 0x40b, "after a wakeup: DEQD_FOR_SLEEP");
 }
 
-/// Found by conformance, scenario v8-fork-exit: the model showed no state during `init_task`, and the later one during
-/// the first `set_weight`.
+/// Found by conformance, scenario v8-fork-exit: the model showed no state during `init_task`, and the later state
+/// during the first `set_weight`.
 #[test]
-fn o5_the_state_changes_after_the_op_that_it_is_about() {
+fn o5_task_state_changes_after_its_op_returns() {
     let init = "ON_INIT_TASK=counter=p->scx.flags&0x700;";
     let mut bench = Bench::probe(1, &with(&["OP_TASK", init]));
     bench.fork("a", "", Policy::Other, 0);
@@ -503,9 +507,9 @@ fn o5_the_state_changes_after_the_op_that_it_is_about() {
     assert_eq!(bench.variable("counter"), 0x400, "ENABLED");
 }
 
-/// Found by conformance, scenario unload-amidst: the model told of custody that has ended.
+/// Found by conformance, scenario unload-amidst: the model showed the custody flag after custody had ended.
 #[test]
-fn t14_dequeue_sees_a_task_that_has_left_custody() {
+fn t14_custody_flag_is_clear_during_dequeue() {
     let dequeue = "ON_DEQUEUE=counter=p->scx.flags;";
     let mut bench = Bench::probe(1, &with(&["ON_ENQUEUE=hold(p);", "ON_DISPATCH=", "OP_CHANGE", dequeue]));
     let task = bench.fork("a", "", Policy::Other, 0);

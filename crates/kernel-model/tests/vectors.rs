@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The test vectors of contract 1.10: which callbacks come in which order. An entry is `op:cpu:task(arguments)`.
+//! The test vectors of contract 1.10: the order of callbacks. An entry is `op:cpu:task(arguments)`.
 
 #[allow(dead_code)]
 mod bench;
@@ -8,7 +8,7 @@ use bench::{Bench, TICK};
 use ids::{CpuId, CpuSet, Nanos, Policy};
 use kernel_model::Leave;
 
-/// All ops that say when a task runs.
+/// All ops that follow the life of a task.
 const LIFE: [&str; 6] = ["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN", "OP_DEQUEUE", "OP_UPDATE_IDLE"];
 
 fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -88,7 +88,7 @@ fn v6_real_time_task_takes_the_cpu_and_gives_it_back() {
     assert_eq!(bench.line(), "stopping:0:0(0x1) cpu_release:0:1");
     assert_eq!(bench.kernel.current(CpuId(0)), rt);
     bench.block(rt);
-    assert_eq!(bench.line(), "cpu_acquire:0:- running:0:0", "it waited at the head of the local queue");
+    assert_eq!(bench.line(), "cpu_acquire:0:- running:0:0", "the task was at the head of the local queue");
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn v7_affinity_change_of_a_running_task() {
     assert_eq!(
         bench.line(),
         "stopping:0:0 quiescent:0:0(0x20000000a) set_cpumask:0:0(0x1) runnable:0:0(0xa) running:0:0",
-        "no enqueue: it keeps the CPU"
+        "a running task keeps its CPU without enqueue"
     );
 }
 
@@ -117,7 +117,7 @@ fn v8_fork_and_exit() {
     assert_eq!(
         bench.line(),
         "runnable:0:0(0x80008) enqueue:0:0(0x80008) dispatch:0:- dequeue:0:0 update_idle:0:- running:0:0",
-        "one CPU: select_cpu is not asked"
+        "with one CPU select_cpu is not called"
     );
     bench.leave(task, Leave::Exit);
     assert_eq!(

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations that wait: each CPU is amidst one, and they go on in any order that their locks allow.
+//! Operations in the waiting form: several CPUs have one in progress, and they continue in any order that their locks
+//! allow.
 
 #[allow(dead_code)]
 mod bench;
@@ -12,12 +13,12 @@ use kernel_model::{Leave, Lock, Operation, Output, Progress, Stops, Switch, Wait
 const CPUS: [CpuId; 2] = [CpuId(0), CpuId(1)];
 const EVERYWHERE: Stops = Stops { calls: true, atomics: true };
 
-/// An interrupt wakes a task.
+/// A wakeup by an interrupt.
 fn wake(task: TaskId) -> Operation {
     Operation::Wake(task, Waker::Interrupt)
 }
 
-/// The operation on `cpu` goes on to its end; where it stopped on the way.
+/// Finishes the operation on `cpu`; returns its stops, and the switch if it is a schedule.
 fn finish(bench: &mut Bench, cpu: CpuId) -> (Vec<Wait>, Option<Switch>) {
     let mut waits = Vec::new();
     loop {
@@ -28,11 +29,11 @@ fn finish(bench: &mut Bench, cpu: CpuId) -> (Vec<Wait>, Option<Switch>) {
     }
 }
 
-/// It goes on up to a stop that is meant.
+/// Continues the operation on `cpu` up to a stop that matches.
 fn up_to(bench: &mut Bench, cpu: CpuId, first: Progress, meant: impl Fn(&Wait) -> bool) {
     let mut progress = first;
     loop {
-        let Progress::Waits(wait) = progress else { panic!("CPU {cpu} came to its end") };
+        let Progress::Waits(wait) = progress else { panic!("the operation on CPU {cpu} has finished") };
         if meant(&wait) {
             return;
         }
@@ -40,7 +41,7 @@ fn up_to(bench: &mut Bench, cpu: CpuId, first: Progress, meant: impl Fn(&Wait) -
     }
 }
 
-/// `+` takes, `-` gives back: `+rq0 +dsq7 -dsq7 -rq0`; other stops as they are.
+/// Stops as text: `+` acquires, `-` releases (`+rq0 +dsq7 -dsq7 -rq0`); other stops by name.
 fn text(waits: &[Wait]) -> String {
     let one = |wait: &Wait| match wait {
         Wait::Lock(step) => {
@@ -59,7 +60,7 @@ fn text(waits: &[Wait]) -> String {
     waits.iter().map(one).collect::<Vec<_>>().join(" ")
 }
 
-/// The first stop and those that follow.
+/// All stops of an operation, as text.
 fn all_stops(bench: &mut Bench, cpu: CpuId, operation: Operation) -> String {
     let Progress::Waits(first) = bench.kernel.begin(cpu, operation) else { return String::new() };
     let (mut waits, _) = finish(bench, cpu);
@@ -67,8 +68,8 @@ fn all_stops(bench: &mut Bench, cpu: CpuId, operation: Operation) -> String {
     text(&waits)
 }
 
-/// Two tasks are woken from two CPUs and go to two others, under the policy that counts; how far it came. The operations
-/// go on in turn, or one after the other.
+/// Wakes two tasks from two CPUs onto two others, under the scheduler `shared`, which counts its enqueues; returns
+/// the count. The operations alternate, or run one after the other.
 fn counted(defines: &[&str], in_turn: bool) -> u64 {
     let mut bench = Bench::load(flat(4), &bench::compiled("shared", defines)).expect("it loads");
     bench.attach();
@@ -89,9 +90,9 @@ fn counted(defines: &[&str], in_turn: bool) -> u64 {
     }
     while bench.kernel.waiting_cpus().next().is_some() {
         let ready: Vec<CpuId> = bench.kernel.waiting_cpus().filter(|&cpu| bench.kernel.may_resume(cpu)).collect();
-        assert!(!ready.is_empty(), "somebody can always go on");
+        assert!(!ready.is_empty(), "no operation can continue");
         for cpu in ready {
-            // The one before may have taken what this one waits for.
+            // The CPU before may have taken the lock that this one waits for.
             if bench.kernel.may_resume(cpu) {
                 bench.kernel.resume(cpu);
             }
@@ -100,13 +101,13 @@ fn counted(defines: &[&str], in_turn: bool) -> u64 {
     bench.kernel.check();
     bench.settle();
     for (task, cpu) in tasks.into_iter().zip([2, 3]) {
-        assert_eq!(bench.kernel.current(CpuId(cpu)), task, "whatever was counted, it runs");
+        assert_eq!(bench.kernel.current(CpuId(cpu)), task, "the task runs despite a lost update");
     }
     bench.variable("counter") - before
 }
 
 #[test]
-fn an_update_is_lost_only_between_two_contexts() {
+fn unlocked_update_is_lost_only_when_operations_interleave() {
     assert_eq!((counted(&["CALL"], false), counted(&["CALL"], true)), (2, 1), "a call between");
     assert_eq!((counted(&["NOTHING"], false), counted(&["NOTHING"], true)), (2, 1), "an atomic instruction between");
 }
@@ -116,7 +117,7 @@ fn no_update_is_lost_under_a_spin_lock() {
     assert_eq!((counted(&["LOCKED"], false), counted(&["LOCKED"], true)), (2, 2));
 }
 
-/// A probe whose tasks go through queue 7; where they run is for them to say.
+/// A probe whose tasks go through queue 7; their affinity determines where they run.
 fn through_a_queue(cpus: u32) -> Bench {
     let bench = Bench::probe(cpus, &["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "OP_RUN"]);
     assert!(bench.kernel.waiting_cpus().next().is_none());
@@ -135,7 +136,7 @@ fn operations_stop_at_their_locks_in_order() {
 }
 
 #[test]
-fn a_task_that_is_pulled_needs_the_other_runqueue_for_a_moment() {
+fn pull_takes_the_runqueue_lock_of_the_source_cpu() {
     let mut bench = Bench::probe(2, &["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "ON_SELECT=return 0;"]);
     let blocker = bench.task_with("rt", "0", Policy::Fifo(9), 0);
     bench.wake(blocker);
@@ -146,9 +147,9 @@ fn a_task_that_is_pulled_needs_the_other_runqueue_for_a_moment() {
     assert_eq!(bench.kernel.current(CPUS[1]), task);
 }
 
-/// Each step at its own time: that is what the events say, and what programs see.
+/// Each step happens at its own time, both in events and for programs.
 #[test]
-fn an_operation_goes_on_at_a_later_time() {
+fn events_of_a_resumed_operation_have_the_later_time() {
     let mut bench = through_a_queue(2);
     let task = bench.task("a", "1");
     bench.collect();
@@ -157,7 +158,7 @@ fn an_operation_goes_on_at_a_later_time() {
     let mut progress = bench.kernel.begin(CPUS[0], wake(task));
     while let Progress::Waits(_) = progress {
         bench.pass(Nanos(100));
-        // Others do something meanwhile.
+        // Another CPU runs an operation meanwhile.
         if !bench.kernel.is_waiting(CPUS[1]) {
             bench.kernel.begin(CPUS[1], Operation::Tick);
         } else if bench.kernel.may_resume(CPUS[1]) {
@@ -167,7 +168,7 @@ fn an_operation_goes_on_at_a_later_time() {
         seen.extend(output.events.iter().filter(|event| event.task == task).map(|event| (event.time, event.kind)));
         progress = bench.kernel.resume(CPUS[0]);
     }
-    // The runqueue's lock came after 100 ns, the queue's after 200.
+    // The runqueue lock was acquired at 100 ns, the queue lock at 200 ns.
     assert!(
         matches!(seen[..], [(Nanos(100), EventKind::Wakeup { .. }), (Nanos(200), EventKind::Insert { .. })]),
         "{seen:?}"
@@ -176,7 +177,7 @@ fn an_operation_goes_on_at_a_later_time() {
 
 /// `set_current_state()`, a wakeup, `schedule()`: the task never sleeps.
 #[test]
-fn a_wakeup_before_the_sleep_keeps_a_task_awake() {
+fn wakeup_before_block_keeps_the_task_runnable() {
     let mut bench = through_a_queue(2);
     let task = bench.task("a", "1");
     bench.wake(task);
@@ -189,9 +190,9 @@ fn a_wakeup_before_the_sleep_keeps_a_task_awake() {
     bench.kernel.check();
 }
 
-/// One that sleeps already, and whose CPU has not left it, is woken when it has.
+/// A blocked task that is still on its CPU is woken once the CPU has switched.
 #[test]
-fn a_wakeup_waits_for_the_switch() {
+fn wakeup_of_a_task_still_on_cpu_waits_for_the_switch() {
     let mut bench = through_a_queue(3);
     let task = bench.task("a", "1");
     bench.wake(task);
@@ -202,7 +203,7 @@ fn a_wakeup_waits_for_the_switch() {
     let first = bench.kernel.begin(CPUS[0], wake(task));
     let Progress::Waits(wait) = first else { panic!("{first:?}") };
     assert_eq!((text(&[wait]).as_str(), bench.kernel.may_resume(CPUS[0])), ("switch1", false));
-    assert_eq!(bench.kernel.begin(CpuId(2), wake(task)), Progress::Done(None), "it is somebody else's to wake");
+    assert_eq!(bench.kernel.begin(CpuId(2), wake(task)), Progress::Done(None), "a wakeup is in progress already");
     let (_, switch) = finish(&mut bench, CPUS[1]);
     assert_eq!(switch.map(|switch| switch.next), Some(TaskId::NONE));
     finish(&mut bench, CPUS[0]);
@@ -211,42 +212,43 @@ fn a_wakeup_waits_for_the_switch() {
     assert_eq!(bench.kernel.current(CPUS[1]), task);
 }
 
-/// SCX_OPSS_QUEUEING: `enqueue` hands the task to another CPU before it has come to its end.
+/// SCX_OPSS_QUEUEING: `enqueue` exposes the task to another CPU before it returns.
 #[test]
-fn a_verdict_waits_for_the_enqueue_that_it_answers() {
+fn dispatch_waits_for_the_enqueue_in_progress() {
     let enqueue = "ON_ENQUEUE=hold(p);counter+=bpf_get_smp_processor_id();";
     let dispatch = "ON_DISPATCH=struct task_struct*t=held_task();if(t){dsq_insert(t,LOCAL_ON(cpu),SCX_SLICE_DFL,0);bpf_task_release(t);}";
     let mut bench = Bench::probe(2, &["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", enqueue, dispatch]);
     let task = bench.fork("a", "", Policy::Other, 0);
     bench.kernel.stop_at(EVERYWHERE);
-    // The second call in `enqueue`: the first one is the probe's own, for its log.
+    // Stops at the second call inside `enqueue`: the first one is the probe's own, for its log.
     let (mut progress, mut calls) = (bench.kernel.begin(CPUS[0], Operation::WakeNew(task)), 0);
     let is_counted = |wait: &Wait| *wait == Wait::Call("bpf_get_smp_processor_id".to_owned());
     while calls < 3 {
-        let Progress::Waits(wait) = &progress else { panic!("it came to its end") };
+        let Progress::Waits(wait) = &progress else { panic!("the operation has finished") };
         calls += usize::from(is_counted(wait));
         if calls < 3 {
             progress = bench.kernel.resume(CPUS[0]);
         }
     }
-    assert_eq!(bench.variable("held_count"), 1, "another CPU can see it");
+    assert_eq!(bench.variable("held_count"), 1, "another CPU can see the held task");
     let mut progress = bench.kernel.begin(CPUS[1], Operation::Schedule(Leave::Preempt));
     let mut stops = Vec::new();
     while bench.kernel.may_resume(CPUS[1]) {
-        let Progress::Waits(wait) = progress else { panic!("it came to its end") };
+        let Progress::Waits(wait) = progress else { panic!("the operation has finished") };
         stops.push(wait);
         progress = bench.kernel.resume(CPUS[1]);
     }
-    assert!(text(&stops).ends_with("-rq1"), "it gave its own lock back for that: {}", text(&stops));
+    assert!(text(&stops).ends_with("-rq1"), "it released its runqueue lock to wait: {}", text(&stops));
     finish(&mut bench, CPUS[0]);
     let (_, switch) = finish(&mut bench, CPUS[1]);
-    assert_eq!(switch.map(|switch| switch.next), Some(task), "the verdict was not lost");
+    assert_eq!(switch.map(|switch| switch.next), Some(task), "the verdict was carried out");
     bench.kernel.check();
 }
 
-/// A CPU has picked nobody and is about to idle when another one puts a task into its local queue: it looks again.
+/// A CPU has picked no task and is about to idle when another CPU inserts a task into its local queue: it
+/// reschedules.
 #[test]
-fn who_comes_amid_a_switch_is_not_forgotten() {
+fn task_inserted_during_a_switch_to_idle_is_rescheduled() {
     let enqueue = "ON_ENQUEUE=hold(p);";
     let dispatch = "ON_DISPATCH=if(cpu==0){struct task_struct*t=held_task();if(t){dsq_insert(t,LOCAL_ON(1),SCX_SLICE_DFL,0);bpf_task_release(t);}}";
     let mut bench = Bench::probe(
@@ -284,9 +286,9 @@ fn who_comes_amid_a_switch_is_not_forgotten() {
     assert_eq!(bench.kernel.current(CPUS[1]), second);
 }
 
-/// The second of two operations ends the scheduler's time while the first one is in progress: it is disabled after both.
+/// The second of two operations causes an error while the first is in progress: the scheduler is disabled after both.
 #[test]
-fn an_error_disables_the_scheduler_when_all_operations_are_done() {
+fn error_disables_the_scheduler_after_all_operations() {
     let mut bench =
         Bench::probe(3, &["OP_SELECT_CPU", "OP_ENQUEUE", "OP_DISPATCH", "ON_ENQUEUE=dsq_insert(p,99,1,0);"]);
     let tasks = ["1", "2"].map(|cpu| bench.fork(cpu, cpu, Policy::Other, 0));
@@ -295,10 +297,14 @@ fn an_error_disables_the_scheduler_when_all_operations_are_done() {
         bench.kernel.begin(cpu, Operation::WakeNew(task));
     }
     finish(&mut bench, CPUS[1]);
-    assert!(bench.kernel.must_be_quiet() && bench.kernel.exit_info().is_none());
+    assert!(bench.kernel.is_disable_pending() && bench.kernel.exit_info().is_none());
     bench.kernel.finish_operations();
     assert_eq!(bench.error(), (1024, "non-existent DSQ 0x63"));
     bench.settle();
     bench.kernel.check();
-    assert_eq!(tasks.map(|task| bench.kernel.current(bench.kernel.task_cpu(task))), tasks, "the kernel runs them");
+    assert_eq!(
+        tasks.map(|task| bench.kernel.current(bench.kernel.task_cpu(task))),
+        tasks,
+        "the fair class runs the tasks"
+    );
 }

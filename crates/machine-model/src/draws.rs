@@ -79,10 +79,10 @@ impl Effects {
             all.push(("voltage", &mut power.voltage_slope_percent));
         }
         if let Some(locks) = locks {
-            all.extend(locks.line_ns.iter_mut().map(|one| ("line", one)));
+            all.extend(locks.line_transfer_ns.iter_mut().map(|one| ("line", one)));
             all.push(("wakeup-hold", &mut locks.wakeup_hold_ns));
-            all.extend(locks.passage_ns.iter_mut().map(|one| ("passage", one)));
-            all.push(("storm", &mut locks.storm_percent));
+            all.extend(locks.acquire_ns.iter_mut().map(|one| ("passage", one)));
+            all.push(("storm", &mut locks.spinner_slowdown_percent));
             all.push(("futex", &mut locks.futex_ns));
         }
         all
@@ -144,7 +144,7 @@ mod tests {
             for draw in 1..=6 {
                 let drawn = machine.drawn(draw, 6);
                 assert_eq!(Machine::from_toml("drawn", &drawn.to_toml()).unwrap().topology, machine.topology);
-                let lines = drawn.effects.locks.as_ref().unwrap().line_ns;
+                let lines = drawn.effects.locks.as_ref().unwrap().line_transfer_ns;
                 assert!(lines.is_sorted_by_key(|line| line.typical), "{name} {lines:?}");
                 let typical = |machine: &Machine| -> Vec<u64> {
                     machine.effects.clone().estimates().iter().map(|(_, one)| one.typical).collect()

@@ -229,21 +229,21 @@ pub struct IdleState {
 pub struct Locks {
     /// Transfer latency of a cache line last written by another CPU, in nanoseconds: within a core, below a
     /// last-level cache, within a node, between nodes.
-    pub line_ns: [Estimate; 4],
+    pub line_transfer_ns: [Estimate; 4],
     /// Part of the wakeup path that holds the target CPU's runqueue lock, in nanoseconds.
     pub wakeup_hold_ns: Estimate,
-    /// Uncontended critical section of a user-space lock, without the work in it, in nanoseconds, by [`Passage`].
-    pub passage_ns: [Estimate; 6],
+    /// Uncontended critical section of a user-space lock, without the work in it, in nanoseconds, by [`AcquireCost`].
+    pub acquire_ns: [Estimate; 6],
     /// Increase of a test-and-set lock's handoff time per additional spinning CPU, in percent of a line transfer.
-    pub storm_percent: Estimate,
+    pub spinner_slowdown_percent: Estimate,
     /// A `futex(2)` call without effect, in nanoseconds: a wakeup without sleepers, or a wait refused because the
     /// word has changed. A contended mutex makes many.
     pub futex_ns: Estimate,
 }
 
-/// Index into [`Locks::passage_ns`].
+/// Index into [`Locks::acquire_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passage {
+pub enum AcquireCost {
     /// An atomic operation.
     Atomic,
     /// A reader of a seqlock.
@@ -263,10 +263,10 @@ impl Locks {
     pub fn line(&self, locality: Locality) -> u64 {
         match locality {
             Locality::Same => 0,
-            Locality::Smt => self.line_ns[0].typical,
-            Locality::Llc => self.line_ns[1].typical,
-            Locality::Node => self.line_ns[2].typical,
-            Locality::Far => self.line_ns[3].typical,
+            Locality::Smt => self.line_transfer_ns[0].typical,
+            Locality::Llc => self.line_transfer_ns[1].typical,
+            Locality::Node => self.line_transfer_ns[2].typical,
+            Locality::Far => self.line_transfer_ns[3].typical,
         }
     }
 }

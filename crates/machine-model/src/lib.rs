@@ -95,7 +95,7 @@ mod toml_file;
 
 pub use cost::{Costs, Halt, Nature};
 pub use effects::{
-    Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Passage, Power, Smt, Standing,
+    AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,
 };
 pub use machine::{Machine, MachineError};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};

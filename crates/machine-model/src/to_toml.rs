@@ -266,8 +266,8 @@ mod tests {
             sampling_us = 8\ntransition_us = 9\nmemory_bound_percent = [1, 20, 30]\n[power]\nidle_percent = 30\n\
             voltage_slope_percent = [40, 50, 60]\n[[idle]]\nname = \"C1\"\nexit_ns = [1, 2, 3]\nresidency_ns = 2000\n\
             deep = false\npower_percent = 40\n[[idle]]\nname = \"C6\"\nexit_ns = 5\nresidency_ns = 600000\ndeep = true\n\
-            power_percent = [0, 1, 2]\n[locks]\nline_ns = [1, 2, 3, 4]\nwakeup_hold_ns = 5\n\
-            passage_ns = [1, 2, 3, 4, 5, 6]\nstorm_percent = 7\nfutex_ns = [8, 9, 10]\n[halt]\nafter_ns = 200000\nsend_ns = 0\nexit_ns = 1000\n";
+            power_percent = [0, 1, 2]\n[locks]\nline_transfer_ns = [1, 2, 3, 4]\nwakeup_hold_ns = 5\n\
+            acquire_ns = [1, 2, 3, 4, 5, 6]\nspinner_slowdown_percent = 7\nfutex_ns = [8, 9, 10]\n[halt]\nafter_ns = 200000\nsend_ns = 0\nexit_ns = 1000\n";
         let machine = Machine::from_toml("t", &format!("{head}{tables}")).unwrap();
         assert_eq!(machine.effects.modelled().count(), 4);
         assert_eq!(machine.costs.halt, Some(Halt { after_ns: 200_000, send_ns: 0, exit_ns: 1_000 }));

@@ -79,7 +79,7 @@ pub struct Collector {
     migrations: Migrations,
     /// Accurate to 0.1 %, as it collects the latencies of all tasks.
     wakeup_latency: Histogram<10>,
-    queue_wait: Histogram<10>,
+    run_delay: Histogram<10>,
     load: LoadFollower,
 }
 
@@ -94,7 +94,7 @@ impl Collector {
             wakeups: 0,
             migrations: Migrations::default(),
             wakeup_latency: Histogram::new(),
-            queue_wait: Histogram::new(),
+            run_delay: Histogram::new(),
             load: LoadFollower::new(),
         }
     }
@@ -153,9 +153,9 @@ impl Collector {
             idle_while_runnable: idle.total(totals.elapsed),
             migrations: self.migrations,
             wakeup_latency: self.wakeup_latency.summary(),
-            queue_wait: self.queue_wait.summary(),
+            run_delay: self.run_delay.summary(),
             wakeup_latencies: self.wakeup_latency.coarsened(),
-            queue_waits: self.queue_wait.coarsened(),
+            run_delays: self.run_delay.coarsened(),
             cpu,
             parts: Vec::new(),
             groups: Vec::new(),
@@ -232,7 +232,7 @@ impl Collector {
         if let State::Waiting { woken } = task.state {
             let waited = now - task.since;
             if counts {
-                self.queue_wait.record(waited);
+                self.run_delay.record(waited);
             }
             if woken {
                 task.wakeup_latency.record(waited);

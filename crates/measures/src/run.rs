@@ -196,11 +196,11 @@ pub struct RunMeasures {
     pub wakeup_latency: LatencySummary,
     /// Time from runnable until running, over all tasks of the workload, whether woken or switched out while
     /// runnable.
-    pub queue_wait: LatencySummary,
+    pub run_delay: LatencySummary,
     /// Histogram of `wakeup_latency`, with 8 buckets per power of two.
     pub wakeup_latencies: Histogram<3>,
-    /// Histogram of `queue_wait`, with 8 buckets per power of two.
-    pub queue_waits: Histogram<3>,
+    /// Histogram of `run_delay`, with 8 buckets per power of two.
+    pub run_delays: Histogram<3>,
     /// Sum of the time accounts of all CPUs.
     pub cpu: CpuAccount,
     /// Time account of each CPU.

@@ -243,7 +243,7 @@ proptest! {
         prop_assert_eq!(got.idle_while_runnable, naive_idle_while_runnable(&story.records, tasks, elapsed));
         let (waits, moves) = naive_switches(&story.records);
         prop_assert_eq!(got.migrations, moves);
-        check_latency(got.queue_wait, waits.iter().map(|wait| wait.0).collect());
+        check_latency(got.run_delay, waits.iter().map(|wait| wait.0).collect());
         check_latency(got.wakeup_latency, waits.iter().filter(|wait| wait.1).map(|wait| wait.0).collect());
         for task in &got.tasks {
             let mine = waits.iter().filter(|wait| wait.1 && wait.2 == task.id).map(|wait| wait.0).collect();

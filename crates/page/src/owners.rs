@@ -29,10 +29,10 @@ pub const OWNERS: [Owner; 5] = [
 
 /// Distances of migrations: name, meaning, key of the measure.
 pub const DISTANCES: [(&str, &str, &str); 4] = [
-    ("in core", "to another thread of the same core", "migrations.smt"),
-    ("in cache", "to another core with the same last-level cache", "migrations.llc"),
-    ("in node", "to another last-level cache of the same node", "migrations.node"),
-    ("remote", "to another node", "migrations.far"),
+    ("SMT", "to another thread of the same core", "migrations.smt"),
+    ("LLC", "to another core that shares the last-level cache", "migrations.llc"),
+    ("node", "to another last-level cache of the same node", "migrations.node"),
+    ("cross-node", "to another node", "migrations.far"),
 ];
 
 /// A component of a bar: the index of its style, its value, and its text.

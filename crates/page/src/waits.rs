@@ -13,7 +13,7 @@ const KEYS: [&str; NAMED.len()] = ["p50", "p90", "p99", "p999"];
 /// Both distributions.
 pub fn waits(report: &Report<'_>, table: &Table) -> Markup {
     let wakeup = plot(report, table, "wakeup_latency_ns", |all| &all.wakeup_latency_ns);
-    let queue = plot(report, table, "queue_wait_ns", |all| &all.queue_wait_ns);
+    let queue = plot(report, table, "run_delay_ns", |all| &all.run_delay_ns);
     let several = table.setups.iter().any(|setup| setup.runs.len() > 1);
     html! {
         h3 { "Wakeup latency and run delay" }

@@ -92,7 +92,7 @@ pub struct Distributions {
     /// Time from wakeup until running.
     pub wakeup_latency_ns: Buckets,
     /// Time from runnable until running.
-    pub queue_wait_ns: Buckets,
+    pub run_delay_ns: Buckets,
 }
 
 /// The nonempty buckets of a histogram, in ascending order.
@@ -117,7 +117,7 @@ pub fn read_details(bytes: &[u8]) -> Result<Vec<Details>, ReadError> {
         let even =
             |buckets: &Buckets| buckets.from.len() == buckets.count.len() && buckets.to.len() == buckets.count.len();
         match &details.distributions {
-            Some(all) if !even(&all.wakeup_latency_ns) || !even(&all.queue_wait_ns) => {
+            Some(all) if !even(&all.wakeup_latency_ns) || !even(&all.run_delay_ns) => {
                 refuse(&format!("{place}.distributions"), "expected lists of the same length")
             }
             _ => Ok(details),

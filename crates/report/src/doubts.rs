@@ -72,7 +72,7 @@ fn latencies(run: &RunReport) -> Vec<Doubt> {
         percent(share),
         run.tags.kernel
     );
-    ["wakeup_latency_ns", "queue_wait_ns"]
+    ["wakeup_latency_ns", "run_delay_ns"]
         .map(|measure| Doubt { measure: measure.to_owned(), reason: reason.clone() })
         .into()
 }

@@ -15,7 +15,7 @@ const COLUMNS: [&str; 6] = [
     "wakeup_latency_ns.p99",
     "idle_while_runnable_ns",
     "cpu_ns.scheduler",
-    "queue_wait_ns.mean",
+    "run_delay_ns.mean",
 ];
 
 /// Width of a value, and of a cell: two blanks, a value, and a difference with its mark.

@@ -73,8 +73,8 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
-    let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.queue_waits);
-    let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "queue_wait_ns": distribution(queue) });
+    let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
+    let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
     object.insert("cpus".to_owned(), run.measures.cpus.iter().map(cpu).collect());
     object.insert("parts".to_owned(), run.measures.parts.iter().map(part).collect());

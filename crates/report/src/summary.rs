@@ -105,7 +105,7 @@ fn facts(run: &RunReport) -> String {
     fact("context switches", rate(measures.context_switches));
     fact("wakeups", rate(measures.wakeups));
     let [smt, llc, node, far] = [moves.smt, moves.llc, moves.node, moves.far].map(count);
-    fact("migrations", format!("{smt} in core, {llc} in cache, {node} in node, {far} far"));
+    fact("migrations", format!("{smt} SMT, {llc} LLC, {node} node, {far} cross-node"));
     let [whole, thousandths] = [measures.load_milli() / 1000, measures.load_milli() % 1000];
     fact("load", format!("{whole}.{:02} running or waiting tasks on average", thousandths / 10));
     let idle = measures.idle_while_runnable;
@@ -136,7 +136,7 @@ fn latencies(measures: &RunMeasures) -> String {
         table.add_row(cells.into_iter().chain(times.map(text)));
     };
     row("after wakeup", &measures.wakeup_latency);
-    row("every time", &measures.queue_wait);
+    row("every time", &measures.run_delay);
     align(&mut table)
 }
 

@@ -115,7 +115,7 @@ fn json_format_is_stable() {
                 "max": 270000,
                 "count": 45600
               },
-              "queue_wait_ns": {
+              "run_delay_ns": {
                 "mean": 12000,
                 "p50": 6000,
                 "p90": 18000,
@@ -196,7 +196,7 @@ fn json_format_is_stable() {
                     1
                   ]
                 },
-                "queue_wait_ns": {
+                "run_delay_ns": {
                   "from": [
                     5632,
                     16384,
@@ -341,16 +341,16 @@ fn runs_from_files_are_compared_in_one_table() {
             wakeup p90                   15.0 us   18.0 us  +20.0 % ✗    +20.0 to +20.0 %
             wakeup p99                   49.9 us   60.0 us  +20.0 % ✗    +19.9 to +20.1 %
             wakeup max                    450 us    540 us  +20.0 % ✗    +20.0 to +20.0 %
-            queue wait mean              20.0 us   24.0 us  +20.0 % ✗    +20.0 to +20.0 %
-            queue wait max                900 us   1.08 ms  +20.0 % ✗    +20.0 to +20.0 %
+            run delay mean               20.0 us   24.0 us  +20.0 % ✗    +20.0 to +20.0 %
+            run delay max                 900 us   1.08 ms  +20.0 % ✗    +20.0 to +20.0 %
             idle while runnable           500 us    600 us  +20.0 % ✗    +20.0 to +20.0 %
             context switches              24,691    20,576  -16.7 %      -16.7 to -16.7 %
-            migrations: cache              1,725     2,070  +20.0 %      +20.0 to +20.0 %
+            LLC migrations                 1,725     2,070  +20.0 %      +20.0 to +20.0 %
             CPU: idle                    70.0 ms    110 ms  +58.2 %      +55.4 to +61.0 %
             CPU: scheduler               20.0 ms   20.8 ms   +4.2 % ✗      +4.0 to +4.4 %
             CPU: stolen                  10.0 ms   10.4 ms   +4.2 % ✗      +4.0 to +4.4 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, migrations: core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
             Against laptop-2c4t sim, host real finishes 4.2 % later, has a 20.0 % longer

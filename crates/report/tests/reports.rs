@@ -26,7 +26,7 @@ fn summary_of_one_run() {
                       █ run 90.0 %  ▓ scheduler 2.0 %  ▒ stolen 1.0 %  · idle 7.0 %
             context switches      24,691 (24,691/s)
             wakeups               45,678 (45,678/s)
-            migrations            12 in core, 1,725 in cache, 0 in node, 0 far
+            migrations            12 SMT, 1,725 LLC, 0 node, 0 cross-node
             load                  1.04 running or waiting tasks on average
             idle while runnable   500 us (0.1 % of the time)
             BPF instructions      7,654,321 (7,654,321/s)
@@ -93,16 +93,16 @@ fn comparison_of_two_schedulers() {
             wakeup p90           60.0 us  15.0 us  -75.0 %
             wakeup p99            200 us  50.0 us  -75.0 %
             wakeup max           1.80 ms   450 us  -75.0 %
-            queue wait mean      80.0 us  20.0 us  -75.0 %
-            queue wait max       3.60 ms   900 us  -75.0 %
+            run delay mean       80.0 us  20.0 us  -75.0 %
+            run delay max        3.60 ms   900 us  -75.0 %
             idle while runnable  2.00 ms   500 us  -75.0 %
             context switches       6,172   24,691     4.0x
-            migrations: cache      6,900    1,725  -75.0 %
+            LLC migrations         6,900    1,725  -75.0 %
             CPU: idle            70.0 ms  39.9 ms  -43.0 %
             CPU: scheduler       20.0 ms  19.3 ms   -3.1 %
             CPU: stolen          10.0 ms  9.69 ms   -3.1 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, migrations: core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
             One run of each does not distinguish differences from random variation, so
@@ -127,16 +127,16 @@ fn comparison_of_three_schedulers_with_one_ejected() {
             wakeup p90           12.0 us  9.00 us  -25.0 %             12.0 us        =
             wakeup p99           40.0 us  30.0 us  -25.0 %             40.0 us        =
             wakeup max            360 us   270 us  -25.0 %              360 us        =
-            queue wait mean      16.0 us  12.0 us  -25.0 %             16.0 us        =
-            queue wait max        720 us   540 us  -25.0 %              720 us        =
+            run delay mean       16.0 us  12.0 us  -25.0 %             16.0 us        =
+            run delay max         720 us   540 us  -25.0 %              720 us        =
             idle while runnable   400 us   300 us  -25.0 %              400 us        =
             context switches      30,864   41,152  +33.3 %              30,864        =
-            migrations: cache      1,380    1,035  -25.0 %               1,380        =
+            LLC migrations         1,380    1,035  -25.0 %               1,380        =
             CPU: idle            70.0 ms   29.1 s     416x              108 ms  +55.4 %
             CPU: scheduler       20.0 ms   620 ms    31.0x             20.8 ms   +4.0 %
             CPU: stolen          10.0 ms   310 ms    31.0x             10.4 ms   +4.0 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, migrations: core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
             lazy was ejected after 31.0 s:
@@ -210,9 +210,9 @@ fn endless_runs_are_compared_by_work() {
 
             The same to 0.1 %: elapsed 1.00 s, wakeup mean 8.00 us, wakeup p50 4.00 us,
               wakeup p90 12.0 us, wakeup p99 40.0 us, wakeup max 360 us,
-              queue wait mean 16.0 us, queue wait max 720 us, idle while runnable 400 us,
-              context switches 30,864, wakeups 45,678, migrations: core 12,
-              migrations: cache 1,380, CPU: run 900 ms, CPU: idle 70.0 ms,
+              run delay mean 16.0 us, run delay max 720 us, idle while runnable 400 us,
+              context switches 30,864, wakeups 45,678, SMT migrations 12,
+              LLC migrations 1,380, CPU: run 900 ms, CPU: idle 70.0 ms,
               CPU: scheduler 20.0 ms, CPU: stolen 10.0 ms, BPF instructions 7,654,321.
 
             One run of each does not distinguish differences from random variation, so
@@ -251,7 +251,7 @@ fn latencies_are_doubtful_with_long_kernel_lock_waits() {
     let doubted = locked("dsq", 50);
     let doubts: Vec<Doubt> = Record::from(&doubted).doubtful;
     let measures: Vec<&str> = doubts.iter().map(|doubt| doubt.measure.as_str()).collect();
-    assert_eq!(measures, ["wakeup_latency_ns", "queue_wait_ns"]);
+    assert_eq!(measures, ["wakeup_latency_ns", "run_delay_ns"]);
     assert!(doubts.iter().all(|doubt| doubt.reason == reason));
     // They are preserved in JSON, and each text report contains the warning once.
     assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
@@ -341,13 +341,13 @@ fn comparison_of_two_schedulers_with_16_seeds() {
             wakeup p90           60.0 us  15.0 us  -75.0 % ✓    -75.0 to -75.0 %
             wakeup p99            199 us  49.9 us  -75.0 % ✓    -75.1 to -74.9 %
             wakeup max           1.80 ms   450 us  -75.0 % ✓    -75.0 to -75.0 %
-            queue wait mean      80.0 us  20.0 us  -75.0 % ✓    -75.0 to -75.0 %
-            queue wait max       3.60 ms   900 us  -75.0 % ✓    -75.0 to -75.0 %
+            run delay mean       80.0 us  20.0 us  -75.0 % ✓    -75.0 to -75.0 %
+            run delay max        3.60 ms   900 us  -75.0 % ✓    -75.0 to -75.0 %
             idle while runnable  2.00 ms   500 us  -75.0 % ✓    -75.0 to -75.0 %
             context switches       6,172   24,691     4.0x          4.0x to 4.0x
-            migrations: cache      6,900    1,725  -75.0 %      -75.0 to -75.0 %
+            LLC migrations         6,900    1,725  -75.0 %      -75.0 to -75.0 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, migrations: core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, CPU: idle 70.0 ms, CPU: scheduler 20.0 ms,
               CPU: stolen 10.0 ms, BPF instructions 7,654,321.
 
@@ -379,29 +379,29 @@ fn spread_of_one_scheduler_with_16_seeds() {
         expect![[r#"
             bfs, machine laptop-2c4t, workload build, seeds 1-16, kernel 7.2
 
-                                    median         95 % of medians    minimum    maximum
-            makespan                999 ms        993 ms to 1.00 s     990 ms     1.01 s
-            elapsed                 1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
-            work done               1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
-            wakeup mean            9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
-            wakeup p50             5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
-            wakeup p90             15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
-            wakeup p99             49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
-            wakeup max              450 us        450 us to 450 us     450 us     450 us
-            queue wait mean        20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
-            queue wait max          900 us        900 us to 900 us     900 us     900 us
-            idle while runnable     500 us        500 us to 500 us     500 us     500 us
-            context switches        24,691        24,691 to 24,691     24,691     24,691
-            wakeups                 45,678        45,678 to 45,678     45,678     45,678
-            migrations: core            12                12 to 12         12         12
-            migrations: cache        1,725          1,725 to 1,725      1,725      1,725
-            migrations: node             0                  0 to 0          0          0
-            migrations: remote           0                  0 to 0          0          0
-            CPU: run                900 ms        900 ms to 900 ms     900 ms     900 ms
-            CPU: idle              70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
-            CPU: scheduler         20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
-            CPU: stolen            10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
-            BPF instructions     7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
+                                      median         95 % of medians    minimum    maximum
+            makespan                  999 ms        993 ms to 1.00 s     990 ms     1.01 s
+            elapsed                   1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
+            work done                 1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
+            wakeup mean              9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
+            wakeup p50               5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
+            wakeup p90               15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
+            wakeup p99               49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
+            wakeup max                450 us        450 us to 450 us     450 us     450 us
+            run delay mean           20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
+            run delay max             900 us        900 us to 900 us     900 us     900 us
+            idle while runnable       500 us        500 us to 500 us     500 us     500 us
+            context switches          24,691        24,691 to 24,691     24,691     24,691
+            wakeups                   45,678        45,678 to 45,678     45,678     45,678
+            SMT migrations                12                12 to 12         12         12
+            LLC migrations             1,725          1,725 to 1,725      1,725      1,725
+            node migrations                0                  0 to 0          0          0
+            cross-node migrations          0                  0 to 0          0          0
+            CPU: run                  900 ms        900 ms to 900 ms     900 ms     900 ms
+            CPU: idle                70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
+            CPU: scheduler           20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
+            CPU: stolen              10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
+            BPF instructions       7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
 
             weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)

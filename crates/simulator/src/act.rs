@@ -102,7 +102,7 @@ impl<M: Model> Run<'_, M> {
             Demand::ChangeOf { tasks, cpus, policy } => {
                 tasks.into_iter().for_each(|task| self.change(cpu, task, cpus.clone(), policy));
             }
-            Demand::Passages(op) => self.begin_passages(cpu, id, op),
+            Demand::CriticalSections(op) => self.begin_critical_sections(cpu, id, op),
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
     }

@@ -17,7 +17,7 @@ use crate::cpu::Charge;
 use crate::locks::LockNumber;
 use crate::model::Model;
 use crate::run::Run;
-use crate::script::Passage;
+use crate::script::Acquisition;
 use ids::{CpuId, Nanos};
 use kernel_model::Effect;
 use std::cmp::Reverse;
@@ -26,7 +26,7 @@ use std::collections::BinaryHeap;
 /// An operation that was executed ahead of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
-    passage: Passage,
+    acquisition: Acquisition,
     /// Its cost from the lock on.
     cost: Nanos,
 }
@@ -61,14 +61,14 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Executes an operation whose lock is free, and which reaches the lock at time `at`.
-    pub fn execute_ahead(&mut self, cpu: CpuId, passage: Passage, at: Nanos) {
-        let Passage { lock, caller, before, under, after } = passage;
+    pub fn execute_ahead(&mut self, cpu: CpuId, acquisition: Acquisition, at: Nanos) {
+        let Acquisition { lock, caller, before, under, after } = acquisition;
         self.spared.events.push(Reverse((at, cpu)));
         let locks = self.locks.as_mut().expect("taking a lock implies locks");
         let free = locks.foresee(lock, cpu, caller, at, under);
         let entry = &mut self.cpus[cpu.index()];
         let cost = free + after - at;
-        entry.ahead = Some(Ahead { passage, cost });
+        entry.ahead = Some(Ahead { acquisition, cost });
         entry.charge(Charge::scheduler(before + cost));
         self.count_ahead(0);
     }
@@ -77,7 +77,7 @@ impl<M: Model> Run<'_, M> {
     /// back.
     #[inline]
     pub fn end_ahead(&mut self, cpu: CpuId) {
-        if let Some(Ahead { passage: Passage { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
+        if let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
             let locks = self.locks.as_mut().expect("taking a lock implies locks");
             if locks.foreseen(lock).is_some_and(|foreseen| foreseen.cpu == cpu && foreseen.at >= self.now) {
                 self.roll_back(cpu);
@@ -112,10 +112,10 @@ impl<M: Model> Run<'_, M> {
     /// Rolls back the operation that `cpu` executed ahead to its lock.
     fn roll_back(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        let Ahead { passage, cost } = entry.ahead.take().expect("an operation was executed ahead");
-        self.locks.as_mut().expect("executing ahead implies locks").forget(passage.lock);
+        let Ahead { acquisition, cost } = entry.ahead.take().expect("an operation was executed ahead");
+        self.locks.as_mut().expect("executing ahead implies locks").forget(acquisition.lock);
         entry.refund(cost);
-        passage.write_from_lock(&mut entry.script);
+        acquisition.write_from_lock(&mut entry.script);
         self.count_ahead(1);
     }
 
@@ -125,7 +125,7 @@ impl<M: Model> Run<'_, M> {
         let cut = end > self.now;
         let Some(locks) = &mut self.locks else { return };
         for cpu in &mut self.cpus {
-            let Some(Ahead { passage: Passage { lock, .. }, .. }) = cpu.ahead.take() else { continue };
+            let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = cpu.ahead.take() else { continue };
             let Some(foreseen) = locks.foreseen(lock).filter(|foreseen| foreseen.cpu == cpu.number()) else { continue };
             let at_the_end = foreseen.at == end && !cut && self.alarms.comes_before_this(foreseen.cpu);
             if foreseen.at < end || at_the_end { locks.fulfil(lock) } else { locks.forget(lock) }

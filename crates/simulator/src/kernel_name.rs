@@ -42,7 +42,7 @@ impl Form {
 /// The kernel that the whole model follows.
 const NEWEST: (u16, u16) = (7, 2);
 /// A second kernel whose own classes are modelled: its slices end at ticks, as HRTICK is enabled since 7.1 only
-/// (`conformance/recorded/order-6.18`).
+/// (`verify/conformance/recorded/order-6.18`).
 const OLDER_FAIR: (u16, u16) = (6, 18);
 
 /// First version in which a timer ends slices of the fair class.

@@ -227,7 +227,7 @@ impl Locks {
         }
         let waiting = (entry.waiting.len() + entry.ahead.len()) as u64 + 1;
         let way = match contended {
-            true => self.spinning.handover(line, waiting, self.costs.storm_percent.typical),
+            true => self.spinning.handover(line, waiting, self.costs.spinner_slowdown_percent.typical),
             false => Nanos(line),
         };
         let at = entry.free.max(next.since) + way;

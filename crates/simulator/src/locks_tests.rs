@@ -15,10 +15,10 @@ use workload::Start;
 /// Costs where a cache-line transfer takes `line` at any distance, and no part of a wakeup is executed under a lock.
 pub(crate) fn line_costs(line: u64) -> machine_model::Locks {
     machine_model::Locks {
-        line_ns: [Estimate::exactly(line); 4],
+        line_transfer_ns: [Estimate::exactly(line); 4],
         wakeup_hold_ns: Estimate::exactly(0),
-        passage_ns: [Estimate::exactly(0); 6],
-        storm_percent: Estimate::exactly(0),
+        acquire_ns: [Estimate::exactly(0); 6],
+        spinner_slowdown_percent: Estimate::exactly(0),
         futex_ns: Estimate::exactly(0),
     }
 }

@@ -53,7 +53,7 @@ pub(crate) trait Model {
     fn resume(&mut self, cpu: CpuId) -> Progress;
     fn may_resume(&self, cpu: CpuId) -> bool;
     fn waits_for_switch(&self, cpu: CpuId) -> bool;
-    fn must_be_quiet(&self) -> bool;
+    fn is_disable_pending(&self) -> bool;
     fn holds_scheduler_lock(&self) -> bool;
     fn finish_operations(&mut self);
     fn is_disabling(&self) -> bool;
@@ -182,8 +182,8 @@ impl Model for Kernel {
     fn waits_for_switch(&self, cpu: CpuId) -> bool {
         matches!(self.waits_for(cpu), Some(Wait::Switch(..)))
     }
-    fn must_be_quiet(&self) -> bool {
-        self.must_be_quiet()
+    fn is_disable_pending(&self) -> bool {
+        self.is_disable_pending()
     }
     fn holds_scheduler_lock(&self) -> bool {
         self.holds_scheduler_lock()

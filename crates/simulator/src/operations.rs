@@ -81,7 +81,7 @@ impl<M: Model> Run<'_, M> {
             }
         }
         let busy = self.operations.begun > 0;
-        let waits = !self.operations.quiet.is_empty() || busy && self.model.must_be_quiet();
+        let waits = !self.operations.quiet.is_empty() || busy && self.model.is_disable_pending();
         pending.planned = waits.then_some(operation);
         entry.operation = Some(Box::new(pending));
         if waits {

@@ -75,7 +75,7 @@ impl Script {
 
 /// An operation with one lock: time spent before, under, and after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Passage {
+pub(crate) struct Acquisition {
     pub lock: LockNumber,
     pub caller: &'static str,
     pub before: Nanos,
@@ -83,8 +83,15 @@ pub(crate) struct Passage {
     pub after: Nanos,
 }
 
-impl Passage {
-    fn new(costs: &Costs, lock: LockNumber, charge: Charge, take: &LockStep, give: &LockStep, all: &Usage) -> Passage {
+impl Acquisition {
+    fn new(
+        costs: &Costs,
+        lock: LockNumber,
+        charge: Charge,
+        take: &LockStep,
+        give: &LockStep,
+        all: &Usage,
+    ) -> Acquisition {
         debug_assert!(take.taken && !give.taken && take.lock == give.lock, "the lock is taken before its release");
         let is_runqueue = matches!(take.lock, Lock::Runqueue(_));
         let locked = if is_runqueue { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
@@ -95,7 +102,7 @@ impl Passage {
         let before = charge.scheduler - locked + at_take;
         let held = held_for_queue(costs, take.lock, before);
         let under = at_give - at_take + held + locked;
-        Passage { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
+        Acquisition { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
     }
 
     /// Writes the steps from the lock on.
@@ -131,8 +138,8 @@ impl<M: Model> Run<'_, M> {
         let is_first = script.is_empty();
         let steps = &self.output.locks;
         if is_first && let [take, give] = &steps[..] {
-            let passage = Passage::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
-            return self.pass_lock(cpu, passage);
+            let acquisition = Acquisition::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
+            return self.acquire_lock(cpu, acquisition);
         }
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
@@ -165,9 +172,9 @@ impl<M: Model> Run<'_, M> {
 
     /// Executes an operation with one lock, the common case: at once or ahead of time, if possible. Otherwise writes
     /// its steps.
-    fn pass_lock(&mut self, cpu: CpuId, passage: Passage) {
+    fn acquire_lock(&mut self, cpu: CpuId, acquisition: Acquisition) {
         let locks = self.locks.as_mut().expect("taking a lock implies locks");
-        let Passage { lock, caller, before, under, after } = passage;
+        let Acquisition { lock, caller, before, under, after } = acquisition;
         if locks.is_free(lock, self.now) {
             let from = self.cpus[cpu.index()].free_at();
             let (at, lines) = (from + before, locks.lines(lock, cpu));
@@ -181,10 +188,10 @@ impl<M: Model> Run<'_, M> {
             }
             // In the other case it gets the lock without an event, too.
             if at > self.now && next <= at && self.may_execute_ahead(cpu) {
-                return self.execute_ahead(cpu, passage, at);
+                return self.execute_ahead(cpu, acquisition, at);
             }
         }
-        passage.write(&mut self.cpus[cpu.index()].script);
+        acquisition.write(&mut self.cpus[cpu.index()].script);
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no

@@ -45,7 +45,7 @@ pub(crate) fn prepare<'a>(
         kernel.count_lines();
     }
     if log.wants_details() {
-        kernel.tell_details();
+        kernel.record_details();
     }
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
     if let Some(duration) = setup.duration {

@@ -11,10 +11,10 @@
 use crate::handover::Spinning;
 use crate::noise::draw::Draw;
 use ids::{CpuId, Nanos, TaskId, Topology};
-use machine_model::{Machine, Passage};
+use machine_model::{AcquireCost, Machine};
 use measures::LockUse;
 use std::collections::VecDeque;
-use workload::{LockId, LockKind, Passages, SharedLock};
+use workload::{CriticalSections, LockId, LockKind, SharedLock};
 
 /// Progress of a task in its critical section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub(crate) enum Stage {
 /// A task that executes critical sections.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    pub op: Passages,
+    pub op: CriticalSections,
     /// Remaining critical sections, the current one included.
     pub left: u64,
     pub stage: Stage,
@@ -126,7 +126,7 @@ impl SharedLocks {
     }
 
     /// `task`, whose name is `name`, begins its critical sections.
-    pub fn begin(&mut self, task: TaskId, name: &str, op: Passages) {
+    pub fn begin(&mut self, task: TaskId, name: &str, op: CriticalSections) {
         if self.passing.len() <= task.index() {
             self.passing.resize_with(task.index() + 1, || None);
         }
@@ -174,14 +174,14 @@ impl SharedLocks {
             passing.word = self.first[index] + passing.draw.before(Nanos(lock.stripes.into())).0 as usize;
         }
         let own = match lock.kind {
-            LockKind::Atomic => Passage::Atomic,
-            LockKind::Sequence | LockKind::Rcu if passing.op.reads => Passage::Sequence,
-            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => Passage::Spin,
-            LockKind::Queued => Passage::Queued,
-            LockKind::ReadWrite => Passage::ReadWrite,
-            LockKind::Mutex => Passage::Mutex,
+            LockKind::Atomic => AcquireCost::Atomic,
+            LockKind::Sequence | LockKind::Rcu if passing.op.reads => AcquireCost::Sequence,
+            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => AcquireCost::Spin,
+            LockKind::Queued => AcquireCost::Queued,
+            LockKind::ReadWrite => AcquireCost::ReadWrite,
+            LockKind::Mutex => AcquireCost::Mutex,
         };
-        let price = self.costs.as_ref().map_or(0, |costs| costs.passage_ns[own as usize].typical);
+        let price = self.costs.as_ref().map_or(0, |costs| costs.acquire_ns[own as usize].typical);
         // At least 1 ns, as a task could otherwise act endlessly at one instant.
         Nanos(price.max(1))
     }
@@ -234,7 +234,7 @@ impl SharedLocks {
     /// The lock is handed off to `cpu`, while `polling` CPUs, including that one, poll it; returns the duration.
     pub fn hand_over(&mut self, word: usize, kind: LockKind, cpu: CpuId, polling: u64, now: Nanos) -> Nanos {
         let line = self.line(self.words[word].last, cpu);
-        let storm = self.costs.as_ref().map_or(0, |costs| costs.storm_percent.typical);
+        let storm = self.costs.as_ref().map_or(0, |costs| costs.spinner_slowdown_percent.typical);
         let spinning = match kind {
             LockKind::Ticket => Spinning::Ticket,
             LockKind::Queued => Spinning::Queued,

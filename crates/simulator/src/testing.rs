@@ -353,7 +353,7 @@ impl Model for Fifo {
         false
     }
 
-    fn must_be_quiet(&self) -> bool {
+    fn is_disable_pending(&self) -> bool {
         false
     }
 

@@ -18,8 +18,8 @@ const WORK: &str = r#"{"tasks": {"short": {"instance": 24, "loop": 60, "run": 15
 /// execute critical sections under their own locks.
 const EVERYTHING: &str = r#"{"locks": {"m": {"kind": "mutex"}, "s": {"kind": "ticket"}}, "tasks": {
     "handed": {"instance": 4, "loop": 40, "lock": "a", "run": 30, "unlock": "a", "sleep": 20},
-    "through": {"instance": 6, "loop": 4, "passages": {"lock": "m", "hold_ns": 3000, "between_ns": 2000, "times": 20}},
-    "spinning": {"instance": 3, "loop": 4, "passages": {"lock": "s", "hold_ns": 1000, "between_ns": 500, "times": 20}},
+    "through": {"instance": 6, "loop": 4, "critical_sections": {"lock": "m", "hold_ns": 3000, "between_ns": 2000, "times": 20}},
+    "spinning": {"instance": 3, "loop": 4, "critical_sections": {"lock": "s", "hold_ns": 1000, "between_ns": 500, "times": 20}},
     "polite": {"instance": 3, "loop": 60, "run": 10, "yield": ""},
     "parent": {"loop": 8, "run": 100, "fork": "child", "sleep": 200},
     "child": {"instance": 0, "loop": 2, "run": 150, "sleep": 50},

@@ -4,7 +4,7 @@
 //! Scripts have no data-dependent branches, so much can be checked statically: that an unlock follows its lock, that
 //! loops nest, that no loop spins without time passing.
 
-use crate::{MutexId, Op, Passages, Start, TaskSpec, Workload, WorkloadError};
+use crate::{CriticalSections, MutexId, Op, Start, TaskSpec, Workload, WorkloadError};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
 
@@ -119,7 +119,7 @@ impl Workload {
                 if users > 0 { Ok(()) } else { Err(format!("barrier {} has no participants", id.0)) }
             }
             Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
-            Op::Passages(passages) => self.check_passages(passages),
+            Op::CriticalSections(critical_sections) => self.check_critical_sections(critical_sections),
             Op::Post(id) | Op::Await(id) | Op::WorkUntilPosted(id) => below("signal", id.0, self.signals as usize),
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
             Op::ChangeOf { spec, cpus, policy } => {
@@ -135,15 +135,15 @@ impl Workload {
         }
     }
 
-    fn check_passages(&self, passages: &Passages) -> Result<(), String> {
-        let Passages { lock, reads, hold, between, times, .. } = *passages;
+    fn check_critical_sections(&self, critical_sections: &CriticalSections) -> Result<(), String> {
+        let CriticalSections { lock, reads, hold, between, times, .. } = *critical_sections;
         let count = self.locks.len();
         let lock = self.locks.get(lock.0 as usize).ok_or_else(|| format!("lock {}, but there are {count}", lock.0))?;
         if reads && !lock.kind.has_readers() {
-            return Err(format!("lock {:?} has no readers; expected passages of writers", lock.name));
+            return Err(format!("lock {:?} has no readers; expected mode \"write\"", lock.name));
         }
         if times == 0 || lock.stripes == 0 {
-            return Err("no passage, or a lock of no stripe; expected at least 1".into());
+            return Err("0 acquisitions or 0 stripes; expected at least 1".into());
         }
         short(hold).and(short(between))
     }
@@ -353,7 +353,7 @@ impl Script<'_> {
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A pass through a critical section takes at least 1 ns.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::Passages(_) => true,
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) => true,
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }

@@ -22,7 +22,7 @@
 //!   wakes the parent, if the driver registered it as a child ([`Executor::forked`]).
 //! - Steps of length 0 are skipped. A task that exits with a mutex held never releases it.
 
-use crate::{BarrierId, ConditionId, MutexId, Op, Passages, SignalId, Start, TaskSpec, Workload};
+use crate::{BarrierId, ConditionId, CriticalSections, MutexId, Op, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// What a task does next.
@@ -42,7 +42,7 @@ pub enum Demand {
     /// Sleep until another task wakes it.
     Wait,
     /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
-    Passages(Passages),
+    CriticalSections(CriticalSections),
     /// Yield once; ask again when the task next runs.
     Yield,
     /// Start a task of this spec as a child; register it with [`Executor::forked`] and ask again immediately.
@@ -514,7 +514,7 @@ impl<'w> Executor<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
-            Op::Passages(passages) => Some(Demand::Passages(**passages)),
+            Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),
             Op::Yield => Some(Demand::Yield),
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
             Op::Children(most) => self.wait_for_children(task, *most),

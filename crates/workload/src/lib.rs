@@ -24,7 +24,7 @@ pub use executor::{Demand, Executor, Outcome, Period};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use lending::Lending;
-pub use locks::{LockId, LockKind, Passages, SharedLock};
+pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
 pub use recording::{
     Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
     Stretch, Touched,

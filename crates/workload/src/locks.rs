@@ -2,7 +2,7 @@
 //! Locks in shared memory, and how tasks use them.
 //!
 //! What matters about a lock is how often it is acquired, how long it is held, and which kind it is. Therefore a
-//! script contains no single lock and unlock steps: one [`Passages`] operation describes a series of critical
+//! script contains no single lock and unlock steps: one [`CriticalSections`] operation describes a series of critical
 //! sections, which can be run at the speed of the real program.
 
 use ids::Nanos;
@@ -68,7 +68,7 @@ pub struct SharedLock {
 
 /// A series of critical sections: the task works, acquires the lock, works, releases it, repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passages {
+pub struct CriticalSections {
     /// The lock.
     pub lock: LockId,
     /// Whether the task acquires the lock as a reader.

@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::locks::{Passages, SharedLock};
+use crate::locks::{CriticalSections, SharedLock};
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
@@ -96,7 +96,7 @@ pub enum Op {
     /// Wait for a signal, unless it is already posted.
     Await(SignalId),
     /// Critical sections of a lock in shared memory.
-    Passages(Box<Passages>),
+    CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
     Yield,
     /// Start a new instance of this spec as a child.

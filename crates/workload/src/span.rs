@@ -234,7 +234,7 @@ impl<'w> Run<'w> {
                 self.work(task, work)
             }
             Demand::CpuTime(time) => self.work(task, time),
-            Demand::Passages(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
+            Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
             Demand::Sleep(time, cause) => {
                 let sum = &mut self.found.sleeps[match cause {
                     Sleep::Timer => 0,

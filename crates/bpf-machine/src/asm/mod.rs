@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A small assembler, in the notation that LLVM prints, for tests, benchmarks and experiments: text in, a
-//! [`LinkedObject`] out, without a compiler or a kernel's types.
+//! A small assembler for tests, benchmarks and experiments. It translates text in the notation that LLVM prints into a
+//! [`LinkedObject`] and needs neither a compiler nor a kernel's types.
 //!
-//! One statement a line; `#` begins a comment. Declarations come anywhere:
+//! One statement per line; `#` begins a comment. Declarations may be anywhere:
 //!
 //! ```text
 //! map NAME KIND key BYTES value BYTES max ENTRIES     KIND as MapKind spells it
@@ -33,21 +33,20 @@ mod statement;
 
 use bpf_object::LinkedObject;
 
-/// What is wrong with a line.
+/// An error in a line of the text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct AsmError {
-    /// Line, from 1.
+    /// Line number, from 1.
     pub line: u32,
-    /// What is wrong there.
+    /// What is wrong.
     pub problem: String,
 }
 
-/// Assembles a text. Each instruction's source line is the line of the text; `file` is the name of the file that faults
-/// give. Functions, maps and kfuncs are numbered in the order in which they are declared.
+/// Assembles a text. Each instruction's source line is its line in the text; `file` is the file name that faults
+/// report. Functions, maps and kfuncs are numbered in the order of their declarations.
 ///
-/// # Errors
-/// On the first line that is no statement or that names what does not exist.
+/// # Errors The first line that is not a statement or that refers to a missing name.
 pub fn assemble(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
     parse::object(file, text)
 }

@@ -7,13 +7,13 @@ use bpf_object::btf::Btf;
 use bpf_object::{Function, FunctionId, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, Symbol};
 use std::collections::BTreeMap;
 
-/// A jump whose label is not placed yet.
+/// A jump whose label is not resolved yet.
 struct Jump {
     function: usize,
     slot: usize,
     label: String,
     line: u32,
-    /// `gotol`: the distance goes into the immediate.
+    /// `gotol`: the jump distance is in the immediate.
     long: bool,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn object(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
         btf: Btf::default(),
     };
     let mut parser = Parser { file, object, current: None, labels: BTreeMap::new(), jumps: Vec::new() };
-    // Names may be used before their declaration, so that declarations come first in a pass of their own.
+    // Names may be used before their declaration, so declarations are parsed in a first pass.
     for pass in [Parser::declaration, Parser::instruction] {
         for (number, line) in (1..).zip(text.lines()) {
             let code = line.split('#').next().unwrap_or_default().trim();
@@ -53,7 +53,7 @@ pub(super) fn object(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
     Ok(parser.object)
 }
 
-/// First words of lines that are declarations.
+/// First words of declarations.
 const DECLARATIONS: [&str; 5] = ["map", "data", "inner", "kfunc", "func"];
 
 impl Parser<'_> {
@@ -93,7 +93,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Second pass: functions are taken up again in their order, everything else is code.
+    /// Second pass: assembles the instructions, function by function.
     fn instruction(&mut self, line: &str, number: u32) -> Result<(), String> {
         let first = line.split_whitespace().next().unwrap_or_default();
         if first == "func" {
@@ -108,7 +108,7 @@ impl Parser<'_> {
         let slot = self.object.functions[function].insns.len();
         if let Some(label) = line.strip_suffix(':') {
             let known = self.labels.insert((function, label.trim().to_owned()), slot);
-            return if known.is_some() { Err(format!("label {label} is there twice")) } else { Ok(()) };
+            return if known.is_some() { Err(format!("label {label} is defined twice")) } else { Ok(()) };
         }
         let statement = statement(line)?;
         let symbol = match statement.operand {
@@ -142,7 +142,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Puts distances into jumps.
+    /// Fills in the distances of jumps.
     fn resolve(&mut self) -> Result<(), AsmError> {
         for Jump { function, slot, label, line, long } in &self.jumps {
             let problem = |problem: String| AsmError { line: *line, problem };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One instruction's text.
+//! Parses one instruction.
 
 use bpf_object::Insn;
 
-/// An instruction and what its fields do not hold.
+/// An instruction, and what its fields do not hold.
 pub(super) struct Statement {
     pub insn: Insn,
     /// High half of a 64-bit immediate.
@@ -28,10 +28,10 @@ pub(super) enum Operand {
 
 type Parsed = Result<Statement, String>;
 
-/// A register: its number and whether all 64 bits are meant.
+/// A register: its number, and whether all 64 bits are used.
 type Register = (u8, bool);
 
-/// Operators of several characters, the longer ones first.
+/// Operators of several characters, longer ones first.
 const OPERATORS: [&str; 13] = ["<<=", ">>=", "+=", "-=", "*=", "/=", "|=", "&=", "%=", "^=", "==", "!=", ">="];
 
 /// Assembles a line that is neither a declaration nor a label.
@@ -106,7 +106,7 @@ fn need_register(text: &str) -> Result<Register, String> {
     register(text).ok_or_else(|| format!("{text} is not a register"))
 }
 
-/// A number with an optional sign; hexadecimal ones may use all 64 bits.
+/// A number with an optional sign; a hexadecimal one may use all 64 bits.
 fn number(tokens: &[&str]) -> Result<i64, String> {
     let (negative, text) = match tokens {
         ["-", text] => (true, *text),
@@ -121,7 +121,7 @@ fn number(tokens: &[&str]) -> Result<i64, String> {
     Ok(if negative { value.wrapping_neg() } else { value })
 }
 
-/// An immediate; 0x80000000 to 0xffffffff are taken as the bit pattern.
+/// A 32-bit immediate; 0x80000000 to 0xffffffff are taken as bit patterns.
 fn imm32(tokens: &[&str]) -> Result<i32, String> {
     let value = number(tokens)?;
     let fits = i32::try_from(value).ok().or_else(|| u32::try_from(value).ok().map(|bits| bits as i32));
@@ -185,7 +185,7 @@ fn conditional(tokens: &[&str], label: &str) -> Parsed {
     Ok(jump(by_operand(code, dst, right)?, label, false))
 }
 
-/// The form of an operation that takes what stands right of the operator.
+/// The register or immediate form of an operation, depending on its right operand.
 fn by_operand(code: u8, dst: u8, right: &[&str]) -> Result<Insn, String> {
     Ok(match right {
         [text] if register(text).is_some() => insn(code | 8, dst, need_register(text)?.0, 0, 0),
@@ -193,14 +193,14 @@ fn by_operand(code: u8, dst: u8, right: &[&str]) -> Result<Insn, String> {
     })
 }
 
-/// `(u32 *)(r1 + 4)`, with the first parenthesis: type, register, offset; and what follows.
+/// Parses `(u32 *)(r1 + 4)`: returns type, base register, offset, and the remaining tokens.
 fn place<'t>(tokens: &'t [&'t str]) -> Result<(&'t str, u8, i16, &'t [&'t str]), String> {
     let ["(", kind, "*", ")", "(", base, rest @ ..] = tokens else { return Err("no memory operand".to_owned()) };
     let end = rest.iter().position(|token| *token == ")").ok_or("no closing parenthesis")?;
     Ok((kind, need_register(base)?.0, offset(&rest[..end])?, &rest[end + 1..]))
 }
 
-/// The size bits of an access.
+/// Size bits of a memory access.
 fn size(kind: &str) -> Result<u8, String> {
     match kind {
         "u8" | "s8" => Ok(0x10),
@@ -242,9 +242,9 @@ fn ordered(tokens: &[&str], other: &str, release: bool) -> Parsed {
     Ok(plain(if release { insn(code, base, other, off, 0x110) } else { insn(code, other, base, off, 0x100) }))
 }
 
-/// Statements that begin with a register.
+/// Parses a statement that begins with a register.
 fn assignment(tokens: &[&str]) -> Parsed {
-    let [left, rest @ ..] = tokens else { return Err("nothing to do".to_owned()) };
+    let [left, rest @ ..] = tokens else { return Err("an empty statement".to_owned()) };
     let (dst, wide) = need_register(left)?;
     let class = if wide { 7 } else { 4 };
     match rest {
@@ -264,11 +264,11 @@ fn assignment(tokens: &[&str]) -> Parsed {
             let operation = operation.ok_or_else(|| format!("{operator} is not an operation"))? as u8;
             Ok(plain(by_operand(operation << 4 | class, dst, right)?))
         }
-        [] => Err("a register alone".to_owned()),
+        [] => Err("a register without an operation".to_owned()),
     }
 }
 
-/// `dst = …`.
+/// Parses `dst = ...`.
 fn value(left: &str, (dst, wide): Register, right: &[&str]) -> Parsed {
     let class = if wide { 7 } else { 4 };
     match right {
@@ -316,7 +316,7 @@ fn load(dst: u8, tokens: &[&str]) -> Parsed {
     Ok(plain(insn(mode | size(kind)?, dst, base, off, 0)))
 }
 
-/// `be16`, `le64`, `bswap32`: code and bits.
+/// Parses `be16`, `le64`, `bswap32`: returns code and bits.
 fn byte_order(text: &str) -> Option<(u8, i32)> {
     let digits = text.find(|c: char| c.is_ascii_digit())?;
     let bits = text[digits..].parse().ok()?;
@@ -328,7 +328,7 @@ fn byte_order(text: &str) -> Option<(u8, i32)> {
     }
 }
 
-/// Atomic operations that give the old value.
+/// Parses an atomic operation that returns the old value.
 fn atomic(function: &str, tokens: &[&str]) -> Parsed {
     let fetch = |imm: i32| match tokens {
         [_, "(", rest @ .., ",", source, ")"] => {

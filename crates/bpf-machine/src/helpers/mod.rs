@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Helpers that are plain BPF: maps, storage, locks, timers, loops, strings. All others go to the host.
+//! Helpers that need no kernel: maps, storage, locks, timers, loops, strings. All others are passed to the host.
 
 mod text;
 mod timer;
@@ -9,32 +9,32 @@ use crate::errno::{E2BIG, EAGAIN, EINVAL, negative};
 use crate::execution::{Execution, MAX_LOOPS, Then};
 use crate::{Context, FaultKind, GuestAddr, Host, Maps, Memory};
 
-/// What became of a call.
+/// Outcome of a helper call.
 pub(crate) enum Outcome {
-    /// It returned.
+    /// It returned this value.
     Value(u64),
-    /// It entered a callback; its value comes when that returns.
+    /// It called a callback; its value is known when the callback returns.
     Entered,
-    /// It cannot go on before another execution does.
+    /// It must wait for another execution, and be called again.
     Wait,
 }
 
-/// `bpf_spin_lock`.
+/// Number of `bpf_spin_lock`.
 pub(crate) const SPIN_LOCK: u32 = 93;
-/// `bpf_spin_unlock`.
+/// Number of `bpf_spin_unlock`.
 pub(crate) const SPIN_UNLOCK: u32 = 94;
-/// Create what is missing (`BPF_LOCAL_STORAGE_GET_F_CREATE`).
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`: create a missing value.
 const STORAGE_CREATE: u64 = 1;
 
-/// Flags of ring buffer calls: never or always wake the reader. Nobody sleeps there.
+/// Flags of ring buffer calls: never or always wake the reader. They have no effect here.
 const RING_WAKEUP_FLAGS: u64 = 3;
 
-/// Whether a helper takes a spin lock or gives one back.
+/// Whether a helper acquires or releases a spin lock.
 pub(crate) fn is_of_spin_lock(helper: u32) -> bool {
     matches!(helper, SPIN_LOCK | SPIN_UNLOCK)
 }
 
-/// Whether [`call`] has it itself.
+/// Whether [`call`] implements the helper itself.
 pub(crate) fn is_own(helper: u32) -> bool {
     matches!(helper,
         1..=3 | 87..=89 | SPIN_LOCK | SPIN_UNLOCK | 113 | 115 | 130..=134 | 156 | 157 | 164 | 169..=172 | 181 | 182
@@ -77,7 +77,7 @@ pub(crate) fn call<H: Host>(
     Ok(Outcome::Value(value))
 }
 
-/// What a helper returns that gives 0 or an error.
+/// Result of a helper that returns 0 or a negative errno.
 fn status(result: Result<(), i32>) -> u64 {
     result.map_or_else(|errno| i64::from(errno) as u64, |()| 0)
 }
@@ -108,7 +108,7 @@ fn change(engine: &mut Engine<'_>, cpu: u32, helper: u32, args: [u64; 5]) -> Res
     Ok(status(result))
 }
 
-/// `bpf_spin_lock(lock)`. The verifier lets a program hold one such lock at a time.
+/// `bpf_spin_lock(lock)`. The verifier allows one such lock at a time.
 fn lock<H: Host>(
     engine: &mut Engine<'_>,
     x: &mut Execution,
@@ -120,7 +120,7 @@ fn lock<H: Host>(
         return Err(FaultKind::BadArgument(problem));
     }
     if engine.memory.load(addr, 4)? != 0 {
-        // Another execution is suspended inside: only who suspends executions can let it go on.
+        // The lock holder is suspended: only the code that pauses executions can resume it.
         if x.pause.helpers || x.pause.spin_locks {
             return Ok(Outcome::Wait);
         }
@@ -182,7 +182,7 @@ fn for_each(engine: &mut Engine<'_>, x: &mut Execution, args: [u64; 5]) -> Resul
 
 /// `bpf_loop(rounds, callback, context, flags)`.
 fn begin_loop(engine: &mut Engine<'_>, x: &mut Execution, args: [u64; 5]) -> Result<Outcome, FaultKind> {
-    // The count is a u32 in the kernel.
+    // The iteration count is a u32 in the kernel.
     let (rounds, context) = (u64::from(args[0] as u32), args[2]);
     let callback = engine.callback(args[1])?;
     if args[3] != 0 {

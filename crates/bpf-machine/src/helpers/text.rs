@@ -6,7 +6,7 @@ use crate::{FaultKind, GuestAddr, Memory};
 
 /// Copies bytes from one object to another.
 pub(super) fn copy(memory: &mut Memory, from: GuestAddr, to: GuestAddr, len: u32) -> Result<(), FaultKind> {
-    // Word by word through a small buffer: both places are in the same memory.
+    // Source and destination are in the same memory, so it copies through a small buffer.
     let mut done = 0;
     let mut buffer = [0; 64];
     while done < len {
@@ -19,7 +19,7 @@ pub(super) fn copy(memory: &mut Memory, from: GuestAddr, to: GuestAddr, len: u32
     Ok(())
 }
 
-/// `bpf_strncmp(text, size, other)`: `other` ends with NUL, `text` need not.
+/// `bpf_strncmp(text, size, other)`: `other` is NUL-terminated, `text` need not be.
 pub(super) fn strncmp(memory: &Memory, args: [u64; 5]) -> Result<u64, FaultKind> {
     let size = args[1] as u32;
     let text = memory.bytes(args[0], size)?;
@@ -35,7 +35,7 @@ pub(super) fn strncmp(memory: &Memory, args: [u64; 5]) -> Result<u64, FaultKind>
     Ok(0)
 }
 
-/// `bpf_probe_read_kernel(to, size, from)`: a bad `from` gives zeroes and -EFAULT.
+/// `bpf_probe_read_kernel(to, size, from)`: a bad `from` yields zeros and -EFAULT.
 pub(super) fn probe_read(memory: &mut Memory, args: [u64; 5]) -> Result<u64, FaultKind> {
     let (to, size, from) = (args[0], args[1] as u32, args[2]);
     if size == 0 {
@@ -50,7 +50,8 @@ pub(super) fn probe_read(memory: &mut Memory, args: [u64; 5]) -> Result<u64, Fau
     Ok(0)
 }
 
-/// `bpf_probe_read_kernel_str(to, size, from)`: copies up to and with the NUL, cut to `size`; how many bytes those are.
+/// `bpf_probe_read_kernel_str(to, size, from)`: copies up to and including the NUL, truncated to `size`; returns the
+/// number of bytes copied.
 pub(super) fn probe_read_string(memory: &mut Memory, args: [u64; 5]) -> Result<u64, FaultKind> {
     let (to, size, from) = (args[0], args[1] as u32, args[2]);
     if size == 0 {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `bpf_timer_*`. When a timer fires is up to the host.
+//! `bpf_timer_*`. The host decides when a timer fires.
 
 use crate::engine::Engine;
 use crate::errno::{EBUSY, EDEADLK, EINVAL, EOPNOTSUPP, negative};
 use crate::maps::{Timer, TimerId};
 use crate::{FaultKind, GuestAddr, Host};
 
-/// Flags of `bpf_timer_start`: absolute time, pinned to this CPU.
+/// Flags of `bpf_timer_start`: absolute time (1), pinned to this CPU (2).
 const START_FLAGS: u64 = 3;
 
-/// Clocks that a timer may use: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME. The simulated ones are the same.
+/// Clocks that a timer may use: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_BOOTTIME, which are one clock here.
 const CLOCKS: [u64; 3] = [0, 1, 7];
 
-/// The timer at `addr`, if it was initialised.
+/// The timer at `addr`, if it was initialized.
 fn find<'a>(engine: &'a mut Engine<'_>, addr: GuestAddr) -> Result<Option<(TimerId, &'a mut Timer)>, FaultKind> {
     let word = engine.memory.load(addr, 8)?;
     Ok(engine.maps.timers.find(addr, word))
@@ -27,7 +27,7 @@ pub(super) fn init(engine: &mut Engine<'_>, args: [u64; 5]) -> Result<u64, Fault
     if find(engine, args[0])?.is_some() {
         return Ok(negative(EBUSY));
     }
-    // Refuses read-only places before anything changes.
+    // Rejects a read-only location before anything changes.
     engine.memory.bytes_mut(args[0], 16)?;
     match engine.maps.add_timer(engine.memory, map, args[0]) {
         Some(word) => engine.memory.store(args[0], 8, word).map(|()| 0),
@@ -66,8 +66,8 @@ pub(super) fn start<H: Host>(
     })
 }
 
-/// `bpf_timer_cancel(timer)`: 1 if it was armed. Its callback is dropped, as in the kernel; not if it is that callback
-/// that asks.
+/// `bpf_timer_cancel(timer)`: returns 1 if the timer was armed. It drops the callback, as in the kernel; a call from
+/// that callback fails.
 pub(super) fn cancel<H: Host>(engine: &mut Engine<'_>, host: &mut H, args: [u64; 5]) -> Result<u64, FaultKind> {
     if !host.may_cancel_timers() {
         return Ok(negative(EOPNOTSUPP));

@@ -18,7 +18,7 @@ pub(super) fn execute(op: &Op, r: &mut [u64; REGS], memory: &mut Memory) -> Resu
     if kind == Atomic::StoreRelease {
         return memory.store(addr, bytes, r[s]);
     }
-    // A read-modify-write is refused as the store that it is; nothing changes if it is.
+    // A failing read-modify-write faults as a store, before memory changes.
     let old = memory.load(addr, bytes).map_err(|_| memory.bad_store(addr, bytes))?;
     let operand = r[s];
     let new = match kind {

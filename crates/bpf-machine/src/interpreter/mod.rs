@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The interpreting engine: executes decoded ops one by one. The inner loop is in `straight`; this outer loop does what
-//! needs frames or the host, or can pause.
+//! The interpreter: executes decoded ops one by one. The inner loop is in `straight`; this outer loop executes ops
+//! that need frames or the host, or that can pause.
 
 mod atomic;
 mod straight;
@@ -15,7 +15,7 @@ use bpf_object::FunctionId;
 use straight::{Blocks, Guard, Progress, Quick, Stop};
 
 impl Execution {
-    /// Whether it stops before `op`, if it did not just stop there.
+    /// Whether the execution pauses before `op`, unless it has just paused there.
     fn pauses_before(&self, op: &Op) -> bool {
         match op.code {
             Code::Kfunc => self.pause.kfuncs,
@@ -27,13 +27,13 @@ impl Execution {
 }
 
 impl Program {
-    /// Where an execution stands.
+    /// Position of an execution.
     pub(crate) fn site(&self, x: &Execution) -> CodeSite {
         let function = x.frames[x.depth as usize - 1].function;
         CodeSite { function, insn: self.slots[x.pc], line: self.line(x) }
     }
 
-    /// The own line of the innermost frame that has one.
+    /// Own source line of the innermost frame that has one.
     #[inline]
     pub(crate) fn line(&self, x: &Execution) -> SourceLine {
         let line = self.own[x.pc];
@@ -42,10 +42,10 @@ impl Program {
 }
 
 impl Engine<'_> {
-    /// Runs until the program returns, pauses or faults; the op at `x.pc` is the one that faulted then.
+    /// Runs until the program returns, pauses or faults; after a fault, `x.pc` is at the faulting op.
     #[inline(always)]
     pub fn run<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Step, FaultKind> {
-        // Whoever may pause, and whoever is counted, goes through the instructions as they are.
+        // Pausing and line counting need the original instructions, not the quick form.
         let quick = x.pause == PausePoints::default();
         loop {
             let left = x.budget.saturating_sub(x.executed);
@@ -71,7 +71,7 @@ impl Engine<'_> {
         }
     }
 
-    /// Runs the inner loop; what is left of the budget then.
+    /// Runs the inner loop; returns the reason of its end and the remaining budget.
     #[inline(always)]
     fn straight<H: Host>(&mut self, x: &mut Execution, host: &mut H, left: u64, quick: bool) -> (Stop, u64) {
         let program = self.program;
@@ -92,7 +92,7 @@ impl Engine<'_> {
         (stop, progress.left)
     }
 
-    /// Executes one op that the inner loop left alone. `Some` ends the run.
+    /// Executes one op that the inner loop does not handle. `Some` ends the run.
     fn special<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Option<Step>, FaultKind> {
         let program = self.program;
         let op = &program.ops[x.pc];
@@ -144,7 +144,7 @@ impl Engine<'_> {
             }
             Outcome::Entered => Ok(None),
             Outcome::Wait => {
-                // It will be tried again, and counts when it succeeds.
+                // The call will be repeated, and is counted when it succeeds.
                 x.executed -= 1;
                 if let Some(counts) = &mut self.counts {
                     counts[x.pc] -= 1;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The inner loop: arithmetic, jumps, loads and stores, and plain calls where nothing can pause. It leaves the rest to the
-//! outer loop.
+//! The inner loop: arithmetic, jumps, loads and stores, and plain calls where no pause is possible. The outer loop
+//! executes the rest.
 //!
-//! Instructions are counted where a jump is taken and at the end, not one by one. What is executed between two calls, returns
-//! or jumps back is shorter than the program, so the budget cannot run out in between unless it is nearly used up: then, and
-//! where lines are counted, each op is looked at. So the loop is compiled for each [`Count`].
+//! Instructions are counted at taken jumps and at the end, not one by one. The code executed between two calls,
+//! returns or backward jumps is shorter than the program, so the budget cannot run out in between unless it is nearly
+//! exhausted. Then, and when lines are counted, each op is checked. The loop is therefore compiled once for each
+//! [`Count`].
 
 use crate::engine::Engine;
 use crate::execution::{Execution, FRAME_PITCH, FRAME_STRIDE, MAX_FRAMES, REGS, SAVED, Then};
@@ -16,11 +17,11 @@ use bpf_object::FunctionId;
 pub(super) enum Stop {
     /// The program has returned.
     Returned,
-    /// At an instruction that it leaves to the outer loop; not yet counted.
+    /// At an op for the outer loop, not yet counted.
     Special,
-    /// The budget is used up.
+    /// The budget is exhausted.
     Budget,
-    /// It may be before the next jump is taken: somebody has to look at each op.
+    /// The budget may run out before the next taken jump: each op must be checked.
     NearBudget,
     /// A load that faults.
     BadLoad { addr: u64, size: u32 },
@@ -30,14 +31,14 @@ pub(super) enum Stop {
     BadCall(Box<FaultKind>),
 }
 
-/// The own line of the op at `pc`, or of the call that led there.
+/// Own source line of the op at `pc`, or of the call that led there.
 #[inline(always)]
 fn line(engine: &Engine<'_>, x: &Execution, pc: usize) -> SourceLine {
     let own = engine.program.own[pc];
     if own.is_known() { own } else { x.frames[x.depth as usize - 1].caller }
 }
 
-/// What the host may touch in a call of the op at `pc`, up to which so many instructions were executed.
+/// Context of a host call by the op at `pc`; `executed` is the number of instructions executed in this run.
 #[inline(always)]
 fn context<'c>(engine: &'c mut Engine<'_>, x: &Execution, pc: usize, executed: u64) -> Context<'c> {
     let line = line(engine, x, pc);
@@ -50,35 +51,35 @@ fn arguments(regs: &[u64; REGS]) -> [u64; 5] {
     [regs[1], regs[2], regs[3], regs[4], regs[5]]
 }
 
-/// What the inner loop changes besides registers and memory.
+/// State of the inner loop besides registers and memory.
 pub(super) struct Progress {
-    /// Index of the next op; of the faulting one after a fault.
+    /// Index of the next op; after a fault, of the faulting one.
     pub pc: usize,
-    /// Instructions left of the budget.
+    /// Remaining budget in instructions.
     pub left: u64,
-    /// Loads that gave 0 instead of a fault.
+    /// Number of bad loads that returned 0 instead of faulting.
     pub probe_reads: u64,
 }
 
-/// Whoever looks at instructions.
+/// How executed instructions are counted.
 pub(super) trait Count {
-    /// Whether the budget is looked at before each op.
+    /// Whether the budget is checked before each op.
     const EACH: bool;
-    /// Whether the host is called from here.
+    /// Whether host calls are made from the inner loop.
     const CALLS: bool = false;
-    /// The op with this index is executed.
+    /// Counts the op with this index.
     fn executes(&mut self, _: usize) {}
-    /// It was not, after all.
-    fn takes_back(&mut self, _: usize) {}
+    /// Undoes the count of an op that was not executed after all.
+    fn uncounts(&mut self, _: usize) {}
 }
 
-/// Nobody: the budget is longer than the program. The program is in its quick form.
+/// No counting: the budget is longer than the program. The ops are in quick form.
 pub(super) struct Quick;
 
-/// Nobody, but it may have to pause.
+/// No counting, but the execution may have to pause.
 pub(super) struct Blocks;
 
-/// Nobody but who guards the budget.
+/// The budget is checked before each op.
 pub(super) struct Guard;
 
 impl Count for Quick {
@@ -101,18 +102,19 @@ impl Count for [u64] {
         self[pc] += 1;
     }
     #[inline(always)]
-    fn takes_back(&mut self, pc: usize) {
+    fn uncounts(&mut self, pc: usize) {
         self[pc] -= 1;
     }
 }
 
-/// Upper half of arena addresses in user space: where the kernel maps an arena on x86 by default (contract 3.2).
+/// High bits of arena addresses in user space: where the kernel maps an arena on x86 by default (contract 3.2).
 const ARENA_USER_BASE: u64 = 1 << 44;
 
-/// A frame, and a place in a region, exist as long as the program.
-const STAYS: &str = "it was looked up when the program was loaded";
+/// Frames and region locations are valid as long as the program.
+const STAYS: &str = "the location was checked at load";
 
-/// Runs until something stops it. One function, however long: the dispatch has to be one jump table.
+/// Runs until it stops for one of the reasons in [`Stop`]. It is one long function so that the dispatch compiles to
+/// one jump table.
 pub(super) fn run<C: Count + ?Sized, H: Host>(
     ops: &[Op],
     engine: &mut Engine<'_>,
@@ -125,13 +127,13 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
     let all = progress.left;
     let stacks = engine.regions.stacks.0;
     let mut frame_end = x.frame_end();
-    // Here they are nearer than behind `x`.
+    // A local copy of the registers is faster than access through `x`.
     let mut regs = x.regs;
-    // The ops from the next one on. That is all that changes from op to op: with `spare` it says what is left of the budget.
+    // The remaining ops. Only this changes from op to op; `spare` plus its length is the remaining budget.
     let mut rest = ops[progress.pc..].iter();
     let mut spare = all.wrapping_sub(rest.len() as u64);
     let (stop, pc) = loop {
-        // Index of the next op, and what is left of the budget before it.
+        // `pc!`: index of the next op. `left!`: remaining budget before it.
         macro_rules! pc {
             () => {
                 ops.len() - rest.len()
@@ -148,7 +150,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         count.executes(pc!());
         let op = rest.next().expect("a function ends with an exit or a jump");
         let k = op.imm as u64;
-        // Stops at this op, or at number `$nth` of those that it stands for.
+        // Stops at this op, or at the `$nth` of the ops that it replaces.
         macro_rules! stop {
             ($stop:expr) => {
                 stop!($stop, 1)
@@ -157,7 +159,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 break ($stop, pc!() + $nth - 2)
             };
         }
-        // Passes over ops that this one stands for.
+        // Skips the ops that this one replaces.
         macro_rules! skip {
             (1) => {
                 rest.next()
@@ -177,7 +179,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             };
         }
 
-        // The result of an operation on 64 or 32 bits; the latter clears the upper half.
+        // 64-bit or 32-bit operation; the latter clears the upper half.
         macro_rules! alu64k {
             ($f:expr) => {
                 dst!() = $f(dst!(), k)
@@ -242,7 +244,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 }
             }};
         }
-        // Loads of several instructions, of which the load is number `$nth`.
+        // A load within a fused op, of which the load is the `$nth` instruction.
         macro_rules! load_from {
             ($bytes:literal, $addr:expr, $nth:literal) => {{
                 let addr = $addr;
@@ -293,7 +295,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
                 engine.memory.store_at::<$bytes>(stacks, frame!(), src!()).expect(STAYS)
             };
         }
-        // A call whose value is that of `$call`, which gets the host and its context.
+        // Calls `$call` with the host and a context, and stores its value in r0.
         macro_rules! call {
             ($call:expr) => {{
                 let mut context = context(engine, x, pc!() - 1, all.wrapping_sub(left!()));
@@ -541,7 +543,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             Xor64X => alu64x!(|a, b| a ^ b),
             Xor32K => alu32k!(|a, b| a ^ b),
             Xor32X => alu32x!(|a, b| a ^ b),
-            // Shift counts are taken modulo the width (RFC 9669, 4.1), which is what `wrapping_shl` does.
+            // Shift counts are taken modulo the width (RFC 9669, 4.1), as in `wrapping_shl`.
             Lsh64K => alu64k!(|a: u64, b| a.wrapping_shl(b as u32)),
             Lsh64X => alu64x!(|a: u64, b| a.wrapping_shl(b as u32)),
             Lsh32K => alu32k!(u32::wrapping_shl),
@@ -639,7 +641,7 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             Store64X => store!(8, src!()),
 
             Atomic | Call | Helper | Kfunc | Exit | Poison | MissingKfunc => {
-                count.takes_back(pc!() - 1);
+                count.uncounts(pc!() - 1);
                 stop!(Stop::Special);
             }
         }
@@ -648,14 +650,15 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
         Stop::Returned => x.regs[0] = regs[0],
         _ => x.regs = regs,
     }
-    // An op that faults has been executed; the next one to look at is that one.
+    // A faulting op counts as executed, and `pc` stays at it.
     let faulted = matches!(stop, Stop::BadLoad { .. } | Stop::BadStore { .. } | Stop::BadCall(_));
     progress.pc = pc;
     progress.left = spare.wrapping_add((ops.len() - pc) as u64) - u64::from(faulted);
     stop
 }
 
-// Division by zero gives 0, a remainder by zero the dividend (RFC 9669, 4.1); the smallest number divided by -1 wraps.
+// Division by zero yields 0, and a remainder by zero the dividend (RFC 9669, 4.1); the smallest number divided by -1
+// wraps.
 
 fn div64(a: u64, b: u64) -> u64 {
     a.checked_div(b).unwrap_or(0)

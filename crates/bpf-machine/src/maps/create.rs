@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Making the maps that an object defines.
+//! Creates the maps of an object.
 
 use super::hash::{HashStore, Shape};
 use super::{Map, MapHandle, Maps, QueueStore, Ring, Store, Timers, is_storage};
 use crate::{Access, GuestAddr, LoadError, Memory, RegionId};
 use bpf_object::{MapDef, MapKind};
 
-/// Most bytes that the values of one map may take. A region spans 4 GiB; no known scheduler needs 100 MB.
+/// Maximum size of one map's values in bytes. A region spans 4 GiB; no known scheduler needs 100 MB.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Most bytes that all maps of an object may take when it is loaded.
+/// Maximum size of all maps of an object in bytes, at load.
 const MAX_TOTAL_BYTES: u64 = 4 << 30;
 
-/// Most maps of one object: the largest known one has 17, and 4096 inner ones that its user space makes.
+/// Maximum number of maps: the largest known object has 17, plus 4096 inner maps created by its user space.
 const MAX_MAPS: usize = 1 << 13;
 
-/// Map flag: programs may not write it.
+/// Map flag: read-only for programs.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 
 /// Page size that ring buffers are measured in.
 const PAGE: u32 = 4096;
 
 impl Maps {
-    /// Makes the maps of an object; values of per-CPU maps for `cpus` CPUs.
+    /// Creates the maps of an object; a per-CPU map gets one value per key for each of `cpus` CPUs.
     pub(crate) fn create(memory: &mut Memory, definitions: &[MapDef], cpus: u32) -> Result<Maps, LoadError> {
         if definitions.len() > MAX_MAPS {
             let problem = format!("the object has {} maps; at most {MAX_MAPS} are possible", definitions.len());
             return Err(LoadError::Map { name: definitions[MAX_MAPS].name.clone(), problem });
         }
-        // The size is that of the kernel's struct bpf_map, roughly; nothing reads it.
+        // Roughly the size of the kernel's struct bpf_map; its content is never read.
         let objects = memory.add_region("map", 256, definitions.len() as u32, Access::ReadOnly);
         let mut maps = Maps { objects, cpus, timers: Timers::default(), ..Maps::default() };
         let before = memory.len();
@@ -52,7 +52,7 @@ impl Maps {
         Ok(maps)
     }
 
-    /// Where the only value of a section lies that nobody may write any more.
+    /// Region of a data section that is frozen.
     pub(crate) fn constant(&self, map: MapHandle) -> Option<RegionId> {
         match self.get(map) {
             Map { frozen: true, store: Store::Array { values, .. }, .. } => Some(*values),
@@ -90,7 +90,7 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
         }
         MapKind::Hash | MapKind::LruHash | MapKind::PercpuHash => {
             let per_slot = if map.kind == MapKind::PercpuHash { cpus } else { 1 };
-            // MAX_BPF_STACK bounds keys in the kernel.
+            // The kernel limits keys to MAX_BPF_STACK.
             if map.key_size == 0 || map.key_size > 512 {
                 return Err(format!("a key has {} bytes; 1 to 512 are possible", map.key_size));
             }
@@ -120,7 +120,7 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
             if map.max_entries == 0 || u64::from(map.max_entries) * 2 > MAX_BYTES {
                 return Err(format!("max_entries is {}; 1 to 2^29 bytes are possible", map.max_entries));
             }
-            // libbpf rounds up to a page times a power of two (`adjust_ringbuf_sz`).
+            // libbpf rounds up to a power of two of pages (`adjust_ringbuf_sz`).
             let size = map.max_entries.div_ceil(PAGE).next_power_of_two() * PAGE;
             Ok(Store::Ring(Ring::new(memory, name, size)))
         }
@@ -133,7 +133,7 @@ fn array_key(map: &MapDef) -> Result<(), String> {
     if map.key_size == 4 { Ok(()) } else { Err(format!("key_size is {}, but arrays have 4", map.key_size)) }
 }
 
-/// All values together must fit into a region, with room to spare.
+/// Checks that all values fit into a region, with a margin.
 fn bounded(map: &MapDef, per_slot: u32) -> Result<(), String> {
     if map.value_size == 0 {
         return Err("a value has 0 bytes".to_owned());
@@ -144,7 +144,7 @@ fn bounded(map: &MapDef, per_slot: u32) -> Result<(), String> {
     let key_size = if map.kind == MapKind::Array { 1 } else { map.key_size.max(1) };
     let stride = u64::from(map.value_size) * 2 * u64::from(per_slot) + u64::from(key_size) * 2;
     match stride.checked_mul(u64::from(map.max_entries)) {
-        // Twice the size bounds the padding to a power of two.
+        // Rounding up to a power of two at most doubles the size.
         Some(bytes) if bytes <= 2 * MAX_BYTES => Ok(()),
         _ => Err(format!(
             "{} entries of {per_slot} × {} bytes are more than {MAX_BYTES} bytes",

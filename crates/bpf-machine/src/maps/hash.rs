@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Values found by key: hash maps, their per-CPU and LRU forms, and the storage that belongs to a task or cgroup (the
-//! key is then the owner's address).
+//! Values found by key: hash maps, their per-CPU and LRU variants, and task and cgroup storage (the key is then the
+//! owner's address).
 
 use super::index::{Index, hash};
 use super::{Flag, check_flag};
 use crate::errno::{E2BIG, EEXIST, ENOENT};
 use crate::{Access, GuestAddr, Memory, RegionId};
 
-/// Keys, values and who is next to be evicted.
+/// Keys, values and LRU order of a hash map.
 #[derive(Debug)]
 pub(super) struct HashStore {
     index: Index,
-    /// One key a slot.
+    /// Keys; one per slot.
     pub keys: RegionId,
-    /// `per_slot` values a slot.
+    /// Values; `per_slot` per slot.
     pub values: RegionId,
-    /// 1, or the number of CPUs.
+    /// 1, or the number of CPUs of a per-CPU map.
     pub per_slot: u32,
-    /// Most slots in use.
+    /// Maximum number of slots in use.
     capacity: u32,
     /// Order of use, for LRU maps.
     order: Option<Order>,
@@ -53,13 +53,13 @@ impl HashStore {
         self.index.find(hash(key), |slot| memory.slot(self.keys, slot) == key)
     }
 
-    /// The same where keys are the addresses of owners.
+    /// Slot of an owner, where keys are owner addresses.
     #[inline]
     pub fn find_owner(&self, memory: &Memory, owner: GuestAddr) -> Option<u32> {
         self.index.find(hash(&owner.to_le_bytes()), |slot| memory.get_u64(self.keys, slot, 0) == owner)
     }
 
-    /// Notes that a program used a slot.
+    /// Marks a slot as most recently used.
     #[inline]
     pub fn touch(&mut self, slot: u32) {
         if let Some(order) = &mut self.order {
@@ -67,13 +67,13 @@ impl HashStore {
         }
     }
 
-    /// Address of the value of a slot for a CPU.
+    /// Address of the value of a slot on a CPU.
     #[inline]
     pub fn value(&self, memory: &Memory, slot: u32, cpu: u32) -> GuestAddr {
         memory.addr(self.values, self.value_slot(slot, cpu))
     }
 
-    /// Slot in `values`.
+    /// Slot of a value in `values`.
     #[inline]
     pub fn value_slot(&self, slot: u32, cpu: u32) -> u32 {
         if self.per_slot == 1 { slot } else { slot * self.per_slot + cpu }
@@ -84,7 +84,7 @@ impl HashStore {
         self.index.next(from)
     }
 
-    /// A slot to store into under `key`; a new one is all zeroes, and may be that of a key evicted for it.
+    /// Returns the slot for `key`; a new one is zeroed, and may evict another key.
     pub fn slot_for(&mut self, memory: &mut Memory, key: &[u8], flags: u64) -> Result<u32, i32> {
         let flag = check_flag(flags)?;
         match (self.find(memory, key), flag) {
@@ -112,7 +112,7 @@ impl HashStore {
 
     fn insert(&mut self, memory: &mut Memory, key: &[u8]) -> u32 {
         let slot = self.index.insert(hash(key));
-        // Twice the room, so that growing one by one copies each byte only a few times.
+        // Doubling limits the copying when keys are inserted one by one.
         if slot >= memory.slots(self.keys) {
             let room = (slot + 1).next_power_of_two().max(8).min(self.capacity.max(slot + 1));
             memory.grow(self.keys, room);
@@ -135,14 +135,14 @@ impl HashStore {
     }
 }
 
-/// Not in the list, or its end.
+/// End of the list, or not in the list.
 const NONE: u32 = u32::MAX;
 
-/// Slots from the one used last to the one used longest ago. The kernel's LRU is approximate (two lists, reference
-/// bits, one set per CPU); an exact one is deterministic and needs no tuning.
+/// Slots ordered by last use. The kernel's LRU is approximate (two lists, reference bits, one set per CPU); an exact
+/// one is deterministic and needs no tuning.
 #[derive(Debug)]
 struct Order {
-    /// By slot: its neighbours (newer, older).
+    /// Neighbors of each slot (newer, older).
     links: Vec<(u32, u32)>,
     newest: u32,
     oldest: u32,
@@ -200,7 +200,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn order_matches_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..8), 1..200)) {
+        fn lru_order_matches_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..8), 1..200)) {
             let mut order = Order::default();
             let mut list: Vec<u32> = Vec::new();
             for (touch, slot) in steps {

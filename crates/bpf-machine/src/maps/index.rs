@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A hash table of slot numbers. Keys stay in guest memory; the order of slots does not depend on the hash, so that
-//! walking them is deterministic.
+//! A hash table of slot numbers. Keys stay in guest memory. The slot order does not depend on the hash, so iteration
+//! is deterministic.
 
 /// End of a chain.
 const NONE: u32 = u32::MAX;
@@ -13,24 +13,24 @@ struct Entry {
     live: bool,
 }
 
-/// Which slots are in use, found by the hash of their key.
+/// The slots in use, found by the hash of their key.
 #[derive(Debug, Default)]
 pub(super) struct Index {
-    /// First slot of each chain; a power of two, or empty.
+    /// First slot of each chain; the length is a power of two, or 0.
     heads: Vec<u32>,
     /// By slot.
     entries: Vec<Entry>,
-    /// Slots that are not in use; the one freed last is used first.
+    /// Free slots; the last freed is reused first.
     free: Vec<u32>,
 }
 
 impl Index {
-    /// Slots in use.
+    /// Number of slots in use.
     pub fn len(&self) -> u32 {
         (self.entries.len() - self.free.len()) as u32
     }
 
-    /// Slot with this hash for which `is_it` holds.
+    /// Finds the slot with this hash for which `is_it` returns true.
     #[inline(always)]
     pub fn find(&self, hash: u32, is_it: impl Fn(u32) -> bool) -> Option<u32> {
         let mut slot = *self.heads.get(hash as usize & self.heads.len().wrapping_sub(1))?;
@@ -44,7 +44,7 @@ impl Index {
         None
     }
 
-    /// Takes a slot into use for a key with this hash.
+    /// Allocates a slot for a key with this hash.
     pub fn insert(&mut self, hash: u32) -> u32 {
         if self.len() as usize >= self.heads.len() {
             self.widen();
@@ -58,7 +58,7 @@ impl Index {
         slot
     }
 
-    /// Takes a slot out of use.
+    /// Frees a slot.
     pub fn remove(&mut self, slot: u32) {
         let Entry { hash, next, live } = self.entries[slot as usize];
         assert!(live, "slot {slot} is not in use");
@@ -100,7 +100,8 @@ impl Index {
     }
 }
 
-/// Hash of a key. Multiplicative, without a secret: nobody attacks a simulated map, and results must repeat.
+/// Hash of a key: multiplicative, without a secret seed, because simulated maps are not attacked and results must be
+/// reproducible.
 #[inline(always)]
 pub(super) fn hash(key: &[u8]) -> u32 {
     // 2^64 divided by the golden ratio spreads consecutive keys evenly (Knuth, TAOCP 6.4).
@@ -123,9 +124,9 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Against a plain list of (slot, key); a poor hash makes chains long.
+        /// Compared with a list of (slot, key); a poor hash makes chains long.
         #[test]
-        fn matches_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..40), 1..300)) {
+        fn slot_index_matches_a_list(steps in prop::collection::vec((any::<bool>(), 0_u32..40), 1..300)) {
             let mut index = Index::default();
             let mut list: Vec<(u32, u32)> = Vec::new();
             for (add, key) in steps {

@@ -24,10 +24,10 @@ const BPF_ANY: u64 = 0;
 const BPF_NOEXIST: u64 = 1;
 /// Update flag: replace only.
 const BPF_EXIST: u64 = 2;
-/// Update flag: take the value's spin lock meanwhile. One execution runs at a time, so there is nothing to do.
+/// Update flag: hold the value's spin lock during the update. Has no effect, because one execution runs at a time.
 const BPF_F_LOCK: u64 = 4;
 
-/// What an update may do.
+/// What an update may do with an existing or missing key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Flag {
     Any,
@@ -55,16 +55,16 @@ pub(crate) struct Map {
     pub key_size: u32,
     pub value_size: u32,
     store: Store,
-    /// User space may not write it either, as libbpf freezes what is constant (`BPF_MAP_FREEZE`).
+    /// Frozen by libbpf (`BPF_MAP_FREEZE`): read-only for user space too.
     frozen: bool,
-    /// A timer was initialised in one of its values.
+    /// A timer was initialized in one of its values.
     has_timers: bool,
 }
 
-/// Where a map keeps its values.
+/// Storage of a map's values.
 #[derive(Debug)]
 enum Store {
-    /// Slot = index × `per_slot` + CPU; `per_slot` is 1 unless each CPU has its own.
+    /// Slot = index * `per_slot` + CPU; `per_slot` is 1 unless the map is per-CPU.
     Array {
         values: RegionId,
         entries: u32,
@@ -76,19 +76,19 @@ enum Store {
     /// Maps by index.
     Inner(Vec<Option<MapHandle>>),
     Ring(Ring),
-    /// A kind of map that programs may name but that holds nothing here: perf events, user rings.
+    /// A map that programs may use but that is always empty here: perf events, user ring buffers.
     Opaque,
 }
 
 /// A key and a value of a map, for callbacks.
 pub(crate) struct Element {
-    /// Slot to go on from.
+    /// Slot to continue from.
     pub next: u32,
     pub key: ElementKey,
     pub value: GuestAddr,
 }
 
-/// A key, for callbacks: in guest memory, or an array index that has to be put there.
+/// A key passed to a callback: in guest memory, or an array index that must be written there.
 pub(crate) enum ElementKey {
     At(GuestAddr),
     Index(u32),
@@ -99,19 +99,19 @@ pub(crate) enum ElementKey {
 pub struct Maps {
     /// By handle, which is also the slot in `objects`.
     list: Vec<Map>,
-    /// What map pointers point to; the bytes are of no use to programs.
+    /// Targets of map pointers; their content is never read.
     objects: RegionId,
-    /// CPUs of the machine.
+    /// Number of CPUs.
     pub(crate) cpus: u32,
     pub(crate) timers: Timers,
-    /// Copies of a key and a value on their way from one place of guest memory to another.
+    /// Buffers for copying a key and a value within guest memory.
     key: Vec<u8>,
     value: Vec<u8>,
 }
 
 impl Default for Maps {
     fn default() -> Maps {
-        // Region 0 has no slots: no address is that of a map.
+        // Region 0 has no slots, so no address is a map.
         let objects = RegionId(0);
         Maps { list: Vec::new(), objects, cpus: 1, timers: Timers::default(), key: Vec::new(), value: Vec::new() }
     }
@@ -123,17 +123,17 @@ impl Maps {
         self.list.iter().position(|map| map.name == name).map(|at| MapHandle(at as u32))
     }
 
-    /// Whether the map has a value for each CPU.
+    /// Whether the map is per-CPU.
     pub fn is_per_cpu(&self, map: MapHandle) -> bool {
         matches!(self.get(map).kind, MapKind::PercpuArray | MapKind::PercpuHash)
     }
 
-    /// The pointer that programs have for a map.
+    /// The guest pointer to a map.
     pub fn addr(&self, memory: &Memory, map: MapHandle) -> GuestAddr {
         memory.addr(self.objects, map.0)
     }
 
-    /// The map that a program's pointer points to.
+    /// The map at a guest pointer.
     #[inline]
     pub(crate) fn at(&self, memory: &Memory, addr: GuestAddr) -> Result<MapHandle, FaultKind> {
         match memory.slot_in(self.objects, addr) {
@@ -146,8 +146,9 @@ impl Maps {
         &self.list[map.0 as usize]
     }
 
-    /// Address of the value of `key`, as `bpf_map_lookup_elem` gives it to a program on `cpu`. Queues take an empty key
-    /// and give what leaves next; storage takes the owner's address; an array of maps gives the inner map's pointer.
+    /// Address of the value of `key`, as `bpf_map_lookup_elem` returns it to a program on `cpu`. Queues take an empty
+    /// key and return the next value to be popped; storage takes the owner's address; an array of maps returns the
+    /// inner map's pointer.
     #[inline]
     pub fn lookup(&self, memory: &Memory, map: MapHandle, key: &[u8], cpu: u32) -> Option<GuestAddr> {
         match &self.get(map).store {
@@ -168,7 +169,7 @@ impl Maps {
         }
     }
 
-    /// The same for a program, whose lookups also count as uses for an LRU map.
+    /// Lookup by a program, which also counts as a use in an LRU map.
     #[inline]
     pub(crate) fn lookup_by_program(
         &mut self,
@@ -187,8 +188,8 @@ impl Maps {
         Ok(self.lookup(memory, map, key, cpu))
     }
 
-    /// Stores a value, as `bpf_map_update_elem` does; the error is the negative errno. Queues take an empty key; an
-    /// array of maps takes the number of a map as 4 bytes.
+    /// Stores a value like `bpf_map_update_elem`; the error is a negative errno. Queues take an empty key; an array
+    /// of maps takes the number of a map as 4 bytes.
     pub fn update(
         &mut self,
         memory: &mut Memory,
@@ -231,7 +232,7 @@ impl Maps {
             }
             Store::Ring(_) | Store::Opaque => return Err(-EOPNOTSUPP),
         };
-        // The kernel frees what the old value holds.
+        // The kernel frees timers in the old value.
         if *has_timers {
             self.timers.end_in(memory.addr(region, slot), *value_size);
         }
@@ -258,7 +259,7 @@ impl Maps {
         result
     }
 
-    /// Deletes what `key` names, as `bpf_map_delete_elem` does; the error is the negative errno.
+    /// Deletes a key like `bpf_map_delete_elem`; the error is a negative errno.
     pub fn delete(&mut self, memory: &Memory, map: MapHandle, key: &[u8]) -> Result<(), i32> {
         let Map { store, value_size, has_timers, .. } = &mut self.list[map.0 as usize];
         match store {
@@ -279,7 +280,7 @@ impl Maps {
         }
     }
 
-    /// The same for a program: the key is an address.
+    /// Deletes a key given by address, for a program.
     pub(crate) fn delete_by_program(
         &mut self,
         memory: &Memory,
@@ -290,7 +291,8 @@ impl Maps {
         Ok(self.delete(memory, map, key))
     }
 
-    /// `bpf_map_pop_elem` and `bpf_map_peek_elem` of a program: copies the value that leaves next to `to`.
+    /// `bpf_map_pop_elem` and `bpf_map_peek_elem` of a program: copies the next value to `to`, and removes it if
+    /// `remove`.
     pub(crate) fn take_by_program(
         &mut self,
         memory: &mut Memory,
@@ -302,26 +304,26 @@ impl Maps {
             Map { store: Store::Queue(store), value_size, .. } => (store, value_size),
             other => return Err(wrong_kind("a queue or stack", other)),
         };
-        // Where the value goes must be good before it leaves.
+        // Checks the destination before the value is removed.
         memory.bytes_mut(to, *value_size)?;
         let result = store.take(memory, &mut self.value, *value_size, remove);
         memory.bytes_mut(to, *value_size)?.copy_from_slice(&self.value);
         Ok(result)
     }
 
-    /// Frees what every task-storage map keeps for the object at `owner` (a task that is freed).
+    /// Deletes the values of all storage maps for the object at `owner`, which is freed.
     pub fn forget_owner(&mut self, memory: &mut Memory, owner: GuestAddr) -> Result<(), FaultKind> {
         for map in 0..self.list.len() as u32 {
             if is_storage(self.get(MapHandle(map)).kind) {
-                // Most owners have nothing in most maps.
+                // Most owners have no value in most maps.
                 let _: Result<(), i32> = self.delete(memory, MapHandle(map), &owner.to_le_bytes());
             }
         }
         Ok(())
     }
 
-    /// What all task-storage maps keep for the object at `owner`, in words of 8 bytes: zeroes where one keeps nothing.
-    pub fn kept_for(&self, memory: &Memory, owner: GuestAddr) -> Vec<u64> {
+    /// The values of all storage maps for the object at `owner`, as 8-byte words; zeros where there is no value.
+    pub fn stored_words(&self, memory: &Memory, owner: GuestAddr) -> Vec<u64> {
         let mut words = Vec::new();
         for map in (0..self.list.len() as u32).map(MapHandle).filter(|&map| is_storage(self.get(map).kind)) {
             let size = self.get(map).value_size;
@@ -334,12 +336,12 @@ impl Maps {
         words
     }
 
-    /// The storage map that a program's pointer points to, if it is one.
+    /// The map at a guest pointer, if it is a storage map.
     pub(crate) fn storage_at(&self, memory: &Memory, addr: GuestAddr) -> Option<MapHandle> {
         self.at(memory, addr).ok().filter(|&map| is_storage(self.get(map).kind))
     }
 
-    /// The value that a storage map keeps for `owner`, if any.
+    /// The value of a storage map for `owner`, if any.
     #[inline(always)]
     pub(crate) fn kept(&self, memory: &Memory, map: MapHandle, owner: GuestAddr) -> Option<GuestAddr> {
         let Store::Hash(store) = &self.get(map).store else { return None };
@@ -347,8 +349,8 @@ impl Maps {
         Some(store.value(memory, slot, 0))
     }
 
-    /// The value that a storage map keeps for `owner`, made from `initial` (zeroes if `None`) when missing and
-    /// `create`. `None` if there is none, or no room.
+    /// The value of a storage map for `owner`. A missing value is created if `create` is given, from `initial` or
+    /// zeroed. `None` if there is none, or no room.
     #[inline]
     pub(crate) fn storage(
         &mut self,
@@ -376,7 +378,8 @@ impl Maps {
         Ok(Some(store.value(memory, slot, 0)))
     }
 
-    /// The first element from slot `from` on, as `bpf_for_each_map_elem` walks a map: arrays by index, others by slot.
+    /// The first element from slot `from` on, in the order of `bpf_for_each_map_elem`: arrays by index, others by
+    /// slot.
     pub(crate) fn element(
         &self,
         memory: &Memory,
@@ -401,15 +404,15 @@ impl Maps {
         }
     }
 
-    /// Makes the timer whose struct is at `addr` in a value of `map`; the word to store there. `None` if no value is
-    /// there.
+    /// Registers the timer whose struct is at `addr` in a value of `map`; returns the word to store there, or `None`
+    /// if `addr` is not in a value.
     pub(crate) fn add_timer(&mut self, memory: &Memory, map: MapHandle, addr: GuestAddr) -> Option<u64> {
         self.element_at(memory, map, addr)?;
         self.list[map.0 as usize].has_timers = true;
         Some(self.timers.add(addr, map))
     }
 
-    /// Key and start of the value in which `addr` lies.
+    /// Key and start of the value that contains `addr`.
     pub(crate) fn element_at(&self, memory: &Memory, map: MapHandle, addr: GuestAddr) -> Option<Element> {
         let (region, per_slot) = match &self.get(map).store {
             Store::Array { values, per_slot, .. } => (*values, *per_slot),
@@ -425,8 +428,8 @@ impl Maps {
         Some(Element { next: slot + 1, key, value: memory.addr(region, value_slot) })
     }
 
-    /// Hands every finished record of a ring buffer to `visit` and frees it, as user space does; how many those were.
-    /// 0 for other maps.
+    /// Passes every finished record of a ring buffer to `visit` and frees it, as user space does; returns their
+    /// number. 0 for other maps.
     pub fn drain(&mut self, memory: &Memory, map: MapHandle, mut visit: impl FnMut(&[u8])) -> u32 {
         match &mut self.list[map.0 as usize].store {
             Store::Ring(ring) => ring.drain(memory, &mut visit),
@@ -479,13 +482,13 @@ fn bad_cpu(cpu: u32) -> FaultKind {
     FaultKind::BadArgument(format!("there is no CPU {cpu}"))
 }
 
-/// The index that is an array's key.
+/// The index in an array's key.
 #[inline]
 fn array_index(key: &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(key.try_into().ok()?))
 }
 
-/// Slot of an array's value; `None` if there is no such CPU.
+/// Slot of an array value; `None` if the CPU does not exist.
 #[inline]
 fn cpu_slot(index: u32, per_slot: u32, cpu: u32) -> Option<u32> {
     if per_slot == 1 {
@@ -494,7 +497,7 @@ fn cpu_slot(index: u32, per_slot: u32, cpu: u32) -> Option<u32> {
     (cpu < per_slot).then(|| index * per_slot + cpu)
 }
 
-/// Copies guest bytes out.
+/// Copies bytes out of guest memory.
 fn copy(memory: &Memory, from: GuestAddr, len: u32, to: &mut Vec<u8>) -> Result<(), FaultKind> {
     let bytes = memory.bytes(from, len)?;
     to.clear();

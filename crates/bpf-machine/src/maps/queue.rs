@@ -5,11 +5,11 @@ use super::{BPF_ANY, BPF_EXIST};
 use crate::errno::{E2BIG, EINVAL, ENOENT};
 use crate::{Access, GuestAddr, Memory, RegionId};
 
-/// A ring of values.
+/// A circular buffer of values.
 #[derive(Debug)]
 pub(super) struct QueueStore {
     values: RegionId,
-    /// The newest value leaves first.
+    /// Whether the newest value is popped first (stack).
     lifo: bool,
     capacity: u32,
     /// Slot of the oldest value.
@@ -19,12 +19,12 @@ pub(super) struct QueueStore {
 
 impl QueueStore {
     pub fn new(memory: &mut Memory, name: &str, value_size: u32, capacity: u32, lifo: bool) -> QueueStore {
-        // Programs get copies: no program has a pointer into the ring.
+        // Programs only get copies, never a pointer into the buffer.
         let values = memory.add_region(name, value_size, capacity, Access::ReadOnly);
         QueueStore { values, lifo, capacity, oldest: 0, len: 0 }
     }
 
-    /// `bpf_map_push_elem`; `BPF_EXIST` makes room by dropping the oldest value.
+    /// `bpf_map_push_elem`; `BPF_EXIST` drops the oldest value of a full map.
     pub fn push(&mut self, memory: &mut Memory, value: &[u8], flags: u64) -> Result<(), i32> {
         if flags != BPF_ANY && flags != BPF_EXIST {
             return Err(-EINVAL);
@@ -42,14 +42,13 @@ impl QueueStore {
         Ok(())
     }
 
-    /// Address of the value that leaves next.
+    /// Address of the next value to be popped.
     pub fn peek(&self, memory: &Memory) -> Option<GuestAddr> {
         let slot = if self.lifo { self.wrap(self.oldest + self.len.checked_sub(1)?) } else { self.oldest };
         (self.len > 0).then(|| memory.addr(self.values, slot))
     }
 
-    /// Copies the value that leaves next to `value`, and removes it if `remove`. An empty map gives zeroes and
-    /// -ENOENT.
+    /// Copies the next value to `value`, and removes it if `remove`. An empty map yields zeros and -ENOENT.
     pub fn take(&mut self, memory: &Memory, value: &mut Vec<u8>, size: u32, remove: bool) -> Result<(), i32> {
         value.clear();
         let Some(addr) = self.peek(memory) else {

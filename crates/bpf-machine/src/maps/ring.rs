@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ring buffers: records from programs to user space, in the order in which they were reserved.
+//! Ring buffers: records from programs to user space, in the order of reservation.
 
 use crate::{Access, GuestAddr, Memory, RegionId};
 use std::collections::VecDeque;
 
-/// Bytes before each record, as in the kernel: they count against the capacity.
+/// Header size of a record in bytes; headers count against the capacity, as in the kernel.
 const HEADER: u64 = 8;
 
 /// A ring buffer.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// One object of twice the capacity, so that a record never wraps (the kernel maps its pages twice).
+    /// One object of twice the capacity, so that no record wraps (the kernel maps its pages twice).
     data: RegionId,
-    /// Capacity less one; a power of two less one.
+    /// Capacity minus one; the capacity is a power of two.
     mask: u64,
-    /// Bytes ever consumed and ever reserved, headers included.
+    /// Total bytes consumed and reserved so far, headers included.
     consumer: u64,
     producer: u64,
-    /// Records between the two.
+    /// Records between consumer and producer.
     records: VecDeque<Record>,
 }
 
@@ -37,13 +37,13 @@ enum State {
 }
 
 impl Ring {
-    /// `capacity` is a power of two of at most 1 GiB.
+    /// Creates a ring buffer; `capacity` is a power of two of at most 1 GiB.
     pub fn new(memory: &mut Memory, name: &str, capacity: u32) -> Ring {
         let data = memory.add_region(name, capacity * 2, 1, Access::ReadWrite);
         Ring { data, mask: u64::from(capacity) - 1, consumer: 0, producer: 0, records: VecDeque::new() }
     }
 
-    /// Room for a record of `len` bytes; `None` if there is none.
+    /// Reserves a record of `len` bytes; `None` if there is no room.
     pub fn reserve(&mut self, memory: &Memory, len: u64) -> Option<GuestAddr> {
         let len = u32::try_from(len).ok().filter(|len| *len <= u32::MAX / 4)?;
         let end = self.producer + (u64::from(len) + HEADER).next_multiple_of(8);
@@ -57,7 +57,7 @@ impl Ring {
         Some(memory.addr(self.data, 0) + (position & self.mask) + HEADER)
     }
 
-    /// Ends a reservation; false if `addr` is none.
+    /// Submits or discards a reserved record; returns false if `addr` is none.
     pub fn commit(&mut self, memory: &Memory, addr: GuestAddr, discard: bool) -> bool {
         let Some(position) = addr.checked_sub(memory.addr(self.data, 0) + HEADER) else { return false };
         let mask = self.mask;
@@ -67,7 +67,7 @@ impl Ring {
         true
     }
 
-    /// Hands every record up to the first unfinished one to `visit` and frees it; how many those were.
+    /// Passes every record up to the first unfinished one to `visit` and frees it; returns their number.
     pub fn drain(&mut self, memory: &Memory, visit: &mut dyn FnMut(&[u8])) -> u32 {
         let mut visited = 0;
         while let Some(record) = self.records.front().copied().filter(|record| record.state != State::Reserved) {
@@ -82,7 +82,7 @@ impl Ring {
         visited
     }
 
-    /// `bpf_ringbuf_query`: unread bytes, capacity, position of the consumer or of the producer.
+    /// `bpf_ringbuf_query`: unread bytes, capacity, consumer position, or producer position.
     pub fn query(&self, what: u64) -> u64 {
         match what {
             0 => self.producer - self.consumer,
@@ -93,7 +93,7 @@ impl Ring {
         }
     }
 
-    /// Whether `addr` lies in its data.
+    /// Whether `addr` lies in the buffer.
     pub fn owns(&self, memory: &Memory, addr: GuestAddr) -> bool {
         memory.slot_in(self.data, addr).is_some()
     }

@@ -6,13 +6,13 @@ use bpf_machine::iter_num::{self, IterNum};
 use bpf_machine::{Context, FaultKind, GuestAddr, Host, Resolver, TimerId};
 use bpf_object::KfuncRef;
 
-/// Kfuncs by number.
+/// Names of the kfuncs; the index is the number.
 const KFUNCS: [&str; 4] = ["add", "iter_num_new", "iter_num_next", "iter_num_destroy"];
 
-/// Address that `variable kernel` stands for; nothing is there.
+/// Address of the kernel variable `kernel`, which is unmapped.
 pub const VARIABLE: GuestAddr = 0xffff_1234_0000_0010;
 
-/// The host of all tests. It remembers what was called, so that two runs can be compared.
+/// The host of all tests. It records calls, so that two runs can be compared.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TestKernel {
     pub calls: Vec<(u32, [u64; 5])>,

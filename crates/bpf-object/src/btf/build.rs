@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Makes types from code, such as those of a synthetic kernel.
+//! Builds BTF types from Rust code, such as the types of a synthetic kernel.
 
 use super::{Btf, Enumerator, IntEncoding, Linkage, Member, Parameter, Type};
 
-/// Collects types; every method that adds one returns its number. Mistakes are the caller's bugs, so they panic.
+/// Collects BTF types. Every method that adds a type returns its number. Invalid use is a bug of the caller and panics.
 ///
 /// ```
 /// use bpf_object::btf::{BtfBuilder, Kind, Member};
@@ -18,7 +18,7 @@ use super::{Btf, Enumerator, IntEncoding, Linkage, Member, Parameter, Type};
 #[derive(Debug)]
 pub struct BtfBuilder {
     types: Vec<Type>,
-    /// Declared and not yet defined.
+    /// Numbers of the structs that are declared but not yet defined.
     open: Vec<u32>,
 }
 
@@ -29,61 +29,63 @@ impl Default for BtfBuilder {
 }
 
 impl BtfBuilder {
-    /// No types but `void`, which is number 0.
+    /// Creates a builder that holds only `void`, which is type number 0.
     pub fn new() -> BtfBuilder {
         BtfBuilder { types: vec![Type::Void], open: vec![] }
     }
 
-    /// Adds any type.
+    /// Adds any type and returns its number.
     pub fn add(&mut self, ty: Type) -> u32 {
         self.types.push(ty);
         self.types.len() as u32 - 1
     }
 
-    /// An integer of `size` bytes.
+    /// Adds an integer of `size` bytes.
     pub fn int(&mut self, name: &str, size: u32, signed: bool) -> u32 {
         let encoding = IntEncoding { signed, ..IntEncoding::default() };
         self.add(Type::Int { name: name.to_string(), size, encoding, bit_offset: 0, bits: (size * 8) as u8 })
     }
 
-    /// A truth value of one byte.
+    /// Adds a boolean of one byte.
     pub fn bool(&mut self, name: &str) -> u32 {
         let encoding = IntEncoding { bool: true, ..IntEncoding::default() };
         self.add(Type::Int { name: name.to_string(), size: 1, encoding, bit_offset: 0, bits: 8 })
     }
 
-    /// A pointer; to `void` if `target` is 0.
+    /// Adds a pointer to type `target`; 0 is a pointer to `void`.
     pub fn pointer(&mut self, target: u32) -> u32 {
         self.add(Type::Ptr { target })
     }
 
-    /// An array of `count` elements. Its index type is the first `unsigned int` that was added, else `void`.
+    /// Adds an array of `count` elements. Its index type is the first `unsigned int` that was added, else `void`.
     pub fn array(&mut self, element: u32, count: u32) -> u32 {
         let index = self.types.iter().position(|ty| ty.name() == "unsigned int").unwrap_or(0) as u32;
         self.add(Type::Array { element, index, count })
     }
 
-    /// A struct of `size` bytes; members by [`Member::at`] and [`Member::bits`]. An empty name makes it anonymous.
+    /// Adds a struct of `size` bytes; [`Member::at`] and [`Member::bits`] create its members. An empty name makes the
+    /// struct anonymous.
     pub fn structure(&mut self, name: &str, size: u32, members: Vec<Member>) -> u32 {
         self.add(Type::Struct { name: name.to_string(), size, members })
     }
 
-    /// A union of `size` bytes.
+    /// Adds a union of `size` bytes.
     pub fn union(&mut self, name: &str, size: u32, members: Vec<Member>) -> u32 {
         self.add(Type::Union { name: name.to_string(), size, members })
     }
 
-    /// A struct to be [defined](BtfBuilder::define) later, so that pointers to it can be made before.
+    /// Declares a struct whose size and members [`BtfBuilder::define`] adds later, so that other types can point to
+    /// it before.
     pub fn declare_struct(&mut self, name: &str) -> u32 {
         let id = self.structure(name, 0, vec![]);
         self.open.push(id);
         id
     }
 
-    /// Gives a declared struct its size and members.
+    /// Sets the size and members of a declared struct.
     pub fn define(&mut self, id: u32, size: u32, members: Vec<Member>) {
         let open =
-            self.open.iter().position(|open| *open == id).expect("a struct that is declared and not yet defined");
+            self.open.iter().position(|open| *open == id).expect("the struct was declared and is not yet defined");
         self.open.remove(open);
         let Type::Struct { size: of, members: to, .. } = &mut self.types[id as usize] else {
             unreachable!("only structs are declared")
@@ -91,7 +93,7 @@ impl BtfBuilder {
         (*of, *to) = (size, members);
     }
 
-    /// An enum of 4 bytes; signed if one of its values is negative.
+    /// Adds an enum of 4 bytes, which is signed if one of its values is negative.
     pub fn enumeration(&mut self, name: &str, values: &[(&str, i32)]) -> u32 {
         let signed = values.iter().any(|(_, value)| *value < 0);
         let value = |(name, value): &(&str, i32)| Enumerator {
@@ -102,45 +104,46 @@ impl BtfBuilder {
         self.add(Type::Enum { name: name.to_string(), size: 4, signed, wide: false, values })
     }
 
-    /// An unsigned enum of 8 bytes.
+    /// Adds an unsigned enum of 8 bytes.
     pub fn enum64(&mut self, name: &str, values: &[(&str, u64)]) -> u32 {
         let values =
             values.iter().map(|(name, value)| Enumerator { name: (*name).to_string(), value: *value }).collect();
         self.add(Type::Enum { name: name.to_string(), size: 8, signed: false, wide: true, values })
     }
 
-    /// Another name for a type.
+    /// Adds a typedef `name` of type `target`.
     pub fn typedef(&mut self, name: &str, target: u32) -> u32 {
         self.add(Type::Typedef { name: name.to_string(), target })
     }
 
-    /// `const`.
+    /// Adds a `const` modifier of type `target`.
     pub fn constant(&mut self, target: u32) -> u32 {
         self.add(Type::Const { target })
     }
 
-    /// `volatile`.
+    /// Adds a `volatile` modifier of type `target`.
     pub fn volatile(&mut self, target: u32) -> u32 {
         self.add(Type::Volatile { target })
     }
 
-    /// A struct (or union) whose contents are not known.
+    /// Adds a forward declaration of a struct (or union) whose members are unknown.
     pub fn forward(&mut self, name: &str, union: bool) -> u32 {
         self.add(Type::Fwd { name: name.to_string(), union })
     }
 
-    /// A signature.
+    /// Adds a function prototype with these parameters (name, type) and the return type `result`.
     pub fn func_proto(&mut self, result: u32, parameters: &[(&str, u32)]) -> u32 {
         let parameter = |(name, type_id): &(&str, u32)| Parameter { name: (*name).to_string(), type_id: *type_id };
         self.add(Type::FuncProto { result, parameters: parameters.iter().map(parameter).collect() })
     }
 
-    /// A global function with the signature `proto`.
+    /// Adds a global function with the prototype `proto`.
     pub fn function(&mut self, name: &str, proto: u32) -> u32 {
         self.add(Type::Func { name: name.to_string(), proto, linkage: Linkage::Global })
     }
 
-    /// The types. Panics if a declared struct was not defined or a type refers to one that does not exist.
+    /// Returns the types. Panics if a declared struct was not defined or a type refers to a type number that does not
+    /// exist.
     pub fn build(self) -> Btf {
         assert!(
             self.open.is_empty(),

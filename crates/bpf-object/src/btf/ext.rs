@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `.BTF.ext`: which function, which source line and which CO-RE relocation belongs to which instruction.
+//! Reader of `.BTF.ext`, which lists the instructions at which functions start, their source lines and their CO-RE
+//! relocations.
 
 use crate::ObjectError;
 use crate::bytes::{Reader, Strings};
 
 const SECTION: &str = ".BTF.ext";
 
-/// A record that belongs to the instruction at byte `offset` of an ELF section.
+/// A `.BTF.ext` record with the instruction that it describes.
 #[derive(Clone, Debug)]
 pub(crate) struct At<T> {
-    /// Section name.
+    /// ELF section of the instruction.
     pub section: String,
-    /// Byte in it.
+    /// Offset of the instruction from the start of that section, in bytes.
     pub offset: u32,
-    /// What the record says.
+    /// Contents of the record.
     pub record: T,
 }
 
-/// A source line.
+/// A source line: its file name, text, number and column.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub file: String,
@@ -26,7 +27,7 @@ pub(crate) struct Line {
     pub column: u32,
 }
 
-/// A relocation by type, still as the file states it.
+/// A CO-RE relocation as it stands in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreRecord {
     pub type_id: u32,
@@ -34,19 +35,20 @@ pub(crate) struct CoreRecord {
     pub kind: u32,
 }
 
-/// All records in the order of the file.
+/// All records of the section in the order of the file.
 #[derive(Debug, Default)]
 pub(crate) struct BtfExt {
-    /// BTF number of the function that starts there.
+    /// Starts of functions, each with the BTF type number of its [`super::Type::Func`].
     pub functions: Vec<At<u32>>,
     pub lines: Vec<At<Line>>,
     pub core: Vec<At<CoreRecord>>,
 }
 
 impl BtfExt {
-    /// Reads the section; `strings` is the table of `.BTF`.
+    /// Reads the section; `strings` is the string table of `.BTF`.
     pub fn parse(bytes: &[u8], strings: &Strings<'_>) -> Result<BtfExt, ObjectError> {
-        // A line record takes 16 bytes; its text and its file's name together seldom 300.
+        // Bounds the copied strings to 64 bytes per byte of the section: a line record takes 16 bytes, and its text
+        // and file name together rarely exceed 300.
         let strings = strings.with_budget(bytes.len().saturating_mul(64) + 65_536);
         let whole = Reader::new(SECTION, bytes);
         let mut head = whole.clone();
@@ -81,11 +83,12 @@ fn read_line(reader: &mut Reader<'_>, strings: &Strings<'_>) -> Result<Line, Obj
     let file = strings.get(reader.u32()?)?;
     let text = strings.get(reader.u32()?)?;
     let place = reader.u32()?;
-    // 22 bits of line, 10 of column.
+    // The upper 22 bits hold the line, the lower 10 the column.
     Ok(Line { file, text, line: place >> 10, column: place & 0x3ff })
 }
 
-/// Reads one of the three parts: a record size, then per ELF section a name, a count and that many records.
+/// Reads one of the three subsections: a record size, then for each ELF section its name, the number of records and
+/// the records.
 fn records<T>(
     mut reader: Reader<'_>,
     strings: &Strings<'_>,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! BPF type format: reader, writer, builder for synthetic kernels, and look-up.
+//! The BPF type format (BTF): reader, writer, builder for synthetic kernels, and lookup.
 //!
-//! Types are numbered from 1; number 0 is `void`. Every number inside of a [`Btf`] refers to a type of the same
-//! [`Btf`]: reading checks that, and [`BtfBuilder`] makes no other. Chains of types may still be cyclic in a hostile
-//! file, so every walk here has a limit.
+//! Types are numbered from 1; number 0 is `void`. Every type number inside a [`Btf`] refers to a type of the same
+//! [`Btf`]: the parser rejects other numbers, and [`BtfBuilder`] panics on them. A hostile file may still contain
+//! cyclic references, so every function that follows references here has a limit.
 
 mod build;
 pub(crate) mod ext;
@@ -17,25 +17,26 @@ pub use types::{Enumerator, IntEncoding, Kind, Linkage, Member, Parameter, Secti
 
 use crate::ObjectError;
 
-/// Chains of modifiers, typedefs and arrays longer than this are refused. The kernel's own limit is 32.
+/// Longest chain of modifiers, typedefs and arrays that is followed. The kernel's own limit is 32.
 const MAX_CHAIN: usize = 64;
 
-/// Members visited in one look-up through anonymous structs; a hostile file could nest them exponentially.
+/// Largest number of members that one lookup visits. A hostile file could nest anonymous structs so that their number
+/// grows exponentially.
 const MAX_VISITS: u32 = 100_000;
 
-/// A set of types.
+/// A set of BTF types.
 #[derive(Clone, Debug)]
 pub struct Btf {
-    /// By number; `types[0]` is void.
+    /// The types by number; `types[0]` is `void`.
     types: Vec<Type>,
-    /// Numbers of the named types in order of (name, number).
+    /// Numbers of the named types, sorted by name, then number.
     by_name: Vec<u32>,
 }
 
-/// A member found by name, perhaps inside of anonymous structs and unions.
+/// A member found by name, possibly inside anonymous structs and unions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FoundMember<'a> {
-    /// The member itself; its own offset is relative to the (anonymous) struct that holds it.
+    /// The member; its own offset is relative to the (anonymous) struct that directly contains it.
     pub member: &'a Member,
     /// Offset in bits from the start of the struct that was searched.
     pub bit_offset: u64,
@@ -63,12 +64,12 @@ impl PartialEq for Btf {
 impl Eq for Btf {}
 
 impl Btf {
-    /// Reads the contents of a `.BTF` section or of `/sys/kernel/btf/vmlinux`. Untrusted bytes: never panics.
+    /// Parses the contents of a `.BTF` section or of `/sys/kernel/btf/vmlinux`. Never panics, whatever the bytes are.
     pub fn parse(bytes: &[u8]) -> Result<Btf, ObjectError> {
         parse_with_strings(bytes).map(|(btf, _)| btf)
     }
 
-    /// The bytes of a `.BTF` section with these types; [`Btf::parse`] of them gives an equal set.
+    /// Encodes the types as a `.BTF` section; [`Btf::parse`] of the result gives an equal set.
     pub fn to_bytes(&self) -> Vec<u8> {
         write::to_bytes(self)
     }
@@ -81,40 +82,40 @@ impl Btf {
         Btf { types, by_name }
     }
 
-    /// How many types there are, `void` included: numbers run from 0 to one less.
+    /// Number of types, `void` included; type numbers run from 0 to one less.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// The type with this number.
+    /// Returns the type with number `id`.
     pub fn get(&self, id: u32) -> Option<&Type> {
         self.types.get(id as usize)
     }
 
-    /// The type with this number; void if there is none.
+    /// Returns the type with number `id`, or `void` if there is none.
     pub fn type_of(&self, id: u32) -> &Type {
         self.types.get(id as usize).unwrap_or(&Type::Void)
     }
 
-    /// All types with their numbers, `void` first.
+    /// Iterates over all types with their numbers, `void` first.
     pub fn types(&self) -> impl Iterator<Item = (u32, &Type)> {
         self.types.iter().enumerate().map(|(id, ty)| (id as u32, ty))
     }
 
-    /// Numbers of all types with this name, ascending.
+    /// Iterates over the numbers of all types with this name, in ascending order.
     pub fn find_all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u32> + 'a {
         let start = self.by_name.partition_point(|id| self.types[*id as usize].name() < name);
         self.by_name[start..].iter().copied().take_while(move |id| self.types[*id as usize].name() == name)
     }
 
-    /// The first type with this name and kind.
+    /// Returns the number of the first type with this name and kind.
     pub fn find(&self, name: &str, kind: Kind) -> Option<u32> {
         self.find_all(name).find(|id| self.types[*id as usize].kind() == kind)
     }
 
-    /// Follows typedefs, `const`, `volatile`, `restrict` and type tags to the type behind them; `void` (0) where
-    /// the chain does not end.
+    /// Follows typedefs, `const`, `volatile`, `restrict` and type tags to the underlying type. Returns `void` (0) if
+    /// the chain does not end within 64 steps.
     pub fn resolve(&self, id: u32) -> u32 {
         let mut id = id;
         for _ in 0..MAX_CHAIN {
@@ -126,12 +127,12 @@ impl Btf {
         0
     }
 
-    /// The type behind typedefs and modifiers.
+    /// Returns the type that remains after typedefs and modifiers are followed.
     pub fn resolved(&self, id: u32) -> &Type {
         self.type_of(self.resolve(id))
     }
 
-    /// Size in bytes of a value of this type; `None` for void, functions, and what has no known size.
+    /// Size in bytes of a value of this type; `None` for `void`, functions and incomplete types.
     pub fn size_of(&self, id: u32) -> Option<u64> {
         let (mut id, mut count) = (id, 1u64);
         for _ in 0..MAX_CHAIN {
@@ -150,12 +151,12 @@ impl Btf {
         None
     }
 
-    /// Members of a struct or union, behind modifiers and typedefs too; none for other types.
+    /// Members of a struct or union, reached through typedefs and modifiers; empty for other types.
     pub fn members(&self, id: u32) -> &[Member] {
         self.resolved(id).members()
     }
 
-    /// The member `name` of a struct or union, looked for in its anonymous structs and unions too.
+    /// Finds the member `name` of a struct or union, also inside its anonymous structs and unions.
     pub fn member(&self, id: u32, name: &str) -> Option<FoundMember<'_>> {
         let mut visits = MAX_VISITS;
         self.member_within(id, name, 0, 0, &mut visits)
@@ -181,7 +182,7 @@ impl Btf {
         None
     }
 
-    /// Value of an enumerator of an enum type, sign-extended if the enum is signed.
+    /// Value of the enumerator `name` of an enum type, sign-extended if the enum is signed.
     pub fn enumerator(&self, id: u32, name: &str) -> Option<u64> {
         self.resolved(id).enumerators().iter().find(|value| value.name == name).map(|value| value.value)
     }
@@ -191,7 +192,7 @@ impl Btf {
         self.types.iter().flat_map(|ty| ty.enumerators()).find(|value| value.name == name).map(|value| value.value)
     }
 
-    /// Parameters of a function or of its prototype.
+    /// Parameters of a function or of a function prototype; `None` for other types.
     pub fn parameters(&self, id: u32) -> Option<&[Parameter]> {
         match self.resolved(id) {
             Type::FuncProto { parameters, .. } => Some(parameters),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bytes to types. The format: Documentation/bpf/btf.rst in the Linux source, and include/uapi/linux/btf.h.
+//! BTF parser. The format is described in Documentation/bpf/btf.rst of the Linux source and include/uapi/linux/btf.h.
 
 use super::{Btf, Enumerator, IntEncoding, Linkage, Member, Parameter, SectionVariable, Type};
 use crate::ObjectError;
@@ -8,7 +8,7 @@ use crate::bytes::{Reader, Strings};
 pub(crate) const MAGIC: u16 = 0xeb9f;
 const SECTION: &str = ".BTF";
 
-/// Header fields after the magic number.
+/// Fields of the `.BTF` header after magic number, version and flags. Offsets are relative to the end of the header.
 struct Header {
     header_len: usize,
     type_off: usize,
@@ -17,7 +17,7 @@ struct Header {
     string_len: usize,
 }
 
-/// Reads the types and hands out the string table, which `.BTF.ext` refers to.
+/// Parses the types and also returns the string table, to which `.BTF.ext` refers.
 pub(crate) fn parse_with_strings(bytes: &[u8]) -> Result<(Btf, Strings<'_>), ObjectError> {
     let whole = Reader::new(SECTION, bytes);
     let header = read_header(&mut whole.clone())?;
@@ -26,7 +26,8 @@ pub(crate) fn parse_with_strings(bytes: &[u8]) -> Result<(Btf, Strings<'_>), Obj
     if strings.all().first().is_some_and(|byte| *byte != 0) {
         return Err(strings.error("the string table must start with an empty string"));
     }
-    // A record takes at least 8 bytes, a name seldom more than 30: 16 bytes of names per byte of file are plenty.
+    // Bounds the copied names to 16 bytes per byte of the file: a record takes at least 8 bytes, and a name rarely
+    // exceeds 30.
     let strings = Strings::new(strings.all(), bytes.len().saturating_mul(16) + 65_536);
     let mut reader = whole.window(at(header.type_off)?, header.type_len)?;
     let mut types = vec![Type::Void];
@@ -61,7 +62,7 @@ fn read_header(reader: &mut Reader<'_>) -> Result<Header, ObjectError> {
     Ok(Header { header_len, type_off: next()?, type_len: next()?, string_off: next()?, string_len: next()? })
 }
 
-/// The three words that every type starts with.
+/// The three 32-bit words at the start of every type record.
 struct Common {
     name: String,
     kind: u32,
@@ -145,7 +146,7 @@ fn read_members(
         let name = strings.get(reader.u32()?)?;
         let type_id = reader.u32()?;
         let word = reader.u32()?;
-        // With the flag the word holds the width of a bit-field in its upper 8 bits.
+        // If the flag is set, the word holds the width of a bit-field in its upper 8 bits.
         let (bit_offset, bit_size) = if flag { (word & 0xff_ffff, word >> 24) } else { (word, 0) };
         Ok(Member { name, type_id, bit_offset, bit_size })
     };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 use super::*;
 
-/// One type of every kind.
+/// Types of every kind.
 fn every_kind() -> Btf {
     let mut b = BtfBuilder::new();
     let int = b.int("int", 4, true);
@@ -38,7 +38,7 @@ fn every_kind() -> Btf {
 }
 
 #[test]
-fn every_kind_survives_writing_and_reading() {
+fn parsing_the_encoded_btf_returns_every_kind_of_type() {
     let btf = every_kind();
     let mut kinds: Vec<Kind> = btf.types().map(|(_, ty)| ty.kind()).collect();
     kinds.sort();
@@ -48,7 +48,7 @@ fn every_kind_survives_writing_and_reading() {
 }
 
 #[test]
-fn looks_up_names_sizes_and_members() {
+fn lookup_finds_types_sizes_members_and_enumerators() {
     let btf = every_kind();
     let node = btf.find("node", Kind::Struct).unwrap();
     assert_eq!(btf.find("node", Kind::Union), None);
@@ -67,7 +67,7 @@ fn looks_up_names_sizes_and_members() {
 }
 
 #[test]
-fn refuses_what_contradicts_the_format() {
+fn malformed_btf_is_rejected_with_the_reason() {
     let good = every_kind().to_bytes();
     let mut wrong_magic = good.clone();
     wrong_magic[0] = 0;
@@ -97,7 +97,7 @@ fn refuses_what_contradicts_the_format() {
 }
 
 #[test]
-fn cyclic_types_end() {
+fn lookups_end_on_cyclic_types() {
     let btf = Btf::from_types(vec![
         Type::Void,
         Type::Const { target: 2 },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The types that BTF knows.
+//! The types of BTF.
 
-/// What a type is, without its contents. The numbers are those of the format.
+/// Kind of a type. The numbers are those of `BTF_KIND_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -27,34 +27,34 @@ pub enum Kind {
     Enum64 = 19,
 }
 
-/// How the bits of an integer are meant.
+/// How the bits of an integer are interpreted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IntEncoding {
-    /// Two's complement.
+    /// Signed, in two's complement.
     pub signed: bool,
     /// A character.
     pub char: bool,
-    /// A truth value.
+    /// A boolean.
     pub bool: bool,
 }
 
-/// Where a function or variable is visible. A version of clang before 10 writes `Static` for all functions.
+/// Linkage of a function or variable. Versions of clang before 10 write `Static` for all functions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Linkage {
-    /// In its file only.
+    /// Visible in its file only.
     Static,
-    /// Everywhere.
+    /// Visible in other files.
     Global,
-    /// Defined elsewhere.
+    /// Defined in another file or in the kernel.
     Extern,
 }
 
 /// A member of a struct or union.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Member {
-    /// Empty for anonymous structs and unions.
+    /// Name; empty for an anonymous struct or union.
     pub name: String,
-    /// Its type.
+    /// Number of its type.
     pub type_id: u32,
     /// Offset from the start of the struct, in bits.
     pub bit_offset: u32,
@@ -63,12 +63,12 @@ pub struct Member {
 }
 
 impl Member {
-    /// An ordinary member at a byte offset.
+    /// Creates an ordinary member at `byte_offset`.
     pub fn at(name: &str, byte_offset: u32, type_id: u32) -> Member {
         Member { name: name.to_string(), type_id, bit_offset: byte_offset * 8, bit_size: 0 }
     }
 
-    /// A bit-field of `bit_size` bits.
+    /// Creates a bit-field of `bit_size` bits at `bit_offset`.
     pub fn bits(name: &str, bit_offset: u32, bit_size: u32, type_id: u32) -> Member {
         Member { name: name.to_string(), type_id, bit_offset, bit_size }
     }
@@ -77,27 +77,27 @@ impl Member {
 /// A constant of an enum.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enumerator {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its value, sign-extended to 64 bits if the enum is signed.
+    /// Value, sign-extended to 64 bits if the enum is signed.
     pub value: u64,
 }
 
 /// A parameter of a function.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// Empty if the prototype does not name it.
+    /// Name; empty if the prototype does not give one.
     pub name: String,
-    /// Its type; 0 for the end of a variable argument list.
+    /// Number of its type; 0 for the `...` of a variadic function.
     pub type_id: u32,
 }
 
 /// A variable (or extern function) in a data section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SectionVariable {
-    /// A [`Type::Var`] or [`Type::Func`].
+    /// Number of its [`Type::Var`] or [`Type::Func`].
     pub type_id: u32,
-    /// Byte in the section; 0 for global variables in files that no linker has seen.
+    /// Offset from the start of the section, in bytes; 0 for global variables of an object that was not linked.
     pub offset: u32,
     /// Size in bytes.
     pub size: u32,
@@ -107,9 +107,9 @@ pub struct SectionVariable {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
 pub enum Type {
-    /// Number 0, and what pointers to nothing in particular point to.
+    /// `void`, type number 0.
     Void,
-    /// `bits` at `bit_offset` within `size` bytes; the offset is 0 in everything made since 2018.
+    /// An integer of `bits` bits at `bit_offset` within `size` bytes. Compilers have written bit offset 0 since 2018.
     Int { name: String, size: u32, encoding: IntEncoding, bit_offset: u8, bits: u8 },
     /// A pointer, 8 bytes.
     Ptr { target: u32 },
@@ -121,34 +121,35 @@ pub enum Type {
     Union { name: String, size: u32, members: Vec<Member> },
     /// An enum; `wide` for the form with 64-bit values.
     Enum { name: String, size: u32, signed: bool, wide: bool, values: Vec<Enumerator> },
-    /// A struct (or union) that is only named.
+    /// A forward declaration of a struct (or union).
     Fwd { name: String, union: bool },
-    /// Another name.
+    /// A typedef.
     Typedef { name: String, target: u32 },
-    /// Modifier.
+    /// The modifier `volatile`.
     Volatile { target: u32 },
-    /// Modifier.
+    /// The modifier `const`.
     Const { target: u32 },
-    /// Modifier.
+    /// The modifier `restrict`.
     Restrict { target: u32 },
     /// A function.
     Func { name: String, proto: u32, linkage: Linkage },
-    /// Signature of a function.
+    /// A function prototype.
     FuncProto { result: u32, parameters: Vec<Parameter> },
     /// A variable.
     Var { name: String, type_id: u32, linkage: Linkage },
-    /// A section with variables. Its size is 0 in files that no linker has seen.
+    /// A section with variables. Its size is 0 in an object that was not linked.
     Datasec { name: String, size: u32, variables: Vec<SectionVariable> },
     /// A floating-point number.
     Float { name: String, size: u32 },
-    /// A note on a declaration: on its member or parameter `component`, on itself if that is -1.
+    /// An annotation (`btf_decl_tag`) of the declaration `target`, or of its member or parameter `component` if that
+    /// is not -1.
     DeclTag { name: String, target: u32, component: i32, attribute: bool },
-    /// A note on a type; `attribute` if the note is any attribute and not a `btf_type_tag`.
+    /// An annotation of a type: a `btf_type_tag`, or any other attribute if `attribute` is set.
     TypeTag { name: String, target: u32, attribute: bool },
 }
 
 impl Type {
-    /// What it is.
+    /// Kind of the type.
     pub fn kind(&self) -> Kind {
         match self {
             Type::Void => Kind::Void,
@@ -174,7 +175,7 @@ impl Type {
         }
     }
 
-    /// Its name; empty if it has none.
+    /// Name of the type; empty if it has none.
     pub fn name(&self) -> &str {
         match self {
             Type::Int { name, .. }
@@ -199,7 +200,7 @@ impl Type {
         }
     }
 
-    /// What a typedef or modifier stands before; `None` for all other types.
+    /// The type to which a typedef or modifier refers; `None` for all other types.
     pub fn modified(&self) -> Option<u32> {
         match self {
             Type::Typedef { target, .. }
@@ -227,12 +228,12 @@ impl Type {
         }
     }
 
-    /// Whether it is a struct or union.
+    /// Whether the type is a struct or union.
     pub fn is_composite(&self) -> bool {
         matches!(self, Type::Struct { .. } | Type::Union { .. })
     }
 
-    /// Whether it is an integer or enum whose values may be negative.
+    /// Whether the type is a signed integer or signed enum.
     pub fn is_signed(&self) -> bool {
         match self {
             Type::Int { encoding, .. } => encoding.signed,
@@ -241,7 +242,8 @@ impl Type {
         }
     }
 
-    /// Size of the type where it states it itself.
+    /// Size in bytes that the type record itself states, or that of a pointer; `None` for types whose size follows
+    /// from another type.
     pub(crate) fn own_size(&self) -> Option<u32> {
         match self {
             Type::Int { size, .. }
@@ -255,7 +257,7 @@ impl Type {
         }
     }
 
-    /// Numbers of all types that it refers to.
+    /// Numbers of all types to which this type refers.
     pub(crate) fn references(&self) -> Vec<u32> {
         match self {
             Type::Ptr { target }

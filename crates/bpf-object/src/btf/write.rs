@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Types to bytes.
+//! BTF encoder, the inverse of the parser.
 
 use super::read::MAGIC;
 use super::{Btf, Kind, Linkage, Member, Type};
 use std::collections::BTreeMap;
 
-/// String table under construction; equal strings are stored once.
+/// A string table under construction; equal strings are stored once.
 #[derive(Default)]
 struct StringTable {
     bytes: Vec<u8>,
@@ -25,7 +25,7 @@ impl StringTable {
     }
 }
 
-/// Header, types, strings.
+/// Encodes the header, the types and the string table.
 pub(super) fn to_bytes(btf: &Btf) -> Vec<u8> {
     let mut strings = StringTable::default();
     strings.add("");
@@ -46,7 +46,7 @@ pub(super) fn to_bytes(btf: &Btf) -> Vec<u8> {
 
 fn write_type(ty: &Type, words: &mut Vec<u32>, strings: &mut StringTable) {
     let (count, flag, size_or_type) = head(ty);
-    assert!(count <= 0xffff, "{} has {count} parts, BTF counts in 16 bits", ty.name());
+    assert!(count <= 0xffff, "{} has {count} members, BTF allows 65535", ty.name());
     words.extend([
         strings.add(ty.name()),
         count as u32 | (ty.kind() as u32) << 24 | u32::from(flag) << 31,
@@ -60,8 +60,8 @@ fn write_type(ty: &Type, words: &mut Vec<u32>, strings: &mut StringTable) {
         Type::Array { element, index, count } => words.extend([*element, *index, *count]),
         Type::Struct { members, .. } | Type::Union { members, .. } => {
             for member in members {
-                let place = if flag { member.bit_offset | member.bit_size << 24 } else { member.bit_offset };
-                words.extend([strings.add(&member.name), member.type_id, place]);
+                let offset = if flag { member.bit_offset | member.bit_size << 24 } else { member.bit_offset };
+                words.extend([strings.add(&member.name), member.type_id, offset]);
             }
         }
         Type::Enum { values, .. } => {
@@ -86,7 +86,7 @@ fn write_type(ty: &Type, words: &mut Vec<u32>, strings: &mut StringTable) {
     }
 }
 
-/// Count of parts, kind flag, and the third word.
+/// Number of members or parameters, kind flag and third word of a type record.
 fn head(ty: &Type) -> (usize, bool, u32) {
     match ty {
         Type::Void => unreachable!("void is not written"),

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! When a type of the object and a type of the kernel count as the same.
+//! Compatibility of types of the object with types of the kernel, for CO-RE relocations.
 
 use super::essential_name;
 use crate::btf::{Btf, Enumerator, Member, Type};
 
-/// Nesting that is followed; the kernel's own limit.
+/// Deepest nesting of types that is compared; the kernel's own limit.
 const MAX_DEPTH: u32 = 32;
 
-/// Comparisons in one question; hostile types could branch at each level.
+/// Largest number of type pairs that one comparison visits. Hostile types could branch at each level.
 const MAX_STEPS: u32 = 10_000;
 
-/// Whether the kinds agree; enums of 32 and 64 bits count as one kind.
+/// Whether two types have the same kind; enums with 32-bit and 64-bit values count as one kind.
 pub(super) fn same_kind(a: &Type, b: &Type) -> bool {
     a.kind() == b.kind() || matches!((a, b), (Type::Enum { .. }, Type::Enum { .. }))
 }
 
-/// Names agree without flavours, or one of them is missing.
+/// Whether two names are equal without their flavor suffixes (`___NAME`), or one of them is empty.
 fn names_agree(local: &str, target: &str) -> bool {
     local.is_empty() || target.is_empty() || essential_name(local) == essential_name(target)
 }
 
-/// Whether a member of one type can be read as the other: a struct as any struct, an integer as any integer, and
-/// the elements of arrays likewise.
+/// Whether a field of the object's type can be read as the kernel's type: any struct as any struct, any integer as
+/// any integer; arrays are compared by their elements.
 pub(super) fn fields_compatible(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
     let (mut local_id, mut target_id) = (local_id, target_id);
     for _ in 0..MAX_DEPTH {
@@ -44,12 +44,14 @@ pub(super) fn fields_compatible(local: &Btf, local_id: u32, target: &Btf, target
     false
 }
 
-/// Whether two types have the same shape by kinds alone; names count at the root only, which the caller compared.
+/// Whether two types have the same structure of kinds (libbpf's `bpf_core_types_are_compat`). Names are not compared;
+/// the caller has compared those of the root types.
 pub(crate) fn types_compatible(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
     Comparison { local, target, steps: MAX_STEPS }.compatible(local_id, target_id, MAX_DEPTH)
 }
 
-/// Whether the kernel's type has everything that the object's has, in types that match likewise.
+/// Whether the kernel's type contains every member of the object's type, with matching types (libbpf's
+/// `bpf_core_types_match`).
 pub(super) fn types_match(local: &Btf, local_id: u32, target: &Btf, target_id: u32) -> bool {
     Comparison { local, target, steps: MAX_STEPS }.matches(local_id, target_id, false, MAX_DEPTH)
 }
@@ -61,7 +63,8 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    /// Counts a step down; `None` when there were too many.
+    /// Counts a visited pair. Returns the depth below it, or `None` if the depth or the number of pairs exceeds its
+    /// limit.
     fn step(&mut self, depth: u32) -> Option<u32> {
         self.steps = self.steps.checked_sub(1)?;
         depth.checked_sub(1)
@@ -125,7 +128,7 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// For structs and unions, known or only named: whether it is a union.
+/// Whether a struct, union or forward declaration is a union; `None` for other types.
 fn is_union(ty: &Type) -> Option<bool> {
     match ty {
         Type::Struct { .. } => Some(false),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CO-RE: an object states by type and member name what it reads of the kernel, and the numbers are filled in from
-//! the types of the kernel at hand.
+//! CO-RE relocations. An object names the kernel types and members that it accesses, and the linker computes offsets
+//! and sizes from the BTF of the kernel that runs.
 //!
-//! [`spec`] walks an access string through types, [`compat`] compares types, [`value`] computes the number, and
-//! [`patch`] puts it into the instruction.
+//! [`spec`] follows an access string through types, [`compat`] compares types, [`value`] computes the relocated
+//! value, and [`patch`] writes it into the instruction.
 
 mod compat;
 mod patch;
@@ -19,7 +19,7 @@ use crate::elf::Elf;
 use crate::functions::Code;
 use crate::{Function, FunctionId, ObjectError, Symbol};
 
-/// What a relocation asks. The numbers are those of `enum bpf_core_relo_kind`.
+/// Quantity that a relocation computes. The numbers are those of `enum bpf_core_relo_kind`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CoreKind {
     FieldByteOffset = 0,
@@ -67,26 +67,26 @@ impl CoreKind {
     }
 }
 
-/// A relocation by type.
+/// A CO-RE relocation of one instruction.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreRelocation {
     pub function: FunctionId,
     pub slot: u32,
-    /// Root type in the object.
+    /// Type in the object from which the access starts.
     pub type_id: u32,
-    /// Path from the root: an array index, then member or element numbers.
+    /// Access string as numbers: an array index, then the numbers of members or array elements.
     pub access: Vec<u32>,
     pub kind: CoreKind,
 }
 
-/// Paths are shorter: the kernel's own limit.
+/// Largest number of elements of an access string; the kernel's own limit.
 const MAX_ACCESS: usize = 64;
 
 /// Finds the instruction of each relocation.
 pub(crate) fn collect(elf: &Elf<'_>, code: &Code, ext: &BtfExt) -> Result<Vec<CoreRelocation>, ObjectError> {
     let mut all = Vec::with_capacity(ext.core.len());
     for at in &ext.core {
-        // Dead code, see `Code::parse`.
+        // The instruction lies in unreachable code, see `Code::parse`.
         let Some((function, slot)) = code.at(elf, &at.section, at.offset) else { continue };
         let bad = |problem: String| malformed(&at.section, at.offset as usize, problem);
         let kind = CoreKind::new(at.record.kind)
@@ -99,7 +99,7 @@ pub(crate) fn collect(elf: &Elf<'_>, code: &Code, ext: &BtfExt) -> Result<Vec<Co
     Ok(all)
 }
 
-/// Resolves relocations against the types of a kernel and patches the instructions.
+/// Resolves the relocations against the types of a kernel and patches the instructions.
 pub(crate) fn apply_all(
     relocations: &[CoreRelocation],
     local: &Btf,
@@ -128,12 +128,12 @@ pub(crate) fn apply_all(
     Ok(())
 }
 
-/// The access string.
+/// Formats an access string.
 fn path_text(access: &[u32]) -> String {
     access.iter().map(u32::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// A type as C spells it.
+/// Formats the name of a type as in C.
 fn type_text(btf: &Btf, id: u32) -> String {
     let ty = btf.type_of(id);
     let name = if ty.name().is_empty() { "(anonymous)" } else { ty.name() };
@@ -147,10 +147,10 @@ fn type_text(btf: &Btf, id: u32) -> String {
     }
 }
 
-/// A name without its flavour: everything from the last `___` that has other characters on both sides.
+/// Strips the flavor from a name: everything from the last `___` that has other characters on both sides.
 pub(crate) fn essential_name(name: &str) -> &str {
     let bytes = name.as_bytes();
-    // `at` is the character before the three underscores, `at + 4` the one behind them.
+    // `at` is the character before the three underscores, `at + 4` the one after them.
     let separator = |at: &usize| bytes[*at] != b'_' && bytes[at + 1..at + 4] == *b"___" && bytes[at + 4] != b'_';
     let last = bytes.len().checked_sub(5).and_then(|last| (0..=last).rev().find(separator));
     last.and_then(|at| name.get(..at + 1)).unwrap_or(name)
@@ -161,7 +161,7 @@ mod tests {
     use super::essential_name;
 
     #[test]
-    fn flavours_are_stripped_from_the_last_triple_underscore() {
+    fn flavors_are_stripped_from_the_last_triple_underscore() {
         for (name, essential) in [
             ("task_struct", "task_struct"),
             ("task_struct___new", "task_struct"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts the number of a CO-RE relocation into its instruction.
+//! Writes the value of a CO-RE relocation into its instruction.
 
 use super::CoreKind;
 use super::value::Outcome;
@@ -11,13 +11,13 @@ const CLASS_ST: u8 = 2;
 const CLASS_STX: u8 = 3;
 const CLASS_ALU: u8 = 4;
 const CLASS_ALU64: u8 = 7;
-/// The second operand is a register.
+/// Bit of the operation code that makes the second operand a register.
 const SOURCE_REGISTER: u8 = 8;
-/// Access sizes 4, 2, 1, 8 in this order.
+/// Bits of the operation code that hold the access size; values 0 to 3 mean 4, 2, 1 and 8 bytes.
 const SIZE_MASK: u8 = 0x18;
 
-/// Patches the instruction in `slot`; a text says why that is impossible in this kernel, and the instruction is as it
-/// was. An error is a mistake of the object.
+/// Patches the instruction in `slot`. Returns a text if this kernel has no fitting value; the instruction then stays
+/// unchanged. An error means that the object is malformed.
 pub(super) fn apply(
     function: &mut Function,
     slot: u32,
@@ -41,7 +41,7 @@ pub(super) fn apply(
                 return Err(format!("instruction {:#04x} has no immediate", insn.code));
             }
             agrees(insn.imm as u32 as u64, outcome.original)?;
-            // As in the kernel, the lower half counts.
+            // Takes the lower 32 bits, as the kernel does.
             insn.imm = value as u32 as i32;
         }
         CLASS_LDX | CLASS_ST | CLASS_STX => {

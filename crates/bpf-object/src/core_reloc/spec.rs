@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A path from a type to one of its members: first as the object states it, then found again in the kernel's types
-//! by the names on the way.
+//! Paths from a type to one of its members. [`local_spec`] follows the path in the object's types, [`target_spec`]
+//! finds it by member names in the kernel's types.
 
 use super::compat::fields_compatible;
 use super::{essential_name, type_text};
 use crate::btf::{Btf, Member, Type};
 
-/// Members visited in one look-up through anonymous structs.
+/// Largest number of members that one lookup visits in anonymous structs.
 const MAX_VISITS: u32 = 100_000;
 
-/// Anonymous structs in each other that are followed.
+/// Deepest nesting of anonymous structs that is searched.
 const MAX_ANONYMOUS: u32 = 32;
 
-/// Far beyond any struct, and small enough that sums cannot overflow.
+/// Largest bit offset of a path: beyond any real struct, and small enough that sums cannot overflow.
 const MAX_BIT_OFFSET: u64 = 1 << 40;
 
 /// One step of a path.
@@ -20,14 +20,14 @@ const MAX_BIT_OFFSET: u64 = 1 << 40;
 pub(super) enum Step {
     /// Member number `index` of the struct `composite`.
     Member { composite: u32, index: u32 },
-    /// Element number `index` of an array, or of the root taken as an array.
+    /// Element number `index` of an array of type `element`, or of the root type taken as an array.
     Element { element: u32, index: u32 },
 }
 
-/// A path with the offset to which it leads.
+/// A path with the offset of the member or element at its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Spec {
-    /// Named members and array elements; anonymous members are only in the offset.
+    /// Named members and array elements. Anonymous members count in the offset only.
     pub steps: Vec<Step>,
     pub bit_offset: u64,
 }
@@ -41,7 +41,7 @@ impl Spec {
 
     fn add_element(&mut self, btf: &Btf, element: u32, index: u32) -> Result<(), String> {
         let element = btf.resolve(element);
-        // Elements without a size (an incomplete struct) can only be the first.
+        // An element without a size (an incomplete struct) can only be the first.
         let size = if index == 0 { 0 } else { btf.size_of(element).ok_or("an element without size")? };
         let bits = size.checked_mul(u64::from(index)).and_then(|bytes| bytes.checked_mul(8));
         self.add_bits(bits.ok_or("the offset overflows")?)?;
@@ -49,7 +49,7 @@ impl Spec {
         Ok(())
     }
 
-    /// The member at which the path ends, unless that is an array element.
+    /// The member at the end of the path, or `None` if the path ends at an array element.
     pub fn last_member<'a>(&self, btf: &'a Btf) -> Option<&'a Member> {
         match self.steps.last()? {
             Step::Member { composite, index } => btf.type_of(*composite).members().get(*index as usize),
@@ -57,7 +57,7 @@ impl Spec {
         }
     }
 
-    /// The type of the element at which the path ends, if it does not end at a member.
+    /// The type of the array element at the end of the path, or `None` if the path ends at a member.
     pub fn last_element(&self) -> Option<u32> {
         match self.steps.last()? {
             Step::Element { element, .. } => Some(*element),
@@ -65,7 +65,7 @@ impl Spec {
         }
     }
 
-    /// The path as C spells it, such as `scx.slice` or `bits[1]`.
+    /// Formats the path as in C, such as `scx.slice` or `bits[1]`.
     pub fn text(&self, btf: &Btf) -> String {
         let mut text = String::new();
         for (number, step) in self.steps.iter().enumerate() {
@@ -83,7 +83,7 @@ impl Spec {
     }
 }
 
-/// Follows an access string through the object's own types. An error is a mistake of the object.
+/// Follows an access string through the object's own types. An error means that the object is malformed.
 pub(super) fn local_spec(btf: &Btf, root: u32, access: &[u32]) -> Result<Spec, String> {
     let (first, rest) = access.split_first().ok_or("empty access string")?;
     let mut spec = Spec { steps: Vec::new(), bit_offset: 0 };
@@ -107,18 +107,20 @@ pub(super) fn local_spec(btf: &Btf, root: u32, access: &[u32]) -> Result<Spec, S
                 spec.add_element(btf, *element, *index)?;
                 id = btf.resolve(*element);
             }
-            _ => return Err(format!("{} has no parts", type_text(btf, id))),
+            _ => return Err(format!("{} has no members", type_text(btf, id))),
         }
     }
     Ok(spec)
 }
 
-/// An array of no elements is one of unknown length at the end of a struct.
+/// Whether the array has this element. An array of length 0 is a flexible array at the end of a struct, which has
+/// every element.
 fn in_array(count: u32, index: u32) -> bool {
     count == 0 || index < count
 }
 
-/// Finds the path `spec` of the object in the kernel's type `root`; else says what is missing there.
+/// Finds the object's path `spec` in the kernel's type `root`. The error names the member that is missing or differs
+/// there.
 pub(super) fn target_spec(local: &Btf, spec: &Spec, target: &Btf, root: u32) -> Result<Spec, String> {
     let mut found = Spec { steps: Vec::new(), bit_offset: 0 };
     let mut id = target.resolve(root);
@@ -127,7 +129,7 @@ pub(super) fn target_spec(local: &Btf, spec: &Spec, target: &Btf, root: u32) -> 
             Step::Element { index, .. } if number == 0 => found.add_element(target, id, *index)?,
             Step::Element { index, .. } => {
                 let Type::Array { element, count, .. } = target.type_of(id) else {
-                    return Err(format!("{} is no array", found.text(target)));
+                    return Err(format!("{} is not an array", found.text(target)));
                 };
                 if !in_array(*count, *index) {
                     return Err(format!("{} has {count} elements", found.text(target)));
@@ -154,7 +156,7 @@ pub(super) fn target_spec(local: &Btf, spec: &Spec, target: &Btf, root: u32) -> 
     Ok(found)
 }
 
-/// Looks for a member by name, in anonymous structs and unions too.
+/// Search for a member by name, also inside anonymous structs and unions.
 struct Search<'a> {
     target: &'a Btf,
     member: &'a Member,
@@ -162,7 +164,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The struct that holds it, its number there, and its offset in bits from the start of `id`.
+    /// Returns the struct that contains the member, the member's number in it, and its offset in bits from the start
+    /// of `id`.
     fn find(&mut self, id: u32, base: u64, depth: u32) -> Option<(u32, u32, u64)> {
         let depth = depth.checked_sub(1)?;
         let id = self.target.resolve(id);

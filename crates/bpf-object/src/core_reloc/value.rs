@@ -1,32 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The number that a CO-RE relocation asks for.
+//! Computes the value of a CO-RE relocation.
 
 use super::compat::{same_kind, types_compatible, types_match};
 use super::spec::{Spec, local_spec, target_spec};
 use super::{CoreKind, CoreRelocation, essential_name, type_text};
 use crate::btf::{Btf, Member, Type};
 
-/// What a relocation comes to.
+/// Result of a relocation.
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
-    /// The number that the compiler put in, if the instruction must hold it.
+    /// The value that the compiler wrote into the instruction, for kinds for which the instruction must hold it.
     pub original: Option<u64>,
-    /// The number in the kernel, or what is missing there.
+    /// The value in the kernel, or the reason that the kernel has none.
     pub value: Result<u64, String>,
-    /// Size of the field in the object and in the kernel, for instructions that access it.
+    /// Size of the field in the object and in the kernel if they differ, for instructions that access it.
     pub access: Option<AccessSizes>,
 }
 
-/// A field that has another size in the kernel than in the object.
+/// Sizes of a field that has another size in the kernel than in the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AccessSizes {
     pub original: u64,
     pub new: u64,
-    /// Pointers, and unsigned integers, can be accessed in another size.
+    /// Whether the instruction can access the kernel's size instead: pointers and unsigned integers.
     pub adjustable: bool,
 }
 
-/// Resolves one relocation. An error is a mistake of the object; what the kernel lacks is in the outcome.
+/// Resolves one relocation. An error means that the object is malformed; a missing type or member of the kernel is
+/// part of the outcome.
 pub(super) fn resolve(relocation: &CoreRelocation, local: &Btf, target: &Btf) -> Result<Outcome, String> {
     let root = relocation.type_id;
     if root as usize >= local.len() {
@@ -41,7 +42,7 @@ pub(super) fn resolve(relocation: &CoreRelocation, local: &Btf, target: &Btf) ->
     }
 }
 
-/// What a relocation is about, such as `struct task_struct.scx.slice`.
+/// Name of the relocated type or member, such as `struct task_struct.scx.slice`.
 pub(super) fn subject(relocation: &CoreRelocation, local: &Btf) -> String {
     let root = type_text(local, relocation.type_id);
     let part = if relocation.kind.is_field() {
@@ -62,14 +63,15 @@ struct Question<'a> {
 }
 
 impl Question<'_> {
-    /// Types of the kernel with the name and kind of the root.
+    /// Types of the kernel with the name and kind of the root type.
     fn candidates(&self) -> impl Iterator<Item = u32> {
         let root = self.local.type_of(self.relocation.type_id);
         let target = self.target;
         target.find_all(essential_name(root.name())).filter(move |id| same_kind(root, target.type_of(*id)))
     }
 
-    /// Why a relocation cannot be resolved: the first of `reasons`, or that there is no such type at all.
+    /// Describes why a relocation cannot be resolved: the first of `reasons`, or that the kernel has no type of this
+    /// name.
     fn missing(&self, reasons: &[String]) -> String {
         let root = type_text(self.local, self.relocation.type_id);
         let none = || format!("it has no {}", essential_name(&root));
@@ -132,7 +134,7 @@ impl Question<'_> {
         Ok(Outcome { original: None, value, access: None })
     }
 
-    /// Questions about a type as a whole: the answer is 0 where the kernel has no such type.
+    /// Resolves a relocation of a whole type: 0 if the kernel has no such type.
     fn whole_type(&self) -> Result<Outcome, String> {
         let root = self.relocation.type_id;
         let same = |id: &u32| match self.relocation.kind {
@@ -150,15 +152,15 @@ impl Question<'_> {
     }
 }
 
-/// An answer about a field.
+/// Value of a relocation of a field.
 struct Field {
     value: u64,
     bit_field: bool,
-    /// What an instruction at its offset accesses: type and size; unknown for bit-fields.
+    /// Type and size of an access at the field's offset; `None` for bit-fields.
     accessed: Option<(u32, u64)>,
 }
 
-/// Answers a question about the field at the end of a path.
+/// Computes a relocation of the field at the end of a path.
 fn field_value(btf: &Btf, spec: &Spec, kind: CoreKind) -> Result<Field, String> {
     if kind == CoreKind::FieldExists {
         return Ok(Field { value: 1, bit_field: false, accessed: None });
@@ -173,7 +175,7 @@ fn field_value(btf: &Btf, spec: &Spec, kind: CoreKind) -> Result<Field, String> 
         CoreKind::FieldByteOffset => load.byte_offset,
         CoreKind::FieldByteSize => load.size,
         CoreKind::FieldSigned => u64::from(btf.resolved(member.type_id).is_signed()),
-        // For a load into 64 bits: how far to shift up and down again to get the field alone.
+        // Shift counts that isolate the field after a load into a 64-bit register: left, then right.
         CoreKind::FieldLshift => 64u64.saturating_sub(end_bit),
         _ => 64u64.saturating_sub(load.bits),
     };
@@ -190,7 +192,7 @@ fn element_value(btf: &Btf, element: u32, bit_offset: u64, kind: CoreKind) -> Re
     Ok(Field { value, bit_field: false, accessed: accessed(btf, element) })
 }
 
-/// What an instruction at the offset of a field accesses: the field, or the first element of an array.
+/// Type and size of an access at the offset of a field: the field itself, or the first element of an array.
 fn accessed(btf: &Btf, id: u32) -> Option<(u32, u64)> {
     let mut id = btf.resolve(id);
     for _ in 0..32 {
@@ -206,7 +208,7 @@ fn accessed(btf: &Btf, id: u32) -> Option<(u32, u64)> {
 struct Load {
     byte_offset: u64,
     size: u64,
-    /// Width of the field.
+    /// Width of the field in bits.
     bits: u64,
     bit_field: bool,
 }

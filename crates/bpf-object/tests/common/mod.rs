@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the C files in `tests/objects` and offers a small kernel to link them against.
+//! Compiler for the C files in `tests/objects`, and a small kernel to link the objects against.
 #![allow(dead_code)]
 
 use bpf_object::btf::{Btf, BtfBuilder, Member};
@@ -7,7 +7,7 @@ use bpf_object::{Function, LinkedObject, Object, Target};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The compilers that the tests try: what is installed of the supported ones.
+/// The compilers to test with: the installed ones of clang 16 to 19.
 pub fn compilers() -> Vec<String> {
     let works = |name: &String| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
     let names = ["clang-19", "clang-18", "clang-17", "clang-16", "clang"].map(String::from);
@@ -19,7 +19,7 @@ pub fn compilers() -> Vec<String> {
     found
 }
 
-/// Compiles `tests/objects/NAME.bpf.c` with `clang` and further options into bytes.
+/// Compiles `tests/objects/NAME.bpf.c` with `clang` and additional options, and returns the object file.
 pub fn compile_with(clang: &str, name: &str, options: &[&str]) -> Vec<u8> {
     let objects = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/objects");
     let file = scratch(&format!("{name}-{clang}-{}.o", options.join("").replace(['/', '='], "_")));
@@ -37,20 +37,20 @@ pub fn compile_with(clang: &str, name: &str, options: &[&str]) -> Vec<u8> {
     std::fs::read(file).expect("an object")
 }
 
-/// Compiles with the first compiler and `-mcpu=v3`.
+/// Compiles with the first installed compiler and `-mcpu=v3`.
 pub fn compile(name: &str) -> Vec<u8> {
     compile_with(&compilers()[0], name, &["-mcpu=v3"])
 }
 
-/// A file name of its own for each test process.
+/// Returns a file path that is unique to the test process and thread.
 pub fn scratch(name: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
-    std::fs::create_dir_all(&folder).expect("a folder for objects");
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(std::process::id().to_string());
+    std::fs::create_dir_all(&directory).expect("the directory for objects can be created");
     let thread = format!("{:?}", std::thread::current().id());
-    folder.join(format!("{}-{name}", thread.replace(['(', ')'], "")))
+    directory.join(format!("{}-{name}", thread.replace(['(', ')'], "")))
 }
 
-/// Links objects statically with bpftool; `None`, and a line that says so, if it is not installed.
+/// Links objects statically with bpftool. Prints a message and returns `None` if bpftool is not installed.
 pub fn bpftool_link(objects: &[Vec<u8>]) -> Option<Vec<u8>> {
     let bpftool = ["bpftool", "/usr/sbin/bpftool"]
         .into_iter()
@@ -70,7 +70,7 @@ pub fn bpftool_link(objects: &[Vec<u8>]) -> Option<Vec<u8>> {
     Some(std::fs::read(linked).expect("a linked object"))
 }
 
-/// A kernel whose types differ in every offset from those in `test.bpf.h`.
+/// A kernel whose types have other member offsets than those in `test.bpf.h`.
 pub struct ToyKernel {
     pub btf: Btf,
     pub kfuncs: Vec<(&'static str, u32)>,
@@ -168,12 +168,12 @@ fn toy_types() -> Btf {
     b.build()
 }
 
-/// Parses and links against the toy kernel.
+/// Parses the object and links it against [`ToyKernel`].
 pub fn link(bytes: &[u8]) -> LinkedObject {
     Object::parse(bytes).expect("parses").link(&ToyKernel::default()).expect("links")
 }
 
-/// The function with this name.
+/// Returns the function with this name.
 pub fn function<'a>(object: &'a LinkedObject, name: &str) -> &'a Function {
     object.functions.iter().find(|function| function.name == name).unwrap_or_else(|| panic!("no function {name}"))
 }

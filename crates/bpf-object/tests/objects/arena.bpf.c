@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* Variables in an arena, which is address space 1 of the compiler. */
+/* Variables in an arena, which clang places in address space 1. */
 #include "test.bpf.h"
 
 #define __arena __attribute__((address_space(1)))

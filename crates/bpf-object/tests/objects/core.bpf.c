@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* One question to the kernel's types in each program: its first instruction holds the answer. */
+/* One CO-RE relocation in each program: its first instruction holds the relocated value. */
 #include "test.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -99,7 +99,7 @@ ASK(enum_wide_absent, task, bpf_core_enum_value_exists(enum toy_wide___here, TOY
 ASK(enum_value, task, bpf_core_enum_value(enum scx_flags___here, SCX_OTHER___here))
 ASK(enum_never, task, bpf_core_enum_value(enum scx_flags___here, SCX_NEVER___here))
 
-/* Loads and stores whose field has another size or place. */
+/* Loads and stores of fields that have another size or offset in the kernel. */
 ASK(load_grown, task, p->policy)
 ASK(load_grown_signed, task, p->tgid)
 ASK(load_far, more, p->far)

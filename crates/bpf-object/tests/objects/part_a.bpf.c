@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* First of two files that are linked statically: both have a static variable and function of one name. */
+/*
+ * First of two files that are linked statically. Both define a static variable `counter` and a
+ * static function `bump`.
+ */
 #include "test.bpf.h"
 
 char _license[] SEC("license") = "GPL";
@@ -22,7 +25,10 @@ static __noinline u64 bump(u64 by)
 	return counter;
 }
 
-/* The other file's definition replaces this one, whose code stays behind without a name. */
+/*
+ * The linker replaces this weak function by the strong one of part_b. Its code remains in the
+ * section without a symbol.
+ */
 __weak __noinline u64 choose(void)
 {
 	counter += 1000;

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What a real scheduler's object contains, in small: every section, map encoding, extern and relocation. */
+/*
+ * A small scheduler with every section, map encoding, kind of extern and relocation that real
+ * schedulers contain.
+ */
 #include "test.bpf.h"
 
 char _license[] SEC("license") = "GPL";
 
-/* Filled before load from the kernel's enums. */
+/* User space sets these from the kernel's enums before the load. */
 const volatile u64 __SCX_SLICE_DFL __weak;
 const volatile u64 __SCX_ENQ_HEAD __weak;
 const volatile u32 slice_us = 20000;
@@ -85,7 +88,7 @@ struct {
 	.values = {[0] = &inner_a, [2] = &inner_b},
 };
 
-/* Types that the kernel has in other forms. */
+/* Types that differ in the kernel. */
 enum scx_flags___local {
 	SCX_KNOWN___local = 1,
 	SCX_UNKNOWN___local = 2,

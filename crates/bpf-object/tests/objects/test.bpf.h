@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The few declarations that the test objects need: types, section macros, helpers, and pieces of kernel types. */
+/*
+ * The few declarations that the test objects need: types, section macros, helpers and excerpts of
+ * kernel types.
+ */
 #pragma once
 
 typedef unsigned char u8;
@@ -46,7 +49,7 @@ static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 flag
 static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 nsecs, u64 flags) = (void *)171;
 
-/* Field relocations of the compiler, by their numbers in enum bpf_core_relo_kind. */
+/* Built-in CO-RE relocations of the compiler. The numbers are those of enum bpf_core_relo_kind. */
 #define bpf_core_field_exists(field) __builtin_preserve_field_info(field, 2)
 #define bpf_core_field_offset(field) __builtin_preserve_field_info(field, 0)
 #define bpf_core_field_size(field) __builtin_preserve_field_info(field, 1)
@@ -103,7 +106,7 @@ struct scx_exit_info {
 	const char *reason;
 } CORE;
 
-/* The callbacks that the tests use, and what stands between them in some trees. */
+/* The ops that the tests use, and some members that lie between them in the kernel. */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
 	void (*enqueue)(struct task_struct *p, u64 enq_flags);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups against a look at every task and every CPU at each moment.
+//! Compares stretches by group with a scan of all tasks and CPUs after each step.
 
 use super::*;
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// For each task: since when it has waited beside an idle CPU.
+/// For each task, the time since which it has waited while a CPU was idle.
 #[derive(Default)]
 struct Naive {
     masks: Vec<u64>,
@@ -34,8 +34,9 @@ struct Naive {
 }
 
 impl Naive {
-    /// Since when there were the stretches that end now. That of a task with another mask ends in any case.
-    fn look(&mut self, now: u64, moved: Option<u32>) -> Vec<u64> {
+    /// Returns the start times of the stretches that end now. The stretch of a task with a changed mask ends in any
+    /// case.
+    fn ended_stretches(&mut self, now: u64, moved: Option<u32>) -> Vec<u64> {
         let mut ended = Vec::new();
         for task in 0..TASKS {
             let index = task as usize;
@@ -52,14 +53,14 @@ impl Naive {
     }
 }
 
-/// Each task as a stretch of its own.
-fn apart(stretches: &[Stretch]) -> usize {
+/// Counts the tasks of all stretches.
+fn count_tasks(stretches: &[Stretch]) -> usize {
     stretches.iter().map(|stretch| stretch.tasks.len()).sum()
 }
 
 proptest! {
     #[test]
-    fn matches_naive(steps in prop::collection::vec(step(), 0..200)) {
+    fn stretches_match_a_scan_of_all_tasks_and_cpus(steps in prop::collection::vec(step(), 0..200)) {
         let all = CpuSet::first_n(CPUS);
         let mut unserved = Unserved::new(CPUS, Nanos::ZERO);
         (0..TASKS).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &all));
@@ -92,26 +93,26 @@ proptest! {
                     unserved.set_allowed(at, TaskId(task), &CpuSet::from_words(&[mask]))
                 }
             };
-            let expected = naive.look(now, moved);
-            prop_assert_eq!(apart(&ended), expected.len(), "{:?}", step);
+            let expected = naive.ended_stretches(now, moved);
+            prop_assert_eq!(count_tasks(&ended), expected.len(), "{:?}", step);
             let first = |all: &mut dyn Iterator<Item = u64>| all.min();
             prop_assert_eq!(first(&mut ended.iter().map(|it| it.since.0)), first(&mut expected.iter().copied()));
         }
         let open = naive.since.iter().flatten().count();
-        prop_assert_eq!(apart(&unserved.open(Nanos(1_000))), open);
+        prop_assert_eq!(count_tasks(&unserved.open(Nanos(1_000))), open);
     }
 }
 
 #[test]
-fn a_stretch_goes_on_while_cpus_change_and_is_one_tasks_own() {
+fn stretch_continues_while_the_idle_cpu_changes_and_belongs_to_one_task() {
     let mut unserved = Unserved::new(2, Nanos(15));
     (0..2).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(2)));
     unserved.wait(Nanos(10), TaskId(0), Population::Waiting);
     unserved.wait(Nanos(20), TaskId(1), Population::Waiting);
-    assert_eq!(unserved.stop_waiting(Nanos(25), TaskId(0), Population::Waiting), None, "15 are tolerated");
-    assert_eq!(unserved.set_idle(Nanos(30), CpuId(0), false), [], "CPU 1 still idles");
+    assert_eq!(unserved.stop_waiting(Nanos(25), TaskId(0), Population::Waiting), None, "15 ns are tolerated");
+    assert_eq!(unserved.set_idle(Nanos(30), CpuId(0), false), [], "CPU 1 is still idle");
     assert_eq!(unserved.set_idle(Nanos(35), CpuId(0), true), []);
-    assert_eq!(unserved.set_idle(Nanos(36), CpuId(1), false), [], "CPU 0 idles again");
+    assert_eq!(unserved.set_idle(Nanos(36), CpuId(1), false), [], "CPU 0 is idle again");
     let ended = unserved.set_idle(Nanos(50), CpuId(0), false);
     let stretch =
         Stretch { population: Population::Waiting, since: Nanos(20), tasks: vec![TaskId(1)], cpus: vec![CpuId(0)] };
@@ -119,7 +120,7 @@ fn a_stretch_goes_on_while_cpus_change_and_is_one_tasks_own() {
 }
 
 #[test]
-fn tasks_of_a_stretch_are_in_order_whenever_they_came() {
+fn tasks_of_a_stretch_are_sorted_by_number() {
     let mut unserved = Unserved::new(1, Nanos(5));
     (0..3).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(1)));
     (0..3).for_each(|task| unserved.wait(Nanos(10), TaskId(task), Population::Lost));

@@ -1,53 +1,55 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where fair tasks go.
+//! CPU selection and load balancing of fair tasks.
 //!
-//! 1. A waking task stays near where it was or near its waker, and looks for an idle CPU below the last-level cache,
-//!    an idle core first. A new one looks everywhere.
-//! 2. A CPU that goes idle pulls one task, and at ticks idle CPUs get what waits elsewhere ([`super::idle_balance`]).
-//! 3. Busy CPUs balance at ticks, the more rarely the wider they look: one that has less load than the average of a
-//!    span pulls from the one that has most, but no task that is heavier than the difference, unless that failed before.
-//! 4. Who ran half a millisecond ago still has its cache, and stays.
+//! 1. A waking task stays near its previous CPU or its waker, and searches for an idle CPU in that last-level cache,
+//!    preferring a fully idle core. A new task searches the whole machine.
+//! 2. A CPU that goes idle pulls one task; at ticks, idle CPUs receive tasks that wait elsewhere
+//!    ([`super::idle_balance`]).
+//! 3. Busy CPUs balance at ticks, less often over wider spans: a CPU loaded below the average of a span pulls from
+//!    the most loaded CPU, but only tasks that weigh no more than the imbalance, unless earlier attempts failed.
+//! 4. A task that ran within the last 500 us is cache-hot and is not moved.
 //!
-//! A task's load is what its groups leave of its weight (`task_h_load`).
+//! The load of a task is its weight after the shares of its cgroups (`task_h_load`).
 //!
-//! Not modelled: load tracking (a CPU's load is the weight of who is there now, where a kernel has an average over some
-//! 30 ms), groups of CPUs (a CPU is compared with the busiest CPU, not its group with another), active balancing.
+//! Not modelled: load tracking (the load of a CPU is the weight of the tasks on it now, where the kernel averages
+//! over about 30 ms), scheduling groups (a CPU is compared with the busiest CPU, not its group with the busiest
+//! group), active balancing.
 
 use super::Core;
 use super::classes::Turn;
 use super::fair::SCALE;
-use super::idle_balance::Worth;
+use super::idle_balance::NewidleStats;
 use super::task::Task;
 use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 use std::cmp::Reverse;
 
-/// `sysctl_sched_migration_cost`.
+/// `sysctl_sched_migration_cost`: a task that ran this recently is cache-hot.
 const HOT: Nanos = Nanos::from_us(500);
-/// `busy_factor`: how much rarer busy CPUs balance than idle ones.
+/// `busy_factor`: balance interval of a busy CPU, as a multiple of an idle CPU's.
 pub(super) const BUSY_FACTOR: u64 = 16;
-/// `cache_nice_tries`: so many failures later a task is moved although it has its cache.
+/// `cache_nice_tries`: after more failed attempts than this, cache-hot tasks are moved too.
 pub(super) const NICE_TRIES: u32 = 1;
-/// `imbalance_pct`: a busiest CPU that has less than so many percent of the load is left alone.
+/// `imbalance_pct`: the busiest CPU must have more than this percentage of the local load.
 const IMBALANCE_PERCENT: u64 = 117;
-/// What a wakeup that is about to sleep weighs: a task of nice 0.
+/// Load that a sync waker is assumed to take away when it sleeps: one nice-0 task.
 const NICE_0: u64 = 1024;
-/// The spans over which CPUs balance, from the core to the machine.
+/// Spans over which CPUs balance, from the core to the whole machine.
 pub(super) const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
 
-/// How a CPU balances over one of its spans.
+/// Balancing state of a CPU over one span.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Balance {
-    /// Not before this time.
+    /// No balancing before this time.
     next: Nanos,
-    /// When it did so last, or an idle CPU did it for this one.
+    /// When the CPU last balanced, or an idle CPU did so for it.
     pub last: Nanos,
-    /// Times in a row that nothing could be moved.
+    /// Number of consecutive attempts that moved no task.
     pub failed: u32,
-    /// Whether it was worth while to look for tasks before idling; `None` before the first time.
-    pub worth: Option<Worth>,
+    /// Success statistics of newidle balancing; `None` before the first attempt.
+    pub newidle: Option<NewidleStats>,
 }
 
-/// All spans of a CPU, as in [`SPANS`].
+/// Balancing state of a CPU over each of [`SPANS`].
 pub(super) type Balances = [Balance; SPANS.len()];
 
 impl Core {
@@ -57,7 +59,7 @@ impl Core {
         let usable = |cpu: CpuId| self.task(task).allowed.contains(cpu) && self.cpus[cpu.index()].active;
         let idle = |cpu: CpuId| usable(cpu) && self.fair_idle_for(cpu, self.task(task));
         let load = |cpu| self.fair_load(cpu);
-        // wake_affine: near the waker if nobody else is there, or less is to do.
+        // wake_affine: near the waker if it is alone on its CPU, or if its CPU has less load.
         let alone = sync && self.fair_waiting(from).next().is_none();
         let near = alone || load(from).saturating_sub(if sync { NICE_0 } else { 0 }) < load(prev);
         let target = if !idle(prev) && usable(from) && near { from } else { prev };
@@ -79,10 +81,10 @@ impl Core {
         round().next().unwrap_or(target)
     }
 
-    /// `sched_balance_find_dst_cpu` for a new task: the least loaded CPU of the emptiest core, near its parent's if there
-    /// are several.
+    /// `sched_balance_find_dst_cpu` for a new task: an idle CPU if there is one, in the core with the fewest busy
+    /// CPUs, with the least load; of equals the one nearest to `from`.
     pub fn fair_select_new(&self, task: TaskId, from: CpuId) -> CpuId {
-        // Threads of its core are no nearer than the rest of its cache.
+        // SMT siblings count as no nearer than the rest of the LLC.
         let far = |cpu: CpuId| match self.config.topology.locality(from, cpu) {
             Locality::Smt => Locality::Llc,
             locality => locality,
@@ -98,7 +100,7 @@ impl Core {
         rq.current == TaskId::NONE && !rq.occupied && rq.higher.is_empty()
     }
 
-    /// `choose_idle_cpu`: a CPU that has nothing but tasks of SCHED_IDLE is idle for others.
+    /// `choose_idle_cpu`: a CPU that has only SCHED_IDLE tasks is idle for tasks of other policies.
     fn fair_idle_for(&self, cpu: CpuId, task: &Task) -> bool {
         let idles = |task: TaskId| self.task(task).policy == Policy::Idle;
         self.fair_idle(cpu)
@@ -107,7 +109,7 @@ impl Core {
                 && self.cpus[cpu.index()].higher.iter().all(|&(.., task)| idles(task))
     }
 
-    /// `can_migrate_task`: fair tasks that wait on `from` and may come to `to`, the one that waited longest first.
+    /// `can_migrate_task`: the fair tasks that wait on `from` and may move to `to`, in order of arrival.
     pub(super) fn fair_movable(&self, from: CpuId, to: CpuId, hot_too: bool) -> Vec<TaskId> {
         let shares_core = self.config.topology.locality(from, to) == Locality::Smt;
         let cold = |task: &Task| {
@@ -120,7 +122,7 @@ impl Core {
         tasks
     }
 
-    /// A waiting fair task goes to another CPU, with what it is owed and what it asked for.
+    /// Moves a waiting fair task to another CPU, with its lag and the rest of its request.
     pub(super) fn fair_move(&mut self, task: TaskId, to: CpuId) {
         self.fair_catch_up(self.task_cpu(task));
         self.higher_dequeue(task);
@@ -130,7 +132,7 @@ impl Core {
         self.higher_enqueue(task, Turn::Last);
     }
 
-    /// A tick on `cpu`: tasks that came here or to another CPU, for which that CPU may have to be rescheduled.
+    /// Balances at a tick of `cpu`; returns the tasks pulled to it, which may preempt its current task.
     pub fn fair_balance(&mut self, cpu: CpuId) -> Vec<TaskId> {
         if !self.cpus[cpu.index()].active {
             return Vec::new();
@@ -150,7 +152,7 @@ impl Core {
         moved
     }
 
-    /// `sched_balance_rq` of a busy CPU over one of its spans.
+    /// `sched_balance_rq` of `cpu` over one of its spans; returns the tasks pulled.
     fn fair_balance_over(&mut self, cpu: CpuId, index: usize, span: Locality) -> Vec<TaskId> {
         let topology = &self.config.topology;
         let members = |reach: Locality| {

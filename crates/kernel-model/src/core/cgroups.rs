@@ -1,63 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hierarchy of cgroups, all of which have the cpu controller.
+//! The cgroup hierarchy. Every cgroup has the cpu controller.
 
 use crate::guest::cgroup_id;
 use crate::{CgroupId, CgroupKnobs};
 use ids::CpuId;
 
-/// A cgroup: of one that is gone the number stays.
+/// A cgroup. A removed cgroup keeps its number.
 #[derive(Debug, Default)]
 pub(crate) struct Cgroup {
-    /// What it is in; `None` for the root.
+    /// Parent cgroup; `None` for the root.
     pub parent: Option<CgroupId>,
-    /// What is in it, in the order of making.
+    /// Child cgroups, in the order of creation.
     pub children: Vec<CgroupId>,
-    /// How far below the root.
+    /// Depth below the root.
     pub level: u32,
-    /// What its user set.
+    /// Settings made by the user.
     pub knobs: CgroupKnobs,
-    /// SCX_TG_INITED: the scheduler was told of it.
-    pub is_told: bool,
+    /// SCX_TG_INITED: `cgroup_init` was called for it.
+    pub is_initialized: bool,
     /// It was removed.
-    pub is_gone: bool,
-    /// The weights of fair tasks and groups that compete in it, by CPU, as they were when they were last reckoned; and their
-    /// sum.
+    pub is_removed: bool,
+    /// Weight of the fair tasks and groups that compete in it, by CPU, as last computed; `load` is their sum.
     loads: Vec<u64>,
     load: u64,
 }
 
-/// All of them by number.
+/// All cgroups, by number.
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     all: Vec<Cgroup>,
-    /// `scx_cgroup_enabled`: a scheduler is told what happens to them.
+    /// `scx_cgroup_enabled`: the scheduler's cgroup ops are called.
     pub enabled: bool,
 }
 
 impl Default for Cgroups {
-    /// The root.
+    /// A hierarchy with the root only.
     fn default() -> Cgroups {
         Cgroups { all: vec![Cgroup::default()], enabled: false }
     }
 }
 
 impl Cgroups {
-    /// One that is there, or was.
+    /// A cgroup, removed or not.
     pub fn get(&self, cgroup: CgroupId) -> &Cgroup {
         &self.all[cgroup.0 as usize]
     }
 
-    /// The same, to change it.
+    /// A cgroup, removed or not, to be changed.
     pub fn get_mut(&mut self, cgroup: CgroupId) -> &mut Cgroup {
         &mut self.all[cgroup.0 as usize]
     }
 
-    /// How many there are or were, with the root.
+    /// Number of cgroups ever created, the root included.
     pub fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// So much competes in it on this CPU now; the sum over all CPUs.
+    /// Records the weight that competes in a cgroup on this CPU; returns the sum over all CPUs.
     pub fn note_load(&mut self, cgroup: CgroupId, cpu: CpuId, load: u64) -> u64 {
         let entry = self.get_mut(cgroup);
         if entry.loads.len() <= cpu.index() {
@@ -68,7 +67,7 @@ impl Cgroups {
         entry.load
     }
 
-    /// A new one in `parent`.
+    /// Creates a cgroup in `parent`.
     pub fn make(&mut self, parent: CgroupId) -> CgroupId {
         let cgroup = CgroupId(self.all.len() as u32);
         let level = self.get(parent).level + 1;
@@ -77,21 +76,21 @@ impl Cgroups {
         cgroup
     }
 
-    /// Takes it out of the hierarchy.
+    /// Removes a cgroup from the hierarchy.
     pub fn remove(&mut self, cgroup: CgroupId) {
         let entry = self.get_mut(cgroup);
-        entry.is_gone = true;
+        entry.is_removed = true;
         let parent = entry.parent.expect("the root stays");
         self.get_mut(parent).children.retain(|child| *child != cgroup);
     }
 
-    /// The one with this id, unless it is gone.
+    /// The cgroup with this id, unless it was removed.
     pub fn by_id(&self, id: u64) -> Option<CgroupId> {
         let found = (0..self.all.len() as u32).find(|cgroup| cgroup_id(*cgroup) == id).map(CgroupId);
-        found.filter(|cgroup| !self.get(*cgroup).is_gone)
+        found.filter(|cgroup| !self.get(*cgroup).is_removed)
     }
 
-    /// Parents before what is in them, siblings in the order of making (`css_for_each_descendant_pre`).
+    /// All cgroups, parents before children, siblings in the order of creation (`css_for_each_descendant_pre`).
     pub fn parents_first(&self) -> Vec<CgroupId> {
         let mut order = Vec::new();
         let mut todo = vec![CgroupId::ROOT];
@@ -102,7 +101,7 @@ impl Cgroups {
         order
     }
 
-    /// Parents after what is in them, siblings in the order of making (`css_for_each_descendant_post`).
+    /// All cgroups, children before parents, siblings in the order of creation (`css_for_each_descendant_post`).
     pub fn children_first(&self) -> Vec<CgroupId> {
         let mut order = Vec::new();
         let mut todo = vec![CgroupId::ROOT];
@@ -120,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_orders_keep_that_of_siblings() {
+    fn preorder_and_postorder_keep_siblings_in_creation_order() {
         let mut cgroups = Cgroups::default();
         let a = cgroups.make(CgroupId::ROOT);
         let b = cgroups.make(CgroupId::ROOT);

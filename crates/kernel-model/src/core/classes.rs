@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The classes above ext, as far as sched_ext can see them: who is taken before it, and for how long. Deadline tasks
-//! run by earliest deadline, real-time ones by priority, fair ones as `fair` says; waiting tasks are pulled to CPUs that
-//! would otherwise run something lower. Bandwidth control and load balancing in the kernel's detail are not modelled.
+//! The scheduling classes above ext, as far as sched_ext can observe them: which tasks run before ext tasks, and for
+//! how long. Deadline tasks run by earliest deadline, real-time tasks by priority, fair tasks as `fair` says. A CPU
+//! that would otherwise run a lower class pulls waiting tasks. Bandwidth control and the details of the kernel's load
+//! balancing are not modelled.
 
 use super::Core;
 use super::task::{Class, TaskKey};
 use ids::{CpuId, Nanos, Policy, TaskId};
 
-/// SCHED_RR time slice (`RR_TIMESLICE`), counted in ticks.
+/// SCHED_RR time slice (`RR_TIMESLICE`) in milliseconds, counted in ticks.
 const RR_SLICE_MS: u32 = 100;
 
-/// Where a task of a class above ext comes in, among its equals. In the fair class these have the same deadline, and
-/// nobody comes first.
+/// Where a task of a class above ext is queued among tasks of equal priority. Fair tasks with the same deadline are
+/// always queued last.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Turn {
-    /// Before all of them.
+    /// Before its equals.
     First,
-    /// After all of them.
+    /// After its equals.
     Last,
-    /// Where it was.
+    /// At its old position.
     Kept,
 }
 
 impl Core {
-    /// The class of a policy, given which policies the attached scheduler takes.
+    /// The class of a policy, given whether a scheduler is attached and whether it takes all normal tasks.
     pub fn class_of(&self, policy: Policy, switch_all: bool, attached: bool) -> Class {
         match policy {
             Policy::Deadline { .. } => Class::Deadline,
@@ -34,7 +35,7 @@ impl Core {
         }
     }
 
-    /// Puts a task of a higher class that became runnable on its CPU's queue.
+    /// Enqueues a task of a higher class that became runnable.
     pub fn higher_enqueue(&mut self, task: TaskId, turn: Turn) {
         let entry = self.task(task);
         let (fair, delayed) = (entry.class == Class::Fair, entry.fair.delayed);
@@ -48,7 +49,7 @@ impl Core {
         }
     }
 
-    /// The same for one that ran until now: it keeps its virtual runtime if it is a fair one.
+    /// Enqueues a task of a higher class that ran until now; a fair one keeps its virtual runtime.
     pub fn higher_put_back(&mut self, task: TaskId, turn: Turn) {
         let seq = match turn {
             _ if self.task(task).class == Class::Fair && turn != Turn::Kept => self.arrival(),
@@ -76,16 +77,16 @@ impl Core {
         }
     }
 
-    /// The next number of those that come after all others.
+    /// The next arrival number for a tail insert.
     pub(super) fn arrival(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
     }
 
-    /// Takes a waiting task of a higher class off its queue.
+    /// Dequeues a waiting task of a higher class.
     pub fn higher_dequeue(&mut self, task: TaskId) {
         if self.task(task).class == Class::Fair {
-            self.fair_take_along(task);
+            self.fair_save_lag(task);
         }
         self.higher_remove(task);
     }
@@ -100,7 +101,7 @@ impl Core {
         }
     }
 
-    /// How important what runs on a CPU is: class, then key; smaller wins.
+    /// Priority of the task running on a CPU: class, then key; smaller is more important.
     fn rank_of_current(&self, cpu: CpuId) -> (Class, u64) {
         match self.current(cpu).some() {
             Some(task) => (self.task(task).class, self.task(task).class_key),
@@ -109,7 +110,8 @@ impl Core {
         }
     }
 
-    /// Where a waking task of a higher class goes: its CPU if it wins there, else the least important allowed CPU.
+    /// Selects a CPU for a waking task of a higher class: its previous CPU if the task preempts there, otherwise the
+    /// allowed CPU with the least important current task.
     pub fn higher_select_cpu(&self, task: TaskId) -> CpuId {
         let entry = self.task(task);
         let rank = (entry.class, entry.class_key);
@@ -121,12 +123,12 @@ impl Core {
         all.max_by_key(|&cpu| (self.rank_of_current(cpu), std::cmp::Reverse(cpu))).unwrap_or(entry.cpu)
     }
 
-    /// The best waiting task of a higher class for `cpu`: its own, or one pulled from another CPU. Taken off its queue.
-    /// `prev` ran until now. Fair tasks are pulled only if it `looks` for them.
+    /// Dequeues and returns the best waiting task of a higher class for `cpu`: its own, or one pulled from another
+    /// CPU. `prev` ran until now. Fair tasks are pulled only if `looks` is set.
     pub fn higher_pick(&mut self, cpu: CpuId, prev: TaskId, below: Class, looks: bool) -> Option<TaskId> {
-        self.fair_regroup(cpu, None);
+        self.fair_update_weights(cpu, None);
         if self.cpus[cpu.index()].higher.is_empty() {
-            self.fair_let_all_go(cpu, prev);
+            self.fair_dequeue_all_delayed(cpu, prev);
             if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
                 return None;
             }
@@ -146,7 +148,7 @@ impl Core {
         Some(task)
     }
 
-    /// A CPU without work in the classes above ext takes a deadline or real-time task from another CPU.
+    /// Pulls a deadline or real-time task to a CPU that has no waiting task in the classes above ext.
     fn realtime_pull(&mut self, cpu: CpuId) -> Option<TaskId> {
         let movable = |entry: &&TaskKey| self.task(entry.3).allowed.contains(cpu);
         let realtime = self
@@ -156,18 +158,18 @@ impl Core {
         let &(class, .., task) = realtime.min()?;
         self.higher_dequeue(task);
         self.migrate(task, cpu);
-        // `move_queued_task_locked` ends with `wakeup_preempt`; the CPU picks already.
+        // `move_queued_task_locked` ends with `wakeup_preempt`; this CPU is already picking.
         self.raise_class(cpu, class);
         Some(task)
     }
 
-    /// What a task of SCHED_RR has when it is made: its quantum in ticks.
+    /// SCHED_RR time slice in ticks.
     pub fn rr_quantum(&self) -> u32 {
         (RR_SLICE_MS * self.config.hz / 1000).max(1)
     }
 
-    /// A tick strikes a running task of a higher class; true if it goes behind its equals. The quantum of SCHED_RR is
-    /// counted at ticks alone (`task_tick_rt`), and what is left of it outlasts preemption and sleep.
+    /// Handles a tick for a running task of a higher class; returns true if the task must go behind its equals. Only
+    /// ticks consume the SCHED_RR slice (`task_tick_rt`); the rest of it survives preemption and sleep.
     pub fn higher_tick(&mut self, task: TaskId) -> bool {
         let (cpu, quantum) = (self.task_cpu(task), self.rr_quantum());
         let entry = self.task_mut(task);
@@ -183,7 +185,7 @@ impl Core {
         self.cpus[cpu.index()].higher.first().is_some_and(|&(class, key, ..)| (class, key) == equals)
     }
 
-    /// Charges a running task of a higher class; true if another one is to be looked at.
+    /// Charges a running task of a higher class; returns true if the CPU should pick again.
     pub fn higher_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
         self.task(task).class == Class::Fair && self.fair_charge(task, ran)
     }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clocks of CPUs that are not right: ahead, behind, or drifting.
+//! Erroneous CPU clocks: ahead, behind, or drifting.
 //!
-//! 1. `bpf_ktime_get_ns` and `scx_bpf_now` read the clock of the CPU that asks, as on a machine whose counters are not in
-//!    step and whose kernel trusts them all the same (`tsc=reliable`).
-//! 2. What a task used is the difference of two readings of its CPU's clock (`rq_clock_task` in `update_curr`): a clock
-//!    that steps ahead ends a slice, and one that steps back gives time away.
-//! 3. Timers, jiffies and the watchdog follow the right time.
+//! 1. `bpf_ktime_get_ns` and `scx_bpf_now` read the clock of the calling CPU, as on a machine with unsynchronized
+//!    TSCs whose kernel trusts them (`tsc=reliable`).
+//! 2. The CPU time charged to a task is the difference of two readings of its CPU's clock (`rq_clock_task` in
+//!    `update_curr`): a clock that steps ahead ends a slice early, one that steps back prolongs it.
+//! 3. Timers, jiffies and the watchdog follow the correct time.
 
 use ids::{CpuId, Nanos};
 
-/// Clocks by CPU; those that were never touched are right.
+/// Clocks by CPU; a clock that was never disturbed is correct.
 #[derive(Debug, Default)]
 pub struct Clocks {
     wrong: Vec<Clock>,
 }
 
-/// One clock.
+/// Error of one clock.
 #[derive(Clone, Copy, Debug, Default)]
 struct Clock {
-    /// How far it was ahead at `since`, in nanoseconds.
+    /// Error at `since`, in nanoseconds; positive is ahead.
     ahead: i64,
     since: Nanos,
     drift_ppm: i32,
@@ -32,7 +32,7 @@ impl Clock {
 }
 
 impl Clocks {
-    /// What the clock of `cpu` shows when it is `now`; not before 0.
+    /// Reading of the clock of `cpu` at `now`; not below 0.
     pub fn read(&self, cpu: CpuId, now: Nanos) -> Nanos {
         match self.wrong.get(cpu.index()) {
             None => now,
@@ -40,7 +40,7 @@ impl Clocks {
         }
     }
 
-    /// The clock of `cpu` steps by so many nanoseconds, and drifts by so much from now on, if that is given.
+    /// Steps the clock of `cpu` by `step` nanoseconds, and changes its drift if `drift_ppm` is given.
     pub fn disturb(&mut self, cpu: CpuId, now: Nanos, step: i64, drift_ppm: Option<i32>) {
         if cpu.index() >= self.wrong.len() {
             self.wrong.resize(cpu.index() + 1, Clock::default());
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_step_and_drift() {
+    fn a_disturbed_clock_steps_and_drifts() {
         let (one, two) = (CpuId(1), CpuId(2));
         let mut clocks = Clocks::default();
         let read = |clocks: &Clocks, cpu, now| clocks.read(cpu, Nanos(now)).0;
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|cpu| read(&clocks, CpuId(cpu), 2_000)), [2_000, 2_500, 2_000]);
         clocks.disturb(one, Nanos(2_000), 0, Some(200_000));
         assert_eq!(read(&clocks, one, 3_000), 3_700);
-        // What it drifted stays, and it goes on as before.
+        // A step keeps the accumulated drift and the drift rate.
         clocks.disturb(one, Nanos(3_000), -1_000, None);
         assert_eq!(read(&clocks, one, 4_000), 3_900);
         clocks.disturb(two, Nanos(4_000), -5_000, Some(-100));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an operation of the kernel has of its own while it is in progress: the CPU that does it, the callback that it is
-//! in, and what that asked for. All of it is here, so that operations of several CPUs share none of it.
+//! State of a kernel operation in progress: the CPU that executes it, the callback it is in, and the actions that the
+//! callback requested. All of it is here, so that concurrent operations of several CPUs share no such state.
 
 use super::insert::DispatchBuffer;
 use super::locks::HeldLocks;
@@ -10,88 +10,89 @@ use bpf_machine::{SourceLine, TimerId};
 use ids::{CpuId, DsqId, TaskId};
 use std::collections::VecDeque;
 
-/// The state of one operation.
+/// State of one operation.
 #[derive(Debug, Default)]
 pub(crate) struct CpuContext {
-    /// CPU on which it is done.
+    /// CPU that executes it.
     pub cpu: CpuId,
     /// The callback in progress.
     pub running: Running,
-    /// The locks that it holds.
+    /// Locks that it holds.
     pub locks: HeldLocks,
-    /// Inserts of the `dispatch` in progress.
+    /// Dispatch buffer of the `dispatch` in progress.
     pub buffer: DispatchBuffer,
-    /// LOCAL_ON verdicts to be carried out when it ends (contract D2).
+    /// Tasks with a LOCAL_ON verdict to be carried out when the operation ends (contract D2).
     pub deferred: VecDeque<TaskId>,
-    /// CPUs whose local queue is to be enqueued again, in the order in which that was asked for (contract K2).
+    /// CPUs whose local queue is to be re-enqueued, in request order (contract K2).
     pub reenqueue: VecDeque<CpuId>,
-    /// Queues of the scheduler that are to be enqueued again, likewise.
+    /// User queues to be re-enqueued, in request order.
     pub reenqueue_users: VecDeque<DsqId>,
-    /// Its number among those that came to their end, once it has.
+    /// Its number in the order of finished operations, once it has finished.
     pub finish: u64,
-    /// `dequeue` calls that wait for the callback in progress to end: task, flags.
+    /// `dequeue` calls to make after the callback in progress: task, flags.
     pub left_custody: Vec<(TaskId, u64)>,
-    /// Kicks: CPU, flags.
+    /// Requested kicks: CPU, flags.
     pub kicks: Vec<(CpuId, u64)>,
-    /// Whom it took off its CPU, and who waits elsewhere when that has switched. Only if it waits.
+    /// Task to requeue elsewhere once this CPU has switched. Waiting form only.
     pub evicted: Option<TaskId>,
-    /// It stops at locks, and others go on meanwhile.
+    /// Whether the operation stops at contended locks while other CPUs continue (the waiting form).
     pub waits: bool,
-    /// Runqueues of other CPUs that it must still lock for a moment, since it took a task there or put one. Only if it waits.
+    /// Runqueues of other CPUs that it must still lock briefly, because it moved a task from or to them. Waiting form
+    /// only.
     pub visits: Vec<CpuId>,
-    /// Of the instructions that the callback in progress executed, so many are in the usage already.
+    /// Number of instructions of the callback in progress that are already in the usage.
     pub counted: u64,
-    /// CPUs that it interrupts without asking for more.
+    /// CPUs that it interrupts without requesting a reschedule.
     pub interrupted: Vec<CpuId>,
 }
 
 impl CpuContext {
-    /// Whether anything waits for the operation's end to be done.
+    /// Whether actions remain to be done at the end of the operation.
     #[inline]
     pub fn is_more_to_do(&self) -> bool {
         !(self.deferred.is_empty() && self.reenqueue.is_empty() && self.reenqueue_users.is_empty())
     }
 }
 
-/// Whom a callback may direct-dispatch (contract D1).
+/// Task that a callback may direct-dispatch (contract D1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DirectDispatch {
-    /// Not in `select_cpu` or `enqueue`.
+    /// None: the callback is neither `select_cpu` nor `enqueue`.
     Off,
-    /// This task.
+    /// This task, once.
     Task(TaskId),
-    /// This task was meant, and the one dispatch was tried.
+    /// None: the one direct dispatch of this task has been tried.
     Done(TaskId),
 }
 
 /// The callback in progress.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
-    /// Which op; `None` outside of any.
+    /// The op; `None` outside of callbacks.
     pub op: Option<Op>,
-    /// Whom it may dispatch directly.
+    /// Task that it may direct-dispatch.
     pub direct: DirectDispatch,
-    /// The CPU whose runqueue the kernel has locked for it, if it has.
+    /// The CPU whose runqueue is locked for the callback, if any.
     pub locked: Option<CpuId>,
-    /// The tasks that it is about (`current->scx.kf_tasks`; contract C2).
+    /// The tasks that it operates on (`current->scx.kf_tasks`; contract C2).
     pub subjects: [TaskId; 2],
-    /// The kfunc or helper that it is calling.
+    /// The kfunc or helper call in progress.
     pub call: Option<Call>,
-    /// The timer whose callback it is.
+    /// The timer whose callback this is.
     pub timer: Option<TimerId>,
 }
 
-/// What a program calls.
+/// Target of a call by a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Callee {
-    /// The kfunc with this number in the table.
+    /// A kfunc, by index in the model's table.
     Kfunc(u32),
-    /// The helper with this number.
+    /// A helper, by number.
     Helper(u32),
 }
 
 impl Callee {
-    /// Its name in the kernel.
+    /// Name in the kernel.
     pub fn name(self) -> String {
         match self {
             Callee::Kfunc(kfunc) => kfuncs::name(kfunc).to_owned(),
@@ -103,9 +104,9 @@ impl Callee {
 /// A call of a kfunc or a helper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Call {
-    /// Who was called.
+    /// The kfunc or helper.
     pub callee: Callee,
-    /// The line of the policy that made it.
+    /// Source line of the call.
     pub line: SourceLine,
 }
 

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's event counters of sched_ext: how often it did something other than it was told.
+//! The event counters of sched_ext: how often the kernel deviated from the scheduler's request.
 
-/// `struct scx_event_stats`.
+/// Values of `struct scx_event_stats`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     /// `select_cpu` returned a CPU where the task may not run.
     pub select_cpu_fallback: u64,
-    /// A LOCAL_ON insert met an offline CPU.
+    /// A LOCAL_ON insert targeted an offline CPU.
     pub dispatch_local_dsq_offline: u64,
     /// The previous task was kept although its slice was used up.
     pub dispatch_keep_last: u64,
     /// An exiting task skipped `enqueue`.
     pub enq_skip_exiting: u64,
-    /// A task that may not migrate skipped `enqueue`.
+    /// A migration-disabled task skipped `enqueue`.
     pub enq_skip_migration_disabled: u64,
-    /// A task that had to have its CPU at once was enqueued again.
+    /// An IMMED task that could not run at once was re-enqueued.
     pub reenq_immed: u64,
-    /// A local queue was enqueued again more than once in one go.
+    /// A local queue was re-enqueued more than once in one operation.
     pub reenq_local_repeat: u64,
-    /// A slice was refilled by the core.
+    /// The core refilled a slice.
     pub refill_slice_dfl: u64,
     /// Time in bypass, in nanoseconds.
     pub bypass_duration_ns: u64,
-    /// Tasks that went into a bypass queue.
+    /// Tasks inserted into a bypass queue.
     pub bypass_dispatch: u64,
-    /// Times that bypass began.
+    /// Times that bypass was entered.
     pub bypass_activate: u64,
 }
 
 impl Counters {
-    /// By the kernel's name; 0 for one that does not exist here.
+    /// Value of a counter by kernel name; 0 for a name that the model does not have.
     pub fn get(&self, name: &str) -> u64 {
         self.named().into_iter().find(|(known, _)| *known == name).map_or(0, |(_, value)| value)
     }
 
-    /// All of them under their kernel names, in the order of the dump. Nothing is a sub-scheduler
-    /// here, and every task that a program can name is the scheduler's: those stay 0.
+    /// All counters under their kernel names, in dump order. The last two stay 0: the model has no sub-schedulers,
+    /// and the scheduler owns every task that a program can name.
     pub fn named(&self) -> [(&'static str, u64); 13] {
         [
             ("SCX_EV_SELECT_CPU_FALLBACK", self.select_cpu_fallback),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose time each CPU spent, as programs read it from `kernel_cpustat`.
+//! CPU time by kind, as programs read it from `kernel_cpustat`.
 
 use super::Core;
 use super::task::Task;
@@ -8,7 +8,7 @@ use bpf_machine::Memory;
 use ids::{CpuId, Nanos};
 
 impl Core {
-    /// Charges what `cpu` did since its time was charged last.
+    /// Charges `ran` to the current task of `cpu`, or to idle time.
     pub fn charge_cpu_time(&mut self, cpu: CpuId, ran: Nanos) {
         let rq = &mut self.cpus[cpu.index()];
         if rq.online {
@@ -17,7 +17,7 @@ impl Core {
         }
     }
 
-    /// Makes `kernel_cpustat` of `cpu` what it is now, in whole ticks as in the kernel.
+    /// Writes the current `kernel_cpustat` of `cpu` to guest memory, in whole ticks as in the kernel.
     pub fn show_cpu_time(&self, memory: &mut Memory, cpu: CpuId) {
         let rq = &self.cpus[cpu.index()];
         let mut time = rq.time;
@@ -32,8 +32,9 @@ impl Core {
     }
 }
 
-/// The time of whoever is current on a CPU. A kernel without CONFIG_VIRT_CPU_ACCOUNTING_GEN gives a whole tick to whoever it
-/// finds; a task of the model is in user space, and a thread of the kernel is not.
+/// The kind of CPU time that a task uses; `None` is the idle task. A kernel without CONFIG_VIRT_CPU_ACCOUNTING_GEN
+/// charges a whole tick to the task and mode that it finds; in the model tasks are always in user mode and kthreads
+/// in kernel mode.
 fn part_of<'t>(time: &'t mut CpuTime, current: Option<&Task>) -> &'t mut u64 {
     match current {
         None => &mut time.idle,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Dispatch queues. A FIFO and a queue in order of virtual time are the same ordered map with different keys.
+//! Dispatch queues. A FIFO and a vtime-ordered queue are the same ordered map with different keys.
 
 use ids::{CpuId, DsqId, TaskId};
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Unbounded};
 
-/// Which queue of the kernel.
+/// Reference to a dispatch queue of any kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum QueueRef {
     /// Local queue of a CPU.
@@ -14,12 +14,12 @@ pub(crate) enum QueueRef {
     Global(u32),
     /// Bypass queue of a CPU.
     Bypass(CpuId),
-    /// A queue that the scheduler made.
+    /// A queue that the scheduler created.
     User(DsqId),
 }
 
 impl QueueRef {
-    /// The id under which events and programs know it.
+    /// The DSQ id that events and programs see.
     pub fn id(self) -> DsqId {
         match self {
             QueueRef::Local(cpu) => DsqId::local_on(cpu),
@@ -29,26 +29,27 @@ impl QueueRef {
         }
     }
 
-    /// Whether being there means having left the BPF scheduler's custody (contract T14).
+    /// Whether a task in this queue has left BPF custody (contract T14).
     pub fn is_terminal(self) -> bool {
         !matches!(self, QueueRef::User(_))
     }
 }
 
-/// Place in a queue: a key, then the order of arrival.
+/// Position in a queue: key, then arrival number.
 pub(crate) type Position = (u64, u64);
 
-/// How a queue is ordered; decided by the first insert while it is empty (contract O3).
+/// Order of a queue, fixed by the first insert while it is empty (contract O3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Order {
     Fifo,
-    /// Keys are kept relative to the first one so that the comparison is the kernel's wrap-aware signed difference.
+    /// By virtual time. Keys are stored relative to the first one, which gives the kernel's wrap-aware signed
+    /// comparison.
     Vtime {
         origin: u64,
     },
 }
 
-/// The middle of the number space: room on both sides for head and tail inserts, and for smaller and larger keys.
+/// Middle of the u64 range: leaves room on both sides for head and tail inserts, and for smaller and larger keys.
 const MIDDLE: u64 = 1 << 63;
 
 /// A dispatch queue.
@@ -60,16 +61,16 @@ pub(crate) struct Dsq {
     tail: u64,
     /// Arrival number of the next task at the head.
     head: u64,
-    /// Counts inserts: an iterator does not see what came after it was made (contract K3).
+    /// Number of inserts: an iterator skips tasks inserted after it was created (contract K3).
     seq: u64,
 }
 
-/// A mix of FIFO and ordered inserts in a queue that is not empty.
+/// Error: FIFO and vtime inserts mixed in a queue that is not empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mixed {
-    /// An ordered insert into a FIFO.
+    /// A vtime insert into a FIFO.
     HasFifo,
-    /// A FIFO insert into an ordered queue.
+    /// A FIFO insert into a vtime-ordered queue.
     HasVtime,
 }
 
@@ -84,17 +85,17 @@ impl Dsq {
         self.tasks.len()
     }
 
-    /// Whether it holds nothing.
+    /// Whether the queue has no tasks.
     pub fn is_empty(&self) -> bool {
         self.tasks.is_empty()
     }
 
-    /// Whether it is in order of virtual time.
+    /// Whether the queue has tasks and is vtime-ordered.
     pub fn is_ordered(&self) -> bool {
         matches!(self.order, Order::Vtime { .. }) && !self.is_empty()
     }
 
-    /// How many tasks stand before `position`. Takes a step for each.
+    /// Number of tasks before `position`. Takes time linear in the result.
     pub fn before(&self, position: Position) -> usize {
         self.tasks.range(..position).count()
     }
@@ -104,8 +105,8 @@ impl Dsq {
         self.tasks.first_key_value().map(|(_, &task)| task)
     }
 
-    /// Inserts at the tail, or at the head. In an ordered queue it is an error; the task goes in by key 0 of the
-    /// queue's origin then, as the kernel reports and goes on.
+    /// Inserts at the tail, or at the head if `at_head`. In a vtime-ordered queue this is an error, and the task is
+    /// put after or before all others: the kernel too reports the error and inserts the task.
     pub fn insert_fifo(&mut self, task: TaskId, at_head: bool) -> (Position, Result<(), Mixed>) {
         let mixed = match self.order {
             Order::Vtime { .. } if !self.is_empty() => Err(Mixed::HasVtime),
@@ -125,7 +126,7 @@ impl Dsq {
         (position, mixed)
     }
 
-    /// Inserts by virtual time; equal times keep their order of arrival.
+    /// Inserts by virtual time; tasks with equal virtual times stay in order of arrival.
     pub fn insert_vtime(&mut self, task: TaskId, vtime: u64) -> (Position, Result<(), Mixed>) {
         if self.is_empty() {
             self.order = Order::Vtime { origin: vtime };
@@ -146,17 +147,18 @@ impl Dsq {
         assert!(old.is_none(), "two tasks at one position of a queue");
     }
 
-    /// Takes out the task at `position`.
+    /// Removes the task at `position`.
     pub fn remove(&mut self, position: Position) -> TaskId {
         self.tasks.remove(&position).expect("a queued task is where it says it is")
     }
 
-    /// The tasks in order.
+    /// The tasks in queue order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (Position, TaskId)> + '_ {
         self.tasks.iter().map(|(&position, &task)| (position, task))
     }
 
-    /// The next task behind `after`, or before it if `reverse`; from the end if `None`.
+    /// The task after `after`, or the one before it if `reverse`. `None` starts at the head, or at the tail if
+    /// `reverse`.
     pub fn next(&self, after: Option<Position>, reverse: bool) -> Option<(Position, TaskId)> {
         let found = match (after, reverse) {
             (None, false) => self.tasks.first_key_value(),
@@ -167,7 +169,7 @@ impl Dsq {
         found.map(|(&position, &task)| (position, task))
     }
 
-    /// How many inserts there were.
+    /// Number of inserts so far.
     pub fn seq(&self) -> u64 {
         self.seq
     }
@@ -178,7 +180,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The obviously right queue: a list, searched from the tail with the kernel's signed difference.
+    /// Reference queue: a list, searched from the tail with the kernel's signed difference.
     #[derive(Default)]
     struct Naive(Vec<(u64, TaskId)>);
 
@@ -205,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn vtime_order_matches_naive(steps in steps()) {
+        fn vtime_queue_order_matches_naive_list(steps in steps()) {
             let (mut dsq, mut naive) = (Dsq::new(), Naive::default());
             let mut positions = BTreeMap::new();
             for (number, step) in steps.into_iter().enumerate() {
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn o3_mixing_orders_is_reported_until_the_queue_is_empty() {
+    fn o3_mixing_fifo_and_vtime_is_reported_until_the_queue_is_empty() {
         let mut dsq = Dsq::new();
         let (first, ok) = dsq.insert_vtime(TaskId(0), 5);
         assert_eq!(ok, Ok(()));
@@ -246,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn o3_head_inserts_stand_before_all_others() {
+    fn o3_head_inserts_go_before_all_queued_tasks() {
         let mut dsq = Dsq::new();
         for (number, at_head) in [(0, false), (1, true), (2, false), (3, true)] {
             dsq.insert_fifo(TaskId(number), at_head).1.expect("a FIFO");

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The fair class: EEVDF as in Linux 6.18 and 7.2, for tasks that are not the scheduler's and for runs without one.
+//! The fair class: EEVDF as in Linux 6.18 and 7.2, for tasks that the scheduler does not manage and for runs without
+//! a scheduler.
 //!
-//! 1. A task has a virtual runtime: its CPU time, the slower the heavier it is. *Lag* is how far it is behind the
-//!    average of its queue, weighted by load. Who is not ahead of the average is eligible.
-//! 2. A task asks for one slice after another. The deadline of a request is where the virtual runtime will be when it
-//!    is served. Of those that are eligible, the one with the earliest deadline runs.
-//! 3. Lag is kept while a task sleeps (PLACE_LAG). Who falls asleep while it is ahead stays in competition until it is
-//!    picked, which happens when the others have caught up: it cannot lose its debt by sleeping (DELAY_DEQUEUE).
-//! 4. Who is picked anew goes on until its deadline, as long as it is eligible (RUN_TO_PARITY).
+//! 1. The virtual runtime of a task is its CPU time divided by its weight. Its *lag* is how far it is behind the
+//!    weighted average of its queue. A task that is not ahead of the average is eligible.
+//! 2. A task requests one slice after another. The deadline of a request is the virtual runtime at which it will be
+//!    served. The eligible task with the earliest deadline runs.
+//! 3. Lag is kept while a task sleeps (PLACE_LAG). A task that goes to sleep with negative lag stays on the queue
+//!    until it is picked, when the others have caught up: it cannot drop its debt by sleeping (DELAY_DEQUEUE).
+//! 4. A newly picked task runs until its deadline as long as it is eligible (RUN_TO_PARITY).
 //!
-//! Where tasks go is in `balance`, the timer that ends a turn in `hrtick`, what cgroups make of weights in `groups`. `naive` is
-//! the same rule, slow and obvious, and `matches` compares the two. Not modelled: slices of a task's own (so PREEMPT_SHORT has
-//! nothing to decide). NEXT_BUDDY is off in both kernels.
+//! CPU selection is in `balance`, the slice timer in `hrtick`, the effect of cgroup weights in `groups`. `naive`
+//! implements the same rule in the simplest way, and `matches` compares the two. Not modelled: custom slices of a
+//! task (PREEMPT_SHORT therefore has no effect). NEXT_BUDDY is off in both kernels.
 
 use super::Core;
 use super::balance::Balances;
@@ -26,34 +27,34 @@ mod matches;
 #[cfg(test)]
 mod naive;
 
-/// `sched_base_slice` for one CPU; it grows with the logarithm of their number, up to that of 8 CPUs.
+/// `sched_base_slice` with one CPU; it grows with the base-2 logarithm of the number of CPUs, up to 8 CPUs.
 const SLICE_NS: u64 = 700_000;
-/// Weights have so many more bits than the table of them, so that parts of small ones can be told apart
+/// Extra fraction bits of weights over the weight table, which keep the shares of small weights precise
 /// (SCHED_FIXEDPOINT_SHIFT).
 pub(super) const SCALE: u32 = 10;
 /// Weight of nice 0.
 const NICE_0: u64 = 1024 << SCALE;
-/// Where the virtual clocks of queues begin: far above any lag, which is at most 2 s for the lightest task.
+/// Initial virtual time of queues: far above any lag, which is at most 2 s for the lightest task.
 const CLOCK_START: u64 = 1 << 40;
 
-/// What the fair class knows of a CPU besides who waits there.
+/// State of the fair class on a CPU, without its waiting tasks.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
-    /// Tasks that sleep and still compete, by deadline.
+    /// Sleeping tasks that are still on the queue (delayed dequeue), by deadline.
     pub delayed: BTreeSet<TaskKey>,
-    /// Sum of the weights of all that compete but the one that runs.
+    /// Sum of the weights of all competing tasks except the running one.
     load: u64,
-    /// Sum of their virtual runtimes, each times its weight.
+    /// Sum over the same tasks of virtual runtime times weight.
     sum: u128,
-    /// Average virtual runtime when it was looked at last.
+    /// Average virtual runtime when it was last saved.
     clock: u64,
-    /// When the timer fires that ends a turn there, if it is started.
+    /// Expiry of the slice timer, if armed.
     hrtick: Option<Nanos>,
-    /// How it balances with other CPUs.
+    /// Load-balancing state.
     pub(super) balances: Balances,
-    /// It idles, and was woken to balance for all CPUs that do.
+    /// The CPU is idle and was woken to balance on behalf of all idle CPUs.
     pub(super) kicked: bool,
-    /// It has begun to idle since its last tick, or has never had one (`nohz_tick_stopped`).
+    /// The CPU has become idle since its last tick, or has never had one (`nohz_tick_stopped`).
     pub(super) tickless: bool,
 }
 
@@ -66,7 +67,7 @@ impl FairQueue {
 }
 
 impl Core {
-    /// What a task weighs on its CPU: its own weight, or what its groups leave of it there.
+    /// Effective weight of a task on its CPU, after the shares of its cgroups.
     pub fn fair_weight(&self, task: TaskId) -> u64 {
         match self.task(task).fair.weight {
             0 => self.fair_full_weight(task),
@@ -74,7 +75,7 @@ impl Core {
         }
     }
 
-    /// Its own weight.
+    /// Weight of a task by policy and nice value.
     fn fair_full_weight(&self, task: TaskId) -> u64 {
         let entry = self.task(task);
         u64::from(load_weight(entry.policy, entry.nice)) << SCALE
@@ -85,18 +86,18 @@ impl Core {
         SLICE_NS * u64::from(1 + self.cpus().min(8).ilog2())
     }
 
-    /// A slice in the virtual time of this task.
+    /// One slice in the virtual time of this task.
     fn fair_request(&self, task: TaskId) -> u64 {
         self.fair_slice() * NICE_0 / self.fair_weight(task)
     }
 
-    /// Fair tasks that wait on `cpu`, by deadline.
+    /// Waiting fair tasks of `cpu`, by deadline.
     pub(super) fn fair_waiting(&self, cpu: CpuId) -> impl Iterator<Item = TaskId> {
         let fair = self.cpus[cpu.index()].higher.range((Class::Fair, 0, 0, TaskId(0))..);
         fair.map(|&(_, _, _, task)| task)
     }
 
-    /// The one that runs there and is not back among those that wait.
+    /// The fair task that runs on `cpu`, unless it has been put back among the waiting ones.
     fn fair_running(&self, cpu: CpuId) -> Option<TaskId> {
         let task = self.current(cpu).some()?;
         let entry = self.task(task);
@@ -104,7 +105,7 @@ impl Core {
         (competes && !self.cpus[cpu.index()].higher.contains(&self.higher_key(task))).then_some(task)
     }
 
-    /// A fair task joins those of `cpu` that compete and do not run, or leaves them.
+    /// Adds a task to the sums of the competing tasks of `cpu` that do not run, or subtracts it.
     pub(super) fn fair_count(&mut self, cpu: CpuId, task: TaskId, joins: bool) {
         let weight = self.fair_weight(task);
         let part = u128::from(weight) * u128::from(self.task(task).fair.vruntime);
@@ -113,7 +114,8 @@ impl Core {
             if joins { (queue.load + weight, queue.sum + part) } else { (queue.load - weight, queue.sum - part) };
     }
 
-    /// Sum of the weights on `cpu`, and of the virtual runtimes, each times its weight.
+    /// Sum of the weights of all competing tasks of `cpu`, and sum of their virtual runtimes times weight; both
+    /// include the running task.
     fn fair_sums(&self, cpu: CpuId) -> (u64, u128) {
         let FairQueue { load, sum, .. } = self.cpus[cpu.index()].fair;
         match self.fair_running(cpu) {
@@ -125,12 +127,12 @@ impl Core {
         }
     }
 
-    /// Sum of the weights on `cpu`, as in the table of them.
+    /// Sum of the weights on `cpu`, on the scale of the weight table.
     pub(super) fn fair_load(&self, cpu: CpuId) -> u64 {
         self.fair_sums(cpu).0 >> SCALE
     }
 
-    /// `avg_vruntime`: the average virtual runtime on `cpu`; without tasks where that was last.
+    /// `avg_vruntime`: the average virtual runtime on `cpu`; without tasks, the last saved one.
     fn fair_average(&self, cpu: CpuId) -> u64 {
         match self.fair_sums(cpu) {
             (0, _) => self.cpus[cpu.index()].fair.clock,
@@ -138,19 +140,19 @@ impl Core {
         }
     }
 
-    /// Remembers where the average is, for when nobody is left.
-    fn fair_look(&mut self, cpu: CpuId) {
+    /// Saves the average virtual runtime, for when the queue becomes empty.
+    fn fair_save_average(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].fair.clock = self.fair_average(cpu);
     }
 
-    /// `entity_eligible`, which divides nothing.
+    /// `entity_eligible`, without a division.
     fn fair_eligible(&self, cpu: CpuId, task: TaskId) -> bool {
         let (load, sum) = self.fair_sums(cpu);
         u128::from(self.task(task).fair.vruntime) * u128::from(load) <= sum
     }
 
-    /// `entity_lag`: how far a task that competes is behind the average, within limits. These were two slices or a tick,
-    /// whichever is longer; they are a slice and a tick in 7.2, and in 6.18 since an update (seen in 6.18.38).
+    /// `entity_lag`: how far a competing task is behind the average, clamped. The limit was the longer of two slices
+    /// and a tick; it is a slice plus a tick in 7.2, and in 6.18 since an update (seen in 6.18.38).
     fn fair_lag(&self, task: TaskId) -> i64 {
         let entry = self.task(task);
         let (tick, slice) = (1_000_000_000 / u64::from(self.config.hz), self.fair_slice());
@@ -159,21 +161,23 @@ impl Core {
         (self.fair_average(entry.cpu) as i64 - entry.fair.vruntime as i64).clamp(-most, most)
     }
 
-    /// `place_entity`: a task joins the others of its CPU with the lag that it had elsewhere or before. Its own weight
-    /// moves the average, so its distance is made larger by as much. It must not be counted there yet.
+    /// `place_entity`: places a task among the others of its CPU with the lag that it had before or on another CPU.
+    /// Its own weight moves the average, so its distance is enlarged to compensate. The task must not be in the sums
+    /// yet.
     pub(super) fn fair_place(&mut self, task: TaskId) {
         let cpu = self.task_cpu(task);
-        self.fair_regroup(cpu, Some(task));
+        self.fair_update_weights(cpu, Some(task));
         let (weight, full) = (self.fair_weight(task), self.fair_request(task));
-        self.fair_look(cpu);
+        self.fair_save_average(cpu);
         let (load, average) = (self.fair_sums(cpu).0, self.fair_average(cpu));
         let fair = &mut self.task_mut(task).fair;
         let whole = i128::from(fair.lag) * i128::from(load + weight);
         let lag = if load == 0 { 0 } else { (whole / i128::from(load)) as i64 };
         let request = match fair.request {
-            // PLACE_REL_DEADLINE: it goes on with what it asked for.
+            // PLACE_REL_DEADLINE: the task continues its request.
             Some(left) => left,
-            // PLACE_DEADLINE_INITIAL: a new task begins with half a slice, for it joins amidst one.
+            // PLACE_DEADLINE_INITIAL: a new task begins with half a slice, as the others are on average halfway
+            // through theirs.
             None if !fair.known => (full / 2) as i64,
             None => full as i64,
         };
@@ -182,23 +186,23 @@ impl Core {
         (fair.vruntime, fair.deadline, fair.known, fair.request) = (vruntime, deadline, true, None);
     }
 
-    /// A task that competes is about to leave its queue, to come to another or to come back as somebody else: what it is
-    /// owed and what it asked for go along. It is still counted.
-    pub fn fair_take_along(&mut self, task: TaskId) {
+    /// Saves the lag and the rest of the request of a competing task that is about to change its queue or its class.
+    /// The task is still in the sums.
+    pub fn fair_save_lag(&mut self, task: TaskId) {
         let lag = self.fair_lag(task);
-        self.fair_look(self.task_cpu(task));
+        self.fair_save_average(self.task_cpu(task));
         let fair = &mut self.task_mut(task).fair;
         (fair.lag, fair.request) = (lag, Some(fair.deadline as i64 - fair.vruntime as i64));
     }
 
-    /// `reweight_entity` of a task that does not compete: it had another weight, so its virtual time was another one. What its
-    /// groups leave of the new one is reckoned when it joins.
+    /// `reweight_entity` of a task that does not compete: converts its saved virtual times from its old weight. Its
+    /// effective weight is computed when it joins a queue.
     pub fn fair_reweight(&mut self, task: TaskId, old: u64) {
         self.task_mut(task).fair.weight = 0;
         self.fair_rescale_saved(task, old);
     }
 
-    /// What a task had when it left is in the virtual time of its old weight.
+    /// Converts the saved lag and request from the virtual time of the old weight.
     fn fair_rescale_saved(&mut self, task: TaskId, old: u64) {
         let weight = i128::from(self.fair_weight(task));
         let scaled = |virtual_ns: i64| (i128::from(virtual_ns) * i128::from(old) / weight) as i64;
@@ -206,44 +210,44 @@ impl Core {
         (fair.lag, fair.request) = (scaled(fair.lag), fair.request.map(scaled));
     }
 
-    /// The current task of a CPU, which is still counted, stops being runnable. If it is ahead of the others it stays
-    /// among them, unless it is gone for good.
+    /// Blocks the running task, which is still in the sums. A task with negative lag stays on the queue (delayed
+    /// dequeue), unless it exits.
     pub fn fair_sleep(&mut self, task: TaskId, gone: bool) {
         let cpu = self.task_cpu(task);
         let (lag, ahead) = (self.fair_lag(task), !self.fair_eligible(cpu, task));
-        self.fair_look(cpu);
+        self.fair_save_average(cpu);
         self.task_mut(task).fair.lag = lag;
         if ahead && !gone && self.cpus[cpu.index()].active {
             self.fair_delay(task, true);
         }
     }
 
-    /// A task that sleeps and competes is taken out, to change its weight, its affinity or its CPU.
+    /// Takes a delayed task off its queue, to change its weight, affinity or CPU.
     pub fn fair_save_delayed(&mut self, task: TaskId) {
         let fair = &self.task(task).fair;
         let request = fair.deadline as i64 - fair.vruntime as i64;
         let lag = self.fair_delayed_lag(task);
-        self.fair_look(self.task_cpu(task));
+        self.fair_save_average(self.task_cpu(task));
         self.fair_delay(task, false);
         let fair = &mut self.task_mut(task).fair;
         (fair.lag, fair.request) = (lag, Some(request));
     }
 
-    /// It is put back, and still sleeps.
+    /// Puts a delayed task back on a queue; it still sleeps.
     pub fn fair_restore_delayed(&mut self, task: TaskId) {
         self.fair_place(task);
         self.fair_delay(task, true);
         self.hrtick_joined(self.task_cpu(task));
     }
 
-    /// `update_entity_lag` of a task that sleeps and competes: from 7.0 on it is not behind where it was when it fell
-    /// asleep, nor owed anything (`DELAY_ZERO`).
+    /// `update_entity_lag` of a delayed task: since 7.0 its lag does not fall below that at which it went to sleep,
+    /// and is at most 0 (`DELAY_ZERO`).
     fn fair_delayed_lag(&self, task: TaskId) -> i64 {
         let lag = self.fair_lag(task);
         if self.config.version >= (7, 0) { lag.max(self.task(task).fair.lag).min(0) } else { lag }
     }
 
-    /// A task that sleeps begins or ceases to compete.
+    /// Puts a sleeping task on its queue as delayed, or takes it off.
     fn fair_delay(&mut self, task: TaskId, competes: bool) {
         if competes {
             let arrival = self.arrival();
@@ -258,20 +262,20 @@ impl Core {
         self.fair_count(cpu, task, competes);
     }
 
-    /// A task that sleeps and competes leaves, with no more than it had when it fell asleep (`DELAY_ZERO`).
-    pub fn fair_let_go(&mut self, task: TaskId) {
+    /// Takes a delayed task off its queue, with a lag of at most 0 (`DELAY_ZERO`).
+    pub fn fair_dequeue_delayed(&mut self, task: TaskId) {
         let lag = self.fair_delayed_lag(task).min(0);
-        self.fair_look(self.task_cpu(task));
+        self.fair_save_average(self.task_cpu(task));
         self.task_mut(task).fair.lag = lag;
         self.fair_delay(task, false);
     }
 
-    /// `requeue_delayed_entity`: a task that still competes is woken, on the CPU where it sleeps. It is placed anew if its
-    /// lag is not the one that it is left with; in 6.18 only if it would be owed something now. False if it is not.
+    /// `requeue_delayed_entity`: wakes a delayed task on its CPU. The task is placed again if its lag has changed; in
+    /// 6.18 only if its lag would be positive. Returns whether it was placed again.
     pub(super) fn fair_requeue(&mut self, task: TaskId) -> bool {
         let (average, vruntime) = (self.fair_average(self.task_cpu(task)), self.task(task).fair.vruntime);
         let owed = self.fair_lag(task) > 0;
-        self.fair_let_go(task);
+        self.fair_dequeue_delayed(task);
         let moved = average.checked_add_signed(-self.task(task).fair.lag) != Some(vruntime);
         let again = owed || moved && self.config.version >= (7, 0);
         if again {
@@ -280,28 +284,28 @@ impl Core {
         again
     }
 
-    /// The task was picked, and did not run before.
+    /// Starts a newly picked task: sets its protection and the slice timer.
     pub fn fair_start(&mut self, task: TaskId) {
         let fair = &mut self.task_mut(task).fair;
-        fair.safe_until = fair.deadline;
+        fair.protected_until = fair.deadline;
         self.hrtick_start(self.task_cpu(task), task);
     }
 
-    /// The task that runs is taken out of the competition as it is, and put back when it has changed: with another
-    /// weight, or from another class.
+    /// Places the running task again after a change of weight or class. `joins` is true if it comes from another
+    /// class.
     pub fn fair_change_running(&mut self, task: TaskId, joins: bool) {
-        // It must not count while its place is sought.
+        // The task must not be in the sums while it is placed.
         self.task_mut(task).class = Class::Idle;
         self.fair_place(task);
         let entry = self.task_mut(task);
         entry.class = Class::Fair;
         if joins {
-            entry.fair.safe_until = entry.fair.deadline;
+            entry.fair.protected_until = entry.fair.deadline;
         }
         self.hrtick_joined(self.task_cpu(task));
     }
 
-    /// `yield_task_fair`: it gives its request up, if it may run at all.
+    /// `yield_task_fair`: an eligible task gives up the rest of its request.
     pub fn fair_yield(&mut self, task: TaskId) {
         let (request, cpu) = (self.fair_request(task), self.task_cpu(task));
         if self.fair_has_others(cpu) && self.fair_eligible(cpu, task) {
@@ -311,12 +315,12 @@ impl Core {
         }
     }
 
-    /// Whether anybody but the one that runs competes on `cpu`.
+    /// Whether other tasks than the running one compete on `cpu`.
     pub fn fair_has_others(&self, cpu: CpuId) -> bool {
         self.cpus[cpu.index()].fair.load > 0
     }
 
-    /// `update_curr`: charges the running task; true if another one is to be looked at.
+    /// `update_curr`: charges the running task; returns true if the CPU should pick again.
     pub(super) fn fair_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
         let (weight, request, cpu) = (self.fair_weight(task), self.fair_request(task), self.task_cpu(task));
         let now = self.now;
@@ -327,11 +331,11 @@ impl Core {
         if served {
             fair.deadline = fair.vruntime + request;
         }
-        let over = served || fair.vruntime >= fair.safe_until;
+        let over = served || fair.vruntime >= fair.protected_until;
         over && self.fair_has_others(cpu)
     }
 
-    /// Charges a fair task that runs on `cpu` up to now, before others are compared with it.
+    /// Charges the fair task running on `cpu` up to now, before other tasks are compared with it.
     pub(super) fn fair_catch_up(&mut self, cpu: CpuId) {
         let now = self.now;
         let rq = &mut self.cpus[cpu.index()];
@@ -346,14 +350,14 @@ impl Core {
         }
     }
 
-    /// `pick_eevdf`: the best of those that compete on `cpu`, which may be one that sleeps. `running` has the CPU; if it
-    /// is eligible and its turn is not over, it goes on.
+    /// `pick_eevdf`: the best competing task of `cpu`, which may be a delayed one. `running` continues if it is
+    /// eligible and protected.
     fn fair_best(&self, cpu: CpuId, running: Option<TaskId>) -> Option<TaskId> {
         let (load, sum) = self.fair_sums(cpu);
         let eligible = |&task: &TaskId| u128::from(self.task(task).fair.vruntime) * u128::from(load) <= sum;
         let running = running.filter(eligible);
         if let Some(task) = running
-            && self.task(task).fair.vruntime < self.task(task).fair.safe_until
+            && self.task(task).fair.vruntime < self.task(task).fair.protected_until
         {
             return running;
         }
@@ -362,7 +366,7 @@ impl Core {
             (&mut all).filter(|task| Some(*task) != running).find(eligible).map(|task| (self.higher_key(task), task))
         };
         let queued = [first(&mut self.fair_waiting(cpu)), first(&mut { delayed })].into_iter().flatten().min();
-        // Of equal deadlines, that of the task that waits wins.
+        // Of two tasks with equal deadlines, the waiting one wins.
         let deadline = |task: TaskId| self.task(task).fair.deadline;
         match (queued, running) {
             (Some((_, queued)), Some(running)) if deadline(running) < deadline(queued) => Some(running),
@@ -371,8 +375,8 @@ impl Core {
         }
     }
 
-    /// The task that runs next of those that wait on `cpu`, of which there are some. `prev` ran until now; it takes part
-    /// as the one that has the CPU for as long as it competes.
+    /// Picks the next of the waiting tasks of `cpu`, of which there is at least one. `prev` ran until now and takes
+    /// part as the current task while it competes.
     pub(super) fn fair_pick(&mut self, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
         let waits = |core: &Core, task| core.cpus[cpu.index()].higher.contains(&core.higher_key(task));
         let competes = |core: &Core, task| core.task(task).fair.delayed || waits(core, task);
@@ -382,30 +386,29 @@ impl Core {
             if !self.task(best).fair.delayed {
                 return Some(best);
             }
-            self.fair_let_go(best);
+            self.fair_dequeue_delayed(best);
         }
     }
 
-    /// `cpu` found no task of the fair class to run, or is about to go: nobody that sleeps competes there any more.
-    /// `prev` ran until now.
-    pub fn fair_let_all_go(&mut self, cpu: CpuId, prev: TaskId) {
+    /// Dequeues all delayed tasks of `cpu`, which has no fair task to run or is going offline. `prev` ran until now.
+    pub fn fair_dequeue_all_delayed(&mut self, cpu: CpuId, prev: TaskId) {
         let delayed = |core: &Core, task: &TaskId| core.task(*task).fair.delayed;
         while let Some(&(.., first)) = self.cpus[cpu.index()].fair.delayed.first() {
             let running = prev.some().filter(|prev| delayed(self, prev));
             let best = self.fair_best(cpu, running).filter(|best| delayed(self, best));
-            self.fair_let_go(best.unwrap_or(first));
+            self.fair_dequeue_delayed(best.unwrap_or(first));
         }
     }
 
-    /// `wakeup_preempt_fair`: whether a task that has just been enqueued takes the CPU from its equal. In 7.2 one that is
-    /// new or never left the competition, which is `fresh` here, does not.
+    /// `wakeup_preempt_fair`: whether a task that was just enqueued preempts the running fair task. Since 7.0 a new
+    /// task, or one that was still on the queue (`fresh`), does not.
     pub fn fair_preempts(&mut self, task: TaskId, fresh: bool) -> bool {
         let cpu = self.task_cpu(task);
         let Some(running) = self.fair_running(cpu) else { return false };
         let (new, old) = (self.task(task).policy, self.task(running).policy);
         if old == Policy::Idle && new != Policy::Idle {
             let fair = &mut self.task_mut(running).fair;
-            fair.safe_until = fair.safe_until.min(fair.vruntime);
+            fair.protected_until = fair.protected_until.min(fair.vruntime);
             return true;
         }
         if matches!(new, Policy::Idle | Policy::Batch) || (fresh && self.config.version >= (7, 0)) {
@@ -413,13 +416,13 @@ impl Core {
         }
         loop {
             match self.fair_best(cpu, Some(running)) {
-                Some(sleeper) if self.task(sleeper).fair.delayed => self.fair_let_go(sleeper),
+                Some(sleeper) if self.task(sleeper).fair.delayed => self.fair_dequeue_delayed(sleeper),
                 best => return best == Some(task),
             }
         }
     }
 
-    /// Panics unless the sums of `cpu` are those of the tasks that compete there and do not run.
+    /// Panics unless the sums of `cpu` match its competing tasks that do not run.
     pub fn check_fair(&self, cpu: CpuId) {
         let FairQueue { delayed, load, sum, .. } = &self.cpus[cpu.index()].fair;
         let mut expected = (0, 0);
@@ -431,7 +434,7 @@ impl Core {
         assert_eq!((*load, *sum), expected, "CPU {cpu}: weights and virtual runtimes");
     }
 
-    /// Where a task of a class above ext waits.
+    /// Sort key of a waiting task of a class above ext.
     pub(super) fn higher_key(&self, task: TaskId) -> TaskKey {
         let entry = self.task(task);
         (entry.class, entry.class_key, entry.class_seq, task)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The core as the host of the BPF machine: kfuncs, helpers and timers end here.
+//! The core as the host of the BPF machine: it executes kfuncs, helpers and timers.
 
 use super::{Call, Callee, Core};
 use crate::api::{Effect, TimerKey};
@@ -56,7 +56,7 @@ impl Host for Core {
         self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(cpu), at });
     }
 
-    /// `defer_timer_wq_op`: not where interrupts are off (kernel/bpf/helpers.c of 7.2).
+    /// `defer_timer_wq_op`: not while interrupts are off (kernel/bpf/helpers.c of 7.2).
     fn may_cancel_timers(&self) -> bool {
         !self.context.running.op.is_some_and(Op::runs_without_interrupts)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Built-in idle tracking and the default choice of a CPU (contract 1.8).
+//! Built-in idle tracking and the default CPU selection (contract 1.8).
 
 use super::{Core, DirectDispatch};
 use crate::guest::IdleMask;
@@ -24,11 +24,11 @@ pub(crate) const PICK_IDLE_IN_NODE: u64 = 2;
 /// SCX_WAKE_SYNC.
 const WAKE_SYNC: u64 = 0x10;
 
-/// The groups of CPUs that a search walks. Threads of a core leave their group when they go offline, CPUs of a
-/// scheduling domain already when no tasks may come there any more (contract H1).
+/// Groups of CPUs that an idle search walks. A CPU leaves its core when it goes offline, and its scheduling domains
+/// already when it becomes inactive (contract H1).
 #[derive(Debug)]
 pub(crate) struct Spans {
-    /// Every CPU that can be.
+    /// All possible CPUs.
     all: CpuSet,
     /// CPUs of each node, offline ones included.
     node: Vec<CpuSet>,
@@ -36,24 +36,24 @@ pub(crate) struct Spans {
     online: CpuSet,
     /// Online CPUs of each core.
     core: Vec<CpuSet>,
-    /// CPUs of each last-level cache and node that are in scheduling domains.
+    /// Active CPUs of each last-level cache and of each node (scheduling domains).
     llc: Vec<CpuSet>,
     domain_node: Vec<CpuSet>,
-    /// CPUs that are in scheduling domains.
+    /// Active CPUs, those in scheduling domains.
     members: CpuSet,
-    /// Which groups a CPU belongs to.
+    /// Core, LLC and node of each CPU.
     topology: Topology,
-    /// Some core has more than one CPU.
+    /// Whether some core has more than one active CPU.
     smt: bool,
-    /// The search looks in the LLC first: there is more than one LLC.
+    /// Whether the search tries the LLC first: the first online CPU's LLC does not span all online CPUs.
     use_llc: bool,
-    /// The search looks in the node second: there is more than one, and they are not as large as their LLCs.
+    /// Whether the search tries the node next: there are several nodes, and they do not coincide with the LLCs.
     use_node: bool,
-    /// For each node, the others: near before far, then by number.
+    /// For each node, the other nodes by distance, then by number.
     others: Vec<Vec<u32>>,
 }
 
-/// The `count` groups of CPUs of a kind, with those of their CPUs that are in `members`.
+/// The members of each group of one kind (core, LLC or node); `count` is the number of groups.
 fn spans(topology: &Topology, count: usize, group: fn(Place) -> u32, members: &CpuSet) -> Vec<CpuSet> {
     let mut spans = vec![CpuSet::new(); count];
     for cpu in members.iter() {
@@ -103,13 +103,13 @@ impl Spans {
         made
     }
 
-    /// `cpu_online_mask` changed: which threads a core has.
+    /// Updates `cpu_online_mask` and the CPUs of each core.
     pub fn set_online(&mut self, online: &CpuSet) {
         self.online = online.clone();
         self.core = cores(&self.topology, online);
     }
 
-    /// The scheduling domains are built anew. Whether there is SMT counts cores with two CPUs in them.
+    /// Rebuilds the scheduling domains from the active CPUs. SMT is on if some core has two of them.
     pub fn set_members(&mut self, members: &CpuSet) {
         self.llc = llcs(&self.topology, members);
         self.domain_node = nodes(&self.topology, members);
@@ -117,7 +117,8 @@ impl Spans {
         self.members = members.clone();
     }
 
-    /// `scx_idle_update_selcpu_topology`: which steps the search has, as the first online CPU sees it.
+    /// `scx_idle_update_selcpu_topology`: decides whether the search has LLC and node steps, from the domains of the
+    /// first online CPU.
     pub fn tune(&mut self) {
         let online = self.online.len();
         let llc = |cpu: CpuId| self.llc_of(cpu).map_or(0, CpuSet::len);
@@ -128,42 +129,42 @@ impl Spans {
         (self.use_llc, self.use_node) = (partial(llc(first)), partial(node(first)) && mismatch);
     }
 
-    /// Online CPUs of its core.
+    /// Online CPUs of the core of `cpu`.
     pub fn core_of(&self, cpu: CpuId) -> &CpuSet {
         &self.core[self.topology.place(cpu).core as usize]
     }
 
-    /// Its cache's domain, if that has other CPUs too.
+    /// LLC domain of `cpu`, if it has other CPUs.
     fn llc_of(&self, cpu: CpuId) -> Option<&CpuSet> {
         let span = &self.llc[self.topology.place(cpu).llc as usize];
         (self.members.contains(cpu) && span.len() > 1).then_some(span)
     }
 
-    /// Its node's domain, if there are CPUs of other nodes in domains too.
+    /// Node domain of `cpu`, if other nodes have active CPUs.
     fn node_of(&self, cpu: CpuId) -> Option<&CpuSet> {
         let span = &self.domain_node[self.topology.place(cpu).node as usize];
         (self.members.contains(cpu) && span.len() < self.members.len()).then_some(span)
     }
 
-    /// How many nodes there are.
+    /// Number of NUMA nodes.
     pub fn nodes(&self) -> u32 {
         self.node.len() as u32
     }
 }
 
-/// Which CPUs idle and are not claimed.
+/// The idle masks: CPUs that are idle and not claimed.
 #[derive(Debug)]
 pub(crate) struct Masks {
     /// Idle CPUs.
     pub cpus: CpuSet,
     /// All CPUs of fully idle cores.
     pub cores: CpuSet,
-    /// Cursor of each CPU for "distribute" choices (contract I3).
+    /// Last choice of each calling CPU, from which "distribute" choices go on (contract I3).
     cursor: Vec<u32>,
 }
 
 impl Masks {
-    /// A CPU went idle or left idle (contract I1).
+    /// Records that a CPU becomes idle or busy (contract I1).
     fn note(&mut self, spans: &Spans, cpu: CpuId, idle: bool) {
         if !idle {
             self.claim(spans, cpu);
@@ -178,19 +179,19 @@ impl Masks {
         }
     }
 
-    /// Takes `cpu` if it is idle: its core leaves the mask of idle cores in any case (contract I2).
+    /// Claims `cpu`; returns whether it was idle. Its core leaves the mask of idle cores in any case (contract I2).
     fn claim(&mut self, spans: &Spans, cpu: CpuId) -> bool {
         if spans.smt {
             for sibling in spans.core_of(cpu).iter() {
                 self.cores.remove(sibling);
             }
-            // A thread that is offline is in no core.
+            // An offline CPU is in no core.
             self.cores.remove(cpu);
         }
         self.cpus.remove(cpu)
     }
 
-    /// An idle CPU that both sets hold, taken; whole cores first (contract I3).
+    /// Claims an idle CPU that is in both sets, fully idle cores first (contract I3).
     fn pick(&mut self, spans: &Spans, by: CpuId, allowed: &CpuSet, within: &CpuSet, flags: u64) -> Option<CpuId> {
         loop {
             let cursor = &mut self.cursor[by.index()];
@@ -203,7 +204,8 @@ impl Masks {
             }
             let found =
                 found.or_else(|| distribute(cursor, |from| self.cpus.next_common3_from(allowed, within, from)))?;
-            // A core may look idle that is not: nobody kept that mask while all other threads were offline.
+            // If the claim fails, the mask of idle cores is stale: it is not updated while every core has only one
+            // active CPU.
             if self.claim(spans, found) {
                 return Some(found);
             }
@@ -211,8 +213,8 @@ impl Masks {
     }
 }
 
-/// `scx_pick_idle_cpu`: anywhere for the flat masks; in per-node mode the node, then (unless IN_NODE) the others by
-/// distance (contract I4).
+/// `scx_pick_idle_cpu`: searches all CPUs with flat masks; with per-node masks the node, then the other nodes by
+/// distance unless IN_NODE (contract I4).
 fn pick_from(
     masks: &mut Masks,
     spans: &Spans,
@@ -228,7 +230,7 @@ fn pick_from(
         .find_map(|&node| masks.pick(spans, by, allowed, &spans.node[node as usize], flags))
 }
 
-/// Next CPU behind the cursor, wrapping; the first choice ever skips CPU 0 (contract I3).
+/// Next CPU after the cursor, wrapping around; the very first choice skips CPU 0 (contract I3).
 fn distribute(cursor: &mut u32, next: impl Fn(CpuId) -> Option<CpuId>) -> Option<CpuId> {
     let found = next(CpuId(*cursor + 1)).or_else(|| next(CpuId(0)))?;
     *cursor = found.0;
@@ -240,28 +242,28 @@ fn distribute(cursor: &mut u32, next: impl Fn(CpuId) -> Option<CpuId>) -> Option
 pub(crate) struct Idle {
     /// Groups of CPUs.
     pub spans: Spans,
-    /// State.
+    /// Idle masks.
     pub masks: Masks,
-    /// The scheduler keeps the built-in tracking.
+    /// Whether the attached scheduler uses built-in idle tracking.
     pub enabled: bool,
-    /// It asked for masks per node.
+    /// Whether the masks are kept per node (SCX_OPS_BUILTIN_IDLE_PER_NODE).
     pub per_node: bool,
 }
 
 impl Idle {
-    /// The words of a mask; its node exists.
+    /// The words of a mask; its node must exist.
     fn words(&self, IdleMask { node, smt }: IdleMask) -> impl Iterator<Item = u64> {
         let within = node.map_or(&self.spans.all, |node| &self.spans.node[node as usize]);
         let mask = if smt && self.spans.smt { &self.masks.cores } else { &self.masks.cpus };
         mask.common_words(within)
     }
 
-    /// `reset_idle_masks`: every online CPU counts as idle, and as one of an idle core.
+    /// `reset_idle_masks`: marks every online CPU idle in both masks.
     pub fn reset(&mut self) {
         (self.masks.cpus, self.masks.cores) = (self.spans.online.clone(), self.spans.online.clone());
     }
 
-    /// All CPUs idle.
+    /// Idle tracking with all CPUs idle.
     pub fn new(topology: &Topology) -> Idle {
         let spans = Spans::new(topology);
         let masks = Masks { cpus: spans.all.clone(), cores: spans.all.clone(), cursor: vec![0; topology.len()] };
@@ -273,8 +275,8 @@ impl Idle {
         self.per_node.then(|| self.spans.topology.place(cpu).node)
     }
 
-    /// The search of contract I4 without its SYNC step: near before far, whole cores before threads. The flag IN_NODE
-    /// means something in per-node mode only.
+    /// The search of contract I4 without its SYNC step: near before far, fully idle cores before single CPUs. IN_NODE
+    /// has an effect only with per-node masks.
     fn search(&mut self, by: CpuId, allowed: &CpuSet, prev: CpuId, flags: u64) -> Option<CpuId> {
         let home = self.node_if_used(prev);
         let Idle { spans, masks, .. } = self;
@@ -307,9 +309,9 @@ impl Idle {
             .or_else(|| pick_from(masks, spans, by, allowed, home, flags))
     }
 
-    /// A synchronous wakeup: the previous CPU if it is idle and shares a cache with the waker's; else the waker's own,
-    /// which the waker is about to leave, if nothing else waits there and some CPU idles (contract I4, step 1). Either
-    /// is claimed. `waker_stays` says that the waker is not about to sleep or that its local queue is not empty.
+    /// Step 1 of contract I4, for a synchronous wakeup. Claims the previous CPU if it is idle and shares a cache with
+    /// the waker's CPU. Otherwise claims the waker's CPU if the waker is about to sleep, its local queue is empty and
+    /// some CPU is idle. `waker_stays` is true for a waker that exits or whose local queue is not empty.
     fn search_sync(
         &mut self,
         waker: CpuId,
@@ -335,18 +337,19 @@ impl Idle {
 }
 
 impl Core {
-    /// A CPU went idle or left idle: maintains both masks.
+    /// Records in both masks that a CPU becomes idle or busy.
     pub fn note_idle(&mut self, cpu: CpuId, idle: bool) {
         self.idle.masks.note(&self.idle.spans, cpu, idle);
         self.fair_note_idle(cpu, idle);
     }
 
-    /// Takes `cpu` if it is idle.
+    /// Claims `cpu`; returns whether it was idle.
     pub fn claim_idle(&mut self, cpu: CpuId) -> bool {
         self.idle.masks.claim(&self.idle.spans, cpu)
     }
 
-    /// The default search (contract I4) over the task's CPUs and `and`. The CPU is claimed. -EBUSY if there is none.
+    /// The default search (contract I4) over the CPUs allowed by both the task and `and`. Returns the claimed CPU, or
+    /// -EBUSY.
     pub fn search_idle(&mut self, task: TaskId, prev: CpuId, wake_flags: u64, and: Option<&CpuSet>, flags: u64) -> i32 {
         let narrowed = and.map(|and| self.tasks[task.index()].allowed.intersection(and));
         let allowed = narrowed.as_ref().unwrap_or(&self.tasks[task.index()].allowed);
@@ -370,7 +373,8 @@ impl Core {
         self.idle.enabled
     }
 
-    /// The node that a per-node kfunc looks at; a negative errno if it may not (contract I3). NUMA_NO_NODE is no error.
+    /// Checks the node argument of a per-node kfunc; returns a negative errno if it is invalid (contract I3).
+    /// NUMA_NO_NODE is not reported as an error.
     fn check_node(&mut self, node: i32) -> Result<u32, i32> {
         if !self.idle.per_node {
             self.fail("per-node idle tracking is disabled".into());
@@ -386,7 +390,7 @@ impl Core {
         Ok(node as u32)
     }
 
-    /// Whether a flat kfunc may look at the masks; `error` is what the kernel says if they are kept per node.
+    /// Whether a kfunc on flat masks may be used; reports `error` if the masks are kept per node.
     fn check_flat(&mut self, error: &str) -> bool {
         if self.idle.per_node {
             self.fail(error.into());
@@ -394,7 +398,7 @@ impl Core {
         !self.idle.per_node
     }
 
-    /// `scx_bpf_select_cpu_dfl`: CPU, and whether it was idle (and is now claimed).
+    /// `scx_bpf_select_cpu_dfl`: returns a CPU, and whether it was idle and is now claimed.
     pub fn select_cpu_dfl(&mut self, task: TaskId, prev_cpu: i32, wake_flags: u64) -> (i32, bool) {
         let Some(prev) = self.check_cpu(prev_cpu) else { return (prev_cpu, false) };
         if !self.check_builtin_idle() {
@@ -404,7 +408,7 @@ impl Core {
         if cpu >= 0 { (cpu, true) } else { (prev_cpu, false) }
     }
 
-    /// `scx_bpf_select_cpu_and`: CPU or negative errno.
+    /// `scx_bpf_select_cpu_and`: returns a claimed CPU or a negative errno.
     pub fn select_cpu_and(
         &mut self,
         task: TaskId,
@@ -420,8 +424,8 @@ impl Core {
         self.select_for(task, prev, wake_flags, Some(allowed), flags)
     }
 
-    /// `select_cpu_from_kfunc`: the task must be one whose locks the callback holds (contract C2); of a task with one CPU
-    /// only `prev` is tested (contract I4).
+    /// `select_cpu_from_kfunc`: the callback must hold the locks of the task (contract C2). For a task with one
+    /// allowed CPU only `prev` is tested (contract I4).
     fn select_for(&mut self, task: TaskId, prev: CpuId, wake_flags: u64, and: Option<&CpuSet>, flags: u64) -> i32 {
         if let Some(error) = self.not_locked(task) {
             self.fail(error);
@@ -435,7 +439,7 @@ impl Core {
         self.search_idle(task, prev, wake_flags, and, flags)
     }
 
-    /// The kernel's error if a callback under locks asks for a task that these locks do not cover.
+    /// The kernel's error if a callback asks for a task that its locks do not cover.
     fn not_locked(&self, task: TaskId) -> Option<String> {
         if self.context.running.op == Some(Op::SelectCpu) {
             let (DirectDispatch::Task(subject) | DirectDispatch::Done(subject)) = self.context.running.direct else {
@@ -447,8 +451,8 @@ impl Core {
         elsewhere.then(|| format!("select_cpu kfunc called cross-task on {}", self.name_of(task)))
     }
 
-    /// `scx_bpf_pick_idle_cpu(_node)`: a claimed CPU or a negative errno. With a node: that one first, then the others
-    /// by distance, unless IN_NODE.
+    /// `scx_bpf_pick_idle_cpu(_node)`: returns a claimed CPU or a negative errno. The `_node` form searches that node
+    /// first, then the others by distance unless IN_NODE.
     pub fn pick_idle_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 {
         let node = match node.map(|node| self.check_node(node)) {
             Some(Err(errno)) => return errno,
@@ -464,8 +468,8 @@ impl Core {
         found.map_or(EBUSY, |cpu| cpu.0 as i32)
     }
 
-    /// `scx_bpf_pick_any_cpu(_node)`: an idle one, else any of the mask, or of the node with IN_NODE; -EBUSY if there is
-    /// none.
+    /// `scx_bpf_pick_any_cpu(_node)`: returns an idle CPU, which is claimed, or any CPU of the mask (with IN_NODE: of
+    /// the node), or -EBUSY.
     pub fn pick_any_cpu(&mut self, allowed: &CpuSet, node: Option<i32>, flags: u64) -> i32 {
         let node = match node.map(|node| self.check_node(node)) {
             Some(Err(errno)) => return errno,
@@ -490,8 +494,8 @@ impl Core {
         self.check_builtin_idle() && self.check_cpu(cpu).is_some_and(|cpu| self.claim_idle(cpu))
     }
 
-    /// A copy for the program of the mask of idle CPUs, or of idle cores, flat or of a node. Misuse is reported; the mask
-    /// is empty then.
+    /// Gives the program a copy of the mask of idle CPUs or idle cores, flat or of a node. Misuse is reported and
+    /// yields an empty mask.
     pub fn hand_out_idle_mask(&mut self, memory: &mut Memory, mask: IdleMask) -> GuestAddr {
         match self.may_see(mask) {
             true => self.objects.idle_masks.get(memory, mask, self.idle.words(mask)),
@@ -499,7 +503,8 @@ impl Core {
         }
     }
 
-    /// Makes the copies anew that the program holds: a claim shows in the kernel's live masks at once.
+    /// Updates the mask copies that the program holds: the kernel hands out its live masks, where a claim shows at
+    /// once.
     pub fn refresh_idle_masks(&mut self, memory: &mut Memory) {
         let mut from = 0;
         while let Some((slot, held)) = self.objects.idle_masks.next_held(from) {
@@ -511,7 +516,7 @@ impl Core {
         }
     }
 
-    /// Whether the program may see it; reported if not.
+    /// Whether the program may use a mask; reports the kernel's error if not.
     pub fn may_see(&mut self, mask: IdleMask) -> bool {
         let exists = match mask.node {
             Some(node) => self.check_node(node).is_ok(),
@@ -520,7 +525,8 @@ impl Core {
         exists && self.check_builtin_idle()
     }
 
-    /// The shared "distribute" choice of the cpumask kfuncs: a CPU of the mask, or the number of CPUs if it is empty.
+    /// The "distribute" choice of the cpumask kfuncs: returns a CPU of the mask, or the number of CPUs if the mask is
+    /// empty.
     pub fn any_distribute(&mut self, mask: &CpuSet) -> u32 {
         let none = self.cpus();
         let cursor = &mut self.idle.masks.cursor[self.context.cpu.index()];

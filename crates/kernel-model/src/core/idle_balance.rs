@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How a CPU without work comes to a fair task that waits elsewhere.
+//! How a CPU without work gets a fair task that waits elsewhere.
 //!
-//! 1. It is about to idle, and looks for one at once (newidle balancing). Linux 7.0, and 6.12.65 and 6.18.5 before it, look
-//!    only as often as that was worth while lately: they throw dice ("sched/fair: Proportional newidle balance"). On a
-//!    machine on which little waited, they practically never look. Since 7.1 a CPU that seldom begins to idle looks
-//!    nevertheless ("sched/fair: More complex proportional newidle balance").
-//! 2. A CPU where somebody waits wakes an idle one at its tick, to balance for all that idle (`nohz_balancer_kick`). That
-//!    comes after the switch that the tick has brought: whoever has just lost its CPU there still has its cache, and stays
-//!    until two attempts were in vain.
-//! 3. Whether it is time for that the kernel knows from when it balanced for idle CPUs last, and a CPU that has begun to idle
-//!    since then is counted at one tick and helped at the next one. Who was busy for so short a time that no tick came has
-//!    not begun to idle.
+//! 1. A CPU about to idle searches for one at once (newidle balancing). Since Linux 7.0, 6.18.5 and 6.12.65 it
+//!    searches with a probability that follows the recent success rate ("sched/fair: Proportional newidle balance");
+//!    on a machine where tasks rarely wait it almost never searches. Since 7.1 a CPU that rarely becomes idle
+//!    searches anyway ("sched/fair: More complex proportional newidle balance").
+//! 2. A busy CPU with waiting tasks wakes an idle CPU at its tick, to balance on behalf of all idle CPUs
+//!    (`nohz_balancer_kick`). That happens after the switch caused by the same tick: the task preempted there is
+//!    cache-hot and stays until two attempts have failed.
+//! 3. The next time for that depends on when idle CPUs were last balanced. A CPU that has become idle since then is
+//!    noticed at one tick and served at the next. A CPU that was busy for less than a tick does not count as newly
+//!    idle.
 //!
-//! Not modelled: an idle CPU's interval, which shrinks and grows between one and two milliseconds for each CPU of the span,
-//! is always the longer one; what looking costs, by which a CPU that idles only briefly does not begin it.
+//! Not modelled: the balance interval of an idle CPU, which the kernel varies between one and two milliseconds per
+//! CPU of the span, is always the longer one; the cost of the search, which keeps a briefly idle CPU from starting
+//! it.
 
 use super::Core;
 use super::balance::{BUSY_FACTOR, Balance, NICE_TRIES, SPANS};
@@ -21,42 +22,42 @@ use crate::kfuncs::prandom;
 use ids::{CpuId, Locality, Nanos};
 use std::cmp::Reverse;
 
-/// The dice of newidle balancing have so many sides: a ratio of as much is always.
-const SIDES: u32 = 1024;
+/// Denominator of the newidle ratio; a ratio of 1024 means "always search".
+const RATIO_ONE: u32 = 1024;
 
-/// Since then a CPU that seldom begins to idle looks for tasks whatever came of it (feature NI_RATE).
+/// First version in which a CPU that rarely becomes idle searches whatever the success rate (feature NI_RATE).
 const RATE_SINCE: (u16, u16) = (7, 1);
 
-/// For that the ratio gets one more for each 2^22 ns that it took to look so often as there are sides.
+/// NI_RATE adds 1 to the ratio for each 2^22 ns between two updates of the ratio.
 const RATE_SHIFT: u32 = 22;
 
-/// What came of newidle balancing of one CPU over one of its spans (`newidle_call` and others of `struct sched_domain`).
+/// Statistics of newidle balancing of one CPU over one span (`newidle_call` and others of `struct sched_domain`).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Worth {
+pub(super) struct NewidleStats {
     calls: u32,
     successes: u32,
-    /// Of [`SIDES`].
+    /// Probability of a search, in 1/[`RATIO_ONE`].
     ratio: u32,
     since: Nanos,
 }
 
-impl Worth {
-    /// With as many calls as the kernel begins with.
-    fn new(ratio: u32) -> Worth {
-        Worth { calls: SIDES / 2, successes: ratio / 2, ratio, since: Nanos::ZERO }
+impl NewidleStats {
+    /// Initial statistics, with the call count that the kernel starts with.
+    fn new(ratio: u32) -> NewidleStats {
+        NewidleStats { calls: RATIO_ONE / 2, successes: ratio / 2, ratio, since: Nanos::ZERO }
     }
 
-    /// `update_newidle_stats`. An attempt that the dice allow stands for all that they did not.
+    /// `update_newidle_stats`. A search that was let through counts for those that were skipped.
     fn note(&mut self, successes: u32, now: Nanos, by_rate: bool) {
         self.calls += 1;
         self.successes += successes;
-        if self.calls < SIDES {
+        if self.calls < RATIO_ONE {
             return;
         }
         self.ratio = self.successes;
         if by_rate {
-            let seldom = u32::try_from(now.since(self.since).0 >> RATE_SHIFT).unwrap_or(SIDES);
-            self.ratio = self.ratio.saturating_add(seldom).min(SIDES);
+            let rarely = u32::try_from(now.since(self.since).0 >> RATE_SHIFT).unwrap_or(RATIO_ONE);
+            self.ratio = self.ratio.saturating_add(rarely).min(RATIO_ONE);
         }
         self.since = now;
         self.calls /= 2;
@@ -64,17 +65,17 @@ impl Worth {
     }
 }
 
-/// What the kernel keeps for all CPUs that idle (`nohz`).
+/// Idle load balancing state shared by all CPUs (the kernel's `nohz`).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Nohz {
-    /// No CPU is helped before this time.
+    /// No idle balancing before this time.
     next: Nanos,
-    /// A CPU has begun to idle since that was found out.
+    /// A CPU has become idle since `next` was computed.
     stale: bool,
 }
 
 impl Core {
-    /// A CPU begins to idle, or ends that.
+    /// Records that a CPU becomes idle or busy.
     pub(super) fn fair_note_idle(&mut self, cpu: CpuId, idle: bool) {
         let fair = &mut self.cpus[cpu.index()].fair;
         fair.kicked = false;
@@ -83,7 +84,7 @@ impl Core {
         }
     }
 
-    /// A CPU has no work: a fair task comes to it. False if there is none, or it does not look.
+    /// Pulls a fair task to a CPU without work. Returns false if there is none, or if the CPU does not search.
     pub(super) fn fair_pull(&mut self, cpu: CpuId) -> bool {
         if std::mem::take(&mut self.cpus[cpu.index()].fair.kicked) {
             return self.fair_balance_idle(cpu);
@@ -94,34 +95,34 @@ impl Core {
         }
     }
 
-    /// `sched_balance_newidle` over one span. `ratio` is that of the beginning.
+    /// `sched_balance_newidle` over one span. `ratio` is the initial ratio.
     fn fair_pull_at_times(&mut self, cpu: CpuId, index: usize, ratio: u32) -> bool {
         if self.fair_width(cpu, index).is_none() {
             return false;
         }
         let by_rate = self.config.version >= RATE_SINCE;
-        let worth = self.balance_mut(cpu, index).worth.get_or_insert(Worth::new(ratio)).ratio;
+        let newidle = self.balance_mut(cpu, index).newidle.get_or_insert(NewidleStats::new(ratio)).ratio;
         let mut weight = 1;
-        if worth < SIDES || !by_rate {
-            let chance = 1 + worth;
-            if prandom(&mut self.dice) % SIDES > chance {
-                return self.fair_note_worth(cpu, index, 0, by_rate);
+        if newidle < RATIO_ONE || !by_rate {
+            let probability = 1 + newidle;
+            if prandom(&mut self.kernel_random) % RATIO_ONE > probability {
+                return self.fair_note_newidle(cpu, index, 0, by_rate);
             }
-            weight = (SIDES + chance / 2) / chance;
+            weight = (RATIO_ONE + probability / 2) / probability;
         }
         let pulled = self.fair_pull_within(cpu, SPANS[index]);
-        self.fair_note_worth(cpu, index, if pulled { weight } else { 0 }, by_rate)
+        self.fair_note_newidle(cpu, index, if pulled { weight } else { 0 }, by_rate)
     }
 
-    /// Gives whether it was one.
-    fn fair_note_worth(&mut self, cpu: CpuId, index: usize, successes: u32, by_rate: bool) -> bool {
+    /// Records an attempt; returns whether it succeeded.
+    fn fair_note_newidle(&mut self, cpu: CpuId, index: usize, successes: u32, by_rate: bool) -> bool {
         let now = self.now;
-        let worth = self.balance_mut(cpu, index).worth.as_mut().expect("looked at before");
-        worth.note(successes, now, by_rate);
+        let newidle = self.balance_mut(cpu, index).newidle.as_mut().expect("looked at before");
+        newidle.note(successes, now, by_rate);
         successes > 0
     }
 
-    /// Pulls one task, from the CPU where most wait of those that are nearest.
+    /// Pulls one task from the nearest CPU with waiting tasks; of equally near ones, the one with the most.
     fn fair_pull_within(&mut self, cpu: CpuId, span: Locality) -> bool {
         let waiting = |from: CpuId| self.fair_waiting(from).count();
         let mut from: Vec<_> = (0..self.cpus())
@@ -139,7 +140,7 @@ impl Core {
     #[inline]
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].fair.tickless = false;
-        // While no CPU was ever helped, it cannot be too early to help one.
+        // `next` is 0 until the first idle balancing, which is always due.
         if self.higher_waiting > 0 || self.nohz.next > Nanos::ZERO {
             self.fair_kick_one(cpu);
         }
@@ -165,7 +166,8 @@ impl Core {
         }
     }
 
-    /// `nohz_idle_balance`: one idle CPU does it for all, for itself at last. Whether it has a task then.
+    /// `nohz_idle_balance`: one idle CPU balances for all idle CPUs, for itself last. Returns whether it has a task
+    /// now.
     fn fair_balance_idle(&mut self, cpu: CpuId) -> bool {
         let cpus = self.cpus();
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
@@ -179,7 +181,7 @@ impl Core {
         !self.cpus[cpu.index()].higher.is_empty()
     }
 
-    /// `sched_balance_rq` of an idle CPU over one of its spans. Whether tasks came.
+    /// `sched_balance_rq` of an idle CPU over one of its spans. Returns whether it pulled tasks.
     fn fair_balance_idle_over(&mut self, to: CpuId, index: usize) -> bool {
         let now = self.jiffies_now();
         let due = self.fair_next_over(to, index).is_some_and(|next| now >= next);
@@ -194,7 +196,7 @@ impl Core {
         let failed = self.balance_mut(to, index).failed;
         let mut moved = 0;
         if let Some((from, waiting)) = found {
-            // Half of the difference in tasks, of which one runs there.
+            // Half of the difference in the number of tasks, the running one included.
             let movable = self.fair_movable(from, to, failed > NICE_TRIES);
             for &task in movable.iter().take(waiting.div_ceil(2)) {
                 self.fair_move(task, to);
@@ -207,13 +209,13 @@ impl Core {
         moved > 0
     }
 
-    /// When the first of these CPUs balances next.
+    /// The earliest time at which one of these CPUs balances next.
     fn fair_next_of(&self, cpus: &[CpuId]) -> Nanos {
         let next = |&cpu: &CpuId| (0..SPANS.len()).filter_map(move |index| self.fair_next_over(cpu, index)).min();
         cpus.iter().filter_map(next).min().unwrap_or(Nanos::ZERO)
     }
 
-    /// When a CPU balances next over one of its spans; `None` if that is no wider than the one before.
+    /// When a CPU balances next over one of its spans; `None` if the span is no wider than the next smaller one.
     fn fair_next_over(&self, cpu: CpuId, index: usize) -> Option<Nanos> {
         let width = self.fair_width(cpu, index)?;
         let busy_factor = if self.fair_idle(cpu) { 1 } else { BUSY_FACTOR };
@@ -221,7 +223,7 @@ impl Core {
         Some(self.cpus[cpu.index()].fair.balances[index].last + self.jiffies_in_ns(jiffies))
     }
 
-    /// CPUs of a span; `None` if it is no wider than the one before.
+    /// Number of CPUs of a span; `None` if the span is no wider than the next smaller one.
     fn fair_width(&self, cpu: CpuId, index: usize) -> Option<u64> {
         let width = |reach: Locality| {
             let near = |&other: &CpuId| self.config.topology.locality(cpu, other) <= reach;
@@ -241,28 +243,28 @@ impl Core {
 mod tests {
     use super::*;
 
-    /// So many attempts, of which each was one for this many; what the ratio is then.
+    /// The ratio after `attempts` attempts, each of which counts for `successes`.
     fn ratio_after(ratio: u32, attempts: u32, successes: u32, took: Nanos, by_rate: bool) -> u32 {
-        let mut worth = Worth::new(ratio);
-        (0..attempts).for_each(|_| worth.note(successes, took, by_rate));
-        worth.ratio
+        let mut newidle = NewidleStats::new(ratio);
+        (0..attempts).for_each(|_| newidle.note(successes, took, by_rate));
+        newidle.ratio
     }
 
     #[test]
-    fn what_came_of_the_last_attempts_is_the_next_ratio() {
+    fn newidle_ratio_follows_success_of_recent_attempts() {
         let second = Nanos::from_secs(1);
-        assert_eq!(ratio_after(512, 511, 0, second, false), 512, "not yet");
+        assert_eq!(ratio_after(512, 511, 0, second, false), 512, "one attempt before the update");
         assert_eq!(ratio_after(512, 512, 0, second, false), 256);
         assert_eq!(ratio_after(512, 512, 1, second, false), 768);
-        // After each 512 more, half of what was before counts.
+        // Each update halves the weight of the earlier attempts.
         assert_eq!(ratio_after(512, 1024, 0, second, false), 128);
         assert_eq!(ratio_after(0, 512, 2, second, false), 1024);
     }
 
     #[test]
-    fn who_seldom_begins_to_idle_looks_nevertheless_since_7_1() {
+    fn cpu_that_rarely_idles_searches_anyway_since_7_1() {
         // 2^22 ns are 4.2 ms.
         assert_eq!(ratio_after(0, 512, 0, Nanos::from_ms(100), true), 23);
-        assert_eq!(ratio_after(0, 512, 0, Nanos::from_secs(10), true), SIDES, "more is no more");
+        assert_eq!(ratio_after(0, 512, 0, Nanos::from_secs(10), true), RATIO_ONE, "capped at 1024");
     }
 }

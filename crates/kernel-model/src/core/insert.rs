@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kfuncs that insert and move tasks: direct dispatch, the dispatch buffer, queue iterators (contract 1.5, K3, K4).
+//! The kfuncs that insert and move tasks: direct dispatch, dispatch buffer, queue iterators (contract 1.5, K3, K4).
 
 use super::dsq::{Dsq, Position, QueueRef};
 use super::task::{Owner, Verdict};
@@ -17,42 +17,43 @@ const ENOENT: i32 = -2;
 /// SCX_DSQ_ITER_REV.
 const ITER_REVERSE: u64 = 1 << 16;
 
-/// A verdict that waits in the dispatch buffer.
+/// A verdict in the dispatch buffer.
 #[derive(Clone, Copy, Debug)]
 struct Buffered {
     task: TaskId,
-    /// Sequence of the `enqueue` that the verdict answers.
+    /// Sequence number of the `enqueue` that the verdict answers.
     seq: u32,
     verdict: Verdict,
 }
 
-/// What `dispatch` has inserted so far (contract D4).
+/// Inserts made by the `dispatch` in progress and not yet carried out (contract D4).
 #[derive(Debug, Default)]
 pub(crate) struct DispatchBuffer {
     entries: Vec<Buffered>,
     /// The CPU that is dispatching.
     pub cpu: Option<CpuId>,
-    /// Tasks that were inserted or moved since the round began.
+    /// Number of tasks inserted or moved in this round of `dispatch`.
     pub moved: u32,
 }
 
-/// Position of a queue iterator.
+/// State of a queue iterator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DsqCursor {
     /// The queue.
     pub dsq: DsqId,
-    /// The task that was handed out last, or NONE.
+    /// The task returned last, or NONE.
     pub last: TaskId,
-    /// The queue's count of inserts when the iterator was made: later arrivals are not seen (contract K3).
+    /// Insert count of the queue when the iterator was created: tasks inserted later are skipped (contract K3).
     pub seq: u64,
-    /// Walk from the tail.
+    /// Whether it walks from the tail to the head.
     pub reverse: bool,
-    /// Where `last` stood, so that its removal is tolerated.
+    /// Position of `last`, so that iteration continues after `last` has left the queue.
     pub position: Position,
 }
 
 impl Core {
-    /// `scx_vet_enq_flags`: IMMED is for local queues only, and may be meant for all inserts there (contract D10).
+    /// `scx_vet_enq_flags`: rejects IMMED on other than local queues, and adds it on local queues under
+    /// SCX_OPS_ALWAYS_ENQ_IMMED (contract D10).
     fn vet_flags(&mut self, dsq: DsqId, flags: u64) -> Option<u64> {
         let local = dsq == DsqId::LOCAL || dsq.local_cpu().is_some();
         if flags & enq_flags::IMMED != 0 && !local {
@@ -63,8 +64,8 @@ impl Core {
         Some(if implied { flags | enq_flags::IMMED } else { flags })
     }
 
-    /// `scx_bpf_dsq_insert`, or the ordered form with a `vtime`. False if the kernel refused it before it touched the
-    /// task.
+    /// `scx_bpf_dsq_insert`, or `scx_bpf_dsq_insert_vtime` if `vtime` is given. Returns false if the kernel refused
+    /// the call before it changed the task.
     #[allow(clippy::too_many_arguments)]
     pub fn dsq_insert(
         &mut self,
@@ -119,15 +120,17 @@ impl Core {
         self.context.buffer.entries.push(Buffered { task, seq, verdict });
     }
 
-    /// The CPU of a task that a buffered verdict is about and whose `enqueue` has not come to its end. Only where operations
-    /// wait: `finish_dispatch` of the kernel waits for that too.
-    pub fn undecided(&self) -> Option<CpuId> {
+    /// CPU of a task that has a buffered verdict and whose `enqueue` is still in progress. Waiting form only, where
+    /// the kernel's `finish_dispatch` waits for it.
+    pub fn task_still_in_enqueue(&self) -> Option<CpuId> {
         let entries = self.context.buffer.entries.iter();
-        let mut undecided = entries.filter(|entry| self.task(entry.task).owner == Owner::Queueing(entry.seq));
-        undecided.next().map(|entry| self.task_cpu(entry.task))
+        let mut task_still_in_enqueue =
+            entries.filter(|entry| self.task(entry.task).owner == Owner::Queueing(entry.seq));
+        task_still_in_enqueue.next().map(|entry| self.task_cpu(entry.task))
     }
 
-    /// Carries the buffered verdicts out. Those about tasks that BPF no longer owns are dropped silently (contract D4).
+    /// Carries out the buffered verdicts. Verdicts about tasks that BPF no longer owns are dropped silently (contract
+    /// D4).
     pub fn flush_buffer(&mut self, memory: &mut Memory) {
         let outer = self.blame(Some(Op::Dispatch), None);
         let cpu = self.context.buffer.cpu.unwrap_or(self.context.cpu);
@@ -175,7 +178,7 @@ impl Core {
         }
     }
 
-    /// `scx_bpf_create_dsq`: 0 or a negative errno.
+    /// `scx_bpf_create_dsq`: returns 0 or a negative errno.
     pub fn create_dsq(&mut self, dsq: DsqId, node: i32) -> i32 {
         if dsq.is_builtin() || node >= self.nodes() as i32 || node < -1 {
             return EINVAL;
@@ -197,7 +200,7 @@ impl Core {
         }
     }
 
-    /// `scx_bpf_dsq_nr_queued`: count or -ENOENT.
+    /// `scx_bpf_dsq_nr_queued`: returns the number of tasks or -ENOENT.
     pub fn dsq_nr_queued(&mut self, dsq: DsqId) -> i32 {
         let queue = match dsq {
             DsqId::LOCAL => Some(&self.cpus[self.locked_cpu().index()].local),
@@ -222,7 +225,7 @@ impl Core {
         self.dsqs.get(&dsq)?.first()
     }
 
-    /// Starts an iteration over a user queue; -ENOENT or -EINVAL.
+    /// Creates an iterator over a user queue; fails with -ENOENT or -EINVAL.
     pub fn dsq_iter(&mut self, dsq: DsqId, flags: u64) -> Result<DsqCursor, i32> {
         if flags & !ITER_REVERSE != 0 {
             return Err(EINVAL);
@@ -232,7 +235,7 @@ impl Core {
         Ok(DsqCursor { dsq, last: TaskId::NONE, seq: queue.seq(), reverse, position: (0, 0) })
     }
 
-    /// Next task of an iteration.
+    /// Returns the next task of an iterator.
     pub fn dsq_iter_next(&mut self, cursor: &mut DsqCursor) -> Option<TaskId> {
         self.visit_queue(QueueRef::User(cursor.dsq));
         let queue = self.dsqs.get(&cursor.dsq)?;
@@ -246,7 +249,8 @@ impl Core {
         }
     }
 
-    /// `scx_bpf_dsq_move(_vtime)`: false if the task is no longer where the iterator saw it (contract K3).
+    /// `scx_bpf_dsq_move(_vtime)`: returns false if the task has left the queue since the iterator was created
+    /// (contract K3).
     #[allow(clippy::too_many_arguments)]
     pub fn dsq_move(
         &mut self,
@@ -274,7 +278,7 @@ impl Core {
             self.objects.set_vtime(memory, task, vtime);
         }
         match target {
-            // Within one runqueue the kernel links the task over and never looks at the order that was asked for.
+            // Within one runqueue the kernel inserts FIFO, whatever order was requested.
             QueueRef::Local(to) if to == self.task_cpu(task) => {
                 self.enqueue_to(memory, task, target, false, flags);
             }
@@ -284,8 +288,7 @@ impl Core {
         true
     }
 
-    /// `scx_bpf_dsq_reenq`: every task of a local queue or of one of the scheduler's is enqueued again when the operation
-    /// ends (contract K2).
+    /// `scx_bpf_dsq_reenq`: re-enqueues every task of a local or user queue when the operation ends (contract K2).
     pub fn dsq_reenqueue(&mut self, dsq: DsqId) {
         let local = if dsq == DsqId::LOCAL { Some(self.locked_cpu()) } else { dsq.local_cpu() };
         if local.is_some_and(|cpu| cpu.0 >= self.cpus()) {
@@ -295,7 +298,7 @@ impl Core {
         } else if dsq != DsqId::GLOBAL && !self.dsqs.contains_key(&dsq) {
             self.fail(format!("non-existent DSQ {:#x}", dsq.0));
         } else if self.bypassing() {
-            // Nothing, not even an error.
+            // Bypass ignores the call without an error.
         } else if dsq == DsqId::GLOBAL {
             self.fail(format!("DSQ {:#x} not allowed for reenq", dsq.0));
         } else if !self.context.reenqueue_users.contains(&dsq) {
@@ -303,8 +306,8 @@ impl Core {
         }
     }
 
-    /// `scx_bpf_reenqueue_local` in `cpu_release`: every task of the local queue is enqueued again when the operation ends;
-    /// how many those are (contract K2).
+    /// `scx_bpf_reenqueue_local` in `cpu_release`: re-enqueues every task of the local queue when the operation ends;
+    /// returns their number (contract K2).
     pub fn reenqueue_local(&mut self) -> u32 {
         let cpu = self.locked_cpu();
         let current = self.cpus[cpu.index()].current;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kicks: asked for in a callback, carried out when the operation ends (contract K1).
+//! Kicks: requested in a callback, carried out when the operation ends (contract K1).
 
 use super::task::Class;
 use super::{Core, Effect};
@@ -22,7 +22,7 @@ impl Core {
             if flags & (PREEMPT | WAIT) != 0 {
                 self.fail("PREEMPT/WAIT cannot be used with SCX_KICK_IDLE".into());
             }
-            if self.will_pick_anyway(cpu) {
+            if self.can_skip_idle_kick(cpu) {
                 return;
             }
         }
@@ -30,13 +30,13 @@ impl Core {
         self.context.kicks.push((cpu, flags));
     }
 
-    /// `can_skip_idle_kick`: the CPU is busy, and not just in the pick that may leave it idle.
-    fn will_pick_anyway(&self, cpu: CpuId) -> bool {
+    /// Whether an idle kick of `cpu` is useless: the CPU is busy, and not in a pick that may leave it idle.
+    fn can_skip_idle_kick(&self, cpu: CpuId) -> bool {
         self.current(cpu) != TaskId::NONE && !self.cpus[cpu.index()].in_balance
     }
 
-    /// The interrupt work that carries the kicks of the operation out: all kicks of one CPU are one, in the order of the
-    /// CPUs; those of idle CPUs come last.
+    /// Carries out the kicks of the operation, as the kernel's irq_work does: the kicks of one CPU are merged, in CPU
+    /// order; IDLE kicks come last.
     pub fn send_kicks(&mut self, memory: &mut Memory) {
         let mut kicks = std::mem::take(&mut self.context.kicks);
         kicks.sort_by_key(|&(cpu, flags)| (flags & IDLE, cpu));
@@ -52,7 +52,7 @@ impl Core {
             }
             if flags & IDLE == 0 {
                 self.kick(memory, cpu, flags, &mut awaited);
-            } else if !self.will_pick_anyway(cpu) {
+            } else if !self.can_skip_idle_kick(cpu) {
                 self.resched(cpu);
             }
         }
@@ -67,7 +67,7 @@ impl Core {
         self.context.kicks = kicks;
     }
 
-    /// `kick_one_cpu`: only an ext task can be preempted or awaited, and higher classes are left alone.
+    /// `kick_one_cpu`: leaves CPUs that run a higher class alone; PREEMPT and WAIT apply to ext tasks only.
     fn kick(&mut self, memory: &mut Memory, cpu: CpuId, flags: u64, awaited: &mut CpuSet) {
         let class = self.current_class(cpu);
         if class < Class::Ext {

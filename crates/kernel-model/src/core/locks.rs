@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which locks a kernel takes on its way. The model does everything at one instant and needs none; whoever prices an
-//! operation asks which ones a kernel would have waited for.
+//! Which locks the kernel takes for each operation. The model executes an operation at one instant and needs no
+//! locks; the machine model uses this record to charge lock waits.
 //!
-//! 1. `__schedule`, `try_to_wake_up`, the tick, and changes of a task hold the lock of one runqueue: of the CPU that
-//!    switches or ticks, or of the CPU that the task goes to or is on.
-//! 2. A queue of the scheduler, the global ones and those of the bypass have a lock of their own, which is held for one
-//!    insert or one removal. Local queues go by the lock of their runqueue.
-//! 3. Who needs another runqueue gives the one that it holds back first, and takes it again afterwards
+//! 1. `__schedule`, `try_to_wake_up`, the tick, and attribute changes of a task hold one runqueue lock: that of the
+//!    CPU that switches or ticks, or of the CPU that the task goes to or is on.
+//! 2. User queues, global queues and bypass queues have locks of their own, held for one insert or one removal. A
+//!    local queue is protected by the lock of its runqueue.
+//! 3. An operation that needs another runqueue releases the one that it holds first, and takes it again afterwards
 //!    (`switch_rq_lock` in kernel/sched/ext.c of 7.2).
 
 use super::dsq::QueueRef;
@@ -15,20 +15,20 @@ use crate::api::{Lock, LockStep, Usage};
 use crate::ops::Op;
 use ids::CpuId;
 
-/// The locks that an operation in progress holds.
+/// Locks held by an operation in progress.
 #[derive(Debug, Default)]
 pub(crate) struct HeldLocks {
-    /// Whose runqueue it has locked.
+    /// CPU whose runqueue is locked.
     pub runqueue: Option<CpuId>,
-    /// The queue that it has locked. Only where operations wait.
+    /// The queue lock that is held. Waiting form only.
     pub queue: Option<Lock>,
-    /// The operation of the kernel.
+    /// Name of the kernel operation.
     pub operation: &'static str,
-    /// What the callback in progress has executed so far; the usage does not have that yet.
+    /// Instructions executed so far by the callback in progress, some of which are not in the usage yet.
     pub in_flight: u64,
 }
 
-/// The lock of a queue.
+/// The lock that protects a queue.
 pub(crate) fn lock_of(queue: QueueRef) -> Lock {
     match queue {
         QueueRef::Local(cpu) => Lock::Runqueue(cpu),
@@ -39,13 +39,13 @@ pub(crate) fn lock_of(queue: QueueRef) -> Lock {
 }
 
 impl Core {
-    /// An operation begins with the lock of a runqueue.
+    /// Begins an operation that holds the runqueue lock of `cpu`.
     pub fn begin_locked(&mut self, cpu: CpuId, operation: &'static str) {
         self.context.locks.operation = operation;
         self.lock_runqueue(cpu);
     }
 
-    /// Takes the lock of a runqueue, instead of the one that the operation holds.
+    /// Takes a runqueue lock, and first releases the one that the operation holds.
     pub fn lock_runqueue(&mut self, cpu: CpuId) {
         if self.locks_tracked && self.context.locks.runqueue != Some(cpu) {
             self.unlock_runqueue();
@@ -54,14 +54,14 @@ impl Core {
         }
     }
 
-    /// Gives back the lock of the runqueue that the operation holds, if it does.
+    /// Releases the runqueue lock that the operation holds, if any.
     pub fn unlock_runqueue(&mut self) {
         if let Some(cpu) = self.context.locks.runqueue.take() {
             self.step(Lock::Runqueue(cpu), false);
         }
     }
 
-    /// Something is done under the lock of this runqueue, whichever was held before is held again afterwards.
+    /// Notes work done under the lock of this runqueue; the lock held before is held again afterwards.
     pub fn visit_runqueue(&mut self, cpu: CpuId) {
         if self.context.locks.runqueue == Some(cpu) {
             return;
@@ -80,7 +80,7 @@ impl Core {
         }
     }
 
-    /// A task is put into `queue` or taken out.
+    /// Notes an insert into or a removal from `queue`.
     pub fn visit_queue(&mut self, queue: QueueRef) {
         if !self.locks_tracked && !self.context.waits {
             return;
@@ -95,14 +95,15 @@ impl Core {
         }
     }
 
-    /// The callback in progress takes or gives back a lock of the scheduler.
+    /// Notes that the callback in progress takes or releases a `bpf_spin_lock`.
     pub fn bpf_lock(&mut self, addr: u64, taken: bool) {
         if self.locks_tracked && !self.context.waits {
             self.step(Lock::Bpf(addr), taken);
         }
     }
 
-    /// The callback in progress has executed so many instructions: what of that is new belongs to the usage.
+    /// Adds to the usage the instructions that the callback in progress has executed since the last call; `executed`
+    /// is its total.
     pub fn count_executed(&mut self, executed: u64) {
         self.output.usage.instructions += executed - self.context.counted;
         self.context.counted = executed;
@@ -113,7 +114,7 @@ impl Core {
         self.output.locks.push(step);
     }
 
-    /// The operation in progress takes a lock now, or gives it back.
+    /// A lock step of the operation in progress, with its usage so far.
     #[inline(always)]
     pub fn lock_step(&self, lock: Lock, taken: bool) -> LockStep {
         let CpuContext { counted, locks, .. } = &self.context;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The sched_ext core without the callbacks: state, queues, idle masks, and the services that kfuncs call.
 //!
-//! [`Core`] is the host of the BPF machine. Guest memory belongs to the machine, so every method that touches a guest
-//! object is handed the memory. What calls back into the scheduler is in `kernel`.
+//! [`Core`] is the host of the BPF machine. The machine owns guest memory, so every method that touches a guest
+//! object takes the memory as an argument. Code that calls into the scheduler is in `kernel`.
 
 mod balance;
 mod cgroups;
@@ -45,13 +45,13 @@ use task::{Class, Task, TaskKey};
 pub(crate) const SLICE_DFL_NS: u64 = 20_000_000;
 /// Slice while the scheduler is bypassed (contract B1).
 pub(crate) const SLICE_BYPASS_NS: u64 = 5_000_000;
-/// A slice that is never charged.
+/// Infinite slice: running does not reduce it.
 pub(crate) const SLICE_INF: u64 = u64::MAX;
 
-/// Where arrivals are counted from: there is room below it for those that come before all others.
+/// First number of the arrival counters. Head inserts count down from it, tail inserts count up.
 const FIRST_ARRIVAL: u64 = 1 << 62;
 
-/// What kind of exit it is (contract E2).
+/// Exit kinds (`enum scx_exit_kind`, contract E2).
 pub(crate) mod exit_kind {
     pub const UNREGISTERED: u32 = 64;
     pub const UNREGISTERED_BPF: u32 = 65;
@@ -88,7 +88,7 @@ pub(crate) mod enq_flags {
     pub const IMMED: u64 = 1 << 33;
     pub const REENQ: u64 = 1 << 40;
     pub const LAST: u64 = 1 << 41;
-    /// The top byte is the kernel's own.
+    /// The top byte is reserved for the kernel.
     pub const INTERNAL: u64 = 0xff << 56;
 }
 
@@ -96,13 +96,13 @@ pub(crate) mod enq_flags {
 pub(crate) mod deq_flags {
     pub const SLEEP: u64 = 1;
     pub const SAVE: u64 = 2;
-    /// With SAVE: the place in the runqueue need not be kept.
+    /// With SAVE: the position in the runqueue need not be kept.
     pub const MOVE: u64 = 4;
-    /// The caller updated the runqueue clock.
+    /// The caller has updated the runqueue clock.
     pub const NOCLOCK: u64 = 8;
     /// With SAVE: the class changes too.
     pub const CLASS: u64 = 0x40;
-    /// The task leaves for a state that no ordinary wakeup ends, such as death.
+    /// The task enters a state that an ordinary wakeup does not end, such as TASK_DEAD.
     pub const SPECIAL: u64 = 0x1_0000;
     /// Core scheduling runs a task that was not dispatched.
     pub const CORE_SCHED_EXEC: u64 = 1 << 32;
@@ -112,59 +112,60 @@ pub(crate) mod deq_flags {
 /// A CPU's runqueue.
 #[derive(Debug)]
 pub(crate) struct Runqueue {
-    /// Who runs; NONE is the idle task.
+    /// The running task; NONE is the idle task.
     pub current: TaskId,
-    /// Since when its time is not charged.
+    /// Time up to which the running task has been charged.
     pub exec_start: Nanos,
-    /// It must reschedule, and the driver knows.
+    /// A reschedule is pending, and the driver has been asked for it.
     pub need_resched: bool,
-    /// It is to reschedule when it is interrupted next (PREEMPT_LAZY).
+    /// Reschedule at the next interrupt (TIF_NEED_RESCHED_LAZY of PREEMPT_LAZY).
     pub lazy_resched: bool,
-    /// Somebody who is no task here has it, until it reschedules.
+    /// Held by an unmodelled context until the next reschedule.
     pub occupied: bool,
-    /// `cpu_online_mask`: it executes anything at all.
+    /// In `cpu_online_mask`: the CPU executes code.
     pub online: bool,
-    /// `cpu_active_mask`: tasks may come here.
+    /// In `cpu_active_mask`: tasks may be placed here.
     pub active: bool,
-    /// SCX_RQ_ONLINE: the scheduler knows it as online (contract H1).
+    /// SCX_RQ_ONLINE: online as far as sched_ext is concerned (contract H1).
     pub scx_online: bool,
-    /// Local queue.
+    /// Local dispatch queue.
     pub local: Dsq,
     /// Bypass queue.
     pub bypass: Dsq,
-    /// The slice of the current task was taken away.
+    /// The slice of the current task was set to 0 to preempt it.
     pub preempted: bool,
-    /// It is inside the balance step of a pick.
+    /// Inside the balance step of a pick.
     pub in_balance: bool,
-    /// It has picked and not yet switched. Only where operations wait.
+    /// Has picked the next task and not yet switched to it. Waiting form only.
     pub switching: bool,
     /// A higher class has the CPU and `cpu_release` was called (contract R1).
     pub released: bool,
-    /// Runnable ext tasks, running included.
+    /// Number of runnable ext tasks, the running one included.
     pub ext_tasks: u32,
-    /// Class of whoever runs, or the best that came since: what runs next is at least of this class.
+    /// Class of the running task, or of a higher-class task that became runnable since: the next task is of this
+    /// class or a higher one.
     pub next_class: Class,
-    /// Tasks in the local queue that must get the CPU at once (contract D10).
+    /// Number of IMMED tasks in the local queue (contract D10).
     pub immed_tasks: u32,
-    /// What is to be enqueued again when the operation ends: `None` for nothing (contract K2, D10).
+    /// Tasks to re-enqueue when the operation ends; `None` for none (contract K2, D10).
     pub reenqueue: Option<Reenqueue>,
-    /// The operation in which the local queue was enqueued again last, and how often in it (contract K2).
+    /// Operation in which the local queue was last re-enqueued, and how many times in that operation (contract K2).
     pub reenqueued: (u64, u32),
-    /// Counts switches away from ext tasks and picks, as `kick_sync` does.
+    /// Number of switches away from ext tasks and of picks, as the kernel's `kick_sync` counts them.
     pub kick_sync: u64,
-    /// Waiting tasks of the classes above ext, best first.
+    /// Waiting tasks of the classes above ext, in pick order.
     pub higher: BTreeSet<TaskKey>,
-    /// What the fair class knows of it.
+    /// State of the fair class.
     pub fair: FairQueue,
-    /// Since when ext tasks wait here without any of them running because higher classes do (contract P9).
+    /// Since when the runnable ext tasks of this CPU have been starved by higher classes (contract P9).
     pub starved_since: Option<Nanos>,
-    /// Until when the deadline server gives this CPU to ext.
+    /// Until when the deadline server reserves this CPU for ext.
     pub server_until: Nanos,
     /// Performance level that the scheduler asked for, 0..=1024.
     pub cpuperf: u32,
-    /// How fast it is now, 0 to 1024.
+    /// Performance level now, 0 to 1024.
     pub performance: u32,
-    /// Whose its time was until `exec_start`.
+    /// CPU time by kind (user, nice, system, idle), charged up to `exec_start`.
     pub time: CpuTime,
 }
 
@@ -202,97 +203,97 @@ impl Runqueue {
     }
 }
 
-/// Which tasks of a local queue are to be enqueued again.
+/// Which tasks of a local queue to re-enqueue.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Reenqueue {
-    /// Those that must get the CPU at once and do not.
+    /// IMMED tasks that cannot run at once.
     Immediate,
-    /// All: the scheduler asked for it in `cpu_release`, with this task still the current one of its CPU.
+    /// All: `cpu_release` called `scx_bpf_reenqueue_local` while this task was still the current one of its CPU.
     Released(TaskId),
-    /// All: the scheduler asked for it.
+    /// All: requested by the scheduler.
     All,
 }
 
-/// Everything of a kernel but the BPF machine.
+/// State of a kernel without its BPF machine.
 #[derive(Debug)]
 pub(crate) struct Core {
-    /// The time.
+    /// Current time.
     pub now: Nanos,
-    /// What the CPUs' clocks show instead.
+    /// Per-CPU clock errors.
     pub clocks: clocks::Clocks,
-    /// How long the machine had been up at time 0, as programs see it.
+    /// Uptime of the machine at time 0, added to the clocks that programs read.
     pub uptime: Nanos,
-    /// How the kernel was built and booted.
+    /// Build and boot configuration.
     pub config: Config,
-    /// Guest objects.
+    /// Guest objects (task_struct, rq, cgroup and others).
     pub objects: Objects,
     /// State of `bpf_get_prandom_u32`.
     pub prandom: u64,
-    /// State of the dice that the kernel throws itself.
-    dice: u64,
-    /// What it keeps for idle CPUs.
+    /// State of the kernel's own random number generator (newidle balancing).
+    kernel_random: u64,
+    /// State of idle load balancing, shared by all CPUs.
     nohz: Nohz,
-    /// What the driver gets.
+    /// Output of the call in progress, for the driver.
     pub output: Output,
 
     /// Runqueues by CPU.
     pub cpus: Vec<Runqueue>,
-    /// Every CPU.
+    /// All CPUs, online or not.
     pub everywhere: Arc<CpuSet>,
     /// Tasks by number.
     pub tasks: Vec<Task>,
-    /// Task by process number.
+    /// Tasks by pid.
     pub by_pid: BTreeMap<i32, TaskId>,
-    /// Tasks of higher classes that wait on any runqueue.
+    /// Number of waiting tasks of higher classes, on all runqueues.
     pub higher_waiting: u32,
-    /// Arrival counter of classes and runnable lists.
+    /// Arrival counter of the class queues and the runnable lists.
     pub arrivals: u64,
-    /// The same for those that come before all others: it counts down.
+    /// Arrival counter of head inserts; it counts down.
     pub heads: u64,
 
-    /// Queues that the scheduler made.
+    /// Queues that the scheduler created.
     pub dsqs: BTreeMap<DsqId, Dsq>,
-    /// Global queue of each node.
+    /// Global queues by node.
     pub global: Vec<Dsq>,
-    /// Idle CPUs.
+    /// Built-in idle tracking.
     pub idle: Idle,
-    /// What the operation in progress has of its own.
+    /// State of the operation in progress.
     pub context: CpuContext,
-    /// Outputs say which locks are taken.
+    /// Whether outputs list lock acquisitions and releases.
     pub locks_tracked: bool,
-    /// Outputs have details.
-    pub details_told: bool,
-    /// How many inserts of one `dispatch` fit: `ops.dispatch_max_batch`.
+    /// Whether outputs contain details.
+    pub details_enabled: bool,
+    /// Capacity of the dispatch buffer: `ops.dispatch_max_batch`.
     pub max_batch: usize,
-    /// Counts operations that came to their end.
+    /// Number of finished operations.
     pub finished: u64,
     /// `ops.flags` of the attached scheduler.
     pub ops_flags: u64,
-    /// CPUs that came or went since the boot (contract H1).
+    /// Number of CPU hotplug events since boot (contract H1).
     pub hotplug_seq: u64,
     /// Bypass depth (contract B1).
     pub bypass_depth: u32,
-    /// When bypass began.
+    /// Time when bypass began.
     pub bypass_since: Nanos,
-    /// The first error, or another reason to leave.
+    /// The first error, or another reason to disable the scheduler.
     pub exit: Option<ExitInfo>,
-    /// CPU that the reason names, if it names one.
+    /// CPU reported with the exit reason, if any.
     pub exit_cpu: Option<CpuId>,
-    /// The hierarchy of cgroups.
+    /// The cgroup hierarchy.
     pub cgroups: Cgroups,
-    /// Timers that the driver has been told to fire.
+    /// Armed timers.
     pub armed: BTreeSet<TimerKey>,
-    /// Dump in the making.
+    /// Debug dump under construction.
     pub dump: Option<String>,
     /// Event counters (`SCX_EV_*`).
     pub counters: Counters,
-    /// Source files of the scheduler, without their directories.
+    /// Source files of the scheduler, without directories.
     pub files: Vec<String>,
 }
 
-/// Services that do not fit one noun.
+/// Services that belong to no single module.
 impl Core {
-    /// A kernel without tasks; all CPUs idle.
+    /// A kernel without tasks, with all CPUs idle.
     pub fn new(config: Config, objects: Objects) -> Core {
         let topology = &config.topology;
         let cpus = topology.len();
@@ -305,7 +306,7 @@ impl Core {
             uptime: Nanos::ZERO,
             objects,
             prandom: config.seed,
-            dice: !config.seed,
+            kernel_random: !config.seed,
             nohz: Nohz::default(),
             output: Output::default(),
             cpus: (0..cpus).map(|_| Runqueue::new()).collect(),
@@ -320,7 +321,7 @@ impl Core {
             idle,
             context: CpuContext::default(),
             locks_tracked: false,
-            details_told: false,
+            details_enabled: false,
             max_batch: 0,
             finished: 0,
             ops_flags: 0,
@@ -338,12 +339,12 @@ impl Core {
         }
     }
 
-    /// Reports an error or another reason to leave; the first one wins (contract E1).
+    /// Reports an error or another reason to disable the scheduler; only the first counts (contract E1).
     pub fn error(&mut self, kind: u32, code: i64, message: String) {
         self.error_on(Some(self.context.cpu), kind, code, message);
     }
 
-    /// The same with the CPU that the reason is about, if it is about one.
+    /// Like [`Core::error`], with the CPU to report, if any.
     pub fn error_on(&mut self, cpu: Option<CpuId>, kind: u32, code: i64, message: String) {
         if self.exit.is_none() {
             let reason = match kind {
@@ -361,12 +362,12 @@ impl Core {
         }
     }
 
-    /// What follows is the doing of this call in this op; what it was before.
+    /// Attributes what follows to this call in this op; returns the previous op and call.
     pub fn blame(&mut self, op: Option<Op>, call: Option<Call>) -> (Option<Op>, Option<Call>) {
         (std::mem::replace(&mut self.context.running.op, op), std::mem::replace(&mut self.context.running.call, call))
     }
 
-    /// Where in the scheduler's code it is.
+    /// Place in the scheduler's code that the model is executing.
     fn cause(&self) -> Cause {
         let call = self.context.running.call;
         let line = call.filter(|call| call.line.is_known()).map(|call| call.line);
@@ -383,14 +384,14 @@ impl Core {
         self.error(exit_kind::ERROR, 0, message);
     }
 
-    /// The same for what `op` did as a whole, such as its result.
+    /// Reports a runtime error of `op` as a whole, such as a bad return value.
     pub fn fail_after(&mut self, op: Op, message: String) {
         let outer = std::mem::replace(&mut self.context.running, Running { op: Some(op), ..Running::NONE });
         self.fail(message);
         self.context.running = outer;
     }
 
-    /// An affinity to be kept: the one shared set if it holds every CPU.
+    /// An affinity mask to store: the shared full set if it holds every CPU.
     pub fn share(&self, allowed: CpuSet) -> Arc<CpuSet> {
         if allowed == *self.everywhere { Arc::clone(&self.everywhere) } else { Arc::new(allowed) }
     }
@@ -400,7 +401,7 @@ impl Core {
         self.cpus.len() as u32
     }
 
-    /// The CPU with this number, if one can have it; else reports the kernel's error.
+    /// The CPU with this number; reports the kernel's error if there is none.
     pub fn check_cpu(&mut self, cpu: i32) -> Option<CpuId> {
         let found = self.cpu(cpu);
         if found.is_none() {
@@ -409,18 +410,18 @@ impl Core {
         found
     }
 
-    /// The CPU with this number, if one can have it.
+    /// The CPU with this number, if there is one.
     pub fn cpu(&self, cpu: i32) -> Option<CpuId> {
         (0..self.cpus.len() as i32).contains(&cpu).then_some(CpuId(cpu as u32))
     }
 
-    /// The CPU whose runqueue the callback in progress has locked, or else the one it is called on: what
-    /// SCX_DSQ_LOCAL means to kfuncs.
+    /// The CPU whose runqueue is locked for the callback in progress, or the CPU that executes the callback: the
+    /// meaning of SCX_DSQ_LOCAL in kfuncs.
     pub fn locked_cpu(&self) -> CpuId {
         self.context.running.locked.unwrap_or(self.context.cpu)
     }
 
-    /// Who runs on `cpu`; NONE is its idle task.
+    /// The task running on `cpu`; NONE is the idle task.
     pub fn current(&self, cpu: CpuId) -> TaskId {
         self.cpus[cpu.index()].current
     }
@@ -430,12 +431,12 @@ impl Core {
         self.tasks[task.index()].cpu
     }
 
-    /// Task with this process number.
+    /// The task with this pid.
     pub fn task_by_pid(&self, pid: i32) -> Option<TaskId> {
         self.by_pid.get(&pid).copied()
     }
 
-    /// Whether it is the current task of its CPU.
+    /// Whether the task is the current task of its CPU.
     pub fn task_running(&self, task: TaskId) -> bool {
         self.current(self.task_cpu(task)) == task
     }
@@ -445,17 +446,17 @@ impl Core {
         self.rq_clock(self.context.cpu) + self.uptime
     }
 
-    /// What the clock of `cpu` shows now.
+    /// Clock of `cpu`, with its error.
     pub fn rq_clock(&self, cpu: CpuId) -> Nanos {
         self.clocks.read(cpu, self.now)
     }
 
-    /// Time at the resolution of a jiffy.
+    /// Current time, rounded down to a jiffy.
     pub fn jiffies_now(&self) -> Nanos {
         self.jiffies_in_ns(crate::guest::jiffies(self.now.0, self.config.hz))
     }
 
-    /// A number of jiffies as a time.
+    /// Converts jiffies to nanoseconds.
     pub fn jiffies_in_ns(&self, jiffies: u64) -> Nanos {
         crate::guest::jiffies_in_ns(jiffies, self.config.hz)
     }
@@ -466,7 +467,8 @@ impl Core {
         format!("{}[{}]", task.comm, task.pid)
     }
 
-    /// `scx_kf_arg_task_ok`: whether the callback in progress is about a task; the kernel's error if not (contract C2).
+    /// `scx_kf_arg_task_ok`: returns whether the callback in progress operates on the task; reports the kernel's
+    /// error if not (contract C2).
     pub fn is_subject(&mut self, task: Option<TaskId>) -> bool {
         let subject = task.is_some_and(|task| self.context.running.subjects.contains(&task));
         if !subject {
@@ -475,7 +477,7 @@ impl Core {
         subject
     }
 
-    /// `scx_bpf_tid_to_task`: the task with this number, if the scheduler asked for the table of them.
+    /// `scx_bpf_tid_to_task`: the task with this tid, if the scheduler set SCX_OPS_TID_TO_TASK.
     pub fn task_by_tid(&mut self, tid: u64) -> Option<TaskId> {
         if self.ops_flags & ops_flags::TID_TO_TASK == 0 || self.context.running.op == Some(Op::Init) {
             self.fail("scx_bpf_tid_to_task() called without SCX_OPS_TID_TO_TASK".into());
@@ -491,7 +493,7 @@ impl Core {
         self.config.topology.place(cpu).node
     }
 
-    /// `scx_rq_online`: tasks of the scheduler may come to this CPU.
+    /// `scx_rq_online`: whether ext tasks may be placed on this CPU.
     pub fn rq_online(&self, cpu: CpuId) -> bool {
         let rq = &self.cpus[cpu.index()];
         rq.scx_online && rq.active
@@ -507,17 +509,17 @@ impl Core {
         (0..self.cpus()).map(CpuId).filter(|cpu| self.cpus[cpu.index()].online).collect()
     }
 
-    /// Nodes of the machine.
+    /// Number of NUMA nodes.
     pub fn nodes(&self) -> u32 {
         self.idle.spans.nodes()
     }
 
-    /// Whether the scheduler is bypassed.
+    /// Whether bypass mode is on.
     pub fn bypassing(&self) -> bool {
         self.bypass_depth > 0
     }
 
-    /// Whether the callback in progress may call kfuncs of this group (contract 1.2).
+    /// Whether the callback in progress may call the kfuncs of this group (contract 1.2).
     pub fn allows(&self, group: Group) -> bool {
         match (group, self.context.running.op) {
             (Group::Any | Group::Idle, _) => true,
@@ -526,12 +528,12 @@ impl Core {
         }
     }
 
-    /// Class of whoever runs on `cpu`.
+    /// Scheduling class of the task running on `cpu`.
     pub fn current_class(&self, cpu: CpuId) -> Class {
         self.current(cpu).some().map_or(Class::Idle, |task| self.tasks[task.index()].class)
     }
 
-    /// Asks the driver to reschedule `cpu`, once.
+    /// Asks the driver to reschedule `cpu`, unless a request is pending.
     pub fn resched(&mut self, cpu: CpuId) {
         let rq = &mut self.cpus[cpu.index()];
         if !rq.need_resched && rq.online {
@@ -540,9 +542,9 @@ impl Core {
         }
     }
 
-    /// `resched_curr_lazy`, which the fair class uses from 7.0 on (there is no other choice on x86): the task that runs on
-    /// `cpu` goes on in user mode until something interrupts it. Below another cache the wakeup itself came by an
-    /// interrupt (`ttwu_queue_cond`).
+    /// `resched_curr_lazy`, used by the fair class since 7.0 (on x86 there is no other choice): the running task
+    /// stays in user mode until the next interrupt. A CPU with another last-level cache reschedules at once, because
+    /// such a wakeup arrives as an interrupt (`ttwu_queue_cond`).
     pub fn resched_lazily(&mut self, cpu: CpuId) {
         let near = || self.config.topology.locality(self.context.cpu, cpu) <= Locality::Llc;
         let waits = cpu != self.context.cpu && self.current(cpu) != TaskId::NONE && near();
@@ -553,30 +555,30 @@ impl Core {
         }
     }
 
-    /// `exit_to_user_mode_loop`: `cpu` is about to go on in user mode.
+    /// `exit_to_user_mode_loop`: `cpu` is about to return to user mode.
     pub fn leave_kernel(&mut self, cpu: CpuId) {
         if std::mem::take(&mut self.cpus[cpu.index()].lazy_resched) {
             self.resched(cpu);
         }
     }
 
-    /// Logs an event on this CPU, with the line of the callback in progress that caused it.
+    /// Logs an event of this CPU, with the source line of the callback in progress.
     pub fn log(&mut self, task: TaskId, kind: EventKind) {
         let site = self.site();
         self.output.events.push(Event { time: self.now, cpu: self.context.cpu, task, kind, site });
     }
 
-    /// Tells what the events leave out, if somebody wants to know.
+    /// Records a detail that the events leave out, if details are enabled.
     #[inline]
     pub fn detail(&mut self, task: TaskId, kind: impl FnOnce(&Core) -> DetailKind) {
-        if self.details_told {
+        if self.details_enabled {
             let (kind, site) = (kind(self), self.site());
             let detail = Detail { time: self.now, cpu: self.context.cpu, task, kind, site };
             self.output.details.push((self.output.events.len(), detail));
         }
     }
 
-    /// The same of what `op` did as a whole.
+    /// Records a detail of `op` as a whole.
     #[inline]
     pub fn detail_of(&mut self, op: Op, task: TaskId, kind: impl FnOnce(&Core) -> DetailKind) {
         let outer = self.blame(Some(op), None);
@@ -584,7 +586,7 @@ impl Core {
         self.blame(outer.0, outer.1);
     }
 
-    /// `bpf_trace_printk`: the text goes to the log, with whoever runs on this CPU.
+    /// `bpf_trace_printk`: logs the text with the task running on this CPU.
     pub fn print(&mut self, text: String) {
         let (cpu, site) = (self.context.cpu, self.site());
         let printk = Printk { time: self.now, cpu, task: self.current(cpu), site, text };
@@ -592,7 +594,7 @@ impl Core {
         printed.push((events.len(), printk));
     }
 
-    /// Where in the scheduler's code it is, for the log.
+    /// Place in the scheduler's code that the model is executing, for the log.
     pub fn site(&self) -> CallbackSite {
         let SourceLine { file, line } = self.context.running.call.map_or_else(SourceLine::default, |call| call.line);
         CallbackSite { op: self.context.running.op.map_or(0, Op::number), file, line }
@@ -603,7 +605,7 @@ impl Core {
         self.error(exit_kind::UNREGISTERED_BPF, code, message);
     }
 
-    /// `scx_bpf_dump_bstr`: appends to the dump that is being made.
+    /// `scx_bpf_dump_bstr`: appends to the debug dump under construction.
     pub fn dump(&mut self, text: String) {
         match &mut self.dump {
             Some(dump) => dump.push_str(&text),
@@ -624,7 +626,8 @@ impl Core {
         }
     }
 
-    /// The CPU shall be so fast. It is at once, unless the driver says otherwise.
+    /// Sets the performance target of a CPU. It takes effect at once, unless the driver reports another performance
+    /// level.
     pub fn set_performance_target(&mut self, cpu: CpuId, target: u32) {
         let rq = &mut self.cpus[cpu.index()];
         if rq.cpuperf != target {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Putting tasks into queues, taking them out, moving them between CPUs.
+//! Inserts tasks into queues, removes them, and moves them between CPUs.
 
 use super::dsq::{Mixed, QueueRef};
 use super::enq_flags;
@@ -9,27 +9,27 @@ use bpf_machine::Memory;
 use event_log::{DetailKind, EventKind};
 use ids::{CpuId, DsqId, TaskId};
 
-/// How strictly a move to another CPU is judged.
+/// What to do with a task that may not move to another CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remote {
-    /// A task that may not move is skipped.
+    /// Skip it.
     Skip,
-    /// It is the scheduler's error (contract D5).
+    /// Report an error of the scheduler (contract D5).
     Enforce,
 }
 
 impl Core {
-    /// One task, to be changed.
+    /// A task, to be changed.
     pub fn task_mut(&mut self, task: TaskId) -> &mut Task {
         &mut self.tasks[task.index()]
     }
 
-    /// One task.
+    /// A task.
     pub fn task(&self, task: TaskId) -> &Task {
         &self.tasks[task.index()]
     }
 
-    /// Shows programs the flags of a task as they are now.
+    /// Writes the current `p->scx.flags` of a task to guest memory.
     pub fn show_flags(&self, memory: &mut Memory, task: TaskId) {
         self.objects.set_scx_flags(memory, task, self.task(task).scx_flags());
     }
@@ -52,7 +52,7 @@ impl Core {
         }
     }
 
-    /// Whether the queue that holds a task is in order of virtual time.
+    /// Whether the queue that holds a task is vtime-ordered.
     pub fn in_order(&self, task: TaskId) -> bool {
         match self.task(task).queue {
             Some(QueueRef::User(id)) => self.dsqs[&id].is_ordered(),
@@ -60,24 +60,24 @@ impl Core {
         }
     }
 
-    /// The default slice: shorter while bypassed (contract B1).
+    /// The default slice in nanoseconds, shorter in bypass mode (contract B1).
     pub fn default_slice(&self) -> u64 {
         if self.bypassing() { SLICE_BYPASS_NS } else { SLICE_DFL_NS }
     }
 
-    /// Gives a task a full default slice.
+    /// Sets the slice of a task to the default.
     pub fn refill_slice(&mut self, memory: &mut Memory, task: TaskId) {
         self.counters.refill_slice_dfl += 1;
         self.objects.set_slice(memory, task, self.default_slice());
     }
 
-    /// Global queue of a task: that of the node of its CPU (contract O2).
+    /// The global queue of a task: that of its CPU's node (contract O2).
     pub fn global_of(&self, task: TaskId) -> QueueRef {
         QueueRef::Global(self.node_of(self.task_cpu(task)))
     }
 
-    /// The queue that an id names for a verdict about `task` on runqueue `cpu`; what does not exist is reported and
-    /// becomes the global queue (contract D5).
+    /// The queue named by a DSQ id, for a verdict about `task` on runqueue `cpu`. A missing queue or CPU is reported
+    /// and replaced by the global queue (contract D5).
     pub fn resolve(&mut self, cpu: CpuId, dsq: DsqId, task: TaskId) -> QueueRef {
         match dsq {
             DsqId::LOCAL => QueueRef::Local(cpu),
@@ -98,8 +98,8 @@ impl Core {
         }
     }
 
-    /// `dispatch_enqueue`: puts a runnable task that no queue holds into `queue`, `ordered` by its virtual time or not.
-    /// Afterwards the core owns it.
+    /// `dispatch_enqueue`: inserts a runnable task that is in no queue into `queue`, by its virtual time if
+    /// `ordered`. The core then owns the task.
     pub fn enqueue_to(&mut self, memory: &mut Memory, task: TaskId, queue: QueueRef, ordered: bool, flags: u64) {
         debug_assert!(self.task(task).queue.is_none(), "a task is in one queue at a time");
         if ordered && queue.is_terminal() {
@@ -149,8 +149,8 @@ impl Core {
         }
     }
 
-    /// A task came into the local queue of `cpu`: preempt or wake that CPU (contract T3, D8). One that must run at once
-    /// and cannot is sent back (contract D10).
+    /// Handles an insert into the local queue of `cpu`: preempts or wakes that CPU (contract T3, D8), and schedules
+    /// the re-enqueue of an IMMED task that cannot run at once (contract D10).
     fn local_inserted(&mut self, memory: &mut Memory, cpu: CpuId, task: TaskId, flags: u64) {
         if self.task(task).immediate {
             self.cpus[cpu.index()].immed_tasks += 1;
@@ -177,8 +177,8 @@ impl Core {
         }
     }
 
-    /// `rq_is_open`: whether a task that is inserted into the local queue of `cpu` with these flags could run at once
-    /// (contract D10). During a pick the answer is yes; the end of the pick looks again.
+    /// `rq_is_open`: whether a task inserted into the local queue of `cpu` with these flags could run at once
+    /// (contract D10). During a pick it returns true; the end of the pick checks again.
     pub fn is_open(&self, cpu: CpuId, flags: u64) -> bool {
         let rq = &self.cpus[cpu.index()];
         match rq.next_class {
@@ -188,8 +188,8 @@ impl Core {
         }
     }
 
-    /// Tasks of the local queue of `cpu` are to be enqueued again when the operation ends; not while bypassed
-    /// (contract K2, D10).
+    /// Schedules a re-enqueue of tasks in the local queue of `cpu` for the end of the operation; ignored in bypass
+    /// mode (contract K2, D10).
     pub fn reenqueue_local_later(&mut self, cpu: CpuId, which: Reenqueue) {
         if self.bypassing() {
             return;
@@ -201,15 +201,15 @@ impl Core {
         *pending = (*pending).max(Some(which));
     }
 
-    /// `wakeup_preempt`: a task of `class` became runnable on `cpu`.
+    /// `wakeup_preempt`: reschedules `cpu` if a task of `class`, which became runnable there, takes precedence.
     pub fn note_class(&mut self, cpu: CpuId, class: Class) {
         if self.raise_class(cpu, class) {
             self.resched(cpu);
         }
     }
 
-    /// Whether `class` is above what `cpu` has or expects. Tasks of ext that wait there to run at once do not stay then
-    /// (contract D10).
+    /// Returns whether `class` is above the class that `cpu` runs or expects to run next, and records it. IMMED tasks
+    /// in the local queue are then re-enqueued (contract D10).
     pub fn raise_class(&mut self, cpu: CpuId, class: Class) -> bool {
         let rq = &mut self.cpus[cpu.index()];
         let raised = class < rq.next_class;
@@ -223,7 +223,7 @@ impl Core {
         raised
     }
 
-    /// Takes a task out of the queue that holds it, if one does.
+    /// Removes a task from the queue that holds it, if any.
     pub fn dequeue_from(&mut self, task: TaskId) {
         let entry = self.task_mut(task);
         let position = entry.position;
@@ -240,7 +240,7 @@ impl Core {
         }
     }
 
-    /// Whether `task` may go to `cpu`, another CPU than its own.
+    /// Whether `task` may move to `cpu`, which is not its own CPU.
     pub fn may_move_to(&mut self, task: TaskId, cpu: CpuId, remote: Remote) -> bool {
         let entry = self.task(task);
         if !entry.allowed.contains(cpu) {
@@ -257,7 +257,7 @@ impl Core {
         online
     }
 
-    /// Moves a queued task that does not run to another runqueue; no callback knows (contract T10).
+    /// Moves a task that does not run to another runqueue, without a callback (contract T10).
     pub fn migrate(&mut self, task: TaskId, to: CpuId) {
         let from = self.task_cpu(task);
         if from == to {
@@ -268,7 +268,7 @@ impl Core {
             self.cpus[to.index()].ext_tasks += 1;
         }
         if self.task(task).runnable_seq != 0 {
-            // It leaves one list of runnable tasks and goes to the end of the other.
+            // The task moves to the tail of the other runqueue's runnable list.
             self.arrivals += 1;
             self.task_mut(task).runnable_seq = self.arrivals;
         }
@@ -276,8 +276,8 @@ impl Core {
         self.log(task, EventKind::Migrate { from, to });
     }
 
-    /// `dispatch_to_local_dsq`: a verdict for the local queue of `to`, with the checks of contract D5 and the move of
-    /// D6.
+    /// `dispatch_to_local_dsq`: carries out a verdict for the local queue of `to`, with the checks of contract D5 and
+    /// the migration of D6.
     pub fn send_to_local(&mut self, memory: &mut Memory, task: TaskId, to: CpuId, ordered: bool, flags: u64) {
         if self.task_cpu(task) != to {
             if !self.may_move_to(task, to, Remote::Enforce) {
@@ -291,7 +291,7 @@ impl Core {
         self.enqueue_to(memory, task, QueueRef::Local(to), ordered, flags);
     }
 
-    /// `consume_dispatch_q`: the first task of `queue` that is here already or may come here goes to the local queue
+    /// `consume_dispatch_q`: moves the first task of `queue` that is on `cpu` or may migrate to it to the local queue
     /// of `cpu` (contract D7).
     pub fn consume(&mut self, memory: &mut Memory, queue: QueueRef, cpu: CpuId, flags: u64) -> bool {
         if self.exit.is_some() && !matches!(queue, QueueRef::Bypass(_)) {
@@ -315,14 +315,14 @@ impl Core {
         false
     }
 
-    /// Consumes from the global queue of the CPU's node (contract P4).
+    /// Consumes a task from the global queue of the CPU's node (contract P4).
     pub fn consume_global(&mut self, memory: &mut Memory, cpu: CpuId) -> bool {
         let node = self.node_of(cpu);
         !self.global[node as usize].is_empty() && self.consume(memory, QueueRef::Global(node), cpu, 0)
     }
 
-    /// Notes that a task is on its runqueue's list of runnable tasks; the watchdog's clock starts unless it runs
-    /// already (contract W1).
+    /// Puts a task on its runqueue's list of runnable tasks. Starts its watchdog clock unless the clock is running
+    /// (contract W1).
     pub fn set_runnable(&mut self, memory: &mut Memory, task: TaskId) {
         self.arrivals += 1;
         let (now, arrival) = (self.jiffies_now(), self.arrivals);
@@ -334,7 +334,7 @@ impl Core {
         }
     }
 
-    /// Takes it off that list.
+    /// Takes a task off its runqueue's list of runnable tasks. `has_run` stops its watchdog clock.
     pub fn clear_runnable(&mut self, memory: &mut Memory, task: TaskId, has_run: bool) {
         let entry = self.task_mut(task);
         entry.runnable_seq = 0;
@@ -344,12 +344,12 @@ impl Core {
         }
     }
 
-    /// Tasks that are runnable and do not run, in the order of `cpu`'s list.
+    /// Runnable ext tasks of `cpu` that do not run, in the order of its runnable list.
     pub fn runnable_on(&self, cpu: CpuId) -> Vec<TaskId> {
         self.runnable_where(|task| task.cpu == cpu)
     }
 
-    /// The same of all CPUs, one after the other.
+    /// Runnable ext tasks of all CPUs that do not run, CPU by CPU.
     pub fn runnable(&self) -> Vec<TaskId> {
         self.runnable_where(|_| true)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the kernel knows of a task.
+//! State of a task.
 
 use super::Call;
 use super::dsq::{Position, QueueRef};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Scheduling classes in their order of precedence (contract fact 8).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Class {
-    /// Nothing but the migration helper, which takes no time here.
+    /// The stopper thread (migration helper), which takes no time in the model.
     Stop,
     /// SCHED_DEADLINE.
     Deadline,
@@ -25,104 +25,104 @@ pub(crate) enum Class {
     Idle,
 }
 
-/// Whether a task can run.
+/// Run state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum RunState {
     /// Forked, not yet woken.
     New,
     /// Blocked.
     Sleeping,
-    /// It is being woken (TASK_WAKING): nobody else does that. Only where operations wait.
+    /// A wakeup is in progress (TASK_WAKING); further wakeups have no effect. Waiting form only.
     Waking,
     /// On a runqueue, running or not.
     Runnable,
-    /// Gone.
+    /// Exited.
     Dead,
 }
 
-/// How far a task is known to the scheduler (contract O5).
+/// Task state as sched_ext sees it (contract O5).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum ExtState {
-    /// `init_task` was not called.
+    /// `init_task` has not been called.
     None,
-    /// `init_task` is being called.
+    /// `init_task` is in progress.
     InitBegin,
-    /// `init_task` is done: could be enabled.
+    /// `init_task` has returned; the task can be enabled.
     Ready,
     /// Scheduled by the BPF scheduler.
     Enabled,
 }
 
-/// Who owns a runnable ext task that does not run (contract fact 10: the transient states never show here).
+/// Owner of a runnable ext task that does not run. The kernel's transient states never show here (contract fact 10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// The core: it is in a queue, or running, or not runnable.
+    /// The core: the task is in a queue, runs, or is not runnable.
     Core,
-    /// `enqueue` is deciding about it; the number is its sequence.
+    /// `enqueue` is in progress; the number is its sequence number.
     Queueing(u32),
     /// The BPF scheduler, since the `enqueue` with this sequence number.
     Bpf(u32),
 }
 
-/// Why a task is enqueued again: bits 12 and 13 of `p->scx.flags` (contract D10).
+/// Why a task is re-enqueued: bits 12 and 13 of `p->scx.flags` (contract D10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReenqueueReason {
-    /// It is not.
+    /// Not a re-enqueue.
     None = 0,
-    /// The scheduler asked for it.
+    /// Requested by the scheduler through a kfunc.
     Kfunc = 1,
-    /// It could not have its CPU at once.
+    /// An IMMED task could not run at once.
     Immediate = 2,
     /// A higher class took its CPU.
     Preempted = 3,
 }
 
-/// A verdict of `select_cpu` or `enqueue` that is carried out after the op (contract D1).
+/// Direct-dispatch verdict of `select_cpu` or `enqueue`, carried out after the op (contract D1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Verdict {
-    /// Queue.
+    /// Target queue.
     pub dsq: DsqId,
-    /// The insert was an ordered one: the key is the task's virtual time when it is carried out.
+    /// Whether the insert is vtime-ordered: the key is the task's virtual time when the verdict is carried out.
     pub ordered: bool,
-    /// Flags of the insert.
+    /// Enqueue flags of the insert.
     pub enq_flags: u64,
-    /// The op that gave it.
+    /// The op that inserted.
     pub op: Option<Op>,
-    /// The call that gave it.
+    /// The kfunc call that inserted.
     pub call: Option<Call>,
 }
 
-/// Where a task of a class above ext stands among those that wait: class, position, arrival.
+/// Sort key of a waiting task of a class above ext: class, key within the class, arrival number, task.
 pub(crate) type TaskKey = (Class, u64, u64, TaskId);
 
-/// What the fair class knows of a task (`super::fair`). Times are virtual, in nanoseconds of a task of nice 0.
+/// State of a task in the fair class (`super::fair`). Times are virtual: nanoseconds of a nice-0 task.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Entity {
-    /// What its groups leave of its weight on its CPU; 0 as long as nothing was reckoned, and without groups.
+    /// Effective weight on its CPU after the shares of its cgroups; 0 until it is first computed and without cgroups.
     pub(super) weight: u64,
     pub(super) vruntime: u64,
     pub(super) deadline: u64,
-    /// It cannot be preempted by its equals before this time.
-    pub(super) safe_until: u64,
-    /// The average less its own time when it left its queue.
+    /// Protected from preemption by other fair tasks until this virtual time.
+    pub(super) protected_until: u64,
+    /// Average vruntime minus its own vruntime when it left its queue.
     pub(super) lag: i64,
-    /// What was left of its request then, if that goes on.
+    /// Remaining virtual time of its request when it left its queue, if the request continues.
     pub(super) request: Option<i64>,
-    /// It is not new: it has been on a queue before, or comes from another class.
+    /// Not new: it has been on a fair queue before, or comes from another class.
     pub(super) known: bool,
-    /// It sleeps, and is still on its queue.
+    /// Delayed dequeue: the task sleeps but is still on its queue.
     pub(super) delayed: bool,
-    /// When it ran last on the CPU where it is, if it did.
+    /// When it last ran on its current CPU, if it did.
     pub(super) ran_at: Option<Nanos>,
 }
 
 impl Entity {
-    /// That of a task which comes from another class.
+    /// State of a task that comes from another class.
     pub fn of_other_class() -> Entity {
         Entity { known: true, ..Entity::default() }
     }
 
-    /// Whether it sleeps and is still on its queue.
+    /// Whether the task sleeps but is still on its queue.
     pub fn is_delayed(&self) -> bool {
         self.delayed
     }
@@ -131,99 +131,99 @@ impl Entity {
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// It is on its way to sleep, and a wakeup would keep it from that. Only where operations wait.
+    /// The task is about to block, and a wakeup now keeps it runnable. Waiting form only.
     pub blocks: bool,
-    /// `comm`, cut to 15 bytes as the kernel does.
+    /// `comm`, truncated to 15 bytes as in the kernel.
     pub comm: String,
-    /// Process number that programs see.
+    /// Pid that programs see.
     pub pid: i32,
-    /// The pid of its process: of the first thread.
+    /// Pid of the first thread of its process.
     pub tgid: i32,
     /// Policy.
     pub policy: Policy,
-    /// -20 to 19.
+    /// Nice value, -20 to 19.
     pub nice: i8,
-    /// Where it may run. Tasks that may run everywhere share one set: it stays in the cache.
+    /// CPUs where it may run. Tasks without affinity share one set, which saves cache misses.
     pub allowed: Arc<CpuSet>,
-    /// How many CPUs that is.
+    /// Number of CPUs in `allowed`.
     pub allowed_count: u32,
-    /// A thread of the kernel.
+    /// Whether it is a kthread.
     pub kernel_thread: bool,
-    /// The CPU to which a thread of the kernel belongs (KTHREAD_IS_PER_CPU).
+    /// CPU of a per-CPU kthread (KTHREAD_IS_PER_CPU).
     pub own_cpu: Option<CpuId>,
-    /// Who forked it.
+    /// The task that forked it.
     pub parent: TaskId,
-    /// The same, or else a task of its process.
+    /// Its parent, or a task of its process if the parent is unknown.
     pub sibling: TaskId,
     /// PF_EXITING.
     pub exiting: bool,
-    /// Its user.
+    /// User id.
     pub uid: u32,
-    /// Number of its session's leader.
+    /// Pid of the session leader.
     pub session: u32,
     /// Its cgroup.
     pub cgroup: CgroupId,
 
     /// CPU where it runs, waits or last ran.
     pub cpu: CpuId,
-    /// Can it run.
+    /// Run state.
     pub run_state: RunState,
-    /// Its class now.
+    /// Current scheduling class.
     pub class: Class,
     /// Executed time, as `se.sum_exec_runtime`.
     pub sum_exec: Nanos,
-    /// Position among the tasks of its class, for the classes above ext.
+    /// Key that orders the tasks of a class above ext.
     pub class_key: u64,
-    /// Arrival order there.
+    /// Arrival number among tasks with equal keys.
     pub class_seq: u64,
-    /// Ticks until its turn is over, if it is of SCHED_RR.
+    /// SCHED_RR: ticks left of the time slice.
     pub quantum_left: u32,
-    /// What the fair class knows of it.
+    /// State in the fair class.
     pub fair: Entity,
 
-    /// Relation to the scheduler.
+    /// State in sched_ext.
     pub ext_state: ExtState,
-    /// SCX_TASK_QUEUED: on an ext runqueue, running included.
+    /// SCX_TASK_QUEUED: on an ext runqueue, running or not.
     pub queued: bool,
-    /// Who owns it.
+    /// Owner while it waits.
     pub owner: Owner,
-    /// Counts its calls of `enqueue`, to tell a late verdict from a timely one (6.12 counts for each runqueue).
+    /// Number of its `enqueue` calls, to detect a verdict that answers an earlier one. 6.12 counts per runqueue.
     pub ops_qseq: u32,
     /// In BPF custody (contract T14).
     pub custody: bool,
-    /// It must have its CPU at once or be enqueued again; holds until it is enqueued anew (contract D10).
+    /// IMMED: must run at once or be re-enqueued; holds until its next enqueue (contract D10).
     pub immediate: bool,
-    /// The last time that it stopped being runnable it went to sleep.
+    /// Whether the task last stopped being runnable in order to sleep.
     pub slept: bool,
-    /// Why it is being enqueued again.
+    /// Why it is being re-enqueued.
     pub reenqueue_reason: ReenqueueReason,
-    /// Where the migration helper takes it, if it runs where it may not.
+    /// CPU to which the stopper thread moves it if it runs on a forbidden CPU.
     pub migrate_to: CpuId,
-    /// Verdict to be carried out.
+    /// Direct-dispatch verdict not yet carried out.
     pub verdict: Option<Verdict>,
     /// CPU that `select_cpu` returned.
     pub selected_cpu: CpuId,
     /// Queue that holds it.
     pub queue: Option<QueueRef>,
-    /// Where in that queue.
+    /// Its position in that queue.
     pub position: Position,
-    /// The queue's count of inserts when it went in.
+    /// Insert count of the queue when it was inserted.
     pub queue_seq: u64,
-    /// When it became runnable, at the resolution of a jiffy; restarts only when it has run (contract W1).
+    /// When it became runnable, rounded down to a jiffy; reset only after the task has run (contract W1).
     pub runnable_at: Nanos,
-    /// The next time that it becomes runnable sets `runnable_at`.
+    /// Whether `runnable_at` is set the next time the task becomes runnable.
     pub reset_runnable_at: bool,
-    /// Order in its runqueue's list of runnable tasks; 0 if it is not on it.
+    /// Its order in the runqueue's list of runnable tasks; 0 if it is not on the list.
     pub runnable_seq: u64,
 }
 
-/// Where weights stand: the kernel's `sched_prio_to_weight`, nice -20 first.
+/// The kernel's `sched_prio_to_weight`, nice -20 first.
 const WEIGHTS: [u32; 40] = [
     88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
-/// Load weight of the fair class: 1024 for nice 0, 3 for SCHED_IDLE.
+/// Load weight in the fair class: 1024 for nice 0, 3 for SCHED_IDLE.
 pub(crate) fn load_weight(policy: Policy, nice: i8) -> u32 {
     match policy {
         Policy::Idle => 3,
@@ -272,13 +272,13 @@ impl Task {
         prio_of(self.policy, self.nice)
     }
 
-    /// Ready to be picked but not in BPF hands: what the kernel calls being on a dispatch queue.
+    /// Whether the task is on a runqueue, running or waiting.
     pub fn is_runnable(&self) -> bool {
         self.run_state == RunState::Runnable
     }
 }
 
-/// `p->prio` of a task with these: the lower the more important.
+/// `p->prio` for a policy and nice value: lower is more important.
 pub(crate) fn prio_of(policy: Policy, nice: i8) -> i32 {
     match policy {
         Policy::Deadline { .. } => -1,
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn t13_weights_are_nice_scaled_to_100() {
+    fn t13_nice_0_has_ext_weight_100() {
         let weight = |nice| ext_weight(Policy::Other, nice);
         assert_eq!((weight(0), weight(-20), weight(19), weight(5)), (100, 8668, 1, 33));
         assert_eq!(ext_weight(Policy::Idle, 0), 1);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Structures that the kernel passes to ops by pointer. One slot each: an op never nests in another of its kind.
+//! Structures that the kernel passes to ops by pointer. Each has one slot, because an op is never nested in another
+//! call with the same structure.
 
 use super::structs::{
     SCX_CGROUP_INIT_ARGS, SCX_CPU_ACQUIRE_ARGS, SCX_CPU_RELEASE_ARGS, SCX_DUMP_CTX, SCX_EXIT_INFO, SCX_EXIT_TASK_ARGS,
@@ -10,7 +11,7 @@ use super::{enums, layout::Struct};
 use crate::{CgroupKnobs, ExitInfo};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
-/// The structures, each at the slot of its position.
+/// The structures; the index is the slot.
 const KINDS: [&Struct; 7] = [
     &SCX_INIT_TASK_ARGS,
     &SCX_EXIT_TASK_ARGS,
@@ -21,7 +22,7 @@ const KINDS: [&Struct; 7] = [
     &SCX_CGROUP_INIT_ARGS,
 ];
 
-/// Texts of an exit, each at the slot of its position: reason, message, dump.
+/// Slots of the exit texts: reason, message, dump.
 const REASON: u32 = 0;
 const MESSAGE: u32 = 1;
 const DUMP: u32 = 2;
@@ -35,7 +36,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     pub fn new(memory: &mut Memory) -> Arguments {
-        // An empty structure still needs an address.
+        // Slots of one size fit every structure; an empty one still needs an address.
         let size = KINDS.iter().map(|kind| kind.size()).max().expect("not empty");
         let region = memory.add_region("op arguments", size, KINDS.len() as u32, Access::ReadOnly);
         let text_size = enums::value_of("SCX_EXIT_DUMP_DFL_LEN").expect("in the table") as u32;
@@ -82,7 +83,8 @@ impl Arguments {
         self.writer(memory, &SCX_CPU_ACQUIRE_ARGS).0
     }
 
-    /// Texts are cut to the kernel's buffers: 1024 bytes for the message, 32768 for the dump (contract O6).
+    /// `scx_exit_info`. Texts are truncated to the kernel's buffers: 1024 bytes for the message, 32768 for the dump
+    /// (contract O6).
     pub fn exit(&self, memory: &mut Memory, info: &ExitInfo, exit_cpu: i32, initialized: bool) -> GuestAddr {
         let limit = enums::value_of("SCX_EXIT_MSG_LEN").expect("in the table") as usize;
         let reason = self.text(memory, REASON, &info.reason, limit);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups as programs see them: each with its directory and the set of cgroups of the tasks in it. Slots are the numbers
-//! of the cgroups; none is used twice, since programs may hold one that is gone.
+//! Cgroups as programs see them, each with its kernfs directory and the css_set of its tasks. The slot is the
+//! cgroup's number and is never reused, because a program may hold a removed cgroup.
 
 use super::structs::{CGROUP, CSS_SET, KERNFS_NODE};
 use super::writer::{Writer, put_text};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
-/// NAME_MAX and a NUL.
+/// NAME_MAX plus a NUL.
 const NAME_BYTES: u32 = 256;
-/// Levels below the root that a cgroup can show its ancestors of: `ancestors` has no end in the kernel.
+/// Maximum depth below the root: the size of the `ancestors` array, which is a flexible array in the kernel.
 pub(crate) const MAX_LEVEL: u32 = 31;
 
 #[derive(Debug)]
@@ -27,7 +27,7 @@ const KN: u32 = CGROUP.offset("kn");
 const ANCESTORS: u32 = CGROUP.offset("ancestors");
 
 impl Cgroups {
-    /// The regions, with the root in them.
+    /// Creates the regions, with the root cgroup.
     pub fn new(memory: &mut Memory) -> Cgroups {
         let mut region = |name, size| memory.add_region(name, size, 1, Access::ReadOnly);
         let cgroups = Cgroups {
@@ -40,14 +40,14 @@ impl Cgroups {
         cgroups
     }
 
-    /// Makes the objects of cgroup `slot`.
+    /// Creates the guest objects of cgroup `slot`.
     pub fn publish(&self, memory: &mut Memory, slot: u32, parent: Option<u32>, name: &str) {
         for region in [self.cgroups, self.nodes, self.css_sets, self.names] {
             memory.grow(region, (slot + 1).next_power_of_two());
         }
         let (own, kn) = (memory.addr(self.cgroups, slot), memory.addr(self.nodes, slot));
         let level = parent.map_or(0, |parent| memory.get_u32(self.cgroups, parent, LEVEL) + 1);
-        assert!(level <= MAX_LEVEL, "whoever makes cgroups asks how deep");
+        assert!(level <= MAX_LEVEL, "a cgroup below the maximum depth");
         let above: Vec<u64> = (0..level)
             .map(|level| memory.get_u64(self.cgroups, parent.expect("above"), ANCESTORS + level * 8))
             .collect();
@@ -60,7 +60,7 @@ impl Cgroups {
         to.set("dfl_cgrp", own);
         let mut to = Writer { bytes: memory.slot_mut(self.cgroups, slot), structure: &CGROUP };
         to.set("self.cgroup", own);
-        // `self` stands first, so the parent's address is that of its state too.
+        // `self` is the first member, so the address of the parent cgroup is that of its css too.
         to.set("self.parent", above.last().copied().unwrap_or(0));
         to.set("self.id", id_of(slot));
         to.set("self.serial_nr", id_of(slot));
@@ -77,18 +77,18 @@ impl Cgroups {
         memory.addr(self.cgroups, slot)
     }
 
-    /// The cgroup whose object starts at `addr` (exactly), there or gone.
+    /// The cgroup, removed or not, whose object starts exactly at `addr`.
     pub fn at(&self, memory: &Memory, addr: GuestAddr) -> Option<u32> {
         let slot = memory.slot_at(self.cgroups, addr)?;
         (memory.get_u64(self.cgroups, slot, KN) != 0).then_some(slot)
     }
 
-    /// The set that the tasks of a cgroup point to.
+    /// Address of the css_set of a cgroup's tasks.
     pub fn css_set(&self, memory: &Memory, slot: u32) -> GuestAddr {
         memory.addr(self.css_sets, slot)
     }
 
-    /// Address of the cgroup at this level above `slot`, or of itself; `None` below it.
+    /// Address of the ancestor of `slot` at this level, which may be `slot` itself; `None` for a deeper level.
     pub fn ancestor(&self, memory: &Memory, slot: u32, level: i32) -> Option<GuestAddr> {
         let own = memory.get_u32(self.cgroups, slot, LEVEL);
         let level = u32::try_from(level).ok().filter(|level| *level <= own)?;
@@ -96,7 +96,7 @@ impl Cgroups {
     }
 }
 
-/// Inode number of a cgroup, and its id for programs. That of the root is 1, as in the kernel.
+/// Inode number of a cgroup, which is its id for programs. The root has 1, as in the kernel.
 pub(crate) fn id_of(slot: u32) -> u64 {
     u64::from(slot) + 1
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The `__SCX_*` variables of an object, which a loader fills from the kernel's enumerations (contract 2.5, L6).
+//! The `__SCX_*` variables of an object, which a loader sets from the kernel's enums (contract 2.5, L6).
 
 use super::enums;
 use bpf_object::LinkedObject;
 
-/// Fills the `__SCX_*` variables of the object from the kernel's enums (contract 2.5 L6). One whose constant this
-/// kernel does not have stays 0, which is what programs test for.
+/// Sets the `__SCX_*` variables of an object from the kernel's enums (contract 2.5, L6). A variable whose constant
+/// this kernel lacks stays 0, which programs test for.
 pub fn fill_constants(object: &mut LinkedObject, version: (u16, u16)) {
     let value_of = |name: &str| enums::value_of(name).filter(|_| enums::exists(name, version));
     for (name, variable) in &object.variables {
         let Some(constant) = name.strip_prefix("__").filter(|rest| rest.starts_with("SCX_")) else { continue };
-        // The kernel has names that begin with two underscores themselves: `__SCX_ENQ_INTERNAL_MASK` is both.
+        // Some constants begin with two underscores themselves: the variable and the constant are both
+        // `__SCX_ENQ_INTERNAL_MASK`.
         let Some(value) = value_of(constant).or_else(|| value_of(name)) else { continue };
         let Some(bytes) = object.maps[variable.map.0 as usize].initial.as_mut() else { continue };
         let (start, len) = (variable.offset as usize, variable.size.min(8) as usize);
@@ -26,7 +27,7 @@ mod tests {
     use crate::guest::target;
     use bpf_object::Object;
 
-    /// The `__SCX_*` variables of an object and their values.
+    /// The `__SCX_*` variables of an object with their values.
     fn constants(object: &LinkedObject) -> Vec<(String, u64)> {
         let value = |variable: &bpf_object::Variable| {
             let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("a data section");
@@ -37,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_links_and_gets_its_constants() {
+    fn constants_of_every_shipped_policy_are_filled() {
         let kernel = target((7, 2), 1000, 4);
         for policy in policies::all() {
             let mut object = Object::parse(policy.object).unwrap().link(&*kernel).unwrap();
@@ -57,7 +58,7 @@ mod tests {
     fn constants_that_an_older_kernel_lacks_stay_zero() {
         let bytes = policies::find("fifo").expect("shipped").object;
         let mut object = Object::parse(bytes).unwrap().link(&*target((7, 2), 1000, 4)).unwrap();
-        // The object's own variable, under the name of a constant that came with 7.1.
+        // A variable of the object, renamed to a constant that came with 7.1.
         let variable = object.variables.remove("__SCX_SLICE_DFL").expect("fifo uses it");
         object.variables.insert("__SCX_ENQ_IMMED".to_owned(), variable);
         let value_in =

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The enumerations of Linux 7.2 that programs know by name, with their values. Values move between kernels
-//! (contract N1), so nothing else in this project repeats them for programs.
+//! Enumerations of Linux 7.2 that programs use by name, with their values. Values change between kernels (contract
+//! N1), so they are defined for programs only here.
 
 use super::layout::Enum;
 
-/// All of them, by name.
+/// All enumerations, by name.
 pub(crate) const ENUMS: &[Enum] = &[
     Enum {
         name: "scx_consts",
@@ -205,8 +205,8 @@ pub(crate) const ENUMS: &[Enum] = &[
     Enum { name: "scx_wake_flags", values: &[("SCX_WAKE_FORK", 4), ("SCX_WAKE_TTWU", 8), ("SCX_WAKE_SYNC", 16)] },
 ];
 
-/// Enumerators that came after 6.12, with the first kernel that has them (contract part 4). Values are those of 7.2
-/// even so: a program that asks an older kernel only learns what is missing there.
+/// Enumerators added after 6.12, with the first version that has them (contract part 4). Their values are those of
+/// 7.2 for every version: a program on an older kernel only learns which are missing.
 const SINCE: &[(&str, (u16, u16))] = &[
     ("SCX_OPS_ENQ_MIGRATION_DISABLED", (6, 14)),
     ("SCX_OPS_ALLOW_QUEUED_WAKEUP", (6, 15)),
@@ -225,12 +225,12 @@ const SINCE: &[(&str, (u16, u16))] = &[
     ("SCX_TASK_INIT_BEGIN", (7, 2)),
 ];
 
-/// Whether the kernel of this version has the enumerator.
+/// Whether a kernel version has the enumerator.
 pub(crate) fn exists(enumerator: &str, version: (u16, u16)) -> bool {
     SINCE.iter().all(|(name, since)| *name != enumerator || version >= *since)
 }
 
-/// Value of an enumerator of 7.2.
+/// Value of an enumerator in 7.2.
 pub(crate) fn value_of(enumerator: &str) -> Option<u64> {
     ENUMS.iter().flat_map(|one| one.values).find(|(name, _)| *name == enumerator).map(|(_, value)| *value)
 }
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn younger_enumerators_are_in_the_table() {
+    fn enumerators_are_absent_before_their_first_version() {
         for (name, _) in SINCE {
             assert!(value_of(name).is_some(), "{name}");
         }

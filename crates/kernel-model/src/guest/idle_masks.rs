@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The idle masks as programs hold them.
 //!
-//! In the kernel a program gets a pointer to the live mask. Here the core keeps its masks to itself, so a program gets
-//! a copy, which is made again after every kfunc that claims a CPU while the program still holds it.
+//! In the kernel a program gets a pointer to the live mask. In the model it gets a copy, which is updated after every
+//! kfunc that claims a CPU while the program holds it.
 
 use super::masks::MASK_SIZE;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 
-/// One of the idle masks: of a node, or of the machine for `None`; of CPUs, or of fully idle cores.
+/// An idle mask: of a node, or of the machine for `None`; of idle CPUs, or with `smt` of fully idle cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct IdleMask {
     pub node: Option<i32>,
@@ -17,9 +17,9 @@ pub(crate) struct IdleMask {
 #[derive(Debug)]
 pub(crate) struct IdleMasks {
     region: RegionId,
-    /// Slots by first use: which mask, and how often a program holds it.
+    /// Slots in the order of first use: the mask, and how many references a program holds.
     slots: Vec<(IdleMask, u32)>,
-    /// Bytes of a mask in which a CPU of this machine can be. All others stay 0.
+    /// Number of bytes that can have bits of this machine's CPUs; the other bytes stay 0.
     used: usize,
 }
 
@@ -29,7 +29,7 @@ impl IdleMasks {
         IdleMasks { region, slots: Vec::new(), used: cpus.div_ceil(64) as usize * 8 }
     }
 
-    /// Hands out a copy.
+    /// Returns a copy of the mask and counts a reference.
     pub fn get(&mut self, memory: &mut Memory, mask: IdleMask, words: impl Iterator<Item = u64>) -> GuestAddr {
         let slot = self.slots.iter().position(|(other, _)| *other == mask).unwrap_or_else(|| {
             self.slots.push((mask, 0));
@@ -41,7 +41,7 @@ impl IdleMasks {
         memory.addr(self.region, slot as u32)
     }
 
-    /// Takes one back; false if `addr` is none that a program holds.
+    /// Drops a reference; returns false if the program holds none at `addr`.
     pub fn put(&mut self, memory: &Memory, addr: GuestAddr) -> bool {
         let Some(slot) = memory.slot_at(self.region, addr) else { return false };
         let Some((_, holders)) = self.slots.get_mut(slot as usize) else { return false };
@@ -52,13 +52,13 @@ impl IdleMasks {
         true
     }
 
-    /// Position and kind of the next mask from `from` on that a program holds.
+    /// Slot and kind of the next mask, from slot `from` on, that a program holds.
     pub fn next_held(&self, from: usize) -> Option<(usize, IdleMask)> {
         let held = self.slots.iter().enumerate().skip(from).find(|(_, (_, holders))| *holders > 0);
         held.map(|(slot, (mask, _))| (slot, *mask))
     }
 
-    /// Makes a copy anew, of these words and zeroes after them.
+    /// Overwrites a copy with these words, zero-padded.
     pub fn update(&self, memory: &mut Memory, slot: usize, words: impl Iterator<Item = u64>) {
         let mask = &mut memory.slot_mut(self.region, slot as u32)[..self.used];
         for (place, word) in mask.chunks_exact_mut(8).zip(words.chain(std::iter::repeat(0))) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Iterators over dispatch queues. The structure on the program's stack holds a number; the state is kept here, where a
-//! program cannot change it.
+//! Iterators over dispatch queues. The structure on the program's stack holds only a handle; the state is kept here,
+//! out of the program's reach.
 
 use crate::core::DsqCursor;
 use bpf_machine::{FaultKind, GuestAddr, Memory};
 
-/// An iterator between `new` and `destroy`.
+/// An iterator between its `new` and `destroy` calls.
 #[derive(Clone, Debug)]
 pub(crate) struct DsqIterator {
     pub cursor: DsqCursor,
-    /// One-shot overrides of the next move (contract K3).
+    /// One-shot overrides of slice and virtual time for the next move (contract K3).
     pub slice: Option<u64>,
     pub vtime: Option<u64>,
-    /// Where the program's structure lies: a copy elsewhere is not an iterator.
+    /// Address of the program's structure: a copy of it at another address is not an iterator.
     place: GuestAddr,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct Iterators {
 }
 
 impl Iterators {
-    /// Begins an iteration in the structure at `place`; without a cursor the iterator is empty.
+    /// Creates an iterator in the structure at `place`; without a cursor it yields nothing.
     pub fn begin(&mut self, memory: &mut Memory, place: GuestAddr, cursor: Option<DsqCursor>) -> Result<(), FaultKind> {
         let mut handle = 0;
         if let Some(cursor) = cursor {
@@ -48,7 +48,7 @@ impl Iterators {
         }
     }
 
-    /// Ends an iteration.
+    /// Destroys the iterator at `place`.
     pub fn end(&mut self, memory: &mut Memory, place: GuestAddr) -> Result<(), FaultKind> {
         if self.at(memory, place)?.is_some() {
             let handle = memory.load(place, 8)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How kernel types are described: members in order, offsets by C's rules for x86-64.
+//! Description of kernel types: members in order, with offsets by the C rules for x86-64.
 //!
-//! The tables in `structs` and `enums` are the only place where the layout of a guest object is written down. The BTF
-//! that objects are relocated against and the offsets that this crate stores to are both computed from them.
+//! The tables in `structs` and `enums` define the layout of guest objects. The BTF that objects are relocated
+//! against, and the offsets at which this crate stores, are both computed from them.
 
 /// Type of a member.
 #[derive(Clone, Copy, Debug)]
@@ -23,19 +23,19 @@ pub(crate) enum Ty {
     U64,
     /// `unsigned long`.
     ULong,
-    /// An enumeration of 4 bytes, by name.
+    /// A 4-byte enumeration, by name.
     Enum(&'static str),
-    /// Pointer to a structure, by name: of the tables, or one that only has a name.
+    /// Pointer to a structure, by name; the structure is in the tables or only declared.
     Ptr(&'static str),
     /// Pointer to `void`.
     VoidPtr,
     /// Pointer to `char`.
     CharPtr,
-    /// Pointer to a function that is called with so many arguments: an op.
+    /// Function pointer of an op, with the number of its arguments.
     Op(u32),
     /// An embedded structure.
     Struct(&'static Struct),
-    /// So many of them in a row.
+    /// Array of elements of one type, with its length.
     Array(&'static Ty, u32),
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Field {
     pub ty: Ty,
 }
 
-/// A structure of the kernel, with the members that programs look at.
+/// A structure of the kernel, with the members that programs read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Struct {
     pub name: &'static str,
@@ -57,11 +57,11 @@ pub(crate) struct Struct {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Enum {
     pub name: &'static str,
-    /// Enumerators and their values; negative ones sign-extended.
+    /// Enumerators with their values; negative values are sign-extended.
     pub values: &'static [(&'static str, u64)],
 }
 
-/// Shortens the tables.
+/// A member (a short form for the tables).
 pub(crate) const fn field(name: &'static str, ty: Ty) -> Field {
     Field { name, ty }
 }
@@ -107,7 +107,7 @@ impl Struct {
         align
     }
 
-    /// First byte after the first `count` members.
+    /// Offset of the end of the first `count` members.
     const fn end_of(&self, count: usize) -> u32 {
         let mut end = 0;
         let mut index = 0;
@@ -124,8 +124,8 @@ impl Struct {
         align_up(self.end_of(index), self.fields[index].ty.align())
     }
 
-    /// Offset of a member by its path, such as `scx.slice`. A wrong path is our mistake, and fails to compile where
-    /// the offset is a constant.
+    /// Offset of a member by its path, such as `scx.slice`. A wrong path does not compile where the offset is a
+    /// constant.
     pub(crate) const fn offset(&self, path: &str) -> u32 {
         let path = path.as_bytes();
         let mut structure = self;
@@ -140,7 +140,7 @@ impl Struct {
             }
             structure = match structure.fields[index].ty {
                 Ty::Struct(inner) => inner,
-                _ => panic!("only structures have members"),
+                _ => panic!("only a structure has members"),
             };
             start = end + 1;
         }
@@ -160,7 +160,7 @@ impl Struct {
                 let (offset, ty) = inner.member(rest);
                 (self.offset_at(index) + offset, ty)
             }
-            (_, Some(_)) => panic!("{name} of {} is no structure", self.name),
+            (_, Some(_)) => panic!("{name} of {} is not a structure", self.name),
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
     };
 
     #[test]
-    fn members_lie_where_c_puts_them() {
+    fn member_offsets_follow_c_alignment() {
         assert_eq!(INNER.size(), 16);
         assert_eq!(OUTER.offset("inner"), 8);
         assert_eq!(OUTER.offset("inner.b"), 16);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `struct cpumask` in guest memory: the kernel's own ones, and those that programs allocate.
+//! `struct cpumask` in guest memory: masks of the kernel, and masks that programs allocate.
 
 use super::structs::CPUMASK;
 use bpf_machine::{Access, FaultKind, GuestAddr, Memory, RegionId};
 use ids::CpuSet;
 
-/// Bytes of `struct cpumask`.
+/// Size of `struct cpumask` in bytes.
 pub(crate) const MASK_SIZE: u32 = CPUMASK.size();
 
-/// More masks than this alive at once: the program loses them. The largest census object keeps a few per task.
+/// Maximum number of allocated masks; a program that has more is leaking them. The largest scheduler of the census
+/// keeps a few per task.
 const LIVE_LIMIT: u32 = 1 << 16;
 
-/// Writes a set over the mask that `bytes` begins with.
+/// Writes a set to the mask at the start of `bytes`.
 pub(crate) fn write(bytes: &mut [u8], set: &CpuSet) {
     let mask = &mut bytes[..MASK_SIZE as usize];
     mask.fill(0);
@@ -20,7 +21,7 @@ pub(crate) fn write(bytes: &mut [u8], set: &CpuSet) {
     }
 }
 
-/// The kernel's own masks, which programs only read.
+/// Masks of the kernel, which programs only read.
 #[derive(Debug)]
 pub(crate) struct FixedMasks {
     region: RegionId,
@@ -60,23 +61,23 @@ impl FixedMasks {
         memory.addr(self.region, FixedMasks::EMPTY)
     }
 
-    /// A mask for one call.
+    /// A mask that is valid until the next call.
     pub fn scratch(&self, memory: &mut Memory, set: &CpuSet) -> GuestAddr {
         write(memory.slot_mut(self.region, FixedMasks::SCRATCH), set);
         memory.addr(self.region, FixedMasks::SCRATCH)
     }
 
-    /// Whether a mask of these starts at `addr`.
+    /// Whether one of these masks starts at `addr`.
     pub fn is_mask(&self, memory: &Memory, addr: GuestAddr) -> bool {
         memory.slot_at(self.region, addr).is_some()
     }
 }
 
-/// `struct bpf_cpumask` objects: counted references, freed slots are used again, last freed first.
+/// Pool of `struct bpf_cpumask` objects: reference-counted; freed slots are reused, last freed first.
 #[derive(Debug)]
 pub(crate) struct CpumaskPool {
     region: RegionId,
-    /// References by slot; 0: free.
+    /// Reference count by slot; 0 is free.
     usage: Vec<u32>,
     free: Vec<u32>,
     cpus: u32,
@@ -84,17 +85,17 @@ pub(crate) struct CpumaskPool {
 
 impl CpumaskPool {
     pub fn new(memory: &mut Memory, cpus: u32) -> CpumaskPool {
-        // Programs may not store into a mask; kfuncs do that for them.
+        // Read-only: programs change a mask through kfuncs.
         let region = memory.add_region("bpf_cpumask", MASK_SIZE, 0, Access::ReadOnly);
         CpumaskPool { region, usage: Vec::new(), free: Vec::new(), cpus }
     }
 
-    /// An empty mask with one reference.
+    /// Allocates an empty mask with one reference.
     pub fn create(&mut self, memory: &mut Memory) -> Result<GuestAddr, FaultKind> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
             None if self.usage.len() as u32 == LIVE_LIMIT => {
-                let text = format!("{LIVE_LIMIT} bpf_cpumask objects are alive: the program does not release them");
+                let text = format!("{LIVE_LIMIT} bpf_cpumask objects are allocated: the program does not release them");
                 return Err(FaultKind::BadArgument(text));
             }
             None => {
@@ -108,14 +109,14 @@ impl CpumaskPool {
         Ok(memory.addr(self.region, slot))
     }
 
-    /// Takes another reference.
+    /// Acquires a reference.
     pub fn acquire(&mut self, memory: &Memory, addr: GuestAddr) -> Result<(), FaultKind> {
         let slot = self.live_slot(memory, addr)?;
         self.usage[slot as usize] += 1;
         Ok(())
     }
 
-    /// Drops a reference; the last one frees the mask.
+    /// Releases a reference; the last one frees the mask.
     pub fn release(&mut self, memory: &Memory, addr: GuestAddr) -> Result<(), FaultKind> {
         let slot = self.live_slot(memory, addr)?;
         self.usage[slot as usize] -= 1;
@@ -125,23 +126,23 @@ impl CpumaskPool {
         Ok(())
     }
 
-    /// Masks that are alive.
+    /// Number of live masks.
     #[cfg(test)]
     pub fn live(&self) -> usize {
         self.usage.len() - self.free.len()
     }
 
-    /// Whether these masks are in this region.
+    /// Whether this is the region of the pool.
     pub fn are_in(&self, region: RegionId) -> bool {
         region == self.region
     }
 
-    /// Whether `addr` lies among these masks.
+    /// Whether `addr` lies in the pool.
     pub fn holds(&self, memory: &Memory, addr: GuestAddr) -> bool {
         memory.slot_in(self.region, addr).is_some()
     }
 
-    /// Slot of the live mask that starts at `addr`.
+    /// Slot of the live mask that starts exactly at `addr`.
     pub fn live_slot(&self, memory: &Memory, addr: GuestAddr) -> Result<u32, FaultKind> {
         let bad = |what: &str| Err(FaultKind::BadArgument(format!("{addr:#x} is {what}")));
         match memory.slot_in(self.region, addr) {
@@ -156,13 +157,13 @@ impl CpumaskPool {
         }
     }
 
-    /// The bytes of a live mask, to be changed.
+    /// Bytes of a live mask, to be changed.
     pub fn bytes_mut<'m>(&self, memory: &'m mut Memory, addr: GuestAddr) -> Result<&'m mut [u8], FaultKind> {
         let slot = self.live_slot(memory, addr)?;
         Ok(memory.slot_mut(self.region, slot))
     }
 
-    /// Whether CPU number `cpu` exists: the kernel's mask kfuncs ignore the others.
+    /// Whether CPU number `cpu` exists: the kernel's cpumask kfuncs ignore other numbers.
     pub fn has_cpu(&self, cpu: u32) -> bool {
         cpu < self.cpus
     }

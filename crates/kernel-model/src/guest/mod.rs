@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel as BPF programs see it: object layouts, their BTF, constants, and the guest copies of kernel objects.
+//! The kernel as BPF programs see it: object layouts, BTF, constants, and the guest copies of kernel objects.
 //!
-//! Layouts and constants are those of Linux 7.2 (`structs`, `enums`); which kfuncs exist follows the version.
+//! Layouts and constants are those of Linux 7.2 (`structs`, `enums`); the set of kfuncs depends on the version.
 
 mod arguments;
 mod cgroup;
 mod constants;
+mod credentials;
 mod enums;
 mod idle_masks;
 mod iterators;
 mod layout;
 mod masks;
 mod objects;
-mod people;
 mod per_cpu;
 mod read_mask;
 mod structs;
@@ -24,7 +24,7 @@ pub use constants::fill_constants;
 pub(crate) use idle_masks::IdleMask;
 pub(crate) use masks::write as write_mask;
 pub(crate) use objects::{Objects, TaskView, jiffies, jiffies_in_ns};
-/// The counters of `scx_bpf_events`, in its order.
+/// Counters of `scx_bpf_events`, in the kernel's order.
 pub(crate) const EVENT_COUNTERS: &[layout::Field] = structs::SCX_EVENT_STATS.fields;
 pub(crate) use per_cpu::CpuTime;
 pub(crate) use target::target;

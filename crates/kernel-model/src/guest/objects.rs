@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's objects in guest memory, and what keeps them true.
+//! The kernel's objects in guest memory, and their updates.
 
 use super::arguments::Arguments;
 use super::cgroup::Cgroups;
+use super::credentials::Credentials;
 use super::idle_masks::IdleMasks;
 use super::iterators::Iterators;
 use super::masks::{self, CpumaskPool, FixedMasks};
-use super::people::People;
 use super::per_cpu::PerCpu;
 use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
 use super::writer::Writer;
@@ -40,73 +40,74 @@ const CURR: u32 = RQ.offset("curr");
 
 /// `PF_IDLE`: an idle task.
 const PF_IDLE: u32 = 0x2;
-/// `PF_KTHREAD`: a thread without an address space of its own.
+/// `PF_KTHREAD`: a kthread.
 const PF_KTHREAD: u32 = 0x20_0000;
-/// A struct larger than this would double the stride of the task region.
+/// Maximum size of `struct task_struct`: a larger one would double the stride of the task region.
 const TASK_SLOT_LIMIT: u32 = 2048;
 const _: () = assert!(TASK_STRUCT.size() <= TASK_SLOT_LIMIT);
 
-/// Regions of the kernel's objects in guest memory.
+/// Regions of kernel objects in guest memory.
 #[derive(Debug)]
 pub(crate) struct Objects {
-    /// `struct task_struct`, one a task (slot = task number), the idle tasks in a region of their own (slot = CPU).
+    /// `struct task_struct` of tasks; the slot is the task number.
     pub tasks: RegionId,
-    /// Idle tasks.
+    /// `struct task_struct` of idle tasks; the slot is the CPU.
     pub idle_tasks: RegionId,
-    /// Variables that every CPU has.
+    /// Per-CPU variables.
     pub per_cpu: PerCpu,
-    /// One of them: `struct rq`.
+    /// `struct rq`, one of the per-CPU variables.
     pub rqs: RegionId,
-    /// CONFIG_HZ, for the dump context. 1000 until whoever boots the kernel says otherwise.
+    /// CONFIG_HZ, for the dump context; 1000 until the kernel is configured.
     pub hz: u32,
-    /// `ops.init()` succeeded: shown by `scx_exit_info.flags`.
+    /// Whether `ops.init()` succeeded, for `scx_exit_info.flags`.
     pub initialized: bool,
-    /// Masks that programs allocated.
+    /// Masks allocated by programs.
     pub cpumasks: CpumaskPool,
-    /// Copies of the idle masks that programs hold.
+    /// Copies of the idle masks held by programs.
     pub idle_masks: IdleMasks,
     /// Iterators over dispatch queues.
     pub iterators: Iterators,
-    /// The kernel's own masks.
+    /// Masks of the kernel.
     pub fixed_masks: FixedMasks,
     /// Cgroups.
     pub cgroups: Cgroups,
-    /// Users, sessions, processes.
-    people: People,
+    /// Credentials, pids and sessions.
+    credentials: Credentials,
     arguments: Arguments,
     mm: RegionId,
     cpus: u32,
 }
 
-/// What of a task its guest object shows.
+/// Attributes of a task that its guest object shows.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskView<'a> {
     pub pid: i32,
     pub comm: &'a str,
-    /// PF_KTHREAD 0x20_0000, PF_EXITING 0x4, …
+    /// PF_KTHREAD 0x20_0000, PF_EXITING 0x4, ...
     pub flags: u32,
-    /// The CPU to which a thread of the kernel belongs.
+    /// CPU of a per-CPU kthread.
     pub own_cpu: Option<CpuId>,
-    /// Kernel's: 120 + nice for normal tasks.
+    /// 120 plus nice value.
     pub static_prio: i32,
     pub prio: i32,
-    /// SCHED_* number.
+    /// SCHED_* number of the policy.
     pub policy: u32,
     pub weight: u32,
     pub allowed: &'a CpuSet,
     pub parent: TaskId,
     pub tgid: i32,
     pub uid: u32,
-    /// Number of its session's leader.
+    /// Pid of the session leader.
     pub session: u32,
-    /// Its cgroup.
+    /// Cgroup number.
     pub cgroup: u32,
 }
 
 impl Objects {
-    /// Makes the regions for `cpus` CPUs.
+    /// Creates the regions for `cpus` CPUs.
     pub fn new(memory: &mut Memory, cpus: u32) -> Objects {
-        // Programs may store to slice, vtime and disallow of a task; a kernel's verifier refuses the other fields.
+        // Writable because programs may store to slice, vtime and disallow; a kernel's verifier rejects stores to the
+        // other fields.
         let tasks = memory.add_region("task_struct", TASK_STRUCT.size(), 64, Access::ReadWrite);
         let idle_tasks = memory.add_region("idle task_struct", TASK_STRUCT.size(), cpus, Access::ReadOnly);
         let per_cpu = PerCpu::new(memory, cpus);
@@ -123,7 +124,7 @@ impl Objects {
             iterators: Iterators::default(),
             fixed_masks: FixedMasks::new(memory, cpus),
             cgroups: Cgroups::new(memory),
-            people: People::new(memory),
+            credentials: Credentials::new(memory),
             arguments: Arguments::new(memory),
             mm,
             cpus,
@@ -165,24 +166,24 @@ impl Objects {
         rq.set("idle", idle);
     }
 
-    /// Makes or refreshes the guest object of a task. What programs and the core store there (slice, vtime, flags) is
-    /// left as it is.
+    /// Creates or updates the guest object of a task. Fields that programs or the core write (slice, vtime, flags)
+    /// are kept.
     pub fn publish(&mut self, memory: &mut Memory, task: TaskId, view: &TaskView<'_>) {
-        // Growing by powers of two keeps the number of copies small while tasks come one by one.
+        // Growing to powers of two limits the copying as tasks are created one by one.
         memory.grow(self.tasks, (task.0 + 1).next_power_of_two());
         memory.grow(self.mm, (task.0 + 1).next_power_of_two());
-        // The parent of a task that came from outside is the first idle task, as init's is in the kernel.
+        // A task forked outside of the model has the first idle task as its parent, like init in the kernel.
         let parent = self.task_addr(memory, view.parent, CpuId(0));
         self.fill(memory, self.tasks, task.0, view, parent);
-        // 0 is no tid: the kernel hands them out from 1.
+        // The kernel allocates tids from 1; 0 is not a tid.
         memory.set_u64(self.tasks, task.0, task::TID, u64::from(task.0) + 1);
         let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
-        let leader = memory.slot_in(self.tasks, leader).expect("a task leads it");
-        let pid = self.people.pid(memory, task.0, view.pid);
-        let signal = self.people.signal(memory, leader, view.session);
+        let leader = memory.slot_in(self.tasks, leader).expect("every task has a group leader");
+        let pid = self.credentials.pid(memory, task.0, view.pid);
+        let signal = self.credentials.signal(memory, leader, view.session);
         let kthread = match view.flags & PF_KTHREAD {
             0 => 0,
-            _ => self.people.kthread(memory, task.0, view.own_cpu),
+            _ => self.credentials.kthread(memory, task.0, view.own_cpu),
         };
         let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), structure: &TASK_STRUCT };
         to.set("thread_pid", pid);
@@ -190,25 +191,25 @@ impl Objects {
         to.set("worker_private", kthread);
     }
 
-    /// One thread more or less in the process of a task.
+    /// Adds `change` to the thread count of a task's process.
     pub fn count_thread(&self, memory: &mut Memory, task: TaskId, change: i32) {
         let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
-        let leader = memory.slot_in(self.tasks, leader).expect("a task leads it");
-        self.people.count_thread(memory, leader, change);
+        let leader = memory.slot_in(self.tasks, leader).expect("every task has a group leader");
+        self.credentials.count_thread(memory, leader, change);
     }
 
     fn fill(&mut self, memory: &mut Memory, region: RegionId, slot: u32, view: &TaskView<'_>, parent: GuestAddr) {
         let own = memory.addr(region, slot);
         let (leader, parent) = match view.pid == view.tgid {
             true => (own, parent),
-            // Whoever forks a thread is its sibling: both have the parent of their process (copy_process()).
+            // A new thread has the parent of the thread that forks it (copy_process()).
             false => (self.leader_through(memory, parent, view.tgid, own), self.parent_through(memory, parent)),
         };
-        // Threads share the memory of their leader. Idle tasks and those of the kernel have none.
+        // Threads share the mm of their group leader. Idle tasks and kthreads have none.
         let process = memory.slot_in(self.tasks, leader).filter(|_| view.flags & PF_KTHREAD == 0);
         let mm = process.map_or(0, |slot| memory.addr(self.mm, slot));
         let css_set = self.cgroups.css_set(memory, view.cgroup);
-        let cred = self.people.cred(memory, view.uid);
+        let cred = self.credentials.cred(memory, view.uid);
         let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
         to.set("pid", view.pid as u64);
         to.set("tgid", view.tgid as u64);
@@ -230,14 +231,14 @@ impl Objects {
         self.set_mask(to.bytes, view.allowed);
     }
 
-    /// The leader of the thread group `tgid`: a thread is forked by a thread of its own group, so its parent knows.
+    /// The leader of thread group `tgid`, looked up in `parent`, which is in the same group if the task is a thread.
     fn leader_through(&self, memory: &Memory, parent: GuestAddr, tgid: i32, own: GuestAddr) -> GuestAddr {
         let Some(slot) = memory.slot_in(self.tasks, parent) else { return own };
         let same_group = memory.get_u32(self.tasks, slot, task::TGID) as i32 == tgid;
         if same_group { memory.get_u64(self.tasks, slot, task::GROUP_LEADER) } else { own }
     }
 
-    /// The parent of this task, if it is one.
+    /// The parent of `task`, or `task` itself if that is not a task object.
     fn parent_through(&self, memory: &Memory, task: GuestAddr) -> GuestAddr {
         memory.slot_in(self.tasks, task).map_or(task, |slot| memory.get_u64(self.tasks, slot, task::REAL_PARENT))
     }
@@ -248,12 +249,12 @@ impl Objects {
         task[task::NR_CPUS_ALLOWED as usize..][..4].copy_from_slice(&count);
     }
 
-    /// The task is in another cgroup: its set (`p->cgroups`) changes.
+    /// Updates `p->cgroups` after the task has moved to another cgroup.
     pub fn set_css_set(&self, memory: &mut Memory, task: TaskId, set: GuestAddr) {
         memory.set_u64(self.tasks, task.0, task::CGROUPS, set);
     }
 
-    /// Refreshes the affinity fields only (cpus_mask, nr_cpus_allowed).
+    /// Updates the affinity fields only (cpus_mask, nr_cpus_allowed).
     pub fn set_allowed(&self, memory: &mut Memory, task: TaskId, allowed: &CpuSet) {
         self.set_mask(memory.slot_mut(self.tasks, task.0), allowed);
     }
@@ -267,15 +268,15 @@ impl Objects {
         }
     }
 
-    /// Task whose object starts at `addr` (exactly).
+    /// Task whose object starts exactly at `addr`.
     #[inline]
     pub fn task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<TaskId> {
         let slot = memory.slot_at(self.tasks, addr)?;
-        // The region grows in advance: only a published task has its mask pointer.
+        // The region has spare slots: only the object of an existing task has its mask pointer set.
         (memory.get_u64(self.tasks, slot, task::CPUS_PTR) != 0).then_some(TaskId(slot))
     }
 
-    /// CPU whose idle task's object starts at `addr` (exactly).
+    /// CPU whose idle task's object starts exactly at `addr`.
     pub fn idle_task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<CpuId> {
         memory.slot_at(self.idle_tasks, addr).map(CpuId)
     }
@@ -330,19 +331,19 @@ impl Objects {
         task.some().map_or((self.idle_tasks, cpu.0), |task| (self.tasks, task.0))
     }
 
-    /// Process and thread group number of a task; of the idle task of `cpu` for NONE.
+    /// Pid and tgid of a task; for NONE, those of the idle task of `cpu`.
     pub fn pid_tgid(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> (u32, u32) {
         let (region, slot) = self.object(task, cpu);
         (memory.get_u32(region, slot, task::PID), memory.get_u32(region, slot, task::TGID))
     }
 
-    /// Name of a task, up to 15 bytes and NULs.
+    /// `comm` of a task: up to 15 bytes, NUL-padded.
     pub fn comm(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> [u8; 16] {
         let (region, slot) = self.object(task, cpu);
         memory.slot(region, slot)[task::COMM as usize..][..16].try_into().expect("16 bytes")
     }
 
-    /// Address of a kernel variable that programs may name; of the first CPU's for per-CPU ones.
+    /// Guest address of a kernel variable that programs may name; for a per-CPU variable, that of CPU 0.
     pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
         self.per_cpu.variable(memory, name)
     }
@@ -353,7 +354,7 @@ impl Objects {
         self.arguments.init_task(memory, fork, cgroup)
     }
 
-    /// `struct scx_cgroup_init_args` of a cgroup with these knobs.
+    /// `struct scx_cgroup_init_args` of a cgroup with these settings.
     pub fn cgroup_init_args(&self, memory: &mut Memory, knobs: &CgroupKnobs) -> GuestAddr {
         self.arguments.cgroup_init(memory, knobs)
     }
@@ -363,12 +364,12 @@ impl Objects {
         self.arguments.exit_task(memory, cancelled)
     }
 
-    /// `struct scx_exit_info` for `exit`.
+    /// `struct scx_exit_info`.
     pub fn exit_info(&self, memory: &mut Memory, info: &crate::ExitInfo, exit_cpu: i32) -> GuestAddr {
         self.arguments.exit(memory, info, exit_cpu, self.initialized)
     }
 
-    /// `struct scx_cpu_release_args { reason, task }`; an empty `scx_cpu_acquire_args` for None.
+    /// `struct scx_cpu_release_args { reason, task }`, or an empty `scx_cpu_acquire_args` for `TaskId::NONE`.
     pub fn cpu_release_args(&self, memory: &mut Memory, reason: u32, task: TaskId) -> GuestAddr {
         match task.some() {
             Some(_) => {
@@ -379,7 +380,7 @@ impl Objects {
         }
     }
 
-    /// `struct cpumask` filled with `set` in a scratch slot (for `set_cpumask`); valid until the next call.
+    /// `struct cpumask` with this set (for `set_cpumask`); valid until the next call.
     pub fn cpumask(&self, memory: &mut Memory, set: &CpuSet) -> GuestAddr {
         self.fixed_masks.scratch(memory, set)
     }
@@ -390,13 +391,13 @@ impl Objects {
     }
 }
 
-/// Ticks since the boot at `now` nanoseconds. A real kernel starts five minutes before zero to provoke overflows in
-/// drivers; programs only ever subtract.
+/// Jiffies since boot at `now` nanoseconds. A real kernel starts five minutes before the counter wraps, to expose
+/// overflow bugs; programs only use differences.
 pub(crate) fn jiffies(now: u64, hz: u32) -> u64 {
     scaled(now, u64::from(hz), NS_PER_S) as u64
 }
 
-/// A number of jiffies as a time.
+/// Converts jiffies to nanoseconds.
 pub(crate) fn jiffies_in_ns(jiffies: u64, hz: u32) -> Nanos {
     let ns = scaled(jiffies, NS_PER_S, u64::from(hz));
     Nanos(u64::try_from(ns).unwrap_or(u64::MAX))
@@ -404,7 +405,7 @@ pub(crate) fn jiffies_in_ns(jiffies: u64, hz: u32) -> Nanos {
 
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// `value * factor / divisor`. Nearly always the product has 64 bits: a division of those takes far less.
+/// `value * factor / divisor`. The product nearly always fits in 64 bits, where the division is much faster.
 #[inline]
 fn scaled(value: u64, factor: u64, divisor: u64) -> u128 {
     match value.checked_mul(factor) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's per-CPU variables that programs may name. Each is a region with one slot a CPU; a program gets the
-//! address of the first CPU's and asks for another's (`bpf_per_cpu_ptr`, `bpf_this_cpu_ptr`).
+//! Per-CPU variables of the kernel that programs may name. Each is a region with one slot per CPU; a program has the
+//! address of CPU 0's instance and asks for that of another CPU (`bpf_per_cpu_ptr`, `bpf_this_cpu_ptr`).
 
 use super::structs::{KERNEL_CPUSTAT, RQ};
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::{CpuId, CpuSet, Topology};
 use std::collections::BTreeMap;
 
-/// A variable that every CPU has.
+/// A per-CPU variable.
 struct Variable {
     name: &'static str,
-    /// Bytes for one CPU.
+    /// Size of one instance in bytes.
     size: u32,
 }
 
-/// All of them. What the model has no cause to change stays 0: `sched_core_priority` (no core is favoured, as without
-/// ITMT), `hw_pressure` (nothing throttles) and `cpufreq_cpu_data` (NULL, as without a frequency driver).
+/// All per-CPU variables, by name. Those that the model never sets stay 0: `sched_core_priority` (no preferred cores,
+/// as without ITMT), `hw_pressure` (no throttling) and `cpufreq_cpu_data` (NULL, as without a cpufreq driver).
 const VARIABLES: [Variable; 7] = [
     Variable { name: "cpufreq_cpu_data", size: 8 },
     Variable { name: "hw_pressure", size: 8 },
@@ -26,7 +26,7 @@ const VARIABLES: [Variable; 7] = [
     Variable { name: "sd_llc_size", size: 4 },
 ];
 
-/// Whether the kernel has this variable.
+/// Whether the kernel has a per-CPU variable of this name.
 pub(super) fn exists(name: &str) -> bool {
     position(name).is_some()
 }
@@ -35,21 +35,21 @@ fn position(name: &str) -> Option<usize> {
     VARIABLES.binary_search_by_key(&name, |variable| variable.name).ok()
 }
 
-/// CPU time by owner, in nanoseconds, as `kernel_cpustat` shows it.
+/// CPU time by kind, in nanoseconds, as in `kernel_cpustat`.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct CpuTime {
-    /// Tasks of nice 0 and below, and of real-time policies.
+    /// Tasks with nice values up to 0, and real-time tasks.
     pub user: u64,
-    /// Tasks of a nice value above 0.
+    /// Tasks with nice values above 0.
     pub nice: u64,
-    /// Threads of the kernel.
+    /// Kthreads.
     pub system: u64,
     pub idle: u64,
 }
 
 #[derive(Debug)]
 pub(crate) struct PerCpu {
-    /// By position in the table.
+    /// By index in `VARIABLES`.
     regions: [RegionId; VARIABLES.len()],
     cpus: u32,
 }
@@ -64,25 +64,26 @@ impl PerCpu {
         self.regions[position(name).expect("in the table")]
     }
 
-    /// `struct rq`.
+    /// Region of `struct rq`.
     pub fn runqueues(&self) -> RegionId {
         self.region("runqueues")
     }
 
-    /// Address of the first CPU's.
+    /// Guest address of CPU 0's instance.
     pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
         position(name).map(|position| memory.addr(self.regions[position], 0))
     }
 
-    /// The name and the address on `cpu` of the variable that [`PerCpu::variable`] gave as `addr`. `None`: not a
-    /// per-CPU variable, or no such CPU.
+    /// Name of the variable whose address (from [`PerCpu::variable`]) is `addr`, and the address of its instance on
+    /// `cpu`. `None` if `addr` is not a per-CPU variable or the CPU does not exist.
     pub fn find(&self, memory: &Memory, addr: GuestAddr, cpu: u32) -> Option<(&'static str, GuestAddr)> {
         let found = (0..VARIABLES.len()).find(|&position| memory.addr(self.regions[position], 0) == addr)?;
         (cpu < self.cpus).then(|| (VARIABLES[found].name, memory.addr(self.regions[found], cpu)))
     }
 
-    /// The caches by CPU, of which `online` are there: the id is dense in the order of the first CPUs (since 7.1; before
-    /// it was the number of the first CPU), the size counts CPUs. One that is offline has -1 and 1.
+    /// Sets `sd_llc_id` and `sd_llc_size` of each CPU, of which `online` are online. Ids are dense, in the order of
+    /// the LLCs' first CPUs (since 7.1; earlier the number of the first CPU); the size counts online CPUs. An offline
+    /// CPU has id -1 and size 1.
     pub fn show_caches(&self, memory: &mut Memory, topology: &Topology, online: &CpuSet) {
         let mut ids = BTreeMap::new();
         let mut sizes: BTreeMap<u32, u32> = BTreeMap::new();
@@ -98,7 +99,7 @@ impl PerCpu {
         }
     }
 
-    /// `kernel_cpustat` of one CPU.
+    /// Sets `kernel_cpustat` of a CPU.
     pub fn show_time(&self, memory: &mut Memory, cpu: u32, time: CpuTime) {
         let at = |index: u32| KERNEL_CPUSTAT.offset("cpustat") + 8 * index;
         // enum cpu_usage_stat: CPUTIME_USER 0, _NICE 1, _SYSTEM 2, _IDLE 5.

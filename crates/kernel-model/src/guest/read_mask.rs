@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads any mask that a program names.
+//! Access to any cpumask that a program passes by address.
 
 use super::masks::MASK_SIZE;
 use super::objects::{Objects, task};
@@ -7,8 +7,8 @@ use bpf_machine::{FaultKind, GuestAddr, Memory};
 use ids::{CpuId, CpuSet};
 
 impl Objects {
-    /// The bytes of a mask that a program changes: one that it allocated, or one that stands in its own memory, which the
-    /// verifier takes for a `struct bpf_cpumask *` because that structure has numbers only.
+    /// Bytes of a mask that a program changes: an allocated one, or one in the program's own memory, which the
+    /// verifier accepts as a `struct bpf_cpumask *` because that structure has no pointers.
     pub fn mask_bytes_mut<'m>(&self, memory: &'m mut Memory, addr: GuestAddr) -> Result<&'m mut [u8], FaultKind> {
         let of_a_task = [self.tasks, self.idle_tasks].iter().any(|tasks| memory.slot_in(*tasks, addr).is_some());
         if of_a_task || self.cpumasks.holds(memory, addr) || memory.bytes_mut(addr, MASK_SIZE).is_err() {
@@ -17,8 +17,8 @@ impl Objects {
         memory.bytes_mut(addr, MASK_SIZE)
     }
 
-    /// The bytes of any mask that a program may read: of a task, of the kernel, allocated by a program, or 1024 bytes
-    /// of the program's own memory, which the kernel accepts as well.
+    /// Bytes of a mask that a program may read: the mask of a task, a mask of the kernel, an allocated one, or 1024
+    /// bytes of the program's own memory, which the kernel accepts too.
     pub fn mask_bytes<'m>(&self, memory: &'m Memory, addr: GuestAddr) -> Result<&'m [u8], FaultKind> {
         let bad = |what: &str| FaultKind::BadArgument(format!("{addr:#x} {what}"));
         let Some((region, slot, inside)) = memory.locate(addr) else { return Err(bad("is not a cpumask")) };
@@ -33,7 +33,7 @@ impl Objects {
         bytes.ok_or_else(|| bad("is not a cpumask"))
     }
 
-    /// The CPUs of this machine that a mask holds.
+    /// The CPUs of this machine that are in a mask.
     pub fn mask(&self, memory: &Memory, addr: GuestAddr) -> Result<CpuSet, FaultKind> {
         let words: Vec<u64> = self.mask_words(memory, addr)?.collect();
         Ok(CpuSet::from_words(&words))
@@ -46,8 +46,8 @@ impl Objects {
         Ok(a.zip(b).any(|(a, b)| a & b != 0))
     }
 
-    /// A mask in words of 64 CPUs, without what lies above the last CPU: that is undefined in the kernel, too, which never
-    /// looks there.
+    /// The words of a mask, with the bits above the last CPU cleared: they are undefined in the kernel too, which
+    /// ignores them.
     fn mask_words<'m>(
         &self,
         memory: &'m Memory,
@@ -61,7 +61,8 @@ impl Objects {
         Ok(words.enumerate().map(move |(index, word)| word & within(index)))
     }
 
-    /// Whether the mask of a task, at this address, holds `cpu`; `None` if it is another mask, or no such CPU.
+    /// Whether the task mask at this address has `cpu`; `None` if it is not the mask of a task, or there is no such
+    /// CPU.
     #[inline]
     pub fn task_may_use(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Option<bool> {
         let (region, slot, inside) = memory.locate(addr)?;
@@ -69,12 +70,12 @@ impl Objects {
         is_it.then(|| memory.slot(region, slot)[inside as usize + cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
     }
 
-    /// Whether any mask holds `cpu`; `None` if that is none, or no such CPU.
+    /// Whether a mask has `cpu`; `None` if `addr` is not a mask, or there is no such CPU.
     pub fn any_mask_holds(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Option<bool> {
         (cpu.0 < self.cpus()).then(|| self.mask_contains(memory, addr, cpu).ok())?
     }
 
-    /// Whether a mask holds `cpu`; false if there is no such CPU.
+    /// Whether a mask has `cpu`; false if there is no such CPU.
     pub fn mask_contains(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Result<bool, FaultKind> {
         let bytes = self.mask_bytes(memory, addr)?;
         Ok(cpu.0 < self.cpus() && bytes[cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The structures that programs may look into: what the census of sched_ext schedulers found (contract 2.4), with the
-//! names and types of Linux 7.2. Order and size are ours, except where a program passes the structure to the kernel
-//! (the `*_args` of kfuncs, iterators, `cpumask`): those are the kernel's.
+//! Structures that programs may read: those found in the census of sched_ext schedulers (contract 2.4), with the
+//! names and types of Linux 7.2. Member order and size are the model's own, except for structures that a program
+//! passes to the kernel (the `*_args` of kfuncs, iterators, `cpumask`), which are the kernel's.
 
 use super::layout::{Field, Struct, Ty, field};
 
-/// `struct cpumask` of a kernel built for 8192 CPUs. Objects carry this size, and it is not relocated (contract 2.4).
+/// `struct cpumask` of a kernel built with NR_CPUS = 8192. Objects contain this size, and it is not relocated
+/// (contract 2.4).
 pub(crate) const CPUMASK: Struct = Struct { name: "cpumask", fields: &[field("bits", Ty::Array(&Ty::ULong, 128))] };
 
-/// A cpumask that programs allocate. Its reference count is kept where programs cannot see it.
+/// A cpumask allocated by a program. Its reference count is kept outside of guest memory.
 const BPF_CPUMASK: Struct = Struct { name: "bpf_cpumask", fields: &[field("cpumask", Ty::Struct(&CPUMASK))] };
 
 const LIST_HEAD: Struct =
@@ -45,8 +46,9 @@ const SCHED_EXT_ENTITY: Struct = Struct {
     ],
 };
 
-/// A task. The mask stands last so that the fields that change share few cache lines. What ticks change (`scx`, `se`)
-/// stands at offsets that no small structure has: whoever drives the model looks for accesses at them.
+/// A task. The mask is last, so that the fields that change share few cache lines. The fields that ticks change
+/// (`scx`, `se`) have offsets beyond the size of any small structure, by which the driver recognizes accesses to
+/// them.
 pub(crate) const TASK_STRUCT: Struct = Struct {
     name: "task_struct",
     fields: &[
@@ -103,7 +105,7 @@ const SCX_RQ: Struct = Struct {
     ],
 };
 
-/// A runqueue. Of 7.2's `union { donor; curr; }` only `curr` is read by programs.
+/// A runqueue. Of 7.2's `union { donor; curr; }` programs only read `curr`.
 pub(crate) const RQ: Struct = Struct {
     name: "rq",
     fields: &[
@@ -143,18 +145,18 @@ pub(crate) const CGROUP: Struct = Struct {
     ],
 };
 
-/// The directory of a cgroup.
+/// The kernfs directory of a cgroup.
 pub(crate) const KERNFS_NODE: Struct =
     Struct { name: "kernfs_node", fields: &[field("name", Ty::CharPtr), field("id", Ty::U64)] };
 
-/// The cgroups of a task.
+/// The set of cgroups of a task.
 pub(crate) const CSS_SET: Struct = Struct { name: "css_set", fields: &[field("dfl_cgrp", Ty::Ptr("cgroup"))] };
 
-/// What a thread of the kernel has behind `worker_private` (`to_kthread()`): the kernel's own, but in its BTF.
+/// The structure behind `worker_private` of a kthread (`to_kthread()`): private to the kernel, but in its BTF.
 pub(crate) const KTHREAD: Struct =
     Struct { name: "kthread", fields: &[field("flags", Ty::ULong), field("cpu", Ty::U32), field("node", Ty::U32)] };
 
-/// The address space of a task: programs only ask whether there is one.
+/// The address space of a task; programs only test whether it has one.
 pub(crate) const MM_STRUCT: Struct = Struct { name: "mm_struct", fields: &[field("start_code", Ty::ULong)] };
 
 const UPID: Struct = Struct { name: "upid", fields: &[field("nr", Ty::I32), field("ns", Ty::Ptr("pid_namespace"))] };
@@ -168,7 +170,7 @@ const PID_NAMESPACE: Struct =
 /// Both `kuid_t` and `kgid_t`.
 const KUID: Struct = Struct { name: "kuid_t", fields: &[field("val", Ty::U32)] };
 
-/// Whose a task is.
+/// Credentials of a task.
 pub(crate) const CRED: Struct = Struct {
     name: "cred",
     fields: &[
@@ -179,7 +181,7 @@ pub(crate) const CRED: Struct = Struct {
     ],
 };
 
-/// What the threads of a process share. `pids` are those of `enum pid_type`.
+/// State shared by the threads of a process. `pids` is indexed by `enum pid_type`.
 pub(crate) const SIGNAL_STRUCT: Struct = Struct {
     name: "signal_struct",
     fields: &[
@@ -189,11 +191,11 @@ pub(crate) const SIGNAL_STRUCT: Struct = Struct {
     ],
 };
 
-/// NR_STATS with CONFIG_SCHED_CORE, which adds the last one.
+/// `cpustat` has NR_STATS elements, the last one for CONFIG_SCHED_CORE.
 pub(crate) const KERNEL_CPUSTAT: Struct =
     Struct { name: "kernel_cpustat", fields: &[field("cpustat", Ty::Array(&Ty::U64, 11))] };
 
-/// The guard of `guard(rcu)()`: programs take it for its lock, which is of no use to them.
+/// The guard of `guard(rcu)()`; programs read its `lock` but do not use it.
 pub(crate) const CLASS_RCU: Struct = Struct { name: "class_rcu", fields: &[field("lock", Ty::VoidPtr)] };
 
 const CPUFREQ_POLICY: Struct = Struct {
@@ -201,7 +203,7 @@ const CPUFREQ_POLICY: Struct = Struct {
     fields: &[field("cpu", Ty::U32), field("min", Ty::U32), field("max", Ty::U32), field("cur", Ty::U32)],
 };
 
-/// Why the scheduler ends, for `exit`.
+/// Exit information passed to `exit`.
 pub(crate) const SCX_EXIT_INFO: Struct = Struct {
     name: "scx_exit_info",
     fields: &[
@@ -235,7 +237,7 @@ pub(crate) const SCX_CGROUP_INIT_ARGS: Struct = Struct {
     ],
 };
 
-/// Second argument of `cpu_acquire`: empty, also in the kernel.
+/// Second argument of `cpu_acquire`; empty in the kernel too.
 pub(crate) const SCX_CPU_ACQUIRE_ARGS: Struct = Struct { name: "scx_cpu_acquire_args", fields: &[] };
 
 /// Second argument of `cpu_release`.
@@ -268,7 +270,7 @@ pub(crate) const SCX_BPF_SELECT_CPU_AND_ARGS: Struct = Struct {
     fields: &[field("prev_cpu", Ty::I32), field("wake_flags", Ty::U64), field("flags", Ty::U64)],
 };
 
-/// Result of `scx_bpf_events`; the order is the kernel's, since a shorter buffer gets the first ones.
+/// Result of `scx_bpf_events`, in the kernel's order, because a shorter buffer receives only the first counters.
 pub(crate) const SCX_EVENT_STATS: Struct = Struct {
     name: "scx_event_stats",
     fields: &[
@@ -288,7 +290,8 @@ pub(crate) const SCX_EVENT_STATS: Struct = Struct {
     ],
 };
 
-/// Result of `bpf_perf_event_read_value`. No CPU has counters here, but programs that could read some still load.
+/// Result of `bpf_perf_event_read_value`. The model has no performance counters, but programs that could read some
+/// still load.
 const BPF_PERF_EVENT_VALUE: Struct = Struct {
     name: "bpf_perf_event_value",
     fields: &[field("counter", Ty::U64), field("enabled", Ty::U64), field("running", Ty::U64)],
@@ -296,7 +299,7 @@ const BPF_PERF_EVENT_VALUE: Struct = Struct {
 
 const BPF_ITER_NUM: Struct = Struct { name: "bpf_iter_num", fields: &[field("__opaque", Ty::Array(&Ty::U64, 1))] };
 
-/// An iterator over a dispatch queue, as it lies on the program's stack.
+/// An iterator over a dispatch queue, as stored on the program's stack.
 pub(crate) const BPF_ITER_SCX_DSQ: Struct =
     Struct { name: "bpf_iter_scx_dsq", fields: &[field("__opaque", Ty::Array(&Ty::U64, 6))] };
 
@@ -304,7 +307,7 @@ const fn op(name: &'static str, arguments: u32) -> Field {
     field(name, Ty::Op(arguments))
 }
 
-/// The table of ops in the member order of 7.2.
+/// `struct sched_ext_ops` with the member order of 7.2.
 const SCHED_EXT_OPS: Struct = Struct {
     name: "sched_ext_ops",
     fields: &[
@@ -356,7 +359,7 @@ const SCHED_EXT_OPS: Struct = Struct {
     ],
 };
 
-/// All of them, those that others embed first.
+/// All structures; embedded ones come first.
 pub(crate) const STRUCTS: &[Struct] = &[
     CPUMASK,
     BPF_CPUMASK,
@@ -399,7 +402,7 @@ pub(crate) const STRUCTS: &[Struct] = &[
     SCHED_EXT_OPS,
 ];
 
-/// Whether the kernel of this version has the structure: programs ask for these to learn which kfuncs they may call.
+/// Whether a kernel version has the structure: programs test for some to find out which kfuncs exist.
 pub(crate) fn exists(structure: &str, version: (u16, u16)) -> bool {
     match structure {
         "scx_event_stats" => version >= (6, 15),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel that objects are linked against: its types as BTF, its kfuncs, variables and configuration.
+//! The kernel that objects are linked against: types (BTF), kfuncs, variables and configuration.
 
 use super::enums::{self, ENUMS};
 use super::layout::{Enum, Struct, Ty};
@@ -10,12 +10,12 @@ use bpf_object::Target;
 use bpf_object::btf::{Btf, BtfBuilder, Enumerator, Member, Type};
 use std::collections::BTreeMap;
 
-/// CONFIG_NR_CPUS: the size that `struct cpumask` has in every object (contract 2.4).
+/// CONFIG_NR_CPUS, which sets the size of `struct cpumask` in every object (contract 2.4).
 const NR_CPUS: u32 = 8192;
 
-/// The kernel that objects are linked against, for a version, HZ, and a machine of `cpus` CPUs.
+/// The kernel that objects are linked against, by version, HZ and number of CPUs.
 pub(crate) fn target(version: (u16, u16), hz: u32, cpus: u32) -> Box<dyn Target> {
-    assert!(cpus <= NR_CPUS, "a kernel for {NR_CPUS} CPUs on a machine of {cpus}");
+    assert!(cpus <= NR_CPUS, "{cpus} CPUs; the kernel supports at most {NR_CPUS}");
     Box::new(Kernel { btf: btf(version), version, hz })
 }
 
@@ -39,8 +39,8 @@ impl Target for Kernel {
         per_cpu::exists(name)
     }
 
-    /// Not set, because the model is such a kernel: PREEMPT_RCU (programs then need not correct `migration_disabled`
-    /// for the BPF prologue, contract S2), PREEMPT_RT, PARAVIRT_TIME_ACCOUNTING, IRQ_TIME_ACCOUNTING.
+    /// Not set: PREEMPT_RCU (so that programs need not correct `migration_disabled` for the BPF prologue, contract
+    /// S2), PREEMPT_RT, PARAVIRT_TIME_ACCOUNTING, IRQ_TIME_ACCOUNTING.
     fn kconfig(&self, name: &str) -> Option<u64> {
         let (major, minor) = (u64::from(self.version.0), u64::from(self.version.1));
         match name {
@@ -54,14 +54,14 @@ impl Target for Kernel {
     }
 }
 
-/// The tables as BTF.
+/// Converts the tables to BTF.
 fn btf(version: (u16, u16)) -> Btf {
     let mut types = Types::new();
     for one in ENUMS {
         let id = types.builder.add(enumeration(one, version));
         types.enums.insert(one.name, id);
     }
-    // All of them are declared before any is filled: they point to each other in circles.
+    // Declares all structures before defining any, because they refer to each other in cycles.
     let structures = || STRUCTS.iter().filter(|structure| structs::exists(structure.name, version));
     for structure in structures() {
         let id = types.builder.declare_struct(structure.name);
@@ -140,7 +140,7 @@ impl Types {
                 self.pointer(target)
             }
             Ty::Op(arguments) => {
-                // What an op takes and returns is between the program and the core; the count is what matters here.
+                // Argument and result types of ops are not checked here; only their number matters.
                 let parameters = vec![("", self.scalars["u64"]); *arguments as usize];
                 let proto = self.builder.func_proto(self.scalars["i32"], &parameters);
                 self.pointer(proto)
@@ -152,7 +152,7 @@ impl Types {
         }
     }
 
-    /// A structure that only has a name. Remembered like the others, so that it exists once.
+    /// A structure that is only declared. It is remembered like the others, so that it exists once.
     fn forward(&mut self, name: &'static str) -> u32 {
         let id = self.builder.forward(name, false);
         self.structs.insert(name, id);
@@ -189,9 +189,9 @@ mod tests {
         offset
     }
 
-    /// Every path that the census found (contract 2.4) for the types that the model keeps.
+    /// Every access path of the census (contract 2.4) to the types of the model.
     #[test]
-    fn what_programs_look_at_exists() {
+    fn btf_has_every_member_that_programs_read() {
         let btf = btf((7, 2));
         let paths = [
             ("task_struct", "scx.weight scx.slice scx.dsq_vtime scx.flags scx.tid scx.runnable_at scx.disallow"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_agree_with_the_btf() {
+    fn offsets_and_sizes_match_btf() {
         let btf = btf((7, 2));
         let of_task = [
             (task::SLICE, "scx.slice"),
@@ -252,9 +252,9 @@ mod tests {
         }
     }
 
-    /// Structures that a program lays out on its own stack and passes to a kfunc must be the kernel's byte for byte.
+    /// Structures that a program places on its own stack and passes to a kfunc must match the kernel byte for byte.
     #[test]
-    fn structures_that_programs_pass_are_the_kernels() {
+    fn structures_passed_to_kfuncs_have_the_kernel_layout() {
         let btf = btf((7, 2));
         let size = |name| btf.size_of(btf.find(name, Kind::Struct).expect("in the table"));
         assert_eq!(size("cpumask"), Some(1024));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn enumerations_have_the_values_of_the_kernel() {
+    fn btf_enumerations_have_kernel_values_and_width() {
         let btf = btf((7, 2));
         let wide = btf.find("scx_enq_flags", Kind::Enum64).expect("64 bits");
         assert_eq!(btf.enumerator(wide, "SCX_ENQ_CPU_SELECTED"), Some(0x10_0000));
@@ -280,13 +280,13 @@ mod tests {
     }
 
     #[test]
-    fn the_btf_survives_its_format() {
+    fn btf_round_trips_through_bytes() {
         let btf = btf((7, 2));
         assert_eq!(Btf::parse(&btf.to_bytes()).expect("well-formed"), btf);
     }
 
     #[test]
-    fn configuration_follows_version_and_hz() {
+    fn kconfig_and_kfuncs_follow_version_and_hz() {
         let kernel = target((7, 2), 250, 4);
         let values = ["LINUX_KERNEL_VERSION", "CONFIG_HZ", "CONFIG_NR_CPUS", "CONFIG_PREEMPT_RT", "CONFIG_PREEMPT_RCU"]
             .map(|name| kernel.kconfig(name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Guest objects as a program reads them: through addresses and the offsets of the BTF.
+//! Guest objects as a program reads them, through addresses and BTF offsets.
 
 use super::masks::MASK_SIZE;
 use super::structs::{KTHREAD, SCX_EXIT_INFO, TASK_STRUCT};
@@ -34,14 +34,14 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
     }
 }
 
-/// What a program reads from a member of a task.
+/// Reads a member of a task as a program does.
 pub(crate) fn read(memory: &Memory, task: u64, path: &str) -> u64 {
     let (offset, ty) = TASK_STRUCT.member(path);
     memory.load(task + u64::from(offset), ty.size()).expect("a task")
 }
 
 #[test]
-fn a_task_shows_what_was_published() {
+fn guest_task_struct_shows_published_attributes() {
     let (mut memory, mut objects) = new(4);
     let allowed = "1,3".parse().unwrap();
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &allowed));
@@ -60,7 +60,7 @@ fn a_task_shows_what_was_published() {
 }
 
 #[test]
-fn refreshing_a_task_keeps_what_programs_stored() {
+fn updating_a_guest_task_keeps_fields_written_by_programs() {
     let (mut memory, mut objects) = new(2);
     let all = CpuSet::first_n(2);
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &all));
@@ -75,7 +75,7 @@ fn refreshing_a_task_keeps_what_programs_stored() {
 }
 
 #[test]
-fn addresses_name_tasks_exactly() {
+fn only_the_exact_address_of_a_guest_object_finds_its_task() {
     let (mut memory, mut objects) = new(2);
     let all = CpuSet::first_n(2);
     for task in 0..200 {
@@ -96,7 +96,7 @@ fn addresses_name_tasks_exactly() {
 }
 
 #[test]
-fn threads_find_their_leader_and_the_parent_of_their_process_through_who_forks_them() {
+fn thread_gets_group_leader_and_real_parent_of_the_forking_thread() {
     let (mut memory, mut objects) = new(1);
     let all = CpuSet::first_n(1);
     objects.publish(&mut memory, TaskId(0), &view(9, 9, TaskId::NONE, &all));
@@ -115,7 +115,7 @@ fn threads_find_their_leader_and_the_parent_of_their_process_through_who_forks_t
 }
 
 #[test]
-fn runqueues_show_who_runs() {
+fn rq_curr_points_to_the_running_task() {
     let (mut memory, mut objects) = new(3);
     objects.publish(&mut memory, TaskId(0), &view(1, 1, TaskId::NONE, &CpuSet::first_n(3)));
     objects.set_curr(&mut memory, CpuId(2), TaskId(0));
@@ -133,7 +133,7 @@ fn runqueues_show_who_runs() {
 }
 
 #[test]
-fn programs_cannot_store_to_what_is_not_theirs() {
+fn programs_cannot_write_to_read_only_kernel_memory() {
     let (mut memory, mut objects) = new(2);
     let pool = objects.cpumasks.create(&mut memory).unwrap();
     let addrs = [
@@ -150,7 +150,7 @@ fn programs_cannot_store_to_what_is_not_theirs() {
 }
 
 #[test]
-fn exit_information_is_readable_and_cut_to_the_kernels_buffers() {
+fn exit_info_texts_are_truncated_to_kernel_buffer_sizes() {
     let (mut memory, mut objects) = new(2);
     objects.initialized = true;
     let info = ExitInfo {
@@ -175,7 +175,7 @@ fn exit_information_is_readable_and_cut_to_the_kernels_buffers() {
 }
 
 #[test]
-fn arguments_of_ops_hold_what_the_op_is_told() {
+fn op_argument_structures_have_the_passed_values() {
     let (mut memory, mut objects) = new(2);
     let cgroup = objects.cgroups.addr(&memory, 0);
     let addr = objects.init_task_args(&mut memory, true, 0);
@@ -194,7 +194,7 @@ fn arguments_of_ops_hold_what_the_op_is_told() {
 }
 
 #[test]
-fn allocated_masks_are_counted() {
+fn bpf_cpumask_is_freed_with_its_last_reference() {
     let (mut memory, mut objects) = new(2);
     let pool = &mut objects.cpumasks;
     let (a, b) = (pool.create(&mut memory).unwrap(), pool.create(&mut memory).unwrap());
@@ -208,35 +208,35 @@ fn allocated_masks_are_counted() {
     for wrong in [a, b + 8, 0, objects.fixed_masks.online(&memory)] {
         assert!(matches!(objects.cpumasks.release(&memory, wrong), Err(FaultKind::BadArgument(_))), "{wrong:#x}");
     }
-    assert!(objects.mask(&memory, a).is_err(), "a released mask is no mask");
-    // The slot is used again, and is empty.
+    assert!(objects.mask(&memory, a).is_err(), "a released mask is not readable");
+    // The slot is reused, with an empty mask.
     assert_eq!(objects.cpumasks.create(&mut memory).unwrap(), a);
     assert!(objects.mask(&memory, a).unwrap().is_empty());
 }
 
 #[test]
-fn a_program_that_never_releases_masks_is_stopped() {
+fn program_that_leaks_bpf_cpumasks_faults_at_the_limit() {
     let (mut memory, mut objects) = new(2);
     let fault = (0..=1 << 16).find_map(|_| objects.cpumasks.create(&mut memory).err());
     assert!(matches!(fault, Some(FaultKind::BadArgument(text)) if text.contains("does not release")));
 }
 
 #[test]
-fn only_masks_are_taken_for_masks() {
+fn addresses_other_than_cpumasks_are_rejected() {
     let (mut memory, mut objects) = new(70);
     objects.publish(&mut memory, TaskId(0), &view(1, 1, TaskId::NONE, &CpuSet::first_n(70)));
     let task = objects.task_addr(&memory, TaskId(0), CpuId(0));
     for wrong in [0, task, task + 8, objects.cgroups.addr(&memory, 0), objects.fixed_masks.online(&memory) + 8] {
         assert!(matches!(objects.mask(&memory, wrong), Err(FaultKind::BadArgument(_))), "{wrong:#x}");
     }
-    // 1024 bytes of the program's own are taken, and bits above the last CPU are not looked at.
+    // 1024 bytes of the program's own memory are a valid mask; bits above the last CPU are ignored.
     let own = memory.add_region("bss", MASK_SIZE, 1, bpf_machine::Access::ReadWrite);
     memory.slot_mut(own, 0).fill(0xff);
     assert_eq!(objects.mask(&memory, memory.addr(own, 0)).unwrap(), CpuSet::first_n(70));
 }
 
 #[test]
-fn idle_masks_are_held_and_given_back() {
+fn idle_mask_copies_are_shared_and_reference_counted() {
     let (mut memory, mut objects) = new(8);
     let cpus = IdleMask { node: None, smt: false };
     let cores = IdleMask { node: None, smt: true };
@@ -244,7 +244,7 @@ fn idle_masks_are_held_and_given_back() {
     let first = masks.get(&mut memory, cpus, [0xf].into_iter());
     let second = masks.get(&mut memory, cores, [4].into_iter());
     assert_ne!(first, second);
-    assert_eq!(masks.get(&mut memory, cpus, [7].into_iter()), first, "one copy of each");
+    assert_eq!(masks.get(&mut memory, cpus, [7].into_iter()), first, "both references share one copy");
     assert_eq!((masks.next_held(0), masks.next_held(1), masks.next_held(2)), (Some((0, cpus)), Some((1, cores)), None));
     assert!(masks.put(&memory, second) && !masks.put(&memory, second));
     assert_eq!(masks.next_held(1), None);
@@ -253,7 +253,7 @@ fn idle_masks_are_held_and_given_back() {
 
 proptest! {
     #[test]
-    fn masks_come_back_as_they_were_written(cpus in 1u32..600, set in prop::collection::btree_set(0u32..600, 0..40)) {
+    fn cpumask_reads_back_as_written(cpus in 1u32..600, set in prop::collection::btree_set(0u32..600, 0..40)) {
         let (mut memory, objects) = new(cpus);
         let set: CpuSet = set.into_iter().filter(|cpu| *cpu < cpus).map(CpuId).collect();
         let addr = objects.cpumask(&mut memory, &set);
@@ -265,9 +265,9 @@ proptest! {
     }
 }
 
-/// `to_kthread()`: threads of the kernel tell whether they belong to a CPU; other tasks have nothing there.
+/// `to_kthread()`: a kthread shows whether it is per-CPU; `worker_private` of other tasks is NULL.
 #[test]
-fn threads_of_the_kernel_have_flags() {
+fn kthread_flags_tell_per_cpu_kthreads() {
     let (mut memory, mut objects) = new(4);
     let all = CpuSet::first_n(4);
     let own = [None, None, Some(CpuId(2))];

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How the kernel's objects are filled in.
+//! Writes kernel objects to guest memory.
 
 use super::layout::{Struct, Ty};
 
-/// Stores to the members of a guest object by their names.
+/// Writer of a guest object's members, by name.
 pub(super) struct Writer<'a> {
     pub bytes: &'a mut [u8],
     pub structure: &'static Struct,
 }
 
 impl Writer<'_> {
-    /// Stores a number or an address in as many bytes as the member has.
+    /// Stores a number or address, truncated to the size of the member.
     pub fn set(&mut self, path: &str, value: u64) {
         let (offset, ty) = self.structure.member(path);
         let len = ty.size() as usize;
@@ -28,7 +28,7 @@ impl Writer<'_> {
         self.bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
     }
 
-    /// Stores a NUL-terminated text, cut where the member ends.
+    /// Stores a NUL-terminated string, truncated to the size of the member.
     pub fn text(&mut self, path: &str, text: &str) {
         let (offset, ty) = self.structure.member(path);
         let Ty::Array(Ty::Char, len) = ty else { panic!("{path} is not a text") };
@@ -36,7 +36,7 @@ impl Writer<'_> {
     }
 }
 
-/// Fills `place` with a NUL-terminated text, cut to fit.
+/// Fills `place` with a NUL-terminated string, truncated to fit.
 pub(super) fn put_text(place: &mut [u8], text: &str) {
     let len = text.len().min(place.len() - 1);
     place[..len].copy_from_slice(&text.as_bytes()[..len]);

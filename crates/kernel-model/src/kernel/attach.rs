@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Attach, detach, and what happens to tasks then (contract 1.3, X1, X2).
+//! Attach and detach of a scheduler, and their effects on tasks (contract 1.3, X1, X2).
 
 use super::{Kernel, Stage};
 use crate::core::task::{Class, ExtState, RunState};
@@ -17,17 +17,17 @@ const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
 /// `-EPROTO`.
 const EPROTO: i32 = -71;
-/// Smallest errno that a kernel function returns.
+/// Largest errno (`MAX_ERRNO` of the kernel).
 const MAX_ERRNO: i32 = 4095;
-/// SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG.
+/// `SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG`.
 pub(super) const RESTART_FOR_HOTPLUG: i64 = 1 << 48 | 1 << 32;
-/// Slice of a task that is switched to ext at attach.
+/// Slice of a task that is switched to ext at attach, in nanoseconds.
 const SWITCH_SLICE_NS: u64 = 5_000_000;
-/// Longest dump line set: `ops.exit_dump_len` of 0 means this many bytes.
+/// Default length of the debug dump in bytes, for an `ops.exit_dump_len` of 0.
 pub(super) const DUMP_LEN: u32 = 32_768;
 
 impl Kernel {
-    /// Attaches the loaded scheduler, on `cpu`. A failure after the first checks is reported by
+    /// Attaches the loaded scheduler; `cpu` executes the attach. A failure after the first checks is reported by
     /// [`Kernel::exit_info`], as in the kernel.
     pub fn attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
         self.begin_attach(cpu)?;
@@ -35,7 +35,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The first half: afterwards the tasks are the scheduler's but bypass it, until [`Kernel::end_attach`].
+    /// First half of an attach: afterwards the tasks belong to the scheduler, in bypass mode until
+    /// [`Kernel::end_attach`].
     pub fn begin_attach(&mut self, cpu: CpuId) -> Result<(), LaunchError> {
         let refuse = |errno, reason: &str| Err(LaunchError::Attach { errno, reason: reason.to_owned() });
         if self.stage != Stage::Disabled {
@@ -47,7 +48,7 @@ impl Kernel {
         self.prepare(flags, batch);
         self.stage = Stage::Enabling;
         if self.initialize() {
-            self.take_over();
+            self.switch_tasks();
         }
         if self.core.exit.is_some() {
             self.disable();
@@ -56,7 +57,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Step 2: everything that the last scheduler may have left is reset.
+    /// Step 2: resets the state left by the previous scheduler.
     fn prepare(&mut self, flags: u64, batch: u32) {
         let core = &mut self.core;
         core.ops_flags = flags;
@@ -73,11 +74,11 @@ impl Kernel {
         self.core.idle.enabled = !overrides;
     }
 
-    /// Steps 3 to 5; false if one of them failed.
+    /// Steps 3 to 5; returns false if one of them failed.
     fn initialize(&mut self) -> bool {
         let result = self.call(Op::Init, &[]).unwrap_or(0) as i32;
         if result != 0 {
-            let result = self.sane_errno(Op::Init, result);
+            let result = self.sanitize_errno(Op::Init, result);
             self.core.fail_after(Op::Init, format!("ops.init() failed ({result})"));
             return false;
         }
@@ -99,8 +100,8 @@ impl Kernel {
         self.core.exit.is_none()
     }
 
-    /// Steps 6 to 10.
-    fn take_over(&mut self) {
+    /// Steps 6 to 10: switches the tasks to the scheduler.
+    fn switch_tasks(&mut self) {
         self.enter_bypass();
         self.watchdog_checked = self.core.jiffies_now();
         self.arm_watchdog(self.core.context.cpu);
@@ -121,11 +122,12 @@ impl Kernel {
                 self.switch_to_ext(task);
             }
         }
-        // An error on the way does not stop the switch, but bypass goes on until the scheduler is disabled.
+        // An error does not stop the switch of the tasks, but bypass then lasts until the scheduler is disabled.
         self.attaching = self.core.exit.is_none();
     }
 
-    /// The second half of an attach (contract 1.3, step 10), done on `cpu`. No effect if the scheduler is gone already.
+    /// Second half of an attach (contract 1.3, step 10), executed by `cpu`. No effect if the scheduler has been
+    /// disabled.
     pub fn end_attach(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         if std::mem::take(&mut self.attaching) {
@@ -135,8 +137,9 @@ impl Kernel {
         self.finish();
     }
 
-    /// `ops_sanitize_err`: an op that fails returns a negative errno; another number is an error of its own.
-    pub(super) fn sane_errno(&mut self, op: Op, result: i32) -> i32 {
+    /// `ops_sanitize_err`: an op that fails must return a negative errno; any other number is a runtime error and
+    /// becomes -EPROTO.
+    pub(super) fn sanitize_errno(&mut self, op: Op, result: i32) -> i32 {
         if (-MAX_ERRNO..0).contains(&result) {
             return result;
         }
@@ -144,7 +147,7 @@ impl Kernel {
         EPROTO
     }
 
-    /// Tasks that are not gone, in order of creation.
+    /// Tasks that have not exited, in order of creation.
     fn all_tasks(&self) -> Vec<TaskId> {
         let alive = |&task: &TaskId| self.core.task(task).run_state != RunState::Dead;
         (0..self.core.tasks.len() as u32).map(TaskId).filter(alive).collect()
@@ -154,11 +157,11 @@ impl Kernel {
         self.change(task, deq_flags::MOVE | deq_flags::CLASS, |kernel| {
             kernel.core.task_mut(task).class = Class::Ext;
             kernel.enable_task(task);
-            kernel.tell_cpumask(task);
+            kernel.call_set_cpumask(task);
         });
     }
 
-    /// Calls `init_task`; its negative errno fails the attach, or the fork (contract T1).
+    /// Calls `init_task`; its negative errno fails the attach or the fork (contract T1).
     pub(super) fn init_task(&mut self, task: TaskId, fork: bool) -> Result<(), i32> {
         let cgroup = self.core.task(task).cgroup.0;
         let args = self.core.objects.init_task_args(&mut self.machine.memory, fork, cgroup);
@@ -166,7 +169,7 @@ impl Kernel {
         let result = self.call_task(Op::InitTask, task, args).unwrap_or(0) as i32;
         if result != 0 {
             self.set_state(task, ExtState::None);
-            let result = self.sane_errno(Op::InitTask, result);
+            let result = self.sanitize_errno(Op::InitTask, result);
             if !fork {
                 let name = self.core.name_of(task);
                 self.core.fail_after(Op::InitTask, format!("ops.init_task() failed ({result}) for {name}"));
@@ -181,7 +184,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// `disallow` reverts a SCHED_EXT policy, at attach only (contract 1.3, step 8).
+    /// At attach, `disallow` reverts a SCHED_EXT policy to SCHED_OTHER; in a fork it is an error (contract 1.3, step
+    /// 8).
     fn apply_disallow(&mut self, task: TaskId, fork: bool) {
         if fork {
             let name = self.core.name_of(task);
@@ -192,7 +196,7 @@ impl Kernel {
         }
     }
 
-    /// `scx_enable_task`: `enable`, then `set_weight`; only then the task counts as enabled.
+    /// `scx_enable_task`: calls `enable`, then `set_weight`; only then the task is marked enabled.
     pub(super) fn enable_task(&mut self, task: TaskId) {
         if self.core.task(task).ext_state != ExtState::Ready {
             return;
@@ -202,34 +206,34 @@ impl Kernel {
         self.set_state(task, ExtState::Enabled);
     }
 
-    /// Detaches the scheduler, from `cpu` (exit kind 64).
+    /// Detaches the scheduler (exit kind 64); executed by `cpu`.
     pub fn detach(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         self.core.error_on(None, exit_kind::UNREGISTERED, 0, String::new());
         self.finish();
     }
 
-    /// The user of the machine gets rid of the scheduler by the system request `S`, handled on `cpu` (exit kind 67).
+    /// Detaches the scheduler through SysRq-S (exit kind 67); handled by `cpu`.
     pub fn sysrq(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         self.core.error_on(None, exit_kind::SYSRQ, 0, String::new());
         self.finish();
     }
 
-    /// From now on an error only bypasses the scheduler, and the rest of the disable sequence is for the driver to ask
-    /// for, as a kernel thread would some time later. Without this, both happen at one instant.
+    /// Splits the disable sequence from now on: an error only enters bypass, and the driver requests the rest by
+    /// [`Kernel::end_disable`], as a kworker would do some time later. By default both happen at one instant.
     pub fn disable_in_steps(&mut self) {
         self.in_steps = true;
     }
 
-    /// Whether the scheduler is bypassed and waits for [`Kernel::end_disable`].
+    /// Whether the scheduler is in bypass and waits for [`Kernel::end_disable`].
     pub fn is_disabling(&self) -> bool {
         self.stage == Stage::Disabling
     }
 
-    /// The disable sequence (contract X1), or its first half.
+    /// Executes the disable sequence (contract X1), or its first half.
     pub(super) fn disable(&mut self) {
-        // This is done at one instant, also at the end of an operation that waits.
+        // The disable sequence runs without stops, also at the end of an operation in the waiting form.
         self.execution.pause = PausePoints::default();
         let mut info = self.core.exit.clone().expect("there is a reason to disable");
         if info.kind >= exit_kind::ERROR {
@@ -242,20 +246,20 @@ impl Kernel {
         if in_steps && enabled {
             self.core.output.effects.push(Effect::Disabling);
         } else {
-            self.take_down();
+            self.finish_disable();
         }
     }
 
-    /// The second half of the disable sequence, done on `cpu`. No effect unless [`Kernel::is_disabling`].
+    /// Second half of the disable sequence, executed by `cpu`. No effect unless [`Kernel::is_disabling`].
     pub fn end_disable(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         if self.is_disabling() {
-            self.take_down();
+            self.finish_disable();
         }
         self.finish();
     }
 
-    fn take_down(&mut self) {
+    fn finish_disable(&mut self) {
         let info = self.core.exit.clone().expect("there is a reason to disable");
         self.exit_cgroups();
         for task in self.all_tasks() {
@@ -287,7 +291,7 @@ impl Kernel {
 
 #[two_forms]
 impl Kernel {
-    /// `scx_disable_task`; slice and virtual time are zeroed (contract T11).
+    /// `scx_disable_task`: calls `disable`, then zeroes slice and virtual time (contract T11).
     pub(super) async fn disable_task(&mut self, task: TaskId) {
         if self.core.task(task).ext_state != ExtState::Enabled {
             return;
@@ -298,7 +302,7 @@ impl Kernel {
         self.core.objects.set_vtime(&mut self.machine.memory, task, 0);
     }
 
-    /// Calls `exit_task`.
+    /// Calls `exit_task`; `cancelled` is its argument.
     pub(super) async fn exit_task(&mut self, task: TaskId, cancelled: bool) {
         if self.core.task(task).ext_state == ExtState::None {
             return;

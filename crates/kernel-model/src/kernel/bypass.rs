@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Bypass: the core schedules by itself while the scheduler comes or goes, or the machine sleeps (contract B1, B2). The
-//! driver says how long that lasts; the queues of bypass are never balanced.
+//! Bypass mode: the core schedules by itself while a scheduler is attached or detached, or the machine suspends
+//! (contract B1, B2). The driver decides how long that lasts; bypass queues are never balanced.
 
 use super::{Kernel, Stage};
 use crate::core::deq_flags;
 use ids::CpuId;
 
 impl Kernel {
-    /// Enters bypass; calls nest.
+    /// Enters bypass mode; calls nest.
     pub(super) fn enter_bypass(&mut self) {
         self.core.bypass_depth += 1;
         if self.core.bypass_depth == 1 {
@@ -17,7 +17,7 @@ impl Kernel {
         }
     }
 
-    /// Leaves bypass.
+    /// Leaves bypass mode.
     pub(super) fn leave_bypass(&mut self) {
         self.core.bypass_depth -= 1;
         if self.core.bypass_depth == 0 {
@@ -26,8 +26,8 @@ impl Kernel {
         }
     }
 
-    /// Every waiting ext task goes through dequeue and enqueue, newest first; every CPU reschedules. Before the first
-    /// task is on ext and after the last one there is nothing to do.
+    /// Dequeues and enqueues every waiting ext task, newest first, and reschedules every CPU. Does nothing unless the
+    /// scheduler is enabled: otherwise no task is on ext.
     fn cycle_all(&mut self) {
         if self.stage != Stage::Enabled {
             return;

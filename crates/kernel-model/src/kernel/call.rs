@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calling the scheduler's operations.
+//! Calls of the scheduler's operations.
 
 use super::Kernel;
 use crate::core::task::Owner;
@@ -13,18 +13,18 @@ use two_forms::two_forms;
 
 #[two_forms]
 impl Kernel {
-    /// Address of the guest object of a task; the idle task of this CPU for NONE.
+    /// Guest address of a task; for NONE, that of this CPU's idle task.
     #[inline]
     pub(super) fn addr(&self, task: TaskId) -> u64 {
         self.core.objects.task_addr(&self.machine.memory, task, self.core.context.cpu)
     }
 
-    /// Calls an op about this CPU or about nothing, if the scheduler has it; the low 32 bits of what it returns.
+    /// Calls an op that operates on no task, if the scheduler has it; returns the low 32 bits of its result.
     pub(super) async fn call(&mut self, op: Op, args: &[u64]) -> Option<u32> {
         self.call_for(op, args, DirectDispatch::Off, self.core.context.cpu, [TaskId::NONE; 2]).await
     }
 
-    /// Calls an op about a task: its address goes first.
+    /// Calls an op that operates on a task, with the task's address and `arg` as arguments.
     pub(super) async fn call_task(&mut self, op: Op, task: TaskId, arg: u64) -> Option<u32> {
         if !self.has(op) {
             return None;
@@ -35,23 +35,24 @@ impl Kernel {
         self.call_for(op, &args, DirectDispatch::Off, self.core.task_cpu(task), [subject, TaskId::NONE]).await
     }
 
-    /// Calls `yield` about two tasks.
+    /// Calls `yield`, which operates on two tasks.
     pub(super) fn call_yield_to(&mut self, from: TaskId, to: TaskId) -> Option<u32> {
         let args = [self.addr(from), self.addr(to)];
         self.call_for(Op::Yield, &args, DirectDispatch::Off, self.core.task_cpu(from), [from, to])
     }
 
-    /// Calls `select_cpu` or `enqueue`, which may dispatch `task` directly.
+    /// Calls `select_cpu` or `enqueue`, which may direct-dispatch `task`.
     pub(super) async fn call_deciding(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
         self.call_for(op, args, DirectDispatch::Task(task), self.core.task_cpu(task), [task, TaskId::NONE]).await
     }
 
-    /// Calls an op about a task with arguments of its own, under the lock of its runqueue.
+    /// Calls an op with `args` that operates on a task, under the lock of the task's runqueue.
     pub(super) fn call_about(&mut self, op: Op, args: &[u64], task: TaskId) -> Option<u32> {
         self.call_for(op, args, DirectDispatch::Off, self.core.task_cpu(task), [task, TaskId::NONE])
     }
 
-    /// `cpu` is the one whose runqueue an op under a lock has locked, `subjects` are the tasks that it is about.
+    /// Calls an op. `cpu` is the CPU whose runqueue is locked if the op runs under that lock; `subjects` are the
+    /// tasks that it operates on.
     async fn call_for(
         &mut self,
         op: Op,
@@ -80,36 +81,37 @@ impl Kernel {
         let locked = op.locks_runqueue().then_some(cpu);
         let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
         let subject = || subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
-        let watched = self.core.details_told.then(subject).flatten();
-        let before = watched.map_or(Vec::new(), |task| self.kept_for(op, task));
+        let watched = self.core.details_enabled.then(subject).flatten();
+        let before = watched.map_or(Vec::new(), |task| self.stored_words(op, task));
         let result = self.execute(running, function, &[block]).await;
         if let Some(task) = watched {
-            self.tell_written(op, task, &before);
+            self.record_written_words(op, task, &before);
         }
         result
     }
 
-    /// What the scheduler keeps for a task, its slice and its virtual time; the latter two not in ops that insert tasks, as
-    /// the kernel itself writes them then.
-    fn kept_for(&self, op: Op, task: TaskId) -> Vec<u64> {
+    /// The words that the scheduler stores for a task, in its maps and as slice and virtual time. Ops that insert
+    /// tasks leave out the last two, because the kernel itself writes them there.
+    fn stored_words(&self, op: Op, task: TaskId) -> Vec<u64> {
         let memory = &self.machine.memory;
-        let mut words = self.machine.maps.kept_for(memory, self.addr(task));
+        let mut words = self.machine.maps.stored_words(memory, self.addr(task));
         if !matches!(op, Op::SelectCpu | Op::Enqueue | Op::Dispatch) {
             words.extend([self.core.objects.slice(memory, task), self.core.objects.vtime(memory, task)]);
         }
         words
     }
 
-    /// Tells what `op` changed in that. Small numbers are left out: they are counts and flags, which tell nothing.
-    fn tell_written(&mut self, op: Op, task: TaskId, before: &[u64]) {
+    /// Records as details the stored words that `op` changed. Words whose old value was small are skipped: they are
+    /// counts and flags.
+    fn record_written_words(&mut self, op: Op, task: TaskId, before: &[u64]) {
         const SMALL: u64 = 1 << 10;
-        let after = self.kept_for(op, task);
+        let after = self.stored_words(op, task);
         for (&value, _) in after.iter().zip(before).filter(|(value, before)| value != before && **value > SMALL) {
             self.core.detail_of(op, task, |_| DetailKind::Wrote { value });
         }
     }
 
-    /// Calls `dequeue`, after which nobody leaves custody.
+    /// Calls `dequeue`, during which no task can leave custody.
     async fn call_dequeue(&mut self, task: TaskId, flags: u64) {
         let Some(function) = self.scheduler.as_ref().and_then(|scheduler| scheduler.ops[Op::Dequeue as usize]) else {
             return;
@@ -118,7 +120,7 @@ impl Kernel {
         self.enter(Op::Dequeue, function, &args, DirectDispatch::Off, cpu, [task, TaskId::NONE]).await;
     }
 
-    /// Runs a function of the scheduler to its end, on this CPU.
+    /// Runs a function of the scheduler on this CPU until it returns.
     #[inline(always)]
     pub(super) async fn execute(&mut self, running: Running, function: FunctionId, args: &[u64]) -> u64 {
         let outer = std::mem::replace(&mut self.core.context.running, running);
@@ -142,7 +144,7 @@ impl Kernel {
         result
     }
 
-    /// A fault of the program: the verifier of a real kernel would have refused it, so it ends the scheduler.
+    /// Ends the scheduler after a fault of its program, which the verifier of a real kernel would have rejected.
     pub(super) fn fault(&mut self, op: Op, fault: Fault) {
         let first = self.core.exit.is_none();
         let callee = self.core.context.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
@@ -155,8 +157,8 @@ impl Kernel {
         }
     }
 
-    /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it inside
-    /// of that callback; a program cannot tell unless it looks at its own state between two kfuncs.
+    /// Calls `dequeue` for the tasks that left custody during the callback (contract T14). The kernel calls it within
+    /// that callback; a program can see the difference only if it reads its own state between two kfunc calls.
     #[inline]
     pub(super) async fn report_custody(&mut self) {
         if !self.core.context.left_custody.is_empty() {
@@ -171,7 +173,7 @@ impl Kernel {
         }
     }
 
-    /// `ops_dequeue`: takes a task out of BPF hands, for `flags` reasons.
+    /// `ops_dequeue`: ends the BPF custody of a task; `flags` are those passed to `dequeue`.
     pub(super) async fn take_from_bpf(&mut self, task: TaskId, flags: u64) {
         let entry = self.core.task_mut(task);
         if matches!(entry.owner, Owner::Bpf(_)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cgroups: made, set, removed, and tasks that move between them (contract G1).
+//! Cgroups: creation, settings, removal, and task moves between them (contract G1).
 
 use super::Kernel;
 use crate::core::deq_flags;
@@ -9,17 +9,16 @@ use crate::ops::Op;
 use crate::{CgroupId, CgroupKnobs};
 use ids::{CpuId, TaskId};
 
-/// `-EAGAIN`: as deep as it gets (`cgroup.max.depth`).
+/// `-EAGAIN`: the maximum depth is reached (`cgroup.max.depth`).
 const EAGAIN: i32 = -11;
 /// `-EBUSY`.
 const EBUSY: i32 = -16;
 
 impl Kernel {
-    /// A cgroup of this name within `parent`, made on `cpu` with the cpu controller. An attached scheduler is asked; if
-    /// it refuses, its errno is the error, and the number is used up.
+    /// Creates a cgroup named `name` in `parent`, with the cpu controller; executed by `cpu`. If an attached
+    /// scheduler refuses it in `cgroup_init`, the op's errno is returned and the number stays used.
     ///
-    /// # Errors
-    /// The negative errno of mkdir(2).
+    /// # Errors The negative errno of mkdir(2).
     pub fn make_cgroup(&mut self, cpu: CpuId, parent: CgroupId, name: &str) -> Result<CgroupId, i32> {
         if self.core.cgroups.get(parent).level == MAX_CGROUP_LEVEL {
             return Err(EAGAIN);
@@ -27,18 +26,17 @@ impl Kernel {
         self.core.context.cpu = cpu;
         let cgroup = self.core.cgroups.make(parent);
         self.core.objects.cgroups.publish(&mut self.machine.memory, cgroup.0, Some(parent.0), name);
-        let told = if self.core.cgroups.enabled { self.init_cgroup(cgroup) } else { Ok(()) };
-        if told.is_err() {
+        let accepted = if self.core.cgroups.enabled { self.init_cgroup(cgroup) } else { Ok(()) };
+        if accepted.is_err() {
             self.core.cgroups.remove(cgroup);
         }
         self.finish();
-        told.map(|()| cgroup)
+        accepted.map(|()| cgroup)
     }
 
-    /// Removes a cgroup in which there is nothing any more. Not for the root.
+    /// Removes an empty cgroup, which must not be the root.
     ///
-    /// # Errors
-    /// -EBUSY if something is in it.
+    /// # Errors -EBUSY if it has tasks or child cgroups.
     pub fn remove_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId) -> Result<(), i32> {
         let is_inside = |task: &crate::core::task::Task| task.cgroup == cgroup && task.run_state != RunState::Dead;
         if !self.core.cgroups.get(cgroup).children.is_empty() || self.core.tasks.iter().any(is_inside) {
@@ -51,8 +49,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Sets what the user of the machine can set of a cgroup. The scheduler is told of a weight or a bandwidth that
-    /// changes; of `idle` each time that it is set to something, which is here when it changes too.
+    /// Changes the settings of a cgroup. A changed weight, bandwidth or `idle` is passed to the scheduler's ops. (The
+    /// kernel also passes an `idle` that is set to its old value.)
     pub fn set_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId, knobs: CgroupKnobs) {
         self.core.context.cpu = cpu;
         let old = self.core.cgroups.get(cgroup).knobs;
@@ -70,16 +68,15 @@ impl Kernel {
                 self.call(Op::CgroupSetIdle, &[addr, knobs.idle.into()]);
             }
         }
-        // The kernel keeps the new values after it has told of them.
+        // As in the kernel, the new values take effect after the ops.
         self.core.cgroups.get_mut(cgroup).knobs = knobs;
         self.finish();
     }
 
-    /// Moves tasks to a cgroup, all or none. The scheduler is asked for each before any moves, and told of each when it
-    /// does; of those that are there already it hears nothing.
+    /// Moves tasks to a cgroup, all or none of them. Calls `cgroup_prep_move` for all tasks before the first one
+    /// moves, and `cgroup_move` for each move. Tasks that are in the cgroup already are skipped.
     ///
-    /// # Errors
-    /// The negative errno with which the scheduler refused one.
+    /// # Errors The negative errno with which the scheduler refused a task.
     pub fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32> {
         self.core.context.cpu = cpu;
         let moves = |task: &TaskId| self.core.task(*task).cgroup != to;
@@ -96,7 +93,8 @@ impl Kernel {
         prepared
     }
 
-    /// `scx_cgroup_can_attach`: asks for each; those that agreed are told if another did not.
+    /// `scx_cgroup_can_attach`: calls `cgroup_prep_move` for each task. If it refuses one, `cgroup_cancel_move` is
+    /// called for the tasks before it.
     fn prepare_moves(&mut self, moving: &[TaskId], to: CgroupId) -> Result<(), i32> {
         if !self.core.cgroups.enabled {
             return Ok(());
@@ -107,13 +105,14 @@ impl Kernel {
                 for task in &moving[..done] {
                     self.call_move(Op::CgroupCancelMove, *task, to);
                 }
-                return Err(self.sane_errno(Op::CgroupPrepMove, result));
+                return Err(self.sanitize_errno(Op::CgroupPrepMove, result));
             }
         }
         Ok(())
     }
 
-    /// `sched_move_task`: off its runqueue, to its new cgroup, and back. One that runs may have to leave its CPU.
+    /// `sched_move_task`: dequeues the task, changes its cgroup, and enqueues it. The CPU of a running task
+    /// reschedules.
     fn move_task(&mut self, task: TaskId, to: CgroupId) {
         let cpu = self.core.task_cpu(task);
         self.core.begin_locked(cpu, "cgroup");
@@ -130,7 +129,7 @@ impl Kernel {
         self.core.unlock_runqueue();
     }
 
-    /// Calls an op about a move that has not been made, outside of all locks.
+    /// Calls an op about a move that has not been made, with no lock held.
     fn call_move(&mut self, op: Op, task: TaskId, to: CgroupId) -> Option<u32> {
         let from = self.core.task(task).cgroup;
         let args = [self.addr(task), self.cgroup_addr(from), self.cgroup_addr(to)];
@@ -141,7 +140,7 @@ impl Kernel {
         self.core.objects.cgroups.addr(&self.machine.memory, cgroup.0)
     }
 
-    /// Step 7 of an attach: `cgroup_init` for each cgroup. False if it failed.
+    /// Step 7 of an attach: calls `cgroup_init` for each cgroup. Returns false if one call failed.
     pub(super) fn init_cgroups(&mut self) -> bool {
         self.core.cgroups.enabled = true;
         for cgroup in self.core.cgroups.parents_first() {
@@ -158,13 +157,13 @@ impl Kernel {
         let args = self.core.objects.cgroup_init_args(&mut self.machine.memory, &knobs);
         let result = self.call(Op::CgroupInit, &[self.cgroup_addr(cgroup), args]).unwrap_or(0) as i32;
         if result != 0 {
-            return Err(self.sane_errno(Op::CgroupInit, result));
+            return Err(self.sanitize_errno(Op::CgroupInit, result));
         }
-        self.core.cgroups.get_mut(cgroup).is_told = true;
+        self.core.cgroups.get_mut(cgroup).is_initialized = true;
         Ok(())
     }
 
-    /// At a disable: `cgroup_exit` for each that was told of (contract X1).
+    /// At disable: calls `cgroup_exit` for each cgroup that was initialized (contract X1).
     pub(super) fn exit_cgroups(&mut self) {
         self.core.cgroups.enabled = false;
         for cgroup in self.core.cgroups.children_first() {
@@ -173,7 +172,7 @@ impl Kernel {
     }
 
     fn exit_cgroup(&mut self, cgroup: CgroupId) {
-        if std::mem::take(&mut self.core.cgroups.get_mut(cgroup).is_told) {
+        if std::mem::take(&mut self.core.cgroups.get_mut(cgroup).is_initialized) {
             self.call(Op::CgroupExit, &[self.cgroup_addr(cgroup)]);
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Changes of a task while it lives: affinity, nice value, policy (contract T9–T11, T13).
+//! Attribute changes of a live task: affinity, nice value, policy (contract T9-T11, T13).
 
 use super::{Kernel, Stage};
 use crate::core::classes::Turn;
@@ -17,14 +17,14 @@ const EACCES: i32 = -13;
 
 #[two_forms]
 impl Kernel {
-    /// `sched_change_begin` … `sched_change_end`: takes a runnable task off its runqueue, applies `change`, puts it
-    /// back. A running one keeps the CPU (contract T9). `with` are the flags besides SAVE or RESTORE and NOCLOCK; those
-    /// of taking off and putting back have the same values.
+    /// `sched_change_begin` ... `sched_change_end`: dequeues a runnable task, applies `change`, and enqueues it. A
+    /// running task keeps its CPU (contract T9). `with` are dequeue flags besides SAVE and NOCLOCK, and enqueue flags
+    /// besides RESTORE and NOCLOCK, which have the same values.
     pub(super) async fn change(&mut self, task: TaskId, with: u64, change: impl AsyncFnOnce(&mut Kernel)) {
         self.change_and_put(task, with, 0, change).await;
     }
 
-    /// The same; `put` are flags of putting back only.
+    /// Like [`Kernel::change`]; `put` are additional enqueue flags.
     async fn change_and_put(&mut self, task: TaskId, with: u64, put: u64, change: impl AsyncFnOnce(&mut Kernel)) {
         let cpu = self.core.task_cpu(task);
         let runnable = self.core.task(task).is_runnable();
@@ -40,7 +40,7 @@ impl Kernel {
                 Class::Ext => self.dequeue_task(task, deq_flags::SAVE | deq_flags::NOCLOCK | with).await,
                 Class::Fair if running => {
                     self.charge_fair(cpu);
-                    self.core.fair_take_along(task);
+                    self.core.fair_save_lag(task);
                 }
                 _ if running => self.update_current(cpu),
                 _ => {
@@ -86,7 +86,7 @@ impl Kernel {
         }
     }
 
-    /// Changes the affinity of a task, asked for on `cpu`. Fails with -EINVAL if no CPU is left.
+    /// Changes the affinity of a task; executed by `cpu`. Fails with -EINVAL if no active CPU remains.
     pub fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
         let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
         if allowed.is_empty() {
@@ -106,7 +106,7 @@ impl Kernel {
         let at = self.core.task_cpu(task);
         if self.core.task(task).is_runnable() && !allowed.contains(at) {
             if self.core.current(at) == task {
-                // The migration helper wakes up there; it is of the stop class.
+                // Wakes the stopper thread there, which is of the stop class.
                 self.core.task_mut(task).migrate_to = CpuId(to);
                 self.core.note_class(at, Class::Stop);
                 self.core.resched(at);
@@ -121,7 +121,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// A task that sleeps and still competes goes on with that elsewhere. It preempts nobody; an idle CPU lets it go.
+    /// Moves a delayed task to another CPU, where it stays delayed. It preempts no task; an idle CPU dequeues it.
     fn push_delayed(&mut self, task: TaskId, to: CpuId) {
         self.charge_fair(self.core.task_cpu(task));
         self.core.fair_save_delayed(task);
@@ -137,11 +137,11 @@ impl Kernel {
         entry.allowed = shared;
         entry.allowed_count = allowed.len() as u32;
         self.core.objects.set_allowed(&mut self.machine.memory, task, allowed);
-        self.tell_cpumask(task).await;
+        self.call_set_cpumask(task).await;
     }
 
     /// Calls `set_cpumask` for an enabled task.
-    pub(super) async fn tell_cpumask(&mut self, task: TaskId) {
+    pub(super) async fn call_set_cpumask(&mut self, task: TaskId) {
         if self.core.task(task).ext_state == ExtState::Enabled && self.has(Op::SetCpumask) {
             let allowed = self.core.task(task).allowed.clone();
             let mask = self.core.objects.cpumask(&mut self.machine.memory, &allowed);
@@ -149,8 +149,8 @@ impl Kernel {
         }
     }
 
-    /// Changes policy and nice value of a task, asked for on `cpu`. -EINVAL for a nice value or priority that does not
-    /// exist, -EACCES for SCHED_EXT where `disallow` forbids it.
+    /// Changes policy and nice value of a task; executed by `cpu`. Fails with -EINVAL for an invalid nice value or
+    /// priority, and with -EACCES for SCHED_EXT if `disallow` is set.
     pub fn set_policy(&mut self, cpu: CpuId, task: TaskId, policy: Policy, nice: i8) -> Result<(), i32> {
         let priority_exists = match policy {
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => (1..=99).contains(&priority),
@@ -173,11 +173,11 @@ impl Kernel {
         let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
         let (old_prio, prio) = (self.core.task(task).prio(), prio_of(policy, nice));
         if same_policy && old_class < Class::Fair {
-            // set_user_nice() only keeps it for later.
+            // set_user_nice() only stores the nice value of a real-time task.
             self.core.task_mut(task).nice = nice;
             self.publish(task);
         } else {
-            // __sched_setscheduler(): a task that gets less important waits before its equals.
+            // __sched_setscheduler(): a task whose priority falls is enqueued before its equals.
             let with = if prio == old_prio { 0 } else { deq_flags::MOVE };
             let with = if class == old_class { with } else { with | deq_flags::CLASS };
             let put = if prio > old_prio { enq_flags::HEAD } else { 0 };
@@ -186,7 +186,7 @@ impl Kernel {
         self.core.log(task, EventKind::Priority { nice });
         if self.core.task(task).is_runnable() && class != Class::Ext {
             let at = self.core.task_cpu(task);
-            // prio_changed_fair(): who becomes more important goes on.
+            // prio_changed_fair(): current keeps running if its priority rises.
             let goes_on = (old_class, class) == (Class::Fair, Class::Fair)
                 && (prio <= old_prio || !self.core.fair_has_others(at));
             match self.core.current(at) == task {
@@ -200,14 +200,14 @@ impl Kernel {
         Ok(())
     }
 
-    /// A task becomes another user's (`setuid(2)`). No op tells of that.
+    /// Changes the user of a task (`setuid(2)`). No op is called.
     pub fn set_user(&mut self, task: TaskId, uid: u32) {
         self.core.task_mut(task).uid = uid;
         self.publish(task);
     }
 
-    /// Between taking off and putting back: the old class lets go before the attributes change, the new one takes over
-    /// after it (contract T11).
+    /// Applies new attributes to a dequeued task: the old class releases it before the change, the new class takes it
+    /// over afterwards (contract T11).
     fn apply_policy(&mut self, task: TaskId, policy: Policy, nice: i8, class: Class) {
         let old = self.core.task(task).class;
         if old == Class::Ext && class != Class::Ext {
@@ -219,21 +219,21 @@ impl Kernel {
         match (old == Class::Ext, class == Class::Ext) {
             (false, true) => {
                 self.enable_task(task);
-                self.tell_cpumask(task);
+                self.call_set_cpumask(task);
             }
-            (true, true) => self.tell_weight(task),
+            (true, true) => self.call_set_weight(task),
             (_, false) => {}
         }
     }
 
     /// Calls `set_weight` for an enabled task (contract T13).
-    pub(super) fn tell_weight(&mut self, task: TaskId) {
+    pub(super) fn call_set_weight(&mut self, task: TaskId) {
         if self.core.task(task).ext_state == ExtState::Enabled {
             self.call_task(Op::SetWeight, task, self.weight(task));
         }
     }
 
-    /// What `set_weight` is told (contract T13).
+    /// Weight passed to `set_weight` (contract T13).
     pub(super) fn weight(&self, task: TaskId) -> u64 {
         let entry = self.core.task(task);
         u64::from(ext_weight(entry.policy, entry.nice))

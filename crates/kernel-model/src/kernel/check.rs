@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What must hold between any two operations, whatever the scheduler does. Tests ask after every step.
+//! Invariants that hold between any two operations, whatever the scheduler does. Tests check them after every step.
 
 use super::Kernel;
 use crate::core::dsq::QueueRef;
@@ -7,8 +7,8 @@ use crate::core::task::{Class, Owner, RunState};
 use ids::{CpuId, CpuSet, TaskId};
 
 impl Kernel {
-    /// Panics unless every task is where it says it is, exactly once, and all counts are right. Takes time in proportion
-    /// to tasks and CPUs: for tests and for looking into a suspicion.
+    /// Panics unless each task is in exactly one place, the recorded one, and all counters match. Takes time linear
+    /// in tasks and CPUs, so it is meant for tests and debugging.
     pub fn check(&self) {
         let core = &self.core;
         assert!(
@@ -16,9 +16,9 @@ impl Kernel {
                 && core.context.reenqueue.is_empty()
                 && core.context.reenqueue_users.is_empty()
                 && core.context.kicks.is_empty(),
-            "all work is done"
+            "no deferred work is left"
         );
-        assert!(core.context.left_custody.is_empty(), "every dequeue was told");
+        assert!(core.context.left_custody.is_empty(), "no dequeue call is left");
         let mut in_queues = 0;
         for task in (0..core.tasks.len() as u32).map(TaskId) {
             self.check_task(task);
@@ -26,14 +26,14 @@ impl Kernel {
         }
         let local = core.cpus.iter().flat_map(|rq| [&rq.local, &rq.bypass]);
         let queued: usize = local.chain(&core.global).chain(core.dsqs.values()).map(|dsq| dsq.len()).sum();
-        assert_eq!(in_queues, queued, "queues hold the tasks that say so and no others");
+        assert_eq!(in_queues, queued, "number of tasks in queues");
         for cpu in (0..core.cpus()).map(CpuId) {
             self.check_cpu(cpu);
         }
     }
 
-    /// The CPUs that the built-in tracking calls idle: not claimed, and idle unless they were busy at attach and have
-    /// been since.
+    /// CPUs that built-in idle tracking marks idle and unclaimed. A CPU that was busy at attach and has been since is
+    /// among them.
     pub fn idle_cpus(&self) -> &CpuSet {
         &self.core.idle.masks.cpus
     }
@@ -51,20 +51,27 @@ impl Kernel {
         );
         let places = [running, entry.queue.is_some(), entry.owner != Owner::Core].map(usize::from);
         let expected = usize::from(entry.queued || running);
-        assert_eq!(places.iter().sum::<usize>(), expected, "{name} is in one place: running, queue, BPF: {places:?}");
-        assert!(!running || runnable, "{name} runs");
-        assert_eq!(entry.runnable_seq != 0, entry.queued && !running, "{name}: waits");
-        assert!(entry.verdict.is_none(), "{name}: no verdict is left");
+        assert_eq!(
+            places.iter().sum::<usize>(),
+            expected,
+            "{name} must be in one place; running, queue, BPF: {places:?}"
+        );
+        assert!(!running || runnable, "{name} runs and is not runnable");
+        assert_eq!(entry.runnable_seq != 0, entry.queued && !running, "{name}: on the runnable list");
+        assert!(entry.verdict.is_none(), "{name} has a verdict left");
         if let Some(QueueRef::Local(cpu)) = entry.queue {
-            assert_eq!(cpu, entry.cpu, "{name} waits where it belongs");
+            assert_eq!(cpu, entry.cpu, "{name} is in the local queue of its CPU");
         }
         if runnable && entry.class < Class::Ext {
             let waits = core.cpus[entry.cpu.index()].higher.iter().any(|&(.., other)| other == task);
-            assert!(running != waits, "{name} waits or runs in its class");
+            assert!(running != waits, "{name} must either wait or run in its class");
         }
         let competes = core.cpus[entry.cpu.index()].fair.delayed.iter().any(|&(.., other)| other == task);
-        assert_eq!(entry.fair.is_delayed(), competes, "{name}: competes while it sleeps");
-        assert!(!competes || entry.class == Class::Fair && entry.run_state == RunState::Sleeping, "{name} sleeps");
+        assert_eq!(entry.fair.is_delayed(), competes, "{name}: delayed dequeue");
+        assert!(
+            !competes || entry.class == Class::Fair && entry.run_state == RunState::Sleeping,
+            "{name} is delayed but not a sleeping fair task"
+        );
     }
 
     fn check_cpu(&self, cpu: CpuId) {
@@ -72,15 +79,18 @@ impl Kernel {
         let here = || core.tasks.iter().filter(|task| task.cpu == cpu);
         assert_eq!(rq.ext_tasks as usize, here().filter(|task| task.queued).count(), "CPU {cpu}: ext tasks");
         let immediate = |task: &&crate::core::task::Task| task.immediate && task.queue == Some(QueueRef::Local(cpu));
-        assert_eq!(rq.immed_tasks as usize, here().filter(immediate).count(), "CPU {cpu}: tasks that cannot wait");
+        assert_eq!(rq.immed_tasks as usize, here().filter(immediate).count(), "CPU {cpu}: IMMED tasks");
         core.check_fair(cpu);
-        assert!(!rq.in_balance && rq.reenqueue.is_none(), "CPU {cpu} is between operations");
-        assert!(rq.next_class <= core.current_class(cpu), "CPU {cpu}: nothing lower than what runs comes next");
+        assert!(!rq.in_balance && rq.reenqueue.is_none(), "CPU {cpu} is in an operation");
+        assert!(rq.next_class <= core.current_class(cpu), "CPU {cpu}: next_class is below the current class");
         if !rq.online {
-            assert!(self.is_vacant(cpu) && !rq.active && !rq.scx_online, "CPU {cpu} is offline, and nobody is there");
+            assert!(
+                self.is_vacant(cpu) && !rq.active && !rq.scx_online,
+                "CPU {cpu} is offline but active or not vacant"
+            );
         }
         if let Some(current) = core.current(cpu).some() {
-            assert_eq!(core.task_cpu(current), cpu, "who runs on CPU {cpu} is there");
+            assert_eq!(core.task_cpu(current), cpu, "the current task of CPU {cpu} is on another CPU");
         }
     }
 }

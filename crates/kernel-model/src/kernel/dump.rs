@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The debug dump that the kernel makes when it ejects a scheduler, line by line as it prints it (contract X2).
+//! The debug dump that the kernel prints when it ejects a scheduler, line by line (contract X2).
 
 use super::Kernel;
 use crate::ExitInfo;
@@ -9,11 +9,12 @@ use crate::ops::Op;
 use ids::{CpuId, CpuSet, DsqId, TaskId};
 use std::fmt::Write;
 
-/// What stands at the end of a dump that is too long.
+/// End mark of a truncated dump.
 const TRUNCATED: &str = "\n\n~~~~ TRUNCATED ~~~~\n";
 
 impl Kernel {
-    /// `dump`, then per CPU, the failing one first, `dump_cpu`, and `dump_task` for its running and queued tasks.
+    /// Calls `dump`; then, for each CPU and the failing one first, calls `dump_cpu`, and `dump_task` for its running
+    /// and queued tasks.
     pub(super) fn make_dump(&mut self, info: &ExitInfo) -> String {
         let (name, limit) = self.scheduler.as_ref().map_or(("", 0), |ops| (ops.name.as_str(), ops.dump_len as usize));
         let mut text =
@@ -24,7 +25,7 @@ impl Kernel {
         };
         let _ = writeln!(text, "  {} ({})\n\nBacktrace:", info.reason, info.message);
         let context = self.core.objects.dump_ctx(&mut self.machine.memory, info, (self.core.now + self.core.uptime).0);
-        self.dumped(Op::Dump, &[context], "", &mut text);
+        self.append_dump_op(Op::Dump, &[context], "", &mut text);
         text.push_str("\nCPU states\n----------\n");
         let first = self.core.exit_cpu;
         let others = (0..self.core.cpus()).map(CpuId).filter(|&cpu| Some(cpu) != first);
@@ -44,7 +45,7 @@ impl Kernel {
         text
     }
 
-    /// `comm[pid]` of whoever runs on a CPU.
+    /// `comm[pid]` of the task running on a CPU.
     fn current_name(&self, cpu: CpuId) -> String {
         self.core.current(cpu).some().map_or_else(|| format!("swapper/{cpu}[0]"), |task| self.core.name_of(task))
     }
@@ -71,7 +72,7 @@ impl Kernel {
         );
         let _ = writeln!(text, "          curr={} class={class}_sched_class", self.current_name(cpu));
         let header = text.len();
-        self.dumped(Op::DumpCpu, &[context, u64::from(cpu.0), u64::from(idle)], "  ", text);
+        self.append_dump_op(Op::DumpCpu, &[context, u64::from(cpu.0), u64::from(idle)], "  ", text);
         if idle && text.len() == header {
             text.truncate(before);
             return;
@@ -115,11 +116,11 @@ impl Kernel {
             flags & !STATE,
         );
         let address = self.addr(task);
-        self.dumped(Op::DumpTask, &[context, address], "    ", text);
+        self.append_dump_op(Op::DumpTask, &[context, address], "    ", text);
     }
 
-    /// What an op adds to the dump: its lines, indented, behind an empty one.
-    fn dumped(&mut self, op: Op, args: &[u64], indent: &str, text: &mut String) {
+    /// Calls a dump op and appends its lines, indented, after an empty line.
+    fn append_dump_op(&mut self, op: Op, args: &[u64], indent: &str, text: &mut String) {
         if !self.has(op) {
             return;
         }

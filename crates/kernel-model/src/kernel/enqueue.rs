@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runnable and not runnable: `enqueue_task_scx`, `do_enqueue_task`, `dequeue_task_scx` (contract T1–T3, T9, D11, D12).
+//! Enqueue and dequeue of tasks: `enqueue_task_scx`, `do_enqueue_task`, `dequeue_task_scx` (contract T1-T3, T9, D11,
+//! D12).
 
 use super::Kernel;
 use crate::core::classes::Turn;
@@ -13,7 +14,7 @@ use two_forms::two_forms;
 
 #[two_forms]
 impl Kernel {
-    /// `enqueue_task_scx`: an ext task becomes runnable on its CPU's runqueue.
+    /// `enqueue_task_scx`: makes an ext task runnable on its CPU's runqueue.
     pub(super) async fn enqueue_task(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let restored = flags & enq_flags::RESTORE != 0 && self.core.current(cpu) == task;
@@ -30,7 +31,7 @@ impl Kernel {
         }
     }
 
-    /// `do_enqueue_task`: where a runnable ext task waits.
+    /// `do_enqueue_task`: chooses the queue of a runnable ext task.
     pub(super) async fn do_enqueue(&mut self, task: TaskId, flags: u64) {
         self.decide(task, flags, false).await;
     }
@@ -60,7 +61,7 @@ impl Kernel {
             let global = self.core.global_of(task);
             self.enqueue_refilled(task, global, flags).await;
         } else {
-            self.ask_scheduler(task, flags).await;
+            self.call_enqueue(task, flags).await;
         }
     }
 
@@ -69,14 +70,14 @@ impl Kernel {
         self.insert(task, queue, false, flags).await;
     }
 
-    /// Puts a task into a queue whose lock the operation does not hold yet.
+    /// Inserts a task into a queue, taking the queue's lock.
     pub(super) async fn insert(&mut self, task: TaskId, queue: QueueRef, ordered: bool, flags: u64) {
         let queue = self.lock_queue(task, queue).await;
         self.core.enqueue_to(&mut self.machine.memory, task, queue, ordered, flags);
         self.unlock_queue().await;
     }
 
-    async fn ask_scheduler(&mut self, task: TaskId, flags: u64) {
+    async fn call_enqueue(&mut self, task: TaskId, flags: u64) {
         let entry = self.core.task_mut(task);
         let seq = entry.ops_qseq;
         entry.ops_qseq = seq.wrapping_add(1);
@@ -95,7 +96,8 @@ impl Kernel {
         }
     }
 
-    /// `direct_dispatch`: a verdict for another CPU's local queue waits until the operation ends (contract D2).
+    /// `direct_dispatch`: carries out a verdict; one for another CPU's local queue is deferred to the end of the
+    /// operation (contract D2).
     async fn carry_out_verdict(&mut self, task: TaskId, flags: u64) {
         let cpu = self.core.task_cpu(task);
         let Some(mut verdict) = self.core.task(task).verdict else { return };
@@ -113,7 +115,8 @@ impl Kernel {
         self.core.blame(outer.0, outer.1);
     }
 
-    /// `dequeue_task_scx`: an ext task is no longer runnable, for good (SLEEP) or for a change (SAVE).
+    /// `dequeue_task_scx`: an ext task stops being runnable, because it sleeps or exits (SLEEP) or for an attribute
+    /// change (SAVE).
     pub(super) async fn dequeue_task(&mut self, task: TaskId, flags: u64) {
         if !self.core.task(task).queued {
             return;
@@ -137,15 +140,15 @@ impl Kernel {
         self.core.context.deferred.retain(|&deferred| deferred != task);
     }
 
-    /// Moves a waiting task to another CPU because its affinity says so: no `quiescent`, no `runnable`, but `dequeue`
-    /// from custody and `enqueue` again (contract T10).
+    /// Moves a waiting task to another CPU after an affinity change: without `quiescent` and `runnable`, but with
+    /// `dequeue` from custody and another `enqueue` (contract T10).
     pub(super) fn push_to(&mut self, task: TaskId, to: ids::CpuId) {
-        self.lift(task, to);
-        self.put_down(task);
+        self.detach_task(task, to);
+        self.attach_task(task);
     }
 
-    /// The first half of that: nothing holds the task, and it belongs to the other CPU.
-    pub(super) async fn lift(&mut self, task: TaskId, to: ids::CpuId) {
+    /// First half of a move to another CPU: takes the task out of its queue and assigns it to that CPU.
+    pub(super) async fn detach_task(&mut self, task: TaskId, to: ids::CpuId) {
         match self.core.task(task).class {
             Class::Ext => {
                 self.take_from_bpf(task, deq_flags::SCHED_CHANGE | deq_flags::NOCLOCK).await;
@@ -161,8 +164,8 @@ impl Kernel {
         self.core.migrate(task, to);
     }
 
-    /// The second half: it waits there.
-    pub(super) async fn put_down(&mut self, task: TaskId) {
+    /// Second half of the move: enqueues the task on its new CPU.
+    pub(super) async fn attach_task(&mut self, task: TaskId) {
         match self.core.task(task).class {
             Class::Ext => self.do_enqueue(task, enq_flags::MIGRATED).await,
             _ => {
@@ -173,8 +176,8 @@ impl Kernel {
         self.preempt_lower(task, false);
     }
 
-    /// `wakeup_preempt`: the CPU of a task that became runnable reschedules if it runs something lower (contract T3).
-    /// `fresh` is for the fair class: the task is new.
+    /// `wakeup_preempt`: reschedules the CPU of a task that became runnable if it runs a lower-priority task
+    /// (contract T3). `fresh`: the task is new, which matters to the fair class.
     pub(super) fn preempt_lower(&mut self, task: TaskId, fresh: bool) {
         let entry = self.core.task(task);
         let (cpu, class, key) = (entry.cpu, entry.class, entry.class_key);

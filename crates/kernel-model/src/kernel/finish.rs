@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The end of an operation: what callbacks asked for and the kernel does when it has dropped its locks, and what waited
-//! for the way back to user mode.
+//! End of an operation: carries out the actions that callbacks requested and the kernel defers until its locks are
+//! released or until it returns to user mode.
 
 use super::{Kernel, Stage};
 use crate::core::dsq::QueueRef;
@@ -9,12 +9,12 @@ use crate::core::{Reenqueue, enq_flags, ops_flags};
 use ids::{CpuId, DsqId, TaskId};
 use two_forms::two_forms;
 
-/// How often a local queue may be enqueued again in one go (contract K2).
+/// Maximum number of re-enqueues of one queue in one operation (contract K2).
 const REENQUEUE_LIMIT: u32 = 256;
 
 #[two_forms]
 impl Kernel {
-    /// Carries out deferred verdicts, re-enqueues and kicks; then, if there was an error, disables the scheduler.
+    /// Carries out deferred verdicts, re-enqueues and kicks; then disables the scheduler if there was an error.
     pub(super) async fn finish(&mut self) {
         self.core.finished += 1;
         self.core.context.finish = self.core.finished;
@@ -34,7 +34,7 @@ impl Kernel {
         }
     }
 
-    /// Deferred verdicts and re-enqueues, until there are no more. Most operations have none.
+    /// Carries out deferred verdicts and re-enqueues until none are left. Most operations have none.
     async fn do_deferred(&mut self) {
         let mut users = 0;
         loop {
@@ -42,7 +42,7 @@ impl Kernel {
                 self.deliver(task).await;
             } else if let Some(cpu) = self.core.context.reenqueue.pop_front() {
                 let which = self.core.cpus[cpu.index()].reenqueue.take().expect("it is pending");
-                if self.reenqueue_again(cpu) {
+                if self.count_reenqueue(cpu) {
                     self.reenqueue(cpu, which).await;
                 }
             } else if let Some(dsq) = self.core.context.reenqueue_users.pop_front() {
@@ -58,25 +58,25 @@ impl Kernel {
         }
     }
 
-    /// A LOCAL_ON verdict of `select_cpu` or `enqueue` for another CPU (contract D2).
+    /// Carries out a LOCAL_ON verdict of `select_cpu` or `enqueue` for another CPU (contract D2).
     pub(super) async fn deliver(&mut self, task: TaskId) {
         let Some(verdict) = self.core.task(task).verdict else { return };
         let cpu = self.core.task_cpu(task);
         let outer = self.core.blame(verdict.op, verdict.call);
         match self.core.resolve(cpu, verdict.dsq, task) {
             QueueRef::Local(to) => {
-                self.go_to(to).await;
+                self.lock_rq(to).await;
                 let memory = &mut self.machine.memory;
                 self.core.send_to_local(memory, task, to, verdict.ordered, verdict.enq_flags);
-                self.come_back().await;
+                self.unlock_rq().await;
             }
             queue => self.insert(task, queue, verdict.ordered, verdict.enq_flags).await,
         }
         self.core.blame(outer.0, outer.1);
     }
 
-    /// Counts how often a local queue is enqueued again in this operation; false and an error if that is too often.
-    fn reenqueue_again(&mut self, cpu: CpuId) -> bool {
+    /// Counts the re-enqueues of a local queue in this operation; returns false and reports an error above the limit.
+    fn count_reenqueue(&mut self, cpu: CpuId) -> bool {
         let operation = self.core.context.finish;
         let (last, repeats) = &mut self.core.cpus[cpu.index()].reenqueued;
         if *last != operation {
@@ -92,10 +92,10 @@ impl Kernel {
         repeats <= REENQUEUE_LIMIT
     }
 
-    /// `reenq_local`: tasks of a local queue go through `enqueue` again: all of them, or those that must run at once and
-    /// are not the first, or are but the CPU is busy (contract K2, D10).
+    /// `reenq_local`: re-enqueues tasks of a local queue: all of them, or only the IMMED tasks that cannot run at
+    /// once, because another task is before them or the CPU is busy (contract K2, D10).
     async fn reenqueue(&mut self, cpu: CpuId, which: Reenqueue) {
-        self.go_to(cpu).await;
+        self.lock_rq(cpu).await;
         let open = self.core.is_open(cpu, 0);
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.extend(self.core.cpus[cpu.index()].local.iter().map(|(_, task)| task));
@@ -123,32 +123,33 @@ impl Kernel {
             self.enqueue_again(task, reason).await;
         }
         self.waiting = waiting;
-        self.come_back().await;
+        self.unlock_rq().await;
     }
 
-    /// Whether a task that may not migrate goes to its local queue, and `enqueue` is not asked (contract D12). A BPF program
-    /// disables migration of the current task while it runs (`rcu_read_lock_dont_migrate`): in `cpu_release` of the one that
-    /// was just preempted, which the kernel then takes for a task that may not migrate.
+    /// Whether a migration-disabled task goes to its local queue without an `enqueue` call (contract D12). A BPF
+    /// program disables migration of the current task while it runs (`rcu_read_lock_dont_migrate`). In `cpu_release`
+    /// that is the task just preempted, which the kernel therefore treats as migration-disabled.
     fn skips_migration_disabled(&self) -> bool {
         self.core.config.version >= (6, 14) && !self.flag(ops_flags::ENQ_MIGRATION_DISABLED)
     }
 
-    /// `reenq_user`: the tasks that a queue of the scheduler holds now go through `enqueue` again (contract K2).
+    /// `reenq_user`: re-enqueues the tasks that a user queue holds now (contract K2).
     async fn reenqueue_user(&mut self, dsq: DsqId) {
         let held: Vec<TaskId> =
             self.core.dsqs.get(&dsq).map_or(Vec::new(), |queue| queue.iter().map(|(_, task)| task).collect());
         for task in held {
-            self.go_to(self.core.task_cpu(task)).await;
+            self.lock_rq(self.core.task_cpu(task)).await;
             let stays = self.core.task(task).queue == Some(QueueRef::User(dsq));
             if stays && !self.core.bypassing() {
                 self.core.dequeue_from(task);
                 self.enqueue_again(task, ReenqueueReason::Kfunc).await;
             }
         }
-        self.come_back().await;
+        self.unlock_rq().await;
     }
 
-    /// A task that lost its place goes through `enqueue` with REENQ, which shows the reason (contract D9, D10).
+    /// Calls `enqueue` with REENQ for a task that was taken out of its queue; the task flags show the reason
+    /// (contract D9, D10).
     pub(super) async fn enqueue_again(&mut self, task: TaskId, reason: ReenqueueReason) {
         self.core.task_mut(task).reenqueue_reason = reason;
         self.show_flags(task);

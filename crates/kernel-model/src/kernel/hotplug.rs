@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that come and go, and a machine that sleeps (contract H1).
+//! CPU hotplug and system suspend (contract H1).
 //!
-//! A CPU goes in three steps, each of which the driver asks for in its time. In a kernel the thread `cpuhp/N` takes the first
-//! two on that CPU, as a task of the scheduler that has to get its turn. A driver may have such a task; without one
-//! the scheduler sees an idle CPU stop idling and idle again, as if it had come and gone.
-//! 1. [`Kernel::deactivate_cpu`]: tasks no longer come here. Whoever runs, and whoever is picked from now on, is taken
-//!    to another CPU by the migration helper (`balance_push`). The scheduler still dispatches: those of its queues'
-//!    tasks that are here must leave too. A kernel waits for RCU after this.
-//! 2. [`Kernel::offline_cpu`]: what still waits goes to the local queue, and the scheduler is told, or sent away.
-//! 3. [`Kernel::kill_cpu`]: when nobody is left here the CPU stops.
+//! A CPU goes offline in three steps, each requested by the driver. In a kernel, the thread `cpuhp/N` executes the
+//! first two on that CPU and is scheduled like any other task. A driver may model that thread; without it the
+//! scheduler sees an idle CPU become busy and idle again, as if the thread had run.
+//! 1. [`Kernel::deactivate_cpu`]: no task may be placed here any more. The running task, and every task picked from
+//!    now on, is moved to another CPU by the stopper thread (`balance_push`). The scheduler still dispatches, so that
+//!    the tasks in its queues that belong to this CPU leave too. A kernel waits for an RCU grace period after this
+//!    step.
+//! 2. [`Kernel::offline_cpu`]: the remaining waiting tasks go to the local queue, and the scheduler gets
+//!    `cpu_offline` or is disabled if it lacks the op.
+//! 3. [`Kernel::kill_cpu`]: the CPU stops once no task is left on it.
 
 use super::attach::RESTART_FOR_HOTPLUG;
 use super::{Kernel, Stage};
@@ -19,31 +21,29 @@ use event_log::EventKind;
 use ids::{CpuId, TaskId};
 
 impl Kernel {
-    /// First step of going offline (`set_cpu_active(false)`, `balance_push_set`), done on `cpu` itself.
+    /// First step of going offline (`set_cpu_active(false)`, `balance_push_set`), executed by `cpu` itself.
     ///
-    /// # Panics
-    /// If no other CPU is left for its tasks, or it is going already.
+    /// # Panics If no other active CPU remains, or `cpu` is going offline already.
     pub fn deactivate_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
-        assert!(rq.active, "CPU {cpu} is up");
+        assert!(rq.active, "CPU {cpu} is not active");
         rq.active = false;
-        self.core.fair_let_all_go(cpu, TaskId::NONE);
-        assert!(!self.core.active_cpus().is_empty(), "one CPU stays");
+        self.core.fair_dequeue_all_delayed(cpu, TaskId::NONE);
+        assert!(!self.core.active_cpus().is_empty(), "no active CPU remains");
         if self.core.current(cpu).some().is_some_and(|current| !self.may_run_on(current, cpu)) {
             self.core.resched(cpu);
         }
         self.finish();
     }
 
-    /// Second step (`rq_offline_scx`, `handle_hotplug`), done on `cpu` itself.
+    /// Second step (`rq_offline_scx`, `handle_hotplug`), executed by `cpu` itself.
     ///
-    /// # Panics
-    /// Unless the first was done.
+    /// # Panics Unless the first step was done.
     pub fn offline_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
-        assert!(!rq.active && rq.scx_online, "CPU {cpu} is going");
+        assert!(!rq.active && rq.scx_online, "CPU {cpu} has not been deactivated");
         rq.scx_online = false;
         for task in self.core.runnable_on(cpu).into_iter().rev() {
             if self.core.task(task).queue != Some(QueueRef::Local(cpu)) {
@@ -54,7 +54,7 @@ impl Kernel {
         if idles {
             self.update_idle(cpu, false);
         }
-        self.tell_hotplug(cpu, false);
+        self.handle_hotplug(cpu, false);
         if idles {
             self.update_idle(cpu, true);
         }
@@ -72,14 +72,16 @@ impl Kernel {
         rq.current == TaskId::NONE && rq.ext_tasks == 0 && rq.higher.is_empty()
     }
 
-    /// Last step: `cpu` stops. The built-in tracking goes on to call it idle: its idle task was the last to come
-    /// (`take_cpu_down`, then `do_idle`), and nobody clears that bit until somebody claims it.
+    /// Last step: `cpu` stops. Built-in idle tracking still marks it idle, as its idle task was the last to run
+    /// (`take_cpu_down`, then `do_idle`), until a search claims the CPU.
     ///
-    /// # Panics
-    /// Unless the second step was done and nobody is left there.
+    /// # Panics Unless the second step was done and no task is left on `cpu`.
     pub fn kill_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
-        assert!(!self.core.cpus[cpu.index()].scx_online && self.is_vacant(cpu), "CPU {cpu} is vacant");
+        assert!(
+            !self.core.cpus[cpu.index()].scx_online && self.is_vacant(cpu),
+            "CPU {cpu} has tasks or is not offline for the scheduler"
+        );
         self.core.note_idle(cpu, false);
         self.update_current(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
@@ -90,29 +92,28 @@ impl Kernel {
         self.finish();
     }
 
-    /// `cpu` comes: it idles, and its own threads may run there. [`Kernel::activate_cpu`] follows.
+    /// Brings `cpu` online: it idles, and its per-CPU kthreads may run there. [`Kernel::activate_cpu`] follows.
     ///
-    /// # Panics
-    /// If it is there.
+    /// # Panics If it is online.
     pub fn start_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let now = self.core.rq_clock(cpu);
         let rq = &mut self.core.cpus[cpu.index()];
-        assert!(!rq.online, "CPU {cpu} is offline");
+        assert!(!rq.online, "CPU {cpu} is online already");
         (rq.online, rq.exec_start) = (true, now);
         self.show_online();
         self.core.log(TaskId::NONE, EventKind::Hotplug { online: true });
         self.finish();
     }
 
-    /// Tasks may come to a CPU that was started, and the scheduler is told, or sent away (`sched_cpu_activate`).
+    /// Allows tasks on a CPU that was started; the scheduler gets `cpu_online` or is disabled if it lacks the op
+    /// (`sched_cpu_activate`).
     ///
-    /// # Panics
-    /// If it was not started, or they may already.
+    /// # Panics If `cpu` was not started, or is active already.
     pub fn activate_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
-        assert!(rq.online && !rq.active, "CPU {cpu} was started");
+        assert!(rq.online && !rq.active, "CPU {cpu} is not online or already active");
         (rq.active, rq.scx_online) = (true, true);
         let members = self.core.active_cpus();
         self.core.idle.spans.set_members(&members);
@@ -121,15 +122,15 @@ impl Kernel {
             self.core.cpus[cpu.index()].occupied = true;
             self.update_idle(cpu, false);
         }
-        self.tell_hotplug(cpu, true);
+        self.handle_hotplug(cpu, true);
         if idles {
-            // Its thread is done: the CPU looks for whom it serves next, in the global queue among others.
+            // Its hotplug thread blocks: the CPU picks its next task, also from the global queue.
             self.core.resched(cpu);
         }
         self.finish();
     }
 
-    /// CPUs that came or went since the boot: what a loader puts into `ops.hotplug_seq`.
+    /// Number of CPU hotplug events since boot, which a loader writes to `ops.hotplug_seq`.
     pub fn hotplug_seq(&self) -> u64 {
         self.core.hotplug_seq
     }
@@ -142,8 +143,8 @@ impl Kernel {
         self.core.objects.per_cpu.show_caches(memory, &self.core.config.topology, &online);
     }
 
-    /// `handle_hotplug`: the op, or the end of a scheduler that has none.
-    fn tell_hotplug(&mut self, cpu: CpuId, online: bool) {
+    /// `handle_hotplug`: calls `cpu_online` or `cpu_offline`, or disables a scheduler that lacks the op.
+    fn handle_hotplug(&mut self, cpu: CpuId, online: bool) {
         self.core.hotplug_seq += 1;
         if self.stage == Stage::Disabled {
             return;
@@ -158,8 +159,8 @@ impl Kernel {
         }
     }
 
-    /// The machine is about to sleep (PM_SUSPEND_PREPARE), said on `cpu`: the scheduler is bypassed until
-    /// [`Kernel::end_suspend`], since what of it is in user space will be frozen.
+    /// The machine is about to suspend (PM_SUSPEND_PREPARE); executed by `cpu`. Enters bypass until
+    /// [`Kernel::end_suspend`], because the scheduler's user-space part will be frozen.
     pub fn begin_suspend(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         if self.stage != Stage::Disabled && !std::mem::replace(&mut self.suspending, true) {
@@ -168,7 +169,7 @@ impl Kernel {
         self.finish();
     }
 
-    /// The machine is awake and its tasks are thawed (PM_POST_SUSPEND).
+    /// The machine has resumed and its tasks are thawed (PM_POST_SUSPEND).
     pub fn end_suspend(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         if std::mem::take(&mut self.suspending) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loading an object: what of it is the scheduler, and whether this kernel would take it (contract 1.2, 1.3, C1).
+//! Loading of an object: finds the scheduler in it and checks whether this kernel would accept it (contract 1.2, 1.3,
+//! C1).
 
 use super::attach::DUMP_LEN;
 use super::{Kernel, Scheduler, Stage};
@@ -13,11 +14,11 @@ use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, S
 use ids::{CpuId, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest watchdog timeout, and the default (contract O6).
+/// Maximum and default watchdog timeout (contract O6).
 const TIMEOUT_MAX_MS: u64 = 30_000;
 /// Default of `ops.dispatch_max_batch`.
 const BATCH_DFL: u64 = 32;
-/// Every flag that 7.2 knows.
+/// All `ops.flags` that 7.2 accepts.
 const KNOWN_FLAGS: u64 = ops_flags::KEEP_BUILTIN_IDLE
     | ops_flags::ENQ_LAST
     | ops_flags::ENQ_EXITING
@@ -28,7 +29,7 @@ const KNOWN_FLAGS: u64 = ops_flags::KEEP_BUILTIN_IDLE
     | ops_flags::ALWAYS_ENQ_IMMED
     | ops_flags::TID_TO_TASK;
 
-/// An object that holds nothing, for a kernel without a scheduler.
+/// An empty object, for a kernel without a scheduler.
 pub(super) fn empty_object() -> LinkedObject {
     LinkedObject {
         license: String::new(),
@@ -42,10 +43,10 @@ pub(super) fn empty_object() -> LinkedObject {
     }
 }
 
-/// Resolves nothing, for an object that names nothing.
-pub(super) struct Nothing;
+/// Resolver for the empty object, which has no symbols.
+pub(super) struct EmptyResolver;
 
-impl Resolver for Nothing {
+impl Resolver for EmptyResolver {
     fn kfunc(&self, _: &KfuncRef) -> Option<u32> {
         None
     }
@@ -54,10 +55,10 @@ impl Resolver for Nothing {
     }
 }
 
-/// The kfuncs and variables of a kernel.
+/// The kfuncs and variables of a kernel, for symbol resolution.
 struct Symbols {
     version: (u16, u16),
-    /// Where its variables are.
+    /// Guest addresses of its variables.
     variables: BTreeMap<String, u64>,
 }
 
@@ -77,8 +78,8 @@ impl Resolver for Symbols {
 }
 
 impl Kernel {
-    /// Loads a linked object with its profile applied: checks struct_ops members, kfuncs by op, maps. Programs of kind
-    /// `syscall` are called by [`Kernel::run_program`].
+    /// Loads a linked object with its profile applied: checks struct_ops members, the kfuncs of each op, and maps.
+    /// `syscall` programs can then be run by [`Kernel::run_program`].
     pub fn load(&mut self, object: &LinkedObject) -> Result<(), LaunchError> {
         if self.stage != Stage::Disabled {
             return Err(LaunchError::Unsuitable("a scheduler is attached already".into()));
@@ -101,7 +102,7 @@ impl Kernel {
             Symbol::KernelVariable(name) => Some((name.clone(), self.core.objects.variable(&memory, name)?)),
             _ => None,
         });
-        // The maps of the last object are gone, and its timers with them.
+        // The maps of the previous object are freed, and their timers are cancelled.
         let armed = std::mem::take(&mut self.core.armed);
         self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
         let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
@@ -120,11 +121,11 @@ impl Kernel {
         Ok(())
     }
 
-    /// Writes an element of a map of the loaded object by the map's name, as user space does; in a map with a value for
-    /// each CPU, for all of them.
+    /// Writes an element of a map of the loaded object, as user space does. In a per-CPU map it writes the values of
+    /// all CPUs; if `values` is shorter, the first one is repeated.
     ///
-    /// # Errors
-    /// A positive errno: ENOENT if there is no such map, else why it does not take the element.
+    /// # Errors A positive errno: ENOENT if there is no map of this name, otherwise the reason why the map rejects
+    /// the element.
     pub fn set_element(&mut self, map: &str, key: &[u8], values: &[Vec<u8>]) -> Result<(), i32> {
         const ENOENT: i32 = 2;
         let map = self.machine.maps.find(map).ok_or(ENOENT)?;
@@ -137,18 +138,17 @@ impl Kernel {
         Ok(())
     }
 
-    /// Runs a `syscall` program of the object by its name with this context, as user space does before attach; the
-    /// `int` that it returns. `None` if there is none of that name.
+    /// Runs a `syscall` program of the object with this context, as user space does before attach; returns its `int`
+    /// result. `None` if there is no program of this name.
     ///
-    /// # Panics
-    /// If the context has more than 96 bytes.
+    /// # Panics If the context is longer than 96 bytes.
     pub fn run_program(&mut self, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         let program = object.programs.iter().find(|program| {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
         })?;
         let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         let mut words: Vec<u64> = context.chunks(8).map(word).collect();
-        // Whoever takes no context gets one nevertheless, of zeroes.
+        // A program without a context still gets one word of zeros.
         words.resize(words.len().max(1), 0);
         let context = self.machine.argument_block(&self.execution, &words);
         let running = Running { op: Some(Op::Program), ..Running::NONE };
@@ -158,10 +158,9 @@ impl Kernel {
         Some(result as i32)
     }
 
-    /// The same on `cpu` while the scheduler runs.
+    /// Like [`Kernel::run_program`], on `cpu` while the scheduler runs.
     ///
-    /// # Panics
-    /// As [`Kernel::run_program`].
+    /// # Panics Like [`Kernel::run_program`].
     pub fn run_program_on(&mut self, cpu: CpuId, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         self.core.context.cpu = cpu;
         self.run_program(object, name, context)
@@ -176,7 +175,7 @@ fn refused(errno: i32, reason: String) -> LaunchError {
     LaunchError::Attach { errno, reason }
 }
 
-/// Reads the members and applies the kernel's checks of the struct (contract 1.3, step 1).
+/// Reads the struct_ops members and applies the kernel's checks (contract 1.3, step 1).
 fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     const E2BIG: i32 = 7;
     const EINVAL: i32 = 22;
@@ -199,7 +198,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
                 })?;
                 scheduler.ops[op as usize] = Some(*function);
             }
-            // The profile leaves it out.
+            // The launch profile has removed this op.
             (MemberValue::Number(0), name) if Op::by_name(name).is_some() => {}
             (MemberValue::Bytes(bytes), "name") => {
                 let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -207,11 +206,11 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
             }
             (MemberValue::Number(flags), "flags") => scheduler.flags = *flags,
             (MemberValue::Number(ms), "timeout_ms") if *ms > TIMEOUT_MAX_MS => {
-                return Err(refused(E2BIG, format!("timeout_ms is {ms}, at most {TIMEOUT_MAX_MS} is allowed")));
+                return Err(refused(E2BIG, format!("timeout_ms is {ms}; the maximum is {TIMEOUT_MAX_MS}")));
             }
             (MemberValue::Number(ms), "timeout_ms") => scheduler.timeout_jiffies = jiffies(*ms),
             (MemberValue::Number(batch), "dispatch_max_batch") if *batch > i32::MAX as u64 => {
-                return Err(refused(E2BIG, format!("dispatch_max_batch is {batch}, at most {} is allowed", i32::MAX)));
+                return Err(refused(E2BIG, format!("dispatch_max_batch is {batch}; the maximum is {}", i32::MAX)));
             }
             (MemberValue::Number(batch), "dispatch_max_batch") => scheduler.max_batch = *batch as u32,
             (MemberValue::Number(len), "exit_dump_len") => scheduler.dump_len = *len as u32,
@@ -221,7 +220,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     }
     if scheduler.flags & !KNOWN_FLAGS != 0 {
         let unknown = scheduler.flags & !KNOWN_FLAGS;
-        return Err(refused(EINVAL, format!("ops.flags has bits that this kernel does not know: {unknown:#x}")));
+        return Err(refused(EINVAL, format!("ops.flags has bits unknown to this kernel: {unknown:#x}")));
     }
     let spelled = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
     if scheduler.name.is_empty() || !scheduler.name.chars().all(spelled) {
@@ -232,7 +231,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     Ok(scheduler)
 }
 
-/// 7.2 decides for each op which kfuncs its program may name, in dead code too (contract 1.2).
+/// Checks that each op may call the kfuncs that its program names, in dead code too, as 7.2 does (contract 1.2).
 fn check_kfuncs(object: &LinkedObject, scheduler: &Scheduler, version: (u16, u16)) -> Result<(), LaunchError> {
     for (index, function) in scheduler.ops.iter().enumerate() {
         let Some(function) = function else { continue };
@@ -256,7 +255,7 @@ fn check_kfuncs(object: &LinkedObject, scheduler: &Scheduler, version: (u16, u16
     Ok(())
 }
 
-/// Kfuncs that the code below `entry` calls.
+/// Kfuncs that are called by `entry` or by functions reachable from it.
 fn reachable_kfuncs(object: &LinkedObject, entry: FunctionId) -> BTreeSet<u32> {
     let (mut found, mut seen, mut open) = (BTreeSet::new(), BTreeSet::from([entry]), vec![entry]);
     while let Some(function) = open.pop() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A kernel: the core plus the BPF machine, and what the kernel does around the callbacks.
+//! A kernel: the core, the BPF machine, and the kernel code that calls the scheduler's ops.
 
 mod attach;
 mod bypass;
@@ -26,22 +26,22 @@ use crate::ops::{OP_COUNT, Op};
 use bpf_machine::{Coverage, Execution, Machine, Memory};
 use bpf_object::{FunctionId, LinkedObject, Target};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
-use load::Nothing;
+use load::EmptyResolver;
 use waiting::Contexts;
 pub use waiting::{Operation, Progress, Stops, Wait};
 
 /// The loaded scheduler.
 #[derive(Debug)]
 struct Scheduler {
-    /// Its name in the kernel.
+    /// `ops.name`.
     name: String,
-    /// Its operations.
+    /// Its ops; `None` where it lacks one.
     ops: [Option<FunctionId>; OP_COUNT],
     /// `ops.flags`.
     flags: u64,
-    /// `ops.timeout_ms`, or the maximum, in jiffies.
+    /// `ops.timeout_ms` in jiffies; by default the maximum.
     timeout_jiffies: u64,
-    /// The same as a time.
+    /// `timeout_jiffies` as a time.
     timeout: Nanos,
     /// `ops.dispatch_max_batch`, or the default.
     max_batch: u32,
@@ -51,61 +51,62 @@ struct Scheduler {
     hotplug_seq: u64,
 }
 
-/// How far a scheduler is (the states of /sys/kernel/sched_ext/state).
+/// Stage of a scheduler, as in /sys/kernel/sched_ext/state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {
-    /// None is attached.
+    /// No scheduler is attached.
     Disabled,
     /// `init` and `init_task` are being called.
     Enabling,
-    /// It schedules, or is about to: every task that it takes has been switched.
+    /// The scheduler is active, or bypass ends soon: all of its tasks have been switched.
     Enabled,
-    /// It is bypassed and about to go.
+    /// In bypass and about to be disabled.
     Disabling,
 }
 
 /// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
 ///
-/// What is large is boxed: where operations wait, each stop moves the kernel, twice to its driver and back.
+/// Large parts are boxed: in the waiting form each stop moves the kernel to its driver and back.
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) core: Box<Core>,
     machine: Box<Machine>,
-    /// The callback in flight; kept between calls because its frames are reused.
+    /// Execution of the callback in progress; kept between calls to reuse its stack frames.
     execution: Box<Execution>,
     scheduler: Option<Box<Scheduler>>,
     stage: Stage,
-    /// The kworker that does the watchdog's work.
+    /// The kworker that runs the watchdog.
     watchdog_worker: TaskId,
-    /// When that work was done last.
+    /// When the watchdog last ran.
     watchdog_checked: Nanos,
-    /// Tasks that are being enqueued again; kept between calls because its allocation is reused.
+    /// Tasks being re-enqueued; kept between calls to reuse the allocation.
     waiting: Vec<TaskId>,
-    /// Tasks are switched and bypass lasts until the attach ends.
+    /// Between the two halves of an attach: tasks are switched, and bypass is on.
     attaching: bool,
-    /// A disable stops after its first half.
+    /// Whether the disable sequence is split into two halves.
     in_steps: bool,
-    /// The scheduler is bypassed because the machine is about to sleep.
+    /// Bypass is on because the machine is about to suspend.
     suspending: bool,
-    /// Why the last scheduler is gone.
+    /// Exit information of the last scheduler.
     exit_info: Option<Box<ExitInfo>>,
-    /// How often each op was called since the scheduler was loaded.
+    /// Number of calls of each op since the scheduler was loaded.
     op_counts: Box<[u64; OP_COUNT]>,
-    /// What was executed of schedulers that were loaded before, if anybody wants to know.
+    /// Line coverage of previously loaded schedulers, if enabled.
     coverage: Option<Coverage>,
-    /// Operations that wait.
+    /// Operations in progress (waiting form).
     contexts: Box<Contexts>,
 }
 
 impl Kernel {
-    /// A kernel with idle CPUs and no tasks.
+    /// A kernel without tasks, all CPUs idle.
     pub fn new(config: Config) -> Kernel {
         let cpus = config.topology.len() as u32;
         let mut memory = Memory::default();
         let objects = Objects::new(&mut memory, cpus);
         let all = CpuSet::first_n(cpus as usize);
         objects.per_cpu.show_caches(&mut memory, &config.topology, &all);
-        let mut machine = Machine::load(&load::empty_object(), memory, cpus, &Nothing).expect("nothing always loads");
+        let mut machine =
+            Machine::load(&load::empty_object(), memory, cpus, &EmptyResolver).expect("an empty object loads");
         let mut execution = machine.execution();
         execution.budget = config.budget;
         Kernel {
@@ -127,18 +128,18 @@ impl Kernel {
         }
     }
 
-    /// The types, kfuncs and kconfig that objects are linked against.
+    /// Types, kfuncs and kconfig against which objects are linked.
     pub fn target(config: &Config) -> Box<dyn Target> {
         guest::target(config.version, config.hz, config.topology.len() as u32)
     }
 
-    /// The time from now on. Time does not go back.
+    /// Sets the current time, which must not go back.
     pub fn set_now(&mut self, now: Nanos) {
         assert!(now >= self.core.now, "time does not go back");
         self.core.now = now;
     }
 
-    /// What the calls since the last time produced; `into` is overwritten, its allocations reused.
+    /// Returns the output since the last call; `into` is overwritten, and its allocations are reused.
     #[inline(always)]
     pub fn take_output(&mut self, into: &mut Output) {
         let output = &mut self.core.output;
@@ -150,23 +151,23 @@ impl Kernel {
         (into.usage, output.usage) = (output.usage, Usage::default());
     }
 
-    /// From now on outputs say which locks were taken.
+    /// Lists lock acquisitions and releases in outputs from now on.
     pub fn track_locks(&mut self) {
         self.core.locks_tracked = true;
     }
 
-    /// From now on outputs have details.
-    pub fn tell_details(&mut self) {
-        self.core.details_told = true;
+    /// Adds details to outputs from now on.
+    pub fn record_details(&mut self) {
+        self.core.details_enabled = true;
     }
 
-    /// Names the kworker that runs the watchdog's work: it is woken by [`crate::TimerKey::Watchdog`], and when it has
-    /// run for a moment the driver calls [`Kernel::watchdog_work`] and blocks it again. To be called before attach.
+    /// Sets the kworker that runs the watchdog. [`crate::TimerKey::Watchdog`] wakes it; once it has run for a moment,
+    /// the driver calls [`Kernel::watchdog_work`] and blocks it again. To be called before attach.
     pub fn set_watchdog_worker(&mut self, task: TaskId) {
         self.watchdog_worker = task;
     }
 
-    /// Who runs on `cpu`; [`TaskId::NONE`]: idle.
+    /// The task running on `cpu`; [`TaskId::NONE`] is the idle task.
     pub fn current(&self, cpu: CpuId) -> TaskId {
         self.core.current(cpu)
     }
@@ -176,61 +177,61 @@ impl Kernel {
         self.core.task_cpu(task)
     }
 
-    /// Where a task may run.
+    /// Affinity of a task.
     pub fn allowed(&self, task: TaskId) -> &CpuSet {
         &self.core.task(task).allowed
     }
 
-    /// Why the scheduler is gone, once it is.
+    /// Why the scheduler was disabled, once it was.
     pub fn exit_info(&self) -> Option<&ExitInfo> {
         self.exit_info.as_deref()
     }
 
-    /// Value of an event counter (`SCX_EV_…`) since the scheduler was attached; 0 for one that does not exist.
+    /// Value of an event counter (`SCX_EV_...`) since attach; 0 if there is none of this name.
     pub fn event_count(&self, name: &str) -> u64 {
         self.core.event_count(name)
     }
 
-    /// The source files of the loaded object, without their directories: what the events' sites count.
+    /// Source files of the loaded object, without directories; events refer to them by index.
     pub fn source_files(&self) -> &[String] {
         &self.core.files
     }
 
-    /// Counts how often each line of objects is executed that are loaded from now on.
+    /// Counts the executions of each source line in objects loaded from now on.
     pub fn count_lines(&mut self) {
         self.coverage = Some(Coverage::default());
     }
 
-    /// What was counted since [`Kernel::count_lines`].
+    /// Line coverage since [`Kernel::count_lines`].
     pub fn coverage(&self) -> Option<Coverage> {
         let mut coverage = self.coverage.clone()?;
         self.machine.cover(&mut coverage);
         Some(coverage)
     }
 
-    /// How often each op of the scheduler was called since it was loaded: what the kernel calls `run_cnt` of its
-    /// programs. Ops that it lacks or that were never called are left out.
+    /// Number of calls of each op since the scheduler was loaded, as in the kernel's `run_cnt` of BPF programs. Ops
+    /// that were never called are omitted.
     pub fn op_counts(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         let counts = self.op_counts.iter().enumerate().filter(|(_, count)| **count > 0);
         counts.map(|(index, &count)| (Op::by_index(index).name(), count))
     }
 
-    /// The machine has been up for so long at time 0: programs see it in all clocks. A whole number of jiffies.
+    /// Sets the uptime of the machine at time 0, which programs see in all clocks. Must be a whole number of jiffies.
     pub fn set_uptime(&mut self, uptime: Nanos) {
         self.core.uptime = uptime;
     }
 
-    /// The clock of `cpu` steps by so many nanoseconds, and drifts by so much from now on, if that is given.
+    /// Steps the clock of `cpu` by `step` nanoseconds, and changes its drift if `drift_ppm` is given.
     pub fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>) {
         self.core.clocks.disturb(cpu, self.core.now, step, drift_ppm);
     }
 
-    /// How fast a CPU is now, 0 to 1024, if it does not follow the scheduler's wish at once.
+    /// Sets the performance level of a CPU, 0 to 1024, for drivers where it does not follow the target at once.
     pub fn set_performance(&mut self, cpu: CpuId, performance: u32) {
         self.core.cpus[cpu.index()].performance = performance;
     }
 
-    /// The bytes of a global variable of the loaded object, as they are now. `None` if it has none of that name.
+    /// Current value of a global variable of the loaded object, as bytes. `None` if there is none of this name.
     pub fn variable(&self, object: &LinkedObject, name: &str) -> Option<&[u8]> {
         let variable = object.variables.get(name)?;
         let map = self.machine.maps.find(&object.maps[variable.map.0 as usize].name)?;
@@ -239,18 +240,18 @@ impl Kernel {
         memory.bytes(value + u64::from(variable.offset), variable.size).ok()
     }
 
-    /// Changes how far a task is known to the scheduler.
+    /// Sets the sched_ext state of a task.
     fn set_state(&mut self, task: TaskId, state: ExtState) {
         self.core.task_mut(task).ext_state = state;
         self.show_flags(task);
     }
 
-    /// Shows programs the flags of a task as they are now.
+    /// Writes the current `p->scx.flags` of a task to guest memory.
     fn show_flags(&mut self, task: TaskId) {
         self.core.show_flags(&mut self.machine.memory, task);
     }
 
-    /// `scx_enabled`: the scheduler's operations are called.
+    /// `scx_enabled`: whether the scheduler's ops are called.
     fn schedules(&self) -> bool {
         matches!(self.stage, Stage::Enabled | Stage::Disabling)
     }
@@ -266,7 +267,7 @@ impl Kernel {
     }
 }
 
-/// Moves all of `from`, and leaves the allocation of `into` there. Mostly there is nothing to move.
+/// Moves all elements of `from` to `into`, and leaves the allocation of `into` in `from`. Usually `from` is empty.
 #[inline(always)]
 fn exchange<T>(from: &mut Vec<T>, into: &mut Vec<T>) {
     into.clear();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Picking the next task of a CPU: `balance_one` and the order of the classes (contract 1.6).
+//! Picks the next task of a CPU: `balance_one` and the order of the classes (contract 1.6).
 
 use super::Kernel;
 use crate::core::classes::Turn;
@@ -11,17 +11,17 @@ use event_log::DetailKind;
 use ids::{CpuId, Nanos, TaskId};
 use two_forms::two_forms;
 
-/// Rounds of `dispatch` in one pick (SCX_DSP_MAX_LOOPS).
+/// Maximum number of `dispatch` calls in one pick (SCX_DSP_MAX_LOOPS).
 const DISPATCH_ROUNDS: u32 = 32;
-/// How long ext tasks may starve below fair and real-time ones before the deadline server helps: its period of 1 s
-/// less its runtime (contract P9).
+/// How long higher classes may starve ext tasks before the deadline server runs: its period of 1 s minus its runtime
+/// (contract P9).
 pub(super) const SERVER_DELAY: Nanos = Nanos::from_ms(950);
-/// The server's runtime in each period.
+/// Runtime of the deadline server per period.
 const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
 
 #[two_forms]
 impl Kernel {
-    /// The next task of `cpu`, NONE for idle. `prev` is still current; it is a candidate if it is runnable.
+    /// Returns the next task of `cpu`, NONE for idle. `prev` is still current, and a candidate if it is runnable.
     pub(super) async fn pick_next(&mut self, cpu: CpuId, prev: TaskId) -> TaskId {
         let prev_class = prev.some().map_or(Class::Idle, |prev| self.core.task(prev).class);
         if prev_class < Class::Ext && self.core.task(prev).is_runnable() && self.core.task(prev).allowed.contains(cpu) {
@@ -38,11 +38,11 @@ impl Kernel {
             return task;
         }
         self.note_starvation(cpu, false);
-        // It looks for fair tasks elsewhere once only.
+        // Searches other CPUs for fair tasks only once per pick.
         self.core.higher_pick(cpu, prev, Class::Ext, served).unwrap_or(TaskId::NONE)
     }
 
-    /// Whether the deadline server gives the CPU to ext now.
+    /// Whether the deadline server reserves the CPU for ext now.
     fn server_active(&mut self, cpu: CpuId) -> bool {
         let now = self.core.now;
         let rq = &mut self.core.cpus[cpu.index()];
@@ -53,7 +53,8 @@ impl Kernel {
         now < rq.server_until && rq.ext_tasks > 0
     }
 
-    /// Ext tasks that wait below a higher class start the server's clock.
+    /// Starts the starvation clock of the deadline server if ext tasks wait while a higher class runs; clears it
+    /// otherwise.
     pub(super) fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
         let now = self.core.now;
         let rq = &mut self.core.cpus[cpu.index()];
@@ -85,7 +86,7 @@ impl Kernel {
         Some(task)
     }
 
-    /// Brings a task to the local queue of `cpu`, or decides to keep `prev` (true).
+    /// Moves a task to the local queue of `cpu`, or returns true to keep `prev`.
     async fn balance(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> bool {
         if std::mem::take(&mut self.core.cpus[cpu.index()].released) {
             let args = self.core.objects.cpu_release_args(&mut self.machine.memory, u32::MAX, TaskId::NONE);
@@ -128,7 +129,8 @@ impl Kernel {
         self.core.objects.slice(&self.machine.memory, task) > 0
     }
 
-    /// Calls `dispatch` until it brings something, does nothing, or has had its rounds (contract P5).
+    /// Calls `dispatch` until a task is found, a call inserts and moves nothing, or the limit is reached (contract
+    /// P5).
     async fn dispatch_rounds(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool, prev_runnable: bool) -> Found {
         self.core.context.buffer.cpu = Some(cpu);
         let prev_addr = if prev_is_ext { self.addr(prev) } else { 0 };
@@ -136,7 +138,7 @@ impl Kernel {
         for round in 1..=DISPATCH_ROUNDS {
             self.core.context.buffer.moved = 0;
             self.call(Op::Dispatch, &[u64::from(cpu.0 as i32 as u32), prev_addr]).await;
-            self.await_decisions().await;
+            self.await_enqueues().await;
             self.core.flush_buffer(&mut self.machine.memory);
             self.visit_others().await;
             self.report_custody().await;
@@ -167,12 +169,12 @@ impl Kernel {
     }
 }
 
-/// What the rounds of `dispatch` led to.
+/// Result of the `dispatch` calls of one pick.
 enum Found {
-    /// The previous task got a slice and goes on.
+    /// The previous task has slice left and continues.
     Prev,
-    /// A task waits in the local queue.
+    /// A task is in the local queue.
     Local,
-    /// Nothing to run.
+    /// No task was found.
     Nothing,
 }

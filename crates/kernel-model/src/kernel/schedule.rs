@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `__schedule`: the previous task leaves, the next one comes (contract T5–T8, T12, P7, R1).
+//! `__schedule`: switches a CPU from the previous task to the next (contract T5-T8, T12, P7, R1).
 
 use super::Kernel;
 use crate::core::classes::Turn;
@@ -24,7 +24,7 @@ fn preempt_reason(class: Class) -> u32 {
 
 #[two_forms]
 impl Kernel {
-    /// Picks the next task of `cpu`. With [`Leave::Preempt`] the current task may stay.
+    /// Picks the next task of `cpu` and switches to it. With [`Leave::Preempt`] the current task may be picked again.
     pub async fn schedule(&mut self, cpu: CpuId, leave: Leave) -> Switch {
         self.core.context.cpu = cpu;
         let leave = self.begin_switch(cpu, leave).await;
@@ -37,7 +37,7 @@ impl Kernel {
         let candidate = if evicted { TaskId::NONE } else { prev };
         let next = self.pick_next(cpu, candidate).await;
         let reason = self.reason(prev, next, leave, evicted);
-        self.amid_switch(cpu).await;
+        self.mark_switching(cpu).await;
         if next == prev && !evicted {
             self.stay(cpu, prev).await;
         } else {
@@ -55,19 +55,19 @@ impl Kernel {
         }
         let may_stay = next.some().is_none_or(|next| self.may_run_on(next, cpu));
         if !may_stay {
-            // `balance_push`: the migration helper takes it away at once (contract H1).
+            // `balance_push`: the stopper thread moves the task away at once (contract H1).
             self.core.resched(cpu);
         }
         self.unlock().await;
-        self.put_down_late().await;
+        self.attach_evicted_late().await;
         if leave == Leave::Exit {
-            self.bury(prev).await;
+            self.finish_dead_task(prev).await;
         }
         self.finish().await;
         Switch { prev, next, reason }
     }
 
-    /// What the current task does to itself before it leaves.
+    /// Applies the current task's own action: yield, block or exit.
     async fn leave(&mut self, prev: TaskId, leave: Leave) {
         match leave {
             Leave::Preempt => {}
@@ -116,7 +116,7 @@ impl Kernel {
         }
     }
 
-    /// `sched_yield_to`-like call of the current task of `cpu`; whether the scheduler agreed.
+    /// A call like `yield_to` of the task current on `cpu`; returns whether the scheduler agreed.
     pub fn yield_to(&mut self, cpu: CpuId, to: TaskId) -> bool {
         self.core.context.cpu = cpu;
         let from = self.core.current(cpu);
@@ -129,8 +129,8 @@ impl Kernel {
         agreed
     }
 
-    /// The migration helper (stop class) takes a running task off a CPU where it may no longer run (contract T10). The
-    /// helper itself takes no time here, but the scheduler sees the stop class come and go.
+    /// The stopper thread (stop class) takes a running task off a CPU where it may no longer run (contract T10). It
+    /// takes no time in the model, but the scheduler sees the stop class run.
     async fn evict(&mut self, cpu: CpuId, prev: TaskId) -> bool {
         let Some(task) = prev.some().filter(|&task| self.core.task(task).is_runnable()) else { return false };
         if self.may_run_on(task, cpu) {
@@ -142,7 +142,7 @@ impl Kernel {
             self.core.higher_put_back(task, Turn::First);
         }
         self.core.cpus[cpu.index()].current = TaskId::NONE;
-        // A verdict for another CPU is carried out as soon as the lock is free: the helper comes too late then.
+        // A verdict for another CPU is carried out as soon as the lock is free, before the stopper thread runs.
         let deferred = &mut self.core.context.deferred;
         if let Some(at) = deferred.iter().position(|&deferred| deferred == task) {
             deferred.remove(at);
@@ -152,8 +152,8 @@ impl Kernel {
         let asked = self.core.task(task).migrate_to;
         let to = if self.core.cpus[cpu.index()].active { asked } else { cpu };
         let to = self.correct_cpu(task, to).await;
-        self.lift(task, to).await;
-        self.put_down_evicted(task).await;
+        self.detach_task(task, to).await;
+        self.attach_evicted(task).await;
         true
     }
 
@@ -171,8 +171,8 @@ impl Kernel {
         }
     }
 
-    /// The CPU goes on with what it did. An idle one refreshes the masks, without the op (contract P7), unless somebody
-    /// else had it.
+    /// The CPU continues with its current task. An idle CPU refreshes the idle masks without calling the op (contract
+    /// P7), unless an unmodelled context held it.
     async fn stay(&mut self, cpu: CpuId, prev: TaskId) {
         if std::mem::take(&mut self.core.cpus[cpu.index()].occupied) {
             self.update_idle(cpu, true).await;
@@ -190,8 +190,8 @@ impl Kernel {
         }
     }
 
-    /// `put_prev_task_scx`: with slice left and a higher class coming, the task waits at the head of the local queue;
-    /// else the scheduler decides (contract T5, T7).
+    /// `put_prev_task_scx`: a task with slice left that a higher class preempts goes to the head of the local queue;
+    /// otherwise it is enqueued (contract T5, T7).
     async fn put_prev_ext(&mut self, cpu: CpuId, task: TaskId, next_class: Class, next: TaskId) {
         self.core.cpus[cpu.index()].kick_sync += 1;
         if self.core.task(task).queued {
@@ -209,7 +209,7 @@ impl Kernel {
                 let last = if next_class == Class::Idle { enq_flags::LAST } else { 0 };
                 self.do_enqueue(task, last).await;
                 if last != 0 && !self.core.cpus[cpu.index()].local.is_empty() {
-                    // The CPU goes idle with something to do: it looks again at once (contract P6).
+                    // The CPU would idle with a task in its local queue: it reschedules at once (contract P6).
                     self.core.resched(cpu);
                 }
             }
@@ -223,7 +223,7 @@ impl Kernel {
         }
     }
 
-    /// `set_next_task`, and the idle masks on the way in and out of idle (contract P7).
+    /// `set_next_task`, and the idle masks when entering or leaving idle (contract P7).
     async fn set_next(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
         self.core.cpus[cpu.index()].exec_start = self.core.rq_clock(cpu);
         let occupied = std::mem::take(&mut self.core.cpus[cpu.index()].occupied);
@@ -244,8 +244,8 @@ impl Kernel {
         }
     }
 
-    /// Somebody who is no task here takes `cpu`, which has no task: a parent outside the workload that makes tasks. The
-    /// CPU is busy for whoever asks, and the driver is told to reschedule it when that is over.
+    /// Lets an unmodelled context run on idle `cpu`, for example a parent outside of the workload that forks tasks.
+    /// The CPU counts as busy until its next reschedule, which the driver is asked for.
     pub fn occupy(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
@@ -264,8 +264,8 @@ impl Kernel {
         }
     }
 
-    /// The last switch of a task that ended (contract T12).
-    async fn bury(&mut self, task: TaskId) {
+    /// The last switch away from a task that exits (contract T12).
+    async fn finish_dead_task(&mut self, task: TaskId) {
         if self.core.task(task).ext_state == ExtState::Enabled {
             self.disable_task(task).await;
         }

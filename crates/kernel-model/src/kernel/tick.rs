@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Timers: the tick, the one that ends turns of the fair class, the watchdog, and the scheduler's own (contract T4, W1).
+//! Timers: the tick, the slice timer of the fair class, the watchdog, and BPF timers (contract T4, W1).
 
 use super::pick::SERVER_DELAY;
 use super::{Kernel, Stage};
@@ -14,12 +14,12 @@ use two_forms::two_forms;
 
 #[two_forms]
 impl Kernel {
-    /// The timer interrupt of `cpu` (`sched_tick`).
+    /// The tick of `cpu` (`sched_tick`).
     pub async fn tick(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         self.begin_locked(cpu, "tick").await;
         self.update_current(cpu);
-        self.core.fair_regroup(cpu, None);
+        self.core.fair_update_weights(cpu, None);
         let current = self.core.current(cpu);
         if let Some(task) = current.some() {
             self.core.log(task, EventKind::Tick);
@@ -36,7 +36,7 @@ impl Kernel {
         self.finish().await;
     }
 
-    /// `task_tick_scx`; while bypassed every tick rotates (contract B1).
+    /// `task_tick_scx`; in bypass mode every tick ends the slice (contract B1).
     async fn tick_ext(&mut self, cpu: CpuId, task: TaskId) {
         if self.core.bypassing() {
             self.core.objects.set_slice(&mut self.machine.memory, task, 0);
@@ -50,7 +50,7 @@ impl Kernel {
         }
     }
 
-    /// A higher class goes on unless its turn is over, or the deadline server has work to do.
+    /// A task of a higher class keeps running unless its slice is over or ext tasks are due for the deadline server.
     fn tick_higher(&mut self, cpu: CpuId, task: TaskId) {
         self.note_starvation(cpu, true);
         let over = self.core.higher_tick(task);
@@ -62,7 +62,7 @@ impl Kernel {
         }
     }
 
-    /// `hrtick`: the turn of a fair task is over. If another class has the CPU by now, that gets a tick.
+    /// `hrtick`: ends the slice of a fair task. If another class runs by now, that class gets a tick.
     async fn hrtick(&mut self, cpu: CpuId) {
         self.begin_locked(cpu, "hrtick").await;
         self.core.hrtick_fired(cpu);
@@ -77,8 +77,8 @@ impl Kernel {
         self.unlock().await;
     }
 
-    /// Whether a tick of `cpu` at any time before `until` could do nothing but account time: drivers may then skip it.
-    /// False answers are always safe.
+    /// Whether every tick of `cpu` before `until` would only charge time, so that a driver may skip it. Returning
+    /// false is always safe.
     pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
         let Some(task) = self.core.current(cpu).some() else { return self.watchdog_quiet_until(until) };
         if self.has(Op::Tick)
@@ -98,11 +98,11 @@ impl Kernel {
         self.stage != Stage::Enabled || until <= self.watchdog_checked + scheduler.timeout
     }
 
-    /// The tick looks whether the watchdog's work itself is done in time (contract W1).
+    /// Checks at a tick whether the watchdog itself has run in time (contract W1).
     #[inline]
     fn check_watchdog(&mut self) {
         let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.stage == Stage::Enabled) else { return };
-        // Jiffies are never ahead of the time.
+        // A jiffy is never ahead of `now`, so this cheap test is sufficient.
         if self.core.now.since(self.watchdog_checked) <= scheduler.timeout {
             return;
         }
@@ -113,7 +113,8 @@ impl Kernel {
         }
     }
 
-    /// The watchdog's work, done by its kworker as current task of `cpu`: looks for stalled tasks, arms the timer anew.
+    /// The work of the watchdog, executed by its kworker as the current task of `cpu`: checks for stalled tasks and
+    /// rearms the timer.
     pub fn watchdog_work(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         if self.stage == Stage::Enabled {
@@ -129,7 +130,7 @@ impl Kernel {
         self.arm_in_jiffies(TimerKey::Watchdog, cpu, (timeout / 2).max(1));
     }
 
-    /// Arms a timer of the kernel's wheel: it fires at a tick, and the later the less exactly.
+    /// Arms a timer of the kernel's timer wheel: it fires at a tick, with a granularity that grows with the delay.
     pub(super) fn arm_in_jiffies(&mut self, timer: TimerKey, cpu: CpuId, delay: u64) {
         let now = jiffies(self.core.now.0, self.core.config.hz);
         let at = self.core.jiffies_in_ns(wheel_expiry(now, delay));
@@ -142,7 +143,7 @@ impl Kernel {
         self.core.output.effects.push(crate::Effect::ArmTimer { timer, cpu, at });
     }
 
-    /// A task that is runnable for longer than the timeout without having run is a stall.
+    /// Reports a stall if a task has been runnable for longer than the timeout without having run.
     fn find_stalled(&mut self) {
         let timeout = self.scheduler.as_ref().expect("a scheduler is watched").timeout;
         let now = self.core.jiffies_now();
@@ -158,7 +159,7 @@ impl Kernel {
         }
     }
 
-    /// A timer that an effect armed has fired on `cpu`.
+    /// Handles a timer, armed by an effect, that has fired on `cpu`.
     pub async fn timer(&mut self, cpu: CpuId, timer: TimerKey) {
         self.core.context.cpu = cpu;
         if self.core.armed.remove(&timer) {
@@ -168,8 +169,8 @@ impl Kernel {
                         let running = Running { op: Some(Op::Timer), timer: Some(timer), ..Running::NONE };
                         let result = self.execute(running, function, &args).await;
                         if result != 0 {
-                            // `callback_ret_range` of kernel/bpf/verifier.c, where a timer's is 0 to 0.
-                            let why = format!("a timer's callback returned {result}, and kernels take nothing but 0");
+                            // `callback_ret_range` of kernel/bpf/verifier.c allows only 0 for timer callbacks.
+                            let why = format!("a timer callback returned {result}; the verifier allows only 0");
                             let fault = self.machine.refused_result(function, why);
                             self.fault(Op::Timer, fault);
                         }
@@ -189,10 +190,10 @@ impl Kernel {
     }
 }
 
-/// The jiffy at which the timer wheel fires a timer that is set at `now` for `delay` jiffies later: never early, and
-/// at the next multiple of 1, 8, 64, … jiffies, depending on how far away that is.
+/// The jiffy at which the timer wheel fires a timer set at `now` for `delay` jiffies later: never early, and rounded
+/// up to a multiple of 1, 8, 64, ... jiffies, depending on the delay.
 fn wheel_expiry(now: u64, delay: u64) -> u64 {
-    /// A level holds 64 buckets; the next one is coarser by this many bits.
+    /// The granularity of each level of 64 buckets is coarser by this many bits.
     const LEVEL_BITS: u32 = 3;
     const LEVELS: u32 = 9;
     let level = (0..LEVELS - 1).find(|level| delay < 63 << (level * LEVEL_BITS)).unwrap_or(LEVELS - 1);
@@ -200,7 +201,7 @@ fn wheel_expiry(now: u64, delay: u64) -> u64 {
     (((now + delay) >> shift) + 1) << shift
 }
 
-/// `S.mmm s`, as the kernel prints durations of stalls.
+/// `S.mmms`, as the kernel prints the duration of a stall.
 fn seconds(duration: Nanos) -> String {
     let ms = duration.0 / 1_000_000;
     format!("{}.{:03}s", ms / 1_000, ms % 1_000)
@@ -211,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn w1_the_timer_wheel_is_never_early_and_coarser_from_afar() {
+    fn w1_timer_wheel_is_never_early_and_coarser_for_long_delays() {
         for (now, delay, fires) in [(0, 1, 2), (10, 62, 73), (0, 63, 64), (1, 375, 384), (0, 504, 512), (5, 3750, 3776)]
         {
             assert_eq!(wheel_expiry(now, delay), fires, "{delay} jiffies from {now}");

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations that wait: a context for each CPU.
+//! Operations in the waiting form, one at a time per CPU.
 //!
-//! By default an operation runs to its end at one instant, and whoever drives the kernel charges afterwards what it cost.
-//! [`Kernel::begin`] starts one that stops at each lock, and where [`Stops`] says; [`Kernel::resume`] lets it go on, at a
-//! later time, and other CPUs do what they like meanwhile. Both forms come from one source: see `two_forms`.
+//! By default an operation runs to completion at one instant (the instant form), and the driver charges its cost
+//! afterwards. [`Kernel::begin`] starts an operation that stops at each lock, and where [`Stops`] says;
+//! [`Kernel::resume`] continues it at a later time, and operations of other CPUs can run in between. Both forms come
+//! from one source: see `two_forms`.
 //!
-//! 1. An operation holds the lock of one runqueue at a time, as in a kernel. A `bpf_spin_lock` and the lock of a queue are
-//!    taken within that, and nobody who holds one of them waits for another lock. So some operation can always go on.
-//! 2. Who drives the kernel decides when an operation goes on, once [`Kernel::may_resume`] says that it can.
-//! 3. A task that is woken is nobody else's to wake (TASK_WAKING). One that is on its way to sleep when it is woken stays
-//!    awake; one that still is on its CPU is woken when it has left it (`p->on_cpu`).
-//! 4. A verdict about a task whose `enqueue` has not come to its end waits for that (SCX_OPSS_QUEUEING).
-//! 5. All other functions of the kernel are for when no operation is in progress. An error disables the scheduler when the
-//!    last one has come to its end.
+//! 1. An operation holds one runqueue lock at a time, as in a kernel. A `bpf_spin_lock` and a queue lock nest inside
+//!    it, and an operation that holds one of them waits for no other lock. Some operation can therefore always
+//!    continue.
+//! 2. The driver decides when an operation continues, once [`Kernel::may_resume`] returns true.
+//! 3. While a wakeup of a task is in progress, other wakeups of it have no effect (TASK_WAKING). A task that is about
+//!    to block when it is woken stays runnable; a blocked task that is still on its CPU is woken once the CPU has
+//!    switched (`p->on_cpu`).
+//! 4. A verdict about a task whose `enqueue` is in progress waits for the end of that call (SCX_OPSS_QUEUEING).
+//! 5. All other methods of the kernel may be called only while no operation is in progress. An error disables the
+//!    scheduler when the last operation finishes.
 
 use super::{Kernel, Stage};
 use crate::api::{Config, Leave, Lock, LockStep, Switch, TimerKey};
@@ -31,12 +34,12 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-/// `bpf_spin_lock`.
+/// Number of the helper `bpf_spin_lock`.
 const SPIN_LOCK: u32 = 93;
-/// `bpf_spin_unlock`.
+/// Number of the helper `bpf_spin_unlock`.
 const SPIN_UNLOCK: u32 = 94;
 
-/// Where operations stop besides locks.
+/// Points where operations stop, besides locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stops {
     /// Before each kfunc and helper.
@@ -45,27 +48,27 @@ pub struct Stops {
     pub atomics: bool,
 }
 
-/// What a CPU can do that may have to wait: see the functions of [`Kernel`] with these names.
+/// An operation that may have to wait: see the methods of [`Kernel`] with these names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
     /// Wakes a sleeping task.
     Wake(TaskId, Waker),
-    /// Wakes a new one.
+    /// Wakes a new task for the first time.
     WakeNew(TaskId),
     /// Picks the next task.
     Schedule(Leave),
-    /// The timer interrupt.
+    /// The tick.
     Tick,
     /// A timer has fired.
     Timer(TimerKey),
 }
 
-/// Where an operation stands.
+/// Point where an operation has stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// Before it takes a lock, or before it gives one back.
+    /// Before it acquires or releases a lock.
     Lock(LockStep),
-    /// For this CPU to switch away from this task (`p->on_cpu`).
+    /// Until this CPU has switched away from this task (`p->on_cpu`).
     Switch(CpuId, TaskId),
     /// Before a call of this kfunc or helper.
     Call(String),
@@ -73,45 +76,45 @@ pub enum Wait {
     Atomic,
 }
 
-/// How far an operation came.
+/// Progress of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// It waits.
+    /// It has stopped.
     Waits(Wait),
-    /// It came to its end; what [`Operation::Schedule`] decided.
+    /// It has finished; the result of [`Operation::Schedule`].
     Done(Option<Switch>),
 }
 
 type Coroutine = Pin<Box<dyn Future<Output = Option<Switch>>>>;
 
-/// Where a coroutine and who drives it hand each other the kernel.
+/// Slot through which a coroutine and the driver pass the kernel to each other.
 #[derive(Default)]
-struct Seat {
+struct KernelSlot {
     kernel: Cell<Option<Box<Kernel>>>,
     wait: Cell<Option<Wait>>,
 }
 
-/// An operation that waits.
+/// An operation that has stopped.
 struct Waiting {
     coroutine: Coroutine,
-    seat: Rc<Seat>,
+    slot: Rc<KernelSlot>,
     wait: Wait,
 }
 
-/// The operations in progress, and what they need.
+/// The operations in progress, and their shared state.
 #[derive(Default)]
 pub(super) struct Contexts {
     stops: Stops,
-    /// By CPU, up to the last one that ever had one.
+    /// Stopped operations by CPU; as long as the highest CPU that ever had one.
     waiting: Vec<Option<Waiting>>,
-    /// Who has which lock, of those at which operations stop.
+    /// CPU that holds each lock at which operations stop.
     holders: BTreeMap<Lock, CpuId>,
-    /// That of the operation that goes on now.
-    seat: Option<Rc<Seat>>,
-    /// Kernels without anything: one is where the kernel is not. They change places with it by their boxes.
+    /// Slot of the operation that runs now.
+    slot: Option<Rc<KernelSlot>>,
+    /// Empty kernels, each a placeholder while the real kernel is elsewhere. Only the boxes are swapped.
     #[allow(clippy::vec_box)]
-    hollows: Vec<Box<Kernel>>,
-    /// Executions that no operation uses.
+    placeholders: Vec<Box<Kernel>>,
+    /// Spare executions.
     #[allow(clippy::vec_box)]
     executions: Vec<Box<Execution>>,
 }
@@ -121,13 +124,13 @@ impl Contexts {
         self.waiting.get(cpu.index())?.as_ref()
     }
 
-    /// They belong to an object that is gone.
+    /// Drops the spare executions, which belong to an object that was unloaded.
     pub fn forget_executions(&mut self) {
         self.executions.clear();
     }
 
-    fn hollow(&mut self) -> Box<Kernel> {
-        self.hollows.pop().unwrap_or_else(|| {
+    fn placeholder(&mut self) -> Box<Kernel> {
+        self.placeholders.pop().unwrap_or_else(|| {
             let topology = Topology::flat(1);
             let mut kernel =
                 Kernel::new(Config { topology, hz: 1000, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None });
@@ -145,38 +148,36 @@ impl fmt::Debug for Contexts {
 }
 
 impl Kernel {
-    /// Operations that are begun from now on stop there too.
+    /// Also stops at these points in operations begun from now on.
     pub fn stop_at(&mut self, stops: Stops) {
         self.contexts.stops = stops;
     }
 
-    /// Begins an operation on `cpu`, which runs up to its first stop. [`Operation::Wake`] is never a synchronous one.
+    /// Begins an operation on `cpu`, which runs up to its first stop. [`Operation::Wake`] is never synchronous.
     ///
-    /// # Panics
-    /// If that CPU has one in progress.
+    /// # Panics If an operation is in progress on that CPU.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation) -> Progress {
-        assert!(!self.is_waiting(cpu), "CPU {cpu} does one thing at a time");
-        let seat = Rc::new(Seat::default());
-        let inside = Rc::clone(&seat);
+        assert!(!self.is_waiting(cpu), "an operation is in progress on CPU {cpu}");
+        let slot = Rc::new(KernelSlot::default());
+        let inside = Rc::clone(&slot);
         let coroutine = Box::pin(async move {
-            let mut kernel = inside.kernel.take().expect("the kernel was handed over");
+            let mut kernel = inside.kernel.take().expect("the slot holds the kernel");
             kernel.core.context = CpuContext { waits: true, ..CpuContext::default() };
             let switch = kernel.operate(cpu, operation).await;
             kernel.core.context.waits = false;
             inside.kernel.set(Some(kernel));
             switch
         });
-        self.go_on(cpu, coroutine, seat)
+        self.advance(cpu, coroutine, slot)
     }
 
-    /// The operation on `cpu` goes on: it has what it waited for.
+    /// Continues the operation on `cpu`.
     ///
-    /// # Panics
-    /// If there is none, or it may not: see [`Kernel::may_resume`].
+    /// # Panics Unless [`Kernel::may_resume`].
     pub fn resume(&mut self, cpu: CpuId) -> Progress {
-        assert!(self.may_resume(cpu), "CPU {cpu} waits for another one");
-        let Waiting { coroutine, seat, .. } = self.contexts.waiting[cpu.index()].take().expect("it waits");
-        self.go_on(cpu, coroutine, seat)
+        assert!(self.may_resume(cpu), "the operation on CPU {cpu} cannot continue");
+        let Waiting { coroutine, slot, .. } = self.contexts.waiting[cpu.index()].take().expect("it waits");
+        self.advance(cpu, coroutine, slot)
     }
 
     /// Whether an operation is in progress on `cpu`.
@@ -190,8 +191,8 @@ impl Kernel {
         all.filter(|(waiting, _)| waiting.is_some()).map(|(_, cpu)| CpuId(cpu))
     }
 
-    /// Whether the operation on `cpu` can go on: false if there is none, if it takes a lock that another one has, or if it
-    /// waits for a switch that was not done.
+    /// Whether the operation on `cpu` can continue: false if there is none, if it needs a lock that another CPU
+    /// holds, or if it waits for a switch that has not happened.
     pub fn may_resume(&self, cpu: CpuId) -> bool {
         self.contexts.of(cpu).is_some_and(|waiting| match &waiting.wait {
             Wait::Lock(step) => !step.taken || !self.contexts.holders.contains_key(&step.lock),
@@ -200,29 +201,30 @@ impl Kernel {
         })
     }
 
-    /// What the operation on `cpu` waits for, if one is in progress there.
+    /// What the operation on `cpu` waits for, if one is in progress.
     pub fn waits_for(&self, cpu: CpuId) -> Option<&Wait> {
         self.contexts.of(cpu).map(|waiting| &waiting.wait)
     }
 
-    /// Whether the scheduler is to be disabled as soon as no operation is in progress: better begin no other one.
-    pub fn must_be_quiet(&self) -> bool {
+    /// Whether the scheduler will be disabled as soon as no operation is in progress; the driver should not begin
+    /// another one.
+    pub fn is_disable_pending(&self) -> bool {
         self.core.exit.is_some() && self.stage == Stage::Enabled
     }
 
-    /// Whether a program that waits has a lock of the scheduler: no other program may run at one instant then.
+    /// Whether a stopped program holds a lock of the scheduler, so that no program may run in the instant form.
     pub fn holds_scheduler_lock(&self) -> bool {
         self.contexts.holders.keys().any(|lock| matches!(lock, Lock::Bpf(_)))
     }
 
-    /// All operations come to their end now.
+    /// Runs all operations in progress to completion.
     pub fn finish_operations(&mut self) {
         loop {
             let ready = self.waiting_cpus().find(|&cpu| self.may_resume(cpu));
             let Some(cpu) = ready else { break };
             self.resume(cpu);
         }
-        assert!(self.is_alone(), "operations that wait for each other's locks always go on");
+        assert!(self.is_alone(), "operations wait for each other's locks");
     }
 
     /// Whether no other operation is in progress.
@@ -230,27 +232,27 @@ impl Kernel {
         self.contexts.waiting.iter().all(Option::is_none)
     }
 
-    fn go_on(&mut self, cpu: CpuId, mut coroutine: Coroutine, seat: Rc<Seat>) -> Progress {
-        let mut kernel = self.contexts.hollow();
+    fn advance(&mut self, cpu: CpuId, mut coroutine: Coroutine, slot: Rc<KernelSlot>) -> Progress {
+        let mut kernel = self.contexts.placeholder();
         std::mem::swap(self, &mut kernel);
         let Stops { calls, atomics } = kernel.contexts.stops;
         kernel.execution.pause = PausePoints { kfuncs: true, helpers: calls, atomics, spin_locks: true };
-        kernel.contexts.seat = Some(Rc::clone(&seat));
-        seat.kernel.set(Some(kernel));
+        kernel.contexts.slot = Some(Rc::clone(&slot));
+        slot.kernel.set(Some(kernel));
         let polled = coroutine.as_mut().poll(&mut Context::from_waker(std::task::Waker::noop()));
-        let mut hollow = seat.kernel.take().expect("the kernel is handed back");
-        std::mem::swap(self, &mut hollow);
-        self.contexts.hollows.push(hollow);
+        let mut placeholder = slot.kernel.take().expect("the slot holds the kernel");
+        std::mem::swap(self, &mut placeholder);
+        self.contexts.placeholders.push(placeholder);
         self.execution.pause = PausePoints::default();
         match polled {
             Poll::Ready(switch) => Progress::Done(switch),
             Poll::Pending => {
-                let wait = seat.wait.take().expect("it says what it waits for");
+                let wait = slot.wait.take().expect("a stopped operation sets its wait");
                 let waiting = &mut self.contexts.waiting;
                 if waiting.len() <= cpu.index() {
                     waiting.resize_with(cpu.index() + 1, || None);
                 }
-                waiting[cpu.index()] = Some(Waiting { coroutine, seat, wait: wait.clone() });
+                waiting[cpu.index()] = Some(Waiting { coroutine, slot, wait: wait.clone() });
                 Progress::Waits(wait)
             }
         }
@@ -267,89 +269,90 @@ impl Kernel {
         None
     }
 
-    /// The operation in progress stops here: the kernel goes to who drives it, and what is its own stays with it.
+    /// Stops the operation in progress: the driver gets the kernel, and the coroutine keeps the operation's own
+    /// state.
     async fn stop(&mut self, wait: Wait) {
         let spare = self.contexts.executions.pop().unwrap_or_else(|| Box::new(self.machine.execution()));
         let execution = std::mem::replace(&mut self.execution, spare);
         self.execution.budget = execution.budget;
         let context = std::mem::take(&mut self.core.context);
-        let seat = self.contexts.seat.take().expect("an operation is in progress");
-        let mut kernel = self.contexts.hollow();
+        let slot = self.contexts.slot.take().expect("an operation is in progress");
+        let mut kernel = self.contexts.placeholder();
         std::mem::swap(self, &mut kernel);
-        seat.wait.set(Some(wait));
-        seat.kernel.set(Some(kernel));
+        slot.wait.set(Some(wait));
+        slot.kernel.set(Some(kernel));
         let mut stopped = false;
         poll_fn(|_| if std::mem::replace(&mut stopped, true) { Poll::Ready(()) } else { Poll::Pending }).await;
-        let mut hollow = seat.kernel.take().expect("the kernel was handed over");
-        std::mem::swap(self, &mut hollow);
-        self.contexts.hollows.push(hollow);
+        let mut placeholder = slot.kernel.take().expect("the slot holds the kernel");
+        std::mem::swap(self, &mut placeholder);
+        self.contexts.placeholders.push(placeholder);
         self.core.context = context;
         let spare = std::mem::replace(&mut self.execution, execution);
         self.contexts.executions.push(spare);
     }
 
-    async fn take(&mut self, lock: Lock) {
+    async fn acquire(&mut self, lock: Lock) {
         self.stop(Wait::Lock(self.core.lock_step(lock, true))).await;
         let other = self.contexts.holders.insert(lock, self.core.context.cpu);
-        assert_eq!(other, None, "{lock:?} is one CPU's at a time");
+        assert_eq!(other, None, "{lock:?} is held by another CPU");
     }
 
-    async fn give(&mut self, lock: Lock) {
+    async fn release(&mut self, lock: Lock) {
         self.stop(Wait::Lock(self.core.lock_step(lock, false))).await;
         let holder = self.contexts.holders.remove(&lock);
-        assert_eq!(holder, Some(self.core.context.cpu), "{lock:?} is given back by who has it");
+        assert_eq!(holder, Some(self.core.context.cpu), "{lock:?} is released by its holder");
     }
 }
 
-/// What the two forms do differently: at one instant, and waiting.
+/// The steps in which the two forms differ: `x` for the instant form, `x_waiting` for the waiting form.
 impl Kernel {
-    /// The operation begins with the lock of a runqueue.
+    /// Takes the runqueue lock with which an operation begins.
     pub(super) fn begin_locked(&mut self, cpu: CpuId, operation: &'static str) {
         self.core.begin_locked(cpu, operation);
     }
 
     pub(super) async fn begin_locked_waiting(&mut self, cpu: CpuId, operation: &'static str) {
         self.core.context.locks.operation = operation;
-        self.go_to_waiting(cpu).await;
+        self.lock_rq_waiting(cpu).await;
     }
 
-    /// Gives back the lock of the runqueue that the operation holds.
+    /// Releases the runqueue lock that the operation holds.
     pub(super) fn unlock(&mut self) {
         self.core.unlock_runqueue();
     }
 
     pub(super) async fn unlock_waiting(&mut self) {
         if let Some(cpu) = self.core.context.locks.runqueue {
-            self.give(Lock::Runqueue(cpu)).await;
+            self.release(Lock::Runqueue(cpu)).await;
             self.core.context.locks.runqueue = None;
         }
         self.visit_others_waiting().await;
     }
 
-    /// What follows is done with this runqueue locked, instead of the one that is.
-    pub(super) fn go_to(&mut self, _: CpuId) {}
+    /// Locks this runqueue, and first releases the one that is locked.
+    pub(super) fn lock_rq(&mut self, _: CpuId) {}
 
-    pub(super) async fn go_to_waiting(&mut self, cpu: CpuId) {
+    pub(super) async fn lock_rq_waiting(&mut self, cpu: CpuId) {
         let held = self.core.context.locks.runqueue;
         if held == Some(cpu) {
             return;
         }
         if let Some(held) = held {
-            self.give(Lock::Runqueue(held)).await;
+            self.release(Lock::Runqueue(held)).await;
             self.core.context.locks.runqueue = None;
         }
-        self.take(Lock::Runqueue(cpu)).await;
+        self.acquire(Lock::Runqueue(cpu)).await;
         self.core.context.locks.runqueue = Some(cpu);
     }
 
-    /// That is done, and no runqueue is locked any more.
-    pub(super) fn come_back(&mut self) {}
+    /// Releases the runqueue lock taken by `lock_rq`.
+    pub(super) fn unlock_rq(&mut self) {}
 
-    pub(super) async fn come_back_waiting(&mut self) {
+    pub(super) async fn unlock_rq_waiting(&mut self) {
         self.unlock_waiting().await;
     }
 
-    /// Tasks came from other runqueues, or went there: each was locked for that.
+    /// Locks briefly each runqueue from or to which tasks were moved.
     #[inline]
     pub(super) fn visit_others(&mut self) {}
 
@@ -359,20 +362,21 @@ impl Kernel {
         }
         let before = self.core.context.locks.runqueue;
         for cpu in std::mem::take(&mut self.core.context.visits) {
-            self.go_to_waiting(cpu).await;
+            self.lock_rq_waiting(cpu).await;
         }
         if let Some(held) = self.core.context.locks.runqueue
             && before != Some(held)
         {
-            self.give(Lock::Runqueue(held)).await;
+            self.release(Lock::Runqueue(held)).await;
             self.core.context.locks.runqueue = None;
         }
         if let Some(before) = before {
-            self.go_to_waiting(before).await;
+            self.lock_rq_waiting(before).await;
         }
     }
 
-    /// Takes the lock of a queue into which `task` is to be put; the queue, or another if it is gone by then.
+    /// Takes the lock of the queue that `task` is to be inserted into. Returns the queue, or a replacement if it has
+    /// been destroyed meanwhile.
     #[inline]
     pub(super) fn lock_queue(&mut self, _: TaskId, queue: QueueRef) -> QueueRef {
         queue
@@ -383,7 +387,7 @@ impl Kernel {
             return queue;
         }
         let lock = lock_of(queue);
-        self.take(lock).await;
+        self.acquire(lock).await;
         self.core.context.locks.queue = Some(lock);
         match queue {
             QueueRef::User(dsq) if !self.core.dsqs.contains_key(&dsq) => {
@@ -394,23 +398,23 @@ impl Kernel {
         }
     }
 
-    /// Gives it back.
+    /// Releases the queue lock.
     #[inline]
     pub(super) fn unlock_queue(&mut self) {}
 
     pub(super) async fn unlock_queue_waiting(&mut self) {
         if let Some(lock) = self.core.context.locks.queue {
-            self.give(lock).await;
+            self.release(lock).await;
             self.core.context.locks.queue = None;
         }
     }
 
-    /// Whether a task sleeps, and is for this operation to wake.
-    pub(super) fn claim(&mut self, task: TaskId) -> bool {
+    /// Claims the wakeup of a task: returns whether the task sleeps and this operation must wake it.
+    pub(super) fn claim_wakeup(&mut self, task: TaskId) -> bool {
         self.core.task(task).run_state == RunState::Sleeping
     }
 
-    pub(super) async fn claim_waiting(&mut self, task: TaskId) -> bool {
+    pub(super) async fn claim_wakeup_waiting(&mut self, task: TaskId) -> bool {
         let cpu = self.core.task_cpu(task);
         let entry = self.core.task_mut(task);
         entry.blocks = false;
@@ -424,7 +428,8 @@ impl Kernel {
         true
     }
 
-    /// The lock with which `schedule` begins. How the current task leaves then: not at all if it was woken before it slept.
+    /// Takes the lock with which `schedule` begins. Returns how the current task leaves: a task that was woken before
+    /// it blocked stays runnable.
     pub(super) fn begin_switch(&mut self, cpu: CpuId, leave: Leave) -> Leave {
         self.core.begin_locked(cpu, "schedule");
         leave
@@ -441,70 +446,71 @@ impl Kernel {
         if std::mem::take(&mut self.core.task_mut(task).blocks) { leave } else { Leave::Preempt }
     }
 
-    /// A task that was taken off its CPU waits elsewhere: at once, or when its CPU has switched, since others could run it
-    /// before. (A kernel has the migration helper run in between.)
-    pub(super) fn put_down_evicted(&mut self, task: TaskId) {
-        self.put_down(task);
+    /// Enqueues a task that was moved off its CPU. The instant form does so at once, the waiting form after the CPU
+    /// has switched, because another CPU could run the task before. (In a kernel the stopper thread runs in between.)
+    pub(super) fn attach_evicted(&mut self, task: TaskId) {
+        self.attach_task(task);
     }
 
-    pub(super) async fn put_down_evicted_waiting(&mut self, task: TaskId) {
+    pub(super) async fn attach_evicted_waiting(&mut self, task: TaskId) {
         self.core.context.evicted = Some(task);
     }
 
     #[inline]
-    pub(super) fn put_down_late(&mut self) {}
+    pub(super) fn attach_evicted_late(&mut self) {}
 
-    pub(super) async fn put_down_late_waiting(&mut self) {
+    pub(super) async fn attach_evicted_late_waiting(&mut self) {
         if let Some(task) = self.core.context.evicted.take() {
-            self.go_to_waiting(self.core.task_cpu(task)).await;
-            self.put_down_waiting(task).await;
+            self.lock_rq_waiting(self.core.task_cpu(task)).await;
+            self.attach_task_waiting(task).await;
             self.unlock_waiting().await;
         }
     }
 
-    /// `cpu` has picked and not yet switched: whoever comes to its local queue now is not in the pick.
+    /// Marks that `cpu` has picked and not yet switched: a task inserted into its local queue now is not part of the
+    /// pick.
     #[inline]
-    pub(super) fn amid_switch(&mut self, _: CpuId) {}
+    pub(super) fn mark_switching(&mut self, _: CpuId) {}
 
-    pub(super) async fn amid_switch_waiting(&mut self, cpu: CpuId) {
+    pub(super) async fn mark_switching_waiting(&mut self, cpu: CpuId) {
         self.core.cpus[cpu.index()].switching = true;
     }
 
-    /// Waits until all `enqueue` calls have come to their end that `dispatch` answers.
+    /// Waits until the `enqueue` calls that `dispatch` answers have returned.
     #[inline]
-    pub(super) fn await_decisions(&mut self) {}
+    pub(super) fn await_enqueues(&mut self) {}
 
-    pub(super) async fn await_decisions_waiting(&mut self) {
+    pub(super) async fn await_enqueues_waiting(&mut self) {
         let here = self.core.context.locks.runqueue;
-        while let Some(cpu) = self.core.undecided() {
-            self.go_to_waiting(cpu).await;
+        while let Some(cpu) = self.core.task_still_in_enqueue() {
+            self.lock_rq_waiting(cpu).await;
         }
         if let Some(here) = here {
-            self.go_to_waiting(here).await;
+            self.lock_rq_waiting(here).await;
         }
     }
 
-    /// The program in progress stands at a stop.
+    /// Handles a stop inside a program.
     pub(super) fn stop_in_program(&mut self) {
-        unreachable!("programs that run to their end have no pause points");
+        unreachable!("programs have no pause points in the instant form");
     }
 
     pub(super) async fn stop_in_program_waiting(&mut self) {
         self.core.count_executed(self.execution.executed);
         self.core.context.locks.in_flight = self.execution.executed;
-        // It stands behind a kfunc that took a task from a queue.
+        // The program has just called a kfunc that took a task from a queue.
         self.unlock_queue_waiting().await;
         let Stops { calls, atomics } = self.contexts.stops;
         match self.machine.next(&self.execution) {
-            Next::Helper(SPIN_LOCK, [addr, ..]) => self.take(Lock::Bpf(addr)).await,
-            Next::Helper(SPIN_UNLOCK, [addr, ..]) => self.give(Lock::Bpf(addr)).await,
+            Next::Helper(SPIN_LOCK, [addr, ..]) => self.acquire(Lock::Bpf(addr)).await,
+            Next::Helper(SPIN_UNLOCK, [addr, ..]) => self.release(Lock::Bpf(addr)).await,
             Next::Helper(helper, _) if calls => self.stop(Wait::Call(kfuncs::helper_name(helper))).await,
             Next::Kfunc(kfunc, args) => {
                 if calls {
                     self.stop(Wait::Call(kfuncs::name(kfunc).to_owned())).await;
                 }
                 if kfuncs::takes_from_queue(kfunc) {
-                    self.lock_for_taking(ids::DsqId(args[0])).await;
+                    self.lock_queue_of_move(ids::DsqId(args[0])).await;
                 }
             }
             Next::Atomic if atomics => self.stop(Wait::Atomic).await,
@@ -512,14 +518,14 @@ impl Kernel {
         }
     }
 
-    /// A kfunc is about to take a task from this queue. What waits in the dispatch buffer goes to its queues before.
-    async fn lock_for_taking(&mut self, dsq: ids::DsqId) {
-        self.await_decisions_waiting().await;
+    /// Locks a queue from which a kfunc is about to take a task; before that the dispatch buffer is flushed.
+    async fn lock_queue_of_move(&mut self, dsq: ids::DsqId) {
+        self.await_enqueues_waiting().await;
         self.core.flush_buffer(&mut self.machine.memory);
         self.visit_others_waiting().await;
-        // `consume_dispatch_q` looks whether there is anybody before it takes the lock.
+        // `consume_dispatch_q` checks whether the queue is empty before it takes the lock.
         if self.core.dsqs.get(&dsq).is_some_and(|queue| !queue.is_empty()) {
-            self.take(Lock::Dsq(dsq)).await;
+            self.acquire(Lock::Dsq(dsq)).await;
             self.core.context.locks.queue = Some(Lock::Dsq(dsq));
             self.execution.pause_behind = true;
         }

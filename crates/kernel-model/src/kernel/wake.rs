@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Fork and wakeup: `sched_fork`, `wake_up_new_task`, `try_to_wake_up` (contract T1–T3).
+//! Fork and wakeup: `sched_fork`, `wake_up_new_task`, `try_to_wake_up` (contract T1-T3).
 
 use super::{Kernel, Stage};
 use crate::core::classes::Turn;
@@ -18,13 +18,13 @@ const WAKE_FORK: u64 = 0x4;
 const WAKE_TTWU: u64 = 0x8;
 /// SCX_WAKE_SYNC.
 const WAKE_SYNC: u64 = 0x10;
-/// Longest `comm`.
+/// Maximum length of `comm` in bytes.
 const COMM_BYTES: usize = 15;
 
 #[two_forms]
 impl Kernel {
-    /// Makes a task, not yet runnable. Numbers are dense from 0, in order of creation. A task that `init_task` refuses
-    /// is dead from the start: the error is that op's negative errno, and the number is used up.
+    /// Creates a task, not yet runnable; executed by `cpu`. Tasks are numbered from 0 in order of creation. If
+    /// `init_task` refuses the task, its negative errno is returned, the task is dead, and its number stays used.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
         self.core.context.cpu = cpu;
         let task = TaskId(self.core.tasks.len() as u32);
@@ -57,7 +57,7 @@ impl Kernel {
         let TaskAttributes { name, policy, nice, allowed, kernel_thread, own_cpu, thread, parent, identity } =
             attributes;
         let allowed = allowed.intersection(&CpuSet::first_n(self.core.cpus.len()));
-        assert!(!allowed.is_empty(), "a task may run on some CPU of the machine");
+        assert!(!allowed.is_empty(), "the affinity of a new task has no CPU of the machine");
         let mut comm = name;
         let end = (0..=COMM_BYTES.min(comm.len())).rev().find(|&end| comm.is_char_boundary(end)).unwrap_or(0);
         comm.truncate(end);
@@ -113,9 +113,9 @@ impl Kernel {
         }
     }
 
-    /// Refreshes the guest object of a task.
+    /// Writes the attributes of a task to its guest object.
     pub(super) fn publish(&mut self, task: TaskId) {
-        /// PF_EXITING, PF_KTHREAD, PF_NO_SETAFFINITY are all that schedulers look at.
+        /// PF_EXITING, PF_KTHREAD and PF_NO_SETAFFINITY are the only flags that schedulers read.
         const PF_EXITING: u32 = 0x4;
         const PF_KTHREAD: u32 = 0x20_0000;
         let entry = &self.core.tasks[task.index()];
@@ -149,10 +149,10 @@ impl Kernel {
         self.make_runnable(task, target, waker, false, enq_flags::INITIAL | enq_flags::NOCLOCK).await;
     }
 
-    /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect on one that is runnable or gone.
+    /// Wakes a sleeping task from `cpu` (`try_to_wake_up`). No effect if the task is runnable or has exited.
     pub async fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker, sync: bool) {
         self.core.context.cpu = cpu;
-        if !self.claim(task).await {
+        if !self.claim_wakeup(task).await {
             return;
         }
         let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 }).await;
@@ -174,7 +174,7 @@ impl Kernel {
         self.core.log(task, EventKind::Wakeup { waker, sync, target });
         match class {
             Class::Ext => self.enqueue_task(task, flags).await,
-            // requeue_delayed_entity(): whoever runs is not charged before the sleeper is put anew.
+            // requeue_delayed_entity(): the running task is charged only after the delayed task is placed again.
             Class::Fair if delayed => {
                 self.core.higher_enqueue(task, Turn::Last);
                 self.charge_fair(target);
@@ -189,7 +189,7 @@ impl Kernel {
         self.finish().await;
     }
 
-    /// A fair task that runs on `cpu` is charged before others are compared with it (`update_curr`).
+    /// Charges the fair task running on `cpu` before others are compared with it (`update_curr`).
     pub(super) fn charge_fair(&mut self, cpu: CpuId) {
         if self.core.current_class(cpu) == Class::Fair {
             self.update_current(cpu);
@@ -199,14 +199,14 @@ impl Kernel {
         }
     }
 
-    /// `select_task_rq`: the CPU of a waking task, and whether it was asked for at all (contract T2).
+    /// `select_task_rq`: selects the CPU of a waking task; also returns whether the class was asked (contract T2).
     async fn select_cpu(&mut self, task: TaskId, wake_flags: u64) -> (CpuId, bool) {
         let forked = wake_flags & WAKE_FORK != 0;
         let stays = self.core.task(task).fair.is_delayed();
         let entry = self.core.task(task);
         let asked = entry.allowed_count > 1;
         let cpu = match entry.class {
-            // It is still on the queue of the CPU where it fell asleep (DELAY_DEQUEUE), so nobody is asked.
+            // A delayed task is still on its CPU's queue (DELAY_DEQUEUE) and stays there.
             _ if stays => entry.cpu,
             _ if !asked => entry.allowed.first().expect("an affinity is never empty"),
             Class::Ext => self.select_cpu_ext(task, wake_flags).await,
@@ -217,8 +217,8 @@ impl Kernel {
         (self.correct_cpu(task, cpu).await, asked)
     }
 
-    /// `is_cpu_allowed`: whether the affinity of a task allows a CPU, and tasks may come there. Threads of the kernel that
-    /// belong to that CPU may from when it comes until it is gone.
+    /// `is_cpu_allowed`: whether a task may run on a CPU, by its affinity and the state of the CPU. Per-CPU kthreads
+    /// may run there as long as it is online.
     pub(super) fn may_run_on(&self, task: TaskId, cpu: CpuId) -> bool {
         let rq = &self.core.cpus[cpu.index()];
         self.core.task(task).allowed.contains(cpu) && (rq.active || rq.online && self.belongs_to_cpu(task))
@@ -230,8 +230,9 @@ impl Kernel {
         entry.own_cpu.is_some()
     }
 
-    /// A CPU where the task may not run is replaced silently (`select_fallback_rq`): by the first one of the node where
-    /// it was, else by the first anywhere. If its affinity leaves none, it loses that affinity for good.
+    /// `select_fallback_rq`: silently replaces a CPU where the task may not run by the first allowed one of the
+    /// task's node, or the first allowed one anywhere. A task pinned only to offlined CPUs loses its affinity
+    /// permanently.
     pub(super) async fn correct_cpu(&mut self, task: TaskId, cpu: CpuId) -> CpuId {
         if self.may_run_on(task, cpu) {
             return cpu;
@@ -274,7 +275,7 @@ impl Kernel {
         chosen
     }
 
-    /// Without the op: the default search, and straight to the local queue of an idle CPU (contract D11).
+    /// Without the op: the default search, and a direct dispatch to the local queue of an idle CPU (contract D11).
     fn select_cpu_default(&mut self, task: TaskId, prev: CpuId, wake_flags: u64) -> CpuId {
         let cpu = self.core.search_idle(task, prev, wake_flags, None, 0);
         if cpu < 0 {

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What handlers make of register contents. A pointer that is not what the kfunc needs would not have passed the
-//! kernel's verifier, so it is a fault of the program.
+//! Conversion of register contents to kfunc arguments. A pointer of the wrong kind would not have passed the kernel's
+//! verifier, so it is a fault of the program.
 
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
 use ids::{CpuId, CpuSet, TaskId};
 
-/// A task that a program names: one of the run, or the idle task of a CPU.
+/// A task that a program passes: a task of the run, or the idle task of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Subject {
     Task(TaskId),
     Idle(CpuId),
 }
 
-/// A fault for an argument.
+/// A fault that reports a bad argument.
 pub(super) fn bad(text: String) -> FaultKind {
     FaultKind::BadArgument(text)
 }
@@ -31,7 +31,7 @@ pub(super) fn subject(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<S
     }
 }
 
-/// The task at `addr`; idle tasks are none that a scheduler could handle.
+/// The task at `addr`; an idle task is a fault, because a scheduler cannot manage it.
 #[inline]
 pub(super) fn task(core: &Core, memory: &Memory, addr: GuestAddr) -> Result<TaskId, FaultKind> {
     match core.objects.task_at(memory, addr) {
@@ -48,12 +48,12 @@ pub(super) fn mask(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<Cpu
     core.objects.mask(cx.memory, addr)
 }
 
-/// A number of 32 bits as the register of a caller shows it.
+/// A 32-bit result, zero-extended as in the caller's register.
 pub(super) fn int(value: i32) -> Result<u64, FaultKind> {
     Ok(value as u32 as u64)
 }
 
-/// The 64-bit word number `index` of a structure in the program's memory.
+/// The 64-bit word with this index in a structure in the program's memory.
 pub(super) fn word(memory: &Memory, addr: GuestAddr, index: u64) -> Result<u64, FaultKind> {
     memory.load(addr + 8 * index, 8)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `bpf_cpumask_*`: masks that programs allocate, and arithmetic over any mask.
+//! `bpf_cpumask_*`: allocation of masks, and operations on any mask.
 //!
 //! Bits at and above the number of CPUs are ignored when read and never set, as in the kernel, where every operation
 //! stops at `nr_cpu_ids`.
@@ -12,29 +12,29 @@ use ids::{CpuId, CpuSet};
 /// `-EACCES`.
 const EACCES: i32 = -13;
 
-/// bpf_cpumask_create().
+/// Implements `bpf_cpumask_create()`.
 pub(super) fn create(core: &mut Core, _: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.objects.cpumasks.create(cx.memory)
 }
 
-/// bpf_cpumask_acquire(mask).
+/// Implements `bpf_cpumask_acquire(mask)`.
 pub(super) fn acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.objects.cpumasks.acquire(cx.memory, a[0])?;
     Ok(a[0])
 }
 
-/// bpf_cpumask_release(mask).
+/// Implements `bpf_cpumask_release(mask)`.
 pub(super) fn release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.objects.cpumasks.release(cx.memory, a[0])?;
     Ok(0)
 }
 
-/// bpf_cpumask_test_cpu(cpu, mask).
+/// Implements `bpf_cpumask_test_cpu(cpu, mask)`.
 pub(super) fn test_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(core.objects.mask_contains(cx.memory, a[1], CpuId(a[0] as u32))?.into())
 }
 
-/// Changes one bit of an allocated mask and tells what it was; a CPU that does not exist is ignored.
+/// Changes one bit of a mask and returns its old value; a CPU that does not exist is ignored.
 fn change(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>, set: bool) -> Result<u64, FaultKind> {
     let cpu = a[0] as u32;
     let exists = core.objects.cpumasks.has_cpu(cpu);
@@ -52,22 +52,22 @@ fn change(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>, set: bool) -> Resu
     Ok(old.into())
 }
 
-/// bpf_cpumask_test_and_set_cpu(cpu, mask).
+/// Implements `bpf_cpumask_test_and_set_cpu(cpu, mask)`.
 pub(super) fn test_and_set_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     change(core, a, cx, true)
 }
 
-/// bpf_cpumask_test_and_clear_cpu(cpu, mask).
+/// Implements `bpf_cpumask_test_and_clear_cpu(cpu, mask)`.
 pub(super) fn test_and_clear_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     change(core, a, cx, false)
 }
 
-/// bpf_cpumask_set_cpu(cpu, mask).
+/// Implements `bpf_cpumask_set_cpu(cpu, mask)`.
 pub(super) fn set_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     change(core, a, cx, true).map(|_| 0)
 }
 
-/// bpf_cpumask_clear_cpu(cpu, mask).
+/// Implements `bpf_cpumask_clear_cpu(cpu, mask)`.
 pub(super) fn clear_cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     change(core, a, cx, false).map(|_| 0)
 }
@@ -78,26 +78,26 @@ fn store(core: &Core, cx: &mut Context<'_>, to: GuestAddr, set: &CpuSet) -> Resu
     Ok(())
 }
 
-/// bpf_cpumask_setall(mask).
+/// Implements `bpf_cpumask_setall(mask)`.
 pub(super) fn set_all(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     store(core, cx, a[0], &CpuSet::first_n(core.objects.cpus() as usize))?;
     Ok(0)
 }
 
-/// bpf_cpumask_clear(mask).
+/// Implements `bpf_cpumask_clear(mask)`.
 pub(super) fn clear(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     store(core, cx, a[0], &CpuSet::new())?;
     Ok(0)
 }
 
-/// bpf_cpumask_copy(dst, src).
+/// Implements `bpf_cpumask_copy(dst, src)`.
 pub(super) fn copy(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let set = mask(core, cx, a[1])?;
     store(core, cx, a[0], &set)?;
     Ok(0)
 }
 
-/// bpf_cpumask_populate(dst, src, src__sz): from a bitmap in the program's memory.
+/// Implements `bpf_cpumask_populate(dst, src, src__sz)`: copies a bitmap from the program's memory.
 pub(super) fn populate(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let cpus = core.objects.cpus();
     let needed = cpus.div_ceil(64) * 8;
@@ -119,81 +119,81 @@ fn combine(core: &Core, a: [u64; 5], cx: &mut Context<'_>, join: impl Fn(u64, u6
     Ok((!set.is_empty()).into())
 }
 
-/// bpf_cpumask_and(dst, src1, src2): whether they have a CPU in common.
+/// Implements `bpf_cpumask_and(dst, src1, src2)`: returns whether the masks have a CPU in common.
 pub(super) fn and(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     combine(core, a, cx, |left, right| left & right)
 }
 
-/// bpf_cpumask_or(dst, src1, src2).
+/// Implements `bpf_cpumask_or(dst, src1, src2)`.
 pub(super) fn or(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     combine(core, a, cx, |left, right| left | right).map(|_| 0)
 }
 
-/// bpf_cpumask_xor(dst, src1, src2).
+/// Implements `bpf_cpumask_xor(dst, src1, src2)`.
 pub(super) fn xor(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     combine(core, a, cx, |left, right| left ^ right).map(|_| 0)
 }
 
-/// The number of a CPU, or the number of CPUs for none.
+/// The number of a CPU, or the number of CPUs for `None`.
 fn or_none(core: &Core, cpu: Option<CpuId>) -> Result<u64, FaultKind> {
     Ok(cpu.map_or(core.objects.cpus(), |cpu| cpu.0).into())
 }
 
-/// bpf_cpumask_first(mask).
+/// Implements `bpf_cpumask_first(mask)`.
 pub(super) fn first(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     or_none(core, mask(core, cx, a[0])?.first())
 }
 
-/// bpf_cpumask_first_zero(mask).
+/// Implements `bpf_cpumask_first_zero(mask)`.
 pub(super) fn first_zero(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let set = mask(core, cx, a[0])?;
     or_none(core, (0..core.objects.cpus()).map(CpuId).find(|cpu| !set.contains(*cpu)))
 }
 
-/// bpf_cpumask_first_and(src1, src2).
+/// Implements `bpf_cpumask_first_and(src1, src2)`.
 pub(super) fn first_and(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let (left, right) = (mask(core, cx, a[0])?, mask(core, cx, a[1])?);
     or_none(core, left.next_common_from(&right, CpuId(0)))
 }
 
-/// bpf_cpumask_any_distribute(mask).
+/// Implements `bpf_cpumask_any_distribute(mask)`.
 pub(super) fn any_distribute(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let set = mask(core, cx, a[0])?;
     Ok(core.any_distribute(&set).into())
 }
 
-/// bpf_cpumask_any_and_distribute(src1, src2).
+/// Implements `bpf_cpumask_any_and_distribute(src1, src2)`.
 pub(super) fn any_and_distribute(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let common = mask(core, cx, a[0])?.intersection(&mask(core, cx, a[1])?);
     Ok(core.any_distribute(&common).into())
 }
 
-/// bpf_cpumask_weight(mask).
+/// Implements `bpf_cpumask_weight(mask)`.
 pub(super) fn weight(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(mask(core, cx, a[0])?.len() as u64)
 }
 
-/// bpf_cpumask_empty(mask).
+/// Implements `bpf_cpumask_empty(mask)`.
 pub(super) fn empty(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(mask(core, cx, a[0])?.is_empty().into())
 }
 
-/// bpf_cpumask_full(mask).
+/// Implements `bpf_cpumask_full(mask)`.
 pub(super) fn full(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok((mask(core, cx, a[0])?.len() == core.objects.cpus() as usize).into())
 }
 
-/// bpf_cpumask_equal(src1, src2).
+/// Implements `bpf_cpumask_equal(src1, src2)`.
 pub(super) fn equal(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok((mask(core, cx, a[0])? == mask(core, cx, a[1])?).into())
 }
 
-/// bpf_cpumask_intersects(src1, src2).
+/// Implements `bpf_cpumask_intersects(src1, src2)`.
 pub(super) fn intersects(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(core.objects.masks_intersect(cx.memory, [a[0], a[1]])?.into())
 }
 
-/// bpf_cpumask_subset(src1, src2): whether the first is in the second.
+/// Implements `bpf_cpumask_subset(src1, src2)`: returns whether src2 has every CPU of src1.
 pub(super) fn subset(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(mask(core, cx, a[0])?.is_subset(&mask(core, cx, a[1])?).into())
 }

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Helpers that need the kernel: clocks, who runs where, random numbers, formatted text. Numbers are those of
-//! `include/uapi/linux/bpf.h`.
+//! BPF helpers that need the kernel: clocks, current task and CPU, random numbers, formatted text. The numbers are
+//! those of `include/uapi/linux/bpf.h`.
 
 use super::{Nature, text};
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
 use ids::CpuId;
 
-/// `-EINVAL` and `-E2BIG` as a 64-bit result.
+/// `-EINVAL` and `-E2BIG` as 64-bit results.
 const EINVAL: u64 = text::EINVAL as i64 as u64;
 const E2BIG: u64 = -7i64 as u64;
 
-/// What a helper costs: index of `machine_model::Nature`. Knows the BPF machine's own helpers as well.
+/// Cost class of a helper, as an index of `machine_model::Nature`; also for the helpers that the BPF machine
+/// implements itself.
 pub(crate) fn helper_nature(helper: u32) -> usize {
     let nature = match helper {
         5 | 118 | 125 => Nature::Clock,
@@ -23,7 +24,7 @@ pub(crate) fn helper_nature(helper: u32) -> usize {
     nature as usize
 }
 
-/// Names of the helpers that the model has, with those of the BPF machine.
+/// Names of the helpers that the model or the BPF machine implements, by number.
 const NAMES: [(u32, &str); 43] = [
     (1, "bpf_map_lookup_elem"),
     (2, "bpf_map_update_elem"),
@@ -70,17 +71,18 @@ const NAMES: [(u32, &str); 43] = [
     (211, "bpf_cgrp_storage_delete"),
 ];
 
-/// Helpers that kernels have and refuse to struct_ops programs (measured in 7.2.13: "program of this type cannot use helper
-/// …"): `bpf_scx_get_func_proto` falls back on `bpf_base_func_proto`, which has 113 and 115 in place of the first two.
+/// Helpers that kernels have but do not allow in struct_ops programs (observed in 7.2.13: "program of this type
+/// cannot use helper ..."): `bpf_scx_get_func_proto` falls back to `bpf_base_func_proto`, which has 113 and 115
+/// instead of the first two.
 pub(crate) const REFUSED: [(u32, &str); 3] =
     [(4, "bpf_probe_read"), (45, "bpf_probe_read_str"), (160, "bpf_ktime_get_coarse_ns")];
 
-/// What is said of one of these.
+/// Error message for a helper that the kernel does not allow.
 pub(crate) fn refusal(name: &str, (major, minor): (u16, u16)) -> String {
-    format!("kernel {major}.{minor} refuses the helper {name} to schedulers")
+    format!("kernel {major}.{minor} does not allow the helper {name} in schedulers")
 }
 
-/// Name of a helper; its number if the model does not know it.
+/// Name of a helper, or its number if the model does not know it.
 pub(crate) fn helper_name(helper: u32) -> String {
     let known = NAMES.binary_search_by_key(&helper, |(number, _)| *number);
     let refused = || REFUSED.iter().find(|(number, _)| *number == helper).map(|(_, name)| *name);
@@ -88,7 +90,7 @@ pub(crate) fn helper_name(helper: u32) -> String {
     name.map_or_else(|| format!("helper {helper}"), str::to_owned)
 }
 
-/// Calls a helper that the BPF machine leaves to the kernel.
+/// Calls a helper that the BPF machine does not implement itself.
 pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let value = match helper {
         5 | 125 => core.clock().0,
@@ -115,7 +117,7 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
     Ok(value)
 }
 
-/// `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014), whose state is one word; the upper half is used.
+/// Implements `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014) with one word of state; returns the upper half.
 pub(crate) fn prandom(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -124,18 +126,18 @@ pub(crate) fn prandom(state: &mut u64) -> u32 {
     ((mixed ^ mixed >> 31) >> 32) as u32
 }
 
-/// Object of the task that runs on this CPU.
+/// Guest address of the current task of this CPU.
 fn current(core: &Core, memory: &Memory) -> GuestAddr {
     core.objects.task_addr(memory, core.current(core.context.cpu), core.context.cpu)
 }
 
-/// `bpf_get_current_pid_tgid()`.
+/// Implements `bpf_get_current_pid_tgid()`.
 fn pid_tgid(core: &Core, memory: &Memory) -> u64 {
     let (pid, tgid) = core.objects.pid_tgid(memory, core.current(core.context.cpu), core.context.cpu);
     u64::from(tgid) << 32 | u64::from(pid)
 }
 
-/// `bpf_get_current_comm(buf, size)`: filled up with NULs.
+/// Implements `bpf_get_current_comm(buf, size)`: fills the rest of the buffer with NULs.
 fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     let comm = core.objects.comm(cx.memory, core.current(core.context.cpu), core.context.cpu);
     let buffer = cx.memory.bytes_mut(a[0], a[1] as u32)?;
@@ -148,8 +150,8 @@ fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, F
     Ok(0)
 }
 
-/// `bpf_per_cpu_ptr(ptr, cpu)`: where a per-CPU variable lies on `cpu`. CPU times are as of now: nobody can see one
-/// without asking here first.
+/// Implements `bpf_per_cpu_ptr(ptr, cpu)`: address of a per-CPU variable's instance on `cpu`. CPU times are updated here,
+/// because programs can read them only through this call.
 fn per_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr, cpu: u32) -> Option<GuestAddr> {
     let (name, addr) = core.objects.per_cpu.find(memory, addr, cpu)?;
     if name == "kernel_cpustat" {
@@ -158,14 +160,15 @@ fn per_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr, cpu: u32) -> O
     Some(addr)
 }
 
-/// `bpf_this_cpu_ptr(ptr)`.
+/// Implements `bpf_this_cpu_ptr(ptr)`.
 fn this_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr) -> Result<u64, FaultKind> {
     let CpuId(cpu) = core.context.cpu;
     let found = per_cpu_ptr(core, memory, addr, cpu);
     found.ok_or_else(|| FaultKind::BadArgument(format!("{addr:#x} is not a per-CPU variable of the kernel")))
 }
 
-/// `bpf_snprintf(str, str_size, fmt, data, data_len)`: the length with its NUL, even where the text was cut.
+/// Implements `bpf_snprintf(str, str_size, fmt, data, data_len)`: returns the full length including the NUL, even if the text
+/// was truncated.
 fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     let [to, size, fmt, data, data_len] = a;
     if !data_len.is_multiple_of(8) || data_len > 12 * 8 {
@@ -184,12 +187,12 @@ fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     Ok(needed)
 }
 
-/// `bpf_trace_printk(fmt, fmt_size, arg1, arg2, arg3)`.
+/// Implements `bpf_trace_printk(fmt, fmt_size, arg1, arg2, arg3)`.
 fn trace_printk(core: &mut Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     trace(core, cx, a[0], a[1], &a[2..])
 }
 
-/// `bpf_trace_vprintk(fmt, fmt_size, data, data_len)`.
+/// Implements `bpf_trace_vprintk(fmt, fmt_size, data, data_len)`.
 fn trace_vprintk(core: &mut Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     if !a[3].is_multiple_of(8) || a[3] > 12 * 8 {
         return Ok(EINVAL);
@@ -215,16 +218,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn random_numbers_are_spread_and_repeat_with_the_seed() {
-        let draw = |seed: u64| {
+    fn prandom_is_unbiased_and_reproducible_by_seed() {
+        let sample = |seed: u64| {
             let mut state = seed;
             (0..4096).map(|_| prandom(&mut state)).collect::<Vec<_>>()
         };
-        assert_eq!(draw(7), draw(7));
-        assert_ne!(draw(7), draw(8));
-        // Each bit is set in about half of the numbers: 4096 draws, five standard deviations are 160.
+        assert_eq!(sample(7), sample(7));
+        assert_ne!(sample(7), sample(8));
+        // Each bit is set in about half of 4096 numbers; 160 is five standard deviations.
         for bit in 0..32 {
-            let set = draw(7).iter().filter(|number| *number >> bit & 1 == 1).count();
+            let set = sample(7).iter().filter(|number| *number >> bit & 1 == 1).count();
             assert!(set.abs_diff(2048) < 160, "bit {bit}: {set}");
         }
     }

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Iterators: over numbers, and over the tasks of a dispatch queue with moving from within.
+//! Iterator kfuncs: over numbers, and over the tasks of a dispatch queue, which can be moved during the iteration.
 
 use super::args::{bad, int, task};
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind, GuestAddr, iter_num};
 use ids::DsqId;
 
-/// bpf_iter_num_new(it, start, end).
+/// Implements `bpf_iter_num_new(it, start, end)`.
 pub(super) fn num_new(_: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     iter_num::new(cx, a)
 }
 
-/// bpf_iter_num_next(it).
+/// Implements `bpf_iter_num_next(it)`.
 pub(super) fn num_next(_: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     iter_num::next(cx, a)
 }
 
-/// bpf_iter_num_destroy(it).
+/// Implements `bpf_iter_num_destroy(it)`.
 pub(super) fn num_destroy(_: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     iter_num::destroy(cx, a)
 }
 
-/// bpf_iter_scx_dsq_new(it, dsq_id, flags). `next` and `destroy` are called whatever it returns.
+/// Implements `bpf_iter_scx_dsq_new(it, dsq_id, flags)`. Programs call `next` and `destroy` even if it fails.
 pub(super) fn dsq_new(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let begun = core.dsq_iter(DsqId(a[1]), a[2]);
     core.objects.iterators.begin(cx.memory, a[0], begun.ok())?;
     int(begun.err().unwrap_or(0))
 }
 
-/// bpf_iter_scx_dsq_next(it).
+/// Implements `bpf_iter_scx_dsq_next(it)`.
 pub(super) fn dsq_next(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let Some(iterator) = core.objects.iterators.at(cx.memory, a[0])? else { return Ok(0) };
     let mut cursor = iterator.cursor;
@@ -39,13 +39,13 @@ pub(super) fn dsq_next(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Re
     Ok(next.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
-/// bpf_iter_scx_dsq_destroy(it).
+/// Implements `bpf_iter_scx_dsq_destroy(it)`.
 pub(super) fn dsq_destroy(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.objects.iterators.end(cx.memory, a[0])?;
     Ok(0)
 }
 
-/// scx_bpf_dsq_move_set_slice(it, slice), once scx_bpf_dispatch_from_dsq_set_slice.
+/// Implements `scx_bpf_dsq_move_set_slice(it, slice)`, formerly scx_bpf_dispatch_from_dsq_set_slice.
 pub(super) fn move_set_slice(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(iterator) = core.objects.iterators.at(cx.memory, a[0])? {
         iterator.slice = Some(a[1]);
@@ -53,7 +53,7 @@ pub(super) fn move_set_slice(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>)
     Ok(0)
 }
 
-/// scx_bpf_dsq_move_set_vtime(it, vtime), once scx_bpf_dispatch_from_dsq_set_vtime.
+/// Implements `scx_bpf_dsq_move_set_vtime(it, vtime)`, formerly scx_bpf_dispatch_from_dsq_set_vtime.
 pub(super) fn move_set_vtime(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(iterator) = core.objects.iterators.at(cx.memory, a[0])? {
         iterator.vtime = Some(a[1]);
@@ -67,18 +67,18 @@ fn move_from(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>, ordered: bool) 
     let Some(iterator) = core.objects.iterators.at(cx.memory, place)? else {
         return Err(bad(format!("the iterator at {place:#x} has no queue to move from")));
     };
-    // Overrides hold for one move, whether it succeeds or not (contract K3).
+    // The overrides apply to one move, whether it succeeds or not (contract K3).
     let (slice, vtime) = (iterator.slice.take(), iterator.vtime.take());
     let cursor = iterator.cursor;
     Ok(core.dsq_move(cx.memory, &cursor, task, DsqId(a[2]), slice, vtime, ordered, a[3]).into())
 }
 
-/// scx_bpf_dsq_move(it, p, dsq_id, enq_flags), once scx_bpf_dispatch_from_dsq.
+/// Implements `scx_bpf_dsq_move(it, p, dsq_id, enq_flags)`, formerly scx_bpf_dispatch_from_dsq.
 pub(super) fn dsq_move(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     move_from(core, a, cx, false)
 }
 
-/// scx_bpf_dsq_move_vtime(it, p, dsq_id, enq_flags), once scx_bpf_dispatch_vtime_from_dsq.
+/// Implements `scx_bpf_dsq_move_vtime(it, p, dsq_id, enq_flags)`, formerly scx_bpf_dispatch_vtime_from_dsq.
 pub(super) fn dsq_move_vtime(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     move_from(core, a, cx, true)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kfunc table: name, versions, allowed contexts, cost nature, handler. Data first, handlers beside it.
+//! The kfunc table: name, versions, allowed ops, cost class and handler of each kfunc.
 
 mod args;
 mod cpumask;
@@ -22,7 +22,7 @@ use table::{KFUNCS, Kfunc};
 
 pub(crate) use helpers::{REFUSED as REFUSED_HELPERS, helper, helper_name, helper_nature, prandom, refusal};
 
-/// What a call costs: the order is that of `machine_model::Nature`, whose index is passed on.
+/// Cost class of a call. The order is that of `machine_model::Nature`; the index is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Nature {
     Trivial,
@@ -33,14 +33,14 @@ enum Nature {
     Clock,
 }
 
-/// Number of the kfunc with this name and parameter count in `version`, if that kernel has it.
+/// Index of the kfunc with this name and parameter count, if the kernel version has it.
 pub(crate) fn find(name: &str, parameters: u32, version: (u16, u16)) -> Option<u32> {
     let number = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name).ok()?;
     let kfunc = &KFUNCS[number];
     (kfunc.parameters == parameters && kfunc.exists_in(version)).then_some(number as u32)
 }
 
-/// The kfuncs that touch nothing but the program's memory, and are called most: the machine does them itself.
+/// The frequently called kfuncs that only access the program's memory; the BPF machine executes them itself.
 pub(crate) fn iterator(name: &str) -> Option<IterNum> {
     match name {
         "bpf_iter_num_new" => Some(IterNum::New),
@@ -50,27 +50,27 @@ pub(crate) fn iterator(name: &str) -> Option<IterNum> {
     }
 }
 
-/// Whether a kfunc takes a task from the queue that its first argument names.
+/// Whether a kfunc takes a task from the queue named by its first argument.
 pub(crate) fn takes_from_queue(kfunc: u32) -> bool {
     matches!(name(kfunc), "scx_bpf_consume" | "scx_bpf_dsq_move_to_local" | "scx_bpf_dsq_move_to_local___v2")
 }
 
-/// Why a kernel has no kfunc of a name, or one that does not fit.
+/// Why a kernel lacks a kfunc, or has a different one of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absence {
-    /// It came with this version.
+    /// It was added in this later version.
     Later((u16, u16)),
-    /// This version removed it.
+    /// It was removed in this version.
     Gone((u16, u16)),
-    /// It has so many parameters.
+    /// It has this number of parameters.
     Parameters(u32),
-    /// The kernel has it and the model does not: what it belongs to.
+    /// The kernel has it, the model does not; the text names its family.
     Unmodelled(&'static str),
-    /// Nothing is known of it.
+    /// The model does not know the name.
     Unknown,
 }
 
-/// Families of kfuncs of 7.2 that the model does not have, by the beginnings of their names (from that kernel's BTF).
+/// Families of kfuncs that 7.2 has and the model lacks, by name prefix (from that kernel's BTF).
 const UNMODELLED: [(&str, &str); 17] = [
     ("bpf_arena_", "arenas"),
     ("bpf_dynptr_", "dynamic pointers"),
@@ -91,7 +91,7 @@ const UNMODELLED: [(&str, &str); 17] = [
     ("scx_bpf_task_cid", "the cid form"),
 ];
 
-/// Why `version` has no kfunc of this name that an object may call.
+/// Why `version` has no kfunc of this name that fits the object.
 pub(crate) fn absence(name: &str, version: (u16, u16)) -> Absence {
     let Ok(number) = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name) else {
         let family = UNMODELLED.iter().find(|(beginning, _)| name.starts_with(beginning));
@@ -105,7 +105,7 @@ pub(crate) fn absence(name: &str, version: (u16, u16)) -> Absence {
     }
 }
 
-/// The first kernel that has a kfunc of this name.
+/// The first kernel version with a kfunc of this name.
 pub(crate) fn since(name: &str) -> Option<(u16, u16)> {
     let number = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name).ok()?;
     Some(KFUNCS[number].since)
@@ -115,28 +115,28 @@ fn get(kfunc: u32) -> &'static Kfunc {
     &KFUNCS[kfunc as usize]
 }
 
-/// Its name.
+/// Name of a kfunc.
 pub(crate) fn name(kfunc: u32) -> &'static str {
     get(kfunc).name
 }
 
-/// Its groups: allowed if any of them is.
+/// Groups of a kfunc; an op may call it if it allows any of them.
 pub(crate) fn groups(kfunc: u32) -> &'static [Group] {
     get(kfunc).groups
 }
 
-/// What it costs: index of `machine_model::Nature`.
+/// Cost class of a kfunc, as an index of `machine_model::Nature`.
 pub(crate) fn nature(kfunc: u32) -> usize {
     get(kfunc).nature as usize
 }
 
-/// Calls it.
+/// Calls a kfunc after checking that the op in progress may call it.
 #[inline]
 pub(crate) fn call(core: &mut Core, kfunc: u32, args: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let kfunc = get(kfunc);
     if !kfunc.is_unrestricted() && !kfunc.groups.iter().any(|group| core.allows(*group)) {
-        // The verifier's words: 7.2 refuses such a program when it is loaded. Code that several ops share, or that a
-        // timer runs, is only seen through here.
+        // In the verifier's words: 7.2 rejects such a program at load time. For code that several ops share or that a
+        // timer runs, only this run-time check can tell.
         core.fail(format!("calling kernel function {} is not allowed", kfunc.name));
         return Ok(kfunc.refused as u32 as u64);
     }

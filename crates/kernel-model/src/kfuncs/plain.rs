@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kfuncs that are called most, only read, and need to know nothing of their caller: they are answered without the way
-//! through the table. What they answer, and what they count, is what their handlers in the table would.
+//! Fast path of frequently called kfuncs that only read and do not depend on their caller: they bypass the kfunc
+//! table. Results and call counts equal those of their handlers.
 
 use crate::core::Core;
 use bpf_machine::Memory;
 use ids::{CpuId, DsqId};
 
-/// Their names, each at the number by which the machine knows it.
+/// Names of the fast-path kfuncs; the index is the number that the BPF machine uses.
 const NAMES: [&str; 5] =
     ["scx_bpf_now", "scx_bpf_task_cpu", "scx_bpf_dsq_nr_queued", "bpf_cpumask_test_cpu", "bpf_cpumask_intersects"];
 
-/// The number of a kfunc, if it is one of these.
+/// Number of a kfunc, if it has a fast path.
 pub(crate) fn number(name: &str) -> Option<u32> {
     NAMES.iter().position(|plain| *plain == name).map(|number| number as u32)
 }
 
-/// What it answers; `None` where the handler has to say more, errors among it.
+/// Result of a fast-path kfunc; `None` if the handler must be called, for example to report an error.
 #[inline(always)]
 pub(crate) fn answer(core: &Core, number: u32, args: [u64; 2], memory: &Memory) -> Option<u64> {
     match number {
@@ -37,7 +37,7 @@ mod tests {
     use crate::kfuncs::{self, table::KFUNCS};
 
     #[test]
-    fn every_program_may_call_them() {
+    fn fast_path_kfuncs_are_allowed_in_every_op() {
         for (number, name) in NAMES.iter().enumerate() {
             assert_eq!(super::number(name), Some(number as u32));
             let row = KFUNCS.iter().find(|kfunc| kfunc.name == *name).expect("it is in the table");

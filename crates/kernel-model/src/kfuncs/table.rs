@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kfuncs as data, sorted by name. Names are the kernel's own, `___v2` tails included: a loader strips what follows
-//! the last `___` of the object's spelling and looks for the rest (contract 3.3), so `x___v2___compat` finds `x___v2`.
-//! Versions are those of contract part 4.
+//! The kfuncs as data, sorted by name. Names are the kernel's, including `___v2` suffixes: a loader strips everything
+//! from the last `___` of the name in the object and looks up the rest (contract 3.3), so `x___v2___compat` finds
+//! `x___v2`. Versions are those of contract part 4.
 
 use super::{Nature, cpumask, dsq, idle, iter, kick, perf, task, text};
 use crate::core::Core;
@@ -10,19 +10,19 @@ use bpf_machine::{Context, FaultKind};
 
 pub(super) type Handler = fn(&mut Core, [u64; 5], &mut Context<'_>) -> Result<u64, FaultKind>;
 
-/// A kfunc of some kernel.
+/// A kfunc of some kernel version.
 #[derive(Debug)]
 pub(super) struct Kfunc {
     pub name: &'static str,
-    /// Without the trailing argument that kernels from 7.0 on add and hide (contract N4).
+    /// Number of parameters, without the hidden trailing argument that kernels add since 7.0 (contract N4).
     pub parameters: u32,
-    /// First kernel that has it.
+    /// First version that has it.
     pub since: (u16, u16),
-    /// First kernel that lacks it again.
+    /// First version that no longer has it.
     pub until: Option<(u16, u16)>,
     pub groups: &'static [Group],
     pub nature: Nature,
-    /// What it returns where it may not be called.
+    /// Result of a call from an op that may not call it.
     pub refused: i32,
     pub handler: Handler,
 }
@@ -32,7 +32,7 @@ impl Kfunc {
         version >= self.since && self.until.is_none_or(|until| version < until)
     }
 
-    /// Whether every program may call it.
+    /// Whether every op may call it.
     #[inline]
     pub fn is_unrestricted(&self) -> bool {
         matches!(self.groups, [Group::Any | Group::Idle])
@@ -68,7 +68,7 @@ const SELECT: &[Group] = &[Group::Select, Group::Unlocked];
 const UNLOCKED: &[Group] = &[Group::Unlocked];
 const RELEASE: &[Group] = &[Group::Release];
 
-/// The first kernel with sched_ext.
+/// First version with sched_ext.
 const V6_12: (u16, u16) = (6, 12);
 const V6_13: (u16, u16) = (6, 13);
 const V6_14: (u16, u16) = (6, 14);
@@ -85,7 +85,7 @@ const EPERM: i32 = -1;
 
 use Nature::{Clock, Interrupt, Lookup, Queue, Scan, Trivial};
 
-/// All of them. Not here: the cid, cmask, arena and sub-scheduler families of 7.1 and later.
+/// All kfuncs, except the cid, cmask, arena and sub-scheduler families of 7.1 and later.
 pub(super) static KFUNCS: &[Kfunc] = &[
     row("__scx_bpf_dsq_insert_vtime", 2, V6_19, ENQUEUE, Queue, dsq::insert_vtime_args),
     row("__scx_bpf_select_cpu_and", 3, V6_19, SELECT, Scan, idle::select_cpu_and_args).refused(EPERM),

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks, runqueues and cgroups as programs find and read them.
+//! Kfuncs that look up and read tasks, runqueues and cgroups.
 
 use super::args::{Subject, bad, subject, task};
 use crate::CgroupId;
 use crate::core::Core;
 use bpf_machine::{Context, FaultKind, GuestAddr};
 
-/// Kfuncs that only mark a section for the verifier: RCU, preemption and interrupts do not exist in the model.
+/// Kfuncs that only mark a section for the verifier: the model has no RCU, preemption or interrupts within a program.
 pub(super) fn mark(_: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(0)
 }
 
-/// scx_bpf_task_running(p).
+/// Implements `scx_bpf_task_running(p)`.
 pub(super) fn running(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let running = match subject(core, cx.memory, a[0])? {
         Subject::Task(task) => core.task_running(task),
@@ -20,7 +20,7 @@ pub(super) fn running(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Res
     Ok(running.into())
 }
 
-/// scx_bpf_task_cpu(p).
+/// Implements `scx_bpf_task_cpu(p)`.
 pub(super) fn cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let cpu = match subject(core, cx.memory, a[0])? {
         Subject::Task(task) => core.task_cpu(task),
@@ -29,57 +29,58 @@ pub(super) fn cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<
     Ok(cpu.0.into())
 }
 
-/// scx_bpf_task_set_slice(p, slice): whether the task is this scheduler's, which the only one's always is.
+/// Implements `scx_bpf_task_set_slice(p, slice)`: returns whether the scheduler owns the task, which is always true without
+/// sub-schedulers.
 pub(super) fn set_slice(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = task(core, cx.memory, a[0])?;
     core.objects.set_slice(cx.memory, task, a[1]);
     Ok(1)
 }
 
-/// scx_bpf_task_set_dsq_vtime(p, vtime).
+/// Implements `scx_bpf_task_set_dsq_vtime(p, vtime)`.
 pub(super) fn set_vtime(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = task(core, cx.memory, a[0])?;
     core.objects.set_vtime(cx.memory, task, a[1]);
     Ok(1)
 }
 
-/// scx_bpf_cpu_rq(cpu): NULL and an error for a CPU that does not exist.
+/// Implements `scx_bpf_cpu_rq(cpu)`: returns NULL and reports an error for a CPU that does not exist.
 pub(super) fn cpu_rq(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let cpu = core.check_cpu(a[0] as i32);
     Ok(cpu.map_or(0, |cpu| cx.memory.addr(core.objects.rqs, cpu.0)))
 }
 
-/// scx_bpf_cpu_curr(cpu).
+/// Implements `scx_bpf_cpu_curr(cpu)`.
 pub(super) fn cpu_curr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let cpu = core.check_cpu(a[0] as i32);
     Ok(cpu.map_or(0, |cpu| core.objects.task_addr(cx.memory, core.current(cpu), cpu)))
 }
 
-/// bpf_task_from_pid(pid). Tasks are never freed while the program runs, so a reference is only a pointer.
+/// Implements `bpf_task_from_pid(pid)`. Tasks are never freed while the program runs, so a reference is only a pointer.
 pub(super) fn from_pid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = core.task_by_pid(a[0] as i32);
     Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
-/// bpf_task_acquire(p).
+/// Implements `bpf_task_acquire(p)`.
 pub(super) fn acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     subject(core, cx.memory, a[0])?;
     Ok(a[0])
 }
 
-/// bpf_task_release(p).
+/// Implements `bpf_task_release(p)`.
 pub(super) fn release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     subject(core, cx.memory, a[0])?;
     Ok(0)
 }
 
-/// scx_bpf_tid_to_task(tid).
+/// Implements `scx_bpf_tid_to_task(tid)`.
 pub(super) fn from_tid(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = core.task_by_tid(a[0]);
     Ok(task.map_or(0, |task| core.objects.task_addr(cx.memory, task, core.context.cpu)))
 }
 
-/// scx_bpf_task_cgroup(p); the root where the call is an error.
+/// Implements `scx_bpf_task_cgroup(p)`: returns the root cgroup if the call is an error.
 pub(super) fn cgroup(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = match subject(core, cx.memory, a[0])? {
         Subject::Task(task) => Some(task),
@@ -94,31 +95,31 @@ fn cgroup_at(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<u32, Faul
     core.objects.cgroups.at(cx.memory, addr).ok_or_else(|| bad(format!("{addr:#x} is not a cgroup")))
 }
 
-/// bpf_cgroup_acquire(cgrp). Cgroups are never freed while the program runs, so a reference is only a pointer.
+/// Implements `bpf_cgroup_acquire(cgrp)`. Cgroups are never freed while the program runs, so a reference is only a pointer.
 pub(super) fn cgroup_acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     cgroup_at(core, cx, a[0])?;
     Ok(a[0])
 }
 
-/// bpf_cgroup_release(cgrp).
+/// Implements `bpf_cgroup_release(cgrp)`.
 pub(super) fn cgroup_release(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     cgroup_at(core, cx, a[0])?;
     Ok(0)
 }
 
-/// bpf_cgroup_ancestor(cgrp, level): the root at level 0, NULL below its own.
+/// Implements `bpf_cgroup_ancestor(cgrp, level)`: level 0 is the root; returns NULL for a level below that of `cgrp`.
 pub(super) fn cgroup_ancestor(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let cgroup = cgroup_at(core, cx, a[0])?;
     Ok(core.objects.cgroups.ancestor(cx.memory, cgroup, a[1] as i32).unwrap_or(0))
 }
 
-/// bpf_cgroup_from_id(cgid): NULL for one that is gone.
+/// Implements `bpf_cgroup_from_id(cgid)`: returns NULL for a removed cgroup.
 pub(super) fn cgroup_from_id(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let found = core.cgroups.by_id(a[0]);
     Ok(found.map_or(0, |cgroup| core.objects.cgroups.addr(cx.memory, cgroup.0)))
 }
 
-/// scx_bpf_now().
+/// Implements `scx_bpf_now()`.
 pub(super) fn now(core: &mut Core, _: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
     Ok(core.clock().0)
 }

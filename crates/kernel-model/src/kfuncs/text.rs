@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Formatted text: errors, exits, dumps, and `bpf_snprintf`.
 //!
-//! The formats are those that the kernel lets BPF programs use: `%c %s %d %i %u %x %X %p` with `l` or `ll`, a width,
-//! and the flags `0 + - space`. Whatever else is `-EINVAL`, as there.
+//! The formats are those that the kernel accepts from BPF programs: `%c %s %d %i %u %x %X %p` with `l` or `ll`, a
+//! width, and the flags `0 + - space`. Anything else is `-EINVAL`, as in the kernel.
 
 use crate::core::{Core, exit_kind};
 use bpf_machine::{Context, FaultKind, GuestAddr, Memory};
 
-/// Arguments that one text may have (`MAX_BPRINTF_VARARGS`).
+/// Maximum number of format arguments (`MAX_BPRINTF_VARARGS`).
 const MAX_ARGUMENTS: u64 = 12;
 
-/// Bytes of a formatted line, its NUL included (`SCX_EXIT_MSG_LEN`; `MAX_BPRINTF_BUF` is the same).
+/// Size of a formatted line in bytes, including its NUL (`SCX_EXIT_MSG_LEN`; `MAX_BPRINTF_BUF` is the same).
 pub(super) const LINE_SIZE: usize = 1024;
 
-/// Bytes that are read of a format, and of a text that `%s` inserts.
+/// Maximum number of bytes read from a format, and from a string that `%s` inserts.
 const TEXT_LIMIT: u32 = 4096;
 
 pub(super) const EINVAL: i32 = -22;
 
-/// How one conversion is laid out.
+/// Flags and width of one conversion.
 #[derive(Clone, Copy, Default, Debug)]
 struct Layout {
     zeroes: bool,
@@ -29,7 +29,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Appends `digits` behind `sign`, padded to the width.
+    /// Appends `sign` and `digits`, padded to the width.
     fn pad(self, out: &mut String, sign: &str, digits: &str) {
         let fill = self.width.saturating_sub(sign.len() + digits.len());
         let padding = |out: &mut String, with: char| out.extend(std::iter::repeat_n(with, fill));
@@ -47,7 +47,7 @@ impl Layout {
     }
 
     fn text(self, out: &mut String, text: &str) {
-        // Texts are never padded with zeroes.
+        // Strings are never padded with zeros.
         Layout { zeroes: false, ..self }.pad(out, "", text);
     }
 
@@ -62,8 +62,8 @@ impl Layout {
     }
 }
 
-/// The text that a format and its arguments make; texts for `%s` come from guest memory, one that cannot be read is
-/// empty. The error is a negative errno.
+/// Formats `args`. Strings for `%s` come from guest memory; an unreadable one is empty. The error is a negative
+/// errno.
 pub(super) fn format(memory: &Memory, format: &str, args: &[u64]) -> Result<String, i32> {
     let mut out = String::new();
     let mut rest = format;
@@ -84,7 +84,7 @@ pub(super) fn format(memory: &Memory, format: &str, args: &[u64]) -> Result<Stri
     Ok(out)
 }
 
-/// Appends text without conversions. Control characters are refused, other bytes than ASCII are not.
+/// Appends text without conversions. Control characters are rejected; non-ASCII bytes are not.
 fn plain(out: &mut String, text: &str) -> Result<(), i32> {
     if text.bytes().any(|byte| byte.is_ascii_control() && !(9..=13).contains(&byte)) {
         return Err(EINVAL);
@@ -106,14 +106,14 @@ fn read_layout(rest: &mut &str) -> Result<Layout, i32> {
     }
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     if digits > 0 {
-        // A line has 1024 bytes: a wider field cannot be seen.
+        // A line has 1024 bytes: more padding would not be visible.
         layout.width = rest[..digits].parse::<usize>().map_err(|_| EINVAL)?.min(LINE_SIZE);
         *rest = &rest[digits..];
     }
     Ok(layout)
 }
 
-/// Appends one conversion, whose letters `rest` begins with.
+/// Appends one conversion, whose letters are at the start of `rest`.
 fn convert(memory: &Memory, out: &mut String, layout: Layout, rest: &mut &str, arg: u64) -> Result<(), i32> {
     let (wide, letter) = match rest.strip_prefix("ll").or_else(|| rest.strip_prefix('l')) {
         Some(after) => (true, after),
@@ -136,8 +136,8 @@ fn convert(memory: &Memory, out: &mut String, layout: Layout, rest: &mut &str, a
     Ok(())
 }
 
-/// `%p` and its forms. The kernel hides addresses behind a hash; guest addresses give nothing away, and are the same
-/// in every run.
+/// `%p` and its forms. The kernel hashes addresses to hide them; guest addresses reveal nothing and are the same in
+/// every run.
 fn pointer(memory: &Memory, out: &mut String, layout: Layout, rest: &mut &str, arg: u64) {
     if let Some(after) = rest.strip_prefix("ks").or_else(|| rest.strip_prefix("us")) {
         *rest = after;
@@ -147,7 +147,7 @@ fn pointer(memory: &Memory, out: &mut String, layout: Layout, rest: &mut &str, a
     layout.text(out, &format!("{arg:016x}"));
 }
 
-/// Cuts a text to `size` bytes with a NUL behind it, at the border of a character.
+/// Truncates a text to `size` bytes including a NUL, at a character boundary.
 pub(super) fn cut(text: &mut String, size: usize) {
     let mut len = text.len().min(size.saturating_sub(1));
     while !text.is_char_boundary(len) {
@@ -156,7 +156,7 @@ pub(super) fn cut(text: &mut String, size: usize) {
     text.truncate(len);
 }
 
-/// The words at `data`.
+/// The 64-bit words at `data`.
 pub(super) fn arguments(memory: &Memory, data: GuestAddr, size: u64) -> Result<Vec<u64>, FaultKind> {
     if size == 0 {
         return Ok(Vec::new());
@@ -165,7 +165,7 @@ pub(super) fn arguments(memory: &Memory, data: GuestAddr, size: u64) -> Result<V
     Ok(memory.bytes(data, size as u32)?.chunks_exact(8).map(word).collect())
 }
 
-/// The line of a `scx_bpf_*_bstr` call; `None`: it was wrong, which was reported.
+/// Formats the line of a `scx_bpf_*_bstr` call; returns `None` after reporting an error.
 fn line(core: &mut Core, memory: &Memory, fmt: GuestAddr, data: GuestAddr, size: u64) -> Option<String> {
     let size = size as u32 as u64;
     if !size.is_multiple_of(8) || size > MAX_ARGUMENTS * 8 || (size > 0 && data == 0) {
@@ -189,7 +189,7 @@ fn line(core: &mut Core, memory: &Memory, fmt: GuestAddr, data: GuestAddr, size:
     }
 }
 
-/// scx_bpf_error_bstr(fmt, data, data__sz).
+/// Implements `scx_bpf_error_bstr(fmt, data, data__sz)`.
 pub(super) fn error_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(text) = line(core, cx.memory, a[0], a[1], a[2]) {
         core.error(exit_kind::ERROR_BPF, 0, text);
@@ -197,7 +197,7 @@ pub(super) fn error_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> 
     Ok(0)
 }
 
-/// scx_bpf_exit_bstr(exit_code, fmt, data, data__sz).
+/// Implements `scx_bpf_exit_bstr(exit_code, fmt, data, data__sz)`.
 pub(super) fn exit_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(text) = line(core, cx.memory, a[1], a[2], a[3]) {
         core.bpf_exit(a[0] as i64, text);
@@ -205,7 +205,7 @@ pub(super) fn exit_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> R
     Ok(0)
 }
 
-/// scx_bpf_dump_bstr(fmt, data, data__sz). It may be linked into any op; the core refuses it outside of a dump.
+/// Implements `scx_bpf_dump_bstr(fmt, data, data__sz)`. Any op may link it; the core rejects calls outside of a dump.
 pub(super) fn dump_bstr(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     if let Some(text) = line(core, cx.memory, a[0], a[1], a[2]) {
         core.dump(text);
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn conversions_look_as_in_the_kernel() {
+    fn bpf_printf_conversions_match_the_kernel() {
         let (memory, name) = memory_with("kworker/0:1");
         let minus_five = -5i64 as u64;
         let cases: &[(&str, &[u64], &str)] = &[
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_formats_are_refused() {
+    fn unsupported_formats_return_einval() {
         let (memory, _) = memory_with("");
         for text in
             ["%", "%d", "%f", "%hd", "%5", "%ls", "%.3d", "%#x", "%n", "bell\u{7}", "%µ", "%999999999999999999999d"]
@@ -267,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn wide_fields_stay_small() {
+    fn field_width_is_limited_to_a_line() {
         let (memory, _) = memory_with("");
         assert_eq!(format(&memory, "%4000000000d", &[1]).map(|text| text.len()), Ok(LINE_SIZE));
     }
 
     #[test]
-    fn cutting_keeps_characters_whole() {
+    fn truncation_does_not_split_utf8_characters() {
         let mut text = "aµb".to_owned();
         cut(&mut text, 3);
         assert_eq!(text, "a");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A test bench: a kernel with the probe scheduler, driven by hand. Effects are carried out at once, in order, as a
-//! machine without delays would; what the probe logged is the result.
+//! A test bench: a kernel with the probe scheduler, driven by hand. Effects are carried out at once and in order, as
+//! on a machine without delays; the probe's log is the result.
 
 pub mod kinds;
 
@@ -19,7 +19,7 @@ pub fn probe(defines: &[&str]) -> Vec<u8> {
     compiled("probe", defines)
 }
 
-/// Compiles a scheduler of `tests/schedulers` so.
+/// Compiles a scheduler of `tests/schedulers` with these `-D` arguments.
 pub fn compiled(name: &str, defines: &[&str]) -> Vec<u8> {
     let arguments: Vec<String> = defines.iter().map(|define| format!("-D{define}")).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -27,37 +27,37 @@ pub fn compiled(name: &str, defines: &[&str]) -> Vec<u8> {
     bpf_clang::object_of(&source, Path::new(env!("CARGO_TARGET_TMPDIR")), &arguments)
 }
 
-/// A machine of `cpus` cores without SMT, one cache, one node, 250 Hz.
+/// Topology with `cpus` cores without SMT, one LLC and one node.
 pub fn flat(cpus: u32) -> Topology {
     Topology::flat(cpus)
 }
 
-/// A kernel on a bench.
+/// A kernel driven by a test.
 pub struct Bench {
     /// The kernel.
     pub kernel: Kernel,
-    /// Its time.
+    /// The current time.
     pub now: Nanos,
     object: LinkedObject,
     output: Output,
     pending: VecDeque<CpuId>,
     timers: BTreeMap<TimerKey, (Nanos, CpuId)>,
     read: usize,
-    /// Reschedules that were asked for, in order, since the last look.
+    /// CPUs for which a reschedule was requested, in order, since the list was cleared.
     pub rescheds: Vec<u32>,
-    /// What the scheduler printed since the last look.
+    /// Lines printed by the scheduler since the list was cleared.
     pub printed: Vec<String>,
-    /// CPUs that wait for others (`SCX_KICK_WAIT`).
+    /// CPUs that wait for a switch of others (`SCX_KICK_WAIT`).
     pub awaited: Vec<(u32, String)>,
 }
 
 impl Bench {
-    /// Loads an object on this machine; nothing is attached yet.
+    /// Loads an object on this machine, without attaching it.
     pub fn load(topology: Topology, object: &[u8]) -> Result<Bench, LaunchError> {
         Bench::load_changed(topology, object, |_| {})
     }
 
-    /// The same with a change of the object, as its user space would make it.
+    /// Loads an object after a change that its user-space part would make.
     pub fn load_changed(
         topology: Topology,
         object: &[u8],
@@ -66,7 +66,7 @@ impl Bench {
         Bench::load_in((7, 2), topology, object, change)
     }
 
-    /// The same in another version of the kernel.
+    /// Loads an object in a given kernel version.
     pub fn load_in(
         version: (u16, u16),
         topology: Topology,
@@ -77,7 +77,7 @@ impl Bench {
         Bench::load_as(config, object, change)
     }
 
-    /// The same in any kernel.
+    /// Loads an object in a kernel with this configuration.
     pub fn load_as(
         config: Config,
         object: &[u8],
@@ -104,7 +104,7 @@ impl Bench {
         })
     }
 
-    /// The probe on a flat machine, attached; what it logged until then is forgotten.
+    /// Attaches the probe on a flat machine and clears its log.
     pub fn probe(cpus: u32, defines: &[&str]) -> Bench {
         let mut bench = Bench::load(flat(cpus), &probe(defines)).expect("the probe loads");
         bench.attach();
@@ -118,13 +118,13 @@ impl Bench {
         self.settle();
     }
 
-    /// A new task that sleeps: name, nice value, allowed CPUs (all if empty).
+    /// Creates a sleeping task that may run on `cpus` (all if empty).
     pub fn task(&mut self, name: &str, cpus: &str) -> TaskId {
         self.task_with(name, cpus, Policy::Other, 0)
     }
 
-    /// The same with a policy and a nice value. It has been forked, run once and blocked, on the first allowed CPU; what
-    /// the probe logged of that is forgotten.
+    /// Creates a sleeping task with a policy and a nice value. It has been forked, run once on its first allowed CPU,
+    /// and blocked; the log of that is cleared.
     pub fn task_with(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8) -> TaskId {
         let task = self.fork(name, cpus, policy, nice);
         self.kernel.wake_new(CpuId(0), task);
@@ -154,7 +154,7 @@ impl Bench {
         self.kernel.fork(CpuId(0), attributes).expect("init_task agrees")
     }
 
-    /// Takes what the last call produced and carries the effects out.
+    /// Collects the output of the last call and carries out its effects.
     pub fn settle(&mut self) {
         self.collect();
         while let Some(cpu) = self.pending.pop_front() {
@@ -163,7 +163,7 @@ impl Bench {
         }
     }
 
-    /// Takes what the last call produced, without rescheduling anything.
+    /// Collects the output of the last call without carrying out reschedules.
     pub fn collect(&mut self) {
         self.kernel.take_output(&mut self.output);
         self.printed.extend(self.output.printed.drain(..).map(|(_, printk)| printk.text));
@@ -181,7 +181,7 @@ impl Bench {
         }
     }
 
-    /// Wakes a task from CPU 0, by an interrupt.
+    /// Wakes a task by an interrupt of CPU 0.
     pub fn wake(&mut self, task: TaskId) {
         self.wake_from(0, task, false);
     }
@@ -192,12 +192,12 @@ impl Bench {
         self.settle();
     }
 
-    /// A running task goes to sleep.
+    /// Blocks a running task.
     pub fn block(&mut self, task: TaskId) {
         self.leave(task, Leave::Block(BlockCause::Timer));
     }
 
-    /// A running task leaves its CPU.
+    /// Makes a running task leave its CPU.
     pub fn leave(&mut self, task: TaskId, leave: Leave) {
         let cpu = self.kernel.task_cpu(task);
         assert_eq!(self.kernel.current(cpu), task, "only a running task can leave");
@@ -205,13 +205,13 @@ impl Bench {
         self.settle();
     }
 
-    /// Time passes; nothing happens.
+    /// Lets time pass without ticks and timers.
     pub fn pass(&mut self, time: Nanos) {
         self.now += time;
         self.kernel.set_now(self.now);
     }
 
-    /// Time passes, with ticks on these CPUs and the timers that fire on the way.
+    /// Lets time pass with ticks on these CPUs and expiring timers.
     pub fn run(&mut self, cpus: &[u32], time: Nanos) {
         let end = self.now + time;
         while self.now < end {
@@ -223,7 +223,7 @@ impl Bench {
         }
     }
 
-    /// Time passes, and timers fire.
+    /// Lets time pass with expiring timers.
     pub fn pass_with_timers(&mut self, time: Nanos) {
         let end = self.now + time;
         let due = |bench: &Bench| bench.timers.iter().map(|(&timer, &(at, cpu))| (at, timer, cpu)).min();
@@ -236,7 +236,7 @@ impl Bench {
         self.pass(end - self.now);
     }
 
-    /// A CPU goes offline, and there is no time between the steps of that.
+    /// Takes a CPU offline, without time between the steps.
     pub fn offline(&mut self, cpu: u32) {
         self.kernel.deactivate_cpu(CpuId(cpu));
         self.settle();
@@ -246,21 +246,22 @@ impl Bench {
         self.settle();
     }
 
-    /// A CPU comes online.
+    /// Brings a CPU online.
     pub fn online(&mut self, cpu: u32) {
         self.kernel.start_cpu(CpuId(cpu));
         self.kernel.activate_cpu(CpuId(cpu));
         self.settle();
     }
 
-    /// Loads the same object again and attaches it, as a loader that is told to restart does.
+    /// Loads the object again and attaches it, as a loader does after a restart request.
     pub fn restart(&mut self) {
         self.kernel.load(&self.object).expect("it loads again");
         self.read = 0;
         self.attach();
     }
 
-    /// What the probe logged since the last look, one operation a word: `op:cpu:task(a,b)`, without zeroes at the end.
+    /// Returns the probe's log since the last call, one operation per entry: `op:cpu:task(a,b)`, without trailing
+    /// zero arguments.
     pub fn log(&mut self) -> Vec<String> {
         let length = self.variable("logged") as usize;
         let bytes = self.kernel.variable(&self.object, "entries").expect("the probe has a log");
@@ -269,24 +270,24 @@ impl Bench {
         log
     }
 
-    /// The same in one line.
+    /// Returns the log since the last call in one line.
     pub fn line(&mut self) -> String {
         self.log().join(" ")
     }
 
-    /// The names of the ops only.
+    /// Returns the op names of the log since the last call.
     pub fn ops(&mut self) -> String {
         let names: Vec<String> = self.log().iter().map(|entry| entry.split(':').next().unwrap().to_owned()).collect();
         names.join(" ")
     }
 
-    /// A variable of the probe, as a number.
+    /// Value of a variable of the probe.
     pub fn variable(&self, name: &str) -> u64 {
         let bytes = self.kernel.variable(&self.object, name).expect("the probe has that variable");
         bytes.iter().take(8).rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
     }
 
-    /// An array of numbers of `size` bytes each.
+    /// Values of an array of the scheduler with elements of `size` bytes.
     pub fn numbers(&self, name: &str, size: usize) -> Vec<i64> {
         let bytes = self.kernel.variable(&self.object, name).expect("the scheduler has that variable");
         let number = |bytes: &[u8]| bytes.iter().rev().fold(0u64, |number, &byte| number << 8 | u64::from(byte));
@@ -294,12 +295,12 @@ impl Bench {
         bytes.chunks_exact(size).map(|bytes| (number(bytes) << unused) as i64 >> unused).collect()
     }
 
-    /// Why the scheduler is gone.
+    /// Exit information of the scheduler, which must be disabled.
     pub fn exit(&self) -> &ExitInfo {
         self.kernel.exit_info().expect("the scheduler is gone")
     }
 
-    /// Exit kind and message.
+    /// Exit kind and message of the scheduler.
     pub fn error(&self) -> (u32, &str) {
         (self.exit().kind, &self.exit().message)
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * foreign: an object that includes nothing of Weir, as others write them. It looks at the kernel's per-CPU variables,
- * keeps a timer, and wants to know of cgroups.
+ * foreign: an object that uses no header of Weir, like those written by others. It reads the
+ * kernel's per-CPU variables, keeps a timer, and has cgroup ops.
  */
 typedef unsigned int u32;
 typedef int s32;
@@ -36,7 +36,7 @@ struct sched_ext_ops {
 	char name[128];
 };
 
-/* Only the kind of a map's timer matters to a loader. */
+/* Loaders only check that a map value has a timer. */
 struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
@@ -83,7 +83,7 @@ static long (*const timer_set_callback)(struct bpf_timer *timer, void *callback)
 static long (*const timer_start)(struct bpf_timer *timer, u64 nsecs, u64 flags) = (void *)171;
 static long (*const timer_cancel)(struct bpf_timer *timer) = (void *)172;
 
-/* What the test reads. By CPU, as of the last wakeup. */
+/* Results for the test; arrays are indexed by CPU and set at each wakeup. */
 s32 llc_id[8], llc_size[8], priority[8];
 u64 user_ns[8], nice_ns[8], idle_ns[8];
 u32 absent_is_null;
@@ -190,7 +190,7 @@ s32 foreign_init(u64 *ctx)
 #endif
 	attached_at = ktime_get_ns();
 #ifdef ALARM
-	/* At a time of that clock. */
+	/* Absolute expiry on the same clock. */
 	timer_start(timer, attached_at + 1000000, 1);
 #endif
 	return 0;

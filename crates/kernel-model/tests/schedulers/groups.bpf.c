@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * groups: prints what the kernel tells of cgroups and of who tasks belong to, and lets tasks run in the order in which
- * they come. A test names with -DREFUSE_INIT='"x"' the cgroup that it does not want, with -DREFUSE_MOVE='"t"' the task that
- * may not move, and with -DCHANGES sees how tasks leave their runqueue.
+ * groups: prints the arguments of the cgroup ops and the user and session of tasks, and runs tasks
+ * in FIFO order. -DREFUSE_INIT='"x"' names the cgroup whose cgroup_init fails, -DREFUSE_MOVE='"t"'
+ * the task whose prep_move fails; -DCHANGES also prints quiescent and runnable.
  */
 #include <weir/group.bpf.h>
 
 LICENSE("GPL");
 
-/* How often tasks were enqueued, by the level of their cgroup. */
+/* Number of enqueues by cgroup level. */
 u64 enqueued[8];
 u64 last_cgroup;
-/* Whether kfuncs find what the last enqueued task's cgroup says. */
+/* Number of kfuncs that returned the cgroup of the last enqueued task correctly. */
 u32 found;
 
-/* Weights, as they were told last. */
+/* Last weight passed for each cgroup. */
 CGROUP_STORAGE(weights, u32);
 u32 last_weight;
 
@@ -33,7 +33,7 @@ static __always_inline void keep(struct cgroup *cgrp, u32 weight)
 #define REFUSE_MOVE "-"
 #endif
 
-/* Names of one letter are all that tests need. */
+/* Compares the first letter only: names in the tests have one letter. */
 static __always_inline bool is_called(const char *name, const char *refused)
 {
 	char own[2];
@@ -42,7 +42,7 @@ static __always_inline bool is_called(const char *name, const char *refused)
 	return own[0] == refused[0];
 }
 
-/* Nobody goes past `enqueue`. */
+/* Never dispatches directly, so every task goes through `enqueue`. */
 OP3(s32, groups_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	return prev_cpu;
@@ -89,7 +89,7 @@ OP2(void, groups_exit_task, struct task_struct *, p, struct scx_exit_task_args *
 		bpf_printk("%s ends, of user %d", p->comm, uid_of(p));
 }
 
-/* A program that is in no table is refused by loaders. */
+/* Loaders reject a program that is not in the ops table. */
 #ifdef CHANGES
 OP1(void, groups_quiescent, struct task_struct *, p)
 {

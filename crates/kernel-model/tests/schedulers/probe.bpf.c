@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * probe: logs every operation with its arguments, and does in each what the test asks for.
+ * probe: logs every operation with its arguments, and executes in each the code that the test
+ * supplies.
  *
- * A test compiles it with -DOP_ENQUEUE and the like for the ops that the scheduler shall have, and with the text of what
- * each does: -DON_SELECT='return cpu_arg;', -DON_ENQUEUE='dsq_insert(p, SHARED, SCX_SLICE_DFL, enq_flags);', …
+ * A test compiles it with -DOP_ENQUEUE and the like for the ops that the scheduler has, and with
+ * the code of each: -DON_SELECT='return cpu_arg;', -DON_ENQUEUE='dsq_insert(p, SHARED,
+ * SCX_SLICE_DFL, enq_flags);', ...
  */
 #include <weir/scx.bpf.h>
 
@@ -49,12 +51,12 @@ struct entry {
 struct entry entries[LOG_SIZE];
 u32 logged;
 
-/* Free for what a test does. */
+/* Free for use by tests. */
 u64 counter;
 s32 held[64];
 u32 held_count;
 
-/* What `exit` was told besides. */
+/* Further fields of the exit information. */
 s32 exit_cpu;
 u64 exit_flags;
 
@@ -100,7 +102,7 @@ static __always_inline void note(u32 op, struct task_struct *p, u64 a, u64 b)
 	}
 }
 
-/* How many CPUs are online. */
+/* Returns the number of online CPUs. */
 static __always_inline __attribute__((unused)) u32 online_cpus(void)
 {
 	const struct cpumask *online = scx_bpf_get_online_cpumask();
@@ -110,7 +112,7 @@ static __always_inline __attribute__((unused)) u32 online_cpus(void)
 	return count;
 }
 
-/* The first task that was held back by hold(), or NULL; to be released. */
+/* Returns the last task held by hold(), or NULL; the caller must release it. */
 static __always_inline __attribute__((unused)) struct task_struct *held_task(void)
 {
 	s32 pid;
@@ -191,7 +193,7 @@ OP2(void, probe_enqueue, struct task_struct *, p, u64, enq_flags)
 	ON_ENQUEUE
 }
 
-/* An enqueue that claims that it may sleep. */
+/* A sleepable program for enqueue, which must not sleep. */
 SEC("struct_ops.s/sleepy_enqueue") void sleepy_enqueue(u64 *ctx)
 {
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * shared: counts its enqueues as one must not where CPUs share memory: it reads the number, does something else, and
- * writes it. What it does meanwhile is a call with -DCALL, else an atomic instruction. With -DLOCKED a lock is around it.
+ * shared: counts its enqueues with a race: it reads the counter, does something else, and writes
+ * the counter back. In between it makes a call with -DCALL, or executes an atomic instruction
+ * without. With -DLOCKED the update holds a spin lock.
  */
 #include <weir/scx.bpf.h>
 

@@ -20,7 +20,7 @@
 //! - **Groups** are control groups (`cgroups.rs`), which tasks join first of all, before the gate. **A user** is the real
 //!   one of the task: that is what a scheduler looks at. The effective one stays, so all else goes on as before. A process
 //!   whose **session** is not its parent's begins one.
-//! - **Passages** go through real locks in the memory of all. A mutex is a futex whose waiters sleep at once.
+//! - **CriticalSections** go through real locks in the memory of all. A mutex is a futex whose waiters sleep at once.
 //! - **Fork** is `clone(2)`. A yield is `sched_yield(2)`.
 //!
 //! The Executor is one for all tasks, behind a lock that is held for some 100 ns at a time and spun for. Only a task

@@ -128,7 +128,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     count.work += work;
                     Some(now + work)
                 }
-                Some(Demand::Passages(_)) => unreachable!("no workload here has locks of that kind"),
+                Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
                 Some(Demand::CpuTime(time)) => Some(now + time),
                 Some(Demand::Sleep(time, _)) => {
                     count.sleeps += 1;

@@ -35,12 +35,22 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "whether its core is inactive for turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
-    if let Some(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns }) = locks {
+    if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");
-        line(text, "line_ns", estimates(line_ns), "cache-line transfer: same core, same cache, same node, remote");
+        line(
+            text,
+            "line_transfer_ns",
+            estimates(line_transfer_ns),
+            "cache-line transfer: same core, same cache, same node, remote",
+        );
         line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "part of a wakeup with the runqueue lock held");
-        line(text, "passage_ns", estimates(passage_ns), "uncontended: atomic, seqlock, spin, queued, rwlock, mutex");
-        line(text, "storm_percent", estimate(storm_percent), "of a line transfer, per additional spinning CPU");
+        line(text, "acquire_ns", estimates(acquire_ns), "uncontended: atomic, seqlock, spin, queued, rwlock, mutex");
+        line(
+            text,
+            "spinner_slowdown_percent",
+            estimate(spinner_slowdown_percent),
+            "of a line transfer, per additional spinning CPU",
+        );
         if *futex_ns != Estimate::exactly(0) {
             line(text, "futex_ns", estimate(futex_ns), "futex call that neither sleeps nor wakes");
         }

@@ -138,25 +138,25 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
 }
 
 fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {
-    let value = table.required("line_ns")?;
+    let value = table.required("line_transfer_ns")?;
     let expected = "4 nondecreasing numbers: within a core, below one cache, within a node, between nodes";
-    let lines = table.estimates("line_ns", value, NANOSECONDS)?;
+    let lines = table.estimates("line_transfer_ns", value, NANOSECONDS)?;
     if !lines.is_sorted_by_key(|line| line.typical) {
-        return Err(table.wrong("line_ns", value, expected));
+        return Err(table.wrong("line_transfer_ns", value, expected));
     }
-    let line_ns = lines.try_into().map_err(|_| table.wrong("line_ns", value, expected))?;
+    let line_transfer_ns = lines.try_into().map_err(|_| table.wrong("line_transfer_ns", value, expected))?;
     let wakeup_hold_ns = table.required_estimate("wakeup_hold_ns", NANOSECONDS)?;
-    let value = table.required("passage_ns")?;
+    let value = table.required("acquire_ns")?;
     let expected = "6 numbers: atomic, seqlock, spin, queued, rwlock, mutex";
-    let passage_ns = table.estimates("passage_ns", value, NANOSECONDS)?;
-    let passage_ns = passage_ns.try_into().map_err(|_| table.wrong("passage_ns", value, expected))?;
-    let storm_percent = table.required_estimate("storm_percent", 0..=1_000)?;
+    let acquire_ns = table.estimates("acquire_ns", value, NANOSECONDS)?;
+    let acquire_ns = acquire_ns.try_into().map_err(|_| table.wrong("acquire_ns", value, expected))?;
+    let spinner_slowdown_percent = table.required_estimate("spinner_slowdown_percent", 0..=1_000)?;
     let futex_ns = match table.optional("futex_ns") {
         Some(value) => table.estimate("futex_ns", value, NANOSECONDS)?,
         None => Estimate::exactly(0),
     };
     table.finish()?;
-    Ok(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns })
+    Ok(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns })
 }
 
 fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
@@ -196,7 +196,7 @@ fn idle_state(mut table: Table<'_, '_>) -> Result<IdleState, MachineError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Effects, Estimate, Governor, Group, Machine, Passage};
+    use crate::{AcquireCost, Effects, Estimate, Governor, Group, Machine};
     use ids::Locality;
 
     const HEAD: &str = "description = \"test\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n";
@@ -224,10 +224,10 @@ residency_ns = 600000
 deep = true
 power_percent = 0
 [locks]
-line_ns = [[6, 8, 10], 20, 60, 130]
+line_transfer_ns = [[6, 8, 10], 20, 60, 130]
 wakeup_hold_ns = [100, 200, 500]
-passage_ns = [5, 1, 8, [15, 23, 45], 17, 15]
-storm_percent = [50, 100, 200]
+acquire_ns = [5, 1, 8, [15, 23, 45], 17, 15]
+spinner_slowdown_percent = [50, 100, 200]
 futex_ns = [100, 300, 900]
 "#;
 
@@ -251,7 +251,10 @@ futex_ns = [100, 300, 900]
         let locks = effects.locks.unwrap();
         assert_eq!([Locality::Same, Locality::Smt, Locality::Far].map(|far| locks.line(far)), [0, 8, 130]);
         assert_eq!(locks.wakeup_hold_ns.high, 500);
-        assert_eq!((locks.passage_ns[Passage::Queued as usize].low, locks.storm_percent.typical), (15, 100));
+        assert_eq!(
+            (locks.acquire_ns[AcquireCost::Queued as usize].low, locks.spinner_slowdown_percent.typical),
+            (15, 100)
+        );
         assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
         let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
         let head = HEAD.replace("pu:2", "pu:4");
@@ -303,9 +306,13 @@ futex_ns = [100, 300, 900]
             (
                 "20, 60, 130]",
                 "60, 20, 130]",
-                "f.toml:29: line_ns is [[6, 8, 10], 60, 20, 130]; expected 4 nondecreasing numbers",
+                "f.toml:29: line_transfer_ns is [[6, 8, 10], 60, 20, 130]; expected 4 nondecreasing numbers",
             ),
-            ("20, 60, 130]", "130]", "f.toml:29: line_ns is [[6, 8, 10], 130]; expected 4 nondecreasing numbers"),
+            (
+                "20, 60, 130]",
+                "130]",
+                "f.toml:29: line_transfer_ns is [[6, 8, 10], 130]; expected 4 nondecreasing numbers",
+            ),
             (
                 "turbo_domain",
                 "turbo_group",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Composition of several workloads: a video executor beside a build, the same build twice, one of them at nice 19.
+//! Composition of several workloads: a video player next to a build, the same build twice, one of them at nice 19.
 //!
 //! 1. Tasks of a part are named `LABEL/name`, unless it is the only part and has no label. Parts share only the
 //!    machine: each has its own mutexes, signals and other resources.
@@ -243,7 +243,9 @@ fn slow_down(op: &mut Op, thousandths: u64) {
     match op {
         Op::Work { user, system } => [user, system].into_iter().for_each(scale),
         Op::CpuTime(time) => scale(time),
-        Op::Passages(passages) => [&mut passages.hold, &mut passages.between].into_iter().for_each(scale),
+        Op::CriticalSections(critical_sections) => {
+            [&mut critical_sections.hold, &mut critical_sections.between].into_iter().for_each(scale)
+        }
         _ => {}
     }
 }
@@ -292,7 +294,9 @@ impl Offsets {
                     *reference = Reference(reference.0 + self.references);
                 }
             }
-            Op::Passages(passages) => passages.lock = LockId(passages.lock.0 + self.locks),
+            Op::CriticalSections(critical_sections) => {
+                critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
+            }
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
             Op::Work { .. }

@@ -34,7 +34,7 @@ const EVENTS: [(&str, Event); 23] = [
     // Extension: a barrier at which tasks spin.
     ("spin_barrier", Event::SpinBarrier),
     // Extension: see `locks.rs`.
-    ("passages", Event::Passages),
+    ("critical_sections", Event::CriticalSections),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -58,7 +58,7 @@ enum Event {
     Yield,
     Fork,
     Change,
-    Passages,
+    CriticalSections,
     Refused,
 }
 
@@ -205,7 +205,7 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
-            Event::Passages => locks::passages(what, member, &self.resources.locks)?,
+            Event::CriticalSections => locks::critical_sections(what, member, &self.resources.locks)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);

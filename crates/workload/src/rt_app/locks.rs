@@ -3,12 +3,12 @@
 //!
 //! ```json
 //! {"locks": {"q": {"kind": "ticket"}},
-//!  "tasks": {"t": {"instance": 4, "passages": {"lock": "q", "hold_ns": 100, "between_ns": 1000, "times": 10000}}}}
+//!  "tasks": {"t": {"instance": 4, "critical_sections": {"lock": "q", "hold_ns": 100, "between_ns": 1000, "times": 10000}}}}
 //! ```
 
 use super::document::{Fault, Object, near_miss, string, wrong};
 use crate::json::Member;
-use crate::{LockId, LockKind, Op, Passages, SharedLock};
+use crate::{CriticalSections, LockId, LockKind, Op, SharedLock};
 use ids::Nanos;
 
 /// Maximum number of stripes of a lock, and of cache lines it protects.
@@ -46,7 +46,7 @@ pub(super) fn read_locks(locks: &Object<'_>) -> Result<Vec<SharedLock>, Fault> {
 }
 
 /// Reads the event for critical sections.
-pub(super) fn passages(what: &str, member: &Member, locks: &[SharedLock]) -> Result<Op, Fault> {
+pub(super) fn critical_sections(what: &str, member: &Member, locks: &[SharedLock]) -> Result<Op, Fault> {
     let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
     let lock = object.required("lock")?;
     let name = string("lock", &lock.value)?;
@@ -69,5 +69,5 @@ pub(super) fn passages(what: &str, member: &Member, locks: &[SharedLock]) -> Res
     let times = object.integer("times", 1..=i64::from(i32::MAX))?.unwrap_or(1) as u64;
     object.finish()?;
     let lock = LockId(number as u32);
-    Ok(Op::Passages(Box::new(Passages { lock, reads, hold, between, times, exponential })))
+    Ok(Op::CriticalSections(Box::new(CriticalSections { lock, reads, hold, between, times, exponential })))
 }

@@ -295,10 +295,10 @@ fn unsupported_features_give_errors_with_position() {
         r#"{"tasks": {"a": {"sem_wait": "x"}}}"#,
         r#"{"locks": {"l": {"kind": "tickt"}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"locks": {"l": {"kind": "rwlock", "stripes": 0}}, "tasks": {"a": {"run": 1}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "m", "hold_ns": 5}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "mode": "read"}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "hold": 5}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "draw": "normal"}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "m", "hold_ns": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "mode": "read"}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "hold": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "draw": "normal"}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "taskgroup": "x"}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "taskgroup": "/x"}}}}}"#,
@@ -379,13 +379,13 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:28: task "a", "change" has no "task"
         dir/w.json:1:47: change of "b", which has several instances; expected a task with one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
         dir/w.json:1:74: no lock is named "m" in the section "locks"
-        dir/w.json:1:53: task "a": lock "l" has no readers; expected passages of writers
-        dir/w.json:1:79: task "a", "passages" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
+        dir/w.json:1:53: task "a": lock "l" has no readers; expected critical_sections of writers
+        dir/w.json:1:79: task "a", "critical_sections" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
         dir/w.json:1:87: draw is "normal"; expected "fixed" or "exponential"
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
         dir/w.json:1:41: task "a": group "x"; expected a path such as /a/x

@@ -1,51 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups of tasks: what the weights of cgroups make of the weights of tasks.
+//! Cgroups in the fair class: how the weights of cgroups affect the weights of tasks.
 //!
-//! 1. What a group has of its parent is divided among CPUs as the weights that compete there are (`calc_group_shares`), and
-//!    on each CPU among what competes in the group. So a task has a part of a part of its group's weight.
-//! 2. The kernel has a queue for each group on each CPU, and picks a group, then one within it. Here all tasks of a CPU are
-//!    in one queue, each with that part as its weight: the same shares, but the tasks of a group take their turns one by
-//!    one, where in the kernel the group has a turn.
-//! 3. The parts of a CPU are reckoned anew when somebody joins it, when it picks, and at its ticks, as `update_cfs_group` does.
-//!    Weights are those of who is there now, where the kernel has an average over some 30 ms.
-//! 4. Whose weight changes keeps its lag and what is left of its request, in time (`reweight_entity`). All change around the
-//!    average, so that stays where it is.
+//! 1. The share of a group in its parent is divided among CPUs in proportion to the weights that compete there
+//!    (`calc_group_shares`), and on each CPU among the tasks and groups that compete in the group. A task thus has a
+//!    fraction of a fraction of its group's weight.
+//! 2. The kernel has a queue for each group on each CPU, and picks a group, then an entity within it. Here all tasks
+//!    of a CPU are in one queue with these fractions as weights. The shares are the same, but the tasks of a group
+//!    have slices of their own, where in the kernel the group has one slice.
+//! 3. The fractions of a CPU are recomputed when a task joins it, when it picks, and at its ticks, as in
+//!    `update_cfs_group`. Weights count the tasks on the CPU now, where the kernel averages over about 30 ms.
+//! 4. A task whose weight changes keeps its lag and the rest of its request, in real time (`reweight_entity`). All
+//!    changes are made relative to the average, which therefore stays the same.
 //!
-//! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` make way as those of SCHED_IDLE do; its
-//! weight is theirs. While there are no cgroups but the root nothing of this is done.
+//! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are preempted like those of
+//! SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
 
 use super::{Core, SCALE};
 use crate::CgroupId;
 use ids::{CpuId, TaskId};
 
-/// Weight of a group whose `cpu.weight` is 100, as that of a task of nice 0 (`NICE_0_LOAD`).
+/// Weight of a group whose `cpu.weight` is 100: that of a nice-0 task (`NICE_0_LOAD`).
 const SHARES: u64 = 1024 << SCALE;
-/// `CGROUP_WEIGHT_DFL`.
+/// Default `cpu.weight` (`CGROUP_WEIGHT_DFL`).
 const WEIGHT: u64 = 100;
-/// `WEIGHT_IDLEPRIO`: of a group with `cpu.idle`.
+/// Weight of a group with `cpu.idle` (`WEIGHT_IDLEPRIO`).
 const SHARES_IDLE: u64 = 3 << SCALE;
-/// `MIN_SHARES`: what a group has on a CPU at least.
+/// Minimum weight of a group on a CPU (`MIN_SHARES`).
 const SHARES_LEAST: u64 = 2 << SCALE;
-/// What a task has at least, a choice: the virtual clock of a lighter one would run so fast that no lag had a limit.
+/// Minimum effective weight of a task. A choice of the model: the virtual clock of a lighter task would run so fast
+/// that lag would be unbounded.
 const LEAST: u64 = 1 << SCALE >> 5;
 
-/// What competes on a CPU, by cgroup: the weights within it, and its own.
+/// Weights on a CPU by cgroup: the sum of the competing weights in the group, and the group's own weight in its
+/// parent.
 struct Shares {
     within: Vec<u64>,
     own: Vec<u64>,
 }
 
 impl Core {
-    /// Reckons the weights of all that competes on `cpu` anew. `joins` is about to, and is not counted there yet. Who runs
-    /// there has been charged.
+    /// Recomputes the weights of all tasks that compete on `cpu`. `joins` is about to join and is not in the sums
+    /// yet. The running task must have been charged.
     #[inline]
-    pub fn fair_regroup(&mut self, cpu: CpuId, joins: Option<TaskId>) {
+    pub fn fair_update_weights(&mut self, cpu: CpuId, joins: Option<TaskId>) {
         if self.cgroups.count() > 1 {
-            self.fair_reckon(cpu, joins);
+            self.fair_update_group_weights(cpu, joins);
         }
     }
 
-    fn fair_reckon(&mut self, cpu: CpuId, joins: Option<TaskId>) {
+    fn fair_update_group_weights(&mut self, cpu: CpuId, joins: Option<TaskId>) {
         let delayed = self.cpus[cpu.index()].fair.delayed.iter().map(|key| key.3);
         let competing: Vec<TaskId> = self.fair_waiting(cpu).chain(delayed).chain(self.fair_running(cpu)).collect();
         let all: Vec<TaskId> = competing.iter().copied().chain(joins).collect();
@@ -64,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Step 1, from the innermost groups to the root: a cgroup has a higher number than what it is in.
+    /// Step 1, from the innermost groups to the root: a cgroup has a higher number than its parent.
     fn fair_shares(&mut self, cpu: CpuId, tasks: &[TaskId]) -> Shares {
         let count = self.cgroups.count();
         let mut shares = Shares { within: vec![0; count], own: vec![0; count] };
@@ -87,7 +90,7 @@ impl Core {
         shares
     }
 
-    /// What is left of a task's weight on the way from its group to the root.
+    /// The effective weight of a task: its own weight, reduced by the share of each cgroup up to the root.
     fn fair_part(&self, task: TaskId, shares: &Shares) -> u64 {
         let (mut part, mut cgroup) = (u128::from(self.fair_full_weight(task)), self.task(task).cgroup);
         while let Some(parent) = self.cgroups.get(cgroup).parent {
@@ -98,7 +101,7 @@ impl Core {
         (part as u64).max(LEAST)
     }
 
-    /// Step 4, of a task that competes.
+    /// Step 4, for a competing task.
     fn fair_change_weight(&mut self, task: TaskId, weight: u64, average: u64) {
         let (cpu, key, old) = (self.task_cpu(task), self.higher_key(task), self.fair_weight(task));
         let queue = &mut self.cpus[cpu.index()];
@@ -114,7 +117,7 @@ impl Core {
         let fair = &mut entry.fair;
         let vruntime = average.saturating_add_signed(scaled(average, fair.vruntime));
         fair.deadline = vruntime.saturating_add_signed(scaled(fair.vruntime, fair.deadline));
-        fair.safe_until = vruntime.saturating_add_signed(scaled(fair.vruntime, fair.safe_until));
+        fair.protected_until = vruntime.saturating_add_signed(scaled(fair.vruntime, fair.protected_until));
         (fair.vruntime, fair.weight) = (vruntime, weight);
         if waits || delayed {
             entry.class_key = entry.fair.deadline;

@@ -1,34 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! HRTICK: a timer of the CPU ends a turn when the request of the task that runs is served, before the next tick does
-//! (kernel/sched/fair.c and core.c of 7.2; on by default since 7.1).
+//! HRTICK: a timer of the CPU that ends a slice when the request of the running task is served, without waiting for
+//! the next tick (kernel/sched/fair.c and core.c of 7.2; on by default since 7.1).
 //!
-//! 1. Who is picked anew while others compete starts it for its deadline. So does whoever joins a task that runs, if it is
-//!    not started.
-//! 2. It is for 10 us at least, and stays where it is if it would move by 5 us or less.
-//! 3. When it fires the CPU reschedules, whether the request is served or not. It is not started again until somebody is
-//!    picked anew or joins: who goes on after its request waits for a tick.
-//! 4. Whoever joins from another CPU has it started there by an interrupt, after which that CPU reschedules if it is to.
-//! 5. Nothing stops it but a CPU that goes idle. If another class has the CPU when it fires, that class gets a tick.
+//! 1. A task that is newly picked while others compete starts the timer for its deadline. A task that joins a running
+//!    one starts it if it is not armed.
+//! 2. It is armed for at least 10 us, and is not moved by 5 us or less.
+//! 3. When it fires the CPU reschedules, whether the request is served or not. It is armed again only by a new pick
+//!    or a joining task: a task that continues after its request waits for a tick.
+//! 4. A task that joins from another CPU has the timer started there by an interrupt, after which that CPU honors a
+//!    lazy reschedule.
+//! 5. It is cancelled only when the CPU goes idle. If another class has the CPU when it fires, that class gets a
+//!    tick.
 //!
-//! That of the deadline class is not modelled, for its bandwidth is not.
+//! The timer of the deadline class is not modelled, because deadline bandwidth is not.
 
 use super::{Core, NICE_0};
 use crate::api::{Effect, TimerKey};
 use ids::{CpuId, Nanos, TaskId};
 
-/// The shortest time for which the timer is started.
+/// Minimum delay for which the timer is armed, in nanoseconds.
 const LEAST_NS: u64 = 10_000;
-/// A timer that is due so near to the wanted time is left alone.
+/// An armed timer is kept if it is due within this many nanoseconds of the wanted time.
 const NEAR_NS: u64 = 5_000;
 
 impl Core {
-    /// `hrtick_start_fair`: the task that runs on `cpu`, or is about to, shall run until its deadline if others compete.
+    /// `hrtick_start_fair`: arms the timer for the deadline of the task that runs on `cpu`, or is about to, if others
+    /// compete.
     pub(super) fn hrtick_start(&mut self, cpu: CpuId, task: TaskId) {
         if self.config.version < (7, 1) || !self.cpus[cpu.index()].active || !self.fair_has_others(cpu) {
             return;
         }
         let fair = &self.task(task).fair;
-        // The kernel rounds down, but its timers are later than that: the request must be served when one fires.
+        // The kernel rounds down, but its timers fire late. Here the timer fires exactly, so the request must be
+        // served by then.
         let left = (fair.deadline.saturating_sub(fair.vruntime) * self.fair_weight(task)).div_ceil(NICE_0);
         let at = self.now + Nanos(left.max(LEAST_NS));
         let queue = &mut self.cpus[cpu.index()].fair;
@@ -40,12 +44,12 @@ impl Core {
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu, at });
         if cpu != self.context.cpu {
-            // Only the CPU itself can start its timer.
+            // Only the CPU itself can start its timer: it takes an interrupt.
             self.context.interrupted.push(cpu);
         }
     }
 
-    /// `hrtick_update`: somebody joined those that compete on `cpu`.
+    /// `hrtick_update`: a task has joined the competing tasks of `cpu`.
     pub(in crate::core) fn hrtick_joined(&mut self, cpu: CpuId) {
         if self.cpus[cpu.index()].fair.hrtick.is_none()
             && let Some(task) = self.fair_running(cpu)
@@ -54,12 +58,12 @@ impl Core {
         }
     }
 
-    /// The timer of `cpu` has fired.
+    /// Records that the timer of `cpu` has fired.
     pub fn hrtick_fired(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].fair.hrtick = None;
     }
 
-    /// `hrtick_schedule_exit` of a CPU that has nothing to do.
+    /// `hrtick_schedule_exit` of a CPU that goes idle.
     pub fn hrtick_stop(&mut self, cpu: CpuId) {
         if self.cpus[cpu.index()].fair.hrtick.take().is_some() {
             let timer = TimerKey::Hrtick(cpu);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random tasks on one and two CPUs: who runs, who is to be preempted, when turns end, lags, deadlines and protection are
-//! those of the naive rule, after every step. Where tasks go is the fair class's own choice, which the oracle follows.
+//! Random tasks on one and two CPUs: after every step, the running tasks, preemptions, slice timers, lags, deadlines
+//! and protections must equal those of the naive model. The oracle adopts the CPU selection of the fair class.
 
 use super::naive::{Leaves, Oracle, State};
 use crate::core::task::load_weight;
@@ -23,7 +23,7 @@ enum Step {
     Affinity { which: usize, cpus: u32 },
 }
 
-/// The kernel and the oracle, step by step.
+/// The kernel model and the oracle, run in lockstep.
 struct Pair {
     kernel: Kernel,
     oracle: Oracle,
@@ -32,11 +32,11 @@ struct Pair {
     output: Output,
     /// CPUs that the kernel asked to reschedule.
     resched: Vec<bool>,
-    /// It did something that the oracle has not ended yet.
+    /// The kernel executed an operation that the oracle has not finished yet.
     acted: bool,
-    /// When it wants the timers of CPUs to fire.
+    /// Expiry of the slice timer of each CPU, as requested by the kernel.
     hrtick: Vec<Option<Nanos>>,
-    /// Whom the last call of the kernel moved where.
+    /// Tasks that the last kernel call migrated, with their new CPUs.
     moved: Vec<(usize, usize)>,
 }
 
@@ -49,7 +49,7 @@ impl Pair {
         Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, acted: false, hrtick, moved }
     }
 
-    /// Takes what the last call of the kernel produced.
+    /// Collects the output of the last kernel call.
     fn collect(&mut self) {
         self.acted = true;
         self.kernel.take_output(&mut self.output);
@@ -79,12 +79,12 @@ impl Pair {
             Step::Nice { which, nice } => self.nice(which, nice),
             Step::Affinity { which, cpus } => self.affinity(which, cpus),
         }
-        self.go_on();
+        self.return_to_user();
         self.settle();
         self.compare();
     }
 
-    /// Timers fire on the way.
+    /// Lets time pass; slice timers fire on the way.
     fn pass(&mut self, time: Nanos) {
         let end = self.now + time;
         loop {
@@ -98,12 +98,12 @@ impl Pair {
             self.collect();
             self.oracle.here = cpu;
             self.oracle.fire(cpu, at);
-            self.go_on();
+            self.return_to_user();
             self.settle();
         }
     }
 
-    /// One of the tasks in these states.
+    /// Selects one of the tasks in these states.
     fn one(&self, which: usize, states: &[State]) -> Option<usize> {
         let tasks: Vec<usize> =
             (0..self.oracle.tasks.len()).filter(|&task| states.contains(&self.oracle.tasks[task].state)).collect();
@@ -123,7 +123,7 @@ impl Pair {
             parent: None,
             identity: crate::Identity::default(),
         };
-        let task = self.kernel.fork(CpuId(0), attributes).expect("there is no scheduler that could refuse");
+        let task = self.kernel.fork(CpuId(0), attributes).expect("no scheduler can refuse the fork");
         self.oracle.add(policy, u64::from(load_weight(policy, nice)));
         self.kernel.wake_new(CpuId(0), task);
         self.woken(task.index());
@@ -161,13 +161,13 @@ impl Pair {
         let pulled: Vec<usize> = self.moved.iter().map(|&(task, _)| task).collect();
         self.oracle.here = cpu;
         self.oracle.schedule(cpu, self.now, how, &pulled);
-        self.go_on();
+        self.return_to_user();
     }
 
-    /// The operation is over, if there was one.
-    fn go_on(&mut self) {
+    /// Finishes the oracle's operation, if one is in progress.
+    fn return_to_user(&mut self) {
         if std::mem::take(&mut self.acted) {
-            self.oracle.go_on();
+            self.oracle.return_to_user();
         }
     }
 
@@ -182,12 +182,12 @@ impl Pair {
         for (task, _) in self.moved.clone() {
             self.oracle.preempt(task, self.now, false);
         }
-        // It may have asked an idle CPU to balance: when, is no matter of the rule.
+        // The tick may have woken an idle CPU to balance. The oracle accepts that at any time if tasks wait.
         let kicked = (0..self.cpus).find(|&to| self.kernel.core.cpus[to].fair.kicked && !self.oracle.resched[to]);
         if let Some(to) = kicked {
             let waits = (0..self.oracle.tasks.len())
                 .any(|task| self.oracle.tasks[task].cpu == cpu && self.oracle.tasks[task].state == State::Waits);
-            assert!(waits && self.oracle.running(to).is_none(), "CPU {to} has something to balance at {}", self.now);
+            assert!(waits && self.oracle.running(to).is_none(), "CPU {to} is idle and tasks wait at {}", self.now);
             self.oracle.resched[to] = true;
         }
     }
@@ -197,7 +197,7 @@ impl Pair {
         let Some(task) = self.one(which, &states) else { return };
         let policy = self.oracle.tasks[task].policy;
         let old = self.kernel.core.task(key(task)).nice;
-        self.kernel.set_policy(CpuId(0), key(task), policy, nice).expect("every nice value is one");
+        self.kernel.set_policy(CpuId(0), key(task), policy, nice).expect("the nice value is valid");
         self.collect();
         if nice == old {
             self.acted = false;
@@ -219,16 +219,16 @@ impl Pair {
         let allowed: CpuSet = (0..self.cpus as u32).filter(|cpu| bits & 1 << cpu != 0).map(CpuId).collect();
         let (state, at) = (self.oracle.tasks[task].state, self.oracle.tasks[task].cpu);
         let stays = allowed.contains(CpuId(at as u32));
-        // Whoever runs where it may not is taken away by another class.
+        // A task that runs on a forbidden CPU is moved by the stop class, which the oracle lacks.
         if allowed == *self.kernel.allowed(key(task)) || state == State::Runs && !stays {
             return;
         }
-        self.kernel.set_affinity(CpuId(0), key(task), &allowed).expect("it leaves a CPU");
+        self.kernel.set_affinity(CpuId(0), key(task), &allowed).expect("the affinity has a CPU");
         self.collect();
         let weight = self.oracle.tasks[task].weight as u64;
         self.oracle.change(task, weight, self.now);
         if !stays && matches!(state, State::Waits | State::Delayed) {
-            let to = allowed.first().expect("it leaves a CPU");
+            let to = allowed.first().expect("the affinity has a CPU");
             self.oracle.pull(task, to.index(), self.now);
             if state == State::Waits || self.oracle.running(to.index()).is_none() {
                 self.oracle.preempt(task, self.now, false);
@@ -236,10 +236,10 @@ impl Pair {
         }
     }
 
-    /// Carries reschedules out.
+    /// Carries out pending reschedules.
     fn settle(&mut self) {
         loop {
-            assert_eq!(self.resched, self.oracle.resched, "who is asked to reschedule at {}", self.now);
+            assert_eq!(self.resched, self.oracle.resched, "CPUs asked to reschedule at {}", self.now);
             let Some(cpu) = self.resched.iter().position(|&asked| asked) else { return };
             self.schedule(cpu, Leave::Preempt, Leaves::Preempted);
         }
@@ -247,10 +247,10 @@ impl Pair {
 
     fn compare(&self) {
         let core = &self.kernel.core;
-        assert_eq!(self.hrtick, self.oracle.hrtick, "when turns end at {}", self.now);
+        assert_eq!(self.hrtick, self.oracle.hrtick, "slice timers at {}", self.now);
         for cpu in 0..self.cpus {
             let runs = core.current(CpuId(cpu as u32)).some().map(|task| task.index());
-            assert_eq!(runs, self.oracle.running(cpu), "who runs on CPU {cpu} at {}", self.now);
+            assert_eq!(runs, self.oracle.running(cpu), "task running on CPU {cpu} at {}", self.now);
             core.check_fair(CpuId(cpu as u32));
         }
         for (task, expected) in self.oracle.tasks.iter().enumerate() {
@@ -273,7 +273,7 @@ impl Pair {
                     let real = [
                         i128::from(core.fair_average(entry.cpu)) - v,
                         i128::from(fair.deadline) - v,
-                        if expected.state == State::Runs { i128::from(fair.safe_until) - v } else { 0 },
+                        if expected.state == State::Runs { i128::from(fair.protected_until) - v } else { 0 },
                     ];
                     let protected = if expected.state == State::Runs { expected.protected - expected.v } else { 0 };
                     let wanted =
@@ -291,7 +291,7 @@ fn key(task: usize) -> TaskId {
 
 fn step() -> impl Strategy<Value = Step> {
     let which = || 0..16usize;
-    // Times that meet slices and ticks, and others.
+    // Round times that coincide with slices and ticks, and random ones.
     let us = prop_oneof![Just(0), Just(100), Just(350), Just(700), Just(1400), Just(4000), 1..5000u64];
     let policy = prop_oneof![8 => Just(Policy::Other), 1 => Just(Policy::Batch), 1 => Just(Policy::Idle)];
     let nice = || prop_oneof![3 => Just(0i8), 1 => -20..=19i8];
@@ -342,13 +342,13 @@ fn matches_naive() {
 }
 
 #[test]
-fn matches_naive_whatever_the_seed() {
+fn eevdf_matches_naive_model_with_random_seeds() {
     run(TestRunner::new(cases(500)));
 }
 
-/// The same for longer; `PROPTEST_CASES` says how often.
+/// Runs for longer; `PROPTEST_CASES` sets the number of cases.
 #[test]
 #[ignore = "slow"]
-fn matches_naive_for_long() {
+fn eevdf_matches_naive_model_in_long_runs() {
     run(TestRunner::new(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }));
 }

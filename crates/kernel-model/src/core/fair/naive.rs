@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! EEVDF once more, slow and obvious: the rule as it is published, with every sum made anew from all tasks, in 128 bits.
-//! The fair class is compared with it.
+//! A naive EEVDF: the published rule, implemented slowly and obviously, with every sum recomputed from all tasks in
+//! 128 bits. The fair class is compared with it.
 //!
-//! A CPU's tasks compete: who runs, who waits, and who sleeps but has not been let go. `V` is their average virtual
-//! runtime, weighted. Divisions round down where the kernel's do, so both must agree to the nanosecond.
+//! The tasks that compete on a CPU are the running one, the waiting ones, and the sleeping ones that are still on the
+//! queue (delayed). `V` is their average virtual runtime, weighted. Divisions round down where the kernel's do, so
+//! both must agree to the nanosecond.
 
 use ids::{Nanos, Policy};
 
-/// How far a task is.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum State {
-    /// It sleeps and competes nowhere.
+    /// Asleep, on no queue.
     Asleep,
-    /// It competes on its CPU without running.
+    /// On the queue of its CPU, not running.
     Waits,
-    /// It has its CPU.
+    /// Running.
     Runs,
-    /// It sleeps, and competes on its CPU.
+    /// Asleep, still on the queue of its CPU (delayed dequeue).
     Delayed,
-    /// It has ended.
+    /// Exited.
     Gone,
 }
 
-/// How a task leaves its CPU.
+/// Why a task leaves its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Leaves {
-    /// It does not want to.
+    /// Involuntarily.
     Preempted,
     /// It yields.
     Yields,
@@ -35,7 +36,7 @@ pub(super) enum Leaves {
     Ends,
 }
 
-/// What the rule knows of a task. Virtual times are nanoseconds of a task of nice 0.
+/// State of a task. Virtual times are in nanoseconds of a nice-0 task.
 #[derive(Clone, Debug)]
 pub(super) struct Entity {
     pub policy: Policy,
@@ -46,47 +47,47 @@ pub(super) struct Entity {
     pub v: i128,
     /// Virtual deadline of its request.
     pub deadline: i128,
-    /// It is protected before this virtual time.
+    /// Protected from preemption until this virtual time.
     pub protected: i128,
-    /// `V` less `v`, when it stopped competing.
+    /// `V - v` when it stopped competing.
     pub lag: i128,
-    /// What was left of its request then, if that goes on.
+    /// Rest of its request when it stopped competing, if the request continues.
     left: Option<i128>,
-    /// When it began to wait: of equal deadlines the earliest wins.
+    /// Arrival number: of equal deadlines the earliest arrival wins.
     arrival: u64,
-    /// It has never competed.
+    /// Whether it has never competed.
     new: bool,
 }
 
-/// All CPUs.
+/// The naive model of all CPUs.
 #[derive(Debug)]
 pub(super) struct Oracle {
-    /// The kernel's version.
+    /// Kernel version.
     version: (u16, u16),
-    /// Nanoseconds between ticks.
+    /// Tick period in nanoseconds.
     tick: i128,
-    /// The request of all tasks, in nanoseconds.
+    /// Slice of every task, in nanoseconds.
     slice: i128,
     pub tasks: Vec<Entity>,
-    /// `V` of each CPU when somebody stopped competing there: where it stays if nobody is left.
+    /// `V` of each CPU when a task last stopped competing there: it keeps this value while the CPU has no tasks.
     last: Vec<i128>,
-    /// Up to when each CPU's time has been charged.
+    /// Time up to which each CPU has been charged.
     charged: Vec<Nanos>,
-    /// The CPU has been asked to reschedule.
+    /// CPUs asked to reschedule.
     pub resched: Vec<bool>,
-    /// It has been asked to when it is interrupted next.
+    /// CPUs asked to reschedule at their next interrupt.
     pub lazy: Vec<bool>,
-    /// The CPU that does something, and those that it interrupts.
+    /// The CPU that executes the operation, and the CPUs that it interrupts.
     pub here: usize,
     interrupted: Vec<usize>,
-    /// When the timer fires that ends a turn there.
+    /// Expiry of the slice timer of each CPU.
     pub hrtick: Vec<Option<Nanos>>,
     arrivals: u64,
 }
 
 impl Oracle {
     pub fn new(version: (u16, u16), cpus: usize, hz: u32) -> Oracle {
-        // sched_base_slice: 0.7 ms, times 1 plus the logarithm of up to 8 CPUs.
+        // sched_base_slice: 0.7 ms * (1 + log2(CPUs)), with at most 8 CPUs.
         let slice = 700_000 * i128::from(1 + cpus.min(8).ilog2());
         let tick = 1_000_000_000 / i128::from(hz);
         let (last, charged, resched) = (vec![0; cpus], vec![Nanos::ZERO; cpus], vec![false; cpus]);
@@ -95,7 +96,7 @@ impl Oracle {
         Oracle { version, tick, slice, tasks, last, charged, resched, lazy, here, interrupted, hrtick, arrivals }
     }
 
-    /// A task that is not known yet; it is asleep.
+    /// Adds a new task, asleep.
     pub fn add(&mut self, policy: Policy, weight: u64) {
         let (state, weight) = (State::Asleep, i128::from(weight));
         let (v, deadline, protected, lag, left) = (0, 0, 0, 0, None);
@@ -115,7 +116,7 @@ impl Oracle {
         self.competing(cpu).find(|&task| self.tasks[task].state == State::Runs)
     }
 
-    /// How many compete on a CPU.
+    /// Number of tasks that compete on a CPU.
     pub fn competitors(&self, cpu: usize) -> usize {
         self.competing(cpu).count()
     }
@@ -128,7 +129,7 @@ impl Oracle {
         self.competing(cpu).map(|task| self.tasks[task].weight * self.tasks[task].v).sum()
     }
 
-    /// `V`.
+    /// `V` of a CPU.
     pub fn average(&self, cpu: usize) -> i128 {
         match self.weights(cpu) {
             0 => self.last[cpu],
@@ -136,13 +137,13 @@ impl Oracle {
         }
     }
 
-    /// `V >= v`, without the division.
+    /// `V >= v`, without a division.
     pub fn eligible(&self, task: usize) -> bool {
         let Entity { cpu, v, .. } = self.tasks[task];
         self.weighted(cpu) >= v * self.weights(cpu)
     }
 
-    /// `V - v`, within the longest slice and a tick of the task's own time.
+    /// `V - v`, clamped to a slice plus a tick in the task's virtual time.
     fn lag(&mut self, task: usize) -> i128 {
         let Entity { cpu, v, weight, .. } = self.tasks[task];
         let most = (self.slice + self.tick) * 1024 / weight;
@@ -159,8 +160,8 @@ impl Oracle {
         self.tasks[task].arrival = self.arrivals;
     }
 
-    /// Whoever runs is charged for the time since the last charge. At the end of its request it asks anew; that and the
-    /// end of its protection ask for a reschedule, if anybody else competes.
+    /// Charges the running task for the time since the last charge. At the end of its request it starts another one.
+    /// The end of its request or protection asks for a reschedule if other tasks compete.
     pub fn charge(&mut self, cpu: usize, now: Nanos) {
         let ran = now.since(std::mem::replace(&mut self.charged[cpu], now));
         let Some(task) = self.running(cpu) else { return };
@@ -179,7 +180,7 @@ impl Oracle {
         }
     }
 
-    /// A CPU is asked to reschedule. From 7.0 on another one does so when it is interrupted next, if somebody runs there.
+    /// Asks a CPU to reschedule. Since 7.0 another busy CPU does so at its next interrupt.
     fn ask(&mut self, cpu: usize) {
         if self.version >= (7, 0) && cpu != self.here && self.running(cpu).is_some() {
             self.lazy[cpu] = true;
@@ -188,15 +189,15 @@ impl Oracle {
         }
     }
 
-    /// The CPU that did something goes on, as do those that it interrupted.
-    pub fn go_on(&mut self) {
+    /// Ends the operation: its CPU and the interrupted ones return to user mode.
+    pub fn return_to_user(&mut self) {
         for cpu in self.interrupted.drain(..).chain([self.here]) {
             self.resched[cpu] |= std::mem::take(&mut self.lazy[cpu]);
         }
     }
 
-    /// HRTICK, from 7.1 on: a timer for the deadline of a task, if it has competitors. It is for 10 us at least, and is not
-    /// moved by 5 us or less.
+    /// HRTICK, since 7.1: a timer for the deadline of a task that has competitors. It is armed for at least 10 us,
+    /// and is not moved by 5 us or less.
     fn start_hrtick(&mut self, task: usize, now: Nanos) {
         let Entity { cpu, v, deadline, weight, .. } = self.tasks[task];
         if self.version < (7, 1) || self.competitors(cpu) < 2 {
@@ -211,22 +212,22 @@ impl Oracle {
         }
     }
 
-    /// Somebody joined a CPU: whoever runs there has a competitor.
+    /// Handles a task that joined a CPU: the running task has a competitor now.
     fn joined(&mut self, cpu: usize, now: Nanos) {
         if let (None, Some(running)) = (self.hrtick[cpu], self.running(cpu)) {
             self.start_hrtick(running, now);
         }
     }
 
-    /// The timer of a CPU fires.
+    /// Fires the slice timer of a CPU.
     pub fn fire(&mut self, cpu: usize, now: Nanos) {
         self.hrtick[cpu] = None;
         self.charge(cpu, now);
         self.resched[cpu] = true;
     }
 
-    /// A task joins the competition of a CPU, with the lag that it left another or the same one with. As it pulls `V`
-    /// towards itself, it is put so far away that the lag is what it was.
+    /// Places a task on a CPU with its saved lag. The task pulls `V` towards itself, so it is placed farther away to
+    /// keep its lag.
     fn place(&mut self, task: usize, cpu: usize) {
         let (weights, average, request) = (self.weights(cpu), self.average(cpu), self.request(task));
         let entity = &mut self.tasks[task];
@@ -237,7 +238,7 @@ impl Oracle {
         (entity.deadline, entity.cpu) = (entity.v + left, cpu);
     }
 
-    /// A task stops competing, to come back at once as another or elsewhere.
+    /// Takes a task out of the competition, to be placed again at once with other attributes or on another CPU.
     fn take(&mut self, task: usize) {
         let lag = self.lag(task);
         let newer = self.version >= (7, 0);
@@ -246,7 +247,7 @@ impl Oracle {
         entity.left = Some(entity.deadline - entity.v);
     }
 
-    /// A sleeper is let go, and is owed nothing.
+    /// Dequeues a delayed task, with a lag of at most 0.
     fn let_go(&mut self, task: usize) {
         let lag = self.lag(task);
         let newer = self.version >= (7, 0);
@@ -255,8 +256,8 @@ impl Oracle {
         entity.state = State::Asleep;
     }
 
-    /// The eligible one with the earliest deadline, but whoever has the CPU and is protected first. Sleepers that win
-    /// are let go.
+    /// Picks the eligible task with the earliest deadline; an eligible and protected current task comes first.
+    /// Delayed tasks that win are dequeued.
     fn pick(&mut self, cpu: usize, current: Option<usize>) -> Option<usize> {
         loop {
             let best = self.best(cpu, current)?;
@@ -284,11 +285,11 @@ impl Oracle {
         }
     }
 
-    /// A task is woken on a CPU.
+    /// Wakes a task on a CPU.
     pub fn wake(&mut self, task: usize, cpu: usize, now: Nanos) {
         let (new, delayed) = (self.tasks[task].new, self.tasks[task].state == State::Delayed);
         if delayed {
-            // The time of whoever runs has not been charged here.
+            // Waking a delayed task does not charge the running one first.
             self.requeue(task);
         } else {
             self.charge(cpu, now);
@@ -302,8 +303,8 @@ impl Oracle {
         self.preempt(task, now, new);
     }
 
-    /// A sleeper that still competes is woken. It is put anew if its lag is not as it was left: if it is owed something,
-    /// and from 7.0 on also if it is behind where it was when it fell asleep.
+    /// Wakes a delayed task. It is placed again if its lag has changed: if it would be positive, and since 7.0 also
+    /// if it is further behind than when it went to sleep.
     fn requeue(&mut self, task: usize) {
         let (before, v, cpu) = (self.tasks[task].lag, self.tasks[task].v, self.tasks[task].cpu);
         let average = self.average(cpu);
@@ -318,7 +319,7 @@ impl Oracle {
         }
     }
 
-    /// A task that waits is compared with whoever runs.
+    /// Compares a waiting task with the running one, and preempts that one if it loses.
     pub fn preempt(&mut self, task: usize, now: Nanos, new: bool) {
         let cpu = self.tasks[task].cpu;
         let Some(running) = self.running(cpu) else {
@@ -345,7 +346,7 @@ impl Oracle {
         }
     }
 
-    /// The CPU looks for its next task. `pulled` are those whom it takes from another CPU if it has nobody.
+    /// Reschedules a CPU. `pulled` are the tasks that it takes from another CPU if it has none.
     pub fn schedule(&mut self, cpu: usize, now: Nanos, leaves: Leaves, pulled: &[usize]) {
         self.charge(cpu, now);
         let prev = self.running(cpu);
@@ -396,7 +397,7 @@ impl Oracle {
         }
     }
 
-    /// A task that waits goes to another CPU.
+    /// Moves a waiting task to another CPU.
     pub fn pull(&mut self, task: usize, to: usize, now: Nanos) {
         self.charge(self.tasks[task].cpu, now);
         self.take(task);
@@ -408,7 +409,7 @@ impl Oracle {
         self.joined(to, now);
     }
 
-    /// The nice value or the affinity of a task changes, wherever it is. True if it must be compared with whoever runs.
+    /// Changes the weight of a task in any state; also used for an affinity change, with the same weight.
     pub fn change(&mut self, task: usize, weight: u64, now: Nanos) {
         let (state, cpu) = (self.tasks[task].state, self.tasks[task].cpu);
         let competes = !matches!(state, State::Asleep | State::Gone);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kfuncs and helpers with the core behind them.
+//! Kfuncs and helpers called against a core.
 
 use super::{Bench, is_bad_argument};
 use crate::guest::EVENT_COUNTERS;
@@ -11,16 +11,16 @@ const ENOENT: u64 = -2i32 as u32 as u64;
 const EPERM: u64 = -1i32 as u32 as u64;
 
 #[test]
-fn a_cpu_has_the_capacity_that_its_machine_says() {
+fn cpuperf_cap_is_the_capacity_in_the_topology() {
     let mut bench = Bench::new(0);
     bench.core.config.topology.capacities[5] = 446;
     assert_eq!([4, 5].map(|cpu| bench.call("scx_bpf_cpuperf_cap", &[cpu])), [1024, 446]);
-    assert_eq!(bench.call("scx_bpf_cpuperf_cap", &[9]), 1024, "it is an error of the scheduler");
+    assert_eq!(bench.call("scx_bpf_cpuperf_cap", &[9]), 1024, "an invalid CPU is an error");
     assert!(bench.core.exit.is_some());
 }
 
 #[test]
-fn kfuncs_are_refused_where_they_are_not_allowed() {
+fn kfunc_outside_its_allowed_ops_is_an_error() {
     let mut bench = Bench::new(1);
     let task = bench.task(0);
     let cases: [(&str, &[u64], Op, u64); 5] = [
@@ -40,7 +40,7 @@ fn kfuncs_are_refused_where_they_are_not_allowed() {
 }
 
 #[test]
-fn only_tasks_are_taken_for_tasks() {
+fn pointer_that_is_not_a_task_is_a_fault() {
     let mut bench = Bench::new(1);
     let (task, idle) = (bench.task(0), bench.core.objects.task_addr(&bench.memory, TaskId::NONE, CpuId(3)));
     for name in ["scx_bpf_task_cpu", "scx_bpf_task_running", "bpf_task_acquire", "scx_bpf_task_cgroup"] {
@@ -49,19 +49,19 @@ fn only_tasks_are_taken_for_tasks() {
         }
         assert!(bench.call_in(None, name, &[task]).is_ok(), "{name}");
     }
-    let error = bench.core.exit.take().expect("it was called outside of any op");
+    let error = bench.core.exit.take().expect("the call outside of any op is an error");
     assert_eq!(error.message, "called on a task not being operated on");
     assert_eq!(bench.call("scx_bpf_task_cpu", &[idle]), 3);
     assert_eq!(bench.call("scx_bpf_task_running", &[idle]), 1);
     let insert = |bench: &mut Bench, p| bench.call_in(Some(Op::Dispatch), "scx_bpf_dsq_insert", &[p, 1, 0, 0]);
     assert!(is_bad_argument(insert(&mut bench, idle)));
-    // The kernel itself looks for this one (contract E3).
+    // The kernel itself checks for NULL (contract E3).
     assert_eq!(insert(&mut bench, 0), Ok(0));
     assert_eq!(bench.error(), Some((1024, 0, "called with NULL task".to_owned())));
 }
 
 #[test]
-fn tasks_are_found_and_changed() {
+fn task_kfuncs_find_tasks_and_set_slice_and_vtime() {
     let mut bench = Bench::new(2);
     let task = bench.task(1);
     assert_eq!(bench.call("bpf_task_from_pid", &[101]), task);
@@ -79,7 +79,7 @@ fn tasks_are_found_and_changed() {
     assert!(bench.error().is_some());
 }
 
-/// Inserts all tasks into queue 1 from `dispatch`, by key if there are keys.
+/// Inserts all tasks into queue 1 from `dispatch`, by vtime if `keys` are given.
 pub(super) fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
     bench.call("scx_bpf_create_dsq", &[1, u32::MAX.into()]);
     bench.core.max_batch = 32;
@@ -98,7 +98,7 @@ pub(super) fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
     assert_eq!(bench.error(), None);
 }
 
-/// Tasks that an iteration over queue 1 sees.
+/// Tasks that an iterator over queue 1 returns.
 fn walk(bench: &mut Bench, flags: u64) -> Vec<u32> {
     let it = bench.own(64);
     assert_eq!(bench.call("bpf_iter_scx_dsq_new", &[it, 1, flags]), 0);
@@ -116,7 +116,7 @@ fn walk(bench: &mut Bench, flags: u64) -> Vec<u32> {
 }
 
 #[test]
-fn queues_are_filled_asked_and_walked() {
+fn vtime_queue_is_counted_peeked_and_iterated_in_order() {
     let mut bench = Bench::new(3);
     fill_queue(&mut bench, Some(&[30, 10, 20]));
     assert_eq!(bench.call("scx_bpf_dsq_nr_queued", &[1]), 3);
@@ -130,7 +130,7 @@ fn queues_are_filled_asked_and_walked() {
 }
 
 #[test]
-fn an_iteration_without_a_queue_is_empty() {
+fn iterator_over_a_missing_queue_is_empty() {
     let mut bench = Bench::new(1);
     let it = bench.own(64);
     assert_eq!(bench.call("bpf_iter_scx_dsq_new", &[it, 9, 0]), ENOENT);
@@ -142,7 +142,7 @@ fn an_iteration_without_a_queue_is_empty() {
 }
 
 #[test]
-fn moving_applies_its_overrides_once() {
+fn dsq_move_overrides_slice_and_vtime_once() {
     let mut bench = Bench::new(3);
     fill_queue(&mut bench, None);
     bench.call("scx_bpf_create_dsq", &[2, 0]);
@@ -153,18 +153,18 @@ fn moving_applies_its_overrides_once() {
     let (first, second) = (bench.task(0), bench.task(1));
     assert_eq!(bench.call("scx_bpf_dsq_move_vtime", &[it, first, 2, 0]), 1);
     assert_eq!(bench.call("scx_bpf_dsq_move_vtime", &[it, second, 2, 0]), 1);
-    assert_eq!(bench.call("scx_bpf_dsq_move_vtime", &[it, first, 2, 0]), 0, "it is not in that queue any more");
+    assert_eq!(bench.call("scx_bpf_dsq_move_vtime", &[it, first, 2, 0]), 0, "the task has left that queue");
     let slices = [0, 1].map(|task| bench.core.objects.slice(&bench.memory, TaskId(task)));
     assert_eq!(slices, [555, 1000]);
     let vtimes = [0, 1].map(|task| bench.core.objects.vtime(&bench.memory, TaskId(task)));
     assert_eq!(vtimes, [666, 0]);
     assert_eq!(bench.call("scx_bpf_dsq_nr_queued", &[1]), 1);
     bench.call("bpf_iter_scx_dsq_destroy", &[it]);
-    assert_eq!(walk(&mut bench, 0), [2], "the iterator's place can be used again");
+    assert_eq!(walk(&mut bench, 0), [2], "the iterator's memory can be reused");
 }
 
 #[test]
-fn a_copied_or_forged_iterator_is_a_fault() {
+fn copied_or_forged_dsq_iterator_is_a_fault() {
     let mut bench = Bench::new(1);
     fill_queue(&mut bench, None);
     let it = bench.own(64);
@@ -180,7 +180,7 @@ fn a_copied_or_forged_iterator_is_a_fault() {
 }
 
 #[test]
-fn a_claim_shows_in_the_idle_mask_that_is_held() {
+fn claim_clears_the_cpu_in_held_idle_masks() {
     let mut bench = Bench::new(1);
     let (cpus, cores) = (bench.call("scx_bpf_get_idle_cpumask", &[]), bench.call("scx_bpf_get_idle_smtmask", &[]));
     let count = |bench: &mut Bench, mask| bench.call("bpf_cpumask_weight", &[mask]);
@@ -188,7 +188,7 @@ fn a_claim_shows_in_the_idle_mask_that_is_held() {
     assert_eq!(before, (8, 8), "all CPUs are idle at first");
     assert_eq!(bench.call("scx_bpf_test_and_clear_cpu_idle", &[2]), 1);
     assert_eq!(bench.call("bpf_cpumask_test_cpu", &[2, cpus]), 0);
-    // The sibling is still idle, but its core no longer is (contract I1).
+    // The sibling is still idle, but its core is not (contract I1).
     assert_eq!((count(&mut bench, cpus), count(&mut bench, cores)), (7, 6));
     bench.call("scx_bpf_put_idle_cpumask", &[cores]);
     bench.call("scx_bpf_put_cpumask", &[cpus]);
@@ -201,7 +201,7 @@ fn a_claim_shows_in_the_idle_mask_that_is_held() {
 }
 
 #[test]
-fn choosing_a_cpu_claims_it() {
+fn idle_search_claims_the_returned_cpu() {
     let mut bench = Bench::new(1);
     let task = bench.task(0);
     let is_idle = bench.put(0, &[u64::MAX]);
@@ -220,7 +220,7 @@ fn choosing_a_cpu_claims_it() {
 }
 
 #[test]
-fn idle_masks_of_nodes_need_the_flag() {
+fn per_node_idle_masks_need_the_ops_flag() {
     let mut bench = Bench::new(0);
     let empty = bench.call("scx_bpf_get_idle_cpumask_node", &[1]);
     assert!(bench.error().is_some());
@@ -238,7 +238,7 @@ fn idle_masks_of_nodes_need_the_flag() {
 }
 
 #[test]
-fn errors_and_exits_carry_their_text() {
+fn error_exit_and_dump_kfuncs_format_their_text() {
     let mut bench = Bench::new(0);
     let name = bench.put_text(0, "kworker");
     let data = bench.put(32, &[name, -3i64 as u64, 0xff]);
@@ -262,7 +262,7 @@ fn errors_and_exits_carry_their_text() {
 }
 
 #[test]
-fn the_locked_runqueue_exists_only_under_its_lock() {
+fn locked_rq_without_rq_lock_is_an_error() {
     let mut bench = Bench::new(0);
     bench.core.context.cpu = CpuId(2);
     let rq = bench.memory.addr(bench.core.objects.rqs, 2);
@@ -273,7 +273,7 @@ fn the_locked_runqueue_exists_only_under_its_lock() {
 }
 
 #[test]
-fn counters_fill_as_much_as_the_program_knows() {
+fn scx_bpf_events_fills_no_more_than_the_buffer() {
     let mut bench = Bench::new(0);
     bench.core.counters.dispatch_keep_last = 42;
     let buffer = bench.put(0, &[9; 4]);
@@ -285,7 +285,7 @@ fn counters_fill_as_much_as_the_program_knows() {
 }
 
 #[test]
-fn reenqueueing_is_remembered_once_and_vets_its_flags() {
+fn reenqueue_of_a_queue_is_pending_once_and_rejects_unknown_flags() {
     let mut bench = Bench::new(0);
     bench.call("scx_bpf_dsq_reenq", &[DsqId::LOCAL.0, 0]);
     bench.call("scx_bpf_reenqueue_local___v2", &[]);
@@ -295,13 +295,13 @@ fn reenqueueing_is_remembered_once_and_vets_its_flags() {
 }
 
 #[test]
-fn helpers_tell_time_and_place() {
+fn helpers_return_time_cpu_and_current_task() {
     let mut bench = Bench::new(2);
     bench.core.now = Nanos(10_000_001_234);
     bench.core.context.cpu = CpuId(6);
     bench.core.cpus[6].current = TaskId(1);
     let mut ask = |number| bench.helper(number, [0; 5]).unwrap();
-    // 250 Hz: a jiffy is 4 ms.
+    // At 250 Hz a jiffy is 4 ms.
     assert_eq!([5, 125, 118].map(&mut ask), [10_000_001_234, 10_000_001_234, 2500]);
     assert_eq!([8, 42, 14].map(&mut ask), [6, 1, 101 << 32 | 101]);
     assert_ne!(ask(7), ask(7));
@@ -314,16 +314,16 @@ fn helpers_tell_time_and_place() {
 }
 
 #[test]
-fn helpers_that_kernels_refuse_to_schedulers_are_named() {
+fn disallowed_helper_is_named_in_the_fault() {
     let mut bench = Bench::new(0);
-    let refused = |name| Err(FaultKind::Refused(format!("kernel 7.2 refuses the helper {name} to schedulers")));
+    let refused = |name| Err(FaultKind::Refused(format!("kernel 7.2 does not allow the helper {name} in schedulers")));
     for (number, name) in [(4, "bpf_probe_read"), (45, "bpf_probe_read_str"), (160, "bpf_ktime_get_coarse_ns")] {
         assert_eq!(bench.helper(number, [0; 5]), refused(name));
     }
 }
 
 #[test]
-fn helpers_find_per_cpu_variables() {
+fn per_cpu_ptr_helpers_return_the_instance_of_a_cpu() {
     let mut bench = Bench::new(0);
     bench.core.context.cpu = CpuId(3);
     let first = bench.core.objects.variable(&bench.memory, "runqueues").unwrap();
@@ -335,7 +335,7 @@ fn helpers_find_per_cpu_variables() {
 }
 
 #[test]
-fn helpers_format_text() {
+fn snprintf_and_trace_helpers_format_text() {
     let mut bench = Bench::new(0);
     let data = bench.put(0, &[7, 8]);
     let fmt = bench.put_text(32, "%d and %d");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `bpf_cpumask_*` against sets of numbers.
+//! `bpf_cpumask_*` compared with sets of numbers.
 
 use super::{Bench, is_bad_argument};
 use crate::ops::Op;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 const CPUS: u32 = 8;
 
-/// What a program may do with a set of masks. Numbers choose masks and CPUs; some CPUs do not exist.
+/// An operation of a program on a few masks. Numbers select masks and CPUs; some CPUs do not exist.
 #[derive(Clone, Debug)]
 enum Step {
     Set(usize, u32),
@@ -42,10 +42,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The masks as sets.
+/// The masks as sets of CPU numbers.
 type Sets = [BTreeSet<u32>; 3];
 
-/// Does a step to both; the kfunc's result and what it should be.
+/// Applies a step to masks and sets; returns the result of the kfunc and the expected one.
 fn apply(bench: &mut Bench, masks: [GuestAddr; 3], sets: &mut Sets, step: &Step) -> (u64, bool) {
     let valid = |cpu: u32| cpu < CPUS;
     match *step {
@@ -132,7 +132,7 @@ fn check_questions(bench: &mut Bench, masks: [GuestAddr; 3], sets: &Sets) -> Res
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn masks_behave_as_sets_of_numbers(steps in prop::collection::vec(step(), 1..40)) {
+    fn cpumask_kfuncs_match_sets_of_numbers(steps in prop::collection::vec(step(), 1..40)) {
         let mut bench = Bench::new(0);
         let masks = [(); 3].map(|()| bench.call("bpf_cpumask_create", &[]));
         let mut sets = Sets::default();
@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn distributed_choices_go_round() {
+fn any_distribute_returns_each_cpu_in_turn() {
     let mut bench = Bench::new(0);
     let mask = bench.call("bpf_cpumask_create", &[]);
     for cpu in [1, 4, 6] {
@@ -156,7 +156,7 @@ fn distributed_choices_go_round() {
 }
 
 #[test]
-fn masks_that_are_not_the_programs_cannot_be_changed() {
+fn cpumask_of_the_kernel_or_a_task_cannot_be_changed() {
     let mut bench = Bench::new(1);
     let online = bench.call("scx_bpf_get_online_cpumask", &[]);
     let of_task = bench.memory.addr(bench.core.objects.tasks, 0) + 8;
@@ -172,16 +172,16 @@ fn masks_that_are_not_the_programs_cannot_be_changed() {
 }
 
 #[test]
-fn a_bitmap_that_is_too_short_is_refused() {
+fn populate_from_a_short_bitmap_returns_eacces() {
     let mut bench = Bench::new(0);
     let mask = bench.call("bpf_cpumask_create", &[]);
     let source = bench.put(0, &[0xff]);
     assert_eq!(bench.call("bpf_cpumask_populate", &[mask, source, 4]) as u32 as i32, -13);
 }
 
-/// lavd keeps masks in an array of its own: the verifier takes memory for a structure of numbers.
+/// The verifier accepts plain memory as a mask; lavd keeps masks in an array of its own.
 #[test]
-fn masks_may_stand_in_the_memory_of_the_program() {
+fn cpumask_in_program_memory_can_be_changed() {
     let mut bench = Bench::new(0);
     let region = bench.memory.add_region("map", 4096, 1, Access::ReadWrite);
     let (mask, other) = (bench.memory.addr(region, 0), bench.memory.addr(region, 0) + 1032);
@@ -191,7 +191,7 @@ fn masks_may_stand_in_the_memory_of_the_program() {
     bench.call("bpf_cpumask_copy", &[other, mask]);
     assert_eq!(bench.memory.load(other, 8), Ok(1 << 5));
     assert_eq!(bench.call("bpf_cpumask_first", &[other]), 5);
-    // Nobody may release what was never allocated, and the memory must be all there.
+    // Memory that was not allocated as a mask cannot be released, and a mask must lie within the region.
     assert!(is_bad_argument(bench.call_in(None, "bpf_cpumask_release", &[mask])));
     let end = bench.memory.addr(region, 0) + 4096 - 512;
     assert!(is_bad_argument(bench.call_in(None, "bpf_cpumask_set_cpu", &[3, end])));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kfuncs and helpers called as a program would: by name, with registers, against a core with tasks.
+//! Kfuncs and helpers called as a program would: by name, with registers, on a core with tasks.
 
 mod calls;
 mod masks;
@@ -14,7 +14,7 @@ use crate::ops::Op;
 use bpf_machine::{Access, Context, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
 
-/// A kernel of 7.2 without a machine: two nodes of two cores of two CPUs each, and some memory of the program's own.
+/// A 7.2 core without a BPF machine: two nodes of two cores with two CPUs each, and memory for the program.
 struct Bench {
     core: Core,
     memory: Memory,
@@ -62,7 +62,7 @@ impl Bench {
         self.core.tasks.push(ext_task(comm, pid, all));
     }
 
-    /// Calls a kfunc of 7.2, as if from inside `op`.
+    /// Calls a kfunc of 7.2 as if from inside `op`.
     fn call_in(&mut self, op: Option<Op>, name: &str, args: &[u64]) -> Result<u64, FaultKind> {
         let kfunc = super::find(name, args.len() as u32, (7, 2)).unwrap_or_else(|| panic!("no {name}({})", args.len()));
         self.core.context.running = Running { op, ..Running::NONE };
@@ -72,7 +72,7 @@ impl Bench {
         super::call(&mut self.core, kfunc, registers, &mut cx)
     }
 
-    /// The same from `init`, for kfuncs that must not fault.
+    /// Calls a kfunc of 7.2 as if from inside `init`; panics on a fault.
     fn call(&mut self, name: &str, args: &[u64]) -> u64 {
         self.call_in(Some(Op::Init), name, args).unwrap_or_else(|fault| panic!("{name}: {fault}"))
     }
@@ -90,12 +90,12 @@ impl Bench {
         self.core.objects.task_at(&self.memory, addr)
     }
 
-    /// A place in the program's own memory.
+    /// Address at an offset in the program's own memory.
     fn own(&self, offset: u64) -> GuestAddr {
         self.memory.addr(self.own, 0) + offset
     }
 
-    /// Stores 64-bit words at a place in the program's own memory.
+    /// Stores 64-bit words at an offset in the program's own memory.
     fn put(&mut self, offset: u64, words: &[u64]) -> GuestAddr {
         let start = self.own(offset);
         for (at, word) in (start..).step_by(8).zip(words) {
@@ -112,7 +112,7 @@ impl Bench {
         start
     }
 
-    /// Kind, code and message of the error that was reported, which is taken away.
+    /// Kind, code and message of the reported error, which is cleared.
     fn error(&mut self) -> Option<(u32, i64, String)> {
         self.core.exit.take().map(|exit| (exit.kind, exit.code, exit.message))
     }

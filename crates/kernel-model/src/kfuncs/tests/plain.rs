@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kfuncs that are answered without the table, against their handlers in it.
+//! Fast-path kfuncs compared with their handlers.
 
 use super::calls::fill_queue;
 use super::{Bench, context};
@@ -8,26 +8,27 @@ use crate::kfuncs::{self, plain};
 use bpf_machine::GuestAddr;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
-/// Both ways, with the same arguments: what the short one answers, and what the handler does.
+/// Calls a kfunc through the fast path and through its handler, and checks that the results agree; `None` if the fast
+/// path gives no result.
 fn both(bench: &mut Bench, name: &str, args: &[u64]) -> Option<u64> {
-    let number = plain::number(name).unwrap_or_else(|| panic!("{name} is not answered so"));
+    let number = plain::number(name).unwrap_or_else(|| panic!("{name} has no fast path"));
     let mut registers = [0; 5];
     registers[..args.len()].copy_from_slice(args);
     let answer = plain::answer(&bench.core, number, [registers[0], registers[1]], &bench.memory)?;
     let kfunc = kfuncs::find(name, args.len() as u32, (7, 2)).expect("it is in the table");
     let handled = kfuncs::call(&mut bench.core, kfunc, registers, &mut context(&mut bench.memory, &mut bench.maps));
     assert_eq!(handled, Ok(answer), "{name} {args:x?}");
-    assert_eq!(bench.error(), None, "{name} {args:x?}: an error that the short way does not report");
+    assert_eq!(bench.error(), None, "{name} {args:x?}: an error that the fast path does not report");
     Some(answer)
 }
 
-/// Where a program finds the CPUs that a task may use.
+/// Address of a task's affinity mask, as a program reads it.
 fn mask_of(bench: &Bench, task: u32) -> GuestAddr {
     read(&bench.memory, bench.task(task), "cpus_ptr")
 }
 
 #[test]
-fn the_short_way_answers_what_the_handler_does() {
+fn fast_path_kfunc_returns_the_result_of_its_handler() {
     let mut bench = Bench::new(3);
     bench.core.now = Nanos(1_234_567);
     assert!(both(&mut bench, "scx_bpf_now", &[]) >= Some(1_234_567));
@@ -60,9 +61,9 @@ fn the_short_way_answers_what_the_handler_does() {
     }
 }
 
-/// Arguments that need the handler: no task, an idle one, queues of the kernel's own or none, a CPU or a mask that is none.
+/// Arguments that need the handler: a bad task pointer, an idle task, a built-in or missing queue, a bad CPU or mask.
 #[test]
-fn what_the_handler_has_to_say_is_left_to_it() {
+fn fast_path_leaves_bad_arguments_to_the_kfunc_handler() {
     let mut bench = Bench::new(1);
     let idle = bench.core.objects.task_addr(&bench.memory, TaskId::NONE, CpuId(3));
     let mask = mask_of(&bench, 0);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table as data.
+//! Checks of the kfunc table.
 
 use crate::kfuncs::table::KFUNCS;
 use crate::kfuncs::{find, groups, helper_nature, nature};
 use crate::ops::Group;
 
 #[test]
-fn the_table_is_sorted_and_names_are_unique() {
+fn kfunc_table_is_sorted_without_duplicates() {
     for pair in KFUNCS.windows(2) {
         assert!(pair[0].name < pair[1].name, "{} before {}", pair[0].name, pair[1].name);
     }
 }
 
-/// Parameter counts of 7.2's prototypes, without the hidden one, as its headers have them: written down a second time.
+/// Prototypes from the headers of 7.2, without the hidden parameter: an independent copy of the parameter counts.
 const PROTOTYPES: &str = "\
     __scx_bpf_dsq_insert_vtime(p, args) __scx_bpf_select_cpu_and(p, allowed, args) \
     bpf_cpumask_and(dst, a, b) bpf_cpumask_copy(dst, src) bpf_cpumask_create() bpf_cpumask_first_and(a, b) \
@@ -33,7 +33,7 @@ const PROTOTYPES: &str = "\
     scx_bpf_task_cgroup(p) scx_bpf_task_set_slice(p, slice) scx_bpf_test_and_clear_cpu_idle(cpu) ";
 
 #[test]
-fn parameters_are_the_kernels() {
+fn kfunc_parameter_counts_match_kernel_prototypes() {
     for prototype in PROTOTYPES.split_inclusive(')') {
         let (name, arguments) = prototype.trim().trim_end_matches(')').split_once('(').unwrap_or_default();
         if name.is_empty() {
@@ -47,7 +47,7 @@ fn parameters_are_the_kernels() {
 }
 
 #[test]
-fn kfuncs_come_and_go_with_the_version() {
+fn kfuncs_exist_in_the_right_kernel_versions() {
     let versions = |name, parameters| {
         [(6, 11), (6, 12), (6, 13), (6, 17), (6, 18), (6, 19), (7, 0), (7, 1), (7, 2)]
             .map(|version| if find(name, parameters, version).is_some() { 'x' } else { '-' })
@@ -64,7 +64,7 @@ fn kfuncs_come_and_go_with_the_version() {
 }
 
 #[test]
-fn groups_follow_the_contract() {
+fn kfunc_groups_follow_the_contract() {
     let groups_of = |name, parameters| groups(find(name, parameters, (7, 2)).expect("in the table"));
     assert_eq!(groups_of("scx_bpf_dsq_insert___v2", 4), [Group::Enqueue]);
     assert_eq!(groups_of("scx_bpf_dsq_move", 4), [Group::Dispatch, Group::Unlocked]);
@@ -76,7 +76,7 @@ fn groups_follow_the_contract() {
 }
 
 #[test]
-fn natures_are_passed_on_by_their_position() {
+fn kfunc_cost_class_is_an_index_of_machine_model_nature() {
     let nature_of = |name, parameters| nature(find(name, parameters, (7, 2)).expect("in the table"));
     assert_eq!(nature_of("scx_bpf_task_cpu", 1), 0);
     assert_eq!(nature_of("scx_bpf_dsq_peek", 1), 1);
