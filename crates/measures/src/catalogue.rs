@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The measures of a run, each written down once: its key, what people call it, its unit, which way is better, and
-//! where the number is. Text, JSON, CSV and comparisons are all made from this table, for simulated and real runs.
+//! Catalogue of the measures of a run: for each its key, label, unit, better direction, and an accessor of its value.
+//! Text, JSON, CSV and comparisons are all generated from this table, for simulated and real runs.
 
 use crate::{LatencySummary, PeriodSummary, RunMeasures};
 use ids::Nanos;
 
-/// What a number counts.
+/// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds,
-    /// A number of things.
+    /// A count.
     Count,
 }
 
-/// Which way is better.
+/// Which direction of change is an improvement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Better {
-    /// Less is better.
+    /// Lower is better.
     Less,
-    /// More is better.
+    /// Higher is better.
     More,
-    /// Neither: a scheduler may have good reason for either.
+    /// Neither: a good scheduler may have more or less of it.
     Neither,
 }
 
-/// Where a measure is shown.
+/// Tables in which a measure is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// Also where there is room for a few numbers only.
+    /// All tables, including those with room for a few measures only.
     Headline,
-    /// In every table that has a row for each measure.
+    /// Every table that has a row per measure.
     Table,
-    /// In such a table if all measures are asked for.
+    /// Tables with a row per measure, if all measures are requested.
     Detail,
 }
 
 /// One measure of a whole run.
 #[derive(Debug)]
 pub struct Measure {
-    /// The path of its key in the JSON of a run, parts joined by dots: `wakeup_latency_ns.p99`.
+    /// Path of its key in the JSON of a run, with dots as separators: `wakeup_latency_ns.p99`.
     pub key: &'static str,
     /// What it is called in tables; at most 21 characters.
     pub label: &'static str,
-    /// Its unit.
+    /// Unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// Which direction of change is an improvement.
     pub better: Better,
-    /// Where it is shown.
+    /// Tables in which it is shown.
     pub rank: Rank,
-    /// What it is, in a line.
+    /// Explanation in one line.
     pub meaning: &'static str,
-    /// Its value; `None` if it does not exist in this run, or is not modelled or not measured there.
+    /// Returns its value; `None` if it does not apply to this run, or is not modelled or not measured.
     pub value: fn(&RunMeasures) -> Option<u64>,
 }
 
@@ -76,12 +76,13 @@ const fn number(
     Measure { key, label, unit: Unit::Count, better: Better::Neither, rank, meaning, value }
 }
 
-/// A percentile or mean of nothing is no time of 0.
+/// Value of a percentile or mean; `None` (and not 0) if there are no samples.
 fn of(latency: &LatencySummary, value: Nanos) -> Option<u64> {
     (latency.count > 0).then_some(value.0)
 }
 
-/// Of the periods of timers: responses, and how late the late ones were, if there are any.
+/// Summaries of the periods of timers: response times, and tardiness of the late jobs; each `None` if it has no
+/// samples.
 fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<LatencySummary>) {
     let PeriodSummary { response, late } = measures.periods;
     (Some(response).filter(|some| some.count > 0), Some(late).filter(|some| some.count > 0))
@@ -90,10 +91,10 @@ fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<Latency
 use Better::{Less, More, Neither};
 use Rank::{Detail, Headline, Table};
 
-/// All of them, in the order of reports: the end of the work, waiting, then what the scheduler did for it.
+/// All measures, in the order of reports: end of the work, latencies, then what the scheduler did.
 ///
-/// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
-/// way and work has one.
+/// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
+/// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
 pub static CATALOGUE: [Measure; 42] = [
     time("makespan_ns", "makespan", Less, Headline,
@@ -109,11 +110,11 @@ pub static CATALOGUE: [Measure; 42] = [
     time("wakeup_latency_ns.p50", "wakeup p50", Less, Table,
         "from wakeup to running: median", |m| of(&m.wakeup_latency, m.wakeup_latency.p50)),
     time("wakeup_latency_ns.p90", "wakeup p90", Less, Table,
-        "wait of woken tasks for a CPU: 90 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p90)),
+        "from wakeup to running: 90th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p90)),
     time("wakeup_latency_ns.p99", "wakeup p99", Less, Headline,
-        "wait of woken tasks for a CPU: 99 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p99)),
+        "from wakeup to running: 99th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p99)),
     time("wakeup_latency_ns.p999", "wakeup p99.9", Less, Detail,
-        "wait of woken tasks for a CPU: 99.9 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p999)),
+        "from wakeup to running: 99.9th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p999)),
     time("wakeup_latency_ns.max", "wakeup max", Less, Table,
         "from wakeup to running: maximum", |m| of(&m.wakeup_latency, m.wakeup_latency.max)),
     number("wakeup_latency_ns.count", "wakeups served", Detail,
@@ -130,7 +131,7 @@ pub static CATALOGUE: [Measure; 42] = [
         "run-queue latency, woken or preempted: 99.9th percentile", |m| of(&m.run_delay, m.run_delay.p999)),
     time("run_delay_ns.max", "run delay max", Less, Table,
         "run-queue latency, woken or preempted: maximum", |m| of(&m.run_delay, m.run_delay.max)),
-    number("run_delay_ns.count", "waits served", Detail,
+    number("run_delay_ns.count", "run delays", Detail,
         "waits after which the task ran", |m| Some(m.run_delay.count)),
     time("response_ns.p50", "response p50", Less, Detail,
         "from timer expiry to the end of the job: median", |m| of_periods(m).0.map(|l| l.p50.0)),
@@ -161,7 +162,7 @@ pub static CATALOGUE: [Measure; 42] = [
     number("migrations.far", "cross-node migrations", Table,
         "switches to a task that last ran on another NUMA node", |m| Some(m.migrations.far)),
     time("cpu_ns.run", "CPU: run", Neither, Table,
-        "CPU time in which tasks ran", |m| Some(m.cpu.run.0)),
+        "CPU time of tasks", |m| Some(m.cpu.run.0)),
     time("cpu_ns.idle", "CPU: idle", Neither, Table,
         "CPU time spent idle", |m| Some(m.cpu.idle.0)),
     time("cpu_ns.scheduler", "CPU: scheduler", Less, Table,
@@ -182,7 +183,7 @@ pub static CATALOGUE: [Measure; 42] = [
         "time spent waiting for kernel and workload locks", |m| m.lock_wait.map(|time| time.0)),
 ];
 
-/// The measure of this key.
+/// Returns the measure with this key.
 pub fn find(key: &str) -> Option<&'static Measure> {
     CATALOGUE.iter().find(|measure| measure.key == key)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task passes through locks of its workload: works, comes to the lock, waits, has it, works, gives it back.
+//! Execution of critical sections under locks of the workload: a task works, asks for the lock, waits, holds it,
+//! works, releases it.
 //!
-//! Between events nothing is decided: whoever gives a lock back says at once who has it next and when it gets there. The
-//! next one pays that way ([`Phase::Line`]) when it runs, so one that was preempted gets to its lock late, and those behind
-//! it wait for that too.
+//! All decisions are made at events: a release determines immediately the next holder and the time at which it gets
+//! the lock. The next holder pays the handoff ([`Phase::Line`]) once it runs, so a preempted task gets its lock late,
+//! and the waiters after it wait for that too.
 
 use crate::alarms::Alarm;
 use crate::model::Model;
@@ -15,19 +16,19 @@ use ids::{CpuId, Nanos, TaskId};
 use kernel_model::Leave;
 use workload::{CriticalSections, Demand, LockKind, Sleep};
 
-/// A writer of an RCU lock waits for so many ticks: until every CPU has passed through the scheduler or a tick, seen at the
-/// tick after it. 2 to 3 in kernels.
+/// Grace period of an RCU writer in ticks, as a fraction: until every CPU has passed through the scheduler or a tick,
+/// noticed at the tick after it. 2 to 3 ticks in kernels.
 const GRACE_TICKS: (u64, u64) = (5, 2);
 
 impl<M: Model> Run<'_, M> {
-    /// `id`, the current task of `cpu`, begins to pass through a lock.
+    /// `id`, the current task of `cpu`, begins its critical sections under a lock.
     pub fn begin_critical_sections(&mut self, cpu: CpuId, id: TaskId, op: CriticalSections) {
-        let name = &self.player.spec(self.tasks[id.index()].spec).name;
+        let name = &self.executor.spec(self.tasks[id.index()].spec).name;
         self.shared().begin(id, name, op);
         self.pass(cpu, id);
     }
 
-    /// Whether `id` is amidst that.
+    /// Whether `id` is executing critical sections.
     pub fn passes(&mut self, id: TaskId) -> bool {
         self.shared_locks.as_mut().is_some_and(|locks| locks.passing(id).is_some())
     }
@@ -36,12 +37,12 @@ impl<M: Model> Run<'_, M> {
         self.shared_locks.as_mut().expect("the workload has locks")
     }
 
-    /// `id`, which is current on `cpu` and needs nothing now, takes its next steps, up to one that takes time.
+    /// `id`, which is current on `cpu` and needs no time now, takes its next steps, up to one that takes time.
     pub fn pass(&mut self, cpu: CpuId, id: TaskId) {
         loop {
             let now = self.now;
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
-            let passing = locks.passing(id).expect("it passes");
+            let passing = locks.passing(id).expect("the task is in a critical section");
             match passing.stage {
                 Stage::Begin => {
                     (passing.stage, passing.fought) = (Stage::Arrive, false);
@@ -54,7 +55,7 @@ impl<M: Model> Run<'_, M> {
                     self.arrive(cpu, id);
                 }
                 Stage::Call => self.call(cpu, id),
-                // A mutex: somebody woke it, or the kernel did not let it sleep, and it tries again.
+                // A mutex: the task was woken, or the kernel did not let it sleep; it tries again.
                 Stage::Wait | Stage::Refused => self.arrive(cpu, id),
                 Stage::Enter => {
                     passing.stage = Stage::Leave;
@@ -83,10 +84,10 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `id` comes to its lock.
+    /// `id` asks for its lock.
     fn arrive(&mut self, cpu: CpuId, id: TaskId) {
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        let passing = locks.passing(id).expect("the task is in a critical section");
         let (number, reads, seen) = (passing.word, passing.op.reads, passing.seen);
         let lock = passing.op.lock;
         let kind = locks.kind(lock);
@@ -98,7 +99,7 @@ impl<M: Model> Run<'_, M> {
             LockKind::Sequence if reads && !waits_for_writer => {
                 let version = word.version;
                 let way = if seen == version { Nanos::ZERO } else { locks.read(number, cpu) };
-                locks.passing(id).expect("it passes").seen = version;
+                locks.passing(id).expect("the task is in a critical section").seen = version;
                 self.enter_lock_after(id, way);
             }
             LockKind::ReadWrite if reads && !waits_for_writer && word.waiting.is_empty() => {
@@ -111,7 +112,7 @@ impl<M: Model> Run<'_, M> {
             LockKind::Mutex => {
                 let locks = self.shared();
                 locks.words[number].fought = true;
-                let passing = locks.passing(id).expect("it passes");
+                let passing = locks.passing(id).expect("the task is in a critical section");
                 (passing.stage, passing.fought) = (Stage::Call, true);
                 self.spend(id, self.half_a_call());
             }
@@ -123,11 +124,11 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `id`, half through its call of the kernel, sleeps if its mutex is still held by somebody who will wake it.
+    /// `id`, in the middle of its futex call, sleeps if the mutex is still held by a task that will wake it.
     fn call(&mut self, cpu: CpuId, id: TaskId) {
         let half = self.half_a_call();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        let passing = locks.passing(id).expect("the task is in a critical section");
         let number = passing.word;
         let word = &locks.words[number];
         if word.writer.is_some() && word.fought {
@@ -135,22 +136,22 @@ impl<M: Model> Run<'_, M> {
             self.tell_lock_wait(cpu, id, false);
             self.schedule(cpu, Leave::Block(BlockCause::Task));
         } else {
-            locks.passing(id).expect("it passes").stage = Stage::Refused;
+            locks.passing(id).expect("the task is in a critical section").stage = Stage::Refused;
             self.spend(id, half);
         }
     }
 
-    /// The kernel looks at the word of a mutex in the middle of a call.
+    /// The kernel checks the mutex word in the middle of a futex call.
     fn half_a_call(&self) -> Nanos {
         Nanos(self.shared_locks.as_ref().expect("the workload has locks").futex().0 / 2)
     }
 
-    /// `id` runs for so long without working.
+    /// `id` occupies its CPU for this time without doing work.
     fn spend(&mut self, id: TaskId, time: Nanos) {
         self.tasks[id.index()].phase = if time == Nanos::ZERO { Phase::Ask } else { Phase::Line(time) };
     }
 
-    /// Whether a lock that nobody has is for whoever comes: those who wait for a fair one come first.
+    /// Whether a free lock may be taken by any task that asks: waiters of a fair lock come first.
     fn may_take(&self, number: usize, kind: LockKind) -> bool {
         let locks = self.shared_locks.as_ref().expect("the workload has locks");
         matches!(kind, LockKind::Mutex | LockKind::TestAndSet | LockKind::Sequence | LockKind::Rcu)
@@ -160,23 +161,23 @@ impl<M: Model> Run<'_, M> {
     fn queue(&mut self, id: TaskId, number: usize, reads: bool) {
         let locks = self.shared();
         locks.words[number].waiting.push_back(Waiter { task: id, reads });
-        locks.passing(id).expect("it passes").stage = Stage::Wait;
+        locks.passing(id).expect("the task is in a critical section").stage = Stage::Wait;
     }
 
-    /// `id` takes a lock that is free.
+    /// `id` takes a free lock.
     fn take_word(&mut self, cpu: CpuId, id: TaskId, number: usize) {
         let locks = self.shared();
-        let fought = locks.passing(id).expect("it passes").fought;
+        let fought = locks.passing(id).expect("the task is in a critical section").fought;
         let word = &mut locks.words[number];
         (word.writer, word.fought) = (Some(id), fought);
         self.enter_lock(cpu, id, true);
     }
 
-    /// `id` is in, once the line of the lock is there if it writes that.
+    /// `id` enters the critical section, once the cache line of the lock is transferred if it writes to it.
     fn enter_lock(&mut self, cpu: CpuId, id: TaskId, writes: bool) {
         let now = self.now;
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        let passing = locks.passing(id).expect("the task is in a critical section");
         let (number, lock) = (passing.word, passing.op.lock);
         let before = locks.last(number);
         let way = if writes { locks.fetch(number, cpu, now) } else { Nanos::ZERO };
@@ -187,18 +188,18 @@ impl<M: Model> Run<'_, M> {
     fn enter_lock_after(&mut self, id: TaskId, way: Nanos) {
         let now = self.now;
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        let passing = locks.passing(id).expect("the task is in a critical section");
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
         let (row, waited) = (passing.row, now - passing.asked);
         locks.note_taken(row, waited);
         self.spend(id, way);
     }
 
-    /// `id` gives its lock back.
+    /// `id` releases its lock.
     fn leave(&mut self, cpu: CpuId, id: TaskId) {
         let now = self.now;
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
-        let passing = locks.passing(id).expect("it passes");
+        let passing = locks.passing(id).expect("the task is in a critical section");
         let (number, op, seen, row) = (passing.word, passing.op, passing.seen, passing.row);
         let held = now.since(passing.entered);
         let kind = locks.kind(op.lock);
@@ -209,9 +210,9 @@ impl<M: Model> Run<'_, M> {
             LockKind::Sequence if op.reads => {
                 let word = &locks.words[number];
                 if word.version != seen || word.writer.is_some() {
-                    // A writer came between: once more, and it has waited since it came first.
+                    // A writer intervened: the read is repeated, and the wait counts from the first attempt.
                     locks.rows[row].retries += 1;
-                    locks.passing(id).expect("it passes").stage = Stage::Wait;
+                    locks.passing(id).expect("the task is in a critical section").stage = Stage::Wait;
                 }
             }
             LockKind::ReadWrite if op.reads => {
@@ -228,7 +229,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// A lock that one task has alone.
+    /// Releases a lock that is held exclusively.
     fn give_back(&mut self, cpu: CpuId, id: TaskId, number: usize, kind: LockKind, op: CriticalSections) {
         let word = &mut self.shared().words[number];
         (word.writer, word.version) = (None, word.version + 1);
@@ -251,13 +252,13 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// A spin lock that nobody has goes to those who wait for it.
+    /// Grants a free spin lock to its waiters.
     fn pass_on(&mut self, cpu: CpuId, number: usize, kind: LockKind, op: CriticalSections) {
         while let Some(place) = self.next_waiter(cpu, number, kind) {
             let polling = self.polling(number);
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
-            let waiter = locks.words[number].waiting.remove(place).expect("it waits");
-            // Readers of a sequence lock look again themselves.
+            let waiter = locks.words[number].waiting.remove(place).expect("a waiter");
+            // Readers of a sequence lock check by themselves.
             let enters = kind != LockKind::Sequence || !waiter.reads;
             if enters {
                 self.grant(waiter, number, kind, op, polling);
@@ -270,14 +271,14 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// How many CPUs look at the lock.
+    /// Number of CPUs that poll the lock.
     fn polling(&self, number: usize) -> u64 {
         let locks = self.shared_locks.as_ref().expect("the workload has locks");
         let runs = |waiter: &&Waiter| self.tasks[waiter.task.index()].state() == State::Running;
         locks.words[number].waiting.iter().filter(runs).count() as u64
     }
 
-    /// Place of who is next, among those who wait.
+    /// Index of the next holder among the waiters.
     fn next_waiter(&self, cpu: CpuId, number: usize, kind: LockKind) -> Option<usize> {
         let locks = self.shared_locks.as_ref().expect("the workload has locks");
         let word = &locks.words[number];
@@ -294,7 +295,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `waiter` has the lock now, and gets to it a way later.
+    /// Grants the lock to `waiter`, which gets it after the handoff time.
     fn grant(&mut self, waiter: Waiter, number: usize, kind: LockKind, op: CriticalSections, polling: u64) {
         let on = self.cpu_of(waiter.task);
         let other = self.shared().words[number].waiting.front().map(|other| other.task);
@@ -302,7 +303,7 @@ impl<M: Model> Run<'_, M> {
         let now = self.now;
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let before = locks.last(number);
-        // One that does not run finds the line near where it runs next; that is not known.
+        // For a task that does not run, the distance of the cache line to its next CPU is unknown.
         let to = on.or(before).unwrap_or(CpuId(0));
         let way = if kind == LockKind::ReadWrite {
             locks.fetch(number, to, now)
@@ -316,20 +317,20 @@ impl<M: Model> Run<'_, M> {
         } else {
             word.writer = Some(waiter.task);
         }
-        let passing = locks.passing(waiter.task).expect("it passes");
+        let passing = locks.passing(waiter.task).expect("the task is in a critical section");
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
         let (row, waited) = (passing.row, now + way - passing.asked);
         locks.note_taken(row, waited);
         self.resume(waiter.task, if way == Nanos::ZERO { Phase::Ask } else { Phase::Line(way) });
     }
 
-    /// `id`, which spins or was preempted while it did, goes on with this.
+    /// `id`, which spins or was preempted while spinning, continues in this phase.
     fn resume(&mut self, id: TaskId, phase: Phase) {
         self.tell_passed(id);
         self.go_on_with(id, phase);
     }
 
-    /// The same without a lock: its CPU, if it has one, looks now.
+    /// The same without a lock: its CPU, if it has one, is updated now.
     pub fn go_on_with(&mut self, id: TaskId, phase: Phase) {
         let on = self.cpu_of(id);
         if let Some(cpu) = on {
@@ -339,7 +340,7 @@ impl<M: Model> Run<'_, M> {
         self.tasks[id.index()].phase = phase;
     }
 
-    /// Where `id` is current.
+    /// CPU on which `id` is current.
     fn cpu_of(&self, id: TaskId) -> Option<CpuId> {
         if self.tasks[id.index()].state() != State::Running {
             return None;
@@ -347,10 +348,10 @@ impl<M: Model> Run<'_, M> {
         self.cpus.iter().position(|cpu| cpu.current == id).map(|cpu| CpuId(cpu as u32))
     }
 
-    /// `id`, which spins and is current again on `cpu`, takes its lock if that is free: nobody passes a test-and-set lock
-    /// on to one that does not run. False: it goes on spinning.
+    /// `id`, which spins and is current again on `cpu`, takes its lock if it is free: a test-and-set lock is never
+    /// handed off to a task that does not run. Returns false if it continues spinning.
     pub fn try_again(&mut self, cpu: CpuId, id: TaskId) -> bool {
-        // Who spins at a barrier looks at no lock.
+        // A task that spins at a barrier polls no lock.
         let Some(locks) = self.shared_locks.as_mut() else { return false };
         let Some(passing) = locks.passing(id) else { return false };
         let (number, op) = (passing.word, passing.op);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Locks in the memory of a workload: closed forms, timelines made by hand, and what preemption does to them.
+//! Locks of a workload: closed forms, hand-computed timelines, and effects of preemption.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::{Played, Scheduler, free_machine, rt_app};
 use machine_model::{Estimate, Locks, Machine};
 use measures::LockUse;
 
-/// Nothing costs anything but lines, which take so long at any distance. A passage itself takes 1 ns.
+/// Only cache-line transfers cost time, `line` at any distance; the operations of a critical section take 1 ns.
 fn machine(cpus: u32, line: u64) -> Machine {
     let mut machine = free_machine(&format!("core:{cpus} pu:1"));
     machine.effects.locks = Some(Locks {
@@ -20,7 +20,7 @@ fn machine(cpus: u32, line: u64) -> Machine {
     machine
 }
 
-/// So many tasks, one on each CPU, pass through a lock of this kind.
+/// Tasks, one on each CPU, that execute critical sections under a lock of this kind.
 fn play(machine: &Machine, kind: &str, lock: &str, tasks: &str) -> Played {
     let text = format!(r#"{{"locks": {{"l": {{"kind": "{kind}"{lock}}}}}, "tasks": {{{tasks}}}}}"#);
     Scheduler::kernel().play(machine, &rt_app(&text)).completed()
@@ -31,7 +31,7 @@ fn row<'a>(played: &'a Played, kind: &str) -> &'a LockUse {
     rows.next().unwrap_or_else(|| panic!("no row of a {kind}"))
 }
 
-/// CriticalSections a nanosecond, all tasks together.
+/// Critical sections per nanosecond, over all tasks.
 fn throughput(cpus: u32, kind: &str, hold: u64, between: u64, line: u64) -> f64 {
     let times = 160_000 / cpus;
     let task = format!(
@@ -42,7 +42,8 @@ fn throughput(cpus: u32, kind: &str, hold: u64, between: u64, line: u64) -> f64 
     f64::from(times * cpus) / played.outcome.measures.makespan.unwrap().0 as f64
 }
 
-/// The machine-repairman: X = (1 - p_0)/S(k), p_k ~ prod (N - k)/Z S(k), where a lock with k CPUs at it serves in S(k).
+/// Machine-repairman model: X = (1 - p_0)/S(k), p_k ~ prod (N - k)/Z S(k), where a lock with k CPUs at it has the
+/// service time S(k).
 fn repairman(cpus: u32, think: f64, serve: impl Fn(f64) -> f64) -> f64 {
     let mut weights = vec![1.0];
     for k in 1..=cpus {
@@ -54,7 +55,7 @@ fn repairman(cpus: u32, think: f64, serve: impl Fn(f64) -> f64) -> f64 {
 }
 
 #[test]
-fn a_lock_without_distance_is_the_machine_repairman() {
+fn lock_without_transfer_cost_matches_the_machine_repairman_model() {
     for kind in ["queued", "ticket", "test-and-set"] {
         for (cpus, ratio) in [(2, 10), (4, 10), (8, 10), (16, 10), (3, 1)] {
             let (hold, between) = (10_000, 10_000 * ratio);
@@ -65,7 +66,7 @@ fn a_lock_without_distance_is_the_machine_repairman() {
     }
 }
 
-/// Of `of` tasks that think for `think` on average, so many come within `time`: by number.
+/// Distribution of the number of arrivals within `time`, of `of` tasks with mean think time `think`.
 fn arrivals(of: u32, time: f64, think: f64) -> Vec<f64> {
     let comes = 1.0 - (-time / think).exp();
     let mut share = vec![0.0; of as usize + 1];
@@ -79,14 +80,14 @@ fn arrivals(of: u32, time: f64, think: f64) -> Vec<f64> {
     share
 }
 
-/// CriticalSections a nanosecond through a ticket lock whose way to the next CPU is settled when it is given back, with `waiting` CPUs
-/// there: `line` * (`waiting` + 1) / 2. Seen from one giving back to the next that is a Markov chain in how many wait, whatever
-/// happens between: during a way and a hold each that thinks comes with 1 - e^(-t/Z). Nobody waits: the first of all comes
-/// after Z/N, and the line with it unless it was the last one there.
+/// Critical sections per nanosecond under a ticket lock whose handoff time is determined at the release, with
+/// `waiting` CPUs present: `line` * (`waiting` + 1) / 2. The number of waiters at successive releases is a Markov
+/// chain: during a handoff and a hold of total time t each thinking task arrives with probability 1 - e^(-t/Z).
+/// Without waiters, the first arrival comes after Z/N, plus the line transfer unless it is the last holder.
 fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
     const STEPS: u32 = 600;
     let all = f64::from(cpus);
-    // Ways with their chances, by who waits.
+    // Handoff times with their probabilities, by number of waiters.
     let ways = |waiting: u32| match waiting {
         0 => vec![(0.0, 1.0 / all), (line, 1.0 - 1.0 / all)],
         waiting => vec![(line * f64::from(waiting + 1) / 2.0, 1.0)],
@@ -96,7 +97,7 @@ fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
     for waiting in 0..cpus {
         let (left, think_on) = (waiting.saturating_sub(1), cpus - waiting.max(1));
         for (way, chance) in ways(waiting) {
-            // The hold is exponential: equal shares of it, at their medians.
+            // The hold time is exponential: equal shares of it, at their medians.
             for step in 0..STEPS {
                 let rest = 1.0 - (f64::from(step) + 0.5) / f64::from(STEPS);
                 for (come, share) in arrivals(think_on, way - hold * rest.ln(), think).into_iter().enumerate() {
@@ -116,11 +117,11 @@ fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
     1.0 / now.iter().enumerate().map(|(waiting, share)| share * length(waiting)).sum::<f64>()
 }
 
-/// A ticket lock with Z/S = 10, c/S = 0.2 and 1: within 1 % of what its mechanism gives, in all rows. The published table
-/// (Boyd-Wickizer's model) lets the way change with every CPU that comes while it lasts: outside of the knee that is the same
-/// within 1 %, and in it the other falls up to 10 % earlier.
+/// A ticket lock with Z/S = 10, c/S = 0.2 and 1 is within 1 % of this model in all rows. The published table
+/// (Boyd-Wickizer's model) lets the handoff time change with every arrival during the handoff: outside the knee the
+/// results differ by less than 1 %, and in the knee the published values fall up to 10 % earlier.
 #[test]
-fn a_ticket_lock_collapses_as_its_closed_form_does() {
+fn ticket_lock_throughput_matches_its_closed_form() {
     for (line, knee, table) in [
         (2_000, 12..=24, [(2, 1.977), (4, 3.831), (6, 5.460), (8, 6.678), (12, 6.883), (16, 5.311), (48, 1.976)]),
         (10_000, 8..=24, [(2, 1.945), (4, 3.512), (6, 4.117), (8, 3.348), (12, 1.890), (16, 1.376), (48, 0.464)]),
@@ -141,14 +142,14 @@ fn a_ticket_lock_collapses_as_its_closed_form_does() {
     }
 }
 
-/// Makespan, in nanoseconds.
+/// Makespan in nanoseconds.
 fn makespan(played: &Played) -> u64 {
     played.outcome.measures.makespan.unwrap().0
 }
 
-/// The second waits until the first is through, and for the way; then it is there for 1000 ns itself.
+/// The second task waits for the first one's release and for the handoff; then it holds the lock for 1000 ns itself.
 #[test]
-fn two_tasks_and_one_spin_lock() {
+fn second_task_waits_for_release_and_handoff_of_a_spin_lock() {
     let task = r#""t": {"instance": 2, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000}}"#;
     for (kind, more, way) in [
         ("test-and-set", "", 100),
@@ -161,7 +162,7 @@ fn two_tasks_and_one_spin_lock() {
         let alone = makespan(&play(&machine(2, 100), kind, more, &task.replace("2", "1")));
         assert_eq!(makespan(&played), alone + way + 1_000, "{kind}{more}");
         let measures = &played.outcome.measures;
-        // It came a little later, as CPUs meet at the locks of the kernel.
+        // It arrives slightly later, as the CPUs contend for kernel locks.
         let waited = measures.cpu.spin.0;
         assert!((way + 700..=way + 1_000).contains(&waited), "{kind}{more}: {waited}");
         assert_eq!(measures.cpu.slowed.0, 0, "{kind}{more}");
@@ -174,23 +175,24 @@ fn two_tasks_and_one_spin_lock() {
     }
 }
 
-/// Three on a test-and-set lock: the way to the second is longer, as the third polls as well; to the nearest first.
+/// Three tasks on a test-and-set lock: the handoff to the second is longer, as the third polls as well; it goes to
+/// the nearest CPU first.
 #[test]
-fn others_that_poll_make_the_way_longer() {
+fn polling_cpus_lengthen_the_handoff_of_a_test_and_set_lock() {
     let task = r#""t": {"instance": 3, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000}}"#;
     let mut machine = machine(3, 100);
     let alone = makespan(&play(&machine, "test-and-set", "", &task.replace("3", "1")));
     let more = |machine: &Machine, lock: &str| makespan(&play(machine, "test-and-set", lock, task)) - alone - 2_000;
     assert_eq!(more(&machine, ""), 200 + 100);
-    // What the second works on comes once more from the third, which polls that line.
+    // The data line of the second is transferred once more from the third, which polls that line.
     assert_eq!(more(&machine, r#", "beside": true"#), 200 + 100 + 100);
     machine.effects.locks.as_mut().unwrap().spinner_slowdown_percent = Estimate::exactly(0);
     assert_eq!(more(&machine, ""), 100 + 100);
 }
 
-/// An atomic operation needs the line and nothing else: two CPUs that want it all the time have it one after the other.
+/// An atomic operation needs only the cache line: two CPUs that always want it get it in turn.
 #[test]
-fn a_line_is_in_one_place_at_a_time() {
+fn atomic_operations_are_serialized_by_the_cache_line() {
     let task = |instances: u32| {
         format!(r#""t": {{"instance": {instances}, "loop": 1, "critical_sections": {{"lock": "l", "times": 20000}}}}"#)
     };
@@ -201,28 +203,28 @@ fn a_line_is_in_one_place_at_a_time() {
 }
 
 #[test]
-fn readers_share_and_pay_for_the_line_twice() {
+fn read_write_lock_readers_overlap_and_transfer_the_line_twice() {
     let task = |mode: &str, hold: u32, times: u32| {
         format!(
             r#""t": {{"instance": 4, "loop": 1, "critical_sections":
                 {{"lock": "l", "hold_ns": {hold}, "mode": "{mode}", "times": {times}}}}}"#
         )
     };
-    // Without distance they overlap wholly, and writers not at all.
+    // Without transfer costs readers overlap completely, and writers not at all.
     assert_eq!(makespan(&play(&machine(4, 0), "rwlock", "", &task("read", 1_000, 100))), 100 * 1_001);
     let writers = makespan(&play(&machine(4, 0), "rwlock", "", &task("write", 1_000, 100)));
     assert!((400_000..401_000).contains(&writers), "{writers}");
-    // With sections of nothing the line is the limit: 40,000 passages of two ways.
+    // With empty critical sections the line is the limit: 40,000 sections of two transfers each.
     let played = play(&machine(4, 100), "rwlock", "", &task("read", 0, 10_000));
     let readers = makespan(&played);
     assert!((7_800_000..8_100_000).contains(&readers), "{readers}");
     assert_eq!(row(&played, "rw-read").count, 10_000);
 }
 
-/// Readers of a sequence lock wait for nobody and read again if a writer came between. One reader reads all the time, so
-/// every write meets one read.
+/// Readers of a sequence lock never wait, and read again if a writer intervened. One reader reads all the time, so
+/// every write coincides with a read.
 #[test]
-fn readers_of_a_sequence_lock_try_again() {
+fn sequence_lock_readers_retry_after_a_write() {
     let tasks = r#""r": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}},
         "w": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "between_ns": 9900, "times": 200, "draw": "exponential"}}"#;
     let played = play(&machine(2, 10), "seqlock", "", tasks);
@@ -233,9 +235,9 @@ fn readers_of_a_sequence_lock_try_again() {
     assert_eq!((writes.count, writes.contended), (200, 0));
 }
 
-/// Readers under RCU meet nobody; a writer waits for two ticks and a half each time.
+/// Readers under RCU are never delayed; a writer waits for 2.5 ticks each time.
 #[test]
-fn writers_pay_under_rcu() {
+fn rcu_writers_wait_for_a_grace_period() {
     let read =
         r#""r": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "mode": "read", "times": 20000}}"#;
     let write = r#""w": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 100, "times": 3}}"#;
@@ -246,9 +248,9 @@ fn writers_pay_under_rcu() {
     assert!((30_000_303..30_001_000).contains(&length), "{length}");
 }
 
-/// Who waits for a mutex sleeps; nobody spins, and the lock is held by one at a time.
+/// A task that waits for a mutex sleeps instead of spinning, and there is one holder at a time.
 #[test]
-fn who_waits_for_a_mutex_sleeps() {
+fn mutex_waiter_sleeps() {
     let task = r#""t": {"instance": 3, "loop": 1, "critical_sections":
         {"lock": "l", "hold_ns": 1000, "between_ns": 500, "times": 50}}"#;
     let played = play(&machine(3, 0), "mutex", "", task);
@@ -262,11 +264,11 @@ fn who_waits_for_a_mutex_sleeps() {
     assert!(contended > 20, "{contended}");
 }
 
-/// Two tasks and a call of the kernel that takes 1000 ns. A mutex that is given back before the kernel looks at it: the call
-/// of who wanted to sleep is for nothing, and those of both who give it back are, since each has to expect a sleeper. One
-/// that is held for longer: the waiter sleeps, and only its own call at the end is for nothing.
+/// Two tasks and a futex call of 1000 ns. If the mutex is released before the kernel checks the word, the call of the
+/// task that wanted to sleep is useless, and so are those of both releases, as each must assume a sleeper. If it is
+/// held for longer, the waiter sleeps, and only its own call at the end is useless.
 #[test]
-fn a_mutex_that_is_fought_for_calls_the_kernel_for_nothing() {
+fn contended_mutex_makes_useless_futex_calls() {
     let played = |hold: u64, futex: u64| {
         let mut machine = machine(2, 0);
         machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(futex);
@@ -278,20 +280,21 @@ fn a_mutex_that_is_fought_for_calls_the_kernel_for_nothing() {
         let blocked = played.outcome.measures.tasks.iter().map(|task| task.account.blocked.0).max();
         (makespan(&played), played.outcome.measures.cpu.spin.0, blocked)
     };
-    // The first one has it until 301; the second one is back from the kernel at 1001, has it until 1301, and calls again.
+    // The first task holds it until 301; the second returns from the kernel at 1001, holds it until 1301, and calls
+    // again.
     assert_eq!(found(300, 1_000), (2_301, 3_000, Some(0)));
-    // The second one sleeps from 501 to 1001.
+    // The second task sleeps from 501 to 1001.
     assert_eq!(found(1_000, 1_000), (3_001, 500 + 1_000, Some(500)));
     assert_eq!(found(1_000, 0), (2_001, 0, Some(1_000)));
 }
 
-/// A third task takes the mutex between the call of the second one and the kernel's look: it expects no sleeper and would
-/// wake none, and the word tells the kernel so.
+/// A third task takes the mutex between the call of the second one and the kernel's check: it assumes no sleeper and
+/// would wake none, and the kernel sees that in the word.
 #[test]
-fn nobody_sleeps_for_a_mutex_whose_holder_will_not_wake_him() {
+fn task_does_not_sleep_if_the_mutex_holder_would_not_wake_it() {
     let mut machine = machine(3, 0);
     machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
-    // Held from 1 to 301 and from 350 to 650; looked at at 501, and taken by who was sent back at 1001.
+    // Held from 1 to 301 and from 350 to 650; checked at 501, and taken at 1001 by the task that was sent back.
     let tasks = r#""t": {"instance": 2, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "times": 1}},
         "u": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "between_ns": 349, "times": 1}}"#;
     let played = play(&machine, "mutex", "", tasks);
@@ -300,9 +303,9 @@ fn nobody_sleeps_for_a_mutex_whose_holder_will_not_wake_him() {
     assert!(measures.tasks.iter().all(|task| task.account.blocked.0 == 0));
 }
 
-/// Nobody else: no call.
+/// Without contention there is no futex call.
 #[test]
-fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
+fn uncontended_mutex_makes_no_futex_call() {
     let mut machine = machine(1, 0);
     machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
     let played = play(
@@ -314,10 +317,10 @@ fn a_mutex_that_nobody_wants_stays_out_of_the_kernel() {
     assert_eq!(makespan(&played), 1_000);
 }
 
-/// Twice as many tasks as CPUs: a ticket lock goes to tasks that do not run, and all wait for their slices; a test-and-set
-/// lock goes to who runs.
+/// Twice as many tasks as CPUs: a ticket lock is handed off to tasks that do not run, and all wait for their slices;
+/// a test-and-set lock is handed off to a running task.
 #[test]
-fn a_preempted_waiter_holds_up_a_fair_lock() {
+fn preempted_waiter_delays_a_fair_lock() {
     let task = r#""t": {"instance": 8, "loop": 1, "critical_sections":
         {"lock": "l", "hold_ns": 10000, "between_ns": 20000, "times": 1000, "draw": "exponential"}}"#;
     let length = |kind: &str| makespan(&play(&machine(4, 50), kind, "", task));
@@ -326,17 +329,17 @@ fn a_preempted_waiter_holds_up_a_fair_lock() {
 }
 
 #[test]
-fn stripes_let_many_pass() {
+fn striped_lock_admits_several_holders() {
     let task = r#""t": {"instance": 8, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 1000, "times": 500}}"#;
     let one = makespan(&play(&machine(8, 20), "queued", "", task));
     let many = makespan(&play(&machine(8, 20), "queued", r#", "stripes": 64"#, task));
     assert!(many * 5 < one, "{one} with one, {many} with 64");
 }
 
-/// All kinds on machines with all effects, under several schedulers and seeds: every passage is made, and every
-/// nanosecond has an owner (the collector asserts that).
+/// All kinds on machines with all effects, under several schedulers and seeds: every critical section is executed,
+/// and all time is accounted (asserted by the collector).
 #[test]
-fn all_kinds_on_all_kinds_of_machines() {
+fn all_lock_kinds_work_on_all_machines() {
     let kinds = ["test-and-set", "ticket", "queued", "rwlock", "seqlock", "rcu", "mutex", "atomic"];
     for name in ["laptop-2c4t", "hybrid-laptop", "server-64"] {
         let machine = Machine::preset(name).unwrap();

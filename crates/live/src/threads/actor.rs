@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One task: it asks the Player and does what it answers.
+//! One task: it asks the Executor and does what it answers.
 
 use super::company;
 use super::prepare::describe;
@@ -254,7 +254,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
 
     /// Spins while the upcoming operation would wake nobody although it is there for that.
     fn look_for_waiter(&mut self, limit: Nanos) {
-        self.spin_until(limit, |actor| !actor.shared.state().player.wakes_nobody_yet(actor.role.task));
+        self.spin_until(limit, |actor| !actor.shared.state().player.has_no_waiter_yet(actor.role.task));
     }
 
     fn spin_until(&mut self, limit: Nanos, done: impl Fn(&Self) -> bool) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `locks`, which rt-app does not have, and the event that passes through one.
+//! Extension of rt-app: the section `locks`, and the event for critical sections.
 //!
 //! ```json
 //! {"locks": {"q": {"kind": "ticket"}},
@@ -11,10 +11,10 @@ use crate::json::Member;
 use crate::{CriticalSections, LockId, LockKind, Op, SharedLock};
 use ids::Nanos;
 
-/// Locks that one lock may be striped into, and lines that it may protect.
+/// Maximum number of stripes of a lock, and of cache lines it protects.
 const MOST: i64 = 1 << 20;
 
-/// The section `locks`.
+/// Reads the section `locks`.
 pub(super) fn read_locks(locks: &Object<'_>) -> Result<Vec<SharedLock>, Fault> {
     let read = |member: &Member| {
         let mut lock = Object::new(format!("lock {:?}", member.key), member.at, &member.value)?;
@@ -39,20 +39,20 @@ pub(super) fn read_locks(locks: &Object<'_>) -> Result<Vec<SharedLock>, Fault> {
     let twice = |index: usize| read[..index].iter().any(|lock| lock.name == read[index].name);
     match (0..read.len()).find(|&index| twice(index)) {
         Some(index) => {
-            Err(Fault { at: locks.members[index].at, problem: format!("lock {:?} a second time", read[index].name) })
+            Err(Fault { at: locks.members[index].at, problem: format!("duplicate lock {:?}", read[index].name) })
         }
         None => Ok(read),
     }
 }
 
-/// The event `critical_sections`.
+/// Reads the event for critical sections.
 pub(super) fn critical_sections(what: &str, member: &Member, locks: &[SharedLock]) -> Result<Op, Fault> {
     let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
     let lock = object.required("lock")?;
     let name = string("lock", &lock.value)?;
     let number = locks.iter().position(|lock| lock.name == name).ok_or_else(|| {
         let near = near_miss(name, locks.iter().map(|lock| lock.name.as_str()));
-        Fault { at: lock.value.at, problem: format!("no lock is called {name:?} in the section \"locks\"{near}") }
+        Fault { at: lock.value.at, problem: format!("no lock is named {name:?} in the section \"locks\"{near}") }
     })?;
     let one_of = |member: Option<&Member>, key: &str, words: [&str; 2]| match member {
         None => Ok(false),

@@ -1,96 +1,96 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plays scripts: says what each task wants next and whom it wakes.
+//! Executes scripts: returns what each task does next and which tasks it wakes.
 //!
-//! What is exact here, so that two drivers (the simulator, real threads) mean the same:
-//! - **Mutex**: an unlock hands the mutex to the task that waits longest; it owns it at once, before it runs. Nobody
-//!   can take it in between.
-//! - **Wait** gives the mutex up (and hands it over), then queues for the condition. A **signal** wakes the first
-//!   waiter, a **broadcast** all, first come first; without a waiter both are lost. A woken task takes the mutex when
-//!   it runs, and may have to wait for it then, as with glibc. **Sync** is a signal and then a wait.
-//! - **Barrier**: the last of its users to arrive wakes the others in the order of their arrival, those that spin as well,
-//!   and passes; the next arrival begins a new round.
-//! - **Suspend** waits for a later resume of the task's spec; a resume without a suspended task is lost. All instances
-//!   of a resumed spec wake, first come first.
-//! - **Post** and **await**: a posted signal stays posted; an await of it passes at once.
-//! - **Timer**: the reference moves on by one period. If that is in the future, the task sleeps until then; otherwise
-//!   it does not, and the reference becomes now, unless the timer is absolute.
-//! - **Interval**: as an absolute timer, but of the expiries that are past one counts and the others are lost.
-//! - **Work until** a time or a post: CPU time in pieces of at most 1 ms, until a piece ends after that. So it ends by no
-//!   more than a piece too late.
-//! - **Children**: passes as soon as at most so many of the task's own children have not exited; the exit of one wakes
-//!   the parent, if the driver announced it as a child ([`Player::forked`]).
-//! - Steps of length 0 are skipped. A task that ends while it holds a mutex keeps it for ever.
+//! Exact semantics, so that both drivers (the simulator, real threads) agree:
+//!
+//! - **Mutex**: an unlock hands the mutex to the longest waiter, which owns it immediately, before it runs. No other
+//!   task can take it in between.
+//! - **Wait** releases the mutex (with handoff), then queues for the condition. A **signal** wakes the first waiter,
+//!   a **broadcast** all, in FIFO order; without a waiter both are lost. A woken task acquires the mutex when it
+//!   runs, and may have to wait for it, as with glibc. **Sync** is a signal followed by a wait.
+//! - **Barrier**: the last participant to arrive wakes the others in order of arrival, including spinning ones, and
+//!   continues; the next arrival starts a new round.
+//! - **Suspend** waits for a later resume of the task's spec; a resume without a suspended task is lost. All
+//!   instances of a resumed spec wake, in FIFO order.
+//! - **Post** and **await**: a posted signal stays posted; an await of it returns immediately.
+//! - **Timer**: the reference advances by one period. If the new time is in the future, the task sleeps until then;
+//!   otherwise it does not sleep, and the reference becomes now, unless the timer is absolute.
+//! - **Interval**: like an absolute timer, but several missed expiries count as one.
+//! - **Work until** a time or a post: CPU time in pieces of at most 1 ms, until a piece ends after that. So it
+//!   overruns by less than one piece.
+//! - **Children**: continues once at most the given number of the task's own children are alive; the exit of a child
+//!   wakes the parent, if the driver registered it as a child ([`Executor::forked`]).
+//! - Steps of length 0 are skipped. A task that exits with a mutex held never releases it.
 
 use crate::{BarrierId, ConditionId, CriticalSections, MutexId, Op, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
-/// What a task wants next.
+/// What a task does next.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Demand {
-    /// This much work, user and system together; `system` of it in the kernel.
+    /// Work, user and system together.
     Work {
-        /// All of it.
+        /// Total work.
         work: Nanos,
-        /// The part in the kernel.
+        /// Part of it in the kernel.
         system: Nanos,
     },
-    /// This much CPU time.
+    /// CPU time.
     CpuTime(Nanos),
-    /// To sleep for this long from now on (a timer or a device wakes it).
+    /// Sleep for this time from now; a timer or a device wakes the task.
     Sleep(Nanos, crate::Sleep),
-    /// To sleep until another task wakes it.
+    /// Sleep until another task wakes it.
     Wait,
-    /// To pass through a lock in shared memory, which is the driver's; ask again when that is done.
+    /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
     CriticalSections(CriticalSections),
-    /// To yield once; ask again when it runs next.
+    /// Yield once; ask again when the task next runs.
     Yield,
-    /// That a task of this spec is started as its child; ask again at once, with [`Player::forked`] in between.
+    /// Start a task of this spec as a child; register it with [`Executor::forked`] and ask again immediately.
     Fork(u32),
-    /// Another affinity, policy or nice value for itself; ask again at once.
+    /// Change the task's own affinity, policy or nice value; ask again immediately.
     Change {
         /// New affinity.
         cpus: Option<CpuSet>,
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
-    /// The same for other tasks.
+    /// Change these attributes of other tasks.
     ChangeOf {
-        /// Whose, in the order of their numbers; they may just be about to end.
+        /// The tasks, in order of ID; they may be about to exit.
         tasks: Vec<TaskId>,
         /// New affinity.
         cpus: Option<CpuSet>,
         /// New policy and nice value.
         policy: Option<(Policy, i8)>,
     },
-    /// To look all the time whether it was woken, and to use its CPU for that. Whoever wakes it tells it by memory: for the
-    /// kernel nothing happens.
+    /// Spin until woken. The wakeup is a memory write and involves no kernel action.
     Spin,
-    /// To exit.
+    /// Exit.
     Exit,
 }
 
-/// A period of a timer or an interval that is over for its task: it has done what it had to do since the period began.
+/// A completed period of a timer or interval.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
-    /// Whose.
+    /// The task.
     pub task: TaskId,
-    /// From one release to the next.
+    /// Period length.
     pub length: Nanos,
-    /// From the release to the end of what it released.
+    /// Response time: from the release to the completion of the released work.
     pub response: Nanos,
 }
 
-/// What [`Player::next`] answers.
+/// Result of [`Executor::next`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// What the task wants now.
+    /// What the task does next.
     pub demand: Demand,
 }
 
-/// No task, in links between tasks.
-const NOBODY: u32 = u32::MAX;
+/// Null link between tasks.
+const NO_TASK: u32 = u32::MAX;
 
-/// Tasks in order of arrival, linked through [`Task::behind`]: a task waits in one queue at a time, so waiting never
+/// FIFO queue of tasks, linked through [`Task::behind`]. A task is in one queue at a time, so waiting never
 /// allocates.
 #[derive(Clone, Copy, Debug)]
 struct Queue {
@@ -99,11 +99,11 @@ struct Queue {
 }
 
 impl Queue {
-    const EMPTY: Queue = Queue { first: NOBODY, last: NOBODY };
+    const EMPTY: Queue = Queue { first: NO_TASK, last: NO_TASK };
 
     fn push(&mut self, tasks: &mut [Task], task: u32) {
-        tasks[task as usize].behind = NOBODY;
-        if self.first == NOBODY {
+        tasks[task as usize].behind = NO_TASK;
+        if self.first == NO_TASK {
             self.first = task;
         } else {
             tasks[self.last as usize].behind = task;
@@ -112,12 +112,12 @@ impl Queue {
     }
 
     fn is_empty(&self) -> bool {
-        self.first == NOBODY
+        self.first == NO_TASK
     }
 
     fn pop(&mut self, tasks: &[Task]) -> Option<u32> {
         let task = self.first;
-        (task != NOBODY).then(|| {
+        (task != NO_TASK).then(|| {
             self.first = tasks[task as usize].behind;
             task
         })
@@ -132,7 +132,7 @@ struct Mutex {
 
 #[derive(Clone, Copy, Debug)]
 struct Barrier {
-    /// How many of the round have not arrived yet.
+    /// Number of participants that have not arrived in this round.
     missing: u32,
     waiters: Queue,
 }
@@ -143,20 +143,20 @@ struct Signal {
     waiters: Queue,
 }
 
-/// Where a task stands.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Number never announced.
+    /// The ID is not in use yet.
     Absent,
-    /// May be asked.
+    /// Runnable: may be asked for its next demand.
     Ready,
-    /// Waits in a queue; somebody will wake it.
+    /// Waits in a queue for a wakeup.
     Waiting,
-    /// Waits for a condition, with the mutex that it takes afterwards.
+    /// Waits for a condition, then for this mutex.
     WaitingWith(MutexId),
-    /// Woken from a condition: takes this mutex first.
+    /// Woken from a condition; acquires this mutex next.
     Taking(MutexId),
-    /// Waits until at most so many of its children live.
+    /// Waits until at most this number of its children are alive.
     WaitingForChildren(u32),
     /// Exited.
     Gone,
@@ -165,19 +165,19 @@ enum State {
 #[derive(Debug)]
 struct Task {
     spec: u32,
-    /// The operation to do next.
+    /// Index of the next operation.
     position: u32,
     state: State,
-    /// Who waits behind it.
+    /// Next task in the queue.
     behind: u32,
     parent: u32,
-    /// How many of its children live.
+    /// Number of live children.
     children: u32,
-    /// When it suspended, by count; orders tasks of several specs.
+    /// Sequence number of the suspension; orders tasks of several specs.
     suspended: u64,
-    /// Loops that have begun to repeat, innermost last: index of the `Repeat` and how often it still goes back.
+    /// Active loops, innermost last: index of the `Repeat` and remaining repetitions.
     loops: Vec<(u32, u64)>,
-    /// Private references, once used.
+    /// Private timer references, once used.
     references: Vec<Option<Nanos>>,
 }
 
@@ -187,8 +187,8 @@ impl Task {
             spec: 0,
             position: 0,
             state: State::Absent,
-            behind: NOBODY,
-            parent: NOBODY,
+            behind: NO_TASK,
+            parent: NO_TASK,
             children: 0,
             suspended: 0,
             loops: Vec::new(),
@@ -196,7 +196,7 @@ impl Task {
         }
     }
 
-    /// Where to go on after the `Repeat` at `at`: at the body's first op, or behind the loop.
+    /// Next position after the `Repeat` at `at`: the loop's first operation, or the one after the loop.
     fn repeat(&mut self, at: u32, from: u32, times: u64) -> u32 {
         match self.loops.last_mut() {
             Some((index, left)) if *index == at => {
@@ -216,16 +216,16 @@ impl Task {
     }
 }
 
-/// The state of a workload in one run: positions in scripts, owners and waiters of locks.
+/// State of a workload in one run: positions in scripts, owners and waiters of locks.
 ///
-/// The driver calls [`Player::next`] for a task that *runs* and has got what it asked for. Tasks that this wakes are
-/// appended to `woken` in order; the driver makes them runnable (waker = this task). A woken task is asked again only
-/// when it runs.
+/// The driver calls [`Executor::next`] for a task that *runs* and has completed its previous demand. Tasks woken by it
+/// are appended to `woken` in order; the driver makes them runnable, with this task as the waker. A woken task is
+/// asked again only when it runs.
 #[derive(Debug)]
-pub struct Player<'w> {
+pub struct Executor<'w> {
     workload: &'w Workload,
-    /// Script of each spec. Instances of one task have equal scripts next to each other in the workload; they share the
-    /// first one's memory here, since thousands of copies would not stay in the cache.
+    /// Script of each spec. Equal scripts of adjacent specs (instances of a task) share the first one's memory,
+    /// because thousands of copies would not fit in the cache.
     scripts: Vec<&'w [Op]>,
     tasks: Vec<Task>,
     mutexes: Vec<Mutex>,
@@ -236,18 +236,18 @@ pub struct Player<'w> {
     suspended: Vec<Queue>,
     suspensions: u64,
     references: Vec<Option<Nanos>>,
-    /// Periods that are over and that the driver has not asked for yet.
+    /// Completed periods not yet taken by the driver.
     periods: Vec<Period>,
 }
 
-impl<'w> Player<'w> {
-    /// At the start.
+impl<'w> Executor<'w> {
+    /// Creates the initial state.
     ///
     /// # Panics
-    /// If the workload is not valid ([`Workload::validate`]); what the loaders return is.
-    pub fn new(workload: &'w Workload) -> Player<'w> {
+    /// If the workload is not valid ([`Workload::validate`]); loaders return valid ones.
+    pub fn new(workload: &'w Workload) -> Executor<'w> {
         if let Err(error) = workload.validate() {
-            panic!("a player needs a valid workload: {error}");
+            panic!("the executor needs a valid workload: {error}");
         }
         let barrier = |&users: &u32| Barrier { missing: users, waiters: Queue::EMPTY };
         let mut scripts: Vec<&[Op]> = Vec::with_capacity(workload.tasks.len());
@@ -255,11 +255,11 @@ impl<'w> Player<'w> {
             let shared = scripts.last().copied().filter(|&last| last == task.script);
             scripts.push(shared.unwrap_or(&task.script));
         }
-        Player {
+        Executor {
             workload,
             scripts,
             tasks: Vec::new(),
-            mutexes: vec![Mutex { owner: NOBODY, waiters: Queue::EMPTY }; workload.mutexes as usize],
+            mutexes: vec![Mutex { owner: NO_TASK, waiters: Queue::EMPTY }; workload.mutexes as usize],
             conditions: vec![Queue::EMPTY; workload.conditions as usize],
             barriers: workload.barriers.iter().map(barrier).collect(),
             signals: vec![Signal { posted: false, waiters: Queue::EMPTY }; workload.signals as usize],
@@ -270,7 +270,7 @@ impl<'w> Player<'w> {
         }
     }
 
-    /// The periods that ended since this was last asked.
+    /// Removes and returns the periods completed since the last call.
     pub fn take_periods(&mut self) -> impl Iterator<Item = Period> + '_ {
         self.periods.drain(..)
     }
@@ -280,42 +280,43 @@ impl<'w> Player<'w> {
         &self.workload.tasks[index as usize]
     }
 
-    /// Whether tasks of this spec play beside others, for whose end a run waits.
+    /// Returns whether tasks of this spec belong to an endless part beside finite ones, for which the run does not
+    /// wait.
     pub fn is_beside(&self, index: u32) -> bool {
         self.workload.is_beside(index)
     }
 
-    /// Whether a task of this spec that `parent` forks is a thread of its process.
+    /// Returns whether a task of this spec forked by `parent` is a thread of the parent's process.
     pub fn is_thread(&self, index: u32, parent: TaskId) -> bool {
         let process = |index| self.spec(index).who.tgid;
         process(index).is_some() && process(index) == process(self.spec_of(parent))
     }
 
-    /// Whether a task of this spec that `parent` forks, or that starts by itself, begins a session: its own is known, and
-    /// is not that of its parent.
+    /// Returns whether a task of this spec, forked by `parent` or started by itself, begins a session: its session is
+    /// known and differs from its parent's.
     pub fn begins_session(&self, index: u32, parent: Option<TaskId>) -> bool {
         let session = |index| self.spec(index).who.session;
         session(index).is_some() && session(index) != parent.and_then(|parent| session(self.spec_of(parent)))
     }
 
-    /// Index of the spec that `task` plays.
+    /// Spec index of `task`.
     pub fn spec_of(&self, task: TaskId) -> u32 {
         self.tasks[task.index()].spec
     }
 
-    /// Announces that `task` now plays spec `index` from its beginning; any number of tasks may play one spec. Task
-    /// numbers are dense or nearly so, since each number up to the largest costs memory, and are never used twice. The
-    /// time is that of the run; it must not be before the spec's own start.
+    /// Registers that `task` starts to execute spec `index`; several tasks may execute one spec. Task IDs should be
+    /// nearly dense, since memory is allocated up to the largest, and are never reused. `now` is the run's time and
+    /// not before the spec's start.
     ///
     /// # Panics
-    /// If the number is in use or was.
+    /// If the ID has been used before.
     pub fn started(&mut self, task: TaskId, index: u32, now: Nanos) {
         if task.index() >= self.tasks.len() {
             self.tasks.resize_with(task.index() + 1, Task::absent);
         }
         assert!(
             !matches!(self.spec(index).start, Start::At(earliest) if now < earliest),
-            "task {task} starts at {now}, before its time"
+            "task {task} starts at {now}, before its start time"
         );
         let state = &mut self.tasks[task.index()];
         assert!(state.state == State::Absent, "task {task} was started before");
@@ -323,17 +324,17 @@ impl<'w> Player<'w> {
         state.spec = index;
     }
 
-    /// The same for a task that `parent` forked.
+    /// As [`Executor::started`], for a task forked by `parent`.
     ///
     /// # Panics
-    /// If the number is in use or was.
+    /// If the ID has been used before.
     pub fn forked(&mut self, task: TaskId, index: u32, parent: TaskId, now: Nanos) {
         self.started(task, index, now);
         self.tasks[task.index()].parent = parent.0;
         self.tasks[parent.index()].children += 1;
     }
 
-    /// What `task` wants next.
+    /// Returns what `task` does next.
     ///
     /// # Panics
     /// If the task was never started, waits, or has exited.
@@ -341,8 +342,9 @@ impl<'w> Player<'w> {
         Outcome { demand: self.demand(task.index(), now, woken) }
     }
 
-    /// Lets `task` do its next operation and nothing more. `None`: it is done, ask again; a repetition is an operation of
-    /// its own. For a driver that must carry out what one operation causes before the next one begins: real threads.
+    /// Executes only the next operation of `task`. Returns `None` if the operation is complete and the driver should
+    /// ask again; a repetition is an operation of its own. For real threads, which must carry out the effects of each
+    /// operation before the next one begins.
     ///
     /// # Panics
     /// If the task was never started, waits, or has exited.
@@ -351,8 +353,8 @@ impl<'w> Player<'w> {
         self.resume_waiter(task).or_else(|| self.operate(task, now, woken))
     }
 
-    /// The operation that [`Player::advance`] will let `task` do, and its index in the script. `None`: it takes a mutex
-    /// again after a wait, or exits.
+    /// The operation that [`Executor::advance`] would execute, with its index in the script. `None` if the task next
+    /// reacquires a mutex after a wait, or exits.
     pub fn upcoming(&self, task: TaskId) -> Option<(u32, &'w Op)> {
         let task = &self.tasks[task.index()];
         let script: &'w [Op] = self.scripts[task.spec as usize];
@@ -360,9 +362,9 @@ impl<'w> Player<'w> {
         op.map(|op| (task.position, op))
     }
 
-    /// Whether the upcoming operation of `task` is there to wake somebody (signal, broadcast, resume, post) and nobody
-    /// waits for it yet. A `sync` is not counted: the first one of two that alternate never finds a waiter.
-    pub fn wakes_nobody_yet(&self, task: TaskId) -> bool {
+    /// Returns whether the next operation of `task` is a wakeup (signal, broadcast, resume, post) without a waiter. A
+    /// `sync` is not included: of two alternating tasks, the first never finds a waiter.
+    pub fn has_no_waiter_yet(&self, task: TaskId) -> bool {
         match self.upcoming(task).map(|(_, op)| op) {
             Some(Op::Signal(condition) | Op::Broadcast(condition)) => self.conditions[condition.0 as usize].is_empty(),
             Some(Op::Resume(specs)) => specs.iter().all(|&spec| self.suspended[spec as usize].is_empty()),
@@ -371,7 +373,7 @@ impl<'w> Player<'w> {
         }
     }
 
-    /// What `task` waits for, in words: `mutex 0, which task 3 holds`. `None`: it does not wait.
+    /// Describes what `task` waits for, such as `mutex 0, which task 3 holds`; `None` if it does not wait.
     pub fn waits_for(&self, task: TaskId) -> Option<String> {
         let state = &self.tasks[task.index()];
         match state.state {
@@ -381,21 +383,21 @@ impl<'w> Player<'w> {
         let op = &self.scripts[state.spec as usize][state.position as usize - 1];
         Some(match op {
             Op::Lock(mutex) => self.held(*mutex),
-            // Woken from the condition already, if it waits without one.
+            // The condition is over; the task waits for the mutex.
             Op::Wait(_, mutex) | Op::Sync(_, mutex) if state.state == State::Waiting => self.held(*mutex),
             Op::Wait(condition, _) | Op::Sync(condition, _) => format!("condition {}", condition.0),
             Op::Barrier(barrier) | Op::SpinBarrier(barrier) => {
                 let missing = self.barriers[barrier.0 as usize].missing;
-                format!("barrier {}, which {missing} more must reach", barrier.0)
+                format!("barrier {}, which {missing} more tasks must reach", barrier.0)
             }
             Op::Suspend => "a resume".into(),
             Op::Await(signal) => format!("signal {}", signal.0),
-            Op::Children(most) => format!("its children, of which {} live and at most {most} may", state.children),
-            other => unreachable!("nobody waits in {other:?}"),
+            Op::Children(most) => format!("its children: {} are alive, at most {most} may be", state.children),
+            other => unreachable!("no task waits in {other:?}"),
         })
     }
 
-    /// Whether `task` waits for a mutex.
+    /// Returns whether `task` waits for a mutex.
     pub fn waits_for_mutex(&self, task: TaskId) -> bool {
         let state = &self.tasks[task.index()];
         let op = (state.position as usize).checked_sub(1).map(|last| &self.scripts[state.spec as usize][last]);
@@ -406,11 +408,11 @@ impl<'w> Player<'w> {
         format!("mutex {}, which task {} holds", mutex.0, self.mutexes[mutex.0 as usize].owner)
     }
 
-    /// Announces that `task`, which was started and never asked, does not come to be after all: the kernel refused to
-    /// create it. It counts as exited.
+    /// Registers that `task`, which was started and never asked, is not created because the kernel refused to fork.
+    /// It counts as exited.
     ///
     /// # Panics
-    /// If the task was never started or was asked already.
+    /// If the task was never started or has been asked.
     pub fn refused(&mut self, task: TaskId, woken: &mut Vec<TaskId>) {
         let state = &self.tasks[task.index()];
         assert!(state.state == State::Ready && state.position == 0, "task {task} has begun");
@@ -428,7 +430,7 @@ impl<'w> Player<'w> {
         }
     }
 
-    /// Takes the mutex of a task that was woken from a condition; answers if it must wait for it.
+    /// Acquires the mutex of a task woken from a condition; returns a demand if the task must wait for it.
     fn resume_waiter(&mut self, task: usize) -> Option<Demand> {
         match self.tasks[task].state {
             State::Ready => None,
@@ -440,7 +442,7 @@ impl<'w> Player<'w> {
         }
     }
 
-    /// Does the operation at the position of `task`. `None`: it is done and the task goes on.
+    /// Executes the next operation of `task`; `None` if it is complete and the task continues.
     fn operate(&mut self, task: usize, now: Nanos, woken: &mut Vec<TaskId>) -> Option<Demand> {
         let script = self.scripts[self.tasks[task].spec as usize];
         let at = self.tasks[task].position;
@@ -457,7 +459,7 @@ impl<'w> Player<'w> {
         None
     }
 
-    /// Does one operation other than a repetition. `None`: it is done and the task goes on.
+    /// Executes an operation other than a repetition; `None` if it is complete and the task continues.
     fn step(&mut self, task: usize, op: &Op, now: Nanos, woken: &mut Vec<TaskId>) -> Option<Demand> {
         match op {
             Op::Work { user, system } => {
@@ -544,10 +546,10 @@ impl<'w> Player<'w> {
         woken.push(TaskId(task));
     }
 
-    /// True if the task owns the mutex now, false if it waits for it.
+    /// Acquires the mutex; returns false if the task must wait for it.
     fn lock(&mut self, task: usize, mutex: MutexId) -> bool {
         let mutex = &mut self.mutexes[mutex.0 as usize];
-        if mutex.owner == NOBODY {
+        if mutex.owner == NO_TASK {
             mutex.owner = task as u32;
             return true;
         }
@@ -560,7 +562,7 @@ impl<'w> Player<'w> {
         let mutex = &mut self.mutexes[mutex.0 as usize];
         assert!(mutex.owner == task as u32, "validated scripts unlock only what they hold");
         let next = mutex.waiters.pop(&self.tasks);
-        mutex.owner = next.unwrap_or(NOBODY);
+        mutex.owner = next.unwrap_or(NO_TASK);
         if let Some(next) = next {
             self.wake(next, woken);
         }
@@ -573,7 +575,7 @@ impl<'w> Player<'w> {
         Demand::Wait
     }
 
-    /// True if somebody waited.
+    /// Wakes the first waiter; returns whether there was one.
     fn signal(&mut self, condition: ConditionId, woken: &mut Vec<TaskId>) -> bool {
         let waiter = self.conditions[condition.0 as usize].pop(&self.tasks);
         if let Some(waiter) = waiter {
@@ -640,7 +642,7 @@ impl<'w> Player<'w> {
     fn exit(&mut self, task: usize, woken: &mut Vec<TaskId>) {
         self.tasks[task].state = State::Gone;
         let number = self.tasks[task].parent;
-        if number == NOBODY {
+        if number == NO_TASK {
             return;
         }
         let parent = &mut self.tasks[number as usize];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The player's rules one by one, and all of them against a naive oracle.
+//! Tests of the executor's rules, and a comparison with a naive oracle.
 
 use super::*;
 use crate::{Reference, Sleep};
@@ -59,16 +59,16 @@ fn show(demand: &Demand) -> String {
     }
 }
 
-/// Starts one task for each spec and asks tasks in this order, at times 0, 10, 20 and so on.
+/// Starts one task per spec and asks tasks in this order, at times 0, 10, 20 and so on.
 fn play(workload: &Workload, order: &[u32]) -> String {
-    let mut player = Player::new(workload);
+    let mut executor = Executor::new(workload);
     for spec in 0..workload.tasks.len() as u32 {
-        player.started(TaskId(spec), spec, Nanos::ZERO);
+        executor.started(TaskId(spec), spec, Nanos::ZERO);
     }
     let mut log = String::new();
     for (step, &task) in order.iter().enumerate() {
         let mut woken = Vec::new();
-        let demand = player.next(TaskId(task), Nanos(step as u64 * 10), &mut woken).demand;
+        let demand = executor.next(TaskId(task), Nanos(step as u64 * 10), &mut woken).demand;
         write!(log, "{task}: {}", show(&demand)).unwrap();
         if !woken.is_empty() {
             write!(log, ", wakes {woken:?}").unwrap();
@@ -79,15 +79,15 @@ fn play(workload: &Workload, order: &[u32]) -> String {
 }
 
 #[test]
-fn a_change_of_others_is_of_those_that_live() {
+fn change_of_other_tasks_affects_live_ones_only() {
     let change = Op::ChangeOf { spec: 1, cpus: None, policy: Some(Box::new((Policy::Batch, 3))) };
-    // 1 and 2 play the same spec; 1 ends in between.
+    // Tasks 1 and 2 execute the same spec; 1 exits in between.
     let workload = at_zero(&[&[change.clone(), change.clone(), change], &[work(1)]]);
-    let mut player = Player::new(&workload);
+    let mut executor = Executor::new(&workload);
     for (task, spec) in [(0, 0), (1, 1), (3, 1)] {
-        player.started(TaskId(task), spec, Nanos::ZERO);
+        executor.started(TaskId(task), spec, Nanos::ZERO);
     }
-    let mut next = |task: u32| player.next(TaskId(task), Nanos::ZERO, &mut Vec::new()).demand;
+    let mut next = |task: u32| executor.next(TaskId(task), Nanos::ZERO, &mut Vec::new()).demand;
     let of = |tasks: &[u32]| {
         let tasks = tasks.iter().map(|&task| TaskId(task)).collect();
         Demand::ChangeOf { tasks, cpus: None, policy: Some((Policy::Batch, 3)) }
@@ -98,37 +98,37 @@ fn a_change_of_others_is_of_those_that_live() {
 }
 
 #[test]
-fn a_thread_is_forked_in_its_own_process() {
+fn forked_task_is_a_thread_if_its_process_is_the_same() {
     let mut workload = at_zero(&[&[], &[], &[], &[]]);
     for (task, tgid) in [(0, 7), (1, 7), (2, 8)] {
         workload.tasks[task].who.tgid = Some(tgid);
     }
-    let mut player = Player::new(&workload);
-    (0..4).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
-    let threads_of = |parent| [0, 1, 2, 3].map(|spec| player.is_thread(spec, TaskId(parent)));
+    let mut executor = Executor::new(&workload);
+    (0..4).for_each(|task| executor.started(TaskId(task), task, Nanos::ZERO));
+    let threads_of = |parent| [0, 1, 2, 3].map(|spec| executor.is_thread(spec, TaskId(parent)));
     assert_eq!(threads_of(0), [true, true, false, false]);
-    assert_eq!(threads_of(3), [false; 4], "of whom no process is known, nobody is a thread");
+    assert_eq!(threads_of(3), [false; 4], "without a known process, no task is a thread");
 }
 
 #[test]
-fn a_session_begins_where_it_differs_from_that_of_the_parent() {
+fn session_begins_if_it_differs_from_the_parents() {
     let mut workload = at_zero(&[&[], &[], &[], &[]]);
     for (task, session) in [(0, 5), (1, 5), (2, 6)] {
         workload.tasks[task].who.session = Some(session);
     }
-    let mut player = Player::new(&workload);
-    (0..4).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
-    let begins = |parent: Option<u32>| [0, 1, 2, 3].map(|spec| player.begins_session(spec, parent.map(TaskId)));
-    assert_eq!(begins(None), [true, true, true, false], "whose session is not known, begins none");
+    let mut executor = Executor::new(&workload);
+    (0..4).for_each(|task| executor.started(TaskId(task), task, Nanos::ZERO));
+    let begins = |parent: Option<u32>| [0, 1, 2, 3].map(|spec| executor.begins_session(spec, parent.map(TaskId)));
+    assert_eq!(begins(None), [true, true, true, false], "a task without a known session begins none");
     assert_eq!(begins(Some(0)), [false, false, true, false]);
     assert_eq!(begins(Some(2)), [true, true, false, false]);
     assert_eq!(begins(Some(3)), [true, true, true, false]);
 }
 
 #[test]
-fn a_mutex_passes_to_the_longest_waiter_at_once() {
+fn mutex_is_handed_to_the_longest_waiter() {
     let script = [Op::Lock(M), work(1), Op::Unlock(M), work(2)];
-    // 0 gives the mutex to 1 and cannot take it back before 1 ran.
+    // Task 0 hands the mutex to 1 and cannot reacquire it before 1 has run.
     let again = [&script[..], &script[..]].concat();
     expect![[r#"
         0: work 1
@@ -148,10 +148,10 @@ fn a_mutex_passes_to_the_longest_waiter_at_once() {
 }
 
 #[test]
-fn a_waiter_takes_its_mutex_again_when_it_runs() {
+fn condition_waiter_reacquires_its_mutex_when_it_runs() {
     let waiter = [Op::Lock(M), Op::Wait(C, M), work(1), Op::Unlock(M)];
     let signaller = [Op::Signal(C), Op::Lock(M), Op::Broadcast(C), work(5), Op::Unlock(M)];
-    // The first signal comes before anybody waits: it is lost.
+    // The first signal has no waiter and is lost.
     let early = [Op::Signal(C), work(9)];
     expect![[r#"
         3: work 9
@@ -186,9 +186,9 @@ fn sync_signals_and_then_waits() {
 }
 
 #[test]
-fn a_barrier_has_rounds() {
+fn barrier_starts_a_new_round_after_the_last_arrival() {
     let script = [Op::Barrier(BarrierId(0)), work(1), Op::Repeat { from: 0, times: None }];
-    // 1 arrives at the second round before 0 ran again: it waits there.
+    // Task 1 arrives at the second round before 0 has run again, and waits there.
     expect![[r#"
         0: wait
         1: work 1, wakes [0]
@@ -201,7 +201,7 @@ fn a_barrier_has_rounds() {
 }
 
 #[test]
-fn a_resume_is_not_remembered_and_wakes_in_order_of_suspension() {
+fn resume_is_not_stored_and_wakes_in_order_of_suspension() {
     let sleeper = [Op::Suspend, work(1)];
     let waker = [Op::Resume([0, 1].into()), work(5), Op::Repeat { from: 0, times: None }];
     expect![[r#"
@@ -216,7 +216,7 @@ fn a_resume_is_not_remembered_and_wakes_in_order_of_suspension() {
 }
 
 #[test]
-fn signals_may_be_posted_before_or_after() {
+fn posted_signal_satisfies_earlier_and_later_awaits() {
     let poster = [Op::Post(SignalId(0)), work(1), Op::Post(SignalId(1)), work(2)];
     let waiter = [Op::Await(SignalId(0)), work(3), Op::Await(SignalId(1)), work(4)];
     expect![[r#"
@@ -230,12 +230,12 @@ fn signals_may_be_posted_before_or_after() {
 }
 
 #[test]
-fn timers_keep_their_grid_only_if_absolute() {
+fn only_absolute_timers_keep_their_phase() {
     let timer = |absolute| {
         let reference = Reference(Reference::PRIVATE);
         [Op::Timer { reference, period: Nanos(25), absolute }, work(1), Op::Repeat { from: 0, times: None }]
     };
-    // Asked at 0, 10, …: after the first period of 25 all go on at once, so the second one (50) is missed at 60.
+    // Asked at 0, 10, …: after the first period of 25 the task is late, so the second period (50) is missed at 60.
     let order = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     expect![[r#"
         0: sleep 25
@@ -256,13 +256,14 @@ fn timers_keep_their_grid_only_if_absolute() {
             [&[work(1), work(1), work(1), work(1), work(1), work(1)], &timer(absolute)[..2], &timer(absolute)[..2]];
         play(&at_zero(&[&script.concat()]), &[0; 9])
     };
-    // Asked at 60 for 25: missed. Relative: the next is 85, absolute: it is 50, missed as well.
+    // Asked at 60 for a period of 25. The relative timer restarts and expires at 85; the absolute one (50) is missed
+    // as well.
     assert!(late(false).ends_with("0: work 1\n0: sleep 15\n0: work 1\n"), "{}", late(false));
     assert!(late(true).ends_with("0: work 1\n0: work 1\n0: exit\n"), "{}", late(true));
 }
 
 #[test]
-fn loops_nest_and_begin_anew_each_time() {
+fn nested_loops_restart_each_time() {
     let script = [
         work(1),
         work(2),
@@ -277,68 +278,72 @@ fn loops_nest_and_begin_anew_each_time() {
 }
 
 #[test]
-fn one_spec_may_be_started_often_with_its_own_timers() {
+fn instances_of_a_spec_have_private_timers() {
     let child =
         vec![Op::Timer { reference: Reference(Reference::PRIVATE), period: Nanos(100), absolute: true }, work(1)];
     let parent = vec![Op::Fork(1), work(0), Op::Fork(1)];
     let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, child)]);
-    let mut player = Player::new(&workload);
+    let mut executor = Executor::new(&workload);
     let mut woken = Vec::new();
-    player.started(TaskId(0), 0, Nanos::ZERO);
+    executor.started(TaskId(0), 0, Nanos::ZERO);
     for child in [3, 7] {
-        assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Fork(1));
-        player.forked(TaskId(child), 1, TaskId(0), Nanos(5));
+        assert_eq!(executor.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Fork(1));
+        executor.forked(TaskId(child), 1, TaskId(0), Nanos(5));
     }
-    assert_eq!(player.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Exit);
-    // Timers of forked tasks count from the start of the run; a shared one would give the second child 195.
+    assert_eq!(executor.next(TaskId(0), Nanos(5), &mut woken).demand, Demand::Exit);
+    // Timers of forked tasks count from the start of the run; with a shared reference the second child would get 195.
     for child in [3, 7] {
-        let demand = player.next(TaskId(child), Nanos(5), &mut woken).demand;
+        let demand = executor.next(TaskId(child), Nanos(5), &mut woken).demand;
         assert_eq!(demand, Demand::Sleep(Nanos(95), Sleep::Timer));
     }
 }
 
 #[test]
-fn a_parent_waits_until_few_enough_children_live() {
+fn parent_waits_until_few_enough_children_are_alive() {
     let parent = vec![Op::Fork(1), Op::Fork(1), Op::Children(1), Op::Children(1), Op::Children(0)];
     let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, vec![work(1)])]);
-    let mut player = Player::new(&workload);
-    let next = |player: &mut Player<'_>, task| {
+    let mut executor = Executor::new(&workload);
+    let next = |executor: &mut Executor<'_>, task| {
         let mut woken = Vec::new();
-        (player.next(TaskId(task), Nanos::ZERO, &mut woken).demand, woken)
+        (executor.next(TaskId(task), Nanos::ZERO, &mut woken).demand, woken)
     };
-    player.started(TaskId(0), 0, Nanos::ZERO);
+    executor.started(TaskId(0), 0, Nanos::ZERO);
     for child in [1, 2] {
-        assert_eq!(next(&mut player, 0).0, Demand::Fork(1));
-        player.forked(TaskId(child), 1, TaskId(0), Nanos::ZERO);
-        assert!(matches!(next(&mut player, child).0, Demand::Work { .. }));
+        assert_eq!(next(&mut executor, 0).0, Demand::Fork(1));
+        executor.forked(TaskId(child), 1, TaskId(0), Nanos::ZERO);
+        assert!(matches!(next(&mut executor, child).0, Demand::Work { .. }));
     }
-    assert_eq!(next(&mut player, 0).0, Demand::Wait, "two live");
-    assert_eq!(next(&mut player, 2), (Demand::Exit, vec![TaskId(0)]));
-    assert_eq!(next(&mut player, 0).0, Demand::Wait, "one lives: enough for the next two steps, too many for the last");
-    assert_eq!(next(&mut player, 1), (Demand::Exit, vec![TaskId(0)]));
-    assert_eq!(next(&mut player, 0).0, Demand::Exit);
+    assert_eq!(next(&mut executor, 0).0, Demand::Wait, "two are alive");
+    assert_eq!(next(&mut executor, 2), (Demand::Exit, vec![TaskId(0)]));
+    assert_eq!(
+        next(&mut executor, 0).0,
+        Demand::Wait,
+        "one is alive: few enough for the next two steps, too many for the last"
+    );
+    assert_eq!(next(&mut executor, 1), (Demand::Exit, vec![TaskId(0)]));
+    assert_eq!(next(&mut executor, 0).0, Demand::Exit);
 }
 
 #[test]
-fn single_steps_tell_what_comes_and_who_waits_for_what() {
+fn single_steps_report_the_next_operation_and_wait_reasons() {
     let waiter = [Op::Lock(M), Op::Wait(C, M), Op::Repeat { from: 0, times: Some(1) }, Op::Unlock(M), Op::Suspend];
     let waker =
         [Op::Signal(C), Op::Lock(M), Op::Lock(N), Op::Unlock(M), Op::Resume([0].into()), Op::Barrier(BarrierId(0))];
     let third = [Op::Broadcast(C), Op::Post(SignalId(0)), Op::Resume([0, 1].into()), Op::Lock(N), Op::Unlock(N)];
     let workload = at_zero(&[&waiter, &waker, &third]);
-    let mut player = Player::new(&workload);
+    let mut executor = Executor::new(&workload);
     for spec in 0..3 {
-        player.started(TaskId(spec), spec, Nanos::ZERO);
+        executor.started(TaskId(spec), spec, Nanos::ZERO);
     }
     let mut log = String::new();
     for task in [0, 0, 1, 1, 0, 2, 2, 2, 1, 1, 0, 0, 0, 2, 1, 1].map(TaskId) {
-        let upcoming = player.upcoming(task).map(|(index, _)| index);
-        let nobody = if player.wakes_nobody_yet(task) { " wakes nobody" } else { "" };
+        let upcoming = executor.upcoming(task).map(|(index, _)| index);
+        let no_waiter = if executor.has_no_waiter_yet(task) { " no waiter" } else { "" };
         let mut woken = Vec::new();
-        let demand = player.advance(task, Nanos::ZERO, &mut woken);
+        let demand = executor.advance(task, Nanos::ZERO, &mut woken);
         let demand = demand.as_ref().map_or("done".into(), show);
-        let waits: Vec<_> = (0..3).filter_map(|task| player.waits_for(TaskId(task))).collect();
-        writeln!(log, "{task} {upcoming:?}{nobody}: {demand} {woken:?} {waits:?}").unwrap();
+        let waits: Vec<_> = (0..3).filter_map(|task| executor.waits_for(TaskId(task))).collect();
+        writeln!(log, "{task} {upcoming:?}{no_waiter}: {demand} {woken:?} {waits:?}").unwrap();
     }
     expect![[r#"
         0 Some(0): done [] []
@@ -346,9 +351,9 @@ fn single_steps_tell_what_comes_and_who_waits_for_what() {
         1 Some(0): done [TaskId(0)] []
         1 Some(1): done [] []
         0 None: wait [] ["mutex 0, which task 1 holds"]
-        2 Some(0) wakes nobody: done [] ["mutex 0, which task 1 holds"]
-        2 Some(1) wakes nobody: done [] ["mutex 0, which task 1 holds"]
-        2 Some(2) wakes nobody: done [] ["mutex 0, which task 1 holds"]
+        2 Some(0) no waiter: done [] ["mutex 0, which task 1 holds"]
+        2 Some(1) no waiter: done [] ["mutex 0, which task 1 holds"]
+        2 Some(2) no waiter: done [] ["mutex 0, which task 1 holds"]
         1 Some(2): done [] ["mutex 0, which task 1 holds"]
         1 Some(3): done [TaskId(0)] []
         0 Some(2): done [] []
@@ -356,43 +361,43 @@ fn single_steps_tell_what_comes_and_who_waits_for_what() {
         0 Some(4): wait [] ["a resume"]
         2 Some(3): wait [] ["a resume", "mutex 1, which task 1 holds"]
         1 Some(4): done [TaskId(0)] ["mutex 1, which task 1 holds"]
-        1 Some(5): wait [] ["barrier 0, which 1 more must reach", "mutex 1, which task 1 holds"]
+        1 Some(5): wait [] ["barrier 0, which 1 more tasks must reach", "mutex 1, which task 1 holds"]
     "#]]
     .assert_eq(&log);
 }
 
 #[test]
-fn a_child_that_could_not_be_created_counts_as_exited() {
+fn refused_child_counts_as_exited() {
     let parent = vec![Op::Fork(1), Op::Children(0)];
     let workload = workload(vec![(Start::At(Nanos::ZERO), parent), (Start::Forked, vec![work(1)])]);
-    let mut player = Player::new(&workload);
+    let mut executor = Executor::new(&workload);
     let mut woken = Vec::new();
-    player.started(TaskId(0), 0, Nanos::ZERO);
-    assert_eq!(player.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Fork(1));
-    player.forked(TaskId(1), 1, TaskId(0), Nanos::ZERO);
-    player.refused(TaskId(1), &mut woken);
-    assert_eq!(player.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Exit);
+    executor.started(TaskId(0), 0, Nanos::ZERO);
+    assert_eq!(executor.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Fork(1));
+    executor.forked(TaskId(1), 1, TaskId(0), Nanos::ZERO);
+    executor.refused(TaskId(1), &mut woken);
+    assert_eq!(executor.next(TaskId(0), Nanos::ZERO, &mut woken).demand, Demand::Exit);
     assert!(woken.is_empty());
 }
 
 #[test]
 #[should_panic(expected = "while it is Waiting")]
-fn asking_a_task_that_waits_is_a_bug_of_the_driver() {
+fn asking_a_waiting_task_panics() {
     play(&at_zero(&[&[Op::Suspend]]), &[0, 0]);
 }
 
-/// What the rules say, in the plainest way: scripts unrolled, queues as lists, everything looked up by name.
+/// Naive implementation of the rules: unrolled scripts, queues as lists, lookups by name.
 struct Oracle {
     scripts: Vec<Vec<Op>>,
-    /// Left to do, by task.
+    /// Remaining operations by task.
     todo: BTreeMap<u32, VecDeque<Op>>,
     spec_of: BTreeMap<u32, u32>,
     owners: BTreeMap<u32, u32>,
-    /// Who waits for what, in order of arrival.
+    /// Waiting tasks with their reasons, in order of arrival.
     waiting: Vec<(u32, Reason)>,
-    /// Woken from a condition, without their mutex so far.
+    /// Tasks woken from a condition that have not acquired their mutex yet.
     taking: BTreeMap<u32, u32>,
-    /// Parents of the forked tasks that live.
+    /// Parents of live forked tasks.
     parents: BTreeMap<u32, u32>,
     posted: BTreeSet<u32>,
 }
@@ -548,7 +553,7 @@ impl Oracle {
         }
     }
 
-    /// When nobody can run: is there a reason for each one that waits?
+    /// If no task is runnable, checks that each waiting task has a reason.
     fn check_stuck(&self) {
         for (task, reason) in &self.waiting {
             match reason {
@@ -561,10 +566,10 @@ impl Oracle {
     }
 }
 
-/// The script with its loops written out. Loops are finite and small here.
+/// The script with its loops unrolled; loops are finite and small here.
 fn unroll(script: &[Op]) -> Vec<Op> {
     let mut out: Vec<Op> = Vec::new();
-    // Where in the output each operation's latest copy begins.
+    // Output position of the latest copy of each operation.
     let mut begins = Vec::new();
     for op in script {
         begins.push(out.len());
@@ -578,7 +583,7 @@ fn unroll(script: &[Op]) -> Vec<Op> {
     out
 }
 
-/// A piece of a script that leaves no mutex held; loops count from the piece's beginning.
+/// A script fragment that leaves no mutex held; loop targets are relative to the fragment.
 fn piece() -> impl Strategy<Value = Vec<Op>> {
     let mutex = || prop_oneof![Just(M), Just(N)];
     let condition = || (0..2u32).prop_map(ConditionId);
@@ -615,7 +620,7 @@ fn piece() -> impl Strategy<Value = Vec<Op>> {
     })
 }
 
-/// Pieces in a row, with their loops moved along.
+/// Concatenates fragments and adjusts their loop targets.
 fn append(pieces: Vec<Vec<Op>>) -> Vec<Op> {
     let mut script: Vec<Op> = Vec::new();
     for piece in pieces {
@@ -630,7 +635,7 @@ fn append(pieces: Vec<Vec<Op>>) -> Vec<Op> {
 
 fn any_workload() -> impl Strategy<Value = Workload> {
     let scripts = prop::collection::vec(prop::collection::vec(piece(), 0..5), 4);
-    // For each signal: who posts and who awaits it, and whether at the beginning.
+    // Per signal: the posting and the awaiting task, and whether each is at the start of its script.
     let signals = prop::collection::vec((0..4usize, 0..4usize, any::<bool>(), any::<bool>()), 4);
     let forks = prop::collection::vec((0..3u32, any::<bool>(), prop::option::of(0..3u32)), 0..6);
     (scripts, signals, forks).prop_map(|(scripts, signals, forks)| {
@@ -654,13 +659,13 @@ fn any_workload() -> impl Strategy<Value = Workload> {
     })
 }
 
-/// Runs player and oracle side by side; `choices` decide who runs next.
+/// Runs executor and oracle in parallel; `choices` select the task to run next.
 fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
-    let (mut player, mut oracle) = (Player::new(workload), Oracle::new(workload));
+    let (mut executor, mut oracle) = (Executor::new(workload), Oracle::new(workload));
     let mut runnable = Vec::new();
     let mut tasks = 0;
     for spec in 0..3 {
-        player.started(TaskId(tasks), spec, Nanos::ZERO);
+        executor.started(TaskId(tasks), spec, Nanos::ZERO);
         oracle.started(tasks, spec);
         runnable.push(tasks);
         tasks += 1;
@@ -672,14 +677,14 @@ fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
         }
         let task = runnable.remove(*choice as usize % runnable.len());
         let (mut woken, mut expected_woken) = (Vec::new(), Vec::new());
-        let demand = player.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
+        let demand = executor.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
         let expected = oracle.next(task, &mut expected_woken);
         prop_assert_eq!(&demand, &expected);
         let woken: Vec<u32> = woken.into_iter().map(|task| task.0).collect();
         prop_assert_eq!(&woken, &expected_woken);
         runnable.extend(woken);
         if let Demand::Fork(spec) = demand {
-            player.forked(TaskId(tasks), spec, TaskId(task), Nanos::ZERO);
+            executor.forked(TaskId(tasks), spec, TaskId(task), Nanos::ZERO);
             oracle.started(tasks, spec);
             oracle.parents.insert(tasks, task);
             runnable.push(tasks);
@@ -688,7 +693,7 @@ fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
         if !matches!(demand, Demand::Wait | Demand::Exit) {
             runnable.push(task);
         }
-        // Nobody is both able to run and waiting, and a mutex has one owner at most (the map's key).
+        // No task is both runnable and waiting; a mutex has at most one owner (the map's key).
         prop_assert!(oracle.waiting.iter().all(|(task, _)| !runnable.contains(task)));
     }
     Ok(())
@@ -697,7 +702,7 @@ fn compare(workload: &Workload, choices: &[u8]) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
     #[test]
-    fn matches_naive(workload in any_workload(), choices in prop::collection::vec(any::<u8>(), 1..50)) {
+    fn executor_matches_the_naive_oracle(workload in any_workload(), choices in prop::collection::vec(any::<u8>(), 1..50)) {
         prop_assert_eq!(workload.validate(), Ok(()));
         compare(&workload, &choices)?;
     }

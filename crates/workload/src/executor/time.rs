@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations that look at the clock.
+//! Operations that depend on time.
 
-use super::{Demand, Period, Player};
+use super::{Demand, Executor, Period};
 use crate::{Reference, Start};
 use ids::{Nanos, TaskId};
 
-/// Who works until something happens looks for it this often, in its own CPU time.
+/// CPU time between checks of a task that works until an event.
 pub(super) const PIECE: Nanos = Nanos::from_ms(1);
 
-impl Player<'_> {
-    /// A reference of a task, and when it begins if it is unset.
+impl Executor<'_> {
+    /// A timer reference of a task, and its initial value if it is unset.
     pub(super) fn reference(&mut self, task: usize, reference: Reference) -> (&mut Option<Nanos>, Nanos) {
         let state = &mut self.tasks[task];
         let begin = match self.workload.tasks[state.spec as usize].start {
@@ -59,14 +59,14 @@ impl Player<'_> {
         Some(Demand::Sleep(due - now, crate::Sleep::Timer))
     }
 
-    /// A period of length 0 is none: nothing is ever in time for it.
+    /// A period of length 0 is ignored: it would always be missed.
     fn end_period(&mut self, task: usize, length: Nanos, response: Nanos) {
         if length > Nanos::ZERO {
             self.periods.push(Period { task: TaskId(task as u32), length, response });
         }
     }
 
-    /// The next piece of work of a task that works as long as this; then it is asked for the same operation again.
+    /// Next piece of a task that works until an event, `left` from now; the operation is repeated afterwards.
     pub(super) fn work_on(&mut self, task: usize, left: Nanos) -> Option<Demand> {
         (left > Nanos::ZERO).then(|| {
             self.tasks[task].position -= 1;
@@ -77,17 +77,17 @@ impl Player<'_> {
 
 #[cfg(test)]
 mod tests {
-    use crate::player::tests::{at_zero, work};
-    use crate::{Demand, Op, Player, Reference, SignalId, Sleep, Workload};
+    use crate::executor::tests::{at_zero, work};
+    use crate::{Demand, Executor, Op, Reference, SignalId, Sleep, Workload};
     use ids::{Nanos, TaskId};
 
     const OWN: Reference = Reference(Reference::PRIVATE);
 
-    /// What task 0 wants when it is asked at these times.
+    /// Demands of task 0 when asked at these times.
     fn asked(workload: &Workload, times: &[u64]) -> Vec<Demand> {
-        let mut player = Player::new(workload);
-        player.started(TaskId(0), 0, Nanos::ZERO);
-        times.iter().map(|&now| player.next(TaskId(0), Nanos(now), &mut Vec::new()).demand).collect()
+        let mut executor = Executor::new(workload);
+        executor.started(TaskId(0), 0, Nanos::ZERO);
+        times.iter().map(|&now| executor.next(TaskId(0), Nanos(now), &mut Vec::new()).demand).collect()
     }
 
     fn sleep(time: u64) -> Demand {
@@ -99,54 +99,54 @@ mod tests {
     }
 
     #[test]
-    fn a_period_ends_with_what_it_released() {
+    fn period_ends_when_its_released_work_is_done() {
         let timer = |absolute| Op::Timer { reference: OWN, period: Nanos(100), absolute };
         for (absolute, times, expected) in [
             (true, &[0, 30, 100, 340][..], &[30, 240, 140][..]),
-            // The reference of one that is not absolute begins anew where it is late.
+            // A relative timer restarts when it is late.
             (false, &[0, 30, 100, 340], &[30, 240, 0]),
         ] {
             let workload = at_zero(&[&[work(1), timer(absolute), work(1), timer(absolute), timer(absolute), work(1)]]);
-            let mut player = Player::new(&workload);
-            player.started(TaskId(0), 0, Nanos::ZERO);
+            let mut executor = Executor::new(&workload);
+            executor.started(TaskId(0), 0, Nanos::ZERO);
             for &now in times {
-                player.next(TaskId(0), Nanos(now), &mut Vec::new());
+                executor.next(TaskId(0), Nanos(now), &mut Vec::new());
             }
-            let periods: Vec<_> = player.take_periods().collect();
+            let periods: Vec<_> = executor.take_periods().collect();
             assert!(periods.iter().all(|period| (period.task, period.length) == (TaskId(0), Nanos(100))));
             assert_eq!(periods.iter().map(|period| period.response.0).collect::<Vec<_>>(), expected, "{absolute}");
-            assert_eq!(player.take_periods().count(), 0);
+            assert_eq!(executor.take_periods().count(), 0);
         }
         let tick = Op::Interval { reference: OWN, period: Nanos(100) };
         let workload = at_zero(&[&[Op::Anchor(OWN), work(1), tick.clone(), work(1), tick]]);
-        let mut player = Player::new(&workload);
-        player.started(TaskId(0), 0, Nanos::ZERO);
+        let mut executor = Executor::new(&workload);
+        executor.started(TaskId(0), 0, Nanos::ZERO);
         for now in [0, 250, 280] {
-            player.next(TaskId(0), Nanos(now), &mut Vec::new());
+            executor.next(TaskId(0), Nanos(now), &mut Vec::new());
         }
-        assert_eq!(player.take_periods().map(|period| period.response.0).collect::<Vec<_>>(), [250, 80]);
+        assert_eq!(executor.take_periods().map(|period| period.response.0).collect::<Vec<_>>(), [250, 80]);
     }
 
     #[test]
-    fn an_anchor_lets_a_timer_begin_now() {
+    fn anchor_starts_a_timer_at_the_current_time() {
         let timer = Op::Timer { reference: OWN, period: Nanos(100), absolute: true };
         let workload = at_zero(&[&[work(1), Op::Anchor(OWN), timer.clone(), work(1), timer]]);
-        // Asked for the first time at 0, it works until 30: from there on it counts, whatever the overrun.
+        // Asked first at 0, the task works until 30; the timer counts from then on, whatever the overrun.
         assert_eq!(asked(&workload, &[0, 30, 130, 210]), [some_work(), sleep(100), some_work(), sleep(20)]);
         assert_eq!(asked(&workload, &[0, 30, 130, 310]), [some_work(), sleep(100), some_work(), Demand::Exit]);
     }
 
     #[test]
-    fn expiries_of_an_interval_that_nobody_waited_for_are_one() {
+    fn missed_interval_expiries_count_as_one() {
         let tick = Op::Interval { reference: OWN, period: Nanos(100) };
         let workload = at_zero(&[&[Op::Anchor(OWN), tick.clone(), work(1), tick.clone(), tick]]);
-        // At 350 three have passed, the last one at 300: the next wait is until 400.
+        // At 350 three expiries have passed, the last at 300: the next wait ends at 400.
         assert_eq!(asked(&workload, &[0, 100, 350]), [sleep(100), some_work(), sleep(50)]);
         assert_eq!(asked(&workload, &[0, 100, 150]), [sleep(100), some_work(), sleep(50)]);
     }
 
     #[test]
-    fn work_until_a_time_takes_what_is_left_of_it() {
+    fn work_until_a_time_uses_the_remaining_time() {
         let until = Op::WorkUntil { reference: OWN, after: Nanos::from_ms(2) };
         let workload = at_zero(&[&[Op::Anchor(OWN), until, work(1)]]);
         let (piece, rest) = (Demand::CpuTime(Nanos::from_ms(1)), Demand::CpuTime(Nanos(400_000)));
@@ -156,12 +156,12 @@ mod tests {
     }
 
     #[test]
-    fn work_until_a_post_ends_at_the_first_look_after_it() {
+    fn work_until_a_post_ends_at_the_first_check_after_it() {
         let workload = at_zero(&[&[Op::WorkUntilPosted(SignalId(0)), work(1)], &[work(1), Op::Post(SignalId(0))]]);
-        let mut player = Player::new(&workload);
-        (0..2).for_each(|task| player.started(TaskId(task), task, Nanos::ZERO));
+        let mut executor = Executor::new(&workload);
+        (0..2).for_each(|task| executor.started(TaskId(task), task, Nanos::ZERO));
         let mut woken = Vec::new();
-        let mut next = |task| player.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
+        let mut next = |task| executor.next(TaskId(task), Nanos::ZERO, &mut woken).demand;
         let piece = Demand::CpuTime(Nanos::from_ms(1));
         assert_eq!([next(0), next(0), next(1), next(0)], [piece.clone(), piece.clone(), some_work(), piece]);
         assert_eq!([next(1), next(0)], [Demand::Exit, some_work()]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeout_changes_nothing() {
+    fn timeout_has_no_effect() {
         let workload = at_zero(&[&[Op::Timeout(Nanos(5)), work(1)]]);
         assert_eq!(asked(&workload, &[0]), [some_work()]);
     }
