@@ -123,7 +123,7 @@ fn a_run_is_shown_as_it_passes_and_the_terminal_is_as_before() {
     let (entered, left) = (seen.find(ENTER).expect(&seen), seen.find(LEAVE).expect(&seen));
     let frames = &seen[entered..left];
     // Blanks are not written, but passed over.
-    assert!(["CPUs:", "wakeup,", "waited", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
+    assert!(["CPUs:", "latency,", "longest", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
     // Whatever was written comes when the screen has gone, and the report after it.
     let after = &seen[left..];
     for part in ["to be kept", "this too", "completed: all work done after", "status 0"] {

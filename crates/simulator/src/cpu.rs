@@ -146,7 +146,7 @@ impl Cpu {
     }
 
     /// Whether that operation can continue without waiting for another CPU.
-    pub fn can_go_on(&self) -> bool {
+    pub fn can_continue(&self) -> bool {
         self.goes_on() && !self.waits_for_lock && !self.parked
     }
 

@@ -253,7 +253,7 @@ impl<M: Model> Run<'_, M> {
                     Step::Send(target) => self.send(cpu, target),
                     Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
-                        self.ask_for_lock(cpu, number, at);
+                        self.request_lock(cpu, number, at);
                         let locks = self.locks.as_mut().expect("a script implies locks");
                         let Some(grant) = locks.take(number, cpu, caller, at) else {
                             self.cpus[cpu.index()].waits_for_lock = true;
