@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Event logs: whatever the bytes are, the reader ends with a result and no panic, and what is a record stays one.
+//! Event logs: arbitrary bytes never cause a panic in the reader, and a decoded record is encoded back unchanged.
 
 use event_log::{LogReader, Record};
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Objects and type tables: whatever the bytes are, there is a result and no panic, and what is accepted holds
-//! together.
+//! BPF objects and BTF: arbitrary bytes never cause a panic, and accepted objects are consistent.
 
 use bpf_object::btf::{Btf, BtfBuilder, Member};
 use bpf_object::{Function, LinkedObject, MapId, MemberValue, Object, Symbol, Target};
 
-/// A kernel that has every function, variable and setting, and few types.
+/// A kernel that has every kfunc, variable and kconfig value, and few types.
 struct Kernel(Btf);
 
 impl Kernel {
@@ -40,16 +39,16 @@ impl Target for Kernel {
     }
 }
 
-/// Parses bytes as a type table and as an object. True if they are a linkable object.
+/// Parses bytes as BTF and as an object. Returns whether they are an object that can be linked.
 pub fn run(bytes: &[u8]) -> bool {
     if let Ok(btf) = Btf::parse(bytes) {
-        assert_eq!(Btf::parse(&btf.to_bytes()).as_ref(), Ok(&btf), "types survive writing and reading");
+        assert_eq!(Btf::parse(&btf.to_bytes()).as_ref(), Ok(&btf), "encoded types are parsed back unchanged");
     }
     let linked = Object::parse(bytes).and_then(|object| object.link(&Kernel::new()));
     linked.as_ref().map(check).is_ok()
 }
 
-/// What whoever loads an object relies on.
+/// Checks the properties of a linked object on which its loaders rely.
 fn check(object: &LinkedObject) {
     for function in &object.functions {
         check_function(object, function);
@@ -62,7 +61,7 @@ fn check(object: &LinkedObject) {
         assert!(map.inner_maps.iter().all(inner));
     }
     for (name, variable) in &object.variables {
-        let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("variables lie in data");
+        let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("variables lie in data sections");
         assert!((variable.offset as usize + variable.size as usize) <= bytes.len(), "{name}");
     }
     for member in object.struct_ops.iter().flat_map(|ops| &ops.members) {

@@ -6,7 +6,8 @@ use crate::output;
 use crate::saved::{OneRun, Saved};
 use anyhow::{Result, bail};
 use explanation::{
-    Source, Story, chain_json, chain_text, ejection_json, ejection_text, task_name, wait_json, wait_sentence, wait_text,
+    RunContext, Source, chain_json, chain_text, ejection_json, ejection_text, task_name, wait_json, wait_sentence,
+    wait_text,
 };
 use ids::{Nanos, TaskId};
 use report::{Outcome, wrap};
@@ -38,7 +39,7 @@ pub fn explain(args: &Explain) -> Result<()> {
     let object = saved.tell(number, &mut recorder)?;
     let timeline = run.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
-    let story = Story { timeline: &timeline, source: &source };
+    let story = RunContext { timeline: &timeline, source: &source };
     let text = match args.format {
         Format::Json => {
             let mut document = json!({ "weir": 1, "run": run.tags });
@@ -76,12 +77,12 @@ fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
 }
 
 /// Why the scheduler of a run was ejected, if it was.
-pub fn ejection_for_page(story: &Story<'_>, run: &OneRun) -> Option<String> {
+pub fn ejection_for_page(story: &RunContext<'_>, run: &OneRun) -> Option<String> {
     (run.outcome == Outcome::Ejected).then(|| ejection_text(story, &run.exit, false))
 }
 
 /// What a page says of a run, by title: why tasks waited longest, what it waited for.
-pub fn for_page(story: &Story<'_>) -> Vec<(&'static str, String)> {
+pub fn for_page(story: &RunContext<'_>) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
     let worst = worst(story.timeline, SOME_WAITS, Waits::All);
     let worst: Vec<String> = worst.iter().map(|account| wait_text(story, account, None)).collect();
@@ -94,7 +95,7 @@ pub fn for_page(story: &Story<'_>) -> Vec<(&'static str, String)> {
     told
 }
 
-fn to_text(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
+fn to_text(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
     let mut sections = Vec::new();
     if let Some(task) = &args.task {
         sections.push(wait_text(story, &one_wait(story, task, args)?, args.at));
@@ -124,7 +125,7 @@ fn to_text(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Res
     Ok(sections.join("\n"))
 }
 
-fn to_json(story: &Story<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<Map<String, Value>> {
+fn to_json(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<Map<String, Value>> {
     let mut told = Map::new();
     if let Some(task) = &args.task {
         told.insert("wait".to_owned(), wait_json(story, &one_wait(story, task, args)?, args.at));
@@ -157,7 +158,7 @@ fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
 }
 
 /// The wait that was asked for.
-fn one_wait(story: &Story<'_>, wanted: &str, args: &Explain) -> Result<Account> {
+fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Account> {
     let timeline = story.timeline;
     let task = find_task(story, wanted)?;
     let name = task_name(story, task);
@@ -171,12 +172,12 @@ fn one_wait(story: &Story<'_>, wanted: &str, args: &Explain) -> Result<Account> 
     let life = timeline.task(task);
     let Some(phase) = life.phase_at(at).filter(|_| at <= timeline.end) else {
         let ended = life.ended.map_or(timeline.end, |ended| ended);
-        bail!("--at {}: {name} lived from {} to {}", at.exact(), life.born.exact(), ended.exact());
+        bail!("--at {}: {name} lived from {} to {}", at.exact(), life.created.exact(), ended.exact());
     };
     let Some(wait) = timeline.wait(task, phase) else {
         let phase = life.phases[phase];
-        let did = match phase.what {
-            timeline::What::Runs { cpu } => format!("ran on CPU {cpu}"),
+        let did = match phase.activity {
+            timeline::Activity::Runs { cpu } => format!("ran on CPU {cpu}"),
             _ => "slept".to_owned(),
         };
         let before = timeline.waits_of(task).take_while(|wait| wait.from <= at).last();
@@ -191,7 +192,7 @@ fn one_wait(story: &Story<'_>, wanted: &str, args: &Explain) -> Result<Account> 
 }
 
 /// A task by its number in the kernel or by its name.
-fn find_task(story: &Story<'_>, wanted: &str) -> Result<TaskId> {
+fn find_task(story: &RunContext<'_>, wanted: &str) -> Result<TaskId> {
     let tasks = || (0..).map(TaskId).zip(&story.timeline.tasks);
     let named: Vec<TaskId> = match wanted.parse::<u32>() {
         Ok(pid) => tasks().filter(|(_, task)| task.info.pid == pid).map(|(id, _)| id).collect(),

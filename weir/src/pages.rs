@@ -7,7 +7,7 @@ use crate::saved::Saved;
 use crate::{explain, input, output, save};
 use anyhow::{Context, Result, bail};
 use event_log::Tee;
-use explanation::{Source, Story};
+use explanation::{RunContext, Source};
 use ids::Topology;
 use measures::Collector;
 use page::Track;
@@ -90,7 +90,7 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
     let one = &saved.runs[run];
     let timeline = one.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
-    let story = Story { timeline: &timeline, source: &source };
+    let story = RunContext { timeline: &timeline, source: &source };
     let (ejection, explanations) = (explain::ejection_for_page(&story, one), explain::for_page(&story));
     Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), ejection, explanations })
 }

@@ -265,7 +265,7 @@ impl Saved {
         let bytes = self.part(&part)?;
         let mut log = LogReader::new(&*bytes).with_context(|| part.clone())?;
         while let Some(record) = log.read().with_context(|| part.clone())? {
-            record.tell(sink);
+            record.send_to(sink);
         }
         Ok(())
     }

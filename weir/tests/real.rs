@@ -52,10 +52,10 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
     let explained = run(&["explain", "a.weirrun"]);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
     let told = text(&explained.stdout);
-    assert!(told.contains("not seen: only a simulated run under a loaded scheduler tells it"), "{told}");
+    assert!(told.contains("unknown: only a simulated run with a loaded scheduler shows them"), "{told}");
     assert!(told.contains("The longest chain of causes took") && told.contains("slept until a timer"), "{told}");
     assert!(
-        !told.contains("whose doing it was, most likely first"),
+        !told.contains("responsible callbacks, most likely first"),
         "nobody is to blame for what was not seen: {told}"
     );
     assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");

@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Finds clang and compiles BPF C with the flags that every object of this repository is made with. For build scripts
-//! and tests, and for sources that a user names: no crate that runs in a simulation depends on it.
+//! Finds clang and compiles BPF C with the flags of all objects in this repository. Used by build scripts, tests and
+//! `weir` for users' sources; no crate that takes part in a simulation depends on it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs};
 
-/// Versions of clang that are tried in this order: 19 is what the objects are tested with, 16 is the oldest that knows
-/// all the relocations that the headers ask for.
+/// Versions of clang in the order in which they are tried. The objects are tested with 19; 16 is the oldest that
+/// supports all relocations in the headers.
 const VERSIONS: [u32; 6] = [19, 18, 17, 16, 20, 21];
 
-/// Why there is no object.
+/// Reason that there is no object.
 #[derive(Debug, thiserror::Error)]
 pub enum ClangError {
-    /// No suitable clang.
+    /// No suitable clang was found.
     #[error(
         "no clang between 16 and 21 found: BPF programs are compiled by clang.\n\
          Install it with `make deps` (as root, on Debian or Ubuntu), or `apt install clang-19` (or 18, 17, 16),\n\
          or name one in the environment variable BPF_CLANG."
     )]
     Missing,
-    /// `BPF_CLANG` names something else.
+    /// `BPF_CLANG` is not a program that runs.
     #[error("BPF_CLANG={0}: this program does not run")]
     NotAProgram(String),
-    /// The program could not be started, or a file not be read.
+    /// A program could not be started, or a file could not be read.
     #[error("{0}: {1}")]
     Io(String, std::io::Error),
-    /// It refused the source.
+    /// Clang rejected the source.
     #[error("{0}")]
     Source(String),
 }
 
-/// `$BPF_CLANG`, or the first version that runs.
+/// Returns `$BPF_CLANG`, or the first version that runs.
 pub fn find() -> Result<String, ClangError> {
     if let Ok(clang) = env::var("BPF_CLANG") {
         return if runs(&clang) { Ok(clang) } else { Err(ClangError::NotAProgram(clang)) };
@@ -44,27 +44,29 @@ fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// Root of the repository: the folder above the crate that is being built which holds the policies.
+/// Root of the repository: the first directory at or above the crate being built that contains `policies/include`.
 fn root() -> PathBuf {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| ".".into()));
     let manifest = manifest.canonicalize().unwrap_or(manifest);
-    manifest.ancestors().find(|folder| folder.join("policies/include").is_dir()).unwrap_or(&manifest).to_owned()
+    manifest.ancestors().find(|directory| directory.join("policies/include").is_dir()).unwrap_or(&manifest).to_owned()
 }
 
-/// What every object is compiled with.
+/// Flags of all objects.
 const FLAGS: [&str; 6] = ["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall"];
 
-/// Compiles `source` to `object`. Runs in the root of the repository and names files relative to it: an object carries
-/// the names of its sources, and shall be the same bytes wherever the repository lies. `policies/include` is on the
+/// Compiles `source` to `object`. It runs in the root of the repository with relative file names: an object contains
+/// the names of its sources, and its bytes must not depend on where the repository is. `policies/include` is on the
 /// include path; `arguments` (such as `-DNAME`) come last.
 pub fn compile(source: &Path, object: &Path, arguments: &[&str]) -> Result<(), ClangError> {
     compile_in(&root(), source, object, arguments)
 }
 
-/// The same in another folder that is laid out like the repository.
+/// Compiles `source` like [`compile`], in another directory with the layout of the repository.
 ///
 /// # Errors
-/// If there is no clang, a file cannot be read or written, or clang refuses the source, with its own words.
+///
+/// Fails if there is no clang, if a file cannot be read or written, or if clang rejects the source; the error then
+/// contains clang's messages.
 pub fn compile_in(root: &Path, source: &Path, object: &Path, arguments: &[&str]) -> Result<(), ClangError> {
     let clang = find()?;
     let canonical =
@@ -88,16 +90,17 @@ pub fn compile_in(root: &Path, source: &Path, object: &Path, arguments: &[&str])
     Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
 }
 
-/// The headers that policies share.
+/// Directory of the headers that the policies share.
 pub fn headers() -> PathBuf {
     root().join("policies/include")
 }
 
-/// Compiles `source` as a program of this host with headers of `include`: for tests of what BPF programs share. Undefined
-/// behaviour ends it. `arguments` come last.
+/// Compiles `source` as a host program with the headers in `include`, for tests of code that BPF programs share.
+/// Undefined behavior aborts the program. `arguments` come last.
 ///
 /// # Errors
-/// If there is no clang, or it refuses the source, with its own words.
+///
+/// Fails if there is no clang, or if clang rejects the source; the error then contains clang's messages.
 pub fn compile_program(source: &Path, include: &Path, program: &Path, arguments: &[&str]) -> Result<(), ClangError> {
     let clang = find()?;
     let output = Command::new(&clang)
@@ -117,25 +120,27 @@ pub fn compile_program(source: &Path, include: &Path, program: &Path, arguments:
     Err(ClangError::Source(format!("{clang} does not compile {}:\n{messages}", source.display())))
 }
 
-/// What became of a user's source.
+/// Result of compiling a user's source.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The object.
+    /// Contents of the object file.
     pub object: Vec<u8>,
-    /// What clang had to say all the same.
+    /// Warnings of clang.
     pub warnings: String,
-    /// The files that it is made of: the source and what it includes, those of the system left out.
+    /// Files from which the object was compiled: the source and its includes, without system headers.
     pub sources: Vec<PathBuf>,
 }
 
-/// Compiles a user's `source`, in the current folder and by the name that it was given, which is then its name in the
-/// object. `folder` is for files on the way. Warnings are no errors. `arguments` come last.
+/// Compiles a user's `source` in the current directory, under the name given, which the object then contains.
+/// `directory` is a directory for temporary files. Warnings are not errors. `arguments` come last.
 ///
 /// # Errors
-/// If there is no clang, a file cannot be read or written, or clang refuses the source, with its own words.
-pub fn compile_source(source: &Path, folder: &Path, arguments: &[String]) -> Result<Compiled, ClangError> {
+///
+/// Fails if there is no clang, if a file cannot be read or written, or if clang rejects the source; the error then
+/// contains clang's messages.
+pub fn compile_source(source: &Path, directory: &Path, arguments: &[String]) -> Result<Compiled, ClangError> {
     let clang = find()?;
-    let (object, rule) = (folder.join("object.bpf.o"), folder.join("object.d"));
+    let (object, rule) = (directory.join("object.bpf.o"), directory.join("object.d"));
     let output = Command::new(&clang)
         .args(FLAGS)
         .arg("-c")
@@ -156,33 +161,33 @@ pub fn compile_source(source: &Path, folder: &Path, arguments: &[String]) -> Res
     Ok(Compiled { object: read(&object)?, warnings: messages, sources })
 }
 
-/// The files that a rule of make names after its colon. A backslash keeps the blank after it, and ends no line.
+/// Parses the file names after the colon of a make rule. A backslash escapes a space, or continues the line.
 fn prerequisites(rule: &str) -> Vec<PathBuf> {
     let (_, names) = rule.split_once(':').unwrap_or_default();
     let mut files = vec![String::new()];
     let mut characters = names.chars().peekable();
     while let Some(character) = characters.next() {
         match (character, characters.peek()) {
-            ('\\', Some(' ' | '#')) => files.last_mut().expect("one is begun").extend(characters.next()),
+            ('\\', Some(' ' | '#')) => files.last_mut().expect("the list is not empty").extend(characters.next()),
             ('\\', Some('\n')) => files.push(String::new()),
-            ('$', Some('$')) => files.last_mut().expect("one is begun").extend(characters.next()),
+            ('$', Some('$')) => files.last_mut().expect("the list is not empty").extend(characters.next()),
             (blank, _) if blank.is_whitespace() => files.push(String::new()),
-            (other, _) => files.last_mut().expect("one is begun").push(other),
+            (other, _) => files.last_mut().expect("the list is not empty").push(other),
         }
     }
     files.into_iter().filter(|file| !file.is_empty()).map(PathBuf::from).collect()
 }
 
-/// The object of `source`, for a test; made in `folder` and removed again.
+/// Compiles `source` for a test and returns the object. The object file is created in `directory` and removed again.
 ///
 /// # Panics
 ///
-/// If it cannot be compiled: the repository needs clang, and says so.
-pub fn object_of(source: &Path, folder: &Path, arguments: &[&str]) -> Vec<u8> {
+/// If it cannot be compiled; the message tells how to install clang if that is missing.
+pub fn object_of(source: &Path, directory: &Path, arguments: &[&str]) -> Vec<u8> {
     use std::sync::atomic::{AtomicU32, Ordering};
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = format!("{}-{}.bpf.o", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-    let object = folder.join(name);
+    let object = directory.join(name);
     if let Err(error) = compile(source, &object, arguments) {
         panic!("{error}");
     }
@@ -196,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rules_of_make_name_files() {
+    fn make_rules_are_parsed_to_their_prerequisites() {
         let files = |rule| prerequisites(rule).into_iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         assert_eq!(files("object: a.c b/c.h \\\n  my\\ file.h a$$b.h\n"), ["a.c", "b/c.h", "my file.h", "a$b.h"]);
         assert_eq!(files("object:\n"), [""; 0]);

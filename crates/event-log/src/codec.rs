@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as bytes: the form that is hashed and the form that is stored are the same.
+//! Binary encoding of events. The encoding that is hashed is also the one that is stored.
 //!
-//! An event is `kind u8, op u8, cpu u32, task u32, file u16, line u32, time u64`, then what its kind carries; everything little
-//! endian, no padding, the same on every host. The kind tells the length. Tasks, affinity masks, texts and names of files are
-//! records of their own, with kinds from the top of the range.
+//! An event is `kind u8, op u8, cpu u32, task u32, file u16, line u32, time u64`, followed by the fields of its kind.
+//! All fields are little-endian without padding, the same on every host. The kind determines the length. Tasks,
+//! affinity masks, printed texts and file names are separate records, with kinds from the top of the range.
 
 use crate::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
@@ -11,59 +11,59 @@ use crate::{
 };
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
-/// Bytes before what a kind carries.
+/// Size of the part of an event before the fields of its kind.
 const HEAD: usize = 24;
-/// No event is longer: the largest payload is that of an insert, 24 bytes.
+/// Largest size of an event: the largest fields are those of an insert, 24 bytes.
 pub(crate) const MAX_EVENT: usize = HEAD + 24;
 
 /// Kind of a record that announces a task.
 const TASK: u8 = 255;
-/// Bits of a task's record: a thread of the kernel; its number in the kernel is not [`modelled_pid`] and stands last.
+/// Flags of a task record: the task is a kthread; its pid differs from [`modelled_pid`] and follows at the end.
 const KERNEL_THREAD: u8 = 1;
 const HAS_PID: u8 = 2;
-/// Kind of a record that brings a new affinity mask.
+/// Kind of a record that changes an affinity mask.
 const AFFINITY: u8 = 254;
 
-/// Kind of a record that holds a text of the scheduler.
+/// Kind of a record with a text that the scheduler printed.
 const PRINTK: u8 = 252;
 /// Kind of a record that names a source file.
 const SOURCE_FILE: u8 = 253;
 
-/// One record of a log.
+/// A record of a log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
     /// A task exists from this time on.
     Task(Nanos, TaskInfo),
-    /// A task has this affinity from this time on.
+    /// A task has this affinity mask from this time on.
     Affinity(Nanos, TaskId, CpuSet),
-    /// Something happened.
+    /// An event.
     Event(Event),
-    /// The scheduler said something.
+    /// A text that the scheduler printed.
     Printk(Printk),
-    /// The source file with this number.
+    /// The name of the source file with this number.
     SourceFile(u16, String),
 }
 
-/// Why bytes are not a record.
+/// Reason that bytes could not be decoded as a record.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CodecError {
-    /// The record is longer than the bytes that are there.
-    #[error("record is cut short: {0} more bytes expected")]
+    /// The bytes end before the record does.
+    #[error("the record is truncated: {0} more bytes expected")]
     Short(usize),
-    /// Bytes were left after the record.
-    #[error("{0} bytes too many after the record")]
+    /// Bytes follow after the end of the record.
+    #[error("{0} bytes follow after the end of the record")]
     Long(usize),
-    /// A field holds a value that it cannot have.
-    #[error("{field} is {value}, which does not exist")]
+    /// A field has a value that is not defined.
+    #[error("{field} {value} is unknown")]
     Unknown {
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: u64,
     },
 }
 
-/// Writes into a fixed array; the offsets fold to constants.
+/// Writes into an array of fixed size, at offsets that the compiler evaluates.
 struct Put<'a> {
     out: &'a mut [u8; MAX_EVENT],
     at: usize,
@@ -98,7 +98,7 @@ impl Put<'_> {
     }
 }
 
-/// Encodes `event` at the start of `out`; returns its length.
+/// Encodes `event` at the start of `out` and returns its length.
 #[inline]
 pub(crate) fn encode_event(event: &Event, out: &mut [u8; MAX_EVENT]) -> usize {
     let mut put = Put { out, at: 1 };
@@ -201,7 +201,7 @@ fn lock_parts(lock: LockKind) -> (u8, u64) {
     }
 }
 
-/// Appends the announcement of a task.
+/// Appends a record that announces a task.
 pub(crate) fn encode_task(time: Nanos, info: &TaskInfo, out: &mut Vec<u8>) {
     out.push(TASK);
     out.extend(time.0.to_le_bytes());
@@ -217,7 +217,7 @@ pub(crate) fn encode_task(time: Nanos, info: &TaskInfo, out: &mut Vec<u8>) {
     out.extend(pid.into_iter().flat_map(u32::to_le_bytes));
 }
 
-/// Appends a new affinity mask.
+/// Appends a record that changes an affinity mask.
 pub(crate) fn encode_affinity(time: Nanos, task: TaskId, allowed: &CpuSet, out: &mut Vec<u8>) {
     out.push(AFFINITY);
     out.extend(time.0.to_le_bytes());
@@ -225,7 +225,7 @@ pub(crate) fn encode_affinity(time: Nanos, task: TaskId, allowed: &CpuSet, out: 
     encode_mask(allowed, out);
 }
 
-/// Appends a text of the scheduler: what every event begins with, then the text.
+/// Appends a record with a printed text: the common part of an event, then the text.
 pub(crate) fn encode_printk(printk: &Printk, out: &mut Vec<u8>) {
     let mut head = [0; MAX_EVENT];
     head[0] = PRINTK;
@@ -235,7 +235,7 @@ pub(crate) fn encode_printk(printk: &Printk, out: &mut Vec<u8>) {
     out.extend(printk.text.as_bytes());
 }
 
-/// Appends the name of a source file.
+/// Appends a record with the name of a source file.
 pub(crate) fn encode_source_file(file: u16, name: &str, out: &mut Vec<u8>) {
     out.push(SOURCE_FILE);
     out.extend(file.to_le_bytes());
@@ -258,7 +258,7 @@ fn encode_policy(policy: Policy, out: &mut Vec<u8>) {
     }
 }
 
-/// Equal sets give equal bytes: words of zeros at the end are not written.
+/// Appends a mask without its trailing zero words, so that equal sets have equal encodings.
 fn encode_mask(mask: &CpuSet, out: &mut Vec<u8>) {
     let words = mask.words();
     let significant = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
@@ -266,7 +266,7 @@ fn encode_mask(mask: &CpuSet, out: &mut Vec<u8>) {
     words[..significant].iter().for_each(|word| out.extend(word.to_le_bytes()));
 }
 
-/// Takes fields from the front of a record.
+/// Reads fields from the front of a record.
 struct Take<'a> {
     rest: &'a [u8],
 }
@@ -314,14 +314,14 @@ impl Take<'_> {
         }
     }
 
-    /// One of the variants that `all` lists in order of their numbers.
+    /// Reads a variant; `all` lists the variants in the order of their numbers.
     fn variant<T: Copy>(&mut self, field: &'static str, all: &[T]) -> Result<T, CodecError> {
         let value = self.u8()?;
         all.get(usize::from(value)).copied().ok_or_else(|| unknown(field, value))
     }
 
-    /// So many bytes, `length` itself standing before them; refuses before it allocates.
-    fn counted(&mut self, unit: usize) -> Result<&[u8], CodecError> {
+    /// Reads a 32-bit count and that many units of `unit` bytes. Fails before any allocation if they are not there.
+    fn length_prefixed(&mut self, unit: usize) -> Result<&[u8], CodecError> {
         let length = self.u32()? as usize * unit;
         let (bytes, rest) =
             self.rest.split_at_checked(length).ok_or_else(|| CodecError::Short(length - self.rest.len()))?;
@@ -330,11 +330,11 @@ impl Take<'_> {
     }
 
     fn text(&mut self) -> Result<String, CodecError> {
-        Ok(String::from_utf8_lossy(self.counted(1)?).into_owned())
+        Ok(String::from_utf8_lossy(self.length_prefixed(1)?).into_owned())
     }
 
     fn mask(&mut self) -> Result<CpuSet, CodecError> {
-        let bytes = self.counted(8)?;
+        let bytes = self.length_prefixed(8)?;
         let word = |chunk: &[u8]| u64::from_le_bytes(chunk.try_into().expect("chunks of 8"));
         Ok(CpuSet::from_words(&bytes.chunks_exact(8).map(word).collect::<Vec<_>>()))
     }
@@ -359,7 +359,7 @@ const CAUSES: [BlockCause; 5] =
     [BlockCause::Timer, BlockCause::Io, BlockCause::Task, BlockCause::Child, BlockCause::External];
 
 impl Record {
-    /// When; the source files are known from the start.
+    /// Time of the record; source files have time 0.
     pub fn time(&self) -> Nanos {
         match self {
             Record::Task(time, _) | Record::Affinity(time, ..) => *time,
@@ -369,8 +369,8 @@ impl Record {
         }
     }
 
-    /// Tells it to a sink as it was told to the log.
-    pub fn tell(&self, sink: &mut dyn Sink) {
+    /// Passes the record to a sink, as it was passed to the log.
+    pub fn send_to(&self, sink: &mut dyn Sink) {
         match self {
             Record::Task(time, info) => sink.task(*time, info),
             Record::Affinity(time, task, allowed) => sink.affinity(*time, *task, allowed),
@@ -395,7 +395,7 @@ impl Record {
         }
     }
 
-    /// Reads the record that fills `bytes`.
+    /// Decodes the record that fills `bytes`.
     pub fn decode(bytes: &[u8]) -> Result<Record, CodecError> {
         let mut take = Take { rest: bytes };
         let record = match take.u8()? {
@@ -415,7 +415,7 @@ fn decode_task(take: &mut Take<'_>) -> Result<Record, CodecError> {
     let nice = take.u8()? as i8;
     let bits = take.u8()?;
     if bits & !(KERNEL_THREAD | HAS_PID) != 0 {
-        return Err(unknown("kind of task", bits));
+        return Err(unknown("task flags", bits));
     }
     let kernel_thread = bits & KERNEL_THREAD != 0;
     let policy = decode_policy(take)?;

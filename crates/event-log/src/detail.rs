@@ -1,67 +1,68 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What only an explanation of a run needs to know. It is told beside the events, to sinks that want it, and is no part
-//! of a run's hash: a run is the same whether somebody asks for more or not.
+//! Details that only the explanation of a run needs. They are passed beside the events to sinks that ask for them,
+//! and are not part of the run's hash: a run is the same with and without them.
 
 use crate::CallbackSite;
 use ids::{CpuId, DsqId, Nanos, TaskId};
 
-/// Something that an event leaves out.
+/// A fact that no event contains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Detail {
-    /// When, on the clock of the run.
+    /// Time on the clock of the run.
     pub time: Nanos,
-    /// On which CPU it was done.
+    /// CPU on which it happened.
     pub cpu: CpuId,
-    /// Whom it concerns; [`TaskId::NONE`] where no task is concerned.
+    /// Task concerned; [`TaskId::NONE`] if none is.
     pub task: TaskId,
-    /// What.
+    /// Kind of detail.
     pub kind: DetailKind,
-    /// The callback of the scheduler that caused it, if one did.
+    /// The scheduler callback that caused it, if one did.
     pub site: CallbackSite,
 }
 
-/// What a detail says.
+/// Contents of a detail.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DetailKind {
-    /// The insert that was told just before put the task behind so many others.
+    /// Position in the queue of the task that the previous event inserted.
     Placed {
-        /// Which queue.
+        /// Queue of the insert.
         dsq: DsqId,
-        /// How many stand before it.
+        /// Number of tasks before it in the queue.
         ahead: u32,
-        /// How many tasks the queue has now, this one among them.
+        /// Number of tasks in the queue, including this one.
         queued: u32,
     },
-    /// The task left the queue in which it stood.
+    /// The task left its queue.
     Left {
-        /// Which queue.
+        /// Queue that the task left.
         dsq: DsqId,
     },
-    /// The scheduler's `enqueue` ended and put the task into no queue: it keeps the task itself, or lost it.
+    /// The scheduler's `enqueue` returned without inserting the task into a queue: the scheduler keeps the task in
+    /// its own data, or lost it.
     Kept,
-    /// The callback that just ended wrote this number into what the scheduler keeps for the task.
+    /// The callback that just returned wrote this value into the scheduler's storage for the task.
     Wrote {
-        /// The number.
+        /// Value written.
         value: u64,
     },
-    /// The scheduler's `select_cpu` chose the CPU of the event before.
+    /// The scheduler's `select_cpu` chose the CPU of the previous event.
     Chose,
-    /// The scheduler's `dispatch` was called for the CPU, until it brought something or did nothing more.
+    /// The scheduler's `dispatch` was called for the CPU until it provided a task or did nothing.
     Dispatched {
-        /// The CPU has something to run now.
+        /// Whether the CPU has a task to run now.
         found: bool,
-        /// The task that had the CPU goes on.
+        /// Whether the previous task of the CPU continues.
         kept: bool,
     },
-    /// The task begins to wait for another one; in words, what for: `mutex 0, which task 3 holds`.
+    /// The task begins to wait for another one.
     Waits {
-        /// The words.
+        /// Text that describes the wait, such as `mutex 0, which task 3 holds`.
         what: String,
-        /// It is a lock, not a condition or the like.
+        /// Whether the task waits for a lock, as opposed to a condition or other event.
         lock: bool,
-        /// It keeps its CPU and polls.
+        /// Whether the task spins on its CPU.
         spins: bool,
     },
-    /// The task has the lock for which it polled.
+    /// The task acquired the lock on which it spun.
     Passed,
 }

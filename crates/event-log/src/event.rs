@@ -1,127 +1,127 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can happen in a run, and who wants to know.
+//! Events of a run, and the interface of their consumers.
 
 use crate::Detail;
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 
-/// One thing that happened.
+/// An event of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// When, on the clock of the run.
+    /// Time on the clock of the run.
     pub time: Nanos,
-    /// On which CPU it was done (the waker's CPU for a wakeup, not the task's).
+    /// CPU on which it happened; for a wakeup the waker's CPU, not the woken task's.
     pub cpu: CpuId,
-    /// Whom it concerns; [`TaskId::NONE`] where no task is concerned.
+    /// Task concerned; [`TaskId::NONE`] if none is.
     pub task: TaskId,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
-    /// The callback of the scheduler that caused it, if one did.
+    /// The scheduler callback that caused it, if one did.
     pub site: CallbackSite,
 }
 
-/// Where in the scheduler's code an event was caused.
+/// Position in the scheduler's code that caused an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CallbackSite {
-    /// Index of the op in `struct sched_ext_ops` order plus one, 0 for none. See [`op_name`].
+    /// Index of the op in the order of `struct sched_ext_ops`, plus one; 0 if none. See [`op_name`].
     pub op: u8,
-    /// File of the policy's source, by the number that [`Sink::source_file`] announced; 0 if the line is unknown.
+    /// Source file, by the number that [`Sink::source_file`] announced; 0 if the line is unknown.
     pub file: u16,
-    /// Line in it, 0 if unknown.
+    /// Line number; 0 if unknown.
     pub line: u32,
 }
 
 /// A text that the scheduler printed (`bpf_printk`).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Printk {
-    /// When.
+    /// Time on the clock of the run.
     pub time: Nanos,
-    /// On which CPU.
+    /// CPU that ran the scheduler.
     pub cpu: CpuId,
-    /// Who ran there; [`TaskId::NONE`]: nobody.
+    /// Current task of the CPU; [`TaskId::NONE`] if it was idle.
     pub task: TaskId,
-    /// Where in its code.
+    /// Position of the call in the scheduler's code.
     pub site: CallbackSite,
-    /// The text, without a newline at its end.
+    /// Text without the trailing newline.
     pub text: String,
 }
 
-/// What an event says. New kinds go to the end: the discriminants are part of the log's format.
+/// Contents of an event. New kinds are appended at the end, since the discriminants are part of the log format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum EventKind {
     /// The task became runnable. Its wakeup latency starts here.
     Wakeup {
-        /// Who or what caused it.
+        /// Cause of the wakeup.
         waker: Waker,
-        /// A synchronous wakeup: the waker says that it is about to sleep.
+        /// Whether the wakeup is synchronous: the waker announces that it is about to sleep.
         sync: bool,
-        /// The CPU whose runqueue it was put on.
+        /// CPU on whose runqueue the task was put.
         target: CpuId,
     },
     /// `select_cpu` (or the default search) chose a CPU.
     SelectCpu {
-        /// Where the task last ran.
+        /// CPU on which the task last ran.
         prev: CpuId,
-        /// What was chosen, after the kernel's corrections.
+        /// Chosen CPU, after the kernel's corrections.
         chosen: CpuId,
     },
-    /// A task went into a queue.
+    /// A task was inserted into a dispatch queue.
     Insert {
-        /// Which queue.
+        /// The dispatch queue.
         dsq: DsqId,
-        /// Its virtual time in an ordered queue, 0 in a FIFO.
+        /// Virtual time in an ordered queue; 0 in a FIFO.
         key: u64,
-        /// Slice that it was given, in nanoseconds.
+        /// Slice of the task, in nanoseconds.
         slice_ns: u64,
     },
-    /// A task left a user or the global queue for a CPU's local queue.
+    /// A task moved from a user or global queue to a CPU's local queue.
     Dispatch {
-        /// The queue that it left.
+        /// Queue that the task left.
         from: DsqId,
-        /// The CPU whose local queue it entered.
+        /// CPU whose local queue the task entered.
         to: CpuId,
     },
-    /// `task` is the one that now runs on `cpu`; [`TaskId::NONE`] is the idle task.
+    /// `cpu` switched to `task`; [`TaskId::NONE`] is the idle task.
     Switch {
-        /// Who ran before.
+        /// Previous task.
         prev: TaskId,
-        /// Why that one stopped.
+        /// Reason that the previous task stopped.
         reason: SwitchReason,
     },
-    /// The timer interrupt of a busy CPU.
+    /// A timer tick on a busy CPU.
     Tick,
-    /// The scheduler (or the core on its behalf) asked another CPU to reschedule.
+    /// The scheduler, or the kernel on its behalf, asked a CPU to reschedule.
     Kick {
-        /// Which CPU.
+        /// CPU that was asked.
         target: CpuId,
-        /// How.
+        /// Kind of kick.
         flags: KickFlags,
     },
-    /// A runnable task changed its runqueue.
+    /// A runnable task moved to another runqueue.
     Migrate {
-        /// Runqueue that it left.
+        /// CPU of the runqueue that it left.
         from: CpuId,
-        /// Runqueue that it joined.
+        /// CPU of the runqueue that it joined.
         to: CpuId,
     },
-    /// The running task stopped being runnable.
+    /// The running task blocked.
     Block {
-        /// What it waits for.
+        /// Cause of the block.
         cause: BlockCause,
     },
-    /// The running task made another; the child's own [`Sink::task`] came before.
+    /// The running task created another one; the child's [`Sink::task`] came before.
     Fork {
         /// The new task.
         child: TaskId,
     },
-    /// The running task ended.
+    /// The running task exited.
     Exit,
-    /// The CPU ran out of work (`true`) or left idle (`false`).
+    /// The CPU entered or left the idle state.
     Idle {
-        /// Entered or left.
+        /// Whether the idle state was entered.
         entered: bool,
     },
-    /// The affinity of the task changed; [`Sink::affinity`] brings the mask.
+    /// The affinity mask of the task changed; [`Sink::affinity`] passes the mask.
     Affinity,
     /// The nice value or the policy of the task changed.
     Priority {
@@ -130,92 +130,92 @@ pub enum EventKind {
     },
     /// The CPU waited for a lock.
     LockWait {
-        /// Which kind of lock.
+        /// The lock.
         lock: LockKind,
-        /// For how long.
+        /// Waiting time.
         waited: Nanos,
     },
     /// The CPU went online or offline.
     Hotplug {
-        /// Its new state.
+        /// Whether the CPU is now online.
         online: bool,
     },
-    /// The running task gave up the CPU of its own will.
+    /// The running task yielded the CPU.
     Yield,
     /// The scheduler was attached.
     Attached,
     /// The scheduler was disabled, with its exit kind (contract E2).
     Disabled {
-        /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …
+        /// Exit kind: 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …
         kind: u32,
     },
 }
 
-/// Who made a task runnable.
+/// Cause of a wakeup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waker {
-    /// Another task, by its own action.
+    /// Another task.
     Task(TaskId),
-    /// The timer that the task had armed.
+    /// A timer that the task had armed.
     Timer,
     /// A device interrupt.
     Interrupt,
-    /// The task is new; its parent made it.
+    /// The task is new and was created by this parent.
     Fork(TaskId),
-    /// Something outside what was recorded or simulated.
+    /// A cause outside the recorded or simulated system.
     External,
 }
 
-/// Why the previous task of a CPU stopped running.
+/// Reason that the previous task of a CPU stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SwitchReason {
     /// The CPU was idle.
     Idle,
-    /// It went to sleep.
+    /// The task blocked.
     Block,
-    /// It ended.
+    /// The task exited.
     Exit,
-    /// It yielded.
+    /// The task yielded.
     Yield,
-    /// Its slice was used up.
+    /// The task used up its slice.
     SliceEnd,
-    /// The scheduler took the CPU away with slice left.
+    /// The scheduler preempted the task before the end of its slice.
     Preempt,
-    /// A higher scheduling class wanted the CPU.
+    /// A task of a higher scheduling class preempted it.
     HigherClass,
-    /// Its affinity, class or scheduler changed.
+    /// The affinity, class or scheduler of the task changed.
     Change,
 }
 
-/// What a sleeping task waits for.
+/// Event that a blocked task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockCause {
-    /// A timer that it armed.
+    /// A timer that the task armed.
     Timer,
     /// A device.
     Io,
-    /// Another task's progress: lock, condition, pipe, signal.
+    /// An action of another task: unlock, signal of a condition, write to a pipe, signal.
     Task,
     /// The exit of a child.
     Child,
-    /// Something outside what was recorded or simulated.
+    /// A cause outside the recorded or simulated system.
     External,
 }
 
-/// How a CPU was kicked; the bits of `SCX_KICK_*`.
+/// Kind of a kick, in the bits of `SCX_KICK_*`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KickFlags(pub u8);
 
 impl KickFlags {
-    /// Only if the CPU is idle.
+    /// Kick only if the CPU is idle.
     pub const IDLE: u8 = 1;
-    /// Take the slice of the running task.
+    /// End the slice of the running task.
     pub const PREEMPT: u8 = 2;
-    /// The kicking CPU waits until the target has rescheduled.
+    /// Wait until the target CPU has rescheduled.
     pub const WAIT: u8 = 4;
 }
 
-/// A lock that somebody can wait for.
+/// A lock for which a CPU can wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
     /// The lock of a CPU's runqueue.
@@ -226,60 +226,60 @@ pub enum LockKind {
     Bpf(u64),
 }
 
-/// What a run knows of a task from its start.
+/// Properties of a task when it is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskInfo {
-    /// Its number in the run: 0 for the first, one more for each that comes.
+    /// Number in the run, dense from 0 in the order of creation.
     pub id: TaskId,
-    /// Its number in the kernel, which is what the kernel and a scheduler call it by.
+    /// Pid in the kernel, by which the kernel and the scheduler identify the task.
     pub pid: u32,
-    /// At most 15 bytes are shown in the kernel (`comm`); longer names are kept whole here.
+    /// Name. The kernel keeps at most 15 bytes (`comm`); here longer names are kept in full.
     pub name: String,
-    /// Who forked it.
+    /// Task that forked it.
     pub parent: Option<TaskId>,
-    /// Where it may run.
+    /// Affinity mask.
     pub allowed: CpuSet,
-    /// Its policy.
+    /// Scheduling policy.
     pub policy: Policy,
-    /// Its nice value, -20 to 19.
+    /// Nice value, -20 to 19.
     pub nice: i8,
-    /// A thread of the kernel itself (the watchdog's worker), not of the workload.
+    /// Whether the task is a kthread (such as the worker of the watchdog), not part of the workload.
     pub kernel_thread: bool,
 }
 
-/// Number in the kernel of the first task of a simulated run; those below belong to the system.
+/// Pid of the first task of a simulated run; lower pids belong to the system.
 const FIRST_PID: u32 = 100;
 
-/// The number by which the modelled kernel, and a scheduler in it, calls a task (`p->pid`).
+/// Pid of a task in the modelled kernel (`p->pid`).
 pub fn modelled_pid(task: TaskId) -> u32 {
     FIRST_PID.wrapping_add(task.0)
 }
 
-/// Whoever wants to know what happens in a run.
+/// Consumer of the events of a run.
 ///
-/// Calls come in order of time. A task is announced before the first event that names it.
+/// Calls come in the order of time. A task is announced before the first event that names it.
 pub trait Sink {
-    /// The scheduler's source file with this number, without its directory. Announced before the first event.
+    /// Announces the source file with this number, by name without directory. Called before the first event.
     fn source_file(&mut self, _file: u16, _name: &str) {}
-    /// A task exists from `time` on.
+    /// Announces a task that exists from `time` on.
     fn task(&mut self, time: Nanos, info: &TaskInfo);
-    /// A known task has another name from now on. Logs do not keep that: a report has each task's last name.
+    /// Announces a new name of a known task. Logs do not record it; a report uses each task's last name.
     fn renamed(&mut self, _time: Nanos, _task: TaskId, _name: &str) {}
-    /// The affinity of a known task is now `allowed`; the [`EventKind::Affinity`] event follows.
+    /// Changes the affinity mask of a known task to `allowed`; the [`EventKind::Affinity`] event follows.
     fn affinity(&mut self, time: Nanos, task: TaskId, allowed: &CpuSet);
-    /// The scheduler printed something.
+    /// Passes a text that the scheduler printed.
     fn printk(&mut self, _printk: &Printk) {}
-    /// Something happened.
+    /// Passes an event.
     fn event(&mut self, event: &Event);
-    /// Whether [`Sink::detail`] shall be called. The answer does not change.
+    /// Whether [`Sink::detail`] is to be called. The answer must not change.
     fn wants_details(&self) -> bool {
         false
     }
-    /// What the events leave out. After the events before it.
+    /// Passes a detail, after the events that precede it.
     fn detail(&mut self, _detail: &Detail) {}
 }
 
-/// The ops of `struct sched_ext_ops`, in the order that [`CallbackSite::op`] counts them.
+/// The ops of `struct sched_ext_ops`, in the order of [`CallbackSite::op`].
 const OPS: [&str; 37] = [
     "select_cpu",
     "enqueue",
@@ -320,8 +320,8 @@ const OPS: [&str; 37] = [
     "program",
 ];
 
-/// Name of the op that [`CallbackSite::op`] numbers; "timer" is a `bpf_timer` callback, "program" one in section
-/// `syscall` that user space calls.
+/// Name of the op with this number in [`CallbackSite::op`]. "timer" is a `bpf_timer` callback, "program" a program in
+/// section `syscall` that user space calls.
 pub fn op_name(op: u8) -> Option<&'static str> {
     OPS.get(usize::from(op).checked_sub(1)?).copied()
 }

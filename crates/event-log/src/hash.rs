@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The hash of a run: equal if and only if the same things happened in the same order.
+//! The hash of a run, which is equal for two runs if and only if they have the same events in the same order.
 
 use crate::codec::{self, MAX_EVENT};
 use crate::{Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 use xxhash_rust::xxh3::Xxh3;
 
-/// Room for about 100 events: the hash runs over long stretches, which is what makes it fast.
+/// Size of the buffer: about 100 events, since hashing is fastest over long inputs.
 const BUFFER: usize = 4096;
 
-/// Hashes all that passes, with XXH3 (128 bit) over the bytes of the log's format. Always computed.
+/// A sink that hashes all records with 128-bit XXH3, in the encoding of the log. Every run computes it.
 pub struct LogHash {
     hash: Box<Xxh3>,
     buffer: Box<[u8; BUFFER]>,
@@ -18,18 +18,18 @@ pub struct LogHash {
 }
 
 impl LogHash {
-    /// Of nothing yet.
+    /// Creates a hash without records.
     pub fn new() -> LogHash {
         LogHash { hash: Box::new(Xxh3::new()), buffer: Box::new([0; BUFFER]), used: 0, records: 0 }
     }
 
-    /// The hash of all that passed.
+    /// Returns the hash of all records.
     pub fn finish(mut self) -> u128 {
         self.flush();
         self.hash.digest128()
     }
 
-    /// How many events, tasks and masks passed.
+    /// Number of records so far.
     pub fn records(&self) -> u64 {
         self.records
     }
@@ -39,7 +39,7 @@ impl LogHash {
         self.used = 0;
     }
 
-    /// A record of any length.
+    /// Hashes a record of any length.
     fn long(&mut self, bytes: &[u8]) {
         self.records += 1;
         self.flush();
@@ -66,7 +66,7 @@ impl Sink for LogHash {
         self.long(&bytes);
     }
 
-    /// Without its folder: where a source was compiled is no part of a run.
+    /// Hashes the file name without its directory, since the place of compilation is no property of a run.
     fn source_file(&mut self, file: u16, name: &str) {
         let (mut bytes, name) = (Vec::new(), name.rsplit('/').next().unwrap_or(name));
         codec::encode_source_file(file, name, &mut bytes);
@@ -96,7 +96,7 @@ impl Sink for LogHash {
     }
 }
 
-/// The same hash of plain bytes, to name an input file in a log's header.
+/// Hashes plain bytes in the same way, to identify an input file in the header of a log.
 pub fn hash_bytes(bytes: &[u8]) -> u128 {
     xxhash_rust::xxh3::xxh3_128(bytes)
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A log as text: one JSON object a line, for `jq` and other programs.
+//! A log as text: one JSON object per line, for `jq` and other programs.
 //!
-//! Every line has `time_ns` and `kind`; an event has `cpu` and, where they apply, `task`, `op`, `file` and `line`. What its
-//! kind carries follows under the names of [`EventKind`]'s fields. Units stand last in a key. Beside each number of a
-//! task stands the one that the kernel and the scheduler call it by: `pid` beside `task`, `prev_pid` beside `prev`.
+//! Every line has `time_ns` and `kind`. An event also has `cpu` and, where they apply, `task`, `op`, `file` and
+//! `line`, followed by the fields of its kind under the names of [`EventKind`]. Units are the suffix of a key. Each
+//! task number is accompanied by the pid that the kernel and the scheduler use: `pid` beside `task`, `prev_pid`
+//! beside `prev`.
 
 use crate::{
     BlockCause, CallbackSite, Event, EventKind, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
@@ -12,27 +13,29 @@ use ids::{CpuSet, Nanos, Policy, TaskId};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Writes JSON lines while the run passes. The first error ends the writing; [`JsonLines::finish`] reports it.
+/// A sink that writes JSON lines during the run. After the first error it writes nothing; [`JsonLines::finish`]
+/// reports the error.
 #[derive(Debug)]
 pub struct JsonLines<W> {
     out: W,
-    /// Source files by number.
+    /// Names of the source files, by number.
     files: Vec<String>,
-    /// Numbers in the kernel, by task.
+    /// Pids by task number.
     pids: Vec<u32>,
     failed: Option<io::Error>,
 }
 
 impl<W: Write> JsonLines<W> {
-    /// Writes to `out`, which should be buffered.
+    /// Creates a sink that writes to `out`, which should be buffered.
     pub fn new(out: W) -> JsonLines<W> {
         JsonLines { out, files: Vec::new(), pids: Vec::new(), failed: None }
     }
 
-    /// Gives back where the lines went.
+    /// Flushes and returns the output.
     ///
     /// # Errors
-    /// The first that any write met.
+    ///
+    /// The first error of any write.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -49,7 +52,7 @@ impl<W: Write> JsonLines<W> {
         }
     }
 
-    /// A task under `key` and its number in the kernel under `pid_key`; nothing if there is no task.
+    /// Inserts the task under `key` and its pid under `pid_key`, or nothing if there is no task.
     fn put_task(&self, map: &mut Map<String, Value>, (key, pid_key): (&str, &str), task: TaskId) {
         put_some(map, key, task.some().map(|task| task.0.into()));
         put_some(map, pid_key, self.pid(task).map(Value::from));
@@ -193,7 +196,7 @@ fn cause_name(cause: BlockCause) -> &'static str {
     }
 }
 
-/// As `sched_setscheduler(2)` names it, with its parameters.
+/// Name of the policy as in `sched_setscheduler(2)`, with its parameters.
 fn policy_name(policy: Policy) -> String {
     match policy {
         Policy::Other => "other".to_owned(),

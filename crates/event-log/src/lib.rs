@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The record of a run. One vocabulary for the simulator, the recorder, the meters, the invariants and the report.
+//! The record of a run: the events that the simulator, the recorder, the measures, the invariants and the report
+//! share.
 //!
-//! Producers push [`Event`]s into a [`Sink`]; whoever wants to know something of a run is a sink. Nothing is kept
-//! unless a sink keeps it, so the memory of a run does not grow with its length.
+//! Producers pass [`Event`]s to a [`Sink`]; every consumer of a run is a sink. Only sinks store events, so the memory
+//! of a run does not grow with its length.
 
 mod codec;
 mod detail;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A log on disk: one line of JSON that says what the log is, then records, then a trailer.
+//! The log file: a header line in JSON, records, and a trailer.
 //!
-//! Each record is its length as `u32` little endian, then its bytes ([`Record::encode`]). The trailer is the length 0,
-//! the number of records as `u64`, and the run's hash as `u128`: a log that was cut short or damaged is found out.
+//! Each record is its length as little-endian `u32`, followed by its bytes ([`Record::encode`]). The trailer is the
+//! length 0, the number of records as `u64` and the run's hash as `u128`, by which truncated and damaged logs are
+//! detected.
 
 use crate::codec::{self, MAX_EVENT};
 use crate::{CodecError, Event, LogHash, Printk, Record, Sink, TaskInfo};
@@ -10,33 +11,34 @@ use ids::{CpuSet, Nanos, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, Read, Write};
 
-/// Version of the format that this crate writes and reads.
+/// Version of the log format that this crate writes and reads.
 pub const FORMAT: u32 = 2;
-/// No record is longer; a task's name is the only part without a limit of its own.
+/// Largest length of a record. Only a task's name and a printed text have no limit of their own.
 const MAX_RECORD: u32 = 1 << 20;
 
-/// What a log is a log of: enough to make the run again.
+/// Identification of the logged run: enough to repeat it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Header {
-    /// [`FORMAT`].
+    /// Format version, [`FORMAT`].
     pub weir_log: u32,
-    /// Version of the program that wrote it.
+    /// Version of the program that wrote the log.
     pub version: String,
-    /// The scheduler as it was asked for.
+    /// Scheduler as given on the command line.
     pub scheduler: String,
-    /// [`hash_bytes`](crate::hash_bytes) of its object, in hexadecimal.
+    /// [`hash_bytes`](crate::hash_bytes) of the scheduler's object, in hexadecimal.
     pub object_hash: String,
-    /// The machine as it was asked for.
+    /// Machine as given on the command line.
     pub machine: String,
-    /// The workload as it was asked for.
+    /// Workload as given on the command line.
     pub workload: String,
-    /// The seed.
+    /// Seed of the random number generator.
     pub seed: u64,
     /// Kernel version, such as `7.2`.
     pub kernel: String,
 }
 
-/// Writes a log while the run passes. The first error ends the writing; [`LogWriter::finish`] reports it.
+/// A sink that writes a log during the run. After the first error it writes nothing; [`LogWriter::finish`] reports
+/// the error.
 #[derive(Debug)]
 pub struct LogWriter<W> {
     out: W,
@@ -46,20 +48,22 @@ pub struct LogWriter<W> {
 }
 
 impl<W: Write> LogWriter<W> {
-    /// Begins a log. `out` should be buffered.
+    /// Starts a log. `out` should be buffered.
     ///
     /// # Errors
-    /// What `out` says.
+    ///
+    /// Fails if the header cannot be written.
     pub fn new(mut out: W, header: &Header) -> io::Result<LogWriter<W>> {
         serde_json::to_writer(&mut out, header)?;
         out.write_all(b"\n")?;
         Ok(LogWriter { out, hash: LogHash::new(), buffer: Vec::new(), failed: None })
     }
 
-    /// Ends the log and gives back where it went.
+    /// Writes the trailer and returns the output.
     ///
     /// # Errors
-    /// The first that any write met.
+    ///
+    /// The first error of any write.
     pub fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.failed {
             return Err(error);
@@ -114,7 +118,7 @@ impl<W: Write> Sink for LogWriter<W> {
     }
 }
 
-/// Why a log could not be read.
+/// Reason that a log could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log ends before its trailer.
@@ -128,29 +132,29 @@ pub enum LogError {
     Io {
         /// Number of the record, from 0.
         record: u64,
-        /// What the reader said.
+        /// Error of the reader.
         source: io::Error,
     },
-    /// The first line is not a log's.
+    /// The first line is not the header of a log.
     #[error("the first line is not the header of a log of format {FORMAT}: {0}")]
     Header(String),
-    /// A record's bytes make no sense.
+    /// A record cannot be decoded.
     #[error("record {record}: {source}")]
     Record {
         /// Number of the record, from 0.
         record: u64,
-        /// What is wrong.
+        /// Reason.
         source: CodecError,
     },
-    /// A record claims a length that none has.
+    /// The length of a record exceeds the limit.
     #[error("record {record} claims {length} bytes; at most {MAX_RECORD} are allowed")]
     Length {
         /// Number of the record, from 0.
         record: u64,
-        /// The claim.
+        /// Length that the record states.
         length: u32,
     },
-    /// All records could be read but they are not those that were written.
+    /// All records could be decoded, but they are not those that were written.
     #[error("the trailer does not match: the log is damaged")]
     Damaged,
 }
@@ -162,7 +166,7 @@ fn at(record: u64, source: io::Error) -> LogError {
     }
 }
 
-/// Reads a log record by record.
+/// Reader of a log, record by record.
 #[derive(Debug)]
 pub struct LogReader<R> {
     input: R,
@@ -176,27 +180,29 @@ impl<R: BufRead> LogReader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// [`LogError::Header`] if this is not a log of this format.
+    ///
+    /// [`LogError::Header`] if the input is not a log of this format.
     pub fn new(mut input: R) -> Result<LogReader<R>, LogError> {
         let mut line = Vec::new();
         let limited = input.by_ref().take(u64::from(MAX_RECORD)).read_until(b'\n', &mut line);
         limited.map_err(|source| at(0, source))?;
         let header: Header = serde_json::from_slice(&line).map_err(|error| LogError::Header(error.to_string()))?;
         if header.weir_log != FORMAT {
-            return Err(LogError::Header(format!("it is of format {}", header.weir_log)));
+            return Err(LogError::Header(format!("the log has format {}", header.weir_log)));
         }
         Ok(LogReader { input, header, hash: LogHash::new(), buffer: Vec::new(), done: false })
     }
 
-    /// What the log is a log of.
+    /// Header of the log.
     pub fn header(&self) -> &Header {
         &self.header
     }
 
-    /// The next record; `None` after the last one, once the trailer was found right.
+    /// Reads the next record. Returns `None` after the last one, if the trailer is correct.
     ///
     /// # Errors
-    /// Any [`LogError`] but [`LogError::Header`].
+    ///
+    /// Any [`LogError`] except [`LogError::Header`].
     pub fn read(&mut self) -> Result<Option<Record>, LogError> {
         if self.done {
             return Ok(None);
@@ -213,7 +219,7 @@ impl<R: BufRead> LogReader<R> {
                 self.buffer.resize(length as usize, 0);
                 self.input.read_exact(&mut self.buffer).map_err(io)?;
                 let decoded = Record::decode(&self.buffer).map_err(|source| LogError::Record { record, source })?;
-                decoded.tell(&mut self.hash);
+                decoded.send_to(&mut self.hash);
                 Ok(Some(decoded))
             }
             _ => Err(LogError::Length { record, length }),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sinks that join or drop.
+//! Sinks that combine or discard.
 
 use crate::{Detail, Event, Printk, Sink, TaskInfo};
 use ids::{CpuSet, Nanos, TaskId};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// Forgets everything.
+/// A sink that discards everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
 
@@ -17,7 +17,7 @@ impl Sink for Null {
     fn event(&mut self, _: &Event) {}
 }
 
-/// Tells the first, then the second. Nest them for more.
+/// Passes everything to the first sink, then to the second. Nest them for more sinks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tee<A, B>(pub A, pub B);
 
@@ -168,7 +168,7 @@ impl<S: Sink + ?Sized> Sink for Box<S> {
     }
 }
 
-/// A sink at which somebody else looks meanwhile.
+/// A sink that other code reads during the run.
 impl<S: Sink> Sink for Rc<RefCell<S>> {
     fn source_file(&mut self, file: u16, name: &str) {
         self.borrow_mut().source_file(file, name);

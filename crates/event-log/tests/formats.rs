@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The log's bytes: what they are, that they come back, and that bad ones are refused.
+//! The encoding of logs: its exact bytes, round trips, and the rejection of damaged logs.
 
 use event_log::{
     BlockCause, CallbackSite, Event, EventKind, Header, JsonLines, KickFlags, LockKind, LogError, LogHash, LogReader,
@@ -29,7 +29,7 @@ fn event(time: u64, task: u32, kind: EventKind) -> Record {
 
 fn info(id: u32, name: &str) -> TaskInfo {
     TaskInfo {
-        // The second one has the number of a simulated task.
+        // Task 1 has the pid that a simulated task would have.
         pid: if id == 1 { 101 } else { 700 + id },
         id: TaskId(id),
         name: name.to_owned(),
@@ -41,7 +41,7 @@ fn info(id: u32, name: &str) -> TaskInfo {
     }
 }
 
-/// One record of each kind.
+/// Records of every kind.
 fn all_kinds() -> Vec<Record> {
     let switch = |prev, reason| EventKind::Switch { prev, reason };
     let wait = |lock| EventKind::LockWait { lock, waited: Nanos(90) };
@@ -85,7 +85,7 @@ fn all_kinds() -> Vec<Record> {
 
 fn written(records: &[Record]) -> Vec<u8> {
     let mut writer = LogWriter::new(Vec::new(), &header()).unwrap();
-    records.iter().for_each(|record| record.tell(&mut writer));
+    records.iter().for_each(|record| record.send_to(&mut writer));
     writer.finish().unwrap()
 }
 
@@ -100,20 +100,21 @@ fn read(bytes: &[u8]) -> Result<Vec<Record>, LogError> {
 
 fn hash(records: &[Record]) -> u128 {
     let mut hash = LogHash::new();
-    records.iter().for_each(|record| record.tell(&mut hash));
+    records.iter().for_each(|record| record.send_to(&mut hash));
     hash.finish()
 }
 
 #[test]
-fn every_kind_comes_back() {
+fn every_kind_of_record_is_read_back() {
     let records = all_kinds();
     assert_eq!(read(&written(&records)).unwrap(), records);
     assert_eq!(LogReader::new(&written(&records)[..]).unwrap().header(), &header());
 }
 
-/// If this changes, the format has changed: logs of earlier versions become unreadable and hashes incomparable.
+/// If this changes, the format has changed: logs of earlier versions become unreadable and hashes can no longer be
+/// compared.
 #[test]
-fn bytes_and_hash_are_those_of_format_2() {
+fn encoding_and_hash_are_those_of_format_2() {
     let mut bytes = Vec::new();
     all_kinds()[6].encode(&mut bytes);
     let hex: Vec<String> =
@@ -126,7 +127,7 @@ fn bytes_and_hash_are_those_of_format_2() {
 }
 
 #[test]
-fn hash_sees_every_record_and_their_order() {
+fn hash_depends_on_every_record_and_their_order() {
     let records = all_kinds();
     let whole = hash(&records);
     for index in 0..records.len() {
@@ -137,7 +138,7 @@ fn hash_sees_every_record_and_their_order() {
     let mut swapped = records.clone();
     swapped.swap(5, 6);
     assert_ne!(hash(&swapped), whole);
-    // More than one buffer, and boundaries at any place.
+    // The records fill more than one buffer, whose boundaries fall at arbitrary positions.
     let many: Vec<Record> = records.iter().cycle().take(5000).cloned().collect();
     assert_eq!(hash(&many), hash(&many));
     let mut bytes = Vec::new();
@@ -146,7 +147,7 @@ fn hash_sees_every_record_and_their_order() {
 }
 
 #[test]
-fn a_log_cut_anywhere_is_refused() {
+fn truncated_log_is_rejected_at_every_length() {
     let bytes = written(&all_kinds());
     for end in 0..bytes.len() {
         assert!(read(&bytes[..end]).is_err(), "cut at {end}");
@@ -154,7 +155,7 @@ fn a_log_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn a_flipped_bit_is_found() {
+fn log_with_a_flipped_bit_is_rejected() {
     let bytes = written(&all_kinds());
     let body = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
     for bit in body * 8..bytes.len() * 8 {
@@ -165,37 +166,37 @@ fn a_flipped_bit_is_found() {
 }
 
 #[test]
-fn a_record_fills_its_bytes_exactly() {
+fn record_with_missing_or_extra_bytes_is_rejected() {
     for record in all_kinds() {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        assert!((0..bytes.len()).all(|end| Record::decode(&bytes[..end]).is_err()), "{record:?} cut short");
+        assert!((0..bytes.len()).all(|end| Record::decode(&bytes[..end]).is_err()), "{record:?}, truncated");
         bytes.push(0);
-        assert!(Record::decode(&bytes).is_err(), "{record:?} and a byte");
+        assert!(Record::decode(&bytes).is_err(), "{record:?} with an extra byte");
     }
 }
 
 #[test]
-fn errors_say_what_and_where() {
+fn log_errors_name_the_record_and_the_problem() {
     let bytes = written(&all_kinds());
     let body = bytes.iter().position(|&byte| byte == b'\n').unwrap() + 1;
-    let refused = |change: &dyn Fn(&mut Vec<u8>)| {
+    let error_after = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bad = bytes.clone();
         change(&mut bad);
         read(&bad).unwrap_err().to_string()
     };
     let texts = [
-        refused(&|bad| bad.clear()),
-        refused(&|bad| bad[12] = b'3'),
-        refused(&|bad| bad[body + 4] = 99),
-        refused(&|bad| bad[body..body + 4].fill(0xff)),
-        refused(&|bad| bad.truncate(body + 9)),
-        refused(&|bad| *bad.last_mut().unwrap() ^= 1),
+        error_after(&|bad| bad.clear()),
+        error_after(&|bad| bad[12] = b'3'),
+        error_after(&|bad| bad[body + 4] = 99),
+        error_after(&|bad| bad[body..body + 4].fill(0xff)),
+        error_after(&|bad| bad.truncate(body + 9)),
+        error_after(&|bad| *bad.last_mut().unwrap() ^= 1),
     ];
     expect![[r#"
         the first line is not the header of a log of format 2: EOF while parsing a value at line 1 column 0
-        the first line is not the header of a log of format 2: it is of format 3
-        record 0: event kind is 99, which does not exist
+        the first line is not the header of a log of format 2: the log has format 3
+        record 0: event kind 99 is unknown
         record 0 claims 4294967295 bytes; at most 1048576 are allowed
         record 0: the log is cut short
         the trailer does not match: the log is damaged"#]]
@@ -203,10 +204,10 @@ fn errors_say_what_and_where() {
 }
 
 #[test]
-fn json_lines_name_everything() {
+fn json_lines_contain_every_field_of_every_record() {
     let mut lines = JsonLines::new(Vec::new());
     let mut both = Tee(&mut lines, LogHash::new());
-    all_kinds().iter().for_each(|record| record.tell(&mut both));
+    all_kinds().iter().for_each(|record| record.send_to(&mut both));
     expect![[r#"
         {"time_ns":0,"kind":"task","task":0,"pid":700,"name":"make","parent":null,"parent_pid":null,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
         {"time_ns":1,"kind":"task","task":1,"pid":101,"name":"cc1é","parent":0,"parent_pid":700,"allowed":"0-69","policy":"deadline 1/2/3 ns","nice":-5,"kernel_thread":false}
@@ -239,7 +240,7 @@ fn json_lines_name_everything() {
 
 proptest! {
     #[test]
-    fn no_bytes_make_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn log_reader_does_not_panic_on_random_bytes(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = Record::decode(&bytes);
         let mut log = written(&[]);
         log.truncate(log.len() - 28);
@@ -248,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn names_and_masks_come_back(name in ".*", cpus in prop::collection::btree_set(0u32..4096, 0..20), time in any::<u64>()) {
+    fn random_names_and_masks_are_read_back(name in ".*", cpus in prop::collection::btree_set(0u32..4096, 0..20), time in any::<u64>()) {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let records = [Record::Task(Nanos(time), TaskInfo { allowed, ..info(0, &name) })];
         prop_assert_eq!(read(&written(&records)).unwrap(), records);
@@ -268,6 +269,6 @@ fn write_errors_are_reported_at_the_end() {
         }
     }
     let mut writer = LogWriter::new(Full(300), &header()).unwrap();
-    all_kinds().iter().for_each(|record| record.tell(&mut writer));
+    all_kinds().iter().for_each(|record| record.send_to(&mut writer));
     assert_eq!(writer.finish().err().unwrap().kind(), std::io::ErrorKind::StorageFull);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Drives the body of the fuzz target with damaged logs, so that it runs without a fuzzer, too.
+//! Passes damaged logs to the body of the fuzz target, so that it also runs without a fuzzer.
 
 #[path = "../../../fuzz/src/log.rs"]
 mod fuzz_log;
@@ -8,7 +8,7 @@ use event_log::{BlockCause, CallbackSite, Event, EventKind, FORMAT, Header, LogW
 use ids::{CpuId, Nanos, TaskId};
 use proptest::prelude::*;
 
-/// A log of two events.
+/// A log with two events.
 fn log() -> Vec<u8> {
     let text = || String::from("t");
     let header = Header {
@@ -49,7 +49,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_no_record_or_a_stable_one(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn random_bytes_are_rejected_or_reencode_to_themselves(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..80)) {
         let mut bytes = vec![kind];
         bytes.extend(rest);
         fuzz_log::run(&bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The longest chain of causes.
+//! Text and JSON of the longest chain of causes.
 
-use crate::Story;
+use crate::RunContext;
 use crate::wait::{shorten, table};
 use crate::words::{moment, task_json, task_name};
 use ids::Nanos;
@@ -10,25 +10,25 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use timeline::{Chain, Kind, Link};
 
-/// Rows of the table of tasks.
+/// Number of rows in the table of tasks.
 const TASKS: usize = 10;
-/// Links that are shown one by one: the longest, in order of time.
+/// Number of links that are shown: the longest ones, in order of time.
 const LINKS: usize = 12;
 
-/// What a link was, in a table.
+/// Description of a kind of link in tables.
 fn kind_name(kind: Kind) -> &'static str {
     match kind {
-        Kind::Ran => "had a CPU",
-        Kind::Spun => "polled a lock",
+        Kind::Ran => "ran",
+        Kind::Spun => "spun on a lock",
         Kind::Waited => "waited for a CPU",
-        Kind::Timer => "slept until a timer",
+        Kind::Timer => "slept until a timer expired",
         Kind::Device => "waited for a device",
-        Kind::Outside => "waited for something outside",
+        Kind::Outside => "waited for an outside event",
     }
 }
 
-/// The word of the JSON.
-fn kind_word(kind: Kind) -> &'static str {
+/// Name of a kind of link in JSON.
+fn kind_key(kind: Kind) -> &'static str {
     match kind {
         Kind::Ran => "ran",
         Kind::Spun => "lock",
@@ -39,13 +39,13 @@ fn kind_word(kind: Kind) -> &'static str {
     }
 }
 
-/// The chain in a sentence, its sums, its tasks and its longest links.
-pub fn chain_text(story: &Story<'_>, chain: &Chain) -> String {
+/// The chain as text: a sentence, its totals, its tasks and its longest links.
+pub fn chain_text(context: &RunContext<'_>, chain: &Chain) -> String {
     let Some((first, last)) = chain.links.first().zip(chain.links.last()) else {
-        return "no task of the workload ran: there is no chain of causes\n".to_owned();
+        return "no task of the workload ran, so there is no chain of causes\n".to_owned();
     };
-    let (handovers, by_lock) = chain.handovers();
-    let passed = match (handovers, by_lock) {
+    let (handoffs, by_lock) = chain.handoffs();
+    let passed = match (handoffs, by_lock) {
         (0, _) => "never passed from one task to another".to_owned(),
         (all, 0) => format!("passed from one task to another {}", counted(all, "time")),
         (all, locks) => {
@@ -56,35 +56,35 @@ pub fn chain_text(story: &Story<'_>, chain: &Chain) -> String {
         "The longest chain of causes took {}, from {} to the end of {} at {}; it has {} and {passed}.",
         chain.length(),
         moment(first.from),
-        task_name(story, last.task),
+        task_name(context, last.task),
         moment(last.to),
         counted(chain.links.len() as u64, "link"),
     );
-    let mut text = wrap("", &sentence) + "\n\nwhat it did\n";
+    let mut text = wrap("", &sentence) + "\n\ntime by activity\n";
     for kind in Kind::ALL {
         let sum = chain.sum(kind);
         if sum > Nanos::ZERO {
             let _ = writeln!(text, "  {:>9}  {:>6}  {}", sum.to_string(), share(sum, chain.length()), kind_name(kind));
         }
     }
-    let _ = writeln!(text, "\nwhose time it was");
+    let _ = writeln!(text, "\ntime by task");
     let tasks = chain.tasks();
     let rows = tasks.iter().take(TASKS).map(|(task, times)| {
         let [ran, spun, waited, timer, device, outside] = *times;
         [
-            task_name(story, *task),
+            task_name(context, *task),
             ran.to_string(),
             waited.to_string(),
             spun.to_string(),
             (timer + device + outside).to_string(),
         ]
     });
-    let header = ["task", "had a CPU", "waited for one", "polled", "slept"];
+    let header = ["task", "ran", "waited for CPU", "spun", "slept"];
     text.push_str(&table(header, [24, 10, 14, 10, 10], rows.collect(), 4));
     if tasks.len() > TASKS {
         let _ = writeln!(text, "  and {}", counted((tasks.len() - TASKS) as u64, "more task"));
     }
-    let _ = writeln!(text, "\nits longest links, in order of time");
+    let _ = writeln!(text, "\nlongest links, in order of time");
     let mut longest: Vec<&Link> = chain.links.iter().collect();
     longest.sort_by_key(|link| (std::cmp::Reverse(link.length()), link.from));
     longest.truncate(LINKS);
@@ -92,9 +92,9 @@ pub fn chain_text(story: &Story<'_>, chain: &Chain) -> String {
     let rows = longest.iter().map(|link| {
         let cpu = link.cpu.map_or(String::new(), |cpu| format!(", CPU {cpu}"));
         let what = format!("{}{cpu}", kind_name(link.kind));
-        [moment(link.from), link.length().to_string(), shorten(&task_name(story, link.task), 24), what]
+        [moment(link.from), link.length().to_string(), shorten(&task_name(context, link.task), 24), what]
     });
-    text.push_str(&table(["at", "for", "task", "what it did"], [14, 9, 24, 29], rows.collect(), 1));
+    text.push_str(&table(["at", "for", "task", "activity"], [14, 9, 24, 29], rows.collect(), 1));
     text
 }
 
@@ -103,34 +103,34 @@ fn share(part: Nanos, whole: Nanos) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
-/// The chain as JSON, with all its links.
-pub fn chain_json(story: &Story<'_>, chain: &Chain) -> Value {
+/// The chain as JSON, with all links.
+pub fn chain_json(context: &RunContext<'_>, chain: &Chain) -> Value {
     let sums: serde_json::Map<String, Value> =
-        Kind::ALL.iter().map(|&kind| (format!("{}_ns", kind_word(kind)), json!(chain.sum(kind).0))).collect();
+        Kind::ALL.iter().map(|&kind| (format!("{}_ns", kind_key(kind)), json!(chain.sum(kind).0))).collect();
     let tasks = chain.tasks().into_iter().map(|(task, times)| {
-        let mut value = json!({ "task": task_json(story, task) });
-        Kind::ALL.iter().zip(times).for_each(|(&kind, time)| value[format!("{}_ns", kind_word(kind))] = json!(time.0));
+        let mut value = json!({ "task": task_json(context, task) });
+        Kind::ALL.iter().zip(times).for_each(|(&kind, time)| value[format!("{}_ns", kind_key(kind))] = json!(time.0));
         value
     });
     let links = chain.links.iter().map(|link| {
         json!({
-            "task": task_json(story, link.task),
+            "task": task_json(context, link.task),
             "from_ns": link.from.0,
             "to_ns": link.to.0,
-            "kind": kind_word(link.kind),
+            "kind": kind_key(link.kind),
             "cpu": link.cpu.map(|cpu| cpu.0),
-            "handed_over": link.handed_over.is_some(),
-            "slept_before_ns": link.handed_over.map(|slept| slept.0),
+            "handed_over": link.slept_before.is_some(),
+            "slept_before_ns": link.slept_before.map(|slept| slept.0),
             "by_lock": link.by_lock,
         })
     });
-    let (handovers, by_lock) = chain.handovers();
+    let (handoffs, by_lock) = chain.handoffs();
     json!({
         "from_ns": chain.links.first().map(|link| link.from.0),
         "to_ns": chain.links.last().map(|link| link.to.0),
         "length_ns": chain.length().0,
         "sums": sums,
-        "handovers": handovers,
+        "handovers": handoffs,
         "handovers_by_lock": by_lock,
         "tasks": tasks.collect::<Vec<_>>(),
         "links": links.collect::<Vec<_>>(),

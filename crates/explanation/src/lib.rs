@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a task waited, what a run waited for, why a scheduler was ejected: from a [`timeline::Timeline`] to sentences,
-//! tables of 80 columns, and JSON. Nothing is derived here that is not in the timeline, and nothing is guessed: what a
-//! run does not tell is said to be not seen.
+//! Explanations of a run as sentences, tables of 80 columns and JSON: why a task waited, what the run waited for, why
+//! a scheduler was ejected. Everything is derived from a [`timeline::Timeline`]; facts that a run does not show are
+//! reported as unknown, never guessed.
 
 mod chain;
 mod ejection;
@@ -18,11 +18,11 @@ pub use words::{queue_name, suspect_sentence, task_name};
 
 use timeline::Timeline;
 
-/// A run, and what its scheduler was compiled from.
+/// A run with the source of its scheduler.
 #[derive(Debug)]
-pub struct Story<'a> {
-    /// What happened.
+pub struct RunContext<'a> {
+    /// Timeline of the run.
     pub timeline: &'a Timeline,
-    /// The scheduler's lines.
+    /// Source lines and callbacks of the scheduler.
     pub source: &'a Source,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an object tells of the source that it was compiled from.
+//! The source information in a scheduler's object.
 
 use bpf_object::{LinkedObject, MemberValue};
 use event_log::{CallbackSite, op_name};
@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 /// A callback of the scheduler.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Callback {
-    /// Its function.
+    /// Name of its function.
     pub function: String,
-    /// File, without its folder, and line where that begins, if the object tells.
+    /// File, without its directory, and line where the function begins, if the object contains them.
     pub place: Option<(String, u32)>,
 }
 
-/// Callbacks and lines of a scheduler. Empty for a scheduler without an object.
+/// Callbacks and source lines of a scheduler. Empty for a scheduler without an object.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Source {
     callbacks: BTreeMap<String, Callback>,
@@ -22,7 +22,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// What this object tells.
+    /// Reads the source information of an object.
     pub fn of(object: &LinkedObject) -> Source {
         let mut source = Source::default();
         let short = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
@@ -49,7 +49,7 @@ impl Source {
         self.callbacks.get(op_name(site.op)?)
     }
 
-    /// The text of a line, if the object carries it.
+    /// The text of a line, if the object contains it.
     pub fn text(&self, file: &str, line: u32) -> Option<&str> {
         self.texts.get(&(file.to_owned(), line)).map(String::as_str)
     }

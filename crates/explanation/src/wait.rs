@@ -1,95 +1,95 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One wait: a sentence, its details, and JSON.
+//! A wait as a sentence, as text with details, and as JSON.
 
-use crate::Story;
+use crate::RunContext;
 use crate::words::{
-    cpus_name, moment, order_name, others, queue_name, ran_instead, reason_word, site_json, site_name,
-    suspect_sentence, task_json, task_name, why, why_word,
+    cpus_name, moment, order_name, others, queue_name, ran_instead, reason_key, site_json, site_name, suspect_sentence,
+    task_json, task_name, wait_reason, wait_reason_key,
 };
 use comfy_table::{CellAlignment, Table, presets};
 use ids::Nanos;
 use report::{count, counted, wrap};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use timeline::{Account, Departure, Stand};
+use timeline::{Account, Departure, QueueStay};
 
-/// Rows of the table of those who ran instead.
+/// Number of rows in the table of the tasks that ran instead.
 const RUNNERS: usize = 6;
-/// Rows of the table of queues: a task that is enqueued again and again has hundreds.
-const STANDS: usize = 8;
-/// Suspects that are named.
+/// Number of rows in the table of queues. A task that is re-enqueued often has hundreds.
+const QUEUE_STAYS: usize = 8;
+/// Number of suspects that are shown.
 const SUSPECTS: usize = 5;
 
 /// The wait in one sentence.
-pub fn wait_sentence(story: &Story<'_>, account: &Account) -> String {
+pub fn wait_sentence(context: &RunContext<'_>, account: &Account) -> String {
     let wait = &account.wait;
     let begun = format!(
         "{} waited {} for a CPU from {} on, {}",
-        task_name(story, wait.task),
+        task_name(context, wait.task),
         wait.length(),
         moment(wait.from),
-        why(story, wait)
+        wait_reason(context, wait)
     );
     let ended = if wait.got.is_none() { ", and got none" } else { "" };
     let cause = match account.suspects.first() {
-        Some(suspect) => format!(": {}", suspect_sentence(story, account, suspect)),
+        Some(suspect) => format!(": {}", suspect_sentence(context, account, suspect)),
         None => String::new(),
     };
     let instead = match account.runners.first() {
-        Some(runner) if runner.ran.0 * 10 >= wait.length().0 => format!("; {}", ran_instead(story, runner)),
+        Some(runner) if runner.ran.0 * 10 >= wait.length().0 => format!("; {}", ran_instead(context, runner)),
         _ if account.idle.0 * 2 >= wait.length().0 => {
-            format!("; {} idled for {}", cpus_name(&account.idle_cpus), account.idle)
+            format!("; {} idle for {}", cpus_name(&account.idle_cpus), account.idle)
         }
         _ => String::new(),
     };
     format!("{begun}{ended}{cause}{instead}.")
 }
 
-/// The sentence and its details; with a time within the wait, where the task stood then.
-pub fn wait_text(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> String {
-    let mut text = wrap("", &wait_sentence(story, account)) + "\n";
+/// The sentence and its details. With a time `at` within the wait, also the position in the queue at that time.
+pub fn wait_text(context: &RunContext<'_>, account: &Account, at: Option<Nanos>) -> String {
+    let mut text = wrap("", &wait_sentence(context, account)) + "\n";
     if let Some(at) = at {
-        say(&mut text, "", &stood_at(story, account, at));
+        say(&mut text, "", &position_sentence(context, account, at));
     }
-    if let Some(words) = waited_before(story, account) {
+    if let Some(words) = previous_wait(context, account) {
         say(&mut text, "", &words);
     }
-    if story.timeline.sees_queues {
-        say(&mut text, "", "\nwhere it stood");
+    if context.timeline.sees_queues {
+        say(&mut text, "", "\nqueues");
         let stands: Vec<[String; 5]> =
-            account.stands.iter().take(STANDS).map(|stand| stand_row(story, account, stand)).collect();
-        text.push_str(&table(["after", "for", "where", "place", "put there by"], [9, 9, 18, 12, 26], stands, 1));
-        if account.stands.len() > STANDS {
-            let more = counted((account.stands.len() - STANDS) as u64, "more place");
+            account.queue_stays.iter().take(QUEUE_STAYS).map(|stand| queue_stay_row(context, account, stand)).collect();
+        text.push_str(&table(["after", "for", "queue", "position", "inserted by"], [9, 9, 18, 12, 26], stands, 1));
+        if account.queue_stays.len() > QUEUE_STAYS {
+            let more = counted((account.queue_stays.len() - QUEUE_STAYS) as u64, "more queue stay");
             let _ = writeln!(text, "  {more} followed");
         }
     } else {
-        say(&mut text, "", "\nwhere it stood, and whose doing that was");
-        say(&mut text, "  ", "not seen: only a simulated run under a loaded scheduler tells it");
+        say(&mut text, "", "\nqueues and responsible callbacks");
+        say(&mut text, "  ", "unknown: only a simulated run with a loaded scheduler shows them");
     }
-    let _ = writeln!(text, "\nwho ran instead on {}", cpus_name(&account.allowed));
+    let _ = writeln!(text, "\ntasks that ran instead on {}", cpus_name(&account.allowed));
     let runners = account.runners.iter().take(RUNNERS).map(|runner| {
         let turns = count(runner.turns.into());
-        let by = if runner.site.op == 0 { "-".to_owned() } else { site_name(story, runner.site) };
-        [task_name(story, runner.task), runner.ran.to_string(), turns, order_name(runner.order).to_owned(), by]
+        let by = if runner.site.op == 0 { "-".to_owned() } else { site_name(context, runner.site) };
+        [task_name(context, runner.task), runner.ran.to_string(), turns, order_name(runner.order).to_owned(), by]
     });
-    let header = ["task", "ran", "turns", "it", "had its CPU by"];
+    let header = ["task", "ran", "times", "order", "CPU given by"];
     text.push_str(&table(header, [21, 9, 7, 13, 24], runners.collect(), 2));
     if account.runners.len() > RUNNERS {
         let rest: u64 = account.runners[RUNNERS..].iter().map(|runner| runner.ran.0).sum();
         say(
             &mut text,
             "  ",
-            &format!("{} more ran for {}", count((account.runners.len() - RUNNERS) as u64), Nanos(rest)),
+            &format!("{} more tasks ran for {}", count((account.runners.len() - RUNNERS) as u64), Nanos(rest)),
         );
     }
     say(&mut text, "  ", &idle_line(account));
     if !account.suspects.is_empty() {
-        say(&mut text, "", "\nwhose doing it was, most likely first");
+        say(&mut text, "", "\nresponsible callbacks, most likely first");
     }
     for (number, suspect) in (1..).zip(account.suspects.iter().take(SUSPECTS)) {
-        say(&mut text, "  ", &format!("{number}. {}", suspect_sentence(story, account, suspect)));
-        let line = site_json(story, suspect.site);
+        say(&mut text, "  ", &format!("{number}. {}", suspect_sentence(context, account, suspect)));
+        let line = site_json(context, suspect.site);
         if let Some(line) = line["text"].as_str() {
             let _ = writeln!(text, "       {}", shorten(&report::escape(line), 72));
         }
@@ -97,69 +97,68 @@ pub fn wait_text(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Str
     text
 }
 
-/// Adds a line, or several if it is long.
+/// Adds a line, wrapped to several if it is long.
 fn say(text: &mut String, first: &str, line: &str) {
     text.push_str(&wrap(first, line));
     text.push('\n');
 }
 
-/// Where the task stood at a time of its wait.
-fn stood_at(story: &Story<'_>, account: &Account, at: Nanos) -> String {
-    let stand = account.stands.iter().rev().find(|stand| stand.from <= at && at <= stand.to);
+/// Position of the task in its queue at a time within its wait.
+fn position_sentence(context: &RunContext<'_>, account: &Account, at: Nanos) -> String {
+    let stand = account.queue_stays.iter().rev().find(|stand| stand.from <= at && at <= stand.to);
     let head = format!("At {}", moment(at));
     match stand {
-        None if !story.timeline.sees_queues => format!("{head} it stood in a queue that was not seen."),
-        None => format!("{head} it stood in no queue that was seen."),
-        Some(Stand { queue: None, site, .. }) => {
-            format!("{head} it stood in no queue: {} had put it nowhere.", site_name(story, *site))
+        None if !context.timeline.sees_queues => format!("{head} its queue is unknown."),
+        None => format!("{head} it was in no known queue."),
+        Some(QueueStay { queue: None, site, .. }) => {
+            format!("{head} it was in no queue: {} had not inserted it.", site_name(context, *site))
         }
         Some(stand) => {
             let queue = queue_name(stand.queue.expect("the other case was above"));
-            let place = story.timeline.place_at(stand, account.wait.task, at);
+            let place = context.timeline.position_at(stand, account.wait.task, at);
             let place = place.map_or(String::new(), |place| format!(" behind {}", others(place as u32)));
-            format!("{head} it stood in {queue}{place}, where {} had put it.", site_name(story, stand.site))
+            format!("{head} it was in {queue}{place}, inserted by {}.", site_name(context, stand.site))
         }
     }
 }
 
-/// What it had slept for, if that tells of another task.
-fn waited_before(story: &Story<'_>, account: &Account) -> Option<String> {
-    let words = &story.timeline.task(account.wait.task).words;
-    let last = words.iter().rev().find(|words| words.to == Some(account.wait.from))?;
+/// What the task had waited for before, if it was another task.
+fn previous_wait(context: &RunContext<'_>, account: &Account) -> Option<String> {
+    let waits = &context.timeline.task(account.wait.task).task_waits;
+    let last = waits.iter().rev().find(|wait| wait.to == Some(account.wait.from))?;
     let slept = account.wait.from.since(last.from);
-    Some(format!("Before that it had waited {slept} for {}.", report::escape(&last.what)))
+    Some(format!("Before that it had waited {slept} for {}.", report::escape(&last.description)))
 }
 
-fn stand_row(story: &Story<'_>, account: &Account, stand: &Stand) -> [String; 5] {
+fn queue_stay_row(context: &RunContext<'_>, account: &Account, stand: &QueueStay) -> [String; 5] {
     let wait = &account.wait;
     let (from, to) = (stand.from.max(wait.from), stand.to.min(wait.to));
     let place = stand.ahead.map_or("-".to_owned(), |ahead| format!("{} of {}", ahead + 1, stand.queued));
-    let queue =
-        stand.queue.map_or_else(|| "nowhere".to_owned(), |queue| queue_name(queue).replace("the queue of ", ""));
-    [from.since(wait.from).to_string(), to.since(from).to_string(), queue, place, site_name(story, stand.site)]
+    let queue = stand.queue.map_or_else(|| "none".to_owned(), |queue| queue_name(queue).replace("the queue of ", ""));
+    [from.since(wait.from).to_string(), to.since(from).to_string(), queue, place, site_name(context, stand.site)]
 }
 
 fn idle_line(account: &Account) -> String {
     let empty = match account.empty_dispatches {
         Some(0) | None => String::new(),
-        Some(calls) => format!("; dispatch was called {} and brought nothing", counted(calls, "time")),
+        Some(calls) => format!("; dispatch was called {} and found no task", counted(calls, "time")),
     };
     match account.idle {
-        Nanos::ZERO => format!("none of them idled meanwhile{empty}"),
-        idle => format!("{} idled for {idle} meanwhile{empty}", cpus_name(&account.idle_cpus)),
+        Nanos::ZERO => format!("none of them was idle meanwhile{empty}"),
+        idle => format!("{} idle for {idle} meanwhile{empty}", cpus_name(&account.idle_cpus)),
     }
 }
 
-/// The account as JSON; with a time within the wait, the place in the queue then.
-pub fn wait_json(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Value {
+/// The breakdown as JSON. With a time `at` within the wait, also the position in the queue at that time.
+pub fn wait_json(context: &RunContext<'_>, account: &Account, at: Option<Nanos>) -> Value {
     let wait = &account.wait;
-    let stand = |stand: &Stand| {
-        let mut value = site_json(story, stand.site);
+    let stand = |stand: &QueueStay| {
+        let mut value = site_json(context, stand.site);
         let ahead_at = at
             .filter(|&at| stand.from <= at && at <= stand.to)
-            .and_then(|at| story.timeline.place_at(stand, wait.task, at));
+            .and_then(|at| context.timeline.position_at(stand, wait.task, at));
         let (departure, cpu) = match stand.departure {
-            Departure::Stands => ("stands", None),
+            Departure::StillQueued => ("stands", None),
             Departure::Ran => ("ran", None),
             Departure::Dispatched { to, .. } => ("dispatched", Some(to.0)),
             Departure::Moved => ("moved", None),
@@ -179,8 +178,8 @@ pub fn wait_json(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Val
         value
     };
     let runners = account.runners.iter().map(|runner| {
-        let mut value = site_json(story, runner.site);
-        value["task"] = task_json(story, runner.task);
+        let mut value = site_json(context, runner.site);
+        value["task"] = task_json(context, runner.task);
         value["ran_ns"] = json!(runner.ran.0);
         value["turns"] = json!(runner.turns);
         value["cpus"] = json!(runner.cpus.to_string());
@@ -189,22 +188,22 @@ pub fn wait_json(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Val
         value
     });
     let suspects = account.suspects.iter().map(|suspect| {
-        let mut value = site_json(story, suspect.site);
-        value["reason"] = json!(reason_word(suspect.reason));
-        value["sentence"] = json!(suspect_sentence(story, account, suspect));
+        let mut value = site_json(context, suspect.site);
+        value["reason"] = json!(reason_key(suspect.reason));
+        value["sentence"] = json!(suspect_sentence(context, account, suspect));
         value
     });
     json!({
-        "task": task_json(story, wait.task),
+        "task": task_json(context, wait.task),
         "from_ns": wait.from.0,
         "to_ns": wait.to.0,
         "wait_ns": wait.length().0,
-        "since": why_word(wait),
+        "since": wait_reason_key(wait),
         "got_cpu": wait.got.map(|cpu| cpu.0),
         "cpus_allowed": account.allowed.to_string(),
-        "sentence": wait_sentence(story, account),
-        "queues_seen": story.timeline.sees_queues,
-        "stands": account.stands.iter().map(stand).collect::<Vec<_>>(),
+        "sentence": wait_sentence(context, account),
+        "queues_seen": context.timeline.sees_queues,
+        "stands": account.queue_stays.iter().map(stand).collect::<Vec<_>>(),
         "runners": runners.collect::<Vec<_>>(),
         "idle_ns": account.idle.0,
         "idle_cpus": account.idle_cpus.to_string(),
@@ -213,8 +212,8 @@ pub fn wait_json(story: &Story<'_>, account: &Account, at: Option<Nanos>) -> Val
     })
 }
 
-/// A table without lines, two blanks from the margin, no cell wider than its column may be; of the columns behind the
-/// first so many are of numbers.
+/// A table without lines, indented by two spaces, with cells shortened to the widths of their columns. `numbers`
+/// columns after the first are right-aligned.
 pub(crate) fn table<const N: usize>(
     header: [&str; N],
     widths: [usize; N],
@@ -222,7 +221,7 @@ pub(crate) fn table<const N: usize>(
     numbers: usize,
 ) -> String {
     if rows.is_empty() {
-        return "  nobody and nothing that was seen\n".to_owned();
+        return "  none known\n".to_owned();
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
@@ -238,7 +237,7 @@ pub(crate) fn table<const N: usize>(
     table.lines().map(|line| format!("  {}\n", line.trim_end())).collect()
 }
 
-/// At most so many characters; what is left out at the end is an ellipsis.
+/// Shortens a text to `width` characters, the last of which is then an ellipsis.
 pub(crate) fn shorten(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -5,21 +5,21 @@ use crate::{CpuId, MAX_CPUS};
 use std::fmt;
 use std::str::FromStr;
 
-/// A set of CPUs, one bit each. Printed and parsed in the kernel's list form: `0-3,8`.
+/// A set of CPUs, one bit each. It is printed and parsed in the kernel's list format: `0-3,8`.
 ///
-/// The words grow on demand; two sets are equal when they hold the same CPUs.
+/// The words grow on demand; two sets are equal if they contain the same CPUs.
 #[derive(Clone, Default)]
 pub struct CpuSet {
     words: Vec<u64>,
 }
 
 impl CpuSet {
-    /// The empty set.
+    /// Creates an empty set.
     pub fn new() -> CpuSet {
         CpuSet::default()
     }
 
-    /// CPUs 0 to `count - 1`.
+    /// Creates the set of CPUs 0 to `count - 1`.
     pub fn first_n(count: usize) -> CpuSet {
         (0..count as u32).map(CpuId).collect()
     }
@@ -29,7 +29,7 @@ impl CpuSet {
         self.words.get(cpu.index() / 64).is_some_and(|word| word >> (cpu.0 % 64) & 1 == 1)
     }
 
-    /// Adds `cpu`; true if it was not there.
+    /// Adds `cpu` and returns whether it was not in the set before.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
         let index = cpu.index() / 64;
         if index >= self.words.len() {
@@ -41,7 +41,7 @@ impl CpuSet {
         new
     }
 
-    /// Removes `cpu`; true if it was there.
+    /// Removes `cpu` and returns whether it was in the set before.
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         let Some(word) = self.words.get_mut(cpu.index() / 64) else { return false };
         let bit = 1 << (cpu.0 % 64);
@@ -50,44 +50,44 @@ impl CpuSet {
         old
     }
 
-    /// How many CPUs are in the set.
+    /// Number of CPUs in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether no CPU is in the set.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// The lowest CPU.
+    /// Returns the lowest CPU.
     pub fn first(&self) -> Option<CpuId> {
         self.next_from(CpuId(0))
     }
 
-    /// The lowest CPU that is at or above `from`.
+    /// Returns the lowest CPU at or above `from`.
     pub fn next_from(&self, from: CpuId) -> Option<CpuId> {
         self.next_common_from(self, from)
     }
 
-    /// The words of what both sets hold. Allocates nothing.
+    /// Iterates over the words of the intersection, without allocating.
     pub fn common_words(&self, other: &CpuSet) -> impl Iterator<Item = u64> {
         self.words.iter().zip(&other.words).map(|(a, b)| a & b)
     }
 
-    /// The lowest CPU at or above `from` that both sets hold. Allocates nothing.
+    /// Returns the lowest CPU at or above `from` that is in both sets, without allocating.
     pub fn next_common_from(&self, other: &CpuSet, from: CpuId) -> Option<CpuId> {
         let words = self.words.len().min(other.words.len());
         next_bit(words, from, |index| self.words[index] & other.words[index])
     }
 
-    /// The lowest CPU at or above `from` that all three sets hold. Allocates nothing.
+    /// Returns the lowest CPU at or above `from` that is in all three sets, without allocating.
     pub fn next_common3_from(&self, b: &CpuSet, c: &CpuSet, from: CpuId) -> Option<CpuId> {
         let words = self.words.len().min(b.words.len()).min(c.words.len());
         next_bit(words, from, |index| self.words[index] & b.words[index] & c.words[index])
     }
 
-    /// Whether the sets share a CPU.
+    /// Whether the intersection of the sets is not empty.
     pub fn intersects(&self, other: &CpuSet) -> bool {
         self.words.iter().zip(&other.words).any(|(a, b)| a & b != 0)
     }
@@ -98,12 +98,12 @@ impl CpuSet {
         self.words.iter().zip(theirs).all(|(a, b)| a & !b == 0)
     }
 
-    /// The CPUs that both sets hold.
+    /// Returns the intersection of the sets.
     pub fn intersection(&self, other: &CpuSet) -> CpuSet {
         CpuSet { words: self.words.iter().zip(&other.words).map(|(a, b)| a & b).collect() }
     }
 
-    /// The CPUs in ascending order.
+    /// Iterates over the CPUs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
         self.words.iter().enumerate().flat_map(|(index, &word)| {
             let mut rest = word;
@@ -117,18 +117,18 @@ impl CpuSet {
         })
     }
 
-    /// The bits, 64 CPUs a word, lowest first; trailing zero words may be absent.
+    /// The bits in words of 64 CPUs, lowest first; trailing zero words may be missing.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
 
-    /// A set from such words.
+    /// Creates a set from words in the format of [`CpuSet::words`].
     pub fn from_words(words: &[u64]) -> CpuSet {
         CpuSet { words: words.to_vec() }
     }
 }
 
-/// The lowest bit at or above `from` in `count` words.
+/// Lowest set bit at or above `from` in `count` words.
 fn next_bit(count: usize, from: CpuId, word: impl Fn(usize) -> u64) -> Option<CpuId> {
     let start = from.index() / 64;
     let mut mask = u64::MAX << (from.0 % 64);
@@ -186,7 +186,7 @@ impl fmt::Debug for CpuSet {
     }
 }
 
-/// A list of CPUs that could not be read.
+/// Error for a text that is not a list of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a CPU list such as 0-3,8 (CPUs below {MAX_CPUS}, ranges ascending)")]
 pub struct ParseCpuSetError(pub String);
@@ -227,7 +227,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn matches_naive(a in cpus(), b in cpus(), from in 0u32..320) {
+        fn set_operations_match_those_of_a_btree_set(a in cpus(), b in cpus(), from in 0u32..320) {
             let set = |cpus: &BTreeSet<u32>| cpus.iter().map(|&cpu| CpuId(cpu)).collect::<CpuSet>();
             let (x, y) = (set(&a), set(&b));
             prop_assert_eq!(x.iter().map(|cpu| cpu.0).collect::<BTreeSet<_>>(), a.clone());
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_lists_are_named() {
+    fn invalid_cpu_lists_are_rejected() {
         for text in ["x", "3-1", "1,,2", "4096", "-1", "1-"] {
             assert!(text.parse::<CpuSet>().is_err(), "{text}");
         }

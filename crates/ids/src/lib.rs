@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The numbers that every crate speaks: which CPU and where it sits, which task, which queue, when.
+//! Identifiers and units that all crates share: CPUs and topology, tasks, dispatch queues, times.
 //!
-//! A CPU is not a task and a duration is not a count; newtypes keep them apart. Nothing else belongs here: a type
-//! that only two crates share lives in the lower one of them.
+//! Newtypes prevent confusing a CPU with a task or a duration with a count. A type that only two crates share belongs
+//! into the lower one of them, not here.
 
 mod cpu_set;
 mod mask_groups;
@@ -16,11 +16,11 @@ use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::str::FromStr;
 
-/// A logical CPU, numbered from 0 as Linux does; at most [`MAX_CPUS`] exist.
+/// A logical CPU, numbered from 0 as in Linux, below [`MAX_CPUS`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct CpuId(pub u32);
 
-/// The largest machine that Weir simulates. `struct cpumask` in every sched_ext object holds 8192.
+/// Largest number of CPUs that Weir simulates. `struct cpumask` in a sched_ext object has room for 8192.
 pub const MAX_CPUS: usize = 4096;
 
 impl CpuId {
@@ -36,12 +36,12 @@ impl fmt::Display for CpuId {
     }
 }
 
-/// A task of one run: dense, from 0 in order of creation, never reused within a run.
+/// A task of a run. Numbers are dense from 0 in the order of creation and never reused within a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TaskId(pub u32);
 
 impl TaskId {
-    /// No task: the idle task of a CPU, or an interrupt as waker.
+    /// No task: the idle task of a CPU, or the waker of a wakeup by an interrupt.
     pub const NONE: TaskId = TaskId(u32::MAX);
 
     /// The number as an index. Must not be called on [`TaskId::NONE`].
@@ -50,7 +50,7 @@ impl TaskId {
         self.0 as usize
     }
 
-    /// `None` for [`TaskId::NONE`].
+    /// Converts [`TaskId::NONE`] to `None`.
     pub fn some(self) -> Option<TaskId> {
         (self != TaskId::NONE).then_some(self)
     }
@@ -62,35 +62,35 @@ impl fmt::Display for TaskId {
     }
 }
 
-/// A sched_ext dispatch queue by its 64-bit number; bit 63 marks the kernel's own (contract O1).
+/// A sched_ext dispatch queue by its 64-bit number; bit 63 marks the built-in queues of the kernel (contract O1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct DsqId(pub u64);
 
 impl DsqId {
-    /// Set in every id that the kernel owns.
+    /// Bit that is set in the number of every built-in queue.
     pub const BUILTIN: u64 = 1 << 63;
-    /// No queue.
+    /// An invalid queue number.
     pub const INVALID: DsqId = DsqId(Self::BUILTIN);
     /// The FIFO of the task's NUMA node.
     pub const GLOBAL: DsqId = DsqId(Self::BUILTIN | 1);
-    /// The FIFO of the CPU that the operation is about.
+    /// The local FIFO of the CPU to which the operation refers.
     pub const LOCAL: DsqId = DsqId(Self::BUILTIN | 2);
-    /// The per-CPU FIFO that is used while the scheduler is bypassed.
+    /// The per-CPU FIFO of the bypass mode.
     pub const BYPASS: DsqId = DsqId(Self::BUILTIN | 3);
-    /// With a CPU in the low 32 bits: the FIFO of that CPU.
+    /// Combined with a CPU number in the low 32 bits: the local FIFO of that CPU.
     pub const LOCAL_ON: u64 = Self::BUILTIN | 1 << 62;
 
-    /// The local queue of one CPU, named explicitly.
+    /// Number of the local queue of a particular CPU.
     pub fn local_on(cpu: CpuId) -> DsqId {
         DsqId(Self::LOCAL_ON | u64::from(cpu.0))
     }
 
-    /// Whether the kernel owns it.
+    /// Whether the queue is built into the kernel.
     pub fn is_builtin(self) -> bool {
         self.0 & Self::BUILTIN != 0
     }
 
-    /// The CPU of a `LOCAL_ON` id.
+    /// CPU of a `LOCAL_ON` number.
     pub fn local_cpu(self) -> Option<CpuId> {
         (self.0 & Self::LOCAL_ON == Self::LOCAL_ON).then_some(CpuId(self.0 as u32))
     }
@@ -116,39 +116,40 @@ impl fmt::Display for DsqId {
 pub struct Nanos(pub u64);
 
 impl Nanos {
-    /// No time, or the start of the run.
+    /// Zero duration, or the start of the run.
     pub const ZERO: Nanos = Nanos(0);
-    /// Later than any event.
+    /// A time after every event.
     pub const MAX: Nanos = Nanos(u64::MAX);
 
-    /// From microseconds.
+    /// Converts from microseconds.
     pub const fn from_us(us: u64) -> Nanos {
         Nanos(us * 1_000)
     }
 
-    /// From milliseconds.
+    /// Converts from milliseconds.
     pub const fn from_ms(ms: u64) -> Nanos {
         Nanos(ms * 1_000_000)
     }
 
-    /// From seconds.
+    /// Converts from seconds.
     pub const fn from_secs(secs: u64) -> Nanos {
         Nanos(secs * 1_000_000_000)
     }
 
-    /// The time from `earlier` to `self`, 0 if it is the other way round.
+    /// Returns the time from `earlier` to `self`, or 0 if `earlier` is later.
     pub fn since(self, earlier: Nanos) -> Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// All of it, for command lines and messages about them: [`FromStr`] reads the same time back. [`fmt::Display`]
-    /// rounds, for reports.
+    /// The exact time as text, for command lines and messages: [`FromStr`] parses it back. [`fmt::Display`] rounds,
+    /// for reports.
     pub fn exact(self) -> Exact {
         Exact(self)
     }
 }
 
-/// A time that prints with the largest unit of `s`, `ms`, `us` and `ns` of which it is a whole number: `1500ms`, `0s`.
+/// A time that is printed in the largest of the units `s`, `ms`, `us` and `ns` of which it is an integer multiple:
+/// `1500ms`, `0s`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Exact(Nanos);
 
@@ -161,12 +162,13 @@ impl fmt::Display for Exact {
     }
 }
 
-/// A time before the start of a run, or after 584 years, is a mistake of ours: a wrapped one would only show later, as a
-/// wrong number. In release builds too; whole runs take at most 2 to 5 % longer (`crates/simulator/benches/results.md`).
+/// Panics on a time before the start of a run or after 584 years, which is a bug of Weir. A value that wrapped around
+/// would show only later, as a wrong number. The check is also in release builds; whole runs take at most 2 to 5 %
+/// longer (`crates/simulator/benches/results.md`).
 #[cold]
 #[track_caller]
 fn out_of_range(left: Nanos, sign: char, right: Nanos) -> u64 {
-    panic!("{} ns {sign} {} ns is no time", left.0, right.0)
+    panic!("{} ns {sign} {} ns is out of range", left.0, right.0)
 }
 
 impl Add for Nanos {
@@ -204,7 +206,7 @@ impl SubAssign for Nanos {
 }
 
 impl fmt::Display for Nanos {
-    /// The largest unit that keeps the number above 1, with three significant places: `1.25 ms`.
+    /// Formats in the largest unit in which the number is at least 1, with three significant digits: `1.25 ms`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ns = self.0;
         let (unit, divisor) = match ns {
@@ -223,7 +225,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Why a text is no time.
+/// Error for a text that is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected a time with its unit (ns, us, ms, s, min or h), such as 10s or 1.5ms, got {0:?}")]
 pub struct ParseNanosError(String);
@@ -231,7 +233,7 @@ pub struct ParseNanosError(String);
 impl FromStr for Nanos {
     type Err = ParseNanosError;
 
-    /// `10s`, `500ms`, `1.5s`: a number with a unit, at most nine places after the point.
+    /// Parses a number with a unit, such as `10s`, `500ms` or `1.5s`; at most nine digits after the point.
     fn from_str(text: &str) -> Result<Nanos, ParseNanosError> {
         parse_nanos(text).ok_or_else(|| ParseNanosError(text.to_owned()))
     }
@@ -259,10 +261,10 @@ fn parse_nanos(text: &str) -> Option<Nanos> {
     whole.checked_mul(unit_ns)?.checked_add(fraction_ns as u64).map(Nanos)
 }
 
-/// Scheduling policy of a task, as `sched_setscheduler(2)` names it.
+/// Scheduling policy of a task, as in `sched_setscheduler(2)`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Policy {
-    /// SCHED_OTHER, also called NORMAL.
+    /// SCHED_OTHER, called SCHED_NORMAL in the kernel.
     #[default]
     Other,
     /// SCHED_BATCH.
@@ -277,9 +279,9 @@ pub enum Policy {
     RoundRobin(u8),
     /// SCHED_DEADLINE.
     Deadline {
-        /// Longest time on the CPU per period.
+        /// Longest CPU time per period.
         runtime: Nanos,
-        /// When that must be done, after the period's start.
+        /// Time after the start of the period by which the runtime must have been available.
         deadline: Nanos,
         /// Length of the period.
         period: Nanos,
@@ -292,7 +294,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nanos_are_read_with_their_unit() {
+    fn times_are_parsed_with_their_unit() {
         let good =
             [("0s", 0), ("10s", 10_000_000_000), ("1.5 us", 1_500), ("0.000000001s", 1), ("2min", 120_000_000_000)];
         for (text, ns) in good {
@@ -306,10 +308,10 @@ mod tests {
     }
 
     #[test]
-    fn times_do_not_wrap() {
+    fn time_arithmetic_panics_on_overflow() {
         let caught = |what: fn() -> Nanos| *std::panic::catch_unwind(what).unwrap_err().downcast::<String>().unwrap();
-        assert_eq!(caught(|| Nanos(3) - Nanos(4)), "3 ns - 4 ns is no time");
-        assert_eq!(caught(|| Nanos(1) + Nanos::MAX), "1 ns + 18446744073709551615 ns is no time");
+        assert_eq!(caught(|| Nanos(3) - Nanos(4)), "3 ns - 4 ns is out of range");
+        assert_eq!(caught(|| Nanos(1) + Nanos::MAX), "1 ns + 18446744073709551615 ns is out of range");
         let (mut sum, mut rest) = (Nanos(u64::MAX - 1), Nanos(1));
         sum += Nanos(1);
         rest -= Nanos(1);
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn nanos_print_with_their_unit() {
+    fn times_are_printed_with_a_unit_and_three_digits() {
         let text = |ns| Nanos(ns).to_string();
         assert_eq!(text(999), "999 ns");
         assert_eq!(text(1_000), "1.00 us");
@@ -327,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn exact_times_have_the_largest_unit_that_fits() {
+    fn exact_times_are_printed_in_the_largest_unit_that_divides_them() {
         let cases = [
             (0, "0s"),
             (1, "1ns"),
@@ -346,8 +348,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_exact_time_reads_back_as_the_same_time(ns in any::<u64>(), places in 0u32..19) {
-            // Few times at random are a whole number of anything larger than nanoseconds.
+        fn exact_times_are_parsed_back_unchanged(ns in any::<u64>(), places in 0u32..19) {
+            // A random number is rarely a multiple of a unit larger than a nanosecond, so a rounded one is tested,
+            // too.
             for time in [Nanos(ns), Nanos(ns / 10u64.pow(places) * 10u64.pow(places))] {
                 prop_assert_eq!(time.exact().to_string().parse(), Ok(time));
             }

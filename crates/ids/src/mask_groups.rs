@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tasks by the CPUs on which they may run.
+//! Groups of tasks with the same affinity mask.
 
 use crate::{CpuId, CpuSet};
 use std::collections::BTreeMap;
 
-/// Index of a group of tasks with the same mask: dense, from 0 in the order in which the masks came.
+/// Index of a group of tasks with the same mask. Indices are dense from 0 in the order of first use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct GroupId(pub u32);
 
 impl GroupId {
-    /// The group of all CPUs, which nearly all tasks have.
+    /// The group of tasks that may use all CPUs, which contains nearly all tasks.
     pub const ALL: GroupId = GroupId(0);
 
     /// The number as an index.
@@ -18,18 +18,18 @@ impl GroupId {
     }
 }
 
-/// The groups of a run. A CPU that changes concerns [`GroupId::ALL`] and the restricted groups that contain it: none for an
-/// unrestricted workload, one where each task is pinned.
+/// All mask groups of a run. A change of a CPU affects [`GroupId::ALL`] and the restricted groups that contain the
+/// CPU: none for a workload without affinity masks, one if each task is pinned.
 #[derive(Clone, Debug)]
 pub struct MaskGroups {
     masks: Vec<CpuSet>,
     by_mask: BTreeMap<Vec<u64>, GroupId>,
-    /// The restricted groups that contain each CPU.
+    /// For each CPU, the restricted groups that contain it.
     of_cpu: Vec<Vec<GroupId>>,
 }
 
 impl MaskGroups {
-    /// For a machine of so many CPUs; [`GroupId::ALL`] is there.
+    /// Creates the groups of a machine with this number of CPUs; [`GroupId::ALL`] exists from the start.
     pub fn new(cpus: usize) -> MaskGroups {
         let all = CpuSet::first_n(cpus);
         MaskGroups {
@@ -39,8 +39,8 @@ impl MaskGroups {
         }
     }
 
-    /// The group of the tasks that may run on `allowed`; CPUs that the machine lacks do not count. A new one has the highest
-    /// number: see [`MaskGroups::len`].
+    /// Returns the group of tasks that may run on `allowed`, ignoring CPUs that the machine does not have. A new
+    /// group gets the next index, [`MaskGroups::len`].
     pub fn find(&mut self, allowed: &CpuSet) -> GroupId {
         let mask = allowed.intersection(&self.masks[0]);
         let next = GroupId(self.masks.len() as u32);
@@ -52,18 +52,18 @@ impl MaskGroups {
         group
     }
 
-    /// How many there are: at least one.
+    /// Number of groups, at least one.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.masks.len()
     }
 
-    /// The CPUs of a group.
+    /// CPUs of a group.
     pub fn mask(&self, group: GroupId) -> &CpuSet {
         &self.masks[group.index()]
     }
 
-    /// The groups that contain a CPU, but for [`GroupId::ALL`].
+    /// Groups that contain a CPU, without [`GroupId::ALL`].
     #[inline]
     pub fn restricted(&self, cpu: CpuId) -> &[GroupId] {
         &self.of_cpu[cpu.index()]
@@ -76,7 +76,7 @@ impl MaskGroups {
     }
 }
 
-/// Words without zeros at the end: equal sets may have more or fewer of them.
+/// Words of a mask without trailing zeros, of which equal sets may have different numbers.
 fn key(mask: &CpuSet) -> Vec<u64> {
     let significant = mask.words().iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     mask.words()[..significant].to_vec()
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_masks_are_one_group_and_cpus_know_theirs() {
+    fn equal_masks_share_a_group_and_each_cpu_lists_its_groups() {
         let mut groups = MaskGroups::new(4);
         assert_eq!(groups.find(&CpuSet::first_n(4)), GroupId::ALL);
         assert_eq!(groups.find(&CpuSet::first_n(70)), GroupId::ALL, "the machine has four");

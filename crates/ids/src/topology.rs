@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which CPUs share a core, a cache, a node, and how far apart they are. Everybody who asks for a distance asks here.
+//! The topology of a machine: the CPUs that share a core, a cache or a node, their capacities, and the distances
+//! between nodes. All crates take distances from here.
 
 use crate::{CpuId, CpuSet, MAX_CPUS};
 use std::collections::BTreeMap;
 
-/// Where a CPU sits: CPUs with equal numbers share the core, the last-level cache, the node.
+/// Position of a CPU: CPUs with equal numbers share the core, the last-level cache or the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Place {
-    /// Physical core: its CPUs are SMT siblings.
+    /// Physical core; its CPUs are SMT siblings.
     pub core: u32,
     /// Last-level cache.
     pub llc: u32,
@@ -15,35 +16,35 @@ pub struct Place {
     pub node: u32,
 }
 
-/// How far a task moved, or two CPUs are apart. Ordered from near to far.
+/// Distance between two CPUs, or of a migration, in ascending order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Locality {
     /// The same CPU.
     Same,
-    /// Another thread of the same core.
+    /// Another hardware thread of the same core.
     Smt,
-    /// Another core below the same last-level cache.
+    /// Another core with the same last-level cache.
     Llc,
-    /// Another cache in the same node.
+    /// Another last-level cache in the same node.
     Node,
     /// Another node.
     Far,
 }
 
-/// The CPUs of a machine, how strong they are, and the distances between its nodes.
+/// The CPUs of a machine, their capacities, and the distances between its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// Where each CPU sits; index = [`CpuId`].
+    /// Position of each CPU, indexed by [`CpuId`].
     pub places: Vec<Place>,
-    /// What each CPU gets done in a given time, as the kernel has it: [`Topology::FULL_CAPACITY`] for the strongest,
-    /// less for the small cores of a hybrid machine; index = [`CpuId`].
+    /// Relative performance of each CPU in the kernel's scale, indexed by [`CpuId`]: [`Topology::FULL_CAPACITY`] for
+    /// the fastest, less for the small cores of a hybrid machine.
     pub capacities: Vec<u32>,
-    /// SLIT distances between nodes, [`Topology::LOCAL_DISTANCE`] within one; square, symmetric. A node without CPUs has
-    /// memory only.
+    /// SLIT distances between nodes, a symmetric square matrix with [`Topology::LOCAL_DISTANCE`] on the diagonal. A
+    /// node without CPUs has memory only.
     pub distances: Vec<Vec<u32>>,
 }
 
-/// Why a topology cannot be: what was found and what was expected.
+/// Reason that a topology is invalid: what was found and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct TopologyError(pub String);
@@ -51,30 +52,33 @@ pub struct TopologyError(pub String);
 impl Topology {
     /// SLIT distance of a node to itself (`LOCAL_DISTANCE` in Linux's `include/linux/topology.h`).
     pub const LOCAL_DISTANCE: u32 = 10;
-    /// What Linux takes for any other node where firmware gives no table (`REMOTE_DISTANCE`, same file).
+    /// Distance between different nodes that Linux assumes if the firmware provides no SLIT (`REMOTE_DISTANCE`, same
+    /// file).
     pub const REMOTE_DISTANCE: u32 = 20;
-    /// A SLIT entry is a byte and 255 means unreachable (ACPI 6.5, 5.2.17).
+    /// Largest SLIT distance. An entry is a byte, and 255 means unreachable (ACPI 6.5, 5.2.17).
     pub const MAX_DISTANCE: u32 = 254;
-    /// Capacity of a machine's strongest CPUs (`SCHED_CAPACITY_SCALE` in Linux).
+    /// Capacity of the fastest CPUs of a machine (`SCHED_CAPACITY_SCALE` in Linux).
     pub const FULL_CAPACITY: u32 = 1024;
-    /// Nodes that a machine may have: as many as Linux can be built for (`CONFIG_NODES_SHIFT` 10).
+    /// Largest number of nodes: the maximum that Linux can be configured for (`CONFIG_NODES_SHIFT` 10).
     pub const MAX_NODES: usize = 1024;
 
-    /// Of equally strong CPUs at these places, with the distances that Linux assumes without a table.
+    /// Creates a topology of CPUs with equal capacity at these positions, with the distances that Linux assumes
+    /// without a SLIT.
     pub fn new(places: Vec<Place>) -> Topology {
         let nodes = count(&places, |place| place.node);
         let capacities = vec![Topology::FULL_CAPACITY; places.len()];
         Topology { places, capacities, distances: Topology::default_distances(nodes) }
     }
 
-    /// Of CPUs that are all alike: cores of one thread below one cache in one node.
+    /// Creates a topology of identical CPUs: single-threaded cores with one last-level cache in one node.
     pub fn flat(cpus: u32) -> Topology {
         Topology::new((0..cpus).map(|core| Place { core, llc: 0, node: 0 }).collect())
     }
 
-    /// From the number of each CPU's core, cache and node, as three lists of equal length.
+    /// Creates a topology from each CPU's core, cache and node number, given as three lists of equal length.
     ///
     /// # Panics
+    ///
     /// If the lists have different lengths.
     pub fn of_groups(core: &[u32], llc: &[u32], node: &[u32]) -> Topology {
         assert!(core.len() == llc.len() && llc.len() == node.len(), "a core, a cache and a node for each CPU");
@@ -82,53 +86,53 @@ impl Topology {
         Topology::new(places.map(|((&core, &llc), &node)| Place { core, llc, node }).collect())
     }
 
-    /// The same CPUs with this table of distances.
+    /// Returns the same CPUs with this matrix of distances.
     pub fn with_distances(self, distances: Vec<Vec<u32>>) -> Topology {
         Topology { distances, ..self }
     }
 
-    /// The table that Linux assumes where firmware gives none.
+    /// The distance matrix that Linux assumes if the firmware provides no SLIT.
     pub fn default_distances(nodes: usize) -> Vec<Vec<u32>> {
         let distance = |from, to| if from == to { Topology::LOCAL_DISTANCE } else { Topology::REMOTE_DISTANCE };
         (0..nodes).map(|from| (0..nodes).map(|to| distance(from, to)).collect()).collect()
     }
 
-    /// How many CPUs there are.
+    /// Number of CPUs.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is no CPU.
+    /// Whether there are no CPUs.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// All CPUs.
+    /// The set of all CPUs.
     pub fn cpus(&self) -> CpuSet {
         CpuSet::first_n(self.len())
     }
 
-    /// Where a CPU sits. It must exist.
+    /// Position of a CPU, which must exist.
     pub fn place(&self, cpu: CpuId) -> Place {
         self.places[cpu.index()]
     }
 
-    /// How many cores there are.
+    /// Number of cores.
     pub fn cores(&self) -> usize {
         count(&self.places, |place| place.core)
     }
 
-    /// How many last-level caches there are.
+    /// Number of last-level caches.
     pub fn llcs(&self) -> usize {
         count(&self.places, |place| place.llc)
     }
 
-    /// How many nodes there are, with those that have memory only.
+    /// Number of nodes, including those that have memory only.
     pub fn nodes(&self) -> usize {
         self.distances.len()
     }
 
-    /// How far apart two CPUs are. Both must exist.
+    /// Distance between two CPUs, which must exist.
     pub fn locality(&self, a: CpuId, b: CpuId) -> Locality {
         if a == b {
             return Locality::Same;
@@ -145,13 +149,13 @@ impl Topology {
         }
     }
 
-    /// SLIT distance between two nodes. Both must exist.
+    /// SLIT distance between two nodes, which must exist.
     pub fn distance(&self, from: u32, to: u32) -> u32 {
         self.distances[from as usize][to as usize]
     }
 
-    /// The same with other numbers of cores and caches: in the order of their nodes, then of their lowest CPUs. Cores and
-    /// caches whose CPUs are all in `unknown` come last, so that a CPU that goes offline changes no other number.
+    /// Renumbers cores and caches in the order of their nodes, then of their lowest CPUs. Cores and caches whose CPUs
+    /// are all in `unknown` come last, so that a CPU that goes offline does not change other numbers.
     pub fn renumbered(self, unknown: &CpuSet) -> Topology {
         let known = |cpu: usize| !unknown.contains(CpuId(cpu as u32));
         let llcs = ranks(&self.places, |place| place.llc, |cpu, place| (!known(cpu), place.node, 0));
@@ -161,11 +165,13 @@ impl Topology {
         Topology { places: self.places.iter().map(renumber).collect(), ..self }
     }
 
-    /// Checks the CPUs (1 to [`MAX_CPUS`], dense numbers of cores and caches, cores inside caches inside nodes, capacities
-    /// from 1 to [`Topology::FULL_CAPACITY`]) and the distances ([`Topology::check_distances`]).
+    /// Checks the CPUs (1 to [`MAX_CPUS`], dense numbers of cores and caches, each core within one cache and each
+    /// cache within one node, capacities from 1 to [`Topology::FULL_CAPACITY`]) and the distances
+    /// ([`Topology::check_distances`]).
     ///
     /// # Errors
-    /// Says what is wrong and what was expected.
+    ///
+    /// States what is wrong and what was expected.
     pub fn check(&self) -> Result<(), TopologyError> {
         let (places, nodes) = (&self.places, self.nodes());
         if !(1..=MAX_CPUS).contains(&places.len()) {
@@ -174,7 +180,7 @@ impl Topology {
         check_dense(places, "core", |place| place.core)?;
         check_dense(places, "last-level cache", |place| place.llc)?;
         if let Some((cpu, place)) = places.iter().enumerate().find(|(_, place)| place.node as usize >= nodes) {
-            return Err(TopologyError(format!("CPU {cpu} is in node {}, of {nodes} nodes", place.node)));
+            return Err(TopologyError(format!("CPU {cpu} is in node {}; expected a node below {nodes}", place.node)));
         }
         check_nested(places, ("core", |place| place.core), ("last-level cache", |place| place.llc))?;
         check_nested(places, ("last-level cache", |place| place.llc), ("node", |place| place.node))?;
@@ -199,11 +205,12 @@ impl Topology {
         }
     }
 
-    /// Checks shape and values of a table of distances: square, symmetric, [`Topology::LOCAL_DISTANCE`] at home and more
-    /// elsewhere.
+    /// Checks the shape and values of a distance matrix: square, symmetric, [`Topology::LOCAL_DISTANCE`] on the
+    /// diagonal and larger values elsewhere.
     ///
     /// # Errors
-    /// Says what is wrong and what was expected.
+    ///
+    /// States what is wrong and what was expected.
     pub fn check_distances(distances: &[Vec<u32>], nodes: usize) -> Result<(), TopologyError> {
         let (local, most) = (Topology::LOCAL_DISTANCE, Topology::MAX_DISTANCE);
         if !(1..=Topology::MAX_NODES).contains(&nodes) {
@@ -234,12 +241,12 @@ impl Topology {
     }
 }
 
-/// How many groups of a kind there are: their numbers are dense from 0.
+/// Number of groups of a kind, whose numbers are dense from 0.
 fn count(places: &[Place], group: fn(&Place) -> u32) -> usize {
     places.iter().map(group).max().map_or(0, |last| last as usize + 1)
 }
 
-/// New numbers of groups, in the order of the least key that a CPU of the group has, then of its lowest CPU.
+/// New numbers of the groups, in the order of the smallest key among a group's CPUs, then of its lowest CPU.
 fn ranks<K: Ord>(places: &[Place], group: fn(&Place) -> u32, key: impl Fn(usize, &Place) -> K) -> BTreeMap<u32, u32> {
     let mut order: Vec<(K, usize, u32)> =
         places.iter().enumerate().map(|(cpu, place)| (key(cpu, place), cpu, group(place))).collect();
@@ -309,14 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn three_lists_and_a_flat_machine_say_the_same() {
+    fn topology_from_lists_equals_a_flat_topology() {
         assert_eq!(Topology::of_groups(&[0, 1, 2], &[0; 3], &[0; 3]), Topology::flat(3));
         assert_eq!(Topology::flat(3).cpus().to_string(), "0-2");
     }
 
     #[test]
-    fn groups_are_numbered_by_node_and_lowest_cpu_and_unknown_ones_come_last() {
-        // Two nodes that take turns, threads 4 apart, and nothing known of CPU 2.
+    fn renumbering_orders_groups_by_node_and_lowest_cpu_with_unknown_ones_last() {
+        // Two nodes with alternating CPUs, SMT siblings 4 apart, and CPU 2 unknown.
         let llc = [9, 7, 5, 8, 9, 7, 6, 8];
         let topology = Topology::of_groups(&[3, 2, 7, 0, 3, 2, 1, 0], &llc, &[0, 1, 0, 1, 0, 1, 0, 1]);
         let unknown = [CpuId(2)].into_iter().collect();
@@ -328,14 +335,14 @@ mod tests {
     }
 
     #[test]
-    fn a_node_may_have_memory_only() {
+    fn node_without_cpus_is_valid() {
         let topology = Topology::flat(2).with_distances(Topology::default_distances(2));
         topology.check().unwrap();
         assert_eq!(topology.nodes(), 2);
     }
 
     #[test]
-    fn broken_topologies_are_refused_with_the_reason() {
+    fn invalid_topologies_are_rejected_with_the_reason() {
         let two: &[&[u32]] = &[&[10, 20], &[20, 10]];
         type Case<'a> = (&'a [(u32, u32, u32)], &'a [&'a [u32]], &'a str);
         let cases: &[Case<'_>] = &[
@@ -348,7 +355,7 @@ mod tests {
                 "core 0 spans two last-level caches: CPU 0 is in last-level cache 0, CPU 1 in 1",
             ),
             (&[(0, 0, 0), (1, 0, 1)], two, "last-level cache 0 spans two nodes: CPU 0 is in node 0, CPU 1 in 1"),
-            (&[(0, 0, 1)], &[&[10]], "CPU 0 is in node 1, of 1 nodes"),
+            (&[(0, 0, 1)], &[&[10]], "CPU 0 is in node 1; expected a node below 1"),
             (
                 &[(0, 0, 0)],
                 &[&[10, 20], &[20]],

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What an object contains, which kernels it needs, what Weir lacks for it, and what a launch profile has to say.
-//! Nothing is run.
+//! Inspects an object without running it: its contents, the kernels that it needs, what Weir does not model for it,
+//! and the contents that its launch profile needs.
 //!
-//! [`Facts::of`] finds out; [`Facts::to_text`] and [`Facts::to_json`] tell it. [`profile`] begins a launch profile.
+//! [`Facts::of`] collects the facts, [`Facts::to_text`] and [`Facts::to_json`] print them. [`profile`] creates a
+//! skeleton of a launch profile.
 
 mod skeleton;
 #[cfg(test)]
@@ -17,8 +18,7 @@ use launch_profile::{FLAGS, type_name};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Programs that a kernel would run at events which the model does not have, so that nothing ever calls them here:
-/// name and section of each.
+/// Programs attached to events that the model does not have, so that they never run: name and section of each.
 pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
     let loaded = object.programs().filter(|(_, program)| program.autoload);
     let other = loaded.filter_map(|(name, program)| match &program.kind {
@@ -28,7 +28,7 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
     other.collect()
 }
 
-/// First kernels with a flag or an op that 6.12 does not have (docs/contract.md follows 7.2).
+/// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/contract.md describes 7.2.)
 const LATER: [(&str, (u16, u16)); 10] = [
     ("ENQ_MIGRATION_DISABLED", (6, 14)),
     ("ALLOW_QUEUED_WAKEUP", (6, 15)),
@@ -42,65 +42,65 @@ const LATER: [(&str, (u16, u16)); 10] = [
     ("TID_TO_TASK", (7, 2)),
 ];
 
-/// The kernel that the model follows.
+/// Kernel version that the model follows.
 const MODELLED: (u16, u16) = (7, 2);
 
-/// The first kernel with sched_ext.
+/// First kernel version with sched_ext.
 const FIRST: (u16, u16) = (6, 12);
 
-/// What there is to tell of an object.
+/// Facts about an object.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// What the object was asked for by.
+    /// Name under which the object was requested.
     pub name: String,
-    /// It is a file of the user's, not a policy of Weir's.
+    /// Whether the object is a user's file, not a policy that ships with Weir.
     pub is_file: bool,
-    /// As the scheduler calls itself in the kernel; empty if it has no name.
+    /// Name of the scheduler in the kernel (`ops.name`); empty if it has none.
     pub scheduler: String,
-    /// Its licence.
+    /// License.
     pub license: String,
-    /// The ops that it has.
+    /// Ops that the scheduler implements.
     pub ops: Vec<String>,
-    /// `ops.flags`, by name.
+    /// Names of the flags in `ops.flags`.
     pub flags: Vec<&'static str>,
-    /// Its programs, in the object's order.
+    /// Programs, in the order of the object.
     pub programs: Vec<Program>,
-    /// Maps that are not sections of variables.
+    /// Maps other than data sections.
     pub maps: Vec<MapDef>,
     /// Constants that user space may set.
     pub tunables: Vec<Tunable>,
-    /// What needs a kernel later than 6.12, and which (major, minor); the latest first.
+    /// Features that need a kernel later than 6.12, with its version (major, minor); the latest first.
     pub later: Vec<(String, (u16, u16))>,
-    /// What the model of the kernel lacks.
+    /// Features that the model does not have.
     pub lacks: kernel_model::Lacks,
-    /// What a profile must or should say, a sentence each.
+    /// Contents that the launch profile must or should have, one sentence each.
     pub profile: Vec<String>,
 }
 
 /// A program of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its function.
+    /// Name of its function.
     pub name: String,
-    /// Its section: `struct_ops`, `struct_ops.s`, `syscall`, `fentry/…`.
+    /// Section: `struct_ops`, `struct_ops.s`, `syscall`, `fentry/…`.
     pub section: String,
-    /// Whether anything calls it in the model.
+    /// Whether the program ever runs in the model.
     pub runs: bool,
 }
 
 /// A constant of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunable {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its type, as C writes it.
+    /// Type, in C notation.
     pub kind: String,
-    /// What the object has, as text.
+    /// Value in the object, as text.
     pub value: String,
 }
 
-/// Constants of the object that user space may set. Not those that every loader fills in, nor those
-/// that stand inside of functions, which have a dot in their names.
+/// Constants of the object that user space may set. Excluded are those that every loader sets, and those inside
+/// functions, whose names contain a dot.
 fn tunables(object: &Object) -> Vec<Tunable> {
     let own =
         |name: &str, variable: &Variable| variable.read_only && !name.starts_with("__SCX_") && !name.contains('.');
@@ -114,7 +114,7 @@ fn tunables(object: &Object) -> Vec<Tunable> {
         .collect()
 }
 
-/// A number up to 8 bytes, or how many bytes there are and whether all are 0.
+/// Value of a variable as text: a number of up to 8 bytes, or else the number of bytes, or 0 if all bytes are 0.
 fn value(object: &Object, variable: &Variable) -> String {
     let map = &object.maps()[variable.map.0 as usize];
     let (begin, end) = (variable.offset as usize, variable.offset as usize + variable.size as usize);
@@ -131,7 +131,7 @@ fn version((major, minor): (u16, u16)) -> String {
 }
 
 impl Facts {
-    /// Finds out what an object is that was asked for by this name, a policy's or that of a file.
+    /// Collects the facts about an object that was requested by this name, which is a policy or a file.
     pub fn of(name: &str, is_file: bool, object: &Object) -> Facts {
         let members = object.struct_ops().iter().flat_map(|table| &table.members);
         let is_function = |member: &&StructOpsMember| matches!(member.value, MemberValue::Function(_));
@@ -170,12 +170,12 @@ impl Facts {
         }
     }
 
-    /// The first kernel that has everything that the object cannot do without: major and minor.
+    /// First kernel (major, minor) that has everything that the object requires.
     pub fn first_kernel(&self) -> (u16, u16) {
         self.later.iter().map(|(_, version)| *version).max().unwrap_or(FIRST)
     }
 
-    /// For programs to read.
+    /// The facts as JSON.
     pub fn to_json(&self) -> Value {
         let programs = self.programs.iter();
         let programs = programs.map(|one| json!({"name": one.name, "section": one.section, "runs": one.runs}));
@@ -204,7 +204,7 @@ impl Facts {
         })
     }
 
-    /// For people to read.
+    /// The facts as text.
     pub fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.name);
         let mut line = |name: &str, words: &[String]| {
@@ -235,19 +235,19 @@ impl Facts {
         line("maps", &maps.collect::<Vec<_>>());
         let tunables = self.tunables.iter().map(|one| format!("{} = {} ({})", one.name, one.value, one.kind));
         line("constants that a profile may set", &tunables.collect::<Vec<_>>());
-        line("what a profile has to say", &self.profile);
-        line("what keeps it from running in weir", &self.lacks.needed);
-        line("what it lacks where it comes to it", &self.lacks.reached);
+        line("what a launch profile must contain", &self.profile);
+        line("required features that weir does not model", &self.lacks.needed);
+        line("optional features that weir does not model", &self.lacks.reached);
         if self.lacks.needed.is_empty() {
             let mut commands = vec![format!("weir sim {}", self.name)];
-            // A policy's profile says which of its constants may be set so.
+            // For a policy, the profile determines which constants can be set on the command line.
             let mut own = self.tunables.iter().filter(|_| self.is_file);
             let settable = |value: &str| value.bytes().all(|byte| byte.is_ascii_digit());
             let plain = |kind: &str| !kind.contains(['[', ' ']) && kind != "bool";
             if let Some(one) = own.find(|one| plain(&one.kind) && settable(&one.value)) {
                 commands.push(format!("weir sim {},{}={}", self.name, one.name, one.value));
             }
-            line("weir lacks nothing that it cannot do without", &commands);
+            line("weir models all required features; to run it", &commands);
         }
         text
     }
@@ -268,7 +268,7 @@ fn programs(object: &Object) -> Vec<Program> {
     object.programs().map(program).collect()
 }
 
-/// What of the object needs a kernel later than the first one.
+/// Features of the object that need a kernel later than the first one with sched_ext.
 fn later(object: &Object, config: &Config, ops: &[String], flags: &[&str]) -> Vec<(String, (u16, u16))> {
     let named = LATER.iter().filter(|(name, _)| flags.contains(name) || ops.iter().any(|op| op == name));
     let mut later: Vec<(String, (u16, u16))> = named.map(|&(name, version)| (name.to_owned(), version)).collect();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a launch profile of an object has to say, and the beginning of one.
+//! The needs of an object's launch profile, and a skeleton of one.
 
 use bpf_object::btf::Type;
 use bpf_object::{MapKind, Object, ProgramKind, Variable};
 use std::fmt::Write;
 
-/// Arrays in sections of their own, which user space makes as long as the machine needs.
+/// Arrays that are alone in a section of their own, which user space resizes to the machine.
 fn resizable(object: &Object) -> impl Iterator<Item = &str> {
     let alone =
         |variable: &Variable| object.variables().values().filter(|other| other.map == variable.map).count() == 1;
@@ -15,7 +15,7 @@ fn resizable(object: &Object) -> impl Iterator<Item = &str> {
             && alone(variable)
             && matches!(object.btf().resolved(variable.type_id), Type::Array { count: 0 | 1, .. })
     };
-    // The dump of an exit is resized by every loader.
+    // Every loader resizes the exit dump.
     let named = object.variables().iter().filter(|(name, _)| !name.ends_with("_dump"));
     named.filter(move |(_, variable)| fits(variable)).map(|(name, _)| name.as_str())
 }
@@ -31,7 +31,7 @@ fn syscalls(object: &Object) -> impl Iterator<Item = &str> {
     object.programs().filter(|(_, program)| program.kind == ProgramKind::Syscall).map(|(name, _)| name)
 }
 
-/// The members of the struct that a `syscall` program takes.
+/// The members of the struct that a `syscall` program takes as its context.
 fn context<'o>(object: &'o Object, program: &str) -> Vec<&'o str> {
     let btf = object.btf();
     let members = || {
@@ -43,15 +43,15 @@ fn context<'o>(object: &'o Object, program: &str) -> Vec<&'o str> {
     members().unwrap_or_default()
 }
 
-/// What user space has to do for an object, a sentence for each thing.
+/// Sentences on what user space has to set up for an object.
 pub fn wishes(object: &Object) -> Vec<String> {
-    let maps = open_maps(object).map(|name| format!("[maps.{name}] max_entries: the object leaves it open"));
-    let arrays = resizable(object).map(|name| format!("[resize] {name}: it has no more than one element"));
+    let maps = open_maps(object).map(|name| format!("[maps.{name}] max_entries: the object does not set it"));
+    let arrays = resizable(object).map(|name| format!("[resize] {name}: the object declares at most one element"));
     let calls = syscalls(object).map(|name| format!("[[call]] {name}, if its user space calls it"));
     maps.chain(arrays).chain(calls).collect()
 }
 
-/// A launch profile of this object to edit: what must be set is there, what may be set is a comment.
+/// A skeleton of a launch profile for this object: required settings are present, optional ones are comments.
 pub fn profile(name: &str, object: &Object) -> String {
     let mut text = format!(
         "# Launch profile of {name}: see docs/launch-profile.md.\nsummary = \"\"\n\n[ops]\nflags = []\n\n[rodata]\n"

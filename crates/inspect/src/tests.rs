@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Objects that ship with Weir, and some that are made to lack something.
+//! Inspection of shipped objects, and of objects that use unsupported features.
 
 use crate::{Facts, Tunable, never_run, profile, wishes};
 use bpf_object::Object;
@@ -7,13 +7,13 @@ use expect_test::expect;
 use launch_profile::Profile;
 use std::path::Path;
 
-/// Compiles a source of another crate's tests, with a macro.
+/// Compiles a source of another crate's tests, with a macro defined.
 fn compiled(source: &str, define: &str) -> Object {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let include = format!("-I{}", here.join("../../policies/include").display());
     let define = format!("-D{define}");
-    let object = bpf_clang::object_of(&here.join("../..").join(source), folder.path(), &[&include, &define]);
+    let object = bpf_clang::object_of(&here.join("../..").join(source), directory.path(), &[&include, &define]);
     Object::parse(&object).unwrap()
 }
 
@@ -30,7 +30,7 @@ fn policy(name: &str) -> Object {
 }
 
 #[test]
-fn an_object_is_told_in_text() {
+fn facts_as_text_list_ops_programs_maps_and_profile_needs() {
     expect![[r#"
         ./launched.bpf.o
 
@@ -47,17 +47,17 @@ fn an_object_is_told_in_text() {
         maps
           settings: Array, 2 x 8 bytes by 4
 
-        what a profile has to say
+        what a launch profile must contain
           [[call]] arrive, if its user space calls it
 
-        weir lacks nothing that it cannot do without
+        weir models all required features; to run it
           weir sim ./launched.bpf.o
     "#]]
     .assert_eq(&Facts::of("./launched.bpf.o", true, &launched()).to_text());
 }
 
 #[test]
-fn policies_lack_nothing_and_run_in_every_kernel() {
+fn shipped_policies_need_no_unmodelled_feature_and_no_later_kernel() {
     for name in ["fifo", "bfs"] {
         let object = policy(name);
         let facts = Facts::of(name, false, &object);
@@ -70,9 +70,9 @@ fn policies_lack_nothing_and_run_in_every_kernel() {
     }
 }
 
-/// Each constant that the profile of a policy may set is one that the object is said to have.
+/// Every constant that the profile of a policy may set is listed as a tunable.
 #[test]
-fn tunables_are_what_profiles_set() {
+fn constants_set_by_a_policys_profile_are_listed_as_tunables() {
     let facts = Facts::of("bfs", false, &policy("bfs"));
     let listed = |name: &str| facts.tunables.iter().any(|tunable| tunable.name == name);
     let text = policies::find("bfs").unwrap().profile;
@@ -86,19 +86,22 @@ fn tunables_are_what_profiles_set() {
 }
 
 #[test]
-fn what_an_object_lacks_is_all_said() {
+fn unmodelled_features_are_all_listed() {
     let facts = Facts::of("./lacking.bpf.o", true, &lacking());
     let needed = facts.lacks.needed.join("\n");
     for word in ["weir does not model arenas", "bpf_rbtree_first", "scx_bpf_dispatch any more"] {
         assert!(needed.contains(word), "{word}: {needed}");
     }
     let text = facts.to_text();
-    assert!(text.contains("what keeps it from running in weir") && !text.contains("weir sim ./lacking"), "{text}");
+    assert!(
+        text.contains("required features that weir does not model") && !text.contains("weir sim ./lacking"),
+        "{text}"
+    );
     assert_eq!(facts.to_json()["lacks"]["needed"].as_array().unwrap().len(), facts.lacks.needed.len());
 }
 
 #[test]
-fn programs_that_nothing_calls_are_named() {
+fn programs_that_never_run_are_listed() {
     let object = launched();
     assert_eq!(never_run(&object), [("watch", "fentry/schedule")]);
     let facts = Facts::of("launched", true, &object);
@@ -107,7 +110,7 @@ fn programs_that_nothing_calls_are_named() {
 }
 
 #[test]
-fn the_skeleton_of_a_profile_is_one() {
+fn profile_skeleton_is_a_valid_profile() {
     let object = launched();
     assert_eq!(wishes(&object), ["[[call]] arrive, if its user space calls it"]);
     let text = profile("./launched.bpf.o", &object);
@@ -118,9 +121,10 @@ fn the_skeleton_of_a_profile_is_one() {
     }
 }
 
-/// One's own constants are set on the command line; a policy's profile says which of its are.
+/// The command shows how to set a constant of a user's object; for a policy, the profile determines which ones can be
+/// set.
 #[test]
-fn a_command_shows_how_to_set_a_constant() {
+fn command_to_set_a_constant_is_shown_for_files_only() {
     let object = policy("bfs");
     let command = |is_file| Facts::of("x", is_file, &object).to_text().contains("weir sim x,");
     assert!(command(true) && !command(false));

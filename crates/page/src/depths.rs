@@ -103,7 +103,7 @@ mod tests {
 
     fn queue(changes: &[(u64, i32)]) -> Queue {
         let change = |&(time, by): &(u64, i32)| {
-            (Nanos(time), if by > 0 { Change::Came(TaskId(0), 0) } else { Change::Left(TaskId(0)) })
+            (Nanos(time), if by > 0 { Change::Entered(TaskId(0), 0) } else { Change::Left(TaskId(0)) })
         };
         Queue { changes: changes.iter().map(change).collect() }
     }

@@ -12,7 +12,7 @@ use crate::depths::{Depth, depths};
 use event_log::SwitchReason;
 use ids::{CpuId, Nanos, TaskId};
 use serde_json::{Map, Value, json};
-use timeline::{Stint, Timeline, What, Why};
+use timeline::{Activity, RunInterval, Timeline, WaitReason};
 
 /// Maximum number of run intervals with exact times.
 const EXACT: usize = 200_000;
@@ -50,7 +50,7 @@ struct Served {
 pub fn encode(track: &Track, most: usize) -> Vec<u8> {
     let timeline = &track.timeline;
     let cut = cut(timeline, most);
-    let stints: usize = timeline.cpus.iter().map(|cpu| cpu.stints.len()).sum();
+    let stints: usize = timeline.cpus.iter().map(|cpu| cpu.run_intervals.len()).sum();
     let unit = if stints.min(most) > EXACT { COARSE_NS } else { 1 };
     let clock = Clock { unit, end: cut.unwrap_or(timeline.end) };
     let (served, lost) = waits(timeline);
@@ -95,7 +95,8 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 /// Time at which the timeline must be cut so that at most `most` run intervals begin before; `None` if it need not be
 /// cut.
 pub fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
-    let mut begins: Vec<Nanos> = timeline.cpus.iter().flat_map(|cpu| &cpu.stints).map(|stint| stint.from).collect();
+    let mut begins: Vec<Nanos> =
+        timeline.cpus.iter().flat_map(|cpu| &cpu.run_intervals).map(|stint| stint.from).collect();
     if begins.len() <= most {
         return None;
     }
@@ -143,10 +144,10 @@ fn waits(timeline: &Timeline) -> (Vec<Served>, Vec<(TaskId, Nanos, Nanos)>) {
     let (mut served, mut lost) = (Vec::new(), Vec::new());
     for (task, row) in (0..).map(TaskId).zip(&timeline.tasks) {
         for (index, phase) in row.phases.iter().enumerate() {
-            let What::Waits { why } = phase.what else { continue };
-            match row.phases.get(index + 1).map(|next| next.what) {
-                Some(What::Runs { cpu }) => {
-                    let woken = matches!(why, Why::Woken { .. });
+            let Activity::Waits { reason } = phase.activity else { continue };
+            match row.phases.get(index + 1).map(|next| next.activity) {
+                Some(Activity::Runs { cpu }) => {
+                    let woken = matches!(reason, WaitReason::Woken { .. });
                     served.push(Served { cpu, at: phase.to, task, since: phase.from, woken });
                 }
                 _ => lost.push((task, phase.from, phase.to)),
@@ -161,7 +162,7 @@ fn of_stints(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column
     let mut columns = ["stints", "gap", "length", "task", "wait", "reason"].map(|name| (name, Vec::<u64>::new()));
     for (cpu, row) in (0..).map(CpuId).zip(&timeline.cpus) {
         let (mut last, mut count) = (0, 0);
-        for stint in &row.stints {
+        for stint in &row.run_intervals {
             let Some((from, to)) = clock.within(stint.from, stint.to) else { break };
             let wait = wait_of(served, cpu, stint);
             let waited = wait.map_or(0, |wait| from.saturating_sub(clock.tick(wait.since)));
@@ -177,7 +178,7 @@ fn of_stints(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column
 }
 
 /// The wait that a run interval ended.
-fn wait_of<'a>(served: &'a [Served], cpu: CpuId, stint: &Stint) -> Option<&'a Served> {
+fn wait_of<'a>(served: &'a [Served], cpu: CpuId, stint: &RunInterval) -> Option<&'a Served> {
     let first = served.partition_point(|wait| (wait.cpu, wait.at, wait.task) < (cpu, stint.from, stint.task));
     served.get(first).filter(|wait| (wait.cpu, wait.at, wait.task) == (cpu, stint.from, stint.task))
 }

@@ -1,120 +1,124 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which callback of the scheduler made a task wait, by rules over what happened. A rule names the callback that took
-//! the decision by which the task still waited; whether that decision was wrong is for the reader to say.
+//! Determines which callback of the scheduler made a task wait, by rules over the events. A rule names the callback
+//! that took the decision because of which the task still waited. Whether that decision was wrong is left to the
+//! reader.
 //!
-//! The queue in which the task stood for most of its wait decides:
+//! The queue in which the task spent most of its wait decides:
 //!
-//! 1. In none, as `enqueue` put it nowhere: `enqueue`.
-//! 2. In a CPU's own queue: whoever put it there, above all if other CPUs idled meanwhile.
-//! 3. In another queue while `dispatch` took tasks from behind it: `dispatch`.
-//! 4. In another queue while a CPU idled where it was allowed: `dispatch` if that was called there and brought nothing;
-//!    else whoever put it into the queue and woke no CPU.
-//! 5. In another queue while all CPUs were busy. Most of that time somebody ran who had a CPU already: whoever queued
-//!    it and took no CPU away, and whoever gave that slice. Or somebody who came later: whoever gave it its place. Or
-//!    those before it: the same. Also `dispatch`, if it was called for busy CPUs and left them to whoever ran, or took
-//!    tasks that came later from other queues.
-//! 6. Also whoever had computed the virtual time of the task, and the slice of the one that ran: the last callback that
-//!    wrote that very number into what the scheduler keeps for it.
-//! 7. A CPU idled when the task was woken, and went on idling: also whoever chose another CPU.
-//! 8. Whoever gave a CPU to the one that ran longest instead. A task that lost its CPU: also whoever took that away.
+//! 1. No queue, since `enqueue` did not insert the task: `enqueue`.
+//! 2. The local queue of a CPU: the callback that inserted the task there, especially if other CPUs were idle
+//!    meanwhile.
+//! 3. Another queue, from which `dispatch` took tasks that were behind this one: `dispatch`.
+//! 4. Another queue, while an allowed CPU was idle: `dispatch` if it was called there and found nothing; otherwise
+//!    the callback that queued the task and kicked no CPU.
+//! 5. Another queue, while all CPUs were busy. If for most of that time tasks ran that had a CPU already: the
+//!    callback that queued the task and preempted none of them, and the callback that gave the running task its
+//!    slice. If tasks ran that came later: the callback that gave the task its position. If tasks ran that were ahead
+//!    in the queue: the same. Also `dispatch`, if it was called for busy CPUs and left them to the running tasks, or
+//!    took tasks that came later from other queues.
+//! 6. Also the callback that computed the virtual time of the task, or the slice of the running task: the last
+//!    callback that wrote exactly this value into the scheduler's storage for the task.
+//! 7. If a CPU was idle when the task was woken and remained idle: also the callback that chose another CPU.
+//! 8. The callback that gave a CPU to the task that ran longest instead. If the waiting task lost its CPU: also the
+//!    callback that took the CPU away.
 
 use crate::Timeline;
-use crate::task::{Choice, Departure, Stand, Task, Why};
+use crate::task::{Choice, Departure, QueueStay, Task, WaitReason};
 use crate::wait::{Account, Order, Runner, dispatches_within, has_one_order, union};
 use event_log::{CallbackSite, KickFlags, SwitchReason};
 use ids::{CpuId, DsqId, Nanos, TaskId};
 
-/// Numbers of ops, as [`event_log::op_name`] counts.
+/// Op numbers as in [`event_log::op_name`].
 const ENQUEUE: u8 = 2;
 const DISPATCH: u8 = 4;
 
-/// Who is to blame for a wait, and why.
+/// A callback that may be the cause of a wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suspect {
-    /// Callback and line. The line is that of a call that it made, or unknown.
+    /// Callback and line. The line is that of a kfunc call in the callback, or unknown.
     pub site: CallbackSite,
-    /// What it did or did not do.
+    /// What the callback did or failed to do.
     pub reason: Reason,
 }
 
-/// What a suspect did or did not do.
+/// What a suspected callback did or failed to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
-    /// It put the task into no queue.
-    PutNowhere,
-    /// It put the task into the queue of this CPU, which others cannot take it from.
+    /// It inserted the task into no queue.
+    NotQueued,
+    /// It inserted the task into the local queue of a CPU, from which other CPUs cannot take it.
     PutOnCpu {
-        /// Which.
+        /// CPU of the local queue.
         cpu: CpuId,
-        /// Other CPUs where it was allowed idled for so long meanwhile.
+        /// Time for which other allowed CPUs were idle meanwhile.
         idle: Nanos,
     },
-    /// It was called so often for idle CPUs and brought nothing while the task was queued.
+    /// It was called for idle CPUs while the task was queued, and found no task.
     LeftIdle {
-        /// How often.
+        /// Number of calls.
         calls: u64,
     },
-    /// It queued the task while a CPU idled, and no CPU came to take it.
-    WokeNobody,
-    /// It chose another CPU than this one, which idled and went on idling.
+    /// It queued the task while a CPU was idle, and no CPU took the task.
+    KickedNone,
+    /// It chose another CPU although this one was idle and remained idle.
     MissedIdle {
-        /// Which.
+        /// The idle CPU.
         cpu: CpuId,
     },
-    /// It took so many tasks from behind the one that waited.
+    /// It took tasks from the queue that were behind the waiting one.
     PassedOver {
-        /// How many.
+        /// Number of tasks.
         tasks: u64,
     },
-    /// It took so many tasks from other queues that had come there later.
+    /// It took tasks from other queues that had been queued later.
     TookOthers {
-        /// How many.
+        /// Number of tasks.
         tasks: u64,
     },
-    /// It was called so often for CPUs that were busy, and left them to whoever had them.
+    /// It was called for busy CPUs and let the running tasks continue.
     KeptBusy {
-        /// How often.
+        /// Number of calls.
         calls: u64,
     },
-    /// It queued the task while all CPUs were busy, and took none away from whoever ran.
-    PreemptedNobody,
-    /// It gave the task a place behind those that came later.
+    /// It queued the task while all CPUs were busy, and preempted none of the running tasks.
+    PreemptedNone,
+    /// It gave the task a position behind tasks that came later.
     Overtaken {
-        /// How many of them ran first.
+        /// Number of later tasks that ran first.
         tasks: u64,
     },
-    /// It gave the task a place behind others.
+    /// It gave the task a position behind others.
     Behind {
-        /// How many; `None`: not known.
+        /// Number of tasks ahead; `None` if unknown.
         tasks: Option<u32>,
     },
-    /// It computed the virtual time by which the task had its place.
+    /// It computed the virtual time that determined the task's position.
     ComputedKey,
-    /// It computed this slice, of who ran longest instead.
+    /// It computed the slice of the task that ran longest instead.
     ComputedSlice {
-        /// In nanoseconds.
+        /// Slice in nanoseconds.
         slice_ns: u64,
     },
-    /// It gave this slice to who ran longest instead.
+    /// It gave this slice to the task that ran longest instead.
     LongSlice {
-        /// In nanoseconds.
+        /// Slice in nanoseconds.
         slice_ns: u64,
     },
-    /// It took the task's CPU away.
+    /// It took the CPU from the waiting task.
     TookCpu,
-    /// It gave the task this slice, which ended.
+    /// It gave the waiting task a slice, which ended.
     ShortSlice {
-        /// In nanoseconds.
+        /// Slice in nanoseconds.
         slice_ns: u64,
     },
-    /// It gave a CPU to who ran longest instead.
+    /// It gave a CPU to the task that ran longest instead.
     RanOther,
 }
 
 impl Timeline {
     pub(crate) fn suspects(&self, account: &Account) -> Vec<Suspect> {
         let mut suspects = Vec::new();
-        let Some(main) = account.longest_stand() else { return suspects };
+        let Some(main) = account.longest_queue_stay() else { return suspects };
         let mut blame = |site: CallbackSite, reason: Reason| {
             let suspect = Suspect { site, reason };
             if site.op != 0 && !suspects.contains(&suspect) {
@@ -124,7 +128,7 @@ impl Timeline {
         let (from, to) = (main.from.max(account.wait.from), main.to.min(account.wait.to));
         let idle = self.idle(account, from, to, None);
         match main.queue {
-            None => blame(call_of(ENQUEUE), Reason::PutNowhere),
+            None => blame(call_of(ENQUEUE), Reason::NotQueued),
             Some(queue) if queue.local_cpu().is_some() => {
                 let cpu = queue.local_cpu().expect("checked");
                 blame(main.site, Reason::PutOnCpu { cpu, idle: self.idle(account, from, to, Some(cpu)) });
@@ -136,10 +140,10 @@ impl Timeline {
                 }
                 if idle.0 * 2 >= to.since(from).0 {
                     match self.calls(account, from, to) {
-                        0 => blame(main.site, Reason::WokeNobody),
+                        0 => blame(main.site, Reason::KickedNone),
                         calls => {
                             blame(call_of(DISPATCH), Reason::LeftIdle { calls });
-                            blame(main.site, Reason::WokeNobody);
+                            blame(main.site, Reason::KickedNone);
                         }
                     }
                 } else {
@@ -171,77 +175,77 @@ impl Timeline {
         suspects
     }
 
-    /// Whose doing it was that a task stood in a queue that several CPUs serve while these were busy.
-    fn while_busy(&self, account: &Account, main: &Stand, from: Nanos, to: Nanos) -> Vec<(CallbackSite, Reason)> {
+    /// Suspects for the time that a task spent in a shared queue while all CPUs were busy.
+    fn while_busy(&self, account: &Account, main: &QueueStay, from: Nanos, to: Nanos) -> Vec<(CallbackSite, Reason)> {
         let reason = busy_reason(account, main);
         let mut said = vec![(main.site, reason)];
         let tasks = self.took_from_others(account, main, from, to);
         if tasks > 0 {
-            // Those that came later came to another queue: its place in its own is not what kept it waiting.
+            // The later tasks were in another queue, so the task's position in its own queue is not the main reason.
             let at = usize::from(!matches!(reason, Reason::Overtaken { .. }));
             said.insert(at, (call_of(DISPATCH), Reason::TookOthers { tasks }));
         }
-        let calls = self.kept(account, from, to);
+        let calls = self.calls_that_kept(account, from, to);
         if calls > 0 {
             said.push((call_of(DISPATCH), Reason::KeptBusy { calls }));
         }
         said
     }
 
-    /// For how long some CPU but `except` idled where the task was allowed.
+    /// Time for which an allowed CPU other than `except` was idle.
     fn idle(&self, account: &Account, from: Nanos, to: Nanos, except: Option<CpuId>) -> Nanos {
         let cpus = account.idle_cpus.iter().filter(|&cpu| Some(cpu) != except);
         union(cpus.flat_map(|cpu| self.cpus[cpu.index()].idle_within(from, to)).collect())
     }
 
-    /// How often `dispatch` was called for CPUs that idled, and brought nothing.
+    /// Number of `dispatch` calls for idle CPUs that found no task.
     fn calls(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
         let calls =
             |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|call| !call.found).count();
         account.idle_cpus.iter().map(|cpu| calls(cpu) as u64).sum()
     }
 
-    /// How often `dispatch` was called for CPUs where the task was allowed, and left them to whoever had them.
-    fn kept(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
+    /// Number of `dispatch` calls for allowed CPUs that let the running task continue.
+    fn calls_that_kept(&self, account: &Account, from: Nanos, to: Nanos) -> u64 {
         let calls = |cpu: CpuId| dispatches_within(&self.cpus[cpu.index()], from, to).filter(|call| call.kept).count();
         account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()).map(|cpu| calls(cpu) as u64).sum()
     }
 
-    /// How many tasks that came to another queue after the one that waited had come to its own left that for a CPU where it was
-    /// allowed, by a call of `dispatch`.
-    fn took_from_others(&self, account: &Account, main: &Stand, from: Nanos, to: Nanos) -> u64 {
-        let later = |stand: &&Stand| {
-            stand.from > main.from
-                && stand.queue != main.queue
-                && stand.queue.is_some_and(|queue| queue.local_cpu().is_none())
+    /// Number of tasks that were inserted into another queue after the waiting task was inserted into its own, and
+    /// that `dispatch` took from there to an allowed CPU.
+    fn took_from_others(&self, account: &Account, main: &QueueStay, from: Nanos, to: Nanos) -> u64 {
+        let later = |stay: &&QueueStay| {
+            stay.from > main.from
+                && stay.queue != main.queue
+                && stay.queue.is_some_and(|queue| queue.local_cpu().is_none())
         };
-        let taken = |stand: &&Stand| match stand.departure {
+        let taken = |stay: &&QueueStay| match stay.departure {
             Departure::Dispatched { to, site } => site.op == DISPATCH && account.allowed.contains(to),
             _ => false,
         };
         let of_task = |task: &Task| {
-            task.stands_within(from, to).iter().filter(|stand| stand.to <= to).filter(later).filter(taken).count()
+            task.queue_stays_within(from, to).iter().filter(|stay| stay.to <= to).filter(later).filter(taken).count()
         };
         self.tasks.iter().map(|task| of_task(task) as u64).sum()
     }
 
-    /// How many tasks left the queue from behind the one that waited, for CPUs where that was allowed.
+    /// Number of tasks that left the queue from behind the waiting task, for CPUs that the waiting task may use.
     fn passed_over(&self, account: &Account, queue: DsqId, from: Nanos, to: Nanos) -> u64 {
         if !has_one_order(queue) {
             return 0;
         }
-        // To the queue of a CPU where it was allowed, by a call of `dispatch`.
+        // The task went to the local queue of an allowed CPU by a call of `dispatch`.
         let to_allowed = |&(time, task): &(Nanos, TaskId)| {
-            let stands = &self.task(task).stands;
-            let next = stands[stands.partition_point(|stand| stand.from < time)..].iter();
-            let mut next = next.take_while(|stand| stand.from == time).filter(|stand| stand.site.op == DISPATCH);
-            next.any(|stand| stand.queue.and_then(DsqId::local_cpu).is_some_and(|cpu| account.allowed.contains(cpu)))
+            let queue_stays = &self.task(task).queue_stays;
+            let next = queue_stays[queue_stays.partition_point(|stay| stay.from < time)..].iter();
+            let mut next = next.take_while(|stay| stay.from == time).filter(|stay| stay.site.op == DISPATCH);
+            next.any(|stay| stay.queue.and_then(DsqId::local_cpu).is_some_and(|cpu| account.allowed.contains(cpu)))
         };
         self.left_from_behind(queue, account.wait.task, from, to).iter().filter(|left| to_allowed(left)).count() as u64
     }
 
-    /// The CPU that idled where the task was allowed when it was woken, and for half of the wait from then on, and was
-    /// not chosen; and the callback that chose another.
+    /// Returns an allowed CPU that was idle when the task was woken, remained idle for half of the wait and was not
+    /// chosen, with the callback that chose another CPU.
     fn missed_idle(&self, account: &Account) -> Option<(CallbackSite, CpuId)> {
         let wait = &account.wait;
         let choice = self.choice_for(account)?;
@@ -255,20 +259,20 @@ impl Timeline {
         Some((choice.site, missed))
     }
 
-    /// The last choice of a CPU before a wait that began with a wakeup.
+    /// The last CPU choice before a wait that began with a wakeup.
     fn choice_for(&self, account: &Account) -> Option<&Choice> {
         let wait = &account.wait;
         let choices = &self.task(wait.task).choices;
         choices[..choices.partition_point(|choice| choice.time <= wait.from)].last().filter(|_| wait.is_wakeup())
     }
 
-    /// What took the CPU of a task that lost it.
+    /// The callback that took the CPU from a task that was preempted or whose slice ended.
     fn took_cpu(&self, account: &Account) -> Option<(CallbackSite, Reason)> {
-        let Why::Lost { reason, cpu } = account.wait.why else { return None };
+        let WaitReason::Lost { reason, cpu } = account.wait.reason else { return None };
         let kicks = &self.cpus[cpu.index()].kicks;
         let last = kicks[..kicks.partition_point(|kick| kick.time <= account.wait.from)].last();
-        let stands = &self.task(account.wait.task).stands;
-        let gave = stands[..stands.partition_point(|stand| stand.to < account.wait.from)].last();
+        let queue_stays = &self.task(account.wait.task).queue_stays;
+        let gave = queue_stays[..queue_stays.partition_point(|stay| stay.to < account.wait.from)].last();
         match reason {
             SwitchReason::Preempt => last
                 .filter(|kick| kick.flags.0 & KickFlags::PREEMPT != 0)
@@ -281,10 +285,10 @@ impl Timeline {
 }
 
 impl Account {
-    /// Where the task stood for most of its wait.
-    pub fn longest_stand(&self) -> Option<&Stand> {
-        let within = |stand: &&Stand| stand.to.min(self.wait.to).since(stand.from.max(self.wait.from));
-        self.stands.iter().rev().max_by_key(within)
+    /// The queue in which the task spent most of its wait.
+    pub fn longest_queue_stay(&self) -> Option<&QueueStay> {
+        let within = |stay: &&QueueStay| stay.to.min(self.wait.to).since(stay.from.max(self.wait.from));
+        self.queue_stays.iter().rev().max_by_key(within)
     }
 
     /// The task of the run that ran longest instead.
@@ -292,26 +296,26 @@ impl Account {
         self.runners.iter().find(|runner| runner.task.some().is_some())
     }
 
-    /// For how long those ran who came to run in this way.
+    /// Total CPU time of the tasks that came to run in this way.
     pub fn ran(&self, order: Order) -> Nanos {
         Nanos(self.runners.iter().filter(|runner| runner.order == order).map(|runner| runner.ran.0).sum())
     }
 }
 
-/// A callback of which no call is known.
+/// Site of a callback without a known line.
 fn call_of(op: u8) -> CallbackSite {
     CallbackSite { op, ..CallbackSite::default() }
 }
 
-/// What whoever queued a task did or did not do while all CPUs were busy.
-fn busy_reason(account: &Account, stand: &Stand) -> Reason {
+/// What the callback that queued the task did or failed to do while all CPUs were busy.
+fn busy_reason(account: &Account, stay: &QueueStay) -> Reason {
     let [before, ahead, overtook] = [Order::Before, Order::Ahead, Order::Overtook].map(|order| account.ran(order));
     let later = account.runners.iter().filter(|runner| runner.order == Order::Overtook).count() as u64;
     if overtook > before && overtook > ahead {
         Reason::Overtaken { tasks: later }
     } else if before >= ahead {
-        Reason::PreemptedNobody
+        Reason::PreemptedNone
     } else {
-        Reason::Behind { tasks: stand.ahead }
+        Reason::Behind { tasks: stay.ahead }
     }
 }

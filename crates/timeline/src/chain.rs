@@ -1,78 +1,79 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run waited for, from its beginning to its end: the longest chain of causes.
+//! The critical path of a run: the longest chain of causes from its beginning to its end.
 //!
-//! The chain is followed backwards from the end of the task that ended last. A task runs because it got a CPU, waited
-//! for that since it was woken, and was woken by what another task did: the chain goes on with that task. Where a
-//! timer, a device or something outside ended a sleep, the sleep itself is a link. So every nanosecond between the
-//! first cause and the end belongs to one link, and the run would have been shorter if any link had been.
+//! The chain is followed backwards from the end of the task that ended last. A task runs because it got a CPU; before
+//! that it waited for a CPU since its wakeup; it was woken by another task, with which the chain continues. If a
+//! timer, a device or an external event ended a sleep, the sleep itself is a link. Every nanosecond between the first
+//! cause and the end thus belongs to exactly one link, and the run would have been shorter if any link had been
+//! shorter.
 
 use crate::Timeline;
-use crate::task::{What, Why};
+use crate::task::{Activity, WaitReason};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 
-/// What a link of the chain was.
+/// Kind of a link.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Kind {
-    /// The task had a CPU.
+    /// The task ran.
     Ran,
-    /// The task had a CPU and polled a lock.
+    /// The task ran and spun on a lock.
     Spun,
     /// The task waited for a CPU.
     Waited,
-    /// The task slept until a timer rang.
+    /// The task slept until a timer expired.
     Timer,
     /// The task waited for a device.
     Device,
-    /// The task waited for something outside of the run, or for what is not known.
+    /// The task waited for an event outside the run, or of unknown kind.
     Outside,
 }
 
 impl Kind {
-    /// All of them, in order.
+    /// All kinds, in order.
     pub const ALL: [Kind; 6] = [Kind::Ran, Kind::Spun, Kind::Waited, Kind::Timer, Kind::Device, Kind::Outside];
 }
 
-/// A part of the chain: one task did one thing.
+/// A link of the chain: a period in which one task did one thing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Who.
+    /// Task of the link.
     pub task: TaskId,
-    /// From when.
+    /// Start.
     pub from: Nanos,
-    /// Until when.
+    /// End.
     pub to: Nanos,
-    /// What.
+    /// Kind.
     pub kind: Kind,
-    /// Where it ran, or ran next.
+    /// CPU on which the task ran, or ran next.
     pub cpu: Option<CpuId>,
-    /// It began because the task of the link before woke or made this one, which had waited for it for so long.
-    pub handed_over: Option<Nanos>,
-    /// That wait was for a lock.
+    /// If the task of the previous link woke or created this task: the time for which this task had slept before.
+    pub slept_before: Option<Nanos>,
+    /// Whether that sleep was a wait for a lock.
     pub by_lock: bool,
 }
 
 impl Link {
-    /// How long it was.
+    /// Length of the link.
     pub fn length(&self) -> Nanos {
         self.to.since(self.from)
     }
 }
 
-/// The chain, in order of time and without gaps.
+/// The links in order of time, without gaps.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Chain {
-    /// Its parts.
+    /// All links.
     pub links: Vec<Link>,
 }
 
 impl Chain {
-    /// How much of it was of this kind.
+    /// Total length of the links of this kind.
     pub fn sum(&self, kind: Kind) -> Nanos {
         Nanos(self.links.iter().filter(|link| link.kind == kind).map(|link| link.length().0).sum())
     }
 
-    /// From its beginning to its end.
+    /// Time from the start to the end of the chain.
     pub fn length(&self) -> Nanos {
         match (self.links.first(), self.links.last()) {
             (Some(first), Some(last)) => last.to.since(first.from),
@@ -80,13 +81,13 @@ impl Chain {
         }
     }
 
-    /// How often it went from one task to another, and how often because of a lock.
-    pub fn handovers(&self) -> (u64, u64) {
+    /// Number of times that the chain went from one task to another, and how many of these were lock handoffs.
+    pub fn handoffs(&self) -> (u64, u64) {
         let counts = |counts: &dyn Fn(&Link) -> bool| self.links.iter().filter(|link| counts(link)).count() as u64;
-        (counts(&|link| link.handed_over.is_some()), counts(&|link| link.by_lock))
+        (counts(&|link| link.slept_before.is_some()), counts(&|link| link.by_lock))
     }
 
-    /// How much of it each task had, of each kind in the order of [`Kind::ALL`]; the longest first.
+    /// Time of each task by kind, in the order of [`Kind::ALL`]; the task with the most time first.
     pub fn tasks(&self) -> Vec<(TaskId, [Nanos; 6])> {
         let mut all: std::collections::BTreeMap<TaskId, [Nanos; 6]> = Default::default();
         for link in &self.links {
@@ -99,15 +100,15 @@ impl Chain {
 }
 
 impl Timeline {
-    /// The chain that ends with `last`, or with the end of the task of the workload that ended last; without one that
-    /// ended, with whoever ran last.
+    /// Returns the chain that ends with the task `last`. `None` selects the task of the workload that exited last,
+    /// or, if none exited, the one that ran last.
     pub fn chain(&self, last: Option<TaskId>) -> Chain {
         let of_workload = || (0..).map(TaskId).zip(&self.tasks).filter(|(_, task)| !task.info.kernel_thread);
         let ended = || of_workload().filter_map(|(id, task)| Some((task.ended?, id))).max();
         let ran = || {
             of_workload()
                 .filter_map(|(id, task)| {
-                    let ran = task.phases.iter().rev().find(|phase| matches!(phase.what, What::Runs { .. }))?;
+                    let ran = task.phases.iter().rev().find(|phase| matches!(phase.activity, Activity::Runs { .. }))?;
                     Some((ran.to, id))
                 })
                 .max()
@@ -128,18 +129,18 @@ impl Timeline {
                 to: now,
                 kind: Kind::Outside,
                 cpu: None,
-                handed_over: None,
+                slept_before: None,
                 by_lock: false,
             };
-            match (phase.what, next) {
-                (What::Runs { cpu }, _) => {
+            match (phase.activity, next) {
+                (Activity::Runs { cpu }, _) => {
                     link.cpu = Some(cpu);
                     self.split(link, &mut links);
                 }
-                (What::Waits { .. }, Some(other)) => {
+                (Activity::Waits { .. }, Some(other)) => {
                     let slept =
                         index.checked_sub(1).map_or(Nanos::ZERO, |before| self.task(id).phases[before].length());
-                    (link.kind, link.handed_over, link.by_lock) =
+                    (link.kind, link.slept_before, link.by_lock) =
                         (Kind::Waited, Some(slept), self.waited_for_lock(id, phase.from));
                     links.push(link);
                     (now, id) = (phase.from, other);
@@ -149,12 +150,12 @@ impl Timeline {
                     }
                     continue;
                 }
-                (What::Waits { .. }, None) => {
+                (Activity::Waits { .. }, None) => {
                     link.kind = Kind::Waited;
                     links.push(link);
                 }
-                (What::Sleeps { cause }, _) => {
-                    // Before a task was made nothing of the run was waited for.
+                (Activity::Sleeps { cause }, _) => {
+                    // The time before a task was created is not a wait of the run.
                     if index > 0 {
                         link.kind = kind_of(cause, self.waker_after(id, index));
                         links.push(link);
@@ -167,47 +168,49 @@ impl Timeline {
                 None => break,
             }
         }
-        links.retain(|link| link.to > link.from || link.handed_over.is_some());
+        links.retain(|link| link.to > link.from || link.slept_before.is_some());
         links.reverse();
         Chain { links }
     }
 
-    /// The phase in which a task was just before `time`.
+    /// Index of the phase of a task just before `time`.
     fn last_before(&self, task: TaskId, time: Nanos) -> Option<usize> {
         let phases = &self.tasks.get(task.index())?.phases;
-        // What begins at `time` is what the wakeup led to, unless it is all that there is.
+        // A phase that begins at `time` results from the wakeup, so the one before it is taken.
         phases.partition_point(|phase| phase.from < time).checked_sub(1)
     }
 
-    /// The task whose act made this one runnable.
+    /// The task that woke or created this one at the start of the phase.
     fn cause(&self, task: TaskId, index: usize) -> Option<TaskId> {
-        let What::Waits { why: Why::Woken { waker, .. } } = self.task(task).phases[index].what else { return None };
+        let Activity::Waits { reason: WaitReason::Woken { waker, .. } } = self.task(task).phases[index].activity else {
+            return None;
+        };
         match waker {
             Waker::Task(other) | Waker::Fork(other) => other.some().filter(|&other| other != task),
             Waker::Timer | Waker::Interrupt | Waker::External => None,
         }
     }
 
-    /// Who ended the sleep of this phase.
+    /// The waker that ended the sleep of this phase.
     fn waker_after(&self, task: TaskId, index: usize) -> Option<Waker> {
-        match self.task(task).phases.get(index + 1)?.what {
-            What::Waits { why: Why::Woken { waker, .. } } => Some(waker),
+        match self.task(task).phases.get(index + 1)?.activity {
+            Activity::Waits { reason: WaitReason::Woken { waker, .. } } => Some(waker),
             _ => None,
         }
     }
 
     fn waited_for_lock(&self, task: TaskId, until: Nanos) -> bool {
-        let words = &self.task(task).words;
-        words[..words.partition_point(|words| words.from <= until)]
+        let wait = &self.task(task).task_waits;
+        wait[..wait.partition_point(|wait| wait.from <= until)]
             .last()
-            .is_some_and(|words| words.lock && !words.spins && words.to == Some(until))
+            .is_some_and(|wait| wait.lock && !wait.spins && wait.to == Some(until))
     }
 
-    /// A link of running, latest part first, without the times in which the task polled a lock.
+    /// Pushes a link of running, latest part first, separating the periods in which the task spun on a lock.
     fn split(&self, link: Link, links: &mut Vec<Link>) {
-        let words = &self.task(link.task).words;
+        let wait = &self.task(link.task).task_waits;
         let mut to = link.to;
-        for poll in words.iter().rev().filter(|words| words.spins) {
+        for poll in wait.iter().rev().filter(|wait| wait.spins) {
             let (from, until) = (poll.from.max(link.from), poll.to.unwrap_or(self.end).min(to));
             if poll.from >= to || until <= from {
                 if poll.to.is_some_and(|until| until <= link.from) {
@@ -223,7 +226,7 @@ impl Timeline {
     }
 }
 
-/// By why it began, or else by what ended it: a real kernel tells of a timer only when that rings.
+/// Kind of a sleep by its cause, or else by its waker: a real kernel reports a timer only when it expires.
 fn kind_of(cause: Option<BlockCause>, waker: Option<Waker>) -> Kind {
     match (cause, waker) {
         (Some(BlockCause::Timer), _) => Kind::Timer,

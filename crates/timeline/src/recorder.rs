@@ -1,41 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sink that keeps what a timeline is made of.
+//! The sink that records a timeline.
 
 use crate::queue::{Change, Queue};
-use crate::task::{Choice, Cpu, Departure, Dispatched, Kick, Phase, Stand, Stint, Task, What, Why, Words};
+use crate::task::{
+    Activity, Choice, Cpu, Departure, Dispatched, Kick, Phase, QueueStay, RunInterval, Task, TaskWait, WaitReason,
+};
 use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::{BTreeMap, VecDeque};
 
-/// So many of a task's last events are kept: enough for two turns of a wakeup, its queues, a stint and its sleep.
-pub const LAST: usize = 24;
+/// Number of recent events that are kept for each task: enough for two cycles of wakeup, queues, run interval and
+/// sleep.
+pub const MAX_LAST_EVENTS: usize = 24;
 
-/// So many numbers that callbacks wrote are kept for each task: more than a task's state has.
-const WRITTEN: usize = 64;
+/// Number of values written by callbacks that are kept for each task: more than the scheduler's state of a task has
+/// fields.
+const MAX_WRITTEN: usize = 64;
 
-/// Something that a task or the scheduler did.
+/// An entry in the list of a task's recent events.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Happening {
+pub enum TaskEvent {
     /// An event.
     Event(Event),
-    /// What the events leave out.
+    /// A detail that no event contains.
     Detail(Detail),
 }
 
-/// All that is known of when and why in a run.
+/// The timeline of a run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timeline {
     /// Tasks by number.
     pub tasks: Vec<Task>,
     /// CPUs by number.
     pub cpus: Vec<Cpu>,
-    /// Queues of which the order is known.
+    /// Queues with known contents.
     pub queues: BTreeMap<DsqId, Queue>,
-    /// The scheduler's source files by number, without their folders.
+    /// The scheduler's source files by number, without their directories.
     pub files: Vec<String>,
-    /// The scheduler's callbacks and queues were told of: the run was simulated, and under a scheduler.
+    /// Whether the run showed the scheduler's callbacks and queues: it was simulated, with a loaded scheduler.
     pub sees_queues: bool,
-    /// When the run ended.
+    /// End of the run.
     pub end: Nanos,
 }
 
@@ -43,54 +47,55 @@ impl Timeline {
     /// A task by its number.
     ///
     /// # Panics
-    /// If there is none.
+    ///
+    /// If there is no such task.
     pub fn task(&self, task: TaskId) -> &Task {
         &self.tasks[task.index()]
     }
 
-    /// The file of a site, if it is known.
+    /// Source file of a site, if known.
     pub fn file(&self, site: CallbackSite) -> Option<&str> {
         self.files.get(usize::from(site.file)).filter(|_| site.line > 0).map(String::as_str)
     }
 }
 
-/// Keeps a run as it passes: some 60 bytes for each event that matters.
+/// Records a run while it proceeds, with about 60 bytes for each relevant event.
 #[derive(Clone, Debug, Default)]
 pub struct Recorder {
-    kept: Timeline,
-    /// A CPU that neither runs a task of the run nor idles runs tasks of others.
+    timeline: Timeline,
+    /// Whether a CPU that neither runs a task of the run nor idles is running other tasks.
     sees_others: bool,
 }
 
 impl Recorder {
-    /// For a machine with so many CPUs, of a run that has not begun.
+    /// Creates a recorder for a simulated run on a machine with this number of CPUs.
     pub fn new(cpus: usize) -> Recorder {
-        let kept = Timeline { cpus: vec![Cpu::default(); cpus], ..Timeline::default() };
-        Recorder { kept, sees_others: false }
+        let timeline = Timeline { cpus: vec![Cpu::default(); cpus], ..Timeline::default() };
+        Recorder { timeline, sees_others: false }
     }
 
-    /// The same for a real run: a CPU that neither runs a task of the run nor idles runs tasks of others. In a simulated run
-    /// it is on its way from idle to a task.
+    /// Creates a recorder for a real run, in which a CPU that neither runs a task of the run nor idles is running
+    /// other tasks. In a simulated run such a CPU is leaving the idle state.
     pub fn of_real_run(cpus: usize) -> Recorder {
         Recorder { sees_others: true, ..Recorder::new(cpus) }
     }
 
-    /// What was kept of a run that ended at `end`.
+    /// Returns the timeline of a run that ended at `end`.
     pub fn finish(mut self, end: Nanos) -> Timeline {
-        let kept = &mut self.kept;
-        kept.end = end;
-        for task in &mut kept.tasks {
+        let timeline = &mut self.timeline;
+        timeline.end = end;
+        for task in &mut timeline.tasks {
             let last = task.ended.unwrap_or(end);
             if let Some(phase) = task.phases.last_mut() {
                 phase.to = last.max(phase.from);
             }
-            if let Some(stand) = task.stands.last_mut().filter(|stand| stand.departure == Departure::Stands) {
-                stand.to = last.max(stand.from);
+            if let Some(stay) = task.queue_stays.last_mut().filter(|stay| stay.departure == Departure::StillQueued) {
+                stay.to = last.max(stay.from);
             }
         }
-        for cpu in &mut kept.cpus {
-            if let Some(stint) = cpu.stints.last_mut().filter(|stint| stint.reason.is_none()) {
-                stint.to = end.max(stint.from);
+        for cpu in &mut timeline.cpus {
+            if let Some(interval) = cpu.run_intervals.last_mut().filter(|interval| interval.reason.is_none()) {
+                interval.to = end.max(interval.from);
             }
             for open in [cpu.offline.last_mut(), cpu.others.last_mut()].into_iter().flatten() {
                 if open.1 == Nanos::MAX {
@@ -98,11 +103,11 @@ impl Recorder {
                 }
             }
         }
-        self.kept
+        self.timeline
     }
 
     fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
-        let cpus = &mut self.kept.cpus;
+        let cpus = &mut self.timeline.cpus;
         if cpus.len() <= cpu.index() {
             cpus.resize_with(cpu.index() + 1, Cpu::default);
         }
@@ -110,25 +115,25 @@ impl Recorder {
     }
 
     fn task_mut(&mut self, task: TaskId) -> Option<&mut Task> {
-        task.some().and_then(|task| self.kept.tasks.get_mut(task.index()))
+        task.some().and_then(|task| self.timeline.tasks.get_mut(task.index()))
     }
 
-    fn happened(&mut self, task: TaskId, what: impl FnOnce() -> Happening) {
+    fn note_event(&mut self, task: TaskId, event: impl FnOnce() -> TaskEvent) {
         if let Some(task) = self.task_mut(task) {
-            if task.last.len() == LAST {
+            if task.last.len() == MAX_LAST_EVENTS {
                 task.last.pop_front();
             }
-            task.last.push_back(what());
+            task.last.push_back(event());
         }
     }
 
     fn wakeup(&mut self, event: &Event) {
         let EventKind::Wakeup { waker, target, .. } = event.kind else { unreachable!("the caller looked") };
-        let why = Why::Woken { waker, on: event.cpu, target };
+        let reason = WaitReason::Woken { waker, on: event.cpu, target };
         if let Some(task) = self.task_mut(event.task)
-            && matches!(task.now(), Some(What::Sleeps { .. }))
+            && matches!(task.now(), Some(Activity::Sleeps { .. }))
         {
-            task.enter(event.time, What::Waits { why });
+            task.enter(event.time, Activity::Waits { reason });
         }
     }
 
@@ -137,26 +142,26 @@ impl Recorder {
             return;
         }
         self.others(time, cpu, false);
-        let stints = &mut self.cpu(cpu).stints;
-        if let Some(last) = stints.last_mut().filter(|last| last.reason.is_none()) {
+        let run_intervals = &mut self.cpu(cpu).run_intervals;
+        if let Some(last) = run_intervals.last_mut().filter(|last| last.reason.is_none()) {
             (last.to, last.reason) = (time, Some(reason));
         }
         if let Some(task) = next.some() {
-            stints.push(Stint { task, from: time, to: Nanos::MAX, reason: None });
+            run_intervals.push(RunInterval { task, from: time, to: Nanos::MAX, reason: None });
         }
         if let Some(task) = self.task_mut(prev)
-            && matches!(task.now(), Some(What::Runs { .. }))
+            && matches!(task.now(), Some(Activity::Runs { .. }))
         {
             task.enter(
                 time,
                 match reason {
-                    SwitchReason::Block | SwitchReason::Exit => What::Sleeps { cause: None },
-                    reason => What::Waits { why: Why::Lost { reason, cpu } },
+                    SwitchReason::Block | SwitchReason::Exit => Activity::Sleeps { cause: None },
+                    reason => Activity::Waits { reason: WaitReason::Lost { reason, cpu } },
                 },
             );
         }
         if let Some(task) = self.task_mut(next) {
-            task.enter(time, What::Runs { cpu });
+            task.enter(time, Activity::Runs { cpu });
             task.leave_queue(time, Departure::Ran);
         }
     }
@@ -170,10 +175,10 @@ impl Recorder {
         }
     }
 
-    /// The CPU is busy with what is no task of the run from now on, or no longer.
+    /// Notes that the CPU begins or stops to run tasks outside the run.
     fn others(&mut self, time: Nanos, cpu: CpuId, busy: bool) {
         let cpu = self.cpu(cpu);
-        let runs = cpu.stints.last().is_some_and(|last| last.reason.is_none());
+        let runs = cpu.run_intervals.last().is_some_and(|last| last.reason.is_none());
         match cpu.others.last_mut().filter(|last| last.1 == Nanos::MAX) {
             Some(last) if !busy && last.0 == time => drop(cpu.others.pop()),
             Some(last) if !busy => last.1 = time,
@@ -184,12 +189,12 @@ impl Recorder {
 
     fn insert(&mut self, event: &Event) {
         let EventKind::Insert { dsq, key, slice_ns } = event.kind else { unreachable!("the caller looked") };
-        self.kept.sees_queues = true;
-        self.stand(event.task, (event.time, event.site), Some(dsq), (key, slice_ns));
+        self.timeline.sees_queues = true;
+        self.stay(event.task, (event.time, event.site), Some(dsq), (key, slice_ns));
     }
 
-    /// The task stands in this queue, or in none, from now on.
-    fn stand(
+    /// Notes that the task is in this queue, or in none, from now on.
+    fn stay(
         &mut self,
         task: TaskId,
         (time, site): (Nanos, CallbackSite),
@@ -199,65 +204,65 @@ impl Recorder {
         if let Some(task) = self.task_mut(task) {
             task.leave_queue(time, Departure::Moved);
             let (key_by, slice_by) = (task.writer(key), task.writer(slice_ns));
-            let (to, ahead, queued, departure) = (Nanos::MAX, None, 0, Departure::Stands);
-            let stand =
-                Stand { queue, from: time, to, key, slice_ns, ahead, queued, site, key_by, slice_by, departure };
-            task.stands.push(stand);
+            let (to, ahead, queued, departure) = (Nanos::MAX, None, 0, Departure::StillQueued);
+            let stay =
+                QueueStay { queue, from: time, to, key, slice_ns, ahead, queued, site, key_by, slice_by, departure };
+            task.queue_stays.push(stay);
         }
     }
 }
 
 impl Task {
-    fn now(&self) -> Option<What> {
-        self.phases.last().filter(|_| self.ended.is_none()).map(|phase| phase.what)
+    fn now(&self) -> Option<Activity> {
+        self.phases.last().filter(|_| self.ended.is_none()).map(|phase| phase.activity)
     }
 
-    fn enter(&mut self, time: Nanos, what: What) {
+    fn enter(&mut self, time: Nanos, activity: Activity) {
         if let Some(phase) = self.phases.last_mut() {
             phase.to = time;
         }
-        if let Some(words) = self.words.last_mut().filter(|words| words.to.is_none() && !words.spins)
-            && matches!(what, What::Waits { .. })
+        if let Some(wait) = self.task_waits.last_mut().filter(|wait| wait.to.is_none() && !wait.spins)
+            && matches!(activity, Activity::Waits { .. })
         {
-            words.to = Some(time);
+            wait.to = Some(time);
         }
-        self.phases.push(Phase { from: time, to: Nanos::MAX, what });
+        self.phases.push(Phase { from: time, to: Nanos::MAX, activity });
     }
 
     fn leave_queue(&mut self, time: Nanos, departure: Departure) {
-        if let Some(stand) = self.stands.last_mut().filter(|stand| stand.departure == Departure::Stands) {
-            (stand.to, stand.departure) = (time, departure);
+        if let Some(stay) = self.queue_stays.last_mut().filter(|stay| stay.departure == Departure::StillQueued) {
+            (stay.to, stay.departure) = (time, departure);
         }
     }
 
-    /// It was dispatched: from where it stands, or from where it stood a moment ago.
+    /// Notes that the task was dispatched from its queue, or from the queue that it left at the same time.
     fn dispatched(&mut self, time: Nanos, to: CpuId, site: CallbackSite) {
-        if let Some(stand) = self.stands.last_mut()
-            && (stand.departure == Departure::Stands || stand.departure == Departure::Moved && stand.to == time)
+        if let Some(stay) = self.queue_stays.last_mut()
+            && (stay.departure == Departure::StillQueued || stay.departure == Departure::Moved && stay.to == time)
         {
-            (stand.to, stand.departure) = (time, Departure::Dispatched { to, site });
+            (stay.to, stay.departure) = (time, Departure::Dispatched { to, site });
         }
     }
 }
 
 impl Sink for Recorder {
     fn source_file(&mut self, file: u16, name: &str) {
-        let files = &mut self.kept.files;
+        let files = &mut self.timeline.files;
         files.resize(files.len().max(usize::from(file) + 1), String::new());
         name.rsplit('/').next().unwrap_or(name).clone_into(&mut files[usize::from(file)]);
     }
 
     fn task(&mut self, time: Nanos, info: &TaskInfo) {
-        self.kept.tasks.push(Task {
+        self.timeline.tasks.push(Task {
             info: info.clone(),
-            born: time,
+            created: time,
             ended: None,
             allowed: vec![(time, info.allowed.clone())],
-            phases: vec![Phase { from: time, to: Nanos::MAX, what: What::Sleeps { cause: None } }],
-            stands: Vec::new(),
+            phases: vec![Phase { from: time, to: Nanos::MAX, activity: Activity::Sleeps { cause: None } }],
+            queue_stays: Vec::new(),
             written: VecDeque::new(),
             choices: Vec::new(),
-            words: Vec::new(),
+            task_waits: Vec::new(),
             last: VecDeque::new(),
         });
     }
@@ -273,14 +278,14 @@ impl Sink for Recorder {
         match event.kind {
             EventKind::Wakeup { .. } => self.wakeup(event),
             EventKind::Switch { prev, reason } => {
-                self.happened(prev, || Happening::Event(*event));
+                self.note_event(prev, || TaskEvent::Event(*event));
                 self.switch(time, cpu, prev, task, reason);
             }
             EventKind::Block { cause } => {
                 if let Some(task) = self.task_mut(task)
-                    && matches!(task.now(), Some(What::Runs { .. }))
+                    && matches!(task.now(), Some(Activity::Runs { .. }))
                 {
-                    task.enter(time, What::Sleeps { cause: Some(cause) });
+                    task.enter(time, Activity::Sleeps { cause: Some(cause) });
                 }
             }
             EventKind::Exit => {
@@ -310,7 +315,7 @@ impl Sink for Recorder {
             }
             _ => {}
         }
-        self.happened(task, || Happening::Event(*event));
+        self.note_event(task, || TaskEvent::Event(*event));
     }
 
     fn wants_details(&self) -> bool {
@@ -321,14 +326,14 @@ impl Sink for Recorder {
         let Detail { time, cpu, task, site, .. } = *detail;
         match &detail.kind {
             DetailKind::Placed { dsq, ahead, queued } => {
-                self.kept.queues.entry(*dsq).or_default().changes.push((time, Change::Came(task, *ahead)));
-                if let Some(stand) = self.task_mut(task).and_then(|task| task.stands.last_mut()) {
-                    (stand.ahead, stand.queued) = (Some(*ahead), *queued);
+                self.timeline.queues.entry(*dsq).or_default().changes.push((time, Change::Entered(task, *ahead)));
+                if let Some(stay) = self.task_mut(task).and_then(|task| task.queue_stays.last_mut()) {
+                    (stay.ahead, stay.queued) = (Some(*ahead), *queued);
                 }
                 return;
             }
             DetailKind::Left { dsq } => {
-                self.kept.queues.entry(*dsq).or_default().changes.push((time, Change::Left(task)));
+                self.timeline.queues.entry(*dsq).or_default().changes.push((time, Change::Left(task)));
                 if let Some(task) = self.task_mut(task) {
                     task.leave_queue(time, Departure::Moved);
                 }
@@ -340,7 +345,7 @@ impl Sink for Recorder {
             }
             DetailKind::Wrote { value } => {
                 if let Some(task) = self.task_mut(task) {
-                    if task.written.len() == WRITTEN {
+                    if task.written.len() == MAX_WRITTEN {
                         task.written.pop_front();
                     }
                     task.written.push_back((*value, site));
@@ -354,23 +359,23 @@ impl Sink for Recorder {
                 return;
             }
             DetailKind::Kept => {
-                self.kept.sees_queues = true;
-                self.stand(task, (time, site), None, (0, 0));
+                self.timeline.sees_queues = true;
+                self.stay(task, (time, site), None, (0, 0));
             }
             DetailKind::Waits { what, lock, spins } => {
-                let words = Words { from: time, to: None, what: what.clone(), lock: *lock, spins: *spins };
+                let wait = TaskWait { from: time, to: None, description: what.clone(), lock: *lock, spins: *spins };
                 if let Some(task) = self.task_mut(task) {
-                    task.words.push(words);
+                    task.task_waits.push(wait);
                 }
             }
             DetailKind::Passed => {
-                let words = self.task_mut(task).and_then(|task| task.words.last_mut());
-                if let Some(words) = words.filter(|words| words.to.is_none() && words.spins) {
-                    words.to = Some(time);
+                let wait = self.task_mut(task).and_then(|task| task.task_waits.last_mut());
+                if let Some(wait) = wait.filter(|wait| wait.to.is_none() && wait.spins) {
+                    wait.to = Some(time);
                 }
                 return;
             }
         }
-        self.happened(task, || Happening::Detail(detail.clone()));
+        self.note_event(task, || TaskEvent::Detail(detail.clone()));
     }
 }

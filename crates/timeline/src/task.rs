@@ -1,275 +1,275 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rows of a timeline: what a task did, where it stood, whom a CPU ran.
+//! The records of a timeline: phases and queue stays of tasks, run intervals of CPUs.
 
-use crate::recorder::Happening;
+use crate::recorder::TaskEvent;
 use event_log::{BlockCause, CallbackSite, KickFlags, LockKind, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::VecDeque;
 
-/// A task and its life.
+/// A task and its history.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Task {
-    /// As it was announced.
+    /// Properties at its creation.
     pub info: TaskInfo,
-    /// When.
-    pub born: Nanos,
-    /// When it ended, if it did.
+    /// Time of its creation.
+    pub created: Nanos,
+    /// Time of its exit, if it exited.
     pub ended: Option<Nanos>,
-    /// Where it was allowed from which time on, in order; at least one.
+    /// Affinity masks with the time from which each applied, in order; at least one.
     pub allowed: Vec<(Nanos, CpuSet)>,
-    /// What it did, in order and without gaps.
+    /// Phases in order, without gaps.
     pub phases: Vec<Phase>,
-    /// Where it stood, in order.
-    pub stands: Vec<Stand>,
-    /// Numbers that callbacks wrote into what the scheduler keeps for it, the latest last; the last few alone.
+    /// Queue stays in order.
+    pub queue_stays: Vec<QueueStay>,
+    /// Values that callbacks wrote into the scheduler's storage for the task; only the most recent ones, the latest
+    /// last.
     pub written: VecDeque<(u64, CallbackSite)>,
-    /// CPUs that were chosen for it, in order.
+    /// CPUs chosen for the task, in order.
     pub choices: Vec<Choice>,
-    /// What it waited for of other tasks, in order.
-    pub words: Vec<Words>,
-    /// Its last events, at most [`crate::LAST`], in order.
-    pub last: VecDeque<Happening>,
+    /// Waits for other tasks, in order.
+    pub task_waits: Vec<TaskWait>,
+    /// Most recent events in order, at most [`crate::MAX_LAST_EVENTS`].
+    pub last: VecDeque<TaskEvent>,
 }
 
 impl Task {
-    /// Where it was allowed at `time`.
+    /// Affinity mask at `time`.
     pub fn allowed_at(&self, time: Nanos) -> &CpuSet {
         let known = self.allowed.partition_point(|(from, _)| *from <= time);
         &self.allowed[known.saturating_sub(1)].1
     }
 
-    /// The callback that wrote this number last.
+    /// The callback that last wrote this value.
     pub fn writer(&self, value: u64) -> Option<CallbackSite> {
         self.written.iter().rev().find(|(written, _)| *written == value).map(|(_, site)| *site)
     }
 
-    /// Index of the phase in which it was at `time`: the last one that had begun. `None` before its birth, and from its
-    /// end on.
+    /// Index of the last phase that had begun at `time`. `None` before the creation of the task and after its exit.
     pub fn phase_at(&self, time: Nanos) -> Option<usize> {
         let begun = self.phases.partition_point(|phase| phase.from <= time);
         let index = begun.checked_sub(1)?;
         self.ended.is_none_or(|ended| time < ended).then_some(index)
     }
 
-    /// Where it stood in this time, in order: what began before its end and ended after its beginning, or both at it.
-    pub fn stands_within(&self, from: Nanos, to: Nanos) -> &[Stand] {
-        // A task is in one queue at a time, so ends are in order as beginnings are.
-        let first = self.stands.partition_point(|stand| stand.to < from || stand.to == from && stand.from < from);
-        let end = self.stands.partition_point(|stand| stand.from < to);
-        &self.stands[first.min(end)..end]
+    /// Queue stays that overlap with this period, in order, including those of length zero within it or at its start.
+    pub fn queue_stays_within(&self, from: Nanos, to: Nanos) -> &[QueueStay] {
+        // A task is in one queue at a time, so the ends are sorted like the starts.
+        let first = self.queue_stays.partition_point(|stay| stay.to < from || stay.to == from && stay.from < from);
+        let end = self.queue_stays.partition_point(|stay| stay.from < to);
+        &self.queue_stays[first.min(end)..end]
     }
 }
 
-/// A part of a task's life.
+/// A phase of a task's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// From when.
+    /// Start.
     pub from: Nanos,
-    /// Until when; the end of the run if nothing ended it.
+    /// End; the end of the run if nothing ended the phase.
     pub to: Nanos,
-    /// What it did.
-    pub what: What,
+    /// Activity of the task.
+    pub activity: Activity,
 }
 
 impl Phase {
-    /// How long it was.
+    /// Length of the phase.
     pub fn length(&self) -> Nanos {
         self.to.since(self.from)
     }
 }
 
-/// What a task does.
+/// Activity of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum What {
-    /// It has this CPU.
+pub enum Activity {
+    /// It runs.
     Runs {
-        /// Which.
+        /// CPU on which it runs.
         cpu: CpuId,
     },
-    /// It could run and has no CPU.
+    /// It is runnable and waits for a CPU.
     Waits {
-        /// Since it was woken, or since it lost its CPU.
-        why: Why,
+        /// Why it waits.
+        reason: WaitReason,
     },
-    /// It is not runnable: new, or asleep.
+    /// It is not runnable: new or asleep.
     Sleeps {
-        /// What it waits for; `None`: it is new, or that is not known.
+        /// Cause of the sleep; `None` if the task is new or the cause unknown.
         cause: Option<BlockCause>,
     },
 }
 
-/// Why a task waits for a CPU.
+/// Reason that a task waits for a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum WaitReason {
     /// It was woken.
     Woken {
-        /// By whom.
+        /// Waker.
         waker: Waker,
-        /// On this CPU.
+        /// CPU on which the wakeup happened.
         on: CpuId,
-        /// It was put onto the runqueue of this CPU.
+        /// CPU on whose runqueue it was put.
         target: CpuId,
     },
     /// It lost its CPU.
     Lost {
-        /// How.
+        /// Reason of the switch.
         reason: SwitchReason,
-        /// Which.
+        /// CPU that it lost.
         cpu: CpuId,
     },
 }
 
-/// A stay in a queue, or in the scheduler's own hands.
+/// A stay of a task in a queue, or in the scheduler's own data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stand {
-    /// Which queue; `None`: the scheduler's `enqueue` put it into none.
+pub struct QueueStay {
+    /// The queue; `None` if the scheduler's `enqueue` inserted the task into none.
     pub queue: Option<DsqId>,
-    /// From when.
+    /// Start.
     pub from: Nanos,
-    /// Until when; the end of the run if nothing ended it.
+    /// End; the end of the run if nothing ended the stay.
     pub to: Nanos,
-    /// Its virtual time there; 0 in a FIFO.
+    /// Virtual time in the queue; 0 in a FIFO.
     pub key: u64,
-    /// The slice that it was given, in nanoseconds.
+    /// Slice that the task was given, in nanoseconds.
     pub slice_ns: u64,
-    /// How many stood before it when it came; `None`: not known.
+    /// Number of tasks ahead at the insert; `None` if unknown.
     pub ahead: Option<u32>,
-    /// How many were there then, itself among them; 0: not known.
+    /// Number of tasks in the queue after the insert; 0 if unknown.
     pub queued: u32,
-    /// Which callback and line put it there.
+    /// Callback and line of the insert.
     pub site: CallbackSite,
-    /// Which callback had computed its virtual time, if that is known.
+    /// Callback that computed the virtual time, if known.
     pub key_by: Option<CallbackSite>,
-    /// Which callback had computed its slice, if that is known.
+    /// Callback that computed the slice, if known.
     pub slice_by: Option<CallbackSite>,
-    /// How it left.
+    /// How the stay ended.
     pub departure: Departure,
 }
 
-/// How a task left a queue.
+/// How a stay in a queue ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// It did not.
-    Stands,
-    /// It got a CPU.
+    /// It did not end.
+    StillQueued,
+    /// The task got a CPU.
     Ran,
-    /// The kernel took it to a CPU's local queue because the scheduler asked for that.
+    /// The kernel moved the task to a CPU's local queue on request of the scheduler.
     Dispatched {
-        /// Which CPU.
+        /// CPU of the local queue.
         to: CpuId,
-        /// Which callback and line asked.
+        /// Callback and line of the request.
         site: CallbackSite,
     },
-    /// It was put somewhere else.
+    /// The task was moved to another queue.
     Moved,
 }
 
-/// A CPU was chosen for a task.
+/// A choice of a CPU for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// When.
+    /// Time.
     pub time: Nanos,
-    /// Which.
+    /// Chosen CPU.
     pub cpu: CpuId,
-    /// Which callback and line did.
+    /// Callback and line of the choice.
     pub site: CallbackSite,
 }
 
-/// What a task waited for of another one, in words.
+/// A wait of a task for another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Words {
-    /// From when.
+pub struct TaskWait {
+    /// Start.
     pub from: Nanos,
-    /// Until it had what it waited for, if that is known.
+    /// End, if known.
     pub to: Option<Nanos>,
-    /// `mutex 0, which task 3 holds`.
-    pub what: String,
-    /// It is a lock.
+    /// Description, such as `mutex 0, which task 3 holds`.
+    pub description: String,
+    /// Whether the task waits for a lock.
     pub lock: bool,
-    /// It kept its CPU and polled.
+    /// Whether the task spins on its CPU.
     pub spins: bool,
 }
 
-/// What happened on a CPU.
+/// History of a CPU.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Cpu {
-    /// Whom it ran, in order.
-    pub stints: Vec<Stint>,
-    /// When the scheduler's `dispatch` was called for it, in order.
+    /// Run intervals in order.
+    pub run_intervals: Vec<RunInterval>,
+    /// Calls of the scheduler's `dispatch` for this CPU, in order.
     pub dispatches: Vec<Dispatched>,
-    /// When it was kicked, in order.
+    /// Kicks of this CPU, in order.
     pub kicks: Vec<Kick>,
-    /// When it waited for locks of the kernel or the scheduler, in order: since when, which, how long.
+    /// Waits for locks of the kernel or the scheduler, in order: start of the wait, lock, length.
     pub lock_waits: Vec<(Nanos, LockKind, Nanos)>,
-    /// When it was not online, in order.
+    /// Periods in which the CPU was offline, in order.
     pub offline: Vec<(Nanos, Nanos)>,
-    /// When it ran tasks that are not the run's, in order; only real runs have such.
+    /// Periods in which it ran tasks outside the run, in order; only in real runs.
     pub others: Vec<(Nanos, Nanos)>,
 }
 
-/// A task has a CPU for some time.
+/// A period in which a task runs on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Stint {
-    /// Who.
+pub struct RunInterval {
+    /// The task.
     pub task: TaskId,
-    /// From when.
+    /// Start.
     pub from: Nanos,
-    /// Until when; the end of the run if nothing ended it.
+    /// End; the end of the run if nothing ended the interval.
     pub to: Nanos,
-    /// Why it ended; `None`: it did not.
+    /// Reason of its end; `None` if it did not end.
     pub reason: Option<SwitchReason>,
 }
 
 /// A call of the scheduler's `dispatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dispatched {
-    /// When.
+    /// Time.
     pub time: Nanos,
-    /// Whether the CPU has something to run now.
+    /// Whether the CPU has a task to run now.
     pub found: bool,
-    /// Whether the task that had the CPU goes on.
+    /// Whether the previous task of the CPU continues.
     pub kept: bool,
 }
 
-/// Somebody asked a CPU to reschedule.
+/// A request to a CPU to reschedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kick {
-    /// When.
+    /// Time.
     pub time: Nanos,
-    /// From which CPU.
+    /// CPU that sent the kick.
     pub by: CpuId,
-    /// How.
+    /// Kind of kick.
     pub flags: KickFlags,
-    /// Which callback and line did.
+    /// Callback and line of the kick.
     pub site: CallbackSite,
 }
 
 impl Cpu {
-    /// The stints that have a part of this time.
-    pub fn stints_within(&self, from: Nanos, to: Nanos) -> &[Stint] {
-        let first = self.stints.partition_point(|stint| stint.to <= from);
-        let end = self.stints.partition_point(|stint| stint.from < to);
-        &self.stints[first.min(end)..end]
+    /// Run intervals that overlap with this period.
+    pub fn run_intervals_within(&self, from: Nanos, to: Nanos) -> &[RunInterval] {
+        let first = self.run_intervals.partition_point(|interval| interval.to <= from);
+        let end = self.run_intervals.partition_point(|interval| interval.from < to);
+        &self.run_intervals[first.min(end)..end]
     }
 
-    /// Whom it ran at `time`.
-    pub fn stint_at(&self, time: Nanos) -> Option<&Stint> {
-        let begun = self.stints.partition_point(|stint| stint.from <= time);
-        self.stints[..begun].last().filter(|stint| time < stint.to)
+    /// Run interval at `time`.
+    pub fn run_interval_at(&self, time: Nanos) -> Option<&RunInterval> {
+        let begun = self.run_intervals.partition_point(|interval| interval.from <= time);
+        self.run_intervals[..begun].last().filter(|interval| time < interval.to)
     }
 
-    /// The times of others that have a part of this time.
+    /// Periods with tasks outside the run that overlap with this period.
     pub fn others_within(&self, from: Nanos, to: Nanos) -> &[(Nanos, Nanos)] {
         let first = self.others.partition_point(|&(_, ends)| ends <= from);
         let end = self.others.partition_point(|&(begins, _)| begins < to);
         &self.others[first.min(end)..end]
     }
 
-    /// The times between `from` and `to` in which it was online and ran nobody, in order.
+    /// Periods between `from` and `to` in which the CPU was online and idle, in order.
     pub fn idle_within(&self, from: Nanos, to: Nanos) -> Vec<(Nanos, Nanos)> {
-        let stints = self.stints_within(from, to).iter().map(|stint| (stint.from, stint.to));
+        let run_intervals = self.run_intervals_within(from, to).iter().map(|interval| (interval.from, interval.to));
         let others = self.others_within(from, to).iter().copied();
-        let mut busy: Vec<(Nanos, Nanos)> = stints.chain(others).chain(self.offline.iter().copied()).collect();
+        let mut busy: Vec<(Nanos, Nanos)> = run_intervals.chain(others).chain(self.offline.iter().copied()).collect();
         busy.sort_unstable();
         let (mut idle, mut at) = (Vec::new(), from);
         for (begins, ends) in busy.into_iter().filter(|&(begins, ends)| ends > from && begins < to) {

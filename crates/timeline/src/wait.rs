@@ -1,106 +1,106 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One wait for a CPU, and who ran instead.
+//! A wait for a CPU, and the tasks that ran instead.
 
 use crate::Timeline;
 use crate::blame::Suspect;
-use crate::task::{Cpu, Departure, Dispatched, Stand, What, Why};
+use crate::task::{Activity, Cpu, Departure, Dispatched, QueueStay, WaitReason};
 use event_log::CallbackSite;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::BTreeMap;
 
-/// A time in which a task could run and had no CPU.
+/// A period in which a task was runnable and had no CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wait {
-    /// Who.
+    /// The waiting task.
     pub task: TaskId,
-    /// From when.
+    /// Start.
     pub from: Nanos,
-    /// Until when.
+    /// End.
     pub to: Nanos,
-    /// Since what.
-    pub why: Why,
-    /// The CPU that it got; `None`: it had none when the run or its life ended.
+    /// Why the wait began.
+    pub reason: WaitReason,
+    /// CPU that the task got; `None` if the run or the task ended before.
     pub got: Option<CpuId>,
 }
 
 impl Wait {
-    /// How long it was.
+    /// Length of the wait.
     pub fn length(&self) -> Nanos {
         self.to.since(self.from)
     }
 
-    /// Whether it began with a wakeup.
+    /// Whether the wait began with a wakeup.
     pub fn is_wakeup(&self) -> bool {
-        matches!(self.why, Why::Woken { .. })
+        matches!(self.reason, WaitReason::Woken { .. })
     }
 }
 
-/// How somebody who ran came to run before the one that waited.
+/// Why a task ran before the waiting one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Order {
     /// It had the CPU already.
     Before,
-    /// It stood before the other in its queue, or came to that CPU before it.
+    /// It was ahead in the queue, or waited for a CPU for longer.
     Ahead,
     /// It became runnable or was queued later.
     Overtook,
-    /// It is no task of the run, and nobody saw since when it waited.
+    /// It is outside the run, and it is unknown since when it waited.
     Unseen,
 }
 
-/// Who ran on a CPU on which another one could have run.
+/// A task that ran on a CPU that the waiting task may use.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Runner {
-    /// Who; [`TaskId::NONE`]: all that are no tasks of the run.
+    /// The task; [`TaskId::NONE`] stands for all tasks outside the run.
     pub task: TaskId,
-    /// For how long, while the other waited.
+    /// CPU time during the wait.
     pub ran: Nanos,
-    /// In how many turns.
+    /// Number of run intervals.
     pub turns: u32,
-    /// Where.
+    /// CPUs on which it ran.
     pub cpus: CpuSet,
-    /// How it came before, at its longest turn.
+    /// Why its longest run interval came before the waiting task.
     pub order: Order,
-    /// What gave it its longest turn: the callback and line that took it from a queue for its CPU, or else put it into the
-    /// queue of that.
+    /// Callback and line that started its longest run interval: the dispatch to its CPU, or else the insert into the
+    /// queue from which the CPU took it.
     pub site: CallbackSite,
-    /// The slice that it had then, in nanoseconds; `None`: not known.
+    /// Slice of that run interval in nanoseconds; `None` if unknown.
     pub slice_ns: Option<u64>,
-    /// What gave it that slice.
+    /// Callback and line that set this slice.
     pub slice_site: CallbackSite,
-    /// What had computed it, if that is known.
+    /// Callback that computed the slice, if known.
     pub slice_by: Option<CallbackSite>,
 }
 
-/// Where a wait went.
+/// Breakdown of a wait.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Account {
-    /// Which.
+    /// The wait.
     pub wait: Wait,
-    /// Where the task was allowed when it began.
+    /// Affinity mask of the task at the start of the wait.
     pub allowed: CpuSet,
-    /// Where it stood, in order.
-    pub stands: Vec<Stand>,
-    /// Who ran on the CPUs where it was allowed, longest first.
+    /// Queues that the task was in, in order.
+    pub queue_stays: Vec<QueueStay>,
+    /// Tasks that ran on the allowed CPUs, longest first.
     pub runners: Vec<Runner>,
-    /// For how long at least one of these CPUs idled.
+    /// Time for which at least one allowed CPU was idle.
     pub idle: Nanos,
-    /// The CPUs that idled at some time.
+    /// Allowed CPUs that were idle at some time.
     pub idle_cpus: CpuSet,
-    /// How often `dispatch` was called for one of these CPUs meanwhile and brought nothing; `None`: not known.
+    /// Number of `dispatch` calls for allowed CPUs that found no task; `None` if unknown.
     pub empty_dispatches: Option<u64>,
-    /// Who is to blame, most of all first. Empty where nothing is known of the scheduler.
+    /// Callbacks that may have caused the wait, most likely first. Empty if nothing is known of the scheduler.
     pub suspects: Vec<Suspect>,
 }
 
 impl Timeline {
-    /// The wait of this phase, if it is one.
+    /// The wait of this phase, if the task waits in it.
     pub fn wait(&self, task: TaskId, phase: usize) -> Option<Wait> {
         let phases = &self.task(task).phases;
         let (this, next) = (phases.get(phase)?, phases.get(phase + 1));
-        let What::Waits { why } = this.what else { return None };
-        let got = next.and_then(|next| if let What::Runs { cpu } = next.what { Some(cpu) } else { None });
-        Some(Wait { task, from: this.from, to: this.to, why, got })
+        let Activity::Waits { reason } = this.activity else { return None };
+        let got = next.and_then(|next| if let Activity::Runs { cpu } = next.activity { Some(cpu) } else { None });
+        Some(Wait { task, from: this.from, to: this.to, reason, got })
     }
 
     /// All waits of a task, in order.
@@ -113,8 +113,7 @@ impl Timeline {
         (0..self.tasks.len() as u32).flat_map(|task| self.waits_of(TaskId(task)))
     }
 
-    /// The `count` longest waits of those that `counts` takes, longest first; among equals the earlier, then the task
-    /// of the smaller number.
+    /// The `count` longest waits for which `counts` is true, longest first; equal ones by start, then task number.
     pub fn longest_waits(&self, count: usize, counts: impl Fn(&Wait) -> bool) -> Vec<Wait> {
         let mut waits: Vec<Wait> = self.waits().filter(counts).collect();
         waits.sort_by_key(|wait| (std::cmp::Reverse(wait.length()), wait.from, wait.task));
@@ -122,7 +121,7 @@ impl Timeline {
         waits
     }
 
-    /// Where a wait went.
+    /// Breaks down a wait.
     pub fn account(&self, wait: Wait) -> Account {
         let task = self.task(wait.task);
         let allowed = task.allowed_at(wait.from).clone();
@@ -139,7 +138,7 @@ impl Timeline {
         let empty = |cpu: &Cpu| dispatches_within(cpu, wait.from, wait.to).filter(|call| !call.found).count() as u64;
         let mut account = Account {
             wait,
-            stands: task.stands_within(wait.from, wait.to).to_vec(),
+            queue_stays: task.queue_stays_within(wait.from, wait.to).to_vec(),
             runners: self.runners(wait, &allowed),
             idle: union(gaps),
             idle_cpus,
@@ -155,9 +154,12 @@ impl Timeline {
         let mut runners: BTreeMap<TaskId, (Runner, Nanos)> = BTreeMap::new();
         for cpu in allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()) {
             let row = &self.cpus[cpu.index()];
-            let stints = row.stints_within(wait.from, wait.to).iter().map(|stint| (stint.task, stint.from, stint.to));
+            let run_intervals = row
+                .run_intervals_within(wait.from, wait.to)
+                .iter()
+                .map(|interval| (interval.task, interval.from, interval.to));
             let others = row.others_within(wait.from, wait.to).iter().map(|&(from, to)| (TaskId::NONE, from, to));
-            for (task, from, to) in stints.chain(others) {
+            for (task, from, to) in run_intervals.chain(others) {
                 let ran = to.min(wait.to).since(from.max(wait.from));
                 let (order, gave) = self.order(wait, task, from);
                 let turn = Runner {
@@ -191,46 +193,47 @@ impl Timeline {
         runners
     }
 
-    /// How `other` came to run from `began` on before whoever waits; and where it had stood in a row since it was given
-    /// its slice, the last place behind the others.
-    fn order(&self, wait: Wait, other: TaskId, began: Nanos) -> (Order, &[Stand]) {
+    /// Tells why `other`, which ran from `began` on, ran before the waiting task; and its consecutive queue stays
+    /// since it was given its slice, the last one at the end.
+    fn order(&self, wait: Wait, other: TaskId, began: Nanos) -> (Order, &[QueueStay]) {
         let Some(task) = other.some().and_then(|other| self.tasks.get(other.index())) else {
             return (if began <= wait.from { Order::Before } else { Order::Unseen }, &[]);
         };
-        let end = task.stands.partition_point(|stand| stand.to <= began);
-        let in_a_row = |pair: &&[Stand]| pair[0].to == pair[1].from && pair[0].slice_ns == pair[1].slice_ns;
-        let before = task.stands[..end].windows(2).rev().take_while(in_a_row).count();
-        let gave = &task.stands[end.saturating_sub(before + 1)..end];
+        let end = task.queue_stays.partition_point(|stay| stay.to <= began);
+        let in_a_row = |pair: &&[QueueStay]| pair[0].to == pair[1].from && pair[0].slice_ns == pair[1].slice_ns;
+        let before = task.queue_stays[..end].windows(2).rev().take_while(in_a_row).count();
+        let gave = &task.queue_stays[end.saturating_sub(before + 1)..end];
         if began <= wait.from {
             return (Order::Before, gave);
         }
-        // Where it began to wait for this turn.
+        // Start of the wait that preceded this run interval.
         let phase = task.phases.partition_point(|phase| phase.from < began);
         let since = phase.checked_sub(1).map(|phase| task.phases[phase]);
-        let since = since.filter(|phase| matches!(phase.what, What::Waits { .. }));
+        let since = since.filter(|phase| matches!(phase.activity, Activity::Waits { .. }));
         let order = if since.is_some_and(|since| since.from <= wait.from) { Order::Ahead } else { Order::Overtook };
         (order, gave)
     }
 
-    /// How many tasks stood before this one in its queue at `time`; `None`: it stood in none, or that is not known.
-    pub fn place_at(&self, stand: &Stand, task: TaskId, time: Nanos) -> Option<usize> {
-        let queue = stand.queue.filter(|queue| has_one_order(*queue))?;
+    /// Number of tasks ahead of this one in its queue at `time`; `None` if it was in no queue or the order is
+    /// unknown.
+    pub fn position_at(&self, stay: &QueueStay, task: TaskId, time: Nanos) -> Option<usize> {
+        let queue = stay.queue.filter(|queue| has_one_order(*queue))?;
         self.queue_at(queue, time).iter().position(|&other| other == task)
     }
 }
 
-/// Whether all queues of this id are one: each node has a global queue, each CPU one for bypass.
+/// Whether this id denotes a single queue. Each node has a global queue, and each CPU a bypass queue.
 pub(crate) fn has_one_order(queue: DsqId) -> bool {
     queue != DsqId::GLOBAL && queue != DsqId::BYPASS
 }
 
-/// The calls of `dispatch` in this time.
+/// Calls of `dispatch` in this period.
 pub(crate) fn dispatches_within(cpu: &Cpu, from: Nanos, to: Nanos) -> impl Iterator<Item = &Dispatched> + '_ {
     let first = cpu.dispatches.partition_point(|call| call.time < from);
     cpu.dispatches[first..].iter().take_while(move |call| call.time < to)
 }
 
-/// Length of the union of these times.
+/// Length of the union of these periods.
 pub(crate) fn union(mut times: Vec<(Nanos, Nanos)>) -> Nanos {
     times.sort_unstable();
     let (mut sum, mut until) = (Nanos::ZERO, Nanos::ZERO);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Functions in two forms from one source.
+//! Compiles an `async fn` into two functions: a plain one and a coroutine.
 //!
 //! An `async fn` in an `impl` block marked with [`macro@two_forms`] becomes two functions:
 //!
-//! - one of the same name that runs to its end: without `async` and `.await`, and with `FnOnce` for `AsyncFnOnce`. It is what
-//!   somebody would have written who never heard of coroutines, and costs as much;
-//! - a coroutine with `_waiting` behind its name, which calls the coroutines of the methods that it awaits. Nobody outside
-//!   of the crate sees it.
+//! - a plain function of the same name, which runs to completion. The macro removes `async` and `.await` and replaces
+//!   `AsyncFnOnce` by `FnOnce`, so it costs no more than ordinary code;
+//! - a coroutine with the suffix `_waiting`, which is visible only in its crate. It calls the coroutines of the
+//!   methods that it awaits.
 //!
-//! Where a coroutine really waits is written by hand, as a pair of methods: `stop` that does nothing, and an `async fn
-//! stop_waiting` that does. All other items of the block stay as they are.
+//! The points at which a coroutine suspends are written by hand as pairs of methods, such as an empty `stop` and an
+//! `async fn stop_waiting` that suspends. All other items of the block stay unchanged.
 
 use proc_macro::{Delimiter, Group, Ident, TokenStream, TokenTree};
 
-/// What a coroutine has behind its name.
+/// Suffix of the coroutines.
 const SUFFIX: &str = "_waiting";
 
-/// Makes two functions of each `async fn` in an `impl` block: see the crate.
+/// Turns each `async fn` of an `impl` block into two functions; see the crate documentation.
 #[proc_macro_attribute]
 pub fn two_forms(_: TokenStream, block: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = block.into_iter().collect();
@@ -25,11 +25,11 @@ pub fn two_forms(_: TokenStream, block: TokenStream) -> TokenStream {
             tokens.push(with_contents(&body, items(body.stream())));
             tokens.into_iter().collect()
         }
-        _ => "compile_error!(\"two_forms stands before an impl block\");".parse().expect("it is a statement"),
+        _ => "compile_error!(\"two_forms must be placed before an impl block\");".parse().expect("it is a statement"),
     }
 }
 
-/// Each item of a block in the forms that it has. An item ends with a body or a semicolon.
+/// Expands all items of a block. An item ends with a body in braces or a semicolon.
 fn items(block: TokenStream) -> TokenStream {
     let (mut all, mut item) = (TokenStream::new(), Vec::new());
     for token in block {
@@ -51,58 +51,59 @@ fn forms(item: &[TokenTree]) -> TokenStream {
     if !waits {
         return item.iter().cloned().collect();
     }
-    let mut both = at_once(item);
-    both.extend(waiting(item, true));
+    let mut both = plain(item);
+    both.extend(coroutine(item, true));
     both
 }
 
-/// The form that runs to its end.
-fn at_once(tokens: &[TokenTree]) -> TokenStream {
-    let (mut made, mut rest) = (Vec::new(), tokens.iter().peekable());
+/// Converts an item to the plain function, which runs to completion.
+fn plain(tokens: &[TokenTree]) -> TokenStream {
+    let (mut output, mut rest) = (Vec::new(), tokens.iter().peekable());
     while let Some(token) = rest.next() {
         match token {
             token if is_word(Some(token), "async") => {}
             token if is_sign(Some(token), '.') && is_word(rest.peek().copied(), "await") => drop(rest.next()),
             TokenTree::Ident(name) if is_word(Some(token), "AsyncFnOnce") => {
-                made.push(Ident::new("FnOnce", name.span()).into());
+                output.push(Ident::new("FnOnce", name.span()).into());
             }
-            TokenTree::Group(group) => made.push(with_contents(group, at_once(&contents(group)))),
-            token => made.push(token.clone()),
+            TokenTree::Group(group) => output.push(with_contents(group, plain(&contents(group)))),
+            token => output.push(token.clone()),
         }
     }
-    made.into_iter().collect()
+    output.into_iter().collect()
 }
 
-/// The coroutine; `head` if these are the tokens of a whole item.
-fn waiting(tokens: &[TokenTree], head: bool) -> TokenStream {
-    let mut made = Vec::new();
-    for (place, token) in tokens.iter().enumerate() {
-        let before = place.checked_sub(1).and_then(|before| tokens.get(before));
-        let after = |steps: usize| tokens.get(place + steps);
+/// Converts an item to the coroutine. `head` is true for the tokens of the whole item, false inside its groups.
+fn coroutine(tokens: &[TokenTree], head: bool) -> TokenStream {
+    let mut output = Vec::new();
+    for (index, token) in tokens.iter().enumerate() {
+        let before = index.checked_sub(1).and_then(|before| tokens.get(before));
+        let after = |steps: usize| tokens.get(index + steps);
         let is_awaited = is_sign(before, '.') && is_sign(after(2), '.') && is_word(after(3), "await");
         match token {
-            TokenTree::Group(group) => made.push(with_contents(group, waiting(&contents(group), false))),
+            TokenTree::Group(group) => output.push(with_contents(group, coroutine(&contents(group), false))),
             TokenTree::Ident(name) if is_awaited || head && is_word(before, "fn") => {
-                made.push(Ident::new(&format!("{name}{SUFFIX}"), name.span()).into());
+                output.push(Ident::new(&format!("{name}{SUFFIX}"), name.span()).into());
             }
-            token => made.push(token.clone()),
+            token => output.push(token.clone()),
         }
         if head && is_word(Some(token), "pub") && !matches!(after(1), Some(TokenTree::Group(_))) {
-            made.extend("(crate)".parse::<TokenStream>().expect("it is a group"));
+            output.extend("(crate)".parse::<TokenStream>().expect("it is a group"));
         }
     }
-    made.into_iter().collect()
+    output.into_iter().collect()
 }
 
 fn contents(group: &Group) -> Vec<TokenTree> {
     group.stream().into_iter().collect()
 }
 
-/// The same brackets around something else.
+/// Returns a group with the same delimiters and other contents.
 fn with_contents(group: &Group, contents: TokenStream) -> TokenTree {
-    let mut made = Group::new(group.delimiter(), contents);
-    made.set_span(group.span());
-    made.into()
+    let span = group.span();
+    let mut group = Group::new(group.delimiter(), contents);
+    group.set_span(span);
+    group.into()
 }
 
 fn is_word(token: Option<&TokenTree>, word: &str) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One source, two forms: the same steps, with stops between them or without.
+//! One source and its two functions take the same steps, with and without suspensions.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -24,7 +24,7 @@ impl Worker {
 impl Worker {
     const FIRST: &'static str = "first";
 
-    /// Three steps; the last one is what `last` makes of them.
+    /// Takes three steps; the last one is the result of `last`.
     pub async fn work(&mut self, last: impl AsyncFnOnce(&mut Worker) -> u32) -> u32 {
         self.note(Worker::FIRST);
         for _ in 0..2 {
@@ -46,7 +46,7 @@ impl Worker {
 const STEPS: [&str; 4] = ["first", "inner", "inner", "last"];
 
 #[test]
-fn the_form_of_the_same_name_runs_to_its_end() {
+fn plain_function_runs_to_completion() {
     let mut worker = Worker::default();
     let result = worker.work(|worker| {
         worker.inner("last");
@@ -56,7 +56,7 @@ fn the_form_of_the_same_name_runs_to_its_end() {
 }
 
 #[test]
-fn the_coroutine_does_the_same_and_stops_where_it_waits() {
+fn coroutine_takes_the_same_steps_and_suspends_at_each_stop() {
     let mut worker = Worker::default();
     let stops = {
         let mut work = pin!(worker.work_waiting(async |worker: &mut Worker| {

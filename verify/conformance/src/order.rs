@@ -310,7 +310,7 @@ fn one(bytes: &[u8], name: &str, recorded: bool) -> Result<Round> {
     let mut stints = Stints::new(recorded);
     stints.names = runs.runs.into_iter().next().map_or(Vec::new(), Report::names);
     while let Some(record) = reader.read()? {
-        record.tell(&mut stints);
+        record.send_to(&mut stints);
     }
     Ok(stints.round(name))
 }

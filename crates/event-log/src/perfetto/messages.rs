@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The part of Perfetto's trace format that a scheduler needs. Field numbers are those of Perfetto's public `.proto`
-//! files (trace_packet, ftrace_event, sched, process_tree, system_info, track_descriptor, track_event).
+//! The part of Perfetto's trace format that is used for a schedule. The field numbers are those of Perfetto's public
+//! `.proto` files (trace_packet, ftrace_event, sched, process_tree, system_info, track_descriptor, track_event).
 
 use prost::Message;
 
@@ -141,7 +141,7 @@ pub(crate) struct TrackDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct CounterDescriptor {
-    /// 2 is a plain count.
+    /// Unit of the counter; 2 is a plain count.
     #[prost(int32, optional, tag = "3")]
     pub unit: Option<i32>,
 }
@@ -150,7 +150,7 @@ pub(crate) struct CounterDescriptor {
 pub(crate) struct TrackEvent {
     #[prost(message, repeated, tag = "4")]
     pub debug_annotations: Vec<DebugAnnotation>,
-    /// 3 is an instant, 4 a counter.
+    /// Type of the event: 3 is an instant, 4 a counter.
     #[prost(int32, optional, tag = "9")]
     pub r#type: Option<i32>,
     #[prost(uint64, optional, tag = "11")]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The run as a Perfetto trace, for <https://ui.perfetto.dev> and its SQL.
+//! Export of a run as a Perfetto trace, for <https://ui.perfetto.dev> and its SQL.
 //!
-//! 1. Switches and wakeups become the kernel's own ftrace events (`sched_switch`, `sched_waking`, `sched_wakeup_new`),
-//!    one bundle per CPU, so that the stock tracks and tables for scheduling work as on a trace of a real machine.
-//! 2. Each task is a process with one thread. Its pid is its number in the kernel, so that one that a scheduler prints
-//!    is found here: 0 is the idle task, and Perfetto takes 2 for the parent of all kernel threads.
-//! 3. Each queue that is not a CPU's own has a counter track with its depth.
-//! 4. Kicks and preemptions are instants on a track per CPU, with the callback that caused them, and so is what the
-//!    scheduler prints.
+//! 1. Switches and wakeups become the kernel's ftrace events (`sched_switch`, `sched_waking`, `sched_wakeup_new`) in
+//!    one bundle per CPU, so that Perfetto's scheduling tracks and tables work as on a trace of a real machine.
+//! 2. Each task is a process with one thread. Its pid is the one that a scheduler in the kernel sees and prints. Pid
+//!    0 is the idle task, and Perfetto takes pid 2 as the parent of all kthreads.
+//! 3. Each queue other than the local queues has a counter track with its depth.
+//! 4. Kicks, preemptions and texts printed by the scheduler are instants on a track per CPU, with the callback that
+//!    caused them.
 //!
-//! Memory is bounded: a CPU's events are written when [`BUNDLE`] of them are there, all else at once.
+//! Memory is bounded: events of a CPU are written in bundles of [`BUNDLE`], all others immediately.
 
 mod messages;
 #[cfg(test)]
@@ -24,37 +24,37 @@ use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// Events of one CPU that are kept back to share a packet: 512 CPUs hold at most 10 MB.
+/// Number of events of a CPU that are buffered to share a packet; with 512 CPUs they take at most 10 MB.
 const BUNDLE: usize = 64;
-/// All packets that are not ftrace belong to one sequence.
+/// Sequence number of all packets that are not ftrace events.
 const SEQUENCE: u32 = 1;
-/// Marks the first packet of a sequence.
+/// Flag of the first packet of a sequence.
 const INCREMENTAL_STATE_CLEARED: u32 = 1;
-/// Perfetto files threads below this process under the kernel.
+/// Parent pid by which Perfetto recognizes kthreads.
 const KTHREADD_PID: i32 = 2;
-/// `TRACE_FLAG_HARDIRQ`: the event came from an interrupt, whoever the CPU's current task is.
+/// `TRACE_FLAG_HARDIRQ`: the event occurred in an interrupt, not in the CPU's current task.
 const FLAG_HARDIRQ: u32 = 0x08;
-/// Kinds of [`TrackEvent`].
+/// Types of a [`TrackEvent`], and the unit of counters.
 const INSTANT: i32 = 3;
 const COUNTER: i32 = 4;
 const UNIT_COUNT: i32 = 2;
-/// Track numbers: queues and CPUs must not collide.
+/// First track numbers of queues and of CPUs.
 const DSQ_TRACKS: u64 = 1 << 32;
 const CPU_TRACKS: u64 = 2 << 32;
-/// Priority of the idle task and of nice 0, as the kernel counts.
+/// Kernel priority of nice 0 and of the idle task.
 const DEFAULT_PRIO: i32 = 120;
 
-/// `prev_state` of `sched_switch` in kernels since 4.14 (`TASK_REPORT` and `TASK_REPORT_MAX`).
+/// Values of `prev_state` in `sched_switch` since Linux 4.14 (`TASK_REPORT` and `TASK_REPORT_MAX`).
 mod prev_state {
-    /// R: gave way of its own will.
+    /// R: yielded.
     pub const RUNNABLE: i64 = 0;
     /// S: sleeps until a wakeup or a signal.
     pub const INTERRUPTIBLE: i64 = 0x01;
-    /// D: sleeps until a device is done.
+    /// D: sleeps until a device completes.
     pub const UNINTERRUPTIBLE: i64 = 0x02;
-    /// Z: ended, and its parent has not asked yet.
+    /// Z: exited and not yet reaped by its parent.
     pub const ZOMBIE: i64 = 0x20;
-    /// R+: runnable, but the CPU was taken from it.
+    /// R+: preempted while runnable.
     pub const PREEMPTED: i64 = 0x100;
 }
 
@@ -63,7 +63,7 @@ struct Task {
     pid: i32,
     comm: String,
     prio: i32,
-    /// What the `Block` event before its switch said.
+    /// Cause of the last `Block` event.
     blocked: BlockCause,
     queue: Option<DsqId>,
 }
@@ -81,7 +81,8 @@ struct Cpu {
     has_track: bool,
 }
 
-/// Writes a Perfetto trace while the run passes. The first error ends the writing; [`Writer::finish`] reports it.
+/// A sink that writes a Perfetto trace during the run. After the first error it writes nothing; [`Writer::finish`]
+/// reports the error.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
@@ -90,13 +91,13 @@ pub struct Writer<W> {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     queues: BTreeMap<DsqId, Queue>,
-    /// Source files by number.
+    /// Names of the source files, by number.
     files: Vec<String>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes to `out`, which should be buffered. `kernel` is a version such as `7.2`: Perfetto reads task states by
-    /// it.
+    /// Creates a sink that writes to `out`, which should be buffered. `kernel` is a version such as `7.2`, by which
+    /// Perfetto interprets task states.
     pub fn new(out: W, kernel: &str) -> Writer<W> {
         let (tasks, cpus, queues, files) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
         let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues, files };
@@ -109,10 +110,11 @@ impl<W: Write> Writer<W> {
         writer
     }
 
-    /// Writes what was kept back and gives back where the trace went.
+    /// Writes the buffered events and returns the output.
     ///
     /// # Errors
-    /// The first that any write met.
+    ///
+    /// The first error of any write.
     pub fn finish(mut self) -> io::Result<W> {
         for cpu in 0..self.cpus.len() {
             self.flush(CpuId(cpu as u32));
@@ -156,7 +158,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Number in the kernel; 0 of the idle task.
+    /// Pid in the kernel; 0 for the idle task.
     fn pid(&self, task: TaskId) -> i32 {
         task.some().map_or(0, |task| self.tasks[task.index()].pid)
     }
@@ -165,7 +167,7 @@ impl<W: Write> Writer<W> {
         task.some().map_or("idle".to_owned(), |task| self.pid(task).to_string())
     }
 
-    /// Comm, pid and priority; `cpu` is whose idle task it would be.
+    /// Name, pid and priority of a task, or of the idle task of `cpu`.
     fn identity(&self, task: TaskId, cpu: CpuId) -> (Option<String>, Option<i32>, Option<i32>) {
         match task.some() {
             None => (Some(format!("swapper/{cpu}")), Some(0), Some(DEFAULT_PRIO)),
@@ -228,7 +230,7 @@ impl<W: Write> Writer<W> {
         self.ftrace(event.cpu, ftrace);
     }
 
-    /// The task is now in this queue; `None` for a CPU's own queue and for none.
+    /// Moves a task to a queue; `None` is a local queue or no queue.
     fn requeue(&mut self, time: Nanos, task: TaskId, queue: Option<DsqId>) {
         let old = std::mem::replace(&mut self.tasks[task.index()].queue, queue);
         if old != queue {
@@ -296,7 +298,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The kernel's scale: 0 to 99 real time, 100 to 139 nice -20 to 19, below 0 deadline.
+/// Priority in the kernel's scale: 0 to 99 for real-time tasks, 100 to 139 for nice -20 to 19, below 0 for deadline
+/// tasks.
 fn prio(policy: Policy, nice: i8) -> i32 {
     match policy {
         Policy::Fifo(priority) | Policy::RoundRobin(priority) => 99 - i32::from(priority),
@@ -305,7 +308,7 @@ fn prio(policy: Policy, nice: i8) -> i32 {
     }
 }
 
-/// What the kernel keeps of a name: `TASK_COMM_LEN` is 16, one of them the end.
+/// The part of a name that the kernel keeps: `TASK_COMM_LEN` is 16, including the terminating zero.
 fn comm(name: &str) -> String {
     let end = (0..=name.len().min(15)).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
     name[..end].to_owned()
@@ -367,7 +370,7 @@ impl<W: Write> Sink for Writer<W> {
             }
             EventKind::Priority { nice } => {
                 let task = &mut self.tasks[event.task.index()];
-                // Real-time priorities do not follow the nice value.
+                // Real-time priorities do not depend on the nice value.
                 if task.prio >= 100 {
                     task.prio = DEFAULT_PRIO + i32::from(nice);
                 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a trace says, read back and printed one packet a line.
+//! Traces decoded and printed as one packet per line.
 
 use super::*;
 use crate::SwitchReason as Reason;
 use expect_test::expect;
 
-fn told(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
+fn trace_of(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), "7.2");
     writer.source_file(1, "my.bpf.c");
     for (id, name) in ["make", "a-name-longer-than-15-bytes"].into_iter().enumerate() {
@@ -82,11 +82,11 @@ fn ftrace(event: &FtraceEvent) -> String {
 }
 
 #[test]
-fn a_trace_tells_the_run() {
+fn trace_contains_switches_wakeups_queue_depths_kicks_and_printk() {
     let (a, b, none) = (TaskId(0), TaskId(1), TaskId::NONE);
     let wake = |waker| EventKind::Wakeup { waker, sync: false, target: CpuId(1) };
     let switch = |prev, reason| EventKind::Switch { prev, reason };
-    let bytes = told(&[
+    let bytes = trace_of(&[
         (10, 0, a, wake(Waker::External)),
         (11, 0, a, EventKind::Insert { dsq: DsqId(5), key: 1, slice_ns: 1 }),
         (12, 0, none, EventKind::Kick { target: CpuId(1), flags: KickFlags(3) }),
@@ -136,12 +136,12 @@ fn a_trace_tells_the_run() {
 }
 
 #[test]
-fn memory_is_bounded_by_the_bundles() {
+fn buffered_events_are_bounded_by_the_bundle_size() {
     let tick = |time: u64| {
         let (prev, next) = if time.is_multiple_of(2) { (TaskId::NONE, TaskId(0)) } else { (TaskId(0), TaskId::NONE) };
         (time, 0, next, EventKind::Switch { prev, reason: Reason::Yield })
     };
-    let trace = Trace::decode(&told(&(0..1000).map(tick).collect::<Vec<_>>())[..]).unwrap();
+    let trace = Trace::decode(&trace_of(&(0..1000).map(tick).collect::<Vec<_>>())[..]).unwrap();
     let sizes: Vec<usize> =
         trace.packet.iter().filter_map(|p| p.ftrace_events.as_ref()).map(|b| b.event.len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 1000);
@@ -149,14 +149,14 @@ fn memory_is_bounded_by_the_bundles() {
 }
 
 #[test]
-fn names_are_cut_at_characters() {
+fn names_are_truncated_at_character_boundaries() {
     assert_eq!(comm("fourteen-bytesé"), "fourteen-bytes");
     assert_eq!(comm("exactly-15-byte"), "exactly-15-byte");
     assert_eq!(comm(""), "");
 }
 
 #[test]
-fn priorities_are_the_kernels() {
+fn priorities_follow_the_kernels_scale() {
     assert_eq!(prio(Policy::Other, -20), 100);
     assert_eq!(prio(Policy::Ext, 19), 139);
     assert_eq!(prio(Policy::Fifo(1), 0), 98);
