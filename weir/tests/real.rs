@@ -77,7 +77,7 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
     let page = read("a.html");
     assert_eq!(page, read("b.html"), "--report is save and weir report");
     assert!(page.contains("a real machine never behaves identically twice") && !page.contains("gives identical runs"));
-    assert!(page.contains("Queues were not seen") && page.contains("timeline-data-0"));
+    assert!(page.contains("Queues are not available") && page.contains("timeline-data-0"));
 }
 
 /// What a terminal of 80 x 24 got from this shell line, in which `$W` is the program; `keys` are pressed when a frame is

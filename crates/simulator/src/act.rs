@@ -41,7 +41,7 @@ impl<M: Model> Run<'_, M> {
             return self.wake(cpu, id, other);
         }
         task.phase = Phase::Ask;
-        let later = task.later.take().expect("it was there");
+        let later = task.later.take().expect("a demand is pending");
         self.carry_out(cpu, id, later.demand, later.asked_at);
     }
 

@@ -54,7 +54,7 @@ impl<M: Model> Run<'_, M> {
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
         match interrupt {
-            // The same as `advance` would do, without queueing in the inbox.
+            // Shortcut for `advance`, without queueing the interrupt in the inbox.
             Some(interrupt) if !entry.is_busy() && !completes && entry.inbox.is_empty() => self.handle(cpu, interrupt),
             _ => entry.inbox.extend(interrupt),
         }

@@ -330,7 +330,7 @@ impl<M: Model> Run<'_, M> {
         self.continue_with(id, phase);
     }
 
-    /// The same without a lock: its CPU, if it has one, is updated now.
+    /// Sets the phase of `id`, and updates its CPU, if it has one, now.
     pub fn continue_with(&mut self, id: TaskId, phase: Phase) {
         let on = self.cpu_of(id);
         if let Some(cpu) = on {

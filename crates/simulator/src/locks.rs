@@ -130,7 +130,7 @@ impl Locks {
         }
     }
 
-    /// The same, for a lock that is not a runqueue's.
+    /// Index of a lock that is not a runqueue's; added to the table if necessary.
     fn number_of_other(&mut self, lock: Lock) -> LockNumber {
         if self.table[self.recent.0 as usize].lock == lock {
             return self.recent;

@@ -107,15 +107,15 @@ impl Sinks<'_> {
 /// Numbers of tasks of the workload, by state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Left {
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     pub alive: usize,
-    /// Of these, runnable or running.
+    /// Number of living tasks that are runnable or running.
     pub ready: usize,
-    /// Of these, asleep with a timer.
+    /// Number of living tasks that sleep with a timer.
     pub asleep: usize,
     /// Tasks yet to be started by the external parent.
     pub starts: usize,
-    /// Of the tasks that are ready, those that spin at a barrier.
+    /// Number of ready tasks that spin at a barrier.
     pub spinning: usize,
 }
 
@@ -170,7 +170,7 @@ pub(crate) struct Run<'a, M> {
     pub tasks: Vec<Task>,
     pub sinks: Sinks<'a>,
     pub left: Left,
-    /// Of these, background tasks, for which the run does not wait.
+    /// Part of `left` that are background tasks, for which the run does not wait.
     pub beside: Left,
     pub end: Option<End>,
     /// CPUs that spin until others have switched.
