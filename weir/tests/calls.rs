@@ -104,7 +104,7 @@ fn what_cannot_be_called_is_one_error() {
     expect("sets", "assign", &["--call", "expected PROGRAM:MEMBER=VALUE,...@TIME"]);
     expect("sets", "assign:group@1s", &["expected PROGRAM:MEMBER=VALUE,...@TIME"]);
     expect("sets", "assign@1", &["expected PROGRAM:MEMBER=VALUE,...@TIME"]);
-    expect("sets", "assign:cpus=1,cpus=2@1s", &["it gives `cpus` twice"]);
+    expect("sets", "assign:cpus=1,cpus=2@1s", &["duplicate member `cpus`"]);
     expect("sets", "assing:cpus=1@1s", &["program of the object in section `syscall`", "`assing`", "assign"]);
     expect("sets", "sets_enqueue@1s", &["program of the object in section `syscall`", "`sets_enqueue`"]);
     expect("sets", "assign:cpu=1@1s", &["member of the context of `assign`", "`cpu`", "cpus"]);

@@ -52,7 +52,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["sim", "fifo", "--for", "10"], "such as 10s"),
         (&["sim", "fifo", "--for", "0s"], "such as 10s"),
         (&["sim", "fifo", "--format", "xml"], "'xml'"),
-        (&["sim", "fifo", "--kernel", "6.11"], "only kernel 7.2"),
+        (&["sim", "fifo", "--kernel", "6.11"], "expected kernel 7.2"),
         (&["sim", "fifo", "--kernel", "6.18"], "sched_ext is modelled as in 7.2 only"),
         (&["workload", "nosuch"], "no workload \"nosuch\""),
         (&["workload", "build", "--format", "csv"], "a workload is no table"),

@@ -77,7 +77,7 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
     let page = read("a.html");
     assert_eq!(page, read("b.html"), "--report is save and weir report");
     assert!(page.contains("a real machine never behaves identically twice") && !page.contains("gives identical runs"));
-    assert!(page.contains("Queues were not seen") && page.contains("timeline-data-0"));
+    assert!(page.contains("Queues are not available") && page.contains("timeline-data-0"));
 }
 
 /// What a terminal of 80 x 24 got from this shell line, in which `$W` is the program; `keys` are pressed when a frame is
@@ -123,7 +123,7 @@ fn a_run_is_shown_as_it_passes_and_the_terminal_is_as_before() {
     let (entered, left) = (seen.find(ENTER).expect(&seen), seen.find(LEAVE).expect(&seen));
     let frames = &seen[entered..left];
     // Blanks are not written, but passed over.
-    assert!(["CPUs:", "wakeup,", "waited", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
+    assert!(["CPUs:", "latency,", "longest", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
     // Whatever was written comes when the screen has gone, and the report after it.
     let after = &seen[left..];
     for part in ["to be kept", "this too", "completed: all work done after", "status 0"] {

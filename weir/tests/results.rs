@@ -183,7 +183,7 @@ fn files_that_hold_no_runs_are_refused() {
     for (name, expected) in [
         ("cut.weirrun", "cut.weirrun: byte 12: the file ends within the header of a part"),
         ("other.weirrun", "other.weirrun: a saved run without runs"),
-        ("not.json", "not.json: line 1, column 12: this is not JSON"),
+        ("not.json", "not.json: line 1, column 12: not JSON"),
         ("stats.json", "stats.json: runs: expected a list of runs"),
         ("missing.json", "cannot read missing.json"),
         ("/dev/zero", "cannot read /dev/zero: it is"),
@@ -247,7 +247,7 @@ fn operations_that_wait_are_a_choice() {
 
     let title = text(&sim(&["bfs", "--kernel", "7.2+waiting"]).stdout);
     assert!(title.contains("seed 0, kernel 7.2+waiting"), "{title}");
-    assert!(text(&sim(&["bfs"]).stdout).contains("--kernel 7.2+waiting has them"));
+    assert!(text(&sim(&["bfs"]).stdout).contains("--kernel 7.2+waiting includes it"));
     let compared = text(&weir(here, &["compare", "instant.weirrun", "waiting.weirrun"]).stdout);
     assert!(compared.contains("7.2+waiting"), "{compared}");
     let several = sim(&["fifo", "bfs", "--kernel", "7.2+ticket+waiting", "--seeds", "2"]);

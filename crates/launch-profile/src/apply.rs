@@ -151,7 +151,7 @@ fn resize(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Se
     let map = &mut object.maps[map.0 as usize];
     map.value_size = end;
     map.initial.get_or_insert_default().resize(end as usize, 0);
-    object.variables.get_mut(name).expect("it was found").size = end - begin;
+    object.variables.get_mut(name).expect("the variable exists").size = end - begin;
     Ok(())
 }
 

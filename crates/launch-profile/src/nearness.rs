@@ -25,8 +25,7 @@ fn common(one: Place, other: Place) -> Group {
 }
 
 /// For each CPU, all online CPUs: itself, its core, its last-level cache, its node, the others. Within each of these,
-/// CPUs are ordered by core number starting from the CPU's own core, so that two CPUs do not scan the others in the
-/// same order.
+/// CPUs are ordered by the difference of core numbers, so that two CPUs do not scan the others in the same order.
 pub(crate) fn cpus(machine: &Machine) -> Constant {
     let places = &machine.topology.places;
     let online: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();

@@ -430,7 +430,7 @@ fn tables_by_distance_begin_with_the_nearest() {
     assert_eq!(shown("llc-neighbour-counts"), "[[1, 1], [1, 1], [2]]");
     assert_eq!(shown("nearest-llcs"), "[[0, 1, 2], [1, 0, 2], [2, 0, 1]]");
     assert_eq!(shown("nearest-llcs-node-end"), "[2, 2, 1]");
-    let Constant::Array(rows) = Source::NearestCpus.of(&machine) else { panic!("no table") };
+    let Constant::Array(rows) = Source::NearestCpus.of(&machine) else { panic!("expected a table") };
     assert_eq!(show(&rows[0]), "[0, 4, 1, 5, 2, 6, 3]");
     assert_eq!(show(&rows[6]), "[6, 2, 5, 1, 4, 0, 3]");
     assert_eq!(show(&rows[3]), "[3, 2, 6, 1, 5, 4, 0]");

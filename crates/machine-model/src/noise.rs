@@ -38,7 +38,7 @@ impl Spread {
     /// Quantile at probability `uniform / 2^32`, rounded down.
     pub fn at(&self, uniform: u32) -> i64 {
         let position = u64::from(uniform) * 1_000_000;
-        let above = PROBABILITIES_PPM.iter().position(|&ppm| ppm << 32 > position).expect("it is below 1");
+        let above = PROBABILITIES_PPM.iter().position(|&ppm| ppm << 32 > position).expect("the position is below 1");
         let (low, high) = (PROBABILITIES_PPM[above - 1] << 32, PROBABILITIES_PPM[above] << 32);
         let (from, to) = (i128::from(self.0[above - 1]), i128::from(self.0[above]));
         let part = (to - from) * i128::from(position - low) / i128::from(high - low);

@@ -104,7 +104,7 @@ fn shape(topology: &Topology, offline: &CpuSet) -> Option<(String, &'static str)
     let shape = format!("node:{nodes} llc:{} core:{} pu:{}", llcs / nodes, cores / llcs, cpus / cores);
     let tree = Tree::read(&shape).ok()?;
     let numbering = ["threads-last", "threads-together"].into_iter().find(|numbering| {
-        let numbers = tree.numbers_by(numbering).expect("it is the name of a numbering");
+        let numbers = tree.numbers_by(numbering).expect("the name of a numbering");
         tree.numbered(&numbers).0.places == topology.places
     });
     Some((shape, numbering?))

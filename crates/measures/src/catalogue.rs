@@ -41,7 +41,7 @@ pub enum Rank {
 pub struct Measure {
     /// Path of its key in the JSON of a run, with dots as separators: `wakeup_latency_ns.p99`.
     pub key: &'static str,
-    /// What it is called in tables; at most 21 characters.
+    /// Name in tables; at most 21 characters.
     pub label: &'static str,
     /// Unit.
     pub unit: Unit,

@@ -104,7 +104,7 @@
     }
   };
 
-  const colours = () => {
+  const colors = () => {
     const theme = one("#theme");
     theme.addEventListener("change", () => {
       document.documentElement.dataset.theme = theme.value;
@@ -195,7 +195,7 @@
   all("[data-spots]").forEach(spots);
   explanations();
   copying();
-  colours();
+  colors();
   closeUp();
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
 })();

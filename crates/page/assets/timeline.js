@@ -13,7 +13,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     "waited for an external event"];
   const view = { from: 0, to: data.end };
   let [chosen, cursor, focus, found] = [-1, -1, null, null];
-  let colours = {};
+  let colors = {};
 
   // Rows from top to bottom: function that draws each, and function that describes a time.
   const rows = [];
@@ -31,7 +31,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const places = Math.max(0, Math.min(9, 9 + more - Math.floor(Math.log10(step()))));
     return `${(ticks * data.unit / 1e9).toFixed(places)} s`;
   };
-  const hue = (task) => `hsl(${(task * 137.508) % 360} 55% ${colours.dark ? 62 : 46}%)`;
+  const hue = (task) => `hsl(${(task * 137.508) % 360} 55% ${colors.dark ? 62 : 46}%)`;
   const dim = (task) => found && !found.has(task);
 
   let [left, width, density] = [0, 0, 1];
@@ -82,9 +82,9 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const [first, end] = [Math.round(top * density), Math.round((top + height) * density)];
     for (let column = 0; column < columns; column++) {
       if (!share[column]) continue;
-      const colour = dim(who[column]) ? colours.faint[who[column]] : colours.tasks[who[column]];
+      const color = dim(who[column]) ? colors.faint[who[column]] : colors.tasks[who[column]];
       const tall = Math.max(1, Math.round((end - first) * Math.min(1, share[column])));
-      for (let row = end - tall; row < end; row++) words[row * columns + column] = colour;
+      for (let row = end - tall; row < end; row++) words[row * columns + column] = color;
     }
   };
   const paintLane = (lane, first, count, { top, height }) => {
@@ -119,7 +119,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
       pen.beginPath();
       pen.rect(begin, top, end - begin, height);
       pen.clip();
-      pen.fillStyle = colours.dark ? "#000" : "#fff";
+      pen.fillStyle = colors.dark ? "#000" : "#fff";
       pen.fillText(data.names[task][1], begin + 4, top + height / 2 + 4);
       pen.restore();
     }
@@ -129,7 +129,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   // Lock waits, at the bottom of a row.
   const drawLocks = (locks, { top, height }) => {
     const tall = Math.max(1, Math.min(3, Math.floor(height / 6)));
-    pen.fillStyle = colours.ink;
+    pen.fillStyle = colors.ink;
     pen.beginPath();
     each(locks, (index) => {
       const begin = Math.max(left, xOf(locks.from[index]));
@@ -141,16 +141,16 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   // Below the run intervals: time of tasks outside the run.
   const drawOthers = (others, { top, height }) => {
     pen.globalAlpha = 0.3;
-    pen.fillStyle = colours.quiet;
+    pen.fillStyle = colors.quiet;
     each(others, (index) => bar(others.from[index], others.to[index], top, height));
     pen.globalAlpha = 1;
   };
 
-  const drawSteps = (steps, { top, height }, most, line, colour) => {
+  const drawSteps = (steps, { top, height }, most, line, color) => {
     const y = (value) => top + height - value / Math.max(1, most) * (height - 2);
-    pen.fillStyle = colours.raised;
+    pen.fillStyle = colors.raised;
     pen.fillRect(left, top, width, height);
-    pen.fillStyle = pen.strokeStyle = colour;
+    pen.fillStyle = pen.strokeStyle = color;
     const level = steps.level(1 / scale());
     if (level) {
       const last = Math.min(level.low.length - 1, Math.ceil(view.to / level.width));
@@ -169,7 +169,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
       }
     }
     if (line) {
-      pen.strokeStyle = colours.ink;
+      pen.strokeStyle = colors.ink;
       pen.setLineDash([4, 3]);
       pen.strokeRect(left - 1, y(line), width + 2, 0);
       pen.setLineDash([]);
@@ -180,13 +180,13 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     // Running is full height, waiting for a CPU is half height and red, sleeping is a line.
     const kind = data.chain.kind[index];
     const tall = kind < 2 ? height : kind === 2 ? height / 2 : 2;
-    pen.fillStyle = kind < 2 ? colours.accent : kind === 2 ? colours.bad : colours.quiet;
+    pen.fillStyle = kind < 2 ? colors.accent : kind === 2 ? colors.bad : colors.quiet;
     bar(data.chain.from[index], data.chain.to[index], top + (height - tall) / 2, tall);
   });
 
   const drawBad = (top, height, alpha) => {
     pen.globalAlpha = alpha;
-    pen.fillStyle = colours.bad;
+    pen.fillStyle = colors.bad;
     each(data.bad, (index) => bar(data.bad.from[index], data.bad.to[index], top, height));
     pen.globalAlpha = 1;
   };
@@ -219,7 +219,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   };
 
   const axis = () => {
-    pen.fillStyle = pen.strokeStyle = colours.quiet;
+    pen.fillStyle = pen.strokeStyle = colors.quiet;
     const unit = step() / data.unit;
     const every = [1, 2, 5, 10, 20].map((times) => times * unit).find((ticks) => ticks * scale() > 96) ?? 50 * unit;
     for (let ticks = Math.ceil(view.from / every) * every; ticks < view.to; ticks += every) {
@@ -234,7 +234,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const drawFocus = () => {
     if (!focus) return;
     const { top, height } = rows.find((row) => row.cpu === Math.max(0, focus.cpu));
-    pen.strokeStyle = colours.ink;
+    pen.strokeStyle = colors.ink;
     pen.lineWidth = 2;
     const [from, to] = [Math.max(left, xOf(focus.from)), Math.min(left + width, xOf(focus.from + focus.length))];
     if (to > from) pen.strokeRect(from, top - 1, to - from, height + 2);
@@ -262,7 +262,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     prepare(tall - lanes[0].top);
     const every = Math.ceil(13 / (laneHeight + laneGap));
     for (const row of rows) {
-      pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colours.accent : colours.quiet;
+      pen.fillStyle = row.cpu === chosen && row.cpu >= 0 ? colors.accent : colors.quiet;
       const label = wide < 500 ? row.name.split(" ").pop().slice(0, 8) : row.name.slice(0, 15);
       if (row.cpu < 0 || row.cpu % every === 0) pen.fillText(label, 2, row.top + Math.min(row.height, 20) / 2 + 4);
       row.draw(row);
@@ -272,7 +272,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     if (locked) lanes.forEach((row) => drawLocks(data.locks[row.cpu], row));
     if (chosen >= 0) {
       const { top, height } = lanes[chosen];
-      pen.strokeStyle = colours.accent;
+      pen.strokeStyle = colors.accent;
       pen.strokeRect(left - 1, top - 1, width + 2, height + 2);
     }
     drawFocus();
@@ -287,25 +287,25 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     requestAnimationFrame(() => { pending = false; draw(); });
   };
   const repaint = () => {
-    const style = (colour) => {
+    const style = (color) => {
       const probe = frame.querySelector(".probe");
-      probe.style.color = `var(--${colour})`;
+      probe.style.color = `var(--${color})`;
       return getComputedStyle(probe).color;
     };
     const names = ["ink", "quiet", "raised", "accent", "bad", "run", "scheduler", "ground"];
-    for (const colour of names) colours[colour] = style(colour);
-    const [red] = colours.ground.match(/[\d.]+/g).map(Number);
-    colours.dark = red < 128;
+    for (const color of names) colors[color] = style(color);
+    const [red] = colors.ground.match(/[\d.]+/g).map(Number);
+    colors.dark = red < 128;
     // Byte order of image pixels: alpha, blue, green, red.
-    colours.tasks = Uint32Array.from(data.names, (_, task) => {
-      const light = colours.dark ? 0.62 : 0.46;
+    colors.tasks = Uint32Array.from(data.names, (_, task) => {
+      const light = colors.dark ? 0.62 : 0.46;
       const part = (offset) => {
         const k = (offset + task * 137.508 / 30) % 12;
         return Math.round(255 * (light - 0.55 * Math.min(light, 1 - light) * Math.max(-1, Math.min(k - 3, 9 - k, 1))));
       };
       return (255 << 24 | part(4) << 16 | part(8) << 8 | part(0)) >>> 0;
     });
-    colours.faint = colours.tasks.map((colour) => (colour & 0xffffff | 51 << 24) >>> 0);
+    colors.faint = colors.tasks.map((color) => (color & 0xffffff | 51 << 24) >>> 0);
     redraw();
   };
 
@@ -330,12 +330,12 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return `longest chain of causes: ${name(task[index])} ${KINDS[kind[index]]} for ${span(to[index] - from[index])}`;
   });
   const cpus = data.lanes.length;
-  add("CPUs running", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
+  add("CPUs running", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colors.run),
     (ticks) => `${data.running.at(ticks)} of ${cpus} CPUs run tasks at ${clock(ticks, 3)}`);
-  add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colours.scheduler),
+  add("tasks waiting", STEPS, (row) => drawSteps(data.waiting, row, data.waiting.most, 0, colors.scheduler),
     (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks, 3)}; at most ${data.waiting.most}`);
   data.queues.forEach(({ name, steps }) => {
-    add(name, DEPTH, (row) => drawSteps(steps, row, steps.most, 0, colours.accent),
+    add(name, DEPTH, (row) => drawSteps(steps, row, steps.most, 0, colors.accent),
       (ticks) => `${steps.at(ticks)} tasks in ${name} at ${clock(ticks, 3)}; at most ${steps.most}`);
   });
   add("avoidable idle", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {

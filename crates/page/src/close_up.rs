@@ -131,32 +131,32 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
                     label.one { "Find a task " input type="search" data-find; }
                 }
                 @if let Some(cut) = cut(&track.timeline, share) {
-                    p.note { "The run has too many switches for a page. It shows the first " (cut) "." }
+                    p.note { "The run has too many switches for a page. Shown are the first " (cut) "." }
                 }
                 canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
                 span.probe {}
                 p.quiet {
-                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has a colour of its own. \
-                     Where a CPU's row is too dense for single tasks, its height says which share of the time it ran \
-                     tasks. A red background is avoidable idle time: some CPU idled although a task waited that may run \
-                     there. Black ticks at the foot of a row are waits for locks. In the longest chain of causes, a tall \
-                     bar is a task that ran, a low red bar one that waited for a CPU, and a line one that slept. The \
-                     dashed line is the number of all CPUs."
+                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has its own color. \
+                     Where a CPU's row is too dense for individual tasks, its height is the share of time in which it ran \
+                     tasks. A red background is avoidable idle time: a CPU idled while a task waited that may run there. \
+                     Black ticks at the bottom of a row are lock waits. In the longest chain of causes, a full-height \
+                     bar is a running task, a low red bar a task that waited for a CPU, and a line a sleeping task. The \
+                     dashed line is the number of CPUs."
                 }
                 p.quiet {
                     @if track.timeline.sees_queues {
-                        "The rows of queues say how many tasks stood in each"
+                        "The rows of queues show the number of tasks in each"
                         @match depths(&track.timeline).1 { 0 => ".", more => {
-                            "; " (report::counted(more as u64, "queue")) " that never were as deep are left out."
+                            "; " (report::counted(more as u64, "queue")) " with fewer tasks are omitted."
                         } }
-                    } @else { "Queues were not seen: only a simulated run under a loaded scheduler tells them." }
+                    } @else { "Queues are not available: only simulated runs with a loaded scheduler record them." }
                     @if track.timeline.cpus.iter().any(|cpu| !cpu.others.is_empty()) {
-                        " Grey in the row of a CPU is time in which it ran tasks outside the run."
+                        " Gray in the row of a CPU is time in which it ran tasks outside the run."
                     }
                 }
                 details { summary { "The longest waits" } ol.longest {} }
             }
-            noscript { p.quiet { "The timeline needs scripts." } }
+            noscript { p.quiet { "The timeline requires scripts." } }
             (data::element(&source, &encode(track, share)))
             @for (title, text) in &track.explanations {
                 details { summary { (title) } (lines(text)) }

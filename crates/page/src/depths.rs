@@ -33,7 +33,7 @@ pub fn depths(timeline: &Timeline) -> (Vec<Depth>, usize) {
     order.sort_by_key(|&index| (std::cmp::Reverse(all[index].most()), index));
     order.truncate(QUEUES);
     let mut index = 0..;
-    all.retain(|_| order.contains(&index.next().expect("it has no end")));
+    all.retain(|_| order.contains(&index.next().expect("an infinite iterator")));
     (all, left)
 }
 

@@ -124,7 +124,7 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
             p.quiet { (repeats(report.records)) " By weir " (report.version) "." }
         }
         div.tools.scripted {
-            label { "Colours " select #theme {
+            label { "Colors " select #theme {
                 option value="" { "as the system" }
                 option value="light" { "light" }
                 option value="dark" { "dark" }
@@ -201,9 +201,9 @@ fn foot(content: &Content) -> Markup {
             p { (content.explanation) }
             @if let Some(unvalidated) = &content.unvalidated { p { (unvalidated) } }
             p.scripted {
-                "Keys: Tab goes from picture to picture; the arrow keys go through the values of one. On a timeline the \
-                 arrows move, + and - zoom, 0 shows all of it, Page Up and Page Down choose a CPU, n and p go from task to \
-                 task on it."
+                "Keys: Tab moves between plots; the arrow keys move through the values of a plot. On a timeline the arrow \
+                 keys pan, + and - zoom, 0 shows the whole run, Page Up and Page Down select a CPU, n and p select the \
+                 next and previous run interval on it."
             }
         }
     }

@@ -188,7 +188,7 @@ fn embedded_data_contain_all_tasks() {
 fn middle_or_failed_run_is_shown_in_detail() {
     let mut runs = common::seeds("fifo", 1_000_000, 5, 4000);
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
-    let [chosen] = close_ups(&records)[..] else { panic!("one setup") };
+    let [chosen] = close_ups(&records)[..] else { panic!("expected one setup") };
     let makespan = |run: usize| records[run].value("makespan_ns").unwrap();
     let shorter = (0..16).filter(|&run| makespan(run) < makespan(chosen)).count();
     let longer = (0..16).filter(|&run| makespan(run) > makespan(chosen)).count();

@@ -188,7 +188,7 @@ fn very_long_timelines_are_coarse_and_cut_with_a_note() {
     assert_eq!(head["cut"].as_u64(), Some(150_000_000));
     assert_eq!(columns["task"].len(), 1_000_000);
     assert_eq!((columns["lost_from"].last(), columns["lost_length"].last()), (Some(&0), Some(&1_500_000)));
-    assert!(html.contains("It shows the first 150 ms"), "the page states that the timeline is cut");
+    assert!(html.contains("Shown are the first 150 ms"), "the page states that the timeline is cut");
 }
 
 proptest! {

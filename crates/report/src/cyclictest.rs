@@ -21,7 +21,7 @@ pub fn cyclictest(run: &RunReport, label: Option<&str>) -> Option<String> {
     let mut text = format!("{} on {}, times in ns\n", run.tags.scheduler, run.tags.machine);
     let _ = writeln!(text, "policy: {}: loadavg: {}\n", name(first.policy), loadavg(&run.measures));
     for (number, thread) in threads.into_iter().enumerate() {
-        let periods = thread.periods.as_ref().expect("it was filtered");
+        let periods = thread.periods.as_ref().expect("only tasks with periods");
         let latency = thread.wakeup_latency;
         let _ = writeln!(
             text,

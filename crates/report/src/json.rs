@@ -15,7 +15,7 @@ pub fn to_json(runs: &[RunReport]) -> String {
     to_json_with(runs, &Value::Array(vec![]))
 }
 
-/// The same, with the setups that could not run.
+/// Like [`to_json`], with the setups that could not run.
 pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
     let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
@@ -98,7 +98,7 @@ fn insert(object: &mut Map<String, Value>, key: &str, value: Value) {
         }
         Some((first, rest)) => {
             let inner = object.entry(first).or_insert_with(|| json!({}));
-            insert(inner.as_object_mut().expect("no key of the catalogue begins another"), rest, value);
+            insert(inner.as_object_mut().expect("no key of the catalogue is a prefix of another"), rest, value);
         }
     }
 }

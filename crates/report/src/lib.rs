@@ -67,7 +67,7 @@ pub fn to_text(runs: &[RunReport], view: View) -> String {
     }
 }
 
-/// The same for runs without task data.
+/// Like [`to_text`], for runs without task data.
 pub fn records_to_text(runs: &[Record], view: View) -> String {
     let runs: Vec<Record> = runs.iter().map(printable_record).collect();
     let groups = setups::groups(&runs);
@@ -88,7 +88,7 @@ fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
     unvalidated_effects(tags).map(|text| numbers::wrap("", &text) + "\n").unwrap_or_default()
 }
 
-/// The same as a sentence.
+/// Modelled effects not yet compared with any measurement, as a sentence; `None` if there are none.
 fn unvalidated_effects<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> Option<String> {
     let words: BTreeSet<&str> = tags.into_iter().flat_map(|tags| &tags.unvalidated).map(String::as_str).collect();
     let words = words.into_iter().collect::<Vec<_>>().join(", ");

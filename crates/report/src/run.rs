@@ -160,7 +160,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// All calls in one string ([`Tags::calls`]).
+    /// Joins the calls to one string ([`Tags::calls`]).
     pub fn names(all: &[Called]) -> String {
         all.iter().map(|one| one.call.as_str()).collect::<Vec<_>>().join(" ")
     }

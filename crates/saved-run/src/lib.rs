@@ -178,7 +178,7 @@ impl Part {
                 format!("compressed length {compressed} exceeds the remaining {} bytes", rest.len()),
             );
         }
-        let name = String::from_utf8(name.to_vec()).expect("it is ASCII");
+        let name = String::from_utf8(name.to_vec()).expect("part names are ASCII");
         Ok(Part { name, length, checksum, at, compressed: rest[..compressed as usize].to_vec() })
     }
 

@@ -84,7 +84,8 @@ fn main() {
     );
     for case in CASES.iter().filter(|case| wanted.is_none_or(|name| *name == case.name())) {
         let program = std::env::current_exe().expect("this program has a path");
-        let status = Command::new(program).args(["--case", &case.name()]).status().expect("it runs again");
+        let status =
+            Command::new(program).args(["--case", &case.name()]).status().expect("this program can be executed");
         assert!(status.success());
     }
 }
@@ -93,12 +94,12 @@ fn main() {
 fn play(case: &Case, seconds: Option<u64>, form: &str) {
     let mut reference = seconds.is_none().then(ReferenceLoad::new);
     let seconds = seconds.unwrap_or(case.seconds);
-    let policy = policies::find(case.policy).expect("it ships");
-    let object = Object::parse(policy.object).expect("it is compiled for us");
-    let profile = Profile::from_toml(case.policy, policy.profile).expect("it ships");
+    let policy = policies::find(case.policy).expect("a shipped file");
+    let object = Object::parse(policy.object).expect("a valid object");
+    let profile = Profile::from_toml(case.policy, policy.profile).expect("a shipped file");
     let (_, shape) = SHAPES.iter().find(|(cpus, _)| *cpus == case.cpus).expect("a shape for each case");
     let machine = match case.effects {
-        Some(preset) => Machine::preset(preset).expect("it ships"),
+        Some(preset) => Machine::preset(preset).expect("a shipped file"),
         None => Machine::from_synthetic(shape).expect("a shape"),
     };
     assert_eq!(machine.topology.len(), case.cpus as usize);
@@ -124,7 +125,7 @@ fn play(case: &Case, seconds: Option<u64>, form: &str) {
         None => &mut null,
     };
     let outcome = simulator::run(&setup, sink, &mut |_| reference.iter_mut().for_each(ReferenceLoad::run_if_due))
-        .expect("it runs");
+        .expect("the run can begin");
     let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
     assert!(findings.is_none_or(|findings| findings.count == 0));
     let spent = cpu_ns() - before - reference.as_ref().map_or(0, |reference| reference.spent);
@@ -186,7 +187,7 @@ impl ReferenceLoad {
     fn run_if_due(&mut self) {
         let before = cpu_ns();
         if before - self.last >= ReferenceLoad::EVERY_NS {
-            black_box(zstd::bulk::compress(black_box(&self.text), 3).expect("there is memory"));
+            black_box(zstd::bulk::compress(black_box(&self.text), 3).expect("enough memory"));
             self.last = cpu_ns();
             self.spent += self.last - before;
             self.times += 1;

@@ -33,11 +33,11 @@ const DURATION: Nanos = Nanos::from_ms(50);
 fn main() {
     println!("| machine, CPUs, scheduler | throughput | CPUs waited | p50 | p99 |\n|---|---|---|---|---|");
     for (preset, all, cpus, us, policy) in CASES {
-        let mut machine = Machine::preset(preset).expect("it ships");
+        let mut machine = Machine::preset(preset).expect("a shipped file");
         machine.offline = (cpus..all).map(CpuId).collect();
         let tasks = 4 * cpus;
         let text = format!(r#"{{"tasks": {{"t": {{"instance": {tasks}, "loop": -1, "run": {us}, "sleep": {us}}}}}}}"#);
-        let work = Workload::from_bytes("wall", text.as_bytes()).expect("it is a workload");
+        let work = Workload::from_bytes("wall", text.as_bytes()).expect("a valid workload");
         let [instant, waiting] = [false, true].map(|waiting| play(&machine, &work, policy, waiting));
         let rate = |run: &RunMeasures| run.context_switches as f64 * 1e3 / run.elapsed.0 as f64;
         let time = f64::from(cpus) * DURATION.0 as f64;
@@ -58,9 +58,9 @@ fn main() {
 
 fn play(machine: &Machine, workload: &Workload, policy: Option<&str>, waiting: bool) -> RunMeasures {
     let loadable = policy.map(|name| {
-        let policy = policies::find(name).expect("it ships");
-        let object = Object::parse(policy.object).expect("it is compiled for us");
-        (object, Profile::from_toml(name, policy.profile).expect("it ships"))
+        let policy = policies::find(name).expect("a shipped file");
+        let object = Object::parse(policy.object).expect("a valid object");
+        (object, Profile::from_toml(name, policy.profile).expect("a shipped file"))
     });
     let scheduler = match &loadable {
         Some((object, profile)) => Scheduler::Object { object, profile },

@@ -26,9 +26,9 @@ impl<M: Model> Run<'_, M> {
         let task = &mut self.tasks[id.index()];
         match task.role {
             Role::Workload => {}
-            Role::Watchdog => return self.work_for_kernel(cpu, id),
+            Role::Watchdog => return self.run_watchdog_worker(cpu, id),
             Role::Hotplug => return self.work_for_hotplug(cpu, id),
-            Role::Background(number) => return self.work_in_background(cpu, id, number),
+            Role::Background(number) => return self.run_background_thread(cpu, id, number),
         }
         if task.phase != Phase::Act {
             if self.passes(id) {
@@ -41,7 +41,7 @@ impl<M: Model> Run<'_, M> {
             return self.wake(cpu, id, other);
         }
         task.phase = Phase::Ask;
-        let later = task.later.take().expect("it was there");
+        let later = task.later.take().expect("a demand is pending");
         self.carry_out(cpu, id, later.demand, later.asked_at);
     }
 
@@ -86,9 +86,9 @@ impl<M: Model> Run<'_, M> {
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
             }
-            Demand::Wait if task.woken_early => task.woken_early = false,
+            Demand::Wait if task.woken_before_block => task.woken_before_block = false,
             Demand::Wait => {
-                self.tell_wait(cpu, id);
+                self.report_wait(cpu, id);
                 self.schedule(cpu, Leave::Block(BlockCause::Task));
             }
             Demand::Spin => {
@@ -112,7 +112,7 @@ impl<M: Model> Run<'_, M> {
         self.operations.wait
             && match demand {
                 Demand::Change { .. } | Demand::ChangeOf { .. } => true,
-                Demand::Fork(_) => self.groups.are_there() || self.model.holds_scheduler_lock(),
+                Demand::Fork(_) => self.groups.exist() || self.model.holds_scheduler_lock(),
                 _ => false,
             }
     }
@@ -130,13 +130,13 @@ impl<M: Model> Run<'_, M> {
         if self.tasks[other.index()].phase == Phase::Spin {
             let is_beside = self.tasks[other.index()].is_beside;
             self.count(is_beside, |left| left.spinning -= 1);
-            return self.go_on_with(other, Phase::Ask);
+            return self.continue_with(other, Phase::Ask);
         }
         // Sampled in any case, so that the n-th wakeup of a task takes the same time under each scheduler.
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked && !task.blocks || task.frozen {
-            task.woken_early = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
+            task.woken_before_block = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
             return self.cpus[cpu.index()].charge(Charge::default());
         }
         if self.operations.wait {
@@ -150,7 +150,7 @@ impl<M: Model> Run<'_, M> {
     /// The external parent, which runs on `cpu`, starts a task of this spec. If further tasks become due before it
     /// could fork again, it continues with these, and occupies the CPU meanwhile. Its time before the first fork
     /// precedes the start time of that task.
-    pub fn start_from_outside(&mut self, cpu: CpuId, spec: u32) {
+    pub fn start_by_external_parent(&mut self, cpu: CpuId, spec: u32) {
         self.count(self.executor.is_beside(spec), |left| left.starts -= 1);
         let clone = Nanos(self.machine.costs.clone_ns);
         let waits = self.cpus[cpu.index()].inbox.iter().any(|interrupt| matches!(interrupt, Interrupt::Start(_)));
@@ -249,7 +249,7 @@ impl<M: Model> Run<'_, M> {
             match self.model.set_affinity(cpu, id, &allowed) {
                 Ok(()) => {
                     self.sinks.affinity(self.now, id, &allowed);
-                    self.affinity_told = true;
+                    self.affinity_reported = true;
                 }
                 Err(_) => refused += 1,
             }
@@ -259,16 +259,16 @@ impl<M: Model> Run<'_, M> {
         }
         self.refused_changes += refused;
         self.apply(cpu, Charge::default());
-        self.affinity_told = false;
+        self.affinity_reported = false;
     }
 
     /// The watchdog's worker runs briefly, performs its work item and goes to sleep again.
-    fn work_for_kernel(&mut self, cpu: CpuId, id: TaskId) {
+    fn run_watchdog_worker(&mut self, cpu: CpuId, id: TaskId) {
         let task = &mut self.tasks[id.index()];
-        if !std::mem::replace(&mut task.took_job, true) {
+        if !std::mem::replace(&mut task.took_work, true) {
             return task.begin_work(WORKER_NS);
         }
-        task.took_job = false;
+        task.took_work = false;
         self.tell_time();
         self.model.watchdog_work(cpu);
         self.apply(cpu, Charge::default());

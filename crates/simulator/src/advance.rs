@@ -54,7 +54,7 @@ impl<M: Model> Run<'_, M> {
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
         match interrupt {
-            // The same as `advance` would do, without queueing in the inbox.
+            // Shortcut for `advance`, without queueing the interrupt in the inbox.
             Some(interrupt) if !entry.is_busy() && !completes && entry.inbox.is_empty() => self.handle(cpu, interrupt),
             _ => entry.inbox.extend(interrupt),
         }
@@ -70,7 +70,7 @@ impl<M: Model> Run<'_, M> {
     fn go_on(&mut self, cpu: CpuId) {
         while self.end.is_none() && !self.cpus[cpu.index()].offline {
             let entry = &mut self.cpus[cpu.index()];
-            if entry.can_go_on() && !entry.owes() {
+            if entry.can_continue() && !entry.owes() {
                 if entry.script.is_empty() {
                     self.go_on_with_operation(cpu);
                 } else {
@@ -94,7 +94,7 @@ impl<M: Model> Run<'_, M> {
             } else if entry.resched {
                 self.schedule(cpu, Leave::Preempt);
             } else if current == TaskId::NONE && cpu == BOOT_CPU && self.now >= self.housekeeping {
-                self.keep_house();
+                self.housekeeping_wakeup();
             } else if current == TaskId::NONE {
                 return self.plan_idle(cpu);
             } else if self.tasks[current.index()].phase == Phase::Spin {
@@ -114,7 +114,7 @@ impl<M: Model> Run<'_, M> {
     pub fn wait_until_free(&mut self, cpu: CpuId) {
         let entry = &self.cpus[cpu.index()];
         let free_at = entry.free_at();
-        if entry.can_go_on() {
+        if entry.can_continue() {
             return self.alarms.set(Alarm::Cpu(cpu), free_at);
         }
         if entry.spins() {
@@ -167,7 +167,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// The boot CPU has been idle for long: a kernel timer wakes it, and its tick checks the watchdog.
-    fn keep_house(&mut self) {
+    fn housekeeping_wakeup(&mut self) {
         self.housekeeping = Nanos::MAX;
         if !self.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
             self.play_tick(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
@@ -245,7 +245,7 @@ impl<M: Model> Run<'_, M> {
                 let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
                 self.apply_or_begin(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
             }
-            Interrupt::Start(spec) => self.start_from_outside(cpu, spec),
+            Interrupt::Start(spec) => self.start_by_external_parent(cpu, spec),
             Interrupt::Fault(step) => {
                 let charge = self.do_step(cpu, step);
                 self.apply(cpu, charge);
@@ -276,7 +276,7 @@ impl<M: Model> Run<'_, M> {
     fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
-            Interrupt::Start(_) => self.groups.are_there() || self.model.holds_scheduler_lock(),
+            Interrupt::Start(_) => self.groups.exist() || self.model.holds_scheduler_lock(),
             Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
         }
     }
@@ -297,7 +297,7 @@ impl<M: Model> Run<'_, M> {
         assert_eq!(switch.prev, entry.current, "the kernel and the clock have the same current task on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
-            charge.scheduler = self.take_over(cpu, switch.prev, switch.next);
+            charge.scheduler = self.switch_current(cpu, switch.prev, switch.next);
             charge.locked = charge.scheduler;
         }
         self.apply(cpu, charge);

@@ -33,7 +33,7 @@ pub(crate) struct Ahead {
 
 /// Events that were saved.
 #[derive(Debug, Default)]
-pub(crate) struct Spared {
+pub(crate) struct SavedEvents {
     /// Times at which CPUs take the locks of operations executed ahead; these count as events. May contain events
     /// that are already past.
     events: BinaryHeap<Reverse<(Nanos, CpuId)>>,
@@ -44,7 +44,7 @@ pub(crate) struct Spared {
     pub counts: [u64; 2],
 }
 
-impl Spared {
+impl SavedEvents {
     /// Whether there are any.
     pub fn is_any(&self) -> bool {
         !self.events.is_empty()
@@ -56,16 +56,16 @@ impl<M: Model> Run<'_, M> {
     /// events is random.
     pub fn may_execute_ahead(&self, cpu: CpuId) -> bool {
         let concerns_others = |effect: &Effect| matches!(effect, Effect::Resched { cpu: target } if *target != cpu);
-        let each_event_counts = self.alarms.are_drawn() || self.operations.wait || self.spared.off;
+        let each_event_counts = self.alarms.are_drawn() || self.operations.wait || self.saved.off;
         !each_event_counts && !self.output.effects.iter().any(concerns_others)
     }
 
     /// Executes an operation whose lock is free, and which reaches the lock at time `at`.
     pub fn execute_ahead(&mut self, cpu: CpuId, acquisition: Acquisition, at: Nanos) {
         let Acquisition { lock, caller, before, under, after } = acquisition;
-        self.spared.events.push(Reverse((at, cpu)));
+        self.saved.events.push(Reverse((at, cpu)));
         let locks = self.locks.as_mut().expect("taking a lock implies locks");
-        let free = locks.foresee(lock, cpu, caller, at, under);
+        let free = locks.plan_hold(lock, cpu, caller, at, under);
         let entry = &mut self.cpus[cpu.index()];
         let cost = free + after - at;
         entry.ahead = Some(Ahead { acquisition, cost });
@@ -79,12 +79,15 @@ impl<M: Model> Run<'_, M> {
     pub fn end_ahead(&mut self, cpu: CpuId) {
         if let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
             let locks = self.locks.as_mut().expect("taking a lock implies locks");
-            if locks.foreseen(lock).is_some_and(|foreseen| foreseen.cpu == cpu && foreseen.at >= self.now) {
+            if locks
+                .planned_hold(lock)
+                .is_some_and(|planned_hold| planned_hold.cpu == cpu && planned_hold.at >= self.now)
+            {
                 self.roll_back(cpu);
-                self.spared.events.retain(|Reverse((_, hidden))| *hidden != cpu);
+                self.saved.events.retain(|Reverse((_, hidden))| *hidden != cpu);
             } else {
-                if locks.foreseen(lock).is_some_and(|foreseen| foreseen.cpu == cpu) {
-                    locks.fulfil(lock);
+                if locks.planned_hold(lock).is_some_and(|planned_hold| planned_hold.cpu == cpu) {
+                    locks.commit_hold(lock);
                 }
                 self.cpus[cpu.index()].ahead = None;
             }
@@ -93,19 +96,19 @@ impl<M: Model> Run<'_, M> {
 
     /// `cpu` asks for a lock at time `at`. If another CPU took the lock ahead of time, that is made final or rolled
     /// back.
-    pub fn ask_for_lock(&mut self, cpu: CpuId, lock: LockNumber, at: Nanos) {
+    pub fn request_lock(&mut self, cpu: CpuId, lock: LockNumber, at: Nanos) {
         let locks = self.locks.as_mut().expect("a script implies locks");
-        let Some(foreseen) = locks.foreseen(lock) else { return };
+        let Some(planned_hold) = locks.planned_hold(lock) else { return };
         // At equal times, the order of the CPUs' alarms decides.
         let was_first = match at > self.now {
-            true => foreseen.cpu < cpu,
-            false => self.alarms.comes_before_this(foreseen.cpu),
+            true => planned_hold.cpu < cpu,
+            false => self.alarms.comes_before_this(planned_hold.cpu),
         };
-        if foreseen.at < at || foreseen.at == at && was_first {
-            locks.fulfil(lock);
+        if planned_hold.at < at || planned_hold.at == at && was_first {
+            locks.commit_hold(lock);
         } else {
-            self.roll_back(foreseen.cpu);
-            self.alarms.set(Alarm::Cpu(foreseen.cpu), foreseen.at);
+            self.roll_back(planned_hold.cpu);
+            self.alarms.set(Alarm::Cpu(planned_hold.cpu), planned_hold.at);
         }
     }
 
@@ -126,9 +129,12 @@ impl<M: Model> Run<'_, M> {
         let Some(locks) = &mut self.locks else { return };
         for cpu in &mut self.cpus {
             let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = cpu.ahead.take() else { continue };
-            let Some(foreseen) = locks.foreseen(lock).filter(|foreseen| foreseen.cpu == cpu.number()) else { continue };
-            let at_the_end = foreseen.at == end && !cut && self.alarms.comes_before_this(foreseen.cpu);
-            if foreseen.at < end || at_the_end { locks.fulfil(lock) } else { locks.forget(lock) }
+            let Some(planned_hold) = locks.planned_hold(lock).filter(|planned_hold| planned_hold.cpu == cpu.number())
+            else {
+                continue;
+            };
+            let at_the_end = planned_hold.at == end && !cut && self.alarms.comes_before_this(planned_hold.cpu);
+            if planned_hold.at < end || at_the_end { locks.commit_hold(lock) } else { locks.forget(lock) }
         }
     }
 
@@ -142,7 +148,7 @@ impl<M: Model> Run<'_, M> {
                 self.alarms.set(Alarm::Cpu(cpu), entry.free_at());
             }
         }
-        self.spared.events.clear();
+        self.saved.events.clear();
     }
 
     /// Whether no other event happens up to `time`; then no other CPU asks for a lock before.
@@ -153,9 +159,9 @@ impl<M: Model> Run<'_, M> {
     /// Time of the next event, saved events included.
     pub fn next_event(&mut self) -> Nanos {
         let due = self.alarms.next_due().unwrap_or(Nanos::MAX);
-        while let Some(&Reverse((at, cpu))) = self.spared.events.peek() {
+        while let Some(&Reverse((at, cpu))) = self.saved.events.peek() {
             if at < self.now || at == self.now && self.alarms.comes_before_this(cpu) {
-                self.spared.events.pop();
+                self.saved.events.pop();
             } else {
                 return at.min(due);
             }
@@ -168,7 +174,7 @@ impl<M: Model> Run<'_, M> {
     fn count_ahead(&mut self, _which: usize) {
         #[cfg(test)]
         {
-            self.spared.counts[_which] += 1;
+            self.saved.counts[_which] += 1;
         }
     }
 }

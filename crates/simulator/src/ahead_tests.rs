@@ -19,9 +19,9 @@ const WORK: &str = r#"{"tasks": {
 fn play(setup: &Setup<'_>, executes_ahead: bool) -> (String, [u64; 2]) {
     let mut log = Null;
     let mut run = setup::prepare(setup, &mut log, false).unwrap();
-    run.spared.off = !executes_ahead;
+    run.saved.off = !executes_ahead;
     run.play(&mut |_| ());
-    let counts = run.spared.counts;
+    let counts = run.saved.counts;
     let (outcome, _) = run.finish().unwrap();
     (format!("{:x} {:?}", outcome.log_hash, outcome.measures), counts)
 }

@@ -68,7 +68,7 @@ impl<M: Model> Run<'_, M> {
 
     fn tell_event(&mut self, event: &mut Event) {
         event.time += self.suspended;
-        if event.kind == EventKind::Affinity && !self.affinity_told {
+        if event.kind == EventKind::Affinity && !self.affinity_reported {
             // The kernel itself changed the affinity, because no allowed CPU remained.
             let allowed = self.model.allowed(event.task);
             self.sinks.affinity(event.time, event.task, allowed);

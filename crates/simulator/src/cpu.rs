@@ -74,7 +74,7 @@ pub(crate) struct Cpu {
     /// The CPU's next schedule may not return before each of these CPUs has called schedule more often than the given
     /// number (contract K1).
     pub awaits: Vec<(CpuId, u64)>,
-    /// The same, while the CPU is in that schedule and spins.
+    /// Copy of `awaits` while the CPU is in that schedule and spins.
     pub spins_for: Vec<(CpuId, u64)>,
     /// Remaining steps of an operation that takes locks, to be executed after the time owed.
     pub script: Script,
@@ -146,7 +146,7 @@ impl Cpu {
     }
 
     /// Whether that operation can continue without waiting for another CPU.
-    pub fn can_go_on(&self) -> bool {
+    pub fn can_continue(&self) -> bool {
         self.goes_on() && !self.waits_for_lock && !self.parked
     }
 

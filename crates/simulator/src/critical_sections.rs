@@ -114,11 +114,11 @@ impl<M: Model> Run<'_, M> {
                 locks.words[number].fought = true;
                 let passing = locks.passing(id).expect("the task is in a critical section");
                 (passing.stage, passing.fought) = (Stage::Call, true);
-                self.spend(id, self.half_a_call());
+                self.spend(id, self.half_futex_call());
             }
             _ => {
                 self.queue(id, number, reads);
-                self.tell_lock_wait(cpu, id, true);
+                self.report_lock_wait(cpu, id, true);
                 self.tasks[id.index()].phase = Phase::Spin;
             }
         }
@@ -126,14 +126,14 @@ impl<M: Model> Run<'_, M> {
 
     /// `id`, in the middle of its futex call, sleeps if the mutex is still held by a task that will wake it.
     fn call(&mut self, cpu: CpuId, id: TaskId) {
-        let half = self.half_a_call();
+        let half = self.half_futex_call();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let passing = locks.passing(id).expect("the task is in a critical section");
         let number = passing.word;
         let word = &locks.words[number];
         if word.writer.is_some() && word.fought {
             self.queue(id, number, false);
-            self.tell_lock_wait(cpu, id, false);
+            self.report_lock_wait(cpu, id, false);
             self.schedule(cpu, Leave::Block(BlockCause::Task));
         } else {
             locks.passing(id).expect("the task is in a critical section").stage = Stage::Refused;
@@ -142,7 +142,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// The kernel checks the mutex word in the middle of a futex call.
-    fn half_a_call(&self) -> Nanos {
+    fn half_futex_call(&self) -> Nanos {
         Nanos(self.shared_locks.as_ref().expect("the workload has locks").futex().0 / 2)
     }
 
@@ -191,7 +191,7 @@ impl<M: Model> Run<'_, M> {
         let passing = locks.passing(id).expect("the task is in a critical section");
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
         let (row, waited) = (passing.row, now - passing.asked);
-        locks.note_taken(row, waited);
+        locks.record_acquisition(row, waited);
         self.spend(id, way);
     }
 
@@ -203,7 +203,7 @@ impl<M: Model> Run<'_, M> {
         let (number, op, seen, row) = (passing.word, passing.op, passing.seen, passing.row);
         let held = now.since(passing.entered);
         let kind = locks.kind(op.lock);
-        locks.note_held(row, held);
+        locks.record_hold(row, held);
         match kind {
             LockKind::Atomic => {}
             LockKind::Rcu if op.reads => {}
@@ -320,18 +320,18 @@ impl<M: Model> Run<'_, M> {
         let passing = locks.passing(waiter.task).expect("the task is in a critical section");
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
         let (row, waited) = (passing.row, now + way - passing.asked);
-        locks.note_taken(row, waited);
+        locks.record_acquisition(row, waited);
         self.resume(waiter.task, if way == Nanos::ZERO { Phase::Ask } else { Phase::Line(way) });
     }
 
     /// `id`, which spins or was preempted while spinning, continues in this phase.
     fn resume(&mut self, id: TaskId, phase: Phase) {
-        self.tell_passed(id);
-        self.go_on_with(id, phase);
+        self.report_acquired(id);
+        self.continue_with(id, phase);
     }
 
-    /// The same without a lock: its CPU, if it has one, is updated now.
-    pub fn go_on_with(&mut self, id: TaskId, phase: Phase) {
+    /// Sets the phase of `id`, and updates its CPU, if it has one, now.
+    pub fn continue_with(&mut self, id: TaskId, phase: Phase) {
         let on = self.cpu_of(id);
         if let Some(cpu) = on {
             self.settle(cpu);
@@ -365,7 +365,7 @@ impl<M: Model> Run<'_, M> {
         }
         word.waiting.retain(|waiter| waiter.task != id);
         self.tasks[id.index()].phase = Phase::Ask;
-        self.tell_passed(id);
+        self.report_acquired(id);
         if op.reads {
             return true;
         }

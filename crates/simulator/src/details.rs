@@ -8,7 +8,7 @@ use ids::{CpuId, TaskId};
 
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, is about to wait for what its script names.
-    pub fn tell_wait(&mut self, cpu: CpuId, id: TaskId) {
+    pub fn report_wait(&mut self, cpu: CpuId, id: TaskId) {
         if self.sinks.wants_details
             && let Some(what) = self.executor.waits_for(id)
         {
@@ -18,7 +18,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// `id`, which is current on `cpu`, begins to wait for a lock of its workload, by polling or sleeping.
-    pub fn tell_lock_wait(&mut self, cpu: CpuId, id: TaskId, spins: bool) {
+    pub fn report_lock_wait(&mut self, cpu: CpuId, id: TaskId, spins: bool) {
         if self.sinks.wants_details {
             let locks = self.shared_locks.as_ref().expect("the workload has locks");
             let what = locks.name(id);
@@ -27,7 +27,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// `id` has acquired the lock that it polled.
-    pub fn tell_passed(&mut self, id: TaskId) {
+    pub fn report_acquired(&mut self, id: TaskId) {
         if self.sinks.wants_details {
             self.tell_own_detail(CpuId(0), id, DetailKind::Passed);
         }

@@ -172,10 +172,10 @@ impl<M: Model> Run<'_, M> {
     /// The hotplug kthread of `cpu` works briefly, executes the step that it was woken for, and sleeps again.
     pub fn work_for_hotplug(&mut self, cpu: CpuId, thread: TaskId) {
         let task = &mut self.tasks[thread.index()];
-        if !std::mem::replace(&mut task.took_job, true) {
+        if !std::mem::replace(&mut task.took_work, true) {
             return task.begin_work(STEP_NS);
         }
-        task.took_job = false;
+        task.took_work = false;
         self.tell_time();
         match self.faults.steps[0] {
             Step::Deactivate(_) => self.model.deactivate_cpu(cpu),

@@ -55,7 +55,7 @@ impl Groups {
     }
 
     /// Whether the workload has groups.
-    pub fn are_there(&self) -> bool {
+    pub fn exist(&self) -> bool {
         self.around.is_some()
     }
 

@@ -61,7 +61,7 @@ impl From<(u16, u16)> for KernelName {
 }
 
 impl KernelName {
-    /// The same kernel with operations that wait.
+    /// This kernel with operations that wait for locks.
     pub fn waiting(self) -> KernelName {
         KernelName { form: Form::Waiting, ..self }
     }

@@ -48,7 +48,7 @@ struct Waiter {
 
 /// A future acquisition and release of a lock that is free and uncontended until then.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Foreseen {
+pub(crate) struct PlannedHold {
     pub cpu: CpuId,
     pub caller: &'static str,
     /// Time of the request.
@@ -85,7 +85,7 @@ struct Entry {
     /// Time from which it is free, unless it is held.
     free: Nanos,
     waiting: VecDeque<Waiter>,
-    foreseen: Option<Foreseen>,
+    planned_hold: Option<PlannedHold>,
     /// Acquisition times of CPUs that were granted the lock before their predecessor's release: these are in the
     /// future. Recorded for locks whose handoff time depends on the number of waiters.
     ahead: VecDeque<Nanos>,
@@ -130,7 +130,7 @@ impl Locks {
         }
     }
 
-    /// The same, for a lock that is not a runqueue's.
+    /// Index of a lock that is not a runqueue's; added to the table if necessary.
     fn number_of_other(&mut self, lock: Lock) -> LockNumber {
         if self.table[self.recent.0 as usize].lock == lock {
             return self.recent;
@@ -150,34 +150,41 @@ impl Locks {
     /// Whether it is free from this time on, as far as is known.
     pub fn is_free(&self, number: LockNumber, time: Nanos) -> bool {
         let entry = &self.table[number.0 as usize];
-        !entry.held && entry.free <= time && entry.foreseen.is_none()
+        !entry.held && entry.free <= time && entry.planned_hold.is_none()
     }
 
     /// Its future acquisition, if any.
-    pub fn foreseen(&self, number: LockNumber) -> Option<Foreseen> {
-        self.table[number.0 as usize].foreseen
+    pub fn planned_hold(&self, number: LockNumber) -> Option<PlannedHold> {
+        self.table[number.0 as usize].planned_hold
     }
 
     /// Records that `cpu` will ask for this free lock at time `at` and hold it for `under`; returns the time of the
-    /// release. The lock is unchanged until [`Locks::fulfil`].
-    pub fn foresee(&mut self, number: LockNumber, cpu: CpuId, caller: &'static str, at: Nanos, under: Nanos) -> Nanos {
+    /// release. The lock is unchanged until [`Locks::commit_hold`].
+    pub fn plan_hold(
+        &mut self,
+        number: LockNumber,
+        cpu: CpuId,
+        caller: &'static str,
+        at: Nanos,
+        under: Nanos,
+    ) -> Nanos {
         let entry = &mut self.table[number.0 as usize];
         let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, cpu)));
         let taken = at + Nanos(line);
         let free = taken + Nanos(line * entry.lines()) + under;
-        entry.foreseen = Some(Foreseen { cpu, caller, at, taken, free });
+        entry.planned_hold = Some(PlannedHold { cpu, caller, at, taken, free });
         free
     }
 
     /// Cancels the recorded future acquisition.
     pub fn forget(&mut self, number: LockNumber) {
-        self.table[number.0 as usize].foreseen = None;
+        self.table[number.0 as usize].planned_hold = None;
     }
 
     /// Makes the recorded future acquisition effective, if there is one.
-    pub fn fulfil(&mut self, number: LockNumber) {
+    pub fn commit_hold(&mut self, number: LockNumber) {
         let entry = &mut self.table[number.0 as usize];
-        if let Some(Foreseen { cpu, caller, at, taken, free }) = entry.foreseen.take() {
+        if let Some(PlannedHold { cpu, caller, at, taken, free }) = entry.planned_hold.take() {
             debug_assert!(entry.free <= at && entry.waiting.is_empty(), "no other CPU asked for it");
             entry.begin(cpu, caller, taken, None);
             entry.end(free);
@@ -274,7 +281,7 @@ impl Entry {
             row: 0,
             free: Nanos::ZERO,
             waiting: VecDeque::new(),
-            foreseen: None,
+            planned_hold: None,
             ahead: VecDeque::new(),
             rows: Vec::new(),
         }

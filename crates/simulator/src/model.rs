@@ -150,12 +150,12 @@ impl Model for Kernel {
         self.set_performance(cpu, performance);
     }
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool {
-        self.load(object).expect("what was loaded once can be loaded again");
+        self.load(object).expect("the object was loaded before");
         let write = |element: &MapElement| self.set_element(&element.map, &element.key, &element.values);
         if steps.elements.iter().try_for_each(write).is_err() || !self.call_programs(object, &steps.calls) {
             return false;
         }
-        self.begin_attach(cpu).expect("what was attached once can be attached again");
+        self.begin_attach(cpu).expect("the scheduler was attached before");
         true
     }
     fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool {

@@ -67,7 +67,7 @@ impl<M: Model> Run<'_, M> {
     /// Begins an operation on `cpu`, or defers it until others are complete.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
         if let Operation::Wake(task, _) = operation {
-            self.stay_awake(task);
+            self.cancel_block(task);
         }
         let entry = &mut self.cpus[cpu.index()];
         debug_assert!(entry.operation.is_none(), "CPU {cpu} already executes an operation");
@@ -94,7 +94,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `task` is about to be woken: if its CPU has planned but not begun to block it, it does not block. If it has
     /// begun, the kernel model handles the wakeup.
-    fn stay_awake(&mut self, task: TaskId) {
+    fn cancel_block(&mut self, task: TaskId) {
         if !self.tasks[task.index()].blocks {
             return;
         }
@@ -140,7 +140,7 @@ impl<M: Model> Run<'_, M> {
             _ => None,
         });
         if let Some((prev, next)) = switches.next_back() {
-            pending.locked += self.take_over(cpu, prev, next);
+            pending.locked += self.switch_current(cpu, prev, next);
         }
         self.tell_output();
         self.write_part(cpu, &mut pending, progress);
@@ -223,7 +223,7 @@ impl<M: Model> Run<'_, M> {
             }
         }
         if self.operations.begun == 0 {
-            self.use_quiet();
+            self.run_quiet_operations();
         }
     }
 
@@ -246,7 +246,7 @@ impl<M: Model> Run<'_, M> {
 
     /// No operation is in progress: the CPUs that wait for that continue, then the operations deferred because of
     /// them.
-    fn use_quiet(&mut self) {
+    fn run_quiet_operations(&mut self) {
         while let Some(cpu) = self.operations.quiet.pop_front() {
             self.settle(cpu);
             self.cpus[cpu.index()].parked = false;
@@ -264,7 +264,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// The CPU switches to another task or to idle; returns the cost.
-    pub fn take_over(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) -> Nanos {
+    pub fn switch_current(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) -> Nanos {
         let cost = self.noise.switch(cpu, next, self.machine.costs.context_switch_ns);
         let entry = &mut self.cpus[cpu.index()];
         entry.current = next;

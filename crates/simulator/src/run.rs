@@ -10,7 +10,7 @@
 //!
 //! The other parts are `advance` (progress of a CPU), `act` (actions of tasks) and `apply` (output of kernel calls).
 
-use crate::ahead::Spared;
+use crate::ahead::SavedEvents;
 use crate::alarms::{Alarm, Alarms};
 use crate::calls::Calls;
 use crate::cpu::Cpu;
@@ -107,15 +107,15 @@ impl Sinks<'_> {
 /// Numbers of tasks of the workload, by state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Left {
-    /// Tasks that have not ended.
+    /// Number of tasks that have not ended.
     pub alive: usize,
-    /// Of these, runnable or running.
+    /// Number of living tasks that are runnable or running.
     pub ready: usize,
-    /// Of these, asleep with a timer.
+    /// Number of living tasks that sleep with a timer.
     pub asleep: usize,
     /// Tasks yet to be started by the external parent.
     pub starts: usize,
-    /// Of the tasks that are ready, those that spin at a barrier.
+    /// Number of ready tasks that spin at a barrier.
     pub spinning: usize,
 }
 
@@ -157,7 +157,7 @@ pub(crate) struct Run<'a, M> {
     /// Kernel locks; `None`: they cost nothing and are never contended.
     pub locks: Option<Box<Locks>>,
     /// Events saved because their lock was uncontended.
-    pub spared: Spared,
+    pub saved: SavedEvents,
     /// Kernel operations that wait for locks.
     pub operations: Operations,
     /// Locks of the workload; `None`: it has none.
@@ -170,7 +170,7 @@ pub(crate) struct Run<'a, M> {
     pub tasks: Vec<Task>,
     pub sinks: Sinks<'a>,
     pub left: Left,
-    /// Of these, background tasks, for which the run does not wait.
+    /// Part of `left` that are background tasks, for which the run does not wait.
     pub beside: Left,
     pub end: Option<End>,
     /// CPUs that spin until others have switched.
@@ -196,7 +196,7 @@ pub(crate) struct Run<'a, M> {
     /// Total suspended time, in which the kernel's clock stood still.
     pub suspended: Nanos,
     /// The sinks have been notified of the affinity change in progress.
-    pub affinity_told: bool,
+    pub affinity_reported: bool,
     /// Attaches the scheduler again on request.
     pub loader: Option<Loader<'a>>,
     /// Exit information of each restart.
@@ -241,7 +241,7 @@ impl<'a, M: Model> Run<'a, M> {
             groups: Groups::default(),
             speed,
             locks: Locks::new(machine),
-            spared: Spared::default(),
+            saved: SavedEvents::default(),
             operations: Operations::default(),
             shared_locks: SharedLocks::new(machine, &workload.locks, seed),
             noise,
@@ -256,7 +256,7 @@ impl<'a, M: Model> Run<'a, M> {
                 log,
             },
             left: Left { starts: starts.len(), ..Left::default() },
-            beside: Left { starts: count_beside(&starts, workload), ..Left::default() },
+            beside: Left { starts: count_background(&starts, workload), ..Left::default() },
             end: None,
             spinning: Vec::new(),
             starts,
@@ -273,7 +273,7 @@ impl<'a, M: Model> Run<'a, M> {
             faults: Faults::default(),
             freezing: false,
             suspended: Nanos::ZERO,
-            affinity_told: false,
+            affinity_reported: false,
             loader: None,
             restarts: Vec::new(),
             load: None,
@@ -306,7 +306,7 @@ impl<'a, M: Model> Run<'a, M> {
 
     /// Runs until no event is left, or the time is over.
     pub fn play(&mut self, progress: &mut dyn FnMut(Nanos)) {
-        self.plan_thefts();
+        self.plan_steals();
         for cpu in 0..self.cpus.len() {
             self.advance(CpuId(cpu as u32));
         }
@@ -331,7 +331,7 @@ impl<'a, M: Model> Run<'a, M> {
 
     fn has_more(&mut self) -> bool {
         let mut due = self.alarms.next_due();
-        if due.is_none() && self.spared.is_any() {
+        if due.is_none() && self.saved.is_any() {
             self.roll_back_all();
             due = self.alarms.next_due();
         }
@@ -367,7 +367,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Fault => self.fault_due(),
             Alarm::Load => self.load_due(),
             Alarm::Call => self.call_due(),
-            Alarm::Theft(cpu) => self.theft_due(cpu),
+            Alarm::Theft(cpu) => self.steal_due(cpu),
             Alarm::Speed => self.speed_due(),
         }
     }
@@ -533,7 +533,7 @@ fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> O
 }
 
 /// Number of background tasks.
-fn count_beside(starts: &VecDeque<(Nanos, u32)>, workload: &Workload) -> usize {
+fn count_background(starts: &VecDeque<(Nanos, u32)>, workload: &Workload) -> usize {
     starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count()
 }
 

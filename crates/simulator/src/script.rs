@@ -181,7 +181,7 @@ impl<M: Model> Run<'_, M> {
             let next = self.next_event();
             let locks = self.locks.as_mut().expect("taking a lock implies locks");
             if next > at + under + after + lines {
-                let grant = locks.take(lock, cpu, caller, at).expect("it is free");
+                let grant = locks.take(lock, cpu, caller, at).expect("the lock is free");
                 let free = grant.at + grant.lines + under;
                 locks.give(lock, free);
                 return self.cpus[cpu.index()].charge(Charge::scheduler(free + after - from));
@@ -223,7 +223,7 @@ impl<M: Model> Run<'_, M> {
             match step {
                 Step::Spend(time) => at += time,
                 Step::Take(number, caller) => {
-                    let grant = locks.take(number, cpu, caller, at).expect("it is free");
+                    let grant = locks.take(number, cpu, caller, at).expect("the lock is free");
                     at = grant.at + grant.lines;
                 }
                 Step::Give(number) => {
@@ -253,7 +253,7 @@ impl<M: Model> Run<'_, M> {
                     Step::Send(target) => self.send(cpu, target),
                     Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
-                        self.ask_for_lock(cpu, number, at);
+                        self.request_lock(cpu, number, at);
                         let locks = self.locks.as_mut().expect("a script implies locks");
                         let Some(grant) = locks.take(number, cpu, caller, at) else {
                             self.cpus[cpu.index()].waits_for_lock = true;

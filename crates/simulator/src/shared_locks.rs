@@ -39,7 +39,7 @@ pub(crate) enum Stage {
 
 /// A task that executes critical sections.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub(crate) struct SectionProgress {
     pub op: CriticalSections,
     /// Remaining critical sections, the current one included.
     pub left: u64,
@@ -59,7 +59,7 @@ pub(crate) struct Passing {
     draw: Draw,
 }
 
-impl Passing {
+impl SectionProgress {
     /// A duration with this mean: constant, or exponentially distributed if the workload says so.
     pub fn length(&mut self, mean: Nanos) -> Nanos {
         if self.op.exponential { exponential(&mut self.draw, mean) } else { mean }
@@ -96,7 +96,7 @@ pub(crate) struct SharedLocks {
     first: Vec<usize>,
     pub words: Vec<Word>,
     pub rows: Vec<LockUse>,
-    passing: Vec<Option<Box<Passing>>>,
+    passing: Vec<Option<Box<SectionProgress>>>,
     costs: Option<machine_model::Locks>,
     topology: Topology,
     seed: u64,
@@ -140,12 +140,22 @@ impl SharedLocks {
         });
         let (left, stage, draw) = (op.times, Stage::Begin, Draw::new(self.seed, &format!("passages {task}")));
         let (word, asked) = (self.first[op.lock.0 as usize], Nanos::ZERO);
-        self.passing[task.index()] =
-            Some(Box::new(Passing { op, left, stage, word, asked, entered: asked, seen: 0, fought: false, row, draw }));
+        self.passing[task.index()] = Some(Box::new(SectionProgress {
+            op,
+            left,
+            stage,
+            word,
+            asked,
+            entered: asked,
+            seen: 0,
+            fought: false,
+            row,
+            draw,
+        }));
     }
 
     /// State of `task`, if it is executing critical sections.
-    pub fn passing(&mut self, task: TaskId) -> Option<&mut Passing> {
+    pub fn passing(&mut self, task: TaskId) -> Option<&mut SectionProgress> {
         self.passing.get_mut(task.index()).and_then(|passing| passing.as_deref_mut())
     }
 
@@ -248,7 +258,7 @@ impl SharedLocks {
     }
 
     /// Records an acquisition with its waiting time.
-    pub fn note_taken(&mut self, row: usize, waited: Nanos) {
+    pub fn record_acquisition(&mut self, row: usize, waited: Nanos) {
         let row = &mut self.rows[row];
         row.count += 1;
         row.contended += u64::from(waited > Nanos::ZERO);
@@ -257,7 +267,7 @@ impl SharedLocks {
     }
 
     /// Records a hold time.
-    pub fn note_held(&mut self, row: usize, held: Nanos) {
+    pub fn record_hold(&mut self, row: usize, held: Nanos) {
         let row = &mut self.rows[row];
         row.hold_total += held;
         row.hold_max = row.hold_max.max(held);

@@ -30,7 +30,7 @@ fn pinned(name: &str, cpu: u32, script: Vec<Op>) -> TaskSpec {
 }
 
 fn makespan(machine: &Machine, tasks: Vec<TaskSpec>) -> u64 {
-    play(machine, &workload(tasks)).outcome.measures.makespan.expect("it ends").0
+    play(machine, &workload(tasks)).outcome.measures.makespan.expect("a finite workload").0
 }
 
 /// Two tasks of work W on each core take 2W/y for any throughput y.
@@ -57,7 +57,7 @@ fn three_tasks_on_two_cores_without_migration_take_1_6_s() {
     assert_eq!((cpu.run, cpu.slowed), (Nanos(4_200 * MS), Nanos(1_200 * MS)));
 }
 
-/// The same, but the core that becomes idle after 1 s takes one of the two tasks, which has done 0.625 s of work:
+/// Three tasks of 1 s on two cores; the core that becomes idle after 1 s takes one of the two others, which has done 0.625 s:
 /// 1.375 s.
 #[test]
 fn three_tasks_on_two_cores_with_migration_take_1_375_s() {
@@ -229,7 +229,7 @@ proptest! {
         let mut ends = None;
         for change in changes.iter().copied().map(Some).chain([None]) {
             let from = cpu.free_at().max(now);
-            let Some(Need::Run(need)) = task.needs(cpu.rate) else { panic!("it works") };
+            let Some(Need::Run(need)) = task.needs(cpu.rate) else { panic!("the task must need run time") };
             let end = ticks.end(from, need, cpu.next_tick, ids::CpuId(0));
             let until = change.map_or(Nanos::MAX, |change| Nanos(change.0));
             now = end.min(until);

@@ -83,7 +83,7 @@ pub(crate) struct Task {
     /// It has begun to block. Only used if operations wait.
     pub blocks: bool,
     /// It was woken after it decided to block and before it blocked.
-    pub woken_early: bool,
+    pub woken_before_block: bool,
     /// CPU on which its sleep timer was armed.
     pub slept_on: CpuId,
     /// Reason for which it sleeps.
@@ -99,7 +99,7 @@ pub(crate) struct Task {
     /// Frozen for suspend; blocked for the scheduler, and cannot be woken.
     pub frozen: bool,
     /// A kthread has run briefly and is about to perform its work item, or to sleep.
-    pub took_job: bool,
+    pub took_work: bool,
     state: State,
     /// Begin of its current state.
     since: Nanos,
@@ -118,7 +118,7 @@ impl Task {
             phase: Phase::Ask,
             later: None,
             blocks: false,
-            woken_early: false,
+            woken_before_block: false,
             slept_on: CpuId(0),
             slept_for: BlockCause::Timer,
             spec: 0,
@@ -126,7 +126,7 @@ impl Task {
             role: Role::Workload,
             part: Part::default(),
             frozen: false,
-            took_job: false,
+            took_work: false,
             state: State::Blocked,
             since: born,
             born,

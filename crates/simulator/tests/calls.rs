@@ -72,7 +72,7 @@ fn calls_wait_during_suspend() {
     let plan: FaultPlan = "suspend@1s+1s".parse().unwrap();
     let calls = ["set_turn:us=8000@1s", "set_turn:us=9000@1500ms", "set_turn:us=10000@2500ms"];
     let played = turns(&calls).play_faults(&bypass_machine(1), &hogs(2), 0, &plan).completed();
-    let times: Vec<Nanos> = played.outcome.calls.iter().map(|call| call.made.expect("it is made").0).collect();
+    let times: Vec<Nanos> = played.outcome.calls.iter().map(|call| call.made.expect("the call is made").0).collect();
     // The first call is due when tasks are already frozen.
     assert!((Nanos::from_secs(2)..Nanos::from_ms(2100)).contains(&times[0]), "{times:?}");
     assert_eq!(times[1..], [Nanos::from_ms(2500), Nanos::from_ms(3500)]);
@@ -84,7 +84,7 @@ fn calls_work_where_operations_wait() {
     let calls = ["set_turn:us=8000,at_once=true@1001ms"];
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let played = turns(&calls).play_waiting(&machine, &hogs(9), 0, &FaultPlan::default()).completed();
-    let (time, returned) = played.outcome.calls[0].made.expect("it is made");
+    let (time, returned) = played.outcome.calls[0].made.expect("the call is made");
     assert!(returned == 0 && (Nanos::from_ms(1001)..Nanos::from_ms(1002)).contains(&time), "{time}");
 }
 

@@ -27,7 +27,7 @@ fn offline(events: &[Event], cpu: u32, end: Nanos) -> Nanos {
     for event in events.iter().filter(|event| event.cpu == CpuId(cpu)) {
         match event.kind {
             EventKind::Hotplug { online: false } => since = Some(event.time),
-            EventKind::Hotplug { online: true } => total += event.time - since.take().expect("it was offline"),
+            EventKind::Hotplug { online: true } => total += event.time - since.take().expect("the CPU was offline"),
             _ => {}
         }
     }
@@ -224,7 +224,7 @@ fn hotplug_kthread_is_scheduled_by_the_scheduler() {
     let waits: Vec<u64> = woken.iter().zip(&runs).map(|(woken, runs)| (*runs - *woken).0 / 1_000_000).collect();
     assert_eq!((woken.len(), runs.len(), stops.len()), (3, 3, 2));
     assert!(woken[0] == Nanos::from_ms(103) && waits[0] >= 17, "after at least one hog: {waits:?}");
-    assert_eq!(waits[1..], [0, 0], "no other task is there");
+    assert_eq!(waits[1..], [0, 0], "no other task may run there");
     assert!(stops[0] > runs[1] && stops[0] < Nanos::from_ms(400) && stops[1] <= woken[2]);
     let others = events().filter(|event| {
         matches!(event.kind, EventKind::Switch { .. }) && event.task != TaskId::NONE && event.task != thread.id

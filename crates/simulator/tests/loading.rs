@@ -44,7 +44,7 @@ fn b1_ejected_scheduler_is_bypassed_until_disabled() {
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { kind: 1025 }));
     assert_eq!(played.outcome.measures.elapsed, gone);
     check_bypass(&played, gone - BYPASS, 1);
-    let last = played.events.iter().rfind(|event| decides(event)).expect("it scheduled");
+    let last = played.events.iter().rfind(|event| decides(event)).expect("the scheduler made decisions");
     assert!(last.time <= gone - BYPASS, "no callback after the mistake");
 }
 

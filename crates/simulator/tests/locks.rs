@@ -22,7 +22,7 @@ fn single_queue_limits_throughput_and_per_cpu_queues_do_not() {
     );
     let switches = |scheduler: Scheduler, machine: &Machine| {
         let measures = scheduler.play(machine, &work).completed().outcome.measures;
-        measures.context_switches * 1_000_000 / measures.makespan.expect("it ends").0
+        measures.context_switches * 1_000_000 / measures.makespan.expect("a finite workload").0
     };
     let free = without_locks(&machine);
     let (fifo, fifo_free) =
@@ -46,7 +46,7 @@ fn lock_waits_add_up() {
             for seed in [0, 3] {
                 let Played { outcome, events } = scheduler.play_with(&machine, &work, seed).completed();
                 let measures = outcome.measures;
-                let locks = measures.locks.expect("they are modelled");
+                let locks = measures.locks.expect("locks are modelled");
                 let of_table: u64 = locks.iter().map(|lock| lock.wait_total.0).sum();
                 let of_log: u64 = events
                     .iter()
@@ -78,7 +78,7 @@ fn throughput_collapses_with_ticket_locks() {
     let switches = |kernel: &str| {
         let scheduler = Scheduler::shipped("fifo").in_kernel(kernel.parse().unwrap());
         let measures = scheduler.play(&machine, &work).completed().outcome.measures;
-        measures.context_switches * 1_000_000 / measures.makespan.expect("it ends").0
+        measures.context_switches * 1_000_000 / measures.makespan.expect("a finite workload").0
     };
     let [queued, ticket, flag] = ["7.2", "7.2+ticket", "7.2+test-and-set"].map(switches);
     assert!(ticket * 3 < queued * 2, "queued {queued} per millisecond, ticket {ticket}");

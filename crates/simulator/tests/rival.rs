@@ -37,7 +37,7 @@ fn affinity_is_respected_on_every_dispatch_path() {
     }
 }
 
-/// The same while the affinity of a running task changes, changed by the task itself.
+/// Property 1 while running tasks change their own affinity.
 #[test]
 fn affinity_is_respected_while_it_changes() {
     let phases = r#"{"global": {"duration": 1}, "tasks": {

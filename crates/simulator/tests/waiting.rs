@@ -41,7 +41,7 @@ fn check_accounts(machine: &Machine, played: &Played) {
         assert_eq!(all, measures.elapsed, "{}", machine.name);
     }
     let of_kernel = |kind: &str| matches!(kind, "runqueue" | "dsq" | "bpf");
-    let locks = measures.locks.as_ref().expect("they are modelled");
+    let locks = measures.locks.as_ref().expect("locks are modelled");
     let of_table: u64 = locks.iter().filter(|lock| of_kernel(lock.kind)).map(|lock| lock.wait_total.0).sum();
     let waits = played.events.iter().filter_map(|event| match event.kind {
         EventKind::LockWait { waited, .. } => Some(waited.0),
@@ -66,7 +66,7 @@ fn lock_waits_add_up_where_operations_wait() {
                 assert_eq!(played, play(), "the same bytes");
                 check_accounts(&machine, &played);
                 let default = scheduler.play_with(&machine, &work, seed).completed().outcome;
-                assert_ne!(played.outcome.log_hash, default.log_hash, "it is another form");
+                assert_ne!(played.outcome.log_hash, default.log_hash, "the two forms differ");
                 if seed == 0 {
                     assert_eq!(work_of(&played.outcome.measures), work_of(&default.measures));
                 }

@@ -93,7 +93,7 @@ mod tests {
         (now, done & 0xffff)
     }
 
-    /// The same, with one computation per interval between rate changes.
+    /// Like `naive`, with one computation per interval between rate changes.
     fn stepped(work: u64, changes: &[(u64, Rate)]) -> (u64, u64) {
         let (mut now, mut left, mut part, mut rate) = (0, work, Part::default(), Rate::ONE);
         for &(time, next) in changes {

@@ -39,7 +39,7 @@ fn smt(throughput_percent: &[u64]) -> Effects {
 /// A processor with `cores` cores of `threads` SMT threads each, below one last-level cache.
 fn processor(effects: &Effects, cores: u32, threads: u32, signal: Signal) -> Processor {
     let places = (0..cores * threads).map(|cpu| Place { core: cpu / threads, llc: 0, node: 0 }).collect();
-    Processor::new(effects, &Topology::new(places), TICK, signal).expect("it has effects")
+    Processor::new(effects, &Topology::new(places), TICK, signal).expect("effects are modelled")
 }
 
 /// Runs the processor's events up to time `to`; returns each change of CPU 0's rate as (time, rate).

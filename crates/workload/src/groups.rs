@@ -254,7 +254,7 @@ impl Workload {
 fn check_cpus(group: &TaskGroup, around: &[&TaskGroup]) -> Result<(), String> {
     let mut left: Option<CpuSet> = None;
     for outer in around.iter().filter(|outer| outer.cpus.is_some()) {
-        let own = outer.cpus.as_ref().expect("it has some");
+        let own = outer.cpus.as_ref().expect("the outer group has CPUs");
         let both = left.as_ref().map_or_else(|| own.clone(), |left| left.intersection(own));
         if both.is_empty() {
             let left = left.unwrap_or_default();

@@ -102,7 +102,7 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
     if mhz.is_empty() || !mhz.is_sorted_by(|a, b| a < b) {
         return Err(table.wrong("mhz", value, "ascending frequencies"));
     }
-    let last = u64::from(*mhz.last().expect("it is not empty"));
+    let last = u64::from(*mhz.last().expect("at least one frequency"));
     let turbo_mhz = match table.optional("turbo_mhz") {
         Some(value) => {
             let turbo = table.estimates("turbo_mhz", value, last..=*MHZ.end())?;
@@ -255,7 +255,7 @@ futex_ns = [100, 300, 900]
             (locks.acquire_ns[AcquireCost::Queued as usize].low, locks.spinner_slowdown_percent.typical),
             (15, 100)
         );
-        assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
+        assert_eq!(read("").unwrap(), Effects::default(), "no effect by default");
         let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
         let head = HEAD.replace("pu:2", "pu:4");
         let four = Machine::from_toml("f", &format!("{head}{}", four)).unwrap();

@@ -126,7 +126,7 @@ work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
         assert_eq!(noise.off, [NoiseSource::Order, NoiseSource::Steal]);
         assert_eq!((noise.timer_ns.quantiles()[9], noise.work_run_ppm.quantiles()[0]), (2_000, -9));
         assert!(noise.work_task_ppm.is_none());
-        let [thread] = &noise.threads[..] else { panic!("one thread") };
+        let [thread] = &noise.threads[..] else { panic!("expected one thread") };
         assert_eq!((thread.name.as_str(), thread.each_cpu, thread.nice), ("kworker", true, 0));
         assert_eq!((thread.sleep_us.quantiles()[10], thread.work_ns.quantiles()[10]), (7, 700));
     }

@@ -110,13 +110,13 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Background thread `number` works, and sleeps again afterwards.
-    pub fn work_in_background(&mut self, cpu: CpuId, task: TaskId, number: u32) {
+    pub fn run_background_thread(&mut self, cpu: CpuId, task: TaskId, number: u32) {
         let thread = &mut self.noise.threads[number as usize];
         let entry = &mut self.tasks[task.index()];
-        if !std::mem::replace(&mut entry.took_job, true) {
+        if !std::mem::replace(&mut entry.took_work, true) {
             return entry.begin_work(thread.work());
         }
-        (entry.took_job, entry.slept_on, entry.slept_for) = (false, cpu, BlockCause::Timer);
+        (entry.took_work, entry.slept_on, entry.slept_for) = (false, cpu, BlockCause::Timer);
         let over = self.now + thread.sleep();
         self.alarms.set(Alarm::Sleep(task), over);
         self.schedule(cpu, Leave::Block(BlockCause::Timer));

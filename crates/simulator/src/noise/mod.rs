@@ -234,7 +234,7 @@ impl<'a> Noise<'a> {
     }
 
     /// Time until the host next steals `cpu`; `None`: never.
-    fn next_theft(&mut self, cpu: CpuId) -> Option<Nanos> {
+    fn next_steal(&mut self, cpu: CpuId) -> Option<Nanos> {
         let sources = self.sources.as_deref_mut().filter(|sources| sources.steal)?;
         let after = sources.cpus[cpu.index()].steal.time(&sources.sizes.steal_every_us);
         Some(Nanos(after.0 * 1_000).max(Nanos(1)))
@@ -249,26 +249,26 @@ impl<'a> Noise<'a> {
 
 impl<M: Model> Run<'_, M> {
     /// Plans the stolen time of all CPUs, if the host steals time.
-    pub fn plan_thefts(&mut self) {
+    pub fn plan_steals(&mut self) {
         for cpu in self.all_cpus.clone().iter() {
-            self.plan_theft(cpu);
+            self.plan_steal(cpu);
         }
     }
 
-    fn plan_theft(&mut self, cpu: CpuId) {
-        if let Some(after) = self.noise.next_theft(cpu) {
+    fn plan_steal(&mut self, cpu: CpuId) {
+        if let Some(after) = self.noise.next_steal(cpu) {
             self.alarms.set(Alarm::Theft(cpu), self.now + after);
         }
     }
 
     /// The host steals `cpu`. An idle CPU loses nothing.
-    pub fn theft_due(&mut self, cpu: CpuId) {
+    pub fn steal_due(&mut self, cpu: CpuId) {
         self.settle(cpu);
         let entry = &self.cpus[cpu.index()];
         if !entry.offline && !entry.sleeps() {
             let length = self.noise.theft(cpu);
             self.interrupt(cpu, Some(Interrupt::Theft(length)));
         }
-        self.plan_theft(cpu);
+        self.plan_steal(cpu);
     }
 }

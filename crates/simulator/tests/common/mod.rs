@@ -64,7 +64,7 @@ impl Scheduler {
         Scheduler { loadable, kernel: (7, 2).into() }
     }
 
-    /// The same, in this version of the kernel.
+    /// This scheduler in another version of the kernel.
     pub fn in_kernel(self, kernel: KernelName) -> Scheduler {
         Scheduler { kernel, ..self }
     }
@@ -88,7 +88,7 @@ impl Scheduler {
         Scheduler::of(Some((Object::parse(policy.object).unwrap(), profile)))
     }
 
-    /// The same, with planned calls of these programs during the run.
+    /// This scheduler with planned calls of its programs during the run.
     pub fn calling(mut self, calls: &[&str]) -> Scheduler {
         let calls: Vec<PlannedCall> = calls.iter().map(|call| call.parse().unwrap()).collect();
         self.loadable.as_mut().expect("the kernel's own scheduler has no programs").1.plan(&calls);
@@ -100,7 +100,7 @@ impl Scheduler {
         self.play_with(machine, workload, 0)
     }
 
-    /// The same with another seed.
+    /// Like [`Scheduler::play`], with a seed.
     pub fn play_with(&self, machine: &Machine, workload: &Workload, seed: u64) -> Played {
         self.play_faults(machine, workload, seed, &FaultPlan::default())
     }
@@ -136,7 +136,7 @@ impl Scheduler {
         (outcome.unwrap(), kind)
     }
 
-    /// The same, in the form in which kernel operations wait for their locks.
+    /// Like [`Scheduler::play_faults`], in the form in which kernel operations wait for their locks.
     pub fn play_waiting(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let kernel = self.kernel.waiting();
         let setup = Setup { kernel, ..self.setup(machine, workload, seed, faults) };
@@ -152,7 +152,7 @@ impl Scheduler {
         self.variables_of(&Setup { kernel, ..self.setup(machine, workload, 0, &faults) }, names)
     }
 
-    /// The same with a fault plan.
+    /// Like [`Scheduler::variables`], with a fault plan.
     pub fn variables_after(
         &self,
         machine: &Machine,
@@ -175,7 +175,7 @@ impl Scheduler {
         values
     }
 
-    /// The same with a fault plan.
+    /// Like [`Scheduler::play_with`], with a fault plan.
     pub fn play_faults(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let setup = self.setup(machine, workload, seed, faults);
         let mut watcher = Watcher::new(machine.topology.len());

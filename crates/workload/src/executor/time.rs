@@ -165,7 +165,7 @@ mod tests {
         let piece = Demand::CpuTime(Nanos::from_ms(1));
         assert_eq!([next(0), next(0), next(1), next(0)], [piece.clone(), piece.clone(), some_work(), piece]);
         assert_eq!([next(1), next(0)], [Demand::Exit, some_work()]);
-        assert_eq!(woken, [], "it does not sleep");
+        assert_eq!(woken, [], "the task does not sleep");
     }
 
     #[test]

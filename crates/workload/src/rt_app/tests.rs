@@ -383,10 +383,10 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
-        dir/w.json:1:74: no lock is named "m" in the section "locks"
-        dir/w.json:1:53: task "a": lock "l" has no readers; expected critical_sections of writers
-        dir/w.json:1:79: task "a", "critical_sections" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
-        dir/w.json:1:87: draw is "normal"; expected "fixed" or "exponential"
+        dir/w.json:1:83: no lock is named "m" in the section "locks"
+        dir/w.json:1:53: task "a": lock "l" has no readers; expected mode "write"
+        dir/w.json:1:88: task "a", "critical_sections" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
+        dir/w.json:1:96: draw is "normal"; expected "fixed" or "exponential"
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
         dir/w.json:1:41: task "a": group "x"; expected a path such as /a/x
         dir/w.json:1:45: task "a", phase "p" has a taskgroup; supported only for a whole task

@@ -19,7 +19,7 @@ pub(super) fn window(object: &mut Object<'_>) -> Result<Option<Window>, Fault> {
         (Some(window), None) => Err(lacks(window.at, "a window", "request-us: the time that a request may take")),
         (None, Some(request)) => Err(lacks(request.at, "request-us", "window: how many requests may be late")),
         (Some(window), Some(_)) => {
-            let request = object.integer("request-us", 1..=MOST_REQUEST_US)?.expect("it is there");
+            let request = object.integer("request-us", 1..=MOST_REQUEST_US)?.expect("the key exists");
             let [late, of] = pair(&window.value)?;
             Ok(Some(Window { late, of, request: Nanos::from_us(request as u64) }))
         }

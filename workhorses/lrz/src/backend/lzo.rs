@@ -213,7 +213,7 @@ mod tests {
                 plain.extend(fresh(literals));
                 plain.extend_from_within(900..950);
             }
-            let packed = pack(&plain).expect("it repeats");
+            let packed = pack(&plain).expect("repetitive input is compressible");
             let mut own = Vec::new();
             Unpacker::new(&packed[..]).expect("memory").read_to_end(&mut own).expect("a good block");
             assert!(own == plain, "{length}");

@@ -117,7 +117,7 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
         None => None,
     };
     let spool = if output.is_none() { Some(spool()?) } else { None };
-    let archive = output.as_ref().map(Output::file).or(spool.as_ref()).expect("one of them");
+    let archive = output.as_ref().map(Output::file).or(spool.as_ref()).expect("an output or a spool file");
     let length = source.as_ref().map(|file| file.length()).transpose()?;
     let bar = bar::bar(arguments, length);
     let progress = |used: u64, written: u64| {
@@ -258,7 +258,7 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
         (Some(output), _) => unpack::unpack(&archive, Target::Store(output.file()), &options),
         (None, Some(spool)) if arguments.test => unpack::unpack(&archive, Target::Nowhere(spool), &options),
         (None, Some(spool)) => unpack::unpack(&archive, Target::Stream(&mut stdout, spool), &options),
-        (None, None) => unreachable!("one of them was made"),
+        (None, None) => unreachable!("an output or a spool file exists"),
     };
     bar.finish_and_clear();
     if let (Err(_), true, Some(_)) = (&result, arguments.keep_broken, &output) {
