@@ -112,6 +112,6 @@ fn missing_kfunc(name: &str, parameters: u32, (major, minor): (u16, u16)) -> Str
         Absence::Unmodelled(family) => {
             format!("weir does not model the kfunc {name} ({family}), which kernel {major}.{minor} has")
         }
-        Absence::Unknown => format!("weir knows no kfunc {name}"),
+        Absence::Unknown => format!("kfunc {name} is unknown to weir"),
     }
 }

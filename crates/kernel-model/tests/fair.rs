@@ -288,7 +288,7 @@ fn task_that_sleeps_with_negative_lag_stays_queued_until_picked() {
     // CPU 1 is idle now, but the task is still on the queue of CPU 0, where it is 2 ms ahead (delayed dequeue).
     bench.wake(task);
     assert_eq!((bench.kernel.task_cpu(task), current(&bench, 1)), (CpuId(0), TaskId::NONE));
-    // Without a tick: CPU 0 would give one of the two tasks to CPU 1.
+    // No tick is delivered: at one, CPU 1 would pull one of the two tasks.
     bench.pass(TICK);
     bench.leave(stay, Leave::Preempt);
     assert_eq!(current(&bench, 0), task, "the other has caught up");
@@ -307,7 +307,7 @@ fn negative_lag_survives_a_short_sleep() {
     let (first, second) = (hog(&mut bench, "first", "", 0), hog(&mut bench, "second", "", 0));
     bench.pass(Nanos::from_ms(3));
     bench.block(first);
-    // Only after the second task has run for 3 ms would a wakeup forget the first one's negative lag.
+    // A wakeup would clear the first task's negative lag only after the second one has run for 3 ms.
     bench.pass(Nanos::from_ms(1));
     bench.wake(first);
     assert_eq!(current(&bench, 0), second);
