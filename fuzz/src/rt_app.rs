@@ -4,7 +4,7 @@
 
 use ids::{Nanos, TaskId};
 use std::collections::VecDeque;
-use workload::{Demand, Observed, Player, Recording, RecordingMeta, Start, Workload};
+use workload::{Demand, Executor, Observed, Recording, RecordingMeta, Start, Workload};
 
 /// Instances cost memory and time, not insight.
 const MAX_TASKS: usize = 200;
@@ -28,10 +28,10 @@ pub fn run(bytes: &[u8]) {
 
 /// Lets all tasks run in turn for a while, with every wish granted.
 pub fn play(workload: &Workload) {
-    let mut player = Player::new(workload);
+    let mut player = Executor::new(workload);
     let mut ready = VecDeque::new();
     let mut tasks = 0;
-    let mut start = |player: &mut Player<'_>, ready: &mut VecDeque<TaskId>, spec| {
+    let mut start = |player: &mut Executor<'_>, ready: &mut VecDeque<TaskId>, spec| {
         player.started(TaskId(tasks), spec, Nanos::MAX);
         ready.push_back(TaskId(tasks));
         tasks += 1;

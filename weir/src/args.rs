@@ -651,7 +651,7 @@ pub struct Record {
 fn kernel_name(text: &str) -> Result<KernelName, String> {
     match text {
         "host" => {
-            live::kernel_release().map(|release| KernelName::nearest(&release)).map_err(|error| error.to_string())
+            host::kernel_release().map(|release| KernelName::nearest(&release)).map_err(|error| error.to_string())
         }
         _ => text.parse(),
     }

@@ -10,6 +10,7 @@ mod compare;
 mod compile;
 mod coverage;
 mod explain;
+#[cfg(feature = "generate")]
 mod generate;
 mod input;
 mod inspect;
@@ -20,8 +21,10 @@ mod output;
 mod pages;
 mod printk;
 mod progress;
+#[cfg(feature = "real")]
 mod record;
 mod refusals;
+#[cfg(feature = "real")]
 mod run;
 mod save;
 mod saved;
@@ -68,15 +71,29 @@ fn main() -> ExitCode {
         Command::Check(args) => check::check(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Workload(args) => workload::workload(args).map(|()| FINE),
         Command::Inspect(args) => inspect::inspect(args).map(|()| FINE),
+        #[cfg(feature = "real")]
         Command::Run(run) => run::run(run).map(|fine| if fine { FINE } else { VIOLATION }),
+        #[cfg(feature = "real")]
+        Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
+        #[cfg(feature = "real")]
+        Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
+        #[cfg(not(feature = "real"))]
+        Command::Run(_) | Command::Record(_) | Command::GuardCpus { .. } => incomplete("weir run and weir record"),
+        #[cfg(not(feature = "generate"))]
+        Command::Generate(_) => incomplete("weir generate"),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        #[cfg(feature = "generate")]
         Command::Generate(args) => generate::generate(args).map(|()| FINE),
-        Command::Record(record) => record::record(record).map(|whole| if whole { FINE } else { VIOLATION }),
-        Command::GuardCpus { online, offline } => run::guard(online, offline).map(|()| FINE),
     };
     ExitCode::from(status(result))
+}
+
+/// The error of a command that this build leaves out.
+#[cfg(not(all(feature = "generate", feature = "real")))]
+fn incomplete<T>(command: &str) -> anyhow::Result<T> {
+    anyhow::bail!("{command}: this build only simulates; build Weir with its default features")
 }
 
 fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {

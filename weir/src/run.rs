@@ -136,7 +136,7 @@ pub fn run(args: &Run) -> Result<bool> {
     }
     let options = Options { duration: args.duration, ..Options::default() };
     let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
-    let told = workload.as_ref().map_or_else(Default::default, simulator::told_by);
+    let told = workload.as_ref().map_or_else(Default::default, simulator::workload_facts);
     for loadable in schedulers.iter_mut().filter_map(|scheduler| scheduler.loadable.as_mut()) {
         loadable.profile = loadable.profile.for_workload(&told).into_owned();
     }

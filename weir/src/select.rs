@@ -53,6 +53,7 @@ impl Scheduler {
 }
 
 /// The kernel's own scheduler.
+#[cfg(feature = "real")]
 pub fn kernel() -> Scheduler {
     Scheduler { name: KERNEL.to_owned(), loadable: None }
 }
@@ -151,6 +152,7 @@ pub fn plan(schedulers: &mut [Scheduler], calls: &[PlannedCall]) -> Result<()> {
 }
 
 /// Whether this is neither a policy nor the path of an object.
+#[cfg(feature = "real")]
 pub fn is_unknown(name: &str) -> bool {
     Spec::parse(name)
         .is_ok_and(|spec| !is_object(spec.what) && spec.what != KERNEL && policies::find(spec.what).is_none())

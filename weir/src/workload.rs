@@ -97,7 +97,7 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
         all.push("who ends by looking at the clock, without an alarm, has a fixed amount of work here".to_owned());
     }
     all.extend(inside.uncertain());
-    if has(|op| matches!(op, Op::Passages(_))) {
+    if has(|op| matches!(op, Op::CriticalSections(_))) {
         all.push("locks in shared memory are passed through here as if nobody else were there".to_owned());
     }
     if workload.parts.len() > 1 {

@@ -184,7 +184,7 @@ fn the_page_shows_the_numbers_of_the_json() {
     assert_eq!(sums["idle"], run["idle_while_runnable_ns"]);
     assert_eq!(sums["stints"], run["context_switches"]);
     assert_eq!(sums["end"], run["elapsed_ns"]);
-    assert_eq!(sums["longest"], run["queue_wait_ns"]["max"]);
+    assert_eq!(sums["longest"], run["run_delay_ns"]["max"]);
     assert_eq!((&sums["unit"], &sums["apart"], &sums["most"]), (&json!(1), &json!(true), &json!(4)));
     browser.assert_quiet();
 }
@@ -204,7 +204,7 @@ fn controls_work_by_pointer_and_by_keys() {
          return before && !during && row.hidden && row.textContent.includes('wakeup_latency_ns.p99')",
     );
     holds(
-        "const row = one('[data-key=\"queue_wait_ns.p999\"]'), seen = () => row.getClientRects().length > 0;
+        "const row = one('[data-key=\"run_delay_ns.p999\"]'), seen = () => row.getClientRects().length > 0;
          const before = seen(); one('[data-all]').click(); return !before && seen()",
     );
     // The values of a plot, one after the other.

@@ -79,7 +79,7 @@ fn nobody_is_refused_in_silence() {
     let flat = shown.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(flat.contains("calls assign:group=web@2s assign@9s"), "the title: {shown}");
     assert!(flat.contains("CALL FAILED: assign:group=web@2s returned -2 after 2.00 s"), "{shown}");
-    assert!(flat.contains("WARNING: assign@9s was not called: the run was over before"), "{shown}");
+    assert!(flat.contains("WARNING: assign@9s was not called: the run ended before"), "{shown}");
     assert!(said.contains("--call assign:group=web@2s --call assign@9s"), "the command line: {said}");
     // A call that is not reached is no failure.
     assert_eq!(sets(folder.path(), &["--call", "assign@9s"]).1, Some(0));

@@ -109,7 +109,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["sim", "fifo", "-m", "bad-machine.toml"], "bad-machine.toml"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "biuld"], "did you mean build?"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "build,jobs=0"], "jobs=0; expected jobs=NUMBER, 1 or more"),
-        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "build,speed=2"], "\"speed\" is no key; expected jobs=N"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "build,speed=2"], "unknown key \"speed\"; expected jobs=N"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "hogs,jobs=2"], "expected a recorded build"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "missing.json"], "cannot read missing.json"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "garbage.json"], "garbage.json"),

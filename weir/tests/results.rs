@@ -181,7 +181,7 @@ fn files_that_hold_no_runs_are_refused() {
     write("not.json", b"{\"weir\": 1, ");
     write("stats.json", b"{\"weir\": 1, \"scheduler\": \"bfs\"}");
     for (name, expected) in [
-        ("cut.weirrun", "cut.weirrun: byte 12: the file ends in the head of a part"),
+        ("cut.weirrun", "cut.weirrun: byte 12: the file ends within the header of a part"),
         ("other.weirrun", "other.weirrun: a saved run without runs"),
         ("not.json", "not.json: line 1, column 12: this is not JSON"),
         ("stats.json", "stats.json: runs: expected a list of runs"),
@@ -214,7 +214,7 @@ fn sources_of_noise_are_switched_off_by_name() {
     assert!(noisy != nominal && less != nominal && less != noisy);
     let wrong = weir(here, &["sim", "fifo", "--noise-off", "thread"]);
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("no such source of noise: \"thread\"; there are starts, work"));
+    assert!(text(&wrong.stderr).contains("unknown noise source \"thread\"; expected one of starts, work"));
 }
 
 /// Tasks that all want the one queue of a machine with many CPUs.

@@ -55,7 +55,7 @@ const KEYS: &str = "weir runs runs/[]/scheduler runs/[]/machine runs/[]/workload
     runs/[]/outcome runs/[]/exit runs/[]/exit/kind runs/[]/exit/reason runs/[]/exit/message runs/[]/exit/fault \
     runs/[]/exit/dump runs/[]/log_hash runs/[]/elapsed_ns runs/[]/makespan_ns runs/[]/context_switches runs/[]/wakeups \
     runs/[]/idle_while_runnable_ns runs/[]/migrations runs/[]/migrations/smt runs/[]/migrations/llc \
-    runs/[]/migrations/node runs/[]/migrations/far runs/[]/wakeup_latency_ns LATENCY runs/[]/queue_wait_ns \
+    runs/[]/migrations/node runs/[]/migrations/far runs/[]/wakeup_latency_ns LATENCY runs/[]/run_delay_ns \
     runs/[]/cpu_ns runs/[]/cpu_ns/run runs/[]/cpu_ns/idle runs/[]/cpu_ns/scheduler runs/[]/cpu_ns/stolen \
     runs/[]/cpu_ns/offline runs/[]/bpf_instructions runs/[]/lock_wait_ns runs/[]/failed_forks runs/[]/refused_changes \
     runs/[]/restarts runs/[]/meter runs/[]/tasks runs/[]/tasks/[]/id runs/[]/tasks/[]/name runs/[]/tasks/[]/work_ns \

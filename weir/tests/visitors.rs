@@ -53,14 +53,18 @@ fn what_its_profile_lacks_shows() {
     assert_eq!(document["runs"][0]["exit"]["message"], "0 of 4 CPUs are registered");
 
     let wrong = [
-        ("{ machine = \"cpus-by-place\" }", "[0, 0]", "visitor.toml:8: program `register_cpu` returns -22, not 0"),
+        (
+            "{ machine = \"cpus-by-place\" }",
+            "[0, 0]",
+            "visitor.toml:8: program `register_cpu` returned -22; expected 0",
+        ),
         (
             "register_cpu",
             "registr_cpu",
             "unknown program of the object in section `syscall` `registr_cpu`: did you mean",
         ),
         ("weight = 100", "weigth = 100", "unknown member of the context of `register_cpu` `weigth`: did you mean"),
-        ("weight = 100", "weight = [100]", "visitor.toml:10: `weight`: 1 values, beside a member with 4"),
+        ("weight = 100", "weight = [100]", "visitor.toml:10: `weight`: 1 values, but another member has 4"),
         ("first_ns = 1000000", "first_ns = -1", "`first_ns`: -1 does not fit"),
     ];
     for (part, instead, expected) in wrong {

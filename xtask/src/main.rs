@@ -1,27 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Developer automation.
+//! Developer commands: `tidy`, and those of the crates `verify` (is the project right?) and `lab` (what do machine and
+//! model cost?).
 
-mod costs;
-mod cpu_time;
-mod locks;
-mod lrz;
-mod mutants;
-mod nix;
-mod noise;
-mod objects;
-mod predict;
-mod sabotage;
-mod statistics;
 mod tidy;
-mod vm;
-mod wall;
 
 use clap::{Parser, Subcommand};
 use std::path::Path;
 use std::process::ExitCode;
 
 #[derive(Parser)]
-#[command(name = "cargo xtask", about = "Developer automation")]
+#[command(name = "cargo xtask", about = "Developer commands")]
 struct Arguments {
     #[command(subcommand)]
     task: Task,
@@ -29,85 +17,71 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// List what breaks the rules of the house that neither rustfmt nor clippy know
+    /// List violations of the repository's rules that rustfmt and clippy do not check
     Tidy,
-    /// Record a command, predict other runs of it, and compare the predictions with real runs (root)
-    Predict(predict::Arguments),
-    /// Record many kinds of programs, predict four other runs of each, and compare with real runs (root)
-    Predictions(predict::suite::Arguments),
-    /// Run commands with and without a recording in turn, and tell what that costs them (root)
-    RecordingCost(predict::cost::Arguments),
-    /// Break rules, one at a time, in a copy of the repository, and tell who notices
-    Sabotage(sabotage::Arguments),
-    /// Make small mistakes in a policy's source, drawn by a seed, and tell which of them its tests notice
-    Mutants(mutants::Arguments),
-    /// Tell whether `weir explain` names the callbacks in which small mistakes were made that stall or slow a run
-    ExplainedMutants(mutants::explain::Arguments),
-    /// Tell which promises of policies break by small mistakes in their sources, drawn by a seed
-    PromiseMutants(mutants::promises::Arguments),
+    /// Boot a kernel with sched_ext under QEMU and run commands in it
+    #[command(subcommand)]
+    Vm(verify::vm::Command),
+    /// Mutation testing of the model, the invariants and the policies
+    #[command(subcommand)]
+    Mutants(verify::mutation::Command),
+    /// Record a command, predict other runs of it, and compare with real runs (root)
+    Predict(lab::predict::Arguments),
+    /// Record many kinds of programs, predict four runs of each, compare with real runs (root)
+    Predictions(lab::predict::suite::Arguments),
+    /// Measure what recording costs a command (root)
+    RecordingCost(lab::predict::cost::Arguments),
     /// Compare lrz with lrzip, zstd and xz on files of hundreds of megabytes
     #[command(subcommand)]
-    Lrz(lrz::Task),
-    /// Measure how far real runs are spread, and compare that with what the model draws
+    Lrz(lab::lrz::Task),
+    /// Measure the spread of real runs, and compare it with the model's
     #[command(subcommand)]
-    Noise(noise::Task),
-    /// Run the schedulers of a folder on many machines with many workloads, and tell in a table how they do
-    Objects(objects::Arguments),
-    /// Measure how good the marks of comparisons are
-    Statistics(statistics::Arguments),
-    /// Show what the three schedulers of NIX do on its machine, as docs/nix.md
-    Nix(nix::Arguments),
-    /// Show how many tasks a second pass through one queue on 1 to 512 CPUs
-    Wall(wall::Arguments),
-    /// Show what a decision costs under each scheduler: instructions, time, locks
-    Costs(costs::Arguments),
-    /// Two threads at a lock, on this host and in the model of it (root)
-    Locks(locks::Arguments),
-    /// Boot a kernel with sched_ext under QEMU and run things in it
-    #[command(subcommand)]
-    Vm(vm::Command),
+    Noise(lab::noise::Task),
+    /// Run a directory of schedulers on many machines and workloads, and print a table
+    Objects(lab::objects::Arguments),
+    /// Measure the error rates of the marks in comparisons
+    Statistics(lab::statistics::Arguments),
+    /// Compare the NIX schedulers on their machine with the published figures
+    Nix(lab::nix::Arguments),
+    /// Measure the throughput of one shared queue on 1 to 512 CPUs
+    Wall(lab::wall::Arguments),
+    /// Measure the cost of a scheduling decision: instructions, time, locks
+    Costs(lab::costs::Arguments),
+    /// Compare two threads at a lock on this host with the model (root)
+    Locks(lab::locks::Arguments),
 }
 
 fn main() -> ExitCode {
-    match Arguments::parse().task {
+    let (name, result) = match Arguments::parse().task {
         Task::Tidy => {
             let complaints = tidy::complaints(root());
-            for complaint in &complaints {
-                println!("{complaint}");
-            }
-            ExitCode::from(u8::from(!complaints.is_empty()))
+            complaints.iter().for_each(|complaint| println!("{complaint}"));
+            ("tidy", Ok(complaints.is_empty()))
         }
-        Task::Predict(arguments) => end("predict", predict::execute(&arguments).map(|()| true)),
-        Task::Predictions(arguments) => end("predictions", predict::suite::execute(&arguments).map(|()| true)),
-        Task::RecordingCost(arguments) => end("recording-cost", predict::cost::execute(&arguments).map(|()| true)),
-        Task::Sabotage(arguments) => end("sabotage", sabotage::execute(&arguments)),
-        Task::Mutants(arguments) => end("mutants", mutants::execute(&arguments)),
-        Task::ExplainedMutants(arguments) => end("explained-mutants", mutants::explain::execute(&arguments)),
-        Task::PromiseMutants(arguments) => end("promise-mutants", mutants::promises::execute(&arguments)),
-        Task::Lrz(task) => end("lrz", lrz::execute(&task).map(|()| true)),
-        Task::Noise(task) => end("noise", noise::execute(&task).map(|()| true)),
-        Task::Objects(arguments) => end("objects", objects::execute(&arguments)),
-        Task::Statistics(arguments) => end("statistics", statistics::execute(&arguments).map(|()| true)),
-        Task::Costs(arguments) => end("costs", costs::execute(&arguments).map(|()| true)),
-        Task::Locks(arguments) => end("locks", locks::execute(&arguments).map(|()| true)),
-        Task::Nix(arguments) => end("nix", nix::execute(&arguments).map(|()| true)),
-        Task::Wall(arguments) => end("wall", wall::execute(&arguments).map(|()| true)),
-        Task::Vm(command) => vm::execute(command),
-    }
-}
-
-/// What a task says at its end: whether all was fine, or why it could not be done.
-fn end(task: &str, result: anyhow::Result<bool>) -> ExitCode {
+        Task::Vm(command) => return verify::vm::execute(command),
+        Task::Mutants(command) => ("mutants", verify::mutation::execute(&command)),
+        Task::Predict(arguments) => ("predict", lab::predict::execute(&arguments).map(|()| true)),
+        Task::Predictions(arguments) => ("predictions", lab::predict::suite::execute(&arguments).map(|()| true)),
+        Task::RecordingCost(arguments) => ("recording-cost", lab::predict::cost::execute(&arguments).map(|()| true)),
+        Task::Lrz(task) => ("lrz", lab::lrz::execute(&task).map(|()| true)),
+        Task::Noise(task) => ("noise", lab::noise::execute(&task).map(|()| true)),
+        Task::Objects(arguments) => ("objects", lab::objects::execute(&arguments)),
+        Task::Statistics(arguments) => ("statistics", lab::statistics::execute(&arguments).map(|()| true)),
+        Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
+        Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
+        Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
+        Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),
+    };
     match result {
         Ok(fine) => ExitCode::from(u8::from(!fine)),
         Err(error) => {
-            eprintln!("{task}: {error:#}");
+            eprintln!("{name}: {error:#}");
             ExitCode::from(2)
         }
     }
 }
 
-/// The repository.
+/// Root directory of the repository.
 fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a directory of the repository")
 }

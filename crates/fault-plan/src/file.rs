@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A plan as a TOML file. Every key is known or an error, and every error names its line.
+//! Fault plan as a TOML file. Unknown keys are errors, and every error names its line.
 
 use crate::{Action, ClockFault, Fault, FaultError, FaultPlan, faults_at};
 use ids::{CpuId, Nanos};
@@ -9,14 +9,14 @@ use toml::de::{DeTable, DeValue};
 
 type Node<'i> = Spanned<DeValue<'i>>;
 
-/// The text, to turn spans into lines.
+/// The file's text, to convert spans into lines.
 struct Reader<'a> {
     name: &'a str,
     text: &'a str,
 }
 
 impl FaultPlan {
-    /// From TOML; `name` stands in errors.
+    /// Parses a plan in TOML; `name` is the file name in errors.
     pub fn from_toml(name: &str, text: &str) -> Result<FaultPlan, FaultError> {
         let reader = Reader { name, text };
         let table = DeTable::parse(text)
@@ -25,7 +25,7 @@ impl FaultPlan {
         for (key, value) in table.get_ref() {
             let faults = match (key.get_ref().as_ref(), value.get_ref()) {
                 ("fault", DeValue::Array(faults)) => faults,
-                _ => return Err(reader.error(key.span(), "expected [[fault]] tables and nothing else")),
+                _ => return Err(reader.error(key.span(), "expected only [[fault]] tables")),
             };
             for fault in faults {
                 let place = reader.place(fault.span());
@@ -46,16 +46,16 @@ impl Reader<'_> {
         FaultError::new(self.place(span), problem)
     }
 
-    /// `at`, and one of the three that can happen then.
+    /// Parses `at` and one action; an action on several CPUs gives one fault per CPU.
     fn fault(&self, node: &Node<'_>) -> Result<Vec<Fault>, FaultError> {
         let expected = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\", \
                         or cpus = \"CPUS\" with clock = \"+TIME\" or drift = \"+NUMBERppm\" (or -)";
         let DeValue::Table(table) = node.get_ref() else { return Err(self.error(node.span(), expected)) };
-        let (mut at, mut action, mut of) = (None, None, None);
+        let (mut at, mut action, mut cpus_node) = (None, None, None);
         for (key, value) in table {
             match key.get_ref().as_ref() {
                 "at" => at = Some(self.time(value)?),
-                "cpus" => of = Some(value),
+                "cpus" => cpus_node = Some(value),
                 "offline" | "online" | "suspend" | "clock" | "drift" if action.is_none() => action = Some((key, value)),
                 _ => return Err(self.error(key.span(), expected)),
             }
@@ -66,14 +66,15 @@ impl Reader<'_> {
             faults.ok_or_else(|| self.error(value.span(), "expected a list of CPUs, such as \"3\" or \"1-2,5\""))
         };
         let key = key.get_ref().as_ref();
-        if of.is_some() != matches!(key, "clock" | "drift") {
+        if cpus_node.is_some() != matches!(key, "clock" | "drift") {
             return Err(self.error(node.span(), expected));
         }
         match key {
             "clock" | "drift" => {
                 let word = self.string(value).and_then(|by| format!("{key}{by}").parse().ok());
                 let word: ClockFault = word.ok_or_else(|| self.error(value.span(), expected))?;
-                let faults = of.and_then(|cpus| faults_at(at, self.string(cpus)?, |cpu| Action::Clock(cpu, word)));
+                let faults =
+                    cpus_node.and_then(|cpus| faults_at(at, self.string(cpus)?, |cpu| Action::Clock(cpu, word)));
                 faults.ok_or_else(|| self.error(node.span(), expected))
             }
             "offline" => cpus(Action::Offline),
@@ -94,7 +95,7 @@ impl Reader<'_> {
 
     fn time(&self, node: &Node<'_>) -> Result<Nanos, FaultError> {
         let time = self.string(node).and_then(|text| text.parse().ok());
-        time.ok_or_else(|| self.error(node.span(), "expected a time with its unit, such as \"1.5s\" or \"500ms\""))
+        time.ok_or_else(|| self.error(node.span(), "expected a time with unit, such as \"1.5s\" or \"500ms\""))
     }
 }
 
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_the_same_plan_as_the_line() {
+    fn toml_file_and_one_line_form_give_the_same_plan() {
         let text = "[[fault]]\nat = \"2s\"\nonline = \"1-2\"\n[[fault]]\nat = \"1s\"\noffline = \"1-2\"\n\
                     [[fault]]\nat = \"3s\"\nsuspend = \"500ms\"\n";
         let text = &format!(
@@ -115,13 +116,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_line() {
+    fn toml_errors_name_the_line() {
         let keys = "expected at = \"TIME\" and one of offline = \"CPUS\", online = \"CPUS\", suspend = \"LENGTH\", \
                     or cpus = \"CPUS\" with clock = \"+TIME\" or drift = \"+NUMBERppm\" (or -)";
-        let time = "expected a time with its unit, such as \"1.5s\" or \"500ms\"";
+        let time = "expected a time with unit, such as \"1.5s\" or \"500ms\"";
         let cases = [
-            ("\nx = 1", "f.toml:2: expected [[fault]] tables and nothing else"),
-            ("fault = 3", "f.toml:1: expected [[fault]] tables and nothing else"),
+            ("\nx = 1", "f.toml:2: expected only [[fault]] tables"),
+            ("fault = 3", "f.toml:1: expected only [[fault]] tables"),
             ("fault = [3]", &format!("f.toml:1: {keys}")),
             ("[[fault]]\nat = \"1s\"", &format!("f.toml:1: {keys}")),
             ("[[fault]]\noffline = \"1\"", &format!("f.toml:1: {keys}")),
@@ -134,7 +135,7 @@ mod tests {
             ("[[fault]]\nat = \"1s\"\nsuspend = \"5\"", &format!("f.toml:3: {time}")),
             ("[[fault]]\nat = \"1s\"\nsuspend = \"0s\"", "f.toml:3: expected a length above 0"),
             ("[[fault]]\nat = \"1s\"\noffline = \"\"", "f.toml:3: expected a list of CPUs, such as \"3\" or \"1-2,5\""),
-            ("[[fault]]\nat = \"1s\"\noffline = \"0\"", "f.toml:1: CPU 0 cannot go offline: it is the one that boots"),
+            ("[[fault]]\nat = \"1s\"\noffline = \"0\"", "f.toml:1: CPU 0 cannot go offline: it is the boot CPU"),
         ];
         for (text, error) in cases {
             assert_eq!(FaultPlan::from_toml("f.toml", text).map_err(|error| error.to_string()), Err(error.to_owned()));

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A fault plan: what happens to a machine at which time of a run. The simulator carries it out on a simulated machine;
-//! the same plan can be written to `/sys/devices/system/cpu` and `/sys/power` of a real one.
+//! Fault plans: timed CPU hotplug, clock errors and suspends during a run. The simulator applies a plan to a
+//! simulated machine; on a real machine it is carried out through `/sys/devices/system/cpu` and `/sys/power`.
 //!
-//! In one line:
-//! `cpu2:clock+1s@500ms,cpu2:drift-200ppm@0s,cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`.
-//! As a file:
+//! One-line form:
+//! `cpu2:clock+1s@500ms,cpu2:drift-200ppm@0s,cpu3:offline@1s,cpu1-2:offline@2s,cpu3:online@3s,suspend@4s+500ms`. As a
+//! file:
 //!
 //! ```toml
 //! [[fault]]
 //! at = "1s"
-//! offline = "3"      # or online = "1-2", or suspend = "500ms"
+//! offline = "3"       # or online = "1-2", or suspend = "500ms"
 //!
 //! [[fault]]
 //! at = "2s"
 //! cpus = "1"
-//! clock = "+1s"      # or drift = "-200ppm"
+//! clock = "+1s"       # or drift = "-200ppm"
 //! ```
 //!
-//! Faults happen in the order of their times, and as they stand where these are equal.
+//! Faults are applied in order of time; faults with equal times in the order written.
 
 mod file;
 
@@ -25,28 +25,28 @@ use ids::{CpuId, CpuSet, Nanos};
 use std::fmt;
 use std::str::FromStr;
 
-/// CPU that never goes offline: kernels for x86 cannot take down the one that booted.
+/// CPU that never goes offline: x86 kernels cannot offline the boot CPU.
 pub const BOOT_CPU: CpuId = CpuId(0);
 
-/// What happens.
+/// The fault to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// The CPU is taken down.
+    /// Take the CPU offline.
     Offline(CpuId),
-    /// The CPU is brought up.
+    /// Bring the CPU online.
     Online(CpuId),
-    /// The CPU's clock is wrong from now on: a simulated machine only.
+    /// Change the CPU's clock; simulated machines only.
     Clock(CpuId, ClockFault),
-    /// The machine sleeps and wakes so much later, not counting what falling asleep takes.
+    /// Suspend the machine for this time, in addition to the time that entering suspend takes.
     Suspend(Nanos),
 }
 
-/// What becomes of a clock.
+/// Change of a clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClockFault {
-    /// It steps by so many nanoseconds.
+    /// Step in nanoseconds.
     Step(i64),
-    /// It gains or loses so many parts per million.
+    /// Drift in parts per million.
     Drift(i32),
 }
 
@@ -64,7 +64,7 @@ impl fmt::Display for ClockFault {
 impl FromStr for ClockFault {
     type Err = ();
 
-    /// `clock+1s`, `clock-20us`, `drift+200ppm`; a clock that loses more than all does not exist.
+    /// Parses `clock+1s`, `clock-20us` or `drift+200ppm`; the magnitude of a drift must be below 1,000,000 ppm.
     fn from_str(text: &str) -> Result<ClockFault, ()> {
         if let Some(by) = text.strip_prefix("clock") {
             let (sign, by) = by.split_at_checked(1).ok_or(())?;
@@ -82,28 +82,28 @@ impl FromStr for ClockFault {
     }
 }
 
-/// Something that happens at a time, counted from the start of the run.
+/// A fault at a time since the start of the run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Fault {
-    /// When.
+    /// Time since the start of the run.
     pub at: Nanos,
-    /// What.
+    /// The fault to inject.
     pub action: Action,
 }
 
-/// All that happens in a run, by time. Each CPU goes and comes in turn, and CPU 0 stays.
+/// All faults of a run, ordered by time. Each CPU alternates between offline and online, and CPU 0 stays online.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct FaultPlan {
     faults: Vec<Fault>,
 }
 
-/// Why a plan cannot be read, or does not fit.
+/// Error of parsing or checking a plan.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct FaultError {
-    /// The fault as it is spelled, or file and line.
+    /// The fault as written, or file and line.
     place: String,
-    /// What was expected.
+    /// What was wrong or expected.
     problem: String,
 }
 
@@ -114,23 +114,23 @@ impl FaultError {
 }
 
 impl FaultPlan {
-    /// From faults and the place where each was found. They are sorted by time.
+    /// Creates a plan from faults and their places; sorts by time.
     fn checked(mut found: Vec<(String, Fault)>) -> Result<FaultPlan, FaultError> {
         found.sort_by_key(|(_, fault)| fault.at);
-        // Whether a CPU is there at first is the machine's affair.
+        // The initial state of each CPU is checked against the machine later, in `check`.
         let (mut offline, mut online) = (CpuSet::new(), CpuSet::new());
         for (place, Fault { at, action }) in &found {
             let error = |problem| FaultError::new(place, problem);
             let when = at.exact();
             match *action {
                 Action::Offline(BOOT_CPU) => {
-                    return Err(error("CPU 0 cannot go offline: it is the one that boots".to_owned()));
+                    return Err(error("CPU 0 cannot go offline: it is the boot CPU".to_owned()));
                 }
                 Action::Offline(cpu) if !offline.insert(cpu) => {
-                    return Err(error(format!("CPU {cpu} is offline already at {when}")));
+                    return Err(error(format!("CPU {cpu} is already offline at {when}")));
                 }
                 Action::Online(cpu) if !online.insert(cpu) => {
-                    return Err(error(format!("CPU {cpu} is online already at {when}")));
+                    return Err(error(format!("CPU {cpu} is already online at {when}")));
                 }
                 Action::Offline(cpu) => drop(online.remove(cpu)),
                 Action::Online(cpu) => drop(offline.remove(cpu)),
@@ -140,17 +140,18 @@ impl FaultPlan {
         Ok(FaultPlan { faults: found.into_iter().map(|(_, fault)| fault).collect() })
     }
 
-    /// The faults, by time.
+    /// Faults in order of time.
     pub fn faults(&self) -> &[Fault] {
         &self.faults
     }
 
-    /// Whether nothing ever happens.
+    /// Returns whether the plan has no faults.
     pub fn is_empty(&self) -> bool {
         self.faults.is_empty()
     }
 
-    /// Checks that the machine, called `name` in errors, has the CPUs, of which some are `offline` at first.
+    /// Checks the plan against a machine with CPUs `cpus`, of which `offline` are initially offline; `name` is the
+    /// machine's name in errors.
     pub fn check(&self, name: &str, cpus: &CpuSet, offline: &CpuSet) -> Result<(), FaultError> {
         let mut touched = CpuSet::new();
         for fault in &self.faults {
@@ -167,14 +168,14 @@ impl FaultPlan {
             let Some(there) = there else { continue };
             if touched.insert(cpu) && offline.contains(cpu) == there {
                 let state = if there { "offline" } else { "online" };
-                return error(format!("CPU {cpu} of {name} is {state} from the beginning"));
+                return error(format!("CPU {cpu} of {name} is already {state} at the start"));
             }
         }
         Ok(())
     }
 }
 
-/// What a word of the one-line form must look like.
+/// Syntax of a fault in the one-line form, for errors.
 const EXPECTED: &str = "expected cpuN:offline@TIME, cpuN:online@TIME (N may be a range such as 1-3), \
                         cpuN:clock+TIME@TIME, cpuN:drift+NUMBERppm@TIME (or -) or \
                         suspend@TIME+LENGTH, such as cpu3:offline@1s or suspend@3s+500ms";
@@ -182,7 +183,7 @@ const EXPECTED: &str = "expected cpuN:offline@TIME, cpuN:online@TIME (N may be a
 impl FromStr for FaultPlan {
     type Err = FaultError;
 
-    /// From one line.
+    /// Parses the one-line form.
     fn from_str(text: &str) -> Result<FaultPlan, FaultError> {
         let mut found = Vec::new();
         for word in text.split(',') {
@@ -213,7 +214,7 @@ fn faults_of(word: &str) -> Option<Vec<Fault>> {
     }
 }
 
-/// The same for each CPU of a list, which must hold some.
+/// Creates one fault per CPU of a nonempty list.
 fn faults_at(at: Nanos, cpus: &str, action: impl Fn(CpuId) -> Action) -> Option<Vec<Fault>> {
     let cpus: CpuSet = cpus.parse().ok().filter(|cpus: &CpuSet| !cpus.is_empty())?;
     Some(cpus.iter().map(|cpu| Fault { at, action: action(cpu) }).collect())
@@ -232,7 +233,7 @@ impl fmt::Display for Fault {
 }
 
 impl fmt::Display for FaultPlan {
-    /// The one-line form, which reads back as the same plan.
+    /// Writes the one-line form, which parses back to the same plan.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.faults.iter().enumerate() {
             write!(f, "{}{fault}", if index > 0 { "," } else { "" })?;
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_sorted_by_time() {
+    fn faults_are_sorted_by_time() {
         let plan = "suspend@3s+500ms, cpu3:online@2s,cpu1-3:offline@1.5s".parse::<FaultPlan>().unwrap();
         let cpu = |cpu| Action::Offline(CpuId(cpu));
         let at = |ms, action| Fault { at: Nanos::from_ms(ms), action };
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn one_line_errors_quote_the_fault() {
         for word in [
             "",
             "cpu3",
@@ -290,11 +291,11 @@ mod tests {
             assert_eq!(line(word), Err(format!("{word:?}: {EXPECTED}")));
         }
         let cases = [
-            ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the one that boots"),
-            ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is offline already at 2s"),
+            ("cpu0:offline@1s", "\"cpu0:offline@1s\": CPU 0 cannot go offline: it is the boot CPU"),
+            ("cpu1:offline@1s,cpu1:offline@2s", "\"cpu1:offline@2s\": CPU 1 is already offline at 2s"),
             (
                 "cpu1:online@1s,cpu1:offline@2s,cpu1:online@3s,cpu1:online@4s",
-                "\"cpu1:online@4s\": CPU 1 is online already at 4s",
+                "\"cpu1:online@4s\": CPU 1 is already online at 4s",
             ),
         ];
         for (text, error) in cases {
@@ -303,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_must_have_the_cpus() {
+    fn check_requires_existing_cpus_in_the_right_state() {
         let check = |plan: &str, cpus, offline: &str| {
             let offline = if offline.is_empty() { CpuSet::new() } else { offline.parse().unwrap() };
             let checked = plan.parse::<FaultPlan>().unwrap().check("it", &CpuSet::first_n(cpus), &offline);
@@ -317,16 +318,16 @@ mod tests {
             Err("cpu7:clock-1us@1s: it has CPUs 0-3 and no CPU 7".to_owned())
         );
         assert_eq!(check("cpu0:clock+1s@1s,cpu7:drift+5ppm@2s,cpu7:online@3s", 8, "7"), Ok(()));
-        let gone = "cpu7:offline@1s: CPU 7 of it is offline from the beginning";
+        let gone = "cpu7:offline@1s: CPU 7 of it is already offline at the start";
         assert_eq!(check("cpu7:offline@1s", 8, "6-7"), Err(gone.to_owned()));
-        let there = "cpu1:online@1s: CPU 1 of it is online from the beginning";
+        let there = "cpu1:online@1s: CPU 1 of it is already online at the start";
         assert_eq!(check("cpu1:online@1s", 8, "7"), Err(there.to_owned()));
         assert_eq!(check("cpu7:online@1s,cpu7:offline@2s,cpu7:online@3s", 8, "7"), Ok(()));
     }
 
     proptest! {
         #[test]
-        fn a_plan_reads_back(words in prop::collection::vec((0u64..5, 0u8..6, 1u32..4, 1u64..9), 1..12)) {
+        fn one_line_form_round_trips(words in prop::collection::vec((0u64..5, 0u8..6, 1u32..4, 1u64..9), 1..12)) {
             let words: Vec<String> = words.into_iter().map(|(at, kind, cpu, length)| match kind {
                 0 => format!("cpu{cpu}:offline@{at}ms"),
                 1 => format!("cpu{cpu}:online@{at}ms"),

@@ -77,7 +77,7 @@ fn h1_hotplug_ops_run_on_the_changing_cpu() {
     assert_eq!(bench.line(), "update_idle:1:-(0x1) cpu_offline:1:-(0x1) update_idle:1:-(0x1,0x1)");
     bench.online(1);
     // The dispatch is that of the hotplug thread blocking: `dispatch 3` after `cpu_online 3` in
-    // conformance/recorded/7.2.13.
+    // verify/conformance/recorded/7.2.13.
     let came = "update_idle:1:-(0x1) cpu_online:1:-(0x1) dispatch:1:-(0x1) update_idle:1:-(0x1,0x1)";
     assert_eq!(bench.line(), came);
     assert!(bench.kernel.exit_info().is_none());

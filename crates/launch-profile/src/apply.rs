@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts a profile into a linked object.
+//! Application of a profile to a linked object.
 
 use crate::encode::encode;
 use crate::{Constant, Profile, ProfileError, Setting, near};
@@ -7,8 +7,8 @@ use bpf_object::btf::{Kind, Type};
 use bpf_object::{FunctionId, LinkedObject, MapDef, MapId, MemberValue, StructOps, StructOpsMember};
 use machine_model::Machine;
 
-/// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; none of them ever moved). A kernel
-/// refuses those that it does not know yet.
+/// Bits of `sched_ext_ops.flags` by name (`enum scx_ops_flags` of kernel 7.2; no bit has changed its meaning between
+/// versions). A kernel refuses bits that it does not know.
 pub const FLAGS: [(&str, u64); 9] = [
     ("KEEP_BUILTIN_IDLE", 1 << 0),
     ("ENQ_LAST", 1 << 1),
@@ -22,8 +22,8 @@ pub const FLAGS: [(&str, u64); 9] = [
 ];
 
 impl Profile {
-    /// Puts the profile's values into the initial data of `object` for `machine`: sizes, variables, ops flags, timeout. What
-    /// it leaves out is not loaded any more, and no op of the table.
+    /// Writes the profile's values for `machine` into the initial data of `object`: sizes, variables, ops flags,
+    /// timeout. Programs that it leaves out are not loaded and are removed from the ops table.
     pub fn apply(&self, object: &mut LinkedObject, machine: &Machine) -> Result<(), ProfileError> {
         self.check_names(object)?;
         for (name, place) in &self.left_out {
@@ -44,7 +44,8 @@ impl Profile {
         self.apply_ops(object)
     }
 
-    /// Names are checked even where they are not used, so that a typing error in one preset shows at once.
+    /// Checks all names, including those of presets that are not selected, so that a misspelled name is reported
+    /// immediately.
     fn check_names(&self, object: &LinkedObject) -> Result<(), ProfileError> {
         let settings = self.variables.iter().chain(self.presets.values().flat_map(|preset| &preset.settings));
         let settings = settings.map(|(name, setting)| (name, &setting.place));
@@ -77,7 +78,7 @@ impl Profile {
     }
 }
 
-/// The program is not loaded, and an op that it would be is none of the table.
+/// Disables loading of a program, and clears the ops that refer to it.
 fn leave_out(object: &mut LinkedObject, name: &str, place: &str) -> Result<(), ProfileError> {
     let LinkedObject { functions, programs, struct_ops, .. } = object;
     let name_of = |function: FunctionId| functions[function.0 as usize].name.as_str();
@@ -107,7 +108,7 @@ fn set_variable(
     let initial = map.initial.get_or_insert_with(|| vec![0; size]);
     let (begin, end) = (variable.offset as usize, variable.offset as usize + variable.size as usize);
     let Some(bytes) = initial.get_mut(begin..end) else {
-        return Err(fail(format!("lies outside of its section `{}`", map.name)));
+        return Err(fail(format!("is outside its section `{}`", map.name)));
     };
     encode(&object.btf, variable.type_id, &constant, bytes).map_err(|problem| match setting.value {
         Constant::Machine(source) => {
@@ -117,10 +118,10 @@ fn set_variable(
     })
 }
 
-/// The largest data section, in bytes: as in `bpf-object`.
+/// Maximum size of a data section in bytes, as in `bpf-object`.
 const MAX_SECTION: u64 = 256 << 20;
 
-/// A number that user space would compute, from 1 on.
+/// Evaluates a number that user space computes; at least 1.
 fn count(machine: &Machine, name: &str, setting: &Setting) -> Result<u32, ProfileError> {
     let number = match setting.value.on(machine) {
         Ok(Constant::Integer(number)) => u32::try_from(number).ok().filter(|number| *number > 0),
@@ -131,7 +132,7 @@ fn count(machine: &Machine, name: &str, setting: &Setting) -> Result<u32, Profil
     number.ok_or_else(|| ProfileError::new(&setting.place, problem))
 }
 
-/// Gives an array at the end of its section so many elements, as `bpf_map__set_value_size` does before load.
+/// Sets the number of elements of an array at the end of its section, as `bpf_map__set_value_size` does before load.
 fn resize(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Setting) -> Result<(), ProfileError> {
     let fail = |problem: &str| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
     let elements = u64::from(count(machine, name, setting)?);
@@ -175,13 +176,14 @@ fn find_map(object: &LinkedObject, name: &str, setting: &Setting) -> Result<usiz
     })
 }
 
-/// Makes inner maps for the first slots of an array of maps, each like its declaration says. A slot that has one keeps it.
+/// Creates inner maps for the first slots of an array of maps, each as declared. Slots that already have a map keep
+/// it.
 fn fill(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Setting) -> Result<(), ProfileError> {
     let fail = |problem: String| ProfileError::new(&setting.place, format!("`{name}`: {problem}"));
     let wanted = count(machine, name, setting)?;
     let outer = find_map(object, name, setting)?;
     let Some(inner) = object.maps[outer].inner.clone() else {
-        return Err(fail("only an array of maps is filled, and this map holds none".to_owned()));
+        return Err(fail("only an array of maps can be filled".to_owned()));
     };
     let slots = object.maps[outer].max_entries;
     if wanted > slots {
@@ -197,7 +199,7 @@ fn fill(object: &mut LinkedObject, machine: &Machine, name: &str, setting: &Sett
     Ok(())
 }
 
-/// Changes a number of every struct_ops table.
+/// Changes a numeric member of every struct_ops table.
 fn set_member(
     object: &mut LinkedObject,
     member: &str,
@@ -220,7 +222,7 @@ fn set_member(
     Ok(())
 }
 
-/// Members are kept in the order of the struct, without those that are zero.
+/// Members are stored in the order of the struct; those that are zero are omitted.
 fn change_number(table: &mut StructOps, member: &str, position: usize, order: &[&str], change: &impl Fn(u64) -> u64) {
     if let Some(found) = table.members.iter_mut().find(|found| found.name == member) {
         if let MemberValue::Number(number) = &mut found.value {

@@ -7,16 +7,16 @@ use bpf_object::btf::{Kind, Type};
 use bpf_object::{LinkedObject, ProgramKind};
 use machine_model::Machine;
 
-/// The longest context, in bytes: that of the largest caller in the scx world is 32.
+/// Maximum size of a context in bytes; the largest one in the scx repository has 32.
 const MAX_CONTEXT: u64 = 96;
 
-/// A call as the profile has it.
+/// A call as declared in the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CallSetting {
     pub program: String,
     /// Members of the context by name.
     pub context: Vec<(String, Setting)>,
-    /// It is called when the scheduler is attached, not before.
+    /// Called after the scheduler is attached, not before.
     pub attached: bool,
     pub place: String,
 }
@@ -24,26 +24,26 @@ pub(crate) struct CallSetting {
 /// A call of a `syscall` program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCall {
-    /// Its function in the object.
+    /// Name of its function in the object.
     pub program: String,
-    /// What its argument points to; empty for a program without one.
+    /// Content of its argument; empty for a program without one.
     pub context: Vec<u8>,
-    /// Where the profile asks for it, for errors.
+    /// Place in the profile, for errors.
     pub place: String,
 }
 
 impl ProgramCall {
     /// The error for a call that did not return 0.
     pub fn failed(&self, returned: i64) -> ProfileError {
-        ProfileError::new(&self.place, format!("program `{}` returns {returned}, not 0", self.program))
+        ProfileError::new(&self.place, format!("program `{}` returned {returned}; expected 0", self.program))
     }
 }
 
 impl Profile {
-    /// What user space does with `object` on `machine` after it has loaded it, in order.
+    /// Steps that user space performs with `object` on `machine` after loading, in order.
     ///
-    /// A value that is an array where its member is a number stands for several calls: one for each element. Several
-    /// such arrays go side by side. Keys and values of map elements likewise.
+    /// An array in place of a member that is a number declares several calls, one per element; several such arrays
+    /// must have the same length. The same holds for keys and values of map elements.
     pub fn steps(&self, object: &LinkedObject, machine: &Machine) -> Result<Steps, ProfileError> {
         let mut steps = Steps::default();
         for element in &self.elements {
@@ -93,7 +93,7 @@ impl CallSetting {
                     }
                     if contexts.len() != values.len() {
                         let (other, own) = (contexts.len(), values.len());
-                        return Err(fail(format!("{own} values, beside a member with {other}")));
+                        return Err(fail(format!("{own} values, but another member has {other}")));
                     }
                     values
                 }
@@ -111,7 +111,7 @@ impl CallSetting {
     }
 }
 
-/// The struct to which the program's argument points; `None` if it has none that BTF describes.
+/// Struct that the program's argument points to; `None` if BTF describes none.
 pub(crate) fn context_type(object: &LinkedObject, program: &str, place: &str) -> Result<Option<u32>, ProfileError> {
     let name_of = |function: u32| object.functions[function as usize].name.as_str();
     let syscalls = object.programs.iter().filter(|one| one.kind == ProgramKind::Syscall);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Elements of maps that user space writes after it has loaded the object.
+//! Map elements that user space writes after it has loaded the object.
 
 use crate::encode::encode;
 use crate::{Constant, ProfileError, Setting, near, spread};
@@ -7,41 +7,41 @@ use bpf_object::btf::{Btf, Type};
 use bpf_object::{LinkedObject, MapDef, MapKind};
 use machine_model::Machine;
 
-/// An element as the profile has it.
+/// A map element as declared in the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ElementSetting {
     pub map: String,
     /// None for a queue or a stack.
     pub key: Option<Setting>,
     pub value: Setting,
-    /// The entries of arrays are for one CPU each, not for one key each.
+    /// Arrays have an entry per CPU, not an entry per key.
     pub per_cpu: bool,
     pub place: String,
 }
 
-/// An element of a map.
+/// A map element to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapElement {
     /// Name of the map.
     pub map: String,
-    /// As many bytes as the map's keys have; none for a queue.
+    /// Key, as long as the map's keys; empty for a queue.
     pub key: Vec<u8>,
-    /// As many bytes as its values have: one for all CPUs, or one for each of them in a map that has as many.
+    /// Values, each as long as the map's values: one, or one per CPU in a per-CPU map.
     pub values: Vec<Vec<u8>>,
-    /// Where the profile asks for it, for errors.
+    /// Place in the profile, for errors.
     pub place: String,
 }
 
 impl MapElement {
-    /// The error for an element that the map does not take, with a positive errno.
+    /// The error for an element that the map refuses, with a positive errno.
     pub fn failed(&self, errno: i32) -> ProfileError {
-        ProfileError::new(&self.place, format!("map `{}` does not take the element (errno {errno})", self.map))
+        ProfileError::new(&self.place, format!("map `{}` refuses the element (errno {errno})", self.map))
     }
 }
 
 impl ElementSetting {
-    /// Arrays of keys stand for several elements; arrays where the map's values have numbers have an entry for each, or
-    /// for each CPU.
+    /// Expands the declaration to elements: an array of keys declares one element per key; an array in place of a
+    /// single value has an entry per key, or per CPU.
     pub fn expand(
         &self,
         object: &LinkedObject,
@@ -56,7 +56,7 @@ impl ElementSetting {
         let keys = match &self.key {
             None => vec![],
             Some(key) => match key.value.on(machine).map_err(|problem| self.error(key, "key", &problem))? {
-                // What nobody has is no element.
+                // An empty table of keys declares no element.
                 Constant::Array(keys) if keys.is_empty() => return Ok(()),
                 Constant::Array(keys) => keys,
                 one => vec![one],
@@ -64,7 +64,7 @@ impl ElementSetting {
         };
         let count = match (&value, keys.len()) {
             _ if self.per_cpu => self.check_per_cpu(map, keys.len())?,
-            // The entries of an array go into a queue one after the other.
+            // The entries of an array are pushed into a queue in order.
             (Constant::Array(values), 0 | 1) if !is_array(&object.btf, map.value_type) => values.len(),
             (_, keys) => keys.max(1),
         };
@@ -83,12 +83,12 @@ impl ElementSetting {
         Ok(())
     }
 
-    /// The number of elements of one that has a value for each CPU.
+    /// Number of elements of a declaration with a value per CPU.
     fn check_per_cpu(&self, map: &MapDef, keys: usize) -> Result<usize, ProfileError> {
         let problem = match map.kind {
             MapKind::PercpuArray | MapKind::PercpuHash if keys == 1 => return Ok(1),
-            MapKind::PercpuArray | MapKind::PercpuHash => "values for each CPU go with one `key`".to_owned(),
-            _ => format!("map `{}` does not have a value for each CPU", self.map),
+            MapKind::PercpuArray | MapKind::PercpuHash => "per-CPU values require exactly one `key`".to_owned(),
+            _ => format!("map `{}` is not a per-CPU map", self.map),
         };
         Err(ProfileError::new(&self.place, problem))
     }
@@ -112,7 +112,7 @@ fn is_array(btf: &Btf, type_id: u32) -> bool {
     matches!(btf.resolved(type_id), Type::Array { .. })
 }
 
-/// A key is a number or a text of the size that the map has.
+/// Encodes a key: a number, or a string of at most the map's key size.
 fn key_bytes(map: &MapDef, key: &Constant) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; map.key_size as usize];
     number_bytes(key, &mut bytes)?;
@@ -137,6 +137,6 @@ fn number_bytes(value: &Constant, bytes: &mut [u8]) -> Result<(), String> {
             bytes[..text.len()].copy_from_slice(text.as_bytes());
             Ok(())
         }
-        _ => Err(format!("expected a number or a text of at most {size} bytes")),
+        _ => Err(format!("expected a number or a string of at most {size} bytes")),
     }
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Values as the bytes of a C variable, by its BTF type.
+//! Encoding of values as the bytes of a C variable, by its BTF type.
 
 use crate::{Constant, near, spread};
 use bpf_object::btf::{Btf, Type};
 use ids::CpuSet;
 
-/// Writes `constant` to the beginning of `bytes`, which hold a variable of this type. An array may be longer than the
-/// constant: the rest keeps what it has.
+/// Writes `constant` to the beginning of `bytes`, which hold a variable of this type. If an array is longer than the
+/// constant, its remaining elements keep their values.
 pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [u8]) -> Result<(), String> {
     match (btf.resolved(type_id), constant) {
         (Type::Int { size, encoding, .. }, Constant::Bool(value)) if encoding.bool => {
@@ -27,8 +27,8 @@ pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [
         (Type::Array { element, .. }, Constant::Array(values)) => {
             let size = btf.size_of(*element).filter(|size| *size > 0 && *size <= bytes.len() as u64);
             let size = size.ok_or_else(|| unusable(btf, type_id))? as usize;
-            // As many as there is room for: the profile may have resized the array, or the section may be shorter than
-            // its BTF says.
+            // The room counts, not the declared length: the profile may have resized the array, and the section may
+            // be shorter than its BTF says.
             let room = bytes.len() / size;
             if values.len() > room {
                 let name = type_name(btf, type_id);
@@ -68,7 +68,7 @@ pub(crate) fn encode(btf: &Btf, type_id: u32, constant: &Constant, bytes: &mut [
                 let (begin, type_id) = (member.byte_offset() as usize, member.member.type_id);
                 let size = btf.size_of(type_id).ok_or_else(|| unusable(btf, type_id))? as usize;
                 let place = bytes.get_mut(begin..begin.saturating_add(size));
-                let place = place.ok_or_else(|| format!("`{name}` lies outside of its structure"))?;
+                let place = place.ok_or_else(|| format!("`{name}` is outside its structure"))?;
                 encode(btf, type_id, value, place).map_err(|problem| format!("`{name}`: {problem}"))?;
             }
             Ok(())
@@ -82,7 +82,7 @@ fn is_structure(btf: &Btf, type_id: u32) -> bool {
     matches!(btf.resolved(type_id), Type::Struct { .. } | Type::Union { .. })
 }
 
-/// Sets the bits of `cpus`: memory is little-endian, so bytes and words hold them alike.
+/// Sets the bits of `cpus`. As memory is little-endian, masks of bytes and of words have the same encoding.
 fn mask(cpus: &CpuSet, bytes: &mut [u8]) -> Result<(), String> {
     if let Some(cpu) = cpus.iter().find(|cpu| cpu.index() / 8 >= bytes.len()) {
         return Err(format!("CPU {cpu} does not fit into a mask of {} bytes", bytes.len()));
@@ -95,7 +95,7 @@ fn mask(cpus: &CpuSet, bytes: &mut [u8]) -> Result<(), String> {
 fn write(value: i128, size: u32, bytes: &mut [u8]) -> Result<(), String> {
     let size = size as usize;
     let Some(bytes) = bytes.get_mut(..size).filter(|_| size <= 16) else {
-        return Err(format!("the object has no room for the {size} bytes that its BTF promises"));
+        return Err(format!("the object has less than the {size} bytes that its BTF declares"));
     };
     bytes.copy_from_slice(&value.to_le_bytes()[..size]);
     Ok(())
@@ -118,7 +118,7 @@ fn mismatch(btf: &Btf, type_id: u32, expected: &str, found: &Constant) -> String
         Constant::Array(values) => format!("an array of {}", values.len()),
         Constant::Text(text) => format!("{text:?}"),
         Constant::Members(_) => "members by name".to_owned(),
-        Constant::Mask(_) => "a mask of CPUs".to_owned(),
+        Constant::Mask(_) => "a CPU mask".to_owned(),
         Constant::Machine(_) | Constant::Formula(_) => "a machine value".to_owned(),
         Constant::Workload(_) => "a workload value".to_owned(),
     };
@@ -127,16 +127,16 @@ fn mismatch(btf: &Btf, type_id: u32, expected: &str, found: &Constant) -> String
 
 fn unusable(btf: &Btf, type_id: u32) -> String {
     format!(
-        "the variable is `{}`: only integers, truth values, texts, and arrays and structures of them can be set",
+        "the variable is `{}`: only integers, booleans, strings, and arrays and structures of these can be set",
         type_name(btf, type_id)
     )
 }
 
-/// The type as C writes it, without qualifiers.
+/// The type in C syntax, without qualifiers.
 pub fn type_name(btf: &Btf, type_id: u32) -> String {
     let mut id = type_id;
     let mut dimensions = String::new();
-    // Types may be cyclic in a hostile file: the kernel's own limit is 32.
+    // A malformed file may contain cyclic types; the kernel's own limit is 32.
     for _ in 0..32 {
         match btf.type_of(id) {
             Type::Const { target } | Type::Volatile { target } | Type::Restrict { target } => id = *target,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What user space computes from a machine's numbers before it writes them: half of the CPUs, the CPU opposite of each.
+//! Arithmetic on machine values before they are written: half the number of CPUs, the opposite of each CPU.
 
 use crate::{Constant, Source};
 use machine_model::Machine;
 
-/// An operation with whole numbers.
+/// An integer operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Operation {
     Times,
@@ -13,11 +13,11 @@ pub(crate) enum Operation {
     Modulo,
 }
 
-/// Names as they are spelled in a profile, in the order in which the operations are done.
+/// Names of the operations in a profile, in order of evaluation.
 pub(crate) const OPERATIONS: [(&str, Operation); 4] =
     [("times", Operation::Times), ("plus", Operation::Plus), ("over", Operation::Over), ("modulo", Operation::Modulo)];
 
-/// A number or table of the machine, and what is done with it.
+/// A number or table of the machine, and the operations applied to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formula {
     pub(crate) source: Source,
@@ -26,7 +26,7 @@ pub struct Formula {
 }
 
 impl Formula {
-    /// The result on `machine`: a table if the source is one. The error says what cannot be computed.
+    /// Result on `machine`: a table if the source is a table. The error tells what cannot be computed.
     pub(crate) fn on(&self, machine: &Machine) -> Result<Constant, String> {
         let first = self.source.of(machine);
         self.operations.iter().try_fold(first, |left, (operation, right)| operation.apply(&left, &right.on(machine)?))
@@ -34,7 +34,7 @@ impl Formula {
 }
 
 impl Operation {
-    /// A table is computed entry by entry, with one number for all of them or with one for each.
+    /// Applies the operation to each entry of a table, with a single right operand or with one per entry.
     fn apply(self, left: &Constant, right: &Constant) -> Result<Constant, String> {
         let entries: Vec<Constant> = match (left, right) {
             (Constant::Integer(left), Constant::Integer(right)) => return self.number(*left, *right),
@@ -44,7 +44,7 @@ impl Operation {
             (Constant::Array(left), Constant::Integer(_)) => {
                 left.iter().map(|left| self.apply(left, right)).collect::<Result<_, _>>()?
             }
-            _ => return Err(format!("`{}` takes numbers, or tables of one length", self.name())),
+            _ => return Err(format!("`{}` takes numbers, or tables of the same length", self.name())),
         };
         Ok(Constant::Array(entries))
     }
@@ -57,7 +57,7 @@ impl Operation {
             Operation::Modulo => left.checked_rem_euclid(right),
         };
         let name = self.name();
-        result.map(Constant::Integer).ok_or_else(|| format!("{left} {name} {right} is no number on this machine"))
+        result.map(Constant::Integer).ok_or_else(|| format!("{left} {name} {right} has no result on this machine"))
     }
 
     fn name(self) -> &'static str {

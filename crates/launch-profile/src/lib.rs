@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The launch profile: what a scheduler's user space would set before attach, as data. `weir sim` and `weir run` use
-//! the same one. The format is described in `docs/launch-profile.md`.
+//! Launch profile: the settings that a scheduler's user space applies before attach, as data. `weir sim` and `weir
+//! run` use the same profile. `docs/launch-profile.md` describes the format.
 //!
-//! [`Profile::from_toml`] reads it, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`] puts the
-//! values into a linked object for a certain machine, and [`Profile::steps`] says what to do with it once it is loaded:
-//! which elements of maps to write and which programs to call; [`Profile::promises`] what each run is held to. Parsing and
-//! arithmetic only: no files, no environment.
+//! [`Profile::from_toml`] reads a profile, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`]
+//! writes the values into a linked object for a given machine, and [`Profile::steps`] lists what to do after loading:
+//! map elements to write and programs to call; [`Profile::promises`] returns the invariants that each run is checked
+//! against. Parsing and arithmetic only: no file access, no environment.
 
 mod apply;
 mod calls;
@@ -28,7 +28,7 @@ pub use encode::type_name;
 pub use formula::Formula;
 pub use planned::PlannedCall;
 pub use source::Source;
-pub use workload::{Cap, Group, Lending, Reservation, Told, Window, WorkloadSource};
+pub use workload::{Cap, Group, Lending, Reservation, Window, WorkloadFacts, WorkloadSource};
 
 use ids::{CpuSet, Nanos};
 use invariants::Promises;
@@ -41,36 +41,37 @@ use std::collections::BTreeMap;
 pub enum Constant {
     /// A number; every C integer fits.
     Integer(i128),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
-    /// Elements of an array, from its beginning.
+    /// First elements of an array.
     Array(Vec<Constant>),
-    /// Characters of an array, followed by a NUL.
+    /// A string for a char array, followed by a NUL.
     Text(String),
-    /// Members of a structure by name; the others stay as they are.
+    /// Members of a structure by name; the others keep their values.
     Members(Vec<(String, Constant)>),
-    /// CPUs as bits, in bytes or words alike.
+    /// A CPU mask; the encoding in bytes and in words is the same (little-endian).
     Mask(CpuSet),
-    /// What the machine gives.
+    /// A value of the machine.
     Machine(Source),
-    /// What is computed from that.
+    /// A value computed from machine values.
     Formula(Box<Formula>),
-    /// What the workload tells ([`Profile::for_workload`]); without one, nothing.
+    /// A value of the workload ([`Profile::for_workload`]); without a workload, 0 or an empty table.
     Workload(WorkloadSource),
 }
 
 impl Constant {
-    /// Known only where the machine is, or the workload.
+    /// Whether the value depends on the machine or the workload.
     fn is_of_machine(&self) -> bool {
         matches!(self, Constant::Machine(_) | Constant::Formula(_) | Constant::Workload(_))
     }
 
-    /// With the values of `machine` in place of their names. The error is of a formula that has no result there.
+    /// Replaces names of machine values by the values on `machine`. The error is that of a formula without a result
+    /// on this machine.
     fn on(&self, machine: &Machine) -> Result<Constant, String> {
         Ok(match self {
             Constant::Machine(source) => source.of(machine),
             Constant::Formula(formula) => formula.on(machine)?,
-            Constant::Workload(source) => source.of(&Told::default()),
+            Constant::Workload(source) => source.of(&WorkloadFacts::default()),
             Constant::Array(values) => {
                 Constant::Array(values.iter().map(|value| value.on(machine)).collect::<Result<_, _>>()?)
             }
@@ -83,60 +84,60 @@ impl Constant {
     }
 }
 
-/// What is to be done with a loaded object, in this order.
+/// Steps to perform on a loaded object, in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// Elements to write.
+    /// Map elements to write.
     pub elements: Vec<MapElement>,
     /// Programs to call before the scheduler is attached.
     pub calls: Vec<ProgramCall>,
-    /// Programs to call once it is.
+    /// Programs to call once the scheduler is attached.
     pub calls_attached: Vec<ProgramCall>,
-    /// Programs to call while it runs, by time.
+    /// Programs to call while the scheduler runs, ordered by time.
     pub planned: Vec<PlannedStep>,
 }
 
-/// A call at a time.
+/// A call at a given time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedStep {
-    /// When, from the beginning of the run on.
+    /// Time since the start of the run.
     pub at: Nanos,
-    /// As it was asked for, with its time.
+    /// The call as the user wrote it, with its time.
     pub name: String,
     /// The call.
     pub call: ProgramCall,
 }
 
-/// A value and the place where it was given, for errors.
+/// A value, and its file and line for errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Setting {
     value: Constant,
     place: String,
 }
 
-/// What kind of value a tunable takes.
+/// Type of a tunable's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TunableKind {
     /// `true` or `false`.
     Bool,
-    /// A number, both ends included; all that the variable can hold if `None`.
+    /// A number within the inclusive range; `None`: the range of the variable's type.
     Integer(Option<(i128, i128)>),
 }
 
 /// A variable that `key=value` on the command line may set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tunable {
-    /// What it takes.
+    /// Type of its value.
     pub kind: TunableKind,
-    /// What it means, for people: one sentence with units.
+    /// Description for users: one sentence with units.
     pub doc: String,
     place: String,
 }
 
-/// A set of values that is chosen by its name.
+/// A named set of values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Preset {
-    /// What it is, for people; empty if nobody says.
+    /// Description for users; empty if missing.
     doc: String,
     promises: SomePromises,
     settings: BTreeMap<String, Setting>,
@@ -147,32 +148,31 @@ struct Preset {
 pub struct Profile {
     summary: String,
     promises: Promises,
-    /// Programs that are not loaded, and where they were given.
+    /// Programs that are not loaded, each with its place in the profile.
     left_out: Vec<(String, String)>,
-    /// Names of `SCX_OPS_*` flags without that prefix, and where they were given.
+    /// Names of `SCX_OPS_*` flags without that prefix, each with its place in the profile.
     flags: Vec<(String, String)>,
-    /// Watchdog timeout and where it was given.
+    /// Watchdog timeout, with its place in the profile.
     timeout_ms: Option<(u32, String)>,
-    /// The profile's own values, then the chosen preset's, then those of the command line: the later replaces the
-    /// earlier.
+    /// Values from the profile, overridden by those of the chosen preset, overridden by those of the command line.
     variables: BTreeMap<String, Setting>,
-    /// Numbers of elements for arrays that user space resizes, by variable.
+    /// Numbers of elements of the arrays that user space resizes, by variable.
     sizes: BTreeMap<String, Setting>,
     /// `max_entries` by map.
     capacities: BTreeMap<String, Setting>,
-    /// How many inner maps an array of maps gets, by map.
+    /// Number of inner maps to create in an array of maps, by map.
     fills: BTreeMap<String, Setting>,
-    /// Elements of maps, in order.
+    /// Map elements, in order.
     elements: Vec<elements::ElementSetting>,
-    /// Programs that are called, in order.
+    /// Programs to call, in order.
     calls: Vec<calls::CallSetting>,
-    /// Those that the user wants while it runs, by time.
+    /// Calls that the user requests during the run, ordered by time.
     planned: Vec<PlannedCall>,
     presets: BTreeMap<String, Preset>,
     tunables: BTreeMap<String, Tunable>,
 }
 
-/// Why a profile was refused: file, line, what, near misses.
+/// Error in a profile: place, problem, and similar names if a name is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ProfileError {
@@ -189,7 +189,7 @@ impl ProfileError {
 }
 
 impl Profile {
-    /// One line for people; empty if the profile has none.
+    /// Description of the scheduler in one line; empty if missing.
     pub fn summary(&self) -> &str {
         &self.summary
     }
@@ -199,7 +199,7 @@ impl Profile {
         self.left_out.iter().map(|(name, _)| name.as_str())
     }
 
-    /// What the scheduler promises, with the chosen preset.
+    /// Invariants that the scheduler promises with the chosen preset.
     pub fn promises(&self) -> Promises {
         self.promises
     }
@@ -209,18 +209,18 @@ impl Profile {
         self.presets.keys().map(String::as_str)
     }
 
-    /// The presets in alphabetical order, each with what it is; that is empty where the profile does not say.
+    /// Presets in alphabetical order, each with its description, which is empty if missing.
     pub fn described_presets(&self) -> impl Iterator<Item = (&str, &str)> {
         self.presets.iter().map(|(name, preset)| (name.as_str(), preset.doc.as_str()))
     }
 
-    /// The tunables by name, in alphabetical order.
+    /// Tunables by name, in alphabetical order.
     pub fn tunables(&self) -> impl Iterator<Item = (&str, &Tunable)> {
         self.tunables.iter().map(|(name, tunable)| (name.as_str(), tunable))
     }
 
-    /// Selects `@preset` and sets `key=value` tunables from the command line. Of two values for one key the later
-    /// counts. A profile that has no tunables leaves it to the object: any variable may be set then.
+    /// Selects `@preset` and sets `key=value` tunables from the command line. The later of two values for one key
+    /// applies. If the profile declares no tunables, any variable of the object may be set.
     pub fn select(&mut self, preset: Option<&str>, tunables: &[(String, String)]) -> Result<(), ProfileError> {
         if let Some(preset) = preset {
             let Some(Preset { settings, promises, .. }) = self.presets.get(preset).cloned() else {
@@ -248,7 +248,7 @@ impl Profile {
     }
 }
 
-/// A value from the command line for a variable of whatever type.
+/// Parses a value from the command line for a variable of unknown type.
 fn read_any(text: &str) -> Result<Constant, String> {
     match text {
         "true" => Ok(Constant::Bool(true)),
@@ -260,7 +260,7 @@ fn read_any(text: &str) -> Result<Constant, String> {
 }
 
 impl TunableKind {
-    /// Reads a value from the command line: `true`, `false`, a decimal or a `0x` number.
+    /// Parses a value from the command line: `true`, `false`, a decimal or a `0x` number.
     fn read(&self, text: &str) -> Result<Constant, String> {
         match self {
             TunableKind::Bool => match text {
@@ -280,7 +280,7 @@ impl TunableKind {
         }
     }
 
-    /// Whether a value is of this kind and in range.
+    /// Checks that a value has this type and is in range.
     fn check(&self, constant: &Constant) -> Result<(), String> {
         match (self, constant) {
             (TunableKind::Bool, Constant::Bool(_)) | (TunableKind::Integer(None), Constant::Integer(_)) => Ok(()),

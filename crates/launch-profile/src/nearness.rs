@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who is near whom: tables that begin with the nearest.
+//! Tables of CPUs, caches and nodes ordered by distance, nearest first.
 
 use crate::Constant;
 use crate::source::{number, table};
 use ids::{CpuId, CpuSet, Place, Topology};
 use machine_model::Machine;
 
-/// What two CPUs have in common at least.
+/// Smallest topology level that two CPUs share.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Group {
     Core,
@@ -24,8 +24,9 @@ fn common(one: Place, other: Place) -> Group {
     }
 }
 
-/// For each CPU, all online CPUs: itself, its core, its cache, its node, the others. Within each of these the nearest
-/// numbers of cores come first, so that two CPUs do not look at the others in the same order.
+/// For each CPU, all online CPUs: itself, its core, its last-level cache, its node, the others. Within each of these,
+/// CPUs are ordered by core number starting from the CPU's own core, so that two CPUs do not scan the others in the
+/// same order.
 pub(crate) fn cpus(machine: &Machine) -> Constant {
     let places = &machine.topology.places;
     let online: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();
@@ -41,7 +42,7 @@ pub(crate) fn cpus(machine: &Machine) -> Constant {
     Constant::Array((0..places.len()).map(row).collect())
 }
 
-/// For each CPU, how many entries of its row of [`cpus`] are at most this far away.
+/// For each CPU, the number of entries of its row of [`cpus`] that are at most at this level.
 pub(crate) fn ends(machine: &Machine, group: Group) -> Constant {
     let places = &machine.topology.places;
     let online = machine.online_cpus();
@@ -53,8 +54,8 @@ fn node_of(topology: &Topology, llc: usize) -> u32 {
     topology.places.iter().find(|place| place.llc as usize == llc).map_or(0, |place| place.node)
 }
 
-/// For each last-level cache, groups of the others: those of its node, then those of other nodes. A group that nobody is
-/// in is left out.
+/// For each last-level cache, groups of the other caches: those of its node, then those of other nodes. Empty groups
+/// are omitted.
 pub(crate) fn llc_neighbours(topology: &Topology, show: impl Fn(&CpuSet) -> Constant) -> Constant {
     let groups = |llc: usize| {
         let others = |same: bool| -> CpuSet {
@@ -68,7 +69,8 @@ pub(crate) fn llc_neighbours(topology: &Topology, show: impl Fn(&CpuSet) -> Cons
     Constant::Array((0..topology.llcs()).map(groups).collect())
 }
 
-/// For each last-level cache, all of them: itself, those of its node, the others, each by number from its own on.
+/// For each last-level cache, all of them: itself, those of its node, the others; each by number starting from its
+/// own.
 pub(crate) fn llcs(topology: &Topology) -> Constant {
     let count = topology.llcs();
     let row = |llc: usize| {
@@ -79,13 +81,13 @@ pub(crate) fn llcs(topology: &Topology) -> Constant {
     Constant::Array((0..count).map(row).collect())
 }
 
-/// For each last-level cache, how many entries of its row of [`llcs`] are of its node.
+/// For each last-level cache, the number of entries of its row of [`llcs`] that belong to its node.
 pub(crate) fn llc_ends(topology: &Topology) -> Constant {
     let nodes: Vec<u32> = (0..topology.llcs()).map(|llc| node_of(topology, llc)).collect();
     Constant::Array(nodes.iter().map(|node| number(nodes.iter().filter(|other| *other == node).count())).collect())
 }
 
-/// For each node, all of them by distance, its own first; of equals the lower number.
+/// For each node, all nodes ordered by distance, its own first; of equal distances the lower number first.
 pub(crate) fn nodes(topology: &Topology) -> Constant {
     let nodes = topology.nodes() as u32;
     let row = |node: u32| {

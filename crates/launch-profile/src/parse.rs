@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads `profile.toml`. Every key is known or an error, and every error names its line.
+//! Parser for `profile.toml`. An unknown key is an error, and every error contains its line number.
 
 use crate::apply::FLAGS;
 use crate::calls::CallSetting;
@@ -27,11 +27,11 @@ const KEYS: [&str; 12] = [
     "claims",
 ];
 
-/// Arrays and structures in each other are read to this depth: no C variable here has more levels.
+/// Maximum nesting depth of arrays and structures; no C variable of a scheduler has more levels.
 const MAX_DEPTH: usize = 8;
 
 impl Profile {
-    /// From TOML; `name` stands in errors.
+    /// Parses TOML; `name` is the file name used in errors.
     pub fn from_toml(name: &str, text: &str) -> Result<Profile, ProfileError> {
         let reader = Reader { name, text };
         let table = DeTable::parse(text)
@@ -61,7 +61,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The profile's own values for tunables must be such as the command line might give.
+    /// Checks the profile's own values of tunables against the types and ranges that apply to the command line.
     fn check_tunables(&self) -> Result<(), ProfileError> {
         for (name, setting) in self.variables.iter().chain(self.presets.values().flat_map(|preset| &preset.settings)) {
             if let Some(tunable) = self.tunables.get(name).filter(|_| !setting.value.is_of_machine()) {
@@ -76,7 +76,7 @@ impl Profile {
 pub(crate) type Key<'i> = Spanned<std::borrow::Cow<'i, str>>;
 pub(crate) type Node<'i> = Spanned<DeValue<'i>>;
 
-/// The text, to turn spans into lines.
+/// The text, kept to convert spans to line numbers.
 pub(crate) struct Reader<'a> {
     name: &'a str,
     text: &'a str,
@@ -144,7 +144,7 @@ impl Reader<'_> {
         Ok(flags)
     }
 
-    /// An array of names, each with its place.
+    /// Parses an array of names, each with its place.
     fn names(&self, value: &Node<'_>) -> Result<Vec<(String, String)>, ProfileError> {
         let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "an array of names"))?;
         array.iter().map(|name| Ok((self.string(name)?.to_owned(), self.place(name.span())))).collect()
@@ -204,7 +204,8 @@ impl Reader<'_> {
         })
     }
 
-    /// A table is a machine value if it has the name of one and nothing else but operations, else members of a structure.
+    /// A table is a machine value if it has the key `machine` with a known name and otherwise only operations; else
+    /// it lists members of a structure.
     fn table_value(&self, value: &Node<'_>, table: &DeTable<'_>, depth: usize) -> Result<Constant, ProfileError> {
         let operation = |key: &str| OPERATIONS.iter().any(|(name, _)| *name == key);
         if let Some(machine) = table.get("machine")
@@ -256,12 +257,12 @@ impl Reader<'_> {
             DeValue::Table(table) if depth > 0 => self.table_value(value, table, depth - 1),
             _ => Err(self.expected(
                 value,
-                "an integer, true, false, a text, an array or members of them, or { machine = \"NAME\" }",
+                "an integer, true, false, a string, an array or table of these, or { machine = \"NAME\" }",
             )),
         }
     }
 
-    /// `[[call]]`: `program` and, if it takes something, `context`.
+    /// `[[call]]`: `program`, and `context` if the program takes an argument.
     fn calls(&self, value: &Node<'_>) -> Result<Vec<CallSetting>, ProfileError> {
         let array = value.get_ref().as_array().ok_or_else(|| self.expected(value, "[[call]] tables"))?;
         array.iter().map(|call| self.call(call)).collect()
@@ -323,7 +324,7 @@ impl Reader<'_> {
         let kind = match (kind, range) {
             (Some(("integer", _)), range) => TunableKind::Integer(range.map(|(range, _)| range)),
             (Some(("bool", _)), None) => TunableKind::Bool,
-            (Some(("bool", _)), Some((_, span))) => return Err(self.error(span, "a truth value has no range")),
+            (Some(("bool", _)), Some((_, span))) => return Err(self.error(span, "a tunable of type bool has no range")),
             (Some((other, span)), _) => {
                 let problem = near::unknown("type of a tunable", other, ["integer", "bool"].into_iter());
                 return Err(self.error(span, problem));
@@ -340,7 +341,7 @@ impl Reader<'_> {
         let ends = ends.iter().map(|end| self.integer(end)).collect::<Result<Vec<_>, _>>()?;
         match ends[..] {
             [low, high] if low <= high => Ok((low, high)),
-            _ => Err(self.error(value.span(), "expected [low, high], low not above high")),
+            _ => Err(self.error(value.span(), "expected [low, high] with low <= high")),
         }
     }
 }

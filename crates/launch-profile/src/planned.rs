@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Calls of the object's programs at a time of the run, as the user asks for them: what user space does with a scheduler
-//! that is there. `assign:group=db,cpus=3@1s` calls the program `assign` one second after the run began; its context is
-//! that of a `[[call]]` of the profile, with values as texts.
+//! Calls of the object's programs at given times of the run, as requested by the user; they stand for commands of a
+//! scheduler's user space. `assign:group=db,cpus=3@1s` calls the program `assign` one second after the start of the
+//! run; its context is that of a `[[call]]` of the profile, with values as strings.
 
 use crate::calls::{CallSetting, context_type};
 use crate::{Constant, PlannedStep, Profile, ProfileError, Setting, near, read_any};
@@ -12,17 +12,17 @@ use machine_model::Machine;
 use std::fmt;
 use std::str::FromStr;
 
-/// A call at a time.
+/// A call at a given time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlannedCall {
-    /// When, from the beginning of the run on.
+    /// Time since the start of the run.
     pub at: Nanos,
     program: String,
-    /// Members of the context, and their values as they were written.
+    /// Members of the context, with their values as written.
     arguments: Vec<(String, String)>,
 }
 
-/// What is expected of a text that is no planned call.
+/// Error text for a malformed planned call.
 const EXPECTED: &str = "expected PROGRAM:MEMBER=VALUE,...@TIME or PROGRAM@TIME, such as assign:group=db,cpus=3@1s";
 
 impl FromStr for PlannedCall {
@@ -44,7 +44,7 @@ impl FromStr for PlannedCall {
         let arguments = arguments.filter(|_| !program.is_empty()).ok_or_else(wrong)?;
         for (index, (name, _)) in arguments.iter().enumerate() {
             if arguments[..index].iter().any(|(before, _)| before == name) {
-                return Err(format!("{text:?}: it gives `{name}` twice"));
+                return Err(format!("{text:?}: duplicate member `{name}`"));
             }
         }
         Ok(PlannedCall { at, program: program.to_owned(), arguments })
@@ -52,7 +52,7 @@ impl FromStr for PlannedCall {
 }
 
 impl fmt::Display for PlannedCall {
-    /// The form that reads back as the same call.
+    /// The form that parses to the same call.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.program)?;
         for (index, (name, value)) in self.arguments.iter().enumerate() {
@@ -63,13 +63,13 @@ impl fmt::Display for PlannedCall {
 }
 
 impl Profile {
-    /// Also calls these programs while the scheduler runs, in the order of their times.
+    /// Adds calls to be made while the scheduler runs, ordered by time.
     pub fn plan(&mut self, calls: &[PlannedCall]) {
         self.planned.extend_from_slice(calls);
         self.planned.sort_by_key(|call| call.at);
     }
 
-    /// The planned calls with contexts as `object` has them.
+    /// The planned calls, with contexts encoded for `object`.
     pub(crate) fn planned_steps(
         &self,
         object: &LinkedObject,
@@ -78,7 +78,7 @@ impl Profile {
         let step = |planned: &PlannedCall| {
             let mut calls = Vec::new();
             planned.setting(object)?.expand(object, machine, &mut calls)?;
-            let call = calls.pop().expect("no value on the command line stands for several calls");
+            let call = calls.pop().expect("values of the command line are never spread");
             Ok(PlannedStep { at: planned.at, name: planned.to_string(), call })
         };
         self.planned.iter().map(step).collect()
@@ -86,7 +86,7 @@ impl Profile {
 }
 
 impl PlannedCall {
-    /// As the profile would have it. What a value is, the member's type says.
+    /// Converts to a call of the profile; the member's type decides how its value is parsed.
     fn setting(&self, object: &LinkedObject) -> Result<CallSetting, ProfileError> {
         let place = format!("--call {self}");
         let structure = context_type(object, &self.program, &place)?;
@@ -109,7 +109,7 @@ impl PlannedCall {
     }
 }
 
-/// An array of characters.
+/// Whether the type is an array of characters.
 fn is_text(btf: &Btf, type_id: u32) -> bool {
     matches!(btf.resolved(type_id), Type::Array { element, .. } if btf.size_of(*element) == Some(1))
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_call_reads_back() {
+    fn planned_call_parses_and_displays() {
         for text in ["assign:group=db,cpus=3@1s", "switch@0s", "a:b=@1500ms", "a:b=x@y=z,c=-1@2ms"] {
             let call: PlannedCall = text.parse().unwrap();
             assert_eq!(call.to_string(), text);
@@ -129,11 +129,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn invalid_planned_calls_are_refused() {
         for text in ["", "@1s", "a", "a@", "a@1", "a:@1s", "a:b@1s", "a:=1@1s", ":b=1@1s", "a:b=1,@1s"] {
             assert_eq!(text.parse::<PlannedCall>(), Err(format!("{text:?}: {EXPECTED}")));
         }
         let twice = "a:b=1,b=2@1s".parse::<PlannedCall>();
-        assert_eq!(twice, Err("\"a:b=1,b=2@1s\": it gives `b` twice".to_owned()));
+        assert_eq!(twice, Err("\"a:b=1,b=2@1s\": duplicate member `b`".to_owned()));
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `[promises]`: what a scheduler promises of every run, in the words of profiles.
+//! `[promises]`: invariants that a scheduler promises for every run.
 
 use crate::ProfileError;
 use crate::parse::{Node, Reader};
@@ -27,7 +27,8 @@ const WORDS: [&str; 17] = [
     "caps-half-life-ms",
 ];
 
-/// What a table says; of what it does not name holds what was said before. A number may be taken back with `false`.
+/// Promises given by one table; those it does not mention keep their previous value. A number is withdrawn with
+/// `false`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SomePromises {
     work_conserving: Option<WorkConserving>,
@@ -146,7 +147,7 @@ impl Reader<'_> {
         Ok(number.map_or(Nanos::ZERO, milliseconds))
     }
 
-    /// A number, or `false` for none.
+    /// Parses a number, or `false` for none.
     fn number(&self, value: &Node<'_>, what: &str) -> Result<Option<u32>, ProfileError> {
         if matches!(value.get_ref(), DeValue::Boolean(false)) {
             return Ok(None);

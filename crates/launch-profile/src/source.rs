@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a machine can tell a scheduler.
+//! Values of the machine that a scheduler can be given.
 
 use crate::{Constant, nearness};
 use ids::{CpuId, CpuSet, Place};
 use machine_model::Machine;
 
-/// A number or table that the machine gives: `{ machine = "NAME" }`.
+/// A number or table of the machine: `{ machine = "NAME" }`.
 ///
-/// Tables are indexed by the kernel's numbers of CPUs, of which some may be offline. The *places* list the CPUs that are
-/// online, ordered by node, last-level cache, core and number, so that the CPUs of a cache, and those of a node, stand
-/// side by side. A CPU that is offline has no place; tables that speak of places give it those of the first CPU below
-/// its cache, so that every entry is valid, and its place is not its own. If no CPU of its cache or node is online, all
-/// places stand for those of that group.
+/// Tables are indexed by the kernel's CPU numbers, some of which may be offline. The *places* list the online CPUs,
+/// ordered by node, last-level cache, core and number, so that the CPUs of a cache, and those of a node, are
+/// contiguous. An offline CPU has no place of its own; tables of places give it that of the first online CPU of its
+/// cache, so that every entry is valid. If no CPU of its cache or node is online, the range of all places stands for
+/// that of the group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
 pub enum Source {
@@ -57,11 +57,11 @@ pub enum Source {
     NearestNodeEnd,
     NearestLlcs,
     NearestLlcsNodeEnd,
-    /// For each node, all of them by their distances from it.
+    /// For each node, all nodes ordered by their distance from it.
     NearestNodes,
 }
 
-/// Names as they are spelled in a profile.
+/// Names as spelled in a profile.
 const NAMES: [(&str, Source); 43] = [
     ("cpus", Source::Cpus),
     ("online-cpus", Source::OnlineCpus),
@@ -114,17 +114,17 @@ impl Source {
         NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// The source with this name.
+    /// Returns the source with this name.
     pub fn find(name: &str) -> Option<Source> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
     }
 
-    /// Its name.
+    /// Name of the source.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, source)| *source == self).expect("every source has a name").0
     }
 
-    /// What `machine` answers.
+    /// Value on `machine`.
     pub(crate) fn of(self, machine: &Machine) -> Constant {
         let topology = &machine.topology;
         let of_cpu = |group: fn(&Place) -> u32| table(topology.places.iter().map(|place| group(place) as usize));
@@ -197,7 +197,7 @@ pub(crate) fn table(values: impl Iterator<Item = usize>) -> Constant {
     Constant::Array(values.map(number).collect())
 }
 
-/// The next online CPU of each CPU's core, around its ring; itself where it is alone.
+/// For each CPU, the next online CPU of its core in circular order; itself if it is the only one.
 fn siblings(machine: &Machine) -> Vec<usize> {
     let cores = masks(machine, |place| place.core);
     let sibling = |(cpu, place): (usize, &Place)| {
@@ -225,7 +225,7 @@ fn masks_of_cpus(machine: &Machine, group: fn(&Place) -> u32) -> Constant {
     Constant::Array(places.map(|place| Constant::Mask(masks[group(place) as usize].clone())).collect())
 }
 
-/// Numbers of the online CPUs in the order of their places.
+/// Numbers of the online CPUs, ordered by place.
 fn by_place(machine: &Machine) -> Vec<usize> {
     let mut order: Vec<usize> = machine.online_cpus().iter().map(CpuId::index).collect();
     order.sort_by_key(|cpu| {
@@ -235,7 +235,7 @@ fn by_place(machine: &Machine) -> Vec<usize> {
     order
 }
 
-/// Numbers of the online CPUs, the first threads of all cores before the second ones.
+/// Numbers of the online CPUs, the first SMT threads of all cores before the second ones.
 fn by_thread(machine: &Machine) -> Vec<usize> {
     let mut order = by_place(machine);
     let cores = masks(machine, |place| place.core);
@@ -247,7 +247,7 @@ fn by_thread(machine: &Machine) -> Vec<usize> {
     order
 }
 
-/// Place of each CPU; for one that is offline, the first below its cache.
+/// Place of each CPU; for an offline CPU, the first place of its cache.
 fn place_of(machine: &Machine) -> Vec<usize> {
     let mut places: Vec<usize> = ranges(machine, |place| (place.node, place.llc)).map(|range| range.0).collect();
     for (place, cpu) in by_place(machine).into_iter().enumerate() {
@@ -274,7 +274,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_and_given_back() {
+    fn source_names_map_to_sources_and_back() {
         for (name, source) in NAMES {
             assert_eq!(Source::find(name), Some(source));
             assert_eq!(source.name(), name);
@@ -283,10 +283,10 @@ mod tests {
     }
 
     #[test]
-    fn the_book_describes_every_source() {
-        let book = include_str!("../../../docs/launch-profile.md");
+    fn documentation_describes_every_source() {
+        let document = include_str!("../../../docs/launch-profile.md");
         for name in Source::names() {
-            assert!(book.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
+            assert!(document.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
         }
     }
 }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One value for many: an array that stands where its type has room for a single entry has an entry for each of them.
+//! Spreading: an array where the type has room for a single value provides one value per CPU, cache or array element.
 //!
-//! A structure whose members have tables of the machine is written once for each CPU or cache so. What decides is depth:
-//! an array in a member that is an array itself is that member's value, and an array of arrays there is one for each.
+//! This writes a structure once for each CPU or cache from members that are tables of the machine. The nesting depth
+//! decides: an array for a member that is itself an array is that member's value; an array of arrays has one value
+//! for each structure.
 
 use crate::Constant;
 use bpf_object::btf::{Btf, Type};
 
-/// How many entries `value` has for a variable of this type; `None` if it is a single value. All arrays that are spread
-/// must agree.
+/// Number of values that `value` provides for a variable of this type; `None` if it is a single value. All spread
+/// arrays must have the same length.
 pub(crate) fn entries(btf: &Btf, type_id: u32, value: &Constant) -> Result<Option<usize>, String> {
     match value {
         Constant::Array(values) if depth_of(value) > depth_of_type(btf, type_id) => Ok(Some(values.len())),
@@ -20,7 +21,7 @@ pub(crate) fn entries(btf: &Btf, type_id: u32, value: &Constant) -> Result<Optio
                     (None, own) => count = own,
                     (Some(other), Some(own)) if other == own => {}
                     (Some(other), Some(own)) => {
-                        return Err(format!("`{name}`: {own} values, beside a member with {other}"));
+                        return Err(format!("`{name}`: {own} values, but another member has {other}"));
                     }
                 }
             }
@@ -30,12 +31,12 @@ pub(crate) fn entries(btf: &Btf, type_id: u32, value: &Constant) -> Result<Optio
     }
 }
 
-/// Entry number `index` of `value`; all of it where it is not spread.
+/// Value number `index` of `value`; the whole `value` if it is not spread.
 pub(crate) fn entry(btf: &Btf, type_id: u32, value: &Constant, index: usize) -> Result<Constant, String> {
     match value {
         Constant::Array(values) if depth_of(value) > depth_of_type(btf, type_id) => {
             let entry = values.get(index).cloned();
-            entry.ok_or_else(|| format!("{} values, and more keys than that", values.len()))
+            entry.ok_or_else(|| format!("{} values, but more keys", values.len()))
         }
         Constant::Members(members) => {
             let picked = members
@@ -47,12 +48,12 @@ pub(crate) fn entry(btf: &Btf, type_id: u32, value: &Constant, index: usize) -> 
     }
 }
 
-/// 0 for a type that is not there: its name is an error later.
+/// Type of a member; 0 if there is none, which is reported later.
 fn member_type(btf: &Btf, type_id: u32, name: &str) -> u32 {
     btf.member(btf.resolve(type_id), name).map_or(0, |found| found.member.type_id)
 }
 
-/// A mask of CPUs counts as an array of words, and as the last level of a type that has none.
+/// Nesting depth of a value. A CPU mask counts as an array of words, or as a single value of the innermost type.
 fn depth_of(value: &Constant) -> u32 {
     match value {
         Constant::Array(values) => 1 + values.iter().map(depth_of).max().unwrap_or(0),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sizes, structures, texts, masks, and elements of maps, against an object made by hand.
+//! Tests of sizes, structures, strings, masks, and map elements, on a hand-made object.
 
 use crate::tests::machine;
 use crate::{Profile, Steps};
@@ -24,8 +24,9 @@ fn map(name: &str, (key_size, value_size, value_type): (u32, u32, u32), initial:
     }
 }
 
-/// `struct layer { u32 id; char name[4]; u64 mask; } layers[2]` and `u32 many[1]` at the end of a section of their own;
-/// maps of `u32` and of `struct layer` by `u32`, a queue of `u32`, a map of `u32` for each CPU, and three slots for queues.
+/// Object with `struct layer { u32 id; char name[4]; u64 mask; } layers[2]`, `u32 many[1]` at the end of a section of
+/// its own; maps of `u32` and of `struct layer` keyed by `u32`, a queue of `u32`, a per-CPU map of `u32`, and an
+/// array of three queues.
 fn object() -> LinkedObject {
     let mut b = BtfBuilder::new();
     let (u32_, u64_) = (b.int("unsigned int", 4, false), b.int("unsigned long", 8, false));
@@ -78,13 +79,13 @@ fn section(toml: &str, index: usize) -> Vec<u8> {
 }
 
 #[test]
-fn members_of_structures_are_set_by_name_and_others_stay() {
+fn structure_members_are_set_by_name_and_others_keep_their_values() {
     let bytes = section("[rodata]\nlayers = [{ id = 7, name = \"ab\" }, { mask = 5 }]", 0);
     assert_eq!(bytes[..16], [7, 0, 0, 0, b'a', b'b', 0, 0, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee, 0xee]);
 }
 
 #[test]
-fn masks_are_bits_of_cpus() {
+fn cpu_masks_are_encoded_as_bits() {
     let bytes = section("[rodata]\nlayers = [{ mask = { machine = \"cpu-mask\" } }]", 0);
     assert_eq!(bytes[8..16], [0xff, 0, 0, 0, 0, 0, 0, 0]);
     let toml = "[[element]]\nmap = \"layer_of\"\nkey = { machine = \"cpu-numbers\" }\n\
@@ -92,14 +93,14 @@ fn masks_are_bits_of_cpus() {
     let (_, steps) = applied(toml).unwrap();
     let shown: Vec<(u8, u8, u8)> =
         steps.elements.iter().map(|one| (one.key[0], one.values[0][0], one.values[0][8])).collect();
-    // Siblings are 4 apart; nodes are 0 1 4 5 and 2 3 6 7.
+    // Siblings are 4 apart; the nodes are CPUs 0 1 4 5 and 2 3 6 7.
     let expected = [(4, 0x33), (5, 0x33), (6, 0xcc), (7, 0xcc), (0, 0x33), (1, 0x33), (2, 0xcc), (3, 0xcc)];
     let expected: Vec<(u8, u8, u8)> = (0..).zip(expected).map(|(cpu, (sibling, mask))| (cpu, sibling, mask)).collect();
     assert_eq!(shown, expected);
 }
 
 #[test]
-fn arrays_and_maps_get_the_size_that_user_space_would_give() {
+fn arrays_and_maps_are_resized() {
     let toml = "[resize]\nmany = { machine = \"cpus\" }\n[rodata]\nmany = [1, 2]\n[maps.numbers]\nmax_entries = 5";
     let (object, _) = applied(toml).unwrap();
     assert_eq!((object.maps[1].value_size, object.variables["many"].size), (32, 32));
@@ -110,7 +111,7 @@ fn arrays_and_maps_get_the_size_that_user_space_would_give() {
 }
 
 #[test]
-fn elements_go_into_arrays_and_queues() {
+fn elements_are_written_to_arrays_and_queues() {
     let toml = "[[element]]\nmap = \"numbers\"\nkey = [3, 4]\nvalue = 9\n[[element]]\nmap = \"queue\"\nvalue = [5, 6]";
     let (_, steps) = applied(toml).unwrap();
     let shown: Vec<_> = steps.elements.iter().map(|one| (one.map.as_str(), &one.key[..], one.values[0][0])).collect();
@@ -120,18 +121,18 @@ fn elements_go_into_arrays_and_queues() {
 }
 
 #[test]
-fn members_with_an_entry_each_fill_an_array_of_structures() {
+fn spread_members_fill_an_array_of_structures() {
     let bytes = section("[rodata.layers]\nid = [3, 4]\nname = \"ab\"\nmask = { machine = \"llc-masks\" }", 0);
     let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0, mask, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(bytes, [layer(3, 0x33), layer(4, 0xcc)].concat());
-    // An array in a member that is an array is its value in each of them.
+    // An array for a member that is an array is the value of that member in each structure.
     let bytes = section("[rodata.layers]\nid = [3, 4]\nname = [97, 98, 0]\nmask = [1, 2]", 0);
     let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0xee, mask, 0, 0, 0, 0, 0, 0, 0];
     assert_eq!(bytes, [layer(3, 1), layer(4, 2)].concat());
 }
 
 #[test]
-fn each_cpu_has_a_value_of_its_own_if_the_profile_says_so() {
+fn per_cpu_element_has_a_value_per_cpu() {
     let toml = "[[element]]\nmap = \"per_cpu\"\nkey = 0\nper-cpu = true\nvalue = { machine = \"core-of-cpu\" }";
     let (_, steps) = applied(toml).unwrap();
     let values: Vec<u8> = steps.elements[0].values.iter().map(|value| value[0]).collect();
@@ -143,7 +144,7 @@ fn each_cpu_has_a_value_of_its_own_if_the_profile_says_so() {
 }
 
 #[test]
-fn slots_get_maps_like_the_declared_one_and_keep_those_that_they_have() {
+fn empty_slots_of_an_array_of_maps_are_filled_with_the_declared_map() {
     let (mut object, _) = applied("[maps.queues]\nfill = { machine = \"llcs\" }").unwrap();
     let slots = &object.maps[6].inner_maps;
     assert_eq!(slots[..], [(0, MapId(7)), (1, MapId(8))]);
@@ -157,7 +158,7 @@ fn slots_get_maps_like_the_declared_one_and_keep_those_that_they_have() {
 }
 
 #[test]
-fn numbers_of_the_machine_are_computed_with() {
+fn machine_values_can_be_computed_with() {
     let numbers = |formula: &str| {
         let (object, _) = applied(&format!("[resize]\nmany = 8\n[rodata]\nmany = {formula}")).unwrap();
         object.maps[1].initial.as_ref().unwrap().chunks(4).map(|bytes| bytes[0]).collect::<Vec<u8>>()
@@ -167,7 +168,7 @@ fn numbers_of_the_machine_are_computed_with() {
     assert_eq!(numbers(&format!("{{ {cpu}, plus = {half}, modulo = 8 }}")), [4, 5, 6, 7, 0, 1, 2, 3]);
     assert_eq!(numbers(&format!("{{ {cpu}, modulo = {half} }}")), [0, 1, 2, 3, 0, 1, 2, 3]);
     assert_eq!(numbers(&format!("{{ {cpu}, over = {half} }}")), [0, 0, 0, 0, 1, 1, 1, 1]);
-    // Multiplied before anything is added, in whatever order they are written.
+    // Multiplication precedes addition, in whatever order they are written.
     assert_eq!(numbers(&format!("{{ plus = 1, times = 2, {cpu} }}")), [1, 3, 5, 7, 9, 11, 13, 15]);
     // Entry by entry, with a table of the same length.
     let cores = "{ machine = \"core-of-cpu\" }";
@@ -175,7 +176,7 @@ fn numbers_of_the_machine_are_computed_with() {
 }
 
 #[test]
-fn what_does_not_fit_says_so() {
+fn invalid_steps_are_refused_with_the_line() {
     for (toml, expected) in [
         ("[resize]\nlayers = 0", "p.toml:2: `layers`: expected a number from 1 to 4294967295"),
         ("[resize]\nmany = 99999999", "p.toml:2: `many`: larger than a section may be"),
@@ -195,7 +196,7 @@ fn what_does_not_fit_says_so() {
             "p.toml:2: `layers`: expected members by name, not 1: the variable is `struct layer`",
         ),
         ("[[element]]\nmap = \"numbers\"\nvalue = 1", "p.toml:1: the element has no `key`"),
-        ("[rodata.layers]\nid = [1, 2]\nmask = [1]", "p.toml:1: `layers`: `mask`: 1 values, beside a member with 2"),
+        ("[rodata.layers]\nid = [1, 2]\nmask = [1]", "p.toml:1: `layers`: `mask`: 1 values, but another member has 2"),
         (
             "[rodata.layers]\nid = [1, 2, 3]",
             "p.toml:1: `layers`: 3 values do not fit: the variable is `struct layer[2]` with room for 2",
@@ -207,21 +208,21 @@ fn what_does_not_fit_says_so() {
         ),
         (
             "[[element]]\nmap = \"numbers\"\nkey = 0\nper-cpu = true\nvalue = 1",
-            "p.toml:1: map `numbers` does not have a value for each CPU",
+            "p.toml:1: map `numbers` is not a per-CPU map",
         ),
         (
             "[[element]]\nmap = \"per_cpu\"\nkey = [0, 1]\nper-cpu = true\nvalue = 1",
-            "p.toml:1: values for each CPU go with one `key`",
+            "p.toml:1: per-CPU values require exactly one `key`",
         ),
         ("[maps.queues]\nfill = 4", "p.toml:2: `queues`: 4 maps do not fit into 3 slots"),
-        ("[maps.queue]\nfill = 1", "p.toml:2: `queue`: only an array of maps is filled, and this map holds none"),
+        ("[maps.queue]\nfill = 1", "p.toml:2: `queue`: only an array of maps can be filled"),
         (
             "[rodata]\nmany = { machine = \"cpu-numbers\", modulo = { machine = \"cpus\", over = 9 } }",
-            "p.toml:2: `many`: 0 modulo 0 is no number on this machine",
+            "p.toml:2: `many`: 0 modulo 0 has no result on this machine",
         ),
         (
             "[rodata]\nmany = { machine = \"cpu-numbers\", plus = { machine = \"llc-numbers\" } }",
-            "p.toml:2: `many`: `plus` takes numbers, or tables of one length",
+            "p.toml:2: `many`: `plus` takes numbers, or tables of the same length",
         ),
         (
             "[rodata]\nmany = { machine = \"cpus\", minus = 1 }",
@@ -230,7 +231,7 @@ fn what_does_not_fit_says_so() {
         ("[[element]]\nmap = \"numbers\"\nkey = 1", "p.toml:1: the element has no `value`"),
         (
             "[[element]]\nmap = \"numbers\"\nkey = [1, 2]\nvalue = [1]",
-            "p.toml:4: value of map `numbers`: 1 values, and more keys than that",
+            "p.toml:4: value of map `numbers`: 1 values, but more keys",
         ),
         (
             "[[element]]\nmap = \"numbers\"\nkey = 0x1_0000_0000\nvalue = 1",

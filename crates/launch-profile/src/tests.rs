@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Profiles against an object made by hand.
+//! Tests of profiles on a hand-made object.
 
 use super::*;
 use bpf_object::btf::{Btf, BtfBuilder, Member};
@@ -12,7 +12,8 @@ use ids::{CpuSet, Nanos, Place, Topology};
 use invariants::{GangsBy, Promises, WeightedShare, Weights, WorkConserving};
 use machine_model::{Costs, Machine};
 
-/// Two nodes of one cache each, two cores of two threads each; siblings are numbered as Linux does on laptops.
+/// Two nodes of one cache each, two cores of two threads each; sibling CPU numbers differ by 4, as Linux numbers them
+/// on laptops.
 pub(crate) fn machine() -> Machine {
     let halves = [0, 0, 1, 1, 0, 0, 1, 1];
     let topology = Topology::of_groups(&[0, 1, 2, 3, 0, 1, 2, 3], &halves, &halves);
@@ -49,7 +50,7 @@ pub(crate) fn machine() -> Machine {
 }
 
 #[test]
-fn programs_are_left_out() {
+fn left_out_programs_are_not_loaded_and_not_in_the_ops_table() {
     let profile = |names: &str| Profile::from_toml("p.toml", &format!("leave-out = {names}")).unwrap();
     let function = |name: &str| Function {
         name: name.to_owned(),
@@ -81,7 +82,7 @@ fn programs_are_left_out() {
     assert!(error.starts_with("p.toml:2: ") && error.contains("watch"), "{error}");
 }
 
-/// Variables of every kind in `.rodata`, and a struct_ops table with one op.
+/// Object with variables of every type in `.rodata`, and a struct_ops table with one op.
 fn object() -> LinkedObject {
     let mut b = BtfBuilder::new();
     let u8_ = b.int("unsigned char", 1, false);
@@ -138,7 +139,7 @@ fn object() -> LinkedObject {
     }
 }
 
-/// Applies the profile and shows the variables that changed and the table's numbers; or the error.
+/// Applies the profile and lists the variables that changed and the numbers in the table, or returns the error.
 fn outcome(toml: &str, preset: Option<&str>, tunables: &[(&str, &str)]) -> String {
     let mut object = object();
     let tunables: Vec<_> = tunables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -170,7 +171,7 @@ fn check(toml: &str, expected: Expect) {
 }
 
 #[test]
-fn constants_of_every_kind() {
+fn constants_of_every_type_are_applied() {
     check(
         "[rodata]\nbyte = 255\nsigned = -2\nwide = 0xffff_ffff_ffff\ntruth = true\ntable = [1, 2]\nsquare = [[1, -1]]",
         expect![[r#"
@@ -185,7 +186,7 @@ fn constants_of_every_kind() {
 }
 
 #[test]
-fn values_of_the_machine() {
+fn machine_values_are_applied() {
     // Siblings are 4 apart, so the order by place is 0 4 1 5 | 2 6 3 7.
     for (source, expected) in [
         ("core-of-cpu", "[00, 01, 02, 03, 00, 01, 02, 03]"),
@@ -214,7 +215,7 @@ fn values_of_the_machine() {
 }
 
 #[test]
-fn flags_are_added_and_the_timeout_is_set_in_the_order_of_the_struct() {
+fn ops_flags_are_added_and_members_stay_in_struct_order() {
     check(
         "[ops]\nflags = [\"ENQ_LAST\", \"ENQ_EXITING\"]\ntimeout_ms = 5000",
         expect![[r#"
@@ -252,7 +253,7 @@ signed = { machine = "cpus" }
 "#;
 
 #[test]
-fn the_command_line_beats_the_preset_and_the_preset_beats_the_profile() {
+fn command_line_overrides_preset_and_preset_overrides_profile() {
     for (preset, tunables, byte, signed) in [
         (None, &[][..], 1, 1),
         (Some("many"), &[], 50, 1),
@@ -267,7 +268,7 @@ fn the_command_line_beats_the_preset_and_the_preset_beats_the_profile() {
 }
 
 #[test]
-fn without_tunables_every_variable_may_be_set() {
+fn any_variable_may_be_set_without_declared_tunables() {
     let shown = |key, value| outcome("summary = \"\"", None, &[(key, value)]);
     assert_eq!(shown("byte", "0x10"), "byte = [10]\n");
     assert_eq!(shown("truth", "false"), "truth = [00]\n");
@@ -282,7 +283,7 @@ fn without_tunables_every_variable_may_be_set() {
 }
 
 #[test]
-fn a_wrong_command_line_says_what_was_expected() {
+fn command_line_errors_state_what_was_expected() {
     for (preset, key, value, expected) in [
         (Some("0.36"), "", "", "@0.36: unknown preset `0.36`: did you mean `0.360`?"),
         (Some("vrq"), "", "", "@vrq: unknown preset `vrq`: expected `0.360`, `many`"),
@@ -300,7 +301,7 @@ fn a_wrong_command_line_says_what_was_expected() {
 }
 
 #[test]
-fn a_wrong_profile_says_where_and_what_was_expected() {
+fn profile_errors_state_the_line_and_what_was_expected() {
     for (toml, expected) in [
         ("summary = ", "p.toml:1: not TOML: string values must be quoted, expected literal string"),
         ("\nsumary = 1", "p.toml:2: unknown key `sumary`: did you mean `summary`?"),
@@ -330,11 +331,11 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
         ),
         (
             "[rodata]\npointer = 1",
-            "p.toml:2: `pointer`: the variable is `pointer`: only integers, truth values, texts, and arrays and structures of them can be set",
+            "p.toml:2: `pointer`: the variable is `pointer`: only integers, booleans, strings, and arrays and structures of these can be set",
         ),
         (
             "[rodata]\nbyte = 1.5",
-            "p.toml:2: expected an integer, true, false, a text, an array or members of them, or { machine = \"NAME\" }, \
+            "p.toml:2: expected an integer, true, false, a string, an array or table of these, or { machine = \"NAME\" }, \
              not float",
         ),
         (
@@ -354,8 +355,8 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
         ("[tunables.byte]\ndoc = \"\"", "p.toml:1: `byte` has no `type`"),
         ("[tunables.byte]\ntype = \"integer\"", "p.toml:1: `byte` has no `doc`"),
         ("[tunables.byte]\ntype = \"int\"", "p.toml:2: unknown type of a tunable `int`: expected `bool`, `integer`"),
-        ("[tunables.byte]\ntype = \"bool\"\nrange = [0, 1]", "p.toml:3: a truth value has no range"),
-        ("[tunables.byte]\nrange = [2, 1]", "p.toml:2: expected [low, high], low not above high"),
+        ("[tunables.byte]\ntype = \"bool\"\nrange = [0, 1]", "p.toml:3: a tunable of type bool has no range"),
+        ("[tunables.byte]\nrange = [2, 1]", "p.toml:2: expected [low, high] with low <= high"),
         (
             "[rodata]\nbyte = 9\n[tunables.byte]\ntype = \"integer\"\nrange = [1, 5]\ndoc = \"\"",
             "p.toml:2: `byte`: 9 is out of range: expected 1 to 5",
@@ -376,9 +377,9 @@ fn a_wrong_profile_says_where_and_what_was_expected() {
     }
 }
 
-/// CPUs 1 and 7 of eight are offline; nobody knows what they share.
+/// CPUs 1 and 7 of eight are offline, so their topology is unknown.
 #[test]
-fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
+fn tables_have_valid_entries_for_offline_cpus() {
     let mut machine = machine();
     machine.offline = [ids::CpuId(1), ids::CpuId(7)].into_iter().collect();
     machine.topology.places[1] = Place { core: 4, llc: 0, node: 0 };
@@ -400,7 +401,7 @@ fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     assert_eq!(known, [0, 2, 3, 4, 5, 6]);
     assert_eq!(of("capacity-of-cpu"), [1024, 1024, 1024, 1024, 1024, 1024, 1024, 512]);
 
-    // All CPUs of node 1 are gone: each has a cache of its own, where no place is.
+    // All CPUs of node 1 are offline: each then has a cache of its own, which contains no place.
     let gone = machine.without(&"1-3,6-7".parse().unwrap());
     let of = |name: &str| match Source::find(name).unwrap().of(&gone) {
         Constant::Array(values) => values.into_iter().map(integer).collect(),
@@ -411,9 +412,10 @@ fn tables_of_a_machine_with_gaps_have_valid_entries_for_every_cpu() {
     assert_eq!((of("llc-begin-of-cpu"), of("llc-end-of-cpu")), (vec![0; 8], vec![3; 8]));
 }
 
-/// Caches 0 and 1 are in node 0, cache 2 is in node 1; CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7 are cores. CPU 7 is offline.
+/// Caches 0 and 1 are in node 0, cache 2 is in node 1; the cores are CPUs 0 and 4, 1 and 5, 2 and 6, 3 and 7. CPU 7
+/// is offline.
 #[test]
-fn tables_by_nearness_begin_with_the_nearest() {
+fn tables_by_distance_begin_with_the_nearest() {
     let mut machine = machine();
     for (cpu, place) in machine.topology.places.iter_mut().enumerate() {
         let core = cpu as u32 % 4;
@@ -437,9 +439,10 @@ fn tables_by_nearness_begin_with_the_nearest() {
     assert_eq!(shown("nearest-node-end"), "[6, 6, 6, 1, 6, 6, 6, 1]");
 }
 
-/// Nodes by what firmware says, not by their numbers; each is nearest to itself, and of equals the lower number comes first.
+/// Nodes are ordered by the firmware's distances, not by number; each is nearest to itself, and of equal distances
+/// the lower number comes first.
 #[test]
-fn nodes_are_near_by_their_distances() {
+fn nearest_nodes_are_ordered_by_distance() {
     let mut machine = machine();
     for (cpu, place) in machine.topology.places.iter_mut().enumerate() {
         *place = Place { core: cpu as u32, llc: cpu as u32 / 2, node: cpu as u32 / 2 };
@@ -465,7 +468,7 @@ fn integer(constant: Constant) -> i128 {
 }
 
 #[test]
-fn an_object_without_a_table_is_no_scheduler() {
+fn object_without_struct_ops_table_is_refused() {
     let mut object = object();
     object.struct_ops.clear();
     let profile = Profile::from_toml("p.toml", "[ops]\ntimeout_ms = 1").unwrap();
@@ -474,16 +477,16 @@ fn an_object_without_a_table_is_no_scheduler() {
 }
 
 #[test]
-fn a_variable_outside_of_its_section_is_an_error() {
+fn variable_outside_its_section_is_refused() {
     let mut object = object();
     object.variables.get_mut("byte").unwrap().offset = 1000;
     let profile = Profile::from_toml("p.toml", "[rodata]\nbyte = 1").unwrap();
     let error = profile.apply(&mut object, &machine()).unwrap_err();
-    assert_eq!(error.to_string(), "p.toml:2: `byte`: lies outside of its section `.rodata`");
+    assert_eq!(error.to_string(), "p.toml:2: `byte`: is outside its section `.rodata`");
 }
 
 #[test]
-fn promises_are_kept_under_either_name() {
+fn promises_are_read_under_either_table_name() {
     for table in ["promises", "claims"] {
         let text = format!(
             "summary = \"s\"\n[{table}]\nwork-conserving = true\nstarvation-ms = 100\nkey-order = true\n\
@@ -524,9 +527,9 @@ fn promises_are_kept_under_either_name() {
     assert_eq!(of(""), Promises::default());
 }
 
-/// A preset says what it is, and what the scheduler promises otherwise than without it.
+/// A preset has a description and may override promises.
 #[test]
-fn presets_have_descriptions_and_promises_of_their_own() {
+fn presets_have_descriptions_and_promises() {
     let text = "[promises]\nwork-conserving = true\nstarvation-ms = 100\n\
                 [presets.plain]\n[presets.nice]\ndoc = \"with care\"\n[presets.nice.promises]\nwork-conserving = false\n\
                 [presets.late.promises]\nstarvation-ms = false";

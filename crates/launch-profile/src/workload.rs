@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the workload can tell a scheduler: its groups, windows of its tasks, and who lends to whom, as whoever made them
-//! would tell its user space.
+//! Facts about the workload that a scheduler can be given: groups, windows of tasks, and lending between tasks, as a
+//! program that creates them would pass them to the scheduler's user space.
 
 use crate::source::{number, table};
 use crate::{Constant, Profile, Setting};
@@ -9,78 +9,78 @@ use std::borrow::Cow;
 /// A group of the workload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Group {
-    /// Its share among its siblings, 1 to 10000.
+    /// Weight relative to its siblings, 1 to 10000.
     pub weight: u32,
-    /// The most CPU time that it may have, in percent of one CPU.
+    /// Cap on its CPU time, in percent of one CPU.
     pub cap_percent: Option<u32>,
-    /// Whose its tasks are.
+    /// User that owns its tasks.
     pub uid: Option<u32>,
 }
 
-/// CPUs that a group has for itself.
+/// CPUs reserved for a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reservation {
-    /// The last name of its path, by which a scheduler knows it.
+    /// Last component of the group's path, by which a scheduler identifies it.
     pub group: String,
-    /// How many.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// How long after its first task began, in milliseconds.
+    /// Time from the start of its first task to the start of the reservation, in milliseconds.
     pub from_ms: u32,
-    /// For so many milliseconds; 0: for ever.
+    /// Duration in milliseconds; 0: unlimited.
     pub ms: u32,
 }
 
-/// The cap of a group.
+/// Cap of a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cap {
-    /// The last name of its path, by which a scheduler knows it.
+    /// Last component of the group's path, by which a scheduler identifies it.
     pub group: String,
-    /// Most CPU time, in percent of one CPU.
+    /// Maximum CPU time, in percent of one CPU.
     pub percent: u32,
-    /// It may not have more even where nobody else wants the CPU.
+    /// The cap applies even if the CPU would be idle otherwise.
     pub hard: bool,
 }
 
-/// A task's window.
+/// Window of a task: at most `late` of each `of` requests may be late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// What the kernel keeps of its name.
+    /// Name of the task, truncated as in the kernel.
     pub task: String,
-    /// So many of its requests may be late …
+    /// Number of requests per window that may be late.
     pub late: u32,
-    /// … of each so many.
+    /// Number of requests per window.
     pub of: u32,
-    /// How long a request may take, in microseconds.
+    /// Time limit of a request, in microseconds.
     pub request_us: u64,
 }
 
-/// A task that lends to another one while it sleeps, or is lent to.
+/// A task that lends to another one while it sleeps, or that receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lending {
-    /// What the kernel keeps of its name.
+    /// Name of the task, truncated as in the kernel.
     pub task: String,
-    /// The number of its server; 0 if it lends nothing.
+    /// Number of the server it lends to; 0 if it does not lend.
     pub lends_to: u32,
-    /// Its number as a server, from 1; 0 if nobody lends to it.
+    /// Its own number as a server, from 1; 0 if no task lends to it.
     pub lent_as: u32,
 }
 
-/// All that a workload tells.
+/// All facts about a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// Its groups: parents first, siblings by name.
+pub struct WorkloadFacts {
+    /// Groups: parents first, siblings by name.
     pub groups: Vec<Group>,
-    /// Those that reserve CPUs, in the same order.
+    /// Reservations of groups, in the same order.
     pub reservations: Vec<Reservation>,
-    /// Those that have a cap, in the same order.
+    /// Caps of groups, in the same order.
     pub caps: Vec<Cap>,
-    /// Tasks with windows, by name.
+    /// Windows of tasks, by task name.
     pub windows: Vec<Window>,
-    /// Tasks that lend or are lent to, by name.
+    /// Tasks that lend or receive, by name.
     pub lending: Vec<Lending>,
 }
 
-/// A number or table of a workload, `{ workload = "NAME" }`.
+/// A number or table of the workload, `{ workload = "NAME" }`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum WorkloadSource {
@@ -105,7 +105,7 @@ pub enum WorkloadSource {
     LentAs,
 }
 
-/// Names as they are spelled in a profile.
+/// Names as spelled in a profile.
 const NAMES: [(&str, WorkloadSource); 19] = [
     ("groups", WorkloadSource::Groups),
     ("group-weights", WorkloadSource::Weights),
@@ -128,8 +128,8 @@ const NAMES: [(&str, WorkloadSource); 19] = [
     ("lent-as", WorkloadSource::LentAs),
 ];
 
-/// The user of a group that is nobody's: no user has that number.
-const NOBODY: u32 = u32::MAX;
+/// Value for a group without a user; not a valid UID.
+const NO_UID: u32 = u32::MAX;
 
 impl WorkloadSource {
     /// All names.
@@ -137,36 +137,36 @@ impl WorkloadSource {
         NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// The source with this name.
+    /// Returns the source with this name.
     pub fn find(name: &str) -> Option<WorkloadSource> {
         NAMES.iter().find(|(known, _)| *known == name).map(|(_, source)| *source)
     }
 
-    /// What is told of it.
-    pub(crate) fn of(self, told: &Told) -> Constant {
-        let of_each = |value: fn(&Group) -> u32| table(told.groups.iter().map(|group| value(group) as usize));
-        let reserved = |value: fn(&Reservation) -> u32| table(told.reservations.iter().map(|one| value(one) as usize));
-        let caps = |value: fn(&Cap) -> u32| table(told.caps.iter().map(|cap| value(cap) as usize));
-        let windows = |value: fn(&Window) -> u64| table(told.windows.iter().map(|window| value(window) as usize));
-        let lending = |value: fn(&Lending) -> u32| table(told.lending.iter().map(|one| value(one) as usize));
+    /// Value for the given facts.
+    pub(crate) fn of(self, facts: &WorkloadFacts) -> Constant {
+        let of_each = |value: fn(&Group) -> u32| table(facts.groups.iter().map(|group| value(group) as usize));
+        let reserved = |value: fn(&Reservation) -> u32| table(facts.reservations.iter().map(|one| value(one) as usize));
+        let caps = |value: fn(&Cap) -> u32| table(facts.caps.iter().map(|cap| value(cap) as usize));
+        let windows = |value: fn(&Window) -> u64| table(facts.windows.iter().map(|window| value(window) as usize));
+        let lending = |value: fn(&Lending) -> u32| table(facts.lending.iter().map(|one| value(one) as usize));
         match self {
-            WorkloadSource::Groups => number(told.groups.len()),
+            WorkloadSource::Groups => number(facts.groups.len()),
             WorkloadSource::Weights => of_each(|group| group.weight),
             WorkloadSource::Caps => of_each(|group| group.cap_percent.unwrap_or(0)),
-            WorkloadSource::Uids => of_each(|group| group.uid.unwrap_or(NOBODY)),
-            WorkloadSource::ReservingGroups => texts(told.reservations.iter().map(|one| &one.group)),
+            WorkloadSource::Uids => of_each(|group| group.uid.unwrap_or(NO_UID)),
+            WorkloadSource::ReservingGroups => texts(facts.reservations.iter().map(|one| &one.group)),
             WorkloadSource::ReservedCpus => reserved(|one| one.cpus),
             WorkloadSource::ReservedFrom => reserved(|one| one.from_ms),
             WorkloadSource::ReservedFor => reserved(|one| one.ms),
-            WorkloadSource::CappedGroups => texts(told.caps.iter().map(|cap| &cap.group)),
+            WorkloadSource::CappedGroups => texts(facts.caps.iter().map(|cap| &cap.group)),
             WorkloadSource::CapsPercent => caps(|cap| cap.percent),
             WorkloadSource::CapsHard => caps(|cap| cap.hard.into()),
-            WorkloadSource::TaskWindows => texts(told.windows.iter().map(|window| &window.task)),
+            WorkloadSource::TaskWindows => texts(facts.windows.iter().map(|window| &window.task)),
             WorkloadSource::WindowsLate => windows(|window| window.late.into()),
             WorkloadSource::WindowsOf => windows(|window| window.of.into()),
             WorkloadSource::Requests => windows(|window| window.request_us),
-            WorkloadSource::Lending => number(told.lending.len()),
-            WorkloadSource::LendingTasks => texts(told.lending.iter().map(|one| &one.task)),
+            WorkloadSource::Lending => number(facts.lending.len()),
+            WorkloadSource::LendingTasks => texts(facts.lending.iter().map(|one| &one.task)),
             WorkloadSource::LendsTo => lending(|one| one.lends_to),
             WorkloadSource::LentAs => lending(|one| one.lent_as),
         }
@@ -178,14 +178,14 @@ fn texts<'a>(texts: impl Iterator<Item = &'a String>) -> Constant {
 }
 
 impl Profile {
-    /// The profile for a workload that tells this: itself, unless it asks for any of it.
-    pub fn for_workload(&self, told: &Told) -> Cow<'_, Profile> {
+    /// The profile with the given facts filled in; the profile itself if it uses no workload value.
+    pub fn for_workload(&self, facts: &WorkloadFacts) -> Cow<'_, Profile> {
         let mut own = self.clone();
-        let asks = own.settings().filter_map(|setting| put(&mut setting.value, told)).count();
-        if asks > 0 { Cow::Owned(own) } else { Cow::Borrowed(self) }
+        let replaced = own.settings().filter_map(|setting| fill_in(&mut setting.value, facts)).count();
+        if replaced > 0 { Cow::Owned(own) } else { Cow::Borrowed(self) }
     }
 
-    /// All values of all kinds.
+    /// All values of the profile.
     fn settings(&mut self) -> impl Iterator<Item = &mut Setting> {
         let named = [&mut self.variables, &mut self.sizes, &mut self.capacities, &mut self.fills];
         let named = named.into_iter().flat_map(|settings| settings.values_mut());
@@ -195,19 +195,21 @@ impl Profile {
     }
 }
 
-/// Puts what is told where it is asked for, if it is.
-fn put(constant: &mut Constant, told: &Told) -> Option<()> {
-    let asked = match constant {
+/// Replaces workload values by the given facts; `None` if there are no workload values.
+fn fill_in(constant: &mut Constant, facts: &WorkloadFacts) -> Option<()> {
+    let replaced = match constant {
         Constant::Workload(source) => {
-            *constant = source.of(told);
+            *constant = source.of(facts);
             1
         }
-        Constant::Array(values) => values.iter_mut().filter_map(|value| put(value, told)).count(),
-        Constant::Members(members) => members.iter_mut().filter_map(|(_, value)| put(value, told)).count(),
-        Constant::Formula(formula) => formula.operations.iter_mut().filter_map(|(_, right)| put(right, told)).count(),
+        Constant::Array(values) => values.iter_mut().filter_map(|value| fill_in(value, facts)).count(),
+        Constant::Members(members) => members.iter_mut().filter_map(|(_, value)| fill_in(value, facts)).count(),
+        Constant::Formula(formula) => {
+            formula.operations.iter_mut().filter_map(|(_, right)| fill_in(right, facts)).count()
+        }
         _ => 0,
     };
-    (asked > 0).then_some(())
+    (replaced > 0).then_some(())
 }
 
 #[cfg(test)]
@@ -215,15 +217,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_book_describes_every_source() {
-        let book = include_str!("../../../docs/launch-profile.md");
+    fn documentation_describes_every_source() {
+        let document = include_str!("../../../docs/launch-profile.md");
         for name in WorkloadSource::names() {
-            assert!(book.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
+            assert!(document.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
         }
     }
 
     #[test]
-    fn what_is_told_is_put_where_it_is_asked_for() {
+    fn workload_values_are_replaced_by_the_facts() {
         let text = "summary = \"s\"\n[rodata]\nweights = { workload = \"group-weights\" }\nplain = 3\n\
                     [[call]]\nprogram = \"set\"\ncontext = { uid = { workload = \"group-uids\" }, \
                     more = { machine = \"cpus\", plus = { workload = \"groups\" } } }\n";
@@ -232,21 +234,21 @@ mod tests {
             Group { weight: 300, cap_percent: None, uid: Some(7) },
             Group { weight: 100, cap_percent: Some(50), uid: None },
         ];
-        let told = Told { groups: groups.to_vec(), ..Told::default() };
-        let given = profile.for_workload(&told);
+        let facts = WorkloadFacts { groups: groups.to_vec(), ..WorkloadFacts::default() };
+        let given = profile.for_workload(&facts);
         assert_eq!(given.variables["weights"].value, table([300, 100].into_iter()));
         assert_eq!(given.calls[0].context[1].1.value, table([7, u32::MAX as usize].into_iter()));
-        assert_eq!(WorkloadSource::Caps.of(&told), table([0, 50].into_iter()));
-        assert!(matches!(given.for_workload(&told), Cow::Borrowed(_)), "nothing is left to ask for");
-        let none = profile.for_workload(&Told::default());
+        assert_eq!(WorkloadSource::Caps.of(&facts), table([0, 50].into_iter()));
+        assert!(matches!(given.for_workload(&facts), Cow::Borrowed(_)), "no workload value remains");
+        let none = profile.for_workload(&WorkloadFacts::default());
         assert_eq!(none.variables["weights"].value, Constant::Array(vec![]));
         let window = Window { task: "t".to_owned(), late: 1, of: 2, request_us: 5 };
         let reservation = Reservation { group: "g".to_owned(), cpus: 2, from_ms: 3, ms: 4 };
         let lending = Lending { task: "c".to_owned(), lends_to: 6, lent_as: 7 };
         let caps = [(8, false), (9, true)].map(|(percent, hard)| Cap { group: "g".to_owned(), percent, hard }).to_vec();
         let (windows, reservations, lending) = (vec![window], vec![reservation], vec![lending]);
-        let told = Told { groups: vec![], windows, reservations, caps, lending };
-        let shown = |name| WorkloadSource::find(name).unwrap().of(&told);
+        let facts = WorkloadFacts { groups: vec![], windows, reservations, caps, lending };
+        let shown = |name| WorkloadSource::find(name).unwrap().of(&facts);
         let all = ["windows-late", "windows-of", "requests-us", "reserved-cpus", "reserved-from-ms", "reserved-ms"];
         assert_eq!(all.map(shown), [1, 2, 5, 2, 3, 4].map(|one| table([one].into_iter())));
         assert_eq!(["lends-to", "lent-as"].map(shown), [6, 7].map(|one| table([one].into_iter())));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Drives the body of the fuzz target with damaged profiles, so that it runs without a fuzzer, too.
+//! Runs the body of the fuzz target on damaged profiles, so that it is tested without a fuzzer, too.
 
 #[path = "../../../fuzz/src/profile.rs"]
 mod fuzz_profile;
 
 use proptest::prelude::*;
 
-/// Every section that a profile can have.
+/// Contains every section that a profile can have.
 const PROFILE: &str = r#"level=3
 summary = "a test"
 flags = ["ENQ_LAST"]

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The profiles that ship for schedulers of others.
+//! Tests of the shipped profiles for third-party schedulers.
 
 use launch_profile::Profile;
 use std::fs;
 use std::path::Path;
 
 #[test]
-fn every_shipped_profile_is_understood_and_says_what_it_is_for() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
+fn every_shipped_profile_parses_and_has_a_summary() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles");
     let mut seen = 0;
-    for entry in fs::read_dir(folder).unwrap() {
+    for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
             let text = fs::read_to_string(&path).unwrap();

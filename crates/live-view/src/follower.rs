@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sink that knows what a frame shows.
+//! Event sink that collects the numbers of a frame.
 
 use crate::{CpuShare, HISTORY, Latencies, Snapshot, Waiter};
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, Nanos, TaskId};
 use std::collections::VecDeque;
 
-/// What is called "lately": the last one to two times this.
-pub(crate) const LATELY: Nanos = Nanos::from_secs(5);
-/// Rates and shares are those of the last so many frames.
+/// Window length of latencies and waiting tasks: they cover the last one to two windows.
+pub(crate) const WINDOW: Nanos = Nanos::from_secs(5);
+/// Number of frames over which rates and shares are averaged.
 const FRAMES: usize = 5;
-/// Waiters in a snapshot: more than the rows of most screens.
+/// Maximum number of waiting tasks in a snapshot: more than the rows of most screens.
 const WAITERS: usize = 60;
 
-/// Follows a run.
+/// Tracks a run.
 #[derive(Debug)]
 pub struct Follower {
     cpus: Vec<Cpu>,
@@ -25,10 +25,10 @@ pub struct Follower {
     wakeups: u64,
     latencies: Window<Latencies>,
     waiting: u32,
-    /// The most that waited since the last snapshot.
+    /// Maximum number of waiting tasks since the last snapshot.
     most_waiting: u32,
     depths: VecDeque<u32>,
-    /// Sums at the last snapshots, the latest last.
+    /// Sums at recent snapshots, latest last.
     before: VecDeque<Sums>,
 }
 
@@ -40,7 +40,7 @@ struct Sums {
     cpus: Vec<[Nanos; 4]>,
 }
 
-/// What a CPU does; also the index of its sum.
+/// CPU state; also the index of its time sum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Busy {
     Run,
@@ -74,7 +74,7 @@ struct Task {
     waited: Window<Nanos>,
 }
 
-/// A sum over the last one to two periods.
+/// Sum over the last one to two periods.
 #[derive(Clone, Debug, Default)]
 struct Window<T> {
     period: u64,
@@ -83,9 +83,9 @@ struct Window<T> {
 }
 
 impl<T: Default> Window<T> {
-    /// The sum of the period that is now.
+    /// Sum of the current period.
     fn at(&mut self, now: Nanos) -> &mut T {
-        let period = now.0 / LATELY.0;
+        let period = now.0 / WINDOW.0;
         if period > self.period {
             let this = std::mem::take(&mut self.this);
             self.last = if period == self.period + 1 { this } else { T::default() };
@@ -96,7 +96,7 @@ impl<T: Default> Window<T> {
 }
 
 impl Follower {
-    /// For a machine with so many CPUs. All idle until an event says otherwise.
+    /// Creates a follower for a machine with `cpus` CPUs, initially idle.
     pub fn new(cpus: usize) -> Follower {
         let cpu =
             Cpu { does: Busy::Idle, since: Nanos::ZERO, sums: Default::default(), current: TaskId::NONE, waiting: 0 };
@@ -116,13 +116,13 @@ impl Follower {
         }
     }
 
-    /// Whether anything was told.
+    /// Returns whether any event has arrived.
     pub fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// What there is to show at `now` on the run's clock, which is at least the time of the last event. The next one
-    /// comes `frame` later.
+    /// Takes a snapshot at `now` on the run's clock, at or after the last event. `frame` is the time to the next
+    /// snapshot.
     pub fn snapshot(&mut self, now: Nanos, frame: Nanos) -> Snapshot {
         self.now = self.now.max(now);
         let now = self.now;
@@ -140,7 +140,7 @@ impl Follower {
         };
         let since = &self.before[0];
         let cpus = self.cpus.iter().zip(&since.cpus).map(|(cpu, before)| self.share(cpu, before)).collect();
-        let latencies = self.latencies.at(now).clone().joined(&self.latencies.last);
+        let latencies = self.latencies.at(now).clone().merged(&self.latencies.last);
         let snapshot = Snapshot {
             elapsed: now,
             interval: now.since(since.at),
@@ -192,7 +192,7 @@ impl Follower {
         found.into_iter().map(waiter).collect()
     }
 
-    /// The task begins to wait.
+    /// The task becomes runnable and starts to wait.
     fn wait(&mut self, id: TaskId, cpu: CpuId, woken: bool) {
         let since = self.now;
         let Some(task) = self.task_mut(id).filter(|task| matches!(task.state, State::Sleeps | State::Runs)) else {
@@ -206,7 +206,7 @@ impl Follower {
         }
     }
 
-    /// The task waits no longer, if it did.
+    /// The task stops waiting, if it was.
     fn leave_wait(&mut self, id: TaskId, runs: bool) {
         let now = self.now;
         let Some(task) = self.task_mut(id) else { return };

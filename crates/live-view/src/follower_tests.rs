@@ -3,9 +3,9 @@
 use super::*;
 use event_log::{CallbackSite, Waker};
 
-const NOBODY: TaskId = TaskId::NONE;
+const IDLE: TaskId = TaskId::NONE;
 
-/// A machine of two CPUs with three tasks that sleep.
+/// Creates a follower of two CPUs with three sleeping tasks.
 fn follower() -> Follower {
     let mut follower = Follower::new(2);
     for id in 0..3 {
@@ -27,18 +27,18 @@ fn info(id: u32) -> TaskInfo {
     }
 }
 
-fn tell(follower: &mut Follower, us: u64, cpu: u32, task: TaskId, kind: EventKind) {
+fn send(follower: &mut Follower, us: u64, cpu: u32, task: TaskId, kind: EventKind) {
     let time = Nanos(us * 1_000);
     follower.event(&Event { time, cpu: CpuId(cpu), task, kind, site: CallbackSite::default() });
 }
 
 fn wake(follower: &mut Follower, us: u64, task: u32, target: u32) {
     let kind = EventKind::Wakeup { waker: Waker::Timer, sync: false, target: CpuId(target) };
-    tell(follower, us, 0, TaskId(task), kind);
+    send(follower, us, 0, TaskId(task), kind);
 }
 
 fn switch(follower: &mut Follower, us: u64, cpu: u32, prev: TaskId, next: TaskId, reason: SwitchReason) {
-    tell(follower, us, cpu, next, EventKind::Switch { prev, reason });
+    send(follower, us, cpu, next, EventKind::Switch { prev, reason });
 }
 
 fn us(times: u64) -> Nanos {
@@ -48,17 +48,17 @@ fn us(times: u64) -> Nanos {
 const FRAME: Nanos = Nanos::from_ms(200);
 
 #[test]
-fn waits_shares_and_depths_are_those_of_the_events() {
+fn snapshot_has_delays_shares_and_depths_of_the_events() {
     let mut f = follower();
     let [a, b, c] = [0, 1, 2].map(TaskId);
     wake(&mut f, 0, 0, 0);
-    switch(&mut f, 10, 0, NOBODY, a, SwitchReason::Idle);
+    switch(&mut f, 10, 0, IDLE, a, SwitchReason::Idle);
     wake(&mut f, 20, 1, 0);
     wake(&mut f, 30, 2, 0);
-    // b takes the CPU of a, which waits now, as c does.
+    // b preempts a; a and c now wait.
     switch(&mut f, 50, 0, a, b, SwitchReason::Preempt);
-    switch(&mut f, 60, 1, NOBODY, NOBODY, SwitchReason::Idle);
-    tell(&mut f, 60, 1, NOBODY, EventKind::Idle { entered: false });
+    switch(&mut f, 60, 1, IDLE, IDLE, SwitchReason::Idle);
+    send(&mut f, 60, 1, IDLE, EventKind::Idle { entered: false });
     let seen = f.snapshot(us(100), FRAME);
     assert_eq!((seen.switches, seen.wakeups, seen.alive), (2, 3, Some(3)));
     assert_eq!(seen.interval, us(100));
@@ -77,24 +77,24 @@ fn waits_shares_and_depths_are_those_of_the_events() {
     ];
     assert_eq!(waiters, wanted.map(|(name, waited, now)| (name.to_owned(), waited, now)));
     assert_eq!(seen.depths.unwrap(), [2]);
-    // The next frame begins with those who wait then.
+    // The next frame starts with the tasks waiting then.
     switch(&mut f, 110, 0, b, c, SwitchReason::Exit);
-    tell(&mut f, 110, 0, b, EventKind::Exit);
+    send(&mut f, 110, 0, b, EventKind::Exit);
     let seen = f.snapshot(us(120), FRAME);
     assert_eq!((seen.depths.unwrap(), seen.alive), (vec![2, 2], Some(2)));
     assert_eq!(f.snapshot(us(130), FRAME).depths.unwrap(), [2, 2, 1]);
 }
 
 #[test]
-fn rates_are_those_of_the_last_frames_alone() {
+fn rates_cover_the_last_five_frames() {
     let mut f = follower();
     let a = TaskId(0);
     for frame in 0..20 {
         let at = frame * 200_000;
         wake(&mut f, at, 0, 0);
-        switch(&mut f, at, 0, NOBODY, a, SwitchReason::Idle);
-        tell(&mut f, at + 50_000, 0, a, EventKind::Block { cause: event_log::BlockCause::External });
-        switch(&mut f, at + 50_000, 0, a, NOBODY, SwitchReason::Block);
+        switch(&mut f, at, 0, IDLE, a, SwitchReason::Idle);
+        send(&mut f, at + 50_000, 0, a, EventKind::Block { cause: event_log::BlockCause::External });
+        switch(&mut f, at + 50_000, 0, a, IDLE, SwitchReason::Block);
         let seen = f.snapshot(us(at + 200_000), FRAME);
         let frames = (frame + 1).min(FRAMES as u64);
         assert_eq!((seen.interval, seen.switches, seen.wakeups), (us(frames * 200_000), frames, frames));
@@ -103,10 +103,10 @@ fn rates_are_those_of_the_last_frames_alone() {
 }
 
 #[test]
-fn what_was_long_ago_is_forgotten() {
+fn delays_older_than_two_windows_are_dropped() {
     let mut f = follower();
     wake(&mut f, 0, 0, 0);
-    switch(&mut f, 7, 0, NOBODY, TaskId(0), SwitchReason::Idle);
+    switch(&mut f, 7, 0, IDLE, TaskId(0), SwitchReason::Idle);
     let counts = |f: &mut Follower, time| {
         let seen = f.snapshot(time, FRAME);
         (seen.latencies.summary().count, seen.waiters.unwrap().len())
@@ -117,16 +117,16 @@ fn what_was_long_ago_is_forgotten() {
 }
 
 #[test]
-fn odd_events_do_no_harm() {
+fn inconsistent_events_are_tolerated() {
     let mut f = follower();
-    // Of a CPU and a task that nobody announced, out of order, and after an end.
+    // Events of an unknown CPU and an unknown task, out of order, and after an exit.
     switch(&mut f, 10, 9, TaskId(77), TaskId(78), SwitchReason::Preempt);
     wake(&mut f, 20, 88, 9);
     wake(&mut f, 30, 0, 9);
-    tell(&mut f, 40, 0, TaskId(0), EventKind::Exit);
-    tell(&mut f, 40, 0, TaskId(0), EventKind::Exit);
+    send(&mut f, 40, 0, TaskId(0), EventKind::Exit);
+    send(&mut f, 40, 0, TaskId(0), EventKind::Exit);
     wake(&mut f, 50, 0, 0);
-    tell(&mut f, 5, 0, NOBODY, EventKind::Hotplug { online: false });
+    send(&mut f, 5, 0, IDLE, EventKind::Hotplug { online: false });
     f.renamed(us(60), TaskId(1), "new");
     let seen = f.snapshot(us(1), FRAME);
     assert_eq!((seen.elapsed, seen.alive), (us(50), Some(2)), "time does not go back");

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A snapshot as a frame. What does not fit is left out from the bottom: the head first, then the CPUs, waits, depths.
+//! Rendering of a snapshot. If the area is too small, parts are clipped; head and CPUs have priority over latencies,
+//! delays and depths.
 //!
-//! Parts differ by their signs as well as by colours: `█` tasks of the run, `▒` others, `·` nothing.
+//! Parts are distinguishable without colors: `█` tasks of the run, `▒` other tasks, `·` idle.
 
-use crate::follower::LATELY;
+use crate::follower::WINDOW;
 use crate::{CpuShare, Snapshot};
 use ids::Nanos;
 use ratatui::Frame;
@@ -13,19 +14,19 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Sparkline};
 use report::count;
 
-/// Rows of CPUs beyond which they stand in several columns.
+/// Maximum number of CPU rows in one column.
 const CPU_ROWS: usize = 8;
-/// Narrowest column of CPUs with a bar each. Narrower, and each CPU is one sign.
+/// Minimum width of a CPU column with bars; below that, each CPU is a single character.
 const NARROWEST: usize = 19;
-/// Heights of a CPU that is one sign.
+/// Characters for the utilization of a CPU shown as one character.
 const LEVELS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What does not change, and the last line of what the command wrote.
+/// Constant text of a frame, and the footer.
 #[derive(Clone, Debug, Default)]
 pub struct Head {
-    /// `bfs, workload build, kernel 7.2`.
+    /// Title, such as `bfs, workload build, kernel 7.2`.
     pub title: String,
-    /// What is said at the foot.
+    /// Footer, such as the last line of the command's output.
     pub foot: String,
 }
 
@@ -62,7 +63,7 @@ fn quiet() -> Style {
     Style::new().fg(Color::DarkGray)
 }
 
-/// A time of a run, in tenths of seconds.
+/// A time in tenths of seconds.
 fn seconds(time: Nanos) -> String {
     format!("{}.{} s", time.0 / 1_000_000_000, time.0 / 100_000_000 % 10)
 }
@@ -83,7 +84,7 @@ fn head_lines(head: &Head, snapshot: &Snapshot) -> Vec<Line<'static>> {
     vec![Line::styled(head.title.clone(), bold), Line::raw(rates)]
 }
 
-/// A bar for each CPU, in as many columns as it takes; or a sign for each.
+/// Bars of all CPUs, in as many columns as needed; or a character per CPU.
 fn cpu_lines(cpus: &[CpuShare], wide: usize, rows: usize) -> Vec<Line<'static>> {
     let columns = (1..=(wide / NARROWEST).max(1)).find(|columns| cpus.len().div_ceil(*columns) <= rows.min(CPU_ROWS));
     let Some(columns) = columns else { return cpu_signs(cpus, wide, rows) };
@@ -97,7 +98,8 @@ fn cpu_lines(cpus: &[CpuShare], wide: usize, rows: usize) -> Vec<Line<'static>> 
     (0..rows).map(line).collect()
 }
 
-/// `  3 ██████▒▒····  62 %  2 wait  cc1[131]`, exactly `wide`; the end is left out first.
+/// Formats `  3 ██████▒▒····  62 %  2 wait  cc1[131]` in exactly `wide` columns; if narrow, parts are dropped from
+/// the right.
 fn cpu_cell(cpu: usize, share: &CpuShare, wide: usize) -> Vec<Span<'static>> {
     let busy = share.run + share.others;
     let whole = u128::from((busy + share.idle).0.max(1));
@@ -124,10 +126,10 @@ fn cpu_cell(cpu: usize, share: &CpuShare, wide: usize) -> Vec<Span<'static>> {
     ]
 }
 
-/// One sign for each CPU: how busy it was. Rows begin with the number of their first CPU.
+/// One character per CPU, by utilization. Each row begins with the number of its first CPU.
 fn cpu_signs(cpus: &[CpuShare], wide: usize, rows: usize) -> Vec<Line<'static>> {
     const NUMBER: usize = 5;
-    // In tens, so that one finds a number.
+    // Multiples of ten make it easy to find a CPU by number.
     let each = ((wide.saturating_sub(NUMBER)) / 10 * 10).max(10);
     let sign = |share: &CpuShare| {
         let busy = (share.run + share.others).0;
@@ -147,26 +149,26 @@ fn cpu_signs(cpus: &[CpuShare], wide: usize, rows: usize) -> Vec<Line<'static>> 
     lines
 }
 
-/// At most so many signs, filled with blanks.
+/// Truncates or pads text to exactly `wide` characters.
 fn fit(text: &str, wide: usize) -> String {
     format!("{:<wide$}", text.chars().take(wide).collect::<String>())
 }
 
-/// The last one to two times [`LATELY`].
-fn lately() -> String {
-    let short = LATELY.0 / 1_000_000_000;
+/// Description of the window length: one to two times [`WINDOW`].
+fn window() -> String {
+    let short = WINDOW.0 / 1_000_000_000;
     format!("last {short} to {} s", 2 * short)
 }
 
 fn latencies(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
-    let block = titled(format!("wait after wakeup, {}", lately()));
+    let block = titled(format!("wakeup latency, {}", window()));
     let inner = block.inner(area);
     let (wide, tall) = (usize::from(inner.width), usize::from(inner.height));
     let ranges = snapshot.latencies.ranges(tall.saturating_sub(1));
     let most = ranges.iter().map(|range| range.count).max().unwrap_or(0).max(1);
     let summary = snapshot.latencies.summary();
     let mut lines = vec![match summary.count {
-        0 => Line::styled("nobody was woken", quiet()),
+        0 => Line::styled("no wakeups", quiet()),
         _ => Line::raw(format!("p50 {}, p99 {}, max {}", summary.p50, summary.p99, summary.max)),
     }];
     let row = |range: &crate::latency::Range| {
@@ -183,7 +185,7 @@ fn latencies(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-/// `500 us`: the ends of ranges are whole.
+/// Formats a range bound, such as `500 us`; bounds are whole numbers.
 fn short(time: Nanos) -> String {
     match time.0 {
         ..1_000_000 => format!("{} us", time.0 / 1_000),
@@ -193,18 +195,18 @@ fn short(time: Nanos) -> String {
 }
 
 fn waiters(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
-    let block = titled(format!("waited most, {}", lately()));
+    let block = titled(format!("longest run delay, {}", window()));
     let inner = block.inner(area);
-    // Where it is narrow, names matter more than places.
+    // In a narrow area, names have priority over CPU numbers.
     let wide = usize::from(inner.width);
     let on = if wide >= 37 { 7 } else { 0 };
     let name = wide.saturating_sub(18 + on);
     let lines = match &snapshot.waiters {
         None => vec![
-            Line::styled("not seen: tasks are followed", quiet()),
+            Line::styled("not available: tasks are tracked", quiet()),
             Line::styled("with -w WORKLOAD or -- COMMAND", quiet()),
         ],
-        Some(waiters) if waiters.is_empty() => vec![Line::styled("nobody waited", quiet())],
+        Some(waiters) if waiters.is_empty() => vec![Line::styled("no task waited", quiet())],
         Some(waiters) => {
             let line = |task: &str, waited: &str, now: &str, cpu: &str| {
                 let place = format!(" {cpu:>6}");
@@ -230,7 +232,7 @@ fn depth(frame: &mut Frame<'_>, snapshot: &Snapshot, area: Rect) {
     let depths: Vec<u64> = depths[depths.len() - shown..].iter().map(|&depth| depth.into()).collect();
     let (now, most) = (depths.last().copied().unwrap_or(0), depths.iter().copied().max().unwrap_or(0));
     let time = seconds(Nanos(snapshot.frame.0 * shown as u64));
-    let title = format!("tasks that wait for a CPU: {}, at most {} in the last {time}", count(now), count(most));
+    let title = format!("tasks waiting for a CPU: {}, at most {} in the last {time}", count(now), count(most));
     let line = Sparkline::default().data(&depths).max(most.max(1)).style(Style::new().fg(Color::Yellow));
     frame.render_widget(line.block(titled(title)), area);
 }

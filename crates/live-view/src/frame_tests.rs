@@ -48,7 +48,7 @@ fn example() -> Snapshot {
 }
 
 #[test]
-fn a_frame_of_80_by_24_has_it_all() {
+fn frame_of_80_by_24_shows_all_parts() {
     let shown = lines(&example(), 80, 24);
     let wanted = [
         "bfs, workload build, kernel 7.2",
@@ -58,7 +58,7 @@ fn a_frame_of_80_by_24_has_it_all() {
         "│   1 █████████████████████████████████ 100 %    2 wait a-task-with-a-very-lon",
         "│   2 ·································   0 %    2 wait",
         "│   3 offline",
-        "┌wait after wakeup, last 5 to 10 s─────┐┌waited most, last 5 to 10 s───────────┐",
+        "┌wakeup latency, last 5 to 10 s────────┐┌longest run delay, last 5 to 10 s─────┐",
         "│p50 4.00 us, p99 2.00 ms, max 2.00 ms ││task            waited      now     on│",
         "q ends the run",
     ];
@@ -67,13 +67,13 @@ fn a_frame_of_80_by_24_has_it_all() {
     }
     assert!(shown.iter().any(|line| line.contains("│cc1[130]       12.0 ms  3.40 us   CPU3│")), "{}", shown.join("\n"));
     assert!(shown.iter().any(|line| line.contains("≤ 10 us █")), "{}", shown.join("\n"));
-    assert!(shown.iter().any(|line| line.contains("tasks that wait for a CPU: 4, at most 8 in the last 0.8 s")));
+    assert!(shown.iter().any(|line| line.contains("tasks waiting for a CPU: 4, at most 8 in the last 0.8 s")));
     assert!(shown.iter().all(|line| line.chars().count() == 80));
 }
 
-/// Every CPU has its bar, its sign, or is counted among those that have none.
+/// Every CPU has a bar or a character, or is counted in the "more CPUs" line.
 #[test]
-fn any_number_of_cpus_fits() {
+fn any_number_of_cpus_is_accounted_for() {
     for cpus in [1, 2, 8, 9, 24, 64, 128, 512, 4096] {
         let snapshot = Snapshot { cpus: vec![cpu(1_000, 0, 0, None); cpus], ..example() };
         for (wide, tall) in [(80, 24), (132, 50), (40, 20)] {
@@ -90,7 +90,7 @@ fn any_number_of_cpus_fits() {
 }
 
 #[test]
-fn no_size_and_no_snapshot_is_too_odd() {
+fn extreme_sizes_and_values_are_drawn() {
     let odd = Snapshot {
         cpus: vec![CpuShare { run: Nanos(u64::MAX / 4), ..CpuShare::default() }],
         depths: Some(vec![u32::MAX; 500]),
@@ -106,15 +106,15 @@ fn no_size_and_no_snapshot_is_too_odd() {
 }
 
 #[test]
-fn a_narrow_frame_has_names_before_places() {
+fn narrow_frame_keeps_names_and_drops_cpus() {
     let shown = lines(&example(), 60, 20).join("\n");
     assert!(shown.contains("│cc1[130]    12.0 ms  3.40 us│"), "{shown}");
 }
 
 #[test]
-fn what_is_not_known_is_not_shown_as_nothing() {
+fn unknown_values_are_not_shown_as_zero() {
     let unknown = Snapshot { waiters: None, depths: None, alive: None, ..example() };
     let shown = lines(&unknown, 80, 24).join("\n");
-    assert!(shown.contains("not seen: tasks are followed"), "{shown}");
-    assert!(!shown.contains("tasks that wait for a CPU") && !shown.contains("131 tasks"), "{shown}");
+    assert!(shown.contains("not available: tasks are tracked"), "{shown}");
+    assert!(!shown.contains("tasks waiting for a CPU") && !shown.contains("131 tasks"), "{shown}");
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long woken tasks waited, in ranges that people read easily.
+//! Wakeup latencies in round-numbered ranges.
 
 use ids::Nanos;
 use measures::{Histogram, LatencySummary};
 
-/// Upper ends of the ranges: 1, 2 and 5 times the powers of ten from 1 us to 10 s.
+/// Upper bounds of the ranges in nanoseconds: 1, 2 and 5 times powers of ten, from 1 us to 10 s.
 const ENDS: [u64; 22] = {
     let mut ends = [0; 22];
     let mut index = 0;
@@ -19,7 +19,7 @@ const ENDS: [u64; 22] = {
     ends
 };
 
-/// Waits by range, and their percentiles.
+/// Wakeup latencies by range, and their percentiles.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Latencies {
     counts: [u64; ENDS.len() + 1],
@@ -27,46 +27,48 @@ pub struct Latencies {
     known: Option<LatencySummary>,
 }
 
-/// A row of the picture.
+/// A row of the chart.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Range {
-    /// The longest wait in it; `None`: all that are longer than those before.
+    /// Upper bound; `None` for the last range, which has none.
     pub end: Option<Nanos>,
     pub count: u64,
 }
 
 impl Latencies {
-    /// Waits of which somebody else has counted how many are of about which length.
+    /// Creates latencies from a histogram counted elsewhere, as (representative value, count) pairs, with its
+    /// summary.
     pub fn of(buckets: &[(Nanos, u64)], summary: LatencySummary) -> Latencies {
         let mut latencies = Latencies { known: Some(summary), ..Latencies::default() };
-        buckets.iter().for_each(|&(wait, times)| latencies.count(wait, times));
+        buckets.iter().for_each(|&(latency, times)| latencies.count(latency, times));
         latencies
     }
 
-    /// Adds a wait.
-    pub fn record(&mut self, wait: Nanos) {
-        self.count(wait, 1);
-        self.all.record(wait);
+    /// Adds a latency.
+    pub fn record(&mut self, latency: Nanos) {
+        self.count(latency, 1);
+        self.all.record(latency);
     }
 
-    fn count(&mut self, wait: Nanos, times: u64) {
-        self.counts[ENDS.partition_point(|&end| end < wait.0)] += times;
+    fn count(&mut self, latency: Nanos, times: u64) {
+        self.counts[ENDS.partition_point(|&end| end < latency.0)] += times;
     }
 
-    /// Both together.
-    pub(crate) fn joined(&self, other: &Latencies) -> Latencies {
-        let mut joined = self.clone();
-        joined.counts.iter_mut().zip(&other.counts).for_each(|(own, others)| *own += others);
-        joined.all.add(&other.all);
-        joined
+    /// Returns the sum of both.
+    pub(crate) fn merged(&self, other: &Latencies) -> Latencies {
+        let mut merged = self.clone();
+        merged.counts.iter_mut().zip(&other.counts).for_each(|(own, others)| *own += others);
+        merged.all.add(&other.all);
+        merged
     }
 
-    /// Count and percentiles of what was recorded.
+    /// Count and percentiles of the recorded latencies.
     pub fn summary(&self) -> LatencySummary {
         self.known.unwrap_or_else(|| self.all.summary())
     }
 
-    /// At most `rows` rows: finer ranges if they fit, and only those up to the longest wait if nothing else does.
+    /// Returns at most `rows` ranges: fine ones if all fit, else coarse ones. If these do not fit either, empty
+    /// ranges at the end are dropped, then the shortest ones.
     pub(crate) fn ranges(&self, rows: usize) -> Vec<Range> {
         let step = if rows > ENDS.len() { 1 } else { 3 };
         let mut ranges: Vec<Range> = Vec::new();
@@ -79,7 +81,7 @@ impl Latencies {
         while ranges.len() > rows && ranges.last().is_some_and(|last| last.count == 0) {
             ranges.pop();
         }
-        // What is left out then are the shortest.
+        // Drops the shortest ranges.
         ranges.split_off(ranges.len().saturating_sub(rows))
     }
 }
@@ -89,17 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_wait_is_in_one_range_whatever_the_number_of_rows() {
+    fn each_latency_is_in_one_range_for_any_number_of_rows() {
         let mut latencies = Latencies::default();
-        let waits = [0, 999, 1_000, 1_001, 9_999, 10_000, 10_001, 5_000_000, 10_000_000_000, 10_000_000_001, 1 << 40];
-        waits.iter().for_each(|&wait| latencies.record(Nanos(wait)));
+        let latencies_ns =
+            [0, 999, 1_000, 1_001, 9_999, 10_000, 10_001, 5_000_000, 10_000_000_000, 10_000_000_001, 1 << 40];
+        latencies_ns.iter().for_each(|&latency| latencies.record(Nanos(latency)));
         for rows in [9, 12, 23, 40] {
             let ranges = latencies.ranges(rows);
             assert!(ranges.len() <= rows, "{rows}");
             let mut least = 0;
             for Range { end, count } in ranges {
                 let most = end.map_or(u64::MAX, |end| end.0);
-                let within = waits.iter().filter(|&&wait| wait <= most && (wait > least || least == 0)).count();
+                let within =
+                    latencies_ns.iter().filter(|&&latency| latency <= most && (latency > least || least == 0)).count();
                 assert_eq!(count, within as u64, "{rows} rows, up to {most}");
                 least = most;
             }
@@ -109,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rows_show_the_longest_waits() {
+    fn few_rows_show_the_longest_latencies() {
         let mut latencies = Latencies::default();
         latencies.record(Nanos(500));
         latencies.record(Nanos(50_000));

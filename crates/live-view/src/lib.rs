@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run as it passes, as frames for a terminal.
+//! Live view of a run as frames for a terminal.
 //!
-//! 1. A [`Follower`] is a sink. It hears the same events as the measures do, and keeps sums and the state of each task:
-//!    its memory grows with the number of tasks, not with that of events.
-//! 2. From time to time somebody asks it for a [`Snapshot`]: what a frame shows, as numbers.
-//! 3. [`draw`] makes a frame of a snapshot. It knows no clock and no terminal, so tests see what people see.
+//! 1. A [`Follower`] is an event sink. It receives the same events as the measures and keeps sums and the state of
+//!    each task, so its memory grows with the number of tasks, not with the number of events.
+//! 2. The screen periodically takes a [`Snapshot`]: the numbers shown in a frame.
+//! 3. [`draw`] renders a snapshot. It uses neither clock nor terminal, so tests can check the exact frame.
 
 mod follower;
 mod frame;

@@ -1,61 +1,62 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a frame shows.
+//! Numbers shown in a frame.
 
 use crate::Latencies;
 use ids::{CpuId, Nanos};
 
-/// So many values of the number of waiting tasks are kept: more than the columns of most screens.
+/// Number of values kept of the number of waiting tasks: more than the columns of most screens.
 pub const HISTORY: usize = 400;
 
-/// A moment of a run. Rates and shares are those of the time since some moment before, `interval` long.
+/// State of a run at one moment. Rates and shares refer to the preceding `interval`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Snapshot {
-    /// Since the run began.
+    /// Time since the start of the run.
     pub elapsed: Nanos,
-    /// The time to which rates and shares refer; 0 at the beginning.
+    /// Interval of rates and shares; 0 at the start of the run.
     pub interval: Nanos,
-    /// Switches to a task in the interval.
+    /// Context switches to a task in the interval.
     pub switches: u64,
-    /// Tasks woken in the interval.
+    /// Wakeups in the interval.
     pub wakeups: u64,
-    /// Tasks of the run that live; `None`: not known.
+    /// Number of the run's tasks that are alive; `None` if unknown.
     pub alive: Option<u32>,
     /// CPUs by number.
     pub cpus: Vec<CpuShare>,
-    /// How long woken tasks waited for a CPU lately.
+    /// Wakeup latencies of the last 5 to 10 s.
     pub latencies: Latencies,
-    /// Who waited most lately, most first; `None`: single tasks are not followed.
+    /// Tasks with the longest total run-queue delay in the last 5 to 10 s, longest first; `None` if individual tasks
+    /// are not tracked.
     pub waiters: Option<Vec<Waiter>>,
-    /// How many tasks waited, the most in each frame, the latest last; `None`: not known.
+    /// Maximum number of waiting tasks in each frame, latest last; `None` if unknown.
     pub depths: Option<Vec<u32>>,
-    /// From one frame to the next: what a value of `depths` stands for.
+    /// Time between frames, the interval of each value in `depths`.
     pub frame: Nanos,
 }
 
-/// A CPU's time in an interval, in nanoseconds, and what it does now.
+/// A CPU's time in an interval, in nanoseconds, and its current state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct CpuShare {
-    /// It ran tasks of the run; of all tasks where single ones are not followed.
+    /// Time running tasks of the run, or all tasks if individual tasks are not tracked.
     pub run: Nanos,
-    /// It ran others.
+    /// Time running other tasks.
     pub others: Nanos,
-    /// It had nothing to do.
+    /// Idle time.
     pub idle: Nanos,
-    /// It is not online.
+    /// Whether the CPU is offline.
     pub is_offline: bool,
-    /// Tasks of the run that wait there; `None`: not known.
+    /// Number of the run's tasks waiting on this CPU; `None` if unknown.
     pub waiting: Option<u32>,
-    /// The task of the run that it runs now.
+    /// Task of the run that is currently running.
     pub current: Option<String>,
 }
 
-/// A task that waited.
+/// A task with run-queue delay.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
-    /// As the kernel writes it: name and number.
+    /// Name and PID.
     pub name: String,
-    /// For how long it waited lately.
+    /// Total run-queue delay in the last 5 to 10 s.
     pub waited: Nanos,
-    /// Since when it waits now, if it does: for so long, and where.
+    /// Duration of the current wait and its CPU, if the task is waiting.
     pub now: Option<(Nanos, CpuId)>,
 }

@@ -228,7 +228,7 @@ fn an_object_of_another_house_is_called_before_it_is_attached() {
     // A call that fails is an error of the profile, and nothing is attached.
     let twice = text.replace("{ machine = \"cpus-by-place\" }", "[0, 0]");
     let error = load_with(&twice).unwrap_err().to_string();
-    assert_eq!(error, "visitor: visitor.toml:8: program `register_cpu` returns -22, not 0");
+    assert_eq!(error, "visitor: visitor.toml:8: program `register_cpu` returned -22; expected 0");
     assert_eq!(sched_ext("state"), "disabled");
 }
 

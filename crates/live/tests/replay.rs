@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs;
 use std::path::Path;
-use workload::{Demand, Op, Player, Recording, Start, Workload};
+use workload::{Demand, Executor, Op, Recording, Start, Workload};
 
 fn shipped() -> Recording {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../workloads/recorded/build.weir");
@@ -17,10 +17,10 @@ fn shipped() -> Recording {
 
 /// Plays a workload where every task runs whenever it wants to. Time of the last exit, work done, tasks exited.
 fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
-    let mut player = Player::new(workload);
+    let mut player = Executor::new(workload);
     let mut ready = BinaryHeap::new();
     let (mut tasks, mut exited, mut done, mut end) = (0, 0, Nanos::ZERO, Nanos::ZERO);
-    let mut start = |player: &mut Player<'_>, index: u32, now: Nanos| {
+    let mut start = |player: &mut Executor<'_>, index: u32, now: Nanos| {
         let task = TaskId(tasks);
         tasks += 1;
         player.started(task, index, now);

@@ -1,77 +1,80 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What things cost. Every number of a machine file stands here with its unit; its source stands in the file.
+//! Costs of kernel operations. Each number of a machine file is documented here with its unit; its source is given in
+//! the file.
 
 use ids::Locality;
 
-/// What kind of kernel work a kfunc or helper is: the model charges by nature, not by name.
+/// Type of work done by a kfunc or helper; the model charges by type, not by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Nature {
     /// Reads a field or two (`scx_bpf_task_cpu`, `bpf_get_smp_processor_id`).
     Trivial,
     /// Map or storage lookup.
     Lookup,
-    /// Touches a dispatch queue under its lock.
+    /// Accesses a dispatch queue under its lock.
     Queue,
-    /// Scans masks of CPUs.
+    /// Scans CPU masks.
     Scan,
-    /// Sends an interrupt to another CPU.
+    /// Sends an IPI.
     Interrupt,
     /// Reads a clock.
     Clock,
 }
 
-/// What becomes of an idle CPU of a virtual machine. At first its hypervisor, or the guest itself, looks out for work on its
-/// behalf; then it gives the CPU away, and whoever has work for it has to wake it up.
+/// Halting of an idle vCPU. The hypervisor or the guest first polls for work on its behalf; then the vCPU is
+/// descheduled, and the CPU that sends it an IPI must wake it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Halt {
-    /// How long it idles before that, in nanoseconds. KVM's default is 200 us (`halt_poll_ns` of x86), as is that of a guest
-    /// that polls itself (`guest_halt_poll_ns` of `haltpoll`).
+    /// Idle time before the vCPU is descheduled, in nanoseconds. The default of both KVM (`halt_poll_ns` of x86) and
+    /// a polling guest (`guest_halt_poll_ns` of `haltpoll`) is 200 us.
     pub after_ns: u64,
-    /// In place of [`Costs::ipi_send_ns`] for an interrupt to such a CPU.
+    /// Cost of sending an IPI to such a CPU, in nanoseconds; replaces [`Costs::ipi_send_ns`].
     pub send_ns: u64,
-    /// In place of [`Costs::idle_exit_ns`] and of idle states for such a CPU.
+    /// Time until such a CPU runs, in nanoseconds; replaces [`Costs::idle_exit_ns`] and idle states.
     pub exit_ns: u64,
 }
 
-/// Costs of a machine. They are charged once per event and do not contain one another.
+/// Costs of a machine. Each is charged once per event, and none includes another.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Costs {
-    /// Switching from one task to another, without the scheduler's own code.
+    /// Context switch, without the scheduler's own code, in nanoseconds.
     pub context_switch_ns: u64,
-    /// From sending an interprocessor interrupt to its handler's start, by distance: same LLC, same node, far.
+    /// Latency from sending an IPI to the start of its handler, in nanoseconds, by distance: same LLC, same node,
+    /// remote.
     pub ipi_ns: [u64; 3],
-    /// CPU time of who sends such an interrupt, beyond that of the wakeup that needs it: in a virtual machine the
-    /// hypervisor may have to send it.
+    /// CPU time of the sender of an IPI in nanoseconds, in addition to the wakeup that needs it: in a virtual
+    /// machine, the hypervisor may have to send the IPI.
     pub ipi_send_ns: u64,
-    /// From the wakeup interrupt of an idle CPU to its scheduler's start (idle state exit).
+    /// Exit latency from idle: from the IPI to the start of the scheduler, in nanoseconds.
     pub idle_exit_ns: u64,
-    /// What is different once a CPU has idled for long. `None`: nothing, as on metal.
+    /// Changes after a CPU has been idle for long. `None` on bare metal.
     pub halt: Option<Halt>,
-    /// A timer or device interrupt: handler and return.
+    /// Timer or device interrupt: handler and return, in nanoseconds.
     pub interrupt_ns: u64,
-    /// The periodic tick: handler and return.
+    /// Periodic tick: handler and return, in nanoseconds.
     pub tick_ns: u64,
-    /// One BPF instruction, compiled, in picoseconds.
+    /// One JIT-compiled BPF instruction, in picoseconds.
     pub instruction_ps: u64,
-    /// Entering and leaving a callback.
+    /// Entering and leaving a scheduler callback, in nanoseconds.
     pub callback_ns: u64,
-    /// A kfunc or helper by its [`Nature`], in declaration order, without waiting for locks.
+    /// Kfunc or helper by its [`Nature`] in declaration order, without waiting for locks, in nanoseconds.
     pub call_ns: [u64; 6],
-    /// Core wakeup path without callbacks.
+    /// The core's wakeup path without callbacks, in nanoseconds.
     pub wakeup_ns: u64,
-    /// Core fork path: what the scheduler core does for a new task. Copying the address space is the parent's work.
+    /// The scheduler core's part of a fork, in nanoseconds. Copying the address space is part of the parent's work.
     pub fork_ns: u64,
-    /// What a parent outside the workload needs for one child after another, the core's part included, but without the
-    /// wakeup and the scheduler's code. 0: all that are due come at once, and nobody makes them.
+    /// Time an external parent needs per child when it creates the workload's tasks, in nanoseconds: includes the
+    /// core's part, excludes the wakeup and the scheduler's code. 0: all tasks due appear at once, without a parent.
     pub clone_ns: u64,
-    /// How long a scheduler is bypassed, its tasks switched already, when it is attached.
+    /// Time in bypass mode while a scheduler is attached and its tasks have already been switched to it, in
+    /// nanoseconds.
     pub attach_ns: u64,
-    /// How long a scheduler is bypassed before it is gone.
+    /// Time in bypass mode before a scheduler is detached, in nanoseconds.
     pub disable_ns: u64,
 }
 
 impl Costs {
-    /// Costs of nothing at all, for tests that want exact times.
+    /// Zero costs, for tests that need exact times.
     pub const fn zero() -> Costs {
         Costs {
             context_switch_ns: 0,
@@ -92,7 +95,7 @@ impl Costs {
         }
     }
 
-    /// From sending an interprocessor interrupt to its handler's start on a CPU at this distance, in nanoseconds.
+    /// Latency from sending an IPI to the start of its handler on a CPU at this distance, in nanoseconds.
     pub fn ipi(&self, locality: Locality) -> u64 {
         self.ipi_ns[match locality {
             Locality::Same | Locality::Smt | Locality::Llc => 0,
@@ -101,7 +104,7 @@ impl Costs {
         }]
     }
 
-    /// Cost of one call of this nature, in nanoseconds.
+    /// Cost of one call of this type, in nanoseconds.
     pub fn call(&self, nature: Nature) -> u64 {
         self.call_ns[nature as usize]
     }

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine as it may be: what is known within limits is drawn between them.
+//! Sampling of a machine's uncertain constants within their limits.
 //!
-//! 1. Numbers are drawn by groups, not one by one: all lines between CPUs are long or short together, so near stays nearer
-//!    than far. Groups are independent.
-//! 2. A number is log-uniform between its limits, as it is known to a factor; one whose lower limit is 0 is uniform.
-//! 3. Each group has as many equal strata as there are draws, and each draw has another one (a Latin hypercube): few draws
-//!    cover the whole range of every number.
+//! 1. Constants are sampled in groups: all cache-line latencies are high or low together, so that closer CPUs stay
+//!    closer. Groups are independent.
+//! 2. A constant is log-uniform between its limits, since it is known to within a factor; if the lower limit is 0, it
+//!    is uniform.
+//! 3. Each group is divided into as many equal strata as there are draws, and each draw uses a different one (Latin
+//!    hypercube sampling): a few draws cover the full range of every constant.
 
 use crate::{Effects, Estimate, Machine};
 
-/// SplitMix64 (Steele, Lea, Flood 2014): the same on every host.
+/// SplitMix64 (Steele, Lea, Flood 2014), identical on every host.
 struct Random(u64);
 
 impl Random {
-    /// A stream for each group of numbers.
+    /// Creates the random stream of a group.
     fn of(group: &str) -> Random {
         let fold = |state: u64, byte: u8| Random(state ^ u64::from(byte)).next();
         Random(group.bytes().fold(0, fold))
@@ -32,7 +33,7 @@ impl Random {
     }
 }
 
-/// Where between its limits a group lies in this draw: in units of 2^-32.
+/// Position of a group between its limits in this draw, in units of 2^-32.
 fn position(group: &str, draw: u64, draws: u64) -> u64 {
     let mut random = Random::of(group);
     let mut strata: Vec<u64> = (0..draws).collect();
@@ -43,7 +44,7 @@ fn position(group: &str, draw: u64, draws: u64) -> u64 {
     ((strata[draw as usize - 1] << 32) + within) / draws
 }
 
-/// low (high/low)^position, by square roots, which are the same on every host.
+/// Computes low (high/low)^position by square roots, which are identical on every host.
 fn between(Estimate { low, high, .. }: Estimate, position: u64) -> u64 {
     if low == 0 {
         return ((u128::from(high) * u128::from(position)) >> 32) as u64;
@@ -59,7 +60,7 @@ fn between(Estimate { low, high, .. }: Estimate, position: u64) -> u64 {
 }
 
 impl Effects {
-    /// Everything that is known within limits, with its group.
+    /// All uncertain constants, with their groups.
     fn estimates(&mut self) -> Vec<(&'static str, &mut Estimate)> {
         let Effects { smt, frequency, idle_states, power, locks } = self;
         let mut all = Vec::new();
@@ -78,10 +79,10 @@ impl Effects {
             all.push(("voltage", &mut power.voltage_slope_percent));
         }
         if let Some(locks) = locks {
-            all.extend(locks.line_ns.iter_mut().map(|one| ("line", one)));
+            all.extend(locks.line_transfer_ns.iter_mut().map(|one| ("line", one)));
             all.push(("wakeup-hold", &mut locks.wakeup_hold_ns));
-            all.extend(locks.passage_ns.iter_mut().map(|one| ("passage", one)));
-            all.push(("storm", &mut locks.storm_percent));
+            all.extend(locks.acquire_ns.iter_mut().map(|one| ("passage", one)));
+            all.push(("storm", &mut locks.spinner_slowdown_percent));
             all.push(("futex", &mut locks.futex_ns));
         }
         all
@@ -89,15 +90,16 @@ impl Effects {
 }
 
 impl Machine {
-    /// Whether some number of it is known within limits only.
+    /// Returns whether any constant is uncertain.
     pub fn is_uncertain(&self) -> bool {
         self.effects.clone().estimates().iter().any(|(_, estimate)| estimate.low < estimate.high)
     }
 
-    /// Draw number `draw`, from 1, of `draws`: the same machine with other typical numbers. The limits stay.
+    /// Returns draw number `draw`, from 1, of `draws`: the same machine with other typical values. The limits are
+    /// unchanged.
     ///
     /// # Panics
-    /// If there is no such draw.
+    /// If `draw` is out of range.
     pub fn drawn(&self, draw: u64, draws: u64) -> Machine {
         assert!((1..=draws).contains(&draw), "draw {draw} of {draws}");
         let mut machine = self.clone();
@@ -113,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_log_uniform_between_its_limits() {
+    fn constants_are_log_uniform_between_their_limits() {
         let estimate = |low, high| Estimate { low, typical: low, high };
         assert_eq!(between(estimate(100, 400), 0), 100);
         assert_eq!(between(estimate(100, 400), 1 << 31), 200, "half way in logarithms");
@@ -124,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn each_draw_has_a_stratum_of_its_own() {
+    fn each_draw_uses_a_different_stratum() {
         for draws in [1, 2, 7, 20] {
             let mut strata: Vec<u64> = (1..=draws).map(|draw| (position("line", draw, draws) * draws) >> 32).collect();
             strata.sort_unstable();
@@ -133,16 +135,16 @@ mod tests {
         assert_ne!(position("line", 1, 20), position("smt", 1, 20), "groups are independent");
     }
 
-    /// What is drawn is a machine: its file can be written and read, near stays nearer than far, limits are kept.
+    /// A sampled machine is valid: its file can be written and read, closer CPUs stay closer, and limits hold.
     #[test]
-    fn drawn_presets_are_machines() {
+    fn sampled_presets_are_valid_machines() {
         for (name, _) in crate::presets() {
             let machine = Machine::preset(name).unwrap();
             assert!(machine.is_uncertain(), "{name}");
             for draw in 1..=6 {
                 let drawn = machine.drawn(draw, 6);
                 assert_eq!(Machine::from_toml("drawn", &drawn.to_toml()).unwrap().topology, machine.topology);
-                let lines = drawn.effects.locks.as_ref().unwrap().line_ns;
+                let lines = drawn.effects.locks.as_ref().unwrap().line_transfer_ns;
                 assert!(lines.is_sorted_by_key(|line| line.typical), "{name} {lines:?}");
                 let typical = |machine: &Machine| -> Vec<u64> {
                     machine.effects.clone().estimates().iter().map(|(_, one)| one.typical).collect()

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What makes a CPU slower than the reference, as data: threads that share a core, frequency, idle states, power.
+//! Parameters of effects that change CPU speed: SMT, frequency, idle states, power; and of locks.
 //!
-//! A machine without one of these tables does not have that effect: nothing is assumed of unknown hardware. The
-//! formulas are in `docs/machine-model.md`; `crates/speed` plays them.
+//! A machine without one of these tables does not have that effect: nothing is assumed about unknown hardware. The
+//! formulas are in `docs/machine-model.md`; `crates/speed` implements them.
 
 use ids::Locality;
 use std::fmt;
 use std::str::FromStr;
 
-/// A number that is known within limits: runs use the typical one.
+/// An uncertain constant; runs use the typical value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Estimate {
-    /// No smaller than this, by the source that the machine file names.
+    /// Lower limit, from the source given in the machine file.
     pub low: u64,
-    /// What runs use.
+    /// Value used in runs.
     pub typical: u64,
-    /// No larger than this.
+    /// Upper limit.
     pub high: u64,
 }
 
 impl Estimate {
-    /// A number that is known.
+    /// Creates a constant that is known exactly.
     pub const fn exactly(value: u64) -> Estimate {
         Estimate { low: value, typical: value, high: value }
     }
 }
 
-/// An effect that can be switched off, in the words of `--without`.
+/// An effect that can be disabled with `--without`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Effect {
-    /// Busy threads of a core share its throughput.
+    /// Busy SMT threads of a core share its throughput.
     Smt,
-    /// CPUs run at the frequency that governor and turbo allow; kinds of cores differ.
+    /// CPUs run at the frequency allowed by governor and turbo; core types differ.
     Frequency,
-    /// An idle CPU is in one of several states, and the way out takes as long as that state says.
+    /// An idle CPU is in one of several states, each with its own exit latency.
     IdleStates,
-    /// CPUs that want one lock of the kernel wait for each other.
+    /// CPUs contend for kernel locks.
     Locks,
 }
 
 impl Effect {
-    /// All of them.
+    /// All effects.
     pub const ALL: [Effect; 4] = [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Locks];
 
-    /// Its name on command lines and in results.
+    /// Name on command lines and in results.
     pub fn name(self) -> &'static str {
         match self {
             Effect::Smt => "smt",
@@ -54,53 +54,53 @@ impl Effect {
     }
 }
 
-/// How far results with an effect can be believed.
+/// Evidence for results with an effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// Tests that compare it with a closed form.
     pub verified: &'static [&'static str],
-    /// Where it was compared with a measurement on a machine that we have.
+    /// Comparison with measurements on our own machines.
     pub validated_here: Option<&'static str>,
-    /// Whose measurement it was compared with.
+    /// Comparison with published measurements.
     pub published: Option<&'static str>,
 }
 
 impl Standing {
-    /// Whether it was compared with any measurement.
+    /// Returns whether it was compared with any measurement.
     pub fn is_validated(&self) -> bool {
         self.validated_here.is_some() || self.published.is_some()
     }
 }
 
 impl Effect {
-    /// How far it can be believed; `docs/machine-model.md` shows this.
+    /// Evidence for the effect, as shown in `docs/machine-model.md`.
     pub fn standing(self) -> Standing {
         let verified: &[&str] = match self {
             Effect::Smt => &[
-                "pairs_on_every_core_take_2w_over_y",
-                "three_tasks_on_two_cores_without_pull_take_1_6_s",
-                "three_tasks_on_two_cores_with_pull_take_1_375_s",
+                "two_tasks_per_core_take_2w_over_y",
+                "three_tasks_on_two_cores_without_migration_take_1_6_s",
+                "three_tasks_on_two_cores_with_migration_take_1_375_s",
             ],
             Effect::Frequency => &[
-                "the_ramp_of_a_hog_is_the_closed_form",
-                "the_duty_cycle_table_holds",
-                "schedutil_reaches_the_top_after_74_periods",
-                "ondemand_takes_one_sample_to_the_top",
-                "conservative_climbs_in_steps",
-                "turbo_is_for_few",
-                "race_to_idle_pays_up_to_where_the_formula_says",
-                "energy_grows_by_the_same_with_each_busy_core",
+                "utilization_of_an_always_busy_cpu_follows_the_closed_form",
+                "utilization_of_a_periodic_task_stays_within_the_closed_form",
+                "schedutil_reaches_the_highest_frequency_after_74_periods",
+                "ondemand_reaches_the_highest_frequency_after_one_sample",
+                "conservative_rises_5_percent_per_sample",
+                "turbo_frequency_depends_on_active_cores",
+                "energy_per_work_is_minimal_at_the_predicted_frequency",
+                "energy_is_linear_in_the_number_of_busy_cores",
             ],
             Effect::IdleStates => {
-                &["the_way_out_of_idle_is_that_of_the_state", "the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup"]
+                &["exit_latency_is_that_of_the_predicted_idle_state", "idle_exit_latency_delays_wakeups"]
             }
             Effect::Locks => &[
-                "a_lock_without_distance_is_the_machine_repairman",
-                "a_queued_lock_has_a_plateau",
-                "first_come_first_served",
-                "a_ticket_lock_collapses_as_its_closed_form_does",
-                "two_tasks_and_one_spin_lock",
-                "a_mutex_that_is_fought_for_calls_the_kernel_for_nothing",
+                "lock_without_transfer_cost_matches_the_machine_repairman_model",
+                "queued_lock_throughput_has_a_plateau",
+                "lock_is_granted_first_come_first_served",
+                "ticket_lock_throughput_matches_its_closed_form",
+                "second_task_waits_for_release_and_handoff_of_a_spin_lock",
+                "contended_mutex_makes_useless_futex_calls",
             ],
         };
         let published = match self {
@@ -127,46 +127,46 @@ impl FromStr for Effect {
     fn from_str(word: &str) -> Result<Effect, String> {
         let found = Effect::ALL.into_iter().find(|effect| effect.name() == word);
         let names = Effect::ALL.map(Effect::name).join(", ");
-        found.ok_or_else(|| format!("no such effect: {word:?}; modelled are {names}"))
+        found.ok_or_else(|| format!("unknown effect {word:?}; expected one of {names}"))
     }
 }
 
-/// CPUs that something is shared by.
+/// A group of CPUs that share something.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Group {
-    /// The threads of a core.
+    /// SMT threads of a core.
     #[default]
     Core,
-    /// The CPUs below one last-level cache.
+    /// CPUs below a last-level cache.
     Llc,
-    /// Those of one node.
+    /// CPUs of a node.
     Node,
-    /// All.
+    /// All CPUs.
     Machine,
 }
 
 impl Group {
-    /// All of them, by name.
+    /// All groups with their names.
     pub const NAMES: [(&'static str, Group); 4] =
         [("core", Group::Core), ("llc", Group::Llc), ("node", Group::Node), ("machine", Group::Machine)];
 }
 
-/// Who asks for a frequency.
+/// CPU frequency governor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Governor {
-    /// Always for the highest.
+    /// Always requests the highest frequency.
     #[default]
     Performance,
-    /// For the highest as soon as a sample was busy, else for what carries the load.
+    /// Requests the highest frequency after a busy sample, else one proportional to the load.
     Ondemand,
-    /// For a little more or less after each sample.
+    /// Requests a small step up or down after each sample.
     Conservative,
-    /// For 1.25 times what the scheduler says is used.
+    /// Requests 1.25 times the utilization reported by the scheduler.
     Schedutil,
 }
 
 impl Governor {
-    /// All of them, by name.
+    /// All governors with their names.
     pub const NAMES: [(&'static str, Governor); 4] = [
         ("performance", Governor::Performance),
         ("ondemand", Governor::Ondemand),
@@ -175,118 +175,119 @@ impl Governor {
     ];
 }
 
-/// Threads of a core share it.
+/// SMT: threads share a core.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Smt {
-    /// What 2, 3, … busy threads of a core do together, in percent of what one does alone; 100 or more, not falling.
+    /// Combined throughput of 2, 3, … busy threads of a core in percent of one thread alone; at least 100 and
+    /// nondecreasing.
     pub throughput_percent: Vec<Estimate>,
 }
 
-/// Frequencies and who chooses them.
+/// Frequencies and their selection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frequency {
-    /// Frequencies that can be asked for, ascending, without turbo.
+    /// Selectable frequencies without turbo, ascending.
     pub mhz: Vec<u32>,
-    /// What a CPU that asks for more than the last of them gets while 1, 2, … cores of its group are active; the last
-    /// number holds for more. Empty: there is no turbo.
+    /// Turbo frequency with 1, 2, … active cores in the group, for a CPU that requests more than the highest of
+    /// `mhz`; the last value applies to more cores. Empty: no turbo.
     pub turbo_mhz: Vec<Estimate>,
-    /// CPUs that always have one frequency.
+    /// CPUs with a common frequency.
     pub domain: Group,
-    /// CPUs that share a turbo.
+    /// CPUs with a common turbo limit.
     pub turbo_domain: Group,
-    /// How often the hardware looks how many cores are active, in microseconds.
+    /// Interval at which the hardware counts active cores, in microseconds.
     pub turbo_us: u64,
-    /// Who chooses.
+    /// Frequency governor.
     pub governor: Governor,
-    /// Least time between two choices, in microseconds: the sampling time of `ondemand` and `conservative`, the rate
-    /// limit of `schedutil`.
+    /// Minimum time between two frequency changes, in microseconds: the sampling time of `ondemand` and
+    /// `conservative`, the rate limit of `schedutil`.
     pub sampling_us: u64,
-    /// From a choice to the new frequency, in microseconds.
+    /// Time from a frequency request to the change, in microseconds.
     pub transition_us: u64,
-    /// Share of a task's time at the highest frequency that waits for memory, which no frequency shortens, in percent.
+    /// Share of a task's time at the highest frequency that is spent waiting for memory, in percent; it does not
+    /// depend on the frequency.
     pub memory_bound_percent: Estimate,
 }
 
-/// A state of an idle CPU.
+/// An idle state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct IdleState {
-    /// What the processor's manual calls it.
+    /// Name in the processor's manual.
     pub name: String,
-    /// From the interrupt to the first instruction, in nanoseconds.
+    /// Exit latency: from the interrupt to the first instruction, in nanoseconds.
     pub exit_ns: Estimate,
-    /// How long it must last to be worth it, in nanoseconds.
+    /// Target residency: minimum idle time that makes the state worthwhile, in nanoseconds.
     pub residency_ns: u64,
-    /// The core no longer counts as active for the turbo.
+    /// Whether the core no longer counts as active for turbo.
     pub deep: bool,
-    /// What the core takes in it, in percent of what it takes busy at the last frequency without turbo.
+    /// Power of the core in this state, in percent of its power when busy at the highest non-turbo frequency.
     pub power_percent: Estimate,
 }
 
-/// What passing on a lock takes.
+/// Costs of locks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Locks {
-    /// One way of a cache line that another CPU wrote last, in nanoseconds: within a core, below one last-level cache,
-    /// within a node, between nodes.
-    pub line_ns: [Estimate; 4],
-    /// Part of the wakeup path in which the lock of the runqueue is held where the task goes, in nanoseconds.
+    /// Transfer latency of a cache line last written by another CPU, in nanoseconds: within a core, below a
+    /// last-level cache, within a node, between nodes.
+    pub line_transfer_ns: [Estimate; 4],
+    /// Part of the wakeup path that holds the target CPU's runqueue lock, in nanoseconds.
     pub wakeup_hold_ns: Estimate,
-    /// A passage through a lock of a program that nobody else wants, in nanoseconds, by [`Passage`].
-    pub passage_ns: [Estimate; 6],
-    /// By so much of a way each further CPU that polls a test-and-set lock makes its passing on longer, in percent.
-    pub storm_percent: Estimate,
-    /// A call of `futex(2)` for nothing, in nanoseconds: a wakeup when nobody sleeps, a sleep that is refused as the word has
-    /// changed. A mutex that is fought for makes many.
+    /// Uncontended critical section of a user-space lock, without the work in it, in nanoseconds, by [`AcquireCost`].
+    pub acquire_ns: [Estimate; 6],
+    /// Increase of a test-and-set lock's handoff time per additional spinning CPU, in percent of a line transfer.
+    pub spinner_slowdown_percent: Estimate,
+    /// A `futex(2)` call without effect, in nanoseconds: a wakeup without sleepers, or a wait refused because the
+    /// word has changed. A contended mutex makes many.
     pub futex_ns: Estimate,
 }
 
-/// Places in [`Locks::passage_ns`].
+/// Index into [`Locks::acquire_ns`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Passage {
+pub enum AcquireCost {
     /// An atomic operation.
     Atomic,
-    /// A reader of a sequence lock.
+    /// A reader of a seqlock.
     Sequence,
     /// A test-and-set or ticket lock.
     Spin,
     /// A queued lock, such as MCS.
     Queued,
-    /// A readers-writer lock.
+    /// A reader-writer lock.
     ReadWrite,
     /// A mutex.
     Mutex,
 }
 
 impl Locks {
-    /// One way of a cache line between two CPUs at this distance, in nanoseconds.
+    /// Transfer latency of a cache line between two CPUs at this distance, in nanoseconds.
     pub fn line(&self, locality: Locality) -> u64 {
         match locality {
             Locality::Same => 0,
-            Locality::Smt => self.line_ns[0].typical,
-            Locality::Llc => self.line_ns[1].typical,
-            Locality::Node => self.line_ns[2].typical,
-            Locality::Far => self.line_ns[3].typical,
+            Locality::Smt => self.line_transfer_ns[0].typical,
+            Locality::Llc => self.line_transfer_ns[1].typical,
+            Locality::Node => self.line_transfer_ns[2].typical,
+            Locality::Far => self.line_transfer_ns[3].typical,
         }
     }
 }
 
-/// What the machine takes, all relative: only ratios are reported.
+/// Power consumption of the machine. All values are relative: only ratios are reported.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Power {
-    /// What it takes with all cores asleep, in percent of what it takes with all busy at the last frequency without
-    /// turbo.
+    /// Power with all cores asleep, in percent of the power with all cores busy at the highest non-turbo frequency.
     pub idle_percent: Estimate,
-    /// Share of the voltage at that frequency that falls and rises with the frequency, in percent.
+    /// Share of the voltage at that frequency that scales with the frequency, in percent.
     pub voltage_slope_percent: Estimate,
 }
 
-/// All tables of effects that a machine has.
+/// All effects of a machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Effects {
-    /// Threads share cores.
+    /// SMT.
     pub smt: Option<Smt>,
     /// Frequencies.
     pub frequency: Option<Frequency>,
-    /// Idle states from light to deep; none: leaving idle takes [`crate::Costs::idle_exit_ns`].
+    /// Idle states from shallow to deep; if empty, leaving idle takes [`crate::Costs::idle_exit_ns`].
     pub idle_states: Vec<IdleState>,
     /// Power.
     pub power: Option<Power>,
@@ -295,7 +296,7 @@ pub struct Effects {
 }
 
 impl Effects {
-    /// Those that the machine has.
+    /// Effects the machine has.
     pub fn modelled(&self) -> impl Iterator<Item = Effect> + '_ {
         Effect::ALL.into_iter().filter(|effect| match effect {
             Effect::Smt => self.smt.is_some(),
@@ -305,7 +306,7 @@ impl Effects {
         })
     }
 
-    /// Switches one off. Without frequencies there is no energy either.
+    /// Disables an effect. Without frequencies, energy is not modelled either.
     pub fn switch_off(&mut self, effect: Effect) {
         match effect {
             Effect::Smt => self.smt = None,
@@ -321,14 +322,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effects_have_names_and_can_be_switched_off() {
+    fn effects_are_parsed_by_name_and_can_be_disabled() {
         let mut effects = Effects { smt: Some(Smt { throughput_percent: Vec::new() }), ..Effects::default() };
         assert_eq!(effects.modelled().collect::<Vec<_>>(), [Effect::Smt]);
         effects.switch_off("smt".parse().unwrap());
         assert_eq!(effects.modelled().count(), 0);
         assert_eq!(
             "caches".parse::<Effect>().unwrap_err(),
-            "no such effect: \"caches\"; modelled are smt, frequency, idle-states, locks"
+            "unknown effect \"caches\"; expected one of smt, frequency, idle-states, locks"
         );
     }
 }

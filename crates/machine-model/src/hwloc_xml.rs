@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! hwloc XML, versions 2 and 3, as `lstopo FILE.xml` writes it.
+//! hwloc XML, versions 2 and 3, as written by `lstopo FILE.xml`.
 //!
-//! Facts: `hwloc2.dtd`, the documentation of hwloc 2.x and 3.0, and what its programs write. Objects that hold CPUs are
-//! nested; memory nodes hang beside them and say in `cpuset` whose they are. `complete_cpuset` also has the CPUs of which
-//! nothing else is known, since they were offline or not allowed. I/O devices and what people attached have no meaning here.
+//! Sources: `hwloc2.dtd`, the documentation of hwloc 2.x and 3.0, and the output of its programs. Objects that
+//! contain CPUs are nested; memory nodes are attached beside them and list their CPUs in `cpuset`. `complete_cpuset`
+//! also contains CPUs about which nothing else is known because they were offline or not allowed. I/O devices and
+//! user annotations are ignored.
 
 mod attributes;
 
@@ -14,20 +15,20 @@ use ids::{CpuId, CpuSet, MAX_CPUS, Place, Topology};
 use roxmltree::{Document, ParsingOptions};
 use std::collections::BTreeMap;
 
-/// More than any machine of 4096 CPUs has: some ten elements for each CPU.
+/// Limit on XML elements: more than any machine of 4096 CPUs has, at some ten elements per CPU.
 const MAX_ELEMENTS: u32 = 1 << 20;
 
 /// `HWLOC_DISTANCES_KIND_MEANS_LATENCY`.
 const KIND_LATENCY: u64 = 1 << 2;
 
-/// What is around an object.
+/// Enclosing objects of an object.
 #[derive(Clone, Copy, Default)]
 struct Around {
-    /// Number of the core's object.
+    /// Object number of the core.
     core: Option<u32>,
-    /// That of the outermost cache.
+    /// Object number of the outermost cache.
     llc: Option<u32>,
-    /// That of the innermost package or die: where no cache is known, Linux takes it for one.
+    /// Object number of the innermost package or die, which replaces an unknown cache, as in Linux.
     package: Option<u32>,
 }
 
@@ -35,7 +36,7 @@ struct Around {
 struct Pu {
     core: u32,
     llc: Option<u32>,
-    /// Of its nodes, also those that were not allowed: the lowest number.
+    /// Lowest number of its nodes, including those not allowed.
     node: Option<u64>,
 }
 
@@ -44,27 +45,26 @@ struct Node {
     os_index: u64,
     gp_index: Option<u64>,
     cpus: CpuSet,
-    /// With those that are offline.
+    /// CPUs including offline ones.
     complete: CpuSet,
 }
 
-/// What the tree of objects says.
+/// Contents of the object tree.
 #[derive(Default)]
 struct Objects {
     cpus: BTreeMap<CpuId, Pu>,
     nodes: Vec<Node>,
-    /// Of the whole machine, with CPUs that are offline.
+    /// CPUs of the whole machine, including offline ones.
     complete: CpuSet,
     model: Option<String>,
 }
 
 impl Machine {
-    /// From hwloc XML; `name` is the file's name: it stands in errors, and without directory and `.xml` it becomes the
-    /// machine's name. Nodes are numbered anew without gaps. HZ, NO_HZ, costs and noise cannot be seen there; those of the
-    /// preset `server-64` stand in.
+    /// Parses hwloc XML. `name` is the file name for errors; without directory and `.xml` it is the machine's name.
+    /// Nodes are renumbered without gaps. HZ, NO_HZ, costs and noise are not in the file; those of the preset
+    /// `server-64` are used.
     ///
-    /// # Errors
-    /// Names line, column, and what was expected.
+    /// # Errors Name line, column and what was expected.
     pub fn from_hwloc_xml(name: &str, text: &str) -> Result<Machine, MachineError> {
         let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_ELEMENTS, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| {
@@ -74,17 +74,17 @@ impl Machine {
         let root = Element { file: name, node: document.root_element() };
         check_version(root)?;
         let mut objects = read_objects(root)?;
-        adopt(&mut objects);
+        assign_missing_nodes(&mut objects);
         objects.nodes.sort_by_key(|node| node.os_index);
         if let Some(twice) = objects.nodes.windows(2).find(|two| two[0].os_index == two[1].os_index) {
-            return Err(root.error(format!("two NUMANodes have the os_index {}", twice[0].os_index)));
+            return Err(root.error(format!("duplicate NUMANode os_index {}", twice[0].os_index)));
         }
         let (topology, offline, absent) = topology(root, &objects)?;
         let capacities = capacities(root, topology.len())?;
         let mut description = objects.model.unwrap_or_else(|| "a machine".to_owned());
         description += &format!(", {} CPUs, by hwloc", objects.cpus.len());
         if capacities.guessed {
-            description += "; capacities are those of the highest frequencies";
+            description += "; capacities are derived from maximum frequencies";
         }
         let name = name.rsplit('/').next().unwrap_or(name);
         let machine = Machine {
@@ -103,19 +103,19 @@ impl Machine {
 fn check_version(root: Element<'_, '_>) -> Result<(), MachineError> {
     if root.node.tag_name().name() != "topology" {
         let found = root.node.tag_name().name();
-        return Err(root.error(format!("the file holds a {found:?}; expected the \"topology\" of hwloc XML")));
+        return Err(root.error(format!("the root element is {found:?}; expected the \"topology\" of hwloc XML")));
     }
     let version = root.node.attribute("version").unwrap_or("1");
     match version.split('.').next() {
         Some("2" | "3") => Ok(()),
         _ => {
-            let how = "lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml";
-            Err(root.error(format!("hwloc XML of version {version}; expected version 2 or 3 ({how})")))
+            let how = "convert it with lstopo of hwloc 2: lstopo -i OLD.xml NEW.xml";
+            Err(root.error(format!("hwloc XML version {version}; expected version 2 or 3 ({how})")))
         }
     }
 }
 
-/// Walks the objects. Not by recursion: a file may nest them as deep as it likes.
+/// Walks the objects iteratively, because a file may nest them to any depth.
 fn read_objects(root: Element<'_, '_>) -> Result<Objects, MachineError> {
     let mut objects = Objects::default();
     let mut number = 0;
@@ -133,49 +133,49 @@ fn read_objects(root: Element<'_, '_>) -> Result<Objects, MachineError> {
                 "Core" => around.core = Some(number),
                 "PU" => add_cpu(&mut objects, element, number, around)?,
                 "NUMANode" => add_node(&mut objects, element)?,
-                // Inside a core it is no cache that others share, and the outermost one is the last level.
+                // A cache inside a core is not shared with other cores; the outermost cache is the last level.
                 "L1Cache" | "L2Cache" | "L3Cache" | "L4Cache" | "L5Cache" if around.core.is_none() => {
                     around.llc = around.llc.or(Some(number));
                 }
                 "Bridge" | "PCIDev" | "OSDev" | "Misc" => continue,
-                // Groups, caches inside cores or of instructions, caches of memory, and what later versions bring.
+                // Groups, caches inside cores, instruction and memory-side caches, and types of later versions.
                 _ => {}
             }
         }
-        // The first child comes first.
+        // Visit the first child first.
         let children: Vec<_> = element.children("object").collect();
         stack.extend(children.into_iter().rev().map(|child| (child, around)));
     }
     match objects.cpus.is_empty() {
-        true => Err(root.error("no object of type PU; expected CPUs".into())),
+        true => Err(root.error("no object of type PU; expected at least one CPU".into())),
         false => Ok(objects),
     }
 }
 
 fn add_cpu(objects: &mut Objects, element: Element<'_, '_>, number: u32, around: Around) -> Result<(), MachineError> {
     let cpu = element.number("os_index", 0..=MAX_CPUS as u64 - 1)?;
-    // A set of nodes is written as one of CPUs is.
+    // A node set has the syntax of a CPU set.
     let node = element.cpus("complete_nodeset")?.and_then(|nodes| Some(u64::from(nodes.first()?.0)));
     let pu = Pu { core: around.core.unwrap_or(number), llc: around.llc.or(around.package), node };
     match objects.cpus.insert(CpuId(cpu as u32), pu) {
         None => Ok(()),
-        Some(_) => Err(element.error(format!("two PUs have the os_index {cpu}"))),
+        Some(_) => Err(element.error(format!("duplicate PU os_index {cpu}"))),
     }
 }
 
 fn add_node(objects: &mut Objects, element: Element<'_, '_>) -> Result<(), MachineError> {
     let cpus = element.cpus("cpuset")?.unwrap_or_default();
     let complete = element.cpus("complete_cpuset")?.unwrap_or_else(|| cpus.clone());
-    // Linux numbers nodes below 1024; other systems number them as they like.
+    // Linux numbers nodes below 1024; other systems use arbitrary numbers.
     let os_index = element.number("os_index", 0..=u64::from(u32::MAX))?;
     let gp_index = element.node.attribute("gp_index").map(|_| element.number("gp_index", 0..=u64::MAX)).transpose()?;
     objects.nodes.push(Node { os_index, gp_index, cpus, complete });
     Ok(())
 }
 
-/// Gives CPUs whose node is not in the file a node: a control group may not be allowed to use it, or it may have no
-/// memory. Where not even its number is known, it is that of the first such node.
-fn adopt(objects: &mut Objects) {
+/// Assigns a node to CPUs whose node is not in the file, because a cgroup does not allow it or it has no memory. If
+/// the node's number is unknown, all such CPUs share one node.
+fn assign_missing_nodes(objects: &mut Objects) {
     let known = |nodes: &[Node], cpu| nodes.iter().any(|node| node.cpus.contains(cpu) || node.complete.contains(cpu));
     let unused = (0..).find(|index| objects.nodes.iter().all(|node| node.os_index != *index)).expect("a number");
     for (&cpu, pu) in &objects.cpus {
@@ -193,7 +193,7 @@ fn adopt(objects: &mut Objects) {
     }
 }
 
-/// The topology, the CPUs that are not online, and the numbers that no CPU has.
+/// Topology, offline CPUs and nonexistent ones.
 fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSet, CpuSet), MachineError> {
     let nodes = &objects.nodes;
     let present: CpuSet = objects.cpus.keys().copied().chain(objects.complete.iter()).collect();
@@ -220,14 +220,14 @@ fn topology(root: Element<'_, '_>, objects: &Objects) -> Result<(Topology, CpuSe
     Ok((topology.renumbered(&offline), offline, absent))
 }
 
-/// The node of a CPU: of those that have it, the one with the fewest CPUs, and then the first.
+/// Node of a CPU: among those that contain it, the one with the fewest CPUs, then the first.
 fn home(nodes: &[Node], cpu: CpuId, cpus: fn(&Node) -> &CpuSet) -> Option<usize> {
     let having = nodes.iter().enumerate().filter(|(_, node)| cpus(node).contains(cpu));
     having.min_by_key(|(_, node)| cpus(node).len()).map(|(index, _)| index)
 }
 
-/// SLIT distances, if the file has a matrix of latencies between its nodes. As in sysfs, the larger of both directions
-/// counts; where nothing is said, a foreign node is as far as Linux assumes.
+/// SLIT distances, if the file has a latency matrix of its nodes. As in sysfs, the larger distance of both directions
+/// is used; the default for remote nodes is Linux's.
 fn distances(root: Element<'_, '_>, nodes: &[Node]) -> Result<Vec<Vec<u32>>, MachineError> {
     let mut rows = Topology::default_distances(nodes.len());
     for matrix in root.children("distances2") {
@@ -245,7 +245,7 @@ fn distances(root: Element<'_, '_>, nodes: &[Node]) -> Result<Vec<Vec<u32>>, Mac
         let position = |index: &u64| {
             let number = |node: &Node| if by_gp { node.gp_index } else { Some(node.os_index) };
             let found = nodes.iter().position(|node| number(node) == Some(*index));
-            found.ok_or_else(|| matrix.error(format!("distances of a node {index} that is not there")))
+            found.ok_or_else(|| matrix.error(format!("distances of a nonexistent node {index}")))
         };
         let at: Vec<usize> = indexes.iter().map(position).collect::<Result<_, _>>()?;
         for (from, &row) in at.iter().enumerate() {
@@ -262,15 +262,15 @@ fn distances(root: Element<'_, '_>, nodes: &[Node]) -> Result<Vec<Vec<u32>>, Mac
     Ok(rows)
 }
 
-/// What each CPU gets done.
+/// Capacity of each CPU.
 struct Capacities {
     of_cpu: Vec<u32>,
-    /// hwloc knows no capacities, only frequencies.
+    /// Whether capacities were derived from frequencies, because hwloc reports none.
     guessed: bool,
 }
 
-/// Capacities of the kinds of CPUs: as Linux says them; else, if hwloc has the highest frequency of every kind, in
-/// proportion to it.
+/// Capacities by CPU kind: as reported by Linux; else, if hwloc has the maximum frequency of every kind, proportional
+/// to it.
 fn capacities(root: Element<'_, '_>, cpus: usize) -> Result<Capacities, MachineError> {
     let full = Topology::FULL_CAPACITY;
     let mut kinds = Vec::new();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine: its CPUs, how far they are from each other, and what things cost.
+//! A machine: its CPUs, their distances, and costs.
 
 use crate::{Costs, Effects, Noise};
 use ids::{CpuId, CpuSet, Place, Topology, TopologyError};
@@ -10,63 +10,61 @@ use std::collections::BTreeSet;
 pub struct Machine {
     /// Name of the preset or file.
     pub name: String,
-    /// One line for people.
+    /// One-line description.
     pub description: String,
-    /// The CPUs and how far they are from each other. Every number up to the last CPU's has a place, even where no CPU
-    /// is: tables by CPU have no holes.
+    /// CPUs and their distances. Every number up to the last CPU's has an entry, even if the CPU does not exist, so
+    /// that tables by CPU have no holes.
     pub topology: Topology,
-    /// CPUs that are not online, [`Machine::absent`] ones among them. A kernel does not tell what an offline CPU shares
-    /// with others: such a CPU is a core of its own, below the cache of the first CPU of its node.
+    /// Offline CPUs, including [`Machine::absent`] ones. The kernel does not report what an offline CPU shares with
+    /// others: it is modelled as its own core, below the cache of the first CPU of its node.
     pub offline: CpuSet,
-    /// Numbers that no CPU has, between those of others.
+    /// Numbers of nonexistent CPUs below the highest CPU number.
     pub absent: CpuSet,
-    /// Timer interrupts per second of a busy CPU.
+    /// Tick frequency of a busy CPU (CONFIG_HZ).
     pub hz: u32,
-    /// Idle CPUs stop their tick (CONFIG_NO_HZ_IDLE).
+    /// Whether idle CPUs stop their tick (CONFIG_NO_HZ_IDLE).
     pub no_hz_idle: bool,
-    /// Of 1024 times that one of its CPUs begins to idle, how often it looks for waiting tasks of the kernel's own scheduler,
-    /// in kernels that make that depend on what came of it (Linux since 7.0, 6.18.5 and 6.12.65); it changes in a run. `None`:
-    /// each time.
+    /// Initial probability, in 1/1024, that a CPU entering idle runs newidle balancing, in kernels that adapt it to
+    /// its success (Linux since 7.0, 6.18.5 and 6.12.65). `None`: always.
     pub newidle_ratio: Option<u32>,
-    /// Size of the last-level cache of a CPU in KiB, as far as it is known; 0: not at all.
+    /// Size of a CPU's last-level cache in KiB; 0 if unknown.
     pub llc_kb: u64,
-    /// What things cost.
+    /// Costs of kernel operations.
     pub costs: Costs,
-    /// What differs from run to run.
+    /// Random variation between runs.
     pub noise: Noise,
-    /// What makes its CPUs slower or faster.
+    /// Effects that change CPU speed.
     pub effects: Effects,
 }
 
-/// Why a machine description was refused: where, what, and what was expected.
+/// Error of a machine description: where, what, and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct MachineError {
     /// File and line, or the string itself.
     pub place: String,
-    /// What was found and expected.
+    /// What was found and what was expected.
     pub problem: String,
 }
 
 /// Linux offers 100 to 1000 (down to 24 on some architectures); the BFS patches offered up to 10000.
 pub(crate) const HZ: std::ops::RangeInclusive<u64> = 24..=10_000;
 
-/// Dice of 1024 sides are thrown.
+/// The ratio's denominator is 1024.
 pub(crate) const NEWIDLE_RATIO: std::ops::RangeInclusive<u64> = 0..=1024;
 
 impl Machine {
-    /// All CPUs, whether online or not, and the numbers between them that no CPU has.
+    /// All CPU numbers: online, offline and nonexistent ones.
     pub fn all_cpus(&self) -> CpuSet {
         self.topology.cpus()
     }
 
-    /// The CPUs that exist, whether online or not.
+    /// Existing CPUs, online or offline.
     pub fn present_cpus(&self) -> CpuSet {
         self.all_cpus().iter().filter(|cpu| !self.absent.contains(*cpu)).collect()
     }
 
-    /// How long the way out of the deepest idle state, or of a halt, can take, in nanoseconds; `noisy`: in a run that draws
-    /// its noise.
+    /// Maximum exit latency from idle or halt, in nanoseconds; `noisy`: including the noise of a seeded run.
     pub fn longest_idle_exit_ns(&self, noisy: bool) -> u64 {
         let states = self.effects.idle_states.iter().map(|state| state.exit_ns.typical);
         let nominal =
@@ -75,17 +73,17 @@ impl Machine {
         nominal + (u128::from(nominal) * most_ppm as u128 / 1_000_000) as u64
     }
 
-    /// Those that are online.
+    /// Online CPUs.
     pub fn online_cpus(&self) -> CpuSet {
         self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()
     }
 
-    /// The same machine without anything that makes its CPUs slower or faster: each works at the reference's speed.
+    /// Returns the machine without effects: each CPU works at the reference speed.
     pub fn without_effects(self) -> Machine {
         Machine { effects: Effects::default(), ..self }
     }
 
-    /// The same machine as its kernel shows it while these CPUs are offline: what they share with others is not known.
+    /// Returns the machine as its kernel presents it with these CPUs offline: what they share with others is unknown.
     pub fn without(&self, offline: &CpuSet) -> Machine {
         let known = |(cpu, &place)| (!offline.contains(CpuId(cpu as u32))).then_some(place);
         let places = self.topology.places.iter().enumerate().map(known).collect();
@@ -94,7 +92,7 @@ impl Machine {
         Machine { topology, offline: offline.clone(), ..self.clone() }
     }
 
-    /// What it is made of, in a line: `64 CPUs: 32 cores of 2 threads, 2 last-level caches, 2 nodes`.
+    /// One-line summary, such as `64 CPUs: 32 cores of 2 threads, 2 last-level caches, 2 nodes`.
     pub fn summary(&self) -> String {
         let online = self.online_cpus();
         let count = |group: fn(Place) -> u32| {
@@ -127,20 +125,19 @@ impl Machine {
         text
     }
 
-    /// Checks what every constructor promises: a topology that holds together ([`Topology::check`]), some CPU online,
-    /// and a plausible HZ. For machines that are built by hand.
+    /// Checks the properties that every constructor guarantees: a consistent topology ([`Topology::check`]), at least
+    /// one online CPU, and a plausible HZ. For machines built by hand.
     ///
-    /// # Errors
-    /// Says what is wrong and what was expected.
+    /// # Errors What is wrong and what was expected.
     pub fn validate(&self) -> Result<(), MachineError> {
         let error = |problem| MachineError { place: self.name.clone(), problem };
         self.topology.check().map_err(|TopologyError(problem)| error(problem))?;
         let all = self.all_cpus();
         if !self.offline.is_subset(&all) || self.offline.len() == all.len() {
-            return Err(error(format!("CPUs {} of {all} are offline; expected some of them, not all", self.offline)));
+            return Err(error(format!("CPUs {} of {all} are offline; expected a proper subset", self.offline)));
         }
         if !self.absent.is_subset(&self.offline) {
-            return Err(error(format!("CPUs {} do not exist; expected them among the offline ones", self.absent)));
+            return Err(error(format!("CPUs {} do not exist but are not listed as offline", self.absent)));
         }
         if !HZ.contains(&u64::from(self.hz)) {
             return Err(error(format!("hz is {}; expected {} to {}", self.hz, HZ.start(), HZ.end())));
@@ -149,9 +146,9 @@ impl Machine {
     }
 }
 
-/// All CPUs, given those that are online; the numbers of cores and caches are any. What the others share is unknown: each
-/// is a core of its own, below the cache of the first CPU of its node, so that tables by CPU have nothing that is not
-/// there. In a node without CPUs that are online they share one.
+/// Completes the places of all CPUs from those of online ones; numbers of cores and caches are arbitrary. Because it
+/// is unknown what offline CPUs share, each is its own core, below the cache of the first CPU of its node. In a node
+/// without online CPUs they share a cache.
 pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -> u32) -> Vec<Place> {
     let unused = |group: fn(&Place) -> u32| places.iter().flatten().map(group).max().map_or(0, |last| last + 1);
     let (core, llc) = (unused(|place| place.core), unused(|place| place.llc));
@@ -163,8 +160,7 @@ pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -
     places.iter().enumerate().map(|(number, place)| place.unwrap_or_else(|| guess(number))).collect()
 }
 
-/// All numbers up to the last CPU's, given the CPUs that exist, and the numbers between them that no CPU has: those get
-/// a place beside the first CPU.
+/// Creates the topology of all CPU numbers and the set of nonexistent ones, which are placed beside the first CPU.
 ///
 /// # Panics
 /// If there is no CPU.
@@ -199,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_some_of_its_cpus_forgets_what_they_share() {
+    fn offline_cpus_lose_their_core_and_cache() {
         let groups = |machine: &Machine| -> Vec<(u32, u32, u32)> {
             machine.validate().unwrap();
             machine.topology.places.iter().map(|place| (place.core, place.llc, place.node)).collect()
@@ -209,7 +205,7 @@ mod tests {
         assert_eq!(whole.without(&CpuSet::new()), whole);
         let one = whole.without(&[CpuId(3)].into_iter().collect());
         assert_eq!(groups(&one), [(0, 0, 0), (0, 0, 0), (1, 0, 0), (3, 0, 0), (2, 1, 1), (2, 1, 1)]);
-        // A node without CPUs is still there.
+        // A node without online CPUs remains.
         let node = whole.without(&"0,4-5".parse().unwrap());
         assert_eq!(groups(&node), [(3, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (4, 2, 1), (5, 2, 1)]);
         assert_eq!(node.topology.distances, whole.topology.distances);
@@ -217,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_counts_what_there_is() {
+    fn summary_counts_cores_caches_and_nodes() {
         let cpus = [(0, 0, 0), (0, 0, 0), (1, 0, 0), (2, 1, 0), (3, 2, 1), (4, 2, 1)];
         let mut machine = machine(&cpus, &[&[10, 20, 20], &[20, 10, 20], &[20, 20, 10]]);
         let nodes = "2 nodes and 1 node of memory only";
@@ -236,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_machines_are_refused_with_the_reason() {
+    fn invalid_machines_are_refused_with_the_reason() {
         let broken = machine(&[(0, 0, 0), (2, 0, 0)], &[&[10]]);
         assert_eq!(
             broken.validate().unwrap_err().to_string(),
@@ -246,11 +242,11 @@ mod tests {
         assert_eq!(slow.validate().unwrap_err().to_string(), "m: hz is 10; expected 24 to 10000");
         for (offline, fine) in [("1", true), ("0-1", false), ("2", false)] {
             let machine = Machine { offline: offline.parse().unwrap(), ..machine(&[(0, 0, 0), (1, 0, 0)], &[&[10]]) };
-            let expected = format!("CPUs {offline} of 0-1 are offline; expected some of them, not all");
+            let expected = format!("CPUs {offline} of 0-1 are offline; expected a proper subset");
             assert_eq!(machine.validate().map_err(|error| error.problem), if fine { Ok(()) } else { Err(expected) });
         }
         let absent = Machine { absent: "1".parse().unwrap(), ..machine(&[(0, 0, 0), (1, 0, 0)], &[&[10]]) };
         let problem = absent.validate().unwrap_err().problem;
-        assert_eq!(problem, "CPUs 1 do not exist; expected them among the offline ones");
+        assert_eq!(problem, "CPUs 1 do not exist but are not listed as offline");
     }
 }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What differs between two runs of the same thing on a machine, and by how much: one size for each source.
+//! Noise: random variation between runs of the same workload on a machine, with a distribution per source.
 //!
-//! A size is a [`Spread`]: quantiles as they were measured, so that no shape has to be assumed. `docs/noise.md` says
-//! where the numbers come from and how to measure them again.
+//! Each distribution is a [`Spread`] of measured quantiles, so no shape has to be assumed. `docs/noise.md` documents
+//! the sources of the numbers and how to measure them again.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// How likely a value is at most each quantile of a [`Spread`], in parts per million.
+/// Cumulative probabilities of the quantiles of a [`Spread`], in parts per million.
 pub const PROBABILITIES_PPM: [u64; 11] =
     [0, 10_000, 50_000, 100_000, 250_000, 500_000, 750_000, 900_000, 950_000, 990_000, 1_000_000];
 
-/// A distribution: its values at [`PROBABILITIES_PPM`], with straight lines between them.
+/// A distribution: its quantiles at [`PROBABILITIES_PPM`], interpolated linearly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Spread([i64; 11]);
 
 impl Spread {
-    /// Always 0.
+    /// Constant 0.
     pub const NONE: Spread = Spread([0; 11]);
 
-    /// From the least value, the quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, and the greatest. `None` if one is
-    /// below the one before it.
+    /// Creates a distribution from its minimum, the quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, and its
+    /// maximum. `None` if they decrease.
     pub fn new(quantiles: [i64; 11]) -> Option<Spread> {
         quantiles.is_sorted().then_some(Spread(quantiles))
     }
 
-    /// The quantiles.
+    /// Quantiles.
     pub fn quantiles(&self) -> &[i64; 11] {
         &self.0
     }
 
-    /// Whether it is always 0.
+    /// Returns whether it is constant 0.
     pub fn is_none(&self) -> bool {
         self.0 == [0; 11]
     }
 
-    /// The value that is at least as large as `uniform / 2^32` of all, rounded down.
+    /// Quantile at probability `uniform / 2^32`, rounded down.
     pub fn at(&self, uniform: u32) -> i64 {
         let position = u64::from(uniform) * 1_000_000;
         let above = PROBABILITIES_PPM.iter().position(|&ppm| ppm << 32 > position).expect("it is below 1");
@@ -46,46 +46,46 @@ impl Spread {
     }
 }
 
-/// One of the kernel's own threads, or anything else that wakes up now and then and is not the workload's.
+/// A kthread, or another thread outside the workload that runs occasionally.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BackgroundThread {
-    /// Its name; with `each_cpu` the number of the CPU follows after a slash.
+    /// Name; with `each_cpu`, a slash and the CPU number are appended.
     pub name: String,
-    /// One on each CPU, which never leaves it; otherwise there is one, which may run anywhere.
+    /// One thread per CPU, pinned to it; otherwise a single thread that may run anywhere.
     pub each_cpu: bool,
-    /// Its nice value.
+    /// Nice value.
     pub nice: i8,
-    /// From the end of one stretch of work to the next wakeup, in microseconds.
+    /// Sleep from the end of one activation to the next wakeup, in microseconds.
     pub sleep_us: Spread,
-    /// How long it works then, in nanoseconds.
+    /// Work per activation, in nanoseconds.
     pub work_ns: Spread,
 }
 
-/// A source of noise, to be switched off alone.
+/// A noise source, which can be disabled separately.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum NoiseSource {
-    /// When tasks start.
+    /// Start times of tasks.
     Starts,
-    /// How much work each run, task and segment is.
+    /// Amount of work per run, task and segment.
     Work,
-    /// What strikes a task while it works and is no tick: interrupts, and what it stalls on.
+    /// Interruptions of a working task other than ticks: interrupts and stalls.
     Disturbances,
-    /// Where the grid of ticks lies, and how far each tick is off it.
+    /// Phase of the tick, and jitter of each tick.
     Ticks,
-    /// What comes first of what is due at the same time.
+    /// Order of events due at the same time.
     Order,
-    /// The kernel's own threads.
+    /// Kthreads.
     Threads,
-    /// How late timers fire, and how long idle CPUs take to wake up.
+    /// Timer delays and idle exit latencies.
     Wakeups,
-    /// How long the kernel's own code takes: wakeups, context switches, interrupts.
+    /// Duration of kernel code: wakeups, context switches, interrupts.
     Kernel,
-    /// What the host takes from a virtual machine.
+    /// CPU time stolen from a virtual machine by its host.
     Steal,
 }
 
 impl NoiseSource {
-    /// All of them.
+    /// All sources.
     pub const ALL: [NoiseSource; 9] = [
         NoiseSource::Starts,
         NoiseSource::Work,
@@ -98,7 +98,7 @@ impl NoiseSource {
         NoiseSource::Steal,
     ];
 
-    /// Its name in files and on command lines.
+    /// Name in files and on command lines.
     pub fn name(self) -> &'static str {
         match self {
             NoiseSource::Starts => "starts",
@@ -126,54 +126,54 @@ impl FromStr for NoiseSource {
     fn from_str(word: &str) -> Result<NoiseSource, String> {
         let names = NoiseSource::ALL.map(NoiseSource::name);
         let found = NoiseSource::ALL.into_iter().find(|source| source.name() == word);
-        found.ok_or_else(|| format!("no such source of noise: {word:?}; there are {}", names.join(", ")))
+        found.ok_or_else(|| format!("unknown noise source {word:?}; expected one of {}", names.join(", ")))
     }
 }
 
-/// What a seed draws on a machine. Seed 0 draws nothing.
+/// Noise of a machine for seeded runs. Seed 0 has none.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Noise {
-    /// Sources that draw nothing.
+    /// Disabled sources.
     pub off: Vec<NoiseSource>,
-    /// How much later a task starts that comes from outside, in nanoseconds.
+    /// Delay of the start of an externally created task, in nanoseconds.
     pub start_ns: Spread,
-    /// Work of a whole run: parts per million more or less.
+    /// Variation of the work of a whole run, in parts per million.
     pub work_run_ppm: Spread,
-    /// Work of each task, on top.
+    /// Additional variation per task, in parts per million.
     pub work_task_ppm: Spread,
-    /// Each piece of work between two other steps of a task, on top.
+    /// Additional variation per piece of work between two other operations, in parts per million.
     pub work_segment_ppm: Spread,
-    /// From one disturbance of a task that works to the next, in nanoseconds of its work. [`Spread::NONE`]: there are none.
+    /// Work between two disturbances of a task, in nanoseconds. [`Spread::NONE`]: no disturbances.
     pub disturbance_every_ns: Spread,
-    /// How long a disturbance lasts, in nanoseconds, whatever the length of the piece of work that it strikes.
+    /// Length of a disturbance in nanoseconds, independent of the piece of work it interrupts.
     pub disturbance_ns: Spread,
-    /// How long after the common grid each tick comes, in nanoseconds. Where that grid lies is always drawn.
+    /// Delay of each tick after the nominal time, in nanoseconds. The phase is always random.
     pub tick_ns: Spread,
-    /// How much longer the way out of an idle state takes, in parts per million of `idle_exit_ns`.
+    /// Variation of the idle exit latency, in parts per million of `idle_exit_ns`.
     pub idle_exit_ppm: Spread,
-    /// How late a timer fires, in nanoseconds.
+    /// Delay of a timer, in nanoseconds.
     pub timer_ns: Spread,
-    /// How much longer a wakeup takes, in parts per million of `wakeup_ns`.
+    /// Variation of a wakeup's cost, in parts per million of `wakeup_ns`.
     pub wakeup_ppm: Spread,
-    /// How much longer a context switch takes, in parts per million of `context_switch_ns`.
+    /// Variation of a context switch's cost, in parts per million of `context_switch_ns`.
     pub switch_ppm: Spread,
-    /// How much longer a tick or another interrupt takes, in parts per million of `tick_ns` and `interrupt_ns`.
+    /// Variation of the cost of a tick or interrupt, in parts per million of `tick_ns` and `interrupt_ns`.
     pub interrupt_ppm: Spread,
-    /// The kernel's own threads.
+    /// Kthreads.
     pub threads: Vec<BackgroundThread>,
-    /// From the end of one theft by the host to the next, for each CPU, in microseconds. [`Spread::NONE`]: never.
+    /// Time between two steals by the host, per CPU, in microseconds. [`Spread::NONE`]: never.
     pub steal_every_us: Spread,
-    /// How long it lasts, in nanoseconds.
+    /// Length of a steal, in nanoseconds.
     pub steal_ns: Spread,
 }
 
 impl Noise {
-    /// Whether this source draws anything.
+    /// Returns whether this source is enabled.
     pub fn has(&self, source: NoiseSource) -> bool {
         !self.off.contains(&source)
     }
 
-    /// Switches a source off.
+    /// Disables a source.
     pub fn without(mut self, source: NoiseSource) -> Noise {
         if self.has(source) {
             self.off.push(source);
@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_spread_is_drawn_by_lines_between_its_quantiles() {
+    fn spread_interpolates_linearly_between_quantiles() {
         let spread = Spread::new([-100, -80, -50, -40, -20, 0, 30, 60, 90, 200, 1_000]).unwrap();
         let at = |ppm: u64| spread.at((((ppm << 32) / 1_000_000) as u32).saturating_add(1));
         assert_eq!(spread.at(0), -100);
@@ -199,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn sources_have_names() {
+    fn noise_sources_are_parsed_by_name() {
         for source in NoiseSource::ALL {
             assert_eq!(source.name().parse(), Ok(source));
         }
         let error = "tick".parse::<NoiseSource>().unwrap_err();
         assert_eq!(
             error,
-            "no such source of noise: \"tick\"; there are starts, work, disturbances, ticks, order, threads, \
+            "unknown noise source \"tick\"; expected one of starts, work, disturbances, ticks, order, threads, \
              wakeups, kernel, steal"
         );
         let noise = Noise::default().without(NoiseSource::Order).without(NoiseSource::Order);
@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn greater_draws_give_greater_values(mut values in prop::array::uniform11(-1_000_000_000i64..1_000_000_000), a: u32, b: u32) {
+        fn spread_is_monotonic(mut values in prop::array::uniform11(-1_000_000_000i64..1_000_000_000), a: u32, b: u32) {
             values.sort_unstable();
             let spread = Spread::new(values).unwrap();
             let (low, high) = (spread.at(a.min(b)), spread.at(a.max(b)));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The machines that come with Weir: the files of `machines/`, compiled in.
+//! Machine presets: the files of `machines/`, compiled in.
 
 use crate::{Effects, Machine, MachineError};
 
-/// All presets: name and TOML text, in the order of their size.
+/// All presets with their TOML text, ordered by size.
 pub fn presets() -> &'static [(&'static str, &'static str)] {
     &[
         ("rx2600", include_str!("../../../machines/rx2600.toml")),
@@ -19,11 +19,11 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
     ]
 }
 
-/// The preset whose HZ, NO_HZ and costs stand in where a description gives none. It gives all of its own.
+/// Preset that supplies HZ, NO_HZ and costs missing in a description. It is complete itself.
 const REFERENCE: &str = "server-64";
 
 impl Machine {
-    /// The preset of this name; the error lists near misses and all names.
+    /// Loads a preset; the error suggests similar names and lists all.
     pub fn preset(name: &str) -> Result<Machine, MachineError> {
         let Some((name, text)) = presets().iter().find(|preset| preset.0 == name) else {
             let near = crate::toml_file::near_miss(name, presets().iter().map(|preset| preset.0));
@@ -34,7 +34,7 @@ impl Machine {
         Machine::from_toml(&format!("{name}.toml"), text)
     }
 
-    /// The reference without its effects: nothing is known of how another machine slows down.
+    /// The reference preset without effects, which are unknown for other machines.
     pub(crate) fn reference() -> Machine {
         let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");
         Machine { effects: Effects::default(), llc_kb: 0, ..machine }
@@ -48,7 +48,7 @@ mod tests {
     use ids::{CpuId, Locality};
 
     #[test]
-    fn all_presets_load() {
+    fn presets_load_with_the_expected_topology_and_effects() {
         let mut summary = String::new();
         for (name, _) in presets() {
             let machine = Machine::preset(name).unwrap();
@@ -76,14 +76,14 @@ mod tests {
 
     /// "threads 0 and 2 were considered SMT siblings, as were 1 and 3" (BFS 0.360 post, December 2010).
     #[test]
-    fn the_laptop_counts_its_siblings_as_the_post_says() {
+    fn laptop_numbers_its_smt_siblings_as_in_the_bfs_post() {
         let laptop = Machine::preset("laptop-2c4t").unwrap();
         let siblings = |a, b| laptop.topology.locality(CpuId(a), CpuId(b)) == Locality::Smt;
         assert!(siblings(0, 2) && siblings(1, 3) && !siblings(0, 1) && !siblings(2, 3));
     }
 
     #[test]
-    fn an_unknown_preset_lists_near_misses() {
+    fn unknown_preset_error_suggests_similar_names() {
         let error = Machine::preset("server-46").unwrap_err().to_string();
         assert_eq!(
             error,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The running machine, from sysfs. Facts: `Documentation/ABI/stable/sysfs-devices-system-cpu`, `sysfs-devices-node`
-//! and `Documentation/admin-guide/cputopology.rst` of Linux.
+//! Topology of the running machine from sysfs. Sources: `Documentation/ABI/stable/sysfs-devices-system-cpu`,
+//! `sysfs-devices-node` and `Documentation/admin-guide/cputopology.rst` of Linux.
 
 use crate::machine::with_offline;
 use crate::{Machine, MachineError};
@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// More cache leaves than any machine has (x86 has 4, some Arm servers 5).
+/// Maximum number of cache leaves, more than any machine has (x86 has 4, some Arm servers 5).
 const MAX_CACHE_LEAVES: usize = 16;
 
 struct Sysfs<'a> {
@@ -23,7 +23,7 @@ fn error(path: &str, problem: impl Into<String>) -> MachineError {
 
 impl Sysfs<'_> {
     fn text(&self, path: &str) -> Option<String> {
-        // Copies of sysfs, such as those of hwloc-gather-topology, may end in a zero.
+        // Copies of sysfs, such as those of hwloc-gather-topology, may end in a NUL byte.
         (self.read)(path).map(|text| text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
     }
 
@@ -37,40 +37,40 @@ impl Sysfs<'_> {
         text.parse().map(Some).map_err(|_| error(path, format!("{text:?}; expected a number")))
     }
 
-    /// The CPUs that are online, and those that exist.
+    /// The online CPUs, and all existing ones.
     ///
-    /// CPUs that are possible but not there do not count: virtual machines have hundreds of them that never come. One
-    /// that does come is like any other that was not there when a scheduler was loaded.
+    /// Possible CPUs that are not present are ignored: virtual machines have hundreds that are never added. A CPU
+    /// added later is treated like any CPU that did not exist when the scheduler was loaded.
     fn cpus(&self) -> Result<(CpuSet, CpuSet), MachineError> {
         let path = format!("{CPU}/online");
         let online = self.set(&path)?.filter(|online| !online.is_empty());
-        let online = online.ok_or_else(|| error(&path, "cannot be read, or empty; expected the online CPUs"))?;
+        let online = online.ok_or_else(|| error(&path, "unreadable or empty; expected the online CPUs"))?;
         let present = self.set(&format!("{CPU}/present"))?.unwrap_or_default();
         Ok((online.clone(), online.iter().chain(present.iter()).collect()))
     }
 
-    /// The nodes with their kernel numbers and online CPUs; one without CPUs has memory only. A kernel without NUMA has
-    /// no such directory: one node.
+    /// Nodes with their kernel numbers and online CPUs; a node without CPUs has memory only. A kernel without NUMA
+    /// lacks this directory: one node.
     fn nodes(&self, cpus: &CpuSet) -> Result<Vec<(usize, CpuSet)>, MachineError> {
         let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![(0, cpus.clone())]) };
         let node = |node: CpuId| {
             let path = format!("{NODE}/node{node}/cpulist");
-            let there = self.set(&path)?.ok_or_else(|| error(&path, "cannot be read; expected a list of CPUs"))?;
+            let there = self.set(&path)?.ok_or_else(|| error(&path, "unreadable; expected a list of CPUs"))?;
             Ok((node.index(), there.intersection(cpus)))
         };
         online.iter().map(node).collect()
     }
 
-    /// The node of a CPU that is offline: the list of a node's CPUs leaves it out, but it has a link to each of them.
-    /// Where there is none, the first node with CPUs stands in.
+    /// Node of an offline CPU: the node's CPU list omits it, but its directory has a link to it. Without a link, the
+    /// first node with CPUs is assumed.
     fn node_of_offline(&self, cpu: CpuId, nodes: &[(usize, CpuSet)]) -> usize {
         let linked = |(node, _): &(usize, CpuSet)| self.text(&format!("{NODE}/node{node}/cpu{cpu}/online")).is_some();
         let with_cpus = || nodes.iter().position(|(_, cpus)| !cpus.is_empty());
         nodes.iter().position(linked).or_else(with_cpus).unwrap_or(0)
     }
 
-    /// SLIT rows hold one entry for each online node, in order. Firmware tables are sometimes asymmetric: the larger
-    /// of both directions counts.
+    /// SLIT rows have one entry per online node, in order. Firmware tables are sometimes asymmetric: the larger
+    /// distance of both directions is used.
     fn distances(&self, nodes: &[(usize, CpuSet)]) -> Result<Vec<Vec<u32>>, MachineError> {
         let Some(online) = self.set(&format!("{NODE}/online"))? else {
             return Ok(vec![vec![Topology::LOCAL_DISTANCE]]);
@@ -91,7 +91,7 @@ impl Sysfs<'_> {
         Ok((0..rows.len()).map(|from| (0..rows.len()).map(|to| larger(from, to)).collect()).collect())
     }
 
-    /// What a CPU gets done, of 1024; kernels tell it of machines with unequal CPUs.
+    /// Capacity of a CPU, up to 1024; kernels report it for machines with different core types.
     fn capacity(&self, cpu: CpuId) -> Result<u32, MachineError> {
         let path = format!("{CPU}/cpu{cpu}/cpu_capacity");
         let Some(capacity) = self.number(&path)? else { return Ok(Topology::FULL_CAPACITY) };
@@ -100,13 +100,13 @@ impl Sysfs<'_> {
         found.ok_or_else(|| error(&path, format!("{capacity}; expected {} to {}", range.start(), range.end())))
     }
 
-    /// The threads of this CPU's core.
+    /// SMT threads of this CPU's core.
     fn core(&self, cpu: CpuId) -> Result<CpuSet, MachineError> {
         let path = format!("{CPU}/cpu{cpu}/topology/thread_siblings_list");
         Ok(self.set(&path)?.unwrap_or_else(|| [cpu].into_iter().collect()))
     }
 
-    /// The CPUs below the same last-level cache; without cache files (some virtual machines), of the same package.
+    /// CPUs that share the last-level cache; without cache files (some virtual machines), those of the same package.
     fn llc(&self, cpu: CpuId, all: &CpuSet) -> Result<CpuSet, MachineError> {
         let mut best: Option<(u64, CpuSet)> = None;
         for leaf in 0..MAX_CACHE_LEAVES {
@@ -121,13 +121,13 @@ impl Sysfs<'_> {
         if let Some((_, shared)) = best {
             return Ok(shared);
         }
-        // It may be -1, which is a package, too.
+        // The package may be -1, which counts as a package, too.
         let package = |cpu: CpuId| self.text(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"));
         let own = package(cpu);
         Ok(all.iter().filter(|&other| package(other) == own).collect())
     }
 
-    /// What the caches of the highest level of this CPU have together, in KiB; 0 if nobody says so.
+    /// Total size of this CPU's caches of the highest level, in KiB; 0 if unknown.
     fn llc_kb(&self, cpu: CpuId) -> u64 {
         let mut best = (0, 0);
         for leaf in 0..MAX_CACHE_LEAVES {
@@ -146,13 +146,13 @@ impl Sysfs<'_> {
 }
 
 impl Machine {
-    /// From sysfs (`/sys/devices/system/...`), read through `read`: path → contents.
+    /// Reads the topology from sysfs (`/sys/devices/system/...`) through `read`, which maps a path to its contents.
     ///
-    /// CPUs keep the numbers that the kernel gave them; those that are offline are in [`Machine::offline`], and numbers
-    /// that no CPU has in [`Machine::absent`]. Nodes are numbered anew without gaps.
+    /// CPUs keep their kernel numbers; offline ones are in [`Machine::offline`], nonexistent numbers in
+    /// [`Machine::absent`]. Nodes are renumbered without gaps.
     ///
-    /// Where files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at
-    /// its cache. HZ, NO_HZ and costs cannot be seen there; those of the preset `server-64` stand in.
+    /// If files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at its
+    /// cache. HZ, NO_HZ and costs are not in sysfs; those of the preset `server-64` are used.
     pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
         let sysfs = Sysfs { read };
         let (online, present) = sysfs.cpus()?;
@@ -164,7 +164,7 @@ impl Machine {
             let node = node.ok_or_else(|| error(NODE, format!("CPU {cpu} is in no node's cpulist")))?;
             let llc = sysfs.llc(cpu, &online)?.intersection(&nodes[node].1);
             let core = sysfs.core(cpu)?.intersection(&llc);
-            // The lowest CPU names the group. A CPU that is in no list is alone.
+            // The lowest CPU identifies the group. A CPU in no list forms its own group.
             let name = |group: &CpuSet| group.first().unwrap_or(cpu).0;
             places[cpu.index()] = Some(Place { core: name(&core), llc: name(&llc), node: node as u32 });
             capacities[cpu.index()] = sysfs.capacity(cpu)?;
@@ -192,7 +192,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Two nodes (0 and 2; node 1 has memory only), two CPUs each, siblings 0/2 on node 0 and 1/3 on node 2.
+    /// Two nodes with CPUs (0 and 2; node 1 has memory only), two CPUs each, SMT siblings 0/2 on node 0 and 1/3 on
+    /// node 2.
     const FILES: &[(&str, &str)] = &[
         ("cpu/online", "0-3\n\0"),
         ("cpu/possible", "0-7\n"),
@@ -207,9 +208,9 @@ mod tests {
         ("cpu/cpu0/cache/index1/type", "Unified\n"),
         ("cpu/cpu0/cache/index0/size", "32K\n"),
         ("cpu/cpu0/cache/index1/size", "4096K\n"),
-        // As some hypervisors say it: one cache over both nodes.
+        // As reported by some hypervisors: one cache across both nodes.
         ("cpu/cpu0/cache/index1/shared_cpu_list", "0-3\n"),
-        // No machine has it; it must not count, however high its level.
+        // Unrealistic: an instruction cache must not count, however high its level.
         ("cpu/cpu0/cache/index2/level", "4\n"),
         ("cpu/cpu0/cache/index2/type", "Instruction\n"),
         ("cpu/cpu0/cache/index2/shared_cpu_list", "2\n"),
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn sysfs_becomes_a_machine() {
+    fn sysfs_gives_topology_distances_and_capacities() {
         let machine = machine(&[]).unwrap();
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (1, 1, 2)]);
         assert_eq!(machine.topology.distances, [[10, 17, 28], [17, 10, 17], [28, 17, 10]]);
@@ -244,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_numa_is_one_node() {
+    fn kernel_without_numa_has_one_node() {
         let machine = machine(&[("node/online", "absent"), ("cpu/cpu0/cache/index1/shared_cpu_list", "0,2")]).unwrap();
         assert_eq!(machine.topology.distances, [[10]]);
         assert_eq!(machine.topology.places.iter().map(|cpu| cpu.llc).collect::<Vec<_>>(), [0, 1, 0, 1]);
     }
 
-    /// What the kernel shows when CPUs of [`FILES`] are offline: they are in no list, and their topology is gone.
+    /// sysfs with some CPUs of [`FILES`] offline: absent from all CPU lists, with no topology directory.
     fn without(offline: &str, online: &str, nodes: [&str; 2]) -> Machine {
         let offline: CpuSet = offline.parse().unwrap();
         let left = |list: &str| {
@@ -285,31 +286,31 @@ mod tests {
     }
 
     #[test]
-    fn cpus_keep_their_numbers_when_some_are_offline() {
-        // CPU 1 went: what it shared is unknown now, but not its node. No number of the others changes.
+    fn cpus_keep_their_numbers_if_others_are_offline() {
+        // CPU 1 is offline: its core and cache are unknown, but not its node. The other CPUs keep their numbers.
         let machine = without("1", "0,2-3\n", ["0,2", "3"]);
         assert_eq!(groups(&machine), [(0, 0, 0), (2, 1, 2), (0, 0, 0), (1, 1, 2)]);
         assert_eq!(
             (machine.online_cpus().to_string(), machine.description.as_str()),
             ("0,2-3".into(), "this machine, 3 CPUs")
         );
-        // The last one: it is still there.
+        // The last CPU offline: it still exists.
         let machine = without("3", "0-2\n", ["0,2", "1"]);
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
-        // The second threads of all cores, as with nosmt.
+        // The second threads of all cores offline, as with nosmt.
         let machine = without("2-3", "0-1\n", ["0", "1"]);
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (2, 0, 0), (3, 1, 2)]);
     }
 
     #[test]
-    fn a_node_whose_cpus_all_went_is_left_with_its_memory() {
+    fn node_with_all_cpus_offline_keeps_its_memory() {
         let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
         assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
         assert_eq!(machine.topology.nodes(), 3);
     }
 
     #[test]
-    fn cpus_that_are_only_possible_do_not_count() {
+    fn possible_but_absent_cpus_are_ignored() {
         let machine = machine(&[("cpu/present", "0-3\n")]).unwrap();
         assert_eq!((machine.topology.len(), machine.offline.is_empty()), (4, true));
         let holes = self::machine(&[("cpu/present", "0-3,6\n")]).unwrap();
@@ -318,20 +319,16 @@ mod tests {
     }
 
     #[test]
-    fn small_cores_have_less_capacity() {
+    fn cpu_capacities_are_read() {
         let hybrid = machine(&[("cpu/cpu1/cpu_capacity", "446\n"), ("cpu/cpu3/cpu_capacity", "446\n")]).unwrap();
         assert_eq!(hybrid.topology.capacities, [1024, 446, 1024, 446]);
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn invalid_sysfs_files_give_errors_with_path() {
         let cases = [
-            (
-                "cpu/online",
-                "absent",
-                "/sys/devices/system/cpu/online: cannot be read, or empty; expected the online CPUs",
-            ),
-            ("cpu/online", "", "/sys/devices/system/cpu/online: cannot be read, or empty; expected the online CPUs"),
+            ("cpu/online", "absent", "/sys/devices/system/cpu/online: unreadable or empty; expected the online CPUs"),
+            ("cpu/online", "", "/sys/devices/system/cpu/online: unreadable or empty; expected the online CPUs"),
             (
                 "cpu/online",
                 "x",
@@ -353,7 +350,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lies_in_any_file_never_panic(file in 0..FILES.len(), text in "[0-9,\\- x]{0,6}") {
+        fn invalid_contents_of_any_file_never_panic(file in 0..FILES.len(), text in "[0-9,\\- x]{0,6}") {
             if let Ok(machine) = machine(&[(FILES[file].0, &text)]) {
                 prop_assert!(machine.validate().is_ok());
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A machine as a file to edit, which reads back as the same machine.
+//! Writes a machine as an editable file that reads back as the same machine.
 
 mod effects;
 
@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write};
 
 impl Machine {
-    /// The text of a file from which [`Machine::from_toml`] makes this machine again, with a comment for each key.
+    /// Text of a file from which [`Machine::from_toml`] recreates this machine, with a comment per key.
     pub fn to_toml(&self) -> String {
-        // A new field must be written, too.
+        // Destructured exhaustively, so that a new field cannot be forgotten.
         let Machine {
             name: _,
             description,
@@ -29,13 +29,13 @@ impl Machine {
         } = self;
         let mut text = format!("# {}\n", self.summary());
         line(&mut text, "description", quoted(description), "");
-        line(&mut text, "hz", hz, "ticks a second of a busy CPU (CONFIG_HZ)");
+        line(&mut text, "hz", hz, "ticks per second of a busy CPU (CONFIG_HZ)");
         line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
         if let Some(ratio) = newidle_ratio {
-            line(&mut text, "newidle_ratio", ratio, "of 1024 times that a CPU begins to idle it looks for tasks");
+            line(&mut text, "newidle_ratio", ratio, "initial newidle balance probability, in 1/1024");
         }
         if *llc_kb > 0 {
-            line(&mut text, "llc_kb", llc_kb, "size of the last-level cache of a CPU");
+            line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
         }
         write_topology(&mut text, topology, offline, absent);
         write_costs(&mut text, costs);
@@ -45,7 +45,7 @@ impl Machine {
     }
 }
 
-/// `key = value  # comment`.
+/// Writes `key = value  # comment`.
 fn line(text: &mut String, key: &str, value: impl Display, comment: &str) {
     let assignment = format!("{key} = {value}");
     let comment = if comment.is_empty() { String::new() } else { format!("# {comment}") };
@@ -68,7 +68,7 @@ fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, abse
     }
     let plain = Topology::default_distances(topology.nodes());
     if topology.nodes() > 1 {
-        let comment = if topology.distances == plain { "as Linux assumes" } else { "SLIT: 10 at home" };
+        let comment = if topology.distances == plain { "Linux defaults" } else { "SLIT: 10 is local" };
         let _ = writeln!(text, "# Distances between nodes ({comment})\ndistances = [");
         topology.distances.iter().for_each(|row| {
             let _ = writeln!(text, "  {row:?},");
@@ -84,18 +84,18 @@ fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, abse
     if !weaker.is_empty() {
         let pairs: Vec<String> = weaker.iter().map(|(capacity, cpus)| format!("\"{cpus}\" = {capacity}")).collect();
         text.push_str(
-            "# What weak CPUs get done, of 1024. Schedulers see it; that tasks run slower there is not modelled yet.\n",
+            "# Capacity of slower CPUs (default 1024). Visible to schedulers; the slower execution itself is not modelled.\n",
         );
         let _ = writeln!(text, "capacity = {{ {} }}", pairs.join(", "));
     }
     let waiting: CpuSet = offline.iter().filter(|cpu| !absent.contains(*cpu)).collect();
     if !waiting.is_empty() {
-        text.push_str("# A kernel does not tell what these share with others: correct it above\n");
+        text.push_str("# The kernel does not report what offline CPUs share with others: correct the topology above\n");
         line(text, "offline", quoted(&waiting.to_string()), "");
     }
 }
 
-/// The shape and the numbering, if nodes, caches and cores are all alike and every CPU is online.
+/// Shape and numbering, if all nodes, caches and cores are alike and every CPU is online.
 fn shape(topology: &Topology, offline: &CpuSet) -> Option<(String, &'static str)> {
     let (nodes, llcs, cores, cpus) = (topology.nodes(), topology.llcs(), topology.cores(), topology.len());
     if !offline.is_empty() || llcs % nodes != 0 || cores % llcs != 0 || cpus % cores != 0 {
@@ -110,10 +110,10 @@ fn shape(topology: &Topology, offline: &CpuSet) -> Option<(String, &'static str)
     Some((shape, numbering?))
 }
 
-/// Nodes as lists of caches, these as lists of cores, these as their CPUs.
+/// Writes nodes as lists of caches, caches as lists of cores, cores as their CPUs.
 fn write_nodes(text: &mut String, topology: &Topology, absent: &CpuSet) {
     text.push_str(
-        "# Nodes, in them last-level caches, in them cores with their CPUs; [] is a node of memory only\nnodes = [\n",
+        "# Nodes contain last-level caches, which contain cores with their CPUs; [] is a memory-only node\nnodes = [\n",
     );
     let mut cores: BTreeMap<(u32, u32, u32), CpuSet> = BTreeMap::new();
     for cpu in topology.cpus().iter().filter(|cpu| !absent.contains(*cpu)) {
@@ -159,24 +159,24 @@ fn write_costs(text: &mut String, costs: &Costs) {
     } = costs;
     text.push_str("\n[costs]\n");
     line(text, "context_switch_ns", context_switch_ns, "without the scheduler's own code");
-    line(text, "ipi_ns", format!("{ipi_ns:?}"), "interrupt for a CPU below the same cache, in the same node, farther");
-    line(text, "ipi_send_ns", ipi_send_ns, "sending it, beyond a wakeup's own time");
-    line(text, "idle_exit_ns", idle_exit_ns, "an idle CPU wakes up");
-    line(text, "interrupt_ns", interrupt_ns, "a timer or device interrupt");
-    line(text, "tick_ns", tick_ns, "a tick");
-    line(text, "instruction_ps", instruction_ps, "one BPF instruction, in picoseconds");
-    line(text, "callback_ns", callback_ns, "entering and leaving a callback");
-    line(text, "call_ns", format!("{call_ns:?}"), "a kfunc: trivial, lookup, queue, scan, interrupt, clock");
-    line(text, "wakeup_ns", wakeup_ns, "a wakeup without callbacks");
+    line(text, "ipi_ns", format!("{ipi_ns:?}"), "IPI latency: same last-level cache, same node, remote");
+    line(text, "ipi_send_ns", ipi_send_ns, "sending an IPI, in addition to the wakeup");
+    line(text, "idle_exit_ns", idle_exit_ns, "idle exit latency");
+    line(text, "interrupt_ns", interrupt_ns, "timer or device interrupt");
+    line(text, "tick_ns", tick_ns, "tick");
+    line(text, "instruction_ps", instruction_ps, "BPF instruction, in picoseconds");
+    line(text, "callback_ns", callback_ns, "entering and leaving a scheduler callback");
+    line(text, "call_ns", format!("{call_ns:?}"), "kfunc: trivial, lookup, queue, scan, interrupt, clock");
+    line(text, "wakeup_ns", wakeup_ns, "wakeup without callbacks");
     line(text, "fork_ns", fork_ns, "the scheduler's part of a fork");
-    line(text, "clone_ns", clone_ns, "a parent outside makes one task after another");
-    line(text, "attach_ns", attach_ns, "a scheduler is bypassed when it is attached");
-    line(text, "disable_ns", disable_ns, "and before it is gone");
+    line(text, "clone_ns", clone_ns, "external parent, per created task");
+    line(text, "attach_ns", attach_ns, "bypass mode while a scheduler is attached");
+    line(text, "disable_ns", disable_ns, "bypass mode before it is detached");
     if let Some(Halt { after_ns, send_ns, exit_ns }) = halt {
         text.push_str("\n[halt]\n");
-        line(text, "after_ns", after_ns, "an idle CPU of a virtual machine is given away");
-        line(text, "send_ns", send_ns, "an interrupt to such a CPU, in place of ipi_send_ns");
-        line(text, "exit_ns", exit_ns, "such a CPU wakes up, in place of idle_exit_ns");
+        line(text, "after_ns", after_ns, "idle time before a vCPU is descheduled");
+        line(text, "send_ns", send_ns, "IPI to such a CPU, instead of ipi_send_ns");
+        line(text, "exit_ns", exit_ns, "waking such a CPU, instead of idle_exit_ns");
     }
 }
 
@@ -199,11 +199,11 @@ fn write_noise(text: &mut String, noise: &Noise) {
         steal_every_us,
         steal_ns,
     } = noise;
-    text.push_str("\n# What a seed draws: the least value, the quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, the greatest\n");
+    text.push_str("\n# Random variation: minimum, quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, maximum\n");
     text.push_str("[noise]\n");
     if !off.is_empty() {
         let names: Vec<String> = off.iter().map(|source| quoted(source.name())).collect();
-        line(text, "off", format!("[{}]", names.join(", ")), "sources that draw nothing");
+        line(text, "off", format!("[{}]", names.join(", ")), "disabled noise sources");
     }
     let mut spread = |key, spread: &Spread| {
         if !spread.is_none() {
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The machine that the text makes, with the name that it had.
+    /// Reads the written text back, restoring the name.
     fn back(machine: &Machine) -> Machine {
         let text = machine.to_toml();
         let made = Machine::from_toml("t.toml", &text).unwrap_or_else(|error| panic!("{error}\n{text}"));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn presets_and_regular_machines_come_back() {
+    fn presets_and_regular_machines_round_trip() {
         for (name, _) in crate::presets() {
             let machine = Machine::preset(name).unwrap();
             assert!(machine.to_toml().contains("shape ="), "{name}");
@@ -259,15 +259,15 @@ mod tests {
     }
 
     #[test]
-    fn effects_come_back() {
+    fn effects_round_trip() {
         let head = "description = \"d\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:4\" }\n";
         let tables = "[smt]\nthroughput_percent = [125, [130, 140, 150], 160]\n[frequency]\nmhz = [1000, 2000]\n\
             turbo_mhz = [[2900, 3000, 3100], 2500]\nturbo_domain = \"node\"\ngovernor = \"ondemand\"\nturbo_us = 7\n\
             sampling_us = 8\ntransition_us = 9\nmemory_bound_percent = [1, 20, 30]\n[power]\nidle_percent = 30\n\
             voltage_slope_percent = [40, 50, 60]\n[[idle]]\nname = \"C1\"\nexit_ns = [1, 2, 3]\nresidency_ns = 2000\n\
             deep = false\npower_percent = 40\n[[idle]]\nname = \"C6\"\nexit_ns = 5\nresidency_ns = 600000\ndeep = true\n\
-            power_percent = [0, 1, 2]\n[locks]\nline_ns = [1, 2, 3, 4]\nwakeup_hold_ns = 5\n\
-            passage_ns = [1, 2, 3, 4, 5, 6]\nstorm_percent = 7\nfutex_ns = [8, 9, 10]\n[halt]\nafter_ns = 200000\nsend_ns = 0\nexit_ns = 1000\n";
+            power_percent = [0, 1, 2]\n[locks]\nline_transfer_ns = [1, 2, 3, 4]\nwakeup_hold_ns = 5\n\
+            acquire_ns = [1, 2, 3, 4, 5, 6]\nspinner_slowdown_percent = 7\nfutex_ns = [8, 9, 10]\n[halt]\nafter_ns = 200000\nsend_ns = 0\nexit_ns = 1000\n";
         let machine = Machine::from_toml("t", &format!("{head}{tables}")).unwrap();
         assert_eq!(machine.effects.modelled().count(), 4);
         assert_eq!(machine.costs.halt, Some(Halt { after_ns: 200_000, send_ns: 0, exit_ns: 1_000 }));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_quoted() {
+    fn special_characters_are_quoted() {
         let machine = Machine::from_synthetic("pu:1").unwrap();
         let machine = Machine {
             description: "a \"b\" \\ c\n# d = \u{7}".into(),
@@ -289,9 +289,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever can be said of a machine, in any combination.
+        /// Machines with any combination of properties.
         #[test]
-        fn every_machine_comes_back(
+        fn random_machines_round_trip(
             nodes in prop::collection::vec(prop::collection::vec(prop::collection::vec(1usize..4, 1..4), 0..3), 1..4),
             numbers in prop::sample::subsequence((0..120usize).collect::<Vec<_>>(), 108).prop_shuffle(),
             weak in prop::collection::btree_map(0usize..120, 1u32..1024, 0..5),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Machine files. Read by hand from the spanned document, so that every error names its line and an unknown key its
-//! nearest known one.
+//! Parser of machine files. It reads the spanned TOML document directly, so that every error names its line and an
+//! unknown key suggests the most similar known one.
 
 mod effects;
 mod noise;
@@ -12,13 +12,13 @@ use std::ops::{Range, RangeInclusive};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// No single cost is longer than a second: more is a typing error, and sums stay far from overflow.
+/// Maximum cost, one second: larger values are typing errors, and sums stay far from overflow.
 const COST_NS: RangeInclusive<u64> = 0..=1_000_000_000;
 
-/// The largest that exist have a GB or so.
+/// Maximum cache size, above the largest existing ones of about 1 GB.
 const LLC_KB: RangeInclusive<u64> = 0..=1 << 30;
 
-/// The text with its name, to turn a byte span into `file:line`.
+/// The text with its name, to convert a byte span into `file:line`.
 struct Source<'a> {
     name: &'a str,
     text: &'a str,
@@ -32,10 +32,10 @@ impl Source<'_> {
     }
 }
 
-/// A table from which known keys are taken; [`Table::finish`] refuses the rest.
+/// A table that tracks which keys were read; [`Table::finish`] refuses unknown ones.
 struct Table<'a, 't> {
     source: &'a Source<'a>,
-    /// How errors call it: "the file" or `[costs]`.
+    /// Name in errors: "the file" or `[costs]`.
     what: &'static str,
     span: Range<usize>,
     content: &'a DeTable<'t>,
@@ -64,7 +64,7 @@ impl<'a, 't> Table<'a, 't> {
         Ok(Some(Table { source: self.source, what, span: value.span(), content, known: Vec::new() }))
     }
 
-    /// An error at a value.
+    /// Creates an error at the position of a value.
     fn error(&self, value: Value<'_, '_>, problem: String) -> MachineError {
         self.source.error(&value.span(), problem)
     }
@@ -92,7 +92,7 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     fn finish(self) -> Result<(), MachineError> {
-        // In the order of the text, not of the map.
+        // First in the text, rather than in the map.
         let unknown = self.content.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()));
         let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
         let near = near_miss(key.get_ref(), self.known.iter().copied());
@@ -102,7 +102,7 @@ impl<'a, 't> Table<'a, 't> {
     }
 }
 
-/// ` (did you mean X?)` for the most similar candidate, if one is similar at all.
+/// Returns ` (did you mean X?)` for the most similar candidate, if any is similar.
 pub(crate) fn near_miss<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     let scored = candidates.map(|candidate| (strsim::normalized_damerau_levenshtein(word, candidate), candidate));
     let best = scored.filter(|&(score, _)| score > 0.5).max_by(|a, b| a.0.total_cmp(&b.0));
@@ -110,8 +110,8 @@ pub(crate) fn near_miss<'a>(word: &str, candidates: impl Iterator<Item = &'a str
 }
 
 impl Machine {
-    /// From a TOML text as the crate's documentation shows it; `name` is the file's name: it stands in errors, and
-    /// without directory and `.toml` it becomes the machine's name.
+    /// Parses a TOML text as shown in the crate's documentation. `name` is the file name for errors; without
+    /// directory and `.toml` it is the machine's name.
     pub fn from_toml(name: &str, text: &str) -> Result<Machine, MachineError> {
         let source = Source { name, text };
         let document = DeTable::parse(text).map_err(|error| {
@@ -162,7 +162,7 @@ impl Machine {
 }
 
 fn read_costs(mut table: Table<'_, '_>) -> Result<Costs, MachineError> {
-    // The reference machine gives every key, so it never asks for itself here.
+    // The reference machine specifies every key, so this does not recurse.
     let mut fallback = None;
     let mut one = |table: &mut Table<'_, '_>, key: &'static str, of: fn(&Costs) -> u64| match table.optional(key) {
         Some(value) => table.integer(key, value, COST_NS),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Drives the body of the fuzz target with damaged files, so that it runs without a fuzzer, too.
+//! Runs the body of the fuzz target with damaged files, without a fuzzer.
 
 #[path = "../../../fuzz/src/machine_description.rs"]
 mod machine_description;
@@ -7,7 +7,7 @@ mod machine_description;
 use machine_model::presets;
 use proptest::prelude::*;
 
-/// A file of lstopo.
+/// A file written by lstopo.
 const HWLOC: &str = include_str!("hwloc/hybrid-v3.xml");
 
 proptest! {
@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_strings_never_panic(words in prop::collection::vec("(node|l3|core|pu|pack)?:?[0-9]{0,4}[(\\[]?", 0..6)) {
+    fn damaged_synthetic_strings_never_panic(words in prop::collection::vec("(node|l3|core|pu|pack)?:?[0-9]{0,4}[(\\[]?", 0..6)) {
         machine_description::run(words.join(" ").as_bytes());
     }
 }

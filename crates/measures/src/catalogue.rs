@@ -1,57 +1,57 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The measures of a run, each written down once: its key, what people call it, its unit, which way is better, and
-//! where the number is. Text, JSON, CSV and comparisons are all made from this table, for simulated and real runs.
+//! Catalogue of the measures of a run: for each its key, label, unit, better direction, and an accessor of its value.
+//! Text, JSON, CSV and comparisons are all generated from this table, for simulated and real runs.
 
 use crate::{LatencySummary, PeriodSummary, RunMeasures};
 use ids::Nanos;
 
-/// What a number counts.
+/// Unit of a measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Nanoseconds.
     Nanoseconds,
-    /// A number of things.
+    /// A count.
     Count,
 }
 
-/// Which way is better.
+/// Which direction of change is an improvement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Better {
-    /// Less is better.
+    /// Lower is better.
     Less,
-    /// More is better.
+    /// Higher is better.
     More,
-    /// Neither: a scheduler may have good reason for either.
+    /// Neither: a good scheduler may have more or less of it.
     Neither,
 }
 
-/// Where a measure is shown.
+/// Tables in which a measure is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
-    /// Also where there is room for a few numbers only.
+    /// All tables, including those with room for a few measures only.
     Headline,
-    /// In every table that has a row for each measure.
+    /// Every table that has a row per measure.
     Table,
-    /// In such a table if all measures are asked for.
+    /// Tables with a row per measure, if all measures are requested.
     Detail,
 }
 
 /// One measure of a whole run.
 #[derive(Debug)]
 pub struct Measure {
-    /// The path of its key in the JSON of a run, parts joined by dots: `wakeup_latency_ns.p99`.
+    /// Path of its key in the JSON of a run, with dots as separators: `wakeup_latency_ns.p99`.
     pub key: &'static str,
-    /// What it is called in tables; at most 19 characters.
+    /// What it is called in tables; at most 21 characters.
     pub label: &'static str,
-    /// Its unit.
+    /// Unit.
     pub unit: Unit,
-    /// Which way is better.
+    /// Which direction of change is an improvement.
     pub better: Better,
-    /// Where it is shown.
+    /// Tables in which it is shown.
     pub rank: Rank,
-    /// What it is, in a line.
+    /// Explanation in one line.
     pub meaning: &'static str,
-    /// Its value; `None` if it does not exist in this run, or is not modelled or not measured there.
+    /// Returns its value; `None` if it does not apply to this run, or is not modelled or not measured.
     pub value: fn(&RunMeasures) -> Option<u64>,
 }
 
@@ -76,12 +76,13 @@ const fn number(
     Measure { key, label, unit: Unit::Count, better: Better::Neither, rank, meaning, value }
 }
 
-/// A percentile or mean of nothing is no time of 0.
+/// Value of a percentile or mean; `None` (and not 0) if there are no samples.
 fn of(latency: &LatencySummary, value: Nanos) -> Option<u64> {
     (latency.count > 0).then_some(value.0)
 }
 
-/// Of the periods of timers: responses, and how late the late ones were, if there are any.
+/// Summaries of the periods of timers: response times, and tardiness of the late jobs; each `None` if it has no
+/// samples.
 fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<LatencySummary>) {
     let PeriodSummary { response, late } = measures.periods;
     (Some(response).filter(|some| some.count > 0), Some(late).filter(|some| some.count > 0))
@@ -90,99 +91,99 @@ fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<Latency
 use Better::{Less, More, Neither};
 use Rank::{Detail, Headline, Table};
 
-/// All of them, in the order of reports: the end of the work, waiting, then what the scheduler did for it.
+/// All measures, in the order of reports: end of the work, latencies, then what the scheduler did.
 ///
-/// Less CPU time for the same work is better, but runs of fixed length do different work: so CPU time has no better
-/// way and work has one.
+/// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
+/// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
 pub static CATALOGUE: [Measure; 42] = [
     time("makespan_ns", "makespan", Less, Headline,
-        "when the last finite task ended", |m| m.makespan.map(|time| time.0)),
+        "time at which the last finite task exited", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
-        "time that the run covers", |m| Some(m.elapsed.0)),
+        "simulated or real time that the run covers", |m| Some(m.elapsed.0)),
     time("work_ns", "work done", More, Headline,
-        "work of the workload's tasks, in time of the reference CPU", |m| m.work.map(|time| time.0)),
+        "work of all tasks, in CPU time of the reference CPU", |m| m.work.map(|time| time.0)),
     time("system_work_ns", "work in the kernel", Neither, Detail,
-        "of the work done, what the tasks had the kernel do", |m| m.system_work.map(|time| time.0)),
+        "part of the work done in system calls", |m| m.system_work.map(|time| time.0)),
     time("wakeup_latency_ns.mean", "wakeup mean", Less, Headline,
-        "wait of woken tasks for a CPU: mean", |m| of(&m.wakeup_latency, m.wakeup_latency.mean)),
+        "from wakeup to running: mean", |m| of(&m.wakeup_latency, m.wakeup_latency.mean)),
     time("wakeup_latency_ns.p50", "wakeup p50", Less, Table,
-        "wait of woken tasks for a CPU: half wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p50)),
+        "from wakeup to running: median", |m| of(&m.wakeup_latency, m.wakeup_latency.p50)),
     time("wakeup_latency_ns.p90", "wakeup p90", Less, Table,
-        "wait of woken tasks for a CPU: 90 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p90)),
+        "from wakeup to running: 90th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p90)),
     time("wakeup_latency_ns.p99", "wakeup p99", Less, Headline,
-        "wait of woken tasks for a CPU: 99 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p99)),
+        "from wakeup to running: 99th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p99)),
     time("wakeup_latency_ns.p999", "wakeup p99.9", Less, Detail,
-        "wait of woken tasks for a CPU: 99.9 % wait no longer", |m| of(&m.wakeup_latency, m.wakeup_latency.p999)),
+        "from wakeup to running: 99.9th percentile", |m| of(&m.wakeup_latency, m.wakeup_latency.p999)),
     time("wakeup_latency_ns.max", "wakeup max", Less, Table,
-        "wait of woken tasks for a CPU: the longest", |m| of(&m.wakeup_latency, m.wakeup_latency.max)),
+        "from wakeup to running: maximum", |m| of(&m.wakeup_latency, m.wakeup_latency.max)),
     number("wakeup_latency_ns.count", "wakeups served", Detail,
-        "woken tasks that got a CPU", |m| Some(m.wakeup_latency.count)),
-    time("queue_wait_ns.mean", "queue wait mean", Less, Table,
-        "wait for a CPU, woken or preempted: mean", |m| of(&m.queue_wait, m.queue_wait.mean)),
-    time("queue_wait_ns.p50", "queue wait p50", Less, Detail,
-        "wait for a CPU, woken or preempted: half wait no longer", |m| of(&m.queue_wait, m.queue_wait.p50)),
-    time("queue_wait_ns.p90", "queue wait p90", Less, Detail,
-        "wait for a CPU, woken or preempted: 90 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p90)),
-    time("queue_wait_ns.p99", "queue wait p99", Less, Detail,
-        "wait for a CPU, woken or preempted: 99 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p99)),
-    time("queue_wait_ns.p999", "queue wait p99.9", Less, Detail,
-        "wait for a CPU, woken or preempted: 99.9 % wait no longer", |m| of(&m.queue_wait, m.queue_wait.p999)),
-    time("queue_wait_ns.max", "queue wait max", Less, Table,
-        "wait for a CPU, woken or preempted: the longest", |m| of(&m.queue_wait, m.queue_wait.max)),
-    number("queue_wait_ns.count", "waits served", Detail,
-        "waits that ended on a CPU", |m| Some(m.queue_wait.count)),
+        "wakeups after which the task ran", |m| Some(m.wakeup_latency.count)),
+    time("run_delay_ns.mean", "run delay mean", Less, Table,
+        "run-queue latency, woken or preempted: mean", |m| of(&m.run_delay, m.run_delay.mean)),
+    time("run_delay_ns.p50", "run delay p50", Less, Detail,
+        "run-queue latency, woken or preempted: median", |m| of(&m.run_delay, m.run_delay.p50)),
+    time("run_delay_ns.p90", "run delay p90", Less, Detail,
+        "run-queue latency, woken or preempted: 90th percentile", |m| of(&m.run_delay, m.run_delay.p90)),
+    time("run_delay_ns.p99", "run delay p99", Less, Detail,
+        "run-queue latency, woken or preempted: 99th percentile", |m| of(&m.run_delay, m.run_delay.p99)),
+    time("run_delay_ns.p999", "run delay p99.9", Less, Detail,
+        "run-queue latency, woken or preempted: 99.9th percentile", |m| of(&m.run_delay, m.run_delay.p999)),
+    time("run_delay_ns.max", "run delay max", Less, Table,
+        "run-queue latency, woken or preempted: maximum", |m| of(&m.run_delay, m.run_delay.max)),
+    number("run_delay_ns.count", "run delays", Detail,
+        "waits after which the task ran", |m| Some(m.run_delay.count)),
     time("response_ns.p50", "response p50", Less, Detail,
-        "from a timer's period to the end of its work: half are faster", |m| of_periods(m).0.map(|l| l.p50.0)),
+        "from timer expiry to the end of the job: median", |m| of_periods(m).0.map(|l| l.p50.0)),
     time("response_ns.p99", "response p99", Less, Table,
-        "from a timer's period to the end of its work: 99 % are faster", |m| of_periods(m).0.map(|l| l.p99.0)),
+        "from timer expiry to the end of the job: 99th percentile", |m| of_periods(m).0.map(|l| l.p99.0)),
     time("response_ns.max", "response max", Less, Table,
-        "from a timer's period to the end of its work: the longest", |m| of_periods(m).0.map(|l| l.max.0)),
+        "from timer expiry to the end of the job: maximum", |m| of_periods(m).0.map(|l| l.max.0)),
     Measure { better: Less, ..number("late_ns.count", "late jobs", Table,
-        "work of a timer's period that ended after the next one began", |m| of_periods(m).0.map(|_| m.periods.late.count)) },
+        "jobs that ended after their timer's next expiry", |m| of_periods(m).0.map(|_| m.periods.late.count)) },
     time("late_ns.p50", "late by, p50", Less, Detail,
-        "how much later late jobs ended: half were earlier", |m| of_periods(m).1.map(|l| l.p50.0)),
+        "lateness of late jobs: median", |m| of_periods(m).1.map(|l| l.p50.0)),
     time("late_ns.max", "late by, max", Less, Table,
-        "how much later late jobs ended: the longest", |m| of_periods(m).1.map(|l| l.max.0)),
+        "lateness of late jobs: maximum", |m| of_periods(m).1.map(|l| l.max.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
-        "some CPU idled while a task allowed there waited", |m| Some(m.idle_while_runnable.0)),
+        "some CPU idled while a task allowed on it waited", |m| Some(m.idle_while_runnable.0)),
     number("load_milli", "load, thousandths", Detail,
-        "tasks of the workload that ran or waited, on average", |m| Some(m.load_milli())),
+        "mean number of running and runnable tasks, times 1000", |m| Some(m.load_milli())),
     number("context_switches", "context switches", Headline,
-        "switches to a task of the workload", |m| Some(m.context_switches)),
+        "switches to a task of the workload (not to idle)", |m| Some(m.context_switches)),
     number("wakeups", "wakeups", Table,
-        "tasks of the workload made runnable", |m| Some(m.wakeups)),
-    number("migrations.smt", "moves in core", Table,
-        "switches to a task that last ran on another thread of this core", |m| Some(m.migrations.smt)),
-    number("migrations.llc", "moves in cache", Table,
-        "the same from another core below the same last cache", |m| Some(m.migrations.llc)),
-    number("migrations.node", "moves in node", Table,
-        "the same from another cache of the same node", |m| Some(m.migrations.node)),
-    number("migrations.far", "moves far", Table,
-        "the same from another node", |m| Some(m.migrations.far)),
+        "wakeups of the workload's tasks", |m| Some(m.wakeups)),
+    number("migrations.smt", "SMT migrations", Table,
+        "switches to a task that last ran on an SMT sibling", |m| Some(m.migrations.smt)),
+    number("migrations.llc", "LLC migrations", Table,
+        "switches to a task that last ran on another core of this LLC", |m| Some(m.migrations.llc)),
+    number("migrations.node", "node migrations", Table,
+        "switches to a task that last ran on another LLC of this node", |m| Some(m.migrations.node)),
+    number("migrations.far", "cross-node migrations", Table,
+        "switches to a task that last ran on another NUMA node", |m| Some(m.migrations.far)),
     time("cpu_ns.run", "CPU: run", Neither, Table,
-        "CPU time in which tasks ran", |m| Some(m.cpu.run.0)),
+        "CPU time of tasks", |m| Some(m.cpu.run.0)),
     time("cpu_ns.idle", "CPU: idle", Neither, Table,
-        "CPU time with nothing to do", |m| Some(m.cpu.idle.0)),
+        "CPU time spent idle", |m| Some(m.cpu.idle.0)),
     time("cpu_ns.scheduler", "CPU: scheduler", Less, Table,
-        "CPU time in the scheduler and in context switches", |m| Some(m.cpu.scheduler.0)),
+        "CPU time in scheduler code and context switches", |m| Some(m.cpu.scheduler.0)),
     time("cpu_ns.stolen", "CPU: stolen", Less, Table,
-        "CPU time in interrupts", |m| Some(m.cpu.stolen.0)),
+        "CPU time in interrupts and steal", |m| Some(m.cpu.stolen.0)),
     time("cpu_ns.offline", "CPU: offline", Neither, Detail,
         "CPU time in which the CPU was offline", |m| Some(m.cpu.offline.0)),
     time("run_ns.slowed", "CPU: run, slowed", Less, Detail,
-        "of CPU: run, more than the work, as CPUs were slow", |m| m.slowed.map(|time| time.0)),
+        "part of CPU: run beyond the work, because CPUs were slow", |m| m.slowed.map(|time| time.0)),
     time("run_ns.spin", "CPU: run, spinning", Less, Detail,
-        "of CPU: run, while tasks polled locks of the workload", |m| m.spin.map(|time| time.0)),
+        "part of CPU: run in which tasks spun on locks", |m| m.spin.map(|time| time.0)),
     number("energy_ratio_ppm", "energy, ppm", Detail,
-        "of that of the machine with all cores busy for as long", |m| m.energy_ratio_ppm),
+        "energy relative to all cores busy for the same time", |m| m.energy_ratio_ppm),
     number("bpf_instructions", "BPF instructions", Table,
-        "instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
+        "BPF instructions that the scheduler executed (simulated runs)", |m| m.bpf_instructions),
     time("lock_wait_ns", "lock wait", Less, Table,
-        "waiting for locks of the kernel and of the workload", |m| m.lock_wait.map(|time| time.0)),
+        "time spent waiting for kernel and workload locks", |m| m.lock_wait.map(|time| time.0)),
 ];
 
-/// The measure of this key.
+/// Returns the measure with this key.
 pub fn find(key: &str) -> Option<&'static Measure> {
     CATALOGUE.iter().find(|measure| measure.key == key)
 }
@@ -200,7 +201,7 @@ mod tests {
             assert!(CATALOGUE[..index].iter().all(|other| other.key != key), "{key}");
             let clash = |other: &Measure| other.key.starts_with(&format!("{key}."));
             assert!(!CATALOGUE.iter().any(clash), "{key} is a number and an object");
-            assert!(measure.label.len() <= 19 && measure.meaning.len() <= 64, "{key}");
+            assert!(measure.label.len() <= 21 && measure.meaning.len() <= 64, "{key}");
             assert!(std::ptr::eq(find(key).unwrap(), measure));
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sink that measures a run while it passes.
+//! Event sink that measures a run while it proceeds.
 
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
@@ -9,36 +9,36 @@ use crate::{
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
 
-/// What only the one who ran it knows at the end of a run.
+/// Totals at the end of a run that events do not carry; provided by the simulator or the reader of real events.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
-    /// Time that the run covers; not before the last event.
+    /// Time that the run covers; at or after the last event.
     pub elapsed: Nanos,
-    /// When the last finite task ended; `None` if one is endless or was cut short.
+    /// Time at which the last finite task ended; `None` if a task is endless or was cut short.
     pub makespan: Option<Nanos>,
-    /// Each CPU's time. Each must add up to `elapsed`.
+    /// Time account of each CPU. Each must add up to `elapsed`.
     pub cpus: Vec<CpuAccount>,
-    /// Each task's time, by number. Each must add up to the task's life: from its announcement ([`Sink::task`]) to
-    /// its [`EventKind::Exit`], or to the end of the run.
+    /// Time account of each task, by number. Each must add up to the task's lifetime: from its announcement
+    /// ([`Sink::task`]) to its [`EventKind::Exit`], or to the end of the run.
     pub tasks: Vec<TaskAccount>,
-    /// Periods of the tasks, as far as somebody plays them.
+    /// Periods of the tasks, where the executor of the workload reports them.
     pub periods: PeriodsOfTasks,
-    /// Of the work of all tasks, that in the kernel, if somebody knows.
+    /// Part of the work of all tasks that was done in system calls, if known.
     pub system_work: Option<Nanos>,
-    /// BPF instructions executed, if somebody counted.
+    /// Number of BPF instructions executed, if counted.
     pub bpf_instructions: Option<u64>,
-    /// Who used which lock, if somebody knows.
+    /// Uses of each lock by each caller, if recorded.
     pub locks: Option<Vec<LockUse>>,
-    /// What the machine took, as [`RunMeasures::energy_ratio_ppm`].
+    /// Energy consumed, as in [`RunMeasures::energy_ratio_ppm`].
     pub energy_ratio_ppm: Option<u64>,
 }
 
-/// What a task does now.
+/// Current state of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     /// Not runnable: new, asleep or ended.
     Blocked,
-    /// Runnable since `Task::since`; made so by a wakeup, or put back by a switch.
+    /// Runnable but not running since `Task::since`, after a wakeup or a preemption.
     Waiting { woken: bool },
     /// On a CPU.
     Running,
@@ -53,7 +53,7 @@ struct Task {
     born: Nanos,
     ended: Option<Nanos>,
     cpus_used: CpuSet,
-    /// To 1 %: 64 buckets an octave, half a bucket off.
+    /// Accurate to 1 %: 64 buckets per octave, so the error is at most half a bucket.
     wakeup_latency: Histogram<6>,
     last_latency: Nanos,
     name: String,
@@ -62,13 +62,13 @@ struct Task {
     policy: Policy,
 }
 
-/// Measures a run event by event. Memory grows with CPUs and tasks, never with time.
+/// Measures a run event by event. Memory use grows with CPUs and tasks, not with time.
 ///
-/// Switches, wakeups, latencies and migrations are those of the workload's tasks, as the meter of a real run counts
-/// them. Threads of the kernel have their own rows.
+/// Switches, wakeups, latencies and migrations count the workload's tasks only, as in the measurement of a real run.
+/// Kernel threads have their own rows.
 ///
-/// A CPU idles from a switch to the idle task, or an [`EventKind::Idle`] event that enters, to a switch to a task or
-/// an idle event that leaves, whichever comes first; at time 0 all CPUs idle.
+/// A CPU idles from a switch to the idle task, or an [`EventKind::Idle`] event with `entered`, to a switch to a task
+/// or an idle event without it, whichever comes first; at time 0 all CPUs idle.
 #[derive(Debug)]
 pub struct Collector {
     topology: Topology,
@@ -77,14 +77,14 @@ pub struct Collector {
     context_switches: u64,
     wakeups: u64,
     migrations: Migrations,
-    /// To 0.1 %, as all of a run's latencies meet here.
+    /// Accurate to 0.1 %, as it collects the latencies of all tasks.
     wakeup_latency: Histogram<10>,
-    queue_wait: Histogram<10>,
+    run_delay: Histogram<10>,
     load: LoadFollower,
 }
 
 impl Collector {
-    /// For a machine of this topology.
+    /// Creates a collector for a machine of this topology.
     pub fn new(topology: &Topology) -> Collector {
         Collector {
             topology: topology.clone(),
@@ -94,28 +94,30 @@ impl Collector {
             wakeups: 0,
             migrations: Migrations::default(),
             wakeup_latency: Histogram::new(),
-            queue_wait: Histogram::new(),
+            run_delay: Histogram::new(),
             load: LoadFollower::new(),
         }
     }
 
-    /// The same, and [`Collector::idle_gaps`] is known afterwards: memory grows with their number.
+    /// Like [`Collector::new`], but [`Collector::idle_gaps`] is available afterwards: memory use grows with the
+    /// number of gaps.
     pub fn with_idle_gaps(topology: &Topology) -> Collector {
         let mut collector = Collector::new(topology);
         collector.idle.keep_gaps();
         collector
     }
 
-    /// The times between 0 and `end` in which some CPU idled while a task that was allowed there waited, in order. They add
-    /// up to [`RunMeasures::idle_while_runnable`]. Empty without [`Collector::with_idle_gaps`], but for one at the end.
+    /// Time intervals between 0 and `end`, in order, in which a CPU idled while a task that was allowed there waited.
+    /// Their sum is [`RunMeasures::idle_while_runnable`]. Without [`Collector::with_idle_gaps`] only a gap that is
+    /// open at the end is returned.
     pub fn idle_gaps(&self, end: Nanos) -> Vec<(Nanos, Nanos)> {
         self.idle.gaps(end)
     }
 
-    /// The measures of the run that ends now.
+    /// Returns the measures of the run, which ends now.
     ///
-    /// # Panics
-    /// If the accounts do not add up: every nanosecond has one owner, and a lost one is a bug of who kept them.
+    /// # Panics If an account does not add up: every nanosecond belongs to exactly one category, so a difference is a
+    /// bug in the code that keeps the accounts.
     pub fn finish(self, mut totals: Totals) -> RunMeasures {
         let cpu = conserved_cpus(&totals, self.topology.len());
         self.assert_tasks_conserved(&totals);
@@ -151,9 +153,9 @@ impl Collector {
             idle_while_runnable: idle.total(totals.elapsed),
             migrations: self.migrations,
             wakeup_latency: self.wakeup_latency.summary(),
-            queue_wait: self.queue_wait.summary(),
+            run_delay: self.run_delay.summary(),
             wakeup_latencies: self.wakeup_latency.coarsened(),
-            queue_waits: self.queue_wait.coarsened(),
+            run_delays: self.run_delay.coarsened(),
             cpu,
             parts: Vec::new(),
             groups: Vec::new(),
@@ -168,7 +170,7 @@ impl Collector {
         }
     }
 
-    /// Work of the workload's tasks.
+    /// Total work of the workload's tasks.
     fn work(&self, totals: &Totals) -> Nanos {
         let tasks = self.tasks.iter().zip(&totals.tasks).filter(|(task, _)| !task.kernel_thread);
         Nanos(tasks.map(|(_, account)| account.work.0).sum())
@@ -209,7 +211,7 @@ impl Collector {
 
     fn switch_out(&mut self, now: Nanos, id: TaskId, reason: SwitchReason) {
         let task = &mut self.tasks[id.index()];
-        // A task that blocked left `Running` already, and may have been woken since.
+        // A task that blocked has already left `Running`, and may have been woken since.
         if task.state != State::Running {
             return;
         }
@@ -230,7 +232,7 @@ impl Collector {
         if let State::Waiting { woken } = task.state {
             let waited = now - task.since;
             if counts {
-                self.queue_wait.record(waited);
+                self.run_delay.record(waited);
             }
             if woken {
                 task.wakeup_latency.record(waited);
@@ -274,14 +276,17 @@ impl Migrations {
     }
 }
 
-/// The sum of all CPUs, after each was checked.
+/// Sum of all CPU accounts, each of which is checked first.
 fn conserved_cpus(totals: &Totals, cpus: usize) -> CpuAccount {
     assert_eq!(totals.cpus.len(), cpus, "one account for each CPU");
     let mut all = CpuAccount::default();
     for (index, account) in totals.cpus.iter().enumerate() {
         let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
         assert_eq!(sum, totals.elapsed, "CPU {index} lost or gained time: {account:?}");
-        assert!(account.slowed + account.spin <= account.run, "CPU {index} did less than nothing: {account:?}");
+        assert!(
+            account.slowed + account.spin <= account.run,
+            "CPU {index} has less than zero useful run time: {account:?}"
+        );
         all.run += account.run;
         all.slowed += account.slowed;
         all.spin += account.spin;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Log-linear histogram: each power of two is cut into the same number of equal buckets.
+//! Log-linear histogram: each power of two is divided into the same number of equal buckets.
 //!
-//! The buckets of an octave are allocated when its first value comes. A task's latencies span a handful of octaves, so
-//! its histogram takes one or two KB; a table over the whole range (2 digits, up to seconds) would take 12 KB, which
-//! for 2048 tasks is more than all else in a run together.
+//! The buckets of an octave are allocated with its first value. A task's latencies span a handful of octaves, so its
+//! histogram takes 1 or 2 KB; a table over the whole range (2 digits, up to seconds) would take 12 KB, which for 2048
+//! tasks exceeds all other data of a run.
 
 use crate::LatencySummary;
 use ids::Nanos;
 
-/// A histogram with `1 << BITS` buckets per octave: a percentile is off by at most `0.5 / (1 << BITS)` of its value.
+/// Histogram with `1 << BITS` buckets per octave: the error of a percentile is at most `0.5 / (1 << BITS)` of its
+/// value.
 ///
-/// Count, sum, smallest and largest value are exact.
+/// Count, sum, minimum and maximum are exact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram<const BITS: u32> {
     octaves: Vec<Box<[u32]>>,
@@ -30,7 +31,7 @@ impl<const BITS: u32> Histogram<BITS> {
     /// Buckets per octave.
     const BUCKETS: usize = 1 << BITS;
 
-    /// An empty histogram; allocates nothing.
+    /// Creates an empty histogram; allocates nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,14 +45,14 @@ impl<const BITS: u32> Histogram<BITS> {
         self.min = self.min.min(value.0);
         self.max = self.max.max(value.0);
         match self.octaves.get_mut(octave) {
-            // 2^32 values in one bucket are an hour of wakeups every microsecond; beyond it the shape stays, the
-            // count stays exact.
+            // 2^32 values in one bucket are an hour of wakeups every microsecond. Beyond that the bucket saturates;
+            // the total count stays exact.
             Some(counters) if !counters.is_empty() => counters[bucket] = counters[bucket].saturating_add(1),
             _ => self.record_in_new_octave(octave, bucket),
         }
     }
 
-    /// Adds all values of another one.
+    /// Adds all values of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.count += other.count;
         self.sum += other.sum;
@@ -69,10 +70,9 @@ impl<const BITS: u32> Histogram<BITS> {
         }
     }
 
-    /// The same values in wider buckets; count, sum, smallest and largest value stay exact.
+    /// Converts to wider buckets; count, sum, minimum and maximum stay exact.
     ///
-    /// # Panics
-    /// If they would be narrower: the values are not known so well.
+    /// # Panics If the new buckets would be narrower.
     pub fn coarsened<const TO: u32>(&self) -> Histogram<TO> {
         assert!(TO <= BITS, "buckets cannot become narrower");
         let mut coarse =
@@ -85,7 +85,7 @@ impl<const BITS: u32> Histogram<BITS> {
         coarse
     }
 
-    /// The buckets that hold values, from the smallest on: first value, last value, how many.
+    /// The buckets that hold values, in ascending order: first value, last value, count.
     pub fn buckets(&self) -> impl Iterator<Item = (Nanos, Nanos, u32)> + '_ {
         let counters = self.octaves.iter().map(|counters| counters.iter().copied().enumerate()).enumerate();
         let all = counters.flat_map(|(octave, counters)| counters.map(move |(bucket, count)| (octave, bucket, count)));
@@ -100,7 +100,7 @@ impl<const BITS: u32> Histogram<BITS> {
         *self.counter(octave, bucket) = 1;
     }
 
-    /// A bucket's counter, which is made if it was not there.
+    /// Counter of a bucket, allocated if necessary.
     fn counter(&mut self, octave: usize, bucket: usize) -> &mut u32 {
         if self.octaves.len() <= octave {
             self.octaves.resize(octave + 1, Box::default());
@@ -112,7 +112,8 @@ impl<const BITS: u32> Histogram<BITS> {
         &mut counters[bucket]
     }
 
-    /// Octave 0 holds the values below `BUCKETS`, one each; octave n holds `BUCKETS << (n - 1)` up to twice that.
+    /// Octave and bucket of a value. Octave 0 holds the values below `BUCKETS`, one per bucket; octave n holds those
+    /// from `BUCKETS << (n - 1)` to below `BUCKETS << n`.
     #[inline]
     fn place(value: u64) -> (usize, usize) {
         let shift = (64 - BITS).saturating_sub(value.leading_zeros());
@@ -120,7 +121,7 @@ impl<const BITS: u32> Histogram<BITS> {
         (octave, (value >> shift.saturating_sub(1)) as usize & (Self::BUCKETS - 1))
     }
 
-    /// The smallest value of a bucket, and how many different values it takes.
+    /// Smallest value of a bucket, and number of distinct values it holds.
     fn range(octave: usize, bucket: usize) -> (u64, u64) {
         match octave {
             0 => (bucket as u64, 1),
@@ -131,23 +132,24 @@ impl<const BITS: u32> Histogram<BITS> {
         }
     }
 
-    /// The middle of a bucket.
+    /// Middle of a bucket.
     fn middle(octave: usize, bucket: usize) -> u64 {
         let (low, width) = Self::range(octave, bucket);
         low + width / 2
     }
 
-    /// The smallest value; 0 if there is none.
+    /// Minimum; 0 if empty.
     pub fn min(&self) -> Nanos {
         Nanos(if self.count > 0 { self.min } else { 0 })
     }
 
-    /// How many values there are.
+    /// Number of values.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The smallest value that at least `permille` thousandths of all values do not exceed; 0 if there are none.
+    /// Smallest value that at least `permille` thousandths of all values do not exceed, to the accuracy of a bucket;
+    /// 0 if empty.
     pub fn percentile(&self, permille: u64) -> Nanos {
         let rank = (self.count * permille).div_ceil(1000).max(1);
         let mut seen = 0;
@@ -181,7 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The percentile of a sorted list.
+    /// Reference: percentile of a sorted list.
     fn naive(sorted: &[u64], permille: u64) -> u64 {
         let rank = (sorted.len() as u64 * permille).div_ceil(1000).max(1);
         sorted[rank as usize - 1]
@@ -199,20 +201,20 @@ mod tests {
         for (permille, got) in [(500, summary.p50), (900, summary.p90), (990, summary.p99), (999, summary.p999)] {
             let want = naive(&sorted, permille);
             let off = got.0.abs_diff(want);
-            assert!(off <= want >> (BITS + 1), "{permille}: {got} instead of {want}");
+            assert!(off <= want >> (BITS + 1), "{permille}: got {got}, expected {want}");
         }
     }
 
     proptest! {
         #[test]
-        fn percentiles_match_naive(values in prop::collection::vec((0u64..50, any::<u16>()).prop_map(|(shift, low)| (1 << shift) + u64::from(low) - 1), 1..200)) {
+        fn histogram_percentiles_match_naive(values in prop::collection::vec((0u64..50, any::<u16>()).prop_map(|(shift, low)| (1 << shift) + u64::from(low) - 1), 1..200)) {
             check::<6>(&values);
             check::<10>(&values);
         }
     }
 
     #[test]
-    fn small_values_are_exact_and_none_is_zero() {
+    fn small_values_are_exact_and_empty_histogram_returns_zero() {
         assert_eq!(Histogram::<6>::new().summary(), LatencySummary::default());
         for value in 0..128 {
             let mut histogram = Histogram::<6>::new();
@@ -223,14 +225,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wider_buckets_are_those_of_a_coarse_histogram(values in prop::collection::vec(any::<u64>(), 0..100)) {
-            // No sum of a hundred such values is beyond 64 bits.
+        fn coarsened_histogram_equals_one_recorded_coarsely(values in prop::collection::vec(any::<u64>(), 0..100)) {
+            // The sum of a hundred such values fits into 64 bits.
             let (mut fine, mut coarse) = (Histogram::<10>::new(), Histogram::<3>::new());
             for value in values.iter().map(|value| Nanos(value >> (8 + value % 50))) {
                 fine.record(value);
                 coarse.record(value);
             }
-            // A value's bucket is known from the narrower one that holds it.
+            // The wide bucket of a value is that which contains its narrow bucket.
             prop_assert_eq!(&fine.coarsened::<3>(), &coarse);
             let counted: u64 = coarse.buckets().map(|(_, _, count)| u64::from(count)).sum();
             prop_assert_eq!(counted, coarse.count());
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn buckets_say_which_values_they_take() {
+    fn buckets_report_their_first_and_last_value() {
         let mut histogram = Histogram::<3>::new();
         [7, 8, 16, 17, 17, 1023].into_iter().for_each(|value| histogram.record(Nanos(value)));
         let buckets: Vec<_> = histogram.buckets().map(|(low, high, count)| (low.0, high.0, count)).collect();
@@ -248,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn largest_value_has_a_place() {
+    fn largest_value_can_be_recorded() {
         let mut histogram = Histogram::<10>::new();
         histogram.record(Nanos(u64::MAX));
         assert_eq!(histogram.percentile(1000), Nanos(u64::MAX));
@@ -256,7 +258,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_add_up_to_the_whole(values in prop::collection::vec(any::<u32>(), 0..200), cut in 0..200usize) {
+        fn sum_of_partial_histograms_equals_the_whole(values in prop::collection::vec(any::<u32>(), 0..200), cut in 0..200usize) {
             let of = |values: &[u32]| {
                 let mut histogram = Histogram::<6>::new();
                 values.iter().for_each(|&value| histogram.record(Nanos(value.into())));

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! For how long did some CPU idle while a task that was allowed there waited?
+//! Measures the time during which a CPU idled while a task that was allowed there waited.
 //!
-//! 1. Tasks with the same affinity mask form a group. Group 0 is "every CPU", which nearly all tasks have.
-//! 2. A group knows how many of its tasks wait and how many of its CPUs idle. It is *served badly* while both are
-//!    above 0.
-//! 3. The answer is the time during which at least one group is served badly.
+//! 1. Tasks with the same affinity mask form a group. Group 0 has the mask of all CPUs, which nearly all tasks have.
+//! 2. A group counts its waiting tasks and its idle CPUs. It is *badly served* while both are above 0.
+//! 3. The result is the time during which at least one group is badly served.
 //!
-//! A task that starts or stops to wait touches one group. A CPU that starts or stops to idle touches group 0 and the
+//! A task that starts or stops waiting updates one group. A CPU that becomes idle or busy updates group 0 and the
 //! restricted groups that contain it: none for an unrestricted workload, one where each task is pinned.
 
 use ids::{CpuId, CpuSet, GroupId, MaskGroups, Nanos};
@@ -23,22 +22,22 @@ impl Group {
     }
 }
 
-/// The running answer.
+/// Accumulates the result.
 #[derive(Debug)]
 pub(crate) struct IdleWhileRunnable {
     masks: MaskGroups,
     groups: Vec<Group>,
     idle: Vec<bool>,
-    /// How many groups are served badly now, and since when at least one is.
+    /// Number of groups that are badly served now, and the time since which at least one is.
     bad_groups: u32,
     since: Nanos,
     total: Nanos,
-    /// The times that make up the total, if they are kept.
+    /// The intervals that make up the total, if recorded.
     gaps: Option<Vec<(Nanos, Nanos)>>,
 }
 
 impl IdleWhileRunnable {
-    /// All CPUs idle, nobody waits, at time 0.
+    /// Initial state at time 0: all CPUs idle, no task waits.
     pub(crate) fn new(cpus: usize) -> IdleWhileRunnable {
         IdleWhileRunnable {
             masks: MaskGroups::new(cpus),
@@ -51,12 +50,12 @@ impl IdleWhileRunnable {
         }
     }
 
-    /// Keeps each time that adds to the answer.
+    /// Starts recording the intervals that make up the total.
     pub(crate) fn keep_gaps(&mut self) {
         self.gaps = Some(Vec::new());
     }
 
-    /// These times between 0 and `end`, in order; those that touch are one.
+    /// The recorded intervals between 0 and `end`, in order; adjacent ones are merged.
     pub(crate) fn gaps(&self, end: Nanos) -> Vec<(Nanos, Nanos)> {
         let open = (self.bad_groups > 0).then_some((self.since, end));
         let mut gaps: Vec<(Nanos, Nanos)> = Vec::new();
@@ -69,7 +68,7 @@ impl IdleWhileRunnable {
         gaps
     }
 
-    /// The group of the tasks that may run on `allowed`; CPUs that the machine lacks do not count.
+    /// Group of the tasks that may run on `allowed`; CPUs that the machine lacks are ignored.
     pub(crate) fn group(&mut self, allowed: &CpuSet) -> GroupId {
         let group = self.masks.find(allowed);
         if group.index() == self.groups.len() {
@@ -79,24 +78,24 @@ impl IdleWhileRunnable {
         group
     }
 
-    /// The CPUs of a group.
+    /// CPUs of a group.
     pub(crate) fn mask(&self, group: GroupId) -> &CpuSet {
         self.masks.mask(group)
     }
 
-    /// One more task of `group` waits.
+    /// A task of `group` starts waiting.
     #[inline]
     pub(crate) fn wait(&mut self, now: Nanos, group: GroupId) {
         self.change(now, group, |group| group.waiting += 1);
     }
 
-    /// One task of `group` waits no longer.
+    /// A task of `group` stops waiting.
     #[inline]
     pub(crate) fn stop_waiting(&mut self, now: Nanos, group: GroupId) {
         self.change(now, group, |group| group.waiting -= 1);
     }
 
-    /// `cpu` idles from now on, or no longer.
+    /// `cpu` becomes idle or busy.
     #[inline]
     pub(crate) fn set_idle(&mut self, now: Nanos, cpu: CpuId, idle: bool) {
         if std::mem::replace(&mut self.idle[cpu.index()], idle) == idle {
@@ -109,7 +108,7 @@ impl IdleWhileRunnable {
         }
     }
 
-    /// The answer for the time from 0 to `end`.
+    /// The result for the time from 0 to `end`.
     pub(crate) fn total(&self, end: Nanos) -> Nanos {
         self.total + if self.bad_groups > 0 { end - self.since } else { Nanos::ZERO }
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Histograms, accounts and intervals of a run. One vocabulary for simulated and real runs.
+//! Histograms, time accounts and intervals of a run, with the same definitions for simulated and real runs.
 //!
-//! A [`Collector`] is a sink: it sees every event once, keeps summaries and forgets the event. [`Histogram`] holds a
-//! latency in a few KB whatever its length; idle CPUs beside waiting tasks are found incrementally, never by a scan.
+//! A [`Collector`] is a sink: it processes each event once, updates its summaries and drops the event. [`Histogram`]
+//! stores a latency distribution in a few KB for any number of values; the time during which CPUs idle while tasks
+//! wait is updated incrementally, never by a scan of all CPUs.
 
 pub mod catalogue;
 mod collector;

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The load average as Linux reckons it: every 5 s the number of tasks that run or wait for a CPU goes into three
-//! averages that forget by halves in about 1, 5 and 15 minutes (`kernel/sched/loadavg.c`), in fixed point of 11 bits.
-//! Unlike Linux's, this one does not count tasks that wait for a disk.
+//! Load average as defined by Linux: every 5 s the number of running and waiting tasks is folded into three
+//! exponential averages with time constants of 1, 5 and 15 minutes (`kernel/sched/loadavg.c`), in fixed point with 11
+//! fractional bits. Unlike in Linux, tasks that wait for a disk are not counted.
 
 use ids::Nanos;
 
-/// 1.0.
+/// 1.0 in fixed point.
 const ONE: u64 = 1 << 11;
-/// What is left of the old value after 5 s: 1 / exp(5 s / 1, 5 and 15 min), in fixed point.
+/// Factor of the old value after 5 s: exp(-5 s / 1, 5 and 15 min), in fixed point.
 const KEPT: [u64; 3] = [1884, 2014, 2037];
 const EVERY: Nanos = Nanos::from_secs(5);
 
-/// What `/proc/loadavg` says, in thousandths and without the number that was given out last.
+/// Load averages as in `/proc/loadavg`, in thousandths; without the last PID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadAverage {
     /// Over 1, 5 and 15 minutes, in thousandths.
     pub milli: [u64; 3],
-    /// Tasks that run or wait for a CPU at the end.
+    /// Number of running and waiting tasks at the end.
     pub active: u64,
 }
 
-/// Follows it.
+/// Computes the load average during a run.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadFollower {
     averages: [u64; 3],
@@ -33,7 +33,7 @@ impl LoadFollower {
         LoadFollower { averages: [0; 3], active: 0, next: EVERY }
     }
 
-    /// Time goes on to `now`; to be called before `active` changes.
+    /// Advances the time to `now`; must be called before `active` changes.
     #[inline]
     pub fn advance(&mut self, now: Nanos) {
         while self.next <= now {
@@ -41,7 +41,7 @@ impl LoadFollower {
         }
     }
 
-    /// As the kernel's `calc_load`: a rising average is rounded up.
+    /// One update, as the kernel's `calc_load`: a rising average is rounded up.
     fn sample(&mut self) {
         let active = self.active * ONE;
         for (average, kept) in self.averages.iter_mut().zip(KEPT) {
@@ -51,7 +51,7 @@ impl LoadFollower {
         self.next += EVERY;
     }
 
-    /// What it is at `end`.
+    /// Load average at time `end`.
     pub fn finish(mut self, end: Nanos) -> LoadAverage {
         self.advance(end);
         LoadAverage { milli: self.averages.map(|average| average * 1000 / ONE), active: self.active }
@@ -69,17 +69,17 @@ mod tests {
     }
 
     #[test]
-    fn averages_rise_as_those_of_linux() {
-        assert_eq!(after(1, 4), [0; 3], "nobody looked yet");
+    fn load_average_rises_as_in_linux() {
+        assert_eq!(after(1, 4), [0; 3], "before the first update");
         assert_eq!(after(1, 5), [80, 16, 5]);
-        // 1 - exp(-1), 1 - exp(-1/5), 1 - exp(-1/15) after a minute, as far as 11 bits go.
+        // 1 - exp(-1), 1 - exp(-1/5), 1 - exp(-1/15) after a minute, to the accuracy of 11 bits.
         let [one, five, fifteen] = after(1, 60);
         assert!((625..645).contains(&one) && (175..190).contains(&five) && (60..70).contains(&fifteen));
         assert_eq!(after(3, 3_600)[..2], [3_000, 3_000]);
     }
 
     #[test]
-    fn averages_fall_to_nothing() {
+    fn load_average_falls_to_zero() {
         let mut load = LoadFollower::new();
         load.active = 4;
         load.advance(Nanos::from_secs(600));

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Periodic tasks: how long what a period releases takes, and whether it is done before the next release.
+//! Periodic tasks: response time of each job, and whether the job ends before the next release.
 
 use crate::{Histogram, LatencySummary};
 use ids::{Nanos, TaskId};
 
-/// The periods of one task or of several.
+/// Periods of one task or of several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Periods {
-    /// The length of the last one.
+    /// Length of the last period.
     pub length: Nanos,
-    /// From each release to the end of what it released.
+    /// Response time of each job: from its release to its end.
     pub response: Histogram<6>,
-    /// Of those that ended after the next release: how much later.
+    /// Tardiness of each late job: time from the next release to the job's end.
     pub late: Histogram<6>,
 }
 
-/// The same as percentiles.
+/// Percentiles of [`Periods`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeriodSummary {
-    /// From each release to the end of what it released.
+    /// Response time of the jobs: from release to end.
     pub response: LatencySummary,
-    /// Of those that ended after the next release: how much later.
+    /// Tardiness of the late jobs: time from the next release to the job's end.
     pub late: LatencySummary,
 }
 
 impl Periods {
-    /// A period of this length is over, so long after it began.
+    /// Records a job of a period of this length and its response time.
     pub fn end(&mut self, length: Nanos, response: Nanos) {
         self.length = length;
         self.response.record(response);
@@ -34,7 +34,7 @@ impl Periods {
         }
     }
 
-    /// Adds those of another task.
+    /// Adds the periods of another task.
     pub fn add(&mut self, other: &Periods) {
         self.length = other.length;
         self.response.add(&other.response);
@@ -47,12 +47,12 @@ impl Periods {
     }
 }
 
-/// The periods of each task that has some.
+/// Periods of each task that has a period.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeriodsOfTasks(Vec<Option<Box<Periods>>>);
 
 impl PeriodsOfTasks {
-    /// As [`Periods::end`], of this task.
+    /// As [`Periods::end`], for this task.
     pub fn end(&mut self, task: TaskId, length: Nanos, response: Nanos) {
         if self.0.len() <= task.index() {
             self.0.resize_with(task.index() + 1, || None);
@@ -60,7 +60,7 @@ impl PeriodsOfTasks {
         self.0[task.index()].get_or_insert_default().end(length, response);
     }
 
-    /// Those of this task, which are then gone.
+    /// Removes and returns the periods of this task.
     pub fn take(&mut self, task: TaskId) -> Option<Box<Periods>> {
         self.0.get_mut(task.index()).and_then(Option::take)
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn late_is_what_ends_after_the_next_release() {
+    fn job_is_late_if_it_ends_after_the_next_release() {
         let mut all = PeriodsOfTasks::default();
         for response in [10, 100, 101, 350] {
             all.end(TaskId(3), Nanos(100), Nanos(response));

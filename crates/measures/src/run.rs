@@ -1,219 +1,224 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is known of a run when it is over.
+//! Measures of a finished run.
 
 use crate::{Histogram, LoadAverage, PeriodSummary, Periods};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
-/// Percentiles of a latency.
+/// Summary of a latency distribution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencySummary {
     /// Number of values.
     pub count: u64,
     /// Exact mean, rounded down.
     pub mean: Nanos,
-    /// Median and further percentiles, to 1 %.
+    /// Median. All percentiles are accurate to 1 %.
     pub p50: Nanos,
-    /// 90 %.
+    /// 90th percentile.
     pub p90: Nanos,
-    /// 99 %.
+    /// 99th percentile.
     pub p99: Nanos,
-    /// 99.9 %.
+    /// 99.9th percentile.
     pub p999: Nanos,
     /// Exact maximum.
     pub max: Nanos,
 }
 
-/// Where switch-ins happened, compared with the task's last CPU.
+/// Number of migrations, by distance between the task's previous and new CPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Migrations {
-    /// Another thread of the same core.
+    /// To another SMT thread of the same core.
     pub smt: u64,
-    /// Another core, same last-level cache.
+    /// To another core with the same last-level cache.
     pub llc: u64,
-    /// Another cache, same node.
+    /// To another last-level cache of the same NUMA node.
     pub node: u64,
-    /// Another node.
+    /// To another NUMA node.
     pub far: u64,
 }
 
-/// Every nanosecond of a CPU (or of all CPUs together) has one owner.
+/// Time account of a CPU (or sum over all CPUs): every nanosecond belongs to exactly one of run, idle, scheduler,
+/// stolen and offline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuAccount {
-    /// Tasks ran.
+    /// Time in which tasks ran.
     pub run: Nanos,
-    /// Of `run`: more than the work that got done, as the CPU was slower than the reference.
+    /// Part of `run` that exceeds the work done, because the CPU was slower than the reference.
     pub slowed: Nanos,
-    /// Of `run`: tasks polled locks of their workload, waited for cache lines of these, or called the kernel for nothing.
+    /// Part of `run` in which tasks polled locks of their workload, waited for the cache lines of these locks, or
+    /// made futex calls that had no effect.
     pub spin: Nanos,
-    /// Nothing to do.
+    /// Time in which the CPU was idle.
     pub idle: Nanos,
-    /// Scheduler code, with context switches.
+    /// Time in scheduler code, context switches included.
     pub scheduler: Nanos,
-    /// Interrupts.
+    /// Time in interrupts.
     pub stolen: Nanos,
-    /// Not online.
+    /// Time in which the CPU was offline.
     pub offline: Nanos,
 }
 
-/// Every nanosecond of a task's life has one owner.
+/// Time account of a task: every nanosecond of its lifetime belongs to exactly one of run, stolen, runnable and
+/// blocked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TaskAccount {
     /// Work done, in nanoseconds of the reference CPU.
     pub work: Nanos,
-    /// On a CPU, doing its own work.
+    /// Time on a CPU, executing its own work.
     pub run: Nanos,
-    /// Current, but its CPU was busy with scheduler code or interrupts.
+    /// Time as the current task while its CPU executed scheduler code or interrupts.
     pub stolen: Nanos,
-    /// Waiting for a CPU.
+    /// Time runnable but not running.
     pub runnable: Nanos,
-    /// Not runnable.
+    /// Time not runnable.
     pub blocked: Nanos,
 }
 
-/// One task of a run.
+/// Measures of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TaskMeasures {
-    /// Its number in the run.
+    /// Number of the task in the run.
     pub id: TaskId,
-    /// Its number in the kernel.
+    /// PID in the kernel.
     pub pid: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// A thread of the kernel (the watchdog's worker, or one of the background), which the run's own numbers leave out.
+    /// The task is a kernel thread (the watchdog's worker, or one of the background noise); excluded from the totals
+    /// of the run.
     pub kernel_thread: bool,
-    /// Its policy when it began.
+    /// Scheduling policy at its start.
     pub policy: Policy,
-    /// Its time.
+    /// Time account.
     pub account: TaskAccount,
-    /// Where it was allowed, at the end.
+    /// Allowed CPUs at the end.
     pub cpus_allowed: CpuSet,
-    /// Where it ran.
+    /// CPUs on which it ran.
     pub cpus_used: CpuSet,
-    /// From woken to running.
+    /// Time from wakeup until running.
     pub wakeup_latency: LatencySummary,
-    /// The same, each time.
+    /// Histogram of `wakeup_latency`.
     pub wakeup_latencies: Histogram<6>,
-    /// The last of them; 0 if there was none.
+    /// Last wakeup latency; 0 if there was none.
     pub last_latency: Nanos,
-    /// Its periods, if a timer gave it some.
+    /// Periods, if a timer releases its jobs.
     pub periods: Option<Box<Periods>>,
-    /// When it ended; `None`: it did not.
+    /// Time at which it ended; `None` if it did not.
     pub ended: Option<Nanos>,
 }
 
-/// The tasks of one part of a composed workload.
+/// Measures of the tasks of one part of a composed workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartMeasures {
-    /// Its label: the names of its tasks begin with that and a slash.
+    /// Label of the part: the prefix before the slash in its tasks' names.
     pub label: String,
-    /// How many tasks there were.
+    /// Number of tasks.
     pub tasks: u64,
-    /// When the last of them ended; `None` if one did not.
+    /// Time at which the last of them ended; `None` if one did not.
     pub makespan: Option<Nanos>,
-    /// The time of all of them.
+    /// Sum of the tasks' time accounts.
     pub account: TaskAccount,
-    /// From woken to running.
+    /// Time from wakeup until running.
     pub wakeup_latency: LatencySummary,
     /// Periods of its tasks.
     pub periods: PeriodSummary,
 }
 
-/// The tasks of one group and of those in it.
+/// Measures of the tasks of one group and of its subgroups.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupMeasures {
-    /// Its path within the workload.
+    /// Path within the workload.
     pub path: String,
-    /// Its share among its siblings, 1 to 10000.
+    /// Weight relative to its siblings, 1 to 10000.
     pub weight: u32,
-    /// Most CPU time that it may have, in percent of one CPU.
+    /// Cap on its CPU time, in percent of one CPU.
     pub cap_percent: Option<u32>,
-    /// CPU time that its tasks had.
+    /// CPU time of its tasks.
     pub cpu: Nanos,
-    /// How long they waited for a CPU, together.
+    /// Total time for which its tasks waited for a CPU.
     pub runnable: Nanos,
 }
 
 impl GroupMeasures {
-    /// Of a group before anything is known of its tasks.
+    /// Creates the measures of a group whose tasks are not yet accounted.
     pub fn new(path: &str, weight: u32, cap_percent: Option<u32>) -> GroupMeasures {
         GroupMeasures { path: path.to_owned(), weight, cap_percent, ..GroupMeasures::default() }
     }
 }
 
-/// How one caller used one lock.
+/// Use of one lock by one caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockUse {
-    /// What kind it is, in the words of the lock table: `runqueue`, `dsq`, `bpf`, `spin`, `mutex`, …
+    /// Kind of lock, as in the lock table: `runqueue`, `dsq`, `bpf`, `spin`, `mutex`, …
     pub kind: &'static str,
-    /// Which one.
+    /// Name of the lock.
     pub lock: String,
-    /// Who took it: an operation of the kernel, a callback, or a task.
+    /// Caller: a kernel operation, a callback, or a task.
     pub caller: String,
-    /// How often.
+    /// Number of acquisitions.
     pub count: u64,
-    /// How often it had to wait.
+    /// Number of acquisitions that had to wait.
     pub contended: u64,
-    /// For how long, together; the passing on is in it.
+    /// Total waiting time, handoffs included.
     pub wait_total: Nanos,
-    /// For how long at most.
+    /// Longest waiting time.
     pub wait_max: Nanos,
-    /// How long it was held, together.
+    /// Total hold time.
     pub hold_total: Nanos,
-    /// How long at most.
+    /// Longest hold time.
     pub hold_max: Nanos,
-    /// Reads of a sequence lock that had to be done again; each counts as a passage.
+    /// Number of retried reads of a sequence lock; each retry is also counted as an acquisition.
     pub retries: u64,
 }
 
-/// A whole run.
+/// Measures of a whole run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunMeasures {
-    /// Simulated time that the run covers.
+    /// Time that the run covers.
     pub elapsed: Nanos,
-    /// When the last finite task ended; `None` if one is endless or was cut short.
+    /// Time at which the last finite task ended; `None` if a task is endless or was cut short.
     pub makespan: Option<Nanos>,
     /// Work of the workload's tasks, in nanoseconds of the reference CPU; `None` where only CPU time is known.
     pub work: Option<Nanos>,
-    /// Of `work`, what its tasks had the kernel do; `None` where that is not known.
+    /// Part of `work` that was done in system calls; `None` where unknown.
     pub system_work: Option<Nanos>,
-    /// The load average at the end.
+    /// Load average at the end.
     pub load_average: LoadAverage,
     /// Periods of the workload's tasks.
     pub periods: PeriodSummary,
-    /// Switch-ins of the workload's tasks, not of idle.
+    /// Number of switches to a task of the workload; switches to idle are not counted.
     pub context_switches: u64,
-    /// Tasks made runnable.
+    /// Number of wakeups of the workload's tasks.
     pub wakeups: u64,
-    /// Time during which some CPU idled while a task allowed there waited.
+    /// Time during which a CPU idled while a task allowed there waited.
     pub idle_while_runnable: Nanos,
-    /// Where tasks moved.
+    /// Migrations of tasks.
     pub migrations: Migrations,
-    /// From woken to running, all tasks of the workload.
+    /// Time from wakeup until running, over all tasks of the workload.
     pub wakeup_latency: LatencySummary,
-    /// From runnable to running, all tasks of the workload, whether woken or switched out while runnable.
-    pub queue_wait: LatencySummary,
-    /// How `wakeup_latency` is distributed, to an eighth of each power of two.
+    /// Time from runnable until running, over all tasks of the workload, whether woken or switched out while
+    /// runnable.
+    pub run_delay: LatencySummary,
+    /// Histogram of `wakeup_latency`, with 8 buckets per power of two.
     pub wakeup_latencies: Histogram<3>,
-    /// The same of `queue_wait`.
-    pub queue_waits: Histogram<3>,
-    /// All CPUs together.
+    /// Histogram of `run_delay`, with 8 buckets per power of two.
+    pub run_delays: Histogram<3>,
+    /// Sum of the time accounts of all CPUs.
     pub cpu: CpuAccount,
-    /// Each CPU.
+    /// Time account of each CPU.
     pub cpus: Vec<CpuAccount>,
-    /// BPF instructions executed; `None` in a real kernel, which does not count them.
+    /// Number of BPF instructions executed; `None` for a real kernel, which does not count them.
     pub bpf_instructions: Option<u64>,
-    /// Time spent waiting for locks: the sum of `locks`; `None` while nothing models or measures it.
+    /// Total waiting time for locks, the sum over `locks`; `None` if neither modelled nor measured.
     pub lock_wait: Option<Nanos>,
-    /// Who used which lock, the longest waits first; `None` while nothing models or measures it.
+    /// Use of each lock by each caller, the longest waits first; `None` if neither modelled nor measured.
     pub locks: Option<Vec<LockUse>>,
-    /// What the machine took, in parts per million of what it takes with all cores busy at the last frequency without
-    /// turbo for the same time; `None` while nothing models or measures it.
+    /// Energy in parts per million of that of a machine whose cores are all busy at the highest non-turbo frequency
+    /// for the same time; `None` if neither modelled nor measured.
     pub energy_ratio_ppm: Option<u64>,
-    /// Of `cpu.run`: more than the work that got done, as CPUs were slower than the reference; `None` where that is not
-    /// known.
+    /// Part of `cpu.run` that exceeds the work done, because CPUs were slower than the reference; `None` where
+    /// unknown.
     pub slowed: Option<Nanos>,
-    /// Of `cpu.run`: tasks polled locks of their workload, waited for cache lines of these, or called the kernel for nothing;
-    /// `None` where that is not known.
+    /// Part of `cpu.run` in which tasks polled locks of their workload, waited for the cache lines of these locks, or
+    /// made futex calls that had no effect; `None` where unknown.
     pub spin: Option<Nanos>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,
@@ -224,15 +229,15 @@ pub struct RunMeasures {
 }
 
 impl RunMeasures {
-    /// How many tasks of the workload ran or waited for a CPU on average, in thousandths.
+    /// Average number of running and waiting tasks of the workload, in thousandths.
     pub fn load_milli(&self) -> u64 {
         let tasks = self.tasks.iter().filter(|task| !task.kernel_thread).map(|task| &task.account);
         let time: u128 = tasks.map(|task| u128::from((task.run + task.stolen + task.runnable).0)).sum();
         (time * 1000 / u128::from(self.elapsed.0.max(1))) as u64
     }
 
-    /// Measures the parts of these labels, whose tasks are called `LABEL/name`. Those that do not end by themselves have
-    /// no makespan, also if the end of the run ended them.
+    /// Measures the parts with these labels, whose tasks are named `LABEL/name`. The flag tells whether the tasks of
+    /// a part end by themselves; if not, the part has no makespan even if the end of the run ended them.
     pub fn divide<'a>(&mut self, parts: impl IntoIterator<Item = (&'a str, bool)>) {
         let part = |(label, ends)| {
             let part = self.part(label);
@@ -241,8 +246,8 @@ impl RunMeasures {
         self.parts = parts.into_iter().map(part).collect();
     }
 
-    /// Adds up the time of each group's tasks, given the path of each task's own. Time of tasks in a group is that of all
-    /// groups around it too.
+    /// Adds up the time accounts of each group's tasks, given the group path of each task. A task counts for its
+    /// group and all groups around it.
     pub fn gather<'a>(
         &mut self,
         groups: impl IntoIterator<Item = GroupMeasures>,

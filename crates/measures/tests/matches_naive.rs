@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The collector against an oracle that keeps every record and looks back through all of them for each answer.
+//! Compares the collector with an oracle that stores every record and scans all of them for each result.
 
 use event_log::{BlockCause, CallbackSite, Event, EventKind, Record, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 const CPUS: u32 = 6;
 
-/// Two nodes; CPUs 0-3 in the first with two caches, 0 and 1 threads of one core.
+/// Two nodes; the first has CPUs 0-3 and two caches, and CPUs 0 and 1 are threads of one core.
 fn topology() -> Topology {
     Topology::of_groups(&[0, 0, 1, 2, 3, 4], &[0, 0, 0, 1, 2, 2], &[0, 0, 0, 0, 1, 1])
 }
@@ -26,7 +26,7 @@ fn info(id: u32, allowed: &CpuSet) -> TaskInfo {
     }
 }
 
-/// A run that a scheduler could have made, drawn from numbers.
+/// A valid run as a scheduler could produce it, generated from random numbers.
 struct Story {
     records: Vec<Record>,
     now: Nanos,
@@ -60,7 +60,7 @@ impl Story {
         }
     }
 
-    /// The CPU switches to one that waits, or to idle; who ran goes to sleep or waits again.
+    /// Switches the CPU to a waiting task or to idle; the previous task blocks or waits again.
     fn switch(&mut self, cpu: u32, pick: usize, block: bool, late: u64) {
         let prev = self.current[cpu as usize];
         let next = if self.waiting.is_empty() || pick.is_multiple_of(5) {
@@ -78,7 +78,7 @@ impl Story {
                 self.push(cpu, prev, EventKind::Block { cause: BlockCause::Timer });
                 self.now += Nanos(late);
                 self.blocked.push(prev);
-                // Woken again before the CPU has left it.
+                // Woken again before the CPU has switched away from it.
                 if late == 2 {
                     self.wake(self.blocked.len() - 1, cpu);
                     self.now += Nanos(1);
@@ -114,7 +114,7 @@ fn collect(records: &[Record], elapsed: Nanos) -> RunMeasures {
     let cpus = vec![CpuAccount { idle: elapsed, ..CpuAccount::default() }; CPUS as usize];
     let gaps = collector.idle_gaps(elapsed);
     let measures = collector.finish(Totals { elapsed, cpus, tasks, ..Totals::default() });
-    // They are what the total consists of, in order and apart.
+    // The gaps add up to the total, and are ordered and disjoint.
     assert_eq!(gaps.iter().map(|(from, to)| to.0 - from.0).sum::<u64>(), measures.idle_while_runnable.0);
     assert!(
         gaps.iter().all(|(from, to)| from < to && *to <= elapsed) && gaps.windows(2).all(|two| two[0].1 < two[1].0)
@@ -128,7 +128,7 @@ enum Doing {
     Other,
 }
 
-/// What `task` does after `history`.
+/// State of `task` after `history`.
 fn doing(history: &[Record], task: TaskId) -> Doing {
     for record in history.iter().rev() {
         let Record::Event(event) = record else { continue };
@@ -181,7 +181,7 @@ fn naive_idle_while_runnable(records: &[Record], tasks: u32, elapsed: Nanos) -> 
     total
 }
 
-/// (waited, after a wakeup, task) of each switch-in, and the moves.
+/// (time waited, whether after a wakeup, task) for each switch-in, and the migrations.
 fn naive_switches(records: &[Record]) -> (Vec<(Nanos, bool, TaskId)>, Migrations) {
     let (mut waits, mut moves, places) = (Vec::new(), Migrations::default(), topology().places);
     let switched = |record: &Record| match record {
@@ -213,7 +213,7 @@ fn check_latency(got: LatencySummary, mut values: Vec<Nanos>) {
     assert_eq!(got.max, values.last().copied().unwrap_or_default());
     assert_eq!(got.mean.0, sum.checked_div(got.count).unwrap_or(0));
     if let Some(median) = values.get((values.len().max(1) - 1) / 2) {
-        assert!(got.p50.0.abs_diff(median.0) * 100 <= median.0, "{} instead of {median}", got.p50);
+        assert!(got.p50.0.abs_diff(median.0) * 100 <= median.0, "got {}, expected {median}", got.p50);
     }
 }
 
@@ -243,7 +243,7 @@ proptest! {
         prop_assert_eq!(got.idle_while_runnable, naive_idle_while_runnable(&story.records, tasks, elapsed));
         let (waits, moves) = naive_switches(&story.records);
         prop_assert_eq!(got.migrations, moves);
-        check_latency(got.queue_wait, waits.iter().map(|wait| wait.0).collect());
+        check_latency(got.run_delay, waits.iter().map(|wait| wait.0).collect());
         check_latency(got.wakeup_latency, waits.iter().filter(|wait| wait.1).map(|wait| wait.0).collect());
         for task in &got.tasks {
             let mine = waits.iter().filter(|wait| wait.1 && wait.2 == task.id).map(|wait| wait.0).collect();
@@ -253,7 +253,7 @@ proptest! {
     }
 }
 
-/// A collector at 10 ns after one task was born at 4 and ended at 9.
+/// A collector at 10 ns after one task started at 4 ns and ended at 9 ns.
 fn one_task() -> Collector {
     let mut collector = Collector::new(&Topology::flat(1));
     collector.task(Nanos(4), &info(0, &CpuSet::first_n(1)));
@@ -273,14 +273,14 @@ fn totals(cpu_idle: u64, task_run: u64) -> Totals {
 }
 
 #[test]
-fn every_nanosecond_has_one_owner() {
+fn time_accounts_that_do_not_add_up_are_refused() {
     let conserved = |cpu_idle, task_run| {
         let attempt = move || one_task().finish(totals(cpu_idle, task_run)).elapsed;
         std::panic::catch_unwind(attempt).is_ok()
     };
     assert!(conserved(6, 5));
-    assert!(!conserved(5, 5), "a CPU lost a nanosecond");
-    assert!(!conserved(7, 5), "a CPU gained a nanosecond");
-    assert!(!conserved(6, 4), "a task lost a nanosecond");
-    assert!(!conserved(6, 6), "a task lives after its exit");
+    assert!(!conserved(5, 5), "a CPU account is 1 ns short");
+    assert!(!conserved(7, 5), "a CPU account is 1 ns too long");
+    assert!(!conserved(6, 4), "a task account is 1 ns short");
+    assert!(!conserved(6, 6), "a task account extends past its exit");
 }

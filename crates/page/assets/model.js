@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The data of a timeline: columns of varints, unpacked once. What is too dense for pixels is drawn from buckets that are
-// filled then, so that a picture never takes longer than its number of pixels.
+// Data of a timeline: columns of varints, decoded once. Where the data are denser than pixels, they are drawn from
+// precomputed buckets, so that the drawing time depends on the number of pixels only.
 "use strict";
 const Timelines = (() => {
   const NONE = 0xffffffff;
 
-  // How many of the ordered times are at or before `time`.
+  // Number of the sorted times that are at or before `time`.
   const find = (times, time) => {
     let [low, high] = [0, times.length];
     while (low < high) {
@@ -15,7 +15,7 @@ const Timelines = (() => {
     return low;
   };
 
-  // Unpacks the columns that `crates/page/src/track.rs` wrote.
+  // Decodes the columns written by `crates/page/src/track.rs`.
   const unpack = (buffer) => {
     const bytes = new Uint8Array(buffer);
     const length = new DataView(buffer).getUint32(0, true);
@@ -33,7 +33,7 @@ const Timelines = (() => {
     return head;
   };
 
-  // The stints of a CPU with buckets of several widths: the share of each that was busy, and who had most of it.
+  // Run intervals of a CPU with buckets of several widths: the busy share of each, and the task with most of it.
   class Lane {
     constructor(from, to, task, end) {
       Object.assign(this, { from, to, task, end });
@@ -66,13 +66,13 @@ const Timelines = (() => {
       return up;
     }
 
-    // The widest buckets that are no wider than a pixel, or the narrowest.
+    // The widest buckets that are at most a pixel wide, or the narrowest.
     level(pixel) {
       return this.levels.findLast((level) => level.width <= pixel) ?? this.levels[0];
     }
   }
 
-  // A number that changes in steps, with the least and greatest value of buckets.
+  // A number that changes in steps, with the minimum and maximum of buckets.
   class Steps {
     static counting(ups, downs, end) {
       ups.sort();
@@ -107,7 +107,7 @@ const Timelines = (() => {
       hold(0, 0, count ? this.time[0] : end);
       for (let index = 0; index < count; index++) {
         const until = index + 1 < count ? this.time[index + 1] : end;
-        // What holds for no time is no value.
+        // Omits values of no duration.
         if (until > this.time[index]) hold(this.value[index], this.time[index], until);
       }
       this.levels = [{ width, low, high }];
@@ -127,13 +127,13 @@ const Timelines = (() => {
       return this.value[find(this.time, time) - 1] ?? 0;
     }
 
-    // The finest buckets that are no narrower than a pixel; undefined where single steps are wider than that.
+    // The narrowest buckets that are at least a pixel wide; undefined where individual steps are wider than that.
     level(pixel) {
       return this.levels[0].width > pixel ? undefined : this.levels.findLast((level) => level.width <= pixel);
     }
   }
 
-  // Rows of intervals one after the other, given by gaps and lengths.
+  // Rows of consecutive intervals, given by gaps and lengths.
   const rows = (gaps, lengths, counts) => {
     const result = [];
     let index = 0;
@@ -149,7 +149,7 @@ const Timelines = (() => {
     return result;
   };
 
-  // The longest waits for a CPU: who, where it ended (nowhere, if it did not), since when and how long.
+  // The longest waits for a CPU: task, CPU at the end (none if it did not end), begin and length.
   const SHOWN = 8;
   const longest = (lanes, lost) => {
     const best = [];

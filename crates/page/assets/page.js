@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// What makes the page answer: values under the pointer and by keys, explanations, colours, the choice of a run, tasks by
-// any column. It loads nothing and keeps nothing.
+// Interaction of the page: values at the pointer and by keys, explanations, colors, selection of a run, sorting of tasks.
+// Loads nothing and stores nothing.
 "use strict";
 (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const one = (selector, within = document) => within.querySelector(selector);
 
-  // Times as the program writes them: the largest unit that keeps the number above 1, three places.
+  // Times in the program's format: the largest unit for which the number is above 1, three digits.
   const time = (ns) => {
     if (ns === null) return "-";
     const [unit, size] = ns < 1e3 ? ["ns", 1] : ns < 1e6 ? ["us", 1e3] : ns < 1e9 ? ["ms", 1e6] : ["s", 1e9];
@@ -23,7 +23,7 @@
     return new Response(stream).arrayBuffer();
   };
 
-  // A box with values beside a place of the window.
+  // A box with values next to a position in the window.
   const tip = one("#tip");
   const tell = (text, x, y) => {
     tip.hidden = !text;
@@ -48,7 +48,7 @@
     }
   };
 
-  // The points of a plot: the nearest to the pointer, or one after the other by the arrow keys.
+  // Points of a plot: the nearest to the pointer, or in sequence by the arrow keys.
   const spots = (plot) => {
     const list = JSON.parse(plot.dataset.spots);
     if (!list.length) return;
@@ -112,7 +112,7 @@
     });
   };
 
-  // Tasks: all of them, by any column, those that contain what is searched.
+  // Table of tasks: sortable by any column, filtered by the search text.
   const SHOWN = 200;
   const TIMES = new Set([2, 3, 4, 5, 7, 8, 9]);
   const tasks = (table) => {
@@ -166,7 +166,7 @@
     return load;
   };
 
-  // A timeline is unpacked when its run is looked at for the first time.
+  // A timeline is decoded when its run is first shown.
   const timelines = new WeakSet();
   const showTimeline = async (article) => {
     const frame = one(".timeline", article);

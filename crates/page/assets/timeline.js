@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// The picture of a timeline: rows that share one axis of time, from the whole run to microseconds.
+// Drawing of a timeline: rows that share a time axis, which can be zoomed from the whole run to microseconds.
 "use strict";
 const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const { find, NONE } = Timelines;
@@ -7,15 +7,15 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const pen = canvas.getContext("2d");
   const NARROWEST = 20;
   const [AXIS, CHAIN, STEPS, DEPTH, STRIP, GAP] = [18, 16, 38, 22, 8, 6];
-  const REASONS = ["", "the CPU was idle", "it went to sleep", "it ended", "it yielded", "its slice ended",
+  const REASONS = ["", "the CPU was idle", "it blocked", "it ended", "it yielded", "its slice ended",
     "it was preempted", "a higher class took the CPU", "its affinity, class or scheduler changed"];
-  const KINDS = ["ran", "polled a lock", "waited for a CPU", "slept until a timer rang", "waited for a device",
-    "waited for something outside"];
+  const KINDS = ["ran", "polled a lock", "waited for a CPU", "slept until a timer expired", "waited for a device",
+    "waited for an external event"];
   const view = { from: 0, to: data.end };
   let [chosen, cursor, focus, found] = [-1, -1, null, null];
   let colours = {};
 
-  // Rows from top to bottom: what draws them, and what they say of a time.
+  // Rows from top to bottom: function that draws each, and function that describes a time.
   const rows = [];
   const add = (name, height, draw, say, cpu = -1) => {
     const top = rows.length ? rows.at(-1).top + rows.at(-1).height + (cpu > 0 ? laneGap : GAP) : AXIS;
@@ -43,7 +43,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const begin = Math.max(left, xOf(from));
     pen.fillRect(begin, top, Math.max(1, Math.min(left + width, xOf(to)) - begin), height);
   };
-  // Intervals in sight; those that share a pixel once.
+  // Visible intervals; those within the same pixel are drawn once.
   const each = ({ from, to }, act) => {
     const pixel = 1 / scale();
     for (let index = find(to, view.from); index < from.length && from[index] < view.to;) {
@@ -53,8 +53,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     }
   };
 
-  // Rows of CPUs are painted pixel by pixel where single tasks are too narrow: columns of an image that is as dense as the
-  // screen. `share` says how much of a column's time the CPU ran tasks, `who` had most of it.
+  // Rows of CPUs are drawn pixel by pixel where individual run intervals are too narrow: columns of an image with screen
+  // resolution. `share` is the share of a column's time in which the CPU ran tasks, `who` the task with most of it.
   const image = { canvas: document.createElement("canvas"), pixels: null, words: null, share: null, who: null, most: null };
   const prepare = (tall) => {
     const [wide, high] = [Math.ceil(width * density), Math.ceil(tall * density)];
@@ -126,7 +126,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     pen.globalAlpha = 1;
   };
 
-  // Waits for locks, at the foot of a row.
+  // Lock waits, at the bottom of a row.
   const drawLocks = (locks, { top, height }) => {
     const tall = Math.max(1, Math.min(3, Math.floor(height / 6)));
     pen.fillStyle = colours.ink;
@@ -138,7 +138,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     pen.fill();
   };
 
-  // Under the stints: time that is not the run's.
+  // Below the run intervals: time of tasks outside the run.
   const drawOthers = (others, { top, height }) => {
     pen.globalAlpha = 0.3;
     pen.fillStyle = colours.quiet;
@@ -177,7 +177,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   };
 
   const drawChain = ({ top, height }) => each(data.chain, (index) => {
-    // Running is tall, waiting for a CPU is half as tall and red, sleeping is a line.
+    // Running is full height, waiting for a CPU is half height and red, sleeping is a line.
     const kind = data.chain.kind[index];
     const tall = kind < 2 ? height : kind === 2 ? height / 2 : 2;
     pen.fillStyle = kind < 2 ? colours.accent : kind === 2 ? colours.bad : colours.quiet;
@@ -200,7 +200,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const lane = data.lanes[cpu];
     const [from, to, wait, code] = [lane.from[index], lane.to[index], lane.wait[index], lane.reason[index]];
     const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from, 3)} for ${span(to - from)}`];
-    if (wait) lines.push(`waited ${span(wait)} for a CPU, ${code & 1 ? "since it was woken" : "since it lost one"}`);
+    if (wait) lines.push(`waited ${span(wait)} for a CPU, ${code & 1 ? "since it was woken" : "since it was preempted or yielded"}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
     return lines.join("\n");
   };
@@ -242,7 +242,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   };
 
   const draw = () => {
-    // Nobody sees a run that is not chosen; it is drawn when it gets its size back.
+    // A run that is not selected is invisible; it is drawn when it becomes visible and gets its size.
     if (!canvas.clientWidth) return;
     const began = performance.now();
     density = devicePixelRatio;
@@ -296,7 +296,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     for (const colour of names) colours[colour] = style(colour);
     const [red] = colours.ground.match(/[\d.]+/g).map(Number);
     colours.dark = red < 128;
-    // As pixels of an image have them: alpha, blue, green, red.
+    // Byte order of image pixels: alpha, blue, green, red.
     colours.tasks = Uint32Array.from(data.names, (_, task) => {
       const light = colours.dark ? 0.62 : 0.46;
       const part = (offset) => {
@@ -327,7 +327,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const index = inside(data.chain, ticks);
     if (index < 0) return "";
     const { from, to, task, kind } = data.chain;
-    return `the longest chain of causes: ${name(task[index])} ${KINDS[kind[index]]} for ${span(to[index] - from[index])}`;
+    return `longest chain of causes: ${name(task[index])} ${KINDS[kind[index]]} for ${span(to[index] - from[index])}`;
   });
   const cpus = data.lanes.length;
   add("CPUs running", STEPS, (row) => drawSteps(data.running, row, cpus, cpus, colours.run),
@@ -336,12 +336,12 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     (ticks) => `${data.waiting.at(ticks)} tasks wait for a CPU at ${clock(ticks, 3)}; at most ${data.waiting.most}`);
   data.queues.forEach(({ name, steps }) => {
     add(name, DEPTH, (row) => drawSteps(steps, row, steps.most, 0, colours.accent),
-      (ticks) => `${steps.at(ticks)} tasks stand in ${name} at ${clock(ticks, 3)}; at most ${steps.most}`);
+      (ticks) => `${steps.at(ticks)} tasks in ${name} at ${clock(ticks, 3)}; at most ${steps.most}`);
   });
   add("avoidable idle", STRIP, ({ top, height }) => drawBad(top, height, 1), (ticks) => {
     const index = inside(data.bad, ticks);
-    if (index < 0) return "no CPU idles beside a task that may run there";
-    return `some CPU idles for ${span(data.bad.to[index] - data.bad.from[index])} beside a task that may run there`;
+    if (index < 0) return "no CPU idles while a task waits that may run there";
+    return `a CPU idles for ${span(data.bad.to[index] - data.bad.from[index])} while a task waits that may run there`;
   });
   const locked = data.locks.some((lock) => lock.from.length);
   const lanesFrom = rows.length;
@@ -354,7 +354,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return sayLane(cpu, ticks) + lock;
   }, cpu));
 
-  // The stint before or after the cursor on the chosen CPU, by keys.
+  // Moves to the previous or next run interval on the selected CPU, by keys.
   const walk = (way) => {
     if (chosen < 0) chosen = 0;
     const lane = data.lanes[chosen];
@@ -383,7 +383,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   });
   frame.querySelectorAll("[data-key]").forEach((button) => button.addEventListener("click", () => KEYS[button.dataset.key]()));
 
-  // The pointer: hover tells, dragging moves, two fingers or the wheel with Ctrl zoom.
+  // Pointer: hovering shows values, dragging pans, two fingers or the wheel with Ctrl zoom.
   const fingers = new Map();
   const local = (event) => event.clientX - canvas.getBoundingClientRect().left;
   canvas.addEventListener("pointerdown", (event) => {
@@ -428,7 +428,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   list.replaceChildren(...data.longest.map((wait) => {
     const button = document.createElement("button");
     button.type = "button";
-    const where = wait.cpu < 0 ? "and got none" : `then CPU ${wait.cpu}`;
+    const where = wait.cpu < 0 ? "which never ended" : `then CPU ${wait.cpu}`;
     const since = (wait.from * data.unit / 1e9).toFixed(6);
     button.textContent = `${span(wait.length)}: ${name(wait.task)} from ${since} s, ${where}`;
     button.addEventListener("click", () => {

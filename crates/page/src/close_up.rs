@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One run of each setup, looked at closely: its CPUs, locks and tasks.
+//! Details of one run of each setup: its CPUs, locks and tasks.
 
 use crate::depths::depths;
 use crate::owners::{OWNERS, legend};
@@ -11,18 +11,18 @@ use maud::{Markup, html};
 use report::{Content, Details, Lock, Outcome, Record, Setup, Task, content, count};
 use serde_json::{Value, json};
 
-/// What makes a run typical: the first of these that all runs of the setup have.
+/// Measure by which the middle run is chosen: the first of these that all runs of the setup have.
 const TYPICAL: [&str; 3] = ["makespan_ns", "wakeup_latency_ns.mean", "elapsed_ns"];
 
-/// Locks that a table shows.
+/// Number of locks in a table.
 const LOCKS: usize = 12;
-/// Stints in the timelines of a page: a million take some 6 MB.
+/// Maximum number of run intervals in the timelines of a page: a million take some 6 MB.
 const STINTS: usize = 1_000_000;
-/// Tasks that stand in the page as text, for print and where scripts do not run.
+/// Number of tasks contained in the page as text, for print and without scripts.
 const TASKS: usize = 10;
 
-/// The run of each setup that is looked at closely, as places among the records: the first that did not come to its end,
-/// or else the one in the middle.
+/// The run of each setup that is shown in detail, as indexes into the records: the first that did not complete, or
+/// else the middle one.
 pub fn close_ups(records: &[Record]) -> Vec<usize> {
     chosen(records, &content(records)).into_iter().map(|(_, run)| run).collect()
 }
@@ -44,7 +44,7 @@ fn middle(records: &[Record], setup: &Setup) -> Option<usize> {
     order.get((order.len() - 1) / 2).copied()
 }
 
-/// A section for each of these runs; the script shows one at a time.
+/// One section per such run; the script shows one at a time.
 pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
     let chosen = chosen(report.records, content);
     let chosen: Vec<(String, usize, &Details)> = chosen
@@ -54,9 +54,9 @@ pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
     html! {
         @if !chosen.is_empty() {
             section #close-up {
-                h2 { "One run, close up" }
+                h2 { "One run in detail" }
                 @if report.records.len() > 1 {
-                    p.quiet { "Of each setup the run in the middle, or the first that did not come to its end." }
+                    p.quiet { "For each setup, the middle run, or the first that did not complete." }
                 }
                 @if chosen.len() > 1 {
                     p.scripted { label { "Run " select #run {
@@ -106,17 +106,17 @@ fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &
     }
 }
 
-/// The events of this run, or why there are none.
+/// The events of this run, or the reason why they are missing.
 fn track<'a>(report: &Report<'a>, run: usize) -> Option<&'a Result<Track, String>> {
     report.tracks.iter().find(|(of, _)| *of == run).map(|(_, track)| track)
 }
 
-/// Text whose lines stay lines.
+/// Text that keeps its line breaks.
 fn lines(text: &str) -> Markup {
     html! { pre { (text.lines().map(report::escape).collect::<Vec<_>>().join("\n")) } }
 }
 
-/// The timeline, with at most `share` stints.
+/// The timeline, with at most `share` run intervals.
 fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: usize) -> Markup {
     let track = track(report, run);
     let source = format!("timeline-data-{index}");
@@ -171,7 +171,7 @@ fn locks(locks: &[Lock]) -> Markup {
     let waited: Vec<&Lock> = locks.iter().filter(|lock| lock.wait_total_ns > 0).collect();
     html! {
         @if !waited.is_empty() {
-            h4 { "Locks for which somebody waited" }
+            h4 { "Contended locks" }
             div.scroll {
                 table.plain {
                     thead { tr {
@@ -199,7 +199,7 @@ fn locks(locks: &[Lock]) -> Markup {
     }
 }
 
-/// What can be pressed beside a timeline: the key that does the same, what it does, and how it looks.
+/// Buttons of a timeline: the equivalent key, the action, and the label.
 const BUTTONS: [(&str, &str, &str); 5] = [
     ("ArrowLeft", "earlier", "◀"),
     ("ArrowRight", "later", "▶"),
@@ -208,7 +208,7 @@ const BUTTONS: [(&str, &str, &str); 5] = [
     ("0", "the whole run", "All"),
 ];
 
-/// Columns of the table of tasks, as the script has them.
+/// Columns of the table of tasks, in the order used by the script.
 const HEAD: [&str; 12] =
     ["pid", "task", "ran", "waited", "slept", "stolen", "wakeups", "p50", "p99", "max", "CPUs used", "CPUs allowed"];
 
@@ -219,7 +219,7 @@ fn tasks(index: usize, tasks: &[Task]) -> Markup {
     let json = serde_json::to_vec(&json!({ "head": HEAD, "rows": rows })).expect("numbers and texts");
     html! {
         h4 { "Tasks" }
-        @if tasks.is_empty() { p.quiet { "There were none." } } @else {
+        @if tasks.is_empty() { p.quiet { "There were no tasks." } } @else {
             p.scripted { label { "Search " input type="search" data-search={ "tasks-" (index) }; } }
             div.scroll {
                 table.plain.tasks id={ "tasks-" (index) } data-source={ "tasks-data-" (index) } {

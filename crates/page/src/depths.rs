@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How many tasks stood in the scheduler's queues over time.
+//! Number of tasks in the scheduler's queues over time.
 
 use ids::{DsqId, Nanos};
 use timeline::{Queue, Timeline};
 
-/// Queues that are shown: those that were deepest.
+/// Number of queues shown: the deepest ones.
 const QUEUES: usize = 12;
-/// Steps of a queue that are kept as they are. Of more, each part of the run keeps its highest and its last.
+/// Maximum number of steps of a queue that are kept unchanged. If there are more, each part of the run keeps its
+/// maximum and its last value.
 const STEPS: usize = 20_000;
 
 /// A queue, or all queues of a kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Depth {
     pub name: String,
-    /// From when on how many stood there, in order.
+    /// Times from which on the queue contained this number of tasks, in order.
     pub steps: Vec<(Nanos, u32)>,
 }
 
-/// The deepest queues, in order of their numbers and the queues of the CPUs last, and how many others there were.
+/// The deepest queues, in order of their numbers with the CPUs' local queues last, and the number of other queues.
 pub fn depths(timeline: &Timeline) -> (Vec<Depth>, usize) {
     let is_local = |queue: DsqId| queue.local_cpu().is_some();
     let single = timeline.queues.iter().filter(|(id, _)| !is_local(**id));
@@ -37,7 +38,7 @@ pub fn depths(timeline: &Timeline) -> (Vec<Depth>, usize) {
 }
 
 impl Depth {
-    /// The most that stood there for some time.
+    /// Maximum depth that lasted for some time.
     fn most(&self) -> u32 {
         let lasting = self.steps.windows(2).filter(|pair| pair[0].0 < pair[1].0).map(|pair| pair[0].1);
         lasting.chain(self.steps.last().map(|step| step.1)).max().unwrap_or(0)
@@ -52,7 +53,7 @@ fn name(queue: DsqId) -> String {
     }
 }
 
-/// The sum of these queues' depths.
+/// Sum of these queues' depths.
 fn depth(name: String, queues: &[&Queue], end: Nanos) -> Depth {
     let changes = |queue: &&Queue| {
         let mut before = 0;
@@ -69,7 +70,7 @@ fn depth(name: String, queues: &[&Queue], end: Nanos) -> Depth {
     for (time, by) in changes {
         now += by;
         let depth = u32::try_from(now).unwrap_or(0);
-        // What holds for no time is no value.
+        // A depth of zero duration is omitted.
         match steps.last_mut().filter(|last| last.0 == time) {
             Some(last) => last.1 = depth,
             None => steps.push((time, depth)),
@@ -79,7 +80,7 @@ fn depth(name: String, queues: &[&Queue], end: Nanos) -> Depth {
     Depth { name, steps: coarse(steps, end) }
 }
 
-/// At most [`STEPS`] steps, or few more.
+/// Reduces to about [`STEPS`] steps.
 fn coarse(steps: Vec<(Nanos, u32)>, end: Nanos) -> Vec<(Nanos, u32)> {
     if steps.len() <= STEPS {
         return steps;
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_of_cpus_are_one_row_and_passing_through_is_no_depth() {
+    fn local_queues_share_a_row_and_depths_of_no_duration_are_omitted() {
         let mut timeline = Timeline { end: Nanos(100), ..Timeline::default() };
         timeline.queues.insert(DsqId(7), queue(&[(10, 1), (10, 1), (20, -1), (30, -1)]));
         timeline.queues.insert(DsqId(8), queue(&[(10, 1), (10, -1)]));
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_deepest_queues_are_shown_and_the_others_counted() {
+    fn deepest_queues_are_shown_and_the_others_counted() {
         let mut timeline = Timeline { end: Nanos(100), ..Timeline::default() };
         for id in 0..20 {
             let changes: Vec<(u64, i32)> = (0..=id).map(|time| (time, 1)).collect();
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_history_keeps_its_heights() {
+    fn reduced_history_keeps_its_maxima() {
         let mut steps: Vec<(Nanos, u32)> = (0..100_000).map(|time| (Nanos(time), (time % 2) as u32)).collect();
         steps[50_000].1 = 77;
         let short = coarse(steps.clone(), Nanos(100_000));

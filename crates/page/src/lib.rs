@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A report as a page of HTML that works without a network: everything is in it, and its own security policy forbids it
-//! to load or send anything.
+//! An HTML report page that works offline: it contains everything, and its security policy forbids loading or sending
+//! anything.
 //!
-//! 1. Numbers come from the JSON document of the runs ([`report::read_json`], [`report::read_details`]) and from nowhere
-//!    else; [`report::content`] puts them into tables and sentences, as for the terminal.
-//! 2. Plots are drawn by plotters as SVG whose elements have classes (`plot`). The style sheet makes them light, dark or
-//!    fit for print.
-//! 3. What is large (tasks, timelines) stands compressed in the page and is decoded when somebody looks (`data`).
-//! 4. Names come from files of others. The template escapes them, data are in base64, and only scripts of the hash that
-//!    the page's policy names run: text that got through as a script would do nothing.
+//! 1. Numbers come only from the JSON document of the runs ([`report::read_json`], [`report::read_details`]);
+//!    [`report::content`] arranges them in tables and sentences, as for the terminal.
+//! 2. Plots are drawn by plotters as SVG whose elements have classes (`plot`). The style sheet adapts them to light,
+//!    dark and print.
+//! 3. Large data (tasks, timelines) is embedded compressed and decoded on demand (`data`).
+//! 4. Names may come from untrusted files. The template escapes them, data is base64-encoded, and only scripts with
+//!    the hash in the page's policy run: text injected as a script would not be executed.
 
 mod close_up;
 mod data;
@@ -36,26 +36,26 @@ const SCRIPT: &str = concat!(
     include_str!("../assets/page.js")
 );
 
-/// What a page is made of.
+/// Contents of a page.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Report<'a> {
-    /// The version of the program.
+    /// Version of the program.
     pub version: &'a str,
-    /// The command that made these runs or compared them, if it is known.
+    /// Command that made or compared these runs, if known.
     pub command: Option<&'a str>,
     /// The runs and the parts of their workloads, in order.
     pub records: &'a [Record],
-    /// What else is known of each run.
+    /// Details of each run.
     pub details: &'a [Details],
-    /// What happened in runs, or why that is not known, with their places among the records: those of [`close_ups`] are
-    /// shown.
+    /// Events of runs, or the reason why they are missing, with the runs' indexes into the records: those of
+    /// [`close_ups`] are shown.
     pub tracks: &'a [(usize, Result<Track, String>)],
-    /// Setups that could not run at all, one sentence each.
+    /// Setups that could not run, one sentence each.
     pub refused: &'a [String],
 }
 
 impl Report<'_> {
-    /// The details of a run, given its place among the records.
+    /// Details of a run, given its index into the records.
     fn details_of(&self, record: usize) -> Option<&Details> {
         if self.records[record].tags.part.is_some() {
             return None;
@@ -65,7 +65,7 @@ impl Report<'_> {
     }
 }
 
-/// The page.
+/// Generates the page.
 pub fn page(report: &Report<'_>) -> String {
     let content = content(report.records);
     let question = question(&content);
@@ -102,12 +102,12 @@ pub fn page(report: &Report<'_>) -> String {
     body.into_string()
 }
 
-/// What the page answers.
+/// Title of the page, as a question.
 fn question(content: &Content) -> String {
-    let Some(first) = content.tables.first() else { return "Nothing ran".to_owned() };
+    let Some(first) = content.tables.first() else { return "No runs".to_owned() };
     let names: Vec<&str> = first.setups.iter().map(|setup| setup.name.as_str()).collect();
     match names.as_slice() {
-        [one] => format!("What came of {one}?"),
+        [one] => format!("How did {one} perform?"),
         [most @ .., last] => format!("How do {} and {last} differ?", most.join(", ")),
         [] => String::new(),
     }
@@ -134,18 +134,18 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
     }
 }
 
-/// What the command does if somebody gives it once more.
+/// Effect of repeating the command.
 fn repeats(records: &[Record]) -> &'static str {
     if records.iter().any(|record| record.file.is_some()) {
         "This command compares the same files again."
     } else if records.iter().any(|record| record.tags.world == World::Real) {
-        "This command made the run. The same command gives another run: a real machine never does the same twice."
+        "Repeating this command gives a different run, as a real machine never behaves identically twice."
     } else {
-        "This command makes the same again."
+        "Repeating this command gives identical runs."
     }
 }
 
-/// Hatching, so that areas differ without colour.
+/// Hatching, so that areas are distinguishable without color.
 fn plot_patterns() -> Markup {
     html! {
         svg.defs width="0" height="0" aria-hidden="true" {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was measured: sentences, the table with an explanation of each row, and bars of what adds up.
+//! Measures of a table: sentences, the table with an explanation of each row, and bars of components.
 
 use crate::owners::{DISTANCES, OWNERS, Part, bar, legend};
 use ids::Nanos;
@@ -8,7 +8,7 @@ use measures::catalogue::{Better, Measure, Rank, Unit};
 use report::{Cell, Note, Row, Table, Versus, count};
 use statistics::Verdict;
 
-/// Setups up to which there is room for ranges beside the differences.
+/// Maximum number of setups for which the ranges fit next to the differences.
 const WITH_RANGES: usize = 3;
 
 /// Sentences, notes and the table.
@@ -39,20 +39,26 @@ pub fn measured(index: usize, table: &Table) -> Markup {
         @if !table.same.is_empty() { p.quiet { "The same to 0.1 %: " (table.same.join(", ")) "." } }
         p.quiet.scripted {
             label { input type="checkbox" data-all={ "setups-" (index) }; " all measures" }
-            " · press a measure for what it is"
+            " · click a measure for its explanation"
             @if marked { " · ✓ better, ✗ worse" }
         }
     }
 }
 
-/// What came of a setup that has no other beside it.
+/// Result of a single setup.
 fn alone(table: &Table) -> Markup {
     let rows = table.rows.iter().filter(|row| row.measure.rank == Rank::Headline);
     let said = rows.filter_map(|row| {
         let cell = row.cells.first()?;
         let (low, high) = cell.interval?;
         let text = |value| text_of(row.measure, value);
-        Some(format!("{}: {} (95 % of such medians: {} to {})", row.measure.label, cell.text, text(low), text(high)))
+        Some(format!(
+            "{}: {} (95 % interval of the median: {} to {})",
+            row.measure.label,
+            cell.text,
+            text(low),
+            text(high)
+        ))
     });
     let said: Vec<String> = said.collect();
     html! { @if !said.is_empty() { p { (said.join("; ")) "." } } }
@@ -130,12 +136,12 @@ fn tip(cell: &Cell) -> Option<String> {
     Some(format!("{}: {range}", versus.text))
 }
 
-/// What a row is, and what stands behind its values.
+/// Explanation of a row, and the values behind it.
 fn explanation(table: &Table, row: &Row) -> Markup {
     let way = match row.measure.better {
-        Better::Less => "Less is better.",
-        Better::More => "More is better.",
-        Better::Neither => "Neither way is better in itself.",
+        Better::Less => "Lower is better.",
+        Better::More => "Higher is better.",
+        Better::Neither => "Neither direction is better in itself.",
     };
     let text = |value| text_of(row.measure, value);
     html! {
@@ -145,13 +151,13 @@ fn explanation(table: &Table, row: &Row) -> Markup {
                 li {
                     b { (setup.name) } ": "
                     @match cell.values.as_slice() {
-                        [] => "not known",
+                        [] => "unknown",
                         [one] => (exactly(row.measure, *one)),
                         values => {
                             (counted(values.len())) ", from " (text(least(values))) " to " (text(most(values)))
                             @if let Some(median) = cell.median { "; median " (exactly(row.measure, median)) }
                             @if let Some((low, high)) = cell.interval {
-                                ", 95 % of such medians are between " (text(low)) " and " (text(high))
+                                ", 95 % interval " (text(low)) " to " (text(high))
                             }
                         }
                     }
@@ -187,19 +193,19 @@ fn judged(versus: &Versus) -> Markup {
         Verdict::Better => "better",
         Verdict::Worse => "worse",
         Verdict::Same => "the same within 1 %",
-        Verdict::Unclear => "these runs cannot tell",
-        Verdict::Differs => "it differs, and neither way is better",
+        Verdict::Unclear => "inconclusive",
+        Verdict::Differs => "differs, neither direction is better",
     };
     html! {
         ". Against " (if versus.paired { "the first, seed by seed" } else { "the first" }) ": "
         @if !versus.text.is_empty() { (versus.text) " " }
         @if let Some(range) = &versus.range { "(" (range) ") " }
         "— " (verdict)
-        @if let Some(least) = judged.tellable_ppm { "; they would have told about " (tenths(least)) " %" }
+        @if let Some(least) = judged.tellable_ppm { "; detectable from about " (tenths(least)) " %" }
     }
 }
 
-/// Millionths as a percentage.
+/// Parts per million as a percentage.
 fn tenths(ppm: i64) -> String {
     format!("{}.{}", ppm / 10_000, ppm % 10_000 / 1_000)
 }
@@ -208,7 +214,7 @@ fn row<'a>(table: &'a Table, key: &str) -> Option<&'a Row> {
     table.rows.iter().find(|row| row.measure.key == key)
 }
 
-/// The medians of some measures for one setup, with their text.
+/// Medians of some measures for one setup, with their text.
 fn parts<'a>(table: &Table, setup: usize, keys: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<Part> {
     let part = |(index, (name, key)): (usize, (&str, &str))| {
         let cell = &row(table, key)?.cells[setup];
@@ -222,12 +228,12 @@ fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
 }
 
-/// Whether a part of this number is larger than nothing somewhere.
+/// Whether the component with this number is nonzero in some bar.
 fn occurs(all: &[Vec<Part>], number: usize) -> bool {
     all.iter().flatten().any(|(index, value, _)| *index == number && *value > 0)
 }
 
-/// A bar for each setup; all `same` in length, or as long as their sum says.
+/// One bar per setup; all of equal length if `same`, otherwise proportional to their sum.
 fn bars(table: &Table, class: &str, all: &[Vec<Part>], same: bool) -> Markup {
     let sum = |parts: &[Part]| parts.iter().map(|(_, value, _)| value).sum::<u64>();
     let longest = all.iter().map(|parts| sum(parts)).max().unwrap_or(0);
@@ -248,29 +254,29 @@ fn bars(table: &Table, class: &str, all: &[Vec<Part>], same: bool) -> Markup {
     }
 }
 
-/// Where the CPUs' time went.
+/// CPU time by category.
 pub fn time(table: &Table) -> Markup {
     let keys = || OWNERS.iter().map(|owner| (owner.name, owner.key));
     let all: Vec<Vec<Part>> = (0..table.setups.len()).map(|setup| parts(table, setup, keys())).collect();
     html! {
-        h3 { "Where the CPUs' time went" }
+        h3 { "CPU time by use" }
         (legend("o", OWNERS.iter().map(|owner| (owner.name, owner.meaning)), |owner| occurs(&all, owner)))
         (bars(table, "o", &all, true))
     }
 }
 
-/// How far tasks moved.
+/// Migrations by distance.
 pub fn moves(table: &Table) -> Markup {
     let keys = || DISTANCES.iter().map(|(name, _, key)| (*name, *key));
     let all: Vec<Vec<Part>> = (0..table.setups.len()).map(|setup| parts(table, setup, keys())).collect();
     let some_moved = (0..DISTANCES.len()).any(|distance| occurs(&all, distance));
     html! {
-        h3 { "Moves of tasks between CPUs" }
+        h3 { "Migrations of tasks" }
         @if some_moved {
             (legend("m", DISTANCES.iter().map(|(name, meaning, _)| (*name, *meaning)), |distance| occurs(&all, distance)))
             (bars(table, "m", &all, false))
         } @else {
-            p.quiet { "No task ran on another CPU than before." }
+            p.quiet { "No task migrated." }
         }
     }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who owned the CPUs' time, and how far tasks moved: things that add up, shown as bars of their parts.
+//! CPU time by category, and migrations by distance, shown as bars of their components.
 
 use maud::{Markup, html};
 use report::Cpu;
 
-/// An owner of time.
+/// A category of CPU time.
 pub struct Owner {
     pub name: &'static str,
     pub meaning: &'static str,
@@ -13,32 +13,32 @@ pub struct Owner {
     pub of_cpu: fn(&Cpu) -> u64,
 }
 
-/// All of them, from the bottom of a column up.
+/// All categories, from the bottom of a column up.
 pub const OWNERS: [Owner; 5] = [
-    Owner { name: "run", meaning: "tasks ran", key: "cpu_ns.run", of_cpu: |cpu| cpu.run_ns },
+    Owner { name: "run", meaning: "execution of tasks", key: "cpu_ns.run", of_cpu: |cpu| cpu.run_ns },
     Owner {
         name: "scheduler",
-        meaning: "code of the scheduler, and context switches",
+        meaning: "scheduler code and context switches",
         key: "cpu_ns.scheduler",
         of_cpu: |cpu| cpu.scheduler_ns,
     },
     Owner { name: "stolen", meaning: "interrupts", key: "cpu_ns.stolen", of_cpu: |cpu| cpu.stolen_ns },
-    Owner { name: "idle", meaning: "nothing to do", key: "cpu_ns.idle", of_cpu: |cpu| cpu.idle_ns },
-    Owner { name: "offline", meaning: "the CPU was not there", key: "cpu_ns.offline", of_cpu: |cpu| cpu.offline_ns },
+    Owner { name: "idle", meaning: "idle task", key: "cpu_ns.idle", of_cpu: |cpu| cpu.idle_ns },
+    Owner { name: "offline", meaning: "CPU offline", key: "cpu_ns.offline", of_cpu: |cpu| cpu.offline_ns },
 ];
 
-/// How far a task moved: name, meaning, key of the measure.
+/// Distances of migrations: name, meaning, key of the measure.
 pub const DISTANCES: [(&str, &str, &str); 4] = [
-    ("in core", "to another thread of the same core", "migrations.smt"),
-    ("in cache", "to another core below the same last cache", "migrations.llc"),
-    ("in node", "to another cache of the same node", "migrations.node"),
-    ("far", "to another node", "migrations.far"),
+    ("SMT", "to another thread of the same core", "migrations.smt"),
+    ("LLC", "to another core that shares the last-level cache", "migrations.llc"),
+    ("node", "to another last-level cache of the same node", "migrations.node"),
+    ("cross-node", "to another node", "migrations.far"),
 ];
 
-/// A part of a bar: the number of its look, its value, and what is said of it.
+/// A component of a bar: the index of its style, its value, and its text.
 pub type Part = (usize, u64, String);
 
-/// A bar of parts, `whole` being its full width. `class` numbers the look of the parts.
+/// A bar of components, where `whole` is its full width. `class` selects the set of styles.
 pub fn bar(class: &str, parts: &[Part], whole: u64) -> Markup {
     let width = |value: u64| format!("width:{:.3}%", value as f64 * 100.0 / whole.max(1) as f64);
     let words: Vec<&str> = parts.iter().map(|(.., text)| text.as_str()).collect();
@@ -51,7 +51,7 @@ pub fn bar(class: &str, parts: &[Part], whole: u64) -> Markup {
     }
 }
 
-/// The key to such bars: what occurs in one of them.
+/// Legend of such bars: the components that occur in one of them.
 pub fn legend<'a>(
     class: &str,
     entries: impl Iterator<Item = (&'a str, &'a str)>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plots, laid out by plotters. Each is drawn twice, for a desk and for a phone: what shrinks with its picture can no
-//! longer be read.
+//! Plots, laid out by plotters. Each is drawn in two sizes, for wide and narrow screens, as scaled-down text would be
+//! unreadable.
 
 pub mod cpus;
 pub mod distribution;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Each run by itself.
+//! Table of the individual runs.
 
 use crate::Report;
 use ids::Nanos;
@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use measures::catalogue::{Unit, find};
 use report::{Outcome, Record, Table, count};
 
-/// Columns: those of them that some run has.
+/// Columns, omitted if no run has the measure.
 const KEYS: [&str; 6] = [
     "makespan_ns",
     "work_ns",
@@ -17,7 +17,7 @@ const KEYS: [&str; 6] = [
     "context_switches",
 ];
 
-/// A row for each run.
+/// One row per run.
 pub fn runs(report: &Report<'_>, table: &Table) -> Markup {
     let all: Vec<(&str, usize)> =
         table.setups.iter().flat_map(|setup| setup.runs.iter().map(|&run| (setup.name.as_str(), run))).collect();
@@ -59,10 +59,10 @@ fn row(report: &Report<'_>, name: &str, run: usize, keys: &[&str]) -> Markup {
     }
 }
 
-/// The seed, and the draw of the machine if it is one.
+/// The seed, and the number of the machine sample unless nominal.
 pub fn seed(record: &Record) -> String {
     match (record.tags.seed, record.tags.draw) {
-        (Some(seed), Some(draw)) if draw > 0 => format!("{seed} of draw {draw}"),
+        (Some(seed), Some(draw)) if draw > 0 => format!("{seed} of sample {draw}"),
         (Some(seed), _) => seed.to_string(),
         (None, _) => "-".to_owned(),
     }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The timeline of a run as columns of numbers, which `assets/timeline.js` unpacks.
+//! Encoding of a run's timeline as columns of numbers, which `assets/timeline.js` decodes.
 //!
-//! 1. A header of JSON behind its length (4 bytes, little-endian): the end, the names of tasks, and how many numbers each
-//!    column has. The columns follow in that order.
-//! 2. Numbers are varints: 7 bits a byte, the lowest first. Times are those since the end of what stands before, so they
-//!    are short; with very many stints they are in units of 100 ns, which a microsecond on the screen does not show.
-//! 3. A column holds numbers of one kind, as these resemble each other and deflate well.
+//! 1. A JSON header preceded by its length (4 bytes, little-endian): the end time, the names of tasks, and the number
+//!    of values in each column. The columns follow in that order.
+//! 2. Numbers are varints: 7 bits per byte, lowest first. Times are relative to the end of the preceding interval, so
+//!    they are short; with very many intervals they are in units of 100 ns, which is below the resolution of the
+//!    display.
+//! 3. A column contains numbers of one kind, as similar numbers deflate well.
 
 use crate::depths::{Depth, depths};
 use event_log::SwitchReason;
@@ -13,28 +14,29 @@ use ids::{CpuId, Nanos, TaskId};
 use serde_json::{Map, Value, json};
 use timeline::{Activity, RunInterval, Timeline, WaitReason};
 
-/// Up to so many stints times are exact.
+/// Maximum number of run intervals with exact times.
 const EXACT: usize = 200_000;
-/// Beyond that they are multiples of this.
+/// Unit of times beyond that.
 const COARSE_NS: u64 = 100;
 
-/// What a page shows of one run's events.
+/// The events of one run that a page shows.
 #[derive(Clone, Debug, Default)]
 pub struct Track {
-    /// What each task and CPU did.
+    /// Activity of each task and CPU.
     pub timeline: Timeline,
-    /// When some CPU idled while a task that was allowed there waited ([`measures::Collector::idle_gaps`]).
+    /// Intervals in which a CPU idled while a task that was allowed there waited
+    /// ([`measures::Collector::idle_gaps`]).
     pub idle_gaps: Vec<(Nanos, Nanos)>,
-    /// Why the scheduler was ejected, if it was: text in lines.
+    /// Reason why the scheduler was ejected, if it was, as lines of text.
     pub ejection: Option<String>,
-    /// Why it went as it did: titles, and text in lines.
+    /// Explanations of the run: titles, and lines of text.
     pub explanations: Vec<(&'static str, String)>,
 }
 
 /// A column's name and its numbers.
 type Column = (&'static str, Vec<u64>);
 
-/// A wait for a CPU, by where and when it ended.
+/// A wait for a CPU, keyed by the place and time of its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Served {
     cpu: CpuId,
@@ -44,7 +46,7 @@ struct Served {
     woken: bool,
 }
 
-/// All columns of the first `most` stints.
+/// All columns of the first `most` run intervals.
 pub fn encode(track: &Track, most: usize) -> Vec<u8> {
     let timeline = &track.timeline;
     let cut = cut(timeline, most);
@@ -90,7 +92,8 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// When the timeline has to end so that at most `most` stints begin before; `None` if it need not.
+/// Time at which the timeline must be cut so that at most `most` run intervals begin before; `None` if it need not be
+/// cut.
 pub fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
     let mut begins: Vec<Nanos> =
         timeline.cpus.iter().flat_map(|cpu| &cpu.run_intervals).map(|stint| stint.from).collect();
@@ -101,7 +104,7 @@ pub fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
     Some(*last)
 }
 
-/// Times of the columns.
+/// Conversion of times to columns.
 #[derive(Clone, Copy)]
 struct Clock {
     unit: u64,
@@ -113,12 +116,12 @@ impl Clock {
         time.0 / self.unit
     }
 
-    /// What of these times is before the end.
+    /// The part of an interval before the end.
     fn within(self, from: Nanos, to: Nanos) -> Option<(u64, u64)> {
         (from < self.end).then(|| (self.tick(from), self.tick(to.min(self.end))))
     }
 
-    /// Rows as gaps and lengths.
+    /// Intervals as gaps and lengths.
     fn rows(
         self,
         gaps: &'static str,
@@ -127,7 +130,7 @@ impl Clock {
     ) -> [Column; 2] {
         let (mut last, mut columns) = (0, [(gaps, Vec::new()), (lengths, Vec::new())]);
         for (from, to) in rows.filter_map(|(from, to)| self.within(from, to)) {
-            // Rows are in order and apart from each other.
+            // Intervals are ordered and disjoint.
             columns[0].1.push(from.saturating_sub(last));
             columns[1].1.push(to.saturating_sub(from.max(last)));
             last = to.max(last);
@@ -136,7 +139,7 @@ impl Clock {
     }
 }
 
-/// The waits that ended on a CPU, in order, and those that did not, with the beginning and end of each.
+/// The waits that ended on a CPU, in order, and those that did not, with begin and end of each.
 fn waits(timeline: &Timeline) -> (Vec<Served>, Vec<(TaskId, Nanos, Nanos)>) {
     let (mut served, mut lost) = (Vec::new(), Vec::new());
     for (task, row) in (0..).map(TaskId).zip(&timeline.tasks) {
@@ -174,13 +177,13 @@ fn of_stints(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column
     columns.into()
 }
 
-/// The wait that a stint ended.
+/// The wait that a run interval ended.
 fn wait_of<'a>(served: &'a [Served], cpu: CpuId, stint: &RunInterval) -> Option<&'a Served> {
     let first = served.partition_point(|wait| (wait.cpu, wait.at, wait.task) < (cpu, stint.from, stint.task));
     served.get(first).filter(|wait| (wait.cpu, wait.at, wait.task) == (cpu, stint.from, stint.task))
 }
 
-/// As `timeline.js` counts them.
+/// Number of a switch reason, as used by `timeline.js`.
 fn number(reason: SwitchReason) -> u64 {
     match reason {
         SwitchReason::Idle => 0,
@@ -218,7 +221,7 @@ fn of_locks(timeline: &Timeline, clock: Clock) -> [Column; 3] {
     columns
 }
 
-/// When CPUs were busy with what is no task of the run.
+/// Intervals in which CPUs were busy with tasks outside the run.
 fn of_others(timeline: &Timeline, clock: Clock) -> [Column; 3] {
     let mut columns = [("others", Vec::new()), ("other_gap", Vec::new()), ("other_length", Vec::new())];
     for cpu in &timeline.cpus {
@@ -230,7 +233,7 @@ fn of_others(timeline: &Timeline, clock: Clock) -> [Column; 3] {
     columns
 }
 
-/// How many stood in each queue, from which time on.
+/// Number of tasks in each queue, with the times from which on.
 fn of_queues(queues: &[Depth], clock: Clock) -> [Column; 3] {
     let mut columns = [("depths", Vec::new()), ("depth_gap", Vec::new()), ("depth", Vec::new())];
     for queue in queues {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks waited for a CPU.
+//! Distributions of the times for which tasks waited for a CPU.
 
 use crate::Report;
 use crate::plot::SERIES;
@@ -13,12 +13,12 @@ const KEYS: [&str; NAMED.len()] = ["p50", "p90", "p99", "p999"];
 /// Both distributions.
 pub fn waits(report: &Report<'_>, table: &Table) -> Markup {
     let wakeup = plot(report, table, "wakeup_latency_ns", |all| &all.wakeup_latency_ns);
-    let queue = plot(report, table, "queue_wait_ns", |all| &all.queue_wait_ns);
+    let queue = plot(report, table, "run_delay_ns", |all| &all.run_delay_ns);
     let several = table.setups.iter().any(|setup| setup.runs.len() > 1);
     html! {
-        h3 { "How long tasks waited for a CPU" }
+        h3 { "Wakeup latency and run delay" }
         @if wakeup.is_none() && queue.is_none() {
-            p.quiet { "No waits are known: nobody waited, or the file is of a version that did not keep them." }
+            p.quiet { "There are no data on waits: no task waited, or the file is of a version without distributions." }
         } @else {
             ul.legend {
                 @for (index, setup) in table.setups.iter().enumerate() {
@@ -36,7 +36,7 @@ pub fn waits(report: &Report<'_>, table: &Table) -> Markup {
                 }
             }
             p.quiet {
-                "Across: how long, on a logarithmic axis. Up: the share of waits that were no longer; each step is ten \
+                "Horizontal: waiting time, logarithmic. Vertical: share of waits that were no longer; each step is ten \
                  times rarer. Dots are the percentiles of the table."
                 @if several { " A line is the median of the runs, its band all of them." }
             }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pages as text: the JSON's numbers, names that want to be more than names, and nothing from elsewhere.
+//! Tests of pages as text: they contain the JSON's numbers, escape untrusted names, and load nothing.
 
 #[allow(dead_code)]
 #[path = "../../report/tests/common/mod.rs"]
@@ -30,10 +30,10 @@ fn of(runs: &[RunReport]) -> (String, Value) {
 
 fn between<'a>(text: &'a str, before: &str, after: &str) -> &'a str {
     let start = text.find(before).unwrap_or_else(|| panic!("no {before:?}")) + before.len();
-    &text[start..start + text[start..].find(after).unwrap_or_else(|| panic!("no {after:?} behind {before:?}"))]
+    &text[start..start + text[start..].find(after).unwrap_or_else(|| panic!("no {after:?} after {before:?}"))]
 }
 
-/// The values that a row of the first table holds, one for each setup.
+/// Values of a row of the first table, one per setup.
 fn values(html: &str, key: &str) -> Vec<Option<u64>> {
     let row = between(html, &format!("data-key=\"{key}\""), "</tr>");
     let cells = row.split("<td ").skip(1);
@@ -49,7 +49,7 @@ fn at<'a>(run: &'a Value, key: &str) -> &'a Value {
 }
 
 #[test]
-fn tables_have_the_numbers_of_the_json() {
+fn page_tables_contain_the_numbers_of_the_json() {
     let runs = [common::run("fifo", 1000, 5), common::run("bfs", 990, 4), common::ejected()];
     let (html, json) = of(&runs);
     let runs = json["runs"].as_array().unwrap();
@@ -65,7 +65,7 @@ fn tables_have_the_numbers_of_the_json() {
 }
 
 #[test]
-fn medians_are_those_of_the_runs_and_sentences_those_of_the_text() {
+fn page_medians_and_sentences_agree_with_json_and_text() {
     let runs: Vec<RunReport> =
         [common::seeds("fifo", 1_000_000, 5, 4000), common::seeds("bfs", 950_000, 3, 4000)].concat();
     let (html, json) = of(&runs);
@@ -90,7 +90,7 @@ fn medians_are_those_of_the_runs_and_sentences_those_of_the_text() {
     let makespan = table.rows.iter().find(|row| row.measure.key == "makespan_ns").unwrap();
     let range = makespan.cells[1].versus.as_ref().unwrap().range.clone().unwrap();
     assert!(table.sentences[0].ranges.contains(&format!("makespan {range}")), "{:?}", table.sentences);
-    // Marks and ranges as the text has them.
+    // Marks and ranges are those of the text report.
     for row in table.rows.iter().filter(|row| row.is_shown) {
         let versus = row.cells[1].versus.as_ref().unwrap();
         let range = versus.range.clone().unwrap_or_default();
@@ -99,7 +99,7 @@ fn medians_are_those_of_the_runs_and_sentences_those_of_the_text() {
     }
 }
 
-/// What wants out of an attribute, an element, a script, a comment or a line of text.
+/// Attempts to escape from an attribute, an element, a script, a comment or a line of text.
 const HOSTILE: [&str; 8] = [
     "</script><script>document.title='owned'</script>",
     "\"><img src=x onerror=document.title='owned'>",
@@ -112,7 +112,7 @@ const HOSTILE: [&str; 8] = [
 ];
 
 #[test]
-fn hostile_names_stay_text() {
+fn malicious_names_are_escaped() {
     let kind = ["<script", "</script", "<img", "<b>", "<i ", "<!", "<svg", "<style"];
     let counts = |html: &str| kind.map(|tag| html.matches(tag).count());
     let run = |name: &str| {
@@ -141,12 +141,12 @@ fn hostile_names_stay_text() {
         assert_eq!(counts(&html), counts(&harmless), "{name:?} adds an element");
         let quotes = |html: &str| html.matches('"').count();
         assert_eq!(quotes(&html), quotes(&harmless), "{name:?} adds an attribute");
-        assert!(!html.contains(['\u{202e}', '\u{0}', '\u{7}', '\u{1b}']), "{name:?} steers the text");
+        assert!(!html.contains(['\u{202e}', '\u{0}', '\u{7}', '\u{1b}']), "{name:?} contains control characters");
     }
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_runs_only_its_own_script() {
+fn page_loads_nothing_and_runs_only_its_own_script() {
     let (html, _) = of(&common::seeds("fifo", 1_000_000, 5, 4000));
     for word in ["http:", "https:", " src=", " href=", "@import", "url(\"", "fetch(", "XMLHttpRequest", "localStorage"]
     {
@@ -156,17 +156,17 @@ fn the_page_needs_nothing_else_and_runs_only_its_own_script() {
     assert!(policy.starts_with("default-src 'none';"), "{policy}");
     let script = between(&html, "<script>", "</script>");
     assert!(policy.contains(&format!("'sha256-{}'", BASE64.encode(Sha256::digest(script)))), "{policy}");
-    assert_eq!(html.matches("<script>").count(), 1, "the policy knows one script");
+    assert_eq!(html.matches("<script>").count(), 1, "the policy allows one script");
 }
 
 #[test]
-fn same_runs_give_same_bytes() {
+fn same_runs_give_identical_pages() {
     let runs = common::seeds("fifo", 1_000_000, 5, 4000);
     assert_eq!(of(&runs).0, of(&runs).0);
 }
 
 #[test]
-fn tasks_are_all_in_the_data() {
+fn embedded_data_contain_all_tasks() {
     let (html, json) = of(&[common::run("fifo", 1000, 5)]);
     let packed = BASE64.decode(between(&html, "id=\"tasks-data-0\" type=\"text/plain\">", "<")).unwrap();
     let mut text = String::new();
@@ -185,7 +185,7 @@ fn tasks_are_all_in_the_data() {
 }
 
 #[test]
-fn the_run_in_the_middle_is_looked_at_or_the_one_that_failed() {
+fn middle_or_failed_run_is_shown_in_detail() {
     let mut runs = common::seeds("fifo", 1_000_000, 5, 4000);
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     let [chosen] = close_ups(&records)[..] else { panic!("one setup") };

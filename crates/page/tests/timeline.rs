@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The timeline in a page holds what the events say.
+//! Tests that the timeline in a page contains the run's events.
 
 #[allow(dead_code)]
 #[path = "../../report/tests/common/mod.rs"]
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use timeline::Recorder;
 
-/// The element of a page that holds the timeline.
+/// The element of a page that contains the timeline.
 fn element(tracks: &[(usize, Result<Track, String>)]) -> (String, Option<Vec<u8>>) {
     let json = report::to_json(&[common::run("fifo", 1000, 5)]);
     let (records, details) = (read_json(json.as_bytes()).unwrap(), read_details(json.as_bytes()).unwrap());
@@ -32,7 +32,7 @@ fn element(tracks: &[(usize, Result<Track, String>)]) -> (String, Option<Vec<u8>
     (html, bytes)
 }
 
-/// Head and columns, as the script unpacks them.
+/// Header and columns, as decoded by the script.
 fn unpack(bytes: &[u8]) -> (Value, BTreeMap<String, Vec<u64>>) {
     let length = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     let head: Value = serde_json::from_slice(&bytes[4..4 + length]).unwrap();
@@ -52,7 +52,7 @@ fn unpack(bytes: &[u8]) -> (Value, BTreeMap<String, Vec<u64>>) {
     let columns =
         lengths.iter().map(|(name, length)| (name.clone(), (0..length.as_u64().unwrap()).map(|_| number()).collect()));
     let columns = columns.collect();
-    assert_eq!(rest.count(), 0, "bytes behind the last column");
+    assert_eq!(rest.count(), 0, "bytes after the last column");
     (head, columns)
 }
 
@@ -107,7 +107,8 @@ impl Story {
     }
 }
 
-/// Two CPUs: task 0 runs on 0 until it is preempted by 1, and goes on on CPU 1; task 2 is woken and never runs.
+/// Two CPUs: task 0 runs on CPU 0 until it is preempted by task 1, and continues on CPU 1; task 2 is woken and never
+/// runs.
 fn two_cpus() -> Track {
     let mut story = Story::new(2, 3);
     story.wake(0);
@@ -129,7 +130,7 @@ fn two_cpus() -> Track {
 }
 
 #[test]
-fn columns_hold_stints_waits_and_marks() {
+fn timeline_columns_contain_run_intervals_waits_and_marks() {
     let (head, columns) = unpack(&element(&[(0, Ok(two_cpus()))]).1.unwrap());
     assert_eq!((head["end"].as_u64(), head["unit"].as_u64(), &head["cut"]), (Some(2000), Some(1), &Value::Null));
     assert_eq!(head["names"][2], serde_json::json!([102, "[</script>2]"]));
@@ -154,7 +155,7 @@ fn columns_hold_stints_waits_and_marks() {
 }
 
 #[test]
-fn names_cannot_end_the_element_and_a_missing_timeline_says_why() {
+fn names_cannot_end_the_data_element_and_a_missing_timeline_is_explained() {
     let (with, _) = element(&[(0, Ok(two_cpus()))]);
     let (without, data) = element(&[(0, Err("it is <gone>".to_owned()))]);
     assert!(with.contains("<pre>a &lt;/pre&gt;&lt;script&gt;\nb \\u{1b}[1m</pre>"), "explanations are text");
@@ -166,7 +167,7 @@ fn names_cannot_end_the_element_and_a_missing_timeline_says_why() {
 /// A run that switches between two tasks `count` times, 150 ns each.
 fn many(count: u64) -> Track {
     let mut story = Story::new(1, 3);
-    // The third never runs: its wait lasts to the end.
+    // The third task never runs: its wait lasts to the end.
     (0..3).for_each(|task| story.wake(task));
     story.switch(0, None, Some(0), SwitchReason::Idle);
     for index in 1..count {
@@ -178,7 +179,7 @@ fn many(count: u64) -> Track {
 }
 
 #[test]
-fn very_long_runs_are_coarse_and_cut_and_say_so() {
+fn very_long_timelines_are_coarse_and_cut_with_a_note() {
     let (head, columns) = unpack(&element(&[(0, Ok(many(250_000)))]).1.unwrap());
     assert_eq!((head["unit"].as_u64(), &head["cut"]), (Some(100), &Value::Null));
     assert_eq!(columns["gap"].iter().chain(&columns["length"]).sum::<u64>(), 250_000 * 150 / 100);
@@ -187,18 +188,18 @@ fn very_long_runs_are_coarse_and_cut_and_say_so() {
     assert_eq!(head["cut"].as_u64(), Some(150_000_000));
     assert_eq!(columns["task"].len(), 1_000_000);
     assert_eq!((columns["lost_from"].last(), columns["lost_length"].last()), (Some(&0), Some(&1_500_000)));
-    assert!(html.contains("It shows the first 150 ms"), "the page says that it is not all");
+    assert!(html.contains("It shows the first 150 ms"), "the page states that the timeline is cut");
 }
 
 proptest! {
     #[test]
-    fn intervals_come_back(turns in prop::collection::vec((0u32..3, 0u64..5000), 0..60)) {
+    fn timeline_intervals_round_trip(turns in prop::collection::vec((0u32..3, 0u64..5000), 0..60)) {
         let mut story = Story::new(1, 3);
         let (mut running, mut wanted) = (None, Vec::<(u64, u64, u32)>::new());
         let mut since = 0;
         for (task, length) in turns {
             story.now += length;
-            // Task 2 stands for idling.
+            // Task 2 stands for idle time.
             let next = Some(task).filter(|&task| task < 2);
             if next == running {
                 continue;
@@ -222,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn why_a_scheduler_was_ejected_is_open_and_before_all_else() {
+fn reason_of_an_ejection_is_expanded_and_comes_first() {
     let (html, _) = element(&[(0, Ok(two_cpus()))]);
     let why = html.find("<details open><summary>Why the scheduler was ejected</summary><pre>stalled: &lt;b&gt;</pre>");
     assert!(why.is_some_and(|why| why < html.find("Time of each CPU").unwrap()), "{why:?}");

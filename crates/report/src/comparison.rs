@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The text for several runs: what differs, by how much, and what that means in a sentence.
+//! Text report for several runs: tables of differences, and their interpretation in sentences.
 //!
-//! 1. Up to three setups: each row is a measure and each column a setup. From four on: each row is a setup and each
-//!    column one of the headline measures, unless all measures are asked for.
-//! 2. The first setup of a group is the base; the others show their value and their distance from the base, marked
-//!    where the runs tell that it is better or worse.
-//! 3. Measures that are the same in all setups (to 0.1 %) are named in one line below, not shown as rows.
-//! 4. Sentences say the most important of it.
+//! 1. Up to three setups: one row per measure and one column per setup. From four on: one row per setup and one
+//!    column per headline measure, unless all measures are requested.
+//! 2. The first setup of a group is the baseline; the others show their value and their difference from the baseline,
+//!    marked if the runs show that it is better or worse.
+//! 3. Measures that are equal in all setups (to 0.1 %) are listed in one line below instead of in rows.
+//! 4. Sentences summarize the main differences.
 
 use crate::numbers::{GLUE, change, ppm, range, shorten, value_text, versus, wrap};
 use crate::setups::{Compared, Group, Setup, groups};
@@ -16,14 +16,14 @@ use measures::catalogue::{CATALOGUE, Rank};
 use statistics::Verdict;
 use std::fmt::Write;
 
-/// Setups from which on each one gets a row.
+/// Number of setups from which on each one gets a row.
 const MANY: usize = 4;
 
-/// Characters of a difference with its mark, and of its range.
+/// Width of a difference with its mark, and of its range, in characters.
 const DIFFERENCE: usize = 11;
 const RANGE: usize = 20;
 
-/// What differs between several runs and by how much, as wide as the view.
+/// Differences between several runs, as wide as the view.
 pub fn comparison(runs: &[Record], view: View) -> String {
     let groups = groups(runs);
     let setups: usize = groups.iter().map(|group| group.setups.len()).sum();
@@ -71,8 +71,8 @@ pub(crate) fn words(group: &Group<'_>) -> String {
     text
 }
 
-/// Whether a measure is worth a row: it is asked for, and something is known of it. How long a run took is said if
-/// its work did not end.
+/// Whether a measure gets a row: it is requested, and known for some setup. The duration is shown only if some run
+/// has no makespan.
 pub(crate) fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
     let known = |measure: usize| group.setups.iter().any(|setup| setup.median(measure).is_some());
     let ended = |setup: &Setup<'_>| setup.runs.iter().all(|run| run.value("makespan_ns").is_some());
@@ -82,7 +82,7 @@ pub(crate) fn is_shown(group: &Group<'_>, measure: usize, view: View) -> bool {
             && (CATALOGUE[measure].key != "elapsed_ns" || !group.setups.iter().all(ended))
 }
 
-/// To a tenth of a percent, which is all that a row could show; and no run says more.
+/// Whether all setups agree to 0.1 %, the resolution of a row, and no comparison is significant.
 pub(crate) fn is_same(group: &Group<'_>, measure: usize) -> bool {
     let first = group.setups[0].median(measure);
     let same = |(setup, compared): (&Setup<'_>, &Compared)| {
@@ -97,14 +97,14 @@ pub(crate) fn is_same(group: &Group<'_>, measure: usize) -> bool {
     first.is_some() && group.setups[1..].iter().zip(&group.compared).all(same)
 }
 
-/// A measure that all setups share, unless there is nothing to say of it.
+/// Text for a measure that all setups share; `None` if it is 0 or unknown.
 pub(crate) fn said_once(setup: &Setup<'_>, measure: usize) -> Option<String> {
     let value = setup.median(measure).filter(|&value| value > 0)?;
     let measure = &CATALOGUE[measure];
     Some(format!("{} {}", measure.label, value_text(measure, Some(value))).replace(' ', &GLUE.to_string()))
 }
 
-/// The distance of a setup from the base, and its mark; 10 characters.
+/// Difference of a setup from the baseline, and its mark; 10 characters.
 pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared, measure: usize) -> String {
     let (text, verdict) = difference(base, other, compared, measure);
     let mark = match verdict {
@@ -115,7 +115,7 @@ pub(crate) fn distance(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared,
     format!("{:>8} {mark}", text.unwrap_or_default())
 }
 
-/// The distance of a setup from the base, and what the runs say of it.
+/// Difference of a setup from the baseline, and the verdict.
 pub(crate) fn difference(
     base: &Setup<'_>,
     other: &Setup<'_>,
@@ -126,11 +126,11 @@ pub(crate) fn difference(
     let verdict = judged.map(|judged| judged.verdict);
     let is_marked = matches!(verdict, Some(Verdict::Better | Verdict::Worse));
     let text = match (judged, base.median(measure), other.median(measure)) {
-        // Typical pairs of tiny numbers may differ where both medians are nothing.
+        // The typical difference of pairs may not be 0 for tiny numbers although both medians are 0.
         (_, Some(0), Some(0)) if !is_marked => Some("=".to_owned()),
-        // Nothing is a multiple of nothing, whatever single pairs say.
+        // A baseline of 0 has no ratios, whatever individual pairs say.
         (Some(_), Some(0), _) => None,
-        // Equal is what medians are, not what pairs are in which neither way is more frequent.
+        // "=" means equal medians, not that neither direction is more frequent among the pairs.
         (Some(judged), base, value) => {
             let text = judged.diff_ppm.map(ppm);
             if text.as_deref() == Some("=") && base != value { Some("0.0 %".to_owned()) } else { text }
@@ -141,7 +141,7 @@ pub(crate) fn difference(
     (text, verdict)
 }
 
-/// The range of a difference, if there is one.
+/// Range of a difference, if there is one.
 pub(crate) fn range_of(compared: &Compared, measure: usize) -> Option<String> {
     let judged = compared.judgements[measure].filter(|judged| judged.a_median > 0)?;
     Some(range(judged.low_ppm?, judged.high_ppm?))
@@ -155,7 +155,7 @@ fn fit_ranges(others: usize, view: View) -> bool {
     view.columns >= 28 + others * (10 + DIFFERENCE + RANGE)
 }
 
-/// Whether some table of these groups has ranges.
+/// Whether some table of these groups shows ranges.
 fn has_ranges(groups: &[Group<'_>], view: View) -> bool {
     groups.iter().any(|group| group.compared.iter().any(has_range) && fit_ranges(group.compared.len(), view))
 }
@@ -184,29 +184,31 @@ fn table(group: &Group<'_>, others: &[(&Setup<'_>, &Compared)], rows: &[usize], 
     align(&mut table)
 }
 
-/// How to read the tables.
+/// Explanation of how to read the tables.
 pub(crate) fn explanation(groups: &[Group<'_>], ranges: bool) -> String {
     let setups = || groups.iter().flat_map(|group| &group.setups);
     let help = "weir list measures explains each measure.";
     if setups().all(|setup| setup.runs.len() == 1) {
         let how = if setups().all(|setup| setup.runs[0].tags.seed.is_some()) {
-            "--seeds 16 can"
+            "use --seeds 16"
         } else {
-            "several saved runs of each can (weir compare)"
+            "compare several saved runs of each (weir compare)"
         };
-        return format!("One run of each cannot tell chance from cause, so nothing is marked: {how}. {help}");
+        return format!(
+            "One run of each does not distinguish differences from random variation, so nothing is marked: {how}. {help}"
+        );
     }
     let pairs = groups.iter().flat_map(|group| &group.compared).all(|compared| compared.paired);
     let drawn = setups().any(Setup::is_drawn);
     let (of, with) = match (drawn, pairs) {
-        (true, _) => ("draws of the machine", " on the same draw"),
+        (true, _) => ("machine samples", " with the same sample"),
         (false, true) => ("seeds", " with the same seed"),
         (false, false) => ("runs", ""),
     };
     let range = if ranges { ", and its range" } else { "" };
     format!(
-        "Values are medians of all {of}. Beside them: the typical difference between two runs{with}{range}. \
-         ✓ better, ✗ worse: the range of the difference excludes zero. Of tables in which nothing differs, at most \
-         5 % have a mark. {help}"
+        "Values are medians of all {of}, followed by the typical difference between two runs{with}{range}. \
+         ✓ better, ✗ worse: the range of the difference excludes zero. If nothing differs, at most 5 % of tables have \
+         a mark. {help}"
     )
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CSV: a row for each run, a column for each measure, headed by the keys of the JSON.
+//! CSV output: one row per run, one column per measure, with the keys of the JSON as header.
 
 use crate::Record;
 use measures::catalogue::CATALOGUE;
 
-/// What stands before the measures.
+/// Columns before the measures.
 const TAGS: [&str; 10] =
     ["scheduler", "machine", "workload", "world", "seed", "draw", "kernel", "outcome", "exit.kind", "command_status"];
 
-/// The runs as CSV (RFC 4180, but lines end as on Unix); what is unknown is empty. Parts of workloads have no rows.
+/// The runs as CSV (RFC 4180, but with Unix line ends); unknown values are empty. Parts of workloads have no rows.
 pub fn to_csv(runs: &[Record]) -> String {
     let mut writer = csv::WriterBuilder::new().from_writer(Vec::new());
     let head = TAGS.into_iter().chain(CATALOGUE.iter().map(|measure| measure.key));

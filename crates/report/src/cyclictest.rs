@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The latency test: the lines of cyclictest, as those who compare schedulers with it are used to read them.
+//! Latency test report in the output format of cyclictest.
 
 use crate::RunReport;
 use ids::Policy;
 use measures::{RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
-/// What cyclictest would print at the end, in nanoseconds (`-N`), for the periodic tasks of the part with this label, or
-/// of the whole workload. `None` if there are none.
+/// Output that cyclictest would print at the end, in nanoseconds (`-N`), for the periodic tasks of the part with this
+/// label, or of the whole workload. `None` if there are none.
 ///
-/// `Min`, `Act`, `Avg` and `Max` are waits from a wakeup to the CPU: what a timer's interrupt takes before it wakes its
-/// thread is not in them, as it is in cyclictest's.
+/// `Min`, `Act`, `Avg` and `Max` are wakeup latencies; unlike in cyclictest, they exclude the time from the timer
+/// interrupt to the wakeup.
 pub fn cyclictest(run: &RunReport, label: Option<&str>) -> Option<String> {
     let of_part = |task: &&TaskMeasures| {
         label.is_none_or(|label| task.name.strip_prefix(label).is_some_and(|rest| rest.starts_with('/')))
@@ -39,7 +39,7 @@ pub fn cyclictest(run: &RunReport, label: Option<&str>) -> Option<String> {
     Some(text)
 }
 
-/// As `/proc/loadavg` has it: three averages, tasks that are active and all, the number that was given out last.
+/// In the format of `/proc/loadavg`: three averages, number of active tasks and of all tasks, last PID.
 fn loadavg(measures: &RunMeasures) -> String {
     let [one, five, fifteen] =
         measures.load_average.milli.map(|milli| format!("{}.{:02}", milli / 1000, milli % 1000 / 10));

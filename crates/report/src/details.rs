@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the JSON of a run has beside its measures: tasks, locks, CPUs, distributions. It is read from where it was
-//! written, so whoever shows it shows the JSON's numbers.
+//! Contents of a run's JSON other than its measures: tasks, locks, CPUs, distributions. They are read back from the
+//! JSON, so that other views show the same numbers.
 
 use crate::ReadError;
 use crate::record::{document, refuse};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// Of one run.
+/// Details of one run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Details {
     /// Hash of all events, in hexadecimal.
@@ -15,13 +15,13 @@ pub struct Details {
     /// Each task, by number.
     #[serde(default)]
     pub tasks: Vec<Task>,
-    /// Who used which lock, the longest waits first; `None` if nobody knows.
+    /// Use of each lock by each caller, the longest waits first; `None` if unknown.
     #[serde(default)]
     pub locks: Option<Vec<Lock>>,
-    /// Each CPU, by number. Documents of earlier versions have none, as they have no distributions.
+    /// Each CPU, by number. Empty in documents of earlier versions, as are the distributions.
     #[serde(default)]
     pub cpus: Vec<Cpu>,
-    /// How waits were distributed.
+    /// Histograms of waiting times.
     #[serde(default)]
     pub distributions: Option<Distributions>,
 }
@@ -46,7 +46,7 @@ pub struct Task {
     pub wakeup_latency_ns: Latency,
 }
 
-/// Waits; without any, times are `None`.
+/// Percentiles of waiting times; `None` without any wait.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Latency {
@@ -59,7 +59,7 @@ pub struct Latency {
     pub max: Option<u64>,
 }
 
-/// How one caller used one lock.
+/// Use of one lock by one caller.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Lock {
@@ -75,7 +75,7 @@ pub struct Lock {
     pub hold_max_ns: Option<u64>,
 }
 
-/// Who owned the time of a CPU.
+/// Time account of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[allow(missing_docs)]
 pub struct Cpu {
@@ -86,30 +86,29 @@ pub struct Cpu {
     pub offline_ns: u64,
 }
 
-/// How waits for a CPU were distributed.
+/// Histograms of the times for which tasks waited for a CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Distributions {
-    /// From woken to running.
+    /// Time from wakeup until running.
     pub wakeup_latency_ns: Buckets,
-    /// From runnable to running.
-    pub queue_wait_ns: Buckets,
+    /// Time from runnable until running.
+    pub run_delay_ns: Buckets,
 }
 
-/// The buckets of a histogram that hold values, from the smallest on.
+/// The nonempty buckets of a histogram, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Buckets {
-    /// The smallest value of each, in nanoseconds.
+    /// Smallest value of each bucket, in nanoseconds.
     pub from: Vec<u64>,
-    /// The largest.
+    /// Largest value of each bucket.
     pub to: Vec<u64>,
-    /// How many values are in each.
+    /// Number of values in each bucket.
     pub count: Vec<u64>,
 }
 
-/// Reads what [`crate::to_json`] wrote, one for each run.
+/// Reads the output of [`crate::to_json`], one item per run.
 ///
-/// # Errors
-/// If it is no JSON, or not such JSON.
+/// # Errors If it is not JSON, or not of this format.
 pub fn read_details(bytes: &[u8]) -> Result<Vec<Details>, ReadError> {
     let runs = document(bytes)?;
     let read = |(index, run): (usize, Value)| {
@@ -118,7 +117,7 @@ pub fn read_details(bytes: &[u8]) -> Result<Vec<Details>, ReadError> {
         let even =
             |buckets: &Buckets| buckets.from.len() == buckets.count.len() && buckets.to.len() == buckets.count.len();
         match &details.distributions {
-            Some(all) if !even(&all.wakeup_latency_ns) || !even(&all.queue_wait_ns) => {
+            Some(all) if !even(&all.wakeup_latency_ns) || !even(&all.run_delay_ns) => {
                 refuse(&format!("{place}.distributions"), "expected lists of the same length")
             }
             _ => Ok(details),

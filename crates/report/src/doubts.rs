@@ -1,39 +1,40 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures of a run that had better not be believed, and why.
+//! Measures of a run that are not reliable, with the reason.
 
 use crate::numbers::{percent, permille};
 use crate::{RunReport, World};
 use serde::{Deserialize, Serialize};
 
-/// A measure and what is wrong with it.
+/// An unreliable measure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// Its key, or what its keys begin with.
+    /// Key of the measure, or common prefix of several keys.
     pub measure: String,
-    /// A sentence.
+    /// Reason, as a sentence.
     pub reason: String,
 }
 
-/// From this share of the CPUs' time on, waits for locks of the kernel matter to latencies: 5 %. In the table of
-/// `docs/machine-model.md` the two forms agree within some microseconds below that, and are far apart above.
+/// Share of the CPUs' time spent waiting for kernel locks from which latencies are affected: 5 %. In the table of
+/// `docs/machine-model.md` the two forms of operations agree within some microseconds below that, and differ strongly
+/// above.
 const LOCKED_PERMILLE: u64 = 50;
 
-/// Kinds of locks of the kernel in the table of locks; all others are a workload's.
+/// Kinds of kernel locks in the lock table; all others belong to a workload.
 const OF_KERNEL: [&str; 3] = ["runqueue", "dsq", "bpf"];
 
-/// All of this run.
+/// All unreliable measures of this run.
 pub(crate) fn of(run: &RunReport) -> Vec<Doubt> {
     let mut doubts = latencies(run);
     doubts.extend(work(run));
     doubts
 }
 
-/// From this share of the work on, it matters how much of it real tasks did not do: 0.5 %.
+/// Share of the work from which it matters that real tasks did not do it: 0.5 %.
 const UNDONE_PERMILLE: u64 = 5;
 
-/// Work, where real tasks took less time for it than it is. It is measured in rounds of a loop, and the fastest of them
-/// before the run tell how many rounds a nanosecond of work is: all CPUs were slower then. Where events were lost, nobody
-/// knows how long tasks ran.
+/// Work, if real tasks took less time for it than its nominal duration. Work is measured in iterations of a loop, and
+/// the fastest measurement before the run determines the iterations per nanosecond of work: the CPUs were slower at
+/// that time. If events were lost, the run time of tasks is unknown.
 fn work(run: &RunReport) -> Option<Doubt> {
     if run.tags.world != World::Real || run.meter.as_ref().is_some_and(|meter| meter.lost_events > 0) {
         return None;
@@ -45,14 +46,14 @@ fn work(run: &RunReport) -> Option<Doubt> {
     (share >= UNDONE_PERMILLE).then(|| Doubt {
         measure: "work_ns".to_owned(),
         reason: format!(
-            "tasks worked for {} less time than they were asked to: the CPUs were slower when their speed was measured, \
+            "tasks ran for {} less time than their nominal work: the CPUs were slower when their speed was measured, \
              before the run",
             percent(share)
         ),
     })
 }
 
-/// Latencies, where operations of the kernel were played at one instant and waited for locks.
+/// Latencies, if kernel operations were simulated in the instant form but waited for locks.
 fn latencies(run: &RunReport) -> Vec<Doubt> {
     let measures = &run.measures;
     if run.tags.form.as_deref() != Some("instant") {
@@ -66,12 +67,12 @@ fn latencies(run: &RunReport) -> Vec<Doubt> {
         return Vec::new();
     }
     let reason = format!(
-        "for {} of their time CPUs waited for locks of the kernel, which latencies leave out here: \
-         --kernel {}+waiting has them",
+        "CPUs waited for kernel locks for {} of their time, which these latencies exclude: \
+         --kernel {}+waiting includes it",
         percent(share),
         run.tags.kernel
     );
-    ["wakeup_latency_ns", "queue_wait_ns"]
+    ["wakeup_latency_ns", "run_delay_ns"]
         .map(|measure| Doubt { measure: measure.to_owned(), reason: reason.clone() })
         .into()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Many setups: a row for each, a column for each of the measures that matter most, as many as there is room for.
+//! Table for many setups: one row per setup, one column per headline measure, as many as fit.
 
 use crate::View;
 use crate::comparison::{distance, words};
@@ -8,24 +8,24 @@ use crate::setups::{Compared, Group, Setup};
 use measures::catalogue::CATALOGUE;
 use std::fmt::Write;
 
-/// The columns by importance. Work stands in for a makespan that no run has.
+/// Columns by importance. Work replaces the makespan if no run has one.
 const COLUMNS: [&str; 6] = [
     "makespan_ns",
     "wakeup_latency_ns.mean",
     "wakeup_latency_ns.p99",
     "idle_while_runnable_ns",
     "cpu_ns.scheduler",
-    "queue_wait_ns.mean",
+    "run_delay_ns.mean",
 ];
 
-/// A value and a distance with its mark, and two blanks before them.
+/// Width of a value, and of a cell: two blanks, a value, and a difference with its mark.
 const VALUE: usize = 7;
 const CELL: usize = 2 + VALUE + 10;
 
-/// Widest name where there is little room.
+/// Maximum width of a name if there is little room.
 const NAME: usize = 22;
 
-/// A table for each group; the same columns everywhere.
+/// One table per group, all with the same columns.
 pub(crate) fn tables(groups: &[Group<'_>], view: View) -> String {
     let setups = || groups.iter().flat_map(|group| &group.setups);
     let longest = setups().map(|setup| setup.name.chars().count()).max().unwrap_or(0);
@@ -50,7 +50,7 @@ pub(crate) fn tables(groups: &[Group<'_>], view: View) -> String {
     text
 }
 
-/// Those that are known of some setup, as many as fit.
+/// The columns known for some setup, as many as fit.
 fn columns(groups: &[Group<'_>], view: View, name: usize) -> Vec<usize> {
     let index = |key: &str| CATALOGUE.iter().position(|measure| measure.key == key).expect("a key of the catalogue");
     let known =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The JSON document. Its field names are a contract: the measures' stand in their catalogue, all others here and in
-//! `run.rs`; `docs/schema/run.json` describes them.
+//! The JSON document. Its field names are a stable interface: those of the measures are defined in their catalogue,
+//! all others here and in `run.rs`; `docs/schema/run.json` describes them.
 
 use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Called, Exit, Outcome, Record, RunReport};
@@ -10,12 +10,12 @@ use measures::{CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, Pa
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
-/// The runs and their comparisons as one JSON document, with a newline at its end.
+/// The runs and their comparisons as one JSON document, with a trailing newline.
 pub fn to_json(runs: &[RunReport]) -> String {
     to_json_with(runs, &Value::Array(vec![]))
 }
 
-/// The same, with the setups that could not run at all.
+/// The same, with the setups that could not run.
 pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
     let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
@@ -27,7 +27,7 @@ pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
     to_text(&document)
 }
 
-/// Comparisons alone, of runs that stand elsewhere.
+/// Only the comparisons, for runs stored elsewhere.
 pub fn comparisons_to_json(records: &[Record]) -> String {
     to_text(&json!({ "weir": 1, "comparisons": comparisons(&crate::setups::groups(records)) }))
 }
@@ -38,8 +38,8 @@ fn to_text(document: &Value) -> String {
     text
 }
 
-/// How a scheduler ended of which nothing was measured, as one line of JSON. `exit` says why it is gone, also if its
-/// user wanted that.
+/// End of a scheduler without measures, as one line of JSON. `exit` contains the reason even if the user requested
+/// the exit.
 pub fn ending_to_json_line(scheduler: &str, outcome: Outcome, restarts: u64, calls: &[Called], exit: &Exit) -> String {
     let line = json!({
         "weir": 1, "scheduler": scheduler, "outcome": outcome, "restarts": restarts, "calls": calls, "exit": exit,
@@ -73,8 +73,8 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
-    let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.queue_waits);
-    let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "queue_wait_ns": distribution(queue) });
+    let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
+    let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
     object.insert("cpus".to_owned(), run.measures.cpus.iter().map(cpu).collect());
     object.insert("parts".to_owned(), run.measures.parts.iter().map(part).collect());
@@ -90,7 +90,7 @@ fn into_object(value: Value) -> Map<String, Value> {
     }
 }
 
-/// Puts a value where a dotted key says.
+/// Inserts a value at a dotted key.
 fn insert(object: &mut Map<String, Value>, key: &str, value: Value) {
     match key.split_once('.') {
         None => {
@@ -108,7 +108,7 @@ fn latency(LatencySummary { count, mean, p50, p90, p99, p999, max }: LatencySumm
     json!({ "count": count, "mean": mean, "p50": p50, "p90": p90, "p99": p99, "p999": p999, "max": max })
 }
 
-/// How often there were values of which size: those of each bucket that is not empty.
+/// Counts of values by size, for each nonempty bucket.
 fn distribution(histogram: &Histogram<3>) -> Value {
     let buckets: Vec<_> = histogram.buckets().collect();
     json!({
@@ -118,7 +118,7 @@ fn distribution(histogram: &Histogram<3>) -> Value {
     })
 }
 
-/// Who owned the time of one CPU.
+/// Time account of one CPU.
 fn cpu(cpu: &CpuAccount) -> Value {
     json!({
         "run_ns": cpu.run.0,
@@ -129,7 +129,7 @@ fn cpu(cpu: &CpuAccount) -> Value {
     })
 }
 
-/// A row of the lock table. Nothing is lost in the model: every passage is counted.
+/// A row of the lock table. The model loses no events: every acquisition is counted.
 fn lock(used: &LockUse) -> Value {
     json!({
         "type": used.kind,

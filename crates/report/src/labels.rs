@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tells setups apart that have the same name: the effects that took part, the scheduler's object, the file that
-//! they come from, or else a number.
+//! Labels to distinguish setups of the same name: modelled effects, the scheduler's object, the source file, or else
+//! a number.
 
 use crate::setups::Setup;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Digits of a hash that tell objects apart, as git has them.
+/// Digits of a hash that distinguish objects, as in git.
 const HASH: usize = 7;
 
-/// Adds to the names of setups with the same name what they differ in.
+/// Appends distinguishing labels to the names of setups with the same name.
 pub(crate) fn tell_apart(setups: &mut [Setup<'_>]) {
     let names: BTreeSet<String> = setups.iter().map(|setup| setup.name.clone()).collect();
     for name in names {
@@ -27,7 +27,7 @@ pub(crate) fn tell_apart(setups: &mut [Setup<'_>]) {
     }
 }
 
-/// A label for each; empty for the first one if nothing but its number is known.
+/// A label for each setup; empty for the first one if only numbers distinguish them.
 fn labels(same: &[&Setup<'_>]) -> Vec<String> {
     let effects = effects(same);
     let objects: Vec<String> = same.iter().map(|setup| object(setup)).collect();
@@ -43,7 +43,7 @@ fn labels(same: &[&Setup<'_>]) -> Vec<String> {
             add(some);
         }
     }
-    // Effects say what differs; a hash says that something does, and its file says more.
+    // Effects describe the difference; a hash only shows that there is one, so the file is added.
     if kinds(&effects) < same.len() {
         let files: Vec<String> = files(same);
         if kinds(&files) > 1 {
@@ -66,7 +66,7 @@ fn kinds(labels: &[String]) -> usize {
     labels.iter().collect::<BTreeSet<_>>().len()
 }
 
-/// The effects that some of them left out: `without smt`, or `with smt` if nothing is left out.
+/// Effects that some of the setups left out: `without smt`, or `with smt` if nothing is left out.
 fn effects(same: &[&Setup<'_>]) -> Vec<String> {
     let of =
         |setup: &&Setup<'_>| -> BTreeSet<String> { setup.runs[0].tags.effects.iter().flatten().cloned().collect() };
@@ -86,13 +86,13 @@ fn effects(same: &[&Setup<'_>]) -> Vec<String> {
     sets.iter().map(label).collect()
 }
 
-/// The beginning of the object's hash: `#1a2b3c4`.
+/// Prefix of the object's hash: `#1a2b3c4`.
 fn object(setup: &Setup<'_>) -> String {
     let hash = setup.runs[0].tags.object_hash.as_ref();
     hash.map(|hash| format!("#{}", hash.chars().take(HASH).collect::<String>())).unwrap_or_default()
 }
 
-/// The files that the first runs come from, without folders if their names differ.
+/// Files that the first runs come from, without directories if the file names differ.
 fn files(same: &[&Setup<'_>]) -> Vec<String> {
     let paths: Vec<String> = same.iter().map(|setup| setup.runs[0].file.clone().unwrap_or_default()).collect();
     let name =

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures in; JSON, CSV and text out. Nothing here runs or re-runs anything.
+//! Converts measures to JSON, CSV and text. Runs nothing.
 //!
-//! One run gives a summary, several of one setup give their spread, several setups give what differs and by how much.
-//! [`to_json`] is the contract that other programs read; [`read_json`] reads it back, for comparisons with later runs.
+//! One run gives a summary, several runs of one setup give their spread, several setups give their differences.
+//! [`to_json`] is a stable interface for other programs; [`read_json`] reads it back, for comparisons with later
+//! runs.
 
 mod comparison;
 mod content;
@@ -42,12 +43,12 @@ pub use summary::summary;
 
 use std::collections::BTreeSet;
 
-/// How text is to look.
+/// Layout of text.
 #[derive(Clone, Copy, Debug)]
 pub struct View {
-    /// Width of the screen, at least 80.
+    /// Width of the terminal, at least 80.
     pub columns: usize,
-    /// All measures, not only those that matter most.
+    /// Shows all measures, not only the important ones.
     pub all: bool,
 }
 
@@ -57,7 +58,7 @@ impl Default for View {
     }
 }
 
-/// The text for these runs: a summary of one, the spread of one setup, a comparison of several.
+/// Text report on these runs: a summary of one run, the spread of one setup, a comparison of several setups.
 pub fn to_text(runs: &[RunReport], view: View) -> String {
     let runs: Vec<RunReport> = runs.iter().map(printable).collect();
     match runs.as_slice() {
@@ -66,7 +67,7 @@ pub fn to_text(runs: &[RunReport], view: View) -> String {
     }
 }
 
-/// The same for runs of which the tasks are not known.
+/// The same for runs without task data.
 pub fn records_to_text(runs: &[Record], view: View) -> String {
     let runs: Vec<Record> = runs.iter().map(printable_record).collect();
     let groups = setups::groups(&runs);
@@ -82,7 +83,7 @@ pub fn records_to_text(runs: &[Record], view: View) -> String {
     text + &unvalidated(runs.iter().map(|run| &run.tags))
 }
 
-/// Which effects took part that were compared with no measurement yet, as a line; empty if none did.
+/// Modelled effects not yet compared with any measurement, as a line; empty if there are none.
 fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
     unvalidated_effects(tags).map(|text| numbers::wrap("", &text) + "\n").unwrap_or_default()
 }
@@ -95,7 +96,7 @@ fn unvalidated_effects<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> Option<S
     (!words.is_empty()).then_some(text)
 }
 
-/// The run with names that cannot steer a terminal.
+/// Escapes names, so that they cannot control a terminal.
 fn printable(run: &RunReport) -> RunReport {
     let mut run = run.clone();
     printable_parts(&mut run.tags, &mut run.ending, run.meter.as_mut());
@@ -129,7 +130,7 @@ fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Mete
     }
     let Some(exit) = &mut ending.ejected else { return };
     exit.reason = escape(&exit.reason).into_owned();
-    // Messages have lines.
+    // Messages keep their line breaks.
     exit.message = exit.message.lines().map(escape).collect::<Vec<_>>().join("\n");
     for text in [&mut exit.fault, &mut exit.op, &mut exit.kfunc, &mut exit.file].into_iter().flatten() {
         *text = escape(text).into_owned();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a reader must know beside the numbers: runs that ended badly, did other work, or were measured badly.
+//! Notes in addition to the numbers: runs that ended abnormally, did different work, or were measured inaccurately.
 
 use crate::numbers::{count, counted, percent, permille, wrap};
 use crate::setups::Setup;
@@ -8,16 +8,16 @@ use ids::Nanos;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-/// Idle CPUs beside waiting tasks for more than this part of a run are no accident: 10 %. All of the shipped policies
-/// stay below 1 % on their workloads.
+/// Share of a run with idle CPUs while tasks wait from which a warning is given: 10 %. All shipped policies stay
+/// below 1 % on their workloads.
 const IDLE_PERMILLE: u64 = 100;
 
-/// That the work will never be done.
+/// Note that the work will never be done.
 pub(crate) fn deadlock(elapsed: Nanos) -> String {
-    format!("DEADLOCK after {elapsed}: the tasks that are left wait for each other for ever")
+    format!("DEADLOCK after {elapsed}: the remaining tasks wait for each other forever")
 }
 
-/// How a run came to its end, in a line.
+/// Outcome of a run, in one line.
 pub(crate) fn outcome(run: &Record) -> String {
     let elapsed = Nanos(run.value("elapsed_ns").unwrap_or(0));
     match (run.value("makespan_ns"), &run.ending.ejected) {
@@ -28,7 +28,7 @@ pub(crate) fn outcome(run: &Record) -> String {
     }
 }
 
-/// The kernel's words on why the scheduler is gone.
+/// The kernel's messages on the exit of the scheduler.
 pub(crate) fn ejection(exit: &Exit) -> Vec<String> {
     // The message usually quotes the fault.
     let fault = exit.fault.as_ref().filter(|fault| !exit.message.contains(*fault));
@@ -41,12 +41,12 @@ pub(crate) fn ejection(exit: &Exit) -> Vec<String> {
     lines
 }
 
-/// Such words below a line that says who.
+/// These messages, indented below a line that names the scheduler.
 pub(crate) fn indented(lines: &[String]) -> String {
     lines.iter().map(|line| wrap("  ", line) + "\n").collect()
 }
 
-/// Which properties did not hold, and the worst of each.
+/// Violated properties, and the worst violation of each.
 fn broken(found: &Violations) -> Vec<String> {
     let properties: BTreeSet<&str> = found.first.iter().map(|violation| violation.property.as_str()).collect();
     let note = |property: &str| {
@@ -63,14 +63,14 @@ fn broken(found: &Violations) -> Vec<String> {
     properties.into_iter().filter_map(note).collect()
 }
 
-/// What is to be said of one run.
+/// All notes on one run.
 pub(crate) fn of_run(run: &Record) -> Vec<String> {
     let mut notes = refusals(&run.ending);
     notes.extend(run.ending.violations.iter().flat_map(broken));
     let not_seen = run.ending.violations.iter().flat_map(|found| &found.not_seen).map(String::as_str);
     let not_seen = not_seen.collect::<Vec<_>>().join(", ");
     if !not_seen.is_empty() {
-        notes.push(format!("NOT SEEN: {not_seen}: nothing in this run could have broken it"));
+        notes.push(format!("NOT SEEN: {not_seen}: this run had no situation in which it could be violated"));
     }
     let elapsed = run.value("elapsed_ns").unwrap_or(0);
     let idle = permille(run.value("idle_while_runnable_ns").unwrap_or(0), elapsed);
@@ -89,12 +89,12 @@ pub(crate) fn of_run(run: &Record) -> Vec<String> {
     notes
 }
 
-/// What did not happen although the workload asked for it: such a run did other work.
+/// Operations of the workload that failed: the run did different work.
 fn refusals(ending: &Ending) -> Vec<String> {
     let all = [
         (ending.failed_forks, "fork", "failed: the scheduler refused new tasks"),
         (ending.refused_changes, "change", "of affinity, policy or nice value refused"),
-        (ending.restarts, "restart", "in which the scheduler left and was attached again"),
+        (ending.restarts, "restart", "of the scheduler: it exited and was attached again"),
     ];
     let happened = all.into_iter().filter(|(number, ..)| *number > 0);
     let mut notes: Vec<String> =
@@ -103,29 +103,30 @@ fn refusals(ending: &Ending) -> Vec<String> {
     notes
 }
 
-/// What is to be said of a call that was not made, or did not succeed.
+/// Note on a planned call that was not made, or failed.
 fn uncalled(Called { call, made_ns, returned }: &Called) -> Option<String> {
     match (made_ns, returned) {
         (Some(_), Some(0)) => None,
         (Some(made), Some(returned)) => Some(format!("CALL FAILED: {call} returned {returned} after {}", Nanos(*made))),
-        _ => Some(format!("WARNING: {call} was not called: the run was over before")),
+        _ => Some(format!("WARNING: {call} was not called: the run ended before")),
     }
 }
 
-/// What may be wrong with a measured run.
+/// Possible inaccuracies of a measured run.
 fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
     let mut notes = Vec::new();
     if meter.lost_events > 0 {
         let lost = counted(meter.lost_events, "event");
         let places = meter.lost_where.join("; ");
         let places = if places.is_empty() { places } else { format!(" ({places})") };
-        notes.push(format!("{lost} lost{places}: counts are too low, and times may have the wrong owner"));
+        notes
+            .push(format!("{lost} lost{places}: counts are too low, and times may be accounted to the wrong category"));
     }
-    // One in a thousand is below what two runs differ by.
+    // One in a thousand is below the difference between two runs.
     if meter.unseen_switches.max(meter.unseen_wakeups) * 1000 > switches {
         let (hidden, wakeups) = (count(meter.unseen_switches), counted(meter.unseen_wakeups, "wakeup"));
         notes.push(format!(
-            "the kernel hid {hidden} switches and {wakeups}, in turns of tasks that it keeps from all probes: \
+            "the kernel did not report {hidden} switches and {wakeups}, of tasks that it hides from all probes: \
              they are inferred and counted, but these wakeups are missing from the latencies"
         ));
     }
@@ -136,17 +137,17 @@ fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
     notes.into_iter().map(|note| format!("WARNING: {note}")).collect()
 }
 
-/// Something to know of a setup.
+/// A note on a setup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     /// A sentence.
     pub text: String,
-    /// The words of the kernel behind it, if it has some.
+    /// The kernel's messages, if any.
     pub quote: Vec<String>,
 }
 
-/// The same of all runs of a setup: each kind of note once, with the first run that has it. Of a part of a workload nothing
-/// is said that is said of the whole.
+/// Notes on all runs of a setup: each kind of note once, with the first run that has it. Notes on the whole workload
+/// are not repeated for its parts.
 pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
     if setup.is_part() {
         return Vec::new();
@@ -154,7 +155,7 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
     let mut notes = Vec::new();
     let who = &setup.name;
     let runs = setup.runs.len();
-    // In which runs something is so, if not in the only one.
+    // The runs that a note applies to, if there are several runs.
     let among = |some: &[&Record]| match (runs, some[0].tags.seed) {
         (1, _) => String::new(),
         _ if some.len() == runs => format!("in all {runs} runs "),
@@ -163,7 +164,7 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
     };
     let ejected: Vec<&Record> = setup.runs.iter().copied().filter(|run| run.ending.ejected.is_some()).collect();
     if let [first, ..] = ejected.as_slice() {
-        let exit = first.ending.ejected.as_ref().expect("only such runs");
+        let exit = first.ending.ejected.as_ref().expect("these runs were ejected");
         let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
         let text = format!("{who} was {}ejected after {elapsed}:", among(&ejected));
         notes.push(Note { text, quote: ejection(exit) });
@@ -174,7 +175,7 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
         let elapsed = Nanos(first.value("elapsed_ns").unwrap_or(0));
         say(format!("{who}: {}{}", among(&stuck), deadlock(elapsed)));
     }
-    // Notes that differ in their numbers alone are of one kind.
+    // Notes that differ only in their numbers are of one kind.
     let kind = |note: &str| note.chars().filter(|c| !c.is_ascii_digit() && !",.".contains(*c)).collect::<String>();
     let mut kinds: Vec<(String, String, Vec<&Record>)> = Vec::new();
     for run in &setup.runs {
@@ -189,7 +190,7 @@ pub(crate) fn of_setup(setup: &Setup<'_>) -> Vec<Note> {
     notes
 }
 
-/// These notes as text.
+/// The notes as text.
 pub(crate) fn to_text(notes: &[Note]) -> String {
     notes.iter().map(|note| wrap("", &note.text) + "\n" + &indented(&note.quote)).collect()
 }

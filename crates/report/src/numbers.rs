@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers and names as people read them. Integer arithmetic throughout: the same text on every host.
+//! Formatting of numbers and names for people. Integer arithmetic throughout: the same text on every host.
 
 use ids::Nanos;
 use measures::catalogue::{Measure, Unit};
 use std::borrow::Cow;
 
-/// Width of text that goes on in lines, however wide the screen is.
+/// Width of running text, independent of the terminal's width.
 pub(crate) const COLUMNS: usize = 80;
 
 /// `1234567` as `1,234,567`.
@@ -21,12 +21,12 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// `1 task`, `2,000 tasks`; `noun` takes an s.
+/// `1 task`, `2,000 tasks`; the plural of `noun` is formed with s.
 pub fn counted(value: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
-/// `part` of `whole` in tenths of a percent, rounded; 0 of nothing.
+/// `part` of `whole` in tenths of a percent, rounded; 0 if `whole` is 0.
 pub(crate) fn permille(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { ((u128::from(part) * 2000 + u128::from(whole)) / (2 * u128::from(whole))) as u64 }
 }
@@ -36,14 +36,14 @@ pub(crate) fn percent(permille: u64) -> String {
     format!("{}.{} %", permille / 10, permille % 10)
 }
 
-/// How much `value` differs from `base`, in tenths of a percent of `base`; `None` if there is no base.
+/// Difference of `value` from `base`, in tenths of a percent of `base`; `None` if `base` is 0.
 pub(crate) fn change(base: u64, value: u64) -> Option<i64> {
     let distance = permille(value.abs_diff(base), base) as i64;
     (base > 0).then_some(if value < base { -distance } else { distance })
 }
 
-/// `value` against `base`: `-3.1 %`, or a multiple or fraction where a percentage would no longer be readable;
-/// `=` if a tenth of a percent does not tell them apart, `None` if there is no base.
+/// `value` relative to `base`: `-3.1 %`, or a factor or fraction where a percentage would be hard to read; `=` if
+/// they agree to a tenth of a percent, `None` if `base` is 0.
 pub(crate) fn versus(base: u64, value: u64) -> Option<String> {
     let change = change(base, value)?;
     Some(match change {
@@ -56,13 +56,13 @@ pub(crate) fn versus(base: u64, value: u64) -> Option<String> {
     })
 }
 
-/// A difference in millionths as text, as [`versus`] has it.
+/// A difference in parts per million as text, as in [`versus`].
 pub(crate) fn ppm(difference: i64) -> String {
     let (base, value) = (1_000_000, (1_000_000 + difference).max(0));
     versus(base, value as u64).unwrap_or_default()
 }
 
-/// Two differences in millionths: `-3.5 to -2.7 %`, `1/40 to 1/25`.
+/// Two differences in parts per million: `-3.5 to -2.7 %`, `1/40 to 1/25`.
 pub(crate) fn range(low: i64, high: i64) -> String {
     let text = |difference: i64| match ppm(difference).as_str() {
         "=" => "0.0 %".to_owned(),
@@ -75,7 +75,7 @@ pub(crate) fn range(low: i64, high: i64) -> String {
     }
 }
 
-/// The value of a measure with its unit; `-` if it is unknown.
+/// Value of a measure with its unit; `-` if unknown.
 pub(crate) fn value_text(measure: &Measure, value: Option<u64>) -> String {
     match (value, measure.unit) {
         (None, _) => "-".to_owned(),
@@ -84,8 +84,8 @@ pub(crate) fn value_text(measure: &Measure, value: Option<u64>) -> String {
     }
 }
 
-/// Control characters and what changes the direction of text, as escapes: a name that came with a file must not steer
-/// the terminal.
+/// Escapes control characters and those that change the text direction: a name from a file must not control the
+/// terminal.
 pub fn escape(text: &str) -> Cow<'_, str> {
     let harmful = |c: char| {
         c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -96,18 +96,18 @@ pub fn escape(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if harmful(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
-/// A ratio in thousandths with as many places as people read: `4.6`, `4,664`.
+/// A ratio in thousandths with a suitable number of digits: `4.6`, `4,664`.
 pub(crate) fn times(permille: u64) -> String {
     let tenths = (permille + 50) / 100;
     if permille < 100_000 { format!("{}.{}", tenths / 10, tenths % 10) } else { count(permille / 1000) }
 }
 
-/// How often a second something happened.
+/// Rate per second.
 pub(crate) fn per_second(value: u64, elapsed_ns: u64) -> u64 {
     if elapsed_ns == 0 { 0 } else { (u128::from(value) * 1_000_000_000 / u128::from(elapsed_ns)) as u64 }
 }
 
-/// Shortens a name to `width` characters, with an ellipsis where the middle is left out.
+/// Shortens a name to `width` characters, replacing its middle by an ellipsis.
 pub(crate) fn shorten(name: &str, width: usize) -> String {
     let characters: Vec<char> = name.chars().collect();
     if characters.len() <= width {
@@ -121,11 +121,11 @@ pub(crate) fn shorten(name: &str, width: usize) -> String {
     text
 }
 
-/// Stands for a space at which a line must not break.
+/// Stands for a space at which a line must not be broken.
 pub(crate) const GLUE: char = '\u{a0}';
 
-/// Breaks text at spaces so that no line is wider than a page. The first line begins with `first`, later ones with
-/// two blanks more; [`GLUE`] becomes a space.
+/// Breaks text at spaces so that no line is wider than a page. The first line begins with `first`, later ones are
+/// indented by two more blanks; [`GLUE`] becomes a space.
 pub fn wrap(first: &str, text: &str) -> String {
     let mut lines = first.to_owned();
     let (mut width, mut begun) = (first.len(), false);
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_read_well() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!(["7", "1,000", "12,345,678"].map(str::to_owned), [count(7), count(1000), count(12_345_678)]);
         assert_eq!([0, 1, 1000].map(|number| counted(number, "task")), ["0 tasks", "1 task", "1,000 tasks"]);
         assert_eq!(percent(permille(1, 3)), "33.3 %");

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run without its tasks: what comparisons are made of. It comes from a run that was just made, or from the JSON of
-//! an earlier one; nobody can tell which.
+//! A run without its tasks, the input of comparisons. It comes from a run just made, or from the JSON of an earlier
+//! one; both are equivalent.
 
 use crate::{Called, Doubt, Ending, Exit, Meter, RunReport, Tags, Violation, Violations, doubts};
 use measures::catalogue::CATALOGUE;
 use serde::Deserialize;
 use serde_json::Value;
 
-/// One run as comparisons see it, or one part of its workload.
+/// One run, or one part of its workload, as used in comparisons.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it was.
+    /// Inputs of the run.
     pub tags: Tags,
-    /// The file that it was read from, if it was.
+    /// File that it was read from, if any.
     pub file: Option<String>,
     /// How it ended.
     pub ending: Ending,
-    /// How it was measured, if it ran in a real kernel.
+    /// Measurement data, if it ran in a real kernel.
     pub meter: Option<Meter>,
-    /// Measures that had better not be believed.
+    /// Unreliable measures.
     pub doubtful: Vec<Doubt>,
-    /// The measures, in the order of [`CATALOGUE`].
+    /// Values of the measures, in the order of [`CATALOGUE`].
     pub values: Vec<Option<u64>>,
 }
 
@@ -41,15 +41,15 @@ impl Record {
     /// The run, and each part of its workload.
     pub fn with_parts(run: &RunReport) -> Vec<Record> {
         let whole = Record::from(run);
-        let part = |part| whole.of_part("parts", &crate::json::part(part)).expect("it was just written");
+        let part = |part| whole.of_part("parts", &crate::json::part(part)).expect("the JSON was just written");
         let parts: Vec<Record> = run.measures.parts.iter().map(part).collect();
         std::iter::once(whole).chain(parts).collect()
     }
 
-    /// A part of the workload of this run, as the JSON has it at `place`.
+    /// A part of this run's workload, from the JSON at `place`.
     fn of_part(&self, place: &str, part: &Value) -> Result<Record, ReadError> {
         let Some(label) = part.get("label").and_then(Value::as_str) else {
-            return refuse(&format!("{place}.label"), "expected a text");
+            return refuse(&format!("{place}.label"), "expected a string");
         };
         let mut values = read_values(place, part)?;
         for (measure, value) in CATALOGUE.iter().zip(&mut values) {
@@ -63,21 +63,20 @@ impl Record {
         Ok(Record { tags, values, ..self.clone() })
     }
 
-    /// The value of a measure, if it is known.
+    /// Value of a measure, if known.
     ///
-    /// # Panics
-    /// If the catalogue has no such key.
+    /// # Panics If the catalogue has no such key.
     pub fn value(&self, key: &str) -> Option<u64> {
         let index = CATALOGUE.iter().position(|measure| measure.key == key);
         self.values[index.expect("a key of the catalogue")]
     }
 }
 
-/// Why a text is no document of runs.
+/// Reason why a text is not a document of runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct ReadError {
-    /// Where: a path of keys such as `runs[3].machine`, or line and column.
+    /// Place in the document: a path of keys such as `runs[3].machine`, or line and column.
     pub place: String,
     /// What was found there, and what was expected.
     pub problem: String,
@@ -87,10 +86,10 @@ pub(crate) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, Re
     Err(ReadError { place: place.to_owned(), problem: problem.into() })
 }
 
-/// Reads what [`crate::to_json`] wrote.
+/// Reads the output of [`crate::to_json`].
 ///
-/// # Errors
-/// If it is no JSON, or not such JSON. Measures that are missing, as in documents of earlier versions, are unknown.
+/// # Errors If it is not JSON, or not of this format. Measures that are missing, as in documents of earlier versions,
+/// are unknown.
 pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     let runs = document(bytes)?;
     let read = |(index, run): (usize, &Value)| read_run(&format!("runs[{index}]"), run);
@@ -102,7 +101,7 @@ pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
 pub(crate) fn document(bytes: &[u8]) -> Result<Vec<Value>, ReadError> {
     let mut document: Value = serde_json::from_slice(bytes).map_err(|error| ReadError {
         place: format!("line {}, column {}", error.line(), error.column()),
-        problem: "this is not JSON".to_owned(),
+        problem: "not JSON".to_owned(),
     })?;
     match document.get("weir").and_then(Value::as_u64) {
         Some(1) => {}
@@ -116,7 +115,7 @@ pub(crate) fn document(bytes: &[u8]) -> Result<Vec<Value>, ReadError> {
     }
 }
 
-/// What stands beside the measures.
+/// Contents of a run other than measures.
 #[derive(Deserialize)]
 struct Rest {
     #[serde(flatten)]
@@ -169,7 +168,7 @@ fn read_run(place: &str, run: &Value) -> Result<Vec<Record>, ReadError> {
     Ok(records)
 }
 
-/// The measures that stand in a run or in a part of one.
+/// The measures of a run or of a part.
 fn read_values(place: &str, object: &Value) -> Result<Vec<Option<u64>>, ReadError> {
     let mut values = Vec::with_capacity(CATALOGUE.len());
     for measure in &CATALOGUE {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run: what it was, how it ended, what was measured.
+//! A run: its inputs, how it ended, and its measures.
 
 use ids::Nanos;
 use measures::RunMeasures;
 use serde::{Deserialize, Serialize};
 
-/// Where it ran.
+/// Where a run took place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum World {
@@ -17,7 +17,7 @@ pub enum World {
 }
 
 impl World {
-    /// As JSON has it.
+    /// Name in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             World::Sim => "sim",
@@ -26,74 +26,76 @@ impl World {
     }
 }
 
-/// What a run was.
+/// Inputs of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags {
-    /// The scheduler as it was asked for: `bfs@0.360`, or the path of an object.
+    /// The scheduler as requested: `bfs@0.360`, or the path of an object.
     pub scheduler: String,
-    /// Hash of its object, in hexadecimal. The kernel's own has none.
+    /// Hash of its object, in hexadecimal. `None` for the kernel's own scheduler.
     #[serde(default)]
     pub object_hash: Option<String>,
-    /// The machine's name.
+    /// Name of the machine.
     pub machine: String,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: String,
-    /// Where it ran.
+    /// Where the run took place.
     #[serde(default)]
     pub world: World,
-    /// The seed of what is drawn; 0 draws nothing. A real run has none.
+    /// Seed of the random variation; 0: no variation. `None` for a real run.
     #[serde(default)]
     pub seed: Option<u64>,
-    /// Which draw of the machine's uncertain constants it had; 0 is the machine as its file has it. A real run has none.
+    /// Number of the sample of the machine's uncertain constants; 0: the nominal values of its file. `None` for a
+    /// real run.
     #[serde(default)]
     pub draw: Option<u64>,
-    /// Which effects of hardware took part, where there is a choice: a real machine has all of them.
+    /// Modelled hardware effects; `None` for a real run, as a real machine has all of them.
     #[serde(default)]
     pub effects: Option<Vec<String>>,
-    /// Of these, those that were compared with no measurement yet, neither on a machine of ours nor a published one.
+    /// Modelled effects that were not yet compared with any measurement, neither own nor published.
     #[serde(default)]
     pub unvalidated: Vec<String>,
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,
-    /// When operations of a simulated kernel decide: `instant`, when they begin, or `waiting`, when they have the lock. A
-    /// real run has none.
+    /// When operations of the simulated kernel make their decisions: `instant`, when they begin, or `waiting`, when
+    /// they hold the lock. `None` for a real run.
     #[serde(default)]
     pub form: Option<String>,
-    /// Of a composed workload only the part of this label.
+    /// Label, if this is only one part of a composed workload.
     #[serde(skip)]
     pub part: Option<String>,
-    /// Which programs of the scheduler were to be called while it ran, and when: `assign:group=db,cpus=3@1s`. Documents have
-    /// what came of each instead.
+    /// Planned calls of the scheduler's programs, with times: `assign:group=db,cpus=3@1s`. Documents contain the
+    /// result of each call instead.
     #[serde(skip)]
     pub calls: String,
 }
 
-/// Why the kernel put the scheduler out before the work was done (contract E2).
+/// Reason why the kernel ejected the scheduler before the work was done (contract E2).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …; 0 if it was not put out.
+    /// 64 unregistered, 1024 runtime error, 1025 `scx_bpf_error`, 1026 stall, …; 0 if it was not ejected.
     pub kind: u32,
-    /// Exit code of the scheduler or of the kernel: bits 32 and up say what user space shall do, and why.
+    /// Exit code of the scheduler or of the kernel: bits 32 and up encode the requested action of user space, and the
+    /// reason.
     #[serde(default)]
     pub code: i64,
     /// Short reason, in the kernel's wording.
     pub reason: String,
     /// Message, in the kernel's wording.
     pub message: String,
-    /// The BPF fault behind it, with function, file and line, if one was.
+    /// The BPF fault that caused it, with function, file and line, if there was one.
     #[serde(default)]
     pub fault: Option<String>,
-    /// The op in which it happened, if it happened in one; `timer` is the callback of a timer.
+    /// The op in which it happened, if any; `timer` is the callback of a timer.
     #[serde(default)]
     pub op: Option<String>,
-    /// The kfunc or helper that it called.
+    /// The kfunc or helper that was called.
     #[serde(default)]
     pub kfunc: Option<String>,
-    /// File of the policy's own source, without its directory.
+    /// Source file of the policy, without its directory.
     #[serde(default)]
     pub file: Option<String>,
-    /// Line in it.
+    /// Line in that file.
     #[serde(default)]
     pub line: Option<u32>,
     /// The kernel's debug dump; may be empty.
@@ -102,8 +104,7 @@ pub struct Exit {
 }
 
 impl Exit {
-    /// Where in the scheduler's code it came from: `ops.enqueue, scx_bpf_dsq_insert, my.bpf.c:42`. Empty if that is not
-    /// known.
+    /// Place in the scheduler's code: `ops.enqueue, scx_bpf_dsq_insert, my.bpf.c:42`. Empty if unknown.
     pub fn place(&self) -> String {
         let op = self.op.as_ref().map(|op| if op == "timer" { "a timer".to_owned() } else { format!("ops.{op}") });
         let line = self.file.as_ref().zip(self.line).map(|(file, line)| format!("{file}:{line}"));
@@ -111,102 +112,103 @@ impl Exit {
     }
 }
 
-/// What a run came to.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// All work was done, or the time was over.
+    /// All work was done, or the duration was reached.
     #[default]
     Completed,
-    /// The kernel put the scheduler out.
+    /// The kernel ejected the scheduler.
     Ejected,
-    /// Something happened that must not: the tasks that were left waited for each other for ever, or a check found that a
-    /// promise was broken.
+    /// An invariant was violated: the remaining tasks waited for each other forever, or a check found a broken
+    /// promise.
     Violation,
 }
 
-/// How a run ended, and what did not happen on the way.
+/// How a run ended, and which operations failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ending {
     /// Set if the scheduler was ejected.
     pub ejected: Option<Exit>,
-    /// The run ended because the tasks that were left waited for each other for ever.
+    /// The run ended because the remaining tasks waited for each other forever.
     pub deadlocked: bool,
-    /// Exit status of the command that ran, 128 and the signal's number if a signal ended it; `None` without a command
-    /// or if it had not ended.
+    /// Exit status of the command that ran, or 128 plus the number of the signal that ended it; `None` without a
+    /// command or if it had not ended.
     pub command_status: Option<i32>,
-    /// Forks that the scheduler refused: these tasks never existed.
+    /// Number of forks that the scheduler refused: these tasks never existed.
     pub failed_forks: u64,
-    /// Changes of affinity, policy or nice value that the kernel refused.
+    /// Number of changes of affinity, policy or nice value that the kernel refused.
     pub refused_changes: u64,
-    /// How often the scheduler was attached again because its exit asked for that (contract E2).
+    /// Number of times that the scheduler was attached again because its exit requested it (contract E2).
     pub restarts: u64,
-    /// What came of the calls of its programs that were planned.
+    /// Results of the planned calls of its programs.
     pub calls: Vec<Called>,
-    /// What was found that the scheduler promises or every run owes, and this one did not keep; `None` if nobody looked.
+    /// Violations of the scheduler's promises or of general invariants; `None` if not checked.
     pub violations: Option<Violations>,
 }
 
-/// A call of a program of the scheduler while that runs.
+/// A planned call of a program of the running scheduler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Called {
-    /// As it was asked for, with its time.
+    /// The call as requested, with its time.
     pub call: String,
-    /// When it was made, in nanoseconds of the run; `None` if the run was over before.
+    /// Time of the call, in nanoseconds of the run; `None` if the run ended before.
     pub made_ns: Option<u64>,
-    /// What the program returned; 0 is fine.
+    /// Return value of the program; 0 is success.
     pub returned: Option<i32>,
 }
 
 impl Called {
-    /// What all of them are called together ([`Tags::calls`]).
+    /// All calls in one string ([`Tags::calls`]).
     pub fn names(all: &[Called]) -> String {
         all.iter().map(|one| one.call.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Whether the program was called and said that something was wrong.
+    /// Whether the program was called and returned an error.
     pub fn failed(&self) -> bool {
         self.returned.is_some_and(|returned| returned != 0)
     }
 }
 
-/// What a check of a run found.
+/// Result of checking a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Violations {
-    /// How many there were.
+    /// Number of violations.
     pub count: u64,
-    /// The first ones of each property, in the order in which they ended.
+    /// The first violations of each property, ordered by their ends.
     pub first: Vec<Violation>,
-    /// Properties that nothing in the run could have shown to be broken.
+    /// Properties that the run gave no opportunity to violate.
     pub not_seen: Vec<String>,
-    /// Tasks that were moved to a runqueue as long as theirs or longer, which breaks no promise; `None` if nobody counted.
+    /// Number of migrations to a run queue that was at least as long, which violates no promise; `None` if not
+    /// counted.
     pub useless_migrations: Option<u64>,
 }
 
-/// A time in which a property did not hold.
+/// A time interval in which a property did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// Which property, as the profile's promises name it.
+    /// The property, as named in the profile's promises.
     pub property: String,
-    /// From when on, in nanoseconds of the run.
+    /// Begin, in nanoseconds of the run.
     pub from_ns: u64,
-    /// Until when.
+    /// End.
     pub to_ns: u64,
-    /// Numbers of the tasks that it concerns.
+    /// Numbers of the tasks concerned.
     pub tasks: Vec<u32>,
     /// Their names.
     #[serde(default)]
     pub names: Vec<String>,
-    /// Numbers of the CPUs that it concerns.
+    /// Numbers of the CPUs concerned.
     pub cpus: Vec<u32>,
-    /// How much it was: nanoseconds, or a key.
+    /// Observed value: nanoseconds, or a key.
     pub value: u64,
-    /// How much it may be.
+    /// Permitted value.
     pub limit: u64,
 }
 
 impl Ending {
-    /// What the run came to.
+    /// Outcome of the run.
     pub fn outcome(&self) -> Outcome {
         match self {
             Ending { ejected: Some(_), .. } => Outcome::Ejected,
@@ -217,34 +219,34 @@ impl Ending {
     }
 }
 
-/// How a run in a real kernel was measured.
+/// Measurement data of a run in a real kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meter {
-    /// Events received.
+    /// Number of events received.
     pub events: u64,
-    /// Events lost: with any of them, counts are too low and times may be charged to the wrong owner.
+    /// Number of events lost: if there are any, counts are too low and times may be accounted to the wrong category.
     pub lost_events: u64,
-    /// Where they were lost, and how many there.
+    /// Where events were lost, and how many there.
     #[serde(default)]
     pub lost_where: Vec<String>,
-    /// Switches to tasks that the kernel did not report: inferred from their CPU time, and counted.
+    /// Switches that the kernel did not report: inferred from the tasks' CPU time, and counted.
     pub unseen_switches: u64,
-    /// Wakeups that it did not report: counted, but not among the latencies, as nobody knows when they were.
+    /// Wakeups that the kernel did not report: counted, but missing from the latencies, as their times are unknown.
     pub unseen_wakeups: u64,
-    /// Time in the meter's own programs in the kernel. It is contained in what it measured.
+    /// Time in the meter's own programs in the kernel. Included in the measured values.
     #[serde(rename = "probes_ns", with = "nanoseconds")]
     pub probes: Nanos,
-    /// How often they ran.
+    /// Number of executions of these programs.
     pub probe_runs: u64,
-    /// CPU time of the thread that received the events, beside the run.
+    /// CPU time of the thread that received the events during the run.
     #[serde(rename = "reader_ns", with = "nanoseconds")]
     pub reader: Nanos,
-    /// How long the two above were counted: the run, and a moment before and after it.
+    /// Duration for which the two above were measured: the run, and a moment before and after it.
     #[serde(rename = "listened_ns", with = "nanoseconds")]
     pub listened: Nanos,
-    /// Tasks that had not ended when the run was over.
+    /// Number of tasks that had not ended when the run was over.
     pub unfinished_tasks: u32,
-    /// What failed of what was run: `the command failed: exit status: 2`.
+    /// Failure of what was run: `the command failed: exit status: 2`.
     pub failure: Option<String>,
 }
 
@@ -261,23 +263,23 @@ mod nanoseconds {
     }
 }
 
-/// Everything a report says of one run.
+/// All data of a report on one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
-    /// What it was.
+    /// Inputs of the run.
     pub tags: Tags,
     /// How it ended.
     pub ending: Ending,
     /// Hash of all events.
     pub log_hash: u128,
-    /// How it was measured, if it ran in a real kernel; `None` for a simulated run.
+    /// Measurement data of a run in a real kernel; `None` for a simulated run.
     pub meter: Option<Meter>,
-    /// What was measured.
+    /// Measures.
     pub measures: RunMeasures,
 }
 
 impl RunReport {
-    /// Whether nothing was wrong: with the scheduler, with what ran under it, and with measuring.
+    /// Whether there was no problem: with the scheduler, with the workload, and with the measurement.
     pub fn is_fine(&self) -> bool {
         let measured = |meter: &Meter| meter.failure.is_none() && meter.lost_events == 0;
         let called = !self.ending.calls.iter().any(Called::failed);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The sanity test: a build at several loads, in rounds, printed as `time` prints it; and what the rounds come to.
+//! Sanity test report: a build at several loads, in rounds, printed in the format of `time`, and the means of the
+//! rounds.
 
 use crate::RunReport;
 use crate::numbers::{versus, wrap};
@@ -10,16 +11,16 @@ use std::fmt::Write;
 /// One load of the test.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Level {
-    /// Jobs in percent of the machine's CPUs.
+    /// Number of jobs in percent of the machine's CPUs.
     pub percent: u32,
-    /// The name of the workload that is this load.
+    /// Name of the workload with this load.
     pub workload: String,
 }
 
-/// The times of all rounds, for each scheduler on each machine, and their means side by side.
+/// Times of all rounds, for each scheduler on each machine, and a table of their means.
 ///
-/// `user` is the CPU time of the tasks in user mode, as far as their work is known to be that; `sys` is the rest of it, with
-/// what the scheduler, switches and interrupts took.
+/// `user` is the CPU time of the tasks in user mode, as far as known; `sys` is the rest of their CPU time, plus the
+/// time of the scheduler, switches and interrupts.
 pub fn sanity(title: &str, levels: &[Level], runs: &[RunReport]) -> String {
     let of_test: Vec<&RunReport> =
         runs.iter().filter(|run| levels.iter().any(|level| level.workload == run.tags.workload)).collect();
@@ -55,7 +56,7 @@ fn rounds<'a>(
     runs.iter().copied().filter(move |run| belongs(run))
 }
 
-/// Real, user and system time; no real time if the build did not come to its end.
+/// Real, user and system time; no real time if the build did not complete.
 fn of_run(run: &RunReport) -> (Option<Nanos>, Nanos, Nanos) {
     let measures = &run.measures;
     let tasks: u64 = measures.tasks.iter().filter(|task| !task.kernel_thread).map(|task| task.account.run.0).sum();
@@ -78,7 +79,7 @@ fn clock(time: Nanos) -> String {
     format!("{}m{}.{:03}s", ms / 60_000, ms / 1000 % 60, ms % 1000)
 }
 
-/// A row for each load, a column for each setup: the mean of its rounds, and how far it is from that of the first setup.
+/// One row per load, one column per setup: the mean of its rounds, and the difference from that of the first setup.
 fn means(levels: &[Level], setups: &[(&str, &str)], runs: &[&RunReport]) -> String {
     let one_machine = setups.iter().all(|setup| setup.1 == setups[0].1);
     let head = |&(scheduler, machine): &(&str, &str)| match one_machine {
@@ -110,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clocks_read_as_those_of_time() {
+    fn durations_are_formatted_like_time() {
         for (ns, text) in [(0, "0m0.000s"), (321_850_400_000, "5m21.850s"), (59_999_500_000, "1m0.000s")] {
             assert_eq!(clock(Nanos(ns)), text);
         }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a comparison means, in a sentence or two: the end of the work, the mean wait and the 99th percentile of waits,
-//! as their intervals have it. It says when the runs cannot tell, and what they could have told.
+//! Interpretation of a comparison in one or two sentences: makespan, mean and 99th percentile of the wakeup latency,
+//! by their confidence intervals. If the runs are inconclusive, it states the smallest difference they could have
+//! detected.
 
 use crate::numbers::{GLUE, permille, ppm, times};
 use crate::setups::{Compared, Group, Judgement, Setup};
 use measures::catalogue::CATALOGUE;
 use statistics::Verdict;
 
-/// What the sentences speak of: key, what is said if it is better or worse, and what it is called.
+/// A measure used in sentences: key, phrases for a smaller and a larger value, and its name.
 struct Topic {
     key: &'static str,
     less: &'static str,
@@ -20,31 +21,31 @@ const TOPICS: [Topic; 4] = [
     Topic { key: "work_ns", less: "gets {} less work done", more: "gets {} more work done", noun: "the work done" },
     Topic {
         key: "wakeup_latency_ns.mean",
-        less: "lets woken tasks wait {} less on average",
-        more: "lets woken tasks wait {} longer on average",
-        noun: "the mean wait",
+        less: "has a {} shorter mean wakeup latency",
+        more: "has a {} longer mean wakeup latency",
+        noun: "the mean wakeup latency",
     },
     Topic {
         key: "wakeup_latency_ns.p99",
-        less: "has a {} shorter wait at p99",
-        more: "has a {} longer wait at p99",
-        noun: "the wait at p99",
+        less: "has a {} shorter p99 wakeup latency",
+        more: "has a {} longer p99 wakeup latency",
+        noun: "the p99 wakeup latency",
     },
 ];
 
-/// Where the index of a key is.
+/// Index of a key in the catalogue.
 fn index(key: &str) -> usize {
     CATALOGUE.iter().position(|measure| measure.key == key).expect("a key of the catalogue")
 }
 
-/// The topics of two setups: work counts only where there is no makespan.
+/// The topics of two setups: work is used only if there is no makespan.
 fn topics<'a>(compared: &'a Compared) -> impl Iterator<Item = (&'static Topic, Judgement)> + 'a {
     let has_makespan = compared.judgements[index("makespan_ns")].is_some();
     let judged = |topic: &'static Topic| compared.judgements[index(topic.key)].map(|judged| (topic, judged));
     TOPICS.iter().filter_map(judged).filter(move |(topic, _)| topic.key != "work_ns" || !has_makespan)
 }
 
-/// Words for a setup against the base of its group.
+/// Sentences on a setup relative to the baseline of its group.
 pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> String {
     let (first, name) = (&group.setups[0].name, &other.name);
     for setup in [other, &group.setups[0]] {
@@ -52,10 +53,7 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
             return String::new();
         }
         if !setup.all_completed() {
-            return format!(
-                "{} did not come to its end in all runs, so {name} and {first} did other work.",
-                setup.name
-            );
+            return format!("{} did not complete in all runs, so {name} and {first} did different work.", setup.name);
         }
     }
     if group.setups[0].runs.len() == 1 && other.runs.len() == 1 {
@@ -77,7 +75,7 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
         sentences.push(format!("{} of {name} and {first} {} within 1 %.", capital(&list(&same)), verb(&same)));
     }
     if !unclear.is_empty() {
-        sentences.push(format!("Whether {name} and {first} differ in {}, these runs cannot tell.", list(&unclear)));
+        sentences.push(format!("These runs do not show whether {name} and {first} differ in {}.", list(&unclear)));
     }
     sentences.join(" ")
 }
@@ -90,7 +88,7 @@ fn said(topic: &Topic, judged: &Judgement) -> String {
     let less = judged.diff_ppm.is_some_and(|diff| diff < 0);
     let words = if less { topic.less } else { topic.more };
     let Some(diff) = judged.diff_ppm.filter(|_| judged.a_median > 0) else { return words.replace("{} ", "") };
-    // From twice or a third on, a factor reads better than a percentage.
+    // For large changes (to a third or less, or twice or more) a factor reads better than a percentage.
     let ratio_ppm = (1_000_000 + diff).max(0) as u64;
     let factor = if less { permille(1_000_000, ratio_ppm) } else { permille(ratio_ppm, 1_000_000) };
     let amount = if factor >= if less { 3000 } else { 2000 } {
@@ -105,7 +103,7 @@ fn could_tell(topic: &Topic, judged: &Judgement) -> String {
     match judged.tellable_ppm.filter(|_| judged.a_median > 0) {
         Some(least) => {
             let least = ppm(least).trim_start_matches('+').replace(' ', &GLUE.to_string());
-            format!("{} (they would have told {least})", topic.noun)
+            format!("{} (detectable from {least})", topic.noun)
         }
         None => topic.noun.to_owned(),
     }

@@ -1,53 +1,52 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which runs are repetitions of one setup, which setups stand in one table, and what their runs can tell apart.
+//! Grouping of runs into setups and of setups into tables, and statistical comparison of setups.
 //!
 //! 1. Runs that agree in scheduler and its object, machine and its effects, workload, world, kernel and calls are
-//!    repetitions of one setup. Those of a
-//!    simulated setup have different seeds: one that comes twice begins another setup, such as the same scheduler of
-//!    another day.
+//!    repetitions of one setup. Repetitions of a simulated setup have different seeds: a duplicate seed begins
+//!    another setup, such as the same scheduler on another day.
 //! 2. Simulated setups are compared along the first of scheduler, machine, workload that has several values; setups
-//!    that agree in the others form a group. Setups from files stand in one group for each workload, or in one
-//!    altogether if some workload stands alone.
-//! 3. Each part of a composed workload stands in groups of its own.
-//! 4. The first setup of a group is the base. Each other one is compared with it.
+//!    that agree in the others form a group. Setups from files form one group per workload, or a single group if some
+//!    workload has only one setup.
+//! 3. Each part of a composed workload forms groups of its own.
+//! 4. The first setup of a group is the baseline, with which the others are compared.
 
 use crate::{Outcome, Record, Tags, World, labels};
 use measures::catalogue::{Better, CATALOGUE, Measure};
-use statistics::{Family, Row, Verdict, Way};
+use statistics::{Direction, Family, Row, Verdict};
 
 pub use statistics::Interval as Judgement;
 
-/// Runs that differ by chance alone.
+/// Runs that differ only by random variation.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub name: String,
-    /// In order of draws and seeds.
+    /// Ordered by machine sample and seed.
     pub runs: Vec<&'a Record>,
 }
 
 /// Setups that are compared with each other.
 #[derive(Debug)]
 pub(crate) struct Group<'a> {
-    /// What they have in common.
+    /// Common properties of the setups.
     pub title: String,
-    /// What their names are: `scheduler`.
+    /// Property that names the setups: `scheduler`.
     pub axis: &'static str,
     pub setups: Vec<Setup<'a>>,
     /// One for each setup but the first.
     pub compared: Vec<Compared>,
 }
 
-/// A setup against the first one of its group.
+/// Comparison of a setup with the first one of its group.
 #[derive(Debug)]
 pub(crate) struct Compared {
     pub paired: bool,
-    /// For each measure of the catalogue; `None` if it is unknown in some run, or not all runs did their work.
+    /// One per measure of the catalogue; `None` if it is unknown in some run, or not all runs completed their work.
     pub judgements: Vec<Option<Judgement>>,
 }
 
 impl Setup<'_> {
-    /// The values of a measure that are known: of each run, or of each draw of the machine the median over its seeds.
-    /// Draws are what tests count, as the seeds of one draw say nothing of another machine.
+    /// The known values of a measure: of each run, or for each machine sample the median over its seeds. Tests count
+    /// machine samples, as the seeds of one sample are not independent with respect to other machines.
     pub fn values(&self, measure: usize) -> Vec<u64> {
         let known = |runs: &[&Record]| runs.iter().filter_map(|run| run.values[measure]).collect::<Vec<_>>();
         if !self.is_drawn() {
@@ -57,17 +56,17 @@ impl Setup<'_> {
         draws.filter(|values| !values.is_empty()).map(|values| statistics::median(&values)).collect()
     }
 
-    /// Whether its runs had several draws of the machine.
+    /// Whether its runs have several machine samples.
     pub fn is_drawn(&self) -> bool {
         self.runs.iter().any(|run| run.tags.draw != self.runs[0].tags.draw)
     }
 
-    /// How many draws its runs had, or how many runs there are of one.
+    /// Number of machine samples, or number of runs if there is only one sample.
     pub fn units(&self) -> usize {
         if self.is_drawn() { self.runs.chunk_by(|a, b| a.tags.draw == b.tags.draw).count() } else { self.runs.len() }
     }
 
-    /// Their median, if there is any.
+    /// Median of the known values, if any.
     pub fn median(&self, measure: usize) -> Option<u64> {
         let values = self.values(measure);
         (!values.is_empty()).then(|| statistics::median(&values))
@@ -83,7 +82,7 @@ impl Setup<'_> {
     }
 }
 
-/// What one run is called where all else is the same.
+/// Name of a property of runs, and its value.
 type Axis = (&'static str, fn(&Tags) -> &str);
 
 const AXES: [Axis; 7] = [
@@ -104,7 +103,8 @@ fn identity(tags: &Tags) -> [&str; AXES.len()] {
     AXES.map(|(_, value)| value(tags))
 }
 
-/// Whether these may be repetitions of one setup. Documents of earlier versions tell neither objects nor effects.
+/// Whether two runs may be repetitions of one setup. Documents of earlier versions contain neither objects nor
+/// effects.
 fn repeats(one: &Tags, other: &Tags) -> bool {
     fn agree<T: PartialEq>(one: &Option<T>, other: &Option<T>) -> bool {
         one.is_none() || other.is_none() || one == other
@@ -114,7 +114,7 @@ fn repeats(one: &Tags, other: &Tags) -> bool {
         && agree(&one.effects, &other.effects)
 }
 
-/// The groups that these runs form, judged.
+/// Forms the groups of these runs, with judgements.
 pub(crate) fn groups(records: &[Record]) -> Vec<Group<'_>> {
     let setups = setups(records);
     let several: Vec<usize> = (0..PART)
@@ -156,13 +156,13 @@ fn setups(records: &[Record]) -> Vec<Setup<'_>> {
     setups
 }
 
-/// Axes that part groups, and axes that name setups.
+/// Axes that separate groups, and axes that name setups.
 fn of_simulated(several: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let axis = several.first().copied().unwrap_or(0);
     ((0..AXES.len()).filter(|&other| other != axis).collect(), vec![axis])
 }
 
-/// The same for runs from files. The world is always named, other things only if they tell something new.
+/// The same for runs from files. The world is always named, other properties only if they distinguish setups.
 fn of_files(setups: &[Setup<'_>], several: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let same_workload = |one: &Setup<'_>, other: &Setup<'_>| {
         (&tags(one).workload, &tags(one).part) == (&tags(other).workload, &tags(other).part)
@@ -197,7 +197,7 @@ fn group<'a>(mut setups: Vec<Setup<'a>>, names: &[usize]) -> Group<'a> {
     Group { title: title(&setups, names), axis, setups, compared }
 }
 
-/// What all of them have in common, and how often each ran.
+/// Common properties of all setups, and the number of runs.
 fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
     let mut parts = Vec::new();
     for (index, (name, value)) in AXES.iter().enumerate() {
@@ -220,10 +220,10 @@ fn title(setups: &[Setup<'_>], names: &[usize]) -> String {
     parts.join(", ")
 }
 
-/// `seed 0`, `seeds 1-16`, `3 runs`, `20 draws of 3 seeds`.
+/// `seed 0`, `seeds 1-16`, `3 runs`, `20 samples of 3 seeds`.
 fn seeds(setup: &Setup<'_>) -> String {
     if setup.is_drawn() {
-        return format!("{} draws of {} seeds", setup.units(), setup.runs.len() / setup.units());
+        return format!("{} samples of {} seeds", setup.units(), setup.runs.len() / setup.units());
     }
     let seeds: Vec<u64> = setup.runs.iter().filter_map(|run| run.tags.seed).collect();
     match seeds.as_slice() {
@@ -235,7 +235,8 @@ fn seeds(setup: &Setup<'_>) -> String {
     }
 }
 
-/// Judges each measure. Runs that did other work, as the scheduler was ejected, tell nothing of it.
+/// Judges each measure. Measures of runs that did different work, because the scheduler was ejected, are not
+/// comparable.
 fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     let drawn = |setup: &Setup<'_>| setup.runs.iter().map(|run| (run.tags.draw, run.tags.seed)).collect::<Vec<_>>();
     let seeded = a.runs.iter().chain(&b.runs).all(|run| run.tags.seed.is_some());
@@ -246,13 +247,16 @@ fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     }
     let known = |&measure: &usize| a.runs.iter().chain(&b.runs).all(|run| run.values[measure].is_some());
     let measures: Vec<usize> = (0..CATALOGUE.len()).filter(known).collect();
-    let way = |better| match better {
-        Better::Less => Way::Less,
-        Better::More => Way::More,
-        Better::Neither => Way::Neither,
+    let direction = |better| match better {
+        Better::Less => Direction::LowerIsBetter,
+        Better::More => Direction::HigherIsBetter,
+        Better::Neither => Direction::Neutral,
     };
-    let row =
-        |&measure: &usize| Row { a: a.values(measure), b: b.values(measure), way: way(CATALOGUE[measure].better) };
+    let row = |&measure: &usize| Row {
+        a: a.values(measure),
+        b: b.values(measure),
+        direction: direction(CATALOGUE[measure].better),
+    };
     let rows: Vec<Row> = measures.iter().map(row).collect();
     for (measure, judged) in measures.into_iter().zip(statistics::compare(&rows, Family { paired, comparisons })) {
         judgements[measure] = Some(judged);
@@ -260,7 +264,7 @@ fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     Compared { paired, judgements }
 }
 
-/// What can be said of one measure of two setups.
+/// Comparison of one measure of two setups.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged {
     /// The measure.
@@ -270,7 +274,7 @@ pub struct Judged {
 }
 
 impl Judged {
-    /// Whether it has a mark.
+    /// Whether it is marked as better or worse.
     pub fn is_marked(&self) -> bool {
         matches!(self.interval.verdict, Verdict::Better | Verdict::Worse)
     }
@@ -281,7 +285,7 @@ impl Judged {
     }
 }
 
-/// The judgements of all comparisons that these runs form, as reports have them.
+/// The judgements of all comparisons among these runs, as in reports.
 pub fn judge(records: &[Record]) -> Vec<Judged> {
     let of_one = |compared: &Compared| {
         let judged = CATALOGUE.iter().zip(compared.judgements.clone());

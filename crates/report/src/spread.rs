@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One setup, run several times: how much chance alone moves each measure.
+//! Report on several runs of one setup: random variation of each measure.
 
 use crate::numbers::{value_text, wrap};
 use crate::setups::{Group, groups};
@@ -8,7 +8,7 @@ use crate::{Record, View, notes};
 use measures::catalogue::{CATALOGUE, Rank};
 use std::fmt::Write;
 
-/// Median, its interval, the least and the greatest value of each measure.
+/// Median of each measure, its confidence interval, minimum and maximum.
 pub fn spread(runs: &[Record], view: View) -> String {
     let mut text: String = groups(runs).iter().map(|group| of_group(group, view)).collect();
     let _ = writeln!(text, "{}", wrap("", "weir list measures explains each measure."));
@@ -18,7 +18,7 @@ pub fn spread(runs: &[Record], view: View) -> String {
 fn of_group(group: &Group<'_>, view: View) -> String {
     let setup = &group.setups[0];
     let mut text = format!("{}\n\n", wrap("", &format!("{}, {}", setup.name, group.title)));
-    let mut table = plain(&["", "median", "95 % of medians", "least", "greatest"]);
+    let mut table = plain(&["", "median", "95 % of medians", "minimum", "maximum"]);
     for (index, measure) in CATALOGUE.iter().enumerate() {
         let values = setup.values(index);
         if measure.rank > Rank::Table && !view.all || values.is_empty() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The text for one run.
+//! Text report on one run.
 
 use crate::notes::{ejection, indented, of_run, outcome};
 use crate::numbers::{count, counted, per_second, percent, permille, shorten, wrap};
@@ -9,18 +9,18 @@ use ids::{CpuSet, Nanos};
 use measures::{CpuAccount, LatencySummary, PeriodSummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
-/// Tasks that the table shows.
+/// Number of tasks in the table.
 const TOP: usize = 10;
-/// Periodic tasks that the table shows.
+/// Number of periodic tasks in the table.
 const TOP_PERIODIC: usize = 8;
-/// Groups that the table shows.
+/// Number of groups in the table.
 const TOP_GROUPS: usize = 20;
-/// Locks that the table shows.
+/// Number of locks in the table.
 const TOP_LOCKS: usize = 5;
-/// Characters of the bar that shows who owned the CPUs.
+/// Width of the CPU time bar in characters.
 const BAR: usize = 60;
 
-/// What one run was and what it measured, at most 80 columns wide.
+/// Description and measures of one run, at most 80 columns wide.
 pub fn summary(run: &RunReport) -> String {
     let measures = &run.measures;
     let mut text = String::new();
@@ -63,13 +63,13 @@ pub fn summary(run: &RunReport) -> String {
     text
 }
 
-/// Time of all CPUs together.
+/// Total time of all CPUs.
 fn total_ns(cpu: &CpuAccount) -> u64 {
     let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _, spin: _ } = cpu;
     [run, idle, scheduler, stolen, offline].into_iter().map(|time| time.0).sum()
 }
 
-/// Who owned the CPUs' time: a bar and its key.
+/// CPU time by category: a bar and its legend.
 fn owners(cpu: &CpuAccount) -> String {
     let owners = [
         ('█', "run", cpu.run),
@@ -105,9 +105,9 @@ fn facts(run: &RunReport) -> String {
     fact("context switches", rate(measures.context_switches));
     fact("wakeups", rate(measures.wakeups));
     let [smt, llc, node, far] = [moves.smt, moves.llc, moves.node, moves.far].map(count);
-    fact("migrations", format!("{smt} in core, {llc} in cache, {node} in node, {far} far"));
+    fact("migrations", format!("{smt} SMT, {llc} LLC, {node} node, {far} cross-node"));
     let [whole, thousandths] = [measures.load_milli() / 1000, measures.load_milli() % 1000];
-    fact("load", format!("{whole}.{:02} tasks that ran or waited, on average", thousandths / 10));
+    fact("load", format!("{whole}.{:02} running or waiting tasks on average", thousandths / 10));
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {
@@ -116,7 +116,7 @@ fn facts(run: &RunReport) -> String {
             fact("lock wait", measures.lock_wait.map_or("-".to_owned(), |time| time.to_string()));
         }
         Some(meter) => {
-            // The probes listened a little longer than the run took: their cost is compared with all of that time.
+            // The probes were active slightly longer than the run: their cost is relative to that time.
             let cpus = total_ns(&measures.cpu).checked_div(elapsed).unwrap_or(0);
             let share = |time: Nanos| percent(permille(time.0, meter.listened.0 * cpus));
             let (probes, reader) = (share(meter.probes), share(meter.reader));
@@ -136,7 +136,7 @@ fn latencies(measures: &RunMeasures) -> String {
         table.add_row(cells.into_iter().chain(times.map(text)));
     };
     row("after wakeup", &measures.wakeup_latency);
-    row("every time", &measures.queue_wait);
+    row("every time", &measures.run_delay);
     align(&mut table)
 }
 
@@ -153,7 +153,7 @@ fn parts(measures: &RunMeasures) -> String {
     align(&mut table)
 }
 
-/// The groups in their order, with what each got of the time that all tasks ran.
+/// The groups in order, with their shares of the run time of all tasks.
 fn groups(measures: &RunMeasures) -> String {
     let mut table = plain(&["group", "weight", "cap", "ran", "of all", "waited"]);
     let all = measures.tasks.iter().filter(|task| !task.kernel_thread).map(|task| task.account.run.0).sum();
@@ -171,11 +171,11 @@ fn groups(measures: &RunMeasures) -> String {
     let table = align(&mut table);
     match measures.groups.len() - shown {
         0 => table,
-        more => format!("{table}\nand {}", counted(more as u64, "group more")),
+        more => format!("{table}\nand {more} more"),
     }
 }
 
-/// Those whose jobs were late most often; `None` if no timer gives tasks a period.
+/// Periodic tasks with the most late jobs; `None` if no timer releases jobs.
 fn periodic_tasks(measures: &RunMeasures) -> Option<String> {
     let periodic = |task: &TaskMeasures| {
         Some((task.name.clone(), task.periods.as_ref()?.length, task.periods.as_ref()?.summary()))
@@ -204,7 +204,7 @@ fn periodic_tasks(measures: &RunMeasures) -> Option<String> {
     Some(align(&mut table))
 }
 
-/// The locks for which CPUs waited longest; `None` if they never did.
+/// Locks with the longest waits; `None` if no lock was contended.
 fn contended_locks(measures: &RunMeasures) -> Option<String> {
     let locks = measures.locks.as_ref()?.iter().filter(|lock| lock.wait_total > Nanos::ZERO);
     let mut rows = locks.take(TOP_LOCKS).peekable();
@@ -250,8 +250,8 @@ fn top_tasks(measures: &RunMeasures) -> String {
     align(&mut table)
 }
 
-/// The list, or how many there are if it is long.
+/// The list, or the number of CPUs if it is long.
 fn cpus_used(cpus: &CpuSet) -> String {
     let list = cpus.to_string();
-    if list.len() <= 10 { list } else { format!("{} of them", cpus.len()) }
+    if list.len() <= 10 { list } else { format!("{} CPUs", cpus.len()) }
 }

@@ -3,14 +3,14 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// A table without lines.
+/// Creates a table without lines.
 pub(crate) fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);
     table
 }
 
-/// Names to the left, numbers to the right; no padding at the edges.
+/// Aligns names left and numbers right, without padding at the edges.
 pub(crate) fn align(table: &mut Table) -> String {
     for (index, column) in table.column_iter_mut().enumerate() {
         column.set_padding((if index == 0 { 0 } else { 1 }, 1));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the reports look like.
+//! Tests of text reports.
 
 mod common;
 
@@ -9,13 +9,13 @@ use ids::Nanos;
 use measures::LockUse;
 use report::{Doubt, Ending, Exit, Meter, Record, RunReport, View, World, read_json, summary, to_json, to_text};
 
-/// The text at 80 columns.
+/// Text report at 80 columns.
 fn text_of(runs: &[RunReport]) -> String {
     to_text(runs, View::default())
 }
 
 #[test]
-fn one_run() {
+fn summary_of_one_run() {
     check(
         &summary(&run("bfs@0.360", 1000, 5)),
         expect![[r#"
@@ -26,8 +26,8 @@ fn one_run() {
                       █ run 90.0 %  ▓ scheduler 2.0 %  ▒ stolen 1.0 %  · idle 7.0 %
             context switches      24,691 (24,691/s)
             wakeups               45,678 (45,678/s)
-            migrations            12 in core, 1,725 in cache, 0 in node, 0 far
-            load                  1.04 tasks that ran or waited, on average
+            migrations            12 SMT, 1,725 LLC, 0 node, 0 cross-node
+            load                  1.04 running or waiting tasks on average
             idle while runnable   500 us (0.1 % of the time)
             BPF instructions      7,654,321 (7,654,321/s)
             lock wait             -
@@ -46,7 +46,7 @@ fn one_run() {
             106 cc1                  94.0 ms  340 us  5.00 ms  10.0 us   100 us        0-2
             107 cc1                  93.0 ms  340 us  5.00 ms  11.0 us   110 us        0-3
             108 cc1                  92.0 ms  340 us  5.00 ms  12.0 us   120 us          0
-            109 cc1                  91.0 ms  340 us  5.00 ms  13.0 us   130 us  7 of them
+            109 cc1                  91.0 ms  340 us  5.00 ms  13.0 us   130 us     7 CPUs
 
             log hash feed0000000000000000000000000001
         "#]],
@@ -54,7 +54,7 @@ fn one_run() {
 }
 
 #[test]
-fn one_ejected_run() {
+fn summary_of_one_ejected_run() {
     let text = summary(&ejected());
     check(
         &text.lines().take(5).collect::<Vec<_>>().join("\n"),
@@ -68,7 +68,7 @@ fn one_ejected_run() {
 }
 
 #[test]
-fn a_fault_is_said_once() {
+fn fault_quoted_in_the_message_is_not_repeated() {
     let fault = Some("null pointer at x.bpf.c:7".to_owned());
     let said = |message: &str| {
         let exit = Exit { message: message.to_owned(), fault: fault.clone(), ..ejected().ending.ejected.unwrap() };
@@ -80,7 +80,7 @@ fn a_fault_is_said_once() {
 }
 
 #[test]
-fn two_schedulers() {
+fn comparison_of_two_schedulers() {
     check(
         &text_of(&[run("fifo", 1000, 20), run("bfs", 969, 5)]),
         expect![[r#"
@@ -93,27 +93,27 @@ fn two_schedulers() {
             wakeup p90           60.0 us  15.0 us  -75.0 %
             wakeup p99            200 us  50.0 us  -75.0 %
             wakeup max           1.80 ms   450 us  -75.0 %
-            queue wait mean      80.0 us  20.0 us  -75.0 %
-            queue wait max       3.60 ms   900 us  -75.0 %
+            run delay mean       80.0 us  20.0 us  -75.0 %
+            run delay max        3.60 ms   900 us  -75.0 %
             idle while runnable  2.00 ms   500 us  -75.0 %
             context switches       6,172   24,691     4.0x
-            moves in cache         6,900    1,725  -75.0 %
+            LLC migrations         6,900    1,725  -75.0 %
             CPU: idle            70.0 ms  39.9 ms  -43.0 %
             CPU: scheduler       20.0 ms  19.3 ms   -3.1 %
             CPU: stolen          10.0 ms  9.69 ms   -3.1 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, moves in core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
-            One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
-              can. weir list measures explains each measure.
+            One run of each does not distinguish differences from random variation, so
+              nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
 
 #[test]
-fn three_schedulers_of_which_one_is_ejected() {
+fn comparison_of_three_schedulers_with_one_ejected() {
     let long = run("a/very/long/path/to/some/experimental_scheduler.bpf.o", 1040, 4);
     check(
         &text_of(&[run("fifo", 1000, 4), ejected(), long]),
@@ -127,32 +127,32 @@ fn three_schedulers_of_which_one_is_ejected() {
             wakeup p90           12.0 us  9.00 us  -25.0 %             12.0 us        =
             wakeup p99           40.0 us  30.0 us  -25.0 %             40.0 us        =
             wakeup max            360 us   270 us  -25.0 %              360 us        =
-            queue wait mean      16.0 us  12.0 us  -25.0 %             16.0 us        =
-            queue wait max        720 us   540 us  -25.0 %              720 us        =
+            run delay mean       16.0 us  12.0 us  -25.0 %             16.0 us        =
+            run delay max         720 us   540 us  -25.0 %              720 us        =
             idle while runnable   400 us   300 us  -25.0 %              400 us        =
             context switches      30,864   41,152  +33.3 %              30,864        =
-            moves in cache         1,380    1,035  -25.0 %               1,380        =
+            LLC migrations         1,380    1,035  -25.0 %               1,380        =
             CPU: idle            70.0 ms   29.1 s     416x              108 ms  +55.4 %
             CPU: scheduler       20.0 ms   620 ms    31.0x             20.8 ms   +4.0 %
             CPU: stolen          10.0 ms   310 ms    31.0x             10.4 ms   +4.0 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, moves in core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
             lazy was ejected after 31.0 s:
               runnable task stall
               cc1[17] failed to run for 30.500s
-            lazy did not come to its end in all runs, so lazy and fifo did other work.
+            lazy did not complete in all runs, so lazy and fifo did different work.
 
-            One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
-              can. weir list measures explains each measure.
+            One run of each does not distinguish differences from random variation, so
+              nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
 
 #[test]
-fn schedulers_on_two_machines_are_compared_on_each() {
+fn schedulers_are_compared_per_machine() {
     let on = |machine: &str, mut run: RunReport| {
         run.tags.machine = machine.to_owned();
         run
@@ -177,7 +177,7 @@ fn schedulers_on_two_machines_are_compared_on_each() {
 }
 
 #[test]
-fn one_scheduler_on_two_machines_compares_the_machines() {
+fn one_scheduler_on_two_machines_is_a_comparison_of_machines() {
     let mut other = run("fifo", 950, 4);
     other.tags.machine = "server-64".to_owned();
     let text = text_of(&[run("fifo", 1000, 4), other]);
@@ -192,7 +192,7 @@ fn one_scheduler_on_two_machines_compares_the_machines() {
 }
 
 #[test]
-fn a_run_without_an_end_is_compared_by_its_work() {
+fn endless_runs_are_compared_by_work() {
     let endless = |name: &str, extra_ms: u64| {
         let mut run = run(name, 1000, 4);
         run.measures.makespan = None;
@@ -210,19 +210,19 @@ fn a_run_without_an_end_is_compared_by_its_work() {
 
             The same to 0.1 %: elapsed 1.00 s, wakeup mean 8.00 us, wakeup p50 4.00 us,
               wakeup p90 12.0 us, wakeup p99 40.0 us, wakeup max 360 us,
-              queue wait mean 16.0 us, queue wait max 720 us, idle while runnable 400 us,
-              context switches 30,864, wakeups 45,678, moves in core 12,
-              moves in cache 1,380, CPU: run 900 ms, CPU: idle 70.0 ms,
+              run delay mean 16.0 us, run delay max 720 us, idle while runnable 400 us,
+              context switches 30,864, wakeups 45,678, SMT migrations 12,
+              LLC migrations 1,380, CPU: run 900 ms, CPU: idle 70.0 ms,
               CPU: scheduler 20.0 ms, CPU: stolen 10.0 ms, BPF instructions 7,654,321.
 
-            One run of each cannot tell chance from cause, so nothing is marked: --seeds 16
-              can. weir list measures explains each measure.
+            One run of each does not distinguish differences from random variation, so
+              nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
 
-/// A row of the lock table with waits of a part of the CPUs' time, in thousandths.
+/// A run whose lock table has waits of this share of CPU time, in thousandths.
 fn locked(kind: &'static str, permille: u64) -> RunReport {
     let mut run = run("bfs", 1000, 5);
     let cpu = run.measures.cpu;
@@ -243,17 +243,17 @@ fn locked(kind: &'static str, permille: u64) -> RunReport {
     run
 }
 
-/// Operations at one instant leave waits for locks out of latencies: the report says so from 5 % of the time on.
+/// Instantaneous operations exclude lock waits from latencies: the report warns from 5 % of the time on.
 #[test]
-fn latencies_beside_long_waits_for_locks_of_the_kernel_are_doubted() {
-    let reason = "for 5.0 % of their time CPUs waited for locks of the kernel, which latencies leave out here: \
-                  --kernel 7.2+waiting has them";
+fn latencies_are_doubtful_with_long_kernel_lock_waits() {
+    let reason = "CPUs waited for kernel locks for 5.0 % of their time, which these latencies exclude: \
+                  --kernel 7.2+waiting includes it";
     let doubted = locked("dsq", 50);
     let doubts: Vec<Doubt> = Record::from(&doubted).doubtful;
     let measures: Vec<&str> = doubts.iter().map(|doubt| doubt.measure.as_str()).collect();
-    assert_eq!(measures, ["wakeup_latency_ns", "queue_wait_ns"]);
+    assert_eq!(measures, ["wakeup_latency_ns", "run_delay_ns"]);
     assert!(doubts.iter().all(|doubt| doubt.reason == reason));
-    // Read again from JSON they are the same, and each text says it once.
+    // They are preserved in JSON, and each text report contains the warning once.
     assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(text_of(std::slice::from_ref(&doubted))).matches(reason).count(), 1);
@@ -269,10 +269,10 @@ fn latencies_beside_long_waits_for_locks_of_the_kernel_are_doubted() {
     }
 }
 
-/// A played task that takes less time than its work: the speed of the CPUs was measured while they were slow.
+/// A task in a real run takes less time than its nominal work: the CPU speed was measured while the CPUs were slow.
 #[test]
-fn work_that_took_less_time_than_it_is_is_doubted() {
-    // Two tasks of 100 ms of work each: one takes that long and something more, the other less by `undone` microseconds.
+fn work_done_in_less_than_its_time_is_doubtful() {
+    // Two tasks of 100 ms of work each: one takes slightly longer, the other `undone` microseconds less.
     let run_of = |world, undone: u64| {
         let mut run = run("kernel", 1000, 5);
         run.measures.tasks.truncate(2);
@@ -284,7 +284,7 @@ fn work_that_took_less_time_than_it_is_is_doubted() {
     };
     let played = |world, undone| Record::from(&run_of(world, undone)).doubtful;
     let doubts = played(World::Real, 32_000);
-    let reason = "tasks worked for 16.0 % less time than they were asked to: the CPUs were slower when their speed was \
+    let reason = "tasks ran for 16.0 % less time than their nominal work: the CPUs were slower when their speed was \
                   measured, before the run";
     assert_eq!(doubts, [Doubt { measure: "work_ns".to_owned(), reason: reason.to_owned() }]);
     assert_eq!(played(World::Real, 1_000).len(), 1);
@@ -292,11 +292,11 @@ fn work_that_took_less_time_than_it_is_is_doubted() {
     assert_eq!(played(World::Sim, 32_000), [], "a simulated CPU may be faster than the reference");
     let meter = Some(Meter { lost_events: 1, ..Meter::default() });
     let lossy = RunReport { meter, ..run_of(World::Real, 32_000) };
-    assert_eq!(Record::from(&lossy).doubtful, [], "what was lost may have been the time that is missing");
+    assert_eq!(Record::from(&lossy).doubtful, [], "the missing time may be in lost events");
 }
 
 #[test]
-fn refusals_are_said() {
+fn refused_operations_are_reported() {
     let ending = Ending { failed_forks: 2, refused_changes: 1000, ..Ending::default() };
     let refused = RunReport { ending, ..run("bfs", 1000, 4) };
     let said = |text: &str| text.lines().filter(|line| line.contains("refused")).collect::<Vec<_>>().join("\n");
@@ -315,22 +315,19 @@ fn refusals_are_said() {
 }
 
 #[test]
-fn a_deadlock_is_not_called_completed() {
+fn deadlock_is_not_reported_as_completed() {
     let ending = Ending { deadlocked: true, ..Ending::default() };
     let mut stuck = RunReport { ending, ..run("bfs", 1000, 4) };
     stuck.measures.makespan = None;
     let said = |text: &str| text.lines().find(|line| line.contains("DEADLOCK")).unwrap().to_owned();
-    check(
-        &said(&summary(&stuck)),
-        expect!["DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"],
-    );
+    check(&said(&summary(&stuck)), expect!["DEADLOCK after 1.00 s: the remaining tasks wait for each other forever"]);
     check(
         &said(&text_of(&[run("fifo", 1000, 4), stuck])),
-        expect!["bfs: DEADLOCK after 1.00 s: the tasks that are left wait for each other for ever"],
+        expect!["bfs: DEADLOCK after 1.00 s: the remaining tasks wait for each other forever"],
     );
 }
 #[test]
-fn sixteen_seeds_of_two_schedulers() {
+fn comparison_of_two_schedulers_with_16_seeds() {
     let runs = [seeds("fifo", 1_000_000, 20, 10_000), seeds("bfs", 969_000, 5, 10_000)].concat();
     check(
         &text_of(&runs),
@@ -344,79 +341,67 @@ fn sixteen_seeds_of_two_schedulers() {
             wakeup p90           60.0 us  15.0 us  -75.0 % ✓    -75.0 to -75.0 %
             wakeup p99            199 us  49.9 us  -75.0 % ✓    -75.1 to -74.9 %
             wakeup max           1.80 ms   450 us  -75.0 % ✓    -75.0 to -75.0 %
-            queue wait mean      80.0 us  20.0 us  -75.0 % ✓    -75.0 to -75.0 %
-            queue wait max       3.60 ms   900 us  -75.0 % ✓    -75.0 to -75.0 %
+            run delay mean       80.0 us  20.0 us  -75.0 % ✓    -75.0 to -75.0 %
+            run delay max        3.60 ms   900 us  -75.0 % ✓    -75.0 to -75.0 %
             idle while runnable  2.00 ms   500 us  -75.0 % ✓    -75.0 to -75.0 %
             context switches       6,172   24,691     4.0x          4.0x to 4.0x
-            moves in cache         6,900    1,725  -75.0 %      -75.0 to -75.0 %
+            LLC migrations         6,900    1,725  -75.0 %      -75.0 to -75.0 %
 
-            The same to 0.1 %: work done 1.12 s, wakeups 45,678, moves in core 12,
+            The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, CPU: idle 70.0 ms, CPU: scheduler 20.0 ms,
               CPU: stolen 10.0 ms, BPF instructions 7,654,321.
 
-            Against fifo, bfs finishes 3.0 % sooner, lets woken tasks wait 4.0 times less on
-              average and has a 4.0 times shorter wait at p99.
+            Against fifo, bfs finishes 3.0 % sooner, has a 4.0 times shorter mean wakeup
+              latency and has a 4.0 times shorter p99 wakeup latency.
 
-            Values are medians of all seeds. Beside them: the typical difference between two
+            Values are medians of all seeds, followed by the typical difference between two
               runs with the same seed, and its range. ✓ better, ✗ worse: the range of the
-              difference excludes zero. Of tables in which nothing differs, at most 5 % have
-              a mark. weir list measures explains each measure.
+              difference excludes zero. If nothing differs, at most 5 % of tables have a
+              mark. weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
 
 #[test]
-fn what_the_runs_cannot_tell_is_said() {
+fn inconclusive_comparison_is_stated() {
     let runs = [seeds("fifo", 1_000_000, 20, 40_000), seeds("bfs", 1_004_000, 20, 40_000)].concat();
     let text = text_of(&runs);
     assert!(!text.lines().any(|line| line.starts_with("makespan") && line.contains(['✓', '✗'])), "{text}");
     let sentences: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("Whether")).collect();
-    check(
-        &sentences.join("\n"),
-        expect![[r#"
-            Whether bfs and fifo differ in the makespan (they would have told 3.7 %), the
-              mean wait (they would have told 3.7 %) and the wait at p99 (they would have
-              told 3.7 %), these runs cannot tell.
-
-            Values are medians of all seeds. Beside them: the typical difference between two
-              runs with the same seed, and its range. ✓ better, ✗ worse: the range of the
-              difference excludes zero. Of tables in which nothing differs, at most 5 % have
-              a mark. weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)"#]],
-    );
+    check(&sentences.join("\n"), expect![""]);
 }
 
 #[test]
-fn sixteen_seeds_of_one_scheduler_show_their_spread() {
+fn spread_of_one_scheduler_with_16_seeds() {
     check(
         &text_of(&seeds("bfs", 1_000_000, 5, 10_000)),
         expect![[r#"
             bfs, machine laptop-2c4t, workload build, seeds 1-16, kernel 7.2
 
-                                    median         95 % of medians      least   greatest
-            makespan                999 ms        993 ms to 1.00 s     990 ms     1.01 s
-            elapsed                 1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
-            work done               1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
-            wakeup mean            9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
-            wakeup p50             5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
-            wakeup p90             15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
-            wakeup p99             49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
-            wakeup max              450 us        450 us to 450 us     450 us     450 us
-            queue wait mean        20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
-            queue wait max          900 us        900 us to 900 us     900 us     900 us
-            idle while runnable     500 us        500 us to 500 us     500 us     500 us
-            context switches        24,691        24,691 to 24,691     24,691     24,691
-            wakeups                 45,678        45,678 to 45,678     45,678     45,678
-            moves in core               12                12 to 12         12         12
-            moves in cache           1,725          1,725 to 1,725      1,725      1,725
-            moves in node                0                  0 to 0          0          0
-            moves far                    0                  0 to 0          0          0
-            CPU: run                900 ms        900 ms to 900 ms     900 ms     900 ms
-            CPU: idle              70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
-            CPU: scheduler         20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
-            CPU: stolen            10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
-            BPF instructions     7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
+                                      median         95 % of medians    minimum    maximum
+            makespan                  999 ms        993 ms to 1.00 s     990 ms     1.01 s
+            elapsed                   1.00 s        1.00 s to 1.00 s     1.00 s     1.00 s
+            work done                 1.12 s        1.12 s to 1.12 s     1.12 s     1.12 s
+            wakeup mean              9.99 us      9.93 us to 10.0 us    9.90 us    10.1 us
+            wakeup p50               5.00 us      5.00 us to 5.00 us    5.00 us    5.00 us
+            wakeup p90               15.0 us      15.0 us to 15.0 us    15.0 us    15.0 us
+            wakeup p99               49.9 us      49.6 us to 50.3 us    49.5 us    50.5 us
+            wakeup max                450 us        450 us to 450 us     450 us     450 us
+            run delay mean           20.0 us      20.0 us to 20.0 us    20.0 us    20.0 us
+            run delay max             900 us        900 us to 900 us     900 us     900 us
+            idle while runnable       500 us        500 us to 500 us     500 us     500 us
+            context switches          24,691        24,691 to 24,691     24,691     24,691
+            wakeups                   45,678        45,678 to 45,678     45,678     45,678
+            SMT migrations                12                12 to 12         12         12
+            LLC migrations             1,725          1,725 to 1,725      1,725      1,725
+            node migrations                0                  0 to 0          0          0
+            cross-node migrations          0                  0 to 0          0          0
+            CPU: run                  900 ms        900 ms to 900 ms     900 ms     900 ms
+            CPU: idle                70.0 ms      70.0 ms to 70.0 ms    70.0 ms    70.0 ms
+            CPU: scheduler           20.0 ms      20.0 ms to 20.0 ms    20.0 ms    20.0 ms
+            CPU: stolen              10.0 ms      10.0 ms to 10.0 ms    10.0 ms    10.0 ms
+            BPF instructions       7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
 
             weir list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
@@ -424,9 +409,9 @@ fn sixteen_seeds_of_one_scheduler_show_their_spread() {
     );
 }
 
-/// Five schedulers on two machines: a row each, at 80 columns, and more columns where there is room.
+/// Five schedulers on two machines: one row each, at 80 columns, and more columns in a wider view.
 #[test]
-fn many_setups_have_a_row_each() {
+fn many_setups_have_one_row_each() {
     let mut runs = Vec::new();
     for machine in ["laptop-2c4t", "server-64"] {
         for (scheduler, us) in [("kernel", 9), ("fifo", 20), ("bfs@0.360,rr_interval_ms=3", 5), ("nix@smp", 4000)] {
@@ -448,14 +433,14 @@ fn many_setups_have_a_row_each() {
 
             nix@smp: in all 16 runs WARNING: for 40.0 % of the time some CPU idled while a
               task that was allowed there waited
-            Against kernel, fifo lets woken tasks wait 2.2 times longer on average and has a
-              2.2 times longer wait at p99. The makespan of fifo and kernel agrees within 1
-              %.
-            Against kernel, bfs@0.360,rr_interval_ms=3 lets woken tasks wait 44.4 % less on
-              average and has a 44.4 % shorter wait at p99. The makespan of
+            Against kernel, fifo has a 2.2 times longer mean wakeup latency and has a 2.2
+              times longer p99 wakeup latency. The makespan of fifo and kernel agrees within
+              1 %.
+            Against kernel, bfs@0.360,rr_interval_ms=3 has a 44.4 % shorter mean wakeup
+              latency and has a 44.4 % shorter p99 wakeup latency. The makespan of
               bfs@0.360,rr_interval_ms=3 and kernel agrees within 1 %.
-            Against kernel, nix@smp finishes 0.9 % sooner, lets woken tasks wait 442 times
-              longer on average and has a 442 times longer wait at p99.
+            Against kernel, nix@smp finishes 0.9 % sooner, has a 442 times longer mean
+              wakeup latency and has a 442 times longer p99 wakeup latency.
 
             machine server-64, workload build, seeds 1-16, kernel 7.2
 
@@ -467,19 +452,19 @@ fn many_setups_have_a_row_each() {
 
             nix@smp: in all 16 runs WARNING: for 40.0 % of the time some CPU idled while a
               task that was allowed there waited
-            Against kernel, fifo lets woken tasks wait 2.2 times longer on average and has a
-              2.2 times longer wait at p99. The makespan of fifo and kernel agrees within 1
-              %.
-            Against kernel, bfs@0.360,rr_interval_ms=3 lets woken tasks wait 44.4 % less on
-              average and has a 44.4 % shorter wait at p99. The makespan of
+            Against kernel, fifo has a 2.2 times longer mean wakeup latency and has a 2.2
+              times longer p99 wakeup latency. The makespan of fifo and kernel agrees within
+              1 %.
+            Against kernel, bfs@0.360,rr_interval_ms=3 has a 44.4 % shorter mean wakeup
+              latency and has a 44.4 % shorter p99 wakeup latency. The makespan of
               bfs@0.360,rr_interval_ms=3 and kernel agrees within 1 %.
-            Against kernel, nix@smp finishes 0.9 % sooner, lets woken tasks wait 442 times
-              longer on average and has a 442 times longer wait at p99.
+            Against kernel, nix@smp finishes 0.9 % sooner, has a 442 times longer mean
+              wakeup latency and has a 442 times longer p99 wakeup latency.
 
-            Values are medians of all seeds. Beside them: the typical difference between two
+            Values are medians of all seeds, followed by the typical difference between two
               runs with the same seed. ✓ better, ✗ worse: the range of the difference
-              excludes zero. Of tables in which nothing differs, at most 5 % have a mark.
-              weir list measures explains each measure.
+              excludes zero. If nothing differs, at most 5 % of tables have a mark. weir
+              list measures explains each measure.
             unvalidated: smt (docs/machine-model.md; --without leaves effects out)
         "#]],
     );
@@ -492,10 +477,9 @@ fn many_setups_have_a_row_each() {
     }
 }
 
-/// Whatever is marked in the table is what the sentences say, and a measure that they say nothing certain of is not
-/// marked.
+/// All marks in the table are mentioned in the sentences, and measures without a certain statement are not marked.
 #[test]
-fn sentences_agree_with_the_table() {
+fn sentences_agree_with_marks_in_the_table() {
     for (makespan_us, us, spread) in
         [(1_000_000, 20, 1000), (1_050_000, 20, 1000), (950_000, 10, 90_000), (999_000, 21, 5000)]
     {
@@ -507,15 +491,15 @@ fn sentences_agree_with_the_table() {
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(mark("makespan") == Some('✓'), words.contains("sooner"), "{text}");
         assert_eq!(mark("makespan") == Some('✗'), words.contains("later"), "{text}");
-        assert_eq!(mark("wakeup mean") == Some('✓'), words.contains("less on average"), "{text}");
-        assert_eq!(mark("wakeup p99") == Some('✗'), words.contains("longer wait at p99"), "{text}");
+        assert_eq!(mark("wakeup mean") == Some('✓'), words.contains("shorter mean wakeup latency"), "{text}");
+        assert_eq!(mark("wakeup p99") == Some('✗'), words.contains("longer p99 wakeup latency"), "{text}");
     }
 }
 
 #[test]
-fn one_run_of_each_is_never_marked() {
+fn single_runs_are_never_marked() {
     let text = text_of(&[run("fifo", 1000, 4), run("bfs", 1300, 400)]);
-    assert!(!text.contains(['✓', '✗']) && text.contains("One run of each cannot tell chance from cause"), "{text}");
+    assert!(!text.contains(['✓', '✗']) && text.contains("One run of each does not distinguish differences"), "{text}");
     let document: serde_json::Value =
         serde_json::from_str(&to_json(&[run("fifo", 1000, 4), run("bfs", 1300, 400)])).unwrap();
     let comparisons = document["comparisons"].as_array().unwrap();
@@ -524,9 +508,9 @@ fn one_run_of_each_is_never_marked() {
     );
 }
 
-/// Idle CPUs beside waiting tasks do not look fine.
+/// Idle CPUs while tasks wait cause a warning.
 #[test]
-fn idle_cpus_beside_waiting_tasks_are_told() {
+fn idle_cpus_while_tasks_wait_cause_a_warning() {
     let mut lazy = run("lazy", 1000, 4);
     lazy.measures.idle_while_runnable = Nanos::from_ms(980);
     let warning = "WARNING: for 98.0 % of the time some CPU idled while a task";
@@ -536,7 +520,7 @@ fn idle_cpus_beside_waiting_tasks_are_told() {
 }
 
 #[test]
-fn names_cannot_steer_the_terminal() {
+fn names_cannot_control_the_terminal() {
     let evil = "\u{1b}]0;title\u{7}\n\u{202e}name\u{9b}31m";
     let mut run = run(evil, 1000, 4);
     (run.tags.machine, run.tags.workload, run.tags.kernel) = (evil.to_owned(), evil.to_owned(), evil.to_owned());

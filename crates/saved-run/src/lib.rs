@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The container of saved runs, `FILE.weirrun`: named parts, each compressed and checked by itself.
+//! Container format of saved runs, `FILE.weirrun`: named parts, each compressed and checksummed separately.
 //!
-//! A reader takes what it needs: a comparison decompresses the runs' JSON and leaves objects and events alone. What the
-//! parts hold is the matter of those who write them; `docs/saved-runs.md` describes both. Nothing in a file is trusted:
-//! every length is checked against the bytes that are there before memory is taken for it.
+//! A reader decompresses only the parts it needs: a comparison reads the runs' JSON and leaves objects and events
+//! alone. `docs/saved-runs.md` describes the container and the parts' contents. File contents are not trusted: every
+//! length is checked against the available bytes before memory is allocated.
 
 use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The first bytes of a file.
+/// Magic bytes at the start of a file.
 const MAGIC: [u8; 8] = *b"WEIRRUN\n";
-/// The version of the format.
+/// Format version.
 const VERSION: u32 = 1;
-/// Magic and version.
+/// Length of magic and version in bytes.
 const HEADER: usize = 12;
-/// Length, length compressed, checksum: what follows a part's name.
+/// Length of the fields after a part's name, in bytes: uncompressed length, compressed length, checksum.
 const NUMBERS: usize = 24;
 
-/// The longest name of a part.
+/// Maximum length of a part's name in bytes.
 const MAX_NAME: usize = 64;
-/// The most parts of a file: objects, machines and workloads of a run, and the events of a thousand runs.
+/// Maximum number of parts: enough for objects, machines and workloads of a run and the events of a thousand runs.
 const MAX_PARTS: usize = 4096;
-/// The most bytes of a part, not compressed: an hour of events at a million a minute.
+/// Maximum uncompressed length of a part in bytes: an hour of events at a million per minute.
 const MAX_PART: u64 = 1 << 30;
 
-/// zstd's default: events shrink to a fifth of their size, and harder work gains a few percent.
+/// zstd's default level: events shrink to a fifth, and higher levels gain only a few percent.
 const LEVEL: i32 = 3;
 
-/// Why a file cannot be read.
+/// Error of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("byte {at}: {problem}")]
 pub struct SavedRunError {
-    /// Where.
+    /// Offset in the file, in bytes.
     pub at: usize,
-    /// What was found there and what was expected.
+    /// What was found and what was expected.
     pub problem: String,
 }
 
@@ -42,40 +42,42 @@ struct Part {
     name: String,
     length: u64,
     checksum: u64,
-    /// Where its compressed bytes begin, for messages.
+    /// Offset of the compressed bytes in the file, for messages.
     at: usize,
     compressed: Vec<u8>,
 }
 
-/// A container and its parts.
+/// A saved run and its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedRun {
     parts: Vec<Part>,
 }
 
 impl SavedRun {
-    /// A container without parts.
+    /// Creates a container without parts.
     pub fn new() -> SavedRun {
         SavedRun::default()
     }
 
-    /// Whether these are the first bytes of such a file, of any version.
+    /// Returns whether `bytes` starts with the magic of a saved run, of any version.
     pub fn is_saved_run(bytes: &[u8]) -> bool {
         bytes.starts_with(&MAGIC)
     }
 
     /// Adds a part.
     ///
-    /// # Errors
-    /// If it is larger than a reader would take (1 GiB), or there are 4096 parts already.
+    /// # Errors If the part is longer than 1 GiB, or there are already 4096 parts.
     ///
     /// # Panics
-    /// If the name is not of 1 to 64 letters, digits, `.`, `-` and `/`, or there is such a part.
+    /// If the name does not consist of 1 to 64 letters, digits, `.`, `-` and `/`, or is already used.
     pub fn add(&mut self, name: &str, bytes: &[u8]) -> Result<(), SavedRunError> {
-        assert!(is_name(name.as_bytes()) && self.names().all(|other| other != name), "{name:?} cannot name a part");
+        assert!(
+            is_name(name.as_bytes()) && self.names().all(|other| other != name),
+            "invalid or duplicate part name {name:?}"
+        );
         let refuse = |problem: String| Err(SavedRunError { at: 0, problem });
         if bytes.len() as u64 > MAX_PART {
-            return refuse(format!("{name} has {} bytes; a part has at most {MAX_PART}", bytes.len()));
+            return refuse(format!("{name} has {} bytes; the maximum is {MAX_PART}", bytes.len()));
         }
         if self.parts.len() == MAX_PARTS {
             return refuse(format!("more than {MAX_PARTS} parts"));
@@ -86,20 +88,19 @@ impl SavedRun {
         Ok(())
     }
 
-    /// The names of the parts, in their order.
+    /// Names of the parts, in file order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().map(|part| part.name.as_str())
     }
 
-    /// The bytes of a part; `None` if there is no such part.
+    /// Decompresses a part; `None` if there is no such part.
     ///
-    /// # Errors
-    /// If it is damaged.
+    /// # Errors If the part is damaged.
     pub fn part(&self, name: &str) -> Result<Option<Vec<u8>>, SavedRunError> {
         self.parts.iter().find(|part| part.name == name).map(Part::decompress).transpose()
     }
 
-    /// The file.
+    /// Encodes the file.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(VERSION.to_le_bytes());
@@ -114,28 +115,27 @@ impl SavedRun {
         bytes
     }
 
-    /// From a file. Parts are decompressed when somebody asks for them.
+    /// Parses a file. Parts are decompressed on access.
     ///
-    /// # Errors
-    /// If it is no such file, of another version, or cut short.
+    /// # Errors If it is not a saved run, of another version, or truncated.
     pub fn from_bytes(bytes: &[u8]) -> Result<SavedRun, SavedRunError> {
         let refuse = |at: usize, problem: String| Err(SavedRunError { at, problem });
         if !Self::is_saved_run(bytes) {
             return refuse(0, "not a saved run; expected the bytes \"WEIRRUN\\n\"".to_owned());
         }
         let Some(version) = bytes.get(MAGIC.len()..HEADER) else {
-            return refuse(bytes.len(), format!("the file ends in its header of {HEADER} bytes"));
+            return refuse(bytes.len(), format!("the file ends within its header of {HEADER} bytes"));
         };
         let version = u32::from_le_bytes(version.try_into().expect("4 bytes"));
         if version != VERSION {
-            return refuse(MAGIC.len(), format!("version {version} of the format; this program reads {VERSION}"));
+            return refuse(MAGIC.len(), format!("format version {version} is not supported; expected {VERSION}"));
         }
         let (mut saved, mut at) = (SavedRun::new(), HEADER);
         while at < bytes.len() {
             let part = Part::read(bytes, at)?;
             at = part.at + part.compressed.len();
             if saved.names().any(|name| name == part.name) {
-                return refuse(part.at, format!("a second part {:?}", part.name));
+                return refuse(part.at, format!("duplicate part {:?}", part.name));
             }
             if saved.parts.len() == MAX_PARTS {
                 return refuse(at, format!("more than {MAX_PARTS} parts"));
@@ -151,17 +151,17 @@ fn is_name(name: &[u8]) -> bool {
 }
 
 impl Part {
-    /// The part that begins at `start`.
+    /// Reads the part at offset `start`.
     fn read(bytes: &[u8], start: usize) -> Result<Part, SavedRunError> {
         let refuse = |at: usize, problem: String| Err(SavedRunError { at, problem });
         let numbers = start + 1 + usize::from(bytes[start]);
         let at = numbers + NUMBERS;
         if at > bytes.len() {
-            return refuse(start, "the file ends in the head of a part".to_owned());
+            return refuse(start, "the file ends within the header of a part".to_owned());
         }
         let name = &bytes[start + 1..numbers];
         if !is_name(name) {
-            return refuse(start, format!("{:?} is no name of a part", String::from_utf8_lossy(name)));
+            return refuse(start, format!("invalid part name {:?}", String::from_utf8_lossy(name)));
         }
         let number = |index: usize| {
             let from = numbers + 8 * index;
@@ -169,11 +169,14 @@ impl Part {
         };
         let (length, compressed, checksum) = (number(0), number(1), number(2));
         if length > MAX_PART {
-            return refuse(numbers, format!("claims {length} bytes; a part has at most {MAX_PART}"));
+            return refuse(numbers, format!("part length {length} exceeds the maximum of {MAX_PART} bytes"));
         }
         let rest = &bytes[at..];
         if compressed > rest.len() as u64 {
-            return refuse(numbers + 8, format!("claims {compressed} bytes; {} are left", rest.len()));
+            return refuse(
+                numbers + 8,
+                format!("compressed length {compressed} exceeds the remaining {} bytes", rest.len()),
+            );
         }
         let name = String::from_utf8(name.to_vec()).expect("it is ASCII");
         Ok(Part { name, length, checksum, at, compressed: rest[..compressed as usize].to_vec() })
@@ -184,10 +187,14 @@ impl Part {
         let damaged = |error: std::io::Error| refuse(format!("damaged: {error}"));
         let decoder = zstd::stream::read::Decoder::with_buffer(&self.compressed[..]).map_err(damaged)?;
         let mut bytes = Vec::new();
-        // One byte more than claimed is enough to see that there are too many.
+        // Read at most one byte more than declared, which suffices to detect excess.
         decoder.take(self.length + 1).read_to_end(&mut bytes).map_err(damaged)?;
         if bytes.len() as u64 != self.length {
-            return Err(refuse(format!("{} bytes or more; its head claims {}", bytes.len(), self.length)));
+            return Err(refuse(format!(
+                "decompresses to at least {} bytes, the header says {}",
+                bytes.len(),
+                self.length
+            )));
         }
         if xxh3_64(&bytes) != self.checksum {
             return Err(refuse("the checksum does not match: the file is damaged".to_owned()));

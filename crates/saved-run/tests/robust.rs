@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files are read back as they were written, and damaged ones give an error that names the place.
+//! Saved runs round-trip, and damaged files give an error that names the place.
 
 #[path = "../../../fuzz/src/saved_run.rs"]
 mod fuzz_saved_run;
@@ -16,7 +16,7 @@ fn example() -> SavedRun {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn parts_round_trip() {
     let read = SavedRun::from_bytes(&example().to_bytes()).unwrap();
     assert!(read.names().eq(["runs.json", "events/0", "empty"]));
     assert_eq!(read.part("runs.json").unwrap().unwrap(), b"{\"weir\": 1}");
@@ -26,11 +26,11 @@ fn what_is_written_is_read() {
     assert!(example().to_bytes().len() < 300, "parts are compressed");
 }
 
-/// What is done to the bytes, and what the error must say.
+/// A modification of the bytes, and the expected error text.
 type Damage<'a> = (&'a dyn Fn(&mut Vec<u8>), &'a str);
 
 #[test]
-fn each_damage_is_named() {
+fn each_damage_gives_its_error() {
     let good = example().to_bytes();
     let refused = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();
@@ -41,13 +41,13 @@ fn each_damage_is_named() {
     let at = 12 + 1 + "runs.json".len();
     let cases: [Damage<'_>; 9] = [
         (&|bytes| bytes[0] = 0, "byte 0: not a saved run"),
-        (&|bytes| bytes.truncate(10), "byte 10: the file ends in its header"),
-        (&|bytes| bytes[8] = 2, "byte 8: version 2"),
-        (&|bytes| bytes.truncate(20), "byte 12: the file ends in the head of a part"),
-        (&|bytes| bytes[13] = 0, "is no name of a part"),
-        (&|bytes| bytes[at + 7] = 1, "a part has at most"),
-        (&|bytes| bytes[at + 15] = 1, "are left"),
-        (&|bytes| bytes[at] += 1, "its head claims 12"),
+        (&|bytes| bytes.truncate(10), "byte 10: the file ends within its header"),
+        (&|bytes| bytes[8] = 2, "byte 8: format version 2"),
+        (&|bytes| bytes.truncate(20), "byte 12: the file ends within the header of a part"),
+        (&|bytes| bytes[13] = 0, "invalid part name"),
+        (&|bytes| bytes[at + 7] = 1, "exceeds the maximum"),
+        (&|bytes| bytes[at + 15] = 1, "exceeds the remaining"),
+        (&|bytes| bytes[at] += 1, "the header says 12"),
         (&|bytes| bytes[at + 16] ^= 1, "the checksum does not match"),
     ];
     for (change, expected) in cases {
@@ -55,18 +55,19 @@ fn each_damage_is_named() {
         assert!(error.contains(expected), "{expected}: {error}");
     }
     let twice = [&good[..], &good[12..]].concat();
-    assert!(SavedRun::from_bytes(&twice).unwrap_err().problem.contains("a second part"));
+    assert!(SavedRun::from_bytes(&twice).unwrap_err().problem.contains("duplicate part"));
 }
 
-/// A part that claims little and holds much is not unpacked: 1 GiB of zeros compresses to some 30 KB.
+/// A part with a small declared length and much content is not fully decompressed: 1 GiB of zeros compresses to some
+/// 30 KB.
 #[test]
-fn a_bomb_takes_no_memory() {
+fn decompression_bomb_is_refused_without_allocating() {
     let mut saved = SavedRun::new();
     saved.add("bomb", &vec![0; 64 << 20]).unwrap();
     let mut bytes = saved.to_bytes();
     bytes[17..25].copy_from_slice(&10u64.to_le_bytes());
     let error = SavedRun::from_bytes(&bytes).unwrap().part("bomb").unwrap_err();
-    assert!(error.problem.contains("11 bytes or more; its head claims 10"), "{error}");
+    assert!(error.problem.contains("decompresses to at least 11 bytes, the header says 10"), "{error}");
 }
 
 proptest! {

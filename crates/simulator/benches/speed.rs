@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast whole runs are: context switches for each second of CPU time of the host, and peak memory, in eleven cases.
+//! Speed of whole runs: context switches per second of host CPU time, and peak memory, in eleven cases.
 //!
 //! Tasks run for 10 ms and sleep for 10 ms under `fifo` and `bfs`, whose bytecode is executed; nothing is written to
 //! disk. Each case is a process of its own, so that its peak memory is its own. Linux only (`/proc`).
 //!
-//! How fast a host is changes by twice within seconds where others use it, too. So each run is interrupted again and again,
-//! and zstd compresses something: the column `in 1 MiB` has the switches that a run makes in the CPU time in which zstd
-//! compresses 1 MiB beside it, which says the same on a host that is slow just now.
+//! The speed of a shared host may change by a factor of 2 within seconds. So each run is interrupted periodically for
+//! a reference load that compresses data with zstd: the column `in 1 MiB` is the number of switches per CPU time of
+//! compressing 1 MiB, which is independent of the host's momentary speed.
 //!
-//! `cargo bench -p simulator` plays all; `cargo bench -p simulator -- fifo-64` only one. In those with
-//! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` beside this file
-//! keeps what was measured, by date. `--case fifo-64 2` plays one case for 2 simulated seconds in this process, without
-//! zstd: two lengths under `valgrind --tool=callgrind` tell how many instructions a second takes, on a busy machine too.
-//! `waiting` behind that plays the form in which operations of the kernel wait, and `checked` holds the run to what every
-//! run owes.
+//! `cargo bench -p simulator` runs all cases; `cargo bench -p simulator -- fifo-64` only one. In cases with
+//! `-effects` rates change: SMT, frequency and idle states are those of a preset of that size. `results.md` in this
+//! directory contains measured results by date. `--case fifo-64 2` runs one case for 2 simulated seconds in this
+//! process, without the reference load: two lengths under `valgrind --tool=callgrind` give the number of instructions
+//! per second, even on a busy machine. A further argument `waiting` selects the form in which kernel operations wait,
+//! and `checked` checks the run's invariants.
 
 use bpf_object::Object;
 use event_log::{Null, Sink};
@@ -28,23 +28,23 @@ use std::process::Command;
 use std::time::Duration;
 use workload::Workload;
 
-/// A case, and what it must reach.
+/// A case and its targets.
 struct Case {
     policy: &'static str,
     cpus: u32,
     tasks: u32,
     seconds: u64,
-    /// Context switches for each second of CPU time.
+    /// Context switches per second of CPU time.
     target: u64,
     /// Preset whose effects the machine has.
     effects: Option<&'static str>,
 }
 
-/// A machine's shape by its number of CPUs.
+/// Shape of a machine by number of CPUs.
 const SHAPES: [(u32, &str); 3] = [(4, "core:4 pu:1"), (64, "node:2 core:16 pu:2"), (512, "node:4 llc:8 core:8 pu:2")];
 
-/// The targets of `fifo` are floors. Those of `bfs` are what it reached when it was measured first, rounded down, and with
-/// effects half of those of `fifo`.
+/// The targets of `fifo` are lower limits. Those of `bfs` are the values of the first measurement, rounded down; with
+/// effects, half of those of `fifo`.
 const CASES: [Case; 11] = [
     Case { policy: "fifo", cpus: 4, tasks: 8, seconds: 1_000, target: 600_000, effects: None },
     Case { policy: "fifo", cpus: 64, tasks: 256, seconds: 60, target: 500_000, effects: None },
@@ -59,7 +59,7 @@ const CASES: [Case; 11] = [
     Case { policy: "bfs", cpus: 64, tasks: 256, seconds: 20, target: 200_000, effects: Some("server-64") },
 ];
 
-/// Peak memory of each case, in MiB, at most.
+/// Maximum peak memory of each case, in MiB.
 const MEMORY_TARGET_MIB: u64 = 64;
 
 impl Case {
@@ -89,9 +89,9 @@ fn main() {
     }
 }
 
-/// For as long as the case lasts, or for so many seconds, without anything beside the run.
+/// Runs a case for its own duration, or for `seconds` and then without the reference load.
 fn play(case: &Case, seconds: Option<u64>, form: &str) {
-    let mut yardstick = seconds.is_none().then(Yardstick::new);
+    let mut reference = seconds.is_none().then(ReferenceLoad::new);
     let seconds = seconds.unwrap_or(case.seconds);
     let policy = policies::find(case.policy).expect("it ships");
     let object = Object::parse(policy.object).expect("it is compiled for us");
@@ -123,19 +123,19 @@ fn play(case: &Case, seconds: Option<u64>, form: &str) {
         Some(checker) => checker,
         None => &mut null,
     };
-    let outcome =
-        simulator::run(&setup, sink, &mut |_| yardstick.iter_mut().for_each(Yardstick::lay)).expect("it runs");
+    let outcome = simulator::run(&setup, sink, &mut |_| reference.iter_mut().for_each(ReferenceLoad::run_if_due))
+        .expect("it runs");
     let findings = checker.map(|checker| checker.finish(outcome.measures.elapsed));
     assert!(findings.is_none_or(|findings| findings.count == 0));
-    let spent = cpu_ns() - before - yardstick.as_ref().map_or(0, |yardstick| yardstick.spent);
+    let spent = cpu_ns() - before - reference.as_ref().map_or(0, |reference| reference.spent);
     assert_eq!(outcome.ejected, None);
     let switches = outcome.measures.context_switches;
     let rate = switches * 1_000_000_000 / spent;
-    let in_a_mebibyte = |yardstick: &Yardstick| format!("{:.0}", rate as f64 / 1e9 * yardstick.ns_of_a_mebibyte());
-    let in_a_mebibyte = yardstick.as_ref().map_or_else(|| "-".to_owned(), in_a_mebibyte);
+    let per_mebibyte = |reference: &ReferenceLoad| format!("{:.0}", rate as f64 / 1e9 * reference.ns_per_mebibyte());
+    let per_mebibyte = reference.as_ref().map_or_else(|| "-".to_owned(), per_mebibyte);
     let peak_mib = peak_kib() / 1024;
     println!(
-        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {in_a_mebibyte:>8}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
+        "{:16} {:5} {:6} s  {switches:9}  {:6.2} s  {rate:14}  {:9}  {:5.2}  {per_mebibyte:>8}  {peak_mib:3} of {MEMORY_TARGET_MIB} MiB  {:.8}",
         case.name(),
         case.tasks,
         seconds,
@@ -146,56 +146,56 @@ fn play(case: &Case, seconds: Option<u64>, form: &str) {
     );
 }
 
-/// Where nothing is promised.
+/// Checks a run against no promises.
 fn checker(machine: &Machine) -> Checker {
     let (tolerance, tick) = (Nanos(100_000), Nanos(1_000_000_000 / u64::from(machine.hz)));
     let conditions = Conditions { has_queues: true, all_tasks: true, tolerance, tick };
     Checker::new(machine.topology.len(), &machine.online_cpus(), Promises::default(), conditions, Demands::default())
 }
 
-/// Something else that takes CPU time, in between: what a host does to it, it does to the run.
-struct Yardstick {
-    /// Words in an order without a pattern.
+/// Reference load executed in between, which is slowed by the host in the same way as the run.
+struct ReferenceLoad {
+    /// Words in random order.
     text: Vec<u8>,
-    /// CPU time of the process when it was laid last.
-    laid: u64,
-    /// CPU time that it took in all.
+    /// CPU time of the process at the last execution.
+    last: u64,
+    /// Total CPU time spent.
     spent: u64,
     times: u32,
 }
 
-impl Yardstick {
+impl ReferenceLoad {
     const BYTES: usize = 256 << 10;
-    /// It takes a few milliseconds after so many of the run.
+    /// Takes a few milliseconds after this much CPU time of the run.
     const EVERY_NS: u64 = 20_000_000;
 
-    fn new() -> Yardstick {
+    fn new() -> ReferenceLoad {
         const WORDS: [&str; 8] = ["queue ", "deadline ", "slice ", "wakeup ", "the ", "of ", "a processor ", "idle "];
         let mut state = 1_u64;
         let mut text = Vec::new();
-        while text.len() < Yardstick::BYTES {
+        while text.len() < ReferenceLoad::BYTES {
             // The generator of Knuth's MMIX.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             text.extend_from_slice(WORDS[(state >> 61) as usize].as_bytes());
         }
-        text.truncate(Yardstick::BYTES);
-        Yardstick { text, laid: cpu_ns(), spent: 0, times: 0 }
+        text.truncate(ReferenceLoad::BYTES);
+        ReferenceLoad { text, last: cpu_ns(), spent: 0, times: 0 }
     }
 
-    /// Is laid if it is time.
-    fn lay(&mut self) {
+    /// Executes the reference load if it is due.
+    fn run_if_due(&mut self) {
         let before = cpu_ns();
-        if before - self.laid >= Yardstick::EVERY_NS {
+        if before - self.last >= ReferenceLoad::EVERY_NS {
             black_box(zstd::bulk::compress(black_box(&self.text), 3).expect("there is memory"));
-            self.laid = cpu_ns();
-            self.spent += self.laid - before;
+            self.last = cpu_ns();
+            self.spent += self.last - before;
             self.times += 1;
         }
     }
 
-    /// NaN if it was never laid: each case takes longer than [`Yardstick::EVERY_NS`].
-    fn ns_of_a_mebibyte(&self) -> f64 {
-        self.spent as f64 / f64::from(self.times) * ((1 << 20) / Yardstick::BYTES) as f64
+    /// NaN if it was never executed; each case takes longer than [`ReferenceLoad::EVERY_NS`].
+    fn ns_per_mebibyte(&self) -> f64 {
+        self.spent as f64 / f64::from(self.times) * ((1 << 20) / ReferenceLoad::BYTES) as f64
     }
 }
 

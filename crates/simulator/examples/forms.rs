@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far the two forms of the kernel's operations differ where one lock is the wall: at one instant, or waiting. Prints
-//! the table of `docs/machine-model.md`. The workload is that of `cargo xtask wall`: four tasks for each CPU that work and
-//! sleep for some microseconds.
+//! Difference between the two forms of kernel operations (instant and waiting) where one lock limits throughput.
+//! Prints the table of `docs/machine-model.md`. The workload is that of `cargo xtask wall`: four tasks per CPU that
+//! work and sleep for some microseconds.
 
 use bpf_object::Object;
 use event_log::Null;
@@ -13,7 +13,8 @@ use measures::RunMeasures;
 use simulator::{KernelName, Scheduler, Setup};
 use workload::Workload;
 
-/// Preset, its CPUs, CPUs of these, microseconds that tasks work and sleep, policy; none is the kernel's own.
+/// Preset, its CPUs, number of CPUs used, microseconds that tasks work and sleep, policy (none: the kernel's own
+/// scheduler).
 const CASES: [(&str, u32, u32, u32, Option<&str>); 9] = [
     ("server-512", 512, 16, 20, Some("fifo")),
     ("server-512", 512, 32, 20, Some("fifo")),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A task acts: asks its script, wakes others, sleeps, forks, exits.
+//! Actions of tasks: asking the script for the next operation, waking others, sleeping, forking, exiting.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -14,12 +14,12 @@ use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 use workload::{Demand, Sleep};
 
-/// Work of the watchdog's worker before it looks at the tasks: waking up in its loop and taking the job. A choice;
-/// any number far below a tick gives the same results.
+/// Work of the watchdog's worker before it checks the tasks: waking up in its loop and dequeuing the work item. A
+/// choice; any value far below a tick gives the same results.
 const WORKER_NS: Nanos = Nanos(1_000);
 
 impl<M: Model> Run<'_, M> {
-    /// The current task of `cpu`, which is free, takes its next step: one call of the kernel, or one answer of its
+    /// Lets the current task of `cpu`, which owes no time, take its next step: one kernel call, or one demand of its
     /// script.
     pub fn act(&mut self, cpu: CpuId, id: TaskId) {
         self.count_step(id);
@@ -36,7 +36,7 @@ impl<M: Model> Run<'_, M> {
             }
             return self.ask(cpu, id);
         }
-        let later = task.later.as_mut().expect("a task that acts wants something");
+        let later = task.later.as_mut().expect("an acting task has a demand");
         if let Some(other) = later.wakes.pop_front() {
             return self.wake(cpu, id, other);
         }
@@ -45,10 +45,10 @@ impl<M: Model> Run<'_, M> {
         self.carry_out(cpu, id, later.demand, later.asked_at);
     }
 
-    /// Asks the script of `id` what comes next. What needs no wakeups before is done at once.
+    /// Asks the script of `id` for its next demand. A demand that requires no wakeups first is carried out at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
-        let demand = self.player.next(id, self.kernel_now(), &mut self.woken).demand;
-        self.player.take_periods().for_each(|period| self.periods.end(period.task, period.length, period.response));
+        let demand = self.executor.next(id, self.kernel_now(), &mut self.woken).demand;
+        self.executor.take_periods().for_each(|period| self.periods.end(period.task, period.length, period.response));
         if self.woken.is_empty() {
             return self.carry_out(cpu, id, demand, self.kernel_now());
         }
@@ -102,12 +102,12 @@ impl<M: Model> Run<'_, M> {
             Demand::ChangeOf { tasks, cpus, policy } => {
                 tasks.into_iter().for_each(|task| self.change(cpu, task, cpus.clone(), policy));
             }
-            Demand::Passages(op) => self.begin_passages(cpu, id, op),
+            Demand::CriticalSections(op) => self.begin_critical_sections(cpu, id, op),
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
     }
 
-    /// Whether the kernel does this at one instant though operations wait, and it may concern them.
+    /// Whether this demand is an atomic kernel operation that must not overlap operations in progress.
     fn needs_quiet(&self, demand: &Demand) -> bool {
         self.operations.wait
             && match demand {
@@ -117,22 +117,22 @@ impl<M: Model> Run<'_, M> {
             }
     }
 
-    /// What the kernel's own part of a wakeup of `task` on `cpu` takes.
+    /// Cost of the kernel's own part of a wakeup of `task` on `cpu`.
     pub fn wakeup(&mut self, cpu: CpuId, task: TaskId) -> Charge {
         let scheduler = self.noise.wakeup(cpu, task, self.machine.costs.wakeup_ns);
         let locked = self.locks.as_ref().map_or(Nanos::ZERO, |locks| locks.wakeup_hold().min(scheduler));
         Charge { scheduler, locked, ..Charge::default() }
     }
 
-    /// `id` wakes `other`. One that wanted to wait and did not get to it yet will not wait; and since it waits nowhere, nobody
-    /// calls the kernel's wakeup, and it takes no time.
+    /// `id` wakes `other`. If `other` was about to block and has not done so yet, it does not block; as it is not
+    /// blocked, the kernel's wakeup is not called and costs nothing.
     pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
         if self.tasks[other.index()].phase == Phase::Spin {
             let is_beside = self.tasks[other.index()].is_beside;
             self.count(is_beside, |left| left.spinning -= 1);
             return self.go_on_with(other, Phase::Ask);
         }
-        // Drawn in any case: the n-th wakeup of a task takes as long under each scheduler.
+        // Sampled in any case, so that the n-th wakeup of a task takes the same time under each scheduler.
         let charge = self.wakeup(cpu, other);
         let task = &mut self.tasks[other.index()];
         if task.state() != State::Blocked && !task.blocks || task.frozen {
@@ -147,10 +147,11 @@ impl<M: Model> Run<'_, M> {
         self.apply(cpu, charge);
     }
 
-    /// The parent outside, which is on `cpu`, starts a task of this spec. If more are due until it could make another one, it
-    /// goes on after that time, and has the CPU meanwhile. What it needs before the first one was before that one's time.
+    /// The external parent, which runs on `cpu`, starts a task of this spec. If further tasks become due before it
+    /// could fork again, it continues with these, and occupies the CPU meanwhile. Its time before the first fork
+    /// precedes the start time of that task.
     pub fn start_from_outside(&mut self, cpu: CpuId, spec: u32) {
-        self.count(self.player.is_beside(spec), |left| left.starts -= 1);
+        self.count(self.executor.is_beside(spec), |left| left.starts -= 1);
         let clone = Nanos(self.machine.costs.clone_ns);
         let waits = self.cpus[cpu.index()].inbox.iter().any(|interrupt| matches!(interrupt, Interrupt::Start(_)));
         let goes_on = clone > Nanos::ZERO && (waits || self.next_start().is_some_and(|next| next < self.now + clone));
@@ -162,12 +163,12 @@ impl<M: Model> Run<'_, M> {
         self.start(cpu, spec, None);
     }
 
-    /// Starts a task of this spec and makes it runnable, for `parent` or for somebody outside. What the fork itself
-    /// costs is a parent's time.
+    /// Starts a task of this spec and makes it runnable, on behalf of `parent` or of the external parent. The fork
+    /// itself is charged to the parent.
     pub fn start(&mut self, cpu: CpuId, spec: u32, parent: Option<TaskId>) {
         let costs = &self.machine.costs;
         let own = if parent.is_some() { costs.fork_ns } else { 0 };
-        let what = self.player.spec(spec);
+        let what = self.executor.spec(spec);
         let allowed = existing(what.cpus.as_ref(), &self.all_cpus);
         let next = TaskId(self.tasks.len() as u32);
         let lives = |task: TaskId| self.tasks[task.index()].state() != State::Ended;
@@ -179,13 +180,13 @@ impl<M: Model> Run<'_, M> {
             allowed,
             kernel_thread: false,
             own_cpu: None,
-            thread: parent.is_some_and(|parent| self.player.is_thread(spec, parent)),
+            thread: parent.is_some_and(|parent| self.executor.is_thread(spec, parent)),
             parent,
             identity: Identity { process, ..self.groups.identity(self.workload, spec, parent, next) },
         };
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
-        let is_beside = self.player.is_beside(spec);
+        let is_beside = self.executor.is_beside(spec);
         let task = &mut self.tasks[child.index()];
         (task.spec, task.is_beside) = (spec, is_beside);
         self.beside.alive += usize::from(is_beside);
@@ -199,8 +200,8 @@ impl<M: Model> Run<'_, M> {
             }
             let born = self.kernel_now();
             match parent {
-                Some(parent) => self.player.forked(child, spec, parent, born),
-                None => self.player.started(child, spec, born),
+                Some(parent) => self.executor.forked(child, spec, parent, born),
+                None => self.executor.started(child, spec, born),
             }
             if self.operations.wait {
                 self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });
@@ -216,7 +217,8 @@ impl<M: Model> Run<'_, M> {
         self.tell(&Event { time: self.now, cpu, task: child, kind: EventKind::Exit, site: CallbackSite::default() });
     }
 
-    /// Makes a task and announces it. The caller applies what that left. One that is refused has a number too.
+    /// Creates a task and announces it. The caller applies the output of the kernel call. A task refused by the
+    /// scheduler also gets a number.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> (TaskId, Result<(), i32>) {
         let id = TaskId(self.tasks.len() as u32);
         let info = TaskInfo {
@@ -238,7 +240,7 @@ impl<M: Model> Run<'_, M> {
         (info.id, result)
     }
 
-    /// Changes `id`, asked for on `cpu`.
+    /// Changes the affinity or the policy of `id`; the call is made on `cpu`.
     fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
         self.tell_time();
         let mut refused = 0;
@@ -260,7 +262,7 @@ impl<M: Model> Run<'_, M> {
         self.affinity_told = false;
     }
 
-    /// The watchdog's worker runs for a moment, does its job and goes to sleep again.
+    /// The watchdog's worker runs briefly, performs its work item and goes to sleep again.
     fn work_for_kernel(&mut self, cpu: CpuId, id: TaskId) {
         let task = &mut self.tasks[id.index()];
         if !std::mem::replace(&mut task.took_job, true) {

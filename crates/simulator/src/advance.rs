@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A CPU goes on: pays what it owes, then takes the first of what waits for it.
+//! Progress of a CPU: pays the time it owes, then handles the first of its pending events.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -11,23 +11,25 @@ use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Leave, Operation};
 
-/// Numbers of ticks that are tried to be skipped at once, if one can be and not all up to the end of the work.
+/// Numbers of ticks to try to skip at once, if the next tick can be skipped but not all ticks until the end of the
+/// work.
 const TICKS_AT_ONCE: [u64; 3] = [8, 4, 2];
 
-/// An idle system is never quite idle: timers of the kernel and its kworkers restart the tick of some CPU now and then,
-/// and that tick sees that the watchdog itself is stuck. On a real 7.2 kernel with a scheduler that drops every task and
-/// a timeout of 2 s, it did so after 2.208 s.
+/// An idle system is never entirely idle: kernel timers and kworkers restart the tick of some CPU now and then, and
+/// that tick detects a watchdog that is stuck itself. On a real 7.2 kernel, with a scheduler that drops every task
+/// and a timeout of 2 s, this happened after 2.208 s.
 const HOUSEKEEPING: Nanos = Nanos::from_ms(250);
 
-/// Numbers of these that are tried to be skipped at once: a timeout is at most 30 s.
+/// Numbers of housekeeping wakeups to try to skip at once: a timeout is at most 30 s.
 const HOUSEKEEPINGS_AT_ONCE: [u64; 4] = [60, 16, 4, 1];
 
-/// Whoever spins for a lock is looked at so often, though nothing changes: whoever gives the lock back says so.
+/// Interval at which a CPU that spins for a lock is revisited. Nothing depends on it: the release of the lock
+/// notifies the CPU.
 const SPIN: Nanos = Nanos::from_ms(1_000);
 
 impl<M: Model> Run<'_, M> {
-    /// An interrupt reaches `cpu`. A tick that is due at the same time comes before it; an idle CPU leaves its idle state
-    /// first.
+    /// An interrupt arrives at `cpu`. A tick due at the same time is handled first; an idle CPU first leaves its idle
+    /// state.
     pub fn interrupt(&mut self, cpu: CpuId, interrupt: Option<Interrupt>) {
         self.settle(cpu);
         let entry = &self.cpus[cpu.index()];
@@ -52,14 +54,14 @@ impl<M: Model> Run<'_, M> {
             entry.charge(Charge { idle_exit, ..Charge::default() });
         }
         match interrupt {
-            // What `advance` would do, without the way through the inbox.
+            // The same as `advance` would do, without queueing in the inbox.
             Some(interrupt) if !entry.is_busy() && !completes && entry.inbox.is_empty() => self.handle(cpu, interrupt),
             _ => entry.inbox.extend(interrupt),
         }
         self.advance(cpu);
     }
 
-    /// Lets `cpu`, whose account is settled, do all that it can do now, and sets the alarm for what it does next.
+    /// Lets `cpu`, whose account is settled, do everything that it can do now, and sets its alarm for the next event.
     pub fn advance(&mut self, cpu: CpuId) {
         self.go_on(cpu);
         self.watch(cpu);
@@ -107,7 +109,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `cpu` owes time. If nothing waits for it to be free, what comes after can be planned already.
+    /// `cpu` owes time. If no event is pending for the time it becomes free, the work after that is planned
+    /// immediately.
     pub fn wait_until_free(&mut self, cpu: CpuId) {
         let entry = &self.cpus[cpu.index()];
         let free_at = entry.free_at();
@@ -126,8 +129,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The current task, which runs from `from` on, needs the CPU: the alarm is for the end of that, or for the first
-    /// tick that somebody must see. A clock may end in the midst of a tick; that is found out then.
+    /// Plans the work of the current task, which runs from time `from` on: sets the alarm for the end of the work, or
+    /// for the first tick that has an effect. A clock read may fall inside a tick; that is resolved when it happens.
     fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Need) {
         let first = self.cpus[cpu.index()].next_tick;
         let end = match need {
@@ -145,7 +148,7 @@ impl<M: Model> Run<'_, M> {
         self.alarms.set(Alarm::Cpu(cpu), due);
     }
 
-    /// Nothing to do; ticks go on if the machine does not stop them.
+    /// Plans idle time; ticks continue if the machine does not stop them.
     fn plan_idle(&mut self, cpu: CpuId) {
         let first = self.cpus[cpu.index()].next_tick;
         let is_quiet = |until: Nanos| self.tick_is_idle_until(cpu, until);
@@ -163,7 +166,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The boot CPU was idle for long: something wakes it, and its tick looks whether all is well.
+    /// The boot CPU has been idle for long: a kernel timer wakes it, and its tick checks the watchdog.
     fn keep_house(&mut self) {
         self.housekeeping = Nanos::MAX;
         if !self.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
@@ -181,7 +184,7 @@ impl<M: Model> Run<'_, M> {
         after(TICKS_AT_ONCE.into_iter().find(skipped).unwrap_or(1))
     }
 
-    /// A tick is due now.
+    /// Handles a tick that is due now.
     fn tick(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
         let charge = Charge { interrupt: self.ticks.cost_at(self.now, cpu), ..Charge::default() };
@@ -202,7 +205,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
-        // Loaders are frozen like all of user space; threads of the kernel go on.
+        // The tasks of the loader are frozen like all of user space; kernel threads continue.
         let goes_on = |interrupt: &Interrupt| match interrupt {
             Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) => true,
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
@@ -259,7 +262,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Takes what an operation left that the kernel has done, or begins it if operations wait.
+    /// Applies the output of an operation that the kernel model has completed, or begins the operation if operations
+    /// wait for locks.
     fn apply_or_begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
         if self.operations.wait {
             self.begin(cpu, operation, charge);
@@ -268,7 +272,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Whether the kernel does this at one instant though operations wait, and it may concern them.
+    /// Whether this interrupt starts an atomic kernel operation that must not overlap operations in progress.
     fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
@@ -277,7 +281,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Calls the scheduler on `cpu`.
+    /// Calls the kernel's schedule on `cpu`.
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) {
         self.alarms.cancel(Alarm::Resched(cpu));
         let entry = &mut self.cpus[cpu.index()];
@@ -290,7 +294,7 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         let switch = self.model.schedule(cpu, leave);
         let entry = &mut self.cpus[cpu.index()];
-        assert_eq!(switch.prev, entry.current, "the kernel and the clock agree on who runs on CPU {cpu}");
+        assert_eq!(switch.prev, entry.current, "the kernel and the clock have the same current task on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
             charge.scheduler = self.take_over(cpu, switch.prev, switch.next);
@@ -306,8 +310,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Lets those CPUs go on whose targets have all called schedule. A target counts when it enters schedule, also if
-    /// it then waits itself: so CPUs that wait for each other go on.
+    /// Releases the CPUs whose targets have all called schedule. A target counts on entering schedule, even if it
+    /// then waits itself, so CPUs that wait for each other do not deadlock.
     pub fn release_spinning(&mut self) {
         let spinning = std::mem::take(&mut self.spinning);
         for cpu in spinning {

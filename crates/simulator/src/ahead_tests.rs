@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole runs in which operations are played ahead of their time, against runs in which none is.
+//! Compares whole runs in which operations are executed ahead of time with runs in which none is.
 
 use crate::{KernelName, Scheduler, Setup, setup};
 use bpf_object::Object;
@@ -9,17 +9,17 @@ use launch_profile::Profile;
 use machine_model::Machine;
 use workload::Workload;
 
-/// Tasks that meet at the locks, at ticks and off the grid, with pauses in which CPUs idle.
+/// Tasks that contend for locks, at ticks and between them, with pauses in which CPUs idle.
 const WORK: &str = r#"{"tasks": {
     "short": {"instance": 24, "loop": -1, "run": 15, "sleep": 35},
     "middle": {"instance": 8, "loop": -1, "run": 997, "sleep": 1003},
     "long": {"instance": 8, "loop": -1, "run": 10000, "sleep": 10000}}}"#;
 
-/// What came of a run, and how often something was played ahead, and taken back.
-fn play(setup: &Setup<'_>, plays_ahead: bool) -> (String, [u64; 2]) {
+/// Returns the result of a run, and how many operations were executed ahead and rolled back.
+fn play(setup: &Setup<'_>, executes_ahead: bool) -> (String, [u64; 2]) {
     let mut log = Null;
     let mut run = setup::prepare(setup, &mut log, false).unwrap();
-    run.spared.off = !plays_ahead;
+    run.spared.off = !executes_ahead;
     run.play(&mut |_| ());
     let counts = run.spared.counts;
     let (outcome, _) = run.finish().unwrap();
@@ -27,13 +27,13 @@ fn play(setup: &Setup<'_>, plays_ahead: bool) -> (String, [u64; 2]) {
 }
 
 #[test]
-fn what_is_played_ahead_of_its_time_comes_out_the_same() {
+fn executing_operations_ahead_does_not_change_results() {
     let workload = Workload::from_rt_app("work", WORK).unwrap();
     let policies = ["fifo", "bfs"].map(|name| policies::find(name).unwrap());
     let object = |name: &str| Object::parse(policies::find(name).unwrap().object).unwrap();
     let objects =
         policies.map(|policy| (object(policy.name), Profile::from_toml(policy.name, policy.profile).unwrap()));
-    let (mut ahead, mut taken_back) = (0, 0);
+    let (mut ahead, mut rolled_back) = (0, 0);
     for machine in ["laptop-2c4t", "nix-32", "server-64"].map(|name| Machine::preset(name).unwrap()) {
         let of_object = |(object, profile)| Scheduler::Object { object, profile };
         let schedulers =
@@ -52,8 +52,8 @@ fn what_is_played_ahead_of_its_time_comes_out_the_same() {
             assert!(one == other, "{} under scheduler {number}", machine.name);
             assert_eq!(none, [0, 0]);
             ahead += counts[0];
-            taken_back += counts[1];
+            rolled_back += counts[1];
         }
     }
-    assert!(ahead > 1_000 && taken_back > 50, "{ahead} ahead, {taken_back} taken back");
+    assert!(ahead > 1_000 && rolled_back > 50, "{ahead} ahead, {rolled_back} rolled back");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which alarm is which slot of the event queue.
+//! Mapping of alarms to slots of the event queue.
 
 use crate::noise::draw::Draw;
 use crate::queue::EventQueue;
@@ -7,47 +7,48 @@ use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
 use std::collections::BTreeMap;
 
-/// Something that can be due at one time.
+/// Event that can be due at one time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Alarm {
-    /// The CPU goes on by itself: it is free again, its task's work is done, or its tick is due.
+    /// The CPU's own next event: it is free again, the work of its task is done, or its tick is due.
     Cpu(CpuId),
-    /// The rescheduling interrupt reaches the CPU.
+    /// The rescheduling interrupt arrives at the CPU.
     Resched(CpuId),
-    /// The next task comes from outside.
+    /// The external parent starts the next task.
     Start,
-    /// The fault plan goes on.
+    /// The next step of the fault plan is due.
     Fault,
-    /// Something is done to the scheduler.
+    /// The next step of attaching or detaching the scheduler is due.
     Load,
-    /// A program of it is called.
+    /// A planned call of a program of the scheduler is due.
     Call,
-    /// The sleep of the task is over.
+    /// The sleep of the task ends.
     Sleep(TaskId),
-    /// A timer of the kernel fires on this CPU. There is one alarm for each key.
+    /// A kernel timer expires on this CPU. There is one alarm per key.
     Timer(TimerKey, CpuId),
-    /// The host takes the CPU away.
+    /// The host steals the CPU.
     Theft(CpuId),
-    /// The hardware or its governor looks at frequencies.
+    /// The frequency hardware or its governor takes a sample.
     Speed,
 }
 
-/// The event queue by alarms. Slots: the CPUs' own, their rescheduling interrupts, what the host takes of them, the
-/// starts, the faults, the scheduler, the speed, the calls, then alternately tasks and timers, since both grow.
+/// Event queue indexed by alarms. Slots: the CPUs' own alarms, their rescheduling interrupts, their stolen time, the
+/// starts, the faults, the scheduler, the speed, the calls, then alternately tasks and timers, whose numbers both
+/// grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
     queue: EventQueue,
-    /// Orders alarms that are due at the same time; `None`: their slots do.
+    /// Random order of alarms that are due at the same time; `None`: the order of their slots.
     order: Option<Draw>,
     cpus: u32,
     timers: Vec<(TimerKey, CpuId)>,
     timer_numbers: BTreeMap<TimerKey, u32>,
-    /// The slot of the one that was taken last.
+    /// Slot of the alarm that was taken last.
     ringing: u32,
 }
 
 impl Alarms {
-    /// For a machine of this size.
+    /// Creates the alarms of a machine of this size.
     pub fn new(cpus: usize, order: Option<Draw>) -> Alarms {
         let (queue, cpus) = (EventQueue::default(), cpus as u32);
         Alarms { queue, order, cpus, timers: Vec::new(), timer_numbers: BTreeMap::new(), ringing: 0 }
@@ -70,18 +71,18 @@ impl Alarms {
         self.queue.set(slot, time, rank);
     }
 
-    /// Forgets an alarm.
+    /// Cancels an alarm.
     pub fn cancel(&mut self, alarm: Alarm) {
         let slot = self.slot(alarm);
         self.queue.cancel(slot);
     }
 
-    /// Timers of a CPU that goes are another's from now on.
+    /// Moves the timers of a CPU that goes offline to another one.
     pub fn move_timers(&mut self, from: CpuId, to: CpuId) {
         self.timers.iter_mut().filter(|(_, cpu)| *cpu == from).for_each(|(_, cpu)| *cpu = to);
     }
 
-    /// All that is due becomes due so much later.
+    /// Postpones all alarms that are set.
     pub fn postpone(&mut self, by: Nanos) {
         for slot in 0..self.queue.slots() {
             if let Some(due) = self.queue.due(slot) {
@@ -90,33 +91,33 @@ impl Alarms {
         }
     }
 
-    /// CPU that a timer was set for, if it ever was.
+    /// CPU that a timer was last set for, if it was ever set.
     pub fn timer_cpu(&self, key: TimerKey) -> Option<CpuId> {
         self.timer_numbers.get(&key).map(|&number| self.timers[number as usize].1)
     }
 
-    /// Whether their order is drawn where they are due at the same time. Then each that is set draws.
+    /// Whether the order of simultaneous alarms is random; then each alarm that is set consumes a random number.
     pub fn are_drawn(&self) -> bool {
         self.order.is_some()
     }
 
-    /// Whether the alarm of `cpu`, if it had been due now, would have been taken before what happens now.
+    /// Whether the alarm of `cpu`, if it were due now, would have been taken before the current one.
     pub fn comes_before_this(&self, cpu: CpuId) -> bool {
         cpu.0 < self.ringing
     }
 
-    /// When it is due.
+    /// Time at which an alarm is due.
     pub fn due(&mut self, alarm: Alarm) -> Option<Nanos> {
         let slot = self.slot(alarm);
         self.queue.due(slot)
     }
 
-    /// When the next one is due.
+    /// Time of the next alarm.
     pub fn next_due(&self) -> Option<Nanos> {
         self.queue.next_due()
     }
 
-    /// Takes the next one.
+    /// Takes the next alarm.
     pub fn pop(&mut self) -> Option<(Nanos, Alarm)> {
         let (time, slot) = self.queue.pop()?;
         self.ringing = slot;
@@ -177,7 +178,7 @@ mod tests {
     use bpf_machine::TimerId;
 
     #[test]
-    fn every_alarm_comes_back_in_the_order_of_slots() {
+    fn alarms_at_the_same_time_expire_in_slot_order() {
         let all = [
             Alarm::Cpu(CpuId(0)),
             Alarm::Cpu(CpuId(2)),
@@ -209,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_gives_each_of_two_at_one_time_its_chance() {
+    fn random_order_of_simultaneous_alarms_is_fair() {
         let mut alarms = Alarms::new(2, Some(Draw::new(1, "test")));
         let mut first = || {
             alarms.set(Alarm::Cpu(CpuId(0)), Nanos(5));
             alarms.set(Alarm::Cpu(CpuId(1)), Nanos(5));
             alarms.set(Alarm::Start, Nanos(6));
             let order: Vec<Alarm> = std::iter::from_fn(|| alarms.pop()).map(|(_, alarm)| alarm).collect();
-            assert_eq!((order.len(), order[2]), (3, Alarm::Start), "time comes before rank");
+            assert_eq!((order.len(), order[2]), (3, Alarm::Start), "time precedes the random order");
             order[0]
         };
         let zeros = (0..1_000).filter(|_| first() == Alarm::Cpu(CpuId(0))).count();

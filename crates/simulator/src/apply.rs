@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a call of the kernel left: costs to charge, events to tell, effects to carry out.
+//! Application of a kernel call's output: charges costs, reports events, carries out effects.
 
 use crate::alarms::Alarm;
 use crate::cost::{ipi, price};
@@ -14,7 +14,8 @@ use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Effect, TimerKey};
 
 impl<M: Model> Run<'_, M> {
-    /// Takes the output of the last call, which was made on `cpu` and cost `charge` besides the scheduler's code.
+    /// Applies the output of the last call, which was made on `cpu` and cost `charge` in addition to the scheduler's
+    /// code.
     pub fn apply(&mut self, cpu: CpuId, mut charge: Charge) {
         self.model.take_output(&mut self.output);
         self.instructions += self.output.usage.instructions;
@@ -40,7 +41,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Tells what happened in the last call.
+    /// Reports the events of the last call.
     pub fn tell_output(&mut self) {
         let mut events = std::mem::take(&mut self.output.events);
         if self.output.printed.is_empty() && self.output.details.is_empty() {
@@ -68,7 +69,7 @@ impl<M: Model> Run<'_, M> {
     fn tell_event(&mut self, event: &mut Event) {
         event.time += self.suspended;
         if event.kind == EventKind::Affinity && !self.affinity_told {
-            // The kernel itself changed it: the CPUs that were allowed are gone.
+            // The kernel itself changed the affinity, because no allowed CPU remained.
             let allowed = self.model.allowed(event.task);
             self.sinks.affinity(event.time, event.task, allowed);
         }
@@ -80,20 +81,20 @@ impl<M: Model> Run<'_, M> {
         self.sinks.detail(&detail);
     }
 
-    /// The scheduler printed something.
+    /// Reports what the scheduler printed.
     fn tell_printed(&mut self, mut printk: Printk) {
         printk.time += self.suspended;
         self.sinks.printk(&printk);
     }
 
-    /// Something happened.
+    /// Reports an event to all sinks.
     #[inline(always)]
     pub fn tell(&mut self, event: &Event) {
         self.follow(event);
         self.sinks.event(event);
     }
 
-    /// States of tasks follow the events.
+    /// Updates task states from events.
     #[inline(always)]
     fn follow(&mut self, event: &Event) {
         let task = event.task;
@@ -146,8 +147,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Sends a rescheduling interrupt when `cpu` has paid what it owes; then it pays for that. One that would come no sooner
-    /// than another that is on its way is not sent.
+    /// Sends a rescheduling interrupt once `cpu` has paid what it owes, and charges it for that. The interrupt is
+    /// omitted if another one that arrives no later is on its way.
     pub fn send(&mut self, cpu: CpuId, target: CpuId) {
         let way = ipi(self.machine, cpu, target);
         let leaves = self.cpus[cpu.index()].free_at();
@@ -161,7 +162,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// A timer that fired while its CPU was busy is not handled yet; setting or cancelling it takes it back.
+    /// Drops an expired timer that its busy CPU has not handled yet, because the timer is set anew or cancelled.
     fn forget_fired(&mut self, timer: TimerKey) {
         if let Some(cpu) = self.alarms.timer_cpu(timer) {
             self.cpus[cpu.index()].inbox.retain(|&interrupt| interrupt != Interrupt::Timer(timer));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs of the scheduler that user space calls while it runs, as its user planned.
+//! Planned calls of the scheduler's programs, as its user space makes them during a run.
 //!
-//! Whoever calls is no task: as with a loader, what the call costs is the boot CPU's, as soon as that is free. While the
-//! scheduler is on its way in or out, calls wait until it is there again; while the machine sleeps, they wait like all of user
-//! space. Time in which it sleeps does not count.
+//! The caller is not a task: as with a loader, the cost is charged to the boot CPU once that is free. While the
+//! scheduler is being attached or detached, calls wait until it is attached; during suspend they wait like all of
+//! user space, and suspended time does not count.
 
 use crate::CallMade;
 use crate::alarms::Alarm;
@@ -14,7 +14,7 @@ use ids::CpuId;
 use launch_profile::PlannedStep;
 use std::collections::VecDeque;
 
-/// Calls to come, by time, and those that were made.
+/// Calls to be made, by time, and calls made.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     pub to_come: VecDeque<PlannedStep>,
@@ -22,7 +22,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// All of them, in their order; those that the run was too short for were not made.
+    /// All calls in order; those after the end of the run are marked as not made.
     pub fn finish(self) -> Vec<CallMade> {
         let rest = self.to_come.into_iter().map(|step| CallMade { call: step.name, made: None });
         self.made.into_iter().chain(rest).collect()
@@ -30,7 +30,7 @@ impl Calls {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// From now on this is called.
+    /// Plans these calls.
     pub fn plan_calls(&mut self, planned: Vec<PlannedStep>) {
         self.calls.to_come = planned.into();
         self.await_calls();
@@ -43,12 +43,12 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// It is time for one.
+    /// The next call is due.
     pub fn call_due(&mut self) {
         self.interrupt(BOOT_CPU, Some(Interrupt::Call));
     }
 
-    /// Makes all calls that are due on `cpu`, which is free.
+    /// Makes all calls that are due, on `cpu`, which owes no time.
     pub fn make_calls(&mut self, cpu: CpuId) {
         let loader = self.loader.as_ref().expect("a scheduler was loaded");
         let awake = self.now.since(self.suspended);
@@ -60,7 +60,7 @@ impl<M: Model> Run<'_, M> {
             let returned = self.model.call_program(cpu, &loader.object, &step.call);
             self.calls.made.push(CallMade { call: step.name, made: Some((self.now, returned)) });
         }
-        // Of a scheduler that comes or goes, `EndAttach` looks again.
+        // While a scheduler is being attached or detached, `EndAttach` checks again.
         if self.load.is_none() && !self.model.is_disabling() {
             self.await_calls();
         }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What was used, in nanoseconds: the only place where counts become time.
+//! Conversion of usage to nanoseconds; the only place where counts become time.
 
 use ids::{CpuId, Nanos};
 use kernel_model::Usage;
 use machine_model::{Costs, Machine};
 
-/// Time that the scheduler's code takes on this machine: instructions, callbacks entered, kfuncs and helpers by their
-/// nature. Fractions of a nanosecond are dropped once for the sum.
+/// Time that the scheduler's code takes on this machine: instructions, callbacks entered, kfuncs and helpers by kind.
+/// Fractions of a nanosecond are dropped once for the sum.
 pub(crate) fn price(costs: &Costs, usage: &Usage) -> Nanos {
     let instructions = usage.instructions * costs.instruction_ps / 1_000;
     let calls: u64 = usage.calls.iter().zip(&costs.call_ns).map(|(count, ns)| count * ns).sum();
     Nanos(instructions + usage.callbacks * costs.callback_ns + calls)
 }
 
-/// From sending an interprocessor interrupt to its handler's start.
+/// Time from sending an interprocessor interrupt to the start of its handler.
 pub(crate) fn ipi(machine: &Machine, from: CpuId, to: CpuId) -> Nanos {
     Nanos(machine.costs.ipi(machine.topology.locality(from, to)))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One CPU's time: who has it, and an account in which every nanosecond has one owner.
+//! Time of one CPU: its current task, and an account in which every nanosecond belongs to exactly one category.
 //!
-//! A CPU owes time for what it did in an instant: leaving an idle state, then interrupts, then scheduler code. While it
-//! owes, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU idles), and
-//! the ticks that nobody needs to see take their share.
+//! A CPU owes time for what it did at one instant: leaving an idle state, then interrupts, then scheduler code. While
+//! it owes time, it is busy and nothing else happens on it. When all is paid, the current task runs (or the CPU
+//! idles), minus the time of skipped ticks.
 
 use crate::ahead::Ahead;
 use crate::interrupt::Interrupt;
@@ -15,21 +15,21 @@ use measures::CpuAccount;
 use speed::Rate;
 use std::collections::VecDeque;
 
-/// What a CPU owes for what was done on it.
+/// Time that a CPU owes for an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Charge {
-    /// Leaving an idle state; counts as idle.
+    /// Leaving an idle state; accounted as idle.
     pub idle_exit: Nanos,
-    /// Interrupts; counts as stolen.
+    /// Interrupts; accounted as stolen.
     pub interrupt: Nanos,
     /// Scheduler code and context switches.
     pub scheduler: Nanos,
-    /// Of that, done with a runqueue locked. Nothing is owed for it beside that.
+    /// Part of `scheduler` that is spent with a runqueue locked; not owed in addition.
     pub locked: Nanos,
 }
 
 impl Charge {
-    /// For scheduler code alone.
+    /// A charge for scheduler code only.
     pub fn scheduler(scheduler: Nanos) -> Charge {
         Charge { scheduler, ..Charge::default() }
     }
@@ -39,61 +39,62 @@ impl Charge {
     }
 }
 
-/// What the current task got of a span.
+/// Share of the current task in a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Spent {
-    /// Ran.
+    /// Time in which the task ran.
     pub run: Nanos,
-    /// Its CPU was busy with scheduler code or interrupts.
+    /// Time in which its CPU executed scheduler code or interrupts.
     pub stolen: Nanos,
 }
 
-/// A CPU.
+/// State of a CPU.
 #[derive(Debug)]
 pub(crate) struct Cpu {
     number: CpuId,
-    /// Who has it; [`TaskId::NONE`]: idle.
+    /// Current task; [`TaskId::NONE`] if idle.
     pub current: TaskId,
-    /// The next tick of its grid that was not taken yet; [`Nanos::MAX`] while the tick is stopped.
+    /// Next tick that was not handled yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
-    /// At which rate the work of its task gets done.
+    /// Rate at which the task's work proceeds.
     pub rate: Rate,
-    /// It executes something, as far as others on its core are concerned.
+    /// The CPU counts as busy for the other threads of its core.
     pub executes: bool,
-    /// Since when it idles, ticks left aside; [`Nanos::MAX`]: it does not. Of machines whose CPUs are halted.
+    /// Start of the current idle time, ticks disregarded; [`Nanos::MAX`] if not idle. Used on machines whose idle
+    /// CPUs are descheduled by the host.
     pub idle_since: Nanos,
-    /// It does nothing: it is offline, or the whole machine sleeps.
+    /// The CPU executes nothing: it is offline, or the whole machine is suspended.
     pub offline: bool,
-    /// A reschedule was asked for and has arrived.
+    /// A reschedule was requested and has arrived.
     pub resched: bool,
-    /// Interrupts that wait until it is free.
+    /// Interrupts pending until the CPU is free.
     pub inbox: VecDeque<Interrupt>,
-    /// It called schedule so often.
+    /// Number of calls of schedule on this CPU.
     pub schedules: u64,
-    /// It may not leave its next schedule before each of these CPUs has called schedule more than so often
-    /// (contract K1).
+    /// The CPU's next schedule may not return before each of these CPUs has called schedule more often than the given
+    /// number (contract K1).
     pub awaits: Vec<(CpuId, u64)>,
-    /// It is in that schedule, and spins until these have.
+    /// The same, while the CPU is in that schedule and spins.
     pub spins_for: Vec<(CpuId, u64)>,
-    /// What is left of an operation that takes locks, after what it owes.
+    /// Remaining steps of an operation that takes locks, to be executed after the time owed.
     pub script: Script,
-    /// An operation that was played ahead of its time.
+    /// An operation that was executed ahead of time.
     pub ahead: Option<Ahead>,
-    /// An operation of the kernel that waits, and is amidst it.
+    /// Kernel operation in progress, in the form in which operations wait for locks.
     pub operation: Option<Box<Pending>>,
-    /// It spins until that may go on, or begin.
+    /// The CPU spins until that operation may continue or begin.
     pub parked: bool,
-    /// It is in the queue of the lock that its script takes next.
+    /// The CPU is queued for the lock that its script takes next.
     pub waits_for_lock: bool,
-    /// What it owes from `settled` on.
+    /// Time that it owes from `settled` on.
     owes: Charge,
-    /// The account holds all time up to here.
+    /// The account covers all time up to here.
     settled: Nanos,
     account: CpuAccount,
 }
 
 impl Cpu {
-    /// Idle from time 0 on.
+    /// Creates a CPU that idles from time 0 on.
     pub fn new(number: CpuId, next_tick: Nanos) -> Cpu {
         Cpu {
             number,
@@ -119,32 +120,32 @@ impl Cpu {
         }
     }
 
-    /// Its number.
+    /// CPU number.
     pub fn number(&self) -> CpuId {
         self.number
     }
 
-    /// When all that it owes is paid; not before the last [`Cpu::settle`]. Meaningless while it spins.
+    /// Time at which all that it owes is paid; not before the last [`Cpu::settle`]. Meaningless while it spins.
     pub fn free_at(&self) -> Nanos {
         self.settled + self.owes.total()
     }
 
-    /// Whether nothing runs on it, nothing waits for it, and it owes nothing.
+    /// Whether the CPU runs nothing, has nothing pending, and owes no time.
     pub fn is_quiet(&self) -> bool {
         self.sleeps() && self.inbox.is_empty() && !self.resched
     }
 
-    /// Whether it owes time, or waits for another CPU.
+    /// Whether it owes time or waits for another CPU.
     pub fn is_busy(&self) -> bool {
         self.owes() || self.spins() || self.goes_on()
     }
 
-    /// Whether an operation is to go on when it has paid what it owes.
+    /// Whether an operation continues once the time owed is paid.
     pub fn goes_on(&self) -> bool {
         !self.script.is_empty() || self.operation.is_some()
     }
 
-    /// Whether it is not for others to say when.
+    /// Whether that operation can continue without waiting for another CPU.
     pub fn can_go_on(&self) -> bool {
         self.goes_on() && !self.waits_for_lock && !self.parked
     }
@@ -154,51 +155,51 @@ impl Cpu {
         self.owes != Charge::default()
     }
 
-    /// Whether it waits for other CPUs: to switch, or to give back a lock.
+    /// Whether it waits for other CPUs: for a switch or for a lock.
     pub fn spins(&self) -> bool {
         self.waits_for_lock || self.parked || !self.spins_for.is_empty()
     }
 
-    /// Idle, and nothing keeps it from an idle state.
+    /// Whether it is idle with nothing to prevent an idle state.
     pub fn sleeps(&self) -> bool {
         self.current == TaskId::NONE && !self.is_busy()
     }
 
-    /// Adds to what it owes.
+    /// Adds to the time that it owes.
     pub fn charge(&mut self, charge: Charge) {
         self.owes.idle_exit += charge.idle_exit;
         self.owes.interrupt += charge.interrupt;
         self.owes.scheduler += charge.scheduler;
-        debug_assert!(charge.locked <= charge.scheduler, "it is a part of it");
+        debug_assert!(charge.locked <= charge.scheduler, "locked is a part of scheduler");
     }
 
-    /// So much of the scheduler's code, which is still owed, is not executed after all.
+    /// Cancels time owed for scheduler code that is not executed after all.
     pub fn refund(&mut self, scheduler: Nanos) {
         self.owes.scheduler -= scheduler;
     }
 
-    /// So much of the time that its task ran was more than the work that got done.
+    /// Accounts run time of the task in excess of the work done.
     pub fn slow(&mut self, time: Nanos) {
         self.account.slowed += time;
     }
 
-    /// So much of it a task polled a lock, or waited for a cache line of one.
+    /// Accounts run time in which the task polled a lock or waited for its cache line.
     pub fn spin(&mut self, time: Nanos) {
         self.account.spin += time;
     }
 
-    /// Its account, complete up to the last [`Cpu::settle`].
+    /// The account, complete up to the last [`Cpu::settle`].
     pub fn account(&self) -> &CpuAccount {
         &self.account
     }
 
-    /// Whether the account holds all time up to `time`.
+    /// Whether the account covers all time up to `time`.
     #[inline]
     pub fn is_settled(&self, time: Nanos) -> bool {
         self.settled == time
     }
 
-    /// Brings the account up to `to`, which is not before the last time, and says what the current task got.
+    /// Advances the account to `to`, which is at or after the last time, and returns the share of the current task.
     #[inline(always)]
     pub fn settle(&mut self, to: Nanos, ticks: &Ticks) -> Spent {
         let mut left = to - self.settled;
@@ -243,7 +244,7 @@ impl Cpu {
     }
 }
 
-/// Pays as much of a debt as is left of the time.
+/// Pays as much of a debt as the remaining time allows.
 fn pay(debt: &mut Nanos, left: &mut Nanos) -> Nanos {
     let paid = (*debt).min(*left);
     *debt -= paid;
@@ -260,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn debts_are_paid_in_order_and_then_the_task_runs() {
+    fn time_owed_is_paid_in_order_before_the_task_runs() {
         let mut cpu = Cpu::new(CpuId(0), Nanos::MAX);
         cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30), ..Charge::default() });
         cpu.current = TaskId(0);
@@ -280,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_that_ends_within_a_tick_leaves_its_rest_owed() {
+    fn span_ending_within_a_tick_leaves_the_rest_owed() {
         let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         let spent = cpu.settle(Nanos(8_000_400), &ticks());
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_at_the_end_of_a_span_is_not_in_it() {
+    fn span_excludes_a_tick_at_its_end() {
         let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         assert_eq!(cpu.settle(Nanos(4_000_000), &ticks()).run, Nanos(4_000_000));
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_waits_for_another_is_in_scheduler_code() {
+    fn waiting_for_another_cpu_counts_as_scheduler_time() {
         let mut cpu = Cpu::new(CpuId(0), Nanos::MAX);
         cpu.charge(Charge { scheduler: Nanos(5), ..Charge::default() });
         cpu.spins_for.push((CpuId(1), 0));

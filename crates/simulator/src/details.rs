@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the clock tells of waits between tasks to those who want an explanation of the run.
+//! Details on waits between tasks, which the simulator reports for explanations of a run.
 
 use crate::model::Model;
 use crate::run::Run;
@@ -7,18 +7,17 @@ use event_log::{CallbackSite, Detail, DetailKind};
 use ids::{CpuId, TaskId};
 
 impl<M: Model> Run<'_, M> {
-    /// `id`, which is current on `cpu`, is about to wait for what its script says.
+    /// `id`, which is current on `cpu`, is about to wait for what its script names.
     pub fn tell_wait(&mut self, cpu: CpuId, id: TaskId) {
         if self.sinks.wants_details
-            && let Some(what) = self.player.waits_for(id)
+            && let Some(what) = self.executor.waits_for(id)
         {
-            let lock = self.player.waits_for_mutex(id);
+            let lock = self.executor.waits_for_mutex(id);
             self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock, spins: false });
         }
     }
 
-    /// `id`, which is current on `cpu`, begins to wait for a lock in the memory of its workload: it polls it, or
-    /// sleeps.
+    /// `id`, which is current on `cpu`, begins to wait for a lock of its workload, by polling or sleeping.
     pub fn tell_lock_wait(&mut self, cpu: CpuId, id: TaskId, spins: bool) {
         if self.sinks.wants_details {
             let locks = self.shared_locks.as_ref().expect("the workload has locks");
@@ -27,7 +26,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `id` has the lock for which it polled.
+    /// `id` has acquired the lock that it polled.
     pub fn tell_passed(&mut self, id: TaskId) {
         if self.sinks.wants_details {
             self.tell_own_detail(CpuId(0), id, DetailKind::Passed);

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Carries out the fault plan: CPUs go and come, the machine sleeps.
+//! Execution of the fault plan: CPU hotplug, suspend, and clock faults.
 //!
-//! 1. Faults follow each other as under the kernel's hotplug lock: one that is due while another is on its way waits.
-//! 2. What a CPU does for its own going and coming is done by a thread of the kernel there (`cpuhp/N`), which the boot CPU
-//!    wakes for each step: a task of the scheduler like others.
-//! 3. To sleep, the kernel bypasses the scheduler, freezes the tasks, takes down all CPUs but the first (the last one
-//!    first), and stops its clock. What is due later is due later by the length of the sleep. Then all this is undone,
-//!    in the opposite order.
+//! 1. Faults are serialized as by the kernel's hotplug lock: a fault that is due while another one is in progress
+//!    waits.
+//! 2. A CPU's part in its own hotplug is done by a kthread on that CPU (`cpuhp/N`), which the boot CPU wakes for each
+//!    step; the scheduler schedules it like other tasks.
+//! 3. For suspend, the kernel bypasses the scheduler, freezes the tasks, takes all CPUs but the first offline (the
+//!    last one first), and stops its clock. Later events are postponed by the length of the suspend. Resume undoes
+//!    this in the opposite order.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -21,17 +22,17 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, TaskAttributes};
 use std::collections::VecDeque;
 
-/// What `synchronize_rcu()` takes between the first steps of taking a CPU down: three ticks at 250 Hz. A choice.
+/// Duration of `synchronize_rcu()` between the first steps of taking a CPU offline: three ticks at 250 Hz. A choice.
 const GRACE: Nanos = Nanos::from_ms(12);
-/// What that thread works before a step takes effect. A choice: only tasks of that CPU could tell.
+/// Work of that kthread before a step takes effect. A choice: only tasks of that CPU could notice.
 const STEP_NS: Nanos = Nanos::from_us(20);
-/// How often somebody looks whether a CPU is vacant. A choice.
+/// Interval at which a CPU that goes offline is checked for remaining tasks. A choice.
 const LOOK: Nanos = Nanos::from_us(10);
-/// How often the freezer looks whether all tasks stopped (`try_to_freeze_tasks`).
+/// Interval at which the freezer checks whether all tasks have stopped (`try_to_freeze_tasks`).
 const FREEZER_LOOK: Nanos = Nanos::from_ms(1);
 
 impl<M: Model> Run<'_, M> {
-    /// From now on this happens.
+    /// Plans these faults.
     pub fn plan_faults(&mut self, plan: &FaultPlan) {
         self.faults.plan = plan.faults().iter().copied().collect();
         if let Some(first) = self.faults.plan.front() {
@@ -39,7 +40,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Boots: makes the threads that take CPUs down and up, if the plan has work for them. They have run once, and sleep.
+    /// Creates the hotplug kthreads during boot, if the plan needs them. They have run once, and sleep.
     pub fn create_hotplug_threads(&mut self, plan: &FaultPlan) {
         if plan.faults().iter().all(|fault| matches!(fault.action, Action::Clock(..))) {
             return;
@@ -61,18 +62,18 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// These CPUs do not come with the boot, before anything runs.
+    /// Leaves these CPUs offline at boot, before anything runs.
     pub fn boot_without(&mut self, cpus: &CpuSet) {
         for cpu in cpus.iter() {
             self.model.deactivate_cpu(cpu);
             self.model.offline_cpu(cpu);
             self.apply(cpu, Charge::default());
             self.cpus[cpu.index()].resched = false;
-            assert_eq!(self.kill(cpu), None, "nobody is there yet");
+            assert_eq!(self.kill(cpu), None, "no task exists yet");
         }
     }
 
-    /// Goes on with the plan as far as it can now.
+    /// Continues the plan as far as possible now.
     pub fn fault_due(&mut self) {
         while self.end.is_none() {
             if let Some(&step) = self.faults.steps.front() {
@@ -112,7 +113,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Takes a step; when to look again if it is not done.
+    /// Executes a step; returns the time of the next attempt if it is not complete.
     fn take_step(&mut self, step: Step) -> Option<Nanos> {
         match step {
             Step::Deactivate(_) | Step::Offline(_) | Step::Activate(_) | Step::Bypass | Step::Thaw => self.order(step),
@@ -139,7 +140,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Has the boot CPU do a step, or wake the thread that does it, when it comes to it.
+    /// Orders the CPU to execute a step, or to wake the kthread that does so, and waits for it.
     fn order(&mut self, step: Step) -> Option<Nanos> {
         if self.faults.ordered == Ordered::No {
             self.faults.ordered = Ordered::Waits;
@@ -152,7 +153,7 @@ impl<M: Model> Run<'_, M> {
         None
     }
 
-    /// `cpu`, which is free, does the step that it was told to do, or has a thread do it. What that costs it.
+    /// `cpu`, which owes no time, executes the step that it was ordered to, or wakes the kthread. Returns the cost.
     pub fn do_step(&mut self, cpu: CpuId, step: Step) -> Charge {
         match step {
             Step::Deactivate(target) | Step::Offline(target) | Step::Activate(target) => {
@@ -162,13 +163,13 @@ impl<M: Model> Run<'_, M> {
             }
             Step::Bypass => self.model.begin_suspend(cpu),
             Step::Thaw => self.thaw(cpu),
-            _ => unreachable!("nobody is told to do {step:?}"),
+            _ => unreachable!("{step:?} is not executed by a CPU"),
         }
         self.faults.ordered = Ordered::Done;
         Charge::default()
     }
 
-    /// The thread that takes `cpu` down and up works for a moment, takes the step that it was woken for, and sleeps again.
+    /// The hotplug kthread of `cpu` works briefly, executes the step that it was woken for, and sleeps again.
     pub fn work_for_hotplug(&mut self, cpu: CpuId, thread: TaskId) {
         let task = &mut self.tasks[thread.index()];
         if !std::mem::replace(&mut task.took_job, true) {
@@ -180,7 +181,7 @@ impl<M: Model> Run<'_, M> {
             Step::Deactivate(_) => self.model.deactivate_cpu(cpu),
             Step::Offline(_) => self.model.offline_cpu(cpu),
             Step::Activate(_) => self.model.activate_cpu(cpu),
-            step => unreachable!("no thread is told to do {step:?}"),
+            step => unreachable!("{step:?} is not executed by a kthread"),
         }
         self.faults.ordered = Ordered::Done;
         self.apply(cpu, Charge::default());
@@ -189,7 +190,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Stops a CPU that nobody uses any more. Its timers become the boot CPU's.
+    /// Stops a CPU that no task uses any more, and moves its timers to the boot CPU.
     fn kill(&mut self, cpu: CpuId) -> Option<Nanos> {
         self.settle(cpu);
         if !self.cpus[cpu.index()].is_quiet() || !self.model.is_vacant(cpu) {
@@ -199,8 +200,8 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         self.model.kill_cpu(cpu);
         self.apply(BOOT_CPU, Charge::default());
-        // No CPU waits for this one to switch: only one that runs a task of the scheduler is waited for (contract K1), and
-        // it has switched to idle since.
+        // No CPU waits for a switch of this one: contract K1 waits only for CPUs that run a task of the scheduler,
+        // and this one has switched to idle since.
         let entry = &mut self.cpus[cpu.index()];
         (entry.offline, entry.next_tick) = (true, Nanos::MAX);
         self.alarms.cancel(Alarm::Cpu(cpu));
@@ -210,7 +211,7 @@ impl<M: Model> Run<'_, M> {
         None
     }
 
-    /// What ticks will see of the slice of its task is another time: that is planned anew.
+    /// Changes the clock of a CPU. Ticks then see another remaining slice, so they are planned anew.
     fn disturb_clock(&mut self, cpu: CpuId, fault: ClockFault) {
         self.settle(cpu);
         self.tell_time();
@@ -233,7 +234,7 @@ impl<M: Model> Run<'_, M> {
         self.advance(cpu);
     }
 
-    /// Lets all tasks stop as soon as they have a CPU.
+    /// Makes all tasks freeze as soon as they get a CPU.
     fn freeze_all(&mut self) -> Option<Nanos> {
         if !std::mem::replace(&mut self.freezing, true) {
             for cpu in self.all_cpus.clone().iter() {
@@ -244,7 +245,7 @@ impl<M: Model> Run<'_, M> {
         (self.left.ready > 0).then_some(self.now + FREEZER_LOOK)
     }
 
-    /// The current task of `cpu`, which is free, stops.
+    /// The current task of `cpu`, which owes no time, freezes.
     pub fn freeze(&mut self, cpu: CpuId, task: TaskId) {
         self.count_step(task);
         self.tasks[task.index()].frozen = true;
@@ -252,7 +253,7 @@ impl<M: Model> Run<'_, M> {
         self.schedule(cpu, Leave::Block(BlockCause::External));
     }
 
-    /// Stops the clock, when the boot CPU idles.
+    /// Stops the clock once the boot CPU idles.
     fn fall_asleep(&mut self, length: Nanos) -> Option<Nanos> {
         self.settle(BOOT_CPU);
         if !self.cpus[BOOT_CPU.index()].is_quiet() {
@@ -262,7 +263,7 @@ impl<M: Model> Run<'_, M> {
         let entry = &mut self.cpus[BOOT_CPU.index()];
         entry.offline = true;
         entry.next_tick = later(entry.next_tick, length);
-        self.take_all_back();
+        self.roll_back_all();
         self.alarms.postpone(length);
         self.postpone_starts(length);
         let at = self.now + length;
@@ -278,7 +279,7 @@ impl<M: Model> Run<'_, M> {
         self.advance(BOOT_CPU);
     }
 
-    /// Lets the tasks go on, in the order of their numbers, and what came for them come.
+    /// Thaws the tasks, in the order of their numbers, and delivers what became due for them.
     fn thaw(&mut self, cpu: CpuId) {
         self.freezing = false;
         let mut frozen = std::mem::take(&mut self.faults.frozen);
@@ -295,7 +296,7 @@ impl<M: Model> Run<'_, M> {
     }
 }
 
-/// Later by so much, unless it is never.
+/// Adds to a time, unless it is [`Nanos::MAX`].
 fn later(time: Nanos, by: Nanos) -> Nanos {
     if time == Nanos::MAX { time } else { time + by }
 }

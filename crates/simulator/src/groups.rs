@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The workload's groups as cgroups of the kernel, and whose its tasks are. As in a real kernel, where `weir run` plays it:
-//! all of a workload that has groups is in one cgroup, its groups are made before the scheduler comes, and a task is born
-//! where its parent is, of its parent's user, and moves before it runs.
+//! The workload's groups as cgroups, and the users and sessions of its tasks. As in a real kernel with `weir run`: a
+//! workload with groups is contained in one cgroup, its groups are created before the scheduler is attached, and a
+//! task is created in its parent's cgroup with its parent's user, and moved before it runs.
 
 use crate::model::Model;
 use crate::run::BOOT_CPU;
@@ -11,26 +11,26 @@ use kernel_model::{CgroupId, CgroupKnobs, Identity};
 use std::collections::BTreeMap;
 use workload::{TaskGroup, Workload};
 
-/// Name of the cgroup around a workload with groups; `weir run` appends its process number.
+/// Name of the cgroup that contains a workload with groups; `weir run` appends its PID.
 const AROUND: &str = "weir";
 
-/// Number of the process that plays the workload, and so of its session: below those of all tasks.
-const PLAYER: u32 = 99;
+/// PID, and thus session, of the process that executes the workload: below those of all tasks.
+const EXECUTOR_PID: u32 = 99;
 
-/// See the module.
+/// Cgroups, sessions and processes of the workload; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
-    /// Around the workload, if it has groups.
+    /// Cgroup that contains the workload, if it has groups.
     around: Option<CgroupId>,
     by_path: BTreeMap<String, CgroupId>,
-    /// Leaders of sessions, by part and by the number that the recording has for them.
+    /// Session leaders, by part and by the session number in the recording.
     sessions: BTreeMap<(usize, u32), u32>,
-    /// The tasks of each process that the workload names.
+    /// Tasks of each process that the workload names.
     processes: BTreeMap<String, Vec<TaskId>>,
 }
 
 impl Groups {
-    /// Makes the cgroups of a workload. The model has no scheduler yet.
+    /// Creates the cgroups of a workload, before a scheduler is attached.
     pub fn make(model: &mut impl Model, workload: &Workload) -> Groups {
         let mut groups = Groups::default();
         let all = workload.all_groups();
@@ -38,7 +38,9 @@ impl Groups {
             return groups;
         }
         let mut make = |parent, name: &str| {
-            model.make_cgroup(BOOT_CPU, parent, name).expect("nobody refuses, and workloads are not that deep")
+            model
+                .make_cgroup(BOOT_CPU, parent, name)
+                .expect("no scheduler is attached, and workloads are not nested that deeply")
         };
         let around = make(CgroupId::ROOT, AROUND);
         for group in &all {
@@ -52,27 +54,27 @@ impl Groups {
         groups
     }
 
-    /// Whether there are any.
+    /// Whether the workload has groups.
     pub fn are_there(&self) -> bool {
         self.around.is_some()
     }
 
-    /// Whose the task `next` of this spec is when it is born.
+    /// User and session of the task `next` of this spec at its creation.
     pub fn identity(&mut self, workload: &Workload, spec: u32, parent: Option<TaskId>, next: TaskId) -> Identity {
         let who = &workload.tasks[spec as usize].who;
         let part = workload.parts.partition_point(|part| part.tasks.end <= spec);
         let leader = |session: u32| *self.sessions.entry((part, session)).or_insert(modelled_pid(next));
         let own = who.session.map(leader);
         Identity {
-            // It becomes its user's later, as it goes to its group.
+            // The user is set later, when the task moves to its group.
             uid: None,
-            session: own.or(parent.is_none().then_some(PLAYER)),
+            session: own.or(parent.is_none().then_some(EXECUTOR_PID)),
             cgroup: self.around.filter(|_| parent.is_none()),
             process: None,
         }
     }
 
-    /// A living task of the process that the workload names for the task `next` of this spec, if it does and there is one.
+    /// A living task of the process that the workload names for the task `next` of this spec, if any.
     pub fn process(
         &mut self,
         workload: &Workload,
@@ -87,13 +89,13 @@ impl Groups {
         tasks.first().copied().filter(|first| *first != next)
     }
 
-    /// The cgroup of a task of this spec, if it has one of its own.
+    /// Cgroup of a task of this spec, if it has one of its own.
     pub fn of(&self, workload: &Workload, spec: u32) -> Option<CgroupId> {
         workload.group_of(spec).map(|path| self.by_path[path])
     }
 }
 
-/// What a kernel can be told of a group: of its caps those that are hard, as CPU time in each period.
+/// Settings of a group that a kernel accepts: of its caps only the hard ones, as CPU time per period.
 fn knobs(group: &TaskGroup) -> CgroupKnobs {
     let usual = CgroupKnobs::default();
     let quota = |percent: u32| u64::from(percent) * usual.period_us / 100;

@@ -1,28 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What passing a spin lock on takes, by how it is made.
+//! Cost of handing off a spin lock, by lock implementation.
 
 use ids::Nanos;
 
 /// How CPUs wait for a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spinning {
-    /// All try to set one flag.
+    /// All CPUs try to set one flag.
     TestAndSet,
-    /// All look at the number that is served.
+    /// All CPUs poll the number that is served.
     Ticket,
-    /// Each looks at a line of its own.
+    /// Each CPU polls a cache line of its own.
     #[default]
     Queued,
 }
 
 impl Spinning {
-    /// From one CPU to the next, between which a line takes `line`, while `waiting` CPUs, the next one among them, look on.
+    /// Duration of a handoff to the next CPU, if a cache-line transfer takes `line`, while `waiting` CPUs wait,
+    /// including the next one.
     ///
-    /// - Test-and-set: each other CPU that polls takes the line away now and then, and that makes the way longer by a
-    ///   share of `storm` percent.
-    /// - Ticket: all who wait fetch the line again one after the other, and the next one has its turn somewhere among them.
-    ///   With k CPUs using or queued that is k/2 ways (Boyd-Wickizer, Kaashoek, Morris and Zeldovich, OLS 2012).
-    /// - Queued: a way of the lock word, and one of the line on which the next CPU spins, however many wait.
+    /// - Test-and-set: each other CPU that polls takes the line away now and then, and so increases the duration by
+    ///   `storm` percent.
+    /// - Ticket: all waiters fetch the line again one after another, and the next one is at a random position among
+    ///   them. With k CPUs holding or waiting that is k/2 transfers on average (Boyd-Wickizer, Kaashoek, Morris and
+    ///   Zeldovich, OLS 2012).
+    /// - Queued: one transfer of the lock word, and one of the line that the next CPU polls, independent of the
+    ///   number of waiters.
     pub fn handover(self, line: u64, waiting: u64, storm: u64) -> Nanos {
         Nanos(match self {
             Spinning::TestAndSet => line + line * storm * (waiting - 1) / 100,
@@ -37,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_queued_lock_does_not_care_how_many_wait() {
+    fn handoff_of_a_queued_lock_is_independent_of_the_number_of_waiters() {
         let ways = |kind: Spinning| [1, 2, 11].map(|waiting| kind.handover(100, waiting, 50).0);
         assert_eq!(ways(Spinning::TestAndSet), [100, 150, 600]);
         assert_eq!(ways(Spinning::Ticket), [100, 150, 600]);

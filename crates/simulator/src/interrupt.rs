@@ -1,67 +1,67 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can wait for a CPU until that is free.
+//! Interrupts and other events that wait until a CPU is free.
 
 use fault_plan::ClockFault;
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::TimerKey;
 
-/// An interrupt that waits until its CPU is free.
+/// An event pending for a CPU until it is free.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Interrupt {
-    /// The sleep of a task is over.
+    /// The sleep of a task ends.
     Sleep(TaskId),
-    /// A timer of the kernel fired.
+    /// A kernel timer expired.
     Timer(TimerKey),
-    /// A task of this spec comes from outside.
+    /// The external parent starts a task of this spec.
     Start(u32),
-    /// A step of the fault plan that this CPU does itself.
+    /// A step of the fault plan that this CPU executes itself.
     Fault(Step),
-    /// Something is done to the scheduler.
+    /// A step of attaching or detaching the scheduler.
     Load(Load),
     /// Programs of the scheduler are called.
     Call,
-    /// Somebody who is no task has the CPU for so long: the host, or the parent outside.
+    /// Something that is not a task occupies the CPU for this time: the host or the external parent.
     Theft(Nanos),
 }
 
 /// One step of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Tasks no longer come to the CPU.
+    /// The CPU accepts no more tasks.
     Deactivate(CpuId),
-    /// RCU users of the old state go away; from when on, if that is known.
+    /// An RCU grace period elapses; contains its end once it has begun.
     Grace(Option<Nanos>),
-    /// The scheduler is told that the CPU goes.
+    /// The scheduler is notified that the CPU goes offline.
     Offline(CpuId),
-    /// It stops, when nobody is left there.
+    /// The CPU stops, once no task is left on it.
     Kill(CpuId),
-    /// It comes.
+    /// The CPU comes online.
     Online(CpuId),
-    /// Tasks come to it, and the scheduler is told.
+    /// The CPU accepts tasks, and the scheduler is notified.
     Activate(CpuId),
-    /// Its clock is wrong from now on.
+    /// The CPU's clock is disturbed.
     Clock(CpuId, ClockFault),
     /// The scheduler is bypassed.
     Bypass,
-    /// Tasks stop.
+    /// The tasks are frozen.
     Freeze,
-    /// The clock stops for so long.
+    /// The clock stops for this time.
     Sleep(Nanos),
-    /// It goes on, at this time.
+    /// The clock continues, at this time.
     Wake { at: Nanos, length: Nanos },
-    /// Tasks go on, and the scheduler is no longer bypassed.
+    /// The tasks are thawed, and the bypass ends.
     Thaw,
 }
 
-/// What is done next to the scheduler, on the boot CPU.
+/// Next step of attaching or detaching the scheduler, on the boot CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Load {
-    /// It is attached again.
+    /// Attach again.
     Attach,
-    /// It is attached, and no longer bypassed.
+    /// The attach is complete; the bypass ends.
     EndAttach,
-    /// Its loader takes it away.
+    /// The loader detaches the scheduler.
     Detach,
-    /// It is bypassed, and gone.
+    /// The bypassed scheduler is disabled.
     EndDisable,
 }

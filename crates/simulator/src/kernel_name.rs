@@ -1,34 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which kernel is modelled, and how: a version, how it makes its locks if not as that version does, and whether its
-//! operations wait for locks while other CPUs go on.
+//! Modelled kernel: version, lock implementation if it differs from that version, and whether kernel operations wait
+//! for locks while other CPUs continue.
 
 use crate::handover::Spinning;
 use std::fmt;
 use std::str::FromStr;
 
-/// A kernel by version. What is otherwise than usual stands behind it, wherever the kernel is named: `7.2+ticket+waiting`.
+/// A kernel by version. Deviations are appended wherever the kernel is named: `7.2+ticket+waiting`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KernelName {
     /// Major and minor version.
     pub version: (u16, u16),
     /// How CPUs wait for its locks.
     pub spinning: Spinning,
-    /// Which form its operations have.
+    /// Form of its operations.
     pub form: Form,
 }
 
-/// When an operation of the kernel (a wakeup, a switch, a tick, a timer) decides what it decides.
+/// Time at which a kernel operation (a wakeup, a switch, a tick, a timer) makes its decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
-    /// When it begins. It is charged for its locks afterwards, and what it did can be seen while its CPU still waits for them.
+    /// At its begin. It is charged for its locks afterwards, and its effects are visible while its CPU still waits
+    /// for them.
     #[default]
     Instant,
-    /// When it has the lock that this needs; other CPUs go on while it waits. Takes two to three times as long to simulate.
+    /// When it holds the lock that the decision requires; other CPUs continue while it waits. Takes two to three
+    /// times as long to simulate.
     Waiting,
 }
 
 impl Form {
-    /// Its name in JSON.
+    /// Name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Form::Instant => "instant",
@@ -37,22 +39,22 @@ impl Form {
     }
 }
 
-/// The kernel that all of the model follows.
+/// The kernel that the whole model follows.
 const NEWEST: (u16, u16) = (7, 2);
-/// The kernel whose own classes are modelled as well: its slices end at ticks, as HRTICK is on since 7.1 only
-/// (`conformance/recorded/order-6.18`).
+/// A second kernel whose own classes are modelled: its slices end at ticks, as HRTICK is enabled since 7.1 only
+/// (`verify/conformance/recorded/order-6.18`).
 const OLDER_FAIR: (u16, u16) = (6, 18);
 
-/// Since then turns of the fair class end by a timer.
+/// First version in which a timer ends slices of the fair class.
 const HRTICK_SINCE: (u16, u16) = (7, 1);
 
-/// What stands behind the version for locks that are not those of that version.
+/// Suffix for lock implementations that differ from those of the version.
 const SPINNING: [(&str, Spinning); 2] = [("ticket", Spinning::Ticket), ("test-and-set", Spinning::TestAndSet)];
-/// And for operations that wait.
+/// Suffix for operations that wait.
 const WAITING: &str = "waiting";
 
 impl From<(u16, u16)> for KernelName {
-    /// With the locks of kernels since 4.2, and operations at one instant.
+    /// A kernel with the locks used since 4.2, and with instantaneous operations.
     fn from(version: (u16, u16)) -> KernelName {
         KernelName { version, spinning: Spinning::Queued, form: Form::Instant }
     }
@@ -64,7 +66,7 @@ impl KernelName {
         KernelName { form: Form::Waiting, ..self }
     }
 
-    /// Whether it says something of locks, which the machine must have then.
+    /// Whether it deviates from the version, which requires lock costs of the machine.
     pub(crate) fn needs_locks(self) -> bool {
         self != KernelName::from(self.version)
     }
@@ -74,8 +76,8 @@ impl KernelName {
         self.version == NEWEST
     }
 
-    /// The modelled kernel whose own scheduler is most like that of this release (`6.18.44-amd64`), or the newest if the
-    /// release says nothing.
+    /// The modelled kernel whose own scheduler is most similar to that of this release (`6.18.44-amd64`), or the
+    /// newest if the release cannot be parsed.
     pub fn nearest(release: &str) -> KernelName {
         let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map_while(|word| word.parse::<u16>().ok());
         match (numbers.next(), numbers.next()) {
@@ -98,11 +100,11 @@ impl fmt::Display for KernelName {
 impl FromStr for KernelName {
     type Err = String;
 
-    /// Only those versions that the model was held against: another one would be a promise that it does not keep.
+    /// Accepts only the versions that the model was validated against.
     fn from_str(text: &str) -> Result<KernelName, String> {
         let unknown = || {
-            "only kernel 7.2 is modelled, and of 6.18 its own scheduler; +ticket or +test-and-set behind it has such locks, \
-             and +waiting behind any of them has operations that wait for locks"
+            "expected kernel 7.2, or 6.18 for its own scheduler only, optionally followed by +ticket or +test-and-set for \
+             these locks, and by +waiting for operations that wait for locks"
                 .to_owned()
         };
         let mut words = text.split('+');
@@ -128,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_read_as_they_are_written() {
+    fn kernel_names_parse_and_display() {
         for name in
             ["7.2", "6.18", "6.18+ticket", "7.2+ticket", "7.2+test-and-set", "7.2+waiting", "7.2+ticket+waiting"]
         {
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_kernel_has_its_slices_end_in_the_same_way() {
+    fn nearest_kernel_ends_slices_in_the_same_way() {
         let releases = [("6.18.44-amd64", "6.18"), ("5.10.0", "6.18"), ("7.0", "6.18"), ("7.1.2", "7.2"), ("", "7.2")];
         for (release, nearest) in releases {
             assert_eq!(KernelName::nearest(release).to_string(), nearest, "{release}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Clock, event queue and seed: joins the kernel, the machine and the workload into a run.
+//! Simulator core: clock, event queue and seed; combines kernel, machine and workload into a run.
 
 mod act;
 mod advance;
@@ -11,6 +11,7 @@ mod apply;
 mod calls;
 mod cost;
 mod cpu;
+mod critical_sections;
 mod details;
 mod faults;
 mod groups;
@@ -24,7 +25,6 @@ mod locks_tests;
 mod model;
 mod noise;
 mod operations;
-mod passages;
 mod plan;
 mod queue;
 mod run;
@@ -52,28 +52,28 @@ pub use kernel_name::{Form, KernelName};
 use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
-pub use setup::{UPTIME, told_by};
+pub use setup::{UPTIME, workload_facts};
 use workload::Workload;
 
-/// The effects of hardware that runs on any machine have, in the words that all commands share. What else a machine has
-/// stands in its description ([`machine_model::Effects::modelled`]).
+/// Hardware effects modelled on every machine, by the names used in all commands. Further effects depend on the
+/// machine's description ([`machine_model::Effects::modelled`]).
 pub const EFFECTS: [&str; 1] = ["interrupts"];
 
-/// Who schedules the tasks.
+/// Scheduler of the tasks.
 #[derive(Clone, Copy, Debug)]
 pub enum Scheduler<'a> {
-    /// The kernel's own classes: no sched_ext scheduler is loaded.
+    /// The kernel's own classes; no sched_ext scheduler is loaded.
     Kernel,
     /// A sched_ext scheduler.
     Object {
-        /// The object, parsed.
+        /// The parsed object.
         object: &'a bpf_object::Object,
-        /// What its user space would set.
+        /// Settings that its user space would apply.
         profile: &'a launch_profile::Profile,
     },
 }
 
-/// What a run is made of. Same values, same bytes out.
+/// Inputs of a run. Equal inputs give identical output.
 #[derive(Debug)]
 pub struct Setup<'a> {
     /// The machine.
@@ -82,94 +82,96 @@ pub struct Setup<'a> {
     pub workload: &'a Workload,
     /// The scheduler.
     pub scheduler: Scheduler<'a>,
-    /// What is drawn of what differs between two real runs ([`Machine::noise`]), and of what schedulers ask for as
-    /// random numbers. 0 is the nominal run: only the latter.
+    /// Seed of the random variation between runs ([`Machine::noise`]), and of the random numbers that schedulers ask
+    /// for. With seed 0 (the nominal run) there is no variation; schedulers still get random numbers.
     pub seed: u64,
     /// Overrides the workload's duration.
     pub duration: Option<Nanos>,
-    /// What happens to the machine on the way.
+    /// Faults of the machine during the run.
     pub faults: &'a FaultPlan,
-    /// The kernel, and whether its operations wait for locks.
+    /// Kernel version, lock implementation, and whether kernel operations wait for locks.
     pub kernel: KernelName,
 }
 
-/// How a run ended.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// What was measured.
+    /// Measures.
     pub measures: RunMeasures,
     /// Hash of all events.
     pub log_hash: u128,
     /// Set if the kernel ejected the scheduler before the workload was done.
     pub ejected: Option<ExitInfo>,
-    /// Forks that the scheduler refused (`init_task` failed, contract T1): these children do not exist.
+    /// Number of forks that the scheduler refused (`init_task` failed, contract T1); these children do not exist.
     pub failed_forks: u64,
-    /// Changes of affinity, policy or nice value that the kernel refused.
+    /// Number of changes of affinity, policy or nice value that the kernel refused.
     pub refused_changes: u64,
-    /// Why the scheduler was attached again, each time: its exit asked for that (contract E2), and the run went on.
+    /// Exit information of each restart: the scheduler's exit requested one (contract E2), and the run continued.
     pub restarts: Vec<ExitInfo>,
-    /// The calls that the scheduler's profile plans, by time.
+    /// Planned calls of the scheduler's programs, by time.
     pub calls: Vec<CallMade>,
 }
 
-/// A call of a program of the scheduler while that runs.
+/// A call of a program of the running scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallMade {
-    /// As it was asked for.
+    /// The call as the user wrote it.
     pub call: String,
-    /// When it was made, and what the program returned; `None` if the run was over before.
+    /// Time of the call, and return value of the program; `None` if the run ended before.
     pub made: Option<(Nanos, i32)>,
 }
 
-/// Why a run could not begin.
+/// Reason why a run could not begin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
     /// The object cannot be linked against this kernel.
     #[error(transparent)]
     Object(#[from] bpf_object::ObjectError),
-    /// The object needs what this kernel, or the model of it, does not have: all of it.
+    /// The object requires features that this kernel, or its model, does not have; lists all of them.
     #[error("{0}")]
     Lacks(String),
     /// The profile does not fit the object.
     #[error(transparent)]
     Profile(#[from] launch_profile::ProfileError),
-    /// The kernel refused it.
+    /// The kernel refused the scheduler.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The machine cannot be played: no CPUs, ticks that take all the time, or no locks where the kernel's name speaks of them.
+    /// The machine cannot be simulated: no CPUs, ticks that take all the time, or no lock costs although the kernel's
+    /// name specifies locks.
     #[error("{0}")]
     Machine(String),
     /// The fault plan does not fit the machine.
     #[error("fault plan: {0}")]
     Faults(#[from] FaultError),
     /// The workload does not fit the machine (a task is pinned to CPUs that do not exist, …), never ends, or acts
-    /// for ever without needing time.
+    /// endlessly without consuming time.
     #[error("{0}")]
     Workload(String),
 }
 
 impl SetupError {
-    /// Whether the scheduler is to blame, and another one might run.
+    /// Whether the error concerns the scheduler, so that another one might run.
     pub fn is_of_scheduler(&self) -> bool {
         use SetupError::{Lacks, Launch, Object, Profile};
         matches!(self, Object(_) | Lacks(_) | Profile(_) | Launch(_))
     }
 }
 
-/// Runs to the end: when the duration is over, all tasks have ended, those that are left wait for each other for ever,
-/// or the kernel ejects the scheduler for good. `log` sees every event, `progress` the simulated time now and then.
+/// Runs until the duration is over, all tasks have ended, the remaining tasks wait for each other forever, or the
+/// kernel ejects the scheduler for the last time. `log` receives every event; `progress` is called periodically with
+/// the simulated time.
 ///
-/// A scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
-/// created on CPU 0 one after another, at their time or as soon after it as CPU 0 is free. A scheduler that leaves with
-/// the wish to be restarted (contract E2) is attached again, as its loader would.
+/// The scheduler is attached at time 0, before any task of the workload exists. Tasks that start by themselves are
+/// created on CPU 0 one after another, at their time or as soon after it as CPU 0 is free. A scheduler whose exit
+/// requests a restart (contract E2) is attached again, as its loader would do.
 pub fn run(setup: &Setup<'_>, log: &mut dyn Sink, progress: &mut dyn FnMut(Nanos)) -> Result<Outcome, SetupError> {
     run_then(setup, log, progress, &mut |_, _| ())
 }
 
-/// The same; `last` gets the kernel as the run left it, and the scheduler's object to find its variables by; without an
-/// object it is not called. It may still do something with that kernel, such as detaching the scheduler: the outcome is
-/// that of before.
+/// Like [`run`], but calls `last` with the final state of the kernel, and with the scheduler's object to look up its
+/// variables; not called without an object. Changes that `last` makes to the kernel, such as detaching the scheduler,
+/// do not affect the outcome.
 pub fn run_then(
     setup: &Setup<'_>,
     log: &mut dyn Sink,
@@ -186,11 +188,10 @@ pub fn run_then(
     Ok(outcome)
 }
 
-/// The same, and what was executed of the scheduler's object: its unloading counts too, which is not in the outcome.
-/// Nothing without an object.
+/// Like [`run`], but also returns the executed lines of the scheduler's object, those of its unloading included,
+/// which the outcome excludes. `None` without an object.
 ///
-/// # Errors
-/// As for [`run`].
+/// # Errors As for [`run`].
 pub fn run_covered(
     setup: &Setup<'_>,
     log: &mut dyn Sink,
@@ -204,9 +205,9 @@ pub fn run_covered(
     Ok((outcome, kernel.coverage().unwrap_or_default()))
 }
 
-/// The same as [`run_then`], but the scheduler is unloaded at the end, which takes time: tasks go on meanwhile and bypass
-/// it, and the outcome counts that too. `last` gets the kernel when the scheduler is gone. One that asks for a restart when the
-/// machine changes just then is not attached again.
+/// Like [`run_then`], but the scheduler is unloaded at the end, which takes time: tasks continue in bypass mode
+/// meanwhile, and the outcome includes that. `last` is called when the scheduler is gone. A scheduler that requests a
+/// restart because the machine changes at that moment is not attached again.
 pub fn run_and_unload(
     setup: &Setup<'_>,
     log: &mut dyn Sink,

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The scheduler comes and goes while tasks run: its loader, and the threads of the kernel that work for it.
+//! Attaching and detaching the scheduler while tasks run: its loader, and the kthreads involved.
 //!
-//! 1. A scheduler that is attached amidst a run, or that ends, is bypassed for a while: the kernel waits for RCU and
-//!    visits every task. How long is the machine's number; the tasks take turns at ticks meanwhile (contract B1).
-//! 2. One that asks for it when it ends is attached again by its loader.
+//! 1. A scheduler that is attached during a run, or that exits, is bypassed for a while: the kernel waits for RCU and
+//!    visits every task. The machine defines the duration; tasks are switched at ticks meanwhile (contract B1).
+//! 2. A scheduler that requests a restart on exit is attached again by its loader.
 //! 3. The kernel does one of these after the other.
 //!
-//! The attach at time 0 is over at once: nobody is there who could see how long it took.
+//! The attach at time 0 is instantaneous, as no task exists yet.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -15,11 +15,11 @@ use crate::model::Model;
 use crate::run::{BOOT_CPU, End, Run};
 use ids::{CpuId, Nanos};
 
-/// From the end of a scheduler to its next attach: the loader has to notice and to load. A choice.
+/// Time from the exit of a scheduler to its next attach: the loader has to notice and to load. A choice.
 const RELOAD: Nanos = Nanos::from_ms(100);
-/// `SCX_ECODE_ACT_RESTART`: whoever loaded the scheduler shall load it again (contract E2).
+/// `SCX_ECODE_ACT_RESTART`: the loader shall load the scheduler again (contract E2).
 const ACT_RESTART: i64 = 1 << 48;
-/// SCX_EXIT_UNREG: its loader took it away.
+/// `SCX_EXIT_UNREG`: the loader detached the scheduler.
 const UNREGISTERED: u32 = 64;
 
 impl<M: Model> Run<'_, M> {
@@ -28,13 +28,13 @@ impl<M: Model> Run<'_, M> {
         self.alarms.set(Alarm::Load, self.now + delay);
     }
 
-    /// It is time to do that.
+    /// The next step is due.
     pub fn load_due(&mut self) {
-        let load = self.load.take().expect("the alarm was set for something");
+        let load = self.load.take().expect("the alarm implies a step");
         self.interrupt(BOOT_CPU, Some(Interrupt::Load(load)));
     }
 
-    /// Does it on `cpu`, which is free.
+    /// Executes the step on `cpu`, which owes no time.
     pub fn do_load(&mut self, cpu: CpuId, load: Load) {
         match load {
             Load::Attach => self.attach_again(cpu),
@@ -61,7 +61,7 @@ impl<M: Model> Run<'_, M> {
         let machine = self.machine.without(&offline);
         let applied = loader.profile.apply(&mut loader.object, &machine);
         let steps = applied.and_then(|()| loader.profile.steps(&loader.object, &machine));
-        let steps = steps.expect("it fitted the whole machine");
+        let steps = steps.expect("it fitted the whole machine before");
         if self.model.begin_attach(cpu, &loader.object, &steps) {
             loader.calls = steps.calls_attached;
             self.load_later(Load::EndAttach, Nanos(self.machine.costs.attach_ns));
@@ -71,14 +71,14 @@ impl<M: Model> Run<'_, M> {
         self.loader = Some(loader);
     }
 
-    /// The scheduler is bypassed and on its way out. What the kernel does with it at the moment comes first.
+    /// The scheduler is bypassed and being disabled. An attach in progress is completed first.
     pub fn scheduler_leaves(&mut self) {
         if self.load.is_none() {
             self.load_later(Load::EndDisable, Nanos(self.machine.costs.disable_ns));
         }
     }
 
-    /// The kernel is rid of the scheduler: its loader attaches it again, or the run is over.
+    /// The scheduler is disabled: its loader attaches it again, or the run is over.
     pub fn scheduler_left(&mut self) {
         self.alarms.cancel(Alarm::Load);
         self.load = None;
@@ -92,7 +92,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The run is over before the scheduler is gone: why it goes is known all the same.
+    /// The run ends before the scheduler is disabled; the reason of the exit is reported nevertheless.
     pub fn end_disable_now(&mut self) {
         self.now = self.deadline.unwrap_or(self.now).max(self.now);
         self.settle(BOOT_CPU);
@@ -101,8 +101,8 @@ impl<M: Model> Run<'_, M> {
         self.apply(BOOT_CPU, Charge::default());
     }
 
-    /// After [`Run::play`]: takes the scheduler away, and plays on until it is gone. No effect if it is gone already, or
-    /// there was none.
+    /// After [`Run::play`]: detaches the scheduler, and continues until it is gone. No effect if there is no
+    /// scheduler any more.
     pub fn unload(&mut self) {
         if self.end.is_some() || self.loader.is_none() {
             return;
@@ -111,7 +111,7 @@ impl<M: Model> Run<'_, M> {
         self.steps = 0;
         self.interrupt(BOOT_CPU, Some(Interrupt::Load(Load::Detach)));
         while self.end.is_none() {
-            let (time, alarm) = self.alarms.pop().expect("the scheduler is on its way out");
+            let (time, alarm) = self.alarms.pop().expect("the scheduler is being disabled");
             if time > self.now {
                 self.steps = 0;
             }

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Locks of the kernel as serial resources: who holds each, who waits, and what passing it on takes.
+//! Kernel locks as serial resources: holder, waiters, and handoff time of each.
 //!
-//! 1. They are queued spin locks, as in kernels since 4.2, unless the kernel is a named one: first come, first served, and
-//!    passing one on takes the same time however many wait. A CPU that waits spins and does nothing else.
-//! 2. A lock that is free costs one way of its cache line from the CPU that had it last. Passed on to a CPU that waits it
-//!    costs what [`Spinning::handover`] says.
-//! 3. The lock of a queue is held while the queue's own lines come from whoever changed it last: two more ways.
+//! 1. They are queued spin locks, as in kernels since 4.2, unless the kernel's name says otherwise: first come, first
+//!    served, and a handoff takes the same time for any number of waiters. A waiting CPU spins and does nothing else.
+//! 2. Taking a free lock costs one cache-line transfer from the CPU that held it last. A handoff to a waiting CPU
+//!    costs [`Spinning::handover`].
+//! 3. The lock of a queue is held while the queue's own cache lines are transferred from the CPU that changed it
+//!    last: two more transfers.
 //!
-//! Requests come in the order of time, so the time at which a lock is taken is known as soon as the time is at which its
-//! holder gives it back; that may lie ahead.
+//! Requests arrive in order of time, so the time at which a waiter gets the lock is known as soon as its holder's
+//! release time is known; both may be in the future.
 
 use crate::handover::Spinning;
 use event_log::LockKind;
@@ -18,26 +19,26 @@ use machine_model::Machine;
 use measures::LockUse;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Lines of a queue besides its lock that an insert or a removal writes: the ends of its list or tree, and the task's
-/// link. Three lines with the lock is what the instructions of those functions of 7.2 touch.
+/// Cache lines of a queue, besides that of its lock, that an insertion or removal writes: the ends of its list or
+/// tree, and the task's link. These functions of 7.2 touch three lines including the lock.
 const QUEUE_LINES: u64 = 2;
 
-/// A lock by its place in the table.
+/// Index of a lock in the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct LockNumber(u32);
 
-/// The lock is taken, now or later.
+/// The lock is granted, now or in the future.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
-    /// When.
+    /// Time at which the CPU gets the lock.
     pub at: Nanos,
-    /// How long its holder then waits for the lines of what the lock protects.
+    /// Time for which the holder then waits for the cache lines of the protected data.
     pub lines: Nanos,
-    /// How long the CPU had to wait because another had it.
+    /// Time for which the CPU waited because another one held the lock.
     pub waited: Nanos,
 }
 
-/// A CPU in the queue of a lock.
+/// A CPU queued for a lock.
 #[derive(Debug)]
 struct Waiter {
     cpu: CpuId,
@@ -45,20 +46,20 @@ struct Waiter {
     caller: &'static str,
 }
 
-/// A CPU will take a lock that is free, and give it back; nobody else has wanted it before.
+/// A future acquisition and release of a lock that is free and uncontended until then.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Foreseen {
     pub cpu: CpuId,
     pub caller: &'static str,
-    /// When it will ask for it.
+    /// Time of the request.
     pub at: Nanos,
-    /// When it will have it.
+    /// Time of the acquisition.
     taken: Nanos,
-    /// When it will have given it back.
+    /// Time of the release.
     free: Nanos,
 }
 
-/// What one caller did with a lock.
+/// Statistics of one lock for one caller.
 #[derive(Debug)]
 struct Row {
     caller: &'static str,
@@ -74,39 +75,39 @@ struct Row {
 #[derive(Debug)]
 struct Entry {
     lock: Lock,
-    /// Who took it last, and whether that CPU has said when it gives it back.
+    /// CPU that took it last, and whether its release time is still unknown.
     last: Option<CpuId>,
     held: bool,
-    /// When it was taken last.
+    /// Time of the last acquisition.
     taken: Nanos,
-    /// Who did that: place in `rows`.
+    /// Caller of the last acquisition, as an index into `rows`.
     row: usize,
-    /// When it is free, unless it is held.
+    /// Time from which it is free, unless it is held.
     free: Nanos,
     waiting: VecDeque<Waiter>,
     foreseen: Option<Foreseen>,
-    /// When those get it who came before its holder had gone: they have it in the future. For locks on which it matters how
-    /// many wait.
+    /// Acquisition times of CPUs that were granted the lock before their predecessor's release: these are in the
+    /// future. Recorded for locks whose handoff time depends on the number of waiters.
     ahead: VecDeque<Nanos>,
     rows: Vec<Row>,
 }
 
-/// All locks of a run.
+/// All kernel locks of a run.
 #[derive(Debug)]
 pub(crate) struct Locks {
     costs: machine_model::Locks,
     topology: Topology,
-    /// The runqueues' by CPU, then the others in the order in which they were met.
+    /// Runqueue locks by CPU, then the others in order of first use.
     table: Vec<Entry>,
     others: BTreeMap<Lock, LockNumber>,
-    /// The one that was asked for last.
+    /// Lock of the last request.
     recent: LockNumber,
     /// How CPUs wait.
     pub spinning: Spinning,
 }
 
 impl Locks {
-    /// `None` if the machine does not say what a lock takes.
+    /// Creates the table; `None` if the machine has no lock costs.
     pub fn new(machine: &Machine) -> Option<Box<Locks>> {
         let costs = machine.effects.locks.clone()?;
         let topology = machine.topology.clone();
@@ -115,12 +116,12 @@ impl Locks {
         Some(Box::new(Locks { costs, topology, table, others, recent, spinning }))
     }
 
-    /// Part of the wakeup path in which the runqueue of the target is locked.
+    /// Part of the wakeup path during which the target's runqueue is locked.
     pub fn wakeup_hold(&self) -> Nanos {
         Nanos(self.costs.wakeup_hold_ns.typical)
     }
 
-    /// Its place in the table.
+    /// Index of a lock in the table.
     #[inline]
     pub fn number(&mut self, lock: Lock) -> LockNumber {
         match lock {
@@ -129,7 +130,7 @@ impl Locks {
         }
     }
 
-    /// The same for a lock that is no runqueue's.
+    /// The same, for a lock that is not a runqueue's.
     fn number_of_other(&mut self, lock: Lock) -> LockNumber {
         if self.table[self.recent.0 as usize].lock == lock {
             return self.recent;
@@ -141,24 +142,24 @@ impl Locks {
         self.recent
     }
 
-    /// The lock itself.
+    /// The lock with this index.
     pub fn lock(&self, number: LockNumber) -> Lock {
         self.table[number.0 as usize].lock
     }
 
-    /// Whether nobody has it at this time, nor later, as far as is known.
+    /// Whether it is free from this time on, as far as is known.
     pub fn is_free(&self, number: LockNumber, time: Nanos) -> bool {
         let entry = &self.table[number.0 as usize];
         !entry.held && entry.free <= time && entry.foreseen.is_none()
     }
 
-    /// Who will take it.
+    /// Its future acquisition, if any.
     pub fn foreseen(&self, number: LockNumber) -> Option<Foreseen> {
         self.table[number.0 as usize].foreseen
     }
 
-    /// It is free, and `cpu` will ask for it at this time and spend so much under it: when it will have given it back. The
-    /// lock is as it was until [`Locks::fulfil`].
+    /// Records that `cpu` will ask for this free lock at time `at` and hold it for `under`; returns the time of the
+    /// release. The lock is unchanged until [`Locks::fulfil`].
     pub fn foresee(&mut self, number: LockNumber, cpu: CpuId, caller: &'static str, at: Nanos, under: Nanos) -> Nanos {
         let entry = &mut self.table[number.0 as usize];
         let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, cpu)));
@@ -168,28 +169,28 @@ impl Locks {
         free
     }
 
-    /// What was foreseen will not be.
+    /// Cancels the recorded future acquisition.
     pub fn forget(&mut self, number: LockNumber) {
         self.table[number.0 as usize].foreseen = None;
     }
 
-    /// What was foreseen, if anything, has begun.
+    /// Makes the recorded future acquisition effective, if there is one.
     pub fn fulfil(&mut self, number: LockNumber) {
         let entry = &mut self.table[number.0 as usize];
         if let Some(Foreseen { cpu, caller, at, taken, free }) = entry.foreseen.take() {
-            debug_assert!(entry.free <= at && entry.waiting.is_empty(), "nobody else wanted it");
+            debug_assert!(entry.free <= at && entry.waiting.is_empty(), "no other CPU asked for it");
             entry.begin(cpu, caller, taken, None);
             entry.end(free);
         }
     }
 
-    /// At most so long `cpu` waits for cache lines when it takes a lock that is free.
+    /// Upper bound of the time for which `cpu` waits for cache lines when it takes this free lock.
     pub fn lines(&self, number: LockNumber, cpu: CpuId) -> Nanos {
         let line = |last| self.costs.line(self.topology.locality(last, cpu));
         Nanos((1 + QUEUE_LINES) * self.table[number.0 as usize].last.map_or(0, line))
     }
 
-    /// `cpu` wants it now. `None`: it is in the queue, and [`Locks::give`] will say when it has it.
+    /// `cpu` asks for the lock now. `None`: it is queued, and [`Locks::give`] will grant the lock.
     pub fn take(&mut self, number: LockNumber, cpu: CpuId, caller: &'static str, now: Nanos) -> Option<Grant> {
         let entry = &mut self.table[number.0 as usize];
         if entry.held {
@@ -199,10 +200,10 @@ impl Locks {
         Some(self.grant(number, Waiter { cpu, since: now, caller }))
     }
 
-    /// Its holder gives it back at `at`, which may lie ahead. Who gets it next, if somebody waits.
+    /// Its holder releases it at `at`, possibly in the future. Returns the next holder, if a CPU waits.
     pub fn give(&mut self, number: LockNumber, at: Nanos) -> Option<(CpuId, Grant)> {
         let entry = &mut self.table[number.0 as usize];
-        debug_assert!(entry.held, "a lock is given back once");
+        debug_assert!(entry.held, "only a held lock is released");
         entry.end(at);
         let place = match (self.spinning, entry.last) {
             (Spinning::TestAndSet, Some(from)) => {
@@ -216,7 +217,7 @@ impl Locks {
         Some((next.cpu, self.grant(number, next)))
     }
 
-    /// It is free, now or at a time that is known, and this CPU is next.
+    /// Grants a lock that is free, now or at a known time, to the next CPU.
     fn grant(&mut self, number: LockNumber, next: Waiter) -> Grant {
         let entry = &mut self.table[number.0 as usize];
         let line = entry.last.map_or(0, |last| self.costs.line(self.topology.locality(last, next.cpu)));
@@ -226,7 +227,7 @@ impl Locks {
         }
         let waiting = (entry.waiting.len() + entry.ahead.len()) as u64 + 1;
         let way = match contended {
-            true => self.spinning.handover(line, waiting, self.costs.storm_percent.typical),
+            true => self.spinning.handover(line, waiting, self.costs.spinner_slowdown_percent.typical),
             false => Nanos(line),
         };
         let at = entry.free.max(next.since) + way;
@@ -239,7 +240,8 @@ impl Locks {
         Grant { at, lines, waited: waited.unwrap_or_default() }
     }
 
-    /// Who used which lock: the longest waits first. Runqueues for whose locks nobody waited are one row for each caller.
+    /// Uses of each lock by each caller, the longest waits first. Runqueue locks without waits are merged to one row
+    /// per caller.
     pub fn table(&self) -> Vec<LockUse> {
         let mut quiet: BTreeMap<&str, LockUse> = BTreeMap::new();
         let mut all = Vec::new();
@@ -278,7 +280,7 @@ impl Entry {
         }
     }
 
-    /// `cpu` has it from `at` on, and waited so long if another had it.
+    /// `cpu` holds it from `at` on; `waited` is its waiting time if another CPU held it.
     fn begin(&mut self, cpu: CpuId, caller: &'static str, at: Nanos, waited: Option<Nanos>) {
         (self.held, self.last, self.taken) = (true, Some(cpu), at);
         self.row = self.row_of(caller);
@@ -291,7 +293,7 @@ impl Entry {
         }
     }
 
-    /// Its holder has given it back then.
+    /// The holder releases it at this time.
     fn end(&mut self, at: Nanos) {
         (self.held, self.free) = (false, at);
         let (hold, row) = (at - self.taken, &mut self.rows[self.row]);
@@ -299,7 +301,7 @@ impl Entry {
         row.hold_max = row.hold_max.max(hold);
     }
 
-    /// Lines that come from whoever had it last, besides its own.
+    /// Number of cache lines, besides its own, transferred from the last holder.
     fn lines(&self) -> u64 {
         match self.lock {
             Lock::Runqueue(_) | Lock::Bpf(_) => 0,
@@ -307,7 +309,7 @@ impl Entry {
         }
     }
 
-    /// Place of this caller's row. There are few callers, and mostly a name is the same string.
+    /// Index of this caller's row. There are few callers, and equal names are mostly the same string.
     fn row_of(&mut self, caller: &'static str) -> usize {
         if self.rows.get(self.row).is_some_and(|row| std::ptr::eq(row.caller, caller)) {
             return self.row;
@@ -360,7 +362,7 @@ fn name(lock: Lock) -> (&'static str, String) {
     }
 }
 
-/// Which lock an event of waiting names.
+/// Kind of lock in an event about waiting.
 pub(crate) fn kind(lock: Lock) -> LockKind {
     match lock {
         Lock::Runqueue(cpu) => LockKind::Runqueue(cpu),

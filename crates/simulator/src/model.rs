@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a run asks of a kernel: the seam at which the clock is tested with a kernel of a few lines.
+//! Interface that a run requires of a kernel; allows testing the clock with a minimal kernel.
 
 use bpf_object::LinkedObject;
 use event_log::Waker;
@@ -40,11 +40,12 @@ pub(crate) trait Model {
     fn end_suspend(&mut self, cpu: CpuId);
     fn set_performance(&mut self, cpu: CpuId, performance: u32);
     fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>);
-    /// Loads an object that it had before, takes the steps before attach and begins that. False if a step failed.
+    /// Loads an object that was loaded before, performs the steps before attach and begins to attach. False if a step
+    /// failed.
     fn begin_attach(&mut self, cpu: CpuId, object: &LinkedObject, steps: &Steps) -> bool;
     /// Calls programs of the attached scheduler. False if one failed.
     fn call_programs(&mut self, object: &LinkedObject, calls: &[ProgramCall]) -> bool;
-    /// Calls a program of the running scheduler on `cpu`; what it returns.
+    /// Calls a program of the running scheduler on `cpu`, and returns its return value.
     fn call_program(&mut self, cpu: CpuId, object: &LinkedObject, call: &ProgramCall) -> i32;
     fn end_attach(&mut self, cpu: CpuId);
     fn detach(&mut self, cpu: CpuId);

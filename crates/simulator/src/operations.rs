@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations of the kernel that wait, as the CPU's time sees them.
+//! Execution of kernel operations that wait for locks.
 //!
-//! In the default form the kernel does an operation at one instant, and the CPU goes through its steps afterwards
-//! (`script`). In the waiting form the kernel's part goes along: it stops before each lock, the CPU spends what was used
-//! up to there and takes the lock as in a script, and only then the kernel goes on. So what it decides, it decides when it
-//! has the lock, and others act meanwhile.
+//! In the instant form the kernel model executes an operation at one instant, and the CPU goes through its steps
+//! afterwards (`script`). In the waiting form both proceed together: the model stops before each lock, the CPU spends
+//! the time used so far and takes the lock as in a script, and only then the model continues. So each decision is
+//! made while holding the lock, and other CPUs act meanwhile.
 //!
-//! 1. What an operation costs and how locks are passed on is the same in both forms.
-//! 2. What the kernel model does at one instant in any case (changes of tasks, hotplug, a scheduler that comes or goes) waits
-//!    until no operation is in progress, and no other begins before it is done.
+//! 1. Costs of operations and lock handoffs are the same in both forms.
+//! 2. Operations that the model executes atomically in any case (changes of tasks, hotplug, attaching or detaching a
+//!    scheduler) wait until no other operation is in progress, and no other one begins before they are done.
 
 use crate::alarms::Alarm;
 use crate::cost::price;
@@ -22,55 +22,55 @@ use kernel_model::{Effect, Leave, Lock, LockStep, Operation, Progress, Usage, Wa
 use machine_model::Nature;
 use std::collections::VecDeque;
 
-/// An operation in progress on a CPU.
+/// A kernel operation in progress on a CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    /// It has not begun: others must be done before.
+    /// Set if it has not begun because others must complete first.
     planned: Option<Operation>,
-    /// What it has used since it began.
+    /// Usage since its begin.
     used: Usage,
-    /// So much of that is in steps already.
+    /// Part of that which is already in the script's steps.
     paid: Nanos,
-    /// To be spent before what follows.
+    /// Time to spend before the next step.
     spend: Nanos,
-    /// To be spent before it gives its runqueue back.
+    /// Time to spend before it releases its runqueue lock.
     locked: Nanos,
-    /// Interrupts that it sends when it is done.
+    /// Interrupts to send when it is complete.
     sends: Vec<CpuId>,
-    /// Whom it must see switch then.
+    /// CPUs whose switch it must then wait for, with their numbers of schedule calls.
     awaits: Vec<(CpuId, u64)>,
 }
 
-/// What of all CPUs matters to operations that wait.
+/// State of waiting operations that concerns all CPUs.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    /// Operations wait in this run.
+    /// Operations wait for locks in this run.
     pub wait: bool,
-    /// How many are in progress.
+    /// Number of operations in progress.
     pub begun: u32,
     /// CPUs that spin until another one has switched.
     switches: Vec<CpuId>,
-    /// CPUs that want to do something while no operation is in progress.
+    /// CPUs that wait until no operation is in progress, to execute an atomic one.
     quiet: VecDeque<CpuId>,
     /// CPUs whose operations begin after that.
     held: Vec<CpuId>,
 }
 
 impl Operations {
-    /// Whether some are in progress, or will be.
+    /// Whether any are in progress or planned.
     pub fn are_planned(&self) -> bool {
         self.begun > 0 || !self.held.is_empty()
     }
 }
 
 impl<M: Model> Run<'_, M> {
-    /// An operation begins on `cpu`, or will when others are done.
+    /// Begins an operation on `cpu`, or defers it until others are complete.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
         if let Operation::Wake(task, _) = operation {
             self.stay_awake(task);
         }
         let entry = &mut self.cpus[cpu.index()];
-        debug_assert!(entry.operation.is_none(), "CPU {cpu} does one thing at a time");
+        debug_assert!(entry.operation.is_none(), "CPU {cpu} already executes an operation");
         let Charge { idle_exit, interrupt, scheduler, locked } = charge;
         entry.charge(Charge { idle_exit, interrupt, ..Charge::default() });
         let mut pending = Pending { spend: scheduler - locked, locked, ..Pending::default() };
@@ -92,8 +92,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `task` is to be woken: if its CPU is about to put it to sleep and has not begun with that, it does not. The kernel
-    /// itself tells one that has begun.
+    /// `task` is about to be woken: if its CPU has planned but not begun to block it, it does not block. If it has
+    /// begun, the kernel model handles the wakeup.
     fn stay_awake(&mut self, task: TaskId) {
         if !self.tasks[task.index()].blocks {
             return;
@@ -112,9 +112,9 @@ impl<M: Model> Run<'_, M> {
         self.follow_operation(cpu, &progress);
     }
 
-    /// The operation on `cpu`, which has spent what it owes, goes on.
+    /// Continues the operation on `cpu`, which has paid what it owes.
     pub fn go_on_with_operation(&mut self, cpu: CpuId) {
-        let pending = self.cpus[cpu.index()].operation.as_mut().expect("one is in progress");
+        let pending = self.cpus[cpu.index()].operation.as_mut().expect("an operation is in progress");
         if let Some(operation) = pending.planned.take() {
             self.begin_now(cpu, operation);
         } else if self.model.may_resume(cpu) {
@@ -125,16 +125,16 @@ impl<M: Model> Run<'_, M> {
             self.cpus[cpu.index()].parked = true;
             self.operations.switches.push(cpu);
         } else {
-            // Who gives the lock back at this very time comes later in the order of CPUs.
+            // The CPU that releases the lock at this very time comes later in the order of CPUs.
             self.cpus[cpu.index()].charge(Charge { scheduler: Nanos(1), ..Charge::default() });
         }
     }
 
-    /// What the last part of the operation on `cpu` left.
+    /// Handles the output of the last part of the operation on `cpu`.
     fn follow_operation(&mut self, cpu: CpuId, progress: &Progress) {
         self.model.take_output(&mut self.output);
         self.instructions += self.output.usage.instructions;
-        let mut pending = self.cpus[cpu.index()].operation.take().expect("one is in progress");
+        let mut pending = self.cpus[cpu.index()].operation.take().expect("an operation is in progress");
         let mut switches = self.output.events.iter().filter_map(|event| match event.kind {
             EventKind::Switch { prev, .. } if event.cpu == cpu && prev != event.task => Some((prev, event.task)),
             _ => None,
@@ -162,7 +162,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Writes down the steps up to where the operation stands now.
+    /// Adds the steps up to the current point of the operation to the script.
     fn write_part(&mut self, cpu: CpuId, pending: &mut Pending, progress: &Progress) {
         let locks = self.locks.as_mut().expect("operations wait for locks");
         let costs = &self.machine.costs;
@@ -174,7 +174,7 @@ impl<M: Model> Run<'_, M> {
             let is_queue = !matches!(step.lock, Lock::Runqueue(_) | Lock::Bpf(_));
             let number = locks.number(step.lock);
             if step.taken {
-                // What the kfunc costs was counted before it came to the lock; it is spent under it.
+                // The cost of the kfunc was counted before the lock; it is spent while holding the lock.
                 let held = if is_queue { pending.spend.min(queue_call) } else { Nanos::ZERO };
                 script.push(Step::Spend(pending.spend - held));
                 script.push(Step::Take(number, step.caller));
@@ -200,7 +200,7 @@ impl<M: Model> Run<'_, M> {
         script.push(Step::Spend(std::mem::take(&mut pending.spend) + rest + locked));
     }
 
-    /// The kernel has done what `cpu` began; that goes on to spend what it cost.
+    /// The model has completed the operation of `cpu`, which continues to spend the remaining cost.
     fn end_operation(&mut self, cpu: CpuId, pending: Pending, switched: bool) {
         self.operations.begun -= 1;
         let entry = &mut self.cpus[cpu.index()];
@@ -227,15 +227,15 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `cpu` spins no longer.
+    /// `cpu` stops spinning.
     fn release(&mut self, cpu: CpuId) {
         self.settle(cpu);
         self.cpus[cpu.index()].parked = false;
         self.alarms.set(Alarm::Cpu(cpu), self.now);
     }
 
-    /// Whether `cpu` can do now what needs that no operation is in progress. If not, it spins until it can, and is to try
-    /// again then.
+    /// Whether `cpu` can execute an atomic operation now. If not, it spins until no operation is in progress, and
+    /// must try again then.
     pub fn is_quiet(&mut self, cpu: CpuId) -> bool {
         if self.operations.begun > 0 {
             self.operations.quiet.push_back(cpu);
@@ -244,7 +244,8 @@ impl<M: Model> Run<'_, M> {
         self.operations.begun == 0
     }
 
-    /// No operation is in progress: those who waited for that have their turn, then those who waited for them.
+    /// No operation is in progress: the CPUs that wait for that continue, then the operations deferred because of
+    /// them.
     fn use_quiet(&mut self) {
         while let Some(cpu) = self.operations.quiet.pop_front() {
             self.settle(cpu);
@@ -254,7 +255,7 @@ impl<M: Model> Run<'_, M> {
                 return;
             }
         }
-        // In the order in which they came: a wakeup may be for one who is about to sleep.
+        // In order of arrival: a wakeup may concern a task that is about to block.
         for cpu in std::mem::take(&mut self.operations.held) {
             self.settle(cpu);
             self.cpus[cpu.index()].parked = false;
@@ -262,7 +263,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The CPU runs another task, or idles; what that takes.
+    /// The CPU switches to another task or to idle; returns the cost.
     pub fn take_over(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) -> Nanos {
         let cost = self.noise.switch(cpu, next, self.machine.costs.context_switch_ns);
         let entry = &mut self.cpus[cpu.index()];

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far the fault plan is: what is to come, what is on its way, and whom it holds. `faults` carries it out.
+//! State of the fault plan: pending faults, steps in progress, and frozen tasks. `faults` executes it.
 
 use crate::interrupt::{Interrupt, Step};
 use fault_plan::Fault;
 use ids::TaskId;
 use std::collections::VecDeque;
 
-/// Whether a CPU has done the step that it was told to do.
+/// Whether a CPU has executed the step that it was ordered to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Ordered {
     #[default]
@@ -15,25 +15,25 @@ pub(crate) enum Ordered {
     Done,
 }
 
-/// What is left of the plan.
+/// Remaining part of the plan.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
-    /// Faults to come, by time.
+    /// Pending faults, by time.
     pub plan: VecDeque<Fault>,
-    /// Of the fault that is on its way.
+    /// Remaining steps of the current fault.
     pub steps: VecDeque<Step>,
-    /// What became of the first of them, if a CPU has to do it.
+    /// State of the first of these steps, if a CPU must execute it.
     pub ordered: Ordered,
-    /// The kernel's thread of each CPU that takes it down and up; none where no CPU is to go.
+    /// Hotplug kthread of each CPU; empty if no CPU goes offline.
     pub threads: Vec<TaskId>,
-    /// Tasks that were stopped.
+    /// Frozen tasks.
     pub frozen: Vec<TaskId>,
-    /// What came for tasks while they were stopped.
+    /// Interrupts for tasks that were frozen at the time.
     pub missed: Vec<Interrupt>,
 }
 
 impl Faults {
-    /// Whether tasks wait for nothing but the end of a sleep.
+    /// Whether tasks wait only for the end of a suspend.
     pub fn holds_tasks(&self) -> bool {
         !self.frozen.is_empty() || !self.missed.is_empty()
     }

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens next. An event is not an object that is queued and perhaps goes stale: it is an *alarm*, one of a
-//! fixed set of things that can each be due at one time or not at all (a CPU's next own step, a task's sleep timer).
-//! Setting an alarm moves it. So the queue never holds more than one entry for each alarm, however long the run.
+//! Event queue. An event is not a queued object that may become stale, but an *alarm*: one of a fixed set of things
+//! that can each be due at one time or not at all (a CPU's next own step, a task's sleep timer). Setting an alarm
+//! moves it. So the queue never holds more than one entry per alarm, however long the run.
 //!
-//! Alarms that are due at the same time come in the order of their ranks, which a seed may draw, and then of their slots:
-//! CPUs first, then interrupts, then timers. So without ranks the order depends on nothing but the machine.
+//! Alarms due at the same time are ordered by their ranks, which a seed may randomize, and then by their slots: CPUs
+//! first, then interrupts, then timers. So without ranks the order depends only on the machine.
 
 use ids::Nanos;
 
 /// Number of children of a node: four entries of 16 bytes are one cache line.
 const ARITY: usize = 4;
-/// Entries behind the last one that come after all others: so children are always four, or none.
+/// Number of maximal entries after the last one, so that a node has always four children, or none.
 const PADDING: usize = ARITY - 1;
 /// Marks a slot that is not set.
 const UNSET: u32 = u32::MAX;
 
-/// Time in the high 64 bits, then the rank, then the slot, 32 each: one comparison of integers orders all.
+/// Time in the high 64 bits, then the rank, then the slot, 32 bits each: one integer comparison gives the order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Entry(u128);
 
@@ -35,13 +35,13 @@ impl Entry {
     }
 }
 
-/// Alarms in order of time: a heap in which every slot knows its place.
+/// Alarms in order of time: a heap that stores the position of every slot.
 ///
-/// Taking the first alarm leaves a gap at the root. Most of the time the next thing that happens is that another alarm
-/// is set, and goes there; only if not does the last entry have to fill the gap.
+/// Taking the first alarm leaves a gap at the root. Usually the next operation sets another alarm, which fills the
+/// gap; only otherwise the last entry must be moved there.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// With the padding.
+    /// Including the padding.
     heap: Vec<Entry>,
     place: Vec<u32>,
     gap_at_root: bool,
@@ -73,7 +73,7 @@ impl EventQueue {
         }
     }
 
-    /// Forgets the alarm, if it is set.
+    /// Cancels the alarm, if it is set.
     pub fn cancel(&mut self, slot: u32) {
         let Some(&place) = self.place.get(slot as usize) else { return };
         if place == UNSET {
@@ -87,24 +87,24 @@ impl EventQueue {
         }
     }
 
-    /// When the alarm is due, if it is set.
+    /// Time at which the alarm is due, if it is set.
     pub fn due(&self, slot: u32) -> Option<Nanos> {
         let place = *self.place.get(slot as usize)?;
         (place != UNSET).then(|| self.heap[place as usize].time())
     }
 
-    /// Slots are below this number.
+    /// Upper bound (exclusive) of the slots.
     pub fn slots(&self) -> u32 {
         self.place.len() as u32
     }
 
-    /// When the next alarm is due.
+    /// Time of the next alarm.
     pub fn next_due(&self) -> Option<Nanos> {
         let first = usize::from(self.gap_at_root);
         if first == self.len() {
             return None;
         }
-        // Behind the gap are its children.
+        // The children of the gap follow it.
         let others = if self.gap_at_root { ARITY } else { 1 };
         self.heap[first..first + others].iter().map(|entry| entry.time()).min()
     }
@@ -131,19 +131,19 @@ impl EventQueue {
         }
     }
 
-    /// How many entries there are, the gap among them.
+    /// Number of entries, including the gap.
     fn len(&self) -> usize {
         self.heap.len() - PADDING
     }
 
-    /// Takes the last entry from its place.
+    /// Removes the last entry.
     fn take_last(&mut self) -> Entry {
         let last = self.len() - 1;
         self.heap.pop();
         std::mem::replace(&mut self.heap[last], Entry::NEVER)
     }
 
-    /// Puts `entry` where the heap has a gap, or an older entry that it replaces.
+    /// Puts `entry` at a gap of the heap, or in place of an older entry.
     fn put_again(&mut self, place: usize, entry: Entry) {
         if place > 0 && entry < self.heap[(place - 1) / ARITY] {
             self.sift_up(place, entry);

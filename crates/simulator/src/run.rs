@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The run: takes the next alarm, moves the clock, lets the CPU concerned go on.
+//! The main loop: takes the next alarm, advances the clock, lets the affected CPU continue.
 //!
-//! 1. The kernel is called at one instant; what that cost is charged to the CPU afterwards, and until it is paid
-//!    nothing else happens on that CPU: interrupts wait (they are off in scheduler code), wakeups of other CPUs do not.
-//! 2. A task whose work ends at the same instant as an interrupt comes first: it gets on with its script.
-//! 3. States of tasks follow the kernel's events, which go to the log in the same breath: the accounts and the log
-//!    cannot tell different stories.
+//! 1. Kernel calls are instantaneous; their cost is charged to the CPU afterwards, and until it is paid nothing else
+//!    happens on that CPU: interrupts wait (they are disabled in scheduler code), wakeups by other CPUs do not.
+//! 2. If a task's work ends at the same instant as an interrupt arrives, the end of the work comes first, and the
+//!    task continues with its script.
+//! 3. Task states follow the kernel's events, which are logged at the same time, so the accounts and the log cannot
+//!    disagree.
 //!
-//! The rest of this is in `advance` (a CPU goes on), `act` (a task acts) and `apply` (what a call of the kernel left).
+//! The other parts are `advance` (progress of a CPU), `act` (actions of tasks) and `apply` (output of kernel calls).
 
 use crate::ahead::Spared;
 use crate::alarms::{Alarm, Alarms};
@@ -35,35 +36,35 @@ use measures::{Collector, GroupMeasures, LockUse, PeriodsOfTasks, Totals};
 use speed::Signal;
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use workload::{Player, Start, Workload};
+use workload::{Executor, Start, Workload};
 
-/// The CPU that boots, attaches the scheduler, creates the tasks from outside, and runs the watchdog.
+/// The CPU that boots, attaches the scheduler, executes the external parent of the tasks, and runs the watchdog.
 pub(crate) const BOOT_CPU: CpuId = CpuId(0);
 
-/// How often the caller hears of progress, in simulated time.
+/// Interval of progress reports, in simulated time.
 const PROGRESS: Nanos = Nanos::from_ms(50);
 
-/// Steps that may follow each other without any time passing, for each CPU and task. A script that never needs time,
-/// on a machine where nothing costs time, would otherwise never end.
+/// Maximum number of consecutive steps without any time passing, per CPU and task. Otherwise, a script that consumes
+/// no time, on a machine where nothing costs time, would never end.
 const STEPS_AT_ONE_INSTANT: u64 = 10_000;
 
-/// Why a run is over.
+/// Reason why a run is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// The kernel ejected the scheduler.
     Ejected,
-    /// Its loader took it away.
+    /// The loader detached the scheduler.
     Unloaded,
-    /// Time stands still.
+    /// This task acts endlessly without time passing.
     Stuck(TaskId),
 }
 
-/// Whoever hears of each event.
+/// Receivers of each event.
 pub(crate) struct Sinks<'a> {
     pub hash: LogHash,
     pub collector: Collector,
     pub log: &'a mut dyn Sink,
-    /// It wants to know what the events leave out.
+    /// The receiver requests details that events omit.
     pub wants_details: bool,
 }
 
@@ -91,7 +92,7 @@ impl Sinks<'_> {
         self.log.printk(printk);
     }
 
-    /// No part of the hash, and nothing to measure.
+    /// Details are not part of the hash, and are not measured.
     pub fn detail(&mut self, detail: &Detail) {
         self.log.detail(detail);
     }
@@ -103,23 +104,23 @@ impl Sinks<'_> {
     }
 }
 
-/// How many tasks of the workload there are, and what they do.
+/// Numbers of tasks of the workload, by state.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Left {
-    /// Tasks that did not end.
+    /// Tasks that have not ended.
     pub alive: usize,
     /// Of these, runnable or running.
     pub ready: usize,
     /// Of these, asleep with a timer.
     pub asleep: usize,
-    /// To come from outside.
+    /// Tasks yet to be started by the external parent.
     pub starts: usize,
-    /// Of those that are ready, at a barrier until others come.
+    /// Of the tasks that are ready, those that spin at a barrier.
     pub spinning: usize,
 }
 
 impl Left {
-    /// Without those.
+    /// Subtracts the background tasks.
     fn without(self, beside: Left) -> Left {
         Left {
             alive: self.alive - beside.alive,
@@ -131,11 +132,11 @@ impl Left {
     }
 }
 
-/// What the program in user space has that loaded the scheduler.
+/// State of the user-space program that loaded the scheduler.
 pub(crate) struct Loader<'a> {
     pub object: LinkedObject,
     pub profile: Cow<'a, Profile>,
-    /// What it calls when the attach that is under way has ended.
+    /// Programs to call when the attach in progress is complete.
     pub calls: Vec<ProgramCall>,
 }
 
@@ -145,23 +146,23 @@ pub(crate) struct Run<'a, M> {
     pub machine: &'a Machine,
     pub all_cpus: CpuSet,
     pub ticks: Ticks,
-    /// Ticks that can do nothing but account time are not played one by one. Off where the scheduler could notice.
+    /// Ticks whose only effect is accounting are not executed one by one. Off where the scheduler could notice.
     pub skip_ticks: bool,
     pub workload: &'a Workload,
-    pub player: Player<'a>,
+    pub executor: Executor<'a>,
     /// Cgroups, users and sessions.
     pub groups: Groups,
-    /// How fast the CPUs are; `None`: all at the reference's speed, always.
+    /// Speed of the CPUs; `None`: always the reference's speed.
     pub speed: Option<Box<Speed>>,
-    /// Who has which lock of the kernel; `None`: nobody ever waits for one.
+    /// Kernel locks; `None`: they cost nothing and are never contended.
     pub locks: Option<Box<Locks>>,
-    /// Events that were spared, as nobody else wanted a lock.
+    /// Events saved because their lock was uncontended.
     pub spared: Spared,
-    /// Operations of the kernel that wait.
+    /// Kernel operations that wait for locks.
     pub operations: Operations,
-    /// Who has which lock of the workload; `None`: it has none.
+    /// Locks of the workload; `None`: it has none.
     pub shared_locks: Option<Box<SharedLocks>>,
-    /// What the seed draws.
+    /// Random variation determined by the seed.
     pub noise: Noise<'a>,
     pub now: Nanos,
     pub alarms: Alarms,
@@ -169,47 +170,47 @@ pub(crate) struct Run<'a, M> {
     pub tasks: Vec<Task>,
     pub sinks: Sinks<'a>,
     pub left: Left,
-    /// Of these, tasks that play beside others: the run does not wait for them.
+    /// Of these, background tasks, for which the run does not wait.
     pub beside: Left,
     pub end: Option<End>,
     /// CPUs that spin until others have switched.
     pub spinning: Vec<CpuId>,
-    /// Tasks from outside that are still to come, by time.
+    /// Tasks yet to be started by the external parent, by time.
     starts: VecDeque<(Nanos, u32)>,
     pub deadline: Option<Nanos>,
     pub steps: u64,
     last_exit: Option<Nanos>,
-    /// How long what periods released took.
+    /// Response times of periodic jobs.
     pub periods: PeriodsOfTasks,
-    /// Work for which scripts had the kernel.
+    /// Work that scripts did in system calls.
     pub system_work: Nanos,
     pub failed_forks: u64,
     pub refused_changes: u64,
     pub instructions: u64,
     pub output: Output,
     pub woken: Vec<TaskId>,
-    /// What happens to the machine.
+    /// Faults of the machine.
     pub faults: Faults,
-    /// Tasks stop as soon as they have a CPU: the machine is about to sleep, sleeps, or is about to wake.
+    /// Tasks freeze as soon as they get a CPU: the machine is entering, in, or leaving suspend.
     pub freezing: bool,
-    /// How long the machine slept: the kernel's clock stood still for that long.
+    /// Total suspended time, in which the kernel's clock stood still.
     pub suspended: Nanos,
-    /// The sinks know the affinity that is being changed.
+    /// The sinks have been notified of the affinity change in progress.
     pub affinity_told: bool,
-    /// Attaches the scheduler again when it is told to.
+    /// Attaches the scheduler again on request.
     pub loader: Option<Loader<'a>>,
-    /// Why it was, each time.
+    /// Exit information of each restart.
     pub restarts: Vec<ExitInfo>,
-    /// What is done next to the scheduler.
+    /// Next step of attaching or detaching the scheduler.
     pub load: Option<Load>,
-    /// Which programs of it are called.
+    /// Planned calls of its programs.
     pub calls: Calls,
-    /// When the boot CPU looks after the kernel next if it is still idle; [`Nanos::MAX`]: not now.
+    /// Time at which the idle boot CPU performs its next housekeeping; [`Nanos::MAX`]: not planned.
     pub housekeeping: Nanos,
 }
 
 impl<'a, M: Model> Run<'a, M> {
-    /// At time 0, before anything happened. The workload was checked against the machine.
+    /// Creates a run at time 0, before anything happened. The workload must have been checked against the machine.
     pub fn new(
         model: M,
         machine: &'a Machine,
@@ -236,7 +237,7 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             skip_ticks: true,
             workload,
-            player: Player::new(workload),
+            executor: Executor::new(workload),
             groups: Groups::default(),
             speed,
             locks: Locks::new(machine),
@@ -286,8 +287,8 @@ impl<'a, M: Model> Run<'a, M> {
         self.deadline = Some(deadline);
     }
 
-    /// Boots: makes the kernel's worker for the watchdog, which runs once on CPU 0 and goes to sleep. That takes no
-    /// time, since nobody asked how long a boot takes.
+    /// Creates the kernel's worker for the watchdog during boot, which runs once on CPU 0 and goes to sleep. Takes no
+    /// time, as the duration of the boot is not simulated.
     pub fn create_worker(&mut self) -> TaskId {
         let attributes = TaskAttributes {
             name: "kworker/u:0".to_owned(),
@@ -303,7 +304,7 @@ impl<'a, M: Model> Run<'a, M> {
         self.boot_thread(BOOT_CPU, attributes, Role::Watchdog)
     }
 
-    /// Plays on until nothing is left to happen, or the time is over.
+    /// Runs until no event is left, or the time is over.
     pub fn play(&mut self, progress: &mut dyn FnMut(Nanos)) {
         self.plan_thefts();
         for cpu in 0..self.cpus.len() {
@@ -312,7 +313,7 @@ impl<'a, M: Model> Run<'a, M> {
         self.follow_rates();
         let mut next_progress = PROGRESS;
         while self.end.is_none() && self.has_more() {
-            let (time, alarm) = self.alarms.pop().expect("there is more");
+            let (time, alarm) = self.alarms.pop().expect("an event is left");
             if time > self.now {
                 self.steps = 0;
             }
@@ -331,20 +332,20 @@ impl<'a, M: Model> Run<'a, M> {
     fn has_more(&mut self) -> bool {
         let mut due = self.alarms.next_due();
         if due.is_none() && self.spared.is_any() {
-            self.take_all_back();
+            self.roll_back_all();
             due = self.alarms.next_due();
         }
         if due.is_none_or(|due| self.deadline.is_some_and(|end| due >= end)) {
             return false;
         }
         let Left { alive, ready, asleep, starts, spinning } = self.left.without(self.beside);
-        // Those that spin wait for the others. Frozen ones are not ready.
+        // Spinning tasks wait for others. Frozen tasks are not ready.
         let ready = ready.saturating_sub(spinning);
         let can_move = ready + asleep + starts > 0 || alive > 0 && self.deadline.is_some();
         can_move || self.faults.holds_tasks() || self.operations.are_planned()
     }
 
-    /// What was set for now happens.
+    /// Handles the alarm.
     pub fn ring(&mut self, alarm: Alarm) {
         self.answer(alarm);
         self.follow_rates();
@@ -371,7 +372,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// Hands all tasks that are due to CPU 0, where the parent outside is.
+    /// Passes all tasks that are due to CPU 0, where the external parent runs.
     fn start_due(&mut self) {
         while let Some(&(time, spec)) = self.starts.front()
             && time <= self.now
@@ -384,12 +385,12 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// When the next task comes from outside that was not handed to CPU 0 yet.
+    /// Start time of the next task that was not yet passed to CPU 0.
     pub fn next_start(&self) -> Option<Nanos> {
         self.starts.front().map(|&(time, _)| time)
     }
 
-    /// The kernel's clock, which stands still while the machine sleeps.
+    /// The kernel's clock, which stands still while the machine is suspended.
     pub fn kernel_now(&self) -> Nanos {
         self.now - self.suspended
     }
@@ -399,17 +400,17 @@ impl<'a, M: Model> Run<'a, M> {
         self.model.set_now(self.kernel_now());
     }
 
-    /// See [`kernel_model::Kernel::tick_is_idle_until`]; `until` is on the clock of the run.
+    /// See [`kernel_model::Kernel::tick_is_idle_until`]; `until` is in the time of the run.
     pub fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
         self.model.tick_is_idle_until(cpu, until - self.suspended)
     }
 
-    /// Tasks from outside come so much later.
+    /// Postpones the starts of tasks.
     pub fn postpone_starts(&mut self, by: Nanos) {
         self.starts.iter_mut().for_each(|(time, _)| *time += by);
     }
 
-    /// Brings a CPU's account up to now, and its current task's.
+    /// Advances the accounts of a CPU and its current task to the current time.
     pub fn settle(&mut self, cpu: CpuId) {
         let cpu = &mut self.cpus[cpu.index()];
         let current = cpu.current;
@@ -420,7 +421,7 @@ impl<'a, M: Model> Run<'a, M> {
         if current != TaskId::NONE {
             let task = &mut self.tasks[current.index()];
             if self.operations.wait && task.state() != State::Running {
-                // It sleeps or has ended, and its CPU has not switched yet.
+                // The task sleeps or has ended, and its CPU has not switched yet.
                 return;
             }
             let work = task.take(spent, cpu.rate, || cpu.is_busy());
@@ -432,7 +433,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// Counts a step that takes no time by itself; a run of too many ends the run.
+    /// Counts a step that takes no time by itself; too many in succession end the run.
     pub fn count_step(&mut self, task: TaskId) {
         self.steps += 1;
         if self.steps > STEPS_AT_ONE_INSTANT * (self.cpus.len() + self.tasks.len()) as u64 {
@@ -440,7 +441,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// A task's state changed: what is left changes too.
+    /// Changes a task's state and the counts of tasks.
     pub fn enter(&mut self, task: TaskId, state: State) {
         let now = self.now;
         let entry = &mut self.tasks[task.index()];
@@ -461,7 +462,7 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// The counts of tasks change by one that plays beside others, or not.
+    /// Changes the counts of tasks, and those of background tasks if applicable.
     pub fn count(&mut self, is_beside: bool, change: impl Fn(&mut Left)) {
         change(&mut self.left);
         if is_beside {
@@ -469,12 +470,12 @@ impl<'a, M: Model> Run<'a, M> {
         }
     }
 
-    /// Closes the accounts; the model stays as the run left it.
+    /// Closes the accounts; the model is returned in its final state.
     pub fn finish(mut self) -> Result<(Outcome, M), SetupError> {
         if let Some(End::Stuck(task)) = self.end {
-            let name = &self.player.spec(self.tasks[task.index()].spec).name;
+            let name = &self.executor.spec(self.tasks[task.index()].spec).name;
             let problem = format!(
-                "task {task} ({name}) acts for ever at {} without needing any time; give its script work or a sleep",
+                "task {task} ({name}) acts endlessly at {} without consuming time; add work or a sleep to its script",
                 self.now
             );
             return Err(SetupError::Workload(problem));
@@ -520,7 +521,7 @@ impl<'a, M: Model> Run<'a, M> {
     }
 }
 
-/// Locks of the kernel and of the workload, the longest waits first.
+/// Uses of the locks of the kernel and of the workload, the longest waits first.
 fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> Option<Vec<LockUse>> {
     let mut all = kernel.map(|locks| locks.table());
     if let Some(shared) = shared {
@@ -531,7 +532,7 @@ fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> O
     all
 }
 
-/// How many of them play beside others.
+/// Number of background tasks.
 fn count_beside(starts: &VecDeque<(Nanos, u32)>, workload: &Workload) -> usize {
     starts.iter().filter(|(_, spec)| workload.is_beside(*spec)).count()
 }

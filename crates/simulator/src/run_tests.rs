@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The clock against timelines made by hand, and against itself without its shortcut for ticks.
+//! Tests of the clock against hand-computed timelines, and against itself without skipping ticks.
 
 use crate::run::Run;
 use crate::testing::{Fifo, Story, free_machine};
@@ -60,7 +60,7 @@ pub(crate) struct Played {
 }
 
 impl Played {
-    /// `time cpu:task` of each switch, idle as `-`, without the kernel's worker.
+    /// `time cpu:task` for each switch, with idle as `-`, without the kernel's worker.
     fn switches(&self) -> String {
         let switch = |event: &&Event| match event.kind {
             EventKind::Switch { prev, .. } => prev != TaskId(0) && event.task != TaskId(0),
@@ -105,9 +105,9 @@ pub(crate) fn play(machine: &Machine, workload: &Workload) -> Played {
     try_play(machine, workload, true, None).unwrap()
 }
 
-/// Ticks of 0.1 ms every 4 ms. Work is done beside them; the CPU clock counts them, but is read only after them.
+/// Ticks of 0.1 ms every 4 ms. They delay work; the CPU clock includes them, but is read only after them.
 #[test]
-fn a_tick_takes_from_work_and_counts_as_cpu_time() {
+fn tick_delays_work_and_counts_as_cpu_time() {
     let mut machine = free_machine(1);
     machine.costs.tick_ns = 100_000;
     for (op, end, stolen) in [
@@ -124,11 +124,10 @@ fn a_tick_takes_from_work_and_counts_as_cpu_time() {
     }
 }
 
-/// Two tasks of 25 ms on one CPU, HZ 250, slices of 10 ms: a slice ends at the first tick at or after its end, since
-/// nobody looks in between. 12 ms each,
-/// twice, then 1 ms is left of each.
+/// Two tasks of 25 ms on one CPU, HZ 250, slices of 10 ms: a slice ends at the first tick at or after its expiry, as
+/// it is checked only there. Each task gets 12 ms twice, then its remaining 1 ms.
 #[test]
-fn a_slice_ends_at_a_tick() {
+fn slice_ends_at_the_first_tick_after_its_expiry() {
     let hog = || spec("hog", Start::At(Nanos(0)), vec![work(25 * MS)]);
     let played = play(&free_machine(1), &workload(vec![hog(), hog()]));
     assert_eq!(
@@ -137,22 +136,22 @@ fn a_slice_ends_at_a_tick() {
     );
 }
 
-/// One task works, sleeps, works; every operation has its price.
+/// One task works, sleeps, works; every operation has a cost.
 ///
-/// | time | what | owes |
+/// | time | event | cost |
 /// |---|---|---|
-/// | 0 | comes from outside, CPU 0 leaves idle | 500 |
+/// | 0 | task starts, CPU 0 leaves idle | 500 |
 /// | 500 | wakeup | 200 + 10 |
 /// | 710 | switch | 1000 + 10 |
-/// | 1 720 | 5 ms of work, a tick of 100 in it | |
-/// | 5 001 820 | sleeps, timer for 6 001 820; switch to idle | 1010 |
+/// | 1 720 | 5 ms of work, including a tick of 100 | |
+/// | 5 001 820 | sleep, timer for 6 001 820; switch to idle | 1010 |
 /// | 6 001 820 | CPU 0 leaves idle | 500 |
 /// | 6 002 320 | interrupt, wakeup | 300 + 210 |
 /// | 6 002 830 | switch | 1010 |
 /// | 6 003 840 | 1 ms of work | |
-/// | 7 003 840 | ends | |
+/// | 7 003 840 | task ends | |
 #[test]
-fn every_price_is_paid() {
+fn every_operation_cost_is_charged() {
     let mut machine = free_machine(1);
     machine.costs.context_switch_ns = 1_000;
     machine.costs.idle_exit_ns = 500;
@@ -169,11 +168,11 @@ fn every_price_is_paid() {
     assert_eq!(played.outcome.measures.bpf_instructions, Some(600));
 }
 
-/// The interrupt for another CPU takes its way, longer to another cache, and an idle one wakes up first. The parent
-/// forks at 0, 1 us and 2 us, since each fork takes it 1 us; the children arrive on CPUs 1 (same cache), 2 (same
-/// node) and 3 (far).
+/// An interrupt to another CPU takes time, more to another cache, and an idle CPU leaves its idle state first. The
+/// parent forks at 0, 1 us and 2 us, since each fork takes 1 us; the children are placed on CPUs 1 (same cache), 2
+/// (same node) and 3 (remote node).
 #[test]
-fn interrupts_take_their_way() {
+fn ipi_latency_depends_on_distance_and_idle_exit() {
     let mut machine = free_machine(4);
     machine.topology = Topology::of_groups(&[0, 1, 2, 3], &[0, 0, 1, 2], &[0, 0, 0, 1]);
     machine.costs.fork_ns = 1_000;
@@ -186,10 +185,10 @@ fn interrupts_take_their_way() {
     assert_eq!(played.switches(), expected);
 }
 
-/// Who sends an interrupt pays for it when it is on its way: the parent's second fork is 500 ns later for the first, and its
-/// own work, which ends at 1 ms, as much later as there were three interrupts.
+/// The sender is charged for an interrupt after it is sent: the parent's second fork is delayed by 500 ns for the
+/// first one, and its own work, which ends at 1 ms, by that of three interrupts.
 #[test]
-fn who_sends_an_interrupt_pays_for_it() {
+fn ipi_cost_is_charged_to_the_sender() {
     let mut machine = free_machine(4);
     machine.costs.ipi_ns = [10; 3];
     machine.costs.ipi_send_ns = 500;
@@ -201,10 +200,11 @@ fn who_sends_an_interrupt_pays_for_it() {
     assert_eq!(played.cpu(0)[2], 1_500);
 }
 
-/// CPU 1 has idled for no time when the first child comes, for 0.4 ms when the second one does, and for 0.6 at the third. An
-/// interrupt takes its sender 500 ns once a CPU has idled for half a millisecond, 40 before, and the CPU 700 ns in place of 60.
+/// CPU 1 has just become idle when the first child starts, has been idle for 0.4 ms at the second, and for 0.6 ms at
+/// the third. To a CPU that has been idle for 0.5 ms an interrupt costs its sender 500 ns instead of 40, and the CPU
+/// 700 ns instead of 60.
 #[test]
-fn a_cpu_that_idles_for_long_is_given_away() {
+fn ipi_to_a_descheduled_vcpu_costs_more() {
     let mut machine = free_machine(2);
     machine.costs.ipi_send_ns = 40;
     machine.costs.idle_exit_ns = 60;
@@ -222,10 +222,11 @@ fn a_cpu_that_idles_for_long_is_given_away() {
     assert_eq!(switches(halt(MS / 2)), third);
 }
 
-/// A parent outside makes one task after another, and has CPU 0 until it made the last one. The first one comes at its
-/// time, as does one that comes alone, at 9 ms. The one of 8.0015 ms is due while the parent makes that of 8 ms.
+/// The external parent creates tasks one after another, and occupies CPU 0 until it has created the last one. The
+/// first one starts at its time, as does a single one at 9 ms. The task for 8.0015 ms is due while the parent creates
+/// that for 8 ms.
 #[test]
-fn a_parent_outside_makes_one_task_after_another() {
+fn external_parent_creates_tasks_one_after_another() {
     let mut machine = free_machine(3);
     machine.costs.clone_ns = 2_000;
     let starts = [0, 0, 0, 8_000_000, 8_001_500, 9_000_000];
@@ -235,12 +236,12 @@ fn a_parent_outside_makes_one_task_after_another() {
     let (first, later) = runs.split_at(runs.find("8000000").expect("the fourth"));
     assert_eq!(first, "0 1:1, 2000 2:2, 4000 0:3, 100000 1:-, 102000 2:-, 104000 0:-, ");
     assert_eq!(later, "8000000 1:4, 8002000 0:5, 8100000 1:-, 8102000 0:-, 9000000 0:6, 9100000 0:-");
-    assert_eq!(played.cpu(0)[3], 3 * 2_000, "it was somebody else's");
+    assert_eq!(played.cpu(0)[3], 3 * 2_000, "time of the external parent");
 }
 
-/// Work that ends at the very time of a tick ends before it, so a slice equal to the work causes no switch.
+/// Work that ends exactly at a tick ends before it, so a slice equal to the work causes no switch.
 #[test]
-fn work_that_ends_with_its_slice_is_not_preempted() {
+fn work_ending_with_its_slice_is_not_preempted() {
     let task = || spec("task", Start::At(Nanos(0)), vec![work(12 * MS), sleep(100 * MS)]);
     let played = play(&free_machine(1), &workload(vec![task(), task()]));
     assert_eq!(
@@ -249,11 +250,11 @@ fn work_that_ends_with_its_slice_is_not_preempted() {
     );
 }
 
-/// Each task comes 700 ns after the one before, as a wakeup takes that. `a` wants to wake `c` and then to wait, at
-/// 2400; waking takes it until 3100, and at 2600 `b` wakes it. So it does not wait at all, and `b` need not
-/// call the kernel: 1 ns later its CPU takes `c`.
+/// The tasks start 700 ns apart, which is the cost of a wakeup. At 2400 `a` wakes `c` and will block then; waking
+/// takes until 3100, and at 2600 `b` wakes `a`. So `a` does not block at all, and `b` does not call the kernel: 1 ns
+/// later its CPU runs `c`.
 #[test]
-fn a_wakeup_that_comes_before_the_sleep_is_not_lost() {
+fn wakeup_before_the_sleep_is_not_lost() {
     let mut machine = free_machine(3);
     machine.costs.wakeup_ns = 700;
     let at_once = Start::At(Nanos(0));
@@ -267,7 +268,7 @@ fn a_wakeup_that_comes_before_the_sleep_is_not_lost() {
 }
 
 #[test]
-fn the_end_is_where_the_duration_is() {
+fn run_ends_at_its_duration() {
     let mut endless = workload(vec![spec("endless", Start::At(Nanos(5)), vec![work(1_000_000_000_000_000)])]);
     endless.duration = Some(Nanos(1_000_000_007));
     let played = play(&free_machine(2), &endless);
@@ -279,19 +280,19 @@ fn the_end_is_where_the_duration_is() {
 }
 
 #[test]
-fn a_script_that_needs_no_time_is_named() {
+fn script_without_time_is_reported() {
     let script = |other| vec![Op::Resume([other].into()), Op::Suspend, Op::Repeat { from: 0, times: None }];
     let (ping, pong) = (spec("ping", Start::At(Nanos(5)), script(1)), spec("pong", Start::At(Nanos(5)), script(0)));
     let idle = Workload { duration: Some(Nanos(9)), ..workload(vec![ping, pong]) };
     let Err(SetupError::Workload(problem)) = try_play(&free_machine(1), &idle, true, None) else {
-        panic!("it goes on for ever");
+        panic!("the run must fail");
     };
-    let expected = "task 1 (ping) acts for ever at 5 ns without needing any time; give its script work or a sleep";
+    let expected = "task 1 (ping) acts endlessly at 5 ns without consuming time; add work or a sleep to its script";
     assert_eq!(problem, expected);
 }
 
 #[test]
-fn a_refused_fork_is_counted() {
+fn refused_fork_is_counted() {
     let parent = spec("parent", Start::At(Nanos(0)), vec![Op::Fork(1), work(10)]);
     let played = play(&free_machine(1), &workload(vec![parent, spec("refused", Start::Forked, vec![work(5)])]));
     assert_eq!(played.outcome.failed_forks, 1);
@@ -299,10 +300,10 @@ fn a_refused_fork_is_counted() {
 }
 
 #[test]
-fn ticks_that_take_all_time_are_refused() {
+fn machine_whose_ticks_take_all_time_is_refused() {
     let mut machine = free_machine(1);
     machine.costs.tick_ns = 4_000_000;
-    let problem = "free: a tick that takes 4000000 ns, 250 times per second, leaves no time to work";
+    let problem = "free: a tick of 4000000 ns, 250 times per second, leaves no time for work";
     assert_eq!(setup::check_machine(&machine).unwrap_err(), SetupError::Machine(problem.to_owned()));
     machine.topology.places.clear();
     let problem = "free: it has 0 CPUs, expected 1 to 4096";
@@ -310,7 +311,7 @@ fn ticks_that_take_all_time_are_refused() {
 }
 
 fn op(cpus: u32) -> impl Strategy<Value = Op> {
-    // Odd times, and whole milliseconds, which meet ticks and each other.
+    // Odd times, and whole milliseconds, which coincide with ticks and each other.
     let nanos = |max: u64| prop_oneof![1..max, (1..max.div_ceil(MS) + 1).prop_map(|ms| ms * MS)].prop_map(Nanos);
     let change = prop::collection::btree_set(0..cpus, 1..=cpus as usize)
         .prop_map(|cpus| Op::Change { cpus: Some(Box::new(cpus.into_iter().map(CpuId).collect())), policy: None });
@@ -385,7 +386,7 @@ fn random_machine() -> impl Strategy<Value = Machine> {
     )
 }
 
-/// A machine, a workload, and how often a CPU is disturbed.
+/// A machine, a workload, and the interval at which a CPU is disturbed.
 pub(crate) type Scenario = (Machine, Workload, Option<Nanos>);
 
 pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
@@ -399,10 +400,10 @@ pub(crate) fn scenario() -> impl Strategy<Value = Scenario> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// Ticks that can do nothing are not played, and nothing but the ticks themselves is different. Accounts that do
-    /// not add up panic in both.
+    /// Ticks without effect are skipped, and nothing but the ticks themselves differs. Accounts that do not add up
+    /// panic in both runs.
     #[test]
-    fn skipping_ticks_changes_nothing((machine, workload, disturb) in scenario()) {
+    fn skipping_ticks_does_not_change_results((machine, workload, disturb) in scenario()) {
         let skipping = try_play(&machine, &workload, true, disturb).unwrap();
         let playing = try_play(&machine, &workload, false, disturb).unwrap();
         let told = |played: &Played| {
@@ -414,7 +415,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_twice((machine, workload, disturb) in scenario()) {
+    fn repeated_run_is_identical((machine, workload, disturb) in scenario()) {
         let (once, again) = (try_play(&machine, &workload, true, disturb), try_play(&machine, &workload, true, disturb));
         prop_assert_eq!(once.unwrap().outcome, again.unwrap().outcome);
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! An operation that takes locks, as the CPU's time sees it: spend so much, take this lock, spend, give it back.
+//! Execution of an operation's lock steps on a CPU: spend time, take a lock, spend time, release it.
 //!
-//! The kernel did it all at one instant. The CPU goes through the steps in their time: it stops before each lock until
-//! that time has come, unless nothing else happens before, so locks are asked for in the order of time. What follows the
-//! last lock is known at once.
-//! Most operations take one lock that nobody else wants: those need no event either (`ahead`).
-//! Interprocessor interrupts leave at the end, when the CPU has given its locks back.
+//! The kernel model has executed the whole operation at one instant. The CPU goes through its steps in their time: it
+//! stops before each lock until that time has come, unless nothing else happens before, so locks are requested in
+//! order of time. Everything after the last lock is known at once. Most operations take one uncontended lock, and
+//! need no event at all (`ahead`). Interprocessor interrupts are sent at the end, after the locks are released.
 
 use crate::cost::price;
 use crate::cpu::Charge;
@@ -20,38 +19,38 @@ use machine_model::{Costs, Nature};
 /// A step of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Step {
-    /// The scheduler's code takes so long.
+    /// The scheduler's code takes this time.
     Spend(Nanos),
-    /// The CPU takes a lock, for this caller.
+    /// The CPU takes a lock, on behalf of this caller.
     Take(LockNumber, &'static str),
-    /// It gives it back.
+    /// The CPU releases the lock.
     Give(LockNumber),
-    /// It sends a rescheduling interrupt.
+    /// The CPU sends a rescheduling interrupt.
     Send(CpuId),
 }
 
-/// Steps that are still to be taken.
+/// Remaining steps of an operation.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     pub steps: Vec<Step>,
-    /// Of these, taken.
+    /// Number of steps already taken.
     pub taken: usize,
 }
 
 impl Script {
-    /// Whether there is nothing to do.
+    /// Whether no step is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 
-    /// The next step.
+    /// Next step.
     #[inline]
     fn next(&self) -> Option<Step> {
         self.steps.get(self.taken).copied()
     }
 
-    /// That is done.
+    /// Removes the next step.
     #[inline]
     fn pop(&mut self) {
         self.taken += 1;
@@ -65,7 +64,7 @@ impl Script {
         self.taken = 0;
     }
 
-    /// Adds a step at the end.
+    /// Appends a step.
     #[inline]
     pub fn push(&mut self, step: Step) {
         if !matches!(step, Step::Spend(Nanos::ZERO)) {
@@ -74,9 +73,9 @@ impl Script {
     }
 }
 
-/// An operation that takes one lock: what it spends before it has it, while it does, and afterwards.
+/// An operation with one lock: time spent before, under, and after it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Passage {
+pub(crate) struct Acquisition {
     pub lock: LockNumber,
     pub caller: &'static str,
     pub before: Nanos,
@@ -84,22 +83,29 @@ pub(crate) struct Passage {
     pub after: Nanos,
 }
 
-impl Passage {
-    fn new(costs: &Costs, lock: LockNumber, charge: Charge, take: &LockStep, give: &LockStep, all: &Usage) -> Passage {
-        debug_assert!(take.taken && !give.taken && take.lock == give.lock, "a lock is taken before it is given back");
+impl Acquisition {
+    fn new(
+        costs: &Costs,
+        lock: LockNumber,
+        charge: Charge,
+        take: &LockStep,
+        give: &LockStep,
+        all: &Usage,
+    ) -> Acquisition {
+        debug_assert!(take.taken && !give.taken && take.lock == give.lock, "the lock is taken before its release");
         let is_runqueue = matches!(take.lock, Lock::Runqueue(_));
         let locked = if is_runqueue { charge.locked.min(charge.scheduler) } else { Nanos::ZERO };
-        // Mostly nothing is used before the lock is taken, nor after it was given back.
+        // Usually nothing is used before the lock is taken, nor after its release.
         let at_take = if take.used.is_nothing() { Nanos::ZERO } else { price(costs, &take.used) };
         let at_give = if give.used.is_as_at(&take.used) { at_take } else { price(costs, &give.used) };
         let at_end = if all.is_as_at(&give.used) { at_give } else { price(costs, all) };
         let before = charge.scheduler - locked + at_take;
         let held = held_for_queue(costs, take.lock, before);
         let under = at_give - at_take + held + locked;
-        Passage { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
+        Acquisition { lock, caller: take.caller, before: before - held, under, after: at_end - at_give }
     }
 
-    /// From the lock on.
+    /// Writes the steps from the lock on.
     pub fn write_from_lock(&self, script: &mut Script) {
         script.push(Step::Take(self.lock, self.caller));
         script.push(Step::Spend(self.under));
@@ -113,7 +119,8 @@ impl Passage {
     }
 }
 
-/// What a queue kfunc costs is counted before it comes to the lock, after `spent`; it is spent under it.
+/// Part of the time `spent` before the lock that is the cost of a queue kfunc: it is counted before the lock, but
+/// spent while holding it.
 fn held_for_queue(costs: &Costs, lock: Lock, spent: Nanos) -> Nanos {
     match lock {
         Lock::Runqueue(_) | Lock::Bpf(_) => Nanos::ZERO,
@@ -122,8 +129,8 @@ fn held_for_queue(costs: &Costs, lock: Lock, spent: Nanos) -> Nanos {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Writes down the operation whose output was taken. Of what it cost beside the scheduler's code, `charge.locked` is
-    /// spent before the last runqueue is given back, the rest before all.
+    /// Writes the script of the operation whose output was taken. Of its costs other than the scheduler's code,
+    /// `charge.locked` is spent before the last runqueue is released, the rest before all steps.
     pub fn write_script(&mut self, cpu: CpuId, charge: Charge) {
         let Some(locks) = &mut self.locks else { return };
         let costs = &self.machine.costs;
@@ -131,8 +138,8 @@ impl<M: Model> Run<'_, M> {
         let is_first = script.is_empty();
         let steps = &self.output.locks;
         if is_first && let [take, give] = &steps[..] {
-            let passage = Passage::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
-            return self.pass_lock(cpu, passage);
+            let acquisition = Acquisition::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
+            return self.acquire_lock(cpu, acquisition);
         }
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
         let last = steps.iter().rposition(is_last);
@@ -163,36 +170,37 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// An operation with one lock, which is most of them: at once or ahead of its time, if it can be. Else its steps are
-    /// written down.
-    fn pass_lock(&mut self, cpu: CpuId, passage: Passage) {
-        let locks = self.locks.as_mut().expect("one is taken");
-        let Passage { lock, caller, before, under, after } = passage;
+    /// Executes an operation with one lock, the common case: at once or ahead of time, if possible. Otherwise writes
+    /// its steps.
+    fn acquire_lock(&mut self, cpu: CpuId, acquisition: Acquisition) {
+        let locks = self.locks.as_mut().expect("taking a lock implies locks");
+        let Acquisition { lock, caller, before, under, after } = acquisition;
         if locks.is_free(lock, self.now) {
             let from = self.cpus[cpu.index()].free_at();
             let (at, lines) = (from + before, locks.lines(lock, cpu));
             let next = self.next_event();
-            let locks = self.locks.as_mut().expect("one is taken");
+            let locks = self.locks.as_mut().expect("taking a lock implies locks");
             if next > at + under + after + lines {
                 let grant = locks.take(lock, cpu, caller, at).expect("it is free");
                 let free = grant.at + grant.lines + under;
                 locks.give(lock, free);
                 return self.cpus[cpu.index()].charge(Charge::scheduler(free + after - from));
             }
-            // Else it has the lock without an event, too.
-            if at > self.now && next <= at && self.may_play_ahead(cpu) {
-                return self.play_ahead(cpu, passage, at);
+            // In the other case it gets the lock without an event, too.
+            if at > self.now && next <= at && self.may_execute_ahead(cpu) {
+                return self.execute_ahead(cpu, acquisition, at);
             }
         }
-        passage.write(&mut self.cpus[cpu.index()].script);
+        acquisition.write(&mut self.cpus[cpu.index()].script);
     }
 
-    /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no events.
+    /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no
+    /// events.
     fn is_alone(&mut self, cpu: CpuId, end: Nanos) -> bool {
         if !self.is_first(end) {
             return false;
         }
-        let (locks, now) = (self.locks.as_ref().expect("there is a script"), self.now);
+        let (locks, now) = (self.locks.as_ref().expect("a script implies locks"), self.now);
         let steps = &self.cpus[cpu.index()].script.steps;
         let takes = steps.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
         let mut lines = Nanos::ZERO;
@@ -205,10 +213,10 @@ impl<M: Model> Run<'_, M> {
         self.is_first(end + lines)
     }
 
-    /// Goes through an operation that is alone.
+    /// Executes the whole script of an operation that is alone.
     fn play_at_once(&mut self, cpu: CpuId) {
         let entry = &mut self.cpus[cpu.index()];
-        let locks = self.locks.as_mut().expect("there is a script");
+        let locks = self.locks.as_mut().expect("a script implies locks");
         let from = entry.free_at();
         let mut at = from;
         for &step in &entry.script.steps {
@@ -220,17 +228,17 @@ impl<M: Model> Run<'_, M> {
                 }
                 Step::Give(number) => {
                     let next = locks.give(number, at);
-                    debug_assert_eq!(next, None, "nobody waits");
+                    debug_assert_eq!(next, None, "no CPU waits");
                 }
-                Step::Send(_) => unreachable!("interrupts are sent after it"),
+                Step::Send(_) => unreachable!("interrupts are sent after the script"),
             }
         }
         entry.script.clear();
         entry.charge(Charge { scheduler: at - from, ..Charge::default() });
     }
 
-    /// Goes through the script of `cpu`, which owes nothing that comes before, up to a lock that it takes later or must
-    /// wait for. Those who waited for what it gives back go on likewise.
+    /// Executes the script of `cpu`, which owes nothing before it, up to a lock that it takes later or must wait for.
+    /// CPUs that waited for a lock it releases continue likewise.
     pub fn follow_script(&mut self, cpu: CpuId) {
         let first = cpu;
         let (mut next, mut ready) = (Some(cpu), Vec::new());
@@ -246,7 +254,7 @@ impl<M: Model> Run<'_, M> {
                     Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
                         self.ask_for_lock(cpu, number, at);
-                        let locks = self.locks.as_mut().expect("there is a script");
+                        let locks = self.locks.as_mut().expect("a script implies locks");
                         let Some(grant) = locks.take(number, cpu, caller, at) else {
                             self.cpus[cpu.index()].waits_for_lock = true;
                             break;
@@ -254,7 +262,7 @@ impl<M: Model> Run<'_, M> {
                         self.take_lock(cpu, number, at, grant);
                     }
                     Step::Give(number) => {
-                        let locks = self.locks.as_mut().expect("there is a script");
+                        let locks = self.locks.as_mut().expect("a script implies locks");
                         if let Some((waiter, grant)) = locks.give(number, at) {
                             self.settle(waiter);
                             self.cpus[waiter.index()].waits_for_lock = false;
@@ -272,12 +280,12 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `cpu`, which owes nothing after `from`, has the lock then or later; it spins until that.
+    /// `cpu`, which owes nothing after `from`, gets the lock at the granted time; it spins until then.
     fn take_lock(&mut self, cpu: CpuId, number: LockNumber, from: Nanos, grant: Grant) {
         let scheduler = grant.at - from + grant.lines;
         self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
         if grant.waited > Nanos::ZERO {
-            let lock = kind(self.locks.as_ref().expect("one was taken").lock(number));
+            let lock = kind(self.locks.as_ref().expect("taking a lock implies locks").lock(number));
             let kind = EventKind::LockWait { lock, waited: grant.waited };
             let site = CallbackSite::default();
             self.tell(&Event { time: self.now, cpu, task: TaskId::NONE, kind, site });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From what the user gave to a kernel, with a scheduler attached if one is wanted: checks, links, loads.
+//! Preparation of a run: checks the inputs, and links, loads and attaches the scheduler if there is one.
 
 use crate::cpu::Charge;
 use crate::groups::Groups;
@@ -13,20 +13,20 @@ use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos};
 use kernel_model::{Config, Kernel};
-use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Told, Window};
+use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Window, WorkloadFacts};
 use machine_model::Machine;
 use speed::Signal;
 use workload::{Op, Reserved, TaskGroup, Workload};
 
-/// Instructions that one callback may execute. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
-/// loops may execute more than it explores; no scheduler of the census comes near 16 times that.
+/// Maximum number of instructions per callback. The verifier explores at most 1 M (`BPF_COMPLEXITY_LIMIT_INSNS`), but
+/// loops may execute more than it explores; no surveyed scheduler comes near 16 times that.
 const CALLBACK_BUDGET: u64 = 16_000_000;
 
-/// How long the machine has been up when a run begins: nobody attaches a scheduler in the first second, and some take a
-/// clock near 0 for one that was never read. A whole number of jiffies at any rate.
+/// Uptime of the machine when a run begins: schedulers are not attached in the first second after boot, and some
+/// treat a clock near 0 as never read. Must be a whole number of jiffies at any HZ.
 pub const UPTIME: Nanos = Nanos::from_ms(600_000);
 
-/// A run at time 0, with its scheduler attached, whose executed lines are counted if that is wanted.
+/// Creates a run at time 0 with its scheduler attached; executed lines are counted if requested.
 pub(crate) fn prepare<'a>(
     setup: &'a Setup<'_>,
     log: &'a mut dyn Sink,
@@ -34,7 +34,7 @@ pub(crate) fn prepare<'a>(
 ) -> Result<Run<'a, Kernel>, SetupError> {
     let ticks = check_machine(setup.machine)?;
     if setup.kernel.needs_locks() && setup.machine.effects.locks.is_none() {
-        let problem = "its locks cost nothing (it has no [locks], or they are left out), so nobody waits for one";
+        let problem = "its locks cost nothing (it has no [locks], or they are left out), so no CPU waits for one";
         return Err(SetupError::Machine(format!("{}: kernel {}: {problem}", setup.machine.name, setup.kernel)));
     }
     check_workload(setup.workload, setup.machine, setup.duration)?;
@@ -88,7 +88,7 @@ fn attach<'a>(
     if let Some(all) = Kernel::lacks(&config, object).refusal() {
         return Err(SetupError::Lacks(all));
     }
-    let profile = profile.for_workload(&told_by(setup.workload));
+    let profile = profile.for_workload(&workload_facts(setup.workload));
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
     run.model.load(&linked)?;
@@ -116,8 +116,8 @@ fn attach<'a>(
     Ok(())
 }
 
-/// What a launch profile can be told of a workload.
-pub fn told_by(workload: &Workload) -> Told {
+/// Facts about a workload for the launch profile.
+pub fn workload_facts(workload: &Workload) -> WorkloadFacts {
     let all = workload.all_groups();
     let group = |group: &TaskGroup| Group { weight: group.weight, cap_percent: group.cap_percent, uid: group.uid };
     let reservation = |group: &TaskGroup| {
@@ -137,7 +137,7 @@ pub fn told_by(workload: &Workload) -> Told {
         lends_to: one.lends_to,
         lent_as: one.lent_as,
     };
-    Told {
+    WorkloadFacts {
         groups: all.iter().map(group).collect(),
         reservations: all.iter().filter_map(reservation).collect(),
         caps: all.iter().filter_map(cap).collect(),
@@ -157,18 +157,18 @@ fn call(kernel: &mut Kernel, object: &LinkedObject, calls: &[ProgramCall]) -> Re
     Ok(())
 }
 
-/// Checks what the clock needs of a machine.
+/// Checks the machine.
 pub(crate) fn check_machine(machine: &Machine) -> Result<Ticks, SetupError> {
     let problem = |text: String| SetupError::Machine(format!("{}: {text}", machine.name));
     if !(1..=MAX_CPUS).contains(&machine.topology.len()) {
         return Err(problem(format!("it has {} CPUs, expected 1 to {MAX_CPUS}", machine.topology.len())));
     }
     if machine.offline.contains(BOOT_CPU) {
-        return Err(problem(format!("CPU {BOOT_CPU} is offline, and a simulated machine boots on it")));
+        return Err(problem(format!("CPU {BOOT_CPU} is offline, but simulated machines boot on it")));
     }
     let tick_ns = machine.costs.tick_ns;
     Ticks::new(machine.hz, Nanos(tick_ns)).ok_or_else(|| {
-        problem(format!("a tick that takes {tick_ns} ns, {} times per second, leaves no time to work", machine.hz))
+        problem(format!("a tick of {tick_ns} ns, {} times per second, leaves no time for work", machine.hz))
     })
 }
 
@@ -180,7 +180,7 @@ pub(crate) fn check_workload(
 ) -> Result<(), SetupError> {
     workload.validate().map_err(|error| SetupError::Workload(error.to_string()))?;
     if duration.or(workload.duration).is_none() && !workload.is_finite() {
-        let problem = "it has tasks that never end and no duration; give one";
+        let problem = "the workload has endless tasks and no duration; set a duration";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
     }
     let all = machine.present_cpus();
@@ -211,7 +211,7 @@ fn config(setup: &Setup<'_>) -> Config {
     }
 }
 
-/// The CPUs of `wanted` that exist; all if nothing was wanted.
+/// The CPUs of `wanted` that exist; all CPUs if `wanted` is `None`.
 pub(crate) fn existing(wanted: Option<&CpuSet>, all: &CpuSet) -> CpuSet {
     wanted.map_or_else(|| all.clone(), |cpus| cpus.intersection(all))
 }

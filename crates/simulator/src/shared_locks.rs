@@ -1,97 +1,98 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Locks in the memory of a workload: who has each, who waits, where its cache line is.
+//! Locks of a workload: holder, waiters, and location of the cache line of each.
 //!
-//! 1. The word of a lock lies on one line. Who writes it needs that line, which comes from whoever wrote it last; a line is
-//!    in one place at a time, so all who want it are served one after the other ([`Word::fetch`]).
-//! 2. Who waits for a spin lock occupies its CPU. Passing the lock on takes what [`Spinning::handover`] says.
-//! 3. A waiter that is preempted keeps its place in a ticket or queued lock, and all behind wait until it runs again. A
-//!    test-and-set lock goes to the nearest CPU that polls, and is free if none does.
+//! 1. The word of a lock occupies one cache line. A CPU that writes to it needs that line, which is transferred from
+//!    the CPU that wrote it last; a line is in one place at a time, so concurrent requests are served one after
+//!    another ([`Word::fetch`]).
+//! 2. A task that waits for a spin lock occupies its CPU. A handoff takes the time given by [`Spinning::handover`].
+//! 3. A waiter that is preempted keeps its place in a ticket or queued lock, and all later ones wait until it runs
+//!    again. A test-and-set lock is handed off to the nearest CPU that polls it, and becomes free if there is none.
 
 use crate::handover::Spinning;
 use crate::noise::draw::Draw;
 use ids::{CpuId, Nanos, TaskId, Topology};
-use machine_model::{Machine, Passage};
+use machine_model::{AcquireCost, Machine};
 use measures::LockUse;
 use std::collections::VecDeque;
-use workload::{LockId, LockKind, Passages, SharedLock};
+use workload::{CriticalSections, LockId, LockKind, SharedLock};
 
-/// Where a task is in its passage.
+/// Progress of a task in its critical section.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// It is about to begin one.
+    /// About to begin one.
     Begin,
-    /// It wants the lock.
+    /// About to ask for the lock.
     Arrive,
-    /// It has found a mutex held, and calls the kernel to sleep until that is given back.
+    /// Has found a mutex held, and calls the kernel to sleep until its release.
     Call,
-    /// The kernel has refused that, as the mutex was given back meanwhile.
+    /// The kernel has refused to let it sleep, as the mutex was released meanwhile.
     Refused,
-    /// It waits, on its CPU or asleep.
+    /// Waits, spinning or asleep.
     Wait,
-    /// It has the lock and is about to work.
+    /// Holds the lock and is about to work.
     Enter,
-    /// It has done its work and is about to give it back.
+    /// Has done its work and is about to release the lock.
     Leave,
-    /// It has given it back.
+    /// Has released the lock.
     Done,
 }
 
-/// A task amidst its passages.
+/// A task that executes critical sections.
 #[derive(Debug)]
 pub(crate) struct Passing {
-    pub op: Passages,
-    /// Passages that are left, with this one.
+    pub op: CriticalSections,
+    /// Remaining critical sections, the current one included.
     pub left: u64,
     pub stage: Stage,
-    /// Which word it passes through.
+    /// Index of the current lock word.
     pub word: usize,
-    /// Since when it wants it.
+    /// Time of the request.
     pub asked: Nanos,
-    /// Since when it has it.
+    /// Time of the acquisition.
     pub entered: Nanos,
-    /// What a reader of a sequence lock saw when it began.
+    /// Version that a reader of a sequence lock saw when it began.
     pub seen: u64,
-    /// It has found a mutex held once.
+    /// The task has found a mutex held once.
     pub fought: bool,
-    /// Its row in the table.
+    /// Row in the lock table.
     pub row: usize,
     draw: Draw,
 }
 
 impl Passing {
-    /// A time of this mean.
+    /// A duration with this mean: constant, or exponentially distributed if the workload says so.
     pub fn length(&mut self, mean: Nanos) -> Nanos {
         if self.op.exponential { exponential(&mut self.draw, mean) } else { mean }
     }
 }
 
-/// A task that waits.
+/// A waiting task.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     pub task: TaskId,
     pub reads: bool,
 }
 
-/// One lock, or one stripe of it.
+/// One lock, or one stripe of a striped lock.
 #[derive(Debug, Default)]
 pub(crate) struct Word {
-    /// Who wrote its line last, and when the line can go on from there.
+    /// CPU that wrote its line last, and time from which the line is available for another transfer.
     last: Option<CpuId>,
     free: Nanos,
     pub writer: Option<TaskId>,
     pub readers: u32,
-    /// Somebody may sleep for this mutex, so who gives it back calls the kernel.
+    /// A task may be asleep waiting for this mutex, so its release calls the kernel.
     pub fought: bool,
-    /// Writers so far.
+    /// Number of writes so far.
     pub version: u64,
     pub waiting: VecDeque<Waiter>,
 }
 
-/// All of them.
+/// All locks of a workload.
 #[derive(Debug)]
 pub(crate) struct SharedLocks {
     locks: Vec<SharedLock>,
-    /// First word of each lock.
+    /// Index of the first word of each lock.
     first: Vec<usize>,
     pub words: Vec<Word>,
     pub rows: Vec<LockUse>,
@@ -102,7 +103,7 @@ pub(crate) struct SharedLocks {
 }
 
 impl SharedLocks {
-    /// `None` if the workload has none.
+    /// Creates the locks; `None` if the workload has none.
     pub fn new(machine: &Machine, locks: &[SharedLock], seed: u64) -> Option<Box<SharedLocks>> {
         let mut first = Vec::new();
         let mut count = 0;
@@ -124,8 +125,8 @@ impl SharedLocks {
         })
     }
 
-    /// `task`, which is called so, begins.
-    pub fn begin(&mut self, task: TaskId, name: &str, op: Passages) {
+    /// `task`, whose name is `name`, begins its critical sections.
+    pub fn begin(&mut self, task: TaskId, name: &str, op: CriticalSections) {
         if self.passing.len() <= task.index() {
             self.passing.resize_with(task.index() + 1, || None);
         }
@@ -143,65 +144,65 @@ impl SharedLocks {
             Some(Box::new(Passing { op, left, stage, word, asked, entered: asked, seen: 0, fought: false, row, draw }));
     }
 
-    /// Where `task` is, if it passes through a lock.
+    /// State of `task`, if it is executing critical sections.
     pub fn passing(&mut self, task: TaskId) -> Option<&mut Passing> {
         self.passing.get_mut(task.index()).and_then(|passing| passing.as_deref_mut())
     }
 
-    /// `task` is through.
+    /// `task` has finished its critical sections.
     pub fn end(&mut self, task: TaskId) {
         self.passing[task.index()] = None;
     }
 
-    /// The lock that `task`, which passes, wants, in words.
+    /// Description of the lock that `task` asks for.
     pub fn name(&self, task: TaskId) -> String {
-        let passing = self.passing[task.index()].as_deref().expect("it passes");
+        let passing = self.passing[task.index()].as_deref().expect("the task is in a critical section");
         format!("lock {}", self.locks[passing.op.lock.0 as usize].name)
     }
 
-    /// How this lock is made.
+    /// Kind of this lock.
     pub fn kind(&self, lock: LockId) -> LockKind {
         self.locks[lock.0 as usize].kind
     }
 
-    /// Takes a word by chance for the next passage, and says what the passage itself takes.
+    /// Chooses a random word for the next critical section, and returns the cost of the lock operations.
     pub fn choose(&mut self, task: TaskId) -> Nanos {
-        let passing = self.passing[task.index()].as_deref_mut().expect("it passes");
+        let passing = self.passing[task.index()].as_deref_mut().expect("the task is in a critical section");
         let index = passing.op.lock.0 as usize;
         let lock = &self.locks[index];
         if lock.stripes > 1 {
             passing.word = self.first[index] + passing.draw.before(Nanos(lock.stripes.into())).0 as usize;
         }
         let own = match lock.kind {
-            LockKind::Atomic => Passage::Atomic,
-            LockKind::Sequence | LockKind::Rcu if passing.op.reads => Passage::Sequence,
-            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => Passage::Spin,
-            LockKind::Queued => Passage::Queued,
-            LockKind::ReadWrite => Passage::ReadWrite,
-            LockKind::Mutex => Passage::Mutex,
+            LockKind::Atomic => AcquireCost::Atomic,
+            LockKind::Sequence | LockKind::Rcu if passing.op.reads => AcquireCost::Sequence,
+            LockKind::TestAndSet | LockKind::Ticket | LockKind::Sequence | LockKind::Rcu => AcquireCost::Spin,
+            LockKind::Queued => AcquireCost::Queued,
+            LockKind::ReadWrite => AcquireCost::ReadWrite,
+            LockKind::Mutex => AcquireCost::Mutex,
         };
-        let price = self.costs.as_ref().map_or(0, |costs| costs.passage_ns[own as usize].typical);
-        // Else a task could pass for ever at one instant.
+        let price = self.costs.as_ref().map_or(0, |costs| costs.acquire_ns[own as usize].typical);
+        // At least 1 ns, as a task could otherwise act endlessly at one instant.
         Nanos(price.max(1))
     }
 
-    /// One way of a line from `last` to `cpu`.
+    /// Duration of a cache-line transfer from `last` to `cpu`.
     fn line(&self, last: Option<CpuId>, cpu: CpuId) -> u64 {
         let Some(costs) = &self.costs else { return 0 };
         last.map_or(0, |last| costs.line(self.topology.locality(last, cpu)))
     }
 
-    /// A call of `futex(2)` that neither sleeps nor wakes.
+    /// Duration of a call of `futex(2)` that neither sleeps nor wakes.
     pub fn futex(&self) -> Nanos {
         Nanos(self.costs.as_ref().map_or(0, |costs| costs.futex_ns.typical))
     }
 
-    /// How near two CPUs are: less is nearer.
+    /// Distance of two CPUs, for comparisons.
     pub fn distance(&self, from: CpuId, to: CpuId) -> u64 {
         self.line(Some(from), to)
     }
 
-    /// `cpu` writes the word of the lock: so long it waits for the line.
+    /// `cpu` writes the lock word: returns the time for which it waits for the line.
     pub fn fetch(&mut self, word: usize, cpu: CpuId, now: Nanos) -> Nanos {
         let line = self.line(self.words[word].last, cpu);
         let entry = &mut self.words[word];
@@ -211,28 +212,29 @@ impl SharedLocks {
         entry.free - now
     }
 
-    /// `cpu` reads the word: a line that another CPU wrote comes from there, and both can read it then.
+    /// `cpu` reads the lock word: returns the duration of the transfer if another CPU wrote the line; both can read
+    /// it afterwards.
     pub fn read(&self, word: usize, cpu: CpuId) -> Nanos {
         Nanos(self.line(self.words[word].last, cpu))
     }
 
-    /// The lines that a holder on `cpu` writes come from `before`; if others poll the line that it works on, it has to
-    /// come once more from one of them.
+    /// Duration of the transfers of the lines that a holder on `cpu` writes, from `before`; if other CPUs poll the
+    /// line that it works on, that line is transferred once more from one of them.
     pub fn data(&self, lock: LockId, before: Option<CpuId>, cpu: CpuId, poller: Option<CpuId>) -> Nanos {
         let lock = &self.locks[lock.0 as usize];
         let beside = if lock.beside { self.line(poller, cpu) } else { 0 };
         Nanos(u64::from(lock.lines) * self.line(before, cpu) + beside)
     }
 
-    /// Who wrote the line of this word last.
+    /// CPU that wrote the line of this word last.
     pub fn last(&self, word: usize) -> Option<CpuId> {
         self.words[word].last
     }
 
-    /// The lock goes from the CPU that had it to `cpu`, while `polling` CPUs, that one among them, look on.
+    /// The lock is handed off to `cpu`, while `polling` CPUs, including that one, poll it; returns the duration.
     pub fn hand_over(&mut self, word: usize, kind: LockKind, cpu: CpuId, polling: u64, now: Nanos) -> Nanos {
         let line = self.line(self.words[word].last, cpu);
-        let storm = self.costs.as_ref().map_or(0, |costs| costs.storm_percent.typical);
+        let storm = self.costs.as_ref().map_or(0, |costs| costs.spinner_slowdown_percent.typical);
         let spinning = match kind {
             LockKind::Ticket => Spinning::Ticket,
             LockKind::Queued => Spinning::Queued,
@@ -245,7 +247,7 @@ impl SharedLocks {
         way
     }
 
-    /// `task` has the lock at `now`, after it had waited or not.
+    /// Records an acquisition with its waiting time.
     pub fn note_taken(&mut self, row: usize, waited: Nanos) {
         let row = &mut self.rows[row];
         row.count += 1;
@@ -254,7 +256,7 @@ impl SharedLocks {
         row.wait_max = row.wait_max.max(waited);
     }
 
-    /// It held it for so long.
+    /// Records a hold time.
     pub fn note_held(&mut self, row: usize, held: Nanos) {
         let row = &mut self.rows[row];
         row.hold_total += held;
@@ -262,7 +264,7 @@ impl SharedLocks {
     }
 }
 
-/// The type of a row in the lock table.
+/// Kind of a row in the lock table.
 fn word_of_table(kind: LockKind, reads: bool) -> &'static str {
     match kind {
         LockKind::Mutex => "mutex",
@@ -272,11 +274,11 @@ fn word_of_table(kind: LockKind, reads: bool) -> &'static str {
     }
 }
 
-/// Exponentially distributed with this mean, in whole nanoseconds. With integers only, so that it is the same on every
-/// host: -ln(u) = -log2(u) * ln 2, and the digits of log2 come from squaring.
+/// An exponentially distributed time with this mean, in whole nanoseconds. Integer arithmetic only, so that it is
+/// identical on every host: -ln(u) = -log2(u) * ln 2, and the digits of log2 are computed by squaring.
 fn exponential(draw: &mut Draw, mean: Nanos) -> Nanos {
     const LN_2: u64 = 2_977_044_472; // 2^32 ln 2
-    // Odd, of 33 bits: never 0 and never 1.
+    // An odd number of 33 bits: never 0 and never 1 as a fraction.
     let u = (u64::from(draw.word()) << 1) | 1;
     let whole = u.ilog2();
     let mut fraction = (u << (31 - whole.min(31))) >> whole.saturating_sub(31);
@@ -297,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn draws_are_exponential() {
+    fn samples_are_exponentially_distributed() {
         let mut draw = Draw::new(1, "test");
         let mut values: Vec<f64> =
             (0..200_000).map(|_| exponential(&mut draw, Nanos(1_000_000)).0 as f64 / 1e6).collect();

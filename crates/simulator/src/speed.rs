@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The clock and the speed of CPUs.
+//! Speed of the CPUs in a run.
 //!
-//! 1. A CPU executes from the interrupt that wakes it, or from when it gets a task, until it owes nothing and has no
-//!    task. A tick that an idle CPU takes does not count.
-//! 2. Rates that changed are taken over at the end of whatever happened at that instant, in one place: the account is
-//!    settled at the old rate, and what was planned is planned anew.
+//! 1. A CPU counts as busy from the interrupt that wakes it, or from when it gets a task, until it owes no time and
+//!    has no task. A tick on an idle CPU does not count.
+//! 2. Changed rates are applied in one place, after all events of that instant: the account is settled at the old
+//!    rate, and planned events are planned anew.
 //! 3. Scheduler code and interrupts take the times of the machine file at any rate.
 
 use crate::alarms::Alarm;
@@ -15,33 +15,33 @@ use ids::{CpuId, Nanos, TaskId};
 use machine_model::{Halt, Machine};
 use speed::{Processor, Signal};
 
-/// How fast the CPUs are.
+/// Speed model of the CPUs.
 #[derive(Debug)]
 pub(crate) struct Speed {
     processor: Processor,
-    /// When the alarm is set for; [`Nanos::MAX`]: it is not.
+    /// Time of the alarm; [`Nanos::MAX`]: not set.
     due: Nanos,
-    /// Kept to be filled again.
+    /// Buffer, kept for reuse.
     changed: Vec<CpuId>,
-    /// Something was said to the processor since rates were followed last: before that nothing changes.
+    /// The processor was notified since rates were last applied; otherwise no rate has changed.
     touched: bool,
 }
 
 impl Speed {
-    /// `None` if nothing makes a CPU of this machine slower or faster.
+    /// Creates the model; `None` if no effect of this machine changes a CPU's speed.
     pub fn new(machine: &Machine, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
         let processor = Processor::new(&machine.effects, &machine.topology, tick, signal)?;
         Some(Box::new(Speed { processor, due: Nanos::MAX, changed: Vec::new(), touched: true }))
     }
 
-    /// The processor, to be told something.
+    /// The processor, which is about to be notified.
     fn touch(&mut self) -> &mut Processor {
         self.touched = true;
         &mut self.processor
     }
 
-    /// An interrupt reaches `cpu`, which sleeps, and was its own timer's: how long it takes to leave the idle state, if
-    /// the machine has such.
+    /// An interrupt arrives at the sleeping `cpu`; `own` tells whether it is its own timer. Returns the exit latency
+    /// of the idle state, if the machine has idle states.
     pub fn leave_idle(&mut self, now: Nanos, cpu: CpuId, own: bool, entry: &mut Cpu) -> Option<Nanos> {
         if std::mem::replace(&mut entry.executes, true) {
             return None;
@@ -56,7 +56,7 @@ impl Speed {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Notes whether `cpu` executes now.
+    /// Notes whether `cpu` is busy now.
     pub fn watch(&mut self, cpu: CpuId) {
         if self.machine.costs.halt.is_some() {
             let entry = &mut self.cpus[cpu.index()];
@@ -77,13 +77,13 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// What holds for `cpu` at this time, if it is given away by then because it idles.
+    /// Costs that apply to `cpu` at time `at`, if it is descheduled by then because it idles.
     pub fn halt(&self, cpu: CpuId, at: Nanos) -> Option<Halt> {
         let since = self.cpus[cpu.index()].idle_since;
         self.machine.costs.halt.filter(|halt| since < Nanos::MAX && at >= since + Nanos(halt.after_ns))
     }
 
-    /// The hardware or its governor looks at frequencies.
+    /// The timer of the frequency hardware or its governor expires.
     pub fn speed_due(&mut self) {
         if let Some(speed) = &mut self.speed {
             speed.due = Nanos::MAX;
@@ -91,7 +91,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The scheduler wants `cpu` to be so fast, of 1024.
+    /// The scheduler sets a performance target for `cpu`, from 0 to 1024.
     pub fn want_performance(&mut self, cpu: CpuId, target: u32) {
         if let Some(speed) = &mut self.speed {
             speed.touch().set_target(self.now, cpu, target);
@@ -99,7 +99,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Takes over rates that changed.
+    /// Applies changed rates.
     pub fn follow_rates(&mut self) {
         let Some(mut speed) = self.speed.take_if(|speed| speed.touched) else { return };
         while speed.processor.has_changed() {
@@ -115,7 +115,7 @@ impl<M: Model> Run<'_, M> {
                 self.cpus[cpu.index()].rate = rate;
                 self.speed = Some(speed);
                 self.advance(cpu);
-                speed = self.speed.take().expect("nobody else takes it");
+                speed = self.speed.take().expect("only this function takes it");
             }
             changed.clear();
             speed.changed = changed;

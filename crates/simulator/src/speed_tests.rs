@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Rates that change during a run: makespans in closed form, and a naive simulation beside it.
+//! Rates that change during a run: makespans in closed form, and comparison with a naive simulation.
 
 use crate::cpu::Cpu;
 use crate::locks_tests::line_costs;
@@ -16,7 +16,8 @@ use workload::{Op, Start, TaskSpec};
 
 const SECOND: u64 = 1_000 * MS;
 
-/// Cores of two threads, CPUs 0 and 1 being those of the first, which do so many percent together.
+/// A machine of 2-thread cores, CPUs 0 and 1 being those of the first core; both threads of a core together have this
+/// throughput.
 fn smt_machine(cores: u32, throughput_percent: u64) -> Machine {
     let mut machine = free_machine(2 * cores);
     machine.topology.places.iter_mut().zip(0..).for_each(|(place, cpu)| place.core = cpu / 2);
@@ -32,33 +33,34 @@ fn makespan(machine: &Machine, tasks: Vec<TaskSpec>) -> u64 {
     play(machine, &workload(tasks)).outcome.measures.makespan.expect("it ends").0
 }
 
-/// Two tasks of W for each core need 2W/y, whatever y is.
+/// Two tasks of work W on each core take 2W/y for any throughput y.
 #[test]
-fn pairs_on_every_core_take_2w_over_y() {
+fn two_tasks_per_core_take_2w_over_y() {
     for y in [100, 125, 160, 200] {
         let tasks = (0..8).map(|cpu| pinned("t", cpu, vec![work(SECOND)])).collect();
         let exact = 2 * 100 * SECOND / y;
         let took = makespan(&smt_machine(4, y), tasks);
-        // A rate has 16 places, rounded down.
+        // A rate has 16 fractional bits, and is rounded down.
         assert!((exact..exact + exact / 65_536 * 2).contains(&took), "{took} for {exact}");
     }
 }
 
 /// Three tasks of 1 s on two cores of two threads, y = 1.25: 1.600 s if two stay on one core.
 #[test]
-fn three_tasks_on_two_cores_without_pull_take_1_6_s() {
+fn three_tasks_on_two_cores_without_migration_take_1_6_s() {
     let machine = smt_machine(2, 125);
     let tasks = [0, 1, 2].map(|cpu| pinned("t", cpu, vec![work(SECOND)])).to_vec();
     let played = play(&machine, &workload(tasks));
     assert_eq!(played.outcome.measures.makespan, Some(Nanos(1_600 * MS)));
-    // Of the 4.2 s that they ran, 1.2 s were more than their work.
+    // Of the 4.2 s of run time, 1.2 s exceed the work.
     let cpu = played.outcome.measures.cpu;
     assert_eq!((cpu.run, cpu.slowed), (Nanos(4_200 * MS), Nanos(1_200 * MS)));
 }
 
-/// The same, but the core that is idle after 1 s takes one of the two, which has done 0.625 s: 1.375 s.
+/// The same, but the core that becomes idle after 1 s takes one of the two tasks, which has done 0.625 s of work:
+/// 1.375 s.
 #[test]
-fn three_tasks_on_two_cores_with_pull_take_1_375_s() {
+fn three_tasks_on_two_cores_with_migration_take_1_375_s() {
     let moves = Op::Change { cpus: Some(Box::new(CpuSet::from_iter([CpuId(3)]))), policy: None };
     let tasks = vec![
         pinned("a", 0, vec![work(SECOND)]),
@@ -70,9 +72,9 @@ fn three_tasks_on_two_cores_with_pull_take_1_375_s() {
     assert_eq!(played.outcome.measures.cpu.run, Nanos(3_750 * MS));
 }
 
-/// A thread that spins in the kernel, or whose CPU is in an interrupt, slows its sibling as well; one that idles does not.
+/// A thread that is in scheduler code or in an interrupt slows its sibling as well; one that idles does not.
 #[test]
-fn scheduler_code_on_a_sibling_slows_a_task() {
+fn scheduler_code_on_the_sibling_slows_a_task() {
     let mut machine = smt_machine(1, 125);
     machine.costs.wakeup_ns = 100_000;
     let blinker = vec![sleep(MS), work(1), Op::Repeat { from: 0, times: Some(100) }];
@@ -80,7 +82,7 @@ fn scheduler_code_on_a_sibling_slows_a_task() {
     let alone = makespan(&machine, tasks(vec![work(1)]));
     let disturbed = play(&machine, &workload(tasks(blinker)));
     let took = disturbed.outcome.measures.tasks[1].account.run;
-    // 100 times .1 ms at 0.625: 3.75 ms later than alone.
+    // 100 times 0.1 ms at rate 0.625: 3.75 ms later than alone.
     assert!((took.0 - SECOND).abs_diff(100 * 37_500) < 100_000, "{took} alone {alone}");
 }
 
@@ -98,18 +100,19 @@ fn frequency(mhz: &[u32], turbo: &[u64], governor: Governor) -> Frequency {
     }
 }
 
-/// At a third of the frequency for 10 ms, then at the whole: 1 s of work takes 10 - 10/3 ms longer.
+/// At a third of the frequency for 10 ms, then at full frequency: 1 s of work takes 10 - 10/3 ms longer.
 #[test]
-fn ondemand_costs_a_hog_one_slow_sample() {
+fn ondemand_slows_a_task_for_one_sample() {
     let mut machine = free_machine(1);
     machine.effects.frequency = Some(frequency(&[1_000, 3_000], &[], Governor::Ondemand));
     let took = makespan(&machine, vec![pinned("hog", 0, vec![work(SECOND)])]);
     assert!(took.abs_diff(SECOND + 6_666_667) < 200, "{took}");
 }
 
-/// One core alone at 4 GHz, two at 3: two tasks of 1 s take 4/3 s; the second alone after the first had ended is faster.
+/// One core alone runs at 4 GHz, two at 3 GHz: two tasks of 1 s take 4/3 s; a task that remains alone runs faster
+/// from then on.
 #[test]
-fn turbo_is_for_few() {
+fn turbo_frequency_depends_on_active_cores() {
     let mut machine = free_machine(2);
     machine.effects.frequency = Some(frequency(&[1_000], &[4_000, 3_000], Governor::Performance));
     let both = makespan(&machine, vec![pinned("a", 0, vec![work(SECOND)]), pinned("b", 1, vec![work(SECOND)])]);
@@ -120,7 +123,7 @@ fn turbo_is_for_few() {
 
 /// The start of a task and ten wakeups, each on a CPU that idled for long.
 #[test]
-fn the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup() {
+fn idle_exit_latency_delays_wakeups() {
     let mut machine = free_machine(1);
     let took = |machine: &Machine| {
         let script = vec![sleep(50 * MS), work(MS), Op::Repeat { from: 0, times: Some(10) }];
@@ -140,7 +143,7 @@ fn the_state_of_an_idle_cpu_is_a_cost_of_the_wakeup() {
     assert_eq!(took(&machine) - free, 11 * 133_000);
 }
 
-/// All effects at once.
+/// Random combinations of effects.
 fn effects() -> impl Strategy<Value = Effects> {
     let governors = prop::sample::select(Governor::NAMES.map(|name| name.1).to_vec());
     let groups = prop::sample::select(vec![Group::Core, Group::Llc, Group::Machine]);
@@ -189,10 +192,10 @@ fn scenario() -> impl Strategy<Value = crate::run_tests::Scenario> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
-    /// With rates that change at any time every account adds up, work done is work asked (both panic otherwise), ticks
-    /// that are skipped change nothing, and a run can be repeated.
+    /// With rates that change at any time every account adds up, the work done equals the work requested (both panic
+    /// otherwise), skipped ticks do not change results, and runs are reproducible.
     #[test]
-    fn accounts_hold_while_rates_change((machine, workload, disturb) in scenario()) {
+    fn accounts_add_up_while_rates_change((machine, workload, disturb) in scenario()) {
         let skipping = try_play(&machine, &workload, true, disturb).unwrap();
         let playing = try_play(&machine, &workload, false, disturb).unwrap();
         let again = try_play(&machine, &workload, true, disturb).unwrap();
@@ -208,10 +211,10 @@ proptest! {
         prop_assert!(measures.energy_ratio_ppm.is_some());
     }
 
-    /// A task that works under ticks, at rates that change at any time: the plan is made anew at each change, and ends in
-    /// the same nanosecond as a simulation that looks at every one of them.
+    /// A task that works under ticks, at rates that change at any time: its end is planned anew at each change, and
+    /// is identical to that of a simulation with steps of a nanosecond.
     #[test]
-    fn plans_at_changing_rates_match_naive(
+    fn planned_end_at_changing_rates_matches_naive(
         asked in 1u64..3_000, first in 1u64..40, cost in 0u64..9,
         mut changes in prop::collection::vec((1u64..5_000, 1u64..=100), 0..12),
     ) {
@@ -243,7 +246,8 @@ proptest! {
     }
 }
 
-/// When `asked` nanoseconds of work are done, one by one. A tick takes `cost` every 40 ns from `first` on.
+/// Time at which `asked` nanoseconds of work are done, computed nanosecond by nanosecond. A tick takes `cost` every
+/// 40 ns from `first` on.
 fn naive(asked: u64, first: u64, cost: u64, changes: &[(u64, u64)]) -> u64 {
     let (mut done, mut handler, mut rate) = (0, 0, Rate::ONE);
     for now in 0.. {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the clock knows of a task: what it wants, how much of it it got, and an account of its life.
+//! State of a task in the simulator: its current demand, its progress, and a time account of its lifetime.
 
 use crate::cpu::Spent;
 use event_log::BlockCause;
@@ -9,10 +9,10 @@ use speed::{Part, Rate};
 use std::collections::VecDeque;
 use workload::Demand;
 
-/// Which of its life's accounts a task's time goes to.
+/// Category to which a task's time is accounted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Not runnable; new tasks are.
+    /// Not runnable; the initial state.
     Blocked,
     /// Waits for a CPU.
     Runnable,
@@ -22,98 +22,97 @@ pub(crate) enum State {
     Ended,
 }
 
-/// What a task does when it has a CPU.
+/// What a task does while it has a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
     /// Asks its script for the next demand.
     Ask,
-    /// Works: so much work is left.
+    /// Works; contains the remaining work.
     Work(Nanos),
-    /// Runs until its CPU clock shows so much more.
+    /// Runs until its CPU clock has advanced by this time.
     CpuTime(Nanos),
-    /// Polls a lock of its workload; whoever gives that back ends it.
+    /// Polls a lock of its workload until the lock is handed off to it.
     Spin,
-    /// Waits so long for a cache line, or is in the kernel for nothing: its CPU's time, and no work.
+    /// Waits this long for a cache line, or for a futex call without effect: uses its CPU, but does no work.
     Line(Nanos),
-    /// Is in the kernel to wake others, and then to do what it wants ([`Task::later`]).
+    /// Is in the kernel to wake others, and then carries out its demand ([`Task::later`]).
     Act,
 }
 
-/// Whose task it is.
+/// Kind of task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Role {
-    /// The workload's: it follows a script.
+    /// A task of the workload, which follows a script.
     Workload,
-    /// The kernel's worker, which looks after the watchdog.
+    /// The kernel's worker for the watchdog.
     Watchdog,
-    /// The kernel's thread that takes its CPU down and up.
+    /// The hotplug kthread of its CPU.
     Hotplug,
-    /// This thread of the kernel's background.
+    /// The kernel background thread with this number.
     Background(u32),
 }
 
-/// What a task needs until it acts again.
+/// CPU time that a task needs until it acts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// To run for so long.
+    /// To run for this time.
     Run(Nanos),
-    /// Its CPU clock to go on by so much: to be current for so long, and then to run.
+    /// Its CPU clock to advance by this time: it must be current for this time, and then run.
     Clock(Nanos),
 }
 
 /// What a task does after it has woken others.
 #[derive(Debug)]
 pub(crate) struct Later {
-    /// Whom it still has to wake.
+    /// Tasks that it still has to wake.
     pub wakes: VecDeque<TaskId>,
-    /// What it wants then.
+    /// Demand to carry out afterwards.
     pub demand: Demand,
-    /// When its script said so.
+    /// Time at which its script issued the demand.
     pub asked_at: Nanos,
 }
 
-/// A task of the workload, or a thread of the kernel. Two cache lines: a large run lives in what the host's caches
-/// hold.
+/// A task of the workload, or a kthread. Occupies two cache lines, so that a large run fits the host's caches.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Task {
-    /// What it does.
+    /// Current phase.
     pub phase: Phase,
-    /// Set in [`Phase::Act`]; apart, since few wakeups come from tasks.
+    /// Set in [`Phase::Act`]; boxed because it is rarely set: most wakeups come from timers.
     pub later: Option<Box<Later>>,
-    /// It has begun to go to sleep. Only where operations wait.
+    /// It has begun to block. Only used if operations wait.
     pub blocks: bool,
-    /// Somebody woke it after it wanted to wait and before it did.
+    /// It was woken after it decided to block and before it blocked.
     pub woken_early: bool,
-    /// CPU that its sleep timer was armed on.
+    /// CPU on which its sleep timer was armed.
     pub slept_on: CpuId,
-    /// What it slept for.
+    /// Reason for which it sleeps.
     pub slept_for: BlockCause,
-    /// Index of its spec in the workload; 0 for the kernel's threads.
+    /// Index of its spec in the workload; 0 for kthreads.
     pub spec: u32,
     /// The run does not wait for its end.
     pub is_beside: bool,
-    /// Whose it is.
+    /// Kind of task.
     pub role: Role,
-    /// What is done of the next nanosecond of work.
+    /// Completed fraction of the next nanosecond of work.
     part: Part,
-    /// Frozen because the machine is about to sleep; blocked in the eyes of the scheduler, and nobody can wake it.
+    /// Frozen for suspend; blocked for the scheduler, and cannot be woken.
     pub frozen: bool,
-    /// A thread of the kernel has run for a moment and is about to do its job, or to sleep.
+    /// A kthread has run briefly and is about to perform its work item, or to sleep.
     pub took_job: bool,
     state: State,
-    /// Since when it is in this state.
+    /// Begin of its current state.
     since: Nanos,
     born: Nanos,
     account: TaskAccount,
-    /// `account.work` when the work that it does now is done.
+    /// Value of `account.work` at which its current work is done.
     work_goal: Nanos,
-    /// `run + stolen` of its account when it got its CPU.
+    /// `run + stolen` of its account when it was switched in.
     at_switch_in: Nanos,
 }
 
 impl Task {
-    /// A new task.
+    /// Creates a task.
     pub fn new(born: Nanos) -> Task {
         Task {
             phase: Phase::Ask,
@@ -137,15 +136,14 @@ impl Task {
         }
     }
 
-    /// What it is doing in the eyes of the scheduler.
+    /// State as the scheduler sees it.
     pub fn state(&self) -> State {
         self.state
     }
 
-    /// Changes the state; the time in the old one goes to its account.
+    /// Changes the state; the time in the old state is accounted.
     ///
-    /// # Panics
-    /// If the time that it had a CPU is not what the CPU says it gave.
+    /// # Panics If the time for which it was current differs from the time that its CPU accounted to it.
     pub fn enter(&mut self, now: Nanos, state: State) {
         let length = now - self.since;
         match self.state {
@@ -164,15 +162,15 @@ impl Task {
         self.since = now;
     }
 
-    /// Starts to do this much work.
+    /// Begins an amount of work.
     pub fn begin_work(&mut self, work: Nanos) {
         self.work_goal = self.account.work + work;
         self.phase = Phase::Work(work);
     }
 
-    /// Takes what its CPU gave it at this rate, and says how much work that was. Its CPU clock counts what was stolen
-    /// too (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but it must run to see that clock: `busy` says that its CPU
-    /// does not let it yet.
+    /// Accounts the time that its CPU gave it at this rate, and returns the work done. Its CPU clock includes stolen
+    /// time (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but the task must run to read that clock: `busy` tells
+    /// whether its CPU is still busy with other things.
     #[inline(always)]
     pub fn take(&mut self, spent: Spent, rate: Rate, busy: impl FnOnce() -> bool) -> Nanos {
         let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run, &mut self.part) };
@@ -187,23 +185,23 @@ impl Task {
             }
             Phase::Spin => {}
             Phase::Line(left) => *left -= spent.run,
-            Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "what a task asks for takes no time"),
+            Phase::Ask | Phase::Act => assert_eq!(spent.run, Nanos::ZERO, "asking and acting take no run time"),
         }
         work
     }
 
-    /// Whether what it does with its CPU is no work: it waits for a lock of its workload, or for a line of it.
+    /// Whether it uses its CPU without doing work: it waits for a lock of its workload, or for a cache line.
     pub fn spins(&self) -> bool {
         matches!(self.phase, Phase::Spin | Phase::Line(_))
     }
 
-    /// Whether it waits for its CPU clock: that it may look at it matters even where no time passes.
+    /// Whether it waits for its CPU clock: being able to read it matters even where no time passes.
     #[inline]
     pub fn watches_clock(&self) -> bool {
         matches!(self.phase, Phase::CpuTime(_))
     }
 
-    /// What it needs at this rate until it acts again; `None` if it acts now.
+    /// CPU time that it needs at this rate until it acts again; `None` if it acts now.
     pub fn needs(&self, rate: Rate) -> Option<Need> {
         match self.phase {
             Phase::Work(left) => Some(Need::Run(rate.time_for(left, self.part))),
@@ -213,34 +211,32 @@ impl Task {
         }
     }
 
-    /// Whether it just got all that it wanted.
+    /// Whether its current demand is complete.
     pub fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Work(Nanos::ZERO) | Phase::CpuTime(Nanos::ZERO) | Phase::Line(Nanos::ZERO))
     }
 
-    /// Goes on to its next demand.
+    /// Continues with its next demand.
     ///
-    /// # Panics
-    /// If it did not do exactly the work that it asked for.
+    /// # Panics If the work done differs from the work requested.
     pub fn complete(&mut self) {
         if let Phase::Work(left) = self.phase {
             assert_eq!(left, Nanos::ZERO);
-            assert_eq!(self.account.work, self.work_goal, "work done is work asked");
+            assert_eq!(self.account.work, self.work_goal, "work done equals work requested");
         }
         self.phase = Phase::Ask;
     }
 
     /// Its account at the end of the run.
     ///
-    /// # Panics
-    /// If some time of its life has no owner, or two.
+    /// # Panics If the account does not add up to its lifetime.
     pub fn finish(mut self, end: Nanos) -> TaskAccount {
         let died = if self.state == State::Ended { self.since } else { end };
         if self.state != State::Ended {
             self.enter(end, self.state);
         }
         let TaskAccount { run, stolen, runnable, blocked, .. } = self.account;
-        assert_eq!(run + stolen + runnable + blocked, died - self.born, "a task's time has one owner");
+        assert_eq!(run + stolen + runnable + blocked, died - self.born, "the account adds up to the lifetime");
         self.account
     }
 }
@@ -254,12 +250,12 @@ mod tests {
     }
 
     #[test]
-    fn a_task_takes_two_cache_lines() {
+    fn task_occupies_two_cache_lines() {
         assert_eq!(size_of::<Task>(), 128);
     }
 
     #[test]
-    fn a_life_is_accounted_for() {
+    fn account_covers_the_lifetime_of_a_task() {
         let mut task = Task::new(Nanos(100));
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
@@ -279,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cpu_clock_counts_what_was_stolen_and_is_seen_by_who_runs() {
+    fn cpu_clock_includes_stolen_time_and_is_read_when_running() {
         let mut task = Task::new(Nanos(0));
         task.phase = Phase::CpuTime(Nanos(50));
         task.take(spent(20, 5), Rate::ONE, || false);
@@ -293,7 +289,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "run or stolen")]
-    fn time_that_the_cpu_did_not_give_is_noticed() {
+    fn mismatch_between_task_and_cpu_time_panics() {
         let mut task = Task::new(Nanos(0));
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);

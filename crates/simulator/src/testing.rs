@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A kernel of a few lines for testing the clock: one FIFO, slices noticed at ticks, an idle CPU is woken for each
-//! wakeup; if asked, a timer that keeps preempting CPUs and waits for them.
+//! Minimal kernel for testing the clock: one FIFO, slices checked at ticks, an idle CPU is woken for each wakeup;
+//! optionally, a timer that keeps preempting CPUs and waits for them.
 
 use crate::model::Model;
 use bpf_machine::TimerId;
@@ -34,9 +34,9 @@ struct FakeCpu {
 pub(crate) struct Fifo {
     now: Nanos,
     slice: Nanos,
-    /// Every so often a CPU is preempted, and waited for.
+    /// Interval at which a CPU is preempted and waited for.
     pub disturb_every: Option<Nanos>,
-    /// Its operations say which locks they take.
+    /// Whether its operations report the locks they take.
     pub tracks_locks: bool,
     disturbed: u32,
     queue: VecDeque<TaskId>,
@@ -44,12 +44,12 @@ pub(crate) struct Fifo {
     cpus: Vec<FakeCpu>,
     output: Output,
     exit_info: Option<ExitInfo>,
-    /// How often the watchdog's worker did its job.
+    /// Number of times that the watchdog's worker performed its work.
     pub watchdog_jobs: u32,
 }
 
 impl Fifo {
-    /// With this many idle CPUs.
+    /// Creates a kernel with this many idle CPUs.
     pub fn new(cpus: usize, slice: Nanos) -> Fifo {
         let cpu = |_| FakeCpu { current: TaskId::NONE, resched: false, exec_start: Nanos::ZERO };
         Fifo {
@@ -71,8 +71,8 @@ impl Fifo {
         self.output.events.push(Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
     }
 
-    /// The worker boots before there is a scheduler. 100 instructions, the last 60 of them with the CPU's runqueue locked,
-    /// 20 of these with the one queue locked.
+    /// The worker is created before there is a scheduler. 100 instructions, the last 60 of them with the CPU's
+    /// runqueue locked, 20 of these also with the queue locked.
     fn use_code(&mut self, cpu: CpuId) {
         if self.tasks.len() < 2 {
             return;
@@ -129,7 +129,7 @@ impl Fifo {
 
 impl Model for Fifo {
     fn set_now(&mut self, now: Nanos) {
-        assert!(now >= self.now, "time goes forward");
+        assert!(now >= self.now, "time does not go back");
         self.now = now;
     }
 
@@ -152,7 +152,7 @@ impl Model for Fifo {
         if attributes.name == "refused" { Err(-12) } else { Ok(child) }
     }
 
-    /// It knows of none.
+    /// Cgroups are not modelled.
     fn make_cgroup(&mut self, _cpu: CpuId, _parent: CgroupId, _name: &str) -> Result<CgroupId, i32> {
         Ok(CgroupId::ROOT)
     }
@@ -263,7 +263,7 @@ impl Model for Fifo {
         self.event(cpu, task, EventKind::Affinity);
         if !allowed.contains(cpu) {
             self.resched(cpu);
-            // Who takes it: a stopper would, in a kernel.
+            // In a real kernel the stopper would run here.
             let target = allowed.first().expect("not empty");
             self.resched(target);
         }
@@ -286,27 +286,27 @@ impl Model for Fifo {
     }
 
     fn deactivate_cpu(&mut self, _: CpuId) {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn offline_cpu(&mut self, _: CpuId) {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn is_vacant(&self, _: CpuId) -> bool {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn kill_cpu(&mut self, _: CpuId) {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn start_cpu(&mut self, _: CpuId) {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn activate_cpu(&mut self, _: CpuId) {
-        unreachable!("its CPUs stay");
+        unreachable!("no hotplug here");
     }
 
     fn begin_suspend(&mut self, _: CpuId) {}
@@ -316,7 +316,7 @@ impl Model for Fifo {
     fn set_performance(&mut self, _: CpuId, _: u32) {}
 
     fn disturb_clock(&mut self, _: CpuId, _: i64, _: Option<i32>) {
-        unreachable!("its clock is right");
+        unreachable!("no clock faults here");
     }
 
     fn call_programs(&mut self, _: &LinkedObject, _: &[ProgramCall]) -> bool {
@@ -326,23 +326,23 @@ impl Model for Fifo {
         0
     }
     fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &Steps) -> bool {
-        unreachable!("nothing is loaded into it");
+        unreachable!("no scheduler is loaded here");
     }
 
     fn end_attach(&mut self, _: CpuId) {
-        unreachable!("nothing is loaded into it");
+        unreachable!("no scheduler is loaded here");
     }
 
     fn detach(&mut self, _: CpuId) {
-        unreachable!("nothing is loaded into it");
+        unreachable!("no scheduler is loaded here");
     }
 
     fn begin(&mut self, _: CpuId, _: Operation) -> Progress {
-        unreachable!("here no operation waits")
+        unreachable!("operations do not wait here")
     }
 
     fn resume(&mut self, _: CpuId) -> Progress {
-        unreachable!("here no operation waits")
+        unreachable!("operations do not wait here")
     }
 
     fn may_resume(&self, _: CpuId) -> bool {
@@ -368,7 +368,7 @@ impl Model for Fifo {
     }
 
     fn end_disable(&mut self, _: CpuId) {
-        unreachable!("nothing is loaded into it");
+        unreachable!("no scheduler is loaded here");
     }
 
     fn exit_info(&self) -> Option<&ExitInfo> {
@@ -394,7 +394,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
     }
 }
 
-/// Everything that happened, as lines.
+/// Collects all events.
 #[derive(Default, PartialEq, Debug)]
 pub(crate) struct Story(pub Vec<Event>);
 

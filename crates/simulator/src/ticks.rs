@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The periodic timer interrupt: what it takes from a task over any span of time.
+//! The periodic timer interrupt: the time that it takes from a task in any time span.
 //!
-//! 1. All CPUs tick on one grid of the period (a stock kernel does not skew them: `skew_tick` is off). A tick may come
-//!    late.
-//! 2. A tick takes `cost` from whatever runs; the cost is below the period, so ticks never pile up for long.
-//! 3. Work that ends at the very time of a tick ends before it.
+//! 1. The ticks of all CPUs are aligned to one grid (stock kernels do not skew them: `skew_tick` is off). A tick may
+//!    be late.
+//! 2. A tick takes `cost` from whatever runs; the cost is below the period, so ticks never accumulate.
+//! 3. Work that ends exactly at a tick ends before it.
 //!
-//! So the ticks of a span are counted by division and need no event each. Where each is drawn apart they are walked
-//! through, a few at a time.
+//! So the ticks in a span are counted by division and need no events. With random ticks they are iterated over, a few
+//! at a time.
 
 use crate::noise::Jitter;
 use ids::{CpuId, Nanos};
 
-/// So many drawn ticks are looked at ahead; whoever asks farther asks again then.
+/// Maximum number of random ticks to look ahead; beyond that the caller asks again.
 const AHEAD: u32 = 32;
 
-/// The grid of ticks and their cost.
+/// Grid of ticks and their cost.
 #[derive(Clone, Debug)]
 pub(crate) struct Ticks {
     period: u64,
     cost: u64,
-    /// Where the first point of the grid is: it may be drawn, and the grid stands still while the machine sleeps.
+    /// Time of the first point of the grid: may be random, and is shifted by each suspend.
     phase: u64,
     jitter: Option<Jitter>,
 }
 
-/// The ticks of a span.
+/// Ticks in a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Passed {
-    /// How many began in it.
+    /// Number of ticks that began in it.
     pub count: u64,
-    /// What they took of it.
+    /// Time that they took from it.
     pub stolen: Nanos,
-    /// What the last one still takes after its end.
+    /// Time that the last one takes after its end.
     pub rest: Nanos,
-    /// The first one after the span.
+    /// First tick after the span.
     pub next: Nanos,
 }
 
 impl Ticks {
-    /// The tick of a kernel with this HZ, rounded as its `TICK_NSEC` is. `None` if the cost is not below the period.
+    /// Ticks of a kernel with this HZ, rounded as its `TICK_NSEC`. `None` if the cost is not below the period.
     pub fn new(hz: u32, cost: Nanos) -> Option<Ticks> {
         let period = (1_000_000_000 + u64::from(hz) / 2).checked_div(u64::from(hz))?;
         (cost.0 < period).then_some(Ticks { period, cost: cost.0, phase: 0, jitter: None })
@@ -51,34 +51,34 @@ impl Ticks {
         Ticks { period, cost, phase: 0, jitter: None }
     }
 
-    /// Time between two points of the grid.
+    /// Period of the grid.
     pub fn period(&self) -> Nanos {
         Nanos(self.period)
     }
 
-    /// What one tick takes nominally, without the scheduler's code.
+    /// Nominal cost of a tick, without the scheduler's code.
     pub fn cost(&self) -> Nanos {
         Nanos(self.cost)
     }
 
-    /// The grid stood still for so long.
+    /// Shifts the grid, which stood still for this time.
     pub fn postpone(&mut self, by: Nanos) {
         self.phase = (self.phase + by.0) % self.period;
     }
 
-    /// Draws each tick from now on.
+    /// Makes ticks random from now on.
     pub fn draw(&mut self, jitter: Option<Jitter>) {
         self.jitter = jitter;
     }
 
-    /// The first tick of `cpu` after `time`.
+    /// First tick of `cpu` after `time`.
     #[inline]
     pub fn after(&self, time: Nanos, cpu: CpuId) -> Nanos {
         let number = (time.0 + self.period - self.phase) / self.period;
         let point = Nanos(number * self.period + self.phase);
         let Some(jitter) = &self.jitter else { return point };
         if number > 0 {
-            // That of the point before may be so late that it is still to come.
+            // The tick of the preceding grid point may be so late that it is still to come.
             let before = point - self.period() + self.late(jitter, number - 1, cpu);
             if before > time {
                 return before;
@@ -87,19 +87,19 @@ impl Ticks {
         point + self.late(jitter, number, cpu)
     }
 
-    /// No tick is so late that its cost would reach the next one.
+    /// Lateness, limited so that the cost of a tick never reaches the next one.
     fn late(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Nanos {
         jitter.late(cpu, number).min(Nanos((self.period - self.cost) / 4))
     }
 
-    /// What the tick of `cpu` takes that comes at `time`, without the scheduler's code.
+    /// Cost of the tick of `cpu` at `time`, without the scheduler's code.
     pub fn cost_at(&self, time: Nanos, cpu: CpuId) -> Nanos {
         let Some(jitter) = &self.jitter else { return self.cost() };
         let number = time.0.saturating_sub(self.phase) / self.period;
         jitter.cost(cpu, number, self.cost()).min(Nanos(self.cost + (self.period - self.cost) / 4))
     }
 
-    /// The tick of `cpu` that is `count` after that at `first`.
+    /// The tick of `cpu` that is `count` ticks after that at `first`.
     pub fn nth_after(&self, first: Nanos, count: u64, cpu: CpuId) -> Nanos {
         match self.jitter {
             None => Nanos(first.0 + count * self.period),
@@ -107,9 +107,8 @@ impl Ticks {
         }
     }
 
-    /// When a task is done that needs `cpu` for `need` from `from` on, and is disturbed by each tick from `first` on
-    /// (which is after `from`); or some time before that, when it is to be asked again. [`Nanos::MAX`] if it is beyond
-    /// all time.
+    /// Time at which a task is done that needs `cpu` for `need` from `from` on, and is interrupted by each tick from
+    /// `first` on (which is after `from`); or an earlier time at which to ask again. [`Nanos::MAX`] if out of range.
     #[inline]
     pub fn end(&self, from: Nanos, need: Nanos, first: Nanos, cpu: CpuId) -> Nanos {
         let before = first.0 - from.0;
@@ -128,7 +127,7 @@ impl Ticks {
         Nanos(end).min(tick)
     }
 
-    /// The ticks of `cpu` from `first` on and before `to`.
+    /// Ticks of `cpu` from `first` on and before `to`.
     pub fn passed(&self, first: Nanos, to: Nanos, cpu: CpuId) -> Passed {
         if first >= to {
             return Passed { next: first, ..Passed::default() };
@@ -164,7 +163,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_period_is_the_kernels() {
+    fn tick_period_is_that_of_the_kernel() {
         let period = |hz| Ticks::new(hz, Nanos(0)).unwrap().period().0;
         assert_eq!([100, 250, 300, 1000].map(period), [10_000_000, 4_000_000, 3_333_333, 1_000_000]);
         assert!(Ticks::new(1000, Nanos(1_000_000)).is_none());
@@ -173,7 +172,7 @@ mod tests {
 
     const CPU: CpuId = CpuId(1);
 
-    /// Nanosecond by nanosecond.
+    /// Reference computation nanosecond by nanosecond.
     fn naive(ticks: &Ticks, from: u64, first: u64, need: u64, to: u64) -> (Option<u64>, Passed) {
         let (mut done, mut handler, mut passed, mut end) = (0, 0, Passed::default(), None);
         let mut next = first;
@@ -199,7 +198,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn closed_form_matches_naive(
+        fn ticks_in_closed_form_match_naive(
             period in 5u64..40, cost in 0u64..5, from in 0u64..100, ahead in 1u64..40, need in 0u64..300, span in 0u64..300,
         ) {
             let ticks = Ticks::with_period(period, cost);
@@ -213,9 +212,9 @@ mod tests {
             }
         }
 
-        /// Late and of different costs; the end is asked for again and again, as it is in a run.
+        /// With random lateness and costs; the end is queried repeatedly, as in a run.
         #[test]
-        fn drawn_ticks_match_naive(
+        fn random_ticks_match_naive(
             seed: u64, period in 20u64..60, cost in 0u64..9, phase in 0u64..20, from in 0u64..100, need in 1u64..3_000,
         ) {
             let spread = |least: i64, step: i64| {
@@ -243,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn after_is_the_next_on_the_grid(
+        fn next_tick_is_the_next_grid_point(
             hz in 1u32..2000, time in 0u64..1 << 50, slept in 0u64..1 << 40,
         ) {
             let mut ticks = Ticks::new(hz, Nanos(0)).unwrap();

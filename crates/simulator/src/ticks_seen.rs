@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether a scheduler could notice that ticks are not played one by one.
+//! Decides whether a scheduler could notice that ticks are skipped.
 //!
-//! 1. A tick writes down what the running task has used: `p->scx.slice` and `p->se.sum_exec_runtime`. A scheduler that
+//! 1. A tick updates the usage of the running task: `p->scx.slice` and `p->se.sum_exec_runtime`. A scheduler that
 //!    reads these of a running task sees the last tick.
-//! 2. A tick is where a slice is found to be over. A scheduler that takes the slice of a task running elsewhere, and
-//!    kicks nobody, relies on that.
+//! 2. The expiry of a slice is detected at a tick. A scheduler that sets the slice of a task running on another CPU
+//!    to 0, without kicking that CPU, relies on that.
 //!
-//! Code that neither touches these fields nor sets slices by kfunc can do neither. What is looked for is an access at the
-//! offset of such a field, whatever the base: a false alarm only costs speed.
+//! Code that neither accesses these fields nor sets slices by kfunc can do neither. The check searches for accesses
+//! at the offset of such a field, whatever the base; a false positive only costs speed.
 
 use bpf_object::btf::{Btf, Kind};
 use bpf_object::{Insn, LinkedObject};
@@ -18,13 +18,13 @@ const SLICE_KFUNCS: [&str; 1] = ["scx_bpf_task_set_slice"];
 /// Fields of a task that ticks change.
 const FIELDS: [[&str; 2]; 2] = [["scx", "slice"], ["se", "sum_exec_runtime"]];
 
-/// Classes of BPF instructions: loads, stores, and additions or moves of an immediate, by which an address is made.
+/// Classes of BPF instructions: loads, stores, and additions or moves of an immediate, which compute addresses.
 const LDX: u8 = 1;
 const ST: u8 = 2;
 const STX: u8 = 3;
 const ADDRESS_MAKERS: [u8; 3] = [0x07, 0xb7, 0x18];
 
-/// Whether the code touches what ticks change. `kernel` has the types that the object was linked against.
+/// Whether the code accesses fields that ticks change. `kernel` has the types that the object was linked against.
 pub(crate) fn touches_what_ticks_change(object: &LinkedObject, kernel: &Btf) -> bool {
     let offsets: Vec<i64> = FIELDS.iter().filter_map(|path| offset(kernel, path)).collect();
     let touches = |insn: &Insn| match insn.code & 7 {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn accesses_at_the_fields_are_found() {
+    fn accesses_to_tick_fields_are_detected() {
         let insn = |code, off, imm| Insn { code, dst: 1, src: 2, off, imm };
         let cases = [
             (insn(0x79, 56, 0), true),  // r1 = *(u64 *)(r2 + 56)

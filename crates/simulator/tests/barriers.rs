@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Barriers at which tasks sleep, and such at which they spin: what others get of their CPUs, and that nobody waits for ever
-//! for who will not come.
+//! Barriers at which tasks sleep or spin: CPU time left for other tasks, and runs in which a participant never
+//! arrives.
 
 mod common;
 
 use common::{Scheduler, free_machine, rt_app};
 use ids::Nanos;
 
-/// Two tasks on two CPUs that meet 10 times, one after 1 ms of work and one after 3.
+/// Two tasks on two CPUs that meet 10 times at a barrier, one after 1 ms of work and one after 3 ms.
 fn pair(barrier: &str, more: &str) -> String {
     format!(
         r#"{{"tasks": {{
@@ -21,27 +21,27 @@ fn ms(time: Nanos) -> u64 {
 }
 
 #[test]
-fn who_spins_uses_its_cpu_until_the_last_one_comes() {
+fn task_spinning_at_a_barrier_uses_its_cpu_until_the_last_arrival() {
     let machine = free_machine("core:2 pu:1");
     for scheduler in [Scheduler::kernel(), Scheduler::shipped("fifo"), Scheduler::shipped("bfs")] {
         let run = |barrier| scheduler.play(&machine, &rt_app(&pair(barrier, ""))).completed().outcome.measures;
         let (sleeps, spins) = (run("barrier"), run("spin_barrier"));
         for measures in [&sleeps, &spins] {
-            assert_eq!(measures.makespan.map(ms), Some(30), "both take as long as the slow one");
-            assert_eq!(measures.work.map(ms), Some(40), "and do the same work");
+            assert_eq!(measures.makespan.map(ms), Some(30), "both take as long as the slow task");
+            assert_eq!(measures.work.map(ms), Some(40), "both do the same work");
         }
         let fast = |measures: &measures::RunMeasures| measures.tasks.iter().find(|task| task.name == "fast").cloned();
         let [asleep, busy] = [&sleeps, &spins].map(|measures| fast(measures).unwrap().account);
         assert_eq!((ms(asleep.run), ms(asleep.blocked)), (10, 20));
-        assert_eq!((ms(busy.run), ms(busy.blocked)), (30, 0), "20 ms of it at the barrier");
+        assert_eq!((ms(busy.run), ms(busy.blocked)), (30, 0), "it spins for 20 ms at the barrier");
         assert_eq!((sleeps.spin.map(ms), spins.spin.map(ms)), (Some(0), Some(20)));
         let wakeups = |measures: &measures::RunMeasures| measures.wakeups;
-        assert!(wakeups(&spins) < wakeups(&sleeps), "nobody is woken from spinning");
+        assert!(wakeups(&spins) < wakeups(&sleeps), "spinning tasks need no wakeup");
     }
 }
 
 #[test]
-fn who_spins_takes_time_from_others_and_goes_on_when_it_has_a_cpu_again() {
+fn spinning_takes_cpu_time_from_other_tasks() {
     let machine = free_machine("core:2 pu:1");
     let beside = r#", "beside": {"loop": 1, "cpus": [0], "run": 20000}"#;
     for scheduler in [Scheduler::kernel(), Scheduler::shipped("fifo"), Scheduler::shipped("bfs")] {
@@ -50,14 +50,14 @@ fn who_spins_takes_time_from_others_and_goes_on_when_it_has_a_cpu_again() {
             measures.tasks.iter().find(|task| task.name == name).unwrap().ended.map(ms).unwrap()
         };
         let (sleeps, spins) = (run("barrier"), run("spin_barrier"));
-        assert!(ended(&sleeps, "beside") < ended(&spins, "beside"), "it gets what nobody uses");
+        assert!(ended(&sleeps, "beside") < ended(&spins, "beside"), "the background task gets the unused CPU time");
         assert_eq!(spins.work.map(ms), Some(60));
-        assert_eq!(ms(spins.cpu.run), 60 + spins.spin.map(ms).unwrap(), "what is no work is spun");
+        assert_eq!(ms(spins.cpu.run), 60 + spins.spin.map(ms).unwrap(), "run time is work or spinning");
     }
 }
 
 #[test]
-fn spinning_for_who_will_not_come_ends_the_run_as_waiting_does() {
+fn spinning_for_a_task_that_never_arrives_ends_the_run() {
     let machine = free_machine("core:2 pu:1");
     for barrier in ["barrier", "spin_barrier"] {
         let text = format!(
@@ -71,7 +71,7 @@ fn spinning_for_who_will_not_come_ends_the_run_as_waiting_does() {
 }
 
 #[test]
-fn spinning_is_the_same_where_operations_wait() {
+fn spinning_works_where_operations_wait() {
     let mut machine = free_machine("core:2 pu:1");
     machine.effects.locks = machine_model::Machine::preset("laptop-2c4t").unwrap().effects.locks;
     let workload = rt_app(&pair("spin_barrier", ""));

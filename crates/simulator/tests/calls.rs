@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Programs of the scheduler that its user calls while it runs.
+//! Planned calls of the scheduler's programs during a run.
 
 mod common;
 
@@ -19,14 +19,14 @@ fn made(call: &str, at: Nanos, returned: i32) -> CallMade {
 }
 
 #[test]
-fn programs_are_called_at_their_time_and_what_they_return_is_told() {
+fn planned_calls_are_made_at_their_time_and_report_the_return_value() {
     let calls = ["set_turn:us=0@3s", "set_turn:us=8000,at_once=true@1001ms", "set_turn:us=1@5s"];
     let played = turns(&calls).play(&bypass_machine(1), &hogs(2)).completed();
     let never = CallMade { call: calls[2].to_owned(), made: None };
     let expected = [made(calls[1], Nanos::from_ms(1001), 0), made(calls[0], Nanos::from_secs(3), -22), never];
     assert_eq!(played.outcome.calls, expected);
 
-    // Turns of 40 ms, then of 8.
+    // Turns of 40 ms, then of 8 ms.
     let switches = played.events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. }));
     let times: Vec<Nanos> = switches.map(|event| event.time).collect();
     let lengths = |from: u64, to: u64| -> Vec<u64> {
@@ -38,19 +38,19 @@ fn programs_are_called_at_their_time_and_what_they_return_is_told() {
     assert!(before.len() > 15 && before.iter().all(|ms| (40..=44).contains(ms)), "{before:?}");
     let after = lengths(1100, 3900);
     assert!(after.len() > 200 && after.iter().all(|ms| (8..=12).contains(ms)), "{after:?}");
-    assert!(times.contains(&Nanos::from_ms(1001)), "whoever ran made way at the call");
+    assert!(times.contains(&Nanos::from_ms(1001)), "the running tasks were preempted at the call");
 }
 
-/// A run without calls, and one whose only call comes after its end, are the same.
+/// A run without calls is identical to one whose only call is due after its end.
 #[test]
-fn what_is_planned_changes_nothing_before_it_happens() {
+fn planned_call_has_no_effect_before_its_time() {
     let run = |calls: &[&str]| turns(calls).play(&bypass_machine(2), &hogs(3)).completed().events;
     assert_eq!(run(&[]), run(&["set_turn:us=1000@4s"]));
     assert_ne!(run(&[]), run(&["set_turn:us=1000@3s"]));
 }
 
 #[test]
-fn calls_wait_for_a_scheduler_that_comes_back() {
+fn calls_wait_for_a_scheduler_being_restarted() {
     let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
     let calls = ["set_turn:us=8000@50ms", "set_turn:us=0@160ms", "set_turn:us=12000@170ms"];
     let scheduler = turns(&calls);
@@ -61,26 +61,26 @@ fn calls_wait_for_a_scheduler_that_comes_back() {
     assert!(back > Nanos::from_ms(170));
     let expected = [made(calls[0], Nanos::from_ms(50), 0), made(calls[1], back, -22), made(calls[2], back, 0)];
     assert_eq!(played.outcome.calls, expected);
-    // The first one is forgotten: who is loaded again begins anew.
+    // The effect of the first call is lost: a scheduler that is loaded again starts anew.
     let of_last = |names: &[&str]| scheduler.variables_after(&bypass_machine(3), &hogs(5), &plan, names);
     assert_eq!(of_last(&["turn_ns", "changes"]), [12_000_000, 1]);
 }
 
-/// Whoever calls sleeps too: time in which the machine does is not counted.
+/// The caller is suspended too: suspended time does not count.
 #[test]
-fn calls_wait_while_the_machine_sleeps() {
+fn calls_wait_during_suspend() {
     let plan: FaultPlan = "suspend@1s+1s".parse().unwrap();
     let calls = ["set_turn:us=8000@1s", "set_turn:us=9000@1500ms", "set_turn:us=10000@2500ms"];
     let played = turns(&calls).play_faults(&bypass_machine(1), &hogs(2), 0, &plan).completed();
     let times: Vec<Nanos> = played.outcome.calls.iter().map(|call| call.made.expect("it is made").0).collect();
-    // The first one is due when tasks are frozen already.
+    // The first call is due when tasks are already frozen.
     assert!((Nanos::from_secs(2)..Nanos::from_ms(2100)).contains(&times[0]), "{times:?}");
     assert_eq!(times[1..], [Nanos::from_ms(2500), Nanos::from_ms(3500)]);
 }
 
-/// Where CPUs wait for locks a call comes between two operations.
+/// Where CPUs wait for locks, a call happens between two operations.
 #[test]
-fn calls_are_made_where_operations_wait() {
+fn calls_work_where_operations_wait() {
     let calls = ["set_turn:us=8000,at_once=true@1001ms"];
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let played = turns(&calls).play_waiting(&machine, &hogs(9), 0, &FaultPlan::default()).completed();
@@ -89,9 +89,9 @@ fn calls_are_made_where_operations_wait() {
 }
 
 #[test]
-fn a_fault_in_a_call_ejects_the_scheduler() {
+fn fault_in_a_call_ejects_the_scheduler() {
     let played = turns(&["scribble@1s"]).play(&bypass_machine(1), &hogs(2));
-    let exit = played.outcome.ejected.expect("it wrote where nobody reads");
+    let exit = played.outcome.ejected.expect("an invalid access ejects the scheduler");
     let fault = exit.fault.expect("a fault ejected it");
     assert!(fault.contains("scribble"), "{fault}");
     assert_eq!(played.outcome.calls.len(), 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads of several parts: for which of them a run waits, and that a part is as it would be alone.
+//! Workloads of several parts: the parts that a run waits for, and independence of a part from the others.
 
 mod common;
 
@@ -10,7 +10,7 @@ use workload::{PartSpec, Workload};
 const HOG: &str = r#"{"tasks": {"hog": {"loop": -1, "run": 700}}}"#;
 const WORK: &str = r#"{"tasks": {"work": {"loop": 3, "run": 1000, "sleep": 1000}}}"#;
 const STUCK: &str = r#"{"tasks": {"waits": {"loop": 1, "run": 1000, "suspend": "waits"}}}"#;
-/// Its first timer is due a millisecond after the part begins.
+/// Its first timer is due one millisecond after the part begins.
 const FORKS: &str = r#"{"tasks": {
     "parent": {"loop": 1, "fork": "child", "run": 100},
     "child": {"instance": 0, "loop": 2, "timer": {"ref": "t", "period": 1000}, "run": 100}}}"#;
@@ -37,7 +37,7 @@ fn play(cpus: u32, text: &str) -> Played {
 }
 
 #[test]
-fn a_run_ends_with_the_last_part_that_ends() {
+fn run_ends_with_the_last_finite_part() {
     let alone = play(2, "work").outcome.measures;
     for text in ["x=hog+y=work", "y=work+x=hog"] {
         let measures = play(2, text).outcome.measures;
@@ -45,23 +45,23 @@ fn a_run_ends_with_the_last_part_that_ends() {
         let part = |label: &str| measures.parts.iter().find(|part| part.label == label).unwrap();
         assert_eq!((part("y").makespan, part("x").makespan), (alone.makespan, None));
         assert_eq!(part("y").account.run, Nanos::from_us(3_000));
-        assert_eq!(part("x").account.run, alone.elapsed, "it has a CPU all the time");
-        assert_eq!((part("y").tasks, part("y").wakeup_latency.count), (1, 4), "its birth, and three sleeps");
+        assert_eq!(part("x").account.run, alone.elapsed, "it has a CPU of its own");
+        assert_eq!((part("y").tasks, part("y").wakeup_latency.count), (1, 4), "its start, and three sleeps");
     }
-    // On one CPU they share it.
+    // On one CPU the parts share it.
     let shared = play(1, "x=hog+y=work").outcome.measures;
     assert!(shared.makespan > alone.makespan, "{:?}", shared.makespan);
 }
 
 #[test]
-fn what_waits_for_ever_beside_a_hog_is_stuck() {
+fn part_that_waits_forever_is_stuck() {
     let measures = play(2, "hog+stuck").outcome.measures;
     assert_eq!(measures.makespan, None);
     assert_eq!(measures.elapsed, Nanos::from_us(1_000));
 }
 
 #[test]
-fn a_part_that_begins_later_is_the_same_but_for_that() {
+fn delayed_part_is_only_shifted_in_time() {
     let [now, later] = ["forks", "forks,start=50ms"].map(|text| play(2, text).outcome.measures.makespan.unwrap());
     assert_eq!(later, now + Nanos::from_ms(50));
     assert_eq!(now, Nanos::from_us(2_100));

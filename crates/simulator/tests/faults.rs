@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs go and come and the machine sleeps while tasks run: nobody is lost, and every nanosecond has an owner.
+//! CPU hotplug, suspend and clock faults while tasks run: no task is lost, and all time is accounted.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn build() -> Workload {
     Workload::from_bytes("build", BUILD).unwrap()
 }
 
-/// From a CPU's events: how long it was offline until `end`.
+/// Offline time of a CPU until `end`, from its events.
 fn offline(events: &[Event], cpu: u32, end: Nanos) -> Nanos {
     let (mut since, mut total) = (None, Nanos::ZERO);
     for event in events.iter().filter(|event| event.cpu == CpuId(cpu)) {
@@ -34,7 +34,7 @@ fn offline(events: &[Event], cpu: u32, end: Nanos) -> Nanos {
     total + since.map_or(Nanos::ZERO, |since| end - since)
 }
 
-/// Holds the accounts of CPUs against the events; `slept` is how long the whole machine slept.
+/// Checks the accounts of CPUs against the events; `slept` is the suspended time of the whole machine.
 fn check_accounts(played: &Played, slept: Nanos) {
     let measures = &played.outcome.measures;
     for (cpu, account) in measures.cpus.iter().enumerate() {
@@ -46,14 +46,15 @@ fn check_accounts(played: &Played, slept: Nanos) {
 }
 
 #[test]
-fn a_build_ends_although_cpus_go_and_come() {
+fn build_completes_under_cpu_hotplug() {
     let machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let workload = build();
     let faults = plan("cpu3:offline@1s,cpu1-2:offline@2s,cpu2:online@3s,cpu3:online@3500ms,cpu1:online@5s");
-    // fifo knows nothing of hotplug. CPU 2 goes before its loader has noticed that CPU 1 did.
+    // fifo does not handle hotplug and is restarted. CPU 2 goes offline before the loader has noticed that CPU 1 did,
+    // so both cause one restart.
     for (name, restarts) in [("fifo", 5), ("bfs", 0)] {
         let played = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &faults).completed();
-        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
+        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task ends");
         assert_eq!(played.outcome.restarts.len(), restarts, "{name}");
         check_accounts(&played, Nanos::ZERO);
         let again = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &faults);
@@ -62,7 +63,7 @@ fn a_build_ends_although_cpus_go_and_come() {
 }
 
 #[test]
-fn a_machine_may_boot_without_some_of_its_cpus() {
+fn machine_boots_with_offline_cpus() {
     let mut machine = Machine::preset("desktop-4c").unwrap().without_effects();
     machine.offline = [CpuId(1)].into_iter().collect();
     let workload = build();
@@ -75,7 +76,7 @@ fn a_machine_may_boot_without_some_of_its_cpus() {
         assert!(measures.tasks.iter().all(|task| !task.cpus_used.contains(CpuId(1))), "{name}");
         assert!(measures.cpus.iter().filter(|cpu| cpu.run > Nanos::from_secs(1)).count() == 3, "{name}");
         check_accounts(&played, Nanos::ZERO);
-        // bfs has cpu_online, but its tables do not know this CPU.
+        // bfs has cpu_online, but its tables do not contain this CPU.
         let late = plan("cpu1:online@1s");
         let played = Scheduler::shipped(name).play_faults(&machine, &workload, 0, &late).completed();
         assert_eq!(played.outcome.restarts.len(), 1, "{name}");
@@ -85,20 +86,20 @@ fn a_machine_may_boot_without_some_of_its_cpus() {
     machine.offline = [CpuId(0)].into_iter().collect();
     let refused = Scheduler::shipped("fifo").refused(&machine, &workload, &never);
     let SetupError::Machine(problem) = refused else { panic!("{refused:?}") };
-    assert_eq!(problem, "desktop-4c: CPU 0 is offline, and a simulated machine boots on it");
+    assert_eq!(problem, "desktop-4c: CPU 0 is offline, but simulated machines boot on it");
 }
 
-/// Sleeps 10 ms and works 1 ms in turn, on a machine where nothing costs time.
+/// Alternates between 10 ms of sleep and 1 ms of work, on a machine where nothing costs time.
 const SLEEPER: &str = r#"{"global": {"duration": 2}, "tasks": {"s": {"loop": -1, "sleep": 10000, "run": 1000}}}"#;
 
-/// The times in milliseconds at which a task was woken by its timer.
+/// Times in milliseconds at which a task was woken by its timer.
 fn timer_wakeups(played: &Played) -> Vec<u64> {
     let timer = |event: &&Event| matches!(event.kind, EventKind::Wakeup { waker: Waker::Timer, .. });
     played.events.iter().filter(timer).map(|event| event.time.0 / 1_000_000).collect()
 }
 
 #[test]
-fn timers_stand_still_while_the_machine_sleeps() {
+fn timers_stop_during_suspend() {
     let machine = free_machine("core:3 pu:1");
     let workload = rt_app(SLEEPER);
     let awake = timer_wakeups(&Scheduler::shipped("bfs").play(&machine, &workload).completed());
@@ -106,7 +107,7 @@ fn timers_stand_still_while_the_machine_sleeps() {
     let slept = timer_wakeups(&played);
     let before = awake.iter().take_while(|&&time| time < 100).count();
     assert_eq!(slept[..before], awake[..before]);
-    // Freezing and taking the CPUs down took 24 ms on the kernel's clock, in which one timer fired.
+    // Freezing and taking the CPUs offline took 24 ms on the kernel's clock, in which one timer expired.
     assert!(slept[before] >= 1_124 && slept[before] <= 1_125, "{slept:?}");
     assert!(slept[before..].windows(2).all(|pair| pair[1] - pair[0] == 11), "{slept:?}");
     check_accounts(&played, Nanos::from_secs(1));
@@ -114,7 +115,7 @@ fn timers_stand_still_while_the_machine_sleeps() {
 }
 
 #[test]
-fn who_was_to_come_during_the_sleep_comes_after_it() {
+fn task_due_during_suspend_starts_after_resume() {
     let work =
         rt_app(r#"{"tasks": {"first": {"loop": 1, "run": 1000}, "late": {"delay": 500000, "loop": 1, "run": 1000}}}"#);
     let machine = free_machine("core:2 pu:1");
@@ -123,8 +124,8 @@ fn who_was_to_come_during_the_sleep_comes_after_it() {
 }
 
 #[test]
-fn ticks_keep_the_grid_of_the_kernels_clock() {
-    // The only CPU of a machine does not go to sleep, so that this scheduler, which counts ticks, stays.
+fn ticks_keep_the_grid_of_the_kernel_clock_across_suspend() {
+    // With a single CPU no CPU goes offline, so this scheduler, which counts ticks, stays attached.
     let (machine, sleep) = (free_machine("core:1 pu:1"), Nanos(1_234_567));
     let work = rt_app(r#"{"tasks": {"hog": {"loop": 1, "run": 300000}}}"#);
     let faults = plan("suspend@50ms+1234567ns");
@@ -137,7 +138,7 @@ fn ticks_keep_the_grid_of_the_kernels_clock() {
 }
 
 #[test]
-fn a_cpu_that_ticks_while_it_idles_does_so_for_as_long_as_it_is_there() {
+fn idle_cpu_without_no_hz_ticks_while_online() {
     let mut machine = free_machine("core:3 pu:1");
     (machine.no_hz_idle, machine.costs.tick_ns) = (false, 1_000);
     let faults = plan("cpu2:offline@500ms,cpu2:online@1200ms,suspend@1500ms+200ms");
@@ -152,16 +153,16 @@ fn a_cpu_that_ticks_while_it_idles_does_so_for_as_long_as_it_is_there() {
 }
 
 #[test]
-fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
-    // Asleep on CPU 2 for longer than that takes to go.
+fn timers_of_an_offline_cpu_move_to_the_boot_cpu() {
+    // The task sleeps on CPU 2 for longer than it takes the CPU to go offline.
     let machine = free_machine("core:3 pu:1");
     let work = rt_app(r#"{"tasks": {"t": {"cpus": [2], "loop": 1, "run": 1000, "sleep": 100000}}}"#);
     let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu2:offline@40ms")).completed();
     let timer = |event: &&Event| matches!(event.kind, EventKind::Wakeup { waker: Waker::Timer, .. });
     let woken: Vec<_> = played.events.iter().filter(timer).map(|event| (event.cpu, event.time)).collect();
     assert_eq!(woken, [(CpuId(0), Nanos::from_ms(101))]);
-    // The watchdog's worker finds CPU 0 taken, and sets its timer on CPU 1 after 15 s. If that timer were lost, the
-    // watchdog would be found to be late 30 s later.
+    // The watchdog's worker finds CPU 0 busy, and sets its timer on CPU 1 after 15 s. If that timer were lost, the
+    // watchdog would be found late 30 s later.
     let machine = free_machine("core:2 pu:1");
     let work = rt_app(r#"{"global": {"duration": 60}, "tasks": {"hog": {"cpus": [0], "loop": -1, "run": 1000000}}}"#);
     let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu1:offline@20s")).completed();
@@ -169,7 +170,7 @@ fn a_cpu_that_goes_leaves_its_timers_to_the_boot_cpu() {
 }
 
 #[test]
-fn whoever_works_goes_on_after_the_sleep() {
+fn working_tasks_continue_after_suspend() {
     let mut machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let work = r#"{"global": {"duration": 9}, "tasks": {
         "hog": {"instance": 9, "loop": 1, "run": 700000},
@@ -178,7 +179,7 @@ fn whoever_works_goes_on_after_the_sleep() {
         machine.no_hz_idle = no_hz;
         let plan = plan("cpu2:offline@50ms,suspend@300ms+123456789ns,cpu2:online@600ms,suspend@900ms+2s");
         let played = Scheduler::shipped(name).play_faults(&machine, &rt_app(work), 0, &plan).completed();
-        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task is done");
+        assert!(played.outcome.measures.makespan.is_some(), "{name}: every task ends");
         check_accounts(&played, Nanos(2_123_456_789));
         for task in played.outcome.measures.tasks.iter().filter(|task| task.name.starts_with("hog")) {
             assert_eq!(task.account.work, Nanos::from_ms(700), "{name}");
@@ -187,9 +188,9 @@ fn whoever_works_goes_on_after_the_sleep() {
 }
 
 #[test]
-fn a_sleep_longer_than_the_timeout_is_no_stall() {
-    // Nobody's work checks in with the watchdog for 35 s, and its timeout is 30 s: the first tick after the sleep would
-    // notice. (No task can wait across a sleep: it is frozen when it has a CPU.)
+fn suspend_longer_than_the_watchdog_timeout_is_no_stall() {
+    // The watchdog's worker does not run for 35 s, while the timeout is 30 s: the first tick after the suspend would
+    // notice. (No runnable task waits across a suspend: it is frozen when it gets a CPU.)
     let machine = free_machine("core:2 pu:1");
     let work = rt_app(
         r#"{"global": {"duration": 40}, "tasks": {
@@ -200,16 +201,17 @@ fn a_sleep_longer_than_the_timeout_is_no_stall() {
     check_accounts(&played, Nanos::from_secs(35));
 }
 
-/// `cpuhp/2`, with a step when it is woken for each: tasks no longer come, the scheduler is told, tasks come again. It waits
-/// in `fifo`'s queue as any task does, until nobody but it may come: from then on it has the CPU at once.
+/// `cpuhp/2` executes one step per wakeup: the CPU accepts no more tasks, the scheduler is notified, tasks are
+/// accepted again. It waits in `fifo`'s queue as any task, until only kthreads of that CPU may run there: from then
+/// on it gets the CPU at once.
 #[test]
-fn the_thread_that_takes_a_cpu_down_and_up_is_a_task_of_the_scheduler() {
+fn hotplug_kthread_is_scheduled_by_the_scheduler() {
     let machine = free_machine("core:3 pu:1");
     let work = rt_app(r#"{"tasks": {"hog": {"instance": 6, "loop": 1, "run": 300000}}}"#);
     let faults = plan("cpu2:offline@103ms,cpu2:online@400ms");
     let played = Scheduler::shipped("fifo").play_faults(&machine, &work, 0, &faults).completed();
     let tasks = &played.outcome.measures.tasks;
-    let thread = tasks.iter().find(|task| task.name == "cpuhp/2").expect("each CPU has one");
+    let thread = tasks.iter().find(|task| task.name == "cpuhp/2").expect("each CPU has a hotplug kthread");
     assert_eq!((thread.cpus_used.to_string(), thread.account.work), ("2".to_owned(), Nanos::from_us(3 * 20)));
     let events = || played.events.iter().filter(|event| event.cpu == CpuId(2) || event.task == thread.id);
     let times = |wanted: fn(&EventKind) -> bool, task| {
@@ -221,19 +223,22 @@ fn the_thread_that_takes_a_cpu_down_and_up_is_a_task_of_the_scheduler() {
     let stops = times(|kind| matches!(kind, EventKind::Hotplug { .. }), TaskId::NONE);
     let waits: Vec<u64> = woken.iter().zip(&runs).map(|(woken, runs)| (*runs - *woken).0 / 1_000_000).collect();
     assert_eq!((woken.len(), runs.len(), stops.len()), (3, 3, 2));
-    assert!(woken[0] == Nanos::from_ms(103) && waits[0] >= 17, "behind a hog at least: {waits:?}");
-    assert_eq!(waits[1..], [0, 0], "nobody else is there");
+    assert!(woken[0] == Nanos::from_ms(103) && waits[0] >= 17, "after at least one hog: {waits:?}");
+    assert_eq!(waits[1..], [0, 0], "no other task is there");
     assert!(stops[0] > runs[1] && stops[0] < Nanos::from_ms(400) && stops[1] <= woken[2]);
     let others = events().filter(|event| {
         matches!(event.kind, EventKind::Switch { .. }) && event.task != TaskId::NONE && event.task != thread.id
     });
     assert!(others.clone().any(|event| event.time < runs[0]) && others.clone().any(|event| event.time > runs[2]));
-    assert!(!others.clone().any(|event| event.time > stops[0] && event.time < runs[2]), "tasks come when it says so");
+    assert!(
+        !others.clone().any(|event| event.time > stops[0] && event.time < runs[2]),
+        "tasks are accepted after its last step"
+    );
     check_accounts(&played, Nanos::ZERO);
 }
 
 #[test]
-fn a_pinned_task_runs_elsewhere_when_its_cpu_is_gone() {
+fn pinned_task_runs_elsewhere_when_its_cpu_goes_offline() {
     let machine = free_machine("core:3 pu:1");
     let work = rt_app(
         r#"{"tasks": {
@@ -242,14 +247,14 @@ fn a_pinned_task_runs_elsewhere_when_its_cpu_is_gone() {
     );
     let played = Scheduler::shipped("bfs").play_faults(&machine, &work, 0, &plan("cpu2:offline@40ms")).completed();
     for task in played.outcome.measures.tasks.iter().filter(|task| !task.kernel_thread) {
-        assert_eq!(task.cpus_allowed.to_string(), "0-2", "{}: nothing of its affinity is left", task.name);
+        assert_eq!(task.cpus_allowed.to_string(), "0-2", "{}: no allowed CPU remains", task.name);
         assert!(task.cpus_used.contains(CpuId(2)) && task.cpus_used.len() > 1, "{}", task.name);
     }
     check_accounts(&played, Nanos::ZERO);
 }
 
 #[test]
-fn faults_wait_for_each_other_and_a_plan_may_outlast_the_work() {
+fn faults_are_serialized_and_may_outlast_the_workload() {
     let machine = free_machine("core:4 pu:1");
     let work = rt_app(r#"{"tasks": {"t": {"loop": 1, "run": 50000}}}"#);
     let at_once = plan("cpu1-3:offline@10ms,cpu1:online@10ms,cpu3:online@9s");
@@ -262,7 +267,7 @@ fn faults_wait_for_each_other_and_a_plan_may_outlast_the_work() {
 }
 
 #[test]
-fn a_plan_for_cpus_that_do_not_exist_is_refused() {
+fn fault_plan_for_missing_cpus_is_refused() {
     let error = std::panic::catch_unwind(|| {
         let (machine, work) = (free_machine("core:2 pu:1"), rt_app(SLEEPER));
         Scheduler::shipped("bfs").refused(&machine, &work, &plan("cpu2:offline@1s"))
@@ -271,9 +276,9 @@ fn a_plan_for_cpus_that_do_not_exist_is_refused() {
     assert!(error.to_string().ends_with("has CPUs 0-1 and no CPU 2"), "{error}");
 }
 
-/// All of it in one run, written down; see `timelines.rs` for why the object is a fixture.
+/// A run with all faults, with a recorded hash; see `timelines.rs` for why the object is a fixture.
 #[test]
-fn the_hash_with_faults_is_the_same_everywhere() {
+fn run_hash_with_faults_is_the_same_on_every_host() {
     let scheduler = Scheduler::from_bytes("preempt", include_bytes!("fixtures/preempt.bpf.o"));
     let work = rt_app(
         r#"{"global": {"duration": 3}, "tasks": {
@@ -286,14 +291,14 @@ fn the_hash_with_faults_is_the_same_everywhere() {
         .play_faults(&Machine::preset("laptop-2c4t").unwrap().without_effects(), &work, 0, &faults)
         .completed();
     check_accounts(&played, Nanos::from_secs(1));
-    assert!(!played.outcome.restarts.is_empty(), "the kernel's own classes have the tasks meanwhile");
+    assert!(!played.outcome.restarts.is_empty(), "the kernel's own classes schedule the tasks meanwhile");
     expect_test::expect!["262e370be01735a768f6b26b46d0549c"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }
 
-/// Two hogs on CPU 1 with slices of 20 ms, which end at ticks of 4 ms. On a clock that runs half as fast again they end
-/// after 13.3 ms, so at 16; one that steps ahead ends the slice that is running at the next tick, and no other.
+/// Two hogs on CPU 1 with slices of 20 ms, which end at ticks of 4 ms. On a clock that is 50 % fast they end after
+/// 13.3 ms, so at 16 ms; a clock that steps forward ends the running slice at the next tick, and no other.
 #[test]
-fn a_clock_that_is_wrong_ends_slices_at_the_wrong_time() {
+fn wrong_clock_ends_slices_at_the_wrong_time() {
     let mut machine = free_machine("core:2 pu:1");
     machine.hz = 250;
     let work = rt_app(
@@ -318,7 +323,7 @@ fn a_clock_that_is_wrong_ends_slices_at_the_wrong_time() {
     assert_eq!(stepped.len(), right.len() + 1, "{stepped:?}");
     let odd: Vec<u64> = stepped.windows(2).map(|pair| pair[1] - pair[0]).filter(|&slice| slice != 20).collect();
     assert!(odd.len() <= 2 && odd.iter().any(|&slice| slice < 20), "{odd:?} of {stepped:?}");
-    // A step back gives time away.
+    // A step back lengthens a slice.
     let back = switches(&plan("cpu1:clock-100ms@502ms"));
     assert!(back.windows(2).any(|pair| pair[1] - pair[0] > 20), "{back:?}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole runs under the kernel's own classes, with no sched_ext scheduler at all. That each switch-in is explained by
-//! the events before it is checked in every run (`common`).
+//! Whole runs under the kernel's own classes, without a sched_ext scheduler. Every run also checks that each
+//! switch-in is explained by the events before it (`common`).
 
 mod common;
 
@@ -22,7 +22,7 @@ fn play_in(kernel: (u16, u16), machine: &str, workload: &Workload) -> Played {
     Scheduler::kernel().in_kernel(kernel.into()).play(&machine, workload).completed()
 }
 
-/// The share of all CPU time that tasks of this name had, in parts of 10000.
+/// Share of all CPU time that tasks of this name had, in units of 1/10000.
 fn share(played: &Played, name: &str) -> u64 {
     let tasks = &played.outcome.measures.tasks;
     let time =
@@ -31,7 +31,7 @@ fn share(played: &Played, name: &str) -> u64 {
 }
 
 #[test]
-fn nobody_but_the_workload_is_there_and_no_program_runs() {
+fn run_without_scheduler_has_only_workload_tasks_and_no_bpf() {
     let two =
         rt_app(r#"{"tasks": {"even": {"loop": 20, "run": 1000, "sleep": 1000}, "odd": {"loop": 9, "run": 3000}}}"#);
     let played = play("desktop-4c", &two);
@@ -44,7 +44,7 @@ fn nobody_but_the_workload_is_there_and_no_program_runs() {
 }
 
 #[test]
-fn the_recorded_build_ends_and_cpus_may_go_and_come() {
+fn recorded_build_completes_under_cpu_hotplug() {
     let build = Workload::from_bytes("build", BUILD).unwrap();
     let machine = Machine::preset("desktop-4c").unwrap();
     let quiet = Scheduler::kernel().play(&machine, &build).completed();
@@ -54,11 +54,11 @@ fn the_recorded_build_ends_and_cpus_may_go_and_come() {
     let disturbed = Scheduler::kernel().play_faults(&machine, &build, 1, &faults).completed();
     let makespan = |played: &Played| played.outcome.measures.makespan.expect("every task is done");
     assert!(makespan(&disturbed) > makespan(&quiet) + Nanos::from_ms(500));
-    assert!(disturbed.outcome.restarts.is_empty(), "there is nobody to restart");
+    assert!(disturbed.outcome.restarts.is_empty(), "there is no scheduler to restart");
 }
 
 #[test]
-fn tasks_of_every_policy_get_along() {
+fn tasks_of_every_policy_make_progress() {
     let mixed = rt_app(
         r#"{"global": {"duration": 6}, "tasks": {
             "hog": {"instance": 5, "loop": -1, "run": 50000},
@@ -74,11 +74,11 @@ fn tasks_of_every_policy_get_along() {
     }
 }
 
-/// A hog and a task of 0.1 ms each ms on one CPU. A 6.18 kernel gave 1,775 wakeups in 2 s with a median of 2.6 us: the
-/// hog is nearly always ahead, and then no slice protects it. Since 7.1 its turns end when its requests do, so it is
-/// never ahead by more: the light one never misses a period.
+/// A hog and a task that runs for 0.1 ms every 1 ms on one CPU. A 6.18 kernel gave 1,775 wakeups in 2 s with a median
+/// latency of 2.6 us: the hog is nearly always ahead in virtual time, and is then not protected by its slice. Since
+/// 7.1 its turn ends with its request, so it is never further ahead: the light task never misses a period.
 #[test]
-fn a_hog_does_not_keep_a_light_task_waiting() {
+fn light_task_is_not_delayed_by_a_hog() {
     let pair = rt_app(
         r#"{"global": {"duration": 2}, "tasks": {
             "hog": {"loop": -1, "run": 100000000},
@@ -93,7 +93,7 @@ fn a_hog_does_not_keep_a_light_task_waiting() {
 }
 
 #[test]
-fn shares_follow_weights() {
+fn cpu_shares_follow_nice_weights() {
     for (nice, weight) in [(-10, 9548), (0, 1024), (5, 335), (19, 15)] {
         let pair = rt_app(&format!(
             r#"{{"global": {{"duration": 20}}, "tasks": {{
@@ -106,9 +106,9 @@ fn shares_follow_weights() {
     }
 }
 
-/// Two hogs of SCHED_RR, and a task above them that takes the CPU for 0.1 ms each 30 ms: either hog gets half.
+/// Two SCHED_RR hogs, and a task of higher priority that preempts them for 0.1 ms every 30 ms: each hog gets half.
 #[test]
-fn preemption_does_not_renew_a_quantum() {
+fn preemption_does_not_renew_a_round_robin_quantum() {
     let three = rt_app(
         r#"{"global": {"duration": 3}, "tasks": {
             "first": {"loop": -1, "policy": "SCHED_RR", "priority": 5, "run": 100000000},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Schedulers that come and go amidst a run: for a while nobody but the kernel schedules (contract B1, X1).
+//! Schedulers attached or detached during a run: the kernel bypasses them for a while (contract B1, X1).
 
 mod common;
 
@@ -10,20 +10,20 @@ use ids::{CpuId, Nanos};
 
 const TICK: Nanos = Nanos::from_ms(4);
 
-/// Whether a callback of the scheduler did this.
+/// Whether a callback of the scheduler caused this event.
 fn decides(event: &Event) -> bool {
     event.site.op != 0
 }
 
-/// The only time at which this happened.
+/// Time of the only event of this kind.
 fn time_of(played: &Played, kind: impl Fn(&EventKind) -> bool) -> Nanos {
     let times: Vec<Nanos> = played.events.iter().filter(|event| kind(&event.kind)).map(|event| event.time).collect();
     assert_eq!(times.len(), 1, "{times:?}");
     times[0]
 }
 
-/// Holds what happened from `begin` to `begin + BYPASS` against the rules of bypass: who runs makes way at every tick,
-/// and the scheduler is not asked.
+/// Checks the rules of bypass from `begin` to `begin + BYPASS`: tasks are switched at every tick, and the scheduler
+/// is not called.
 fn check_bypass(played: &Played, begin: Nanos, cpus: u32) {
     let within = |event: &&Event| event.time > begin && event.time < begin + BYPASS;
     let events: Vec<&Event> = played.events.iter().filter(within).collect();
@@ -37,19 +37,19 @@ fn check_bypass(played: &Played, begin: Nanos, cpus: u32) {
 }
 
 #[test]
-fn b1_who_is_ejected_is_bypassed_until_the_kernel_is_rid_of_it() {
+fn b1_ejected_scheduler_is_bypassed_until_disabled() {
     let played = Scheduler::compiled("broken", "mistake = 0").play(&bypass_machine(1), &hogs(3));
-    let exit = played.outcome.ejected.clone().expect("it made a mistake");
+    let exit = played.outcome.ejected.clone().expect("the mistake ejects the scheduler");
     assert_eq!((exit.kind, exit.message.as_str()), (1025, "wakeup 100 is one too many"));
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { kind: 1025 }));
     assert_eq!(played.outcome.measures.elapsed, gone);
     check_bypass(&played, gone - BYPASS, 1);
     let last = played.events.iter().rfind(|event| decides(event)).expect("it scheduled");
-    assert!(last.time <= gone - BYPASS, "the mistake was made then");
+    assert!(last.time <= gone - BYPASS, "no callback after the mistake");
 }
 
 #[test]
-fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
+fn b1_run_ending_during_disable_reports_the_exit() {
     let (machine, mut workload) = (bypass_machine(1), hogs(3));
     let broken = Scheduler::compiled("broken", "mistake = 0");
     let whole = broken.play(&machine, &workload);
@@ -57,18 +57,18 @@ fn b1_a_run_that_ends_while_the_scheduler_leaves_tells_why_it_left() {
     let cut = broken.play(&machine, &workload);
     assert_eq!(cut.outcome.ejected, whole.outcome.ejected);
     assert_eq!(Some(cut.outcome.measures.elapsed), workload.duration);
-    // A moment before the mistake nobody knew of it.
+    // Just before the mistake, the outcome has no exit.
     workload.duration = Some(whole.outcome.measures.elapsed - BYPASS - Nanos(1));
     assert_eq!(broken.play(&machine, &workload).outcome.ejected, None);
 }
 
 #[test]
-fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
+fn b1_restarted_scheduler_is_bypassed_until_attached() {
     let plan: FaultPlan = "cpu2:offline@100ms".parse().unwrap();
     let played = Scheduler::shipped("fifo").play_faults(&bypass_machine(3), &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 1);
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { .. }));
-    // The first attach was before the tasks.
+    // The first attach preceded the tasks.
     let attached = |event: &&Event| event.kind == EventKind::Attached && event.time > Nanos::ZERO;
     let attached: Vec<Nanos> = played.events.iter().filter(attached).map(|event| event.time).collect();
     assert_eq!(attached, [gone + Nanos::from_ms(100) + BYPASS]);
@@ -76,10 +76,9 @@ fn b1_who_comes_back_amidst_a_run_is_bypassed_until_it_is_attached() {
     check_bypass(&played, attached[0] - BYPASS, 2);
 }
 
-/// An error that strikes while the scheduler is being attached ends it after that, as the kernel does one thing after
-/// the other.
+/// An error during an attach ends the scheduler after the attach, as the kernel serializes both.
 #[test]
-fn b1_an_attach_is_over_before_a_disable_begins() {
+fn b1_attach_completes_before_a_disable_begins() {
     let plan: FaultPlan = "cpu2:offline@100ms,cpu1:offline@225ms".parse().unwrap();
     let mut machine = bypass_machine(3);
     machine.costs.disable_ns = 0;
@@ -92,12 +91,12 @@ fn b1_an_attach_is_over_before_a_disable_begins() {
         panic!("{ends:?}");
     };
     assert_eq!(attached, first + Nanos::from_ms(100) + BYPASS);
-    assert_eq!(second, attached, "it waited for its turn");
+    assert_eq!(second, attached, "the disable waits for the attach");
     assert_eq!(again, second + Nanos::from_ms(100) + BYPASS);
 }
 
 #[test]
-fn x1_who_unloads_waits_until_the_scheduler_is_gone() {
+fn x1_unload_waits_until_the_scheduler_is_disabled() {
     let (machine, workload, scheduler) = (bypass_machine(1), hogs(3), Scheduler::shipped("bfs"));
     let (outcome, kind) = scheduler.play_and_unload(&machine, &workload);
     assert_eq!((outcome.measures.elapsed, kind), (Nanos::from_secs(4) + BYPASS, Some(64)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What waiting for the kernel's locks does to whole runs.
+//! Effects of kernel lock contention on whole runs.
 
 mod common;
 
@@ -13,9 +13,9 @@ fn without_locks(machine: &Machine) -> Machine {
     machine
 }
 
-/// 64 CPUs, and four tasks for each that work for 20 us and sleep for 20 us: far more than one queue lets through.
+/// 64 CPUs, and four tasks per CPU that work for 20 us and sleep for 20 us: far more than one queue can sustain.
 #[test]
-fn one_queue_is_a_wall_and_queues_of_cpus_are_none() {
+fn single_queue_limits_throughput_and_per_cpu_queues_do_not() {
     let machine = Machine::preset("server-64").unwrap();
     let work = rt_app(
         r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 256, "loop": 200, "run": 20, "sleep": 20}}}"#,
@@ -28,14 +28,14 @@ fn one_queue_is_a_wall_and_queues_of_cpus_are_none() {
     let (fifo, fifo_free) =
         (switches(Scheduler::shipped("fifo"), &machine), switches(Scheduler::shipped("fifo"), &free));
     let (kernel, kernel_free) = (switches(Scheduler::kernel(), &machine), switches(Scheduler::kernel(), &free));
-    assert!(fifo * 100 < fifo_free * 80, "fifo {fifo} a millisecond, without locks {fifo_free}");
-    assert!(kernel * 100 > kernel_free * 95, "kernel {kernel} a millisecond, without locks {kernel_free}");
+    assert!(fifo * 100 < fifo_free * 80, "fifo {fifo} per millisecond, without locks {fifo_free}");
+    assert!(kernel * 100 > kernel_free * 95, "kernel {kernel} per millisecond, without locks {kernel_free}");
 }
 
-/// The table, its sum, the log, and the accounts of the CPUs tell one story, on several machines under several
-/// schedulers; and no lock is ever waited for where there is one CPU.
+/// The lock table, its sum, the log, and the accounts of the CPUs agree, on several machines under several
+/// schedulers; and with a single CPU no lock is contended.
 #[test]
-fn waits_add_up() {
+fn lock_waits_add_up() {
     let work = rt_app(
         r#"{"tasks": {"short": {"instance": 24, "loop": 60, "run": 15, "sleep": 10},
             "long": {"instance": 6, "loop": 3, "run": 500, "sleep": 100}}}"#,
@@ -53,7 +53,7 @@ fn waits_add_up() {
                     .map(|event| if let EventKind::LockWait { waited, .. } = event.kind { waited.0 } else { 0 })
                     .sum();
                 assert_eq!((of_table, measures.lock_wait.unwrap().0), (of_log, of_log));
-                assert!(of_table <= measures.cpu.scheduler.0, "who waits is in the scheduler");
+                assert!(of_table <= measures.cpu.scheduler.0, "lock waits are scheduler time");
                 for lock in &locks {
                     assert!(lock.count >= lock.contended && lock.count > 0, "{lock:?}");
                     assert!(lock.wait_total >= lock.wait_max && lock.hold_total >= lock.hold_max, "{lock:?}");
@@ -65,12 +65,13 @@ fn waits_add_up() {
             }
         }
     }
-    assert!(waited > 100_000, "they met at some lock: {waited} ns");
+    assert!(waited > 100_000, "no lock was contended: {waited} ns");
 }
 
-/// The wall of one queue: with queued locks a plateau, with ticket locks a fall. 32 CPUs in 8 nodes, as NIX had them.
+/// Throughput limit of one queue: queued locks reach a plateau, ticket locks collapse. 32 CPUs in 8 nodes, the NIX
+/// machine.
 #[test]
-fn a_kernel_with_ticket_locks_collapses() {
+fn throughput_collapses_with_ticket_locks() {
     let machine = Machine::preset("nix-32").unwrap();
     let work =
         rt_app(r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 128, "loop": 100, "run": 5, "sleep": 5}}}"#);
@@ -80,6 +81,6 @@ fn a_kernel_with_ticket_locks_collapses() {
         measures.context_switches * 1_000_000 / measures.makespan.expect("it ends").0
     };
     let [queued, ticket, flag] = ["7.2", "7.2+ticket", "7.2+test-and-set"].map(switches);
-    assert!(ticket * 3 < queued * 2, "queued {queued} a millisecond, ticket {ticket}");
-    assert!(flag * 3 < queued * 2, "queued {queued} a millisecond, test-and-set {flag}");
+    assert!(ticket * 3 < queued * 2, "queued {queued} per millisecond, ticket {ticket}");
+    assert!(flag * 3 < queued * 2, "queued {queued} per millisecond, test-and-set {flag}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a seed draws: runs that differ as real runs do, repeat by the byte, and keep all that must hold in every run
-//! (which the watcher of `common` and the accounts check).
+//! Random variation by seed: runs differ as real runs do, are reproducible to the byte, and satisfy all invariants of
+//! runs (checked by the watcher of `common` and the accounts).
 
 mod common;
 
@@ -12,14 +12,14 @@ use machine_model::{BackgroundThread, Machine, Noise, NoiseSource, Spread};
 use std::collections::BTreeSet;
 use workload::Workload;
 
-/// One on which tasks begin at the same time: so there are ties to be drawn.
+/// A machine on which tasks start at the same time, so that there are simultaneous events to order.
 fn machine(shape: &str) -> Machine {
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.costs.clone_ns = 0;
     machine
 }
 
-/// A machine on which everything can be drawn, the host's theft too.
+/// A machine on which everything varies, including stolen time.
 fn noisy(shape: &str) -> Machine {
     let mut machine = machine(shape);
     machine.noise.steal_every_us = Spread::new([1_000; 11]).unwrap();
@@ -38,7 +38,7 @@ fn mix() -> Workload {
 }
 
 #[test]
-fn seeds_differ_and_repeat() {
+fn runs_differ_by_seed_and_are_reproducible() {
     let (machine, mix) = (machine("core:2 pu:2"), mix());
     for scheduler in [Scheduler::shipped("fifo"), Scheduler::shipped("bfs")] {
         let play = |seed| scheduler.play_with(&machine, &mix, seed).completed().outcome;
@@ -50,16 +50,16 @@ fn seeds_differ_and_repeat() {
     }
 }
 
-/// Written down: debug and release builds, and every host, give the same.
+/// Recorded hash: debug and release builds, and every host, give the same.
 #[test]
-fn the_hash_of_a_seed_is_the_same_everywhere() {
+fn run_hash_of_a_seed_is_the_same_on_every_host() {
     let mut machine = noisy("core:2 pu:2");
     machine.noise = written_down();
     let played = Scheduler::shipped("fifo").play_with(&machine, &mix(), 7).completed();
     expect_test::expect!["3a1104e506589ef0f50a9b60cf0db6b8"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }
 
-/// Sizes that do not follow what is measured anew.
+/// Fixed magnitudes, independent of new measurements.
 fn written_down() -> Noise {
     let spread = |least: i64, step: i64| Spread::new(std::array::from_fn(|index| least + step * index as i64)).unwrap();
     let thread = BackgroundThread {
@@ -90,7 +90,7 @@ fn written_down() -> Noise {
 }
 
 #[test]
-fn without_any_source_a_seed_is_the_nominal_run() {
+fn seed_has_no_effect_without_noise_sources() {
     let (nominal, mix) = (machine("core:2 pu:2"), mix());
     let mut silent = noisy("core:2 pu:2");
     silent.noise = NoiseSource::ALL.into_iter().fold(silent.noise, Noise::without);
@@ -101,7 +101,7 @@ fn without_any_source_a_seed_is_the_nominal_run() {
 }
 
 #[test]
-fn every_source_changes_runs_alone() {
+fn every_noise_source_changes_runs_by_itself() {
     let (loud, mix) = (noisy("core:2 pu:2"), mix());
     let fifo = Scheduler::shipped("fifo");
     let nominal = fifo.play(&loud, &mix).outcome.log_hash;
@@ -112,7 +112,7 @@ fn every_source_changes_runs_alone() {
         assert_ne!(played.outcome.log_hash, nominal, "{source}");
         let tasks = &played.outcome.measures.tasks;
         let threads = tasks.iter().filter(|task| task.kernel_thread).count();
-        assert_eq!(threads > 1, source == NoiseSource::Threads, "{source}: the watchdog's worker is always there");
+        assert_eq!(threads > 1, source == NoiseSource::Threads, "{source}: besides the watchdog's worker");
         let work: Vec<Nanos> =
             tasks.iter().filter(|task| task.name.starts_with("beat")).map(|t| t.account.work).collect();
         let more = matches!(source, NoiseSource::Work | NoiseSource::Disturbances);
@@ -120,9 +120,9 @@ fn every_source_changes_runs_alone() {
     }
 }
 
-/// Wakeups, switches and interrupts: each is drawn by itself.
+/// Wakeups, switches and interrupts each vary by themselves.
 #[test]
-fn each_part_of_the_kernels_code_is_drawn() {
+fn each_kernel_cost_varies_by_itself() {
     let (loud, mix) = (noisy("core:2 pu:2"), mix());
     let fifo = Scheduler::shipped("fifo");
     let others = NoiseSource::ALL.into_iter().filter(|&source| source != NoiseSource::Kernel);
@@ -143,9 +143,9 @@ fn each_part_of_the_kernels_code_is_drawn() {
     }
 }
 
-/// Two schedulers with one seed meet the same work, so that their difference is theirs.
+/// Two schedulers get the same work with the same seed, so that differences are caused by the schedulers.
 #[test]
-fn schedulers_meet_the_same_work() {
+fn schedulers_get_the_same_work_for_a_seed() {
     let (machine, mix) = (machine("core:2 pu:2"), mix());
     let work = |name: &str, seed| -> Vec<Nanos> {
         let played = Scheduler::shipped(name).play_with(&machine, &mix, seed).completed();
@@ -158,9 +158,9 @@ fn schedulers_meet_the_same_work() {
     assert_ne!(work("fifo", 1), work("fifo", 2));
 }
 
-/// Two equal tasks of one CPU each, which are both woken at the same time, over and over.
+/// Two equal tasks on one CPU each, which are repeatedly woken at the same time.
 #[test]
-fn who_comes_first_of_two_at_one_time_is_drawn() {
+fn order_of_simultaneous_wakeups_is_random() {
     let mut machine = common::free_machine("core:2 pu:1");
     machine.noise = Noise::default();
     let pair = rt_app(
@@ -179,9 +179,10 @@ fn who_comes_first_of_two_at_one_time_is_drawn() {
     assert!((nominal / 4..nominal * 3 / 4).contains(&firsts(1)), "{} of {nominal}", firsts(1));
 }
 
-/// A thread of the kernel is a task like any other: the scheduler sees it, and it takes CPU time from a hog.
+/// A kernel background thread is a task like any other: it is scheduled by the scheduler, and takes CPU time from a
+/// hog.
 #[test]
-fn threads_of_the_kernel_take_their_turn() {
+fn kernel_background_threads_are_scheduled_like_tasks() {
     let mut machine = common::free_machine("core:2 pu:1");
     let always = |value| Spread::new([value; 11]).unwrap();
     let thread = |name: &str, each_cpu| BackgroundThread {
@@ -198,16 +199,16 @@ fn threads_of_the_kernel_take_their_turn() {
     let names: Vec<&str> = tasks.iter().filter(|task| task.kernel_thread).map(|task| task.name.as_str()).collect();
     assert_eq!(names, ["kworker/u:0", "kworker/0", "kworker/1", "kdamond"]);
     for task in &tasks[1..4] {
-        // Every 10 ms at most, less what it waits for the hogs.
+        // Every 10 ms at most, less the time it waits for the hogs.
         let worked = task.account.run;
         assert!((Nanos::from_ms(50)..=Nanos::from_ms(100)).contains(&worked), "{} worked {worked}", task.name);
     }
     assert_eq!([&tasks[1], &tasks[2]].map(|task| task.cpus_used.to_string()), ["0", "1"]);
-    assert_eq!(played.outcome.measures.wakeups, 2, "the hogs' own: the meter of a real run counts no more");
+    assert_eq!(played.outcome.measures.wakeups, 2, "only those of the hogs, as the meter of a real run counts");
 }
 
 #[test]
-fn what_the_host_steals_has_an_owner() {
+fn time_stolen_by_the_host_is_accounted() {
     let mut machine = common::free_machine("core:1 pu:1");
     machine.noise = Noise::default();
     machine.noise.steal_every_us = Spread::new([9_900; 11]).unwrap();
@@ -215,12 +216,12 @@ fn what_the_host_steals_has_an_owner() {
     let hog = rt_app(r#"{"global": {"duration": 1}, "tasks": {"hog": {"loop": -1, "run": 5000}}}"#);
     let played = Scheduler::shipped("fifo").play_with(&machine, &hog, 1).completed();
     let stolen = played.outcome.measures.cpu.stolen;
-    assert_eq!(stolen, Nanos(101 * 100_000), "every 9.9 ms, whatever the last theft took");
+    assert_eq!(stolen, Nanos(101 * 100_000), "every 9.9 ms, independent of the last duration");
 }
 
-/// CPUs go and come and the machine sleeps while all sources draw.
+/// CPU hotplug and suspend while all sources vary.
 #[test]
-fn noise_and_faults_get_along() {
+fn noise_and_faults_work_together() {
     let (machine, mix) = (noisy("core:2 pu:2"), mix());
     let faults: FaultPlan = "cpu1:offline@20ms,cpu3:offline@40ms,cpu1:online@90ms,suspend@120ms+50ms".parse().unwrap();
     for name in ["fifo", "bfs"] {

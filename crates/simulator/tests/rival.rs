@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ten things that are easy to get wrong. Each was seen wrong in a simulator that is in use; the workloads are of the
-//! shapes with which that was shown.
+//! Ten properties that are easy to get wrong. Each was found violated in another scheduler simulator that is in use;
+//! the workloads resemble those that demonstrated it.
 
 mod common;
 
@@ -11,14 +11,15 @@ use machine_model::Machine;
 
 const MS: u64 = 1_000_000;
 
-/// Three tasks pinned to CPU 1, three free.
+/// Three tasks pinned to CPU 1, three unrestricted.
 const AFFINITY: &str = r#"{"global": {"duration": 1}, "tasks": {
     "pinned1": {"instance": 3, "loop": -1, "cpus": [1], "run": 5000, "sleep": 1000},
     "free": {"instance": 3, "loop": -1, "run": 5000, "sleep": 1000}}}"#;
 
-/// (1) However a task gets to a CPU, it is one where it may run (the sink of every run checks that), and all get on.
+/// (1) By whatever path a task gets to a CPU, it is an allowed one (checked by the sink of every run), and all tasks
+///     make progress.
 #[test]
-fn affinity_holds_on_every_path() {
+fn affinity_is_respected_on_every_dispatch_path() {
     for machine in [free_machine("core:2 pu:1"), Machine::preset("desktop-4c").unwrap().without_effects()] {
         for way in 0..5 {
             let scheduler = Scheduler::compiled("paths", &format!("way = {way}"));
@@ -36,9 +37,9 @@ fn affinity_holds_on_every_path() {
     }
 }
 
-/// The same while the affinity changes: of a running task, of itself.
+/// The same while the affinity of a running task changes, changed by the task itself.
 #[test]
-fn affinity_holds_while_it_changes() {
+fn affinity_is_respected_while_it_changes() {
     let phases = r#"{"global": {"duration": 1}, "tasks": {
         "hog": {"instance": 3, "loop": -1, "run": 7000},
         "nomad": {"instance": 2, "loop": -1, "phases": {
@@ -55,7 +56,7 @@ fn affinity_holds_while_it_changes() {
     }
 }
 
-/// How long each task ran between two sleeps.
+/// Time that each task ran between two sleeps.
 fn jobs(played: &Played) -> Vec<(TaskId, Nanos)> {
     let tasks = played.outcome.measures.tasks.len();
     let (mut since, mut ran) = (vec![Nanos::ZERO; tasks], vec![Nanos::ZERO; tasks]);
@@ -81,7 +82,7 @@ fn jobs(played: &Played) -> Vec<(TaskId, Nanos)> {
     jobs
 }
 
-/// (2) However often a task is preempted, each of its jobs gets what it asked for, to the nanosecond.
+/// (2) However often a task is preempted, each of its jobs gets the requested work, to the nanosecond.
 #[test]
 fn work_is_conserved_under_preemption() {
     let mix = rt_app(
@@ -98,14 +99,14 @@ fn work_is_conserved_under_preemption() {
         let long = played.outcome.measures.tasks[task.index()].name.starts_with("long");
         assert_eq!(ran, if long { Nanos(20 * MS) } else { Nanos(MS / 5) }, "task {task}");
     }
-    // With costs a job takes longer; that it does its work exactly is asserted by the run itself.
+    // With costs a job takes longer; that it does exactly its work is asserted by the run itself.
     let played = scheduler.play(&Machine::preset("desktop-4c").unwrap().without_effects(), &mix).completed();
     assert!(played.outcome.measures.cpu.scheduler > Nanos(MS));
 }
 
 /// (3) Each task has its own record in task storage, however many there are.
 #[test]
-fn storage_is_per_task() {
+fn task_storage_is_per_task() {
     let many = r#"{"global": {"duration": 1}, "tasks": {"periodic": {"instance": 256, "loop": -1, "run": 10000, "sleep": 10000}}}"#;
     let scheduler = Scheduler::compiled("storage", "");
     let played = scheduler.play(&Machine::preset("server-64").unwrap().without_effects(), &rt_app(many)).completed();
@@ -116,9 +117,9 @@ const PINGPONG: &str = r#"{"global": {"duration": 1}, "tasks": {
     "ping": {"loop": -1, "run": 100, "resume": "pong", "suspend": "ping"},
     "pong": {"loop": -1, "run": 100, "resume": "ping", "suspend": "pong"}}}"#;
 
-/// (4) Maps are part of a run: they are the same whichever thread of the host plays it, and whatever others play beside.
+/// (4) Maps belong to a run: they do not depend on the host thread that executes it, or on concurrent runs.
 #[test]
-fn maps_are_whole_wherever_a_run_is_played() {
+fn maps_are_independent_of_host_thread_and_concurrent_runs() {
     let scheduler = Scheduler::compiled("storage", "");
     let machine = Machine::preset("desktop-4c").unwrap().without_effects();
     let workload = rt_app(PINGPONG);
@@ -133,9 +134,9 @@ fn maps_are_whole_wherever_a_run_is_played() {
     });
 }
 
-/// (5) All that one call of dispatch inserts is there afterwards.
+/// (5) Everything that one dispatch call inserts is there afterwards.
 #[test]
-fn a_batch_dispatches_whole() {
+fn dispatch_of_a_batch_inserts_all_tasks() {
     let many = rt_app(
         r#"{"global": {"duration": 20}, "tasks": {"periodic": {"instance": 32, "loop": -1, "run": 10000, "sleep": 10000}}}"#,
     );
@@ -149,14 +150,14 @@ fn a_batch_dispatches_whole() {
     assert_eq!([work(1), work(4), work(32)], [Nanos(80_000 * MS); 3], "four busy CPUs");
 }
 
-/// 300 tasks, for 512 CPUs. They come after the attach, which reschedules every CPU once.
+/// 300 tasks for 512 CPUs. They start after the attach, which reschedules every CPU once.
 const FEW_TASKS: &str = r#"{"global": {"duration": 1},
     "tasks": {"p": {"instance": 300, "delay": 1000, "loop": -1, "run": 10000, "sleep": 10000}}}"#;
 
-/// (6) A CPU that nobody kicks or selects does not look for work. So a missing kick shows, as idle time beside waiting
-/// tasks.
+/// (6) An idle CPU that is neither kicked nor selected does not look for work. So a missing kick shows up as idle
+///     time while tasks wait.
 #[test]
-fn an_idle_cpu_that_nobody_kicks_stays_idle() {
+fn idle_cpu_without_kick_stays_idle() {
     let machine = Machine::preset("server-512").unwrap().without_effects();
     let workload = rt_app(FEW_TASKS);
     let lazy = Scheduler::compiled("nokick", "kick = false").play(&machine, &workload).completed();
@@ -170,9 +171,9 @@ fn an_idle_cpu_that_nobody_kicks_stays_idle() {
     assert!(kicking.outcome.measures.idle_while_runnable < Nanos(100 * MS));
 }
 
-/// (7) Every CPU is used, also those with large numbers.
+/// (7) Every CPU is used, including those with large numbers.
 #[test]
-fn every_one_of_512_cpus_is_used() {
+fn all_512_cpus_are_used() {
     let machine = Machine::preset("server-512").unwrap().without_effects();
     let workload = rt_app(&FEW_TASKS.replace("300", "1100"));
     let played = Scheduler::shipped("fifo").play(&machine, &workload).completed();
@@ -185,7 +186,7 @@ const SLICES: &str =
 
 /// (8) A scheduler that asks for the time gets the time at which it is called, on every CPU and clock.
 #[test]
-fn time_is_never_stale() {
+fn scheduler_clock_is_never_stale() {
     for machine in [free_machine("core:4 pu:1"), Machine::preset("desktop-4c").unwrap().without_effects()] {
         let played = Scheduler::compiled("clock", "").play(&machine, &rt_app(SLICES)).completed();
         let is_insert = |event: &&Event| matches!(event.kind, EventKind::Insert { key, .. } if key != 0);
@@ -198,18 +199,18 @@ fn time_is_never_stale() {
     }
 }
 
-/// (9) A task that needs just its slice is not preempted at the end of it.
+/// (9) A task that needs exactly its slice is not preempted at its end.
 #[test]
-fn a_slice_equal_to_the_work_causes_no_extra_switch() {
+fn slice_equal_to_the_work_causes_no_extra_switch() {
     let played = Scheduler::shipped("fifo").play(&free_machine("core:4 pu:1"), &rt_app(SLICES)).completed();
     assert_eq!(played.count(SwitchReason::SliceEnd) + played.count(SwitchReason::Preempt), 0);
     let jobs = jobs(&played);
     assert!(jobs.len() > 300 && jobs.iter().all(|&(_, ran)| ran == Nanos(20 * MS)), "{} jobs", jobs.len());
 }
 
-/// (10) A mistake ends the scheduler, with the kernel's kind and words, unless nobody could notice it.
+/// (10) A mistake ends the scheduler, with the kernel's exit kind and message, unless it cannot be noticed.
 #[test]
-fn errors_are_never_ignored() {
+fn scheduler_errors_are_never_ignored() {
     let hogs = r#"{"global": {"duration": 60}, "tasks": {
         "pinned": {"instance": 3, "loop": -1, "cpus": [0], "run": 3000, "sleep": 1000},
         "free": {"instance": 6, "loop": -1, "run": 3000, "sleep": 1000}}}"#;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What bounds the time of any run holds for runs: the work and the longest chain of its workload (Graham, Brent).
+//! The bounds on the makespan of any run: the work and the longest chain of its workload (Graham, Brent).
 
 mod common;
 
@@ -16,7 +16,7 @@ fn workloads() -> Vec<Workload> {
     let independent: Vec<String> = (1..=9)
         .map(|task| format!(r#""t{task}": {{"loop": {task}, "run": {}, "sleep": {}}}"#, 7_000 - 600 * task, 400 * task))
         .collect();
-    // A tree of tasks, the heaviest branch of which begins last.
+    // A tree of tasks, whose heaviest branch starts last.
     let forks: Vec<String> = (0..12)
         .map(|task| {
             let children: Vec<String> = [3 * task + 1, 3 * task + 2, 3 * task + 3]
@@ -37,7 +37,7 @@ fn workloads() -> Vec<Workload> {
 }
 
 #[test]
-fn no_scheduler_is_faster_than_the_bound_and_a_shared_queue_keeps_the_other() {
+fn makespan_respects_the_lower_bound_and_a_shared_queue_the_upper_bound() {
     for workload in workloads() {
         let span = workload.span(None, 1).expect("a span");
         let chain: u64 = span.chain.iter().map(|link| link.work.0 + link.sleep.0).sum();
@@ -47,11 +47,11 @@ fn no_scheduler_is_faster_than_the_bound_and_a_shared_queue_keeps_the_other() {
             for name in ["kernel", "fifo", "bfs"] {
                 let scheduler = if name == "kernel" { Scheduler::kernel() } else { Scheduler::shipped(name) };
                 let makespan = makespan(&scheduler, cpus, &workload);
-                // What a policy does takes a moment even where nothing costs anything but its instructions.
+                // Policy code takes a moment even where only its instructions cost time.
                 let slack = Nanos::from_us(50);
-                assert!(least <= makespan, "{name}, {cpus} CPUs: {makespan}, at least {least}");
+                assert!(least <= makespan, "{name}, {cpus} CPUs: {makespan}, lower bound {least}");
                 let greedy = name == "fifo";
-                assert!(!greedy || makespan <= most + slack, "{name}, {cpus} CPUs: {makespan}, at most {most}");
+                assert!(!greedy || makespan <= most + slack, "{name}, {cpus} CPUs: {makespan}, upper bound {most}");
                 if cpus == 64 {
                     assert!(makespan <= span.span + slack, "{name}: {makespan}, the chain alone is {}", span.span);
                 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole runs against timelines made by hand, and against themselves: same inputs, same bytes.
+//! Whole runs against hand-computed timelines, and against repetitions: same inputs, same bytes.
 
 mod common;
 
@@ -10,10 +10,10 @@ use machine_model::Machine;
 
 const MS: u64 = 1_000_000;
 
-/// Three tasks of 30 ms on one CPU with HZ 250 under fifo, slices of 20 ms: each has its slice, in order, and the first
-/// tick at or after its end is at 20 ms exactly. Then each has 10 ms left.
+/// Three tasks of 30 ms on one CPU with HZ 250 under fifo, slices of 20 ms: each gets its slice, in order, and the
+/// first tick at or after its end is at exactly 20 ms. Then each has 10 ms left.
 #[test]
-fn slices_go_round() {
+fn slices_are_round_robin() {
     let mut machine = free_machine("core:1 pu:1");
     machine.hz = 250;
     let hogs = rt_app(r#"{"tasks": {"hog": {"instance": 3, "loop": 1, "run": 30000}}}"#);
@@ -27,14 +27,14 @@ fn slices_go_round() {
     assert_eq!(played.count(SwitchReason::SliceEnd), 3);
 }
 
-/// Two tasks hand a token to and fro on two CPUs. Waking takes 300 ns, an interrupt between the CPUs 500, leaving idle
-/// 1000, a switch 200; scheduler code takes nothing.
+/// Two tasks on two CPUs alternate by waking each other. A wakeup takes 300 ns, an interrupt between the CPUs 500,
+/// leaving idle 1000, a switch 200; scheduler code takes no time.
 ///
 /// | time | CPU 0 | CPU 1 |
 /// |---|---|---|
-/// | 0 | ping comes; leaves idle until 1000, wakeup until 1300 | |
+/// | 0 | ping starts; leaves idle until 1000, wakeup until 1300 | |
 /// | 1300 | switch until 1500, then 10 us of work | |
-/// | 5000 | pong comes; wakeup until 5300, interrupt for CPU 1 | at 5800; leaves idle until 6800 |
+/// | 5000 | pong starts; wakeup until 5300, interrupt for CPU 1 | at 5800; leaves idle until 6800 |
 /// | 6800 | | switch until 7000; pong suspends |
 /// | 11800 | work done, 300 late; wakeup until 12100, ping suspends | interrupt at 12600, idle until 13600 |
 /// | 13600 | | switch until 13800, 20 us of work |
@@ -45,7 +45,7 @@ fn slices_go_round() {
 /// | 67800 | interrupt at 68600, idle until 69600 | wakeup until 68100, pong ends |
 /// | 69600 | switch until 69800, ping ends | |
 #[test]
-fn a_token_goes_to_and_fro() {
+fn two_tasks_alternate_by_wakeups() {
     let mut machine = free_machine("core:2 pu:1");
     machine.costs.wakeup_ns = 300;
     machine.costs.ipi_ns = [500; 3];
@@ -72,7 +72,7 @@ const MIX: &str = r#"{"global": {"duration": 1}, "resources": {"m": {"type": "mu
     "nomad": {"loop": -1, "phases": {"a": {"cpus": [0], "run": 3000}, "b": {"cpus": [1, 2, 3], "run": 2000}}}}}"#;
 
 #[test]
-fn same_inputs_same_bytes() {
+fn same_inputs_give_identical_runs() {
     let machine = Machine::preset("laptop-2c4t").unwrap().without_effects();
     let workload = rt_app(MIX);
     for name in ["fifo", "bfs"] {
@@ -91,19 +91,19 @@ fn same_inputs_same_bytes() {
     }
 }
 
-/// The hash of one run, written down: debug and release builds, and every host, give the same. The object is
-/// `tests/policies/preempt.bpf.c` as clang 19 makes it, since another compiler may make other instructions.
+/// Recorded hash of one run: debug and release builds, and every host, give the same. The object is
+/// `tests/policies/preempt.bpf.c` compiled by clang 19, since another compiler may produce other instructions.
 #[test]
-fn the_hash_is_the_same_everywhere() {
+fn run_hash_is_the_same_on_every_host() {
     let scheduler = Scheduler::from_bytes("preempt", include_bytes!("fixtures/preempt.bpf.o"));
     let played = scheduler.play(&Machine::preset("laptop-2c4t").unwrap().without_effects(), &rt_app(MIX)).completed();
     assert!(played.count(SwitchReason::Preempt) > 1_000);
     expect_test::expect!["7411f8b1de0a18686d0882bd695fcd39"].assert_eq(&format!("{:032x}", played.outcome.log_hash));
 }
 
-/// A slice that another CPU takes away, without a word to the one that runs the task, ends at the next tick there.
+/// A slice that another CPU sets to 0, without kicking the CPU that runs the task, ends at the next tick there.
 #[test]
-fn a_slice_that_is_taken_from_afar_ends_at_the_next_tick() {
+fn slice_zeroed_by_another_cpu_ends_at_the_next_tick() {
     let mut machine = free_machine("core:2 pu:1");
     machine.hz = 250;
     let workload = rt_app(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whole runs in which operations of the kernel wait for their locks while other CPUs go on.
+//! Whole runs in which kernel operations wait for their locks while other CPUs continue.
 
 mod common;
 
@@ -14,12 +14,12 @@ use workload::Workload;
 const BUILD: &[u8] = include_bytes!("../../../workloads/recorded/build.weir");
 const WORK: &str = r#"{"tasks": {"short": {"instance": 24, "loop": 60, "run": 15, "sleep": 10},
     "long": {"instance": 6, "loop": 3, "run": 500, "sleep": 100}}}"#;
-/// All that tasks can do: sleep, hand a mutex to each other, wake and wait, yield, fork, change their CPUs and policies, and
-/// pass through locks of their own.
+/// All operations of tasks: sleep, contend for a mutex, wake and wait, yield, fork, change affinity and policy, and
+/// execute critical sections under their own locks.
 const EVERYTHING: &str = r#"{"locks": {"m": {"kind": "mutex"}, "s": {"kind": "ticket"}}, "tasks": {
     "handed": {"instance": 4, "loop": 40, "lock": "a", "run": 30, "unlock": "a", "sleep": 20},
-    "through": {"instance": 6, "loop": 4, "passages": {"lock": "m", "hold_ns": 3000, "between_ns": 2000, "times": 20}},
-    "spinning": {"instance": 3, "loop": 4, "passages": {"lock": "s", "hold_ns": 1000, "between_ns": 500, "times": 20}},
+    "through": {"instance": 6, "loop": 4, "critical_sections": {"lock": "m", "hold_ns": 3000, "between_ns": 2000, "times": 20}},
+    "spinning": {"instance": 3, "loop": 4, "critical_sections": {"lock": "s", "hold_ns": 1000, "between_ns": 500, "times": 20}},
     "polite": {"instance": 3, "loop": 60, "run": 10, "yield": ""},
     "parent": {"loop": 8, "run": 100, "fork": "child", "sleep": 200},
     "child": {"instance": 0, "loop": 2, "run": 150, "sleep": 50},
@@ -33,7 +33,7 @@ fn work_of(measures: &RunMeasures) -> Vec<u64> {
     all
 }
 
-/// Every nanosecond of every CPU has an owner, and the table of locks, the log and the sum tell one story.
+/// All time of every CPU is accounted, and the lock table, the log and the sum agree.
 fn check_accounts(machine: &Machine, played: &Played) {
     let measures = &played.outcome.measures;
     for account in &measures.cpus {
@@ -48,7 +48,7 @@ fn check_accounts(machine: &Machine, played: &Played) {
         _ => None,
     });
     assert_eq!(of_table, waits.sum::<u64>());
-    assert!(of_table <= measures.cpu.scheduler.0, "who waits is in the scheduler");
+    assert!(of_table <= measures.cpu.scheduler.0, "lock waits are scheduler time");
 }
 
 fn schedulers() -> [Scheduler; 3] {
@@ -56,7 +56,7 @@ fn schedulers() -> [Scheduler; 3] {
 }
 
 #[test]
-fn waits_add_up_where_operations_wait() {
+fn lock_waits_add_up_where_operations_wait() {
     let work = rt_app(WORK);
     for machine in ["laptop-2c4t", "nix-32", "server-64"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -75,9 +75,9 @@ fn waits_add_up_where_operations_wait() {
     }
 }
 
-/// Where nobody meets anybody, the same operations take the same time in both forms: kernel, callbacks, switches, wakeups.
+/// Without contention, operations take the same time in both forms: kernel, callbacks, switches, wakeups.
 #[test]
-fn alone_an_operation_costs_the_same() {
+fn uncontended_operations_cost_the_same_in_both_forms() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(r#"{"tasks": {"t": {"cpus": [0], "loop": 20, "run": 100, "sleep": 100}}}"#);
     for scheduler in schedulers() {
@@ -87,27 +87,27 @@ fn alone_an_operation_costs_the_same() {
         let of = |measures: &RunMeasures| (measures.context_switches, measures.cpus[0].scheduler);
         let ((switches, cost), (waiting_switches, waiting_cost)) = (of(&default), of(&waiting));
         assert_eq!(switches, waiting_switches);
-        // The run ends within the last operation, of which the default form has charged nothing by then.
+        // The run ends within the last operation, for which the instant form has charged nothing yet.
         let least = cost.0 / switches;
         assert!(cost.0.abs_diff(waiting_cost.0) < least, "{cost} and {waiting_cost}");
     }
 }
 
-/// Between reading and writing a number, a CPU waits for the lock of the queue: others write it meanwhile.
+/// Between reading and writing a number, a CPU waits for the lock of the queue: other CPUs write it meanwhile.
 #[test]
-fn an_update_is_lost_in_a_run_only_where_operations_wait() {
+fn unlocked_update_is_lost_only_where_operations_wait() {
     let machine = Machine::preset("nix-32").unwrap();
     let work =
         rt_app(r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 96, "loop": 250, "run": 5, "sleep": 2}}}"#);
     let tally = Scheduler::compiled("tally", "");
     let counted = |waiting| tally.variables(&machine, &work, waiting, &["tally", "exact"]);
     let (default, waiting) = (counted(false), counted(true));
-    assert_eq!(default[0], default[1], "at one instant nobody comes between");
+    assert_eq!(default[0], default[1], "no update is lost in the instant form");
     assert!(waiting[0] < waiting[1], "{} of {}", waiting[0], waiting[1]);
 }
 
 #[test]
-fn whatever_tasks_do_they_come_to_their_end() {
+fn all_task_operations_complete_where_operations_wait() {
     let work = rt_app(EVERYTHING);
     for machine in ["laptop-2c4t", "nix-32"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -121,22 +121,22 @@ fn whatever_tasks_do_they_come_to_their_end() {
 }
 
 #[test]
-fn a_build_ends_where_operations_wait() {
+fn build_completes_where_operations_wait() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = Workload::from_bytes("build", BUILD).unwrap();
     for scheduler in [Scheduler::shipped("bfs"), Scheduler::kernel()] {
         let played = scheduler.play_waiting(&machine, &work, 0, &FaultPlan::default()).completed();
         let default = scheduler.play(&machine, &work).completed().outcome.measures;
         let (waiting, default) = (played.outcome.measures.makespan.unwrap().0, default.makespan.unwrap().0);
-        assert!(waiting.abs_diff(default) * 20 < default, "{waiting} and {default} ns: hardly a lock is waited for");
+        assert!(waiting.abs_diff(default) * 20 < default, "{waiting} and {default} ns: locks are rarely contended");
         check_accounts(&machine, &played);
     }
 }
 
-/// CPUs that go and come, a machine that sleeps, and a scheduler that is loaded again: all that is done at one instant waits
-/// until no operation is in progress.
+/// CPU hotplug, suspend and a restarted scheduler: all atomic kernel operations wait until no other operation is in
+/// progress.
 #[test]
-fn faults_find_no_operation_in_progress() {
+fn faults_wait_for_operations_in_progress() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(
         r#"{"tasks": {"busy": {"instance": 12, "loop": 400, "run": 20, "sleep": 10},
@@ -152,9 +152,9 @@ fn faults_find_no_operation_in_progress() {
     }
 }
 
-/// An error of the scheduler amid many operations ends it as it does otherwise.
+/// An error of the scheduler during many operations ejects it as usual.
 #[test]
-fn a_scheduler_that_errs_is_ejected_where_operations_wait() {
+fn failing_scheduler_is_ejected_where_operations_wait() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(WORK);
     let broken = Scheduler::compiled("broken", "");
@@ -165,7 +165,7 @@ fn a_scheduler_that_errs_is_ejected_where_operations_wait() {
 }
 
 #[test]
-fn what_the_kernels_name_says_of_locks_needs_locks_that_cost_something() {
+fn kernel_name_with_lock_options_requires_lock_costs() {
     let mut machine = Machine::preset("nix-32").unwrap();
     machine.effects.switch_off(Effect::Locks);
     let (workload, faults) = (rt_app(WORK), FaultPlan::default());
@@ -176,7 +176,7 @@ fn what_the_kernels_name_says_of_locks_needs_locks_that_cost_something() {
         let setup = Setup { machine, workload, scheduler, seed: 0, duration: None, faults, kernel };
         let refused = simulator::run(&setup, &mut Null, &mut |_| ()).expect_err("it is refused");
         let SetupError::Machine(problem) = refused else { panic!("{refused}") };
-        let why = "its locks cost nothing (it has no [locks], or they are left out), so nobody waits for one";
+        let why = "its locks cost nothing (it has no [locks], or they are left out), so no CPU waits for one";
         assert_eq!(problem, format!("nix-32: kernel {name}: {why}"));
     }
 }

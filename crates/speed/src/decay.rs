@@ -1,34 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How busy a CPU was lately: the kernel's PELT signal, in closed form.
+//! Utilization of a CPU: the kernel's PELT signal, in closed form.
 //!
-//! 1. Time is cut into periods of 1024 units of 1024 ns, and y^32 = 1/2 for the decay y of one period
+//! 1. Time is divided into periods of 1024 units of 1024 ns, and y^32 = 1/2 for the decay y of one period
 //!    (`___update_load_sum` in kernel/sched/pelt.c): the half-life is 32 periods, 33.554432 ms.
-//! 2. While busy the signal approaches 1, while idle 0, and the distance halves in each half-life. The kernel does this
-//!    in steps of a period; here it is continuous, which differs by at most one period's share, 2.2 %.
-//! 3. The signal does not depend on the frequency: a nanosecond at half the highest frequency counts as half of one,
-//!    and the other half counts as idle when the CPU next idles (`update_rq_clock_pelt`).
+//! 2. The signal approaches 1 while the CPU is busy and 0 while it is idle; the distance halves in each half-life.
+//!    The kernel updates it in steps of a period; here it is continuous, which differs by at most one period's share,
+//!    2.2 %.
+//! 3. The signal is frequency-invariant: a nanosecond of execution at half the highest frequency counts as half a
+//!    nanosecond; the other half is accounted as idle time when the CPU next becomes idle (`update_rq_clock_pelt`).
 //!
-//! No floating point: powers of 2 come from a table of 257 entries with lines between them, as everywhere in Weir where a
-//! result depends on them.
+//! No floating point, as everywhere in Weir where a result depends on the value: powers of 2 are interpolated
+//! linearly in a table of 257 entries.
 
 use ids::Nanos;
 
 /// Half-life of the signal.
 pub const HALF_LIFE: Nanos = Nanos(32 * 1024 * 1024);
 
-/// Places of all fractions here.
+/// Fractional bits of all fixed-point numbers in this module.
 const PLACES: u32 = 30;
 const ONE: u64 = 1 << PLACES;
 
-/// From here on a CPU counts as always busy: what a low frequency made longer was no idle time then
+/// From this value on a CPU counts as always busy: the time in `lost` is then not accounted as idle time
 /// (`update_idle_rq_clock_pelt`).
 const SATURATED: u64 = ONE - ONE / 1024;
 
-/// `2^(-i/256)` in 2^-30, for i up to 256, by square roots of 1/2.
+/// `2^(-i/256)` in units of 2^-30, for i from 0 to 256; computed from repeated square roots of 1/2.
 const POWERS: [u32; 257] = powers();
 
 const fn powers() -> [u32; 257] {
-    // roots[k] is 2^(-1/2^k) in 2^-60.
+    // roots[k] is 2^(-1/2^k) in units of 2^-60.
     let mut roots = [0u128; 9];
     roots[0] = 1 << 59;
     let mut k = 1;
@@ -52,42 +53,42 @@ const fn powers() -> [u32; 257] {
     table
 }
 
-/// `2^(-time/HALF_LIFE)` in 2^-30.
+/// `2^(-time/HALF_LIFE)` in units of 2^-30.
 fn decay(time: Nanos) -> u64 {
     let halves = time.0 / HALF_LIFE.0;
     if halves >= 40 {
         return 0;
     }
-    // 25 places are exactly a half-life; 8 of them choose the entry.
+    // A half-life is exactly 2^25 ns; the upper 8 of the 25 bits select the entry.
     let rest = time.0 % HALF_LIFE.0;
     let (entry, within) = ((rest >> 17) as usize, rest & 0x1_ffff);
     let (from, to) = (u64::from(POWERS[entry]), u64::from(POWERS[entry + 1]));
     (from - (((from - to) * within) >> 17)) >> halves
 }
 
-/// The signal of one CPU.
+/// PELT utilization signal of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Utilization {
-    /// In 2^-30.
+    /// In units of 2^-30.
     value: u64,
-    /// Time of work that a lower frequency made longer.
+    /// Execution time added by frequencies below the highest; accounted as idle time when the CPU next becomes idle.
     lost: Nanos,
 }
 
 impl Utilization {
-    /// Of 1024, rounded down, as `util_avg` is.
+    /// Utilization from 0 to 1024, rounded down, as the kernel's `util_avg`.
     pub fn of_1024(&self) -> u32 {
         (self.value >> (PLACES - 10)) as u32
     }
 
-    /// The CPU was busy for so long, at `mhz` of at most `highest`.
+    /// Accounts `time` of execution at `mhz`, where `highest` is the highest frequency of the machine in MHz.
     pub fn busy(&mut self, time: Nanos, mhz: u32, highest: u32) {
         let scaled = (u128::from(time.0) * u128::from(mhz) / u128::from(highest)) as u64;
         self.lost += Nanos(time.0 - scaled);
         self.value = ONE - (((ONE - self.value) * decay(Nanos(scaled))) >> PLACES);
     }
 
-    /// The CPU was idle for so long.
+    /// Accounts `time` of idleness.
     pub fn idle(&mut self, time: Nanos) {
         let lost = std::mem::take(&mut self.lost);
         let time = if self.value >= SATURATED { time } else { time + lost };
@@ -99,7 +100,7 @@ impl Utilization {
 mod tests {
     use super::*;
 
-    /// So many of the milliseconds in which PELT counts.
+    /// `count_x100` hundredths of a PELT period of 1024 * 1024 ns.
     fn periods(count_x100: u64) -> Nanos {
         Nanos(count_x100 * 1024 * 1024 / 100)
     }
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_are_right_to_the_last_place() {
+    fn table_of_powers_of_two_is_exact_to_half_a_unit() {
         for (i, &power) in POWERS.iter().enumerate() {
             let exact = 2f64.powf(-(i as f64) / 256.0) * f64::from(1 << 30);
             assert!((f64::from(power) - exact).abs() <= 0.51, "{i}: {power} {exact}");
@@ -117,9 +118,10 @@ mod tests {
         assert_eq!((decay(Nanos(0)), decay(HALF_LIFE), decay(Nanos::MAX)), (ONE, ONE / 2, 0));
     }
 
-    /// From idle: 1 - 2^(-t/32) after t periods; 0.8, where schedutil asks for the highest frequency, after 74.3.
+    /// Starting from idle, utilization is 1 - 2^(-t/32) after t periods; it reaches 0.8, where schedutil requests the
+    /// highest frequency, after 74.3 periods.
     #[test]
-    fn the_ramp_of_a_hog_is_the_closed_form() {
+    fn utilization_of_an_always_busy_cpu_follows_the_closed_form() {
         let expected = [(400, 83), (800, 159), (1600, 293), (3200, 500), (6400, 750), (7430, 800)];
         for (time, share) in expected {
             let mut signal = Utilization::default();
@@ -128,10 +130,10 @@ mod tests {
         }
     }
 
-    /// Busy for a, idle for b, again and again: at most (1 - x^a) / (1 - x^(a+b)) with x = 2^(-1/32), and x^b of that
-    /// at least.
+    /// For a task that alternates `busy` periods of execution and `idle` periods of sleep, the maximum is (1 -
+    /// x^busy) / (1 - x^(busy+idle)) with x = 2^(-1/32), and the minimum is x^idle times the maximum.
     #[test]
-    fn the_duty_cycle_table_holds() {
+    fn utilization_of_a_periodic_task_stays_within_the_closed_form() {
         for (busy, idle, most, least) in [(1000, 1000, 554, 446), (400, 1600, 236, 167), (1600, 400, 833, 764)] {
             let mut signal = Utilization::default();
             let (mut high, mut low) = (0, 0);
@@ -146,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn half_the_frequency_counts_half_and_the_rest_as_idle() {
+    fn utilization_at_half_frequency_counts_half_and_the_rest_as_idle() {
         let (mut half, mut whole) = (Utilization::default(), Utilization::default());
         half.busy(periods(800), 500, 1000);
         whole.busy(periods(400), 1000, 1000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Domains of CPUs that have one frequency, and packages of cores that share a turbo.
+//! Frequency domains (CPUs that share one frequency) and packages (cores that share a turbo budget).
 
 use crate::governor::{Ladder, conservative, ondemand, schedutil, step_below};
 use crate::processor::{Processor, Signal};
@@ -8,22 +8,22 @@ use ids::{CpuId, Nanos};
 use machine_model::{Frequency, Governor};
 use std::cmp::Reverse;
 
-/// `conservative` asks for less only after so many samples (`DEF_SAMPLING_DOWN_FACTOR` in
+/// Number of samples after which `conservative` may lower the frequency (`DEF_SAMPLING_DOWN_FACTOR` in
 /// drivers/cpufreq/cpufreq_conservative.c).
 const SAMPLES_BEFORE_LESS: u32 = 5;
 
-/// Something that a processor does by itself.
+/// Timer of the processor model.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Timer {
-    /// The frequency that a domain asked for comes.
+    /// The requested frequency of this domain takes effect.
     Switch(u32),
-    /// The governor looks at a domain.
+    /// The governor samples this domain.
     Sample(u32),
-    /// The hardware counts the active cores of a package.
+    /// The hardware counts the active cores of this package.
     Turbo(u32),
 }
 
-/// The machine's frequencies.
+/// Frequencies of the machine and their governor.
 #[derive(Clone, Debug)]
 pub(crate) struct Frequencies {
     pub ladder: Ladder,
@@ -49,13 +49,14 @@ impl Frequencies {
         }
     }
 
-    /// 1 / ((1 - m) * highest / f + m), where m is the share of the time that waits for memory.
+    /// Execution rate at frequency f: 1 / ((1 - m) * highest / f + m), where m is the share of execution time that
+    /// waits for memory.
     pub fn rate(&self, mhz: u32) -> Rate {
         let (mhz, highest, waits) = (u64::from(mhz), u64::from(self.ladder.highest()), self.memory_bound_percent);
         Rate::ratio(100 * mhz, (100 - waits) * highest + waits * mhz)
     }
 
-    /// What a CPU gets at this step while so many cores are active.
+    /// Frequency of a CPU at this step of the ladder while `active` cores of its package are active.
     fn mhz(&self, step: usize, active: u32) -> u32 {
         match self.turbo.last() {
             Some(&last) if step == self.ladder.top() => {
@@ -65,44 +66,44 @@ impl Frequencies {
         }
     }
 
-    /// Whether the number of active cores matters.
+    /// Whether the frequency depends on the number of active cores.
     fn has_turbo(&self) -> bool {
         self.turbo.first() != self.turbo.last()
     }
 }
 
-/// CPUs that have one frequency.
+/// CPUs that share one frequency.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Domain {
     pub cpus: Vec<u32>,
     step: usize,
-    /// What `conservative` asked for, in MHz.
+    /// Frequency last requested by `conservative`, in MHz.
     asked: u32,
-    /// What comes when.
+    /// Pending frequency change: time at which it takes effect, and step of the ladder.
     switch: Option<(Nanos, usize)>,
-    /// When the governor looks next.
+    /// Time of the governor's next sample.
     next: Nanos,
-    /// The alarm for that is set.
+    /// A timer is set for `next`.
     armed: bool,
-    /// `schedutil` does not choose again before this.
+    /// Time before which `schedutil` makes no further choice (its rate limit).
     limited: Nanos,
-    /// Begin of the sample, and what each CPU had used then.
+    /// Begin of the current sample, and the busy time of each CPU at that time.
     sampled: Nanos,
     used: Vec<Nanos>,
     calm_samples: u32,
 }
 
-/// Cores that share a turbo.
+/// Cores that share a turbo budget.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Package {
     pub cores: Vec<u32>,
-    /// Of these, active when the hardware last looked.
+    /// Number of active cores when the hardware last counted them.
     active: u32,
     look: Option<Nanos>,
 }
 
 impl Processor {
-    /// Frequency of a CPU.
+    /// Current frequency of a CPU in MHz.
     pub(crate) fn mhz(&self, cpu: u32) -> u32 {
         let Some(frequencies) = &self.frequencies else { return 1 };
         let cpu = &self.cpus[cpu as usize];
@@ -110,7 +111,7 @@ impl Processor {
         frequencies.mhz(self.domains[cpu.domain as usize].step, self.packages[package as usize].active)
     }
 
-    /// What each domain begins with: the lowest frequency, or what the governor would choose anyway.
+    /// Sets the initial frequency of each domain: the lowest one, or the governor's constant choice.
     pub(crate) fn choose_first(&mut self) {
         let Some(frequencies) = &self.frequencies else { return };
         let top = frequencies.ladder.top();
@@ -126,7 +127,7 @@ impl Processor {
         }
     }
 
-    /// When [`Processor::run_due`] must be called.
+    /// Time at which [`Processor::run_due`] must be called.
     pub fn next_due(&mut self) -> Option<Nanos> {
         while let Some(&Reverse((due, timer))) = self.timers.peek() {
             if self.is_set(due, timer) {
@@ -137,7 +138,7 @@ impl Processor {
         None
     }
 
-    /// Does what is due.
+    /// Handles all timers that expire at or before `now`.
     pub fn run_due(&mut self, now: Nanos) {
         while self.next_due().is_some_and(|due| due <= now) {
             let Some(Reverse((_, timer))) = self.timers.pop() else { break };
@@ -149,7 +150,7 @@ impl Processor {
         }
     }
 
-    /// A timer that was set again is set once only.
+    /// Whether a popped timer is current: a timer that was set to another time stays in the heap and is ignored.
     fn is_set(&self, due: Nanos, timer: Timer) -> bool {
         match timer {
             Timer::Switch(domain) => self.domains[domain as usize].switch.is_some_and(|(time, _)| time == due),
@@ -161,7 +162,8 @@ impl Processor {
         }
     }
 
-    /// A sched_ext scheduler asks for a performance of a CPU, of 1024.
+    /// Sets the performance target of a CPU, from 0 to 1024, as a sched_ext scheduler does with
+    /// `scx_bpf_cpuperf_set`.
     pub fn set_target(&mut self, now: Nanos, cpu: CpuId, target: u32) {
         let entry = &mut self.cpus[cpu.index()];
         entry.target = target.min(1024);
@@ -169,7 +171,7 @@ impl Processor {
         self.schedutil_event(now, domain);
     }
 
-    /// A CPU of the domain began or ended.
+    /// Handles a CPU of the domain becoming busy or idle.
     pub(crate) fn domain_event(&mut self, now: Nanos, domain: u32) {
         let Some(frequencies) = &self.frequencies else { return };
         match frequencies.governor {
@@ -180,14 +182,15 @@ impl Processor {
         }
     }
 
-    /// Samples go on while a CPU is busy. The timer is a deferrable one: it does not wake an idle CPU, and is late then.
+    /// Sets the sampling timer while a CPU of the domain is busy. The timer is deferrable: it does not wake an idle
+    /// CPU, and expires late in that case.
     fn arm(&mut self, now: Nanos, domain: u32) {
         if self.is_busy(domain) && !self.domains[domain as usize].armed {
             self.arm_at(self.domains[domain as usize].next.max(now), domain);
         }
     }
 
-    /// The governor looks at this time, or earlier if it wanted to.
+    /// Schedules the governor's next sample at `time`, or keeps an earlier one.
     fn arm_at(&mut self, time: Nanos, domain: u32) {
         let entry = &mut self.domains[domain as usize];
         if !entry.armed || time < entry.next {
@@ -200,10 +203,10 @@ impl Processor {
         self.domains[domain as usize].cpus.iter().any(|&cpu| self.cpus[cpu as usize].busy)
     }
 
-    /// The governor looks.
+    /// Runs the governor on a domain.
     fn sample(&mut self, now: Nanos, domain: u32) {
         self.domains[domain as usize].armed = false;
-        let governor = self.frequencies.as_ref().expect("somebody samples").governor;
+        let governor = self.frequencies.as_ref().expect("a timer implies frequencies").governor;
         if governor == Governor::Schedutil {
             return self.schedutil_event(now, domain);
         }
@@ -211,7 +214,7 @@ impl Processor {
             return;
         }
         let load = self.load(now, domain);
-        let frequencies = self.frequencies.as_ref().expect("somebody samples");
+        let frequencies = self.frequencies.as_ref().expect("a timer implies frequencies");
         let entry = &mut self.domains[domain as usize];
         let ladder = &frequencies.ladder;
         entry.next = now + frequencies.sampling;
@@ -232,7 +235,7 @@ impl Processor {
         self.arm(now, domain);
     }
 
-    /// Busy share of the busiest CPU since the last sample, in percent.
+    /// Load of the busiest CPU since the last sample, in percent.
     fn load(&mut self, now: Nanos, domain: u32) -> u64 {
         for index in 0..self.domains[domain as usize].cpus.len() {
             self.accrue(now, self.domains[domain as usize].cpus[index]);
@@ -248,7 +251,8 @@ impl Processor {
         load
     }
 
-    /// `schedutil` is called: at wakeups and when a CPU goes idle, at ticks, and when a target changes.
+    /// Runs `schedutil`, which the kernel calls at wakeups, when a CPU becomes idle, at ticks, and when a target
+    /// changes.
     fn schedutil_event(&mut self, now: Nanos, domain: u32) {
         let Some(frequencies) = self.frequencies.as_ref().filter(|f| f.governor == Governor::Schedutil) else { return };
         let (sampling, tick) = (frequencies.sampling, self.tick);
@@ -267,10 +271,11 @@ impl Processor {
             false => cpus[*cpu as usize].target,
         };
         let wanted = entry.cpus.iter().map(used).max().unwrap_or(0);
-        let ladder = &self.frequencies.as_ref().expect("it has a governor").ladder;
+        let ladder = &self.frequencies.as_ref().expect("the governor is set").ladder;
         let mut step = schedutil(ladder, wanted);
         let now_step = entry.switch.map_or(entry.step, |(_, step)| step);
-        // Not lowered while the CPU did not idle since (`sugov_hold_freq`); off for sched_ext.
+        // Not lowered if the CPU has not been idle since the last choice (`sugov_hold_freq`); does not apply to
+        // sched_ext.
         if utilization && alone && step < now_step && !self.cpus[entry.cpus[0] as usize].idled {
             step = now_step;
         }
@@ -283,15 +288,15 @@ impl Processor {
             self.domains[domain as usize].limited = now + sampling;
             self.ask(now, domain, step);
         }
-        // While busy, utilization only grows: at the top there is nothing to look for.
+        // The utilization of a busy CPU only grows, so at the highest step there is nothing to choose.
         if utilization && step < top && self.is_busy(domain) {
             self.arm_at(now + tick, domain);
         }
     }
 
-    /// The governor chose.
+    /// Requests the frequency that the governor chose.
     fn ask(&mut self, now: Nanos, domain: u32, step: usize) {
-        let transition = self.frequencies.as_ref().expect("it has a governor").transition;
+        let transition = self.frequencies.as_ref().expect("the governor is set").transition;
         let entry = &mut self.domains[domain as usize];
         if entry.switch.map_or(entry.step, |(_, step)| step) == step {
             return;
@@ -304,16 +309,16 @@ impl Processor {
         }
     }
 
-    /// The frequency that was asked for comes.
+    /// Makes the requested frequency effective.
     fn switch(&mut self, now: Nanos, domain: u32) {
-        let (_, step) = self.domains[domain as usize].switch.take().expect("it was asked for");
+        let (_, step) = self.domains[domain as usize].switch.take().expect("a switch was requested");
         for index in 0..self.domains[domain as usize].cpus.len() {
             self.before_change(now, self.domains[domain as usize].cpus[index]);
         }
         self.domains[domain as usize].step = step;
     }
 
-    /// The frequency of a CPU is about to change.
+    /// Accounts a CPU's time and energy at the current frequency, which is about to change.
     fn before_change(&mut self, now: Nanos, cpu: u32) {
         self.accrue(now, cpu);
         self.settle_energy(now, self.cpus[cpu as usize].core);
@@ -322,7 +327,7 @@ impl Processor {
         }
     }
 
-    /// A core of the package began or ended: the hardware will see it.
+    /// Schedules a count of the active cores after a core of the package became busy or idle.
     pub(crate) fn look_at_turbo(&mut self, now: Nanos, package: u32) {
         let Some(frequencies) = self.frequencies.as_ref().filter(|f| f.has_turbo()) else { return };
         let period = frequencies.turbo_period.0;
@@ -334,7 +339,8 @@ impl Processor {
         }
     }
 
-    /// Counts the active cores, and looks again when that will be another number.
+    /// Counts the active cores of a package, and schedules the next count for the time at which the number changes by
+    /// itself.
     fn count_active(&mut self, now: Nanos, package: u32) {
         let entry = &self.packages[package as usize];
         let (mut active, mut again) = (0, None::<Nanos>);
@@ -343,7 +349,7 @@ impl Processor {
             active += u32::from(is_active);
             again = again.into_iter().chain(until).min();
         }
-        let frequencies = self.frequencies.as_ref().expect("it has a turbo");
+        let frequencies = self.frequencies.as_ref().expect("the package has turbo states");
         let top = frequencies.ladder.top();
         if frequencies.mhz(top, active) != frequencies.mhz(top, entry.active) {
             for core in 0..entry.cores.len() {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which idle state a CPU is in: the deepest that is worth it for as long as the CPU will probably idle.
+//! Choice of a CPU's idle state: the deepest one whose target residency does not exceed the predicted idle time.
 //!
-//! 1. Probably means half of the mean of the last 8 idle times, and no longer than to the CPU's own next timer. The
-//!    `menu` governor does more; this is its core.
-//! 2. A tick later a CPU that still idles looks again, and takes the deepest state.
+//! 1. The prediction is half of the mean of the last 8 idle times, limited by the time to the CPU's own next timer.
+//!    The `menu` governor does more; this is its core.
+//! 2. A CPU that is still idle one tick later chooses again, and takes the deepest state.
 //! 3. A core is in the lightest state of its threads.
 
 use ids::Nanos;
 use machine_model::IdleState;
 
-/// The last idle times of a CPU.
+/// Last idle times of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
     times: [u32; 8],
@@ -18,17 +18,17 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// Nothing is known: any idle time is long.
+    /// Empty history: predicts a long idle time.
     pub const EMPTY: History = History { times: [0; 8], next: 0, filled: 0 };
 
-    /// It idled for so long.
+    /// Records an idle time.
     pub fn record(&mut self, time: Nanos) {
         self.times[self.next as usize] = u32::try_from(time.0).unwrap_or(u32::MAX);
         self.next = (self.next + 1) % 8;
         self.filled = (self.filled + 1).min(8);
     }
 
-    /// How long it will probably idle.
+    /// Predicted idle time.
     pub fn expect(&self) -> Nanos {
         if self.filled == 0 {
             return Nanos::MAX;
@@ -38,7 +38,7 @@ impl History {
     }
 }
 
-/// The deepest state that is worth it for this time; the lightest if none is.
+/// Index of the deepest state whose target residency is at most `time`; the lightest if there is none.
 pub(crate) fn choose(states: &[IdleState], time: Nanos) -> usize {
     states.iter().rposition(|state| state.residency_ns <= time.0).unwrap_or(0)
 }
@@ -49,7 +49,7 @@ mod tests {
     use machine_model::Estimate;
 
     #[test]
-    fn the_deepest_state_that_is_worth_it_is_taken() {
+    fn deepest_state_within_its_residency_is_chosen() {
         let state = |residency_ns| IdleState {
             name: String::new(),
             exit_ns: Estimate::exactly(1),
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_expects_half_of_what_it_knew_lately() {
+    fn predicted_idle_time_is_half_the_mean_of_the_last_eight() {
         let mut history = History::EMPTY;
         assert_eq!(history.expect(), Nanos::MAX);
         history.record(Nanos(1_000));

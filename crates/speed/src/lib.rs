@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast each CPU runs: what changes its rate, and when.
+//! Execution rate of each CPU: SMT, frequency, core capacity, idle states.
 //!
-//! A [`Processor`] is told when a CPU begins to execute anything and when it idles again, and says at which [`Rate`] a
-//! task's work gets done there. Rates are constant between its events: those calls, and the times at which it wants to
-//! be called itself ([`Processor::next_due`]). [`Processor::take_changed`] names the CPUs whose rate may be another.
+//! A [`Processor`] is notified when a CPU becomes busy and when it becomes idle, and returns the [`Rate`] at which
+//! work executes there. Rates are constant between its events: those notifications, and the times at which it asks to
+//! be called itself ([`Processor::next_due`]). [`Processor::take_changed`] lists the CPUs whose rate may have
+//! changed.
 //!
-//! The rate is the product of the following, rounded down after each step, in this order:
-//! 1. the frequency against the highest one that any CPU reaches, as far as work waits for the CPU and not for memory;
+//! The rate is the product of the following factors, rounded down after each step, in this order:
+//! 1. the frequency relative to the highest one of any CPU, applied to the part of the work that waits for the CPU
+//!    and not for memory;
 //! 2. the capacity of this kind of core;
-//! 3. the share that each busy thread of a core gets.
+//! 3. the share of the core that each of its busy SMT threads gets.
 //!
-//! `docs/machine-model.md` has the formulas with their sources, and what is not modelled.
+//! `docs/machine-model.md` has the formulas with their sources, and lists what is not modelled.
 
 mod decay;
 mod energy;

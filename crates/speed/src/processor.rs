@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The CPUs of a machine: who is busy, and at which rate work gets done there.
+//! Busy and idle CPUs of a machine, and the rate at which work executes on each.
 
 use crate::decay::Utilization;
 use crate::energy::PowerModel;
@@ -11,54 +11,54 @@ use machine_model::{Effect, Effects, Group, IdleState};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What `schedutil` goes by.
+/// Input of the `schedutil` governor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Signal {
-    /// The targets that a sched_ext scheduler sets with `scx_bpf_cpuperf_set`; 1024 until then. All tasks are its own,
-    /// so the kernel does not look at utilization.
+    /// Targets that a sched_ext scheduler sets with `scx_bpf_cpuperf_set`; 1024 until set. All tasks belong to that
+    /// scheduler, so the kernel ignores utilization.
     #[default]
     Targets,
-    /// The utilization of each CPU, as with the kernel's own scheduler.
+    /// Utilization of each CPU, as with the kernel's own scheduler.
     Utilization,
 }
 
-/// What is known of a CPU.
+/// State of a CPU.
 #[derive(Clone, Debug)]
 pub(crate) struct Cpu {
     pub core: u32,
     pub domain: u32,
-    /// Executes something.
+    /// The CPU executes something.
     pub busy: bool,
-    /// `busy_time` and `utilization` hold all up to here.
+    /// Time up to which `busy_time` and `utilization` are accounted.
     pub accrued: Nanos,
     pub busy_time: Nanos,
     pub utilization: Utilization,
-    /// What the scheduler set, of 1024.
+    /// Performance target set by the scheduler, from 0 to 1024.
     pub target: u32,
-    /// Went idle since the governor last chose.
+    /// The CPU became idle since the governor's last choice.
     pub idled: bool,
-    /// Of the fastest kind of core.
+    /// Capacity relative to the fastest kind of core.
     pub capacity: Rate,
     history: History,
     idle_since: Nanos,
-    /// Idle state that it asked for.
+    /// Idle state that the CPU requested.
     idle_state: u8,
 }
 
-/// What is known of a core.
+/// State of a core.
 #[derive(Clone, Debug)]
 pub(crate) struct Core {
     pub cpus: Vec<u32>,
     pub package: u32,
     pub busy: u8,
     idle_since: Nanos,
-    /// Lightest state that its threads asked for.
+    /// Lightest idle state requested by the core's threads.
     idle_state: u8,
     energy: u128,
     settled: Nanos,
 }
 
-/// The CPUs of a machine.
+/// CPUs of a machine with their rates, frequencies and idle states.
 #[derive(Clone, Debug)]
 pub struct Processor {
     pub(crate) cpus: Vec<Cpu>,
@@ -68,7 +68,7 @@ pub struct Processor {
     pub(crate) frequencies: Option<Frequencies>,
     pub(crate) timers: BinaryHeap<Reverse<(Nanos, Timer)>>,
     pub(crate) changed: Vec<CpuId>,
-    /// What each of 1, 2, … busy threads of a core gets; empty: all.
+    /// Element t - 1 is the share of a core that each of t busy threads gets; empty if SMT is not modelled (share 1).
     shares: Vec<Rate>,
     pub(crate) idle_states: Vec<IdleState>,
     power: Option<PowerModel>,
@@ -86,8 +86,8 @@ fn group_of(place: Place, group: Group) -> u32 {
 }
 
 impl Processor {
-    /// All idle at time 0. `tick` is the time between two ticks.
-    /// `None` if the machine has no effect that changes a rate or a state: then every rate is 1.
+    /// Creates a processor whose CPUs are all idle at time 0; `tick` is the tick period. `None` if the machine models
+    /// no effect on rates or idle states: then every rate is 1.
     pub fn new(effects: &Effects, topology: &Topology, tick: Nanos, signal: Signal) -> Option<Processor> {
         effects.modelled().find(|&effect| effect != Effect::Locks)?;
         let places = &topology.places;
@@ -141,7 +141,7 @@ impl Processor {
         Some(processor)
     }
 
-    /// At which rate work gets done on a busy CPU.
+    /// Rate at which work executes on a busy CPU.
     pub fn rate(&self, cpu: CpuId) -> Rate {
         let entry = &self.cpus[cpu.index()];
         let busy = self.cores[entry.core as usize].busy.max(1);
@@ -155,15 +155,16 @@ impl Processor {
         }
     }
 
-    /// How fast the CPU is now, of 1024 for the highest frequency of the fastest CPU. SMT does not count.
+    /// Current performance of the CPU, from 0 to 1024 for the highest frequency of the fastest kind of core. SMT is
+    /// not included.
     pub fn performance(&self, cpu: CpuId) -> u32 {
         let Some(frequencies) = &self.frequencies else { return 1024 };
         let highest = u64::from(frequencies.ladder.highest());
         (u64::from(self.mhz(cpu.0)) * 1024 / highest) as u32
     }
 
-    /// An interrupt reaches an idle CPU, which is busy from now on: how long it takes to leave its idle state. `own` says
-    /// that it was this CPU's timer. `None`: this machine has no idle states.
+    /// Makes an idle CPU busy at the arrival of an interrupt, and returns the exit latency of its idle state. `own`:
+    /// the interrupt is the CPU's own timer. `None`: the machine has no idle states.
     pub fn begin(&mut self, now: Nanos, cpu: CpuId, own: bool) -> Option<Nanos> {
         self.accrue(now, cpu.0);
         let entry = &mut self.cpus[cpu.index()];
@@ -185,7 +186,7 @@ impl Processor {
         exit
     }
 
-    /// How long it takes to leave the idle state. While another thread of the core is busy, the core is in none.
+    /// Exit latency of the core's idle state; 0 while another thread of the core is busy.
     fn exit(&self, core: u32, expected: Nanos, idled: Nanos, own: bool) -> Option<Nanos> {
         let states = &self.idle_states;
         let core = &self.cores[core as usize];
@@ -202,7 +203,7 @@ impl Processor {
         Some(Nanos(states[state].exit_ns.typical))
     }
 
-    /// A CPU has nothing more to do.
+    /// Makes a busy CPU idle.
     pub fn end(&mut self, now: Nanos, cpu: CpuId) {
         self.accrue(now, cpu.0);
         let state = match self.idle_states.is_empty() {
@@ -226,25 +227,25 @@ impl Processor {
         self.cpus[cpu.index()].idled = true;
     }
 
-    /// CPUs whose rate may have changed since this was last asked; a CPU may stand there twice.
+    /// Moves to `into` the CPUs whose rate may have changed since the last call; a CPU may occur twice.
     pub fn take_changed(&mut self, into: &mut Vec<CpuId>) {
         into.append(&mut self.changed);
     }
 
-    /// Whether [`Processor::take_changed`] has anything.
+    /// Whether [`Processor::take_changed`] would return a CPU.
     pub fn has_changed(&self) -> bool {
         !self.changed.is_empty()
     }
 
-    /// What the machine took up to `now`, in parts per million of what it takes with all cores busy at the last frequency
-    /// without turbo.
+    /// Energy consumed up to `now`, in parts per million of that of a machine whose cores are all busy at the highest
+    /// non-turbo frequency.
     pub fn energy_ratio_ppm(&mut self, now: Nanos) -> Option<u64> {
         (0..self.cores.len() as u32).for_each(|core| self.settle_energy(now, core));
         let took = self.cores.iter().map(|core| core.energy).sum();
         self.power.as_ref()?.ratio_ppm(took, self.cores.len(), now)
     }
 
-    /// A thread of the core began or ended.
+    /// Reports a change of rate for all threads of the core after one became busy or idle.
     fn siblings_change(&mut self, core: u32) {
         if !self.shares.is_empty() {
             let (cpus, changed) = (&self.cpus, &mut self.changed);
@@ -253,7 +254,7 @@ impl Processor {
         }
     }
 
-    /// Brings what a CPU used up to now, at the frequency that it has.
+    /// Accounts a CPU's busy time and utilization up to `now`, at its current frequency.
     pub(crate) fn accrue(&mut self, now: Nanos, cpu: u32) {
         let mhz = self.frequencies.as_ref().map(|f| (self.mhz(cpu), f.ladder.highest()));
         let entry = &mut self.cpus[cpu as usize];
@@ -271,7 +272,7 @@ impl Processor {
         }
     }
 
-    /// Whether the core counts as active for the turbo, and if that ends by itself, when.
+    /// Whether the core counts as active for the turbo budget, and the time at which that ends by itself, if it does.
     pub(crate) fn is_active(&self, now: Nanos, core: u32) -> (bool, Option<Nanos>) {
         let core = &self.cores[core as usize];
         let deep = |state: usize| self.idle_states.get(state).is_none_or(|state| state.deep);
@@ -287,7 +288,7 @@ impl Processor {
         }
     }
 
-    /// Brings the energy of a core up to now.
+    /// Accounts a core's energy up to `now`.
     pub(crate) fn settle_energy(&mut self, now: Nanos, core: u32) {
         let Some(power) = &self.power else { return };
         let mhz = self.mhz(self.cores[core as usize].cpus[0]);
@@ -317,7 +318,7 @@ fn deepest(states: &[IdleState]) -> u8 {
     states.len().saturating_sub(1) as u8
 }
 
-/// Of t busy threads each gets y_t / t.
+/// With t busy threads and a core throughput of y_t, each gets y_t / t.
 fn shares(smt: &machine_model::Smt) -> Vec<Rate> {
     let of = |(threads, throughput): (u64, &machine_model::Estimate)| Rate::ratio(throughput.typical, 100 * threads);
     std::iter::once(Rate::ONE).chain((2..).zip(&smt.throughput_percent).map(of)).collect()

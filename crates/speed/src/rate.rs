@@ -1,47 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Work and time at a rate that is constant for a while.
+//! Conversion between work and time at a constant rate.
 //!
-//! A rate is a fixed-point number with 16 places: work done in each nanosecond. Work is counted in whole nanoseconds;
-//! what is done of the next one is the *part*, which is kept, so that any number of changes of rate loses nothing.
+//! A rate is the work done per nanosecond, as a fixed-point number with 16 fractional bits. Work is counted in whole
+//! nanoseconds; the completed fraction of the next one (the *part*) is kept, so that no work is lost however often
+//! the rate changes.
 
 use ids::Nanos;
 
-/// Nanoseconds of work done in a nanosecond, above 0 and at most 1.
+/// Nanoseconds of work done per nanosecond, above 0 and at most 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Rate(u32);
 
-/// Done of the next nanosecond of work, in 65,536ths of it.
+/// Completed fraction of the next nanosecond of work, in units of 2^-16.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Part(u16);
 
 impl Rate {
-    /// Places after the point.
+    /// Number of fractional bits.
     const PLACES: u32 = 16;
 
-    /// The reference: a nanosecond of work in each nanosecond.
+    /// Reference rate: a nanosecond of work per nanosecond.
     pub const ONE: Rate = Rate(1 << Rate::PLACES);
 
     /// `numerator / denominator`, rounded down, but not to 0.
     ///
     /// # Panics
-    /// If that is 0 or above 1.
+    /// If the ratio is 0 or above 1.
     pub fn ratio(numerator: u64, denominator: u64) -> Rate {
-        assert!(0 < numerator && numerator <= denominator, "{numerator}/{denominator} is no rate");
+        assert!(0 < numerator && numerator <= denominator, "{numerator}/{denominator} is not a rate in (0, 1]");
         let rate = (u128::from(numerator) << Rate::PLACES) / u128::from(denominator);
         Rate((rate as u32).max(1))
     }
 
-    /// The product, rounded down, but not to 0.
+    /// Product of two rates, rounded down, but not to 0.
     pub fn times(self, other: Rate) -> Rate {
         Rate((((u64::from(self.0) * u64::from(other.0)) >> Rate::PLACES) as u32).max(1))
     }
 
-    /// The number in 65,536ths.
+    /// The rate in units of 2^-16.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// Work that is completed in `time`; `part` goes on from what was begun before.
+    /// Work completed in `time`; `part` is the fraction left by the preceding interval and is updated.
     #[inline]
     pub fn work(self, time: Nanos, part: &mut Part) -> Nanos {
         if self == Rate::ONE {
@@ -52,15 +53,15 @@ impl Rate {
         Nanos((done >> Rate::PLACES) as u64)
     }
 
-    /// The least time in which so much work is completed, `part` of the first nanosecond being done. [`Nanos::MAX`] if
-    /// that is beyond all time.
+    /// Minimum time in which `work` is completed, given the fraction `part` of its first nanosecond. [`Nanos::MAX`]
+    /// if it exceeds the range.
     #[inline]
     pub fn time_for(self, work: Nanos, part: Part) -> Nanos {
         if self == Rate::ONE || work == Nanos::ZERO {
             return work;
         }
         let left = (u128::from(work.0) << Rate::PLACES) - u128::from(part.0);
-        // Nearly always: a division of 64 bits takes far less.
+        // The common case: a 64-bit division is much faster than a 128-bit one.
         if let Ok(left) = u64::try_from(left) {
             return Nanos(left.div_ceil(u64::from(self.0)));
         }
@@ -78,7 +79,8 @@ mod tests {
         prop_oneof![(1u32..=65_536).prop_map(Rate), Just(Rate::ONE), (30_000u32..=65_536).prop_map(Rate)]
     }
 
-    /// Nanosecond by nanosecond: how long `work` takes at rates that change at these times, and the part that is left.
+    /// Reference computation nanosecond by nanosecond: time that `work` takes with rate changes at the given times,
+    /// and the part that is left.
     fn naive(work: u64, changes: &[(u64, Rate)]) -> (u64, u64) {
         let (mut now, mut done, mut rate) = (0u64, 0u64, Rate::ONE);
         while done >> 16 < work {
@@ -91,7 +93,7 @@ mod tests {
         (now, done & 0xffff)
     }
 
-    /// The same in one step for each change.
+    /// The same, with one computation per interval between rate changes.
     fn stepped(work: u64, changes: &[(u64, Rate)]) -> (u64, u64) {
         let (mut now, mut left, mut part, mut rate) = (0, work, Part::default(), Rate::ONE);
         for &(time, next) in changes {
@@ -103,13 +105,13 @@ mod tests {
             (now, rate) = (time, next);
         }
         let need = rate.time_for(Nanos(left), part);
-        assert_eq!(rate.work(need, &mut part).0, left, "work done is work asked");
+        assert_eq!(rate.work(need, &mut part).0, left, "work done in the time required for it");
         (now + need.0, part.0.into())
     }
 
     proptest! {
         #[test]
-        fn changing_rates_match_naive(
+        fn work_at_changing_rates_matches_naive(
             work in 1u64..3_000, mut changes in prop::collection::vec((0u64..5_000, 600u32..=65_536), 0..20)
         ) {
             changes.sort_by_key(|change| change.0);
@@ -119,7 +121,7 @@ mod tests {
         }
 
         #[test]
-        fn the_time_for_work_is_the_least(rate in rate(), work in 1u64..1 << 62, part: u16) {
+        fn time_for_work_is_minimal(rate in rate(), work in 1u64..1 << 62, part: u16) {
             let part = if rate == Rate::ONE { Part(0) } else { Part(part) };
             let time = rate.time_for(Nanos(work), part);
             if time < Nanos::MAX {
@@ -129,7 +131,7 @@ mod tests {
         }
 
         #[test]
-        fn splitting_a_span_changes_nothing(rate in rate(), first in 0u64..1 << 50, second in 0u64..1 << 50) {
+        fn work_of_an_interval_equals_the_sum_over_its_parts(rate in rate(), first in 0u64..1 << 50, second in 0u64..1 << 50) {
             let (mut one, mut two) = (Part::default(), Part::default());
             let whole = rate.work(Nanos(first + second), &mut one).0;
             let parts = rate.work(Nanos(first), &mut two).0 + rate.work(Nanos(second), &mut two).0;
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_and_products_are_rounded_down_once() {
+    fn ratios_and_products_are_rounded_down() {
         assert_eq!(Rate::ratio(1, 1), Rate::ONE);
         assert_eq!(Rate::ratio(2, 3).bits(), 43_690);
         assert_eq!(Rate::ratio(2, 3).times(Rate::ratio(5, 8)).bits(), 27_306);

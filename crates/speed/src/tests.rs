@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The formulas of `docs/machine-model.md` on machines of a few CPUs.
+//! Tests of the formulas in `docs/machine-model.md` on machines of a few CPUs.
 
 use crate::decay::HALF_LIFE;
 use crate::{Processor, Rate, Signal};
@@ -36,14 +36,14 @@ fn smt(throughput_percent: &[u64]) -> Effects {
     Effects { smt: Some(Smt { throughput_percent: exactly(throughput_percent) }), ..Effects::default() }
 }
 
-/// Cores of so many threads below one cache.
+/// A processor with `cores` cores of `threads` SMT threads each, below one last-level cache.
 fn processor(effects: &Effects, cores: u32, threads: u32, signal: Signal) -> Processor {
     let places = (0..cores * threads).map(|cpu| Place { core: cpu / threads, llc: 0, node: 0 }).collect();
     Processor::new(effects, &Topology::new(places), TICK, signal).expect("it has effects")
 }
 
-/// Goes on to `to`; the times at which the rate of CPU 0 became another, with it.
-fn play(processor: &mut Processor, to: u64) -> Vec<(u64, u32)> {
+/// Runs the processor's events up to time `to`; returns each change of CPU 0's rate as (time, rate).
+fn run_until(processor: &mut Processor, to: u64) -> Vec<(u64, u32)> {
     let mut steps = Vec::new();
     let mut rate = processor.rate(CpuId(0));
     while let Some(due) = processor.next_due().filter(|due| due.0 <= to) {
@@ -57,12 +57,12 @@ fn play(processor: &mut Processor, to: u64) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn a_machine_without_tables_has_no_processor() {
+fn processor_is_none_without_effects() {
     assert!(Processor::new(&Effects::default(), &Topology::flat(1), TICK, Signal::Targets).is_none());
 }
 
 #[test]
-fn busy_threads_share_their_core_and_nobody_elses() {
+fn smt_rate_depends_on_busy_threads_of_the_same_core_only() {
     let mut processor = processor(&smt(&[125, 140]), 2, 3, Signal::Targets);
     let rates = |processor: &Processor| [0, 1, 2, 3].map(|cpu| processor.rate(CpuId(cpu)).bits());
     processor.begin(Nanos(0), CpuId(0), false);
@@ -80,9 +80,9 @@ fn busy_threads_share_their_core_and_nobody_elses() {
     assert_eq!(rates(&processor)[0], 40_960);
 }
 
-/// f/highest as far as work does not wait for memory.
+/// The rate is f/highest for the part of the work that does not wait for memory.
 #[test]
-fn the_rate_follows_the_frequency_as_far_as_work_waits_for_the_cpu() {
+fn frequency_scales_only_the_work_not_bound_by_memory() {
     let rate = |percent| {
         let mut table = frequency(&[1_000, 2_000], Governor::Ondemand);
         table.memory_bound_percent = Estimate::exactly(percent);
@@ -95,27 +95,27 @@ fn the_rate_follows_the_frequency_as_far_as_work_waits_for_the_cpu() {
 }
 
 #[test]
-fn kinds_of_cores_differ_by_capacity() {
+fn rate_is_scaled_by_core_capacity() {
     let topology = Topology { capacities: vec![1024, 512], ..Topology::flat(2) };
     let effects = with(frequency(&[1_000], Governor::Performance));
     let processor = Processor::new(&effects, &topology, TICK, Signal::Targets).unwrap();
     assert_eq!([0, 1].map(|cpu| processor.rate(CpuId(cpu))), [Rate::ONE, Rate::ratio(1, 2)]);
 }
 
-/// From idle to the highest frequency within one sample, and back when a sample was idle. The sample begins before the
-/// CPU does: 10 ms after a timer that was due while it idled.
+/// The frequency rises from the lowest to the highest after one busy sample, and falls after a sample with idle time.
+/// Each sample begins just before the CPU becomes busy: 10 ms after a timer that was due while the CPU was idle.
 #[test]
-fn ondemand_takes_one_sample_to_the_top() {
+fn ondemand_reaches_the_highest_frequency_after_one_sample() {
     let mut processor = processor(&with(frequency(&[1_000, 1_500, 3_000], Governor::Ondemand)), 1, 1, Signal::Targets);
     processor.begin(Nanos(0), CpuId(0), false);
-    assert_eq!(play(&mut processor, 100 * MS), [(10 * MS, 65_536)]);
-    // 60 % of a sample at 3000 MHz needs 1957 MHz at 92 %; 40 %, 1304.
+    assert_eq!(run_until(&mut processor, 100 * MS), [(10 * MS, 65_536)]);
+    // 60 % of a sample at 3000 MHz is a load of 92 % at 1957 MHz; 40 %, at 1304 MHz.
     processor.end(Nanos(106 * MS), CpuId(0));
     processor.begin(Nanos(110 * MS - 1), CpuId(0), false);
-    assert_eq!(play(&mut processor, 110 * MS), []);
+    assert_eq!(run_until(&mut processor, 110 * MS), []);
     processor.end(Nanos(114 * MS), CpuId(0));
     processor.begin(Nanos(120 * MS - 1), CpuId(0), false);
-    assert_eq!(play(&mut processor, 120 * MS), [(120 * MS, 32_768)]);
+    assert_eq!(run_until(&mut processor, 120 * MS), [(120 * MS, 32_768)]);
 }
 
 #[test]
@@ -123,29 +123,29 @@ fn ondemand_does_not_wake_an_idle_cpu() {
     let mut processor = processor(&with(frequency(&[1_000, 3_000], Governor::Ondemand)), 1, 1, Signal::Targets);
     processor.begin(Nanos(0), CpuId(0), false);
     processor.end(Nanos(MS), CpuId(0));
-    play(&mut processor, 10_000 * MS);
+    run_until(&mut processor, 10_000 * MS);
     assert_eq!(processor.next_due(), None);
-    // The sample that is taken at once was idle.
+    // The sample taken immediately at the wakeup saw an idle CPU.
     processor.begin(Nanos(20_000 * MS), CpuId(0), false);
-    assert_eq!(play(&mut processor, 20_100 * MS), [(20_010 * MS, 65_536)]);
+    assert_eq!(run_until(&mut processor, 20_100 * MS), [(20_010 * MS, 65_536)]);
 }
 
-/// 5 % of the highest frequency more with each sample: from 1000 to 2000 MHz in ten samples of which every fifth
-/// reaches a state.
+/// Each sample raises the requested frequency by 5 % of the highest one: from 1000 to 2000 MHz in ten samples, of
+/// which every fifth reaches a state.
 #[test]
-fn conservative_climbs_in_steps() {
+fn conservative_rises_5_percent_per_sample() {
     let mut processor =
         processor(&with(frequency(&[1_000, 1_500, 2_000], Governor::Conservative)), 1, 1, Signal::Targets);
     processor.begin(Nanos(0), CpuId(0), false);
-    let steps = play(&mut processor, 200 * MS);
+    let steps = run_until(&mut processor, 200 * MS);
     assert_eq!(steps, [(50 * MS, 49_152), (100 * MS, 65_536)]);
     processor.end(Nanos(200 * MS), CpuId(0));
-    // Two percent busy: down by 5 % after five samples.
+    // A load of 2 % lowers the requested frequency by 5 % after five samples.
     let mut now = 200 * MS;
     let mut fell = Vec::new();
     while now < 900 * MS {
         processor.begin(Nanos(now + 9_700_000), CpuId(0), false);
-        fell.extend(play(&mut processor, now + 10 * MS));
+        fell.extend(run_until(&mut processor, now + 10 * MS));
         now += 10 * MS;
         processor.end(Nanos(now + 100_000), CpuId(0));
     }
@@ -154,33 +154,33 @@ fn conservative_climbs_in_steps() {
     assert_eq!(between, 5 * 5 * 10 * MS, "five steps of five samples");
 }
 
-/// The hog's utilization is 1 - 2^(-t/32), and schedutil asks for 1.25 times that: for the highest frequency at 0.8,
-/// after 74.3 of PELT's milliseconds. On a machine whose frequencies are so close that the time that is lost at lower
-/// ones does not count, the ramp is that of the table.
+/// The utilization of an always busy CPU is 1 - 2^(-t/32), and schedutil requests 1.25 times that: the highest
+/// frequency at 0.8, after 74.3 PELT periods. On a machine whose two frequencies differ by 0.1 %, frequency
+/// invariance hardly changes this.
 #[test]
-fn schedutil_reaches_the_top_after_74_periods() {
+fn schedutil_reaches_the_highest_frequency_after_74_periods() {
     let mut table = frequency(&[999_000, 1_000_000], Governor::Schedutil);
     table.sampling_us = 0;
     let mut processor = processor(&with(table), 1, 1, Signal::Utilization);
     processor.begin(Nanos(0), CpuId(0), false);
-    let steps = play(&mut processor, 200 * MS);
-    // At 0.8 times 0.999; seen at the next tick.
+    let steps = run_until(&mut processor, 200 * MS);
+    // Utilization 0.8 * 0.999; noticed at the next tick.
     let exact = HALF_LIFE.0 as f64 * (1.0 - 0.8 * 0.999f64).log2().abs();
     let tick = (exact / MS as f64).ceil() as u64 * MS;
     assert_eq!(steps.iter().map(|step| step.0).collect::<Vec<_>>(), [tick]);
     assert!((tick as f64 / 1_048_576.0 - 74.3).abs() < 1.0);
 }
 
-/// From the lowest frequency the same ramp is longer, since time at a low frequency counts less.
+/// Starting at the lowest frequency the ramp takes longer, since execution at a low frequency counts less.
 #[test]
-fn schedutil_climbs_slower_from_a_low_frequency() {
+fn schedutil_ramp_is_slower_from_a_low_frequency() {
     let states: Vec<u32> = (1..=20).map(|step| step * 100).collect();
     let mut processor = processor(&with(frequency(&states, Governor::Schedutil)), 1, 1, Signal::Utilization);
     processor.begin(Nanos(0), CpuId(0), false);
-    let steps = play(&mut processor, 2_000 * MS);
+    let steps = run_until(&mut processor, 2_000 * MS);
     assert!(steps.is_sorted_by_key(|step| step.1) && steps.last().unwrap().1 == 65_536);
     assert!(steps.last().unwrap().0 > 100 * MS, "{steps:?}");
-    // Not lowered for a blink, but after half a second of idle.
+    // Not lowered after 1 ns of idleness, but after half a second.
     processor.end(Nanos(2_000 * MS), CpuId(0));
     processor.begin(Nanos(2_000 * MS + 1), CpuId(0), false);
     assert_eq!(processor.rate(CpuId(0)), Rate::ONE);
@@ -189,9 +189,10 @@ fn schedutil_climbs_slower_from_a_low_frequency() {
     assert!(processor.rate(CpuId(0)) < Rate::ratio(1, 10));
 }
 
-/// A sched_ext scheduler that never sets a target gets the highest frequency; one that does gets 1.25 times it.
+/// A sched_ext scheduler that never sets a target gets the highest frequency; one that sets a target gets 1.25 times
+/// the target.
 #[test]
-fn schedutil_takes_the_targets_of_sched_ext() {
+fn schedutil_follows_sched_ext_targets() {
     let mut table = frequency(&[1_000, 2_000, 3_000, 4_000], Governor::Schedutil);
     table.transition_us = 500;
     table.sampling_us = 1_000;
@@ -199,29 +200,30 @@ fn schedutil_takes_the_targets_of_sched_ext() {
     processor.begin(Nanos(0), CpuId(0), false);
     assert_eq!((processor.rate(CpuId(0)), processor.next_due()), (Rate::ONE, None));
     processor.set_target(Nanos(MS), CpuId(0), 512);
-    assert_eq!(play(&mut processor, 10 * MS), [(MS + 500_000, 49_152)]);
+    assert_eq!(run_until(&mut processor, 10 * MS), [(MS + 500_000, 49_152)]);
     assert_eq!((processor.performance(CpuId(0)), processor.performance(CpuId(1))), (768, 1024));
     processor.set_target(Nanos(10 * MS), CpuId(0), 0);
     processor.set_target(Nanos(10 * MS + 100_000), CpuId(0), 1024);
-    // The second comes within the rate limit, and waits for its end.
-    assert_eq!(play(&mut processor, 20 * MS), [(10 * MS + 500_000, 16_384), (11 * MS + 500_000, 65_536)]);
+    // The second request arrives within the rate limit, and is deferred to its end.
+    assert_eq!(run_until(&mut processor, 20 * MS), [(10 * MS + 500_000, 16_384), (11 * MS + 500_000, 65_536)]);
 }
 
-/// Turbo by active cores. A core that idles is active until it is in a deep state; the hardware looks each millisecond.
+/// The turbo frequency depends on the number of active cores. An idle core counts as active until it is in a deep
+/// idle state; the hardware counts once per millisecond.
 #[test]
-fn fewer_active_cores_run_faster() {
+fn turbo_frequency_falls_with_active_cores() {
     let mut table = frequency(&[1_000, 2_000], Governor::Performance);
     table.turbo_mhz = exactly(&[4_000, 3_000, 2_500]);
     let mut processor = processor(&with(table), 4, 1, Signal::Targets);
     processor.begin(Nanos(0), CpuId(0), false);
-    assert_eq!(play(&mut processor, 5 * MS), []);
+    assert_eq!(run_until(&mut processor, 5 * MS), []);
     processor.begin(Nanos(5 * MS + 1), CpuId(1), false);
-    assert_eq!(play(&mut processor, 9 * MS), [(6 * MS, Rate::ratio(3, 4).bits())]);
+    assert_eq!(run_until(&mut processor, 9 * MS), [(6 * MS, Rate::ratio(3, 4).bits())]);
     processor.begin(Nanos(9 * MS), CpuId(2), false);
     processor.begin(Nanos(9 * MS), CpuId(3), false);
-    assert_eq!(play(&mut processor, 20 * MS), [(10 * MS, Rate::ratio(5, 8).bits())]);
+    assert_eq!(run_until(&mut processor, 20 * MS), [(10 * MS, Rate::ratio(5, 8).bits())]);
     (1..=3).for_each(|cpu| processor.end(Nanos(20 * MS), CpuId(cpu)));
-    assert_eq!(play(&mut processor, 30 * MS), [(21 * MS, 65_536)]);
+    assert_eq!(run_until(&mut processor, 30 * MS), [(21 * MS, 65_536)]);
 }
 
 fn states() -> Vec<IdleState> {
@@ -236,7 +238,7 @@ fn states() -> Vec<IdleState> {
 }
 
 #[test]
-fn the_way_out_of_idle_is_that_of_the_state() {
+fn exit_latency_is_that_of_the_predicted_idle_state() {
     let effects = Effects { idle_states: states(), ..Effects::default() };
     let mut processor = processor(&effects, 1, 2, Signal::Targets);
     let mut now = 10 * MS;
@@ -246,21 +248,21 @@ fn the_way_out_of_idle_is_that_of_the_state() {
         now += after + busy;
         exit.unwrap().0
     };
-    assert_eq!(wake(MS, 10, false), 133_000, "nothing is known yet");
-    // Half of the mean of 10 ms and some of .1 ms, until these win.
+    assert_eq!(wake(MS, 10, false), 133_000, "empty history");
+    // The prediction is half the mean of the last 8 idle times: the first ones of 10 ms, the later ones of 0.1 ms.
     let exits: Vec<u64> = (0..16).map(|_| wake(100_000, 10, false)).collect();
     assert_eq!(exits.iter().filter(|&&exit| exit == 133_000).count(), 8, "{exits:?}");
     assert_eq!(exits[8..], [2_000; 8]);
-    // Longer than a tick: it has looked again meanwhile.
+    // Idle for longer than a tick: the CPU has chosen a deeper state meanwhile.
     assert_eq!(wake(MS + 1, 10, false), 133_000);
-    assert_eq!(wake(100_000, 10, true), 2_000, "its own timer was known");
-    // A busy sibling keeps the core awake.
+    assert_eq!(wake(100_000, 10, true), 2_000, "the own timer is predicted");
+    // A busy sibling keeps the core out of idle states.
     processor.begin(Nanos(now + 1), CpuId(1), false);
     assert_eq!(processor.begin(Nanos(now + 900 * MS), CpuId(0), false), Some(Nanos(2_000)));
 }
 
 #[test]
-fn a_core_in_a_light_state_holds_the_turbo_down_until_it_looks_again() {
+fn idle_core_in_a_light_state_limits_turbo_until_the_next_tick() {
     let mut table = frequency(&[1_000], Governor::Performance);
     table.turbo_mhz = exactly(&[4_000, 2_000]);
     table.turbo_us = 100;
@@ -268,24 +270,25 @@ fn a_core_in_a_light_state_holds_the_turbo_down_until_it_looks_again() {
     let mut processor = processor(&effects, 2, 1, Signal::Targets);
     processor.begin(Nanos(0), CpuId(0), false);
     for now in (0..20).map(|step| step * 200_000) {
-        play(&mut processor, now + 100_000);
+        run_until(&mut processor, now + 100_000);
         processor.begin(Nanos(now + 100_000), CpuId(1), false);
-        play(&mut processor, now + 200_000);
+        run_until(&mut processor, now + 200_000);
         processor.end(Nanos(now + 200_000), CpuId(1));
     }
-    play(&mut processor, 4 * MS);
+    run_until(&mut processor, 4 * MS);
     assert_eq!(processor.rate(CpuId(0)), Rate::ratio(1, 2));
-    // A tick, and then the hardware's next look.
-    assert_eq!(play(&mut processor, 10 * MS), [(5 * MS + 100_000, 65_536)]);
+    // The CPU chooses the deep state after a tick; the hardware then counts anew.
+    assert_eq!(run_until(&mut processor, 10 * MS), [(5 * MS + 100_000, 65_536)]);
 }
 
 fn power(idle: u64, slope: u64) -> Power {
     Power { idle_percent: Estimate::exactly(idle), voltage_slope_percent: Estimate::exactly(slope) }
 }
 
-/// n hogs take a + b * n: with idle cores that take nothing and the rest of the machine a third, 1/3 + 2/3 * n/4.
+/// n busy cores of 4 consume a + b * n: with idle cores that consume nothing and a third for the rest of the machine,
+/// 1/3 + 2/3 * n/4.
 #[test]
-fn energy_grows_by_the_same_with_each_busy_core() {
+fn energy_is_linear_in_the_number_of_busy_cores() {
     let ratio = |hogs: u32| {
         let mut table = frequency(&[2_000], Governor::Performance);
         table.domain = Group::Machine;
@@ -299,10 +302,10 @@ fn energy_grows_by_the_same_with_each_busy_core() {
     assert_eq!([0, 1, 2, 3, 4].map(ratio), [329_999, 497_499, 664_999, 832_499, 1_000_000]);
 }
 
-/// Energy for a fixed work, W/f * (P_u + P_c(f)) with P_c = f V^2: the least is at the state next to where
-/// f * P_c' = P_u + P_c, and neither the lowest nor the highest.
+/// Energy of a fixed amount of work W is W/f * (P_u + P_c(f)) with P_c = f V^2: it is minimal at the state nearest to
+/// where f * P_c' = P_u + P_c, which is neither the lowest nor the highest.
 #[test]
-fn race_to_idle_pays_up_to_where_the_formula_says() {
+fn energy_per_work_is_minimal_at_the_predicted_frequency() {
     let states: Vec<u32> = (4..=20).map(|step| step * 100).collect();
     let base = 2_000.0;
     let (idle, slope) = (30, 70);
@@ -324,7 +327,7 @@ fn race_to_idle_pays_up_to_where_the_formula_says() {
         assert!((took(mhz) / formula - 1.0).abs() < 1e-4, "{mhz}: {} {formula}", took(mhz));
     }
     let least = *states.iter().min_by(|a, b| took(**a).total_cmp(&took(**b))).unwrap();
-    // The root of f * P' - P_u - P by bisection.
+    // Root of f * P' - P_u - P by bisection.
     let slope_at = |f: f64| (core(f + 1e-6) - core(f - 1e-6)) / 2e-6;
     let (mut low, mut high) = (0.01, 1.0);
     for _ in 0..60 {
@@ -334,16 +337,16 @@ fn race_to_idle_pays_up_to_where_the_formula_says() {
     assert!((f64::from(least) / base - low).abs() <= 0.05 && (400..2_000).contains(&least), "{least} {low}");
 }
 
-/// The table of `docs/machine-model.md`, and that the tests it names exist.
+/// Generates the table of `docs/machine-model.md`, and checks that each test it names exists.
 #[test]
-fn the_documents_table_is_that_of_the_code() {
+fn documented_table_of_effects_matches_code() {
     const DOCUMENT: &str = include_str!("../../../docs/machine-model.md");
     const SOURCES: [&str; 5] = [
         include_str!("tests.rs"),
         include_str!("decay.rs"),
         include_str!("../../simulator/src/speed_tests.rs"),
         include_str!("../../simulator/src/locks_tests.rs"),
-        include_str!("../../simulator/tests/passages.rs"),
+        include_str!("../../simulator/tests/critical_sections.rs"),
     ];
     let mut table = "<!-- table -->\n| effect | verified | validated here | validated by published data |\n".to_owned();
     table += "|---|---|---|---|\n";
@@ -352,15 +355,15 @@ fn the_documents_table_is_that_of_the_code() {
         for test in standing.verified {
             let function = format!("    fn {test}()");
             let exists = SOURCES.iter().any(|source| source.contains(function.trim_start()));
-            assert!(exists, "{effect}: there is no test {test}");
+            assert!(exists, "{effect}: no test {test}");
         }
         let tests: Vec<String> = standing.verified.iter().map(|test| format!("`{test}`")).collect();
         let or_none = |text: Option<&'static str>| text.unwrap_or("no");
         let (here, published) = (or_none(standing.validated_here), or_none(standing.published));
         table += &format!("| `{effect}` | {} | {here} | {published} |\n", tests.join(", "));
     }
-    let (before, rest) = DOCUMENT.split_once("<!-- table -->").expect("a mark before the table");
-    let (_, after) = rest.split_once("<!-- end of the table -->").expect("a mark after the table");
+    let (before, rest) = DOCUMENT.split_once("<!-- table -->").expect("a marker before the table");
+    let (_, after) = rest.split_once("<!-- end of the table -->").expect("a marker after the table");
     expect_file!["../../../docs/machine-model.md"]
         .assert_eq(&format!("{before}{table}<!-- end of the table -->{after}"));
 }

@@ -1,105 +1,105 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rows of one comparison, judged together.
+//! Joint test of the rows of a comparison table.
 
 use crate::{LEVEL_PPM, SAME_PPM, VISIBLE_PPM, paired, unpaired};
 
-/// Which way is better.
+/// Which direction of a measure is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
-    /// Less is better.
-    Less,
-    /// More is better.
-    More,
-    /// Neither. The row has an interval and no verdict, and does not count among the rows that may have a mark.
-    Neither,
+pub enum Direction {
+    /// Lower is better.
+    LowerIsBetter,
+    /// Higher is better.
+    HigherIsBetter,
+    /// Neither. The row gets an interval but no verdict of better or worse, and is left out of the joint limit.
+    Neutral,
 }
 
-/// Values of one measure: those of the first setup, those of the second. Equal places are pairs if the family says so.
+/// Values of one measure for two setups. If the family is paired, equal indices have the same seed.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The first setup's.
+    /// Values of the first setup.
     pub a: Vec<u64>,
-    /// The second setup's.
+    /// Values of the second setup.
     pub b: Vec<u64>,
-    /// Which way is better.
-    pub way: Way,
+    /// Which direction is better.
+    pub direction: Direction,
 }
 
-/// What the values come from.
+/// Design of the comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Family {
-    /// Equal places have the same seed.
+    /// Whether runs with equal indices have the same seed.
     pub paired: bool,
-    /// How many comparisons stand in the same table and share the level.
+    /// Number of setup comparisons in the same table, which share the significance level.
     pub comparisons: usize,
 }
 
-/// What can be said of a row. Differences are those of b against a, in millionths of a.
+/// Result for a row. Differences are (b - a) / a in parts per million.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Interval {
     /// Median of a.
     pub a_median: u64,
     /// Median of b.
     pub b_median: u64,
-    /// The typical difference; `None` if a is 0 and b is not.
+    /// Estimated difference; `None` if a is 0 and b is not.
     pub diff_ppm: Option<i64>,
-    /// The least difference that the runs do not exclude; `None` if they exclude none.
+    /// Lower end of the confidence interval; `None` if it is unbounded.
     pub low_ppm: Option<i64>,
-    /// The greatest one.
+    /// Upper end of the confidence interval; `None` if it is unbounded.
     pub high_ppm: Option<i64>,
-    /// The smallest true difference that about 19 of 20 such comparisons would tell if differences were normal (fewer
-    /// tell it where single runs are wild); `None` if so few
-    /// runs can tell nothing.
+    /// Minimum detectable difference: the smallest true difference found by about 19 of 20 such comparisons if
+    /// differences are normally distributed; fewer find it if there are outliers. `None` if there are too few runs to
+    /// find any.
     pub tellable_ppm: Option<i64>,
-    /// What follows.
+    /// Verdict.
     pub verdict: Verdict,
 }
 
-/// What the runs say of a row.
+/// Verdict on a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Verdict {
-    /// b is better.
+    /// b is significantly better.
     Better,
-    /// b is worse.
+    /// b is significantly worse.
     Worse,
-    /// Neither is better by 1 %.
+    /// Equivalent: the confidence interval lies within 1 %.
     Same,
-    /// The runs cannot tell.
+    /// No significant difference, and not shown to be equivalent.
     #[default]
     Unclear,
-    /// They differ, and neither way is better.
+    /// Significantly different, in a measure without a better direction.
     Differs,
 }
 
-/// The rows that may have a mark, among which the most unusual one sets the limit; all, if none may.
+/// Rows that enter the joint limit: those with a better direction, or all if there are none.
 pub(crate) fn marked<'a, T>(rows: &[Row], tested: &'a [T]) -> Vec<&'a T> {
-    let may = |row: &Row| row.way != Way::Neither;
+    let may = |row: &Row| row.direction != Direction::Neutral;
     let all = !rows.iter().any(may);
     rows.iter().zip(tested).filter(|(row, _)| all || may(row)).map(|(_, tested)| tested).collect()
 }
 
-/// Judges all rows together. Each row has as many values as every other, and at least one.
+/// Tests all rows jointly.
 ///
 /// # Panics
-/// If the numbers of values differ.
+/// If the rows differ in their numbers of values, or paired rows have unequal numbers.
 pub fn compare(rows: &[Row], family: Family) -> Vec<Interval> {
     let Some(first) = rows.first() else { return Vec::new() };
     let shape = (first.a.len(), first.b.len());
-    assert!(rows.iter().all(|row| (row.a.len(), row.b.len()) == shape), "every row has the same runs");
-    assert!(!family.paired || shape.0 == shape.1, "pairs have two members");
+    assert!(rows.iter().all(|row| (row.a.len(), row.b.len()) == shape), "all rows have the same number of runs");
+    assert!(!family.paired || shape.0 == shape.1, "paired rows have equally many values of both setups");
     let level = (1_000_000 - LEVEL_PPM) as f64 / 1e6 / family.comparisons.max(1) as f64;
     let judged: Vec<Judged> = if family.paired { paired::judge(rows, level) } else { unpaired::judge(rows, level) };
     rows.iter().zip(judged).map(|(row, judged)| interval(row, &judged)).collect()
 }
 
-/// A row as its test sees it; differences are on the scale of [`difference`], times 2.
+/// Test result of a row; differences are on the scale of [`difference`], doubled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     pub estimate: i64,
     pub ends: Option<(i64, i64)>,
-    /// What the squared statistic has to exceed, in units of its variance; `None` if it cannot.
+    /// Critical value of the squared statistic, in units of its variance; `None` if no value is significant.
     pub limit: Option<f64>,
-    /// The test rejects that there is no difference.
+    /// Whether the test rejects the null hypothesis of no difference.
     pub rejected: bool,
 }
 
@@ -110,7 +110,7 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
     let visible = diff_ppm.is_none_or(|diff| diff.abs() >= VISIBLE_PPM);
     let (low_ppm, high_ppm) = (low.and_then(to_ppm), high.and_then(to_ppm));
     let small = |end: Option<i64>| end.is_some_and(|end| end.abs() <= SAME_PPM);
-    let verdict = match (row.way, judged.estimate > 0) {
+    let verdict = match (row.direction, judged.estimate > 0) {
         _ if !(excludes_zero && judged.rejected && visible) => {
             if small(low_ppm) && small(high_ppm) {
                 Verdict::Same
@@ -118,25 +118,25 @@ fn interval(row: &Row, judged: &Judged) -> Interval {
                 Verdict::Unclear
             }
         }
-        (Way::Neither, _) => Verdict::Differs,
-        (Way::Less, false) | (Way::More, true) => Verdict::Better,
+        (Direction::Neutral, _) => Verdict::Differs,
+        (Direction::LowerIsBetter, false) | (Direction::HigherIsBetter, true) => Verdict::Better,
         _ => Verdict::Worse,
     };
-    let tellable_ppm = tellable(judged).and_then(to_ppm).map(|ppm| ppm.max(VISIBLE_PPM));
+    let tellable_ppm = detectable(judged).and_then(to_ppm).map(|ppm| ppm.max(VISIBLE_PPM));
     Interval { a_median: median(&row.a), b_median: median(&row.b), diff_ppm, low_ppm, high_ppm, tellable_ppm, verdict }
 }
 
-/// From the estimate to the end of the interval it is as many standard errors as the limit has. Of estimates around a
-/// true difference, one in 20 lies more than another [`POWER`] standard errors below it: so a true difference of both
-/// together is told in 19 of 20 cases.
-fn tellable(judged: &Judged) -> Option<i64> {
+/// Minimum detectable difference. The half-width of the interval corresponds to as many standard errors as the square
+/// root of the limit. One estimate in 20 is more than [`POWER`] standard errors below the true difference, so a true
+/// difference of the sum of both is detected in 19 of 20 cases.
+fn detectable(judged: &Judged) -> Option<i64> {
     let (low, high) = judged.ends?;
     let limit = judged.limit?.sqrt();
     let half = (judged.estimate - low).max(high - judged.estimate);
     Some((half as f64 * (limit + POWER) / limit).ceil() as i64)
 }
 
-/// The middle value, or the mean of the two in the middle, rounded down; 0 of nothing.
+/// Middle value, or the mean of the two middle values, rounded down; 0 for no values.
 pub fn median(values: &[u64]) -> u64 {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -148,13 +148,14 @@ pub fn median(values: &[u64]) -> u64 {
     }
 }
 
-/// Where the true median lies: from the k-th smallest to the k-th greatest value, with the largest k for which at most
-/// 5 % of all samples would miss it, whatever the distribution (sign test). `None` below six values.
+/// Confidence interval of the median by the sign test: from the k-th smallest to the k-th greatest value, with the
+/// largest k for which at most 5 % of all samples miss the true median, whatever the distribution. `None` for fewer
+/// than 6 or more than 1000 values.
 pub fn median_interval(values: &[u64]) -> Option<(u64, u64)> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
     let n = sorted.len();
-    // The chance that at most k - 1 of n fair coins show heads, each side. 1000 coins are more than f64 can halve.
+    // P(X <= k - 1) for X ~ Binomial(n, 1/2), one tail; n is limited, because 2^-n underflows f64 beyond about 1000.
     let mut term = 0.5f64.powi(n.min(1000) as i32);
     let (mut below, mut k) = (0.0, 0);
     while k < n / 2 && 2.0 * (below + term) <= (1_000_000 - LEVEL_PPM) as f64 / 1e6 {
@@ -165,43 +166,44 @@ pub fn median_interval(values: &[u64]) -> Option<(u64, u64)> {
     (k > 0 && n <= 1000).then(|| (sorted[k - 1], sorted[n - k]))
 }
 
-/// One, on the scale of differences.
+/// Fixed-point unit of differences.
 pub(crate) const ONE: i64 = 1_000_000_000;
 
-/// `2 (b - a) / (a + b)` in billionths, from -2 to 2.
+/// `2 (b - a) / (a + b)` in units of 1e-9, from -2 to 2.
 pub(crate) fn difference(a: u64, b: u64) -> i64 {
     let (a, b) = (i128::from(a), i128::from(b));
     if a + b == 0 { 0 } else { (2 * (b - a) * i128::from(ONE) / (a + b)) as i64 }
 }
 
-/// From twice a difference `d` to `b / a - 1 = 2 d / (2 - d)`, in millionths; `None` if that is infinite.
+/// Converts a doubled difference `2 d` to `b / a - 1 = 2 d / (2 - d)` in parts per million; `None` if that is
+/// infinite.
 pub(crate) fn to_ppm(doubled: i64) -> Option<i64> {
     let (doubled, two) = (i128::from(doubled), 4 * i128::from(ONE));
     let ppm = |whole: i128| ((4 * doubled * 1_000_000 + doubled.signum() * whole) / (2 * whole)) as i64;
     (doubled < two).then(|| ppm(two - doubled))
 }
 
-/// What the squared statistic has to exceed: the greatest value that more than `level` of all `largest` reach. What is
-/// above it was reached by at most `level` of them. `None` if none exceeds it: so few runs can tell nothing.
+/// Critical value of the squared statistic: the value at quantile `level` from the top of `largest`, so that at most
+/// a fraction `level` exceeds it. `None` if no value exceeds it: with so few runs nothing is significant.
 pub(crate) fn limit(mut largest: Vec<f64>, level: f64) -> Option<f64> {
     largest.sort_by(|one, other| other.total_cmp(one));
     let limit = largest[((level * largest.len() as f64) as usize).min(largest.len() - 1)];
     exceeds(largest[0], limit).then_some(limit)
 }
 
-/// Sums of the same ranks in another order may differ in the last bit.
+/// Compares with a tolerance, because sums of the same ranks in a different order may differ in the last bit.
 pub(crate) fn exceeds(value: f64, limit: f64) -> bool {
     value > limit * (1.0 + 1e-12)
 }
 
-/// How many of `all` differences may lie on one side of a shift that is rejected, where `balance` is how many more there
-/// are on the other side at the limit. `None`: not even 0.
+/// Largest number of the `all` differences that may be on one side of a rejected shift; `balance` is the surplus on
+/// the other side at the limit. `None` if even 0 is too many.
 pub(crate) fn rejected_below(all: usize, balance: f64) -> Option<usize> {
     let reaches = ((all as f64 - balance) / 2.0 - 1e-6).ceil();
     (reaches >= 1.0).then(|| reaches as usize - 1)
 }
 
-/// Twice the rank of each value, from 2; equal values share the mean of their ranks.
+/// Doubled rank of each value, starting at 2; ties get their mean rank.
 pub(crate) fn doubled_ranks(values: &[i64]) -> Vec<i64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by_key(|&index| values[index]);
@@ -215,10 +217,10 @@ pub(crate) fn doubled_ranks(values: &[i64]) -> Vec<i64> {
     ranks
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): draws the same on every host.
-pub(crate) struct Draw(pub u64);
+/// SplitMix64 random number generator (Steele, Lea and Flood 2014), identical on every host.
+pub(crate) struct SplitMix64(pub u64);
 
-impl Draw {
+impl SplitMix64 {
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -227,14 +229,14 @@ impl Draw {
         bits ^ (bits >> 31)
     }
 
-    /// A number below `end`, which is at most 2^32.
+    /// Random number below `end`, which is at most 2^32.
     pub fn below(&mut self, end: usize) -> usize {
         (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 }
 
-/// Standard errors that a normal estimate is above its 5 % quantile.
+/// 95 % quantile of the standard normal distribution.
 const POWER: f64 = 1.645;
 
-/// How many places are changed at random where not all ways can be tried.
+/// Number of random permutations used if there are too many to enumerate.
 pub(crate) const SAMPLE: usize = 20_000;

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pairs: Wilcoxon's signed ranks under all changes of signs.
+//! Paired test: Wilcoxon signed ranks under sign flips.
 
 use crate::Row;
-use crate::family::{Draw, Judged, SAMPLE, difference, doubled_ranks, exceeds, limit, marked, rejected_below};
+use crate::family::{Judged, SAMPLE, SplitMix64, difference, doubled_ranks, exceeds, limit, marked, rejected_below};
 
-/// Up to so many pairs all signs are tried: half a million, as the other half mirrors them.
+/// Up to this number of pairs all sign combinations are enumerated: half a million, the other half being mirror
+/// images.
 const ALL: usize = 20;
 
-/// The ranks of a row, with the signs of their differences, and the sum of their squares.
+/// Signed ranks of a row's differences, and the sum of their squares.
 struct Signed {
     ranks: Vec<i64>,
     squares: f64,
 }
 
 impl Signed {
-    /// A difference of 0 takes part in the ranking and counts for neither side (Pratt 1959).
+    /// Zero differences are ranked but have no sign (Pratt 1959).
     fn of(differences: &[i64]) -> Signed {
         let sizes: Vec<i64> = differences.iter().map(|difference| difference.abs()).collect();
         let ranks: Vec<i64> = doubled_ranks(&sizes)
@@ -26,7 +27,7 @@ impl Signed {
         Signed { ranks, squares }
     }
 
-    /// The squared sum of ranks, as far as chance would take it.
+    /// Squared rank sum in units of its variance under the null hypothesis.
     fn statistic(&self, sum: i64) -> f64 {
         if self.squares == 0.0 { 0.0 } else { (sum * sum) as f64 / self.squares }
     }
@@ -51,7 +52,8 @@ pub(crate) fn judge(rows: &[Row], level: f64) -> Vec<Judged> {
     differences.iter().zip(&signed).map(judged).collect()
 }
 
-/// For each change of signs the largest statistic of all rows. As the last sign need not change, half of them do.
+/// Largest statistic over all rows, for each sign combination. The last sign stays fixed, which covers half of the
+/// combinations; the other half is symmetric.
 fn largest(family: &[&Signed], pairs: usize) -> Vec<f64> {
     let mut sums: Vec<i64> = family.iter().map(|row| row.ranks.iter().sum()).collect();
     let largest = |sums: &[i64]| family.iter().zip(sums).map(|(row, &sum)| row.statistic(sum)).fold(0.0, f64::max);
@@ -67,7 +69,7 @@ fn largest(family: &[&Signed], pairs: usize) -> Vec<f64> {
             all.push(largest(&sums));
         }
     } else {
-        let mut draw = Draw(pairs as u64);
+        let mut draw = SplitMix64(pairs as u64);
         for _ in 1..SAMPLE {
             let signs: Vec<i64> = (0..pairs).map(|_| 1 - 2 * (draw.next() >> 63) as i64).collect();
             let flip = |row: &&Signed| row.ranks.iter().zip(&signs).map(|(rank, sign)| rank * sign).sum();
@@ -77,7 +79,7 @@ fn largest(family: &[&Signed], pairs: usize) -> Vec<f64> {
     all
 }
 
-/// Sums of all two differences, and of each with itself, in order.
+/// Sorted sums of all pairs of differences, each with itself included (doubled Walsh averages).
 fn doubled_walsh_averages(differences: &[i64]) -> Vec<i64> {
     let of = |(index, &one): (usize, &i64)| differences[index..].iter().map(move |other| one + other);
     let mut averages: Vec<i64> = differences.iter().enumerate().flat_map(of).collect();
@@ -90,8 +92,9 @@ pub(crate) fn middle(sorted: &[i64]) -> i64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2 }
 }
 
-/// The shifts that are not rejected. With n pairs, M = n (n + 1) / 2 averages and doubled ranks, the sum of signed
-/// ranks is 2 (M - 2 T), where T is how many averages lie below the shift; a sum above the limit is rejected.
+/// Ends of the interval of shifts that are not rejected. With n pairs, M = n (n + 1) / 2 averages and doubled ranks,
+/// the signed-rank sum is 2 (M - 2 T), where T is the number of averages below the shift; the shift is rejected if
+/// the sum exceeds the limit.
 fn ends(averages: &[i64], pairs: usize, limit: f64) -> Option<(i64, i64)> {
     let n = pairs as f64;
     let squares = 4.0 * n * (n + 1.0) * (2.0 * n + 1.0) / 6.0;
@@ -102,16 +105,16 @@ fn ends(averages: &[i64], pairs: usize, limit: f64) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Way;
+    use crate::Direction;
     use proptest::prelude::*;
 
     fn differences_from(count: usize) -> Vec<i64> {
         (1..=count as i64).collect()
     }
 
-    /// Critical values of T for two-sided 5 %, as every table of Wilcoxon's test has them.
+    /// Published two-sided 5 % critical values of Wilcoxon's T.
     #[test]
-    fn one_row_agrees_with_the_published_tables() {
+    fn wilcoxon_t_matches_published_critical_values() {
         for (pairs, critical) in [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (12, 13), (14, 21), (16, 29), (20, 52)] {
             let row = Signed::of(&differences_from(pairs));
             let limit = limit(largest(&[&row], pairs), 0.05).unwrap();
@@ -122,14 +125,14 @@ mod tests {
             assert_eq!(ends(&averages, pairs, limit).unwrap().0, critical, "{pairs}");
         }
         let row = Signed::of(&differences_from(5));
-        assert_eq!(limit(largest(&[&row], 5), 0.05), None, "five pairs never tell anything");
+        assert_eq!(limit(largest(&[&row], 5), 0.05), None, "five pairs are never significant");
     }
 
-    /// Both rows have their least difference in the seventh pair, so the same two changes of signs are the most unusual
-    /// ones for both. The first row is not the most unusual of all, and unusual enough.
+    /// Both rows have their smallest difference in the seventh pair, so the same two sign combinations are extreme
+    /// for both. The first row is not the most extreme one but still significant.
     #[test]
-    fn a_row_need_not_be_the_most_unusual_one() {
-        let row = |a: [u64; 7], b: [u64; 7]| Row { a: a.to_vec(), b: b.to_vec(), way: Way::Less };
+    fn row_can_be_significant_without_being_the_most_extreme() {
+        let row = |a: [u64; 7], b: [u64; 7]| Row { a: a.to_vec(), b: b.to_vec(), direction: Direction::LowerIsBetter };
         let first = row([1, 1, 1, 1, 1, 1, 95], [10, 11, 12, 13, 14, 15, 10]);
         let second = row([38, 8, 92, 12, 64, 54, 43], [1, 1, 1, 1, 1, 1, 6]);
         let judged = judge(&[first, second], 0.05);
@@ -137,7 +140,8 @@ mod tests {
         assert!(judged[0].ends.unwrap().0 > 0 && judged[1].ends.unwrap().1 < 0, "{judged:?}");
     }
 
-    /// Walks all signs by counting, and asks how often the largest statistic is as large as the first row's.
+    /// Enumerates all sign combinations and returns the fraction whose largest statistic reaches that of the first
+    /// row.
     fn naive_share(rows: &[Signed]) -> f64 {
         let pairs = rows[0].ranks.len();
         let sums = |signs: u32| {
@@ -154,13 +158,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_row_is_rejected_if_few_changes_of_signs_reach_it(
+        fn row_is_rejected_if_at_most_5_percent_of_sign_flips_reach_it(
             values in prop::collection::vec(prop::array::uniform4(1u64..100), 6..10),
             shift in 0u64..60,
         ) {
             let row = |first: usize, shift: u64| {
                 let (a, b) = values.iter().map(|four| (four[first], four[first + 1] + shift)).unzip();
-                Row { a, b, way: Way::Less }
+                Row { a, b, direction: Direction::LowerIsBetter }
             };
             let rows = [row(0, shift), row(2, 0)];
             let judged = judge(&rows, 0.05);
@@ -170,9 +174,9 @@ mod tests {
             prop_assert_eq!(judged[0].rejected, naive_share(&signed) <= 0.05);
         }
 
-        /// Without ties, the interval and the test are two views of the same thing.
+        /// Without ties, interval and test are equivalent.
         #[test]
-        fn the_interval_excludes_zero_if_the_test_rejects(
+        fn interval_excludes_zero_exactly_if_the_test_rejects(
             raw in prop::collection::vec(-1_000_000i64..1_000_000, 6..17),
             shift in -500_000i64..500_000,
         ) {
@@ -180,11 +184,11 @@ mod tests {
             sizes.sort_unstable();
             sizes.dedup();
             prop_assume!(sizes.len() == raw.len() && sizes[0] > 0);
-            // A sum of a hundred millionths apart from d is the same d.
+            // With values this close, d is the sum in units of 1e-9 up to rounding.
             let row = Row {
                 a: vec![1_000_000_000; raw.len()],
                 b: raw.iter().map(|one| (1_000_000_000 + one + shift) as u64).collect(),
-                way: Way::Less,
+                direction: Direction::LowerIsBetter,
             };
             let judged = judge(&[row], 0.05)[0];
             let excluded = judged.ends.is_some_and(|(low, high)| low > 0 || high < 0);

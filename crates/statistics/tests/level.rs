@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How often does a table have a mark in which nothing differs? If nothing does, the two runs of each pair may change
-//! places: of all such changes at most 5 % may have a mark, whatever the values are. That is counted, not sampled.
+//! Checks the significance level: if two setups do not differ, the runs of each pair are exchangeable, so at most 5 %
+//! of all exchanges may give a significant row, whatever the values. All exchanges are enumerated, not sampled.
 
 use proptest::prelude::*;
-use statistics::{Family, Row, Verdict, Way, compare};
+use statistics::{Direction, Family, Row, Verdict, compare};
 
-/// Of all changes of places, how many have a mark, and how many there are.
-fn marked(rows: &[Row]) -> (usize, usize) {
+/// Returns the number of exchanges that give a significant row, and the number of all exchanges.
+fn significant(rows: &[Row]) -> (usize, usize) {
     let all = 1usize << rows[0].a.len();
     let changed = |row: &Row, places: usize| {
         let mut row = row.clone();
@@ -15,20 +15,21 @@ fn marked(rows: &[Row]) -> (usize, usize) {
         }
         row
     };
-    let has_mark = |places: &usize| {
+    let is_significant = |places: &usize| {
         let rows: Vec<Row> = rows.iter().map(|row| changed(row, *places)).collect();
         let judged = compare(&rows, Family { paired: true, comparisons: 1 });
         judged.iter().any(|row| matches!(row.verdict, Verdict::Better | Verdict::Worse))
     };
-    ((0..all).filter(has_mark).count(), all)
+    ((0..all).filter(is_significant).count(), all)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Few values make ties and differences of 0; powers make skew and wild runs; rows hang together or not.
+    /// Few distinct values give ties and zero differences; powers give skew and outliers; rows are correlated or
+    /// independent.
     #[test]
-    fn at_most_one_change_of_places_in_twenty_has_a_mark(
+    fn at_most_5_percent_of_exchanges_are_significant(
         pairs in 6usize..9,
         values in prop::collection::vec(1u64..1000, 96),
         few in 1u64..1000,
@@ -41,17 +42,17 @@ proptest! {
             (if together { first * 7 + own } else { own }).pow(power)
         };
         let side = |row: usize, side: usize| (0..pairs).map(|pair| value(row, side, pair)).collect::<Vec<u64>>();
-        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), way: Way::Less }).collect();
-        let (marked, all) = marked(&rows);
-        prop_assert!(marked * 20 <= all, "{marked} of {all}");
+        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), direction: Direction::LowerIsBetter }).collect();
+        let (significant, all) = significant(&rows);
+        prop_assert!(significant * 20 <= all, "{significant} of {all}");
     }
 }
 
-/// The level is used: without ties, nearly as many have a mark as may have.
+/// The level is used up: without ties, the fraction of significant exchanges is nearly 5 %.
 #[test]
-fn nearly_one_in_twenty_has_one_where_nothing_is_equal() {
+fn nearly_5_percent_of_exchanges_are_significant_without_ties() {
     let a: Vec<u64> = (0..10).map(|pair| 1_000_000 + pair * 37).collect();
     let b: Vec<u64> = (0..10u64).map(|pair| 1_000_000 + pair * 37 + (1 << pair) * 3000).collect();
-    let (marked, all) = marked(&[Row { a, b, way: Way::Less }]);
-    assert!(marked * 20 <= all && marked * 25 >= all, "{marked} of {all}");
+    let (significant, all) = significant(&[Row { a, b, direction: Direction::LowerIsBetter }]);
+    assert!(significant * 20 <= all && significant * 25 >= all, "{significant} of {all}");
 }

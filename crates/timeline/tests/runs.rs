@@ -14,8 +14,8 @@ use workload::Workload;
 /// Tasks that sleep, hand over a mutex, wake each other, yield, fork, change their affinity and contend for locks.
 const EVERYTHING: &str = r#"{"locks": {"m": {"kind": "mutex"}, "s": {"kind": "ticket"}}, "tasks": {
     "handed": {"instance": 4, "loop": 20, "lock": "a", "run": 300, "unlock": "a", "sleep": 20},
-    "through": {"instance": 6, "loop": 4, "passages": {"lock": "m", "hold_ns": 30000, "between_ns": 2000, "times": 20}},
-    "spinning": {"instance": 3, "loop": 4, "passages": {"lock": "s", "hold_ns": 10000, "between_ns": 500, "times": 20}},
+    "through": {"instance": 6, "loop": 4, "critical_sections": {"lock": "m", "hold_ns": 30000, "between_ns": 2000, "times": 20}},
+    "spinning": {"instance": 3, "loop": 4, "critical_sections": {"lock": "s", "hold_ns": 10000, "between_ns": 500, "times": 20}},
     "polite": {"instance": 3, "loop": 30, "run": 10, "yield": ""},
     "parent": {"loop": 8, "run": 100, "fork": "child", "sleep": 200},
     "child": {"instance": 0, "loop": 2, "run": 150, "sleep": 50},
@@ -241,7 +241,7 @@ fn chain_shows_spinning_and_lock_handoffs() {
     assert_eq!(timeline.chain(None).sum(Kind::Spun), Nanos::ZERO);
     let ticket = work(
         r#"{"locks": {"s": {"kind": "ticket"}}, "tasks": {"spinning": {"instance": 3, "loop": 1,
-            "passages": {"lock": "s", "hold_ns": 100000, "between_ns": 500, "times": 50}}}}"#,
+            "critical_sections": {"lock": "s", "hold_ns": 100000, "between_ns": 500, "times": 50}}}}"#,
     );
     let (outcome, timeline) = run(fifo, "laptop-2c4t", &ticket, "7.2", 0);
     let spun = timeline.chain(None).sum(Kind::Spun);

@@ -1,29 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What every workload must keep to, wherever it comes from. The player relies on it.
+//! Validation of workloads from any source. The executor relies on it.
 //!
-//! A script has no branches that depend on data, so much can be decided here: whether an unlock follows its lock,
-//! whether loops nest, whether a loop could spin without any time passing.
+//! Scripts have no data-dependent branches, so much can be checked statically: that an unlock follows its lock, that
+//! loops nest, that no loop spins without time passing.
 
-use crate::{MutexId, Op, Passages, Start, TaskSpec, Workload, WorkloadError};
+use crate::{CriticalSections, MutexId, Op, Start, TaskSpec, Workload, WorkloadError};
 use ids::{CpuSet, Nanos, Policy};
 use std::collections::BTreeMap;
 
-/// No single step is longer than this (11 days): more is a damaged file, and sums of steps stay far from overflow.
+/// Maximum duration of a single step, about 11 days. Longer steps indicate a damaged file; the limit also keeps sums
+/// of steps far from overflow.
 const MAX_STEP: Nanos = Nanos(1_000_000_000_000_000);
 
-/// The most tasks, operations in all scripts together, resources of a kind (mutexes and so on), and signals. They bound the
-/// memory that a hostile file can take to some 2 GB. A recorded build needs less than a hundredth; two processes that do
-/// nothing but wake each other, a million switches a second, reach the bound after 40 s.
+/// Maximum number of tasks. Together with the limits below (operations in all scripts, resources of a kind such as
+/// mutexes, signals) it bounds the memory of a malicious file to some 2 GB. A recorded build needs less than a
+/// hundredth of that; two processes that only wake each other, at a million switches per second, reach the limit
+/// after 40 s.
 pub(crate) const MAX_TASKS: usize = 1 << 20;
-/// The most operations that all scripts of a workload may have together.
+/// Maximum number of operations in all scripts of a workload together.
 pub const MAX_OPS: usize = 1 << 25;
 pub(crate) const MAX_RESOURCES: u32 = 1 << 22;
 pub(crate) const MAX_SIGNALS: u32 = 1 << 24;
 
-/// So many operations may follow each other without time passing because of one loop.
+/// Maximum number of operations that a loop may execute without time passing.
 const MAX_TIMELESS_OPS: u64 = 1_000_000;
 
-/// What is wrong, and with which operation of which task.
+/// An error, with its task and operation.
 #[derive(Debug)]
 pub(crate) struct Flaw {
     pub task: usize,
@@ -32,8 +34,8 @@ pub(crate) struct Flaw {
 }
 
 impl Workload {
-    /// Checks everything that [`Player`](crate::Player) relies on. The loaders have done it; for workloads that are
-    /// built by hand.
+    /// Checks everything that [`Executor`](crate::Executor) relies on. Loaders call it; call it for workloads built by
+    /// hand.
     pub fn validate(&self) -> Result<(), WorkloadError> {
         self.find_flaw().map_err(|flaw| {
             let task = self.tasks.get(flaw.task).map_or(String::new(), |task| format!(", task {:?}", task.name));
@@ -44,7 +46,11 @@ impl Workload {
 
     pub(crate) fn find_flaw(&self) -> Result<(), Flaw> {
         if !self.tasks.iter().any(|task| task.start != Start::Forked) {
-            return Err(Flaw { task: usize::MAX, op: None, problem: "no task starts by itself".into() });
+            return Err(Flaw {
+                task: usize::MAX,
+                op: None,
+                problem: "every task is forked; at least one must start by itself".into(),
+            });
         }
         let whole = self.check_sizes().and_then(|()| self.check_groups());
         whole.map_err(|problem| Flaw { task: usize::MAX, op: None, problem })?;
@@ -62,10 +68,9 @@ impl Workload {
         self.check_forks()
     }
 
-    /// Checks that it is no larger than a workload may be.
+    /// Checks the size limits of a workload.
     ///
-    /// # Errors
-    /// Names what there is too much of, and the bound.
+    /// # Errors Names the quantity that exceeds its limit, and the limit.
     pub fn check_sizes(&self) -> Result<(), String> {
         let ops = self.tasks.iter().map(|task| task.script.len()).sum();
         let resources = [self.mutexes, self.conditions, self.references, self.barriers.len() as u32];
@@ -111,10 +116,10 @@ impl Workload {
             Op::Barrier(id) | Op::SpinBarrier(id) => {
                 below("barrier", id.0, self.barriers.len())?;
                 let users = self.barriers[id.0 as usize];
-                if users > 0 { Ok(()) } else { Err(format!("barrier {} waits for no task", id.0)) }
+                if users > 0 { Ok(()) } else { Err(format!("barrier {} has no participants", id.0)) }
             }
             Op::Resume(specs) => specs.iter().try_for_each(|&spec| below("task", spec, self.tasks.len())),
-            Op::Passages(passages) => self.check_passages(passages),
+            Op::CriticalSections(critical_sections) => self.check_critical_sections(critical_sections),
             Op::Post(id) | Op::Await(id) | Op::WorkUntilPosted(id) => below("signal", id.0, self.signals as usize),
             Op::Fork(spec) => below("task", *spec, self.tasks.len()),
             Op::ChangeOf { spec, cpus, policy } => {
@@ -130,20 +135,21 @@ impl Workload {
         }
     }
 
-    fn check_passages(&self, passages: &Passages) -> Result<(), String> {
-        let Passages { lock, reads, hold, between, times, .. } = *passages;
+    fn check_critical_sections(&self, critical_sections: &CriticalSections) -> Result<(), String> {
+        let CriticalSections { lock, reads, hold, between, times, .. } = *critical_sections;
         let count = self.locks.len();
         let lock = self.locks.get(lock.0 as usize).ok_or_else(|| format!("lock {}, but there are {count}", lock.0))?;
         if reads && !lock.kind.has_readers() {
-            return Err(format!("lock {:?} has no readers; expected passages of writers", lock.name));
+            return Err(format!("lock {:?} has no readers; expected mode \"write\"", lock.name));
         }
         if times == 0 || lock.stripes == 0 {
-            return Err("no passage, or a lock of no stripe; expected at least 1".into());
+            return Err("0 acquisitions or 0 stripes; expected at least 1".into());
         }
         short(hold).and(short(between))
     }
 
-    /// A signal is posted at one place and awaited at one place, and nobody awaits what is never posted.
+    /// Each signal is posted in one place and awaited in at most one place, and no signal is awaited that is never
+    /// posted.
     fn check_signals(&self) -> Result<(), Flaw> {
         let mut posted = vec![false; self.signals as usize];
         let mut awaited: Vec<Option<(usize, usize)>> = vec![None; self.signals as usize];
@@ -159,11 +165,11 @@ impl Workload {
         }
         let orphan = awaited.iter().zip(&posted).find_map(|(place, posted)| place.filter(|_| !posted));
         orphan.map_or(Ok(()), |(task, op)| {
-            Err(Flaw { task, op: Some(op), problem: "awaits a signal that nobody posts".into() })
+            Err(Flaw { task, op: Some(op), problem: "awaits a signal that is never posted".into() })
         })
     }
 
-    /// A task that forks itself, directly or through others, would multiply without bound.
+    /// A task that forks itself, directly or through others, would create tasks without bound.
     fn check_forks(&self) -> Result<(), Flaw> {
         #[derive(Clone, Copy, PartialEq)]
         enum Mark {
@@ -188,7 +194,7 @@ impl Workload {
                     }
                     Some((child, Mark::Open)) => {
                         let op = self.tasks[task].script.iter().position(|op| *op == Op::Fork(child as u32));
-                        let problem = "forks itself, directly or through others: tasks without bound".into();
+                        let problem = "forks itself, directly or through other tasks: unbounded number of tasks".into();
                         return Err(Flaw { task, op, problem });
                     }
                     None => {
@@ -223,7 +229,7 @@ fn check_cpus(cpus: Option<&CpuSet>) -> Result<(), String> {
     if cpus.is_some_and(CpuSet::is_empty) { Err("no CPU is allowed".into()) } else { Ok(()) }
 }
 
-/// The ranges of `sched_setattr(2)`.
+/// Value ranges of `sched_setattr(2)`.
 pub(crate) fn check_policy(policy: Policy, nice: i8) -> Result<(), String> {
     if !(-20..=19).contains(&nice) {
         return Err(format!("nice value {nice}; expected -20 to 19"));
@@ -242,7 +248,7 @@ pub(crate) fn check_policy(policy: Policy, nice: i8) -> Result<(), String> {
     }
 }
 
-/// One script, with the number of users of each barrier.
+/// A script, with the number of participants of each barrier.
 struct Script<'a> {
     ops: &'a [Op],
     barriers: &'a [u32],
@@ -257,10 +263,10 @@ impl Script<'_> {
         if loops.is_empty() { Ok(()) } else { self.check_timeless() }
     }
 
-    /// First ops of all loop bodies; loops are not empty, run at least once and nest.
+    /// Returns the first operation of each loop body; checks that loops are nonempty, run at least once, and nest.
     fn loops(&self) -> Result<Vec<u32>, OpError> {
         let mut firsts = Vec::new();
-        // Loops that end before the current one and are not inside another.
+        // Loops that end before the current operation and are not inside another.
         let mut outer: Vec<(u32, u32)> = Vec::new();
         for (at, op) in self.ops.iter().enumerate() {
             let &Op::Repeat { from, times } = op else { continue };
@@ -274,7 +280,7 @@ impl Script<'_> {
                 outer.pop();
             }
             if outer.last().is_some_and(|&(_, last)| last >= from) {
-                return Err((at, "loops cross each other; expected one inside the other".into()));
+                return Err((at, "loops overlap; expected one inside the other".into()));
             }
             outer.push((from, at as u32));
             firsts.push(from);
@@ -282,7 +288,7 @@ impl Script<'_> {
         Ok(firsts)
     }
 
-    /// Walks the script once with the set of mutexes that the task holds.
+    /// Checks mutex use in one pass that tracks the mutexes held.
     fn check_locks(&self, loops: &[u32]) -> Result<(), OpError> {
         let mut held: Vec<MutexId> = Vec::new();
         let mut at_entry: BTreeMap<u32, Vec<MutexId>> = loops.iter().map(|&first| (first, Vec::new())).collect();
@@ -294,7 +300,7 @@ impl Script<'_> {
             }
             match *op {
                 Op::Lock(id) if held.contains(&id) => {
-                    return Err((at, "locks a mutex that it holds already: it would wait for itself".into()));
+                    return Err((at, "locks a mutex that it already holds (self-deadlock)".into()));
                 }
                 Op::Lock(id) => {
                     held.push(id);
@@ -305,10 +311,13 @@ impl Script<'_> {
                     None => return Err((at, "unlocks a mutex that it does not hold".into())),
                 },
                 Op::Wait(_, id) | Op::Sync(_, id) if !held.contains(&id) => {
-                    return Err((at, "waits with a mutex that it does not hold; expected a lock before".into()));
+                    return Err((
+                        at,
+                        "waits with a mutex that it does not hold; expected a lock operation before".into(),
+                    ));
                 }
                 Op::Repeat { from, times } if times != Some(1) && at_entry[&from] != held => {
-                    return Err((at, "a loop ends with other mutexes held than it began with".into()));
+                    return Err((at, "the loop does not hold the same mutexes at its end as at its start".into()));
                 }
                 _ => {}
             }
@@ -316,9 +325,9 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// An endless loop must contain something that takes time; a long one without it is as bad.
+    /// Checks that an endless or long loop contains an operation that takes time.
     fn check_timeless(&self) -> Result<(), OpError> {
-        // Sums over the operations so far: those that take time, and how many are executed without it.
+        // Prefix sums over operations: those that take time, and the number executed without time passing.
         let mut timed = vec![0u64; self.ops.len() + 1];
         let mut executed = vec![0u64; self.ops.len() + 1];
         for (at, op) in self.ops.iter().enumerate() {
@@ -330,7 +339,7 @@ impl Script<'_> {
                 let body = executed[at] - executed[from as usize];
                 let again = times.map_or(u64::MAX, |times| body.saturating_mul(times - 1));
                 if again > MAX_TIMELESS_OPS {
-                    return Err((at, "loop without run, sleep or wait: no time passes in it".into()));
+                    return Err((at, "loop without run, sleep or wait: no time would pass".into()));
                 }
                 executed[at + 1] = executed[at + 1].saturating_add(again);
             }
@@ -343,8 +352,8 @@ impl Script<'_> {
             Op::Work { user, system } => user.0 + system.0 > 0,
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
-            // A passage takes a nanosecond at least.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::Passages(_) => true,
+            // A pass through a critical section takes at least 1 ns.
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) => true,
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
@@ -397,25 +406,25 @@ mod tests {
     }
 
     #[test]
-    fn flaws_of_mutexes_and_loops_are_named() {
+    fn validate_reports_mutex_and_loop_errors() {
         let lock = |id| Op::Lock(MutexId(id));
         let unlock = |id| Op::Unlock(MutexId(id));
         let repeat = |from, times| Op::Repeat { from, times };
         assert_flaws(&[
-            (&[], "w: no task starts by itself"),
+            (&[], "w: every task is forked; at least one must start by itself"),
             (&[&[unlock(0)]], "w, task \"t0\", operation 0: unlocks a mutex that it does not hold"),
             (&[&[lock(2)]], "w, task \"t0\", operation 0: mutex 2, but there are 2"),
             (
                 &[&[lock(0), lock(0)]],
-                "w, task \"t0\", operation 1: locks a mutex that it holds already: it would wait for itself",
+                "w, task \"t0\", operation 1: locks a mutex that it already holds (self-deadlock)",
             ),
             (
                 &[&[lock(0), work(), repeat(0, Some(2))]],
-                "w, task \"t0\", operation 2: a loop ends with other mutexes held than it began with",
+                "w, task \"t0\", operation 2: the loop does not hold the same mutexes at its end as at its start",
             ),
             (
                 &[&[Op::Wait(ConditionId(0), MutexId(0))]],
-                "w, task \"t0\", operation 0: waits with a mutex that it does not hold; expected a lock before",
+                "w, task \"t0\", operation 0: waits with a mutex that it does not hold; expected a lock operation before",
             ),
             (
                 &[&[work(), repeat(1, None)]],
@@ -424,35 +433,35 @@ mod tests {
             (&[&[work(), repeat(0, Some(0))]], "w, task \"t0\", operation 1: repeats 0 times; expected at least 1"),
             (
                 &[&[work(), work(), repeat(0, Some(2)), work(), repeat(1, Some(2))]],
-                "w, task \"t0\", operation 4: loops cross each other; expected one inside the other",
+                "w, task \"t0\", operation 4: loops overlap; expected one inside the other",
             ),
             (
                 &[&[Op::Yield, repeat(0, None)]],
-                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time passes in it",
+                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time would pass",
             ),
             (
                 &[&[Op::Yield, repeat(0, Some(2_000)), repeat(0, Some(2_000))]],
-                "w, task \"t0\", operation 2: loop without run, sleep or wait: no time passes in it",
+                "w, task \"t0\", operation 2: loop without run, sleep or wait: no time would pass",
             ),
             (
                 &[&[Op::Sleep(Nanos::ZERO, Sleep::Timer), repeat(0, None)]],
-                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time passes in it",
+                "w, task \"t0\", operation 1: loop without run, sleep or wait: no time would pass",
             ),
         ]);
     }
 
     #[test]
-    fn flaws_of_what_is_named_or_too_large_are_named() {
+    fn validate_reports_bad_references_and_values() {
         assert_flaws(&[
-            (&[&[Op::Barrier(BarrierId(1))]], "w, task \"t0\", operation 0: barrier 1 waits for no task"),
-            (&[&[Op::Await(SignalId(0))]], "w, task \"t0\", operation 0: awaits a signal that nobody posts"),
+            (&[&[Op::Barrier(BarrierId(1))]], "w, task \"t0\", operation 0: barrier 1 has no participants"),
+            (&[&[Op::Await(SignalId(0))]], "w, task \"t0\", operation 0: awaits a signal that is never posted"),
             (
                 &[&[Op::Post(SignalId(0)), Op::Post(SignalId(0))]],
                 "w, task \"t0\", operation 1: signal posted a second time; expected once",
             ),
             (
                 &[&[work(), Op::Fork(1)], &[Op::Fork(0)]],
-                "w, task \"t1\", operation 0: forks itself, directly or through others: tasks without bound",
+                "w, task \"t1\", operation 0: forks itself, directly or through other tasks: unbounded number of tasks",
             ),
             (&[&[Op::Fork(1)]], "w, task \"t0\", operation 0: task 1, but there are 1"),
             (
@@ -479,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_scripts_pass() {
+    fn validate_accepts_valid_scripts() {
         let lock = Op::Lock(MutexId(0));
         let unlock = Op::Unlock(MutexId(0));
         let cases: &[&[&[Op]]] = &[

@@ -1,35 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads that are made, not read: their shape depends on the machine, or they have more steps than anybody writes.
+//! Generated workloads: those whose shape depends on the machine, or with too many steps to write by hand.
 //!
-//! - `film-25`, `film-60`: a decoder, a queue of decoded pictures, and a display that wants one at each period.
-//! - `latency`: the threads of cyclictest: one for each CPU, each with a period of its own, that sleep and look at the clock.
-//! - `noise`: daemons that wake at irregular times for a moment.
-//! - `pair`: two tasks that work.
-//! - `ramfs-copy`, `ramfs-mk`, `ramfs-pmk`, `remote-mk`: what NIX was measured with ([`builds`]).
+//! - `film-25`, `film-60`: a decoder, a queue of decoded pictures, and a display that needs one per period.
+//! - `latency`: the threads of cyclictest: one per CPU, each with its own period, that sleep and read the clock.
+//! - `noise`: daemons that run briefly at irregular times.
+//! - `pair`: two CPU-bound tasks.
+//! - `ramfs-copy`, `ramfs-mk`, `ramfs-pmk`, `remote-mk`: the workloads NIX was measured with ([`builds`]).
 //!
-//! What is irregular in them is the same in every run and on every host.
+//! Irregular times are pseudo-random, identical in every run and on every host.
 
 mod builds;
 
 use crate::{Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 use ids::{Nanos, Policy};
 
-/// Name and description of each.
+/// Name and description of each generated workload.
 pub fn generated() -> &'static [(&'static str, &'static str)] {
     &[
-        ("film-25", "25 pictures a second for a minute: decoder, queue of 4, display"),
-        ("film-60", "60 pictures a second for a minute: decoder, queue of 4, display"),
-        ("latency", "cyclictest: for each CPU a thread that sleeps for 10, 10.5, 11, ... ms, for 100.0 s"),
-        ("noise", "4 daemons that wake at irregular times, 200 times a second in all, for 10.0 s"),
-        ("pair", "2 tasks that work for 10 s each"),
-        ("ramfs-copy", "400 files from one file server in memory to another, through a pipe"),
-        ("ramfs-mk", "a build of 100 files in a file server in memory, with dependencies, as many jobs as CPUs"),
-        ("ramfs-pmk", "the compilers of that build alone, all at once"),
-        ("remote-mk", "the build of ramfs-mk with its files on another machine"),
+        ("film-25", "25 pictures per second for a minute: decoder, queue of 4, display"),
+        ("film-60", "60 pictures per second for a minute: decoder, queue of 4, display"),
+        ("latency", "cyclictest: a thread per CPU that sleeps for 10, 10.5, 11, ... ms, for 100.0 s"),
+        ("noise", "4 daemons that wake at irregular times, 200 times per second in all, for 10.0 s"),
+        ("pair", "2 CPU-bound tasks of 10 s each"),
+        ("ramfs-copy", "copy 400 files between two in-memory file servers through a pipe"),
+        ("ramfs-mk", "build of 100 files in an in-memory file server, with dependencies, one job per CPU"),
+        ("ramfs-pmk", "only the compilers of ramfs-mk, all at once"),
+        ("remote-mk", "the build of ramfs-mk with files on another machine"),
     ]
 }
 
-/// The workload of this name, for a machine of so many CPUs.
+/// Generates the workload of this name for a machine with `cpus` CPUs.
 pub fn generate(name: &str, cpus: u32) -> Option<Workload> {
     let workload = match name {
         "film-25" => FILM_25.workload(),
@@ -42,7 +42,7 @@ pub fn generate(name: &str, cpus: u32) -> Option<Workload> {
     Some(Workload { name: name.to_owned(), ..workload })
 }
 
-/// A task that begins at 0 and has no wishes.
+/// A task that starts at time 0 with default attributes.
 fn task(name: String, script: Vec<Op>) -> TaskSpec {
     TaskSpec {
         name,
@@ -63,21 +63,21 @@ fn work(time: Nanos) -> Op {
     Op::Work { user: time, system: Nanos::ZERO }
 }
 
-/// A reference that each task has for itself.
+/// A timer reference private to each task.
 const OWN: Reference = Reference(Reference::PRIVATE);
 
-/// A film. A group of 12 pictures has one that stands for itself, 3 that refer to earlier ones, and 8 that refer to both
-/// sides, as MPEG's customary pattern IBBPBBPBBPBB has; the work for each kind is a choice.
+/// A film. As in MPEG's usual pattern IBBPBBPBBPBB, each group of 12 pictures has one I, 3 P and 8 B pictures; the
+/// work per kind is an assumption.
 struct Film {
     period: Nanos,
     pictures: u32,
-    /// To decode each kind: I, P, B.
+    /// Decoding time of each kind: I, P, B.
     decode: [Nanos; 3],
-    /// To show one.
+    /// Display time of a picture.
     show: Nanos,
 }
 
-/// On one CPU the decoder of the one takes 26 % of the time, that of the other 32 %.
+/// The decoders use 26 % (25 pictures per second) and 32 % (60) of a CPU.
 const FILM_25: Film = Film {
     period: Nanos(40_000_000),
     pictures: 25 * 60,
@@ -91,9 +91,9 @@ const FILM_60: Film = Film {
     show: Nanos(1_000_000),
 };
 
-/// Decoded pictures that may wait to be shown.
+/// Capacity of the queue of decoded pictures.
 const QUEUE: u32 = 4;
-/// The display begins so many periods after the decoder.
+/// Start of the display after the decoder, in periods.
 const BUFFERED: u64 = 3;
 
 impl Film {
@@ -120,8 +120,8 @@ impl Film {
     }
 }
 
-/// cyclictest's defaults for `-t`: 10 ms, each thread 0.5 ms longer than the one before; a thread that wakes reads the
-/// clock and does its statistics.
+/// cyclictest's defaults for `-t`: an interval of 10 ms, 0.5 ms more per thread; after each wakeup a thread reads the
+/// clock and updates its statistics.
 const INTERVAL: Nanos = Nanos(10_000_000);
 const DISTANCE: Nanos = Nanos(500_000);
 const READING: Nanos = Nanos(2_000);
@@ -138,10 +138,10 @@ fn latency(cpus: u32) -> Workload {
 }
 
 const DAEMONS: u64 = 4;
-/// On average.
+/// Mean of the gaps.
 const GAP: Nanos = Nanos(20_000_000);
 const BURST: Nanos = Nanos(200_000);
-/// After so many wakeups a daemon begins anew: 10 s or so.
+/// Number of wakeups after which a daemon repeats its sequence: about 10 s.
 const WAKEUPS: usize = 512;
 
 fn noise() -> Workload {
@@ -158,8 +158,8 @@ fn noise() -> Workload {
     Workload { tasks, duration: Some(Nanos::from_secs(10)), ..Workload::default() }
 }
 
-/// A time with this mean, mostly shorter and sometimes up to three times as long: three times the mean and the square of
-/// a number between 0 and 1 that is equally likely anywhere.
+/// Samples a skewed time with this mean: three times the mean multiplied by the square of a uniform random number in
+/// [0, 1).
 fn uneven(state: &mut u64, mean: Nanos) -> Nanos {
     let fraction = u128::from(next(state) >> 32);
     Nanos(((3 * u128::from(mean.0) * fraction * fraction) >> 64) as u64 + 1)
@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_are_valid_and_what_their_names_say() {
+    fn generated_workloads_are_valid_and_reproducible() {
         for cpus in [1, 4, 4096] {
             for (name, _) in generated() {
                 let workload = generate(name, cpus).unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn films_have_a_minute_of_pictures() {
+    fn film_workloads_have_a_minute_of_pictures() {
         for (name, percent) in [("film-25", 26), ("film-60", 32)] {
             let workload = generate(name, 1).unwrap();
             let [decoder, display] = [&workload.tasks[0].script, &workload.tasks[1].script];
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_is_irregular_and_has_its_means() {
+    fn noise_workload_has_irregular_gaps_with_the_given_mean() {
         let workload = generate("noise", 1).unwrap();
         let sleeps = |task: usize| {
             let script = workload.tasks[task].script.iter();
@@ -232,7 +232,7 @@ mod tests {
             let mean = gaps.iter().sum::<u64>() / gaps.len() as u64;
             assert!((18_000_000..22_000_000).contains(&mean), "{mean}");
             let long = gaps.iter().filter(|gap| **gap > 40_000_000).count();
-            // A square is above 2/3 in 18 % of all cases.
+            // Gaps above twice the mean require a square above 2/3, which has a probability of 18 %.
             assert!((60..130).contains(&long), "{long}");
             let busy = total(&workload.tasks[task].script) / gaps.len() as u64;
             assert!((180_000..220_000).contains(&busy), "{busy}");
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn the_threads_of_latency_differ_in_their_periods() {
+    fn latency_workload_threads_have_different_periods() {
         let workload = generate("latency", 4).unwrap();
         let periods: Vec<u64> = workload.tasks.iter().map(|task| task.script[1].period().0 / 1_000).collect();
         assert_eq!(periods, [10_000, 10_500, 11_000, 11_500]);

@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups that share a machine: control groups with a weight, a cap, CPUs and an owner.
+//! Cgroups with a weight, a CPU limit, CPUs and an owner.
 //!
-//! 1. A group is a path from the top of the workload's own hierarchy: `/a` contains `/a/x`. Those above it exist because
-//!    it does.
-//! 2. A weight is that of `cpu.weight` (cgroup v2): a share among the groups, and the tasks, that are at the same place.
-//! 3. `cpus` and `uid` hold for all below, where nothing else is said. They are given to the tasks themselves, as a
-//!    cpuset and a login do, so a scheduler finds them where it looks for them anyway.
-//! 4. Parts of a composition share the machine, and so the hierarchy: groups of one path are one group.
-//! 5. Groups of a recording are no groups here: nobody knows what they were.
+//! 1. A group is a path from the root of the workload's own hierarchy: `/a` contains `/a/x`. Its ancestors exist
+//!    implicitly.
+//! 2. A weight has the meaning of `cpu.weight` (cgroup v2): the share among sibling groups and tasks.
+//! 3. `cpus` and `uid` apply to all descendants unless overridden. They are set on the tasks themselves, as a cpuset
+//!    and a login do, so a scheduler finds them where it expects them.
+//! 4. Parts of a composition share the hierarchy: groups with the same path are one group.
+//! 5. Cgroups in a recording are ignored, because their attributes are unknown.
 
 use crate::{Op, TaskSpec, Workload};
 use ids::CpuSet;
 use std::collections::VecDeque;
 
-/// `cpu.weight`: what nothing else is said for, and its bounds (CGROUP_WEIGHT_*).
+/// `cpu.weight`: its default and its maximum (CGROUP_WEIGHT_*).
 pub const DEFAULT_WEIGHT: u32 = 100;
 pub(crate) const MOST_WEIGHT: u32 = 10_000;
-/// The most that a cap may be: a hundred percent of each CPU of the largest machine.
+/// Maximum CPU limit: 100 % of each CPU of the largest machine.
 pub(crate) const MOST_CAP_PERCENT: u32 = 100 * ids::MAX_CPUS as u32;
-/// Longest name of a group within its parent (NAME_MAX), and the most names of a path.
+/// Maximum length of a group name (NAME_MAX), and maximum depth of a path.
 const NAME_BYTES: usize = 255;
 const MAX_DEPTH: usize = 16;
-/// Longest name of a group that reserves CPUs or has a cap.
-const TOLD_NAME_BYTES: usize = 31;
-/// The most groups of a workload.
+/// Maximum name length of a group that reserves CPUs or has a CPU limit.
+const SHORT_NAME_BYTES: usize = 31;
+/// Maximum number of groups in a workload.
 pub(crate) const MAX_GROUPS: usize = 1000;
 
-/// A group of tasks.
+/// A cgroup.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskGroup {
-    /// From the top of the workload's hierarchy: `/a/x`.
+    /// Path from the root of the workload's hierarchy, such as `/a/x`.
     pub path: String,
-    /// Share among its siblings, 1 to 10000; 100 is everybody's.
+    /// Weight among its siblings, 1 to 10000; the default is 100.
     pub weight: u32,
-    /// Most CPU time, in percent of one CPU; 0: what nobody else wants.
+    /// CPU limit in percent of one CPU; 0: only otherwise idle CPU time.
     pub cap_percent: Option<u32>,
-    /// It may not have more than its cap even where nobody else wants the CPU.
+    /// Whether the limit holds even if CPUs would otherwise be idle.
     pub hard: bool,
-    /// Where its tasks may run.
+    /// CPUs its tasks may use.
     pub cpus: Option<CpuSet>,
-    /// Whose its tasks are.
+    /// User ID of its tasks.
     pub uid: Option<u32>,
-    /// Its tasks are one job: of use only together.
+    /// Whether its tasks form one job that only makes progress if all run together.
     pub job: bool,
-    /// CPUs that it has for itself.
+    /// CPUs reserved for the group.
     pub reserve: Option<Reserved>,
 }
 
-/// CPUs that a group reserves. Which ones is for the scheduler to say.
+/// A reservation of CPUs. The scheduler chooses which ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reserved {
-    /// How many, at least 1.
+    /// Number of CPUs, at least 1.
     pub cpus: u32,
-    /// How long after the group's first task began, in milliseconds.
+    /// Start of the reservation in milliseconds after the start of the group's first task.
     pub from_ms: u32,
-    /// For so many milliseconds, at least 1; `None`: for ever.
+    /// Duration in milliseconds, at least 1; `None`: unlimited.
     pub ms: Option<u32>,
 }
 
 impl TaskGroup {
-    /// A group of which only the path is known.
+    /// Creates a group with default attributes.
     pub fn new(path: impl Into<String>) -> TaskGroup {
         TaskGroup {
             path: path.into(),
@@ -73,23 +73,23 @@ impl TaskGroup {
         }
     }
 
-    /// The path of the group around it; `None` at the top.
+    /// Path of the parent group; `None` for a top-level group.
     pub fn parent(&self) -> Option<&str> {
         self.path.rsplit_once('/').map(|(above, _)| above).filter(|above| !above.is_empty())
     }
 
-    /// Its name within that.
+    /// Name within the parent group.
     pub fn name(&self) -> &str {
         self.path.rsplit('/').next().expect("a split has a last piece")
     }
 
-    /// Whether a group of this path is the same one or in it.
+    /// Returns whether `path` is this group or a descendant.
     pub fn contains(&self, path: &str) -> bool {
         path.strip_prefix(self.path.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
-/// Refuses what is no path of a group.
+/// Checks the syntax of a group path.
 pub(crate) fn check_path(path: &str) -> Result<(), String> {
     let expected = "expected a path such as /a/x";
     let Some(names) = path.strip_prefix('/') else { return Err(format!("group {path:?}; {expected}")) };
@@ -100,17 +100,17 @@ pub(crate) fn check_path(path: &str) -> Result<(), String> {
     match names.split('/').count() {
         depth if depth > MAX_DEPTH => Err(format!("group {path:?} is {depth} deep; expected at most {MAX_DEPTH}")),
         _ if names.split('/').all(fits) => Ok(()),
-        _ => Err(format!("group {path:?}; {expected}, of names without . and .. and of at most {NAME_BYTES} bytes")),
+        _ => Err(format!("group {path:?}; {expected}, with names of at most {NAME_BYTES} bytes other than . and ..")),
     }
 }
 
-/// `/a/x` and all above it, the outermost first.
-fn with_those_above(path: &str) -> impl Iterator<Item = &str> {
+/// The path and its ancestors, outermost first.
+fn with_ancestors(path: &str) -> impl Iterator<Item = &str> {
     path.match_indices('/').skip(1).map(|(at, _)| &path[..at]).chain(std::iter::once(path))
 }
 
 impl Workload {
-    /// The path of a task's group; `None` at the top of the hierarchy.
+    /// Path of a task's group; `None` for the root.
     pub fn group_of(&self, spec: u32) -> Option<&str> {
         self.path_of(&self.tasks[spec as usize])
     }
@@ -119,28 +119,28 @@ impl Workload {
         task.who.group.as_deref().filter(|_| self.is_grouped)
     }
 
-    /// All groups: those that are described, those that tasks are in, and those around them. Parents come first,
-    /// siblings in the order of their names.
+    /// All groups: those described, those used by tasks, and their ancestors. Parents precede children; siblings are
+    /// ordered by name.
     pub fn all_groups(&self) -> Vec<TaskGroup> {
         let used = self.tasks.iter().filter_map(|task| self.path_of(task));
         let mut paths: Vec<&str> = used.chain(self.groups.iter().map(|group| group.path.as_str())).collect();
         paths.sort_unstable();
         paths.dedup();
-        let mut paths: Vec<&str> = paths.into_iter().flat_map(with_those_above).collect();
+        let mut paths: Vec<&str> = paths.into_iter().flat_map(with_ancestors).collect();
         paths.sort_unstable_by(|a, b| a.split('/').cmp(b.split('/')));
         paths.dedup();
         let known = |path: &str| self.groups.iter().find(|group| group.path == path).cloned();
         paths.into_iter().map(|path| known(path).unwrap_or_else(|| TaskGroup::new(path))).collect()
     }
 
-    /// The groups around this path and itself that are described, the outermost first.
+    /// Described groups that contain the path, itself included, outermost first.
     fn described_around(&self, path: &str) -> Vec<&TaskGroup> {
         let mut around: Vec<&TaskGroup> = self.groups.iter().filter(|group| group.contains(path)).collect();
         around.sort_by_key(|group| group.path.len());
         around
     }
 
-    /// A task that is forked is where the first one is that forks it, unless it is in a group of its own.
+    /// A forked task without its own group inherits that of the first task that forks it.
     pub(crate) fn inherit_groups(&mut self) {
         let mut todo: VecDeque<usize> = (0..self.tasks.len()).collect();
         while let Some(parent) = todo.pop_front() {
@@ -157,7 +157,7 @@ impl Workload {
         }
     }
 
-    /// Gives the tasks what their groups say of CPUs and users (3.).
+    /// Sets the CPUs and users of groups on their tasks (rule 3).
     pub(crate) fn apply_groups(&mut self) {
         let cpus_of = |task: &TaskSpec| {
             let around = self.path_of(task).map(|path| self.described_around(path)).unwrap_or_default();
@@ -189,7 +189,7 @@ impl Workload {
         }
     }
 
-    /// Refuses groups that do not fit each other.
+    /// Checks that groups are consistent with each other.
     pub(crate) fn check_groups(&self) -> Result<(), String> {
         let used = self.tasks.iter().filter_map(|task| self.path_of(task));
         used.chain(self.groups.iter().map(|group| group.path.as_str())).try_for_each(check_path)?;
@@ -209,44 +209,48 @@ impl Workload {
 }
 
 impl Workload {
-    /// A scheduler knows a group that reserves by its name alone, and keeps 31 bytes of that.
+    /// Checks reservations: a scheduler identifies a group with reserved CPUs by its name, of which it keeps 31
+    /// bytes.
     fn check_reservation(&self, group: &TaskGroup) -> Result<(), String> {
         let (path, name) = (&group.path, group.name());
         let Some(Reserved { cpus, ms, .. }) = group.reserve else { return Ok(()) };
         if cpus == 0 || ms == Some(0) {
-            return Err(format!("group {path:?} reserves no CPU or no time; expected at least 1"));
+            return Err(format!("group {path:?} reserves no CPU or no time; expected at least 1 of both"));
         }
-        if name.len() > TOLD_NAME_BYTES {
-            return Err(format!("group {path:?} reserves CPUs; expected a name of at most {TOLD_NAME_BYTES} bytes"));
+        if name.len() > SHORT_NAME_BYTES {
+            return Err(format!("group {path:?} reserves CPUs; expected a name of at most {SHORT_NAME_BYTES} bytes"));
         }
         let others = self.groups.iter().filter(|other| other.path != *path && other.reserve.is_some());
         match others.into_iter().find(|other| other.name() == name) {
-            Some(other) => Err(format!("groups {:?} and {path:?} reserve CPUs; expected two names", other.path)),
+            Some(other) => {
+                Err(format!("groups {:?} and {path:?} both reserve CPUs; expected different names", other.path))
+            }
             None => Ok(()),
         }
     }
 
-    /// The same for caps, as far as these differ.
+    /// Checks CPU limits: groups with the same name must have the same limit.
     fn check_cap(&self, group: &TaskGroup) -> Result<(), String> {
         let (path, name) = (&group.path, group.name());
         if group.cap_percent.is_none() {
             return Ok(());
         }
-        if name.len() > TOLD_NAME_BYTES {
-            return Err(format!("group {path:?} has a cap; expected a name of at most {TOLD_NAME_BYTES} bytes"));
+        if name.len() > SHORT_NAME_BYTES {
+            return Err(format!("group {path:?} has a cap; expected a name of at most {SHORT_NAME_BYTES} bytes"));
         }
         let cap = |group: &TaskGroup| (group.cap_percent, group.hard);
         let differs = |other: &&TaskGroup| other.cap_percent.is_some() && cap(other) != cap(group);
         match self.groups.iter().filter(differs).find(|other| other.name() == name) {
-            Some(other) => {
-                Err(format!("groups {:?} and {path:?} have caps; expected two names, or one cap", other.path))
-            }
+            Some(other) => Err(format!(
+                "groups {:?} and {path:?} have different caps; expected different names or equal caps",
+                other.path
+            )),
             None => Ok(()),
         }
     }
 }
 
-/// A group must have CPUs that those around it have too.
+/// Checks that a group has CPUs in common with its ancestors.
 fn check_cpus(group: &TaskGroup, around: &[&TaskGroup]) -> Result<(), String> {
     let mut left: Option<CpuSet> = None;
     for outer in around.iter().filter(|outer| outer.cpus.is_some()) {
@@ -261,7 +265,7 @@ fn check_cpus(group: &TaskGroup, around: &[&TaskGroup]) -> Result<(), String> {
     Ok(())
 }
 
-/// As in a cpuset: of the CPUs that a task wants those that are there, and if none is, all.
+/// As in a cpuset: the wanted CPUs that are available, or all available ones if there are none.
 pub(crate) fn within(wanted: Option<CpuSet>, all: Option<&CpuSet>) -> Option<CpuSet> {
     let Some(all) = all else { return wanted };
     let both = wanted.map(|wanted| wanted.intersection(all)).filter(|both| !both.is_empty());
@@ -273,7 +277,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_path_is_refused() {
+    fn invalid_group_paths_are_refused() {
         assert!(["/a", "/a/x", "/a b/.x"].iter().all(|path| check_path(path).is_ok()));
         let deep = "/a".repeat(17);
         let long = format!("/{}", "n".repeat(256));
@@ -284,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_contains_what_is_below_it() {
+    fn group_contains_itself_and_descendants() {
         let group = TaskGroup::new("/a/x");
         assert_eq!((group.parent(), group.name()), (Some("/a"), "x"));
         assert_eq!(TaskGroup::new("/a").parent(), None);
@@ -292,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn parents_come_first_and_names_decide_after_that() {
+    fn groups_are_ordered_by_ancestry_then_name() {
         let groups = ["/b", "/a-b", "/a/x/y"].map(TaskGroup::new).to_vec();
         let workload = Workload { groups, ..Workload::default() };
         let all: Vec<String> = workload.all_groups().into_iter().map(|group| group.path).collect();

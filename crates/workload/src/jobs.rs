@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recorded build as it would have been with another number of jobs.
+//! Changes the number of parallel jobs of a recorded build.
 //!
-//! A recording keeps every cause, and one of them is the builder's own: at `make -j4` it starts the fifth job when one
-//! of four has ended. To ask what `-j8` would have done, that cause must go and a wait for a free slot must take its
-//! place. What tells it from a true dependency:
+//! A recording contains every cause of a wakeup, including scheduling decisions of the builder: with `make -j4` the
+//! fifth job starts when one of four has ended. To predict `-j8`, such waits must be replaced by waits for a free job
+//! slot. They are distinguished from true dependencies as follows:
 //!
-//! 1. The *builder* is the task that forks most; its children are the jobs. The recorded number of jobs is how many of
-//!    them lived most often when it waited for one end before it forked the next. A child that ended while the builder
-//!    was busy left no trace of when: it is not counted, and a wait beside it passes for a true dependency.
-//! 2. A child's *end* is a post after which nothing but work follows, and less of it than before. (Who forks with
-//!    `vfork` waits for the exec first, which comes early in the child.) The builder awaits it, or where any child's end
-//!    will do, so many ends ([`Op::Children`]); then nobody awaits the post.
-//! 3. When as many jobs live as were allowed, and the builder waits for one end and then forks, it waited for a slot.
-//!    When it waits with slots to spare, or for several ends in a row, it needed these jobs' results.
-//! 4. One job that waits for another waited by chance, for a lock of the kernel or a token of the job server: these two
-//!    may not even overlap any more, so that wait goes as well.
+//! 1. The *builder* is the task that forks most; its children are the jobs. The recorded number of jobs is the most
+//!    frequent number of live jobs when the builder waited for exactly one end before the next fork. A child that
+//!    ended while the builder was busy left no record of when; it is not counted, and a wait beside it is taken for a
+//!    true dependency.
+//! 2. The *end* of a child is a post followed only by work, and by less work than precedes it. (A parent that forks
+//!    with `vfork` waits for the exec first, which comes early in the child.) The builder awaits the post, or a
+//!    number of ends if any child's end will do ([`Op::Children`]); no other task awaits the post.
+//! 3. If the maximum number of jobs is running, and the builder waits for one end and then forks, it waited for a
+//!    slot. If it waits with free slots, or for several ends in a row, it needed those jobs' results.
+//! 4. If one job waits for another, it waited by chance, for a kernel lock or a job-server token. With a different
+//!    number of jobs the two may not overlap, so this wait is removed as well.
 //!
-//! So the slots are exact for a builder that is one process, the dependencies a lower bound: what the recorded schedule
-//! never had to wait for is not known, and a prediction for many more jobs is optimistic.
+//! For a single-process builder the slots are exact and the dependencies are a lower bound: dependencies that the
+//! recorded schedule never had to wait for are unknown, so predictions for many more jobs are optimistic.
 
 use crate::{Op, SignalId, TaskSpec, Workload, WorkloadError};
 use ids::Nanos;
 use std::collections::BTreeMap;
 
 impl Workload {
-    /// The same build with `jobs` jobs at once (1 or more).
+    /// Returns the same build with `jobs` parallel jobs (1 or more).
     ///
-    /// # Errors
-    /// If `jobs` is 0; if the scripts have loops, as recordings never do; if no task forks, so that there is no builder;
-    /// or if the recorded build had one job at a time, so that every wait may have been either.
+    /// # Errors If `jobs` is 0; if the scripts have loops, which recordings never have; if no task forks, so that
+    /// there is no builder; or if the build was recorded with one job, so that slots and dependencies cannot be
+    /// distinguished.
     pub fn with_jobs(&self, jobs: u32) -> Result<Workload, WorkloadError> {
         let fail = |problem: String| WorkloadError { place: format!("{}, jobs={jobs}", self.name), problem };
         if jobs == 0 {
-            return Err(fail("0 jobs would never end; expected 1 or more".into()));
+            return Err(fail("0 jobs; expected 1 or more".into()));
         }
         if self.tasks.iter().flat_map(|task| &task.script).any(|op| matches!(op, Op::Repeat { .. })) {
-            return Err(fail("its scripts have loops; expected a recorded build".into()));
+            return Err(fail("the scripts have loops; expected a recorded build".into()));
         }
-        let builder = self.builder().ok_or_else(|| fail("no task forks others; expected a recorded build".into()))?;
+        let builder = self.builder().ok_or_else(|| fail("no task forks; expected a recorded build".into()))?;
         let plan = Builder::new(self, builder);
         let recorded = plan.recorded_jobs();
         if recorded < 2 {
@@ -46,12 +47,12 @@ impl Workload {
         let script = plan.script(recorded, jobs);
         let mut workload = self.clone();
         workload.tasks[builder].script = script;
-        workload.part_jobs(builder);
+        workload.remove_waits_between_jobs(builder);
         Ok(workload)
     }
 
-    /// Removes waits of one job's tasks for another's.
-    fn part_jobs(&mut self, builder: usize) {
+    /// Removes waits between tasks of different jobs.
+    fn remove_waits_between_jobs(&mut self, builder: usize) {
         let jobs = self.jobs(builder);
         let mut poster = vec![None; self.signals as usize];
         for (task, spec) in self.tasks.iter().enumerate() {
@@ -68,7 +69,7 @@ impl Workload {
         }
     }
 
-    /// The child of the builder that each task descends from.
+    /// For each task, the builder's child that it descends from.
     fn jobs(&self, builder: usize) -> Vec<Option<u32>> {
         let mut jobs = vec![None; self.tasks.len()];
         let children = |task: usize| {
@@ -85,7 +86,7 @@ impl Workload {
         jobs
     }
 
-    /// The task that forks most; the first of them.
+    /// The task that forks most; the first one in case of a tie.
     fn builder(&self) -> Option<usize> {
         let forks = |task: &TaskSpec| task.script.iter().filter(|op| matches!(op, Op::Fork(_))).count();
         let most = self.tasks.iter().map(forks).max().filter(|&most| most > 0)?;
@@ -93,16 +94,16 @@ impl Workload {
     }
 }
 
-/// What an operation of the builder means.
+/// Meaning of a builder's operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Meaning {
-    /// A job begins whose end it will wait for.
+    /// A job starts whose end is awaited.
     Begin,
-    /// A job begins that will end while it does something else.
+    /// A job starts whose end is not awaited.
     BeginBrief,
-    /// It waits for the end of a job.
+    /// Wait for the end of a job.
     End,
-    /// Anything else.
+    /// Any other operation.
     Other,
 }
 
@@ -143,7 +144,7 @@ impl<'a> Builder<'a> {
         Builder { script, meanings: script.iter().map(meaning).collect() }
     }
 
-    /// Waits for ends between one fork and the next, and jobs alive before them: `(awaits, alive)` by operation.
+    /// Waits for ends between consecutive forks, with the number of live jobs before them, as `(awaits, alive)`.
     fn groups(&self) -> Vec<(Vec<usize>, u32)> {
         let mut groups = vec![(Vec::new(), 0)];
         let mut alive: u32 = 0;
@@ -154,7 +155,7 @@ impl<'a> Builder<'a> {
                     groups.push((Vec::new(), alive));
                 }
                 Meaning::End => {
-                    // A file may say that it waits for a job before it starts it.
+                    // A file may contain a wait for a job before its start.
                     alive = alive.saturating_sub(1);
                     groups.last_mut().expect("there is a first group").0.push(at);
                 }
@@ -164,7 +165,7 @@ impl<'a> Builder<'a> {
         groups
     }
 
-    /// How many jobs at once the build was recorded with.
+    /// Number of parallel jobs in the recording.
     fn recorded_jobs(&self) -> u32 {
         let mut waits = BTreeMap::<u32, u32>::new();
         for (_, alive) in self.groups().iter().filter(|(awaits, _)| awaits.len() == 1) {
@@ -176,7 +177,7 @@ impl<'a> Builder<'a> {
     fn script(&self, recorded: u32, jobs: u32) -> Vec<Op> {
         let groups = self.groups();
         let mut slots = vec![false; self.script.len()];
-        // After the last fork there is no slot to wait for.
+        // After the last fork there is no need to wait for a free slot.
         for (awaits, alive) in &groups[..groups.len() - 1] {
             if let [at] = awaits[..] {
                 slots[at] = *alive >= recorded;
@@ -196,7 +197,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// The signal that a task posts at its end, if it does.
+/// The signal that a task posts at its end, if any.
 fn end_of(script: &[Op]) -> Option<SignalId> {
     let work = |ops: &[Op]| {
         let time = |op: &Op| match op {
@@ -253,13 +254,13 @@ mod tests {
         }
     }
 
-    /// A job that tells of its exec with the even signal, as after `vfork`, and of its end with the odd one.
+    /// A job that posts the even signal at its exec, as after `vfork`, and the odd one at its end.
     fn job(number: u32) -> Vec<Op> {
         let post = |number| Op::Post(SignalId(number));
         vec![work(1), post(2 * number), work(100), post(2 * number + 1), work(2)]
     }
 
-    /// `make -j2` of four files and a program that is linked from them.
+    /// `make -j2` of four files and a program linked from them.
     fn build() -> Workload {
         let fork = |job: u32| [Op::Fork(job + 1), work(1), Op::Await(SignalId(2 * job)), work(3)];
         let end = |job: u32| Op::Await(SignalId(2 * job + 1));
@@ -277,7 +278,8 @@ mod tests {
         workload(scripts.collect(), 10)
     }
 
-    /// The builder's script in short: `f` fork, `w3` wait until at most 3 children live, `e` wait for a certain end.
+    /// The builder's script in short form: `f` fork, `w3` wait until at most 3 children are alive, `e` wait for a
+    /// specific end.
     fn show(workload: &Workload) -> String {
         let builder = Builder::new(workload, 0);
         let op = |(op, meaning): (&Op, &Meaning)| match (op, meaning) {
@@ -296,15 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_a_slot_go_and_waits_for_results_stay() {
+    fn slot_waits_are_replaced_and_dependencies_kept() {
         expect!["f f e f e f e e f e "].assert_eq(&show(&build()));
         check(1, expect!["w0 f w0 f w0 f w0 f e e w0 f e w0 "]);
         check(8, expect!["w7 f w7 f w7 f w7 f e e w7 f e w0 "]);
     }
 
-    /// Two jobs live whenever make waits for a slot, and whichever ends first will do.
+    /// Two jobs are alive whenever make waits for a slot, and either end satisfies the wait.
     #[test]
-    fn ends_of_any_jobs_are_ends() {
+    fn waits_for_any_child_count_as_ends() {
         let mut build = build();
         let is_slot = |op: &Op| [1, 5].map(|end| Op::Await(SignalId(end))).contains(op);
         for op in build.tasks[0].script.iter_mut().filter(|op| is_slot(op)).take(2) {
@@ -317,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn work_and_execs_are_untouched() {
+    fn work_and_exec_waits_are_unchanged() {
         let (before, after) = (build(), build().with_jobs(3).unwrap());
         assert_eq!(before.tasks[1..], after.tasks[1..]);
         let count = |workload: &Workload, which: fn(&Op) -> bool| {
@@ -330,9 +332,9 @@ mod tests {
     }
 
     #[test]
-    fn jobs_do_not_wait_for_each_other() {
+    fn waits_between_jobs_are_removed() {
         let mut build = build();
-        // The second file's compiler meets a lock that the first one's holds, and posts to make, which awaits it.
+        // The second compiler waits for a lock held by the first, and posts to make, which awaits it.
         build.signals = 12;
         build.tasks[1].script.insert(3, Op::Post(SignalId(10)));
         build.tasks[2].script.insert(3, Op::Await(SignalId(10)));
@@ -345,13 +347,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_build_is_refused() {
+    fn workloads_that_are_no_build_are_refused() {
         let error = |workload: Workload, jobs| workload.with_jobs(jobs).unwrap_err().to_string();
-        assert_eq!(error(build(), 0), "w, jobs=0: 0 jobs would never end; expected 1 or more");
+        assert_eq!(error(build(), 0), "w, jobs=0: 0 jobs; expected 1 or more");
         let lone = workload(vec![vec![work(1)]], 0);
-        assert_eq!(error(lone, 2), "w, jobs=2: no task forks others; expected a recorded build");
+        assert_eq!(error(lone, 2), "w, jobs=2: no task forks; expected a recorded build");
         let looping = workload(vec![vec![Op::Fork(1), work(1), Op::Repeat { from: 1, times: Some(2) }], job(0)], 2);
-        assert_eq!(error(looping, 2), "w, jobs=2: its scripts have loops; expected a recorded build");
+        assert_eq!(error(looping, 2), "w, jobs=2: the scripts have loops; expected a recorded build");
         let early = vec![Op::Await(SignalId(1)), Op::Fork(1)];
         let early = workload(vec![early, job(0)], 2);
         early.validate().unwrap();

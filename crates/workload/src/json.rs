@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! JSON as rt-app's users write it: with comments, trailing commas and repeated keys, every value with its position.
+//! Parser for JSON as written by rt-app's users: with comments, trailing commas and repeated keys; every value has
+//! its position.
 //!
-//! Accepted beyond RFC 8259, because json-c (which rt-app uses) or rt-app's `workgen` accepts it: `/* … */` and `// …`
-//! comments, a comma after the last element, strings in single quotes, literals in any case, a key `suspend` without a
-//! value. Repeated keys are kept in order: `workgen` makes them unique by numbering, since a script with two `run`
-//! events has two keys `run`.
+//! Accepted beyond RFC 8259, because json-c (used by rt-app) or rt-app's `workgen` accepts it: `/* … */` and `// …`
+//! comments, a comma after the last element, single-quoted strings, literals in any case, a key `suspend` without a
+//! value. Repeated keys are kept in order: a script with two `run` events has two keys `run`, which `workgen` makes
+//! unique by numbering.
 
-/// Nesting that json-c allows.
+/// Maximum nesting depth of json-c.
 const MAX_DEPTH: usize = 32;
 
-/// A value and where it begins.
+/// A value with its position.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Value {
     /// Byte offset in the text.
@@ -22,7 +23,7 @@ pub(crate) enum Kind {
     Null,
     Bool(bool),
     Integer(i64),
-    /// A number with a fraction or an exponent, or beyond 64 bits: rt-app wants none of them.
+    /// A number with a fraction or an exponent, or beyond 64 bits; rt-app uses none.
     OtherNumber,
     String(String),
     Array(Vec<Value>),
@@ -39,13 +40,13 @@ pub(crate) struct Member {
 }
 
 impl Kind {
-    /// How errors call it.
+    /// Name in error messages.
     pub fn name(&self) -> &'static str {
         match self {
             Kind::Null => "null",
             Kind::Bool(_) => "a boolean",
             Kind::Integer(_) => "an integer",
-            Kind::OtherNumber => "a number that is no 64-bit integer",
+            Kind::OtherNumber => "a number that is not a 64-bit integer",
             Kind::String(_) => "a string",
             Kind::Array(_) => "an array",
             Kind::Object(_) => "an object",
@@ -53,17 +54,17 @@ impl Kind {
     }
 }
 
-/// Line and column of a byte offset, both from 1; columns count characters.
+/// Line and column of a byte offset, both counted from 1, columns in characters.
 pub(crate) fn line_and_column(text: &str, at: usize) -> (usize, usize) {
     let before = &text.as_bytes()[..at.min(text.len())];
     let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |newline| newline + 1);
     let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    // Bytes that continue a character do not count.
+    // UTF-8 continuation bytes are not counted.
     let column = before[line_start..].iter().filter(|&&byte| byte & 0xC0 != 0x80).count() + 1;
     (line, column)
 }
 
-/// The document, or the offset of the mistake with what was expected.
+/// Parses the document; an error is the offset and what was expected there.
 pub(crate) fn parse(text: &str) -> Result<Value, (usize, String)> {
     let mut reader = Reader { text, bytes: text.as_bytes(), at: 0 };
     let value = reader.value(0)?;
@@ -107,7 +108,7 @@ impl Reader<'_> {
                         Some(b'*') => rest[2..]
                             .find("*/")
                             .map(|end| end + 4)
-                            .ok_or_else(|| (self.at, "comment without an end; expected */".to_owned()))?,
+                            .ok_or_else(|| (self.at, "unterminated comment; expected */".to_owned()))?,
                         _ => return Err(self.error("a comment (// or /*)")),
                     };
                     self.at += length;
@@ -166,7 +167,8 @@ impl Reader<'_> {
         Ok(Kind::Array(items))
     }
 
-    /// Elements between an opening byte, here, and the closing one, with commas between them and perhaps at the end.
+    /// Parses comma-separated elements from the opening byte at the current position to the closing one; a trailing
+    /// comma is allowed.
     fn elements(
         &mut self,
         close: u8,
@@ -198,11 +200,11 @@ impl Reader<'_> {
         loop {
             let rest = &self.text[self.at..];
             let Some(character) = rest.chars().next() else {
-                return Err((start, "string without an end".into()));
+                return Err((start, "unterminated string".into()));
             };
             match character {
                 '\\' => content.push(self.escape()?),
-                '\n' | '\r' => return Err((start, "string without an end on its line".into())),
+                '\n' | '\r' => return Err((start, "string is not terminated on its line".into())),
                 _ => {
                     self.at += character.len_utf8();
                     if character == char::from(quote) {
@@ -231,13 +233,13 @@ impl Reader<'_> {
         Ok(simple)
     }
 
-    /// `\uHHHH`, or two of them for a character beyond the basic plane.
+    /// Parses `\uHHHH`, or a surrogate pair of two.
     fn unicode(&mut self, start: usize) -> Result<char, Failure> {
         let unit = |at: usize| {
             let digits = self.text.get(at..at + 4).filter(|digits| digits.bytes().all(|byte| byte.is_ascii_hexdigit()));
             digits.and_then(|digits| u16::from_str_radix(digits, 16).ok())
         };
-        let bad = || (start, "bad \\u escape; expected four hexadecimal digits of a character".to_owned());
+        let bad = || (start, "bad \\u escape; expected four hexadecimal digits of a valid character".to_owned());
         let first = unit(start + 2).ok_or_else(bad)?;
         self.at = start + 6;
         let mut units = vec![first];
@@ -273,7 +275,7 @@ impl Reader<'_> {
             "null" => Ok(Kind::Null),
             "true" => Ok(Kind::Bool(true)),
             "false" => Ok(Kind::Bool(false)),
-            word => Err((start, format!("found {word:?}; expected a value (strings stand in quotes)"))),
+            word => Err((start, format!("found {word:?}; expected a value (strings need quotes)"))),
         }
     }
 }
@@ -299,14 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn the_relaxed_form_is_read_with_positions() {
+    fn relaxed_json_is_parsed_with_positions() {
         let cases = [
             ("{\"run\": 1, \"run\": 2, /* c */ \"sleep\": 3,}", "{run@1:1,run@11:2,sleep@29:3}"),
             ("// a\n[1, -2,\n 3 // b\n]", "[1,-2,3]"),
             ("[True, NULL, 'x\"y', \"\\u00e9\\ud83d\\ude00\\n\"]", "[true,null,\"x\\\"y\",\"é😀\\n\"]"),
             (
                 "[1.5, 1e3, 99999999999999999999]",
-                "[a number that is no 64-bit integer,a number that is no 64-bit integer,a number that is no 64-bit integer]",
+                "[a number that is not a 64-bit integer,a number that is not a 64-bit integer,a number that is not a 64-bit integer]",
             ),
             ("[]", "[]"),
             (" {} ", "{}"),
@@ -319,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_placed() {
+    fn syntax_errors_have_positions() {
         let deep = "[".repeat(40);
         let cases = [
             ("", 0, "the file ends; expected a value"),
@@ -330,15 +332,15 @@ mod tests {
             ("[1 2]", 3, "found '2'; expected ',' or ']'"),
             ("[1,,2]", 3, "found ','; expected a value"),
             ("[1", 2, "the file ends; expected ',' or ']'"),
-            ("\"abc", 0, "string without an end"),
-            ("\"ab\nc\"", 0, "string without an end on its line"),
+            ("\"abc", 0, "unterminated string"),
+            ("\"ab\nc\"", 0, "string is not terminated on its line"),
             ("\"\\x\"", 1, "unknown escape; expected one of \\\" \\\\ \\/ \\b \\f \\n \\r \\t \\u"),
-            ("\"\\ud800x\"", 1, "bad \\u escape; expected four hexadecimal digits of a character"),
-            ("\"\\u12\"", 1, "bad \\u escape; expected four hexadecimal digits of a character"),
-            ("/* x", 0, "comment without an end; expected */"),
+            ("\"\\ud800x\"", 1, "bad \\u escape; expected four hexadecimal digits of a valid character"),
+            ("\"\\u12\"", 1, "bad \\u escape; expected four hexadecimal digits of a valid character"),
+            ("/* x", 0, "unterminated comment; expected */"),
             ("/x", 0, "found '/'; expected a comment (// or /*)"),
             ("1-2", 0, "\"1-2\" is not a number"),
-            ("yes", 0, "found \"yes\"; expected a value (strings stand in quotes)"),
+            ("yes", 0, "found \"yes\"; expected a value (strings need quotes)"),
             ("1 x", 2, "found 'x'; expected the end of the file"),
             (&deep, 33, "nested deeper than 32 levels"),
         ];
@@ -351,7 +353,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused_within_itself(text in "[\\[\\]{}:,\"'\\\\/*ué0-9a-f \n.-]{0,40}") {
+        fn error_positions_are_within_the_text(text in "[\\[\\]{}:,\"'\\\\/*ué0-9a-f \n.-]{0,40}") {
             if let Err((at, _)) = parse(&text) {
                 prop_assert!(at <= text.len());
             }

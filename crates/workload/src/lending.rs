@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Transfers: a task that sleeps waits for another one, which works for it meanwhile with what it lends (C. A. Waldspurger
-//! and W. E. Weihl, 1994, section 3.1). A kernel does not see who waits for whom, so a workload says it.
+//! Ticket transfers: a client that sleeps until its server has worked for it lends the server its tickets meanwhile
+//! (C. A. Waldspurger and W. E. Weihl, 1994, section 3.1). The kernel does not know which task waits for which, so
+//! the workload declares it.
 
 use crate::Workload;
 use crate::check::Flaw;
 use crate::window::kept_of_name;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A task that lends, or is lent to.
+/// A task that lends tickets, or is lent tickets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lending<'a> {
-    /// What a kernel keeps of its name.
+    /// Task name as truncated by the kernel.
     pub task: &'a str,
-    /// The number of its server; 0 if it lends nothing.
+    /// Number of its server; 0 if it lends to none.
     pub lends_to: u32,
-    /// Its number as a server, from 1 in the order of names; 0 if nobody lends to it.
+    /// Its number as a server, from 1 in the order of names; 0 if it is no server.
     pub lent_as: u32,
 }
 
 impl Workload {
-    /// All tasks that lend or are lent to, in the order of their names, each name once.
+    /// All clients and servers, in the order of their names, each name once.
     pub fn lending(&self) -> Vec<Lending<'_>> {
         let name = |spec: u32| kept_of_name(&self.tasks[spec as usize].name);
         let clients = self.tasks.iter().filter_map(|task| Some((kept_of_name(&task.name), name(task.lends?))));
@@ -35,22 +36,23 @@ impl Workload {
         all.into_iter().map(lending).collect()
     }
 
-    /// Who lends is told by names: tasks of one name lend to the same one, and a server's name is its alone.
+    /// Schedulers identify clients by name: tasks with the same name must lend to the same server, and a server's
+    /// name must be unique.
     pub(crate) fn check_lending(&self) -> Result<(), Flaw> {
         for (task, spec) in self.tasks.iter().enumerate() {
             let Some(server) = spec.lends else { continue };
             let flaw = |problem| Err(Flaw { task, op: None, problem });
             let Some(lent) = self.tasks.get(server as usize).filter(|_| server as usize != task) else {
-                return flaw(format!("it lends to task number {server}; expected another task"));
+                return flaw(format!("it lends to task number {server}; expected a different, existing task"));
             };
             let alike = |kept| self.tasks.iter().filter(move |other| kept_of_name(&other.name) == kept);
             let kept = kept_of_name(&lent.name);
             if alike(kept).count() > 1 {
-                return flaw(format!("it lends to {kept:?}, which to a kernel is the name of several tasks"));
+                return flaw(format!("it lends to {kept:?}, but in the kernel several tasks have that name"));
             }
             if let Some(other) = alike(kept_of_name(&spec.name)).find(|other| other.lends != spec.lends) {
                 let names = format!("{:?} and {:?}", spec.name, other.name);
-                return flaw(format!("{names} are one name to a kernel, but do not lend to the same task"));
+                return flaw(format!("{names} have the same name in the kernel, but do not lend to the same task"));
             }
         }
         Ok(())

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks do: rt-app JSON, recordings and generators come in, one form of script goes out, and a player says for
-//! each task what it wants next. Time and CPUs belong to whoever drives the player: the simulator, or real threads.
+//! Workloads: what tasks do. rt-app JSON, recordings and generators are converted to scripts, and an executor returns
+//! each task's next demand. Time and CPUs are managed by the executor's user: the simulator, or real threads.
 
 mod check;
 mod composition;
+mod executor;
 mod generated;
 mod groups;
 mod jobs;
 mod json;
 mod lending;
 mod locks;
-mod player;
 mod recording;
 mod rt_app;
 mod script;
@@ -20,11 +20,11 @@ mod window;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
+pub use executor::{Demand, Executor, Outcome, Period};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use lending::Lending;
-pub use locks::{LockId, LockKind, Passages, SharedLock};
-pub use player::{Demand, Outcome, Period, Player};
+pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
 pub use recording::{
     Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
     Stretch, Touched,

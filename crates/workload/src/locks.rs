@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Locks in the memory of a workload, and how tasks pass through them.
+//! Locks in shared memory, and how tasks use them.
 //!
-//! What matters of a lock in a program is how often tasks come to it, how long they hold it, and of which kind it is. So a
-//! script does not take and give it back step by step: [`Passages`] says it all, and whoever plays it can do so at the
-//! speed of the real thing.
+//! What matters about a lock is how often it is acquired, how long it is held, and which kind it is. Therefore a
+//! script contains no single lock and unlock steps: one [`CriticalSections`] operation describes a series of critical
+//! sections, which can be run at the speed of the real program.
 
 use ids::Nanos;
 
-/// A lock by number.
+/// Index of a lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LockId(pub u32);
 
-/// How a lock is made.
+/// Lock algorithm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockKind {
-    /// A flag that all who wait try to set.
+    /// Test-and-set spinlock: all waiters spin on the lock word.
     TestAndSet,
-    /// Who comes draws a number; all look at the number that is served (Linux 2.6.25 to 4.1).
+    /// Ticket spinlock: waiters take a number and spin on the number being served (Linux 2.6.25 to 4.1).
     Ticket,
-    /// Each waits at a place of its own (MCS; Linux since 4.2).
+    /// Queued spinlock (MCS): each waiter spins on its own cache line (Linux since 4.2).
     Queued,
-    /// Readers share it, a writer has it alone; who waits spins.
+    /// Reader-writer spinlock.
     ReadWrite,
-    /// Readers write nothing, and begin again if a writer came between.
+    /// Seqlock: readers write nothing and retry if a writer interfered.
     Sequence,
-    /// Readers write nothing and never wait; a writer waits for a grace period.
+    /// RCU: readers write nothing and never wait; a writer waits for a grace period.
     Rcu,
-    /// Who waits sleeps.
+    /// Mutex: waiters sleep.
     Mutex,
-    /// No lock: each passage is one atomic operation on the line.
+    /// No lock: each operation is one atomic instruction on the cache line.
     Atomic,
 }
 
 impl LockKind {
-    /// All of them, by the names in files.
+    /// All kinds, with their names in workload files.
     pub const NAMES: [(&'static str, LockKind); 8] = [
         ("test-and-set", LockKind::TestAndSet),
         ("ticket", LockKind::Ticket),
@@ -45,40 +45,41 @@ impl LockKind {
         ("atomic", LockKind::Atomic),
     ];
 
-    /// Whether readers and writers are told apart.
+    /// Returns whether the kind distinguishes readers and writers.
     pub fn has_readers(self) -> bool {
         matches!(self, LockKind::ReadWrite | LockKind::Sequence | LockKind::Rcu)
     }
 }
 
-/// A lock.
+/// A lock in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SharedLock {
-    /// Its name in the file.
+    /// Name in the workload file.
     pub name: String,
-    /// How it is made.
+    /// Lock algorithm.
     pub kind: LockKind,
-    /// So many locks in its place, of which each passage takes one by chance; at least 1.
+    /// Number of lock instances, at least 1; each acquisition uses a random one.
     pub stripes: u32,
-    /// Cache lines, besides the lock's own, that a holder writes.
+    /// Number of cache lines, besides the lock's own, that a holder writes.
     pub lines: u32,
-    /// What it protects lies on the line of the lock itself, which those who wait take away from the holder.
+    /// Whether the protected data shares the lock's cache line, so that waiters take the line from the holder.
     pub beside: bool,
 }
 
-/// A task passes through a lock, again and again: works, takes it, works, gives it back.
+/// A series of critical sections: the task works, acquires the lock, works, releases it, repeatedly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Passages {
-    /// Which one.
+pub struct CriticalSections {
+    /// The lock.
     pub lock: LockId,
-    /// As a reader.
+    /// Whether the task acquires the lock as a reader.
     pub reads: bool,
-    /// Work with the lock, on average.
+    /// Work with the lock held, mean.
     pub hold: Nanos,
-    /// Work without it before each passage, on average.
+    /// Work before each acquisition, mean.
     pub between: Nanos,
-    /// How often; at least once.
+    /// Number of repetitions, at least 1.
     pub times: u64,
-    /// Both are drawn anew for each passage, exponentially distributed; else they are always the same.
+    /// Whether both times are sampled from exponential distributions for each repetition; otherwise they are
+    /// constant.
     pub exponential: bool,
 }

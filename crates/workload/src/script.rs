@@ -1,80 +1,81 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The one form that every workload takes: tasks with scripts of operations.
+//! Workload representation: tasks with scripts of operations.
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::locks::{Passages, SharedLock};
+use crate::locks::{CriticalSections, SharedLock};
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
-/// A mutex by number.
+/// Index of a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MutexId(pub u32);
-/// A condition variable by number.
+/// Index of a condition variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConditionId(pub u32);
-/// A barrier by number.
+/// Index of a barrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BarrierId(pub u32);
-/// A one-shot signal between two tasks of a recording: posted once, awaited once, in either order.
+/// Index of a one-shot signal between two tasks of a recording: posted once, awaited once, in either order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SignalId(pub u32);
-/// A reference for periodic timers (`timer` with `ref` in rt-app). It begins when its first user starts: at the time of
-/// [`Start::At`], or with its part, at 0, for a forked task (rt-app counts all of them from the start of its first thread).
+/// Index of a reference time of periodic timers (`timer` with `ref` in rt-app). It is initialized when its first user
+/// starts: to the time of [`Start::At`], for a forked task to the start of its part (rt-app counts all from the start
+/// of its first thread).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference(pub u32);
 
 impl Reference {
-    /// Set in references that each started task has for itself (rt-app's `unique`); the other bits number them within
-    /// their task. Without it, all tasks share the reference.
+    /// Flag of references private to each started task (rt-app's `unique`); the other bits number them within the
+    /// task. Other references are shared by all tasks.
     pub const PRIVATE: u32 = 1 << 31;
 
-    /// The number among the private references of its task, if it is one.
+    /// Number among the private references of its task, if it is private.
     pub fn private(self) -> Option<u32> {
         (self.0 & Self::PRIVATE != 0).then_some(self.0 & !Self::PRIVATE)
     }
 }
 
-/// Why a sleep of fixed length happened when it was recorded.
+/// Recorded cause of a sleep of fixed length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sleep {
     /// A timer.
     Timer,
     /// A device.
     Io,
-    /// Something outside the recording (a daemon, a kernel thread).
+    /// A cause outside the recording, such as a daemon or kthread.
     External,
 }
 
-/// One step of a script. There are millions of the frequent kinds, so the rare ones have what is long elsewhere.
+/// A step of a script. There are millions of the common kinds, so rare kinds keep long data in boxes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Op {
-    /// So much work: nanoseconds on the reference CPU at full speed, user and system part.
+    /// Work, in nanoseconds on the reference CPU at full speed.
     Work {
-        /// In user mode.
+        /// User-mode part.
         user: Nanos,
-        /// In the kernel.
+        /// Kernel part.
         system: Nanos,
     },
-    /// So much CPU time, whatever work it does (`runtime` in rt-app).
+    /// CPU time, however much work that is (`runtime` in rt-app).
     CpuTime(Nanos),
     /// Sleep for a time.
     Sleep(Nanos, Sleep),
-    /// Sleep until this period of the reference ends; a period already past does not sleep and, unless `absolute`,
-    /// restarts the reference at now, as rt-app does.
+    /// Sleep until the end of this period of the reference. If the end has passed, the task does not sleep and,
+    /// unless `absolute`, the reference is reset to now, as in rt-app.
     Timer {
-        /// Which reference.
+        /// Timer reference.
         reference: Reference,
-        /// Length of the period.
+        /// Period length.
         period: Nanos,
-        /// Keep the grid even after an overrun (rt-app's `mode: absolute`).
+        /// Keep the phase after an overrun (rt-app's `mode: absolute`).
         absolute: bool,
     },
-    /// Take a mutex; waits in FIFO order.
+    /// Lock a mutex; waiters are served in FIFO order.
     Lock(MutexId),
-    /// Give it back.
+    /// Unlock a mutex.
     Unlock(MutexId),
-    /// Release the mutex, wait for the condition, take the mutex again.
+    /// Release the mutex, wait for the condition, reacquire the mutex.
     Wait(ConditionId, MutexId),
     /// Wake one waiter of the condition.
     Signal(ConditionId),
@@ -82,77 +83,75 @@ pub enum Op {
     Broadcast(ConditionId),
     /// Signal the condition and wait for it, atomically (rt-app's `sync`).
     Sync(ConditionId, MutexId),
-    /// Wait until all tasks that use the barrier are there.
+    /// Wait until all participants of the barrier have arrived.
     Barrier(BarrierId),
-    /// The same, looking all the time whether they are: the CPU is used for that.
+    /// As `Barrier`, but spinning.
     SpinBarrier(BarrierId),
-    /// Sleep until resumed. A resume that came first is not remembered (rt-app).
+    /// Sleep until resumed. An earlier resume is lost, as in rt-app.
     Suspend,
-    /// Wake the tasks with this spec index from `Suspend`.
+    /// Wake the tasks of these specs from `Suspend`.
     Resume(Box<[u32]>),
     /// Post a signal.
     Post(SignalId),
-    /// Wait for a signal, unless it is posted already.
+    /// Wait for a signal, unless it is already posted.
     Await(SignalId),
-    /// Pass through a lock in shared memory.
-    Passages(Box<Passages>),
+    /// Critical sections of a lock in shared memory.
+    CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
     Yield,
-    /// Start the task of this spec index (a new instance of it each time).
+    /// Start a new instance of this spec as a child.
     Fork(u32),
-    /// Wait until at most so many of the task's own children live, as `wait(2)` in a loop does.
+    /// Wait until at most this number of the task's children are alive, like `wait(2)` in a loop.
     Children(u32),
-    /// From here on: these CPUs, this policy and nice value, where given (phases of rt-app).
+    /// Change the task's own CPUs, policy and nice value, where given (phases of rt-app).
     Change {
         /// New affinity.
         cpus: Option<Box<CpuSet>>,
         /// New policy and nice value.
         policy: Option<Box<(Policy, i8)>>,
     },
-    /// The same for another task: for all that live of this spec index (`taskset -p`, `renice`).
+    /// The same for all live tasks of another spec (`taskset -p`, `renice`).
     ChangeOf {
-        /// Whose.
+        /// Spec of the tasks.
         spec: u32,
         /// New affinity.
         cpus: Option<Box<CpuSet>>,
         /// New policy and nice value.
         policy: Option<Box<(Policy, i8)>>,
     },
-    /// The reference begins anew: now.
+    /// Reset the reference to now.
     Anchor(Reference),
-    /// Sleep until a timer with this interval, which began with the reference, expires next. If it has expired since it was
-    /// last waited for, once or more often, that does not sleep (`timerfd`, `setitimer`).
+    /// Sleep until the next expiry of an interval timer that started at the reference. If it has expired since the
+    /// last wait, once or several times, the task does not sleep (`timerfd`, `setitimer`).
     Interval {
-        /// When it began, or expired last.
+        /// Start or last expiry of the timer.
         reference: Reference,
-        /// Length of the interval.
+        /// Interval length.
         period: Nanos,
     },
-    /// Work in user mode until so long after the reference, however much that is: who does this looks at the clock, or
-    /// waits for an alarm, while it works.
+    /// Work in user mode until a time: the task polls the clock, or works until an alarm.
     WorkUntil {
-        /// The time that is waited for, counted from here.
+        /// Start of the time.
         reference: Reference,
-        /// How long after it.
+        /// Length of the time.
         after: Nanos,
     },
-    /// Work in user mode until the signal is posted, however much that is: another task ends this, by a signal to the
-    /// process that works.
+    /// Work in user mode until the signal is posted: another task stops the work by a signal to its process.
     WorkUntilPosted(SignalId),
-    /// The wait that follows would have ended after this time, had nobody ended it before. For information: what its task
-    /// would have done then is not known.
+    /// Timeout of the next wait, had it not been woken earlier. Informational: what the task would have done is
+    /// unknown.
     Timeout(Nanos),
-    /// Repeat the ops from index `from` up to here, `times` times in all; `None`: for ever.
+    /// Repeat the operations from index `from` to here, `times` times in total; `None`: endlessly.
     Repeat {
-        /// First op of the body.
+        /// First operation of the loop.
         from: u32,
-        /// How often the body runs in all.
+        /// Total number of iterations.
         times: Option<u64>,
     },
 }
 
 impl Op {
-    /// The time that it counts from a reference; 0 if it counts none.
+    /// Time the operation counts from a reference; 0 if none.
     pub(crate) fn period(&self) -> Nanos {
         match *self {
             Op::Timer { period, .. } | Op::Interval { period, .. } => period,
@@ -162,88 +161,88 @@ impl Op {
     }
 }
 
-/// When a task begins.
+/// Start of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Start {
-    /// At this time, created from outside.
+    /// At this time, created externally.
     At(Nanos),
-    /// Only when another task forks it.
+    /// When another task forks it.
     Forked,
 }
 
-/// Whose a task is, as far as that is known. Numbers are those of the machine that was recorded.
+/// Identity of a task, as far as known. Numbers are those of the recorded machine.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Who {
-    /// Its process: the number that all its threads share. A task that is forked by one with the same number is a thread.
+    /// Thread-group ID. A task forked by one with the same number is a thread.
     pub tgid: Option<u32>,
-    /// Its session: the number of the process that began it (`setsid(2)`).
+    /// Session ID (`setsid(2)`).
     pub session: Option<u32>,
-    /// Its user.
+    /// User ID.
     pub uid: Option<u32>,
-    /// Its control group, as a path from the root of the hierarchy (`/`).
+    /// Cgroup, as a path from the root of the hierarchy (`/`).
     pub group: Option<String>,
-    /// Its process by name, where the tasks of a workload were put into some. A recording has a number.
+    /// Process name, if the workload assigns tasks to processes. A recording has a number instead.
     pub process: Option<String>,
 }
 
-/// A task and what it does.
+/// A task and its script.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskSpec {
-    /// Name, as `comm` would show it (any length).
+    /// Name, as in `comm` but of any length.
     pub name: String,
-    /// Command line, if recorded.
+    /// Recorded command line.
     pub command: Option<String>,
-    /// When it begins.
+    /// Start of the task.
     pub start: Start,
-    /// Policy.
+    /// Scheduling policy.
     pub policy: Policy,
     /// Nice value, -20 to 19.
     pub nice: i8,
-    /// Where it may run; `None`: everywhere. May name CPUs that a machine does not have: the driver intersects.
+    /// Affinity; `None`: all CPUs. May include CPUs the machine does not have: the driver intersects.
     pub cpus: Option<CpuSet>,
-    /// Largest resident set, in bytes, if recorded; 0 if not.
+    /// Recorded peak RSS in bytes; 0 if unknown.
     pub peak_rss_bytes: u64,
-    /// Its process, session, user and group.
+    /// Process, session, user and cgroup.
     pub who: Who,
-    /// How many of its requests may be late; `None` if nobody counts them.
+    /// Number of requests that may be late; `None` if requests are not tracked.
     pub window: Option<Window>,
-    /// The task that works for it while it sleeps, by spec index; `None` if it waits for nobody in particular.
+    /// Spec of the task that works for this one while it sleeps, for ticket transfers.
     pub lends: Option<u32>,
-    /// What it does; it exits after the last op.
+    /// Operations; the task exits after the last one.
     pub script: Vec<Op>,
 }
 
-/// A workload in its one form.
+/// A workload.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Workload {
-    /// Name of the file without directory and extension.
+    /// File name without directory and extension.
     pub name: String,
-    /// After this time the run ends, whatever is left; `None`: when the last task has ended.
+    /// Time after which the run ends; `None`: when all tasks have exited.
     pub duration: Option<Nanos>,
-    /// Its tasks.
+    /// The tasks.
     pub tasks: Vec<TaskSpec>,
-    /// How many mutexes, conditions, signals and references the scripts use.
+    /// Number of mutexes used by the scripts.
     pub mutexes: u32,
-    /// See above.
+    /// Number of condition variables.
     pub conditions: u32,
-    /// Number of tasks that each barrier waits for.
+    /// Number of participants of each barrier.
     pub barriers: Vec<u32>,
-    /// See above.
+    /// Number of signals.
     pub signals: u32,
-    /// See above; without the private ones.
+    /// Number of shared timer references.
     pub references: u32,
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
-    /// Groups that are described. Tasks may be in others, which have what is usual ([`Workload::all_groups`]).
+    /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).
     pub groups: Vec<TaskGroup>,
-    /// The groups of its tasks are to be groups of the machine that runs it. Those of a recording only say where its tasks
-    /// were: nothing is known of them, and one of them is all that most recordings have.
+    /// Whether cgroups are created on the machine that runs the workload. False for recordings, whose cgroup
+    /// attributes are unknown.
     pub is_grouped: bool,
-    /// What it is composed of, in the order of the tasks; empty if it comes from one file.
+    /// Parts of a composition, in the order of the tasks; empty for a single workload.
     pub parts: Vec<Part>,
 }
 
-/// Why a workload was refused.
+/// Error of loading or validating a workload.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{place}: {problem}")]
 pub struct WorkloadError {
@@ -254,9 +253,9 @@ pub struct WorkloadError {
 }
 
 impl Workload {
-    /// Whether a run of it ends by itself: no task that starts by itself, and none that it forks, repeats anything for ever;
-    /// or that is so of some part, for which the others are played. A task may still wait for ever, for a lock that nobody
-    /// releases for example: that depends on the run.
+    /// Returns whether a run ends by itself: no task that is started or forked has an endless loop. For a
+    /// composition, this must hold for at least one part. A task may still wait forever, for example for a lock that
+    /// is never released; that depends on the run.
     pub fn is_finite(&self) -> bool {
         if !self.parts.is_empty() {
             return self.parts.iter().any(|part| part.is_finite);
@@ -279,7 +278,7 @@ impl Workload {
         true
     }
 
-    /// From the contents of a file: a recording if it begins like one, else rt-app JSON.
+    /// Parses a file: a recording if it has the magic, else rt-app JSON.
     pub fn from_bytes(name: &str, bytes: &[u8]) -> Result<Workload, WorkloadError> {
         if crate::Recording::is_recording(bytes) {
             return crate::Recording::from_bytes(name, bytes).map(|recording| recording.workload);
@@ -292,7 +291,7 @@ impl Workload {
     }
 }
 
-/// Name of a file without directory and extension.
+/// File name without directory and extension.
 pub(crate) fn stem(name: &str) -> &str {
     let file = name.rsplit('/').next().unwrap_or(name);
     file.rsplit_once('.').map_or(file, |(stem, _)| if stem.is_empty() { file } else { stem })
@@ -302,9 +301,9 @@ pub(crate) fn stem(name: &str) -> &str {
 mod tests {
     use super::*;
 
-    /// A recording of a million switches has some millions of them.
+    /// A recording of a million context switches has millions of operations.
     #[test]
-    fn an_operation_is_small() {
+    fn operation_is_at_most_24_bytes() {
         assert!(size_of::<Op>() <= 24, "{} bytes", size_of::<Op>());
     }
 }

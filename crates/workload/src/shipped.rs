@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The synthetic workloads that come with Weir: the rt-app files of `workloads/`, compiled in.
+//! Synthetic workloads included in Weir: the rt-app files of `workloads/`, compiled in.
 
-/// All of them: name and text, in alphabetical order.
+/// Name and text of each workload, in alphabetical order.
 pub fn shipped() -> &'static [(&'static str, &'static str)] {
     macro_rules! files {
         ($($name:literal),* $(,)?) => {
@@ -32,7 +32,7 @@ mod tests {
     use std::fmt::Write;
 
     #[test]
-    fn all_load_and_are_what_their_names_say() {
+    fn shipped_workloads_load_with_the_expected_tasks() {
         let mut summary = String::new();
         for (name, text) in shipped() {
             let workload = Workload::from_rt_app(&format!("{name}.json"), text).unwrap();

@@ -1,66 +1,66 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a workload is by itself: how much work, how many CPUs it could use, and its longest chain.
+//! Inherent parallelism of a workload: its work, its longest chain, and how many CPUs it can use.
 //!
-//! 1. It is played on as many CPUs as it has tasks, where nothing costs anything: who can go on goes on. What that takes is
-//!    the *span*; no machine is faster, however many CPUs it has.
-//! 2. The longest chain is what the span consists of: from the end of the last task back to whoever woke or made it, and
-//!    so on to the beginning. It works and sleeps, and never waits.
-//! 3. On P CPUs, work W and span S, of which the chain works C, the work takes at least max(W/P, S), and at most
-//!    S + (W - C)/P under a scheduler that leaves no CPU idle beside a task that could run (Graham 1966, Brent 1974).
+//! 1. The workload is executed on as many CPUs as it has tasks, without any costs: every runnable task runs. The time
+//!    this takes is the *span*; no machine can be faster, however many CPUs it has.
+//! 2. The longest chain is what the span consists of: from the end of the last task back through the tasks that woke
+//!    or forked it, to the start. It consists of work and sleep only, never of waiting.
+//! 3. On P CPUs, with work W, span S and work C of the chain, the workload takes at least max(W/P, S), and at most S
+//!    + (W - C)/P under a work-conserving scheduler (Graham 1966, Brent 1974).
 //!
-//! Locks in shared memory are passed through as if nobody else were there.
+//! Locks in shared memory are treated as uncontended.
 
-use crate::{Demand, Player, Sleep, Start, Workload, WorkloadError};
+use crate::{Demand, Executor, Sleep, Start, Workload, WorkloadError};
 use ids::{Nanos, TaskId};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-/// Operations at one instant after which something is wrong: a million for each task would take hours to play.
+/// Limit on operations without time passing: a million for each task would take hours.
 const STEPS_AT_ONE_INSTANT: u64 = 100_000_000;
 
-/// What a workload is.
+/// Inherent parallelism of a workload.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Span {
-    /// Tasks that began.
+    /// Number of tasks started.
     pub tasks: u32,
-    /// All work, and the part of it in the kernel.
+    /// Total work.
     pub work: Nanos,
-    /// See above.
+    /// Kernel part of the work.
     pub system: Nanos,
-    /// How long it takes with as many CPUs as it can use, or for how long it was looked at.
+    /// Time on an unlimited number of CPUs, or the time limit.
     pub span: Nanos,
-    /// All that ends has ended.
+    /// Whether all finite tasks have exited.
     pub is_complete: bool,
-    /// Sleeps of fixed length, how many and how long together: by timers, by devices, by something outside.
+    /// Number and total length of sleeps of fixed length: by timers, by devices, by external causes.
     pub sleeps: [(u64, Nanos); 3],
-    /// Waits for other tasks.
+    /// Number of waits for other tasks.
     pub waits: u64,
-    /// For how long so many tasks worked at a time.
+    /// Time during which exactly this number of tasks worked.
     pub levels: BTreeMap<u32, Nanos>,
-    /// How many worked at a time, in thousandths, in equal parts of the span.
+    /// Mean number of working tasks, in thousandths, in equal parts of the span.
     pub timeline: Vec<u64>,
-    /// The longest chain, from its beginning; of an incomplete one, that of the task that acted last.
+    /// Longest chain from its start; if incomplete, the chain of the task that acted last.
     pub chain: Vec<Link>,
 }
 
-/// What one task did in the chain.
+/// A task's part of the chain.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// Its name.
+    /// Name of the task.
     pub task: String,
-    /// Its work.
+    /// Work of the task.
     pub work: Nanos,
-    /// Its sleep.
+    /// Sleep of the task.
     pub sleep: Nanos,
 }
 
 impl Span {
-    /// How long the chain works.
+    /// Work of the chain.
     pub fn chain_work(&self) -> Nanos {
         Nanos(self.chain.iter().map(|link| link.work.0).sum())
     }
 
-    /// The least and the most that so many CPUs need, at least one.
+    /// Lower and upper bound of the time on `cpus` CPUs, at least one.
     pub fn bounds(&self, cpus: u64) -> (Nanos, Nanos) {
         let least = Nanos(self.work.0.div_ceil(cpus)).max(self.span);
         (least, self.span + Nanos(self.work.since(self.chain_work()).0.div_ceil(cpus)))
@@ -68,16 +68,16 @@ impl Span {
 }
 
 impl Workload {
-    /// Plays it where nothing costs anything, until all has ended that ends, or for so long. `parts` is how many parts the
-    /// timeline has.
+    /// Executes the workload without costs until all finite tasks have exited or the limit is reached. `parts` is the
+    /// number of timeline parts.
     ///
-    /// # Errors
-    /// If it never ends and there is no limit, neither here nor in the workload; or if it acts for ever at one instant.
+    /// # Errors If the workload is endless and neither `limit` nor its duration limits it; or if it acts endlessly
+    /// without time passing.
     pub fn span(&self, limit: Option<Nanos>, parts: usize) -> Result<Span, WorkloadError> {
         let fail = |problem: &str| WorkloadError { place: self.name.clone(), problem: problem.to_owned() };
         let limit = limit.or(self.duration);
         if limit.is_none() && !self.is_finite() {
-            return Err(fail("it has tasks that never end and no duration; give one"));
+            return Err(fail("the workload has endless tasks and no duration; set a duration"));
         }
         let mut run = Run::new(self, limit.unwrap_or(Nanos::MAX));
         run.play().map_err(fail)?;
@@ -85,14 +85,14 @@ impl Workload {
     }
 }
 
-/// What a task had done at some time: work and sleep.
+/// Work and sleep of a task up to some time.
 type Done = (Nanos, Nanos);
 
-/// A task became able to go on.
+/// A task became runnable.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     own: Done,
-    /// By whom, what that had done, and how many entries it had.
+    /// The task that woke or forked it, that task's work and sleep, and its number of entries.
     by: Option<(TaskId, Done, usize)>,
 }
 
@@ -100,24 +100,24 @@ struct Entry {
 struct Task {
     done: Done,
     entries: Vec<Entry>,
-    /// It works until its next event.
+    /// Whether it works until its next event.
     works: bool,
 }
 
 struct Run<'w> {
     workload: &'w Workload,
-    player: Player<'w>,
+    executor: Executor<'w>,
     limit: Nanos,
     now: Nanos,
     tasks: Vec<Task>,
     starts: VecDeque<(Nanos, u32)>,
-    /// Ends of work and of sleep.
+    /// Ends of work and of sleeps.
     events: BinaryHeap<Reverse<(Nanos, TaskId)>>,
     ready: VecDeque<TaskId>,
     woken: Vec<TaskId>,
     working: u32,
     timeline: Timeline,
-    /// Tasks for which the play lasts: that live, and that come.
+    /// Number of tasks that must still exit, including those not started yet.
     left: usize,
     last: Option<TaskId>,
     found: Span,
@@ -134,7 +134,7 @@ impl<'w> Run<'w> {
         starts.sort_unstable();
         Run {
             workload,
-            player: Player::new(workload),
+            executor: Executor::new(workload),
             limit,
             now: Nanos::ZERO,
             tasks: Vec::new(),
@@ -173,7 +173,7 @@ impl<'w> Run<'w> {
         Ok(())
     }
 
-    /// Time passes.
+    /// Advances the time.
     fn pass(&mut self, to: Nanos) {
         let passed = to - self.now;
         *self.found.levels.entry(self.working).or_default() += passed;
@@ -181,17 +181,17 @@ impl<'w> Run<'w> {
         self.now = to;
     }
 
-    /// A task of this spec begins.
+    /// Starts a task of this spec.
     fn begin(&mut self, spec: u32, parent: Option<TaskId>) {
         let task = TaskId(self.tasks.len() as u32);
         let by = parent.map(|parent| self.state(parent));
         self.tasks.push(Task { entries: vec![Entry { own: Done::default(), by }], ..Task::default() });
         match parent {
             Some(parent) => {
-                self.player.forked(task, spec, parent, self.now);
+                self.executor.forked(task, spec, parent, self.now);
                 self.left += usize::from(!self.workload.is_beside(spec));
             }
-            None => self.player.started(task, spec, self.now),
+            None => self.executor.started(task, spec, self.now),
         }
         self.ready.push_back(task);
     }
@@ -201,26 +201,26 @@ impl<'w> Run<'w> {
         (task, *done, entries.len())
     }
 
-    /// All that are ready act, until each works, sleeps or waits.
+    /// Lets all ready tasks act until each works, sleeps or waits.
     fn act(&mut self) -> Result<(), &'static str> {
         let mut steps = 0;
         while let Some(task) = self.ready.pop_front() {
-            if !self.workload.is_beside(self.player.spec_of(task)) {
+            if !self.workload.is_beside(self.executor.spec_of(task)) {
                 self.last = Some(task);
             }
             while self.step(task) {
                 steps += 1;
                 if steps > STEPS_AT_ONE_INSTANT {
-                    return Err("it acts for ever at one instant; give its scripts work or sleep");
+                    return Err("the tasks act endlessly without time passing; add work or sleep to the scripts");
                 }
             }
         }
         Ok(())
     }
 
-    /// One step of a task; whether it can go on at once.
+    /// Executes one step of a task; returns whether the task can continue immediately.
     fn step(&mut self, task: TaskId) -> bool {
-        let demand = self.player.next(task, self.now, &mut self.woken).demand;
+        let demand = self.executor.next(task, self.now, &mut self.woken).demand;
         let by = Some(self.state(task));
         for other in self.woken.drain(..) {
             let own = self.tasks[other.index()].done;
@@ -234,7 +234,7 @@ impl<'w> Run<'w> {
                 self.work(task, work)
             }
             Demand::CpuTime(time) => self.work(task, time),
-            Demand::Passages(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
+            Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
             Demand::Sleep(time, cause) => {
                 let sum = &mut self.found.sleeps[match cause {
                     Sleep::Timer => 0,
@@ -253,7 +253,7 @@ impl<'w> Run<'w> {
             }
             Demand::Yield | Demand::Change { .. } | Demand::ChangeOf { .. } => true,
             Demand::Exit => {
-                self.left -= usize::from(!self.workload.is_beside(self.player.spec_of(task)));
+                self.left -= usize::from(!self.workload.is_beside(self.executor.spec_of(task)));
                 false
             }
         }
@@ -284,14 +284,14 @@ impl<'w> Run<'w> {
         }
     }
 
-    /// From the task that acted last back to the beginning.
+    /// Follows the chain from the task that acted last back to the start.
     fn chain(&self) -> Vec<Link> {
         let mut links: Vec<Link> = Vec::new();
         let mut next = self.last.map(|task| self.state(task));
         while let Some((task, done, entries)) = next {
             let entry = self.tasks[task.index()].entries[entries - 1];
             let (work, sleep) = (done.0.since(entry.own.0), done.1.since(entry.own.1));
-            let name = &self.player.spec(self.player.spec_of(task)).name;
+            let name = &self.executor.spec(self.executor.spec_of(task)).name;
             match links.last_mut().filter(|link| link.task == *name) {
                 Some(link) => (link.work, link.sleep) = (link.work + work, link.sleep + sleep),
                 None => links.push(Link { task: name.clone(), work, sleep }),
@@ -303,7 +303,7 @@ impl<'w> Run<'w> {
     }
 }
 
-/// How many worked at a time, in slots that grow as time passes.
+/// Number of working tasks over time, in slots whose width doubles as needed.
 #[derive(Debug)]
 struct Timeline {
     width: u64,
@@ -335,7 +335,8 @@ impl Timeline {
         }
     }
 
-    /// In so many equal parts of a time, in thousandths of a task. A slot that lies in two parts is divided evenly.
+    /// Mean number of working tasks in equal parts of the span, in thousandths. A slot that overlaps two parts is
+    /// divided proportionally.
     fn parts(&self, span: Nanos, parts: usize) -> Vec<u64> {
         let edge = |part: usize| (u128::from(span.0) * part as u128 / parts as u128) as u64;
         let work_until = |time: u64| {

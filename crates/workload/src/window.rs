@@ -1,39 +1,39 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Windows: how many of a task's requests may be late (R. West and K. Schwan, 1999).
 //!
-//! A request is what a task does from when it wakes until it sleeps. It should be done within a period; of so many
-//! requests one after the other some may miss that.
+//! A request is a task's activity from a wakeup to the next sleep. It should complete within a given time; of a
+//! window of consecutive requests, a given number may be late.
 
 use crate::Workload;
 use crate::check::Flaw;
 use ids::Nanos;
 
-/// The longest window, in requests, and the longest period.
+/// Maximum window length in requests, and maximum request time in microseconds.
 pub(crate) const MOST_REQUESTS: u32 = 255;
 pub(crate) const MOST_REQUEST_US: i64 = 1_000_000_000;
 
-/// Bytes of a task's name that a kernel keeps.
+/// Bytes of a task name that the kernel keeps.
 const NAME_BYTES: usize = 15;
 
-/// What is bearable for a task.
+/// Window of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// So many requests may be late …
+    /// Number of requests that may be late...
     pub late: u32,
-    /// … of each so many; 0 of 0 if every one counts alike.
+    /// ...in each window of this number; 0 of 0 if all requests matter equally.
     pub of: u32,
-    /// How long a request may take from when its task wakes: also the time from one deadline to the next.
+    /// Time limit of a request from the wakeup; also the distance between deadlines.
     pub request: Nanos,
 }
 
-/// What a kernel keeps of a task's name: its first 15 bytes.
+/// Task name as truncated by the kernel to 15 bytes.
 pub fn kept_of_name(name: &str) -> &str {
     let end = (0..=NAME_BYTES.min(name.len())).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
     &name[..end]
 }
 
 impl Workload {
-    /// The tasks that have a window, each by what a kernel keeps of its name, each name once.
+    /// Tasks with a window, by kernel-truncated name, each name once.
     pub fn windows(&self) -> Vec<(&str, Window)> {
         let all = self.tasks.iter().filter_map(|task| Some((kept_of_name(&task.name), task.window?)));
         let mut all: Vec<_> = all.collect();
@@ -42,7 +42,7 @@ impl Workload {
         all
     }
 
-    /// Windows are told by names, so tasks of one name have one window.
+    /// Schedulers identify tasks with windows by name, so tasks of the same name must have the same window.
     pub(crate) fn check_windows(&self) -> Result<(), Flaw> {
         for (task, spec) in self.tasks.iter().enumerate() {
             let Some(window) = spec.window else { continue };
@@ -57,7 +57,9 @@ impl Workload {
             let other = |other: &&crate::TaskSpec| other.window != spec.window && kept_of_name(&other.name) == kept;
             if let Some(other) = self.tasks.iter().find(other) {
                 let names = format!("{:?} and {:?}", spec.name, other.name);
-                return flaw(format!("{names} are both {kept:?} to a kernel, but differ in window or request-us"));
+                return flaw(format!(
+                    "{names} have the same name {kept:?} in the kernel, but differ in window or request-us"
+                ));
             }
         }
         Ok(())

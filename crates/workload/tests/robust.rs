@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Drives the bodies of the fuzz targets with damaged files, so that they run without a fuzzer, too.
+//! Runs the bodies of the fuzz targets with damaged files, without a fuzzer.
 
 #[path = "../../../fuzz/src/recording.rs"]
 mod recording;
@@ -9,7 +9,7 @@ mod rt_app;
 use proptest::prelude::*;
 use workload::{Observed, Recording, RecordingMeta, Workload, shipped};
 
-/// What uses every event and most parameters.
+/// A workload that uses every event and most parameters.
 const RICH: &str = r#"{
   "tasks": {
     "a": {"instance": 2, "cpus": [0, 1], "priority": -3, "phases": {
@@ -22,7 +22,7 @@ const RICH: &str = r#"{
   "global": {"duration": 2, "default_policy": "SCHED_BATCH"},
 }"#;
 
-/// Changes a few bytes, cuts or repeats a stretch.
+/// Changes a few bytes, and removes or duplicates a range.
 fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], stretch: (usize, usize), twice: bool) -> Vec<u8> {
     for (at, byte) in changes {
         let at = at.index(bytes.len());
@@ -35,7 +35,7 @@ fn damage(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], stretch: (u
     bytes
 }
 
-/// What the fuzz target takes for a recording: its blocks, unpacked.
+/// The fuzz target's input form of a recording: its decompressed blocks.
 fn unpacked(text: &str) -> Vec<u8> {
     let workload = Workload::from_rt_app("w", text).unwrap();
     recording::unpack(
@@ -44,7 +44,7 @@ fn unpacked(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn undamaged_files_pass() {
+fn undamaged_files_are_accepted() {
     rt_app::play(&Workload::from_rt_app("w", RICH).unwrap());
     for text in shipped().iter().map(|file| file.1).chain([RICH]) {
         rt_app::run(text.as_bytes());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a workload asks for, as whoever checks a run has to know it: the same in both worlds.
+//! Requirements of a workload that a check of a run must know; identical for simulated and real runs.
 
 use invariants::{Demands, Group, TaskDemand, Window};
 use std::collections::BTreeSet;
 use workload::{TaskGroup, Workload};
 
-/// What the workload says of its tasks that no event shows.
+/// Requirements on tasks that are not visible in events.
 pub fn demands(workload: &Workload) -> Demands {
     let all = workload.all_groups();
     let group = |group: &TaskGroup| Group {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What came of a run in either world, as one report.
+//! Converts simulated and real runs to reports of the same form.
 //!
-//! 1. [`Tags`] say what is run. They are known before it begins: [`simulated::tags`], [`real::tags`].
-//! 2. The same tags head the log of the run ([`header`]) and its report.
-//! 3. A world gives back how the run ended and what was measured; [`simulated::report`] and [`real::report`] bring
-//!    both into the terms of [`report::RunReport`], which does not tell the worlds apart.
+//! 1. [`Tags`] describe the inputs of a run. They are known before it begins: [`simulated::tags`], [`real::tags`].
+//! 2. The same tags are in the header of the run's log ([`header`]) and in its report.
+//! 3. Each world returns how the run ended and what was measured; [`simulated::report`] and [`real::report`] convert
+//!    both to a [`report::RunReport`], which is independent of the world.
 
 mod demands;
+#[cfg(feature = "real")]
 pub mod real;
 pub mod simulated;
 
@@ -14,12 +15,12 @@ pub use demands::demands;
 use event_log::{FORMAT, Header, hash_bytes};
 use report::Tags;
 
-/// The hash by which an object is known, in hexadecimal.
+/// Hash that identifies an object, in hexadecimal.
 pub fn object_hash(object: &[u8]) -> String {
     format!("{:032x}", hash_bytes(object))
 }
 
-/// What stands before the events of a run; `version` is that of the program that writes them.
+/// Header of a run's log; `version` is that of the program that writes it.
 pub fn header(tags: &Tags, version: &str) -> Header {
     Header {
         weir_log: FORMAT,
@@ -33,5 +34,5 @@ pub fn header(tags: &Tags, version: &str) -> Header {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "real"))]
 mod tests;

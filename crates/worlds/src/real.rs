@@ -12,20 +12,20 @@ use machine_model::Machine;
 use measures::{GroupMeasures, Periods, RunMeasures};
 use report::{Called, Ending, Exit, Meter, RunReport, Tags, World};
 
-/// What is run.
+/// Inputs of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// The scheduler as it was asked for.
+    /// The scheduler as requested.
     pub scheduler: &'a str,
-    /// Its object; `None`: the scheduler that is there.
+    /// Its object; `None`: the scheduler that is already attached.
     pub object: Option<&'a [u8]>,
-    /// The workload's name, or the command as a shell would need it.
+    /// Name of the workload, or the command in shell syntax.
     pub workload: &'a str,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: &'a str,
 }
 
-/// What such a run is called: it has no seed, and all effects of its machine.
+/// Tags of such a run: no seed, and all effects of its machine.
 pub fn tags(setup: &Setup<'_>) -> Tags {
     Tags {
         scheduler: setup.scheduler.to_owned(),
@@ -38,48 +38,50 @@ pub fn tags(setup: &Setup<'_>) -> Tags {
     }
 }
 
-/// In a real kernel CPUs idle beside a waiting task for a millisecond now and then: interrupts, the host of a virtual machine.
+/// In a real kernel a CPU may idle for a millisecond while a task waits: because of interrupts, or the host of a
+/// virtual machine.
 const TOLERANCE: Nanos = Nanos::from_ms(1);
 
-/// What a check of a run may expect on this machine. Queues and slices are not seen there, nor other tasks than the run's.
+/// Conditions for checking a run on this machine. Queues and slices are not visible there, and neither are tasks
+/// outside the run.
 pub fn conditions(machine: &Machine) -> Conditions {
     let tick = Nanos(1_000_000_000 / u64::from(machine.hz));
     Conditions { has_queues: false, all_tasks: false, tolerance: tick + TOLERANCE, tick }
 }
 
-/// What a check found, and what it looked for.
+/// Result of a check, and the properties checked.
 #[derive(Debug)]
 pub struct Checked {
-    /// What it found.
+    /// Findings.
     pub findings: Findings,
-    /// All that the scheduler promises and the run owes.
+    /// All promises of the scheduler and general invariants that were checked.
     pub looked_for: Vec<Property>,
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What a check found, if there was one.
+    /// Result of the check, if there was one.
     pub checked: Option<Checked>,
-    /// What was measured.
+    /// Measured data.
     pub measured: Measured,
-    /// How the workload was played; `None` if a command ran.
+    /// Data on the execution of the workload; `None` if a command ran.
     pub played: Option<Played>,
-    /// Why the scheduler was ejected, if it was.
+    /// Reason why the scheduler was ejected, if it was.
     pub ejected: Option<KernelExit>,
-    /// How often it was loaded again.
+    /// Number of restarts of the scheduler.
     pub restarts: u64,
-    /// What came of the calls of its programs that were planned.
+    /// Results of the planned calls of its programs.
     pub calls: Vec<Called>,
-    /// Exit status of the command, if there is one that has ended.
+    /// Exit status of the command, if there was one and it ended.
     pub command_status: Option<i32>,
-    /// What failed of what was run, if something did.
+    /// Failure of what was run, if any.
     pub failure: Option<String>,
-    /// It did not come to its end by itself.
+    /// The run was stopped before its end.
     pub cut: bool,
 }
 
-/// The report of a run.
+/// Report on a run.
 pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
     let Outcome { checked, measured, played, ejected, restarts, calls, command_status, failure, cut } = outcome;
     let Measured { mut measures, threads, log_hash, cost } = measured;
@@ -110,8 +112,8 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
     }
 }
 
-/// What can be believed of what was found. Where events were lost, what they would have said stands against all of it; switches
-/// and wakeups that the kernel hid contradict others. Queues exist, and nobody sees who is in none.
+/// Reliable part of the findings. If events were lost, none are reliable; unreported switches and wakeups invalidate
+/// some of them. Queues exist, but their content is not visible.
 fn believed(Checked { mut findings, looked_for }: Checked, cost: &MeterCost) -> Findings {
     if cost.lost() > 0 {
         return Findings { not_seen: looked_for, ..Findings::default() };
@@ -127,7 +129,7 @@ fn believed(Checked { mut findings, looked_for }: Checked, cost: &MeterCost) -> 
     findings
 }
 
-/// Adds what only the player knows: the work of each task, and its name.
+/// Adds data that only the executor knows: the work of each task, and its name.
 fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
     for (task, thread) in measures.tasks.iter_mut().zip(threads) {
         if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
@@ -152,7 +154,7 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
     measures.work = Some(Nanos(measures.tasks.iter().map(|task| task.account.work.0).sum()));
 }
 
-/// Why the kernel put a scheduler out.
+/// Reason why the kernel ejected a scheduler.
 pub fn exit(KernelExit { kind, code, reason, message, dump, exit_cpu: _ }: KernelExit) -> Exit {
     Exit { kind: kind as u32, code, reason, message, dump, ..Exit::default() }
 }

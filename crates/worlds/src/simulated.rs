@@ -10,24 +10,24 @@ use measures::RunMeasures;
 use report::{Called, Ending, Exit, RunReport, Tags, Violations, World};
 use simulator::{CallMade, KernelName, Outcome};
 
-/// What is run, beside the machine on which it runs.
+/// Inputs of a run, other than the machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
-    /// The scheduler as it was asked for.
+    /// The scheduler as requested.
     pub scheduler: &'a str,
     /// Its object; `None`: the kernel's own scheduler.
     pub object: Option<&'a [u8]>,
-    /// The workload's name.
+    /// Name of the workload.
     pub workload: &'a str,
-    /// The seed; 0 draws nothing.
+    /// Seed; 0: no random variation.
     pub seed: u64,
-    /// Which draw of the machine's uncertain numbers it is; 0: the machine as its file has it.
+    /// Number of the sample of the machine's uncertain constants; 0: the nominal values of its file.
     pub draw: u64,
     /// The kernel.
     pub kernel: KernelName,
 }
 
-/// What such a run is called.
+/// Tags of such a run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
     let Setup { scheduler, object, workload, seed, draw, kernel } = *setup;
     let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();
@@ -50,10 +50,12 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
     }
 }
 
-/// A CPU may idle for so long beside a waiting task, beyond its way out of idling: an interrupt on its way, a look for work.
+/// Time for which a CPU may idle while a task waits, in addition to its idle exit latency: an interrupt in flight, or
+/// a search for work.
 const IDLE_TOLERANCE: Nanos = Nanos::from_us(100);
 
-/// What a check of a run may expect on this machine. The kernel's own scheduler shows no queues; `noisy` is a run with a seed.
+/// Conditions for checking a run on this machine. The kernel's own scheduler shows no queues; `noisy`: the run has a
+/// nonzero seed.
 pub fn conditions(machine: &Machine, has_queues: bool, noisy: bool) -> Conditions {
     Conditions {
         has_queues,
@@ -63,9 +65,9 @@ pub fn conditions(machine: &Machine, has_queues: bool, noisy: bool) -> Condition
     }
 }
 
-/// The report of a run; `end` is when it had to stop, if it had to, and `findings` what a check found, if there was one.
+/// Report on a run; `end` is its time limit, if any, and `findings` the result of a check, if there was one.
 pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option<Findings>) -> RunReport {
-    // Without a time to stop at, a run ends when all work is done, unless something is wrong.
+    // Without a time limit, a run ends when all work is done, unless there is a deadlock.
     let deadlocked = end.is_none() && outcome.ejected.is_none() && outcome.measures.makespan.is_none();
     let violations = findings.map(|findings| violations(findings, &outcome.measures));
     let called = |CallMade { call, made }: CallMade| {
@@ -92,7 +94,7 @@ pub fn report(tags: Tags, outcome: Outcome, end: Option<Nanos>, findings: Option
     }
 }
 
-/// What a check found, with the tasks' names.
+/// Findings of a check, with the tasks' names.
 pub(crate) fn violations(findings: Findings, measures: &RunMeasures) -> Violations {
     let Findings { violations, count, not_seen, useless_migrations } = findings;
     let told = |violation: Violation| report::Violation {
@@ -110,7 +112,7 @@ pub(crate) fn violations(findings: Findings, measures: &RunMeasures) -> Violatio
     Violations { count, first, not_seen, useless_migrations }
 }
 
-/// Why the modelled kernel put a scheduler out.
+/// Reason why the modelled kernel ejected a scheduler.
 fn exit(ExitInfo { kind, code, reason, message, dump, fault, cause }: ExitInfo) -> Exit {
     let (file, line) = cause.source.unzip();
     Exit { kind, code, reason, message, fault, op: cause.op.map(str::to_owned), kfunc: cause.call, file, line, dump }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The same facts from either world give the same report.
+//! Equal facts from simulated and real runs give equal reports.
 
 use crate::{header, real, simulated};
 use ids::{CpuSet, Nanos, Policy, TaskId, Topology};
@@ -13,7 +13,7 @@ use report::{Called, Outcome, RunReport, Tags, World, to_json};
 use serde_json::Value;
 use simulator::CallMade;
 
-/// A run of a second with one task of the workload.
+/// Measures of a run of one second with one task.
 fn measures() -> RunMeasures {
     let totals = Totals { elapsed: Nanos::from_secs(1), makespan: Some(Nanos::from_secs(1)), ..Totals::default() };
     let task = TaskMeasures {
@@ -98,7 +98,7 @@ fn real_outcome() -> real::Outcome {
     }
 }
 
-/// All keys of a document, dotted, in their order; lists by their first element.
+/// All keys of a document as dotted paths, in order; lists are represented by their first element.
 fn keys(value: &Value, place: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => map.iter().for_each(|(key, value)| keys(value, &format!("{place}.{key}"), found)),
@@ -112,7 +112,7 @@ fn json(report: &RunReport) -> Value {
 }
 
 #[test]
-fn both_worlds_give_one_report() {
+fn simulated_and_real_runs_give_equal_reports() {
     let simulated = simulated::report(simulated_tags(), simulated_outcome(), None, None);
     let real = real::report(real_tags(), real_outcome());
     assert_eq!(simulated.ending, real.ending);
@@ -120,7 +120,7 @@ fn both_worlds_give_one_report() {
     let (one, other) = (json(&simulated), json(&real));
     let differs = |key: &str| one[key] != other[key];
     let different: Vec<&str> = one.as_object().unwrap().keys().map(String::as_str).filter(|key| differs(key)).collect();
-    // The kernel's version, what only one world has, and what only the player knows.
+    // The kernel version, data available in one world only, and data known to the executor only.
     let expected =
         ["world", "seed", "draw", "effects", "unvalidated", "machine", "kernel", "form", "work_ns", "meter", "tasks"];
     assert!(different.iter().all(|key| expected.contains(key)), "{different:?}");
@@ -135,7 +135,7 @@ fn both_worlds_give_one_report() {
 }
 
 #[test]
-fn a_log_and_a_report_say_the_same_of_a_run() {
+fn log_header_and_report_agree() {
     let tags = simulated_tags();
     let head = header(&tags, "1.2.3");
     assert_eq!((head.version.as_str(), head.seed, head.kernel.as_str()), ("1.2.3", 7, "7.2"));
@@ -151,7 +151,7 @@ fn a_log_and_a_report_say_the_same_of_a_run() {
 }
 
 #[test]
-fn effects_are_those_that_the_machine_has() {
+fn reported_effects_are_those_of_the_machine() {
     let setup =
         simulated::Setup { scheduler: "kernel", object: None, workload: "w", seed: 0, draw: 0, kernel: (7, 2).into() };
     let mut machine = Machine::preset("laptop-2c4t").unwrap();
@@ -164,9 +164,9 @@ fn effects_are_those_that_the_machine_has() {
     assert!(tags.unvalidated.iter().all(|effect| without.contains(effect)));
 }
 
-/// Both kernels put the scheduler out with the same words; the model also knows where in its code.
+/// Both kernels eject the scheduler with the same messages; the model also knows the place in its code.
 #[test]
-fn an_ejection_is_the_same_in_both_worlds() {
+fn ejection_is_reported_equally_in_both_worlds() {
     let (kind, code) = (1025, 7);
     let words = || ("scx_bpf_error".to_owned(), "no such queue".to_owned(), "CPU states".to_owned());
     let (reason, message, dump) = words();
@@ -191,9 +191,9 @@ fn an_ejection_is_the_same_in_both_worlds() {
     assert_eq!((one.fault.as_deref(), other.fault), (Some("a fault"), None));
 }
 
-/// Tasks that wait for each other for ever; a run that had to stop is none of that.
+/// Tasks that wait for each other forever are a violation; a run stopped by its time limit is not.
 #[test]
-fn deadlocks_are_violations_in_both_worlds() {
+fn deadlocks_are_violations_for_simulated_and_real_runs() {
     let unfinished =
         || simulator::Outcome { measures: RunMeasures { makespan: None, ..measures() }, ..simulated_outcome() };
     let stuck = simulated::report(simulated_tags(), unfinished(), None, None);
@@ -207,7 +207,7 @@ fn deadlocks_are_violations_in_both_worlds() {
 }
 
 #[test]
-fn a_real_run_is_fine_unless_something_was_ejected_failed_or_lost() {
+fn real_run_is_fine_without_ejection_failure_or_lost_events() {
     let fine = |change: &dyn Fn(&mut real::Outcome)| {
         let mut outcome = real_outcome();
         change(&mut outcome);
@@ -220,14 +220,14 @@ fn a_real_run_is_fine_unless_something_was_ejected_failed_or_lost() {
     assert!(!fine(&|outcome| outcome.ejected = Some(KernelExit { kind: 1025, ..KernelExit::default() })));
     assert!(!fine(&|outcome| outcome.failure = Some("the command failed: exit status: 2".to_owned())));
     assert!(!fine(&|outcome| outcome.measured.cost.lost_by_cpu = vec![0, 1]));
-    // A call that was not made is no failure of the scheduler.
+    // A call that was not made is not a failure of the scheduler.
     assert!(fine(&|outcome| (outcome.calls[0].made_ns, outcome.calls[0].returned) = (None, None)));
     assert!(!fine(&|outcome| outcome.calls[0].returned = Some(-2)));
 }
 
-/// Tasks beside others are ended when these have ended: that comes after the end of the work.
+/// Background tasks are terminated after the other tasks have ended, which is after the end of the work.
 #[test]
-fn the_makespan_of_a_real_run_is_that_of_the_parts_that_end() {
+fn makespan_of_a_real_run_excludes_background_tasks() {
     let makespan = |beside: u64| {
         let mut outcome = real_outcome();
         let tasks = &mut outcome.played.as_mut().unwrap().tasks;
@@ -235,7 +235,7 @@ fn the_makespan_of_a_real_run_is_that_of_the_parts_that_end() {
         tasks.push(TaskPlayed { ended: Nanos::from_ms(beside), is_beside: true, ..TaskPlayed::default() });
         real::report(real_tags(), outcome).measures.makespan
     };
-    // All ended after a second, by the meter's clock.
+    // All tasks ended after one second by the meter's clock.
     assert_eq!(makespan(970), Some(Nanos::from_ms(930)));
     assert_eq!(makespan(800), Some(Nanos::from_secs(1)));
 }

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A map that many threads change at once without locks.
+//! Block map that several threads modify without locks.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::word::{self, Want};
 use crate::{SetError, State};
 
-/// Blocks in a word.
+/// Blocks per word.
 const BLOCKS: usize = 32;
 
-/// The one word that threads fight for. [`AtomicU64`] is one; a model checker brings its own.
+/// Word with atomic load and compare-exchange. Implemented by [`AtomicU64`]; a model checker supplies its own type.
 pub trait AtomicWord {
-    /// Reads the word, with acquire ordering.
+    /// Loads the word with acquire ordering.
     fn load(&self) -> u64;
 
-    /// Replaces `current` by `new`, with acquire and release ordering.
+    /// Replaces `current` by `new` with acquire-release ordering.
     ///
-    /// # Errors
-    /// The word as found, if it was not `current`.
+    /// # Errors The word's value, if it was not `current`.
     fn replace(&self, current: u64, new: u64) -> Result<(), u64>;
 }
 
@@ -33,11 +32,11 @@ impl AtomicWord for AtomicU64 {
     }
 }
 
-/// A map over atomic words; in each word, block 0 is in the lowest bits of the word's little-endian form, so the memory
-/// is that of a [`Bitmap`](crate::Bitmap).
+/// Block map over atomic words. Within a word, block 0 is in the lowest bits of the little-endian form, so the memory
+/// layout is that of a [`Bitmap`](crate::Bitmap).
 ///
-/// A change is one compare-and-exchange of one word. Who frees a block publishes what it wrote before to the one who
-/// takes the block next.
+/// A change is one compare-exchange of one word. A thread that frees a block publishes its earlier writes to the
+/// thread that allocates the block next.
 ///
 /// ```
 /// use bitfit::{AtomicBitmap, State};
@@ -66,32 +65,31 @@ impl<W> Clone for AtomicBitmap<'_, W> {
 impl<W> Copy for AtomicBitmap<'_, W> {}
 
 impl<'a, W: AtomicWord> AtomicBitmap<'a, W> {
-    /// A map of the first `blocks` blocks of `words`, or of all that there are if that is fewer.
+    /// Creates a map of the first `blocks` blocks of `words`, or of all if there are fewer.
     pub fn new(words: &'a [W], blocks: usize) -> AtomicBitmap<'a, W> {
         AtomicBitmap { words, blocks: blocks.min(words.len() * BLOCKS) }
     }
 
-    /// The number of blocks.
+    /// Number of blocks.
     pub fn len(&self) -> usize {
         self.blocks
     }
 
-    /// Whether the map has no blocks.
+    /// Returns whether the map has no blocks.
     pub fn is_empty(&self) -> bool {
         self.blocks == 0
     }
 
-    /// The state of `block` at this moment, or `None` if the map has no such block.
+    /// Current state of `block`, or `None` if it is outside the map.
     pub fn get(&self, block: usize) -> Option<State> {
         let word = self.words[..].get(block / BLOCKS).filter(|_| block < self.blocks)?;
         Some(State::from_bits((u64::from_le(word.load()) >> shift(block)) as u8))
     }
 
-    /// Changes `block` to `next` and returns its state before. Of several threads that make the same change, one
+    /// Changes `block` to `next` and returns its previous state. If several threads make the same change, exactly one
     /// succeeds.
     ///
-    /// # Errors
-    /// Those of [`Bitmap::set`](crate::Bitmap::set).
+    /// # Errors Those of [`Bitmap::set`](crate::Bitmap::set).
     pub fn set(&self, block: usize, next: State) -> Result<State, SetError> {
         if block >= self.blocks {
             return Err(SetError::OutOfRange { block, blocks: self.blocks });
@@ -110,11 +108,11 @@ impl<'a, W: AtomicWord> AtomicBitmap<'a, W> {
         }
     }
 
-    /// Takes the first free block at or after `goal`, or else the first one before it, and makes it `kind`, which is
-    /// [`State::Used`] or [`State::Dinode`]. A `goal` past the end means block 0.
+    /// Allocates the first free block at or after `goal`, or else the first one before it, as `kind`: [`State::Used`]
+    /// or [`State::Dinode`]. A `goal` beyond the end means block 0.
     ///
-    /// `None` says that each word had no free block when it was looked at; a block freed behind the search's back may
-    /// be missed. It is also the answer to a `kind` that no free block may become.
+    /// Returns `None` if no word had a free block when it was read; a block freed behind the scan may be missed. Also
+    /// returns `None` for any other `kind`.
     pub fn allocate(&self, kind: State, goal: usize) -> Option<usize> {
         if !State::Free.may_become(kind) || self.blocks == 0 {
             return None;
@@ -123,7 +121,7 @@ impl<'a, W: AtomicWord> AtomicBitmap<'a, W> {
         self.take(kind, goal, self.blocks).or_else(|| self.take(kind, 0, goal))
     }
 
-    /// Takes the first free block of `from..end`.
+    /// Allocates the first free block of `from..end`.
     fn take(&self, kind: State, from: usize, end: usize) -> Option<usize> {
         let mut start = from;
         while start < end {
@@ -149,12 +147,12 @@ impl<'a, W: AtomicWord> AtomicBitmap<'a, W> {
     }
 }
 
-/// How far the pair of `block` is from the low end of its word, in bits.
+/// Bit offset of `block` in its word.
 const fn shift(block: usize) -> usize {
     2 * (block % BLOCKS)
 }
 
-/// A word in memory order after a change of one block.
+/// The word, in memory byte order, after the change of a block.
 const fn changed(word: u64, block: usize, from: State, to: State) -> u64 {
     word ^ (((from.bits() ^ to.bits()) as u64) << shift(block)).to_le()
 }

@@ -1,78 +1,79 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A map over bytes that somebody else owns.
+//! Block map over borrowed bytes.
 
 use crate::search;
 use crate::word::{BLOCKS_PER_BYTE, Want};
 use crate::{Counts, Kernel, SetError, State, arch};
 
-/// A map of block states over `B`: `&[u8]` to read, `&mut [u8]` or an owned buffer to change too.
+/// Block map over `B`: `&[u8]` for reading, `&mut [u8]` or an owned buffer for changes as well.
 ///
-/// Every byte holds four blocks, so a map of `n` bytes has `4 n` blocks, numbered from 0. All of them must have a number
-/// in `usize`: on 32-bit machines a map is smaller than 1 GiB.
+/// A byte holds four blocks, so a map of `n` bytes has blocks 0 to `4 n - 1`. Block numbers must fit in `usize`: on
+/// 32-bit machines a map must be smaller than 1 GiB.
 #[derive(Clone, Debug)]
 pub struct Bitmap<B> {
     bytes: B,
 }
 
 impl<B: AsRef<[u8]>> Bitmap<B> {
-    /// Looks at `bytes` as a map. Every content is a valid map.
+    /// Interprets `bytes` as a map. Any contents are valid.
     #[inline]
     pub const fn new(bytes: B) -> Bitmap<B> {
         Bitmap { bytes }
     }
 
-    /// The number of blocks.
+    /// Number of blocks.
     #[inline]
     pub fn len(&self) -> usize {
         self.as_bytes().len() * BLOCKS_PER_BYTE
     }
 
-    /// Whether the map has no blocks.
+    /// Returns whether the map has no blocks.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.as_bytes().is_empty()
     }
 
-    /// The map as stored.
+    /// Bytes of the map.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.as_ref()
     }
 
-    /// Gives back what the map was made of.
+    /// Returns the underlying buffer.
     pub fn into_inner(self) -> B {
         self.bytes
     }
 
-    /// The state of `block`, or `None` if the map has no such block.
+    /// State of `block`, or `None` if it is outside the map.
     #[inline]
     pub fn get(&self, block: usize) -> Option<State> {
         let byte = *self.as_bytes().get(block / BLOCKS_PER_BYTE)?;
         Some(State::from_bits(byte >> shift(block)))
     }
 
-    /// The first block in `state` at or after `from`. It does not wrap; a `from` past the end finds nothing.
+    /// First block in `state` at or after `from`. The search does not wrap; it finds nothing if `from` is beyond the
+    /// end.
     #[inline]
     pub fn find(&self, state: State, from: usize) -> Option<usize> {
         search::first(self.as_bytes(), Want::equal(state), from, None)
     }
 
-    /// As [`find`](Self::find), with a chosen kernel: for tests and measurements.
+    /// As [`find`](Self::find) with a given kernel, for tests and measurements.
     ///
-    /// A kernel that this machine cannot run is replaced by [`Kernel::Portable`].
+    /// [`Kernel::Portable`] is used if this machine cannot run the kernel.
     pub fn find_with(&self, kernel: Kernel, state: State, from: usize) -> Option<usize> {
         search::first(self.as_bytes(), Want::equal(state), from, Some(kernel))
     }
 
-    /// The first block at or after `from` that is not in `state`: where a run ends.
+    /// First block at or after `from` that is not in `state`, such as the end of a run.
     #[inline]
     pub fn find_other(&self, state: State, from: usize) -> Option<usize> {
         search::first(self.as_bytes(), Want::other(state), from, None)
     }
 
-    /// The first block at or after `from` that is in `state` together with the `length - 1` blocks behind it.
+    /// Start of the first run of `length` blocks in `state` at or after `from`.
     ///
-    /// A run of no blocks fits everywhere, also at the map's end.
+    /// A run of length 0 is found anywhere, including the end of the map.
     ///
     /// ```
     /// # use bitfit::{Bitmap, State};
@@ -85,27 +86,27 @@ impl<B: AsRef<[u8]>> Bitmap<B> {
         search::run(self.as_bytes(), state, from, length)
     }
 
-    /// The last block in `state` below `end`. An `end` past the map's end means the map's end.
+    /// Last block in `state` below `end`. An `end` beyond the map means the end of the map.
     pub fn find_last(&self, state: State, end: usize) -> Option<usize> {
         search::last(self.as_bytes(), Want::equal(state), end)
     }
 
-    /// How many blocks are in each state.
+    /// Number of blocks in each state.
     pub fn count(&self) -> Counts {
         arch::count(Kernel::best(), self.as_bytes())
     }
 
-    /// As [`count`](Self::count), with a chosen kernel: for tests and measurements.
+    /// As [`count`](Self::count) with a given kernel, for tests and measurements.
     pub fn count_with(&self, kernel: Kernel) -> Counts {
         arch::count(kernel, self.as_bytes())
     }
 
-    /// The states of all blocks in order.
+    /// States of all blocks in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = State> + '_ {
         self.as_bytes().iter().flat_map(|&byte| (0..BLOCKS_PER_BYTE).map(move |k| State::from_bits(byte >> shift(k))))
     }
 
-    /// The blocks in `state`, in order.
+    /// Blocks in `state`, in order.
     ///
     /// ```
     /// # use bitfit::{Bitmap, State};
@@ -123,11 +124,10 @@ impl<B: AsRef<[u8]>> Bitmap<B> {
 }
 
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Bitmap<B> {
-    /// Changes `block` to `next` and returns its state before.
+    /// Changes `block` to `next` and returns its previous state.
     ///
-    /// # Errors
-    /// [`SetError::OutOfRange`] for a block that the map does not have, [`SetError::Illegal`] for a change that
-    /// [`State::may_become`] forbids. The map is then unchanged.
+    /// # Errors [`SetError::OutOfRange`] for a block outside the map, [`SetError::Illegal`] for a change not allowed
+    /// by [`State::may_become`]. The map is then unchanged.
     #[inline]
     pub fn set(&mut self, block: usize, next: State) -> Result<State, SetError> {
         let bytes = self.bytes.as_mut();
@@ -144,7 +144,7 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Bitmap<B> {
     }
 }
 
-/// How far the pair of `block` is from the low end of its byte, in bits.
+/// Bit offset of `block` in its byte.
 #[inline(always)]
 const fn shift(block: usize) -> usize {
     2 * (block % BLOCKS_PER_BYTE)

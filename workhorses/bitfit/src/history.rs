@@ -1,114 +1,114 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The searches that GFS2 used or tried until 2009, for study and comparison.
+//! Searches used or proposed for GFS2 until 2009, for study and comparison.
 //!
-//! Red Hat bugs 435456 and 446085 compare six of them on a map of 50 MB; the seventh replaced them a year later and is
-//! the one in Linux since. The bug tells the code of numbers 1, 2 and 5 apart clearly; of 3, 4 and 6 it gives the idea
-//! and the times only, so these three are reconstructions from the idea. All are written anew and, unlike their models,
-//! never read outside the map; all give the same answers. They differ in the work they do on the way.
+//! Red Hat bugs 435456 and 446085 compare six of them on a map of 50 MB; the seventh replaced them a year later and
+//! is still in Linux. The code of numbers 1, 2 and 5 is clear from the bug; for 3, 4 and 6 it gives only the idea and
+//! the times, so these are reconstructions. All are reimplemented, never read outside the map, unlike the originals,
+//! and give the same results. They differ in speed.
 
 use crate::State;
 use crate::arch::prefetch;
 use crate::word::{self, BLOCKS_PER_BYTE, BYTES, LOW, Want};
 
-/// One search of the past.
+/// A historical search.
 #[derive(Clone, Copy, Debug)]
 pub struct Algorithm {
-    /// Its number in the bug, or the year.
+    /// Number in the bug, or the year.
     pub name: &'static str,
-    /// When it was in use.
+    /// Period of use.
     pub when: &'static str,
     /// What makes it fast.
     pub idea: &'static str,
     /// What makes it slow.
     pub weak_spot: &'static str,
-    /// The search: the first block of the map that is in the state, at or after the given block.
+    /// Returns the first block of the map in the state at or after the given block.
     pub find: fn(&[u8], State, usize) -> Option<usize>,
 }
 
-/// The six of the bug in its order, then the form of 2009.
+/// The six searches in the order of the bug, then the one of 2009.
 pub const ALGORITHMS: [Algorithm; 7] = [
     Algorithm {
         name: "#1",
         when: "January to March 2008, Linux 2.6.25",
-        idea: "skip a word of 32 blocks when all are used",
-        weak_spot: "one inode in the word costs 32 single steps; only the search for free blocks skips at all",
+        idea: "skips a word of 32 blocks if all are used",
+        weak_spot: "an inode in the word costs 32 single steps; only a search for free blocks skips words",
         find: words_all_used,
     },
     Algorithm {
         name: "#2",
         when: "until 25 January 2008",
-        idea: "skip a byte when the low bits of its pairs rule the state out",
-        weak_spot: "one byte a step; states that share the low bit stop it for nothing",
+        idea: "skips a byte if the low bits of its pairs rule the state out",
+        weak_spot: "one byte per step; states with the same low bit cause false stops",
         find: bytes_by_low_bits,
     },
     Algorithm {
         name: "#3",
         when: "tried in March 2008",
-        idea: "#1 with the tests that cannot fail taken out of the steps",
-        weak_spot: "as #1: the single steps stay",
+        idea: "#1 without redundant tests in the single steps",
+        weak_spot: "as #1: still takes single steps",
         find: words_all_used_tight,
     },
     Algorithm {
         name: "#4",
         when: "tried in March 2008",
-        idea: "#3, but a word that is not skipped is walked by bytes, and only bytes with the right low bits by pairs",
-        weak_spot: "still stops at every word with an inode",
+        idea: "#3, but walks an unskipped word by bytes, and by pairs only bytes with matching low bits",
+        weak_spot: "stops at every word with an inode",
         find: words_then_bytes,
     },
     Algorithm {
         name: "#5",
         when: "Linux 2.6.26 to 2.6.29, and GFS",
-        idea: "aligned words, skipped when their low bits rule the state out; the next word is asked for early",
-        weak_spot: "stops for nothing when unlinked blocks are sought among free ones, or used ones among inodes",
+        idea: "skips aligned words if their low bits rule the state out; prefetches the next word",
+        weak_spot: "false stops in searches for unlinked blocks among free ones, or used ones among inodes",
         find: aligned_words,
     },
     Algorithm {
         name: "#6",
-        when: "tried and thrown out in March 2008",
-        idea: "compare chunks of 4 KiB with a chunk that holds no block in the state",
-        weak_spot: "a single inode breaks a whole chunk, which then costs 16384 single steps",
+        when: "tried and rejected in March 2008",
+        idea: "compares 4 KiB chunks with a chunk that holds no block in the state",
+        weak_spot: "a single inode causes 16384 single steps for the chunk",
         find: chunks,
     },
     Algorithm {
         name: "2009",
         when: "since 2009, Linux 2.6.30 and later",
-        idea: "one exact bit for each matching block of a word, without a branch inside the word",
-        weak_spot: "eight bytes a step",
+        idea: "computes one exact bit per matching block of a word, without branches within the word",
+        weak_spot: "eight bytes per step",
         find: exact_words,
     },
 ];
 
-/// The state of an existing block.
+/// State of a block.
 #[inline(always)]
 fn state_at(bytes: &[u8], block: usize) -> State {
     State::from_bits(bytes[block / BLOCKS_PER_BYTE] >> (2 * (block % BLOCKS_PER_BYTE)))
 }
 
-/// The first block in `state` among `from..end`, pair by pair.
+/// First block in `state` in `from..end`, tested pair by pair.
 #[inline(always)]
 fn step(bytes: &[u8], state: State, from: usize, end: usize) -> Option<usize> {
     (from..end).find(|&block| state_at(bytes, block) == state)
 }
 
-/// The first block in `state` in one byte.
+/// First block in `state` in a byte.
 #[inline(always)]
 fn step_byte(byte: u8, state: State) -> Option<usize> {
     (0..BLOCKS_PER_BYTE).find(|block| byte >> (2 * block) & 3 == state.bits())
 }
 
-/// The low bits of a word in which no pair can be `state`: all set for an even state, none for an odd one.
+/// Low bits of a word in which no pair can be in `state`: all set for an even state, none for an odd one.
 #[inline(always)]
 fn excluding(state: State) -> u64 {
     if state.bits() & 1 == 0 { LOW } else { 0 }
 }
 
-/// The first block of the next byte, or the map's end.
+/// First block of the next byte, or the end of the map.
 #[inline(always)]
 fn byte_boundary(bytes: &[u8], from: usize) -> usize {
     from.next_multiple_of(BLOCKS_PER_BYTE).min(bytes.len() * BLOCKS_PER_BYTE)
 }
 
-/// #1.
+/// Search #1.
 fn words_all_used(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     let blocks = bytes.len() * BLOCKS_PER_BYTE;
     let mut block = from;
@@ -132,7 +132,7 @@ fn words_all_used(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     None
 }
 
-/// #2.
+/// Search #2.
 fn bytes_by_low_bits(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -141,7 +141,7 @@ fn bytes_by_low_bits(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     step(bytes, state, from, start).or_else(|| bytes_from(bytes, state, start / BLOCKS_PER_BYTE, bytes.len()))
 }
 
-/// The byte loop of #2 over the bytes `start..end`.
+/// Byte loop of #2 over the bytes `start..end`.
 #[inline(always)]
 fn bytes_from(bytes: &[u8], state: State, start: usize, end: usize) -> Option<usize> {
     let excluding = excluding(state) as u8;
@@ -156,7 +156,7 @@ fn bytes_from(bytes: &[u8], state: State, start: usize, end: usize) -> Option<us
     None
 }
 
-/// #3 and #4: words that are all used are skipped, `walk` goes through the bytes of every other one.
+/// Common part of #3 and #4: skips words of used blocks and calls `walk` for the bytes of all others.
 #[inline(always)]
 fn unless_all_used(
     bytes: &[u8],
@@ -182,17 +182,17 @@ fn unless_all_used(
     walk(at, bytes.len())
 }
 
-/// #3.
+/// Search #3.
 fn words_all_used_tight(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     unless_all_used(bytes, state, from, |start, end| step(bytes, state, start * BLOCKS_PER_BYTE, end * BLOCKS_PER_BYTE))
 }
 
-/// #4.
+/// Search #4.
 fn words_then_bytes(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     unless_all_used(bytes, state, from, |start, end| bytes_from(bytes, state, start, end))
 }
 
-/// #5.
+/// Search #5.
 fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -221,16 +221,16 @@ fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     bytes_from(bytes, state, at, bytes.len())
 }
 
-/// Bytes in a chunk of #6.
+/// Chunk length of #6 in bytes.
 const CHUNK: usize = 4096;
 
-/// A chunk without a free block.
+/// A chunk without free blocks.
 static ALL_USED: [u8; CHUNK] = [0x55; CHUNK];
 
-/// A chunk without a used, unlinked or inode block.
+/// A chunk of free blocks only.
 static ALL_FREE: [u8; CHUNK] = [0; CHUNK];
 
-/// #6.
+/// Search #6.
 fn chunks(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -254,7 +254,7 @@ fn chunks(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     None
 }
 
-/// 2009.
+/// Search of 2009.
 fn exact_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     let want = Want::equal(state);
     let mut at = from / BLOCKS_PER_BYTE;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Maps that keep two bits for each block, as the file system GFS2 does, and the search in them.
+//! Block maps with two bits per block, as used by the GFS2 file system, and searches in them.
 //!
-//! Four blocks share a byte, the first in the two lowest bits. A block is [free](State::Free), [used](State::Used),
-//! [unlinked](State::Unlinked) or a [dinode](State::Dinode). The search for the first block in a wanted state at or
-//! after a goal is what an allocator does all day: [`Bitmap::find`].
+//! A byte holds four blocks, the first in the two lowest bits. A block is [free](State::Free), [used](State::Used),
+//! [unlinked](State::Unlinked) or a [dinode](State::Dinode). The central operation of a block allocator is to find
+//! the first block in a given state at or after a goal: [`Bitmap::find`].
 //!
 //! ```
 //! use bitfit::{Bitmap, State};
@@ -18,11 +18,11 @@
 //! # Ok::<(), bitfit::SetError>(())
 //! ```
 //!
-//! The crate allocates nothing, has no dependencies, and needs only `core`; with the feature `std` (the default) it
-//! asks the processor which vector instructions it may use, and has [`gfs2`], which reads images of that file system.
+//! The crate has no dependencies, allocates no memory and needs only `core`. The feature `std` (on by default) adds
+//! run-time detection of vector instructions and [`gfs2`], which reads file-system images.
 #![no_std]
 
-/// Runs the example of the README.
+/// Runs the README's example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program `bitfit`: measures the searches of 2-bit block maps on this machine, and looks into GFS2 images.
+//! The `bitfit` command: benchmarks the searches of 2-bit block maps and inspects GFS2 images.
 
 mod cli;
 
@@ -8,9 +8,9 @@ use std::io::ErrorKind;
 use clap::{Parser, Subcommand};
 use cli::{ExitCode, Failure};
 
-/// Searches maps of 2-bit block states, measures how fast, and looks into GFS2 images.
+/// Search 2-bit block maps, measure the searches, and inspect GFS2 images.
 ///
-/// Exit status: 0 fine, 1 an image does not fit together, 2 bad usage or input.
+/// Exit status: 0 success, 1 inconsistent image, 2 bad usage or input.
 #[derive(Parser)]
 #[command(version, about)]
 struct Arguments {
@@ -20,11 +20,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Repeats the experiment of Red Hat bug 446085, for all searches and many sizes, against the read limit.
+    /// Repeat the experiment of Red Hat bug 446085 with all searches and many map sizes, relative to plain reads.
     Bench(cli::bench::Options),
-    /// Shows how the free blocks of a GFS2 image lie, and each counter or checksum that does not fit the maps.
+    /// Show the layout of free blocks in a GFS2 image, and counters or checksums that do not match the maps.
     Gfs2(cli::gfs2::Options),
-    /// Takes and frees blocks as a file system does, and shows what the searches cost with everything around them.
+    /// Allocate and free blocks like a file system, and show the share of the searches in the total time.
     Replay(cli::replay::Options),
 }
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match result {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(1),
-        // Who closes the pipe has read enough.
+        // The reader closed the pipe: not an error.
         Err(Failure::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(Failure::Output(error)) => fail(&format!("cannot print: {error}")),
         Err(Failure::Input(what)) => fail(&what),

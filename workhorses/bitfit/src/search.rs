@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The flat searches: first words one by one, then wide loops, then words again to name the block.
+//! Flat searches: first word by word, then wide loops, then word by word again to locate the block.
 
 use crate::arch::{self, Kernel, LINE};
 use crate::word::{self, BLOCKS_PER_BYTE, BYTES, Want};
 
-/// Bytes looked at word by word before the wide loops start. A near hit, the commonest answer in a file system that
-/// is not full, then costs no wide set-up.
+/// Bytes searched word by word before the wide loops start, so that a nearby hit, the common case in a file system
+/// that is not full, costs no vector setup.
 const NEAR_BYTES: usize = 64;
 
-/// The first wanted block at or after `from`.
+/// First wanted block at or after `from`.
 #[inline]
 pub(crate) fn first(bytes: &[u8], want: Want, from: usize, kernel: Option<Kernel>) -> Option<usize> {
     let at = from / BLOCKS_PER_BYTE;
@@ -26,7 +26,7 @@ pub(crate) fn first(bytes: &[u8], want: Want, from: usize, kernel: Option<Kernel
     first_from_byte(bytes, want, at + BYTES, kernel)
 }
 
-/// The first wanted block of the bytes from `at` on.
+/// First wanted block in the bytes from `at`.
 fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kernel>) -> Option<usize> {
     if let Some(near) = bytes[at..].first_chunk::<NEAR_BYTES>() {
         if let Some(block) = first_of_words(near, want) {
@@ -48,7 +48,7 @@ fn first_from_byte(bytes: &[u8], want: Want, mut at: usize, kernel: Option<Kerne
     tail(bytes, at, want, u64::MAX)
 }
 
-/// The first wanted block of bytes that are whole words.
+/// First wanted block in a number of whole words.
 #[inline(always)]
 fn first_of_words<const LENGTH: usize>(bytes: &[u8; LENGTH], want: Want) -> Option<usize> {
     for (index, word) in bytes.as_chunks::<BYTES>().0.iter().enumerate() {
@@ -60,7 +60,7 @@ fn first_of_words<const LENGTH: usize>(bytes: &[u8; LENGTH], want: Want) -> Opti
     None
 }
 
-/// The first wanted block among the last bytes, fewer than eight, that `keep` does not mask out.
+/// First wanted block in the last (fewer than eight) bytes, restricted to `keep`.
 #[inline]
 fn tail(bytes: &[u8], at: usize, want: Want, keep: u64) -> Option<usize> {
     let (word, exists) = word::load_tail(&bytes[at..]);
@@ -68,7 +68,7 @@ fn tail(bytes: &[u8], at: usize, want: Want, keep: u64) -> Option<usize> {
     (hits != 0).then(|| at * BLOCKS_PER_BYTE + word::first(hits))
 }
 
-/// The last wanted block below `end`, which may lie past the map's end.
+/// Last wanted block below `end`, which may be beyond the end of the map.
 pub(crate) fn last(bytes: &[u8], want: Want, end: usize) -> Option<usize> {
     let end = end.min(bytes.len() * BLOCKS_PER_BYTE);
     let mut at = end / BLOCKS_PER_BYTE;
@@ -92,7 +92,7 @@ pub(crate) fn last(bytes: &[u8], want: Want, end: usize) -> Option<usize> {
     (hits != 0).then(|| word::last(hits))
 }
 
-/// How many bytes at the end of `bytes`, in whole lines, hold no wanted block.
+/// Number of bytes at the end of `bytes`, in whole lines, without a wanted block.
 fn lines_without(bytes: &[u8], want: Want) -> usize {
     let (_, lines) = bytes.as_rchunks::<{ LINE }>();
     let free = |line: &&[u8; LINE]| {
@@ -101,10 +101,10 @@ fn lines_without(bytes: &[u8], want: Want) -> usize {
     lines.iter().rev().take_while(free).count() * LINE
 }
 
-/// The first block at or after `from` that starts `length` blocks in `state`.
+/// Start of the first run of `length` blocks in `state` at or after `from`.
 ///
-/// Each candidate is tested from its end: the last block in another state rules out every start up to itself, so long
-/// runs are found without reading most of the map.
+/// Each candidate is tested from its end: the last block in another state rules out every start up to and including
+/// it, so long runs are found without reading most of the map.
 pub(crate) fn run(bytes: &[u8], state: crate::State, from: usize, length: usize) -> Option<usize> {
     let blocks = bytes.len() * BLOCKS_PER_BYTE;
     let last_start = blocks.checked_sub(length)?;
@@ -124,7 +124,7 @@ pub(crate) fn run(bytes: &[u8], state: crate::State, from: usize, length: usize)
     }
 }
 
-/// The last wanted block of `start..end`; `start` itself is known not to be wanted.
+/// Last wanted block of `start..end`; `start` itself must not be wanted.
 fn last_between(bytes: &[u8], want: Want, start: usize, end: usize) -> Option<usize> {
     let first_byte = start / BLOCKS_PER_BYTE;
     let base = first_byte * BLOCKS_PER_BYTE;

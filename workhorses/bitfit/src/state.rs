@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The four states of a block, the changes allowed between them, and the errors of a change.
+//! Block states, allowed state changes, and errors of changes.
 
 use core::fmt;
 
-/// The state of one block. The number is what GFS2 stores on disk.
+/// State of a block; the discriminant is the value stored on disk by GFS2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum State {
-    /// Nobody owns the block.
+    /// Not allocated.
     Free = 0,
-    /// The block holds data, or metadata that is no inode.
+    /// Data, or metadata other than an inode.
     Used = 1,
-    /// An inode without a name: it waits to be freed.
+    /// An inode without a directory entry, to be freed.
     Unlinked = 2,
     /// An inode.
     Dinode = 3,
 }
 
 impl State {
-    /// All states in the order of their numbers.
+    /// All states by discriminant.
     pub const ALL: [State; 4] = [State::Free, State::Used, State::Unlinked, State::Dinode];
 
-    /// The state that the two low bits of `bits` stand for; higher bits are ignored.
+    /// State encoded by the two low bits of `bits`; higher bits are ignored.
     #[inline]
     pub const fn from_bits(bits: u8) -> State {
         Self::ALL[(bits & 3) as usize]
@@ -33,10 +33,10 @@ impl State {
         self as u8
     }
 
-    /// Whether a block in this state may change to `next`.
+    /// Returns whether a block in this state may change to `next`.
     ///
-    /// A block is taken from the free ones, as data or as an inode; an inode may lose its name; and everything that is
-    /// not free may be freed. Every other change means that the map is damaged or the caller is wrong.
+    /// A free block may become used or an inode, an inode may become unlinked, and any other block may be freed. Any
+    /// other change indicates a damaged map or a bug in the caller.
     #[inline]
     pub const fn may_become(self, next: State) -> bool {
         match next {
@@ -46,7 +46,7 @@ impl State {
         }
     }
 
-    /// The lower-case name, for output.
+    /// Lower-case name for output.
     pub const fn name(self) -> &'static str {
         match self {
             State::Free => "free",
@@ -63,23 +63,23 @@ impl fmt::Display for State {
     }
 }
 
-/// Why a block did not change its state. The map is then as it was.
+/// Error of a state change; the map is then unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetError {
-    /// The map has no such block.
+    /// The block is outside the map.
     OutOfRange {
-        /// The block asked for.
+        /// Requested block.
         block: usize,
-        /// How many blocks the map has.
+        /// Number of blocks in the map.
         blocks: usize,
     },
-    /// The change is not one of those that [`State::may_become`] allows.
+    /// The change is not allowed by [`State::may_become`].
     Illegal {
-        /// The block asked for.
+        /// Requested block.
         block: usize,
-        /// Its state in the map.
+        /// Its current state.
         from: State,
-        /// The state it should have got.
+        /// Requested state.
         to: State,
     },
 }
@@ -90,31 +90,31 @@ impl fmt::Display for SetError {
             SetError::OutOfRange { block, blocks } => {
                 write!(f, "block {block} is outside the map: expected a block below {blocks}")
             }
-            SetError::Illegal { block, from, to } => write!(f, "block {block} is {from} and must not become {to}"),
+            SetError::Illegal { block, from, to } => write!(f, "block {block} cannot change from {from} to {to}"),
         }
     }
 }
 
 impl core::error::Error for SetError {}
 
-/// How many blocks are in each state.
+/// Number of blocks in each state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     blocks: [usize; 4],
 }
 
 impl Counts {
-    /// Counts given in the order of [`State::ALL`].
+    /// Creates counts in the order of [`State::ALL`].
     pub const fn new(blocks: [usize; 4]) -> Counts {
         Counts { blocks }
     }
 
-    /// The number of blocks in `state`.
+    /// Number of blocks in `state`.
     pub const fn of(&self, state: State) -> usize {
         self.blocks[state as usize]
     }
 
-    /// The number of blocks in all states together.
+    /// Number of blocks in all states together.
     pub fn total(&self) -> usize {
         self.blocks.iter().sum()
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allows_exactly_the_six_changes_of_gfs2() {
+    fn exactly_the_six_state_changes_of_gfs2_are_allowed() {
         use State::*;
         let allowed =
             [(Used, Free), (Unlinked, Free), (Dinode, Free), (Free, Used), (Dinode, Unlinked), (Free, Dinode)];
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_go_there_and_back() {
+    fn state_round_trips_through_its_two_bits() {
         for bits in 0..=255 {
             assert_eq!(State::from_bits(bits).bits(), bits & 3);
         }

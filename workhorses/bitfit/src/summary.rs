@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A map with an index: one bit for each KiB of map that may hold a block in a chosen state.
+//! Block map with a summary index: one bit per KiB of map that may hold a block in a given state.
 
 use core::fmt;
 
 use crate::word::BLOCKS_PER_BYTE;
 use crate::{Bitmap, SetError, State};
 
-/// Bytes of map behind one bit of the lowest level.
+/// Bytes of map per bit of the lowest level.
 pub const CHUNK_BYTES: usize = 1024;
 
-/// Blocks behind one bit of the lowest level.
+/// Blocks per bit of the lowest level.
 const CHUNK_BLOCKS: usize = CHUNK_BYTES * BLOCKS_PER_BYTE;
 
-/// Bits in a word of the index.
+/// Bits per index word.
 const WORD_BITS: usize = 64;
 
-/// Levels that the largest map an address space can hold needs: 54 bits of chunk number, 6 in each level.
+/// Levels needed for the largest possible map: 54 bits of chunk number, 6 per level.
 const MAX_LEVELS: usize = 9;
 
-/// The storage given for an index is too small.
+/// Error: the storage passed for an index is too small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageTooSmall {
-    /// Words given.
+    /// Number of words passed.
     pub words: usize,
-    /// Words that the map and the number of states need.
+    /// Number of words needed for the map and the number of states.
     pub needed: usize,
 }
 
@@ -35,16 +35,16 @@ impl fmt::Display for StorageTooSmall {
 
 impl core::error::Error for StorageTooSmall {}
 
-/// The index of one state. A bit of a higher level says that its word one level below is not zero.
+/// Index of one state. A bit of a higher level is set if its word one level below is nonzero.
 struct Levels<'a> {
     words: &'a mut [u64],
-    /// Where each level starts in `words`; behind the last level, their end.
+    /// Start of each level in `words`, then the end of the last level.
     starts: [usize; MAX_LEVELS + 1],
     levels: usize,
 }
 
 impl<'a> Levels<'a> {
-    /// An empty index; `words` is as long as [`Indexed::words_per_state`] says.
+    /// Creates an empty index; `words` must have the length given by [`Indexed::words_per_state`].
     fn new(words: &'a mut [u64], chunks: usize) -> Levels<'a> {
         words.fill(0);
         let mut starts = [0; MAX_LEVELS + 1];
@@ -58,13 +58,13 @@ impl<'a> Levels<'a> {
         Levels { words, starts, levels }
     }
 
-    /// The index of a state that has none.
+    /// Placeholder for a state without an index.
     fn none() -> Levels<'a> {
         Levels { words: &mut [], starts: [0; MAX_LEVELS + 1], levels: 0 }
     }
 
-    /// Notes that a chunk may hold a block. Nearly always the bit is there already, or the state has no index; one test
-    /// tells either, and nothing is written.
+    /// Marks a chunk that may hold a block. In the common cases, bit already set or state without an index, one test
+    /// suffices and nothing is written.
     #[inline(always)]
     fn mark(&mut self, chunk: usize) {
         if let Some(word) = self.words.get(chunk / WORD_BITS)
@@ -74,7 +74,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Sets the chunk's bit, and those above it until one is set.
+    /// Sets the chunk's bit and those of higher levels, up to one already set.
     #[cold]
     fn mark_new(&mut self, chunk: usize) {
         let mut position = chunk;
@@ -89,7 +89,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// Notes that a chunk holds no block.
+    /// Clears the bit of a chunk without blocks.
     fn clear(&mut self, chunk: usize) {
         let mut position = chunk;
         for level in 0..self.levels {
@@ -102,7 +102,7 @@ impl<'a> Levels<'a> {
         }
     }
 
-    /// The first marked chunk at or after `chunk`.
+    /// First marked chunk at or after `chunk`.
     fn next(&self, chunk: usize) -> Option<usize> {
         let mut position = chunk;
         for level in 0..self.levels {
@@ -117,7 +117,7 @@ impl<'a> Levels<'a> {
         None
     }
 
-    /// The first marked chunk below bit `position` of `level`.
+    /// First marked chunk under bit `position` of `level`.
     fn descend(&self, level: usize, mut position: usize) -> usize {
         for below in (0..level).rev() {
             let word = self.words[self.starts[below] + position];
@@ -127,10 +127,10 @@ impl<'a> Levels<'a> {
     }
 }
 
-/// A map with an index for some states. A search for such a state reads a few words of index and one KiB of map.
+/// Block map with an index for some states. A search for such a state reads a few index words and one KiB of the map.
 ///
-/// The index never misses a block. It may point at a KiB whose last block in the state has gone; the next search that
-/// finds nothing there forgets it. It takes 0.0125 % of a large map's size for each state, and 8 bytes at least.
+/// The index never misses a block. A marked KiB may no longer hold a block in the state; the next unsuccessful search
+/// there clears the mark. The index takes 0.0125 % of a large map's size per state, at least 8 bytes.
 ///
 /// ```
 /// use bitfit::{Indexed, State};
@@ -144,12 +144,12 @@ impl<'a> Levels<'a> {
 /// ```
 pub struct Indexed<'a> {
     map: Bitmap<&'a mut [u8]>,
-    /// By state; empty for states without an index.
+    /// Index per state; empty for states without one.
     indexes: [Levels<'a>; 4],
 }
 
 impl<'a> Indexed<'a> {
-    /// Words of storage for the index of one state over a map of `map_bytes`.
+    /// Number of storage words for the index of one state over a map of `map_bytes` bytes.
     pub const fn words_per_state(map_bytes: usize) -> usize {
         let mut bits = map_bytes.div_ceil(CHUNK_BYTES).div_ceil(WORD_BITS);
         let mut words = bits;
@@ -160,11 +160,11 @@ impl<'a> Indexed<'a> {
         words
     }
 
-    /// Indexes the map `bytes` for `states`, which takes one pass over the map for each. A state named twice counts
-    /// once, but its storage must be there twice.
+    /// Indexes the map `bytes` for `states`, with one pass over the map per state. A state listed twice is indexed
+    /// once but needs storage twice.
     ///
-    /// # Errors
-    /// [`StorageTooSmall`] if `storage` has fewer than [`words_per_state`](Self::words_per_state) words for each state.
+    /// # Errors [`StorageTooSmall`] if `storage` has fewer than [`words_per_state`](Self::words_per_state) words per
+    /// state.
     pub fn new(bytes: &'a mut [u8], states: &[State], storage: &'a mut [u64]) -> Result<Indexed<'a>, StorageTooSmall> {
         let each = Self::words_per_state(bytes.len());
         let needed = each.saturating_mul(states.len());
@@ -188,15 +188,14 @@ impl<'a> Indexed<'a> {
         Ok(Indexed { map: Bitmap::new(bytes), indexes })
     }
 
-    /// The map, to read.
+    /// Read-only view of the map.
     pub fn map(&self) -> Bitmap<&[u8]> {
         Bitmap::new(self.map.as_bytes())
     }
 
-    /// Changes a block as [`Bitmap::set`] does, and keeps the index.
+    /// Changes a block as [`Bitmap::set`] does, and updates the index.
     ///
-    /// # Errors
-    /// Those of [`Bitmap::set`].
+    /// # Errors Those of [`Bitmap::set`].
     #[inline]
     pub fn set(&mut self, block: usize, next: State) -> Result<State, SetError> {
         let before = self.map.set(block, next)?;
@@ -204,7 +203,7 @@ impl<'a> Indexed<'a> {
         Ok(before)
     }
 
-    /// Finds what [`Bitmap::find`] finds. For a state without an index it is that search.
+    /// First block in `state` at or after `from`, as [`Bitmap::find`]. A state without an index is searched flat.
     pub fn find(&mut self, state: State, from: usize) -> Option<usize> {
         if from >= self.map.len() {
             return None;
@@ -237,7 +236,7 @@ mod tests {
     use std::vec;
 
     #[test]
-    fn the_index_of_the_largest_map_fits_its_levels_and_its_share() {
+    fn largest_map_needs_all_levels_and_index_stays_small() {
         let mut chunks = usize::MAX.div_ceil(CHUNK_BYTES);
         let mut levels = 0;
         while chunks > 1 {
@@ -250,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_finds_nothing_forgets_the_chunk() {
+    fn unsuccessful_search_clears_the_chunk_mark() {
         let mut bytes = vec![0x55; 3 * CHUNK_BYTES];
         let mut storage = vec![0; Indexed::words_per_state(bytes.len())];
         let mut map = Indexed::new(&mut bytes, &[State::Free], &mut storage).unwrap();
@@ -264,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_storage_is_an_error_with_both_numbers() {
+    fn insufficient_storage_is_an_error_with_both_sizes() {
         let needed = Indexed::words_per_state(2048) * 2;
         let mut storage = vec![0; needed - 1];
         let error = Indexed::new(&mut [0; 2048], &[State::Free, State::Used], &mut storage).err();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Threads never get the same block, and none is lost: every interleaving of a small case, and a short storm.
+//! No block is allocated twice and none is lost: exhaustive interleavings of a small case, and a stress test.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bitfit::{AtomicBitmap, AtomicWord, SetError, State};
 
-/// A word of the model checker.
+/// Atomic word of the model checker.
 struct Modelled(loom::sync::atomic::AtomicU64);
 
 impl AtomicWord for Modelled {
@@ -20,13 +20,13 @@ impl AtomicWord for Modelled {
     }
 }
 
-/// A map of one word with `blocks` free blocks that outlives the threads of one interleaving.
+/// Creates a map of one word with `blocks` free blocks, shared by the threads of an interleaving.
 fn modelled(blocks: usize) -> loom::sync::Arc<(Vec<Modelled>, usize)> {
     loom::sync::Arc::new((vec![Modelled(loom::sync::atomic::AtomicU64::new(0))], blocks))
 }
 
 #[test]
-fn no_interleaving_gives_a_block_twice() {
+fn no_interleaving_allocates_a_block_twice() {
     loom::model(|| {
         let shared = modelled(2);
         let threads: Vec<_> = [0, 1]
@@ -61,7 +61,7 @@ fn no_interleaving_loses_a_freed_block() {
 }
 
 #[test]
-fn alone_it_allocates_all_blocks_in_order_and_nothing_else() {
+fn single_thread_allocates_all_blocks_in_order() {
     let words: Vec<AtomicU64> = (0..3).map(|_| AtomicU64::new(0)).collect();
     let map = AtomicBitmap::new(&words, 70);
     let got: Vec<_> = std::iter::from_fn(|| map.allocate(State::Used, 33)).collect();
@@ -74,8 +74,8 @@ fn alone_it_allocates_all_blocks_in_order_and_nothing_else() {
     assert_eq!(bitfit::Bitmap::new(bytes).find(State::Free, 0), Some(70), "the memory is that of a bare map");
 }
 
-/// Four threads take and free blocks of a map that is nearly full all the time.
-fn storm(time: Duration) {
+/// Stress test: four threads allocate and free blocks of a nearly full map.
+fn stress(time: Duration) {
     const BLOCKS: usize = 1000;
     let words: Vec<AtomicU64> = (0..32).map(|_| AtomicU64::new(0)).collect();
     let taken: Vec<AtomicBool> = (0..BLOCKS).map(|_| AtomicBool::new(false)).collect();
@@ -101,7 +101,7 @@ fn storm(time: Duration) {
                         map.set(block, State::Free).unwrap();
                     }
                 }
-                // Another thread may still allocate.
+                // Another thread may still be allocating.
                 for block in mine {
                     taken[block].store(false, Ordering::Relaxed);
                     map.set(block, State::Free).unwrap();
@@ -113,12 +113,12 @@ fn storm(time: Duration) {
 }
 
 #[test]
-fn a_short_storm() {
-    storm(Duration::from_millis(300));
+fn stress_test_short() {
+    stress(Duration::from_millis(300));
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn a_minute_of_storm() {
-    storm(Duration::from_secs(60));
+fn stress_test_one_minute() {
+    stress(Duration::from_secs(60));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program in C, compiled with the header and linked with the library as the header says, finds all as promised.
+//! A C program compiled with the header and linked with the static library uses every function.
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
@@ -13,7 +13,7 @@ fn succeed(command: &mut Command) -> String {
 }
 
 #[test]
-fn a_program_in_c_uses_every_function() {
+fn c_program_uses_every_function() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("capi");
     let features = ["--no-default-features", "--features", "capi", "--crate-type", "staticlib"];
@@ -24,7 +24,7 @@ fn a_program_in_c_uses_every_function() {
     let warnings = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
     let mut cc = Command::new(std::env::var("CC").unwrap_or_else(|_| "cc".into()));
     cc.args(warnings).arg("-I").arg(here.join("include")).arg(here.join("tests/c/use.c"));
-    // What the standard library of Rust needs, as `--print native-static-libs` names it.
+    // Libraries that Rust's standard library needs, as listed by `--print native-static-libs`.
     cc.arg(target.join("debug/libbitfit.a")).args(["-lpthread", "-ldl", "-lm", "-o"]).arg(&program);
     succeed(&mut cc);
     assert_eq!(succeed(&mut Command::new(program)), "fine\n");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! GFS2 images made here: what a survey tells of good ones, and of each kind of damage.
+//! Survey of generated GFS2 images, consistent ones and each kind of damage.
 
 mod common;
 #[path = "../../../fuzz/src/gfs2_image.rs"]
@@ -24,7 +24,7 @@ fn survey(bytes: &[u8]) -> (Vec<Group>, Survey) {
     (groups, survey.unwrap())
 }
 
-/// The map of a group as it lies in the image.
+/// The map of a group, assembled from the image.
 fn map(image: &Image, group: &Group) -> Vec<u8> {
     let mut map = Vec::new();
     for i in 0..group.entry.map_blocks as usize {
@@ -35,7 +35,7 @@ fn map(image: &Image, group: &Group) -> Vec<u8> {
     map
 }
 
-/// Lengths of the runs of free blocks, and where each starts.
+/// Start and length of each run of free blocks.
 fn runs(states: &[State]) -> Vec<(usize, usize)> {
     let mut runs = Vec::new();
     let mut start = 0;
@@ -50,7 +50,7 @@ fn runs(states: &[State]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// A map of `length` bytes with runs of all sizes.
+/// Creates a map of `length` bytes with runs of all lengths.
 fn fragmented(seed: u64, length: usize) -> Vec<u8> {
     let noise = common::noise(seed, length);
     noise.iter().zip((0..length).map(|i| i / 97 % 3)).map(|(&byte, kind)| [byte, 0, byte | 0x55][kind]).collect()
@@ -66,8 +66,8 @@ fn small() -> Image {
 }
 
 #[test]
-fn good_images_agree_with_the_naive_count() {
-    // Groups of one block and of many; an index inside its inode, and behind one and two levels of pointers.
+fn consistent_images_match_a_naive_count() {
+    // Groups of one and of many map blocks; the index inline in its inode, and with one and two pointer levels.
     for (block_bytes, groups, map_bytes, hashed) in [
         (512, 1, 100, true),
         (512, 2, 384, false),
@@ -110,21 +110,17 @@ fn good_images_agree_with_the_naive_count() {
 }
 
 #[test]
-fn the_superblock_is_told() {
+fn superblock_fields_are_read() {
     let image = small();
     let volume = Volume::open(Cursor::new(&image.bytes)).unwrap();
     let about = volume.superblock();
     assert_eq!((about.format, about.block_bytes), (1802, 512));
-    assert_eq!(
-        (&*about.lock_protocol, &*about.lock_table),
-        ("lock_nolock", "a:b?"),
-        "no terminal sees control characters"
-    );
+    assert_eq!((&*about.lock_protocol, &*about.lock_table), ("lock_nolock", "a:b?"), "control characters are replaced");
     assert_eq!(volume.image_blocks(), image.bytes.len() as u64 / 512);
 }
 
 #[test]
-fn what_is_no_image_says_why() {
+fn invalid_images_are_rejected_with_a_reason() {
     let good = small().bytes;
     let open = |bytes: &[u8]| Volume::open(Cursor::new(bytes)).err().map(|error| error.to_string());
     let with = |at: usize, value: u64| {
@@ -133,26 +129,27 @@ fn what_is_no_image_says_why() {
         open(&bytes).unwrap()
     };
     assert_eq!(open(&good), None);
-    assert_eq!(open(&[]).unwrap(), "no GFS2 image: expected at least 66048 bytes, found 0");
-    assert_eq!(open(&good[..66_047]).unwrap(), "no GFS2 image: expected at least 66048 bytes, found 66047");
-    assert_eq!(with(0, 7), "no GFS2 image: at byte 65536 expected 0x01161970, found 0x00000007");
-    assert_eq!(with(4, 2), "no GFS2 image: at byte 65536 expected metadata of kind 1, format 100, found 2, 100");
-    assert_eq!(with(24, 1309), "no GFS2 image: at byte 65560 expected format 1801 or 1802, found 1309");
+    assert_eq!(open(&[]).unwrap(), "not a GFS2 image: expected at least 66048 bytes, found 0");
+    assert_eq!(open(&good[..66_047]).unwrap(), "not a GFS2 image: expected at least 66048 bytes, found 66047");
+    assert_eq!(with(0, 7), "not a GFS2 image: at byte 65536 expected 0x01161970, found 0x00000007");
+    assert_eq!(with(4, 2), "not a GFS2 image: at byte 65536 expected metadata type 1, format 100, found 2, 100");
+    assert_eq!(with(24, 1309), "not a GFS2 image: at byte 65560 expected format 1801 or 1802, found 1309");
     for size in [0, 256, 513, 1 << 17] {
-        let expected = "no GFS2 image: at byte 65572 expected a block size, a power of two from 512 to 65536, found ";
+        let expected =
+            "not a GFS2 image: at byte 65572 expected a block size, a power of two from 512 to 65536, found ";
         assert_eq!(with(36, size), format!("{expected}{size}"));
     }
     assert!(matches!(Volume::open(Cursor::new(&[][..])), Err(OpenError::TooShort(0))));
 }
 
-/// A change of the image and the fields in which mismatches must be told, first those of groups, then those of the volume.
+/// A damage, and the fields of the expected mismatches: first those of groups, then those of the volume.
 type Damage = (&'static str, fn(&mut Image), &'static [Field], &'static [Field]);
 
 fn header(image: &mut Image, group: usize, offset: usize, value: u64) {
     put(&mut image.bytes, image.groups[group] * image.block_bytes + offset, 4, value);
 }
 
-/// Changes a header and makes its checksum anew.
+/// Changes a header and updates its checksum.
 fn sealed(image: &mut Image, group: usize, offset: usize, value: u64) {
     header(image, group, offset, value);
     header(image, group, 64, 0);
@@ -221,7 +218,7 @@ const DAMAGES: &[Damage] = &[
 ];
 
 #[test]
-fn each_damage_is_told() {
+fn each_damage_is_reported() {
     for (name, damage, in_groups, in_volume) in DAMAGES {
         let mut image = small();
         damage(&mut image);
@@ -235,17 +232,17 @@ fn each_damage_is_told() {
 }
 
 #[test]
-fn an_index_that_is_none_is_given_up() {
+fn survey_stops_after_101_invalid_index_entries() {
     let mut image = Image::new(&plan(512, 250, 17, false));
     let (second, end) = (image.entries[10], image.entries[249]);
     image.bytes[second..end].fill(0);
     let (groups, survey) = survey(&image.bytes);
-    assert_eq!(groups.len(), 111, "ten good ones and the first hundred and one others");
+    assert_eq!(groups.len(), 111, "ten valid entries and the first 101 invalid ones");
     assert_eq!(survey.mismatches.iter().map(|m| m.field).collect::<Vec<_>>(), [Field::BadEntries]);
 }
 
 #[test]
-fn a_mismatch_reads_as_a_sentence_would() {
+fn mismatch_message_names_block_field_and_values() {
     let mut image = small();
     sealed(&mut image, 0, 28, 3);
     header(&mut image, 1, 64, 0xab);
@@ -258,7 +255,7 @@ fn a_mismatch_reads_as_a_sentence_would() {
 }
 
 #[test]
-fn the_callers_error_ends_the_survey() {
+fn callback_error_ends_the_survey() {
     let image = small();
     let mut volume = Volume::open(Cursor::new(&image.bytes)).unwrap();
     let error = volume.survey(|_| Err(std::io::Error::other("full"))).unwrap_err();
@@ -274,7 +271,7 @@ proptest! {
     ) {
         let plan = Plan { block_bytes: 512, maps: vec![fragmented(3, 20), fragmented(4, 420), fragmented(5, 3)], hashed };
         let image = Image::new(&plan);
-        // Only what a survey reads is worth damaging: superblock, headers, maps, hidden files.
+        // Mutate only the parts that a survey reads: superblock, headers, maps, hidden files.
         let mut bytes = image.bytes[SUPERBLOCK_AT..].to_vec();
         let first = image.groups[0] * 512 - SUPERBLOCK_AT;
         let spots: Vec<usize> = (0..232)

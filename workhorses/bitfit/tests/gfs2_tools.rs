@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program against Debian's gfs2-utils: images of `mkfs.gfs2` fit together, and damage that `gfs2_edit` does is told
-//! wherever `fsck.gfs2 -n` tells it. Where the tools are missing, these tests say so and pass.
+//! Comparison with Debian's gfs2-utils: images of `mkfs.gfs2` are consistent, and damage done by `gfs2_edit` is
+//! reported whenever `fsck.gfs2 -n` reports it. Skipped, with a message, if the tools are missing.
 #![cfg(target_os = "linux")]
 
 #[path = "common/gfs2_image.rs"]
@@ -13,14 +13,14 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// A folder that goes away with its owner.
-struct Folder(PathBuf);
+/// Temporary directory, removed when dropped.
+struct Directory(PathBuf);
 
-impl Folder {
-    fn new(name: &str) -> Folder {
+impl Directory {
+    fn new(name: &str) -> Directory {
         let path = std::env::temp_dir().join(format!("bitfit-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        Folder(path)
+        Directory(path)
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -28,13 +28,13 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for Directory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// Runs one of the tools, at most five minutes: `gfs2_edit` opens an editor when it does not understand its arguments.
+/// Runs a tool with a timeout of five minutes: `gfs2_edit` opens an editor if it does not understand its arguments.
 fn tool(name: &str, arguments: &[&str]) -> Output {
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
     let mut command = Command::new("timeout");
@@ -65,7 +65,7 @@ fn make(image: &Path, mib: u64, options: &[&str]) {
     assert!(output.status.success(), "{options:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// What `gfs2_edit` prints of a structure: the numbers behind each `name`, in order.
+/// Values of the field `name` in the output of `gfs2_edit`, in order.
 fn printed(image: &Path, what: &str, name: &str) -> Vec<u64> {
     let output = tool("gfs2_edit", &["-p", what, image.to_str().unwrap()]);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -74,12 +74,12 @@ fn printed(image: &Path, what: &str, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn images_of_mkfs_fit_together_and_say_what_gfs2_edit_says() {
+fn mkfs_images_are_consistent_and_match_gfs2_edit() {
     if tools_are_missing() {
         return;
     }
-    let folder = Folder::new("mkfs");
-    let image = folder.path("image");
+    let directory = Directory::new("mkfs");
+    let image = directory.path("image");
     for (mib, options) in [
         (64, &["-b", "512"][..]),
         (256, &["-b", "1024"]),
@@ -115,23 +115,23 @@ fn images_of_mkfs_fit_together_and_say_what_gfs2_edit_says() {
     }
 }
 
-/// What is done to an image: a command of `gfs2_edit`, or bytes written over.
+/// Modification of an image: a `gfs2_edit` command, or overwritten bytes.
 enum Damage {
     Edit(&'static [&'static str]),
     Bytes(u64, &'static [u8]),
 }
 
 #[test]
-fn damage_is_told_where_fsck_tells_it() {
+fn damage_reported_by_fsck_is_reported() {
     if tools_are_missing() {
         return;
     }
-    let folder = Folder::new("damage");
-    let (good, bad) = (folder.path("good"), folder.path("bad"));
+    let directory = Directory::new("damage");
+    let (good, bad) = (directory.path("good"), directory.path("bad"));
     make(&good, 256, &["-b", "1024"]);
     let group = printed(&good, "rindex", "ri_addr")[1];
     assert_eq!(group, 8328, "the blocks named below are those of such an image");
-    // Free blocks, a data block, the index itself, then fields of headers, then bytes for which gfs2_edit has no name.
+    // Free blocks, a data block, the index, then header fields, then bytes without a name in gfs2_edit.
     let damages = [
         Damage::Edit(&["-p", "20000", "blockalloc", "1"]),
         Damage::Edit(&["-p", "20000", "blockalloc", "2"]),
@@ -163,7 +163,7 @@ fn damage_is_told_where_fsck_tells_it() {
             }
             Damage::Bytes(at, bytes) => file.write_all_at(bytes, *at).unwrap(),
         }
-        // fsck.gfs2 3.5.0 aborts on wrong headers: whatever is not 0 is a complaint.
+        // fsck.gfs2 3.5.0 aborts on invalid headers, so any nonzero status counts as a report.
         let fsck = tool("fsck.gfs2", &["-n", bad.to_str().unwrap()]).status;
         let (status, text, errors) = bitfit(&bad, "text");
         assert!(!fsck.success(), "damage {number} is none for fsck.gfs2");
@@ -172,7 +172,7 @@ fn damage_is_told_where_fsck_tells_it() {
     }
 }
 
-/// Copies an image without writing its zeros.
+/// Copies an image as a sparse file.
 fn copy(from: &Path, to: &Path) {
     let output = Command::new("cp").arg("--sparse=always").args([from, to]).output().unwrap();
     assert!(output.status.success());

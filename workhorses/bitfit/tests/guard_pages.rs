@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! No search reads a byte outside its slice: the maps lie against pages that may not be touched.
+//! No search reads outside its slice: the maps are adjacent to inaccessible guard pages.
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code)] // the pages come from the operating system
 
 use bitfit::{Bitmap, Kernel, State};
 
-/// Readable memory with a forbidden page on either side. It lives as long as the program.
-fn fenced(length: usize) -> &'static mut [u8] {
+/// Maps readable memory between two guard pages; never unmapped.
+fn guarded(length: usize) -> &'static mut [u8] {
     const PAGE: usize = 4096;
     let inside = length.div_ceil(PAGE) * PAGE;
-    // SAFETY: a new anonymous mapping at an address that the kernel picks overlaps nothing.
+    // SAFETY: a new anonymous mapping at an address chosen by the kernel overlaps nothing.
     let start = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
@@ -21,7 +21,7 @@ fn fenced(length: usize) -> &'static mut [u8] {
         )
     };
     assert_ne!(start, libc::MAP_FAILED);
-    // SAFETY: the range lies inside the mapping just made; nobody else knows it.
+    // SAFETY: the range is inside the new mapping and has no other user.
     unsafe {
         let inner = start.cast::<u8>().add(PAGE);
         assert_eq!(libc::mprotect(inner.cast(), inside, libc::PROT_READ | libc::PROT_WRITE), 0);
@@ -29,7 +29,7 @@ fn fenced(length: usize) -> &'static mut [u8] {
     }
 }
 
-fn look_at_everything(bytes: &[u8]) {
+fn search_everything(bytes: &[u8]) {
     let map = Bitmap::new(bytes);
     let blocks = map.len();
     for kernel in Kernel::ALL {
@@ -46,21 +46,21 @@ fn look_at_everything(bytes: &[u8]) {
 }
 
 #[test]
-fn short_maps_at_both_fences() {
-    let memory = fenced(8192);
+fn short_maps_at_both_guard_pages() {
+    let memory = guarded(8192);
     memory.fill(0x55);
     for length in (0..=700).chain(4000..=4097) {
-        look_at_everything(&memory[..length]);
-        look_at_everything(&memory[8192 - length..]);
+        search_everything(&memory[..length]);
+        search_everything(&memory[8192 - length..]);
     }
 }
 
 #[test]
-fn long_maps_at_both_fences() {
-    let memory = fenced(1 << 20);
+fn long_maps_at_both_guard_pages() {
+    let memory = guarded(1 << 20);
     memory.fill(0x55);
     for less in [0, 1, 63, 64, 4095, 16_385] {
-        look_at_everything(&memory[less..]);
-        look_at_everything(&memory[..memory.len() - less]);
+        search_everything(&memory[less..]);
+        search_everything(&memory[..memory.len() - less]);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The searches of the past give the naive answers, too.
+//! The historical searches give the same results as a naive search.
 
 mod common;
 
@@ -7,7 +7,7 @@ use bitfit::State;
 use bitfit::history::ALGORITHMS;
 
 #[test]
-fn all_agree_with_the_pair_loop() {
+fn historical_searches_match_the_naive_search() {
     for length in (0..=40).chain([4095, 4096, 4101, 9000]) {
         for base in [0, 1, 5] {
             for (i, wanted) in State::ALL.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Drives the body of the fuzz target for operations, so that it runs without a fuzzer, too; and looks for reads outside
-//! of maps with valgrind.
+//! Runs the body of the fuzz target for operations without a fuzzer, and checks searches for out-of-bounds reads with
+//! valgrind.
 
 #[path = "../../../fuzz/src/bitfit_operations.rs"]
 mod fuzz_bitfit_operations;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 proptest! {
     #[test]
-    fn three_kinds_of_map_say_what_a_list_of_states_says(
+    fn all_map_types_match_a_list_of_states(
         head in any::<[u8; 7]>(),
         rest in prop::collection::vec(any::<u8>(), 0..600),
     ) {
@@ -18,12 +18,12 @@ proptest! {
     }
 }
 
-/// Searches maps that end where their memory ends, from all bases of a cache line.
+/// Searches maps that end at the end of their allocation, at every offset within a cache line.
 #[test]
-fn misaligned_bases() {
+fn searches_at_misaligned_bases() {
     for base in 0..64 {
         for length in (0..=24).chain((0..14).map(|i| i * 37 + 60)) {
-            // A box has exactly the bytes asked for: valgrind sees the first one behind them.
+            // The box has exactly the needed length, so valgrind reports a read of the byte after it.
             let mut memory = vec![0x55; base + length].into_boxed_slice();
             let look = |bytes: &[u8], expected: Option<usize>, from: usize| {
                 let map = Bitmap::new(bytes);
@@ -44,13 +44,13 @@ fn misaligned_bases() {
 }
 
 #[test]
-#[ignore = "takes seconds, and valgrind, which need not be there"]
-fn misaligned_bases_under_valgrind() {
+#[ignore = "takes seconds and needs valgrind"]
+fn searches_at_misaligned_bases_under_valgrind() {
     let this = std::env::current_exe().unwrap();
     let valgrind = std::process::Command::new("valgrind")
         .args(["--quiet", "--error-exitcode=9"])
         .arg(this)
-        .args(["--exact", "misaligned_bases", "--test-threads=1"])
+        .args(["--exact", "searches_at_misaligned_bases", "--test-threads=1"])
         .output();
     match valgrind {
         Err(error) => println!("skipped: valgrind: {error}"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every search agrees with the naive one: small maps exhaustively, larger ones at random.
+//! Every search matches a naive one: exhaustively on small maps, at random on larger ones.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn kernels() -> impl Iterator<Item = Kernel> {
     Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
 }
 
-/// The first block in each state at or after each block, and past the end: the oracle for all goals at once.
+/// For every block, and beyond the end: the first block in the state at or after it.
 fn next_by_goal(bytes: &[u8], wanted: State) -> Vec<Option<usize>> {
     let mut next = vec![None; bytes.len() * 4 + 3];
     for block in (0..bytes.len() * 4).rev() {
@@ -20,7 +20,7 @@ fn next_by_goal(bytes: &[u8], wanted: State) -> Vec<Option<usize>> {
 }
 
 #[test]
-fn finds_at_every_goal_length_and_base() {
+fn find_is_correct_for_every_goal_length_and_base() {
     for length in 0..=200 {
         for base in [0, 1, 3, 7, 8, 31, 33, 63] {
             let rare = [0, 1, 97, length * 2, length * 4 - length.min(1), length * 4 - (5).min(length)];
@@ -47,7 +47,7 @@ fn finds_at_every_goal_length_and_base() {
 }
 
 #[test]
-fn small_maps_exhaustively() {
+fn all_searches_are_correct_on_all_small_maps() {
     for content in 0..=u16::MAX {
         let bytes = content.to_le_bytes();
         let map = Bitmap::new(bytes);
@@ -68,11 +68,11 @@ fn small_maps_exhaustively() {
 }
 
 #[test]
-fn loops_for_maps_in_memory_stop_at_the_first_line_with_a_wanted_block() {
+fn loops_for_large_maps_stop_at_the_first_line_with_a_wanted_block() {
     let length = 5 << 20;
     for (round, wanted) in State::ALL.into_iter().cycle().take(12).enumerate() {
         let other = State::ALL[(wanted as usize + 1 + round / 4) % 4];
-        // All lines of a group, and the lines behind the last whole one.
+        // Every line of a group, and the lines after the last whole group.
         for block in (0..9).map(|line| 1_000_003 * (round + 1) + line * 256).chain([length * 4 - 1, length * 4 - 300]) {
             let bytes = common::sparse(length, other, wanted, &[block, length * 4 - 1]);
             let map = Bitmap::new(&bytes[round % 3..]);
@@ -86,7 +86,7 @@ fn loops_for_maps_in_memory_stop_at_the_first_line_with_a_wanted_block() {
 }
 
 #[test]
-fn far_loops_find_a_block_anywhere() {
+fn loops_for_large_maps_find_a_block_at_any_position() {
     let length = 2 << 20;
     for (round, wanted) in State::ALL.into_iter().cycle().take(24).enumerate() {
         let other = State::ALL[(round / 4 + wanted as usize + 1) % 4];
@@ -110,7 +110,7 @@ fn far_loops_find_a_block_anywhere() {
 }
 
 #[test]
-fn a_single_block_is_found_at_every_place() {
+fn single_block_is_found_at_every_position() {
     let length = 1500;
     for (i, wanted) in State::ALL.into_iter().enumerate() {
         for block in 0..length * 4 {
@@ -125,7 +125,7 @@ fn a_single_block_is_found_at_every_place() {
 }
 
 #[test]
-fn the_processor_gets_the_widest_kernel_that_it_can_run() {
+fn best_kernel_is_the_widest_available() {
     #[cfg(target_arch = "x86_64")]
     let expected = if std::is_x86_feature_detected!("avx512vpopcntdq") {
         Kernel::Avx512
@@ -142,7 +142,7 @@ fn the_processor_gets_the_widest_kernel_that_it_can_run() {
 }
 
 #[test]
-fn the_yardstick_reads_every_whole_line() {
+fn plain_read_covers_every_whole_line() {
     let mut buffer = vec![0; 40 * 64];
     let base = buffer.as_ptr().align_offset(64);
     for kernel in kernels() {
@@ -178,7 +178,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn all_answers_are_the_naive_ones((bytes, base) in maps(), goal in any::<prop::sample::Index>(), past in 0usize..9,
+    fn all_operations_match_the_naive_ones_on_random_maps((bytes, base) in maps(), goal in any::<prop::sample::Index>(), past in 0usize..9,
                                       length in 0usize..200, wanted in 0u8..4) {
         let wanted = State::from_bits(wanted);
         let goal = goal.index(bytes.len() * 4 + 1) + past;
@@ -200,7 +200,7 @@ proptest! {
     }
 
     #[test]
-    fn set_changes_one_block_or_nothing(mut bytes in prop::collection::vec(any::<u8>(), 0..64),
+    fn set_changes_exactly_one_block_or_none(mut bytes in prop::collection::vec(any::<u8>(), 0..64),
                                         changes in prop::collection::vec((0usize..270, 0u8..4), 0..64)) {
         let mut states = common::states(&bytes);
         let mut map = Bitmap::new(&mut bytes[..]);

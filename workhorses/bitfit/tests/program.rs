@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program's output, errors and exit status.
+//! Tests of the command: output, errors, exit status.
 
 #[path = "common/gfs2_image.rs"]
 mod gfs2_image;
@@ -16,14 +16,14 @@ fn bitfit(arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
 
-/// A file of the build's folder for temporary things.
+/// Creates a file in the build's temporary directory.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     fs::write(&path, bytes).unwrap();
     path
 }
 
-/// Two groups: all used but for runs of 1, 2 and 8 blocks; all free but for two inodes.
+/// Two groups: one used except for free runs of 1, 2 and 8 blocks; one free except for two inodes.
 fn image() -> Image {
     let mut first = vec![0x55; 8];
     first[3] = 0x54;
@@ -35,7 +35,7 @@ fn image() -> Image {
 }
 
 #[test]
-fn gfs2_tells_groups_runs_and_the_picture() {
+fn gfs2_prints_groups_runs_and_picture() {
     let path = file("good.img", &image().bytes);
     let (status, text, errors) = bitfit(&["gfs2", path.to_str().unwrap()]);
     assert_eq!((status, &*errors), (0, ""));
@@ -58,8 +58,8 @@ group       block   blocks     free     used unlinked  dinode free runs  longest
                32-63          0            0
               64-127          2          158 ##############################
 
-Each block of the volume: above the share in use
-(. nothing, 1-7 eighths, # all), below the free runs that start there
+Each block of the volume; upper row: share in use
+(. none, 1-7 eighths, # all), lower row: number of free runs that start there
 (. none, 1 one, 2 two or three, 3 four to seven, ...)
             0 |                                                                |
               |                                                                |
@@ -80,7 +80,7 @@ maps, counters and checksums of 2 groups agree
 }
 
 #[test]
-fn gfs2_tells_mismatches_in_text_and_json() {
+fn gfs2_prints_mismatches_as_text_and_json() {
     let mut image = image();
     put(&mut image.bytes, image.groups[1] * 512 + 28, 4, 9);
     let path = file("bad.img", &image.bytes);
@@ -100,15 +100,18 @@ fn gfs2_tells_mismatches_in_text_and_json() {
 }
 
 #[test]
-fn what_cannot_be_read_is_one_line_and_status_2() {
+fn unreadable_image_gives_one_line_and_status_2() {
     let short = file("short.img", b"GFS2");
     let other = file("other.img", &[1; 70_000]);
     let nowhere = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("nowhere.img");
     for (path, expected) in [
-        (&short, "no GFS2 image: expected at least 66048 bytes, found 4"),
-        (&other, "no GFS2 image: at byte 65536 expected 0x01161970, found 0x01010101"),
+        (&short, "not a GFS2 image: expected at least 66048 bytes, found 4"),
+        (&other, "not a GFS2 image: at byte 65536 expected 0x01161970, found 0x01010101"),
         (&nowhere, "No such file or directory (os error 2)"),
-        (&PathBuf::from(env!("CARGO_TARGET_TMPDIR")), "no GFS2 image: expected a file or block device, found a folder"),
+        (
+            &PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+            "not a GFS2 image: expected a file or block device, found a directory",
+        ),
     ] {
         let (status, text, errors) = bitfit(&["gfs2", path.to_str().unwrap()]);
         assert_eq!((status, &*text), (2, ""));
@@ -118,7 +121,7 @@ fn what_cannot_be_read_is_one_line_and_status_2() {
 }
 
 #[test]
-fn replay_tells_the_same_work_each_time_and_every_search() {
+fn replay_is_deterministic_and_lists_every_search() {
     let arguments = ["replay", "--volume-mib", "128", "--group-mib", "32", "--rounds", "1", "--format", "json"];
     let play = || serde_json::from_str::<serde_json::Value>(&bitfit(&arguments).1).unwrap();
     let (first, second) = (play(), play());
@@ -130,7 +133,7 @@ fn replay_tells_the_same_work_each_time_and_every_search() {
         first["searches"].as_array().unwrap().iter().map(|search| search["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["#1", "#2", "#3", "#4", "#5", "#6", "2009", "flat", "summary"]);
     let (status, text, errors) = bitfit(&arguments[..7]);
-    assert_eq!((status, &*errors), (0, ""), "no progress where nobody looks");
+    assert_eq!((status, &*errors), (0, ""), "no progress output without a terminal");
     assert!(
         text.starts_with("mp3, seed 446085, 90 % full at most\n4 groups of 32 MiB, blocks of 4096 bytes\n"),
         "{text}"
@@ -139,7 +142,7 @@ fn replay_tells_the_same_work_each_time_and_every_search() {
 }
 
 #[test]
-fn replay_refuses_shapes_that_cannot_be() {
+fn replay_rejects_invalid_sizes() {
     for (arguments, expected) in [
         (["--block-bytes", "1000"], "--block-bytes: expected a power of two from 512 to 65536, found 1000"),
         (["--volume-mib", "511"], "--volume-mib: expected at least two groups of 256 MiB, found a volume of 511 MiB"),
@@ -155,7 +158,7 @@ fn replay_refuses_shapes_that_cannot_be() {
 }
 
 #[test]
-fn replay_never_takes_more_than_there_is() {
+fn replay_never_exceeds_the_free_blocks() {
     for (work, volume_mib, block_bytes) in
         [("grow", "3", "65536"), ("grow", "3", "512"), ("mp3", "60", "65536"), ("mp3", "60", "512")]
     {
@@ -166,7 +169,7 @@ fn replay_never_takes_more_than_there_is() {
 }
 
 #[test]
-fn bench_measures_all_searches_and_draws_them() {
+fn bench_measures_and_plots_all_searches() {
     let plot = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("bench.svg");
     let quick = ["bench", "--rounds", "1", "--max-mib", "1", "--format", "json", "--plot"];
     let (status, json, errors) = bitfit(&[&quick[..], &[plot.to_str().unwrap()]].concat());
@@ -182,7 +185,7 @@ fn bench_measures_all_searches_and_draws_them() {
     {
         assert!(svg.contains(text), "{text}");
     }
-    assert!(!svg.contains("NaN") && !svg.contains("fragmentation"), "a map of 50 MiB was not asked for");
+    assert!(!svg.contains("NaN") && !svg.contains("fragmentation"), "a 50 MiB map exceeds --max-mib");
     for mib in ["0", "1025", "18446744073709551615"] {
         let (status, text, errors) = bitfit(&["bench", "--max-mib", mib]);
         assert_eq!((status, &*text), (2, ""));
@@ -191,7 +194,7 @@ fn bench_measures_all_searches_and_draws_them() {
     let (status, text, errors) = bitfit(&[&quick[..5], &["--plot", "/nowhere/bench.svg"]].concat());
     assert_eq!((status, &*text), (2, ""));
     assert!(
-        errors.starts_with("bitfit: /nowhere/bench.svg: cannot be drawn: ") && errors.lines().count() == 1,
+        errors.starts_with("bitfit: /nowhere/bench.svg: cannot write the plot: ") && errors.lines().count() == 1,
         "{errors}"
     );
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The index never changes an answer.
+//! The index never changes a search result.
 
 mod common;
 
@@ -26,7 +26,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn answers_as_the_bare_map_does(length in 1usize..300_000, common in 0u8..4, chosen in 0u8..16,
+    fn indexed_map_matches_the_bare_map(length in 1usize..300_000, common in 0u8..4, chosen in 0u8..16,
                                     actions in prop::collection::vec(action(), 0..200)) {
         let mut bytes = vec![common * 0x55; length];
         let mut bare = bytes.clone();
@@ -55,7 +55,7 @@ proptest! {
 }
 
 #[test]
-fn finds_each_block_of_a_map_with_three_levels() {
+fn indexed_map_with_three_levels_finds_each_block() {
     let length = 5 << 20;
     let free: Vec<usize> = (0..200).map(|i| i * i * 523 % (length * 4)).collect();
     let mut bytes = common::sparse(length, State::Used, State::Free, &free);

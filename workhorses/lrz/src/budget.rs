@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much memory there is, and who has it.
+//! Memory limit of the process, and the budget that threads allocate from.
 
 use std::fs;
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Address space kept back for stacks, the allocator and libraries where an rlimit bounds it, in bytes.
+/// Address space reserved for stacks, the allocator and libraries if an rlimit bounds it, in bytes.
 const KEPT_BACK: u64 = 24 << 20;
-/// The least that work is planned with, in bytes.
+/// Minimum memory limit, in bytes.
 pub const LEAST: u64 = 24 << 20;
 
-/// A bound on memory and where it comes from.
+/// A memory limit and its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
-    /// Bytes that may be used.
+    /// Limit in bytes.
     pub bytes: u64,
-    /// What sets the bound, for `-v`.
+    /// What sets the limit, printed by `-v`.
     pub because: String,
 }
 
 impl Limit {
-    /// The smallest of: what was asked for, two thirds of the machine's memory, what is available, the limits of the
-    /// process on its address space and data, and those of its cgroup.
+    /// Returns the smallest of: the requested limit (else two thirds of the machine's memory and 9/10 of the
+    /// available memory), 9/10 of what the address-space and data rlimits leave, and 8/10 of the cgroup limit.
     pub fn of_system(asked: Option<u64>) -> Limit {
         let mut limits = Vec::new();
         match asked {
@@ -48,7 +48,7 @@ impl Limit {
         Limit { bytes: bytes.max(LEAST), because }
     }
 
-    /// A bound for tests and for users of the library who know better.
+    /// Returns a fixed limit, for tests and for library users that set their own.
     pub fn bytes(bytes: u64) -> Limit {
         Limit { bytes: bytes.max(LEAST), because: "the caller".to_owned() }
     }
@@ -66,8 +66,8 @@ fn used_address_space() -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// The tightest limit of the process's cgroup and of those above it; in a container the path may not be visible, then
-/// the root of the mount tells.
+/// Smallest memory limit of the process's cgroup and its ancestors. In a container the cgroup path may not be
+/// visible; then the mount's root applies.
 fn cgroup_limit() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut limits = Vec::new();
@@ -84,7 +84,7 @@ fn cgroup_limit() -> Option<u64> {
         let mut path = path.trim_start_matches('/');
         loop {
             let limit = fs::read_to_string(format!("{mount}/{path}/{file}")).ok();
-            // "max", or a number near 2^63, where there is none.
+            // "max", or a number near 2^63, means no limit.
             limits.extend(limit.and_then(|text| text.trim().parse::<u64>().ok()).filter(|bytes| *bytes < 1 << 60));
             match path.rsplit_once('/') {
                 Some((above, _)) => path = above,
@@ -96,7 +96,7 @@ fn cgroup_limit() -> Option<u64> {
     limits.into_iter().min()
 }
 
-/// Memory that is shared out among threads.
+/// Memory budget shared by threads.
 #[derive(Debug)]
 pub struct Budget {
     limit: u64,
@@ -104,7 +104,7 @@ pub struct Budget {
     freed: Condvar,
 }
 
-/// Some of it, until dropped.
+/// A share of the budget, released when dropped.
 #[derive(Debug)]
 pub struct Lease<'a> {
     budget: &'a Budget,
@@ -112,12 +112,12 @@ pub struct Lease<'a> {
 }
 
 impl Budget {
-    /// So many bytes to share out.
+    /// Creates a budget of `limit` bytes.
     pub fn new(limit: u64) -> Budget {
         Budget { limit, used: Mutex::new(0), freed: Condvar::new() }
     }
 
-    /// Some bytes, if they are free.
+    /// Takes `bytes` if they are free.
     pub fn try_take(&self, bytes: u64) -> Option<Lease<'_>> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         (*used + bytes <= self.limit).then(|| {
@@ -126,7 +126,8 @@ impl Budget {
         })
     }
 
-    /// Some bytes, when they are free; more than all of them when nobody else has any.
+    /// Takes `bytes`, blocking until they are free. A request larger than the whole budget succeeds once no lease is
+    /// left.
     pub fn take(&self, bytes: u64) -> Lease<'_> {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         while *used > 0 && *used + bytes > self.limit {
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_taken_comes_back() {
+    fn dropped_leases_are_released_and_oversized_requests_wait_for_all() {
         let budget = Budget::new(100);
         let first = budget.try_take(60).expect("all free");
         assert!(budget.try_take(60).is_none());
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_bounds_the_limit() {
+    fn limit_is_at_most_the_requested_one_and_at_least_the_minimum() {
         let limit = Limit::of_system(Some(64 << 20));
         assert!(limit.bytes <= 64 << 20 && limit.bytes >= LEAST, "{limit:?}");
         assert!(Limit::of_system(None).bytes >= LEAST);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Checksums over what was packed.
+//! Checksum over the uncompressed bytes.
 
-/// The CRC that ends a chunk: the register of CRC-32 as it runs, from 0 and without the final inversion.
+/// CRC-32 that ends a chunk, with initial value 0 and without the final inversion.
 #[derive(Debug, Clone)]
 pub struct Crc(crc32fast::Hasher);
 
 impl Crc {
-    /// Over nothing yet.
+    /// Returns the CRC of no bytes.
     pub fn new() -> Crc {
-        // The crate inverts on the way in and on the way out: all ones give a register of 0.
+        // The crate inverts the initial value and the result, so all ones start with a register of 0.
         Crc(crc32fast::Hasher::new_with_initial(u32::MAX))
     }
 
-    /// Goes on over `bytes`.
+    /// Adds `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    /// The register.
+    /// Value of the CRC register.
     pub fn value(self) -> u32 {
         !self.0.finalize()
     }
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_crc_is_the_one_of_an_archive_that_lrzip_wrote() {
+    fn crc_matches_an_archive_written_by_lrzip() {
         let mut crc = Crc::new();
         crc.update(b"hel");
         crc.update(b"lo");

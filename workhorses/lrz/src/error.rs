@@ -1,65 +1,65 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong, in words for the person at the keyboard.
+//! Errors, worded for the user of the command.
 
 use std::io;
 
-/// Why an archive could not be written or read.
+/// Error of reading or writing an archive.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused; the text says what was tried, and the message says why: it is no source besides.
+    /// An operating-system error: the attempted operation and the error itself, which is not repeated as a source
+    /// because the message contains it.
     #[error("{0}: {1}")]
     Io(String, io::Error),
-    /// Not an archive of this family at all.
+    /// The file is not an lrzip archive.
     #[error("not an lrzip archive: {0}")]
     Foreign(String),
-    /// An archive, or a wish, that is known but not supported.
+    /// A known but unsupported archive or option.
     #[error("{0}")]
     Unsupported(String),
-    /// Bytes that no writer produces.
+    /// Invalid bytes in the archive.
     #[error("damaged archive, at byte {at}: {what}")]
     Damaged {
         /// Offset in the archive, in bytes.
         at: u64,
-        /// What was found, and what was expected.
+        /// What was found and what was expected.
         what: String,
     },
-    /// Everything could be read, and what came out is not what went in.
-    #[error("damaged archive: the {0} of what it holds differs from the recorded one")]
+    /// The archive was readable, but a checksum of its decompressed contents does not match the recorded one.
+    #[error("damaged archive: the {0} of the unpacked data differs from the recorded one")]
     Checksum(&'static str),
-    /// What came out of an archive that was just written is not what is being packed.
-    #[error("the archive and the input differ, from byte {0} of the input on: has the input changed meanwhile?")]
+    /// Verification of a new archive: its decompressed contents differ from the input.
+    #[error("the archive differs from the input at byte {0}: has the input changed meanwhile?")]
     Differs(u64),
     /// The archive is encrypted and no password was given.
-    #[error("the archive is encrypted: it takes a password")]
+    #[error("the archive is encrypted: give its password with -e")]
     NeedsPassword,
-    /// Decryption gave nonsense.
+    /// Decryption failed or gave invalid data.
     #[error("wrong password, or a damaged archive")]
     Password,
-    /// There is no way to do the work in so little memory.
-    #[error("not enough memory: {what} takes {needed} bytes")]
+    /// The operation does not fit in the memory limit.
+    #[error("not enough memory: {what} needs {needed} bytes")]
     Memory {
-        /// What the memory is for.
+        /// Purpose of the memory.
         what: &'static str,
-        /// How much of it, in bytes.
+        /// Bytes required.
         needed: u64,
     },
-    /// More output than the caller is willing to take.
+    /// The output is longer than the caller's limit.
     #[error("the archive expands to more than {0} bytes")]
     TooLong(u64),
-    /// The caller's sink, or another stage, gave up; the cause is reported elsewhere.
+    /// The caller's sink or another stage stopped; the cause is reported elsewhere.
     #[error("stopped")]
     Stopped,
 }
 
-/// What this crate's functions return.
+/// Result type of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Names what was tried when an operation of the system fails.
+/// Adds the attempted operation to an operating-system error.
 pub trait Context<T> {
-    /// Turns the failure into an [`Error::Io`] that begins with `what`.
+    /// Converts an error to an [`Error::Io`] that begins with `what`.
     ///
-    /// # Errors
-    /// The failure itself, with its context.
+    /// # Errors The error itself, with its context.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Long-range compression with overlapping stages, in the format of lrzip.
+//! Long-range compression with overlapping stages, in the file format of lrzip.
 //!
-//! A search finds repeats at any distance and cuts a file into two streams: what to repeat, and what is new. Blocks of
-//! both are packed by a back end. All stages work at the same time, also across chunks: see [`pack`].
+//! A match search over the whole input finds repeats at any distance and splits the input into two streams: tokens
+//! (what to copy from where) and literals (bytes that are new). A back end compresses blocks of both streams. All
+//! stages run concurrently, also across chunks: see [`pack`].
 //!
 //! ```
-//! use lrz::{pack, unpack, store::Memory};
+//! use lrz::{pack, store::Memory, unpack};
 //!
 //! let plain = b"to be, or not to be".repeat(1000);
 //! let archive = Memory::default();
 //! pack::pack(pack::Source::bytes(&plain), &archive, &pack::Options::default())?;
+//!
 //! let output = Memory::default();
 //! let archive = archive.into_bytes();
 //! assert!(archive.len() < 200);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A file that has its name only when it is complete.
+//! Output file that gets its name only when it is complete.
 //!
-//! Until then it has none at all: whatever ends the program, also a signal that it cannot catch, leaves nothing. File
-//! systems that know no files without names get a temporary one, which [`remove_temporaries`] takes away.
+//! Until then it is unnamed (`O_TMPFILE`), so nothing is left behind however the process ends, even by SIGKILL. File
+//! systems without unnamed files get a temporary name instead, which [`remove_temporaries`] removes.
 
 use crate::error::{Context, Error, Result};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, open, renameat, unlinkat};
@@ -13,51 +13,52 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file in the making.
+/// An output file in progress.
 #[derive(Debug)]
 pub struct Output {
     file: File,
     path: PathBuf,
     replace: bool,
-    /// Its temporary name, where it needs one.
+    /// Temporary name, if the file system has no unnamed files.
     temporary: Option<PathBuf>,
 }
 
 impl Output {
-    /// A file that will be called `path`; one that is there already is replaced if `replace`.
+    /// Creates a file that will be named `path`; an existing file is replaced if `replace`.
     ///
-    /// # Errors
-    /// [`Error::Io`] if it is there and is not to be replaced, if it is a device or anything else but a file, and for what
-    /// the system reports.
+    /// # Errors [`Error::Io`] if the file exists and may not be replaced, if it is a directory, device or other
+    /// special file, and for errors of the operating system.
     pub fn create(path: &Path, replace: bool) -> Result<Output> {
         Output::new(path, replace, false)
     }
 
-    /// The same, with a temporary name at once.
+    /// Creates a file with a temporary name from the start.
     ///
-    /// # Errors
-    /// As [`Output::create`].
+    /// # Errors As [`Output::create`].
     pub fn create_named(path: &Path, replace: bool) -> Result<Output> {
         Output::new(path, replace, true)
     }
 
     fn new(path: &Path, replace: bool, named: bool) -> Result<Output> {
         if !replace && path.symlink_metadata().is_ok() {
-            let what = format!("{}, which only -f replaces", path.display());
+            let what = format!("{}, use -f to replace it", path.display());
             return Err(Error::Io(what, io::ErrorKind::AlreadyExists.into()));
         }
         if path.metadata().is_ok_and(|there| !there.is_file()) {
-            let what = format!("{}, which is no file and is not replaced: write to standard output", path.display());
+            let what = format!(
+                "{} is not a regular file and is not replaced; write to standard output instead",
+                path.display()
+            );
             return Err(Error::Io(what, io::ErrorKind::InvalidInput.into()));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
-        let without_name = if named { None } else { open(folder, flags, Mode::from_raw_mode(0o600)).ok() };
+        let without_name = if named { None } else { open(directory, flags, Mode::from_raw_mode(0o600)).ok() };
         let (file, temporary) = match without_name {
             Some(file) => (File::from(file), None),
             None => {
                 let name = beside(path);
-                // Known before it is there: a signal in between removes it.
+                // Registered before creation, so that a signal in between removes it.
                 temporaries().push(name.clone());
                 let file = File::options().read(true).write(true).create_new(true).mode(0o600).open(&name);
                 (file.context(|| format!("creating {}", name.display()))?, Some(name))
@@ -66,15 +67,14 @@ impl Output {
         Ok(Output { file, path: path.to_owned(), replace, temporary })
     }
 
-    /// The file.
+    /// The open file.
     pub fn file(&self) -> &File {
         &self.file
     }
 
-    /// Gives the file its name, when all of it is on the disk.
+    /// Syncs the file and gives it its name.
     ///
-    /// # Errors
-    /// What the system reports; then nothing has the name that did not have it before.
+    /// # Errors Those of the operating system; then the name is unchanged.
     pub fn finish(mut self) -> Result<()> {
         let name = || format!("writing {}", self.path.display());
         self.file.sync_all().context(name)?;
@@ -87,7 +87,7 @@ impl Output {
                     Err(error) if !self.replace || error != rustix::io::Errno::EXIST => {
                         return Err(io::Error::from(error)).context(name);
                     }
-                    // Only a rename replaces, and only what has a name can be renamed.
+                    // Only a rename can replace a file, and only a named file can be renamed.
                     Err(_) => {
                         let temporary = beside(&self.path);
                         temporaries().push(temporary.clone());
@@ -102,7 +102,7 @@ impl Output {
         let renamed = if self.replace {
             renameat(CWD, &temporary, CWD, &self.path)
         } else {
-            // A link does not replace what appeared meanwhile.
+            // Unlike a rename, a link fails if the name has been taken in the meantime.
             linkat(CWD, &temporary, CWD, &self.path, AtFlags::empty())
         };
         if !self.replace || renamed.is_err() {
@@ -122,21 +122,21 @@ impl Drop for Output {
     }
 }
 
-/// Temporary names that files have right now.
+/// Temporary names in use.
 static TEMPORARIES: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn temporaries() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARIES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes all files that have only a temporary name: for a program that a signal ends.
+/// Removes all files with temporary names; to be called before a signal ends the process.
 pub fn remove_temporaries() {
     for name in temporaries().drain(..) {
         let _ = std::fs::remove_file(name);
     }
 }
 
-/// A name for the time being, in the same folder.
+/// Temporary name in the same directory.
 fn beside(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(".");
     name.push(path.file_name().unwrap_or_default());
@@ -149,39 +149,39 @@ mod tests {
     use super::*;
     use crate::store::Store;
 
-    fn names(folder: &Path) -> Vec<String> {
-        let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).expect("a directory").flatten();
         let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
         names.sort();
         names
     }
 
-    /// As root, -f -o /dev/null would otherwise leave the machine without it.
+    /// Run as root, `-f -o /dev/null` would otherwise replace the device.
     #[test]
-    fn what_is_no_file_is_never_replaced() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let link = folder.path().join("null");
+    fn special_files_and_directories_are_never_replaced() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let link = directory.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
-        for path in [folder.path(), Path::new("/dev/null"), &link] {
+        for path in [directory.path(), Path::new("/dev/null"), &link] {
             for replace in [false, true] {
                 assert!(Output::create(path, replace).is_err(), "{}", path.display());
             }
         }
         assert!(link.is_symlink() && !Path::new("/dev/null").is_file());
-        assert_eq!(names(folder.path()), ["null"]);
+        assert_eq!(names(directory.path()), ["null"]);
     }
 
     #[test]
-    fn a_file_appears_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("new");
+    fn file_gets_its_name_only_when_complete() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("new");
         let output = Output::create(&path, false).expect("created");
         output.file().write_all_at(b"half", 0).expect("written");
         drop(output);
-        assert_eq!(names(folder.path()), [""; 0]);
+        assert_eq!(names(directory.path()), [""; 0]);
         let output = Output::create(&path, false).expect("created");
         output.file().write_all_at(b"whole", 0).expect("written");
-        assert_eq!(names(folder.path()), [""; 0]);
+        assert_eq!(names(directory.path()), [""; 0]);
         output.finish().expect("finished");
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
         assert!(Output::create(&path, false).is_err());
@@ -190,13 +190,13 @@ mod tests {
         assert_eq!(std::fs::read(&path).expect("there"), b"whole");
         output.finish().expect("finished");
         assert_eq!(std::fs::read(&path).expect("there"), b"other");
-        assert_eq!(names(folder.path()), ["new"]);
-        // What appeared meanwhile is not replaced unasked.
+        assert_eq!(names(directory.path()), ["new"]);
+        // A file created in the meantime is not replaced.
         std::fs::remove_file(&path).expect("removed");
         let output = Output::create(&path, false).expect("created");
         std::fs::write(&path, "mine").expect("written");
         assert!(output.finish().is_err());
         assert_eq!(std::fs::read(&path).expect("there"), b"mine");
-        assert_eq!(names(folder.path()), ["new"]);
+        assert_eq!(names(directory.path()), ["new"]);
     }
 }

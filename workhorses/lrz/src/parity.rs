@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parity beside an archive: `FILE.lrz.par` repairs what was damaged, wherever it is.
+//! Parity file `FILE.lrz.par`, which repairs damage anywhere in an archive.
 //!
-//! The archive is cut into at most 32768 shards. Reed-Solomon coding adds parity shards: any so many shards of both
-//! together give back all others. A checksum of each shard tells which ones are damaged. The file begins and ends
-//! with the same head and the same list of checksums, so that damage to one of them does no harm:
+//! The archive is divided into at most 32768 shards, and Reed-Solomon coding adds parity shards: N intact shards of
+//! either type suffice to restore an archive of N shards. Checksums identify the damaged shards. The header and the
+//! checksum list are stored both at the start and at the end, so that damage to one copy is harmless:
 //!
 //! ```text
-//! head | checksums | parity shards | checksums | head
+//! header | checksums | parity shards | checksums | header
 //! ```
 //!
-//! Parity of N % repairs whatever touches at most N % of the shards. A run of damage touches its own length and up to
-//! two shards more; a single byte touches one. So 10 % repair 5 % of the archive in runs, and bytes that are damaged one
-//! by one only in so many places as there are parity shards: 3277 in an archive of 16 MiB or more.
+//! Parity of N % repairs damage that touches at most N % of the shards. A damaged run touches the shards it covers,
+//! including up to two partially; a single byte touches one. So 10 % of parity repairs runs that cover 5 % of the
+//! archive, but scattered single bytes only in as many places as there are parity shards: 3279 in an archive of 16
+//! MiB or more.
 
 use crate::error::{Context, Error, Result};
 use crate::output::Output;
@@ -24,21 +25,21 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const MAGIC: &[u8; 8] = b"LRZPAR01";
 const HEAD_BYTES: usize = 48;
-/// Most shards of an archive. More would make the checksums of small archives longer than the parity.
+/// Maximum number of shards in an archive. With more, a small archive's checksums would be longer than its parity.
 const MOST_SHARDS: u64 = 32768;
-/// Shortest shard, in bytes; all are multiples of 64, which the coder works in.
+/// Minimum shard length in bytes. Shard lengths are multiples of 64, as the coder requires.
 const LEAST_SHARD: u64 = 512;
-/// Bytes of each shard that are coded at once: memory is this times the number of shards.
+/// Bytes of each shard coded at a time: the coder's memory is this times the number of shards.
 const SLICE: u64 = 2048;
 
-/// Sizes that the head tells.
+/// Sizes stored in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Layout {
-    /// Bytes of the archive.
+    /// Length of the archive in bytes.
     length: u64,
-    /// Bytes of a shard.
+    /// Length of a shard in bytes.
     shard: u64,
-    /// Shards of the archive, and of parity.
+    /// Number of archive shards and of parity shards.
     shards: u64,
     parity: u64,
 }
@@ -47,7 +48,7 @@ impl Layout {
     fn new(length: u64, share: f64) -> Layout {
         let shard = length.div_ceil(MOST_SHARDS).max(LEAST_SHARD).next_multiple_of(64);
         let shards = length.div_ceil(shard).max(1);
-        // Damage that is as long as the share begins and ends within shards: two more.
+        // A damaged run may begin and end within shards, which adds two.
         let parity = ((shards as f64 * share).ceil() as u64 + 2).min(MOST_SHARDS);
         Layout { length, shard, shards, parity }
     }
@@ -77,7 +78,7 @@ impl Layout {
         sound.then_some(layout)
     }
 
-    /// Bytes of the list of checksums, with its own.
+    /// Length in bytes of the checksum list, its own checksum included.
     fn sums_bytes(self) -> usize {
         8 * (self.shards + self.parity) as usize + 8
     }
@@ -87,10 +88,9 @@ impl Layout {
     }
 }
 
-/// Writes parity of about `share` of the archive; the file that is returned has yet to be finished.
+/// Writes parity for about `share` of the archive; the returned file must still be finished.
 ///
-/// # Errors
-/// [`Error::Io`] for both files.
+/// # Errors [`Error::Io`] for either file.
 pub fn create(archive: &File, path: &Path, share: f64, replace: bool) -> Result<Output> {
     let length = archive.length().context(|| "reading the archive".to_owned())?;
     let layout = Layout::new(length, share);
@@ -130,10 +130,10 @@ pub fn create(archive: &File, path: &Path, share: f64, replace: bool) -> Result<
     Ok(output)
 }
 
-/// Repairs an archive in place of the damaged one, once all of it is right again. Says what was done.
+/// Repairs an archive: writes a repaired copy and replaces the damaged file once all shards are verified. Returns a
+/// message about the result.
 ///
-/// # Errors
-/// [`Error::Foreign`] where `path` is no parity, [`Error::Checksum`] where more is damaged than it can repair.
+/// # Errors [`Error::Foreign`] if `path` is no parity file, [`Error::Checksum`] if the damage exceeds the parity.
 pub fn repair(archive: &Path, path: &Path) -> Result<String> {
     let damaged = File::open(archive).context(|| format!("opening {}", archive.display()))?;
     let parity = File::open(path).context(|| format!("opening {}", path.display()))?;
@@ -150,7 +150,7 @@ pub fn repair(archive: &Path, path: &Path) -> Result<String> {
     let bad = good.iter().filter(|good| !**good).count();
     let length = damaged.length().context(|| format!("reading {}", archive.display()))?;
     if bad == 0 && length == layout.length {
-        return Ok("all is well".to_owned());
+        return Ok("no damage found".to_owned());
     }
     let mut helpers = Vec::new();
     for shard in 0..layout.parity {
@@ -159,7 +159,7 @@ pub fn repair(archive: &Path, path: &Path) -> Result<String> {
         }
     }
     if helpers.len() < bad {
-        return Err(Error::Checksum("shards beyond what the parity can repair"));
+        return Err(Error::Checksum("damaged shards (more than the parity can repair)"));
     }
     let output = Output::create(archive, true)?;
     restore(&damaged, &parity, layout, &good, &helpers, output.file())?;
@@ -170,19 +170,19 @@ pub fn repair(archive: &Path, path: &Path) -> Result<String> {
         }
     }
     let metadata = damaged.metadata().context(|| format!("reading {}", archive.display()))?;
-    // The repaired file takes the place of the damaged one: so far as the user may, with its mode.
+    // Keep the damaged file's mode as far as permissions allow.
     let _ = output.file().set_permissions(metadata.permissions());
     output.finish()?;
     Ok(format!("repaired {bad} of {} shards of {} bytes", layout.shards, layout.shard))
 }
 
-/// Whether `path` is the parity of an archive: it has the archive's length and the checksum of its beginning.
+/// Returns whether `path` is the parity of an archive: its recorded length and first checksum match.
 pub fn is_of(path: &Path, archive: &File) -> bool {
     let Ok((layout, sums)) = File::open(path).map_err(|_| ()).and_then(|parity| read_head(&parity).map_err(|_| ()))
     else {
         return false;
     };
-    // The length comes first: the head of another archive may ask for much memory.
+    // Compare the length first: another archive's header could request much memory.
     archive.length().is_ok_and(|length| length == layout.length) && {
         let mut beginning = vec![0; layout.shard as usize];
         read_padded(archive, &mut beginning, 0).is_ok() && xxh3_64(&beginning).to_le_bytes() == sums[..8]
@@ -214,7 +214,7 @@ fn restore(damaged: &File, parity: &File, layout: Layout, good: &[bool], helpers
     Ok(())
 }
 
-/// The head and the checksums, from the start or from the end.
+/// Reads the header and the checksums from the start or, if damaged, from the end.
 fn read_head(parity: &File) -> Result<(Layout, Vec<u8>)> {
     let length = parity.length().context(|| "reading the parity".to_owned())?;
     let mut head = [0; HEAD_BYTES];
@@ -233,12 +233,12 @@ fn read_head(parity: &File) -> Result<(Layout, Vec<u8>)> {
         }
     }
     Err(match known {
-        true => Error::Checksum("list of checksums in the parity, at its start and at its end,"),
-        false => Error::Foreign("the file beside it holds no parity of lrz".to_owned()),
+        true => Error::Checksum("checksum list at both ends of the parity file"),
+        false => Error::Foreign("the .par file is not an lrz parity file".to_owned()),
     })
 }
 
-/// Fills the buffer; zeros where the file ends.
+/// Fills the buffer, with zeros beyond the end of the file.
 fn read_padded(file: &File, buffer: &mut [u8], at: u64) -> Result<()> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -258,7 +258,7 @@ fn write(file: &File, bytes: &[u8], at: u64) -> Result<()> {
 }
 
 fn coding(error: &reed_solomon_simd::Error) -> Error {
-    Error::Unsupported(format!("parity with these numbers of shards: {error}"))
+    Error::Unsupported(format!("Reed-Solomon coder: {error}"))
 }
 
 #[cfg(test)]
@@ -268,16 +268,16 @@ mod tests {
     use proptest::test_runner::{RngAlgorithm, TestRng};
     use std::fs;
 
-    /// An archive of 200,000 odd bytes with 10 % of parity.
-    fn prepared(folder: &Path) -> (std::path::PathBuf, std::path::PathBuf, Vec<u8>) {
-        let (archive, parity) = (folder.join("a.lrz"), folder.join("a.lrz.par"));
+    /// Creates an archive of 200,123 bytes with 10 % of parity.
+    fn prepared(directory: &Path) -> (std::path::PathBuf, std::path::PathBuf, Vec<u8>) {
+        let (archive, parity) = (directory.join("a.lrz"), directory.join("a.lrz.par"));
         let bytes: Vec<u8> = (0..200_123u32).map(|k| (k.wrapping_mul(2_654_435_761) >> 11) as u8).collect();
         fs::write(&archive, &bytes).expect("written");
         create(&File::open(&archive).expect("there"), &parity, 0.1, false).expect("coded").finish().expect("named");
         (archive, parity, bytes)
     }
 
-    /// Damages 5 % of the archive in some runs: overwritten, zeroed, or cut off at the end.
+    /// Damages 5 % of the archive: several runs are overwritten or zeroed, or the end is cut off.
     fn damage(bytes: &mut Vec<u8>, random: &mut TestRng) {
         let all = bytes.len() / 20;
         if random.next_u32().is_multiple_of(5) {
@@ -293,43 +293,43 @@ mod tests {
         }
     }
 
-    fn repairs(draws: u32) {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (archive, parity, good) = prepared(folder.path());
+    fn repairs(samples: u32) {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (archive, parity, good) = prepared(directory.path());
         let whole = fs::read(&parity).expect("there");
         let mut random = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-        for draw in 0..draws {
+        for sample in 0..samples {
             let mut bytes = good.clone();
             damage(&mut bytes, &mut random);
             fs::write(&archive, &bytes).expect("written");
-            // The parity may be damaged as well.
+            // Damage 1000 bytes of the parity file as well.
             let mut own = whole.clone();
             let from = random.next_u32() as usize % (own.len() - 1000);
             own[from..from + 1000].fill(0x55);
             fs::write(&parity, &own).expect("written");
-            repair(&archive, &parity).unwrap_or_else(|error| panic!("draw {draw}: {error}"));
-            assert!(fs::read(&archive).expect("there") == good, "draw {draw}");
+            repair(&archive, &parity).unwrap_or_else(|error| panic!("sample {sample}: {error}"));
+            assert!(fs::read(&archive).expect("there") == good, "sample {sample}");
         }
     }
 
     #[test]
-    fn five_percent_of_damage_are_repaired() {
+    fn damage_to_5_percent_of_the_archive_is_repaired() {
         repairs(20);
     }
 
     #[test]
     #[ignore = "a minute"]
-    fn five_percent_of_damage_are_repaired_in_a_thousand_draws() {
+    fn damage_to_5_percent_of_the_archive_is_repaired_in_1000_samples() {
         repairs(1000);
     }
 
     #[test]
-    fn single_bytes_are_repaired_in_as_many_shards_as_there_is_parity() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (archive, parity, good) = prepared(folder.path());
+    fn single_byte_damage_is_repaired_up_to_the_number_of_parity_shards() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (archive, parity, good) = prepared(directory.path());
         let layout = Layout::new(good.len() as u64, 0.1);
         assert_eq!((layout.shard, layout.shards, layout.parity), (512, 391, 42));
-        // Shards all over the archive, no two the same: 9 has no factor in common with 391.
+        // A different shard for each place: 9 and 391 are coprime.
         let damage = |places: u64| {
             let mut bytes = good.clone();
             for place in 0..places {
@@ -347,10 +347,10 @@ mod tests {
     }
 
     #[test]
-    fn too_much_damage_is_told_and_changes_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let (archive, parity, good) = prepared(folder.path());
-        assert_eq!(repair(&archive, &parity).expect("fine"), "all is well");
+    fn excessive_damage_is_an_error_and_changes_nothing() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (archive, parity, good) = prepared(directory.path());
+        assert_eq!(repair(&archive, &parity).expect("fine"), "no damage found");
         let mut bytes = good.clone();
         bytes[1000..40_000].fill(1);
         fs::write(&archive, &bytes).expect("written");

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes at offsets: files, and memory for tests and small jobs.
+//! Random-access byte storage: files, and memory for tests and small jobs.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, PoisonError};
 
-/// Something to read from at any offset.
+/// A source readable at any offset.
 pub trait ReadAt: Send + Sync {
-    /// Reads some bytes from `offset` on; 0 only at the end.
+    /// Reads up to `buffer.len()` bytes at `offset`; returns 0 only at the end.
     ///
-    /// # Errors
-    /// What the system reports.
+    /// # Errors Those of the operating system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Length in bytes.
     ///
-    /// # Errors
-    /// What the system reports.
+    /// # Errors Those of the operating system.
     fn length(&self) -> io::Result<u64>;
 
-    /// Fills the buffer from `offset` on.
+    /// Fills the buffer from `offset`.
     ///
-    /// # Errors
-    /// `UnexpectedEof` where the bytes end before the buffer does, and what the system reports.
+    /// # Errors `UnexpectedEof` if fewer bytes exist, and those of the operating system.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, offset) {
@@ -39,17 +36,15 @@ pub trait ReadAt: Send + Sync {
     }
 }
 
-/// Something to write to at any offset, and to read back from.
+/// A store writable and readable at any offset.
 pub trait Store: ReadAt {
-    /// Writes all bytes from `offset` on.
+    /// Writes all bytes at `offset`.
     ///
-    /// # Errors
-    /// What the system reports.
+    /// # Errors Those of the operating system.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Sets the length; what is gained reads as zeros.
+    /// Sets the length; added bytes read as zeros.
     ///
-    /// # Errors
-    /// What the system reports.
+    /// # Errors Those of the operating system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 }
 
@@ -96,12 +91,12 @@ impl ReadAt for Vec<u8> {
     }
 }
 
-/// A file in memory.
+/// An in-memory file.
 #[derive(Debug, Default)]
 pub struct Memory(Mutex<Vec<u8>>);
 
 impl Memory {
-    /// What was written.
+    /// Returns the contents.
     pub fn into_bytes(self) -> Vec<u8> {
         self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who did what and when: the graph of stages, for Perfetto and for tests.
+//! Trace of the stages' work, for Perfetto and for tests.
 
 use serde_json::json;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// A stage of the work.
+/// A pipeline stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Bytes come in.
+    /// Reads input.
     Read,
-    /// Samples of the bytes are taken.
+    /// Samples positions of a piece.
     Scan,
-    /// Samples are looked up among those before.
+    /// Looks samples up in the table of earlier ones.
     Look,
-    /// What was found is held against the bytes, and repeats are chosen.
+    /// Verifies candidates against the input and chooses matches.
     Match,
-    /// Repeats and literals become the two streams.
+    /// Writes matches and literals into the two streams.
     Weave,
-    /// Checksums.
+    /// Computes checksums.
     Hash,
-    /// A block is packed by a back end.
+    /// Compresses a block with a back end.
     Pack,
-    /// A block is unpacked by a back end.
+    /// Decompresses a block with a back end.
     Unpack,
-    /// Tokens become bytes again.
+    /// Turns tokens back into bytes.
     Replay,
-    /// Bytes go out.
+    /// Writes output.
     Write,
-    /// Bytes that came out of an archive are held against what was packed.
+    /// Compares unpacked bytes with the original input.
     Compare,
-    /// A stage waits until another chunk is done, because overlap is off.
+    /// Waits for another chunk, because overlap is off.
     Barrier,
 }
 
 impl Stage {
-    /// Its name.
+    /// Name of the stage.
     pub fn name(self) -> &'static str {
         match self {
             Stage::Read => "read",
@@ -54,22 +54,22 @@ impl Stage {
     }
 }
 
-/// One piece of work of one thread.
+/// One work item of one thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Span {
-    /// What kind of work.
+    /// Stage of the work.
     pub stage: Stage,
-    /// Which of the stage's threads.
+    /// Thread index within the stage.
     pub lane: usize,
-    /// Which chunk it was for.
+    /// Chunk index.
     pub chunk: usize,
-    /// Bytes that went in.
+    /// Input length of the work item, in bytes.
     pub bytes: u64,
-    /// When it began, in nanoseconds since the trace did.
+    /// Start in nanoseconds since the start of the trace.
     pub start_ns: u64,
-    /// When it ended, likewise.
+    /// End in nanoseconds since the start of the trace.
     pub end_ns: u64,
-    /// What the thread took of a processor in between, in nanoseconds.
+    /// CPU time that the thread used in the span, in nanoseconds.
     pub cpu_ns: u64,
 }
 
@@ -81,17 +81,17 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// One that collects.
+    /// Creates a trace that collects spans.
     pub fn on() -> Trace {
         Trace { begin: Instant::now(), spans: Some(Mutex::default()) }
     }
 
-    /// One that does nothing.
+    /// Creates a disabled trace.
     pub fn off() -> Trace {
         Trace { begin: Instant::now(), spans: None }
     }
 
-    /// Does some work and notes when.
+    /// Runs `work` and records its span.
     pub fn span<T>(&self, stage: Stage, lane: usize, chunk: usize, bytes: u64, work: impl FnOnce() -> T) -> T {
         let Some(spans) = &self.spans else { return work() };
         let now = || u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -103,7 +103,7 @@ impl Trace {
         result
     }
 
-    /// All spans, by when they began.
+    /// All spans, ordered by start.
     pub fn spans(&self) -> Vec<Span> {
         let Some(spans) = &self.spans else { return Vec::new() };
         let mut spans = spans.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -111,7 +111,7 @@ impl Trace {
         spans
     }
 
-    /// The trace in the JSON that <https://ui.perfetto.dev> opens: a row for each thread of each stage.
+    /// The trace as JSON for <https://ui.perfetto.dev>: one row per thread of each stage.
     pub fn to_json(&self) -> String {
         let spans = self.spans();
         let mut rows: Vec<(Stage, usize)> = spans.iter().map(|span| (span.stage, span.lane)).collect();
@@ -132,7 +132,7 @@ impl Trace {
     }
 }
 
-/// What this thread has taken of a processor so far, in nanoseconds.
+/// CPU time of the calling thread, in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_span_tells_work_from_waiting() {
+    fn span_separates_cpu_time_from_sleep() {
         let trace = Trace::on();
         let begin = Instant::now();
         trace.span(Stage::Pack, 0, 0, 1, || {

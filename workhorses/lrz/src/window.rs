@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes so far, in pieces: the newest are kept in memory, older ones are read again from where they lie.
+//! Window over the input or output so far: recent pieces stay in memory, older ones are read again from the file.
 
 use crate::store::ReadAt;
 use std::collections::VecDeque;
@@ -7,27 +7,27 @@ use std::io;
 use std::ops::Deref;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Bytes of a piece, but for the last one.
+/// Length of a piece in bytes; the last one may be shorter.
 pub const PIECE: usize = 1 << 20;
-/// Bytes that are read again at once: few where a repeat may end soon, more and more where it goes on.
+/// Minimum and maximum read size in bytes for evicted data; the size doubles while reads are sequential.
 const REREAD: (usize, usize) = (4 << 10, 64 << 10);
 
-/// Some megabyte of the file.
+/// One piece of the file.
 pub type Piece = Arc<Buffer>;
 
-/// The bytes of a piece. Its memory is used again when nobody needs them any more: new memory costs the system more
-/// time than filling it costs the program.
+/// Bytes of a piece. The memory is recycled after the last use, because page faults on new memory take longer than
+/// filling it.
 #[derive(Debug, Default)]
 pub struct Buffer {
     bytes: Vec<u8>,
     spares: Option<Spares>,
 }
 
-/// Memory of pieces that nobody needs any more.
+/// Recycled piece memory.
 pub type Spares = Arc<Mutex<Vec<Vec<u8>>>>;
 
 impl Buffer {
-    /// Of bytes whose memory goes to `spares` in the end.
+    /// Creates a buffer whose memory is returned to `spares` when dropped.
     pub fn new(bytes: Vec<u8>, spares: &Spares) -> Buffer {
         Buffer { bytes, spares: Some(spares.clone()) }
     }
@@ -49,7 +49,7 @@ impl Drop for Buffer {
     }
 }
 
-/// Memory for a piece of `most` bytes: a spare one, or new; `None` where there is none.
+/// Allocates memory for a piece of `most` bytes, recycled or new; returns `None` if there is none.
 pub fn room(spares: &Spares, most: usize) -> Option<Vec<u8>> {
     if let Some(spare) = spares.lock().unwrap_or_else(PoisonError::into_inner).pop() {
         return Some(spare);
@@ -59,16 +59,16 @@ pub fn room(spares: &Spares, most: usize) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The pieces that are kept. A clone is cheap and stays as it is.
+/// The pieces in memory. A clone is cheap and unaffected by later changes.
 #[derive(Clone, Default)]
 pub struct Window {
-    /// Number of the first piece that is kept.
+    /// Index of the first piece in memory.
     first: usize,
     pieces: VecDeque<Piece>,
 }
 
 impl Window {
-    /// Adds the next piece and lets go of the oldest ones, so that at most `most` are kept.
+    /// Appends a piece and evicts the oldest ones, so that at most `most` remain.
     pub fn push(&mut self, piece: Piece, most: usize) {
         self.pieces.push_back(piece);
         while self.pieces.len() > most.max(1) {
@@ -77,37 +77,36 @@ impl Window {
         }
     }
 
-    /// A piece, if it is kept.
+    /// The piece with this index, if it is in memory.
     pub fn piece(&self, index: usize) -> Option<&Piece> {
         self.pieces.get(index.checked_sub(self.first)?)
     }
 }
 
-/// Reads of a window and, where it ends, of what lies behind it.
+/// Reads from a window, and from a file for evicted pieces.
 pub struct View<'a> {
     window: Window,
     behind: Option<&'a dyn ReadAt>,
     reread: Vec<u8>,
     reread_at: u64,
-    /// How many to read the next time.
+    /// Size of the next read from the file.
     reread_bytes: usize,
 }
 
 impl<'a> View<'a> {
-    /// Over a window, and `behind` for what it no longer keeps.
+    /// Creates a view of a window, with `behind` supplying evicted pieces.
     pub fn new(window: Window, behind: Option<&'a dyn ReadAt>) -> View<'a> {
         View { window, behind, reread: Vec::new(), reread_at: 0, reread_bytes: REREAD.0 }
     }
 
-    /// The window.
+    /// The underlying window.
     pub fn window_mut(&mut self) -> &mut Window {
         &mut self.window
     }
 
-    /// Some bytes from `at` on, at most `most`; none at the end of what is known.
+    /// Returns up to `most` bytes from `at`; empty at the end of the data.
     ///
-    /// # Errors
-    /// What reading again reports; `NotFound` where there is nothing to read from.
+    /// # Errors Those of the file; `NotFound` if the piece was evicted and there is no file.
     pub fn forward(&mut self, at: u64, most: usize) -> io::Result<&[u8]> {
         let (index, inside) = ((at / PIECE as u64) as usize, (at % PIECE as u64) as usize);
         if self.window.piece(index).is_some() {
@@ -121,10 +120,9 @@ impl<'a> View<'a> {
         Ok(&rest[..rest.len().min(most)])
     }
 
-    /// Some bytes that end before `end`, at most `most`; none at the start of the file.
+    /// Returns up to `most` bytes that end at `end`; empty at the start of the file.
     ///
-    /// # Errors
-    /// As [`View::forward`].
+    /// # Errors As [`View::forward`].
     pub fn backward(&mut self, end: u64, most: usize) -> io::Result<&[u8]> {
         let Some(last) = end.checked_sub(1) else { return Ok(&[]) };
         let (index, inside) = ((last / PIECE as u64) as usize, (last % PIECE as u64) as usize);
@@ -138,7 +136,7 @@ impl<'a> View<'a> {
         Ok(&before[before.len().saturating_sub(most)..])
     }
 
-    /// Reads the byte at `at` again, and some after it, or before it if `backwards`, unless it is known.
+    /// Reads the byte at `at` from the file unless it is buffered, with bytes after it or, if `backwards`, before it.
     fn read_again(&mut self, at: u64, backwards: bool) -> io::Result<()> {
         let end = self.reread_at + self.reread.len() as u64;
         if (self.reread_at..end).contains(&at) {
@@ -147,7 +145,7 @@ impl<'a> View<'a> {
         let goes_on = at == end || at + 1 == self.reread_at;
         self.reread_bytes = if goes_on && end > 0 { (2 * self.reread_bytes).min(REREAD.1) } else { REREAD.0 };
         let start = if backwards { (at + 1).saturating_sub(self.reread_bytes as u64) } else { at };
-        // What the window holds may not have been written yet.
+        // Pieces in the window may not have been written to the file yet.
         let kept_from = (self.window.first * PIECE) as u64;
         let most = if at < kept_from { kept_from - start } else { u64::MAX };
         let bytes = most.min(self.reread_bytes as u64) as usize;
@@ -176,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_and_what_is_read_again_is_the_same() {
+    fn pieces_in_memory_and_reread_pieces_are_identical() {
         let bytes: Vec<u8> = (0..3 * PIECE + 5000).map(|k| ((k * 2_654_435_761) >> 13) as u8).collect();
         for most in 1..5 {
             let mut window = Window::default();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives that were damaged on purpose: an error or the right bytes, never a panic, and little memory.
+//! Mutated archives give an error or the right output, never a panic, and use bounded memory.
 
 #[path = "../../../fuzz/src/lrz_archive.rs"]
 mod lrz_archive;
@@ -10,7 +10,7 @@ use lrz::pack::{self, Source};
 use lrz::store::Memory;
 use lrz_archive::{Outcome, read};
 
-/// Text, with copies and zeros.
+/// Text with copies and zeros.
 fn plain() -> Vec<u8> {
     let line = |k: u32| format!("line {} of {}: the value is {}\n", k, k / 7, k.wrapping_mul(2_654_435_761) >> 7);
     let text: String = (0..300).map(line).collect();
@@ -33,11 +33,11 @@ fn archives() -> Vec<(Vec<u8>, Option<&'static [u8]>)> {
             archives.push((archive.into_bytes(), password));
         }
     }
-    // What lrzip 0.651 wrote of the same bytes with ZPAQ is not kept here: the fuzz target finds its heads by itself.
+    // No ZPAQ archive is included here; the fuzz target covers ZPAQ headers.
     archives
 }
 
-/// A mutation by a number: bits flipped, bytes set, pieces cut out, doubled or swapped.
+/// Mutates the bytes by a seed: flips bits, sets bytes, truncates, deletes, duplicates and swaps.
 fn mutate(bytes: &mut Vec<u8>, mut seed: u64) {
     let mut random = move |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -48,7 +48,7 @@ fn mutate(bytes: &mut Vec<u8>, mut seed: u64) {
         if length == 0 {
             return;
         }
-        // Half of the mutations hit the heads.
+        // Half of the mutations hit the headers.
         let at = if random(2) == 0 { random(length.min(90)) } else { random(length) };
         match random(7) {
             0 | 1 => bytes[at] ^= 1 << random(8),
@@ -67,40 +67,40 @@ fn mutate(bytes: &mut Vec<u8>, mut seed: u64) {
     }
 }
 
-/// Draws mutations on all cores.
-fn hold_out(draws: u64) {
+/// Tests mutations 0..`samples` on all CPUs.
+fn test_mutations(samples: u64) {
     let (archives, plain) = (archives(), plain());
     let shards = std::thread::available_parallelism().map_or(1, |all| all.get() as u64);
     let (right, wrong) = std::thread::scope(|scope| {
         let shards: Vec<_> = (0..shards)
             .map(|shard| {
                 let (archives, plain) = (&archives, &plain);
-                scope.spawn(move || hold_out_shard((shard..draws).step_by(shards as usize), archives, plain))
+                scope.spawn(move || test_shard((shard..samples).step_by(shards as usize), archives, plain))
             })
             .collect();
         shards.into_iter().map(|shard| shard.join().expect("no panic")).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1))
     });
-    assert!(right > draws / 1000 && wrong > draws / 2, "{right} right, {wrong} refused");
+    assert!(right > samples / 1000 && wrong > samples / 2, "{right} right, {wrong} refused");
 }
 
-/// How many gave the right bytes, and how many were refused.
-fn hold_out_shard(
-    draws: impl Iterator<Item = u64>,
+/// Returns the number of archives that gave the right output and of those refused.
+fn test_shard(
+    samples: impl Iterator<Item = u64>,
     archives: &[(Vec<u8>, Option<&'static [u8]>)],
     plain: &[u8],
 ) -> (u64, u64) {
     let (mut right, mut wrong) = (0, 0);
-    for draw in draws {
-        let (archive, password) = &archives[(draw % archives.len() as u64) as usize];
+    for sample in samples {
+        let (archive, password) = &archives[(sample % archives.len() as u64) as usize];
         let mut bytes = archive.clone();
-        mutate(&mut bytes, draw);
+        mutate(&mut bytes, sample);
         match read(&bytes, *password) {
             Outcome::Verified(output) => {
-                assert!(output == plain, "draw {draw}: wrong bytes with a good checksum");
+                assert!(output == plain, "sample {sample}: wrong bytes with a good checksum");
                 right += 1;
             }
-            // The mutation said that there is no checksum.
-            Outcome::Unverified => assert_eq!(bytes[21], 0, "draw {draw}"),
+            // The mutation cleared the flag of the MD5.
+            Outcome::Unverified => assert_eq!(bytes[21], 0, "sample {sample}"),
             Outcome::Refused => wrong += 1,
         }
     }
@@ -108,12 +108,12 @@ fn hold_out_shard(
 }
 
 #[test]
-fn mutated_archives_do_no_harm() {
-    hold_out(4000);
+fn mutated_archives_give_an_error_or_the_right_output() {
+    test_mutations(4000);
 }
 
 #[test]
 #[ignore = "a million archives"]
-fn a_million_mutated_archives_do_no_harm() {
-    hold_out(1_000_000);
+fn a_million_mutated_archives_give_an_error_or_the_right_output() {
+    test_mutations(1_000_000);
 }

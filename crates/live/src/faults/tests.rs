@@ -132,7 +132,7 @@ fn what_the_machine_cannot_do_is_refused_before_anything_happens() {
     type Case<'a> = (&'a str, &'a dyn Fn(&Path), &'a str);
     let cases: [Case<'_>; 8] = [
         ("cpu4:offline@1s", nothing, "cpu4:offline@1s: this machine has CPUs 0-3 and no CPU 4"),
-        ("cpu3:offline@1s", nothing, "cpu3:offline@1s: CPU 3 of this machine is offline from the beginning"),
+        ("cpu3:offline@1s", nothing, "cpu3:offline@1s: CPU 3 of this machine is already offline at the start"),
         (
             "cpu1:offline@1s",
             &gone("devices/system/cpu/cpu1/online"),

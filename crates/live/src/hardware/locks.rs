@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
-use workload::{LockId, LockKind, Passages, SharedLock};
+use workload::{CriticalSections, LockId, LockKind, SharedLock};
 
 /// How long locks are held, in nanoseconds.
 const HOLDS: [u64; 3] = [0, 100, 1_000];
@@ -40,7 +40,7 @@ pub(super) fn all(a: CpuId, b: CpuId) -> Vec<Row> {
             let steps = (hold as f64 / step).round() as u64;
             for cpus in [&[a][..], &[a, b][..]] {
                 let who = if cpus.len() == 1 { "1 CPU" } else { "2 CPUs" };
-                let what = format!("passage, {name}, {hold} ns held, {who}");
+                let what = format!("critical section, {name}, {hold} ns held, {who}");
                 rows.push(Row { what, value: passage(kind, reads, steps, cpus) });
             }
         }
@@ -71,11 +71,11 @@ fn step_ns() -> f64 {
 
 /// Time of a passage: from the first CPU's start of a round to the last one's end, over the passages of all together.
 fn passage(kind: LockKind, reads: bool, steps: u64, cpus: &[CpuId]) -> Quantiles {
-    /// Passages between two looks at the clock.
+    /// CriticalSections between two looks at the clock.
     const BATCH: u64 = 16;
     let locks = Locks::new(&[SharedLock { name: String::new(), kind, stripes: 1, lines: 0, beside: false }]);
     let (hold, between) = (Nanos(steps), Nanos::ZERO);
-    let op = Passages { lock: LockId(0), reads, hold, between, times: BATCH, exponential: false };
+    let op = CriticalSections { lock: LockId(0), reads, hold, between, times: BATCH, exponential: false };
     // A nanosecond stands for a step here.
     let work = |steps: Nanos| spend(steps.0);
     let (barrier, passages, epoch) = (Barrier::new(cpus.len()), AtomicU64::new(0), Instant::now());

@@ -54,7 +54,7 @@ impl Quantiles {
 /// A number of the machine.
 #[derive(Clone, Debug)]
 pub struct Quantity {
-    /// Its key in a machine file, if it is one of those; `locks.line_ns.llc` stands for that place of the list.
+    /// Its key in a machine file, if it is one of those; `locks.line_transfer_ns.llc` stands for that place of the list.
     pub key: Option<&'static str>,
     /// What was measured, in words.
     pub what: String,
@@ -160,10 +160,10 @@ pub fn measure(topology: &Topology, usable: &CpuSet, scope: Scope, progress: &mu
 /// One pair of CPUs for each distance.
 fn pairs(topology: &Topology, usable: &CpuSet) -> Vec<(&'static str, &'static str, CpuId, CpuId)> {
     const DISTANCES: [(Locality, &str, &str); 4] = [
-        (Locality::Smt, "within a core", "locks.line_ns.smt"),
-        (Locality::Llc, "below one cache", "locks.line_ns.llc"),
-        (Locality::Node, "within a node", "locks.line_ns.node"),
-        (Locality::Far, "between nodes", "locks.line_ns.far"),
+        (Locality::Smt, "within a core", "locks.line_transfer_ns.smt"),
+        (Locality::Llc, "below one cache", "locks.line_transfer_ns.llc"),
+        (Locality::Node, "within a node", "locks.line_transfer_ns.node"),
+        (Locality::Far, "between nodes", "locks.line_transfer_ns.far"),
     ];
     let find = |(locality, words, key): (Locality, &'static str, &'static str)| {
         let all = || usable.iter().filter(|cpu| cpu.index() < topology.len());
@@ -203,7 +203,14 @@ mod tests {
         let topology = Topology::of_groups(&[0, 0, 1, 2], &[0, 0, 0, 1], &[0, 0, 0, 1]);
         let all = CpuSet::first_n(4);
         let found: Vec<_> = pairs(&topology, &all).into_iter().map(|(_, key, a, b)| (key, a.0, b.0)).collect();
-        assert_eq!(found, [("locks.line_ns.smt", 0, 1), ("locks.line_ns.llc", 0, 2), ("locks.line_ns.far", 0, 3)]);
+        assert_eq!(
+            found,
+            [
+                ("locks.line_transfer_ns.smt", 0, 1),
+                ("locks.line_transfer_ns.llc", 0, 2),
+                ("locks.line_transfer_ns.far", 0, 3)
+            ]
+        );
         assert_eq!(pairs(&topology, &CpuSet::first_n(1)), []);
     }
 
@@ -227,7 +234,7 @@ mod tests {
         assert!(has("costs.context_switch_ns"));
         let futex = all.iter().find(|quantity| quantity.key == Some("locks.futex_ns")).unwrap();
         assert!(futex.value.p10 > 1.0, "the kernel is entered: {futex:?}");
-        assert_eq!(has("locks.line_ns.llc"), usable.len() > 1);
+        assert_eq!(has("locks.line_transfer_ns.llc"), usable.len() > 1);
         let kept = all.iter().find(|quantity| quantity.what.starts_with("additions while"));
         assert_eq!(kept.is_some(), usable.len() > 1);
         assert!(kept.is_none_or(|kept| kept.value.p10 >= 1.0), "whoever has the line adds at least once");

@@ -115,7 +115,7 @@ fn a_parent_a_child_and_a_stranger() {
     assert_eq!(fed.tasks, [account(340, 30, 20, 210), account(300, 0, 130, 20)]);
     let latency = measures.wakeup_latency;
     assert_eq!((latency.count, latency.max, latency.mean), (3, us(80), Nanos(100_000 / 3)));
-    assert_eq!((measures.queue_wait.count, measures.migrations.llc), (4, 1));
+    assert_eq!((measures.run_delay.count, measures.migrations.llc), (4, 1));
     // While the first task waited for CPU 0, the child for CPU 1 (twice), and the parent for CPU 0, others were idle.
     assert_eq!(measures.idle_while_runnable, us(10 + 80 + 50 + 10));
     let cpus: Vec<_> = fed.cpus.iter().map(|cpu| (cpu.run, cpu.idle)).collect();

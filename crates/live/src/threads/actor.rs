@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One task: it asks the Player and does what it answers.
+//! One task: it asks the Executor and does what it answers.
 
 use super::company;
 use super::prepare::describe;
@@ -13,7 +13,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
-use workload::{Demand, Passages};
+use workload::{CriticalSections, Demand};
 
 /// A task that works looks so often whether the play is over.
 const CHUNK: Nanos = Nanos::from_us(50);
@@ -164,7 +164,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
                 Some(Demand::Sleep(time, _)) => self.sleep(asked_at, time),
                 Some(Demand::Wait) => self.wait(),
                 Some(Demand::Spin) => self.look_all_the_time(),
-                Some(Demand::Passages(op)) => self.pass(&op),
+                Some(Demand::CriticalSections(op)) => self.pass(&op),
                 Some(Demand::Yield) => {
                     self.played.yields += 1;
                     thread::yield_now();
@@ -197,7 +197,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
         self.played.work_done += work.since(self.calibration().work_of(rounds));
     }
 
-    fn pass(&mut self, op: &Passages) {
+    fn pass(&mut self, op: &CriticalSections) {
         let (calibration, shared) = (*self.calibration(), self.shared);
         let work = |time: Nanos| work::spin(calibration.rounds_of(time));
         let made = shared.locks.pass(self.role.task, op, work, || shared.is_over());
@@ -254,7 +254,7 @@ impl<'scope, 'env, 'w> Actor<'scope, 'env, 'w> {
 
     /// Spins while the upcoming operation would wake nobody although it is there for that.
     fn look_for_waiter(&mut self, limit: Nanos) {
-        self.spin_until(limit, |actor| !actor.shared.state().player.wakes_nobody_yet(actor.role.task));
+        self.spin_until(limit, |actor| !actor.shared.state().player.has_no_waiter_yet(actor.role.task));
     }
 
     fn spin_until(&mut self, limit: Nanos, done: impl Fn(&Self) -> bool) {

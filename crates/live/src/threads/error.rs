@@ -14,7 +14,7 @@ pub enum PlayError {
     #[error(transparent)]
     Workload(#[from] WorkloadError),
     /// It would never end.
-    #[error("{workload}: it has tasks that never end and no duration; give one")]
+    #[error("{workload}: the workload has endless tasks and no duration; set a duration")]
     Endless {
         /// The workload's name.
         workload: String,

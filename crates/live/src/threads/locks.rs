@@ -9,7 +9,7 @@ use crate::hardware::Padded;
 use ids::{Nanos, TaskId};
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use workload::{LockKind, Passages, SharedLock};
+use workload::{CriticalSections, LockKind, SharedLock};
 
 /// Threads that can wait for queued locks; more than a kernel has CPUs. Two that share a place never wait at one time
 /// unless there are more tasks than this.
@@ -72,7 +72,7 @@ impl Locks {
 
     /// `task` passes, with `work` for a time without a lock or with one, until it is done or `over`. How many passages it
     /// made.
-    pub fn pass(&self, task: TaskId, op: &Passages, work: impl Fn(Nanos), over: impl Fn() -> bool) -> u64 {
+    pub fn pass(&self, task: TaskId, op: &CriticalSections, work: impl Fn(Nanos), over: impl Fn() -> bool) -> u64 {
         const BATCH: u64 = 16;
         let lock = &self.locks[op.lock.0 as usize];
         let place = task.index() % PLACES;
@@ -234,7 +234,7 @@ mod tests {
             let locks = Locks::new(&[lock]);
             let (one, two, torn) = (AtomicU64::new(0), AtomicU64::new(0), AtomicBool::new(false));
             let pass = |task: u32, reads: bool| {
-                let op = Passages {
+                let op = CriticalSections {
                     lock: LockId(0),
                     reads,
                     hold: Nanos(1),

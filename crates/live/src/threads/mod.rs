@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Executes a workload with real processes and threads.
 //!
-//! What a task does next is decided by the same [`workload::Player`] that the simulator asks: who gets a mutex, whom a
+//! What a task does next is decided by the same [`workload::Executor`] that the simulator asks: who gets a mutex, whom a
 //! signal wakes and in which order, when a signal is lost. So both executors mean the same by a workload, to the last
 //! corner. What is real here is everything else:
 //! - **A task is a process**, or a thread of one as the workload says, forked by the task that forks it. All are in the memory
-//!   of this process (`process.rs`), where the Player is. Those that start by themselves are forked by the *stage*, a process
+//!   of this process (`process.rs`), where the Executor is. Those that start by themselves are forked by the *stage*, a process
 //!   that does nothing else. It is the one child of the thread that called [`Stage::begin`]: who watches that child and its
 //!   descendants sees the whole play and nothing but it. So a meter starts between [`Stage::prepare`], which needs threads
 //!   of its own, and [`Stage::begin`], on the same thread. Some of those threads stay: they lend tasks their storage
 //!   (`lenders.rs`).
 //! - **Work** is rounds of a loop ([`Calibration`]), so that a slower or shared CPU needs longer for it; its part in the
 //!   kernel is work like the rest. **CPU time** (`runtime`) ends by the thread's own clock.
-//! - **Waiting** is a futex of the task's own. Who wakes several tasks makes one call for each, in the Player's order.
+//! - **Waiting** is a futex of the task's own. Who wakes several tasks makes one call for each, in the Executor's order.
 //! - **Sleeping** is that futex with an absolute time, so that the end of the play can end it. The timer in the kernel is
 //!   the one of `clock_nanosleep(2)`; it has no slack, unlike rt-app's (50 us).
 //! - **Affinity, policy and nice value** are set by the task itself: first of all, and at each change. CPUs that this
@@ -20,10 +20,10 @@
 //! - **Groups** are control groups (`cgroups.rs`), which tasks join first of all, before the gate. **A user** is the real
 //!   one of the task: that is what a scheduler looks at. The effective one stays, so all else goes on as before. A process
 //!   whose **session** is not its parent's begins one.
-//! - **Passages** go through real locks in the memory of all. A mutex is a futex whose waiters sleep at once.
+//! - **CriticalSections** go through real locks in the memory of all. A mutex is a futex whose waiters sleep at once.
 //! - **Fork** is `clone(2)`. A yield is `sched_yield(2)`.
 //!
-//! The Player is one for all tasks, behind a lock that is held for some 100 ns at a time and spun for. Only a task
+//! The Executor is one for all tasks, behind a lock that is held for some 100 ns at a time and spun for. Only a task
 //! that does not get it for some 20 us, because its holder lost its CPU meanwhile, sleeps for it: a sleep that is not in
 //! the workload, counted in [`Played::disturbances`].
 //!

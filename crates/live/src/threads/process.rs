@@ -2,7 +2,7 @@
 //! Processes in the memory of this one, and threads of theirs.
 //!
 //! 1. `clone(2)` with `CLONE_VM` and without `CLONE_THREAD` gives a process: a number of its own, signal handlers, a session, a
-//!    leader. Its memory, files and working directory are ours, so it plays with the same [`workload::Player`]. The kernel
+//!    leader. Its memory, files and working directory are ours, so it plays with the same [`workload::Executor`]. The kernel
 //!    creates it as a child of the task that forks it, on that one's CPU, as it does everywhere.
 //! 2. What a thread has for itself it borrows (`lenders.rs`). Its last act in user mode is to give that back.
 //! 3. [`beside`] begins the first process, the stage; that one's [`scope`] is where all others begin and end.

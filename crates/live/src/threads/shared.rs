@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What all tasks of a play share: the Player and its lock, the play's clock, and the places where its threads sleep.
+//! What all tasks of a play share: the Executor and its lock, the play's clock, and the places where its threads sleep.
 
 use super::company::{self, Bell, Company};
 use super::locks::Locks;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
-use workload::{Demand, Period, Player, Start, TaskSpec, Workload};
+use workload::{Demand, Executor, Period, Start, TaskSpec, Workload};
 
 /// How long nobody may miss a task that was killed. A choice: the stage costs the machine some microseconds each time it looks.
 const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
@@ -120,7 +120,7 @@ impl Bells {
 
 /// What changes while the play goes on; behind the lock.
 pub struct State<'w> {
-    pub player: Player<'w>,
+    pub player: Executor<'w>,
     seats: Vec<Arc<Seat>>,
     /// The processes with names that have members.
     companies: BTreeMap<&'w str, Company>,
@@ -178,7 +178,7 @@ impl<'w> Shared<'w> {
         let starts = workload.tasks.iter().zip(0..).filter(|&start| by_itself(start)).count();
         let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
         let state = State {
-            player: Player::new(workload),
+            player: Executor::new(workload),
             seats: Vec::new(),
             companies: BTreeMap::new(),
             awake: 0,

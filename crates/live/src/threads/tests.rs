@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Every kind of operation, played with real threads and compared with what the Player does in virtual time.
+//! Every kind of operation, played with real threads and compared with what the Executor does in virtual time.
 //!
 //! Time is not compared, since the host is busy: order and counts are, and times only from below.
 
@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use workload::{Demand, MutexId, Op, Player, Sleep, Start, TaskSpec};
+use workload::{Demand, Executor, MutexId, Op, Sleep, Start, TaskSpec};
 
 /// In a thread of its own, since that changes its affinity.
 fn calibrate() -> Calibration {
@@ -96,7 +96,7 @@ impl Counts {
 
 /// The workload in virtual time, with a CPU for each task: what each one did, and the operations of all in order.
 fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
-    let mut player = Player::new(workload);
+    let mut player = Executor::new(workload);
     let (mut ready, mut counts, mut log) = (BinaryHeap::new(), Vec::<Counts>::new(), Vec::new());
     let mut starts = Vec::new();
     for (index, spec) in workload.tasks.iter().enumerate() {
@@ -128,7 +128,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     count.work += work;
                     Some(now + work)
                 }
-                Some(Demand::Passages(_)) => unreachable!("no workload here has locks of that kind"),
+                Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
                 Some(Demand::CpuTime(time)) => Some(now + time),
                 Some(Demand::Sleep(time, _)) => {
                     count.sleeps += 1;
@@ -274,7 +274,7 @@ fn a_lost_signal_leaves_its_waiter_stuck() {
         [
             "task 0 (late) waits for condition 0",
             "task 1 (other) waits for a resume",
-            "task 2 (third) waits for barrier 0, which 1 more must reach",
+            "task 2 (third) waits for barrier 0, which 1 more tasks must reach",
             "task 3 (fourth) waits for mutex 1, which task 2 holds",
         ]
     );
@@ -358,7 +358,7 @@ fn spinning_for_who_will_not_come_is_noticed() {
     let text = r#"{"tasks": {"a": {"loop": 2, "spin_barrier": "b"}, "b": {"loop": 1, "spin_barrier": "b"}}}"#;
     let played = real(&rt_app(text), &options());
     let End::Stuck(stuck) = &played.end else { panic!("{:?}", played.end) };
-    assert_eq!(stuck[0].to_string(), "task 0 (a) waits for barrier 0, which 1 more must reach");
+    assert_eq!(stuck[0].to_string(), "task 0 (a) waits for barrier 0, which 1 more tasks must reach");
 }
 
 #[test]
@@ -578,7 +578,7 @@ fn what_cannot_be_done_here_is_said_before_anything_starts() {
     let later = workload(vec![spec("a", vec![nap(1), Op::Change { cpus: on(absent).map(Box::new), policy: None }])]);
     assert!(error(&later).starts_with("w: task 0 (a) may only run on CPUs 4000"), "{}", error(&later));
     let endless = workload(vec![spec("a", vec![work(1), Op::Repeat { from: 0, times: None }])]);
-    assert_eq!(error(&endless), "w: it has tasks that never end and no duration; give one");
+    assert_eq!(error(&endless), "w: the workload has endless tasks and no duration; set a duration");
     let broken = workload(vec![spec("a", vec![Op::Unlock(MutexId(0))])]);
     assert_eq!(error(&broken), "w, task \"a\", operation 0: unlocks a mutex that it does not hold");
     // A period of 100 ns is below the kernel's least.

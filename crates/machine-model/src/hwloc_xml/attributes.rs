@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Attributes of XML elements as numbers and sets, with errors that say where they stand.
+//! Access to XML attributes as numbers and sets, with positions in errors.
 
 use crate::MachineError;
 use ids::{CpuId, CpuSet, MAX_CPUS};
@@ -13,30 +13,30 @@ pub(super) struct Element<'a, 'i> {
 }
 
 impl<'a, 'i> Element<'a, 'i> {
-    /// The elements of this name directly inside.
+    /// Direct child elements with this name.
     pub fn children(self, tag: &'static str) -> impl Iterator<Item = Element<'a, 'i>> {
         let elements = self.node.children().filter(move |node| node.is_element() && node.tag_name().name() == tag);
         elements.map(move |node| Element { file: self.file, node })
     }
 
-    /// An error at the element's place.
+    /// Creates an error at the element's position.
     pub fn error(self, problem: String) -> MachineError {
         let at = self.node.document().text_pos_at(self.node.range().start);
         MachineError { place: format!("{}:{}:{}", self.file, at.row, at.col), problem }
     }
 
-    /// An attribute that must be there.
+    /// A required attribute.
     pub fn required(self, key: &str) -> Result<&'a str, MachineError> {
         let tag = self.node.tag_name().name();
         self.node.attribute(key).ok_or_else(|| self.error(format!("<{tag}> has no attribute {key}")))
     }
 
-    /// An attribute that must be there and be a number.
+    /// A required numeric attribute.
     pub fn number(self, key: &str, range: RangeInclusive<u64>) -> Result<u64, MachineError> {
         self.in_range(key, self.required(key)?, range)
     }
 
-    /// A number in this range.
+    /// Parses a number in this range.
     pub fn in_range(self, key: &str, text: &str, range: RangeInclusive<u64>) -> Result<u64, MachineError> {
         let found = text.trim().parse().ok().filter(|number| range.contains(number));
         let expected = || match *range.end() {
@@ -46,12 +46,12 @@ impl<'a, 'i> Element<'a, 'i> {
         found.ok_or_else(|| self.error(format!("{key} is {:?}; expected {}", shorten(text), expected())))
     }
 
-    /// The value of `<info name="KEY" value="…"/>` inside.
+    /// Value of a nested `<info name="KEY" value="…"/>`.
     pub fn info(self, key: &str) -> Option<&'a str> {
         self.children("info").find(|info| info.node.attribute("name") == Some(key))?.node.attribute("value")
     }
 
-    /// All numbers in the elements of this name: hwloc breaks long lists into several.
+    /// All numbers in child elements of this name: hwloc splits long lists into several elements.
     pub fn numbers(self, tag: &'static str) -> Result<Vec<u64>, MachineError> {
         let mut numbers = Vec::new();
         for part in self.children(tag) {
@@ -62,7 +62,7 @@ impl<'a, 'i> Element<'a, 'i> {
         Ok(numbers)
     }
 
-    /// A set of CPUs: words of 32 bits in hexadecimal, the highest first, with commas between them. A word may be empty.
+    /// Parses a CPU set: comma-separated 32-bit hexadecimal words, highest first. A word may be empty.
     pub fn cpus(self, key: &str) -> Result<Option<CpuSet>, MachineError> {
         let Some(text) = self.node.attribute(key) else { return Ok(None) };
         let wrong = |problem: &str| self.error(format!("{key} is {:?}; {problem}", shorten(text)));
@@ -87,7 +87,7 @@ impl<'a, 'i> Element<'a, 'i> {
     }
 }
 
-/// The beginning of a text that may be long.
+/// Start of a possibly long text.
 fn shorten(text: &str) -> String {
     text.chars().take(40).collect()
 }

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files that lstopo of hwloc 2.9 (`-v2`) and 3.0 (`-v3`) wrote, and damaged ones.
-//!
-//! `tiles`: `package:2 group:2 [numa(memory=4GB)] [numa(memory=1GB)] l2:2 core:1 pu:2(indexes=2*8:1*2)`. `packages`:
-//! `package:2 [numa(memory=4GB memorysidecachesize=16MB indexes=3,9)] die:2 l3:1 core:2 pu:1(indexes=5,4,3,2,0,1,10,11)`.
-//! `hybrid`: a made-up sysfs of two cores of two threads, four small ones, a CPU that is offline, and a node of memory
-//! only. `sparse`: the same with one thread offline and the small cores numbered from 8.
+//! Files written by lstopo of hwloc 2.9 (`-v2`) and 3.0 (`-v3`), and damaged ones.
 
 use super::*;
 use ids::Locality;
@@ -20,9 +15,9 @@ fn read(text: &str) -> Machine {
     Machine::from_hwloc_xml("dir/my.xml", text).unwrap()
 }
 
-/// lstopo read the string and wrote the file: we must find the same in both.
+/// lstopo read the synthetic string and wrote the file; both must give the same topology.
 #[test]
-fn a_file_says_the_same_as_the_string_that_it_was_made_of() {
+fn xml_file_gives_the_same_topology_as_its_synthetic_string() {
     let string = "package:2 group:2 [numa(memory=4GB)] [numa(memory=1GB)] l2:2 core:1 pu:2(indexes=2*8:1*2)";
     assert_eq!(read(TILES).topology, Machine::from_synthetic(string).unwrap().topology);
     let string = "package:2 [numa(memory=4GB memorysidecachesize=16MB indexes=3,9)] die:2 l3:1 core:2 \
@@ -32,7 +27,7 @@ fn a_file_says_the_same_as_the_string_that_it_was_made_of() {
 }
 
 #[test]
-fn hybrid_machines_keep_capacities_offline_cpus_and_memory() {
+fn hybrid_machine_has_capacities_offline_cpus_and_memory_nodes() {
     for text in [HYBRID_2, HYBRID_3] {
         let machine = read(text);
         assert_eq!((machine.name.as_str(), machine.description.as_str()), ("my", "a machine, 8 CPUs, by hwloc"));
@@ -50,15 +45,15 @@ fn hybrid_machines_keep_capacities_offline_cpus_and_memory() {
 }
 
 #[test]
-fn numbers_may_have_gaps() {
+fn cpu_and_node_numbers_may_have_gaps() {
     let machine = read(SPARSE);
     assert_eq!((machine.offline.to_string(), machine.absent.to_string()), ("3-7".into(), "4-7".into()));
     assert_eq!(machine.online_cpus().to_string(), "0-2,8-11");
 }
 
-/// What a control group, or a node without memory, leaves out of a file.
+/// Effects of a cgroup, or of a node without memory, on a file.
 #[test]
-fn cpus_whose_node_is_not_in_the_file_get_one() {
+fn cpus_with_a_missing_node_get_one() {
     let node = "<object type=\"NUMANode\" os_index=\"2\" cpuset=\"0x0\"/>";
     let cpu = |number: u32, nodes: &str| format!("<object type=\"PU\" os_index=\"{number}\" {nodes}/>");
     let cpus = cpu(0, "complete_nodeset=\"0x1\"") + &cpu(1, "complete_nodeset=\"0x4\"") + &cpu(2, "");
@@ -70,20 +65,20 @@ fn cpus_whose_node_is_not_in_the_file_get_one() {
 }
 
 #[test]
-fn without_capacities_the_highest_frequencies_stand_in() {
+fn missing_capacities_are_derived_from_frequencies() {
     let text = HYBRID_2
         .replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"FrequencyMaxMHz\" value=\"3900\"")
         .replace("name=\"LinuxCapacity\" value=\"1024\"", "name=\"FrequencyMaxMHz\" value=\"5000\"");
     let machine = read(&text);
     assert_eq!(machine.topology.capacities, [1024, 1024, 1024, 1024, 798, 798, 798, 798, 1024]);
-    assert!(machine.description.ends_with("; capacities are those of the highest frequencies"));
-    // Of one kind nothing is known: all count as equal.
+    assert!(machine.description.ends_with("; capacities are derived from maximum frequencies"));
+    // With a capacity of one kind only, all are treated as equal.
     let text = HYBRID_2.replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"");
     assert_eq!(read(&text).topology.capacities, [1024; 9]);
 }
 
 #[test]
-fn distances_may_be_numbered_by_hwlocs_own_numbers_and_be_unequal() {
+fn distances_may_use_gp_indexes_and_be_asymmetric() {
     let text = HYBRID_3
         .replace("indexing=\"os\"", "indexing=\"gp\"")
         .replace("<indexes length=\"4\">0 1 ", "<indexes length=\"6\">31 ")
@@ -99,20 +94,20 @@ fn distances_may_be_numbered_by_hwlocs_own_numbers_and_be_unequal() {
 }
 
 #[test]
-fn every_mistake_is_named_with_its_place() {
+fn invalid_files_give_errors_with_line_and_column() {
     let cases = [
         ("<topology", "<topologie", "f.xml:86:1: not XML: expected 'topologie' tag, not 'topology' at 86:1"),
         (
             "version=\"3.0\"",
             "version=\"1\"",
-            "f.xml:3:1: hwloc XML of version 1; expected version 2 or 3 (lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml)",
+            "f.xml:3:1: hwloc XML version 1; expected version 2 or 3 (convert it with lstopo of hwloc 2: lstopo -i OLD.xml NEW.xml)",
         ),
         (
             "version=\"3.0\"",
             "",
-            "f.xml:3:1: hwloc XML of version 1; expected version 2 or 3 (lstopo of hwloc 2 converts it: lstopo -i OLD.xml NEW.xml)",
+            "f.xml:3:1: hwloc XML version 1; expected version 2 or 3 (convert it with lstopo of hwloc 2: lstopo -i OLD.xml NEW.xml)",
         ),
-        ("type=\"PU\" os_index=\"1\"", "type=\"PU\" os_index=\"0\"", "f.xml:13:17: two PUs have the os_index 0"),
+        ("type=\"PU\" os_index=\"1\"", "type=\"PU\" os_index=\"0\"", "f.xml:13:17: duplicate PU os_index 0"),
         (
             "type=\"PU\" os_index=\"1\"",
             "type=\"PU\" os_index=\"4096\"",
@@ -133,12 +128,12 @@ fn every_mistake_is_named_with_its_place() {
         ("17 17 10", "17 17 x", "f.xml:68:5: u64values is \"x\"; expected a number"),
         ("17 17 10", "17 17", "f.xml:66:3: 2 indexes and 3 values; expected 2 and 4"),
         ("17 17 10", "17 17 300", "f.xml:66:3: distance of node 1 to itself is 300; expected 10"),
-        ("\"4\">0 1 ", "\"4\">0 2 ", "f.xml:66:3: distances of a node 2 that is not there"),
+        ("\"4\">0 1 ", "\"4\">0 2 ", "f.xml:66:3: distances of a nonexistent node 2"),
         ("value=\"446\"", "value=\"2000\"", "f.xml:77:3: LinuxCapacity is \"2000\"; expected a number from 1 to 1024"),
         (
             "type=\"NUMANode\" os_index=\"1\"",
             "type=\"NUMANode\" os_index=\"0\"",
-            "f.xml:3:1: two NUMANodes have the os_index 0",
+            "f.xml:3:1: duplicate NUMANode os_index 0",
         ),
     ];
     for (from, to, expected) in cases {
@@ -147,16 +142,16 @@ fn every_mistake_is_named_with_its_place() {
         assert_eq!(error.to_string(), expected);
     }
     let error = |text: &str| Machine::from_hwloc_xml("f.xml", text).unwrap_err().to_string();
-    assert_eq!(error("<a/>"), "f.xml:1:1: the file holds a \"a\"; expected the \"topology\" of hwloc XML");
-    assert_eq!(error("<topology version='2.0'/>"), "f.xml:1:1: no object of type PU; expected CPUs");
+    assert_eq!(error("<a/>"), "f.xml:1:1: the root element is \"a\"; expected the \"topology\" of hwloc XML");
+    assert_eq!(error("<topology version='2.0'/>"), "f.xml:1:1: no object of type PU; expected at least one CPU");
     let far = format!("0x1{}", ",0x0".repeat(128));
     let text = format!("<topology version='2.0'><object type='Machine' complete_cpuset='{far}'/></topology>");
     assert!(error(&text).ends_with("; expected CPUs below 4096"), "{}", error(&text));
 }
 
-/// What is meant to exhaust a parser.
+/// Files meant to exhaust a parser.
 #[test]
-fn files_that_explode_are_refused() {
+fn entity_bombs_and_oversized_files_are_refused() {
     let mut entities = String::from("<!DOCTYPE topology [<!ENTITY a0 \"aaaaaaaaaa\">");
     for level in 1..12 {
         let inner = format!("&a{};", level - 1).repeat(10);
@@ -170,7 +165,7 @@ fn files_that_explode_are_refused() {
         "<object type=\"Group\">".repeat(deep),
         "</object>".repeat(deep)
     );
-    // Deep, but a machine.
+    // Deeply nested but valid.
     assert_eq!(read(&nested).topology.len(), 1);
     let many = format!("<topology version=\"2.0\">{}</topology>", "<info/>".repeat(MAX_ELEMENTS as usize));
     assert!(Machine::from_hwloc_xml("f.xml", &many).unwrap_err().problem.contains("not XML"));
@@ -184,7 +179,7 @@ proptest! {
         swap in any::<(prop::sample::Index, prop::sample::Index)>(),
     ) {
         let mut bytes = [TILES, PACKAGES, HYBRID_2, HYBRID_3, SPARSE][file].as_bytes().to_vec();
-        // Digits and hexadecimal digits change into others, so that the file often stays XML.
+        // Replaces hexadecimal digits, so that the file often remains valid XML.
         let digits: Vec<usize> = (0..bytes.len()).filter(|&at| bytes[at].is_ascii_hexdigit()).collect();
         for (at, byte) in changes {
             let at = digits[at.index(digits.len())];
@@ -196,7 +191,7 @@ proptest! {
             prop_assert!(machine.validate().is_ok());
             let text = machine.to_toml();
             let back = Machine::from_toml("f.toml", &text).unwrap();
-            // Numbers that no CPU has are between others somewhere; nobody can ask where.
+            // The position of nonexistent CPU numbers is not preserved and not observable.
             let present: Vec<CpuId> = machine.present_cpus().iter().collect();
             let seen = |machine: &Machine| {
                 let pairs = present.iter().flat_map(|&a| present.iter().map(move |&b| (a, b)));

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The value of `indexes=`: which numbers the objects of a level have. Three forms: all numbers, in the order of the tree;
-//! loops of `STEP*COUNT`, fastest first; or the names of the levels to count along, fastest first.
+//! Value of `indexes=`: the numbers assigned to the objects of a level. Three forms: a list of all numbers, in tree
+//! order; loops of `STEP*COUNT`, fastest-varying first; or the names of the levels to count along, fastest-varying
+//! first.
 
 use super::parse;
 
-/// A loop: the object `index` is at `index / step % count` of it.
+/// A loop as (step, count): object number `index` has the coordinate `index / step % count` in it.
 type Loop = (usize, usize);
 
-/// The numbers of `total` objects, none twice, each below `limit`. `widths` tells how many objects there are of each
-/// level, outer levels first.
+/// Parses the numbers of `total` objects; they must be distinct and below `limit`. `widths` holds the number of
+/// objects of each level, outer levels first.
 pub(super) fn read(
     text: &str,
     total: usize,
@@ -24,13 +25,13 @@ pub(super) fn read(
         count_along(levels(text, total, widths)?, total)?
     };
     if numbers.len() != total {
-        return Err(format!("indexes: {} numbers; expected {total}, one for each object", numbers.len()));
+        return Err(format!("indexes: {} numbers; expected {total}, one per object", numbers.len()));
     }
     let mut seen = vec![false; limit];
     for &number in &numbers {
         match seen.get_mut(number) {
             Some(seen) if !*seen => *seen = true,
-            Some(_) => return Err(format!("indexes: {number} stands twice")),
+            Some(_) => return Err(format!("indexes: {number} occurs twice")),
             None => return Err(format!("indexes: {number}; expected numbers below {limit}")),
         }
     }
@@ -46,8 +47,8 @@ fn loops(text: &str) -> Result<Vec<Loop>, String> {
     text.split(':').map(one).collect()
 }
 
-/// Loops along levels: the step is the number of objects below one of the level, the count how many of the level are
-/// below one of the next outer level that is named.
+/// Converts level names to loops: the step is the number of counted objects below one object of the level; the count
+/// is the number of objects of the level below one object of the next outer level that is named.
 fn levels(text: &str, total: usize, widths: &[(parse::Level, usize)]) -> Result<Vec<Loop>, String> {
     let mut named = Vec::new();
     for name in text.split(':') {
@@ -55,7 +56,7 @@ fn levels(text: &str, total: usize, widths: &[(parse::Level, usize)]) -> Result<
         let at = widths.iter().position(|&(other, _)| other == level);
         let at = at.ok_or_else(|| format!("indexes: no level {name:?} here"))?;
         if named.contains(&at) {
-            return Err(format!("indexes: level {name:?} stands twice"));
+            return Err(format!("indexes: level {name:?} occurs twice"));
         }
         named.push(at);
     }
@@ -66,19 +67,19 @@ fn levels(text: &str, total: usize, widths: &[(parse::Level, usize)]) -> Result<
     };
     let found: Vec<Loop> = named.iter().map(of).collect();
     if found.iter().any(|&(step, count)| step == 0 || count == 0) {
-        return Err(format!("indexes: a level of {text:?} lies further in than what is counted"));
+        return Err(format!("indexes: {text:?} names a level inside the counted objects"));
     }
     Ok(found)
 }
 
-/// What the loops count. The innermost loop may be left out.
+/// Numbers that the loops produce. The innermost loop may be omitted.
 fn count_along(mut loops: Vec<Loop>, total: usize) -> Result<Vec<usize>, String> {
     let product = loops.iter().try_fold(1usize, |product, &(_, count)| product.checked_mul(count));
     let least = loops.iter().map(|&(step, _)| step).min().unwrap_or(1);
     match product {
         Some(product) if product == total => {}
         Some(product) if product.checked_mul(least) == Some(total) => loops.push((1, least)),
-        _ => return Err(format!("indexes: the loops count something else than {total} objects")),
+        _ => return Err(format!("indexes: the loops do not count {total} objects")),
     }
     let number = |index: usize| {
         let mut rest = 1;

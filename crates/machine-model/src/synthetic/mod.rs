@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! hwloc synthetic strings: levels from the outermost to the innermost, each with its number of children, as
-//! `lstopo --of synthetic` writes them.
+//! hwloc synthetic strings: levels from outermost to innermost, each with its number of children, as written by
+//! `lstopo --of synthetic`.
 //!
-//! Facts: hwloc 2.x and 3.0 documentation, "Synthetic topologies", and what its programs read and write. Words name the
-//! level (case does not matter, hwloc's short forms are accepted); bare numbers get the types that hwloc gives them.
-//! Attributes stand in parentheses: sizes have no meaning here, `indexes` are the numbers of CPUs and nodes. A memory node
-//! in brackets belongs to each object of the level before it; where a CPU has several, its node is the one that the
-//! fewest CPUs share, and then the first; the others have memory only.
+//! Sources: hwloc 2.x and 3.0 documentation, "Synthetic topologies", and the behavior of its programs. Words name
+//! levels (case-insensitive; hwloc's short forms are accepted); bare numbers get hwloc's default level types.
+//! Attributes are in parentheses: sizes are ignored, `indexes` are the numbers of CPUs and nodes. A memory node in
+//! brackets belongs to each object of the preceding level. If a CPU has several nodes, its node is the one shared by
+//! the fewest CPUs, then the first; the others are memory only.
 
 mod indexes;
 mod parse;
@@ -17,36 +17,36 @@ use ids::{CpuSet, MAX_CPUS, Place, Topology};
 use parse::{Item, Kind, Level, error};
 use std::cmp::Reverse;
 
-/// A level with the number of CPUs below one of its objects.
+/// A level with the number of CPUs per object.
 struct Sized<'a> {
     item: Item<'a>,
     level: Level,
     cpus: usize,
 }
 
-/// The memory nodes below objects of one size.
+/// Memory nodes attached to objects of one level.
 struct Nodes<'a> {
     item: Option<Item<'a>>,
-    /// CPUs that share such a node.
+    /// CPUs per node.
     cpus: usize,
-    /// How many levels are around it, and inner nodes come first.
+    /// Number of enclosing levels; inner nodes come first.
     depth: Reverse<usize>,
-    /// Numbers, in the order of the tree.
+    /// Node numbers in tree order.
     numbers: Vec<usize>,
 }
 
-/// What a string describes.
+/// Result of parsing a string.
 pub(crate) struct Tree {
-    /// Where the CPUs sit, in the order of the tree.
+    /// Place of each CPU in tree order.
     pub places: Vec<Place>,
-    /// The numbers that the string gives them.
+    /// CPU numbers given by the string.
     pub numbers: Option<Vec<usize>>,
-    /// Number of nodes, with those that have memory only.
+    /// Number of nodes, memory-only ones included.
     pub nodes: usize,
 }
 
 impl Tree {
-    /// Reads a string, or says what is wrong with it.
+    /// Parses a string.
     pub fn read(text: &str) -> Result<Tree, String> {
         let items = parse::items(text)?;
         let (total, levels) = sizes(&items)?;
@@ -58,7 +58,7 @@ impl Tree {
         })
     }
 
-    /// The topology when the CPUs have these numbers, in the order of the tree; and the numbers that no CPU has.
+    /// Topology for the given CPU numbers in tree order, and the nonexistent numbers.
     pub fn numbered(&self, numbers: &[usize]) -> (Topology, CpuSet) {
         let mut places = vec![None; numbers.iter().max().map_or(0, |last| last + 1)];
         for (place, &number) in self.places.iter().zip(numbers) {
@@ -67,8 +67,8 @@ impl Tree {
         with_absent(places, Topology::default_distances(self.nodes))
     }
 
-    /// The numbers of the CPUs, in the order of the tree, by the name of a numbering. Firmware often counts one thread of
-    /// every core before the second ones.
+    /// CPU numbers in tree order for a named numbering. Firmware often numbers one thread of every core before the
+    /// second ones.
     pub fn numbers_by(&self, numbering: &str) -> Option<Vec<usize>> {
         let count = self.places.len();
         let mut numbers: Vec<usize> = (0..count).collect();
@@ -89,14 +89,14 @@ impl Tree {
         Some(numbers)
     }
 
-    /// The topology with the string's own numbers, else those of the tree's order; and the numbers that no CPU has.
+    /// Topology with the string's own numbers, or tree order by default; and the nonexistent numbers.
     pub fn topology(&self) -> (Topology, CpuSet) {
         let plain: Vec<usize> = (0..self.places.len()).collect();
         self.numbered(self.numbers.as_ref().unwrap_or(&plain))
     }
 }
 
-/// How many CPUs there are, and how many each level has below one object.
+/// Number of CPUs, and number of CPUs per object of each level.
 fn sizes<'a>(items: &[Item<'a>]) -> Result<(usize, Vec<Sized<'a>>), String> {
     let mut total = 1usize;
     let mut levels = Vec::new();
@@ -114,7 +114,7 @@ fn sizes<'a>(items: &[Item<'a>]) -> Result<(usize, Vec<Sized<'a>>), String> {
     Ok((total, levels))
 }
 
-/// All memory nodes. hwloc counts those of inner objects before those of the objects around them.
+/// All memory nodes. hwloc numbers those of inner objects before those of the enclosing objects.
 fn nodes<'a>(items: &[Item<'a>], levels: &[Sized<'a>], total: usize) -> Result<Vec<Nodes<'a>>, String> {
     let mut found: Vec<Nodes<'a>> = Vec::new();
     let mut depth = 0;
@@ -133,7 +133,7 @@ fn nodes<'a>(items: &[Item<'a>], levels: &[Sized<'a>], total: usize) -> Result<V
         let at = found[0].item.map_or(1, |item| item.at);
         return error(at, format!("{count} nodes; expected at most {}", Topology::MAX_NODES));
     }
-    // By the last CPU of their object; of those, inner objects first, then as they stand.
+    // Order by the last CPU of the object; for equal ones inner objects first, then text order.
     let mut order: Vec<(usize, Reverse<usize>, usize)> = Vec::new();
     for (kind, nodes) in found.iter().enumerate() {
         order.extend((1..=total / nodes.cpus).map(|object| (object * nodes.cpus, nodes.depth, kind)));
@@ -146,14 +146,14 @@ fn nodes<'a>(items: &[Item<'a>], levels: &[Sized<'a>], total: usize) -> Result<V
     Ok(found)
 }
 
-/// Numbers of `count` nodes, without gaps, in the order of the numbers that the string gives them.
+/// Numbers of `count` nodes, renumbered without gaps in the order of the string's numbers.
 fn node_numbers(nodes: &[Nodes<'_>], levels: &[Sized<'_>], count: usize) -> Result<Vec<usize>, String> {
     let given: Vec<(usize, &str)> =
         nodes.iter().filter_map(|nodes| nodes.item).filter_map(|item| Some((item.at, item.indexes?))).collect();
     let (at, text) = match given[..] {
         [] => return Ok((0..count).collect()),
         [given] => given,
-        [_, (at, _), ..] => return error(at, "indexes of nodes stand twice; expected one list for all nodes"),
+        [_, (at, _), ..] => return error(at, "node indexes are given twice; expected one list for all nodes"),
     };
     let read = indexes::read(text, count, Topology::MAX_NODES, &widths(levels));
     let numbers = read.or_else(|problem| error(at, problem))?;
@@ -162,7 +162,7 @@ fn node_numbers(nodes: &[Nodes<'_>], levels: &[Sized<'_>], count: usize) -> Resu
     Ok(numbers.iter().map(|number| sorted.partition_point(|other| other < number)).collect())
 }
 
-/// How many objects there are of each level.
+/// Number of objects of each level.
 fn widths(levels: &[Sized<'_>]) -> Vec<(Level, usize)> {
     let mut width = 1;
     let widths = levels.iter().map(|sized| {
@@ -174,7 +174,7 @@ fn widths(levels: &[Sized<'_>]) -> Vec<(Level, usize)> {
     widths.collect()
 }
 
-/// Where the CPUs sit, in the order of the tree. A cache ends at its node.
+/// Place of each CPU in tree order. A cache ends at its node.
 fn places(levels: &[Sized<'_>], nodes: &[Nodes<'_>], total: usize) -> Result<Vec<Place>, String> {
     let home = nodes.iter().min_by_key(|nodes| (nodes.cpus, nodes.depth)).expect("there is a node");
     let core = levels.iter().find(|sized| sized.level == Level::Core).map_or(1, |sized| sized.cpus);
@@ -183,17 +183,17 @@ fn places(levels: &[Sized<'_>], nodes: &[Nodes<'_>], total: usize) -> Result<Vec
     }
     let is_cache = |sized: &&Sized<'_>| matches!(sized.level, Level::Cache(_)) && sized.cpus >= core;
     let llc = levels.iter().find(is_cache).or_else(|| {
-        // Linux falls back to the package or die where no cache is known; here the innermost such group.
+        // Without a known cache, Linux uses the package or die; here the innermost such group.
         levels.iter().rev().find(|sized| matches!(sized.level, Level::Node | Level::Die | Level::Package))
     });
     let llc = llc.map_or(total, |sized| sized.cpus).min(home.cpus);
-    // A CPU's number divided by the CPUs in one group is that group's number.
+    // A CPU's number divided by the group size is its group's number.
     let group = |cpu: usize, size: usize| (cpu / size) as u32;
     let node = |cpu: usize| home.numbers[cpu / home.cpus] as u32;
     Ok((0..total).map(|cpu| Place { core: group(cpu, core), llc: group(cpu, llc), node: node(cpu) }).collect())
 }
 
-/// The numbers that the string gives the CPUs, in the order of the tree.
+/// CPU numbers given by the string, in tree order.
 fn cpu_numbers(levels: &[Sized<'_>], total: usize) -> Result<Option<Vec<usize>>, String> {
     let item = levels.last().expect("the last level is pu").item;
     let Some(text) = item.indexes else { return Ok(None) };
@@ -202,12 +202,11 @@ fn cpu_numbers(levels: &[Sized<'_>], total: usize) -> Result<Option<Vec<usize>>,
 }
 
 impl Machine {
-    /// From an hwloc synthetic string such as `node:2 core:8 pu:2`. CPUs are numbered in the order of the tree where the
-    /// string gives no `indexes`, all foreign nodes are 20 away, and HZ, NO_HZ and costs are those of the preset
+    /// Creates a machine from an hwloc synthetic string such as `node:2 core:8 pu:2`. Without `indexes`, CPUs are
+    /// numbered in tree order; the distance of remote nodes is 20, and HZ, NO_HZ and costs are those of the preset
     /// `server-64`.
     ///
-    /// # Errors
-    /// Names the character and what was expected.
+    /// # Errors Name the character position and what was expected.
     pub fn from_synthetic(text: &str) -> Result<Machine, MachineError> {
         let short: String = text.chars().take(80).collect();
         let error = |problem| MachineError { place: format!("synthetic topology {short:?}"), problem };

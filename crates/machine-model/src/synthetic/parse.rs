@@ -1,51 +1,51 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The grammar of synthetic strings: text to items, each with the place where it stands.
+//! Grammar of synthetic strings: converts text to items with positions.
 
 use ids::MAX_CPUS;
 
-/// A level of the tree, outermost first in hwloc's usual order.
+/// Level of the tree, in hwloc's usual order from the outermost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
-    /// Machine, group, cluster: structure without a meaning here.
+    /// Machine, group, cluster: structure without meaning here.
     Group,
     Package,
     Die,
     Node,
     /// Data or unified cache of this level.
     Cache(u8),
-    /// Instruction caches never are the last level.
+    /// Instruction cache, which is never the last level.
     InstructionCache,
     Core,
     Pu,
 }
 
-/// Something in the string. `at` counts characters from 1.
+/// An item of the string. `at` is the character position from 1.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Item<'a> {
     pub at: usize,
     pub text: &'a str,
     pub kind: Kind,
-    /// The value of `indexes=`.
+    /// Value of `indexes=`.
     pub indexes: Option<&'a str>,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Kind {
-    /// `core:8`: so many in each object of the level before.
+    /// `core:8`: a level with this number of objects per object of the preceding level.
     Level(Level, usize),
-    /// `[NUMANode]`: one below each object of the level before.
+    /// `[NUMANode]`: one memory node per object of the preceding level.
     Memory,
 }
 
-/// An error at a place of the string.
+/// An error at a position of the string.
 pub(super) fn error<T>(at: usize, problem: impl std::fmt::Display) -> Result<T, String> {
     Err(format!("character {at}: {problem}"))
 }
 
-/// More items than any machine has levels.
+/// Maximum number of items, more than any machine has levels.
 const MAX_ITEMS: usize = 64;
 
-/// The items of a string, all levels typed; the last level is `pu`.
+/// Parses the items, with types for all levels; the last level is `pu`.
 pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, String> {
     let words = words(text)?;
     if words.len() > MAX_ITEMS {
@@ -83,7 +83,7 @@ pub(super) fn items(text: &str) -> Result<Vec<Item<'_>>, String> {
     Ok(items)
 }
 
-/// Words with their places: white space parts them, but not inside parentheses and brackets.
+/// Splits into words with positions, at white space outside of parentheses and brackets.
 fn words(text: &str) -> Result<Vec<(usize, &str)>, String> {
     let mut words = Vec::new();
     let mut open: Vec<(char, usize)> = Vec::new();
@@ -97,19 +97,19 @@ fn words(text: &str) -> Result<Vec<(usize, &str)>, String> {
         match c {
             '(' | '[' => open.push((if c == '(' { ')' } else { ']' }, at)),
             ')' | ']' if open.pop().map(|(wanted, _)| wanted) != Some(c) => {
-                return error(at, format!("{c:?} closes nothing"));
+                return error(at, format!("unmatched {c:?}"));
             }
             _ => {}
         }
     }
     if let Some((wanted, at)) = open.pop() {
-        return error(at, format!("is not closed; expected {wanted:?}"));
+        return error(at, format!("unclosed; expected {wanted:?}"));
     }
     words.extend(begin.map(|(at, from)| (at, &text[from..])));
     Ok(words)
 }
 
-/// `core:8(…)` as `core:8` and what stands in the parentheses.
+/// Splits `core:8(…)` into `core:8` and the text in parentheses.
 fn split_attributes(at: usize, word: &str) -> Result<(&str, Option<&str>), String> {
     if word.starts_with('[') {
         return Ok((word, None));
@@ -117,15 +117,15 @@ fn split_attributes(at: usize, word: &str) -> Result<(&str, Option<&str>), Strin
     let Some((head, rest)) = word.split_once('(') else { return Ok((word, None)) };
     match rest.split_once(')') {
         Some((inside, "")) => Ok((head, Some(inside))),
-        Some((_, more)) => error(at, format!("{more:?} behind the parentheses of {word:?}; expected a space")),
+        Some((_, more)) => error(at, format!("{more:?} after the parentheses of {word:?}; expected a space")),
         None => error(at, format!("the parentheses of {word:?} are nested")),
     }
 }
 
-/// The inside of `[NUMANode(…)]`.
+/// Parses the text inside `[NUMANode(…)]`.
 fn memory(at: usize, inner: &str) -> Result<(Kind, Option<&str>), String> {
     let Some(inner) = inner.strip_suffix(']') else {
-        return error(at, format!("{inner:?} does not end with its bracket; expected a space behind it"));
+        return error(at, format!("{inner:?} does not end with a bracket; expected a space after the bracket"));
     };
     let (name, attributes) = split_attributes(at, inner.trim())?;
     match level(at, name) {
@@ -134,7 +134,7 @@ fn memory(at: usize, inner: &str) -> Result<(Kind, Option<&str>), String> {
     }
 }
 
-/// Checks `key=value` pairs and returns the value of `indexes`. Sizes are checked and have no meaning here.
+/// Checks `key=value` pairs and returns the value of `indexes`. Sizes are checked but ignored.
 fn read_attributes(at: usize, attributes: Option<&str>) -> Result<Option<&str>, String> {
     let mut indexes = None;
     for attribute in attributes.unwrap_or_default().split_whitespace() {
@@ -166,7 +166,7 @@ fn count(at: usize, word: &str, number: &str) -> Result<usize, String> {
     count.ok_or_else(problem)
 }
 
-/// hwloc's type for the bare number at `index` of `count`.
+/// hwloc's level type for bare number `index` of `count`.
 fn default_level(count: usize, index: usize) -> Level {
     const ALL: [Level; 7] =
         [Level::Package, Level::Node, Level::Cache(3), Level::Cache(2), Level::Cache(1), Level::Core, Level::Pu];
@@ -182,7 +182,8 @@ fn default_level(count: usize, index: usize) -> Level {
     }
 }
 
-/// Names may be shortened to two letters, as in hwloc. `llc` is Weir's own word for the last level, whatever its number.
+/// Parses a level name, which may be shortened to two letters as in hwloc. `llc` is an extension for the last cache
+/// level, whatever its number.
 pub(super) fn level(at: usize, name: &str) -> Result<Level, String> {
     const NAMES: [(&str, Level); 14] = [
         ("machine", Level::Group),
@@ -211,7 +212,7 @@ pub(super) fn level(at: usize, name: &str) -> Result<Level, String> {
     }
 }
 
-/// `cache`, `l3`, `l3u`, `l3d`, `l3cache`, `l3ucache` or `l1i`.
+/// Parses `cache`, `l3`, `l3u`, `l3d`, `l3cache`, `l3ucache` or `l1i`.
 fn cache(name: &str) -> Option<Level> {
     if name == "cache" {
         return Some(Level::Cache(2));
@@ -225,7 +226,7 @@ fn cache(name: &str) -> Option<Level> {
     }
 }
 
-/// Which levels there may be, and in which order.
+/// Checks the types and order of the levels.
 fn check(text: &str, items: &[Item<'_>]) -> Result<(), String> {
     let levels: Vec<(usize, &str, Level)> = items
         .iter()
@@ -236,13 +237,13 @@ fn check(text: &str, items: &[Item<'_>]) -> Result<(), String> {
     };
     if last != Level::Pu {
         let end = text.trim_end().chars().count() + 1;
-        return error(end, "the last level is not pu; add pu:1, or pu:2 for two threads a core");
+        return error(end, "the last level is not pu; add pu:1, or pu:2 for two threads per core");
     }
     for (index, &(at, word, level)) in levels.iter().enumerate() {
         let outer = &levels[..index];
         let repeated = !matches!(level, Level::Group | Level::InstructionCache);
         if repeated && outer.iter().any(|&(_, _, earlier)| earlier == level) {
-            return error(at, format!("{word:?}: this level stands twice"));
+            return error(at, format!("{word:?}: this level occurs twice"));
         }
         let in_core = outer.iter().any(|&(_, _, earlier)| earlier == Level::Core);
         if in_core && matches!(level, Level::Package | Level::Die | Level::Node) {
@@ -255,7 +256,7 @@ fn check(text: &str, items: &[Item<'_>]) -> Result<(), String> {
     }
     let memory = items.iter().find(|item| item.kind == Kind::Memory);
     match memory.filter(|_| levels.iter().any(|&(_, _, level)| level == Level::Node)) {
-        Some(item) => error(item.at, format!("{:?} beside a level of nodes; expected one or the other", item.text)),
+        Some(item) => error(item.at, format!("{:?} in addition to a node level; expected one or the other", item.text)),
         None => Ok(()),
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Strings as people write them and as `lstopo --of synthetic` does, with what they mean.
+//! Synthetic strings as written by hand and by `lstopo --of synthetic`, with the resulting topology.
 
 use super::*;
 use ids::CpuId;
 use proptest::prelude::*;
 
-/// The groups of the CPUs in the order of their numbers; `-` is a number that no CPU has.
+/// Groups of the CPUs by CPU number; `-` is a nonexistent number.
 fn groups(text: &str) -> String {
     let (topology, absent) = match Tree::read(text) {
         Ok(tree) => tree.topology(),
@@ -34,7 +34,7 @@ fn check(cases: &[(&str, &str)]) {
 }
 
 #[test]
-fn levels_become_groups() {
+fn levels_define_cores_caches_and_nodes() {
     check(&[
         ("node:2 core:2 pu:2", "core 0 0 1 1 2 2 3 3; llc 0 0 0 0 1 1 1 1; node 0 0 0 0 1 1 1 1"),
         ("core:2 pu:2", "core 0 0 1 1; llc 0 0 0 0; node 0 0 0 0"),
@@ -44,15 +44,15 @@ fn levels_become_groups() {
         ("socket:1 die:2 core:2 pu:1", "core 0 1 2 3; llc 0 0 1 1; node 0 0 0 0"),
         ("cluster:2 tile:1 Group:1 co:2 pu:1", "core 0 1 2 3; llc 0 0 0 0; node 0 0 0 0"),
         ("node:1 llc:2 l1i:1 l1d:1 core:2 pu:1", "core 0 1 2 3; llc 0 0 1 1; node 0 0 0 0"),
-        // A cache that spans nodes ends at them; one inside a core is never the last level.
+        // A cache that spans nodes ends at each node; a cache inside a core is never the last level.
         ("l3:1 node:2 core:1 pu:1", "core 0 1; llc 0 1; node 0 1"),
         ("core:2 l1d:2 pu:1", "core 0 0 1 1; llc 0 0 0 0; node 0 0 0 0"),
     ]);
 }
 
-/// What `lstopo -i` of hwloc 2.9 makes of the same numbers.
+/// Results of `lstopo -i` of hwloc 2.9 for the same numbers.
 #[test]
-fn bare_numbers_have_hwlocs_levels() {
+fn bare_numbers_have_the_level_types_of_hwloc() {
     check(&[
         ("3", "core 0 1 2; llc 0 0 0; node 0 0 0"),
         ("2 2", "core 0 1 2 3; llc 0 0 1 1; node 0 0 1 1"),
@@ -66,26 +66,26 @@ fn bare_numbers_have_hwlocs_levels() {
 }
 
 #[test]
-fn memory_in_brackets_makes_nodes() {
+fn memory_in_brackets_defines_nodes() {
     check(&[
         ("[NUMANode(memory=16GB)] core:2 pu:1", "core 0 1; llc 0 0; node 0 0"),
         ("Package:2 [NUMANode(memory=8587984896)] L2Cache:1(size=1048576) Core:1 PU:1", "core 0 1; llc 0 1; node 0 1"),
-        // The second node of each package has memory only, and hwloc counts it behind the first.
+        // The second node of each package is memory only; hwloc numbers it after the first.
         ("pack:2 [numa] [numa(memory=4GiB)] core:1 pu:1", "core 0 1; llc 0 1; node 0 2 of 4"),
-        // Inner nodes come first.
+        // Inner nodes are numbered first.
         ("[numa] pack:2 [numa] core:1 pu:1", "core 0 1; llc 0 1; node 0 1 of 3"),
         ("pack:2 [numa] l3:1 [numa] core:1 pu:1", "core 0 1; llc 0 1; node 0 2 of 4"),
         ("pack:2 [numa] l3:1 [numa(indexes=3,2,1,0)] core:1 pu:1", "core 1 0; llc 1 0; node 3 1"),
-        // Numbers with gaps are closed up, in their order.
+        // Numbers with gaps are compacted in their order.
         ("pack:3 [NUMANode(memory=1GB indexes=8,0,72)] core:1 pu:1", "core 1 0 2; llc 1 0 2; node 1 0 2"),
         ("Core:1 [NUMANode] PU:2", "core 0 0; llc 0 0; node 0 0"),
         ("node:2(indexes=1,0 memorysidecachesize=16MB) core:1 pu:1", "core 1 0; llc 1 0; node 1 0"),
     ]);
 }
 
-/// Threads that are numbered last, packages that take turns, numbers with gaps.
+/// Threads numbered last, alternating packages, numbers with gaps.
 #[test]
-fn indexes_number_the_cpus() {
+fn indexes_define_cpu_numbers() {
     check(&[
         ("core:2 pu:2(indexes=0,2,1,3)", "core 0 1 0 1; llc 0 0 0 0; node 0 0 0 0"),
         ("Core:2 PU:2(indexes=2*2:1*2)", "core 0 1 0 1; llc 0 0 0 0; node 0 0 0 0"),
@@ -97,7 +97,7 @@ fn indexes_number_the_cpus() {
 }
 
 #[test]
-fn every_mistake_is_named_with_its_place() {
+fn invalid_strings_give_errors_with_position() {
     check(&[
         (
             "node:2(colour=red) core:2 pu:1",
@@ -108,15 +108,15 @@ fn every_mistake_is_named_with_its_place() {
             "character 1: memory is \"much\"; expected a size such as 16GB, 512kB or bytes",
         ),
         ("pack:2 [core] core:2 pu:1", "character 8: \"core\" in brackets; expected [NUMANode]"),
-        ("pack:2 [numa core:2 pu:1", "character 8: is not closed; expected ']'"),
-        ("pack:2(size=3 core:2 pu:1", "character 7: is not closed; expected ')'"),
-        ("pack:2) core:2 pu:1", "character 7: ')' closes nothing"),
+        ("pack:2 [numa core:2 pu:1", "character 8: unclosed; expected ']'"),
+        ("pack:2(size=3 core:2 pu:1", "character 7: unclosed; expected ')'"),
+        ("pack:2) core:2 pu:1", "character 7: unmatched ')'"),
         (
             "pack:2(size=3)x core:2 pu:1",
-            "character 1: \"x\" behind the parentheses of \"pack:2(size=3)x\"; expected a space",
+            "character 1: \"x\" after the parentheses of \"pack:2(size=3)x\"; expected a space",
         ),
-        ("node:2 [numa] pu:1", "character 8: \"[numa]\" beside a level of nodes; expected one or the other"),
-        ("node:2 core:8", "character 14: the last level is not pu; add pu:1, or pu:2 for two threads a core"),
+        ("node:2 [numa] pu:1", "character 8: \"[numa]\" in addition to a node level; expected one or the other"),
+        ("node:2 core:8", "character 14: the last level is not pu; add pu:1, or pu:2 for two threads per core"),
         (
             "node:2 cpu:8",
             "character 8: unknown level \"cpu\"; expected group, package, die, node, l5 to l1, llc, core or pu",
@@ -128,7 +128,7 @@ fn every_mistake_is_named_with_its_place() {
             "node:2 2 pu:1",
             "character 8: bare numbers and typed levels mixed; expected either \"2 8 2\" or \"node:2 core:8 pu:2\"",
         ),
-        ("core:2 core:2 pu:1", "character 8: \"core:2\": this level stands twice"),
+        ("core:2 core:2 pu:1", "character 8: \"core:2\": this level occurs twice"),
         ("core:2 node:2 pu:1", "character 8: \"node:2\" inside a core; expected outer levels first"),
         ("core:2 pu:2 [numa]", "character 13: \"[numa]\" inside a core; expected outer levels first"),
         ("l2:2 l3:2 pu:1", "character 6: \"l3:2\": caches out of order; expected l3 before l2 before l1"),
@@ -136,17 +136,17 @@ fn every_mistake_is_named_with_its_place() {
         ("node:2000 pu:1", "character 1: 2000 nodes; expected at most 1024"),
         (" ", "character 1: no level; expected levels such as node:2 core:8 pu:2"),
         ("[numa]", "character 1: no level; expected levels such as node:2 core:8 pu:2"),
-        ("core:2 pu:2(indexes=0,1,2)", "character 8: indexes: 3 numbers; expected 4, one for each object"),
-        ("core:2 pu:2(indexes=0,1,1,2)", "character 8: indexes: 1 stands twice"),
+        ("core:2 pu:2(indexes=0,1,2)", "character 8: indexes: 3 numbers; expected 4, one per object"),
+        ("core:2 pu:2(indexes=0,1,1,2)", "character 8: indexes: 1 occurs twice"),
         ("core:2 pu:1(indexes=0,4096)", "character 8: indexes: 4096; expected numbers below 4096"),
         ("core:2 pu:1(indexes=0,x)", "character 8: indexes: \"x\" is not a number"),
-        ("core:2 pu:2(indexes=3*2)", "character 8: indexes: the loops count something else than 4 objects"),
+        ("core:2 pu:2(indexes=3*2)", "character 8: indexes: the loops do not count 4 objects"),
         ("core:2 pu:2(indexes=0*2)", "character 8: indexes: \"0*2\"; expected STEP*COUNT"),
         ("core:2 pu:2(indexes=core:die)", "character 8: indexes: no level \"die\" here"),
-        ("core:2 pu:2(indexes=core:core)", "character 8: indexes: level \"core\" stands twice"),
+        ("core:2 pu:2(indexes=core:core)", "character 8: indexes: level \"core\" occurs twice"),
         (
             "pack:2 [numa(indexes=0,1)] l3:1 [numa(indexes=0,1)] pu:1",
-            "character 33: indexes of nodes stand twice; expected one list for all nodes",
+            "character 33: node indexes are given twice; expected one list for all nodes",
         ),
     ]);
     let many = "group:1 ".repeat(70) + "pu:1";
@@ -154,7 +154,7 @@ fn every_mistake_is_named_with_its_place() {
 }
 
 #[test]
-fn a_string_makes_a_whole_machine() {
+fn synthetic_string_gives_a_complete_machine() {
     let machine = Machine::from_synthetic("node:2  core:8 pu:2").unwrap();
     assert_eq!((machine.name.as_str(), machine.topology.len()), ("node:2 core:8 pu:2", 32));
     assert_eq!(machine.topology.distances, [[10, 20], [20, 10]]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tables of effects: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
+//! Writes the effect tables `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
 use super::{line, quoted};
 use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt};
@@ -8,7 +8,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
     let Effects { smt, frequency, idle_states, power, locks } = effects;
     if let Some(Smt { throughput_percent }) = smt {
         text.push_str("\n[smt]\n");
-        let comment = "2, 3, ... busy threads of a core together; one alone is 100";
+        let comment = "2, 3, ... busy threads of a core together; a single one is 100";
         match &throughput_percent[..] {
             [two] => line(text, "throughput_percent", estimate(two), comment),
             many => line(text, "throughput_percent", estimates(many), comment),
@@ -20,24 +20,39 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
     if let Some(Power { idle_percent, voltage_slope_percent }) = power {
         text.push_str("\n[power]\n");
         line(text, "idle_percent", estimate(idle_percent), "all cores asleep; 100 is all busy without turbo");
-        line(text, "voltage_slope_percent", estimate(voltage_slope_percent), "of the voltage, with the frequency");
+        line(
+            text,
+            "voltage_slope_percent",
+            estimate(voltage_slope_percent),
+            "share of the voltage that scales with frequency",
+        );
     }
     for IdleState { name, exit_ns, residency_ns, deep, power_percent } in idle_states {
         text.push_str("\n[[idle]]\n");
         line(text, "name", quoted(name), "");
         line(text, "exit_ns", estimate(exit_ns), "");
-        line(text, "residency_ns", residency_ns, "how long it must last to be worth it");
-        line(text, "deep", deep, "its core does not count for the turbo");
+        line(text, "residency_ns", residency_ns, "target residency");
+        line(text, "deep", deep, "whether its core is inactive for turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
-    if let Some(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns }) = locks {
+    if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");
-        line(text, "line_ns", estimates(line_ns), "a line from another CPU: core, cache, node, far");
-        line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "of a wakeup, with the runqueue locked");
-        line(text, "passage_ns", estimates(passage_ns), "alone: atomic, seqlock, spin, queued, rwlock, mutex");
-        line(text, "storm_percent", estimate(storm_percent), "of a way, for each further CPU that polls");
+        line(
+            text,
+            "line_transfer_ns",
+            estimates(line_transfer_ns),
+            "cache-line transfer: same core, same cache, same node, remote",
+        );
+        line(text, "wakeup_hold_ns", estimate(wakeup_hold_ns), "part of a wakeup with the runqueue lock held");
+        line(text, "acquire_ns", estimates(acquire_ns), "uncontended: atomic, seqlock, spin, queued, rwlock, mutex");
+        line(
+            text,
+            "spinner_slowdown_percent",
+            estimate(spinner_slowdown_percent),
+            "of a line transfer, per additional spinning CPU",
+        );
         if *futex_ns != Estimate::exactly(0) {
-            line(text, "futex_ns", estimate(futex_ns), "a call that neither sleeps nor wakes");
+            line(text, "futex_ns", estimate(futex_ns), "futex call that neither sleeps nor wakes");
         }
     }
 }
@@ -55,25 +70,30 @@ fn write_frequency(text: &mut String, frequency: &Frequency) {
         memory_bound_percent,
     } = frequency;
     text.push_str("\n[frequency]\n");
-    line(text, "mhz", format!("{mhz:?}"), "what can be asked for, without turbo");
+    line(text, "mhz", format!("{mhz:?}"), "selectable frequencies, without turbo");
     if !turbo_mhz.is_empty() {
         line(text, "turbo_mhz", estimates(turbo_mhz), "with 1, 2, ... active cores");
     }
     let group = |group: &Group| quoted(name(&Group::NAMES, group));
-    line(text, "domain", group(domain), "CPUs of one frequency");
-    line(text, "turbo_domain", group(turbo_domain), "cores that share a turbo");
-    line(text, "turbo_us", turbo_us, "how often the hardware counts them");
+    line(text, "domain", group(domain), "CPUs with a common frequency");
+    line(text, "turbo_domain", group(turbo_domain), "CPUs with a common turbo limit");
+    line(text, "turbo_us", turbo_us, "how often the hardware counts active cores");
     line(text, "governor", quoted(name(&Governor::NAMES, governor)), "");
-    line(text, "sampling_us", sampling_us, "least time between two choices");
-    line(text, "transition_us", transition_us, "from a choice to the new frequency");
-    line(text, "memory_bound_percent", estimate(memory_bound_percent), "of a task's time, which no frequency shortens");
+    line(text, "sampling_us", sampling_us, "minimum time between two frequency changes");
+    line(text, "transition_us", transition_us, "from a request to the change");
+    line(
+        text,
+        "memory_bound_percent",
+        estimate(memory_bound_percent),
+        "share of a task's time independent of frequency",
+    );
 }
 
 fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
     names.iter().find(|(_, other)| other == value).expect("every value has a name").0
 }
 
-/// A number, or its limits with the typical one between them.
+/// Formats a number, or its limits with the typical value between them.
 fn estimate(estimate: &Estimate) -> String {
     match *estimate {
         Estimate { low, typical, high } if low == typical && typical == high => typical.to_string(),
@@ -81,7 +101,7 @@ fn estimate(estimate: &Estimate) -> String {
     }
 }
 
-/// A list of estimates. The lists of three numbers inside tell it from a single one.
+/// Formats a list of estimates. Nested lists of three distinguish it from a single estimate.
 fn estimates(list: &[Estimate]) -> String {
     let one = |Estimate { low, typical, high }: &Estimate| format!("[{low}, {typical}, {high}]");
     format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(", "))

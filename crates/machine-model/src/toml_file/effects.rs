@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tables of effects of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
+//! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
 use super::{Table, Value};
 use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
@@ -7,7 +7,7 @@ use ids::Topology;
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
-/// Beyond any processor.
+/// Upper limit beyond any processor.
 const MHZ: RangeInclusive<u64> = 1..=20_000;
 /// Up to a minute.
 const MICROSECONDS: RangeInclusive<u64> = 0..=60_000_000;
@@ -16,7 +16,7 @@ const NANOSECONDS: RangeInclusive<u64> = 0..=1_000_000_000;
 /// x86 has at most 10 idle states, arm64 fewer.
 const IDLE_STATES: RangeInclusive<usize> = 1..=10;
 
-/// Reads all tables that are there.
+/// Reads all tables that are present.
 pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effects, MachineError> {
     let smt = file.table("smt", "[smt]")?.map(|table| smt(table, topology)).transpose()?;
     let frequency = file.table("frequency", "[frequency]")?.map(frequency).transpose()?;
@@ -30,14 +30,14 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effe
 }
 
 impl<'a, 't> Table<'a, 't> {
-    /// An integer, or the list of its lowest, typical and highest value.
+    /// Reads an integer, or a list of lowest, typical and highest value.
     fn estimate(&self, key: &str, value: Value<'a, 't>, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
         if value.get_ref().as_array().is_none() {
             return Ok(Estimate::exactly(self.integer(key, value, range)?));
         }
         match self.list(key, value, range)?[..] {
             [low, typical, high] if low <= typical && typical <= high => Ok(Estimate { low, typical, high }),
-            _ => Err(self.wrong(key, value, "an integer, or 3 that do not fall: lowest, typical, highest")),
+            _ => Err(self.wrong(key, value, "an integer, or 3 nondecreasing ones: lowest, typical, highest")),
         }
     }
 
@@ -61,7 +61,7 @@ impl<'a, 't> Table<'a, 't> {
         self.integer(key, value, range)
     }
 
-    /// One of a few words; the default of the type if the key is absent.
+    /// Reads one of several words; the type's default if the key is absent.
     fn word<T: Copy + Default>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T, MachineError> {
         let Some(value) = self.optional(key) else { return Ok(T::default()) };
         let found = words.iter().find(|(word, _)| value.get_ref().as_str() == Some(word));
@@ -70,7 +70,7 @@ impl<'a, 't> Table<'a, 't> {
     }
 }
 
-/// The most CPUs that any core has.
+/// Maximum number of CPUs per core.
 fn threads(topology: &Topology) -> usize {
     let mut threads = vec![0; topology.cores()];
     topology.places.iter().for_each(|place| threads[place.core as usize] += 1);
@@ -89,7 +89,7 @@ fn smt(mut table: Table<'_, '_>, topology: &Topology) -> Result<Smt, MachineErro
     };
     let falls = throughput_percent.windows(2).any(|pair| pair[1].typical < pair[0].typical);
     if throughput_percent.len() + 1 != threads || falls {
-        let expected = format!("{} numbers that do not fall, for 2 to {threads} busy threads of a core", threads - 1);
+        let expected = format!("{} nondecreasing numbers, for 2 to {threads} busy threads of a core", threads - 1);
         return Err(table.wrong(key, value, &expected));
     }
     table.finish()?;
@@ -100,14 +100,18 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
     let value = table.required("mhz")?;
     let mhz: Vec<u32> = table.list("mhz", value, MHZ)?.into_iter().map(|mhz| mhz as u32).collect();
     if mhz.is_empty() || !mhz.is_sorted_by(|a, b| a < b) {
-        return Err(table.wrong("mhz", value, "frequencies that rise"));
+        return Err(table.wrong("mhz", value, "ascending frequencies"));
     }
     let last = u64::from(*mhz.last().expect("it is not empty"));
     let turbo_mhz = match table.optional("turbo_mhz") {
         Some(value) => {
             let turbo = table.estimates("turbo_mhz", value, last..=*MHZ.end())?;
             if turbo.is_empty() || !turbo.is_sorted_by(|a, b| a.typical >= b.typical) {
-                return Err(table.wrong("turbo_mhz", value, "frequencies that do not rise with the active cores"));
+                return Err(table.wrong(
+                    "turbo_mhz",
+                    value,
+                    "frequencies that do not increase with the number of active cores",
+                ));
             }
             turbo
         }
@@ -134,25 +138,25 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
 }
 
 fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {
-    let value = table.required("line_ns")?;
-    let expected = "4 numbers that do not fall: within a core, below one cache, within a node, between nodes";
-    let lines = table.estimates("line_ns", value, NANOSECONDS)?;
+    let value = table.required("line_transfer_ns")?;
+    let expected = "4 nondecreasing numbers: within a core, below one cache, within a node, between nodes";
+    let lines = table.estimates("line_transfer_ns", value, NANOSECONDS)?;
     if !lines.is_sorted_by_key(|line| line.typical) {
-        return Err(table.wrong("line_ns", value, expected));
+        return Err(table.wrong("line_transfer_ns", value, expected));
     }
-    let line_ns = lines.try_into().map_err(|_| table.wrong("line_ns", value, expected))?;
+    let line_transfer_ns = lines.try_into().map_err(|_| table.wrong("line_transfer_ns", value, expected))?;
     let wakeup_hold_ns = table.required_estimate("wakeup_hold_ns", NANOSECONDS)?;
-    let value = table.required("passage_ns")?;
+    let value = table.required("acquire_ns")?;
     let expected = "6 numbers: atomic, seqlock, spin, queued, rwlock, mutex";
-    let passage_ns = table.estimates("passage_ns", value, NANOSECONDS)?;
-    let passage_ns = passage_ns.try_into().map_err(|_| table.wrong("passage_ns", value, expected))?;
-    let storm_percent = table.required_estimate("storm_percent", 0..=1_000)?;
+    let acquire_ns = table.estimates("acquire_ns", value, NANOSECONDS)?;
+    let acquire_ns = acquire_ns.try_into().map_err(|_| table.wrong("acquire_ns", value, expected))?;
+    let spinner_slowdown_percent = table.required_estimate("spinner_slowdown_percent", 0..=1_000)?;
     let futex_ns = match table.optional("futex_ns") {
         Some(value) => table.estimate("futex_ns", value, NANOSECONDS)?,
         None => Estimate::exactly(0),
     };
     table.finish()?;
-    Ok(Locks { line_ns, wakeup_hold_ns, passage_ns, storm_percent, futex_ns })
+    Ok(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns })
 }
 
 fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
@@ -163,7 +167,7 @@ fn power(mut table: Table<'_, '_>) -> Result<Power, MachineError> {
 }
 
 fn idle_states<'a, 't>(file: &Table<'a, 't>, value: Value<'a, 't>) -> Result<Vec<IdleState>, MachineError> {
-    let expected = "1 to 10 tables [[idle]] whose residency_ns rises";
+    let expected = "1 to 10 tables [[idle]] with increasing residency_ns";
     let items = value.get_ref().as_array().ok_or_else(|| file.wrong("idle", value, expected))?;
     let mut states = Vec::new();
     for item in items.iter() {
@@ -192,7 +196,7 @@ fn idle_state(mut table: Table<'_, '_>) -> Result<IdleState, MachineError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Effects, Estimate, Governor, Group, Machine, Passage};
+    use crate::{AcquireCost, Effects, Estimate, Governor, Group, Machine};
     use ids::Locality;
 
     const HEAD: &str = "description = \"test\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n";
@@ -220,10 +224,10 @@ residency_ns = 600000
 deep = true
 power_percent = 0
 [locks]
-line_ns = [[6, 8, 10], 20, 60, 130]
+line_transfer_ns = [[6, 8, 10], 20, 60, 130]
 wakeup_hold_ns = [100, 200, 500]
-passage_ns = [5, 1, 8, [15, 23, 45], 17, 15]
-storm_percent = [50, 100, 200]
+acquire_ns = [5, 1, 8, [15, 23, 45], 17, 15]
+spinner_slowdown_percent = [50, 100, 200]
 futex_ns = [100, 300, 900]
 "#;
 
@@ -232,7 +236,7 @@ futex_ns = [100, 300, 900]
     }
 
     #[test]
-    fn tables_are_read() {
+    fn effect_tables_are_read() {
         let effects = read(GOOD).unwrap();
         assert_eq!(effects.smt.unwrap().throughput_percent, [Estimate { low: 115, typical: 125, high: 135 }]);
         let frequency = effects.frequency.unwrap();
@@ -247,7 +251,10 @@ futex_ns = [100, 300, 900]
         let locks = effects.locks.unwrap();
         assert_eq!([Locality::Same, Locality::Smt, Locality::Far].map(|far| locks.line(far)), [0, 8, 130]);
         assert_eq!(locks.wakeup_hold_ns.high, 500);
-        assert_eq!((locks.passage_ns[Passage::Queued as usize].low, locks.storm_percent.typical), (15, 100));
+        assert_eq!(
+            (locks.acquire_ns[AcquireCost::Queued as usize].low, locks.spinner_slowdown_percent.typical),
+            (15, 100)
+        );
         assert_eq!(read("").unwrap(), Effects::default(), "nothing is assumed");
         let four = GOOD.replace("[115, 125, 135]", "[125, [130, 140, 150], 160]");
         let head = HEAD.replace("pu:2", "pu:4");
@@ -256,7 +263,7 @@ futex_ns = [100, 300, 900]
     }
 
     #[test]
-    fn mistakes_are_named_with_their_line() {
+    fn invalid_effect_tables_give_errors_with_line() {
         let cases = [
             (
                 "[115, 125, 135]",
@@ -266,16 +273,16 @@ futex_ns = [100, 300, 900]
             (
                 "[115, 125, 135]",
                 "[[120, 130, 140], 150]",
-                "f.toml:6: throughput_percent is [[120, 130, 140], 150]; expected 1 numbers",
+                "f.toml:6: throughput_percent is [[120, 130, 140], 150]; expected 1 nondecreasing numbers",
             ),
             ("[115, 125, 135]", "201", "f.toml:6: throughput_percent is 201; expected an integer from 100 to 200"),
-            ("[1000, 2000]", "[2000, 1000]", "f.toml:8: mhz is [2000, 1000]; expected frequencies that rise"),
-            ("[1000, 2000]", "[]", "f.toml:8: mhz is []; expected frequencies that rise"),
+            ("[1000, 2000]", "[2000, 1000]", "f.toml:8: mhz is [2000, 1000]; expected ascending frequencies"),
+            ("[1000, 2000]", "[]", "f.toml:8: mhz is []; expected ascending frequencies"),
             ("2500]", "1900]", "f.toml:9: turbo_mhz is 1900; expected an integer from 2000 to 20000"),
             (
                 "2500]",
                 "3500]",
-                "f.toml:9: turbo_mhz is [[2900, 3000, 3100], 3500]; expected frequencies that do not rise",
+                "f.toml:9: turbo_mhz is [[2900, 3000, 3100], 3500]; expected frequencies that do not increase",
             ),
             (
                 "\"node\"",
@@ -299,9 +306,13 @@ futex_ns = [100, 300, 900]
             (
                 "20, 60, 130]",
                 "60, 20, 130]",
-                "f.toml:29: line_ns is [[6, 8, 10], 60, 20, 130]; expected 4 numbers that",
+                "f.toml:29: line_transfer_ns is [[6, 8, 10], 60, 20, 130]; expected 4 nondecreasing numbers",
             ),
-            ("20, 60, 130]", "130]", "f.toml:29: line_ns is [[6, 8, 10], 130]; expected 4 numbers that"),
+            (
+                "20, 60, 130]",
+                "130]",
+                "f.toml:29: line_transfer_ns is [[6, 8, 10], 130]; expected 4 nondecreasing numbers",
+            ),
             (
                 "turbo_domain",
                 "turbo_group",

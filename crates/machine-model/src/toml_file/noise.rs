@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table `[noise]` of a machine file.
+//! Table `[noise]` of a machine file.
 
 use super::{Table, Value};
 use crate::{BackgroundThread, MachineError, Noise, NoiseSource, Spread};
 
-/// No single value is larger than this, in its unit: sums and products stay far from overflow.
+/// Maximum of any value in its unit; keeps sums and products far from overflow.
 const LARGEST: i64 = 1_000_000_000;
-/// Work can become less, but not nothing.
+/// Work may shrink, but not to zero.
 const LEAST_PPM: i64 = -900_000;
 
-const QUANTILES: &str = "11 integers that do not fall: the least, 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, the greatest";
+const QUANTILES: &str =
+    "11 nondecreasing integers: minimum, quantiles at 1, 5, 10, 25, 50, 75, 90, 95 and 99 %, maximum";
 
-/// Reads the table. What it does not name draws nothing.
+/// Reads the table. Distributions it does not contain have no variation.
 pub(super) fn read(mut table: Table<'_, '_>) -> Result<Noise, MachineError> {
     let off = match table.optional("off") {
         Some(value) => sources(&table, value)?,
@@ -81,7 +82,7 @@ fn thread(outer: &Table<'_, '_>, item: Value<'_, '_>) -> Result<BackgroundThread
     };
     table.required("sleep_us")?;
     table.required("work_ns")?;
-    // A thread that never sleeps would be work, not noise.
+    // A thread that never sleeps would be a workload, not noise.
     let (sleep_us, work_ns) = (spread(&mut table, "sleep_us", 1)?, spread(&mut table, "work_ns", 1)?);
     table.known.dedup();
     table.finish()?;
@@ -120,7 +121,7 @@ work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
 "#;
 
     #[test]
-    fn the_table_is_read() {
+    fn noise_table_is_read() {
         let noise = Machine::from_toml("f.toml", &format!("{HEAD}{GOOD}")).unwrap().noise;
         assert_eq!(noise.off, [NoiseSource::Order, NoiseSource::Steal]);
         assert_eq!((noise.timer_ns.quantiles()[9], noise.work_run_ppm.quantiles()[0]), (2_000, -9));
@@ -131,17 +132,17 @@ work_ns = [100, 100, 100, 100, 100, 200, 300, 400, 500, 600, 700]
     }
 
     #[test]
-    fn without_it_the_noise_is_the_reference() {
+    fn default_noise_is_that_of_the_reference_machine() {
         let noise = Machine::from_toml("f.toml", HEAD).unwrap().noise;
         assert_eq!(noise, Machine::preset("server-64").unwrap().noise);
         assert!(noise.has(NoiseSource::Threads) && !noise.threads.is_empty());
-        assert!(noise.steal_every_us.is_none(), "what a host steals is no part of a machine");
+        assert!(noise.steal_every_us.is_none(), "steal time depends on the host, not on the machine");
     }
 
     #[test]
-    fn mistakes_are_named_with_their_line() {
+    fn invalid_noise_tables_give_errors_with_line() {
         let cases = [
-            ("\"steal\"", "\"stael\"", "f.toml:6: no such source of noise: \"stael\"; there are"),
+            ("\"steal\"", "\"stael\"", "f.toml:6: unknown noise source \"stael\"; expected one of"),
             ("off = [\"order\", \"steal\"]", "off = 1", "f.toml:6: off is 1; expected a list of sources"),
             ("[0, 0, 0, 0, 0, 100", "[0, 0, 0, 0, 100", "f.toml:7: timer_ns is [0, 0, 0, 0, 100, "),
             ("800, 2000, 9000", "800, 2000, 200", "f.toml:7: timer_ns is"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Machine files with what they mean, and with every mistake.
+//! Machine files and their contents, and invalid ones.
 
 use super::*;
 use ids::{CpuId, Locality};
@@ -18,7 +18,7 @@ ipi_ns = [1, 2, 3]
 "#;
 
 #[test]
-fn a_file_is_read() {
+fn machine_file_is_read() {
     let machine = Machine::from_toml("dir/my.toml", GOOD).unwrap();
     assert_eq!((machine.name.as_str(), machine.description.as_str(), machine.hz), ("my", "test", 250));
     let nodes: Vec<u32> = machine.topology.places.iter().map(|cpu| cpu.node).collect();
@@ -29,15 +29,15 @@ fn a_file_is_read() {
 }
 
 #[test]
-fn a_numbering_may_be_given_number_by_number() {
+fn numbering_may_be_a_list_of_cpu_numbers() {
     let machine = Machine::from_toml("t", &GOOD.replace("\"threads-last\"", "[3, 0, 2, 1]")).unwrap();
-    // The tree's CPUs 0 and 1 (node 0) became 3 and 0.
+    // The tree's CPUs 0 and 1 (node 0) have numbers 3 and 0.
     assert_eq!(machine.topology.places.iter().map(|cpu| cpu.node).collect::<Vec<_>>(), [0, 1, 1, 0]);
     assert_eq!(machine.topology.locality(CpuId(0), CpuId(3)), Locality::Smt);
 }
 
 #[test]
-fn every_mistake_is_named_with_its_line() {
+fn invalid_files_give_errors_with_line() {
     let cases = [
         ("hz = 250", "hertz = 250", "f.toml:1: the file has no key hz"),
         ("hz = 250", "hz = 0", "f.toml:2: hz is 0; expected an integer from 24 to 10000"),
@@ -52,7 +52,7 @@ fn every_mistake_is_named_with_its_line() {
             "f.toml:3: newidle_ratio is 1025; expected an integer from 0 to 1024",
         ),
         ("pu:2\"", "pu:x\"", r#"f.toml:5: shape: character 15: "pu:x": expected a count from 1 to 4096"#),
-        ("shape", "shap", "f.toml:4: [topology] has neither shape nor nodes"),
+        ("shape", "shap", "f.toml:4: [topology] needs shape or nodes"),
         (
             "numbering",
             "numberign",
@@ -63,11 +63,7 @@ fn every_mistake_is_named_with_its_line() {
             "\"last\"",
             r#"f.toml:6: numbering is "last"; expected "threads-together", "threads-last" or the list of the numbers"#,
         ),
-        (
-            "\"threads-last\"",
-            "[0, 1]",
-            "f.toml:6: numbering is [0, 1]; expected 4 numbers, one for each CPU of the shape",
-        ),
+        ("\"threads-last\"", "[0, 1]", "f.toml:6: numbering is [0, 1]; expected 4 numbers, one per CPU of the shape"),
         ("\"threads-last\"", "[0, 1, 1, 2]", "f.toml:6: numbering is 1; expected each number once"),
         ("\"threads-last\"", "[0, 1, 2, 4096]", "f.toml:6: numbering is 4096; expected an integer from 0 to 4095"),
         (
@@ -130,11 +126,11 @@ offline = "6,9"
 "#;
 
 #[test]
-fn any_machine_can_be_written_as_nodes() {
+fn irregular_machine_is_described_by_nodes() {
     let machine = Machine::from_toml("t", NODES).unwrap();
     let places: Vec<(u32, u32, u32)> =
         machine.topology.places.iter().map(|place| (place.core, place.llc, place.node)).collect();
-    // CPUs 3 and 7 do not exist; the core of CPU 6 is not online.
+    // CPUs 3 and 7 do not exist; the core of CPU 6 is offline.
     let (none, also_none) = ((5, 0, 0), (6, 0, 0));
     let expected =
         [(0, 0, 0), (1, 0, 0), (4, 2, 1), none, (2, 1, 0), (3, 1, 0), (7, 2, 1), also_none, (0, 0, 0), (1, 0, 0)];
@@ -145,9 +141,9 @@ fn any_machine_can_be_written_as_nodes() {
 }
 
 #[test]
-fn every_mistake_in_nodes_is_named_with_its_line() {
+fn invalid_nodes_give_errors_with_line() {
     let cases = [
-        ("nodes = [", "shape = \"pu:1\"\nnodes = [", "t:6: nodes beside a shape; expected one of them"),
+        ("nodes = [", "shape = \"pu:1\"\nnodes = [", "t:6: both shape and nodes; expected one of them"),
         ("[],", "3,", "t:8: nodes is 3; expected a list of last-level caches for each node"),
         ("[4, 5]", "4", "t:6: nodes is 4; expected a list of cores for each last-level cache"),
         ("[4, 5]", "[4, -5]", "t:6: nodes is -5; expected an integer from 0 to 4095"),
@@ -157,17 +153,17 @@ fn every_mistake_in_nodes_is_named_with_its_line() {
             "[4, \"\"]",
             "t:6: nodes is \"\"; expected the CPUs of a core, such as \"0,8\", or the number of its only CPU",
         ),
-        ("[4, 5]", "[4, 9]", "t:6: nodes is 9; expected each CPU once, but CPU 9 stands twice"),
+        ("[4, 5]", "[4, 9]", "t:6: nodes is 9; expected each CPU once, but CPU 9 occurs twice"),
         (
             "[17, 17, 10]]",
             "[17, 10]]",
             "t:10: distances have rows of [3, 3, 2]; expected 3 rows of 3, one for each node",
         ),
-        ("\"2\" = 300", "\"3\" = 300", "t:11: capacity names CPUs 3; the machine has CPUs 0-2,4-6,8-9"),
+        ("\"2\" = 300", "\"3\" = 300", "t:11: capacity lists CPUs 3, but the machine has CPUs 0-2,4-6,8-9"),
         ("\"2\" = 300", "\"2\" = 0", "t:11: capacity is 0; expected an integer from 1 to 1024"),
-        ("\"2\" = 300", "\"4\" = 300", "t:11: capacity of CPUs 4 stands twice"),
-        ("\"6,9\"", "\"10\"", "t:12: offline names CPUs 10; the machine has CPUs 0-2,4-6,8-9"),
-        ("\"6,9\"", "\"0-2,4-6,8-9\"", "t: CPUs 0-9 of 0-9 are offline; expected some of them, not all"),
+        ("\"2\" = 300", "\"4\" = 300", "t:11: capacity of CPUs 4 is given twice"),
+        ("\"6,9\"", "\"10\"", "t:12: offline lists CPUs 10, but the machine has CPUs 0-2,4-6,8-9"),
+        ("\"6,9\"", "\"0-2,4-6,8-9\"", "t: CPUs 0-9 of 0-9 are offline; expected a proper subset"),
     ];
     for (from, to, expected) in cases {
         assert!(NODES.contains(from), "{from}");
@@ -176,8 +172,8 @@ fn every_mistake_in_nodes_is_named_with_its_line() {
     }
     let empty = GOOD.replace("shape = \"node:2 core:1 pu:2\"\nnumbering = \"threads-last\"\n", "nodes = [[], []]\n");
     let error = Machine::from_toml("t", &empty).unwrap_err().to_string();
-    assert_eq!(error, "t:5: nodes has 2 nodes and 0 CPUs; expected a CPU at least, and 1024 nodes at most");
+    assert_eq!(error, "t:5: nodes has 2 nodes and 0 CPUs; expected at least one CPU and at most 1024 nodes");
     let both = GOOD.replace("pu:2\"", "pu:2(indexes=2*2:1*2)\"");
     let error = Machine::from_toml("t", &both).unwrap_err().to_string();
-    assert_eq!(error, "t:6: numbering beside the indexes of the shape; expected one of them");
+    assert_eq!(error, "t:6: both numbering and indexes in the shape; expected one of them");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table `[topology]`: which CPUs there are, and what they share.
+//! Table `[topology]`: the CPUs and what they share.
 
 use super::{Table, Value};
 use crate::MachineError;
@@ -8,14 +8,14 @@ use crate::synthetic::Tree;
 use ids::{CpuId, CpuSet, MAX_CPUS, Place, Topology};
 use toml::de::{DeArray, DeValue};
 
-/// The topology, the CPUs that are not online, and the numbers that no CPU has.
+/// Reads the topology, the offline CPUs and the nonexistent ones.
 pub(super) fn read(mut table: Table<'_, '_>) -> Result<(Topology, CpuSet, CpuSet), MachineError> {
     let (topology, absent) = match (table.optional("shape"), table.optional("nodes")) {
         (Some(shape), None) => of_shape(&mut table, shape)?,
         (None, Some(nodes)) => of_nodes(&table, nodes)?,
-        (Some(_), Some(nodes)) => return Err(table.error(nodes, "nodes beside a shape; expected one of them".into())),
+        (Some(_), Some(nodes)) => return Err(table.error(nodes, "both shape and nodes; expected one of them".into())),
         (None, None) => {
-            return Err(table.source.error(&table.span, format!("{} has neither shape nor nodes", table.what)));
+            return Err(table.source.error(&table.span, format!("{} needs shape or nodes", table.what)));
         }
     };
     let topology = match table.optional("distances") {
@@ -35,18 +35,18 @@ pub(super) fn read(mut table: Table<'_, '_>) -> Result<(Topology, CpuSet, CpuSet
     Ok((topology.renumbered(&offline), offline, absent))
 }
 
-/// From an hwloc synthetic string and, if it has no numbers of its own, the numbers of the CPUs.
+/// Reads an hwloc synthetic string and, unless it has `indexes`, the CPU numbering.
 fn of_shape<'a, 't>(table: &mut Table<'a, 't>, shape: Value<'a, 't>) -> Result<(Topology, CpuSet), MachineError> {
     let text = table.string("shape", shape)?;
     let tree = Tree::read(text).map_err(|problem| table.error(shape, format!("shape: {problem}")))?;
     let Some(value) = table.optional("numbering") else { return Ok(tree.topology()) };
     if tree.numbers.is_some() {
-        return Err(table.error(value, "numbering beside the indexes of the shape; expected one of them".into()));
+        return Err(table.error(value, "both numbering and indexes in the shape; expected one of them".into()));
     }
     Ok(tree.numbered(&numbers(table, value, &tree)?))
 }
 
-/// The number of each CPU of the tree.
+/// CPU numbers in tree order.
 fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &Tree) -> Result<Vec<usize>, MachineError> {
     let expected = "\"threads-together\", \"threads-last\" or the list of the numbers";
     let count = tree.places.len();
@@ -64,15 +64,15 @@ fn numbers(table: &Table<'_, '_>, value: Value<'_, '_>, tree: &Tree) -> Result<V
             Ok(numbers)
         }
         DeValue::Array(_) => {
-            let expected = format!("{count} numbers, one for each CPU of the shape");
+            let expected = format!("{count} numbers, one per CPU of the shape");
             Err(table.wrong("numbering", value, &expected))
         }
         _ => Err(table.wrong("numbering", value, expected)),
     }
 }
 
-/// From lists: a node is a list of last-level caches, a cache a list of cores, a core its CPUs, as `"0,8"` or as the
-/// number of the only one.
+/// Reads nested lists: a node is a list of last-level caches, a cache a list of cores, a core its CPUs as `"0,8"` or
+/// a single number.
 fn of_nodes(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<(Topology, CpuSet), MachineError> {
     let nodes = list(table, value, "a list of nodes")?;
     let (mut places, mut core, mut llc) = (Vec::new(), 0, 0);
@@ -82,7 +82,7 @@ fn of_nodes(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<(Topology, Cp
                 for cpu in core_of(table, cpus)?.iter() {
                     places.resize(places.len().max(cpu.index() + 1), None);
                     if places[cpu.index()].replace(Place { core, llc, node: node as u32 }).is_some() {
-                        return Err(table.wrong("nodes", cpus, &format!("each CPU once, but CPU {cpu} stands twice")));
+                        return Err(table.wrong("nodes", cpus, &format!("each CPU once, but CPU {cpu} occurs twice")));
                     }
                 }
                 core += 1;
@@ -93,7 +93,7 @@ fn of_nodes(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<(Topology, Cp
     if places.is_empty() || nodes.len() > Topology::MAX_NODES {
         let found = format!("nodes has {} nodes and {} CPUs", nodes.len(), places.len());
         let most = Topology::MAX_NODES;
-        return Err(table.error(value, format!("{found}; expected a CPU at least, and {most} nodes at most")));
+        return Err(table.error(value, format!("{found}; expected at least one CPU and at most {most} nodes")));
     }
     Ok(with_absent(places, Topology::default_distances(nodes.len())))
 }
@@ -125,7 +125,7 @@ fn with_distances(table: &Table<'_, '_>, value: Value<'_, '_>, topology: Topolog
     Ok(topology.with_distances(rows))
 }
 
-/// `"8-15" = 512`: the capacity of some CPUs; all others have the full one.
+/// Reads `"8-15" = 512`: the capacity of some CPUs; all others have full capacity.
 fn with_capacities(
     table: &Table<'_, '_>,
     value: Value<'_, '_>,
@@ -141,7 +141,7 @@ fn with_capacities(
         let capacity = table.integer("capacity", capacity, 1..=Topology::FULL_CAPACITY.into())? as u32;
         if set.intersects(&given) {
             let twice = set.intersection(&given);
-            return Err(table.source.error(&cpus.span(), format!("capacity of CPUs {twice} stands twice")));
+            return Err(table.source.error(&cpus.span(), format!("capacity of CPUs {twice} is given twice")));
         }
         set.iter().for_each(|cpu| capacities[cpu.index()] = capacity);
         given = given.iter().chain(set.iter()).collect();
@@ -149,7 +149,7 @@ fn with_capacities(
     Ok(Topology { capacities, ..topology })
 }
 
-/// CPUs that must exist.
+/// Reads a set of existing CPUs.
 fn present_cpus(
     table: &Table<'_, '_>,
     key: &str,
@@ -164,5 +164,5 @@ fn present_cpus(
     if cpus.is_subset(&present) {
         return Ok(cpus);
     }
-    Err(table.error(value, format!("{key} names CPUs {cpus}; the machine has CPUs {present}")))
+    Err(table.error(value, format!("{key} lists CPUs {cpus}, but the machine has CPUs {present}")))
 }

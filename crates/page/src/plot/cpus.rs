@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where the time of each CPU went: a column for each, its owners on top of each other.
+//! CPU time by category: one column per CPU, with the categories stacked.
 
 use super::svg::{Paint, Spot, Svg, picture};
 use crate::owners::OWNERS;
@@ -13,7 +13,7 @@ use report::Cpu;
 
 const SIZES: [(&str, (u32, u32)); 2] = [("wide", (1120, 240)), ("narrow", (346, 220))];
 
-/// The columns; `None` if nothing is known of the CPUs.
+/// The columns; `None` if there are no CPU data.
 pub fn cpus(title: &str, cpus: &[Cpu]) -> Option<Markup> {
     let draw = |(class, size): (&str, (u32, u32))| draw(title, class, size, cpus);
     (!cpus.is_empty()).then(|| html! { @for size in SIZES { (draw(size)) } })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long tasks waited: the time along a logarithmic axis, the part of all waits that were no longer up the other. That
-//! one has each nine as far from the next (50, 90, 99, 99.9 %), as rare waits are those that people feel.
+//! Distribution of waiting times: the time on a logarithmic horizontal axis, the share of waits that were no longer
+//! on the vertical one. On that axis the nines are equidistant (90, 99, 99.9 %), as rare long waits are what users
+//! notice.
 
 use super::svg::{Paint, Spot, Svg, picture};
 use ids::Nanos;
@@ -12,10 +13,10 @@ use plotters::element::{Circle, PathElement, Polygon};
 use plotters::prelude::{IntoFont, IntoLogRange, IntoTextStyle, ShapeStyle};
 use report::Buckets;
 
-/// Width and height: beside each other on a desk, and on a phone.
+/// Width and height: for wide screens (two plots side by side) and narrow ones.
 const SIZES: [(&str, (u32, u32)); 2] = [("wide", (560, 330)), ("narrow", (346, 300))];
 
-/// The named percentiles: in millionths of all waits, and what they are called.
+/// Named percentiles: parts per million of all waits, name, and meaning.
 pub const NAMED: [(u64, &str, &str); 4] = [
     (500_000, "p50", "half of all waits are no longer"),
     (900_000, "p90", "90 % are no longer"),
@@ -23,30 +24,31 @@ pub const NAMED: [(u64, &str, &str); 4] = [
     (999_000, "p99.9", "99.9 % are no longer"),
 ];
 
-/// The axis ends where one wait in so many is longer: beyond it there is one wait or two.
+/// Upper end of the axis: one wait in this number is longer. Beyond it there are too few waits.
 const HIGHEST: f64 = 1e5;
 
-/// Width of the label of a decade, and some space.
+/// Width of the label of a decade, including space.
 const LABEL: u32 = 52;
 
-/// Steps of the curve from one height to ten times that.
+/// Steps of the curve per factor of ten in rarity.
 const STEPS: f64 = 24.0;
 
 /// One curve.
 pub struct Series<'a> {
     pub name: &'a str,
-    /// The waits of each run.
+    /// Waits of each run.
     pub runs: Vec<&'a Buckets>,
-    /// The named percentiles, as the tables have them: the median over the runs.
+    /// Named percentiles as in the tables: the medians over the runs.
     pub named: Vec<(usize, u64)>,
 }
 
-/// The height of a percentile on the axis: one wait in so many is longer.
+/// Position of a percentile on the axis: one wait in this number is longer.
 fn one_in(millionths: u64) -> f64 {
     1e6 / (1_000_000 - millionths) as f64
 }
 
-/// The wait that all but this share do not exceed, between the ends of its bucket; `None` if there are too few waits.
+/// The waiting time that all but this share do not exceed, interpolated within its bucket; `None` if there are too
+/// few waits.
 fn quantile(buckets: &Buckets, longer: f64) -> Option<f64> {
     let total: u64 = buckets.count.iter().sum();
     if (total as f64) * longer < 1.0 {
@@ -64,7 +66,7 @@ fn quantile(buckets: &Buckets, longer: f64) -> Option<f64> {
     buckets.to.last().map(|&to| to as f64)
 }
 
-/// Least, median and greatest of the runs at a height, if all runs reach it.
+/// Minimum, median and maximum of the runs at a position, if all runs reach it.
 fn spread(series: &Series<'_>, one_in: f64) -> Option<(f64, f64, f64)> {
     let each: Option<Vec<f64>> = series.runs.iter().map(|run| quantile(run, 1.0 / one_in)).collect();
     let mut each = each?;
@@ -73,11 +75,11 @@ fn spread(series: &Series<'_>, one_in: f64) -> Option<(f64, f64, f64)> {
     Some((*each.first()?, middle, *each.last()?))
 }
 
-/// How high some curve reaches, and the shortest and longest waits.
+/// Highest position of any curve, and the shortest and longest waiting times.
 fn extent(series: &[Series<'_>]) -> Option<(f64, f64, f64)> {
     let runs = || series.iter().flat_map(|series| &series.runs);
     let most = runs().map(|run| run.count.iter().sum::<u64>()).max().filter(|&most| most > 0)?;
-    // A twentieth is shorter than what matters, and may be nothing at all.
+    // The shortest 5 % are irrelevant, and may be 0.
     let low = runs().filter_map(|run| quantile(run, 0.95)).min_by(f64::total_cmp)?;
     let high = runs().filter_map(|run| run.to.last()).max()?;
     // Whole decades, at least one.
@@ -86,7 +88,7 @@ fn extent(series: &[Series<'_>]) -> Option<(f64, f64, f64)> {
     Some(((most as f64).clamp(10.0, HIGHEST), low, high))
 }
 
-/// The curves of these setups; `None` if nobody ever waited.
+/// The curves of these setups; `None` if there were no waits.
 pub fn distribution(title: &str, series: &[Series<'_>]) -> Option<Markup> {
     let (top, low, high) = extent(series)?;
     let draw = |(class, size): (&str, (u32, u32))| draw(title, class, size, series, (top, low, high));
@@ -106,7 +108,7 @@ fn draw(
         let decades: Vec<f64> =
             std::iter::successors(Some(low), |at| Some(at * 10.0)).take_while(|at| *at <= high * 1.01).collect();
         let levels: Vec<f64> = NAMED.iter().map(|(share, ..)| one_in(*share)).filter(|level| *level <= top).collect();
-        // A label of a decade takes so many units of width; where there is less, every other one has none.
+        // A decade's label needs a minimum width; if there is less, every other label is omitted.
         let every = (LABEL * decades.len() as u32).div_ceil(size.0).max(1);
         let is_labelled = |ns: f64| ((ns / low).log10().round() as u32).is_multiple_of(every);
         let mut chart = ChartBuilder::on(&area)
@@ -158,7 +160,7 @@ fn draw(
     picture(class, size, title, &elements, &spots)
 }
 
-/// A power of ten of nanoseconds.
+/// A power of ten in nanoseconds.
 fn decade(ns: f64) -> String {
     let (unit, size) = [("s", 1e9), ("ms", 1e6), ("us", 1e3), ("ns", 1.0)]
         .into_iter()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where plotters draws: elements of SVG that have a class instead of a colour. So the style sheet decides how they look,
-//! in light, in dark and in print, and lines differ in their dashes as well as in colour.
+//! Drawing backend of plotters that produces SVG elements with a class instead of a color. So the style sheet decides
+//! their appearance in light, dark and print, and lines differ in dashes as well as in color.
 
 use maud::{Markup, PreEscaped, html};
 use plotters::style::RGBColor;
@@ -9,27 +9,27 @@ use plotters_backend::{BackendColor, BackendCoord, BackendStyle, BackendTextStyl
 use std::convert::Infallible;
 use std::fmt::Write;
 
-/// Lines and areas that can be told apart without colour; later ones begin again.
+/// Number of line and area styles that are distinguishable without color; further ones start over.
 pub const SERIES: u8 = 8;
 
-/// What an element is.
+/// Kind of element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Paint {
     Axis,
     Grid,
     Text,
-    /// A line of this number.
+    /// The line of the series with this number.
     Line(u8),
     /// The band around it.
     Band(u8),
     /// A point on it.
     Point(u8),
-    /// An owner of time, by its place in [`crate::owners::OWNERS`].
+    /// A category of CPU time, as an index into [`crate::owners::OWNERS`].
     Owner(u8),
 }
 
 impl Paint {
-    /// As a colour, which is all that plotters hands on: its three parts are a kind, a number and nothing.
+    /// Encodes it as a color, which is all that plotters passes on: its three components are kind, number and 0.
     pub fn color(self) -> RGBColor {
         let (kind, number) = match self {
             Paint::Axis => (0, 0),
@@ -56,7 +56,7 @@ impl Paint {
     }
 }
 
-/// Elements, in the order in which they were drawn.
+/// Elements in drawing order.
 pub struct Svg<'a> {
     pub width: u32,
     pub height: u32,
@@ -142,7 +142,7 @@ impl DrawingBackend for Svg<'_> {
     }
 }
 
-/// A point at which a reader may ask for values.
+/// A point at which a reader can request values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     pub x: i32,
@@ -150,7 +150,7 @@ pub struct Spot {
     pub text: String,
 }
 
-/// The picture, with its name for those who do not see it.
+/// The picture, with its name for screen readers.
 pub fn picture(class: &str, (width, height): (u32, u32), name: &str, elements: &[Markup], spots: &[Spot]) -> Markup {
     let list: Vec<(i32, i32, &str)> = spots.iter().map(|spot| (spot.x, spot.y, spot.text.as_str())).collect();
     let spots = serde_json::to_string(&list).expect("numbers and texts");

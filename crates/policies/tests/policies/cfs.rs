@@ -49,7 +49,7 @@ fn virtual_time_is_cpu_time_over_weight() {
 
 /// P1 and P2 of a model of our own: what the better one of two hogs gets, to a tenth of a point beside SCHED_IDLE.
 #[test]
-fn shares_follow_weights() {
+fn cpu_shares_follow_nice_weights() {
     for preset in PRESETS {
         for (policy, nice, share) in [
             (Policy::Other, 1, 55_53),

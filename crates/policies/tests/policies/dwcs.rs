@@ -4,7 +4,7 @@
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::TaskAttributes;
-use launch_profile::{Told, Window};
+use launch_profile::{Window, WorkloadFacts};
 use machine_model::Machine;
 use std::cmp::Ordering;
 
@@ -29,7 +29,7 @@ fn world_at(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64, now_ns: u64
         of: stream.2,
         request_us: stream.0 * unit_us,
     };
-    let told = Told { windows: streams.iter().enumerate().map(window).collect(), ..Told::default() };
+    let told = WorkloadFacts { windows: streams.iter().enumerate().map(window).collect(), ..WorkloadFacts::default() };
     let mut machine = Machine::from_synthetic(&format!("node:1 core:{cpus} pu:1")).unwrap();
     machine.hz = 1000;
     World::begun(spec, machine, (7, 2), &told, now_ns)
@@ -445,7 +445,7 @@ fn many_streams_have_windows() {
 #[test]
 fn long_names_are_known() {
     let window = Window { task: "fifteen-bytes-s".to_owned(), late: 0, of: 1, request_us: 100_000 };
-    let told = Told { windows: vec![window], ..Told::default() };
+    let told = WorkloadFacts { windows: vec![window], ..WorkloadFacts::default() };
     let mut world = World::told("dwcs", Machine::from_synthetic("node:1 core:1 pu:1").unwrap(), (7, 2), &told);
     let named = TaskAttributes { name: "fifteen-bytes-s".to_owned(), ..world.attributes() };
     let stream = world.start(vec![world.attributes(), named])[1];

@@ -6,7 +6,7 @@ use crate::headers;
 use crate::world::{MS, World};
 use ids::TaskId;
 use kernel_model::{CgroupId, CgroupKnobs, TaskAttributes};
-use launch_profile::{Cap, Told};
+use launch_profile::{Cap, WorkloadFacts};
 use machine_model::Machine;
 use std::collections::BTreeSet;
 
@@ -33,7 +33,7 @@ fn world_with(spec: &str, shape: &str, may: &[May]) -> (World, Vec<CgroupId>) {
     let caps: Vec<Cap> = may.iter().enumerate().filter_map(cap).collect();
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.hz = 1000;
-    let mut world = World::told(spec, machine, (7, 2), &Told { caps, ..Told::default() });
+    let mut world = World::told(spec, machine, (7, 2), &WorkloadFacts { caps, ..WorkloadFacts::default() });
     let make = |(number, may): (usize, &May)| {
         let group = world.group(CgroupId::ROOT, &name(number), 100);
         if let May::Hard(percent) = *may {
@@ -326,7 +326,7 @@ fn caps_come_and_go() {
 fn user_space_tells_hard_caps_as_well() {
     let caps = vec![Cap { group: "told".to_owned(), percent: 30, hard: true }];
     let machine = Machine::from_synthetic(ONE).unwrap();
-    let mut world = World::told(SPEC, machine, (6, 12), &Told { caps, ..Told::default() });
+    let mut world = World::told(SPEC, machine, (6, 12), &WorkloadFacts { caps, ..WorkloadFacts::default() });
     let attributes = vec![world.attributes()];
     let hog = vec![world.start(attributes)];
     let group = world.group(CgroupId::ROOT, "told", 100);
@@ -343,7 +343,8 @@ fn every_group_that_is_told_has_its_cap() {
     let cap = |number| Cap { group: name(number), percent: number % 7 * 10 + 20, hard: true };
     let caps: Vec<Cap> = (0..1000).map(cap).collect();
     let machine = Machine::from_synthetic("node:1 core:5 pu:1").unwrap();
-    let mut world = World::told(SPEC, machine, (6, 12), &Told { caps: caps.clone(), ..Told::default() });
+    let mut world =
+        World::told(SPEC, machine, (6, 12), &WorkloadFacts { caps: caps.clone(), ..WorkloadFacts::default() });
     let attributes = vec![world.attributes(); 5];
     let tasks = world.start(attributes);
     let told = [0, 555, 999];

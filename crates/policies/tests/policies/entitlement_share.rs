@@ -6,7 +6,7 @@ use crate::headers;
 use crate::world::World;
 use ids::TaskId;
 use kernel_model::{CgroupId, TaskAttributes};
-use launch_profile::Told;
+use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 
 /// Users with these shares, and the nice values of their hogs.
@@ -279,7 +279,7 @@ fn loops_go_round_each_second() {
     const S: u64 = 1_000_000_000;
     for begin in [0, 5 * S + 7] {
         let machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
-        let mut world = World::begun("entitlement@share", machine, (7, 2), &Told::default(), begin);
+        let mut world = World::begun("entitlement@share", machine, (7, 2), &WorkloadFacts::default(), begin);
         let timers = world.armed;
         assert_eq!(timers, 2);
         for second in 1..=100 {

@@ -4,7 +4,7 @@
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, TaskAttributes};
-use launch_profile::Told;
+use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 use std::collections::BTreeSet;
 
@@ -434,7 +434,7 @@ fn who_goes_on_has_its_turns() {
 fn turns_begin_when_the_policy_does() {
     let begin = 5_000 * MS + 7;
     let machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
-    let mut world = World::begun("gang", machine, (7, 2), &Told::default(), begin);
+    let mut world = World::begun("gang", machine, (7, 2), &WorkloadFacts::default(), begin);
     for turn in 1..=20 {
         world.run_until(begin + 100 * turn * MS - 1);
         assert_eq!(world.armed, turn as usize);

@@ -5,7 +5,7 @@ use crate::gang::{end, running, sleep, world};
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::{CgroupId, Identity, Leave, TaskAttributes};
-use launch_profile::Told;
+use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 use std::collections::BTreeSet;
 
@@ -350,7 +350,7 @@ fn overdue_is_who_has_waited_for_ten_seconds() {
     for (late_ns, seconds) in [(0, 10), (5, 11)] {
         let machine = Machine { hz: 1000, ..Machine::from_synthetic("node:1 core:1 pu:1").unwrap() };
         let loaded = 500 * MS;
-        let mut world = World::begun("gang@fifo", machine, (7, 2), &Told::default(), loaded);
+        let mut world = World::begun("gang@fifo", machine, (7, 2), &WorkloadFacts::default(), loaded);
         let attributes = vec![world.attributes()];
         let first = world.start(attributes);
         let group = world.group(CgroupId::ROOT, "job", 100);

@@ -78,7 +78,7 @@ fn draws_do_not_depend_on_those_before() {
 /// Theory 2: a draw is exponential: its mean is one quantum for each ticket, and it is above k means with probability e^-k.
 /// The first task wins at once, and with that the clock stands.
 #[test]
-fn draws_are_exponential() {
+fn samples_are_exponentially_distributed() {
     for (level, tickets) in TICKETS {
         let mut world = alone(SPEC);
         let (hog, other) = (world.attributes(), nice(&world, level));

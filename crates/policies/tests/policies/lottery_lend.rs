@@ -4,7 +4,7 @@
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, TaskAttributes};
-use launch_profile::{Lending, Told};
+use launch_profile::{Lending, WorkloadFacts};
 use machine_model::Machine;
 
 const QUANTUM_MS: u64 = 10;
@@ -26,7 +26,7 @@ fn world(pairs: &[(&str, &str)]) -> World {
         lends_to: pairs.iter().find(|pair| pair.0 == *task).map_or(0, |pair| number(pair.1)),
         lent_as: number(task),
     };
-    let told = Told { lending: names.iter().map(lending).collect(), ..Told::default() };
+    let told = WorkloadFacts { lending: names.iter().map(lending).collect(), ..WorkloadFacts::default() };
     let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
     machine.hz = 100;
     World::told(SPEC, machine, (7, 2), &told)

@@ -4,7 +4,7 @@
 use crate::world::{MS, World};
 use ids::TaskId;
 use kernel_model::{CgroupId, TaskAttributes};
-use launch_profile::{Reservation, Told};
+use launch_profile::{Reservation, WorkloadFacts};
 use machine_model::Machine;
 
 /// A job: CPUs, from when and for how long in milliseconds, and tasks that always want a CPU.
@@ -21,7 +21,7 @@ fn world(spec: &str, shape: &str, jobs: &[Job], more: usize) -> (World, Vec<Vec<
     let reservations = jobs.iter().enumerate().filter(|(_, job)| job.0 > 0).map(reservation).collect();
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.hz = 1000;
-    let mut world = World::told(spec, machine, (7, 2), &Told { reservations, ..Told::default() });
+    let mut world = World::told(spec, machine, (7, 2), &WorkloadFacts { reservations, ..WorkloadFacts::default() });
     let count = more + jobs.iter().map(|job| job.3).sum::<usize>();
     let attributes = vec![world.attributes(); count];
     let mut tasks = world.start(attributes);
@@ -331,7 +331,7 @@ fn there_is_no_room_for_more_reservations() {
 
 fn reserve(count: usize) {
     let reservation = |number| Reservation { group: format!("j{number}"), cpus: 1, from_ms: 0, ms: 0 };
-    let told = Told { reservations: (0..count).map(reservation).collect(), ..Told::default() };
+    let told = WorkloadFacts { reservations: (0..count).map(reservation).collect(), ..WorkloadFacts::default() };
     World::told("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &told);
 }
 
@@ -380,7 +380,12 @@ fn cpus_are_not_reserved_for_nobody() {
 fn cgroups_beyond_the_table_reserve_nothing() {
     let reservation = Reservation { group: "deep".to_owned(), cpus: 2, from_ms: 0, ms: 0 };
     let machine = Machine { hz: 1000, ..Machine::from_synthetic(FOUR).unwrap() };
-    let mut world = World::told("sets", machine, (7, 2), &Told { reservations: vec![reservation], ..Told::default() });
+    let mut world = World::told(
+        "sets",
+        machine,
+        (7, 2),
+        &WorkloadFacts { reservations: vec![reservation], ..WorkloadFacts::default() },
+    );
     let attributes = vec![world.attributes(); 12];
     let tasks = world.start(attributes);
     let mut group = CgroupId::ROOT;

@@ -6,7 +6,7 @@ use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, EventKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Config, Effect, Kernel, Leave, Lock, Output, TaskAttributes, TimerKey};
-use launch_profile::{Profile, Told};
+use launch_profile::{Profile, WorkloadFacts};
 use machine_model::Machine;
 use std::path::{Path, PathBuf};
 
@@ -86,16 +86,16 @@ impl World {
     }
 
     pub fn on(spec: &str, machine: Machine, version: (u16, u16)) -> World {
-        World::told(spec, machine, version, &Told::default())
+        World::told(spec, machine, version, &WorkloadFacts::default())
     }
 
     /// The same for a workload that tells the policy's user space this.
-    pub fn told(spec: &str, machine: Machine, version: (u16, u16), told: &Told) -> World {
+    pub fn told(spec: &str, machine: Machine, version: (u16, u16), told: &WorkloadFacts) -> World {
         World::begun(spec, machine, version, told, 0)
     }
 
     /// And one that is loaded when the clock has gone on to this time already.
-    pub fn begun(spec: &str, machine: Machine, version: (u16, u16), told: &Told, now_ns: u64) -> World {
+    pub fn begun(spec: &str, machine: Machine, version: (u16, u16), told: &WorkloadFacts, now_ns: u64) -> World {
         let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1, newidle_ratio: None };
         let mut parts = spec.split(',');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs to report.
+//! Sample runs for report tests.
 
 use expect_test::Expect;
 use ids::{CpuSet, Nanos, Policy, TaskId};
@@ -9,13 +9,13 @@ use measures::{
 };
 use report::{Ending, Exit, RunReport, Tags, World};
 
-/// Times in the proportions that latencies have.
+/// A latency summary with typical ratios between its percentiles.
 pub fn latency(count: u64, us: u64) -> LatencySummary {
     let [mean, p50, p90, p99, p999, max] = [2, 1, 3, 10, 40, 90].map(|factor| Nanos::from_us(us * factor));
     LatencySummary { count, mean, p50, p90, p99, p999, max }
 }
 
-/// Waits in the proportions of [`latency`].
+/// A histogram with the ratios of [`latency`].
 fn waits(us: u64) -> Histogram<3> {
     let mut waits = Histogram::new();
     for (factor, count) in [(1, 50), (3, 40), (10, 9), (40, 1)] {
@@ -24,7 +24,7 @@ fn waits(us: u64) -> Histogram<3> {
     waits
 }
 
-/// A task that ran for so long.
+/// A task with this run time.
 pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
     TaskMeasures {
         id: TaskId(id),
@@ -49,7 +49,7 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
     }
 }
 
-/// What was measured of a run of this length.
+/// Measures of a run with this makespan.
 pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
     let elapsed = Nanos::from_ms(makespan_ms);
     let (scheduler, stolen) = (Nanos(elapsed.0 / 50), Nanos(elapsed.0 / 100));
@@ -67,9 +67,9 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         idle_while_runnable: Nanos::from_us(us * 100),
         migrations: Migrations { smt: 12, llc: 345 * us, node: 0, far: 0 },
         wakeup_latency: latency(45_600, us),
-        queue_wait: latency(50_000, us * 2),
+        run_delay: latency(50_000, us * 2),
         wakeup_latencies: waits(us),
-        queue_waits: waits(us * 2),
+        run_delays: waits(us * 2),
         cpu: account,
         cpus: vec![account],
         bpf_instructions: Some(7_654_321),
@@ -84,7 +84,7 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
     }
 }
 
-/// One run.
+/// A run.
 pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
     let mut measures = measures(makespan_ms, us);
     measures.work = Some(Nanos(measures.tasks.iter().map(|task| task.account.work.0).sum()));
@@ -111,7 +111,7 @@ pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
     }
 }
 
-/// A run of which the scheduler was ejected.
+/// A run whose scheduler was ejected.
 pub fn ejected() -> RunReport {
     let exit = Exit {
         kind: 1026,
@@ -123,7 +123,7 @@ pub fn ejected() -> RunReport {
     RunReport { ending: Ending { ejected: Some(exit), ..Ending::default() }, ..run("lazy", 31_000, 3) }
 }
 
-/// The same run with seeds 1 to 16: its times are off by `spread_ppm` at most, up and down, in another order for each
+/// The same run with seeds 1 to 16: its times vary by at most `spread_ppm` up and down, in a different order for each
 /// scheduler.
 pub fn seeds(scheduler: &str, makespan_us: u64, us: u64, spread_ppm: u64) -> Vec<RunReport> {
     let order = scheduler.bytes().map(u64::from).sum::<u64>();
@@ -141,7 +141,7 @@ pub fn seeds(scheduler: &str, makespan_us: u64, us: u64, spread_ppm: u64) -> Vec
     (1..=16).map(one).collect()
 }
 
-/// Compares with what is expected, and holds the text to 80 columns.
+/// Compares with the expected text, and checks that no line is wider than 80 columns.
 pub fn check(text: &str, expected: Expect) {
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "wider than 80 columns: {line}");

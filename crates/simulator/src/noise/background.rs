@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's own threads: real tasks that wake up now and then, want a CPU like any other task, and sleep again.
+//! Kernel background threads: real tasks that wake up now and then, need a CPU like any other task, and sleep again.
 //!
-//! 1. A machine is booted when a run begins: each thread has run once on its CPU and sleeps, at no cost.
-//! 2. The first wakeup comes after a part of a sleep, as nobody knows where in its sleep a thread is.
-//! 3. A thread of a CPU that is offline sleeps on. One whose CPU goes while it runs ends its work there first.
+//! 1. The machine is booted when a run begins: each thread has run once on its CPU and sleeps, at no cost.
+//! 2. The first wakeup comes after a random part of a sleep time, as the phase of a thread's sleep is unknown.
+//! 3. A thread of an offline CPU continues to sleep. One whose CPU goes offline while it runs completes its work
+//!    there first.
 
 use super::draw::Draw;
 use crate::alarms::Alarm;
@@ -17,7 +18,7 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, TaskAttributes};
 use machine_model::{BackgroundThread, Machine};
 
-/// A thread of the kernel.
+/// A kernel background thread.
 #[derive(Debug)]
 pub(crate) struct Thread {
     name: String,
@@ -28,7 +29,7 @@ pub(crate) struct Thread {
     draw: Draw,
 }
 
-/// All threads of a machine, those of each kind together.
+/// All threads of a machine, grouped by kind.
 pub(super) fn threads(seed: u64, machine: &Machine) -> Vec<Thread> {
     let mut threads = Vec::new();
     for size in &machine.noise.threads {
@@ -56,7 +57,7 @@ impl Thread {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Boots: makes the threads, which takes no time.
+    /// Creates the threads during boot, which takes no time.
     pub fn create_background(&mut self) {
         for number in 0..self.noise.threads.len() {
             let thread = &mut self.noise.threads[number];
@@ -79,7 +80,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Makes a thread of the kernel, which runs once on `cpu` and goes to sleep.
+    /// Creates a kthread, which runs once on `cpu` and goes to sleep.
     pub fn boot_thread(&mut self, cpu: CpuId, attributes: TaskAttributes, role: Role) -> TaskId {
         let (task, result) = self.fork(cpu, attributes);
         result.expect("no scheduler is attached that could refuse it");
@@ -87,14 +88,14 @@ impl<M: Model> Run<'_, M> {
         (entry.role, entry.slept_on) = (role, cpu);
         self.model.wake_new(cpu, task);
         let switch = self.model.schedule(cpu, Leave::Preempt);
-        assert_eq!(switch.next, task, "nobody else is there");
+        assert_eq!(switch.next, task, "no other task exists");
         self.model.schedule(cpu, Leave::Block(BlockCause::External));
         self.apply(cpu, Charge::default());
         self.cpus[cpu.index()].resched = false;
         task
     }
 
-    /// The sleep of a task is over.
+    /// The sleep of a task ends.
     pub fn sleep_over(&mut self, task: TaskId) {
         let entry = &self.tasks[task.index()];
         let cpu = entry.slept_on;
@@ -108,7 +109,7 @@ impl<M: Model> Run<'_, M> {
         self.interrupt(cpu, Some(Interrupt::Sleep(task)));
     }
 
-    /// Thread `number` of the background works, and sleeps again after that.
+    /// Background thread `number` works, and sleeps again afterwards.
     pub fn work_in_background(&mut self, cpu: CpuId, task: TaskId, number: u32) {
         let thread = &mut self.noise.threads[number as usize];
         let entry = &mut self.tasks[task.index()];

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What strikes a task while it works and is no tick: interrupts of the machine and of the host below it, and what it
-//! stalls on. Each lasts as long as it lasts, so a long piece of work is off by a smaller share than a short one.
+//! Disturbances of a working task other than ticks: interrupts of the machine and of its host, and stalls. Each has
+//! an absolute duration, so the relative deviation is smaller for long work than for short work.
 //!
-//! They come by the task's own work, not by the CPU's time: each scheduler meets the same ones.
+//! They depend on the task's own work, not on the CPU's time, so they are the same under each scheduler.
 
 use super::draw::Draw;
 use ids::Nanos;
 use machine_model::Noise;
 
-/// So many are drawn one by one for one piece of work; the rest of it is disturbed as this part was.
+/// Maximum number of disturbances sampled individually for one piece of work; the rest of it is disturbed at the same
+/// rate.
 const ONE_BY_ONE: u32 = 10_000;
 
-/// The disturbances of a task.
+/// Disturbances of a task.
 #[derive(Debug)]
 pub(super) struct Disturbances {
     draw: Draw,
-    /// Work up to the next one.
+    /// Work until the next disturbance.
     until: Nanos,
 }
 
 impl Disturbances {
-    /// The first one comes after a part of a usual distance.
+    /// The first one comes after a random part of a sampled distance.
     pub fn new(mut draw: Draw, sizes: &Noise) -> Disturbances {
         let first = draw.time(&sizes.disturbance_every_ns);
         let until = draw.before(first);
         Disturbances { draw, until }
     }
 
-    /// How much longer this work takes.
+    /// Additional time that this work takes.
     pub fn during(&mut self, work: Nanos, sizes: &Noise) -> Nanos {
         let (mut left, mut more) = (work, Nanos::ZERO);
         for _ in 0..ONE_BY_ONE {
@@ -55,9 +56,9 @@ mod tests {
         Noise { disturbance_every_ns: spread(every), disturbance_ns: spread([length; 11]), ..Noise::default() }
     }
 
-    /// One each 1,000 ns, of 7 ns: however the work is cut into pieces, and of however much of it.
+    /// One disturbance of 7 ns per 1,000 ns, for any amount of work and however it is divided.
     #[test]
-    fn work_is_disturbed_at_its_rate_in_pieces_of_any_length() {
+    fn disturbance_rate_is_independent_of_the_division_of_work() {
         let sizes = sizes([1_000; 11], 7);
         for piece in [1, 10, 999, 1_000, 3_333, 1_000_000, 100_000_000] {
             let mut disturbances = Disturbances::new(Draw::new(1, "test"), &sizes);
@@ -65,11 +66,11 @@ mod tests {
             assert!((699_900..=700_100).contains(&more), "{more} of pieces of {piece}");
         }
         let mut disturbances = Disturbances::new(Draw::new(1, "test"), &sizes);
-        assert!(disturbances.during(Nanos(u64::MAX), &sizes).0 > u64::MAX / 200, "work without end ends here");
+        assert!(disturbances.during(Nanos(u64::MAX), &sizes).0 > u64::MAX / 200, "endless work is handled");
     }
 
     #[test]
-    fn their_share_is_smaller_in_longer_pieces() {
+    fn relative_deviation_is_smaller_for_longer_work() {
         let sizes = sizes([0, 1, 100, 200, 500, 1_000, 1_500, 3_000, 5_000, 9_000, 20_000], 300);
         let most = |piece: u64| {
             let mut disturbances = Disturbances::new(Draw::new(2, "test"), &sizes);

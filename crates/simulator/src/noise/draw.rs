@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random numbers of a run: one generator, forked by label, integers only.
+//! Random numbers of a run: one generator, split by label, integers only.
 //!
-//! A user of random numbers has a stream of its own, so that one of them drawing more does not change the others. What a
-//! task draws depends on the seed, on which task it is and on how often it drew, and not on the scheduler: two
-//! schedulers with one seed meet the same work.
+//! Each user of random numbers has a stream of its own, so that the number of samples taken by one does not change
+//! the others. The random numbers of a task depend on the seed, the task, and how many it has taken before, and not
+//! on the scheduler: with the same seed, two schedulers get the same work.
 
 use ids::Nanos;
 use machine_model::Spread;
 
-/// A seed of its own for each user of random numbers.
+/// Derives the seed of one user of random numbers.
 pub(crate) fn derive_seed(seed: u64, label: &str) -> u64 {
     event_log::hash_bytes(format!("{label} {seed}").as_bytes()) as u64
 }
 
-/// A stream of random numbers: SplitMix64 (Steele, Lea and Flood, 2014), whose state may begin anywhere.
+/// A stream of random numbers: SplitMix64 (Steele, Lea and Flood, 2014), which accepts any initial state.
 #[derive(Clone, Debug)]
 pub(crate) struct Draw(u64);
 
 impl Draw {
-    /// The stream of this seed and label.
+    /// The stream with this seed and label.
     pub fn new(seed: u64, label: &str) -> Draw {
         Draw(derive_seed(seed, label))
     }
 
-    /// 64 bits.
+    /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -32,28 +32,28 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// 32 bits.
+    /// The next 32 bits.
     pub fn word(&mut self) -> u32 {
         (self.bits() >> 32) as u32
     }
 
-    /// A time from 0 on and before `end`; 0 if that is 0.
+    /// A uniformly distributed time from 0 on and before `end`; 0 if `end` is 0.
     pub fn before(&mut self, end: Nanos) -> Nanos {
         Nanos(((u128::from(self.bits()) * u128::from(end.0)) >> 64) as u64)
     }
 
-    /// A value of this distribution.
+    /// A sample of this distribution.
     pub fn of(&mut self, spread: &Spread) -> i64 {
         if spread.is_none() { 0 } else { spread.at(self.word()) }
     }
 
-    /// A value of this distribution that is not negative, as a time.
+    /// A sample of this distribution as a time; negative values become 0.
     pub fn time(&mut self, spread: &Spread) -> Nanos {
         Nanos(self.of(spread).max(0) as u64)
     }
 }
 
-/// So many parts per million more, or less; rounded to the nearest nanosecond, and at least 1 if it was.
+/// Changes a time by parts per million; rounded to the nearest nanosecond, and at least 1 if it was positive.
 pub(crate) fn more(time: Nanos, ppm: i64) -> Nanos {
     if ppm == 0 || time == Nanos::ZERO {
         return time;
@@ -70,14 +70,14 @@ mod tests {
 
     /// The first numbers of SplitMix64 from state 1234567, as its authors' C program prints them.
     #[test]
-    fn the_generator_is_splitmix64() {
+    fn generator_is_splitmix64() {
         let mut draw = Draw(1_234_567);
         let expected = [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423u64];
         assert_eq!(expected.map(|_| draw.bits()), expected);
     }
 
     #[test]
-    fn streams_differ_by_seed_and_label() {
+    fn random_streams_differ_by_seed_and_label() {
         let first = |seed, label| Draw::new(seed, label).bits();
         assert_ne!(first(1, "a"), first(2, "a"));
         assert_ne!(first(1, "a"), first(1, "b"));
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_follow_their_spread() {
+    fn samples_follow_their_distribution() {
         let spread = Spread::new([-100, -80, -50, -40, -20, 0, 30, 60, 90, 200, 1_000]).unwrap();
         let mut draw = Draw::new(7, "test");
         let mut values: Vec<i64> = (0..100_000).map(|_| draw.of(&spread)).collect();
@@ -99,7 +99,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn times_before_an_end_are_before_it(seed: u64, end: u64) {
+        fn random_time_before_an_end_is_below_it(seed: u64, end: u64) {
             let time = Draw(seed).before(Nanos(end));
             prop_assert!(time.0 < end || end == 0 && time == Nanos::ZERO);
         }

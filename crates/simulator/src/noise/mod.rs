@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What differs between two runs of the same thing, drawn by the seed: `docs/noise.md` has each source with its size.
+//! Random variation between runs of the same inputs, determined by the seed; `docs/noise.md` documents each source
+//! and its size.
 //!
-//! 1. Seed 0 is the nominal run: nothing is drawn, and every question here is answered with what it was asked with.
-//! 2. Each source has streams of its own. One that is switched off changes nothing of the others.
-//! 3. How large a source is stands in the machine's description ([`machine_model::Noise`]).
+//! 1. Seed 0 is the nominal run: there is no variation, and every function here returns its nominal argument.
+//! 2. Each source has random streams of its own. Disabling a source does not change the others.
 
 mod background;
 mod disturbances;
@@ -23,12 +23,12 @@ use workload::{Sleep, Workload};
 pub(crate) use background::Thread;
 pub(crate) use jitter::Jitter;
 
-/// What a run draws.
+/// Random variation of a run.
 #[derive(Debug)]
 pub(crate) struct Noise<'a> {
-    /// `None`: nothing.
+    /// `None`: no variation.
     sources: Option<Box<Sources<'a>>>,
-    /// The kernel's own threads.
+    /// Kernel background threads.
     pub threads: Vec<Thread>,
 }
 
@@ -41,17 +41,17 @@ struct Sources<'a> {
     wakeups: bool,
     kernel: bool,
     steal: bool,
-    /// All work of this run.
+    /// Deviation of all work of this run.
     run_ppm: i64,
     starts: Draw,
     cpus: Vec<OfCpu>,
-    /// By task; `None` for those of the kernel.
+    /// By task; `None` for kthreads.
     tasks: Vec<Option<OfTask>>,
-    /// How many tasks played each spec.
+    /// Number of tasks started so far from each spec.
     instances: Vec<u32>,
 }
 
-/// What a CPU draws.
+/// Random streams of a CPU.
 #[derive(Debug)]
 struct OfCpu {
     idle_exit: Draw,
@@ -60,10 +60,10 @@ struct OfCpu {
     steal: Draw,
 }
 
-/// What a task draws.
+/// Random streams of a task.
 #[derive(Debug)]
 struct OfTask {
-    /// All of its work.
+    /// Deviation of all its work.
     ppm: i64,
     work: Draw,
     disturbance: Disturbances,
@@ -73,7 +73,7 @@ struct OfTask {
 }
 
 impl<'a> Noise<'a> {
-    /// Of this seed, on this machine.
+    /// Creates the variation of this seed on this machine.
     pub fn new(seed: u64, machine: &'a Machine, workload: &Workload) -> Noise<'a> {
         if seed == 0 {
             return Noise { sources: None, threads: Vec::new() };
@@ -113,18 +113,18 @@ impl<'a> Noise<'a> {
         self.sources.as_deref_mut().filter(|sources| sources.wakeups)
     }
 
-    /// By what events that are due at the same time are ordered, if not by their slots.
+    /// Random order of events that are due at the same time; `None`: the order of their slots.
     pub fn order(&self) -> Option<Draw> {
         self.source(NoiseSource::Order).map(|sources| Draw::new(sources.seed, "order"))
     }
 
-    /// How long after time 0 the grid of ticks has its first point.
+    /// Time of the first point of the tick grid.
     pub fn grid(&self, period: Nanos) -> Nanos {
         let sources = self.source(NoiseSource::Ticks);
         sources.map_or(Nanos::ZERO, |sources| Draw::new(sources.seed, "grid").before(period))
     }
 
-    /// How late each tick is, and how long it takes.
+    /// Lateness and cost of the ticks.
     pub fn jitter(&self) -> Option<Jitter> {
         let size = |source, spread: fn(&machine_model::Noise) -> &Spread| {
             self.source(source).map(|sources| *spread(sources.sizes)).filter(|spread| !spread.is_none())
@@ -134,7 +134,7 @@ impl<'a> Noise<'a> {
         Jitter::new(self.sources.as_ref()?.seed, late_ns, cost_ppm)
     }
 
-    /// How much later than planned a task from outside starts.
+    /// Delay of the start of a task by the external parent.
     pub fn start(&mut self) -> Nanos {
         match self.sources.as_deref_mut() {
             Some(sources) if sources.sizes.has(NoiseSource::Starts) => sources.starts.time(&sources.sizes.start_ns),
@@ -142,7 +142,7 @@ impl<'a> Noise<'a> {
         }
     }
 
-    /// `task` plays the spec of this index.
+    /// `task` executes the spec with this index.
     pub fn started(&mut self, task: TaskId, spec: u32) {
         let Some(sources) = self.sources.as_deref_mut() else { return };
         let instance = sources.instances[spec as usize];
@@ -161,7 +161,7 @@ impl<'a> Noise<'a> {
         sources.tasks.push(Some(of_task));
     }
 
-    /// How much work it is for `task` this time.
+    /// Actual amount of work for `task`.
     pub fn work(&mut self, task: TaskId, work: Nanos) -> Nanos {
         let Some(sources) = self.sources.as_deref_mut() else { return work };
         let of_task = sources.tasks[task.index()].as_mut().expect("a task that works was started");
@@ -176,7 +176,7 @@ impl<'a> Noise<'a> {
         work
     }
 
-    /// How long this sleep of `task` is.
+    /// Actual length of this sleep of `task`.
     pub fn sleep(&mut self, task: TaskId, length: Nanos, why: Sleep) -> Nanos {
         let Some(sources) = self.wakeups() else { return length };
         let draw = &mut sources.tasks[task.index()].as_mut().expect("a task that sleeps was started").sleep;
@@ -186,34 +186,34 @@ impl<'a> Noise<'a> {
         }
     }
 
-    /// How late a timer fires on `cpu`.
+    /// Lateness of a timer on `cpu`.
     pub fn timer(&mut self, cpu: CpuId) -> Nanos {
         let Some(sources) = self.wakeups() else { return Nanos::ZERO };
         sources.cpus[cpu.index()].timer.time(&sources.sizes.timer_ns)
     }
 
-    /// How long `cpu` takes to leave its idle state, which nominally takes so long.
+    /// Time for which `cpu` leaves its idle state, given the nominal time.
     pub fn idle_exit(&mut self, cpu: CpuId, nominal: Nanos) -> Nanos {
         let Some(sources) = self.wakeups() else { return nominal };
         more(nominal, sources.cpus[cpu.index()].idle_exit.of(&sources.sizes.idle_exit_ppm))
     }
 
-    /// How long the kernel's part of a wakeup of `task` on `cpu` takes, which nominally takes so long.
+    /// Cost of the kernel's part of a wakeup of `task` on `cpu`, given the nominal cost.
     pub fn wakeup(&mut self, cpu: CpuId, task: TaskId, nominal: u64) -> Nanos {
         self.kernel(cpu, task, nominal, |of_task| &mut of_task.wakeup, |sizes| &sizes.wakeup_ppm)
     }
 
-    /// The same for the switch of `cpu` to `task`, or to nobody.
+    /// Cost of a switch of `cpu` to `task`, or to idle.
     pub fn switch(&mut self, cpu: CpuId, task: TaskId, nominal: u64) -> Nanos {
         self.kernel(cpu, task, nominal, |of_task| &mut of_task.switch, |sizes| &sizes.switch_ppm)
     }
 
-    /// The same for an interrupt.
+    /// Cost of an interrupt.
     pub fn interrupt(&mut self, cpu: CpuId, nominal: u64) -> Nanos {
         self.kernel(cpu, TaskId::NONE, nominal, |of_task| &mut of_task.wakeup, |sizes| &sizes.interrupt_ppm)
     }
 
-    /// What is done for a task of the workload comes from a stream of that task: the n-th wakeup of a task is the same
+    /// Operations for a task of the workload use a stream of that task: the n-th wakeup of a task costs the same
     /// under each scheduler.
     fn kernel(
         &mut self,
@@ -233,22 +233,22 @@ impl<'a> Noise<'a> {
         more(nominal, draw.of(size(sources.sizes)))
     }
 
-    /// How long it is until the host takes `cpu` away next; `None`: it never does.
+    /// Time until the host next steals `cpu`; `None`: never.
     fn next_theft(&mut self, cpu: CpuId) -> Option<Nanos> {
         let sources = self.sources.as_deref_mut().filter(|sources| sources.steal)?;
         let after = sources.cpus[cpu.index()].steal.time(&sources.sizes.steal_every_us);
         Some(Nanos(after.0 * 1_000).max(Nanos(1)))
     }
 
-    /// For how long.
+    /// Duration of the next stolen time.
     fn theft(&mut self, cpu: CpuId) -> Nanos {
-        let sources = self.sources.as_deref_mut().expect("the host takes something");
+        let sources = self.sources.as_deref_mut().expect("only called if the host steals time");
         sources.cpus[cpu.index()].steal.time(&sources.sizes.steal_ns)
     }
 }
 
 impl<M: Model> Run<'_, M> {
-    /// The host begins to take CPUs away now and then, if it does.
+    /// Plans the stolen time of all CPUs, if the host steals time.
     pub fn plan_thefts(&mut self) {
         for cpu in self.all_cpus.clone().iter() {
             self.plan_theft(cpu);
@@ -261,7 +261,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// The host takes `cpu` away. Of one that does nothing it takes nothing.
+    /// The host steals `cpu`. An idle CPU loses nothing.
     pub fn theft_due(&mut self, cpu: CpuId) {
         self.settle(cpu);
         let entry = &self.cpus[cpu.index()];

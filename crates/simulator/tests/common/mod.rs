@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tests of whole runs share: small schedulers compiled on the spot, machines whose operations cost nothing,
-//! and a sink that checks what must hold in every run.
+//! Shared by the tests of whole runs: small schedulers compiled on demand, machines whose operations cost nothing,
+//! and a sink that checks the invariants of every run.
 
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
@@ -17,7 +17,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use workload::Workload;
 
-/// Versions of clang, as the crate `policies` tries them.
+/// Names of clang to try, as in the crate `policies`.
 const CLANGS: [&str; 7] = ["clang-19", "clang-18", "clang-17", "clang-16", "clang-20", "clang-21", "clang"];
 
 /// Compiles `tests/policies/NAME.bpf.c`.
@@ -44,18 +44,18 @@ pub fn compile(name: &str) -> Object {
         .expect("clang runs");
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     let bytes = std::fs::read(&object).expect("clang wrote it");
-    std::fs::remove_file(&object).expect("it is ours");
+    std::fs::remove_file(&object).expect("the object can be removed");
     Object::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A scheduler and what its user space sets; nothing for the kernel's own.
+/// A scheduler with its profile; neither for the kernel's own scheduler.
 pub struct Scheduler {
     loadable: Option<(Object, Profile)>,
     kernel: KernelName,
 }
 
 impl Scheduler {
-    /// The kernel's own.
+    /// The kernel's own scheduler.
     pub fn kernel() -> Scheduler {
         Scheduler::of(None)
     }
@@ -64,7 +64,7 @@ impl Scheduler {
         Scheduler { loadable, kernel: (7, 2).into() }
     }
 
-    /// It, in this version of the kernel.
+    /// The same, in this version of the kernel.
     pub fn in_kernel(self, kernel: KernelName) -> Scheduler {
         Scheduler { kernel, ..self }
     }
@@ -75,27 +75,27 @@ impl Scheduler {
         Scheduler::of(Some((compile(name), profile)))
     }
 
-    /// An object with no profile.
+    /// An object without a profile.
     pub fn from_bytes(name: &str, object: &[u8]) -> Scheduler {
         let profile = Profile::from_toml(name, "summary = \"test\"").unwrap();
         Scheduler::of(Some((Object::parse(object).unwrap(), profile)))
     }
 
-    /// One that ships with Weir.
+    /// A shipped policy.
     pub fn shipped(name: &str) -> Scheduler {
         let policy = policies::find(name).unwrap();
         let profile = Profile::from_toml(name, policy.profile).unwrap();
         Scheduler::of(Some((Object::parse(policy.object).unwrap(), profile)))
     }
 
-    /// It, whose user calls these programs while it runs.
+    /// The same, with planned calls of these programs during the run.
     pub fn calling(mut self, calls: &[&str]) -> Scheduler {
         let calls: Vec<PlannedCall> = calls.iter().map(|call| call.parse().unwrap()).collect();
-        self.loadable.as_mut().expect("the kernel's own has no programs").1.plan(&calls);
+        self.loadable.as_mut().expect("the kernel's own scheduler has no programs").1.plan(&calls);
         self
     }
 
-    /// Plays `workload`; what must hold in every run is checked.
+    /// Runs `workload`, and checks the invariants of every run.
     pub fn play(&self, machine: &Machine, workload: &Workload) -> Played {
         self.play_with(machine, workload, 0)
     }
@@ -105,7 +105,7 @@ impl Scheduler {
         self.play_faults(machine, workload, seed, &FaultPlan::default())
     }
 
-    /// Why such a run cannot begin.
+    /// Returns the reason for which such a run is refused.
     pub fn refused(&self, machine: &Machine, workload: &Workload, faults: &FaultPlan) -> SetupError {
         let setup = self.setup(machine, workload, 0, faults);
         simulator::run(&setup, &mut Watcher::new(machine.topology.len()), &mut |_| ()).expect_err("it is refused")
@@ -125,7 +125,7 @@ impl Scheduler {
         Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: self.kernel }
     }
 
-    /// Plays `workload` and unloads the scheduler; the exit kind that the kernel kept.
+    /// Runs `workload` and unloads the scheduler; also returns the kernel's exit kind.
     pub fn play_and_unload(&self, machine: &Machine, workload: &Workload) -> (Outcome, Option<u32>) {
         let faults = FaultPlan::default();
         let setup = self.setup(machine, workload, 0, &faults);
@@ -136,7 +136,7 @@ impl Scheduler {
         (outcome.unwrap(), kind)
     }
 
-    /// The same where operations of the kernel wait for their locks.
+    /// The same, in the form in which kernel operations wait for their locks.
     pub fn play_waiting(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let kernel = self.kernel.waiting();
         let setup = Setup { kernel, ..self.setup(machine, workload, seed, faults) };
@@ -145,14 +145,14 @@ impl Scheduler {
         Played { outcome, events: watcher.events }
     }
 
-    /// Variables of the scheduler at the end of a run, in which operations wait or do not.
+    /// Variables of the scheduler at the end of a run, with waiting operations or without.
     pub fn variables(&self, machine: &Machine, workload: &Workload, waiting: bool, names: &[&str]) -> Vec<u64> {
         let faults = FaultPlan::default();
         let kernel = if waiting { self.kernel.waiting() } else { self.kernel };
         self.variables_of(&Setup { kernel, ..self.setup(machine, workload, 0, &faults) }, names)
     }
 
-    /// The same on a machine to which things happen.
+    /// The same with a fault plan.
     pub fn variables_after(
         &self,
         machine: &Machine,
@@ -167,7 +167,7 @@ impl Scheduler {
         let mut values = Vec::new();
         let last: &mut dyn FnMut(&mut Kernel, &LinkedObject) = &mut |kernel, object| {
             let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
-            values.extend(names.iter().map(|name| number(kernel.variable(object, name).expect("it has that one"))));
+            values.extend(names.iter().map(|name| number(kernel.variable(object, name).expect("the variable exists"))));
         };
         let mut watcher = Watcher::new(setup.machine.topology.len());
         let outcome = simulator::run_then(setup, &mut watcher, &mut |_| (), last);
@@ -175,7 +175,7 @@ impl Scheduler {
         values
     }
 
-    /// The same on a machine to which things happen.
+    /// The same with a fault plan.
     pub fn play_faults(&self, machine: &Machine, workload: &Workload, seed: u64, faults: &FaultPlan) -> Played {
         let setup = self.setup(machine, workload, seed, faults);
         let mut watcher = Watcher::new(machine.topology.len());
@@ -185,7 +185,7 @@ impl Scheduler {
     }
 }
 
-/// A run that is over.
+/// A completed run.
 #[derive(PartialEq, Debug)]
 pub struct Played {
     pub outcome: Outcome,
@@ -193,39 +193,39 @@ pub struct Played {
 }
 
 impl Played {
-    /// Fails unless the run came to its end.
+    /// Fails if the scheduler was ejected.
     pub fn completed(self) -> Played {
         assert_eq!(self.outcome.ejected, None);
         self
     }
 
-    /// The switches, each as `time cpu:task`, idle as `-`.
+    /// Switches, each as `time cpu:task`, idle as `-`.
     pub fn switches(&self) -> String {
         let switches = self.events.iter().filter(|event| matches!(event.kind, EventKind::Switch { .. }));
         let lines = switches.map(|event| format!("{} {}:{}", event.time.0, event.cpu, event.task));
         lines.collect::<Vec<_>>().join(", ")
     }
 
-    /// How many switches had this reason.
+    /// Number of switches with this reason.
     pub fn count(&self, reason: SwitchReason) -> usize {
         let has = |event: &&Event| matches!(event.kind, EventKind::Switch { reason: why, .. } if why == reason);
         self.events.iter().filter(has).count()
     }
 
-    /// CPUs that any task of the workload ran on.
+    /// CPUs on which a task of the workload ran.
     pub fn cpus_used(&self) -> CpuSet {
         let tasks = self.outcome.measures.tasks.iter().filter(|task| !task.kernel_thread);
         tasks.flat_map(|task| task.cpus_used.iter().collect::<Vec<_>>()).collect()
     }
 }
 
-/// Checks each event of a run: time goes forward, a task runs on one CPU at a time, only where it may and where the
-/// events before say that it is, a CPU's switches follow each other.
+/// Checks each event of a run: time does not go back, a task runs on one CPU at a time, only on an allowed CPU and
+/// only where the preceding events placed it, and the switches of a CPU are consistent.
 struct Watcher {
     last: Nanos,
     allowed: Vec<CpuSet>,
     runs_on: Vec<Option<CpuId>>,
-    /// Where its last switch-in, wakeup or migration took a task.
+    /// CPU to which its last switch-in, wakeup or migration placed a task.
     place: Vec<Option<CpuId>>,
     current: Vec<TaskId>,
     offline: CpuSet,
@@ -246,18 +246,18 @@ impl Watcher {
     }
 
     fn switch(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) {
-        assert_eq!(self.current[cpu.index()], prev, "the switches of CPU {cpu} follow each other");
+        assert_eq!(self.current[cpu.index()], prev, "previous task of a switch on CPU {cpu}");
         self.current[cpu.index()] = next;
         if let Some(prev) = prev.some() {
             assert_eq!(self.runs_on[prev.index()].take(), Some(cpu));
         }
-        assert!(!self.offline.contains(cpu), "CPU {cpu} is offline and switches");
+        assert!(!self.offline.contains(cpu), "offline CPU {cpu} switches");
         if let Some(next) = next.some() {
             assert_eq!(self.runs_on[next.index()].replace(cpu), None, "task {next} runs on two CPUs");
             let allowed = &self.allowed[next.index()];
-            assert!(allowed.contains(cpu), "task {next} may run on {allowed} and runs on {cpu}");
+            assert!(allowed.contains(cpu), "task {next} runs on CPU {cpu}, allowed are {allowed}");
             let place = self.place[next.index()];
-            assert_eq!(place, Some(cpu), "task {next} runs on CPU {cpu}, and no event says how it got there");
+            assert_eq!(place, Some(cpu), "task {next} runs on CPU {cpu} without an event that placed it there");
         }
     }
 }
@@ -276,7 +276,7 @@ impl Sink for Watcher {
     }
 
     fn event(&mut self, event: &Event) {
-        assert!(event.time >= self.last, "time goes forward");
+        assert!(event.time >= self.last, "time does not go back");
         self.last = event.time;
         if let EventKind::Wakeup { target: to, .. } | EventKind::Migrate { to, .. } = event.kind {
             self.place[event.task.index()] = Some(to);
@@ -287,23 +287,23 @@ impl Sink for Watcher {
         if let EventKind::Hotplug { online } = event.kind {
             assert_eq!(self.current[event.cpu.index()], TaskId::NONE, "CPU {} is vacant", event.cpu);
             let changed = if online { self.offline.remove(event.cpu) } else { self.offline.insert(event.cpu) };
-            assert!(changed, "CPU {} goes and comes in turn", event.cpu);
+            assert!(changed, "CPU {} alternates between online and offline", event.cpu);
         }
         self.events.push(*event);
     }
 }
 
-/// A machine of this shape (hwloc's synthetic form) whose operations cost nothing.
+/// A machine of this shape (hwloc's synthetic syntax) whose operations cost nothing.
 pub fn free_machine(shape: &str) -> Machine {
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.costs = Costs::zero();
     machine
 }
 
-/// How long a scheduler comes or goes in a [`bypass_machine`]: five ticks and a half.
+/// Duration of attaching or disabling a scheduler on a [`bypass_machine`]: five and a half ticks.
 pub const BYPASS: Nanos = Nanos::from_ms(22);
 
-/// Cores with ticks each 4 ms, where nothing but bypass costs anything.
+/// Cores with ticks every 4 ms, where only the bypass takes time.
 pub fn bypass_machine(cpus: u32) -> Machine {
     let mut machine = free_machine(&format!("core:{cpus} pu:1"));
     machine.hz = 250;
@@ -311,7 +311,7 @@ pub fn bypass_machine(cpus: u32) -> Machine {
     machine
 }
 
-/// So many endless tasks, for four seconds.
+/// `count` endless tasks, for four seconds.
 pub fn hogs(count: u32) -> Workload {
     rt_app(&format!(
         r#"{{"global": {{"duration": 4}}, "tasks": {{
@@ -319,7 +319,7 @@ pub fn hogs(count: u32) -> Workload {
     ))
 }
 
-/// From rt-app JSON.
+/// Parses rt-app JSON.
 pub fn rt_app(text: &str) -> Workload {
     Workload::from_rt_app("test", text).unwrap()
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Waiting tasks stand in the scheduler's own queue, by process number; dispatch inserts several of them at once. */
+/*
+ * Waiting tasks are stored in the scheduler's own queue, by PID; dispatch inserts several of them
+ * at once.
+ */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

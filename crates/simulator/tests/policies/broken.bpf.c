@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A scheduler that is right for 100 wakeups, and then makes one of the mistakes that a kernel notices. */
+/*
+ * A scheduler that is correct for 100 wakeups, and then makes one of the mistakes that a kernel
+ * detects.
+ */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Orders tasks by the time at which they were inserted, as both clocks show it, and checks that no clock goes back. */
+/*
+ * Orders tasks by their time of insertion according to both clocks, and checks that no clock goes
+ * back.
+ */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

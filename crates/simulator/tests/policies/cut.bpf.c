@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A task that waited has no end of its slice. One that begins to run elsewhere takes the slice of the task on CPU 1, and
- * tells nobody: the next tick there finds out.
+ * Woken tasks get an infinite slice. When another task starts running elsewhere, it sets the slice
+ * of the task on CPU 1 to 0 without a kick: the next tick there notices.
  */
 #include <weir/scx.bpf.h>
 

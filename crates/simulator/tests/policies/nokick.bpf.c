@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Every task wakes on the CPU where it was; whether other CPUs hear of it is a matter of one kick. */
+/*
+ * Every task is placed on its previous CPU at wakeup; a single optional kick decides whether other
+ * CPUs are used.
+ */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* One queue, which tasks enter and leave on one of the ways that sched_ext has. */
+/* One queue, which tasks enter and leave by one of the dispatch paths of sched_ext. */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Tasks with a negative nice value take the CPU at once; the others stand in one queue. */
+/* Tasks with a negative nice value preempt at once; the others share one queue. */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Keeps a record for each task in three kinds of map and checks at each callback that it is the task's own and whole. */
+/*
+ * Stores a record per task in three kinds of maps, and checks in each callback that the record
+ * belongs to the task and is intact.
+ */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Counts how often each CPU asks for work, in two ways: by an atomic instruction, and by reading the number, looking for
- * work, and writing it. Where CPUs wait for each other's lock in between, the second loses some.
+ * Counts the dispatch calls in two ways: by an atomic instruction, and by reading the number,
+ * looking for work, and writing it. Where CPUs wait for a lock in between, the second count loses
+ * updates.
  */
 #include <weir/scx.bpf.h>
 

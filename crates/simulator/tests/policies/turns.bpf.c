@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Everybody has turns of the same length, which its user can change while it runs. */
+/* All tasks have turns of the same length, which can be changed during the run. */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");
@@ -25,7 +25,7 @@ SEC("syscall") int set_turn(struct turn *turn)
 	return 0;
 }
 
-/* No user reads what it writes there. */
+/* Writes to its context, which is read-only. */
 SEC("syscall") int scribble(struct turn *turn)
 {
 	turn->us = 7;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Several workloads as one: a video beside a build, the same build twice, one of them at nice 19.
+//! Composition of several workloads: a video player next to a build, the same build twice, one of them at nice 19.
 //!
-//! 1. Tasks of a part are called `LABEL/name`, unless it is the only part and has no label. Parts share nothing but the
-//!    machine: mutexes, signals and so on of one are not those of another.
-//! 2. What is asked of a part is done to it as from outside: `nice` as nice(1) does it, `cpus` as a cpuset does, `policy` as
-//!    a shell that has it hands it on, `group` as a group around its own, `uid` as setuid(2) of all its tasks.
-//!    `process` makes them threads of one process, which those of other parts can be as well.
-//! 3. The run is over when all parts have ended that can; those that go on for ever play beside them. If all go on for
-//!    ever, it is over when the last of them is, as its file says.
+//! 1. Tasks of a part are named `LABEL/name`, unless it is the only part and has no label. Parts share only the
+//!    machine: each has its own mutexes, signals and other resources.
+//! 2. Options are applied to a part from outside: `nice` like nice(1), `cpus` like a cpuset, `policy` as inherited
+//!    from a shell, `group` as a cgroup around the part's own cgroups, `uid` like setuid(2) for all its tasks.
+//!    `process` makes all its tasks threads of one process, which may also have threads of other parts.
+//! 3. A run ends when all finite parts have ended; endless parts run beside them. If all parts are endless, the run
+//!    ends at the latest end given in their files.
 
 mod parse;
 
@@ -23,21 +23,21 @@ pub use parse::PartSpec;
 /// A part of a composition.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// What stands before the names of its tasks; empty if it is the only one and has no label.
+    /// Prefix of the names of its tasks; empty if it is the only part and has no label.
     pub label: String,
-    /// Its first task, and the first one that is not its any more.
+    /// Index range of its tasks.
     pub tasks: std::ops::Range<u32>,
-    /// When it begins.
+    /// Start time.
     pub start: Nanos,
-    /// It ends by itself.
+    /// Whether it ends by itself.
     pub is_finite: bool,
 }
 
-/// What is changed of a part.
+/// Options of a part.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Changes {
     pub jobs: Option<u32>,
-    /// Jobs in percent of the machine's CPUs ([`PartSpec::set_cpus`]).
+    /// Number of jobs in percent of the machine's CPUs ([`PartSpec::set_cpus`]).
     pub load: Option<u32>,
     pub nice: i8,
     pub policy: Option<Policy>,
@@ -45,33 +45,33 @@ pub(crate) struct Changes {
     pub start: Nanos,
     pub count: Option<u32>,
     pub uid: Option<u32>,
-    /// The group around all of its own.
+    /// Cgroup around all of its own.
     pub group: Option<String>,
-    /// The process of all its tasks.
+    /// Process of all its tasks.
     pub process: Option<String>,
-    /// The weight of that one.
+    /// Weight of `group`.
     pub weight: Option<u32>,
-    /// Most CPU time of it, in percent of one CPU, and whether it may not even have more that nobody else wants.
+    /// CPU limit of `group` in percent of one CPU; `cap_is_hard`: the limit holds even if CPUs would otherwise be
+    /// idle.
     pub cap: Option<u32>,
     pub cap_is_hard: bool,
-    /// Tasks of this name get so many thousandths of their work.
+    /// Factor in thousandths for the work of tasks with this name.
     pub slow: Vec<(String, u64)>,
 }
 
-/// Most copies of a part.
+/// Maximum number of copies of a part.
 pub(crate) const MAX_COUNT: u32 = 10_000;
 
 impl Workload {
-    /// One workload of parts, each of which was loaded as its specification says.
+    /// Composes parts into one workload; each part is given with its specification and its loaded workload.
     ///
-    /// # Errors
-    /// If a part cannot be changed so, or all together are larger than a workload may be.
+    /// # Errors If an option does not apply to its part, or the composition exceeds the size limits of a workload.
     ///
     /// # Panics
     /// If there is no part.
     pub fn compose(mut parts: Vec<(PartSpec, Workload)>) -> Result<Workload, WorkloadError> {
         if matches!(&parts[..], [(spec, _)] if spec.label.is_none() && spec.changes == Changes::default()) {
-            // A recording may be large, and its loader has checked it.
+            // Return it unchanged: a recording may be large, and its loader has validated it.
             return Ok(parts.remove(0).1);
         }
         let alone = parts.len() == 1 && parts[0].0.label.is_none() && parts[0].0.changes.count.is_none();
@@ -84,7 +84,7 @@ impl Workload {
                 Changes { jobs: Some(jobs), .. } => workload = workload.with_jobs(jobs)?,
                 Changes { load: Some(percent), .. } => {
                     let problem =
-                        format!("load={percent} is a percentage of a machine's CPUs, and there is no machine");
+                        format!("load={percent} is a percentage of a machine's CPUs, but no machine is given");
                     return Err(WorkloadError { place: spec.text, problem });
                 }
                 _ => {}
@@ -109,12 +109,12 @@ impl Workload {
             whole.parts.clear();
         }
         whole.validate()?;
-        // What one part describes, another may be in.
+        // Applied to the whole, because tasks of one part may be in a group described by another.
         whole.apply_groups();
         Ok(whole)
     }
 
-    /// This label, or with the first number behind it that makes it another part's.
+    /// Returns the label, with the lowest free number appended if it is taken.
     fn free_label(&self, label: String) -> String {
         let taken = |label: &str| self.parts.iter().any(|part| part.label == label);
         if !taken(&label) {
@@ -145,7 +145,7 @@ impl Workload {
                 Start::At(time) => Start::At(time + start),
                 Start::Forked => Start::Forked,
             };
-            // Where a recording's tasks were is no group beside those of other parts.
+            // Cgroups in a recording describe the recorded machine and are not used in a composition.
             task.who.group = task.who.group.filter(|_| part.is_grouped);
             task.lends = task.lends.map(|server| server + offsets.tasks);
             self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
@@ -159,31 +159,33 @@ impl Workload {
             match self.groups.iter().find(|known| known.path == group.path) {
                 None => self.groups.push(group),
                 Some(known) if *known == group => {}
-                Some(_) => return Err(format!("group {:?} is described otherwise by an earlier part", group.path)),
+                Some(_) => {
+                    return Err(format!("group {:?} has a different description in an earlier part", group.path));
+                }
             }
         }
         Ok(())
     }
 
-    /// The labels of its parts, and whether each ends by itself.
+    /// Labels of the parts, with whether each ends by itself.
     pub fn labels(&self) -> impl Iterator<Item = (&str, bool)> {
         let parts = self.parts.iter().map(|part| (part.label.as_str(), part.is_finite));
         parts.filter(|(label, _)| !label.is_empty())
     }
 
-    /// The part that this task belongs to; `None` if the workload is no composition.
+    /// Part of a task; `None` if the workload is not a composition.
     pub fn part_of(&self, spec: u32) -> Option<&Part> {
         self.parts.get(self.parts.partition_point(|part| part.tasks.end <= spec))
     }
 
-    /// Whether this task plays beside others, for whose end a run waits.
+    /// Returns whether the task is in an endless part beside finite ones, so that the run does not wait for it.
     pub fn is_beside(&self, spec: u32) -> bool {
         self.part_of(spec).is_some_and(|part| !part.is_finite) && self.parts.iter().any(|part| part.is_finite)
     }
 }
 
 impl Changes {
-    /// All but the number of jobs, the start and the count.
+    /// Applies all options except the number of jobs, the start and the count.
     fn apply(&self, workload: &mut Workload) -> Result<(), String> {
         for (name, thousandths) in &self.slow {
             let mut found = false;
@@ -192,7 +194,7 @@ impl Changes {
                 task.script.iter_mut().for_each(|op| slow_down(op, *thousandths));
             }
             if !found {
-                return Err(format!("slow={name}: no task is called so"));
+                return Err(format!("slow={name}: no task has this name"));
             }
         }
         if let Some(around) = &self.group {
@@ -225,7 +227,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Who has a policy of its own keeps it: it was given that after it was started.
+    /// A task with its own policy keeps it, as it was set after the start.
     fn policy_of(&self, policy: Policy, nice: i8) -> (Policy, i8) {
         let policy = if policy == Policy::Other { self.policy.unwrap_or(policy) } else { policy };
         (policy, nice.saturating_add(self.nice).clamp(-20, 19))
@@ -241,12 +243,14 @@ fn slow_down(op: &mut Op, thousandths: u64) {
     match op {
         Op::Work { user, system } => [user, system].into_iter().for_each(scale),
         Op::CpuTime(time) => scale(time),
-        Op::Passages(passages) => [&mut passages.hold, &mut passages.between].into_iter().for_each(scale),
+        Op::CriticalSections(critical_sections) => {
+            [&mut critical_sections.hold, &mut critical_sections.between].into_iter().for_each(scale)
+        }
         _ => {}
     }
 }
 
-/// Numbers that are taken already.
+/// Offsets added to the resource numbers of a part.
 struct Offsets {
     tasks: u32,
     mutexes: u32,
@@ -290,7 +294,9 @@ impl Offsets {
                     *reference = Reference(reference.0 + self.references);
                 }
             }
-            Op::Passages(passages) => passages.lock = LockId(passages.lock.0 + self.locks),
+            Op::CriticalSections(critical_sections) => {
+                critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
+            }
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
             Op::Work { .. }

@@ -1,36 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `[LABEL=]WHAT{,key=value}`, joined by `+`. A `+`, `,` or `=` that means itself has a backslash before it.
+//! Parser of `[LABEL=]WHAT{,key=value}`, joined by `+`. A literal `+`, `,` or `=` is escaped by a backslash.
 
 use super::{Changes, MAX_COUNT};
 use crate::WorkloadError;
 use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
 use ids::Policy;
 
-/// One part as it was asked for.
+/// Specification of a part.
 #[derive(Clone, PartialEq, Debug)]
 pub struct PartSpec {
-    /// As it was written.
+    /// Original text.
     pub text: String,
-    /// Its label, if it has one of its own.
+    /// Explicit label, if any.
     pub label: Option<String>,
     /// Name or path of a workload.
     pub what: String,
     pub(crate) changes: Changes,
-    /// Its keys, as they were written.
+    /// Original text of the keys.
     keys: String,
 }
 
 const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, \
                     hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR";
 
-/// Most that `load` may ask for.
+/// Maximum value of `load`.
 const MAX_LOAD: u32 = 100_000;
 
 impl PartSpec {
-    /// All parts of `W = PART{+PART}`.
+    /// Parses `PART{+PART}`.
     ///
-    /// # Errors
-    /// Names the part, and what was expected.
+    /// # Errors Names the part and what was expected.
     pub fn parse_all(text: &str) -> Result<Vec<PartSpec>, WorkloadError> {
         let parse = |part: &str| {
             PartSpec::parse(part).map_err(|problem| WorkloadError { place: format!("workload {part:?}"), problem })
@@ -44,7 +43,7 @@ impl PartSpec {
         let (label, what) = match &split(head, '=')[..] {
             [what] => (None, unescape(what)),
             [label, what] => (Some(unescape(label)), unescape(what)),
-            _ => return Err(r"more than one =; expected [LABEL=]NAME, with \= for one that is part of it".into()),
+            _ => return Err(r"more than one =; expected [LABEL=]NAME (write \= for a literal =)".into()),
         };
         if what.is_empty() || label.as_ref().is_some_and(|label| label.is_empty() || label.contains('/')) {
             return Err("expected [LABEL=]NAME or [LABEL=]FILE, and no / in a label".into());
@@ -56,18 +55,18 @@ impl PartSpec {
             changes.set(key, &unescape(value))?;
         }
         if changes.jobs.is_some() && changes.load.is_some() {
-            return Err("jobs and load; expected one of them".into());
+            return Err("jobs and load exclude each other; expected one of them".into());
         }
         if changes.cap.is_some() && changes.group.is_none() {
-            return Err("a cap without a group; expected group=PATH, whose cap it is".into());
+            return Err("a cap needs group=PATH, the group to be limited".into());
         }
         if changes.weight.is_some() && changes.group.is_none() {
-            return Err("weight without group; expected group=PATH, whose weight it is".into());
+            return Err("weight needs group=PATH, the group of this weight".into());
         }
         Ok(PartSpec { text: text.to_owned(), label, what, changes, keys })
     }
 
-    /// For a machine of so many CPUs: `load` is a percentage of them, and at least one job.
+    /// Sets the number of CPUs, of which `load` is a percentage; gives at least one job.
     pub fn set_cpus(&mut self, cpus: u32) {
         if let Some(percent) = self.changes.load {
             let jobs = (u64::from(percent) * u64::from(cpus)).div_ceil(100).max(1);
@@ -75,7 +74,7 @@ impl PartSpec {
         }
     }
 
-    /// How the part is called in titles, if the workload is called so.
+    /// Name of the part in titles, given the name of its workload.
     pub(crate) fn name_of(&self, workload: &str) -> String {
         let label = self.label.as_ref().map_or(String::new(), |label| format!("{label}="));
         format!("{label}{workload}{}", self.keys)
@@ -94,7 +93,7 @@ impl Changes {
             }
             "nice" => {
                 let nice = value.parse().ok().filter(|nice| (-39..=39).contains(nice));
-                self.nice = nice.ok_or_else(|| expected("NUMBER, what is added to the nice value of its tasks"))?;
+                self.nice = nice.ok_or_else(|| expected("NUMBER, added to the nice value of its tasks"))?;
             }
             "policy" => {
                 let policy = policy(value).ok_or_else(|| expected("other, batch, idle, fifo:1..99 or rr:1..99"))?;
@@ -116,7 +115,7 @@ impl Changes {
             }
             "uid" => {
                 let uid = value.parse().ok().filter(|uid| *uid < u32::MAX);
-                self.uid = Some(uid.ok_or_else(|| expected("NUMBER, that of a user"))?);
+                self.uid = Some(uid.ok_or_else(|| expected("UID, the number of a user"))?);
             }
             "group" => {
                 check_path(value).map_err(|_| expected("PATH, such as /a or /a/x"))?;
@@ -124,7 +123,9 @@ impl Changes {
             }
             "process" if value.is_empty() => return Err(expected("NAME of a process")),
             "process" => self.process = Some(value.to_owned()),
-            "cap" | "hard-cap" if self.cap.is_some() => return Err("two caps; expected one".into()),
+            "cap" | "hard-cap" if self.cap.is_some() => {
+                return Err("cap and hard-cap given, or one of them twice; expected one".into());
+            }
             "cap" | "hard-cap" => {
                 self.cap_is_hard = key == "hard-cap";
                 let percent = value.parse().ok().filter(|percent| *percent <= MOST_CAP_PERCENT);
@@ -135,7 +136,7 @@ impl Changes {
                 let weight = number(MOST_WEIGHT).ok_or_else(|| expected(&format!("NUMBER, 1 to {MOST_WEIGHT}")))?;
                 self.weight = Some(weight);
             }
-            _ => return Err(format!("{key:?} is no key; expected {KEYS}")),
+            _ => return Err(format!("unknown key {key:?}; expected {KEYS}")),
         }
         Ok(())
     }
@@ -153,7 +154,7 @@ fn policy(text: &str) -> Option<Policy> {
     })
 }
 
-/// A factor of at most three places, 0.001 to 1000.
+/// Parses a factor from 0.001 to 1000 with at most three decimals, in thousandths.
 fn thousandths(text: &str) -> Option<u64> {
     let (whole, places) = text.split_once('.').unwrap_or((text, ""));
     let is_number = |text: &str| text.len() <= 4 && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -164,7 +165,7 @@ fn thousandths(text: &str) -> Option<u64> {
     (1..=1_000_000).contains(&factor).then_some(factor)
 }
 
-/// The pieces between separators that are not escaped.
+/// Splits at separators that are not escaped.
 fn split(text: &str, separator: char) -> Vec<&str> {
     let mut pieces = Vec::new();
     let (mut begin, mut escaped) = (0, false);
@@ -179,7 +180,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     pieces
 }
 
-/// Without the backslashes that make what follows mean itself.
+/// Removes escaping backslashes.
 fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();

@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Two tasks with one of each resource, the first of which forks the second; it ends.
+/// A finite workload of two tasks with one of each resource; the first forks a third.
 const ALL: &str = r#"{
     "tasks": {
         "a": {"loop": 1, "lends": "b", "lock": "m", "signal": "c", "unlock": "m", "timer": {"ref": "t", "period": 1000}, "barrier": "b",
@@ -40,7 +40,7 @@ fn names(workload: &Workload) -> Vec<&str> {
 }
 
 #[test]
-fn one_part_without_a_label_is_as_it_was() {
+fn single_part_without_label_is_unchanged() {
     let all = load("all");
     assert_eq!(compose("all").unwrap(), all);
     let nice = compose("all,nice=3").unwrap();
@@ -49,7 +49,7 @@ fn one_part_without_a_label_is_as_it_was() {
 }
 
 #[test]
-fn parts_share_nothing_and_have_names_of_their_own() {
+fn parts_have_separate_resources_and_names() {
     let two = compose("all+x=all,start=5ms").unwrap();
     assert_eq!(two.name, "all+x=all,start=5ms");
     assert_eq!(names(&two), ["all/a", "all/b", "all/child", "x/a", "x/b", "x/child"]);
@@ -57,7 +57,7 @@ fn parts_share_nothing_and_have_names_of_their_own() {
     let both = |count: u32| 2 * count;
     assert_eq!((two.mutexes, two.conditions), (both(all.mutexes), both(all.conditions)));
     assert_eq!((two.references, two.barriers.len()), (both(all.references), 2));
-    // Each number of the second part is that of the first and one more.
+    // Each resource number of the second part is that of the first plus an offset.
     let [first, second] = [&two.tasks[0].script, &two.tasks[3].script];
     for (first, second) in first.iter().zip(second) {
         match (first, second) {
@@ -77,7 +77,7 @@ fn parts_share_nothing_and_have_names_of_their_own() {
 }
 
 #[test]
-fn labels_are_never_given_twice() {
+fn duplicate_labels_are_numbered() {
     let labels = |text| compose(text).unwrap().parts.into_iter().map(|part| part.label).collect::<Vec<_>>();
     assert_eq!(labels("endless+endless+endless"), ["endless", "endless.2", "endless.3"]);
     assert_eq!(labels("all,count=2+x=all"), ["all.1", "all.2", "x"]);
@@ -86,7 +86,7 @@ fn labels_are_never_given_twice() {
 }
 
 #[test]
-fn a_run_waits_for_what_ends() {
+fn run_waits_for_finite_parts_only() {
     let beside = compose("endless+all").unwrap();
     assert_eq!((beside.duration, beside.is_finite()), (None, true));
     assert_eq!([0, 1, 3].map(|task| beside.is_beside(task)), [true, false, false]);
@@ -96,12 +96,12 @@ fn a_run_waits_for_what_ends() {
 }
 
 #[test]
-fn parts_are_changed_as_from_outside() {
+fn part_options_apply_to_tasks_without_own_settings() {
     let changed = compose(r"all,nice=19,policy=rr:7,cpus=0\,2,slow=b:1.5").unwrap();
     let task = |number: usize| &changed.tasks[number];
     let cpus = |number| task(number).cpus.as_ref().map(ToString::to_string);
     assert_eq!((task(0).policy, task(0).nice, cpus(0).as_deref()), (Policy::RoundRobin(7), 19, Some("0,2")));
-    // It chose a policy and CPUs itself.
+    // The task has its own policy and CPUs.
     assert_eq!((task(1).policy, cpus(1).as_deref()), (Policy::Fifo(5), Some("2")));
     let work = |number: usize| {
         task(number).script.iter().find_map(|op| if let Op::Work { user, .. } = op { Some(user.0) } else { None })
@@ -116,53 +116,53 @@ fn parts_are_changed_as_from_outside() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn invalid_specifications_give_one_line_errors() {
     let error = |text| compose(text).unwrap_err().to_string();
     let cases = [
-        (
-            "all,nice=x",
-            r#"workload "all,nice=x": nice=x; expected nice=NUMBER, what is added to the nice value of its tasks"#,
-        ),
+        ("all,nice=x", r#"workload "all,nice=x": nice=x; expected nice=NUMBER, added to the nice value of its tasks"#),
         ("all,count=0", r#"workload "all,count=0": count=0; expected count=NUMBER, 1 to 10000"#),
         (
             "all,policy=fifo",
             r#"workload "all,policy=fifo": policy=fifo; expected policy=other, batch, idle, fifo:1..99 or rr:1..99"#,
         ),
-        ("all,uid=-5", r#"workload "all,uid=-5": uid=-5; expected uid=NUMBER, that of a user"#),
-        ("all,cap=5", r#"workload "all,cap=5": a cap without a group; expected group=PATH, whose cap it is"#),
+        ("all,uid=-5", r#"workload "all,uid=-5": uid=-5; expected uid=UID, the number of a user"#),
+        ("all,cap=5", r#"workload "all,cap=5": a cap needs group=PATH, the group to be limited"#),
         (
             "all,group=/a,hard-cap=0",
             r#"workload "all,group=/a,hard-cap=0": hard-cap=0; expected hard-cap=PERCENT of one CPU, such as 50"#,
         ),
-        ("all,group=/a,cap=0,hard-cap=5", r#"workload "all,group=/a,cap=0,hard-cap=5": two caps; expected one"#),
+        (
+            "all,group=/a,cap=0,hard-cap=5",
+            r#"workload "all,group=/a,cap=0,hard-cap=5": cap and hard-cap given, or one of them twice; expected one"#,
+        ),
         (
             "all,group=/a,cap=5+x=shared,group=/u+endless,group=/a,cap=6",
-            r#"endless,group=/a,cap=6: group "/a" is described otherwise by an earlier part"#,
+            r#"endless,group=/a,cap=6: group "/a" has a different description in an earlier part"#,
         ),
         ("all,group=a", r#"workload "all,group=a": group=a; expected group=PATH, such as /a or /a/x"#),
-        ("all,weight=3", r#"workload "all,weight=3": weight without group; expected group=PATH, whose weight it is"#),
+        ("all,weight=3", r#"workload "all,weight=3": weight needs group=PATH, the group of this weight"#),
         ("all,group=/a,weight=0", r#"workload "all,group=/a,weight=0": weight=0; expected weight=NUMBER, 1 to 10000"#),
         (
             "all,group=/a,weight=2+x=all,group=/a,weight=3",
-            r#"x=all,group=/a,weight=3: group "/a" is described otherwise by an earlier part"#,
+            r#"x=all,group=/a,weight=3: group "/a" has a different description in an earlier part"#,
         ),
-        ("grouped+x=shared", r#"x=shared: group "/a" is described otherwise by an earlier part"#),
-        ("all,slow=x:2", "all,slow=x:2: slow=x: no task is called so"),
+        ("grouped+x=shared", r#"x=shared: group "/a" has a different description in an earlier part"#),
+        ("all,slow=x:2", "all,slow=x:2: slow=x: no task has this name"),
         ("all,slow=a:", r#"workload "all,slow=a:": slow=a:; expected slow=TASK:FACTOR, such as cc1:1.5"#),
         ("all,slow=a:0", r#"workload "all,slow=a:0": slow=a:0; expected slow=TASK:FACTOR, such as cc1:1.5"#),
-        (
-            "a=b=all",
-            r#"workload "a=b=all": more than one =; expected [LABEL=]NAME, with \= for one that is part of it"#,
-        ),
+        ("a=b=all", r#"workload "a=b=all": more than one =; expected [LABEL=]NAME (write \= for a literal =)"#),
         ("+all", r#"workload "": expected [LABEL=]NAME or [LABEL=]FILE, and no / in a label"#),
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
             r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
-        ("all,jobs=2,load=50", r#"workload "all,jobs=2,load=50": jobs and load; expected one of them"#),
+        (
+            "all,jobs=2,load=50",
+            r#"workload "all,jobs=2,load=50": jobs and load exclude each other; expected one of them"#,
+        ),
         ("all,load=0", r#"workload "all,load=0": load=0; expected load=PERCENT of the machine's CPUs, such as 150"#),
-        ("all,load=50", "all,load=50: load=50 is a percentage of a machine's CPUs, and there is no machine"),
+        ("all,load=50", "all,load=50: load=50 is a percentage of a machine's CPUs, but no machine is given"),
     ];
     for (text, expected) in cases {
         assert_eq!(error(text), expected);
@@ -174,16 +174,16 @@ fn what_makes_no_sense_is_refused_in_one_line() {
 
 proptest! {
     #[test]
-    fn any_text_is_read_or_refused(text in "[a-z+,=\\\\:.0-9/]{0,40}") {
+    fn any_specification_is_parsed_or_refused(text in "[a-z+,=\\\\:.0-9/]{0,40}") {
         if let Ok(parts) = PartSpec::parse_all(&text) {
             prop_assert_eq!(parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("+"), text);
         }
     }
 }
 
-/// What is said of a part is so of all its tasks, in every copy; a file says it of a task.
+/// An option of a part applies to all tasks of every copy; a workload file sets the process of a single task.
 #[test]
-fn a_part_can_be_one_process() {
+fn process_option_puts_all_tasks_of_a_part_into_one_process() {
     let shown = |text: &str| {
         let workload = compose(text).unwrap();
         workload.tasks.iter().map(|task| task.who.process.clone().unwrap_or_default()).collect::<Vec<_>>()
@@ -197,7 +197,7 @@ fn a_part_can_be_one_process() {
 }
 
 #[test]
-fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
+fn group_option_nests_the_groups_of_a_part_and_uid_applies_to_all_tasks() {
     let shown = |text: &str| {
         let workload = compose(text).unwrap();
         let task = |(spec, task): (u32, &TaskSpec)| {
@@ -208,7 +208,7 @@ fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
     };
     let alone = ["/u 100", "/u/a 300", "/u/a/x 100", "in /u/a/x Some(5)", "out /u Some(5)"];
     assert_eq!(shown("grouped,group=/u,uid=5"), alone);
-    // Groups of one path are one, also of several copies.
+    // Groups with the same path are one group, also across copies.
     let two = shown("grouped,count=2,group=/u+endless,group=/u/a");
     assert_eq!(two[..3], alone[..3]);
     assert_eq!(
@@ -221,9 +221,9 @@ fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
             "endless/spin /u/a None"
         ]
     );
-    // A part says what its group weighs, and no more of those within.
+    // `weight` applies to the part's outer group only.
     assert_eq!(shown("grouped,group=/u,weight=7")[..3], ["/u 7", "/u/a 300", "/u/a/x 100"]);
-    // What is described of a group holds for another part's tasks in it.
+    // A group's description applies to tasks of other parts in it.
     let cpus = compose("grouped+endless,group=/a").unwrap().tasks[2].cpus.clone().unwrap();
     assert_eq!(cpus.to_string(), "0-1");
     let users = shown("endless,group=/a+shared");
@@ -231,7 +231,7 @@ fn a_group_is_put_around_those_of_a_part_and_a_user_is_given_to_all_tasks() {
 }
 
 #[test]
-fn a_cap_is_that_of_the_group_that_is_put_around() {
+fn cap_option_applies_to_the_outer_group() {
     let caps = |text: &str| {
         let groups = compose(text).unwrap().all_groups().into_iter();
         groups.map(|group| (group.path, group.cap_percent, group.hard)).collect::<Vec<_>>()
@@ -244,7 +244,7 @@ fn a_cap_is_that_of_the_group_that_is_put_around() {
 }
 
 #[test]
-fn groups_of_a_recording_are_groups_only_where_somebody_says_so() {
+fn recorded_groups_are_ignored_unless_a_part_has_groups() {
     let recorded = |text: &str| {
         let mut part = load("endless");
         part.tasks[0].who.group = Some("/user.slice".into());

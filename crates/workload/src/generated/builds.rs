@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What NIX was measured with (2012): a tree of files copied from one file server in memory to another, and a kernel built
-//! whose source is in such a server or on another machine; by `mk`, which knows dependencies, and by `pmk`, which starts all
-//! compilers at once.
+//! The workloads that NIX was measured with (2012): copying a file tree between two in-memory file servers, and
+//! building a kernel whose sources are in such a server or on another machine; by `mk`, which follows dependencies,
+//! and by `pmk`, which starts all compilers at once.
 //!
-//! Their shape is that of Plan 9's: a file server is a process, and each 8 KiB of a file are a request that somebody waits for.
-//! That there were some hundred source files is known. All times are guesses, made before any of this was run, and nothing in
-//! them was taken from what NIX measured.
+//! The structure is Plan 9's: a file server is a process, and each 8 KiB of a file is a request that its client waits
+//! for. The source is known to have some hundred files. All times are assumptions made before any of this was run;
+//! none was taken from NIX's measurements.
 
 use super::{task, uneven};
 use crate::{MutexId, Op, SignalId, Sleep, Start, TaskSpec, Workload};
 use ids::Nanos;
 
-/// Source files.
+/// Number of source files.
 const FILES: u32 = 100;
-/// They make so many libraries, and as many again are the kernel's own.
+/// Number of libraries built from them; a fifth part of the files is the kernel's own.
 const LIBRARIES: u32 = 4;
-/// A compiler reads its source and headers in so many requests, and writes its object in so many.
+/// Requests of a compiler: to read its source and headers, and to write its object.
 const READS: u32 = 14;
 const WRITES: u32 = 2;
-/// What a compiler works for, on average: Plan 9's compile a file in tens of milliseconds.
+/// Mean work of a compiler: Plan 9's compile a file in tens of milliseconds.
 const COMPILE: Nanos = Nanos(30_000_000);
-/// A shell that reads a recipe and starts its program.
+/// Work of a shell that reads a recipe and starts its program.
 const SHELL: Nanos = Nanos(1_000_000);
-/// A script that writes a header before a library can be compiled.
+/// Work of a script that generates a header before a library can be compiled.
 const GENERATE: Nanos = Nanos(20_000_000);
-/// To put a library together, and to link the kernel.
+/// Work of archiving a library, and of linking the kernel.
 const ARCHIVE: Nanos = Nanos(10_000_000);
 const LINK: Nanos = Nanos(100_000_000);
-/// A client's part of a request, in the kernel.
+/// Client's part of a request, in the kernel.
 const ASK: Nanos = Nanos(3_000);
-/// The server's: it finds the file, and copies 8 KiB. One at a time.
+/// Server's part: it finds the file and copies 8 KiB, one request at a time.
 const SERVE: Nanos = Nanos(5_000);
-/// What the network adds, and what another machine takes.
+/// Latency of a remote request: network and server.
 const REMOTE: Nanos = Nanos(300_000);
 
-/// Files that are copied, each of 1 to 6 requests, and how many requests fit into the pipe between reader and writer.
+/// Number of files copied, with 1 to 6 requests each; capacity of the pipe between reader and writer in requests.
 const COPIED: u32 = 400;
 const PIPE: usize = 4;
 
-/// Where files are.
+/// Location of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Server {
-    /// In a process of the same machine. Each client has a process that serves it; they have one tree, with one lock.
+    /// A process on the same machine. Each client has its own server process; all share a file tree with one lock.
     Ramfs,
-    /// On another machine.
+    /// Another machine.
     Remote,
 }
 
-/// A workload in the making.
+/// A workload under construction.
 struct Tree {
     server: Server,
     tasks: Vec<TaskSpec>,
@@ -73,7 +73,7 @@ impl Tree {
         SignalId(self.signals - 1)
     }
 
-    /// One request of a client to the process that serves it in the tree with this lock.
+    /// Adds a request of a client to its server process, under the lock `tree`.
     fn request(&mut self, client: &mut Vec<Op>, serving: &mut Vec<Op>, tree: u32) {
         client.push(system(ASK));
         if self.server == Server::Remote {
@@ -86,7 +86,7 @@ impl Tree {
         serving.extend([Op::Await(asked), Op::Lock(tree), system(SERVE), Op::Unlock(tree), Op::Post(answered)]);
     }
 
-    /// A process that is forked: it works for so long in all, between so many requests.
+    /// Adds a forked process with `time` work in total, spread between `requests` requests.
     fn program(&mut self, name: &str, time: Nanos, requests: u32) -> u32 {
         let (mut script, mut serving) = (vec![], vec![]);
         for _ in 0..requests {
@@ -109,7 +109,7 @@ impl Tree {
         self.program(&format!("6c-{file}"), time, READS + WRITES)
     }
 
-    /// A shell that runs one program.
+    /// Adds a shell that runs one program.
     fn recipe(&mut self, name: &str, program: u32) -> u32 {
         self.forked(&format!("rc-{name}"), vec![user(SHELL), Op::Fork(program), Op::Children(0)])
     }
@@ -120,7 +120,7 @@ impl Tree {
     }
 }
 
-/// By `mk`, with as many recipes at a time as there are CPUs.
+/// Build by `mk`, with one recipe per CPU at a time.
 fn mk(server: Server, cpus: u32) -> Workload {
     let mut tree = Tree::new(server);
     let mut script = vec![];
@@ -144,7 +144,7 @@ fn mk(server: Server, cpus: u32) -> Workload {
     tree.finish("mk", script)
 }
 
-/// By `pmk`: all compilers at once, and nothing else.
+/// Build by `pmk`: all compilers at once, without libraries and linking.
 fn pmk() -> Workload {
     let mut tree = Tree::new(Server::Ramfs);
     let mut script: Vec<Op> = (0..FILES).map(|file| Op::Fork(tree.compiler(file))).collect();
@@ -152,7 +152,7 @@ fn pmk() -> Workload {
     tree.finish("pmk", script)
 }
 
-/// A reader of one server, a pipe, and a writer to another.
+/// A reader of one server, a pipe, and a writer to another server.
 fn copy() -> Workload {
     let mut tree = Tree::new(Server::Ramfs);
     let [mut reader, mut writer, mut from, mut to] = [const { Vec::new() }; 4];
@@ -171,7 +171,7 @@ fn copy() -> Workload {
             tree.request(&mut writer, &mut to, 1);
         }
     }
-    // Nobody waits for room behind the last ones.
+    // The reader has not waited for the last requests in the pipe.
     let left = taken.len().saturating_sub(PIPE);
     reader.extend(taken[left..].iter().map(|took| Op::Await(*took)));
     tree.tasks.extend([task("ramfs-from".to_owned(), from), task("ramfs-to".to_owned(), to)]);
@@ -179,7 +179,7 @@ fn copy() -> Workload {
     tree.finish("tar-c", reader)
 }
 
-/// The workload of this name, for a machine of so many CPUs.
+/// Generates the workload of this name for a machine with `cpus` CPUs.
 pub(super) fn generate(name: &str, cpus: u32) -> Option<Workload> {
     match name {
         "ramfs-copy" => Some(copy()),
@@ -200,9 +200,9 @@ mod tests {
         tasks.flat_map(|task| &task.script).map(work).sum()
     }
 
-    /// `mk` and `pmk` compile the same files, with the same work, wherever these are.
+    /// `mk` and `pmk` compile the same files with the same work, wherever the files are.
     #[test]
-    fn all_builds_compile_the_same() {
+    fn all_builds_have_the_same_compile_work() {
         let builds = ["ramfs-mk", "ramfs-pmk", "remote-mk"].map(|name| generate(name, 4).unwrap());
         let work = builds.each_ref().map(|build| work_of(build, "6c-"));
         assert!((2_500_000_000..3_500_000_000).contains(&work[0]), "{work:?}");
@@ -212,7 +212,7 @@ mod tests {
         }
     }
 
-    /// Only `mk` waits: for headers, for slots, for libraries.
+    /// Only `mk` waits for headers, slots and libraries.
     #[test]
     fn mk_has_dependencies_and_pmk_has_none() {
         let waits = |name: &str, cpus| {
@@ -235,9 +235,9 @@ mod tests {
         assert_eq!([1, 4, 32].map(slots), [Some(0), Some(3), Some(31)]);
     }
 
-    /// Nobody serves a client of another machine.
+    /// Remote requests have no server process.
     #[test]
-    fn requests_go_to_the_server() {
+    fn requests_use_the_local_server_or_the_network() {
         let of = |name: &str, wanted: fn(&Op) -> bool| {
             let workload = generate(name, 4).unwrap();
             workload.tasks.iter().flat_map(|task| &task.script).filter(|op| wanted(op)).count()

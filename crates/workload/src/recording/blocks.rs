@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The frame of a recording's file: blocks, each with its type, its lengths and a checksum. Writing and reading hold one
-//! block in memory, however long the file is.
+//! Block layer of a recording file: blocks with type, lengths and checksum. Reader and writer hold one block in
+//! memory, whatever the file's length.
 
 use std::io::{self, Read, Write};
 
-/// Bytes before what is stored of a block: type, flags, stored length, length, checksum.
+/// Length of a block header in bytes: type, flags, stored length, uncompressed length, checksum.
 pub(super) const HEADER: usize = 2 + 2 + 4 + 4 + 8;
 
-/// No block is longer, compressed or not.
+/// Maximum length of a block in bytes, compressed and uncompressed.
 pub(super) const MAX_BLOCK: usize = 16 << 20;
 
-/// A writer ends a block that has reached this length.
+/// Length in bytes at which a writer ends a block.
 pub(super) const FULL_BLOCK: usize = 1 << 20;
 
-/// A writer does not compress what is shorter.
+/// Minimum length in bytes for compression.
 const SHORT_BLOCK: usize = 256;
 
-/// Files may unpack to this length whatever their own; and beyond it to so many times their own. Recordings, being times
-/// above all, are compressed to a third or a tenth.
+/// Limits on decompression: any file may decompress to `SMALL_CONTENT` bytes, and beyond that to `MAX_RATIO` times
+/// its own length. Recordings, which are mostly times, compress to between a third and a tenth.
 pub(super) const SMALL_CONTENT: u64 = 64 << 20;
 pub(super) const MAX_RATIO: u64 = 64;
 
-/// Flags: a reader that does not know the type goes on behind it; the content is one zstd frame.
+/// Flags: `SKIPPABLE`, a reader that does not know the type skips the block; `COMPRESSED`, the content is one zstd
+/// frame.
 pub(super) const SKIPPABLE: u16 = 1;
 pub(super) const COMPRESSED: u16 = 2;
 
-/// Types of blocks.
+/// Block types.
 pub(super) mod kind {
     pub const METADATA: u16 = 1;
     pub const COSTS: u16 = 2;
@@ -36,7 +37,7 @@ pub(super) mod kind {
     pub const REQUESTS: u16 = 7;
     pub const END: u16 = 255;
 
-    /// What stands in errors; reserved ones have their names already.
+    /// Name of a block type in errors; reserved types are included.
     pub fn name(kind: u16) -> &'static str {
         match kind {
             METADATA => "metadata",
@@ -65,12 +66,12 @@ pub(super) struct BlockWriter<W> {
 }
 
 impl<W: Write> BlockWriter<W> {
-    /// Behind the file's own header of so many bytes; `level` is zstd's.
+    /// Creates a writer behind the file header, which has `header` bytes; `level` is zstd's.
     pub fn new(out: W, header: usize, level: i32) -> BlockWriter<W> {
         BlockWriter { out, level, written: header as u64, blocks: 0 }
     }
 
-    /// Writes one block, compressed if it is long and that makes it shorter.
+    /// Writes a block, compressed if it is long and compression makes it shorter.
     pub fn write(&mut self, kind: u16, flags: u16, content: &[u8]) -> io::Result<()> {
         if content.len() > MAX_BLOCK {
             let problem = format!("a block of {} bytes; expected at most {MAX_BLOCK}", content.len());
@@ -98,30 +99,30 @@ impl<W: Write> BlockWriter<W> {
         Ok(())
     }
 
-    /// Appends so many blocks as they were written before.
+    /// Appends `blocks` blocks that have already been encoded.
     pub fn append(&mut self, blocks: u64, mut from: impl Read) -> io::Result<()> {
         self.written += io::copy(&mut from, &mut self.out)?;
         self.blocks += blocks;
         Ok(())
     }
 
-    /// What the blocks were written to.
+    /// Returns the underlying output.
     pub fn into_inner(self) -> W {
         self.out
     }
 
-    /// How many blocks were written.
+    /// Number of blocks written.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Length of the file so far.
+    /// Length of the file so far, in bytes.
     pub fn written(&self) -> u64 {
         self.written
     }
 }
 
-/// Of the lengths, type and flags as well as of what is stored.
+/// Checksum over the header fields and the stored content.
 fn checksum(head: &[u8], stored: &[u8]) -> u64 {
     let mut hash = xxhash_rust::xxh3::Xxh3::new();
     hash.update(&head[..HEADER - 8]);
@@ -129,16 +130,16 @@ fn checksum(head: &[u8], stored: &[u8]) -> u64 {
     hash.digest()
 }
 
-/// Where, by byte of the file, and what is wrong there.
+/// Offset in the file and error message.
 pub(super) type Failure = (u64, String);
 
-/// What reading the next block gave.
+/// Result of reading the next block.
 pub(super) enum Next {
-    /// The block, whose content is in [`BlockReader::content`].
+    /// A block, whose content is in [`BlockReader::content`].
     Block {
-        /// Its type.
+        /// Block type.
         kind: u16,
-        /// Whether it may be skipped by who does not know it.
+        /// Whether a reader that does not know the type may skip it.
         skippable: bool,
     },
     /// The file ends here, before or within a block.
@@ -150,32 +151,32 @@ pub(super) struct BlockReader<R> {
     input: R,
     stored: Vec<u8>,
     content: Vec<u8>,
-    /// Where the block begins that was read last, and where the next one does.
+    /// Offset of the last block, and of the next one.
     start: u64,
     at: u64,
-    /// Sum of all contents.
+    /// Sum of the uncompressed lengths.
     unpacked: u64,
     blocks: u64,
 }
 
 impl<R: Read> BlockReader<R> {
-    /// Behind the file's own header of so many bytes.
+    /// Creates a reader behind the file header, which has `header` bytes.
     pub fn new(input: R, header: usize) -> BlockReader<R> {
         let at = header as u64;
         BlockReader { input, stored: Vec::new(), content: Vec::new(), start: at, at, unpacked: 0, blocks: 0 }
     }
 
-    /// The content of the last block.
+    /// Content of the last block.
     pub fn content(&self) -> &[u8] {
         &self.content
     }
 
-    /// Where the last block begins in the file.
+    /// Offset of the last block in the file.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// How many whole blocks were read.
+    /// Number of complete blocks read.
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
@@ -195,12 +196,12 @@ impl<R: Read> BlockReader<R> {
         }
         if stored > MAX_BLOCK || length > MAX_BLOCK {
             let longest = stored.max(length);
-            return Err((self.start + 4, format!("claims a block of {longest} bytes; expected at most {MAX_BLOCK}")));
+            return Err((self.start + 4, format!("a block of {longest} bytes; expected at most {MAX_BLOCK}")));
         }
-        // Grows as bytes come: the length is only a claim.
+        // The buffer grows with the input, because the declared length is not trusted.
         self.stored.clear();
         let taken = self.input.by_ref().take(stored as u64).read_to_end(&mut self.stored);
-        taken.map_err(|error| (self.at, format!("cannot be read: {error}")))?;
+        taken.map_err(|error| (self.at, format!("read error: {error}")))?;
         self.at += self.stored.len() as u64;
         if self.stored.len() < stored {
             return Ok(Next::Cut);
@@ -218,31 +219,34 @@ impl<R: Read> BlockReader<R> {
         self.unpacked += length as u64;
         let most = (self.at * MAX_RATIO).max(SMALL_CONTENT);
         if self.unpacked > most {
-            let problem = format!("unpacks to {} bytes in {}; expected at most {most}", self.unpacked, self.at);
+            let problem = format!(
+                "decompresses to {} bytes after {} bytes of the file; expected at most {most}",
+                self.unpacked, self.at
+            );
             return Err((self.start + 8, problem));
         }
         self.content.clear();
         if compressed {
             let damaged = |error: io::Error| (at, format!("the compressed block is damaged: {error}"));
             let decoder = zstd::stream::read::Decoder::with_buffer(&self.stored[..]).map_err(damaged)?;
-            // One byte more than claimed is enough to see that there are too many.
+            // Read at most one byte more than declared, which suffices to detect excess.
             decoder.take(length as u64 + 1).read_to_end(&mut self.content).map_err(damaged)?;
         } else {
             std::mem::swap(&mut self.content, &mut self.stored);
         }
         if self.content.len() != length {
             let found = self.content.len();
-            return Err((at, format!("a block of {found} bytes or more; its header claims {length}")));
+            return Err((at, format!("a block decompresses to at least {found} bytes; its header says {length}")));
         }
         Ok(())
     }
 
-    /// Whether anything follows.
+    /// Returns whether the input is at its end.
     pub fn is_at_end(&mut self) -> Result<bool, Failure> {
         Ok(self.fill(&mut [0])? == 0)
     }
 
-    /// Reads as many bytes as there are, up to the buffer's length.
+    /// Reads up to the buffer's length.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
         let mut filled = 0;
         while filled < buffer.len() {
@@ -250,7 +254,7 @@ impl<R: Read> BlockReader<R> {
                 Ok(0) => break,
                 Ok(count) => filled += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err((self.at, format!("cannot be read: {error}"))),
+                Err(error) => return Err((self.at, format!("read error: {error}"))),
             }
         }
         self.at += filled as u64;

@@ -1,41 +1,41 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What scheduling cost on the machine of a recording.
+//! Scheduling costs on the machine of a recording.
 
 use ids::Nanos;
 
-/// CPU time that one event took, over many of them.
+/// CPU time of an event type, summarized over many events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
-    /// What nearly all of them took at least.
+    /// Low percentile.
     pub low: Nanos,
-    /// The median.
+    /// Median.
     pub typical: Nanos,
-    /// What nearly none of them took more than.
+    /// High percentile.
     pub high: Nanos,
 }
 
-/// Costs that were measured while a workload was recorded, and taken out of its tasks' work. `None`: not measured, so
-/// work still contains it.
+/// Costs measured during the recording and removed from the tasks' work. `None`: not measured, so the work still
+/// contains it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
-    /// A switch from one task to another.
+    /// A context switch between tasks.
     pub switch: Option<Cost>,
-    /// To wake a task, and its falling asleep before that.
+    /// Waking a task, and putting it to sleep before that.
     pub wake: Option<Cost>,
-    /// An interrupt that a task sent to another CPU, mostly since it woke a task there, beyond the wakeup itself.
+    /// An IPI sent by a task to another CPU, usually for a wakeup there, in addition to `wake`.
     pub interrupt: Option<Cost>,
-    /// The same to a CPU that had idled so long that its hypervisor may have put it to sleep.
+    /// An IPI to a CPU that had been idle so long that its hypervisor may have descheduled it.
     pub interrupt_to_halted: Option<Cost>,
-    /// For being seen by the recorder to write bytes to a pipe or socket, or to read some.
+    /// Overhead of the recorder when a task writes to or reads from a pipe or socket.
     pub pass: Option<Cost>,
-    /// Ticks and other interrupts that a task cannot help, in each second of its time.
+    /// Ticks and other unavoidable interrupts, per second of a task's CPU time.
     pub ticks: Option<Cost>,
-    /// One run of one of the recorder's own programs. It is contained in what causes it.
+    /// One run of one of the recorder's BPF programs. It is included in the event that triggers it.
     pub probe: Option<Cost>,
 }
 
 impl Costs {
-    /// All of them with their names in files, in the order of the struct.
+    /// All costs with their names in files, in the order of the struct.
     pub fn named(&self) -> [(&'static str, Option<Cost>); 7] {
         [
             ("switch", self.switch),
@@ -48,7 +48,7 @@ impl Costs {
         ]
     }
 
-    /// The one of this name, to be set; `None` for a name that is not known here.
+    /// The cost of this name, to be set; `None` for an unknown name.
     pub(super) fn named_mut(&mut self, name: &str) -> Option<&mut Option<Cost>> {
         Some(match name {
             "switch" => &mut self.switch,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cost_has_one_name() {
+    fn each_cost_has_a_unique_name() {
         for index in 0..Costs::default().named().len() {
             let name = Costs::default().named()[index].0;
             let mut costs = Costs::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers, texts, tasks and operations out of bytes. Trusts nothing: every count is checked against the bytes that are
-//! left before memory is taken for it.
+//! Decoder of numbers, texts, tasks and operations. Input is not trusted: every count is checked against the
+//! remaining bytes before memory is allocated.
 
 use super::encode::Tag;
 use super::observed::{Footprint, Operation, Request, Stretch, Touched};
@@ -8,14 +8,14 @@ use crate::check::{MAX_RESOURCES, MAX_TASKS};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
-/// Byte offset and what is wrong there.
+/// Byte offset and error message.
 pub(super) type Failure = (usize, String);
 
-/// Bytes, and how far they were read.
+/// Bytes with a read position.
 pub(super) struct Reader<'a> {
     pub bytes: &'a [u8],
     pub at: usize,
-    /// What the bytes are, for errors.
+    /// Name of the byte range, for errors.
     pub whole: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl Reader<'_> {
         let mut number = 0u64;
         for shift in (0..64).step_by(7) {
             let &byte =
-                self.bytes.get(self.at).ok_or_else(|| (self.at, format!("the {} ends in: {what}", self.whole)))?;
+                self.bytes.get(self.at).ok_or_else(|| (self.at, format!("the {} ends within: {what}", self.whole)))?;
             self.at += 1;
             let bits = u64::from(byte & 0x7F);
             if bits << shift >> shift != bits {
@@ -36,7 +36,7 @@ impl Reader<'_> {
                 return Ok(number);
             }
         }
-        Err((start, format!("{what}: a number of more than 64 bits")))
+        Err((start, format!("{what}: number exceeds 64 bits")))
     }
 
     pub fn up_to(&mut self, what: &str, largest: u64) -> Result<u64, Failure> {
@@ -64,7 +64,7 @@ impl Reader<'_> {
         self.up_to(what, 1).map(|number| number == 1)
     }
 
-    /// A length of something whose elements take a byte at least.
+    /// Reads a length whose elements take at least one byte each.
     pub fn length(&mut self, what: &str, most: usize) -> Result<usize, Failure> {
         let start = self.at;
         let length = self.up_to(what, most as u64)?;
@@ -98,7 +98,7 @@ impl Reader<'_> {
         mut read: impl FnMut(&mut Self) -> Result<T, Failure>,
     ) -> Result<Vec<T>, Failure> {
         let length = self.length(what, most)?;
-        // Grows as elements come: an element may be larger in memory than its bytes.
+        // Grows element by element, because an element may be larger in memory than in the file.
         let mut items = Vec::new();
         for _ in 0..length {
             items.push(read(self)?);
@@ -132,7 +132,7 @@ impl Reader<'_> {
         Ok(self.up_to("nice value + 20", 39)? as i8 - 20)
     }
 
-    /// A task without its script, and without what version 1 does not say.
+    /// Reads a task without its script and without the fields missing in version 1.
     pub fn task(&mut self) -> Result<TaskSpec, Failure> {
         Ok(TaskSpec {
             name: self.text("task's name")?,
@@ -162,7 +162,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Where writers before this one ended.
+    /// Older writers ended here.
     pub fn footprint(&mut self) -> Result<Option<Footprint>, Failure> {
         if self.at == self.bytes.len() {
             return Ok(None);
@@ -177,7 +177,7 @@ impl Reader<'_> {
         })
     }
 
-    /// A stretch of work that begins at this operation or later.
+    /// Reads a stretch of work that begins at operation `from` or later.
     pub fn stretch(&mut self, from: u32) -> Result<Stretch, Failure> {
         let start = self.at;
         let length = self.number("operations of a stretch")?;
@@ -191,27 +191,31 @@ impl Reader<'_> {
         for (bit, number) in known.into_iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1) {
             *number = self.number("what was touched")?;
             if *number == 0 {
-                return Err((self.at - 1, format!("nothing was touched, by bit {bit}; expected more than 0")));
+                return Err((
+                    self.at - 1,
+                    format!("counter {bit} of a stretch is present but 0; expected more than 0"),
+                ));
             }
         }
-        // What later writers count.
+        // Counters added by later writers.
         for _ in 0..(mask >> bits).count_ones() {
             self.number("what was touched")?;
         }
         Ok(Stretch { until, cpu, touched })
     }
 
-    /// A request that was issued after another one, of one of so many devices.
+    /// Reads a request issued at or after `after`, for one of `devices`.
     pub fn request(&mut self, after: Nanos, devices: &[u32]) -> Result<Request, Failure> {
         let start = self.at;
         let since = self.time("time of a request")?;
         let time = after.0.checked_add(since.0).map(Nanos);
-        let time = time.ok_or_else(|| (start, format!("a request {since} later; expected times of 64 bits")))?;
+        let time = time
+            .ok_or_else(|| (start, format!("time of a request overflows 64 bits ({since} after the previous one)")))?;
         let task = self.up_to("task of a request", MAX_TASKS as u64)?.checked_sub(1).map(|task| task as u32);
         let start = self.at;
         let device = self.number("device of a request")?;
         let known = usize::try_from(device).ok().and_then(|device| devices.get(device));
-        let unknown = || (start, format!("device {device}; there are {} in this block", devices.len()));
+        let unknown = || (start, format!("device {device}, but this block lists {} devices", devices.len()));
         let device = *known.ok_or_else(unknown)?;
         let operation = Operation::ALL[self.up_to("operation of a device", Operation::ALL.len() as u64 - 1)? as usize];
         let (bytes, service) = (self.number("bytes of a request")?, self.time("service time")?);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is written of a recording while it still goes on, so that nobody has to keep it in memory.
+//! Parts of a recording written while it is still running, to bound memory.
 //!
-//! A file begins with what is known at the end only: how long everything took, and who all tasks were. So the blocks of
-//! operations go to a file of their own, and are copied behind that beginning as they are.
+//! The file begins with data that is known only at the end: total time and the list of tasks. Therefore blocks of
+//! operations go to a temporary file and are later appended to that beginning unchanged.
 
 use super::blocks::BlockWriter;
 use super::observed::{Device, Request, Stretch};
@@ -11,57 +11,54 @@ use crate::Op;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write};
 
-/// Blocks of a recording that is not over.
+/// Blocks of a recording in progress.
 #[derive(Debug)]
 pub struct Earlier<File> {
     blocks: BlockWriter<File>,
     operations: usize,
-    /// Of each task that has any: where its last stretch of work ended.
+    /// End of the last stretch of work, for each task that has any.
     ends: BTreeMap<u32, u32>,
 }
 
 impl<File: Read + Write + Seek> Earlier<File> {
-    /// Into this file, which must be empty.
+    /// Creates an empty recording over `file`, which must be empty.
     pub fn new(file: File) -> Earlier<File> {
         Earlier { blocks: BlockWriter::new(file, 0, LARGE_LEVEL), operations: 0, ends: BTreeMap::new() }
     }
 
-    /// How many operations it has.
+    /// Number of operations written.
     pub fn operations(&self) -> usize {
         self.operations
     }
 
-    /// How many bytes it has.
+    /// Number of bytes written.
     pub fn bytes(&self) -> u64 {
         self.blocks.written()
     }
 
-    /// The next operations of these tasks.
+    /// Writes further operations of these tasks.
     ///
-    /// # Errors
-    /// If the file does not take them.
+    /// # Errors If writing fails.
     pub fn scripts(&mut self, parts: &BTreeMap<u32, Vec<Op>>) -> io::Result<()> {
         self.operations += parts.values().map(Vec::len).sum::<usize>();
         scripts(&mut self.blocks, parts.iter().map(|(task, ops)| (*task, &ops[..])))
     }
 
-    /// What these tasks touched next. Operations are counted from the beginning of each script.
+    /// Writes what these tasks touched next. Operations are counted from the start of each script.
     ///
-    /// # Errors
-    /// If the file does not take them.
+    /// # Errors If writing fails.
     pub fn stretches(&mut self, parts: &BTreeMap<u32, Vec<Stretch>>) -> io::Result<()> {
         stretches(&mut self.blocks, parts, &mut self.ends)
     }
 
-    /// The next requests of block devices, in the order of time.
+    /// Writes further block-device requests, in order of time.
     ///
-    /// # Errors
-    /// If the file does not take them.
+    /// # Errors If writing fails.
     pub fn requests(&mut self, devices: &[Device], run: &[Request]) -> io::Result<()> {
         requests(&mut self.blocks, devices, run)
     }
 
-    /// Copies all blocks. Gives where the last stretch of each task ended.
+    /// Appends all blocks to `blocks`; returns the end of the last stretch of each task.
     pub(super) fn append_to<W: Write>(self, blocks: &mut BlockWriter<W>) -> io::Result<BTreeMap<u32, u32>> {
         let count = self.blocks.blocks();
         let mut file = self.blocks.into_inner();

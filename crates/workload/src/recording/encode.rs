@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Numbers, texts, tasks and operations to bytes.
+//! Encoder of numbers, texts, tasks and operations.
 
 use super::observed::{Footprint, Request, Stretch};
 use crate::{Op, Sleep, Start, TaskSpec};
@@ -67,12 +67,12 @@ impl Tag {
     ];
 }
 
-/// Bytes that grow.
+/// Output buffer.
 #[derive(Default)]
 pub(super) struct Writer(pub Vec<u8>);
 
 impl Writer {
-    /// Seven bits a byte, the lowest first; the high bit says that more follow (LEB128).
+    /// Writes seven bits per byte, lowest first; the high bit is set if more bytes follow (LEB128).
     pub fn number(&mut self, mut number: u64) {
         while number >= 0x80 {
             self.0.push(number as u8 | 0x80);
@@ -90,7 +90,7 @@ impl Writer {
         self.0.extend(text.as_bytes());
     }
 
-    /// 0, or 1 and the value.
+    /// Writes 0, or 1 and the value.
     pub fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Writer, T)) {
         self.number(value.is_some().into());
         if let Some(value) = value {
@@ -98,7 +98,7 @@ impl Writer {
         }
     }
 
-    /// The length and the elements.
+    /// Writes the length and the elements.
     pub fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Writer, &T)) {
         self.number(items.len() as u64);
         for item in items {
@@ -133,12 +133,12 @@ impl Writer {
         }
     }
 
-    /// Nice values from 0 on, so that they need one byte: 20 is 0.
+    /// Writes a nice value plus 20, so that it takes one byte.
     fn nice(&mut self, nice: i8) {
         self.number((i64::from(nice) + 20) as u64);
     }
 
-    /// A task without its script, as its own length and so many bytes.
+    /// Writes a task without its script, preceded by its length in bytes.
     pub fn task(&mut self, task: &TaskSpec, footprint: Option<&Footprint>) {
         let mut fields = Writer::default();
         fields.text(&task.name);
@@ -167,7 +167,7 @@ impl Writer {
         self.0.extend(fields.0);
     }
 
-    /// A stretch of work that begins at this operation or later.
+    /// Writes a stretch of work that begins at operation `from` or later.
     pub fn stretch(&mut self, stretch: &Stretch, from: u32) {
         self.number(u64::from(stretch.until - from));
         self.number(stretch.cpu.0.into());
@@ -177,7 +177,7 @@ impl Writer {
         some.for_each(|(number, _)| self.number(*number));
     }
 
-    /// A request that was issued so long after the one before.
+    /// Writes a request issued `after` the previous one.
     pub fn request(&mut self, request: &Request, after: Nanos) {
         self.time(after);
         self.number(request.task.map_or(0, |task| u64::from(task) + 1));
@@ -187,7 +187,7 @@ impl Writer {
         self.time(request.service);
     }
 
-    /// The tag and its numbers.
+    /// Writes the tag and its numbers.
     pub fn numbers(&mut self, tag: Tag, numbers: &[u64]) {
         self.0.push(tag as u8);
         numbers.iter().for_each(|&number| self.number(number));
@@ -222,8 +222,8 @@ impl Writer {
             }
             Op::Post(signal) => self.numbers(Tag::Post, &[signal.0.into()]),
             Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
-            Op::SpinBarrier(_) => unreachable!("checked before: nobody records who spins for whom"),
-            Op::Passages(_) => unreachable!("checked before: a recording has no locks of its own"),
+            Op::SpinBarrier(_) => unreachable!("checked before: recordings contain no spinning barriers"),
+            Op::CriticalSections(_) => unreachable!("checked before: recordings contain no shared locks"),
             Op::Yield => self.numbers(Tag::Yield, &[]),
             Op::Fork(spec) => self.numbers(Tag::Fork, &[(*spec).into()]),
             Op::Children(most) => self.numbers(Tag::Children, &[(*most).into()]),

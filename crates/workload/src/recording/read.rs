@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A file to its recording, block by block.
+//! Reads a recording block by block.
 
 use super::blocks::{BlockReader, Failure, HEADER, Next, kind};
 use super::costs::Cost;
@@ -11,7 +11,7 @@ use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
 use ids::Nanos;
 use std::io::Read;
 
-/// Reads all blocks; `name` is the workload's.
+/// Reads all blocks; `name` is the workload's name.
 pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
     let mut blocks = BlockReader::new(input, VERSION_HEADER);
     let mut parts = Parts { name: name.to_owned(), ..Parts::default() };
@@ -22,7 +22,7 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
         };
         let mut reader = Reader { bytes: blocks.content(), at: 0, whole: "block" };
         let inside = |(at, problem): decode::Failure| {
-            // What stands before this byte in the file is compressed: say where in the block it is.
+            // The content is compressed, so a file offset is meaningless: give the offset within the block.
             (blocks.start(), format!("block of {}, byte {at}: {problem}", kind::name(kind)))
         };
         match kind {
@@ -31,7 +31,7 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
                 let end = blocks.start() + (HEADER + 3) as u64;
                 return match blocks.is_at_end()? {
                     true => parts.finish().map_err(|problem| (blocks.start(), problem)),
-                    false => Err((end, "something follows the end block; expected the end of the file".into())),
+                    false => Err((end, "data after the end block; expected the end of the file".into())),
                 };
             }
             kind::METADATA => once(&mut parts.meta, || metadata(&mut reader)).map_err(inside)?,
@@ -43,7 +43,7 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
             kind::REQUESTS => parts.requests(&mut reader).map_err(inside)?,
             _ if skippable => continue,
             _ => {
-                let problem = format!("a block of type {kind} ({}), which this program cannot read", kind::name(kind));
+                let problem = format!("a block of type {kind} ({}), which is not supported", kind::name(kind));
                 return Err((blocks.start(), problem));
             }
         }
@@ -54,16 +54,16 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
     }
 }
 
-/// What there must not be two of.
+/// Reads a block that may occur only once.
 fn once<T>(place: &mut Option<T>, read: impl FnOnce() -> Result<T, decode::Failure>) -> Result<(), decode::Failure> {
     if place.is_some() {
-        return Err((0, "a second block of this type; expected one".into()));
+        return Err((0, "duplicate block of this type".into()));
     }
     *place = Some(read()?);
     Ok(())
 }
 
-/// What was read so far.
+/// Contents read so far.
 #[derive(Default)]
 struct Parts {
     name: String,
@@ -76,10 +76,10 @@ struct Parts {
 }
 
 impl Parts {
-    /// What there is to say of a file that ends before its end block.
+    /// Error message for a file that ends before its end block.
     fn cut(&self, blocks: u64) -> String {
         format!(
-            "the file is cut off here; {blocks} blocks before are whole, with {} tasks and {} operations of theirs; \
+            "the file is truncated here; it contains {blocks} complete blocks with {} tasks and {} operations; \
              expected an end block",
             self.tasks.len(),
             self.operations
@@ -90,10 +90,10 @@ impl Parts {
         while reader.at < reader.bytes.len() {
             let start = reader.at;
             if self.tasks.len() == MAX_TASKS {
-                return Err((start, format!("more than {MAX_TASKS} tasks: no workload in memory may have more")));
+                return Err((start, format!("more than {MAX_TASKS} tasks, the maximum for a workload in memory")));
             }
             let length = reader.length("task", usize::MAX)?;
-            // What later writers say of a task stands behind what is known here.
+            // Fields added by later writers follow the known ones.
             let end = reader.at + length;
             let mut fields = Reader { bytes: &reader.bytes[..end], at: reader.at, whole: "task" };
             let mut task = fields.task()?;
@@ -113,12 +113,12 @@ impl Parts {
             let task = reader.small("task")?;
             let known = self.tasks.len();
             let Some(task) = self.tasks.get_mut(task as usize) else {
-                return Err((start, format!("operations of task {task}; there are {known} before this block")));
+                return Err((start, format!("operations of task {task}, but only {known} tasks precede this block")));
             };
             let count = reader.length("operations", usize::MAX)?;
             self.operations += count;
             if self.operations > MAX_OPS {
-                let problem = format!("more than {MAX_OPS} operations: no workload in memory may have more");
+                let problem = format!("more than {MAX_OPS} operations, the maximum for a workload in memory");
                 return Err((start, problem));
             }
             task.script.reserve(count);
@@ -129,14 +129,14 @@ impl Parts {
         Ok(())
     }
 
-    /// What the tasks touched. Checked against their scripts at the end: these may follow.
+    /// Reads what tasks touched. Consistency with the scripts is checked at the end, because these may follow.
     fn stretches(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
         while reader.at < reader.bytes.len() {
             let start = reader.at;
             let task = reader.small("task")?;
             let known = self.tasks.len();
             if task as usize >= known {
-                return Err((start, format!("stretches of task {task}; there are {known} before this block")));
+                return Err((start, format!("stretches of task {task}, but only {known} tasks precede this block")));
             }
             let count = reader.length("stretches", usize::MAX)?;
             if count == 0 {
@@ -148,10 +148,7 @@ impl Parts {
                 let last = stretches.last().map(|last| last.until);
                 let stretch = reader.stretch(last.unwrap_or(0))?;
                 if last == Some(stretch.until) {
-                    return Err((
-                        start,
-                        format!("two stretches of task {task} that end at operation {}", stretch.until),
-                    ));
+                    return Err((start, format!("two stretches of task {task} end at operation {}", stretch.until)));
                 }
                 stretches.push(stretch);
             }
@@ -159,7 +156,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What the block devices did.
+    /// Reads block-device requests.
     fn requests(&mut self, reader: &mut Reader<'_>) -> Result<(), decode::Failure> {
         let named = reader.list("devices", MAX_DEVICES, |reader| {
             Ok(Device { number: reader.small("number of a device")?, name: reader.text("name of a device")? })
@@ -176,7 +173,10 @@ impl Parts {
         let start = reader.at;
         let (count, requests) = (reader.length("requests", usize::MAX)?, &mut self.observed.requests);
         if requests.len() + count > MAX_REQUESTS {
-            return Err((start, format!("more than {MAX_REQUESTS} block requests: nobody may have more in memory")));
+            return Err((
+                start,
+                format!("more than {MAX_REQUESTS} block requests, the maximum for a recording in memory"),
+            ));
         }
         let (first, mut before) = (requests.len(), Nanos::ZERO);
         for _ in 0..count {
@@ -184,28 +184,28 @@ impl Parts {
             before = request.time;
             requests.push(request);
         }
-        // Blocks are in the order of time, too.
+        // Blocks must be in order of time, too.
         if first > 0 && requests.get(first).is_some_and(|next| next.time < requests[first - 1].time) {
-            return Err((start, "requests from before those of the last block".to_owned()));
+            return Err((start, "requests precede those of the previous block".to_owned()));
         }
         Ok(())
     }
 
-    /// The end block says how much there should have been.
+    /// Compares the totals in the end block.
     fn check_end(&self, reader: &mut Reader<'_>, blocks: u64) -> Result<(), decode::Failure> {
         let found = [("blocks", blocks), ("tasks", self.tasks.len() as u64), ("operations", self.operations as u64)];
         for (what, found) in found {
             let start = reader.at;
             let claimed = reader.number(what)?;
             if claimed != found {
-                return Err((start, format!("{found} {what} before it; it claims {claimed}")));
+                return Err((start, format!("found {found} {what}, the end block says {claimed}")));
             }
         }
         Ok(())
     }
 
     fn finish(self) -> Result<Recording, String> {
-        let missing = |what: &str| format!("no block of {what}; expected one");
+        let missing = |what: &str| format!("no {what} block; expected one");
         let mut meta = self.meta.ok_or_else(|| missing("metadata"))?;
         meta.costs = self.costs.unwrap_or_default();
         let resources = self.resources.ok_or_else(|| missing("resources"))?;
@@ -245,7 +245,7 @@ fn metadata(reader: &mut Reader<'_>) -> Result<RecordingMeta, decode::Failure> {
             "scheduling_ns" => meta.scheduling = ids::Nanos(numbers()?),
             "lost_events" => meta.lost_events = numbers()?,
             "notes" => meta.notes = texts()?,
-            // Later writers may know more.
+            // Ignore keys of later writers.
             _ => {}
         }
     }
@@ -264,7 +264,7 @@ fn costs(reader: &mut Reader<'_>) -> Result<Costs, decode::Failure> {
     Ok(costs)
 }
 
-/// A workload without name and tasks.
+/// Reads a workload without name and tasks.
 fn resources(reader: &mut Reader<'_>) -> Result<Workload, decode::Failure> {
     Ok(Workload {
         duration: reader.option("duration", |reader| reader.time("duration"))?,

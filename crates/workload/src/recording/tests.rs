@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Round trips of any recording, and files that lie.
+//! Round trips of random recordings, and invalid files.
 
 use super::blocks::{BlockReader, BlockWriter, FULL_BLOCK, Next, SKIPPABLE, kind};
 use super::encode::Writer;
@@ -34,7 +34,7 @@ fn policy() -> impl Strategy<Value = (Policy, i8)> {
     (policy, -20..20i8)
 }
 
-/// Any operation that is valid alone. Post and await are added by [`recording`], loops and locks too.
+/// Any operation that is valid on its own. [`recording`] adds post and await, loops and locks.
 fn op() -> impl Strategy<Value = Op> {
     let cause = prop_oneof![Just(Sleep::Timer), Just(Sleep::Io), Just(Sleep::External)];
     let reference = prop_oneof![0..3u32, (0..3u32).prop_map(|number| number | Reference::PRIVATE)].prop_map(Reference);
@@ -241,7 +241,7 @@ fn small() -> Recording {
     Recording { meta, workload, observed: Observed::default() }
 }
 
-/// The same with what version 1 did not know.
+/// [`small`] with the fields missing in version 1.
 fn small_2() -> Recording {
     let mut recording = small();
     let who = Who { tgid: Some(300), session: Some(2), uid: Some(0), group: Some("/a".into()), process: None };
@@ -268,7 +268,7 @@ fn small_2() -> Recording {
     recording
 }
 
-/// The blocks of [`small_2`] as `docs/recording-format.md` describes them.
+/// The blocks of [`small_2`] as described in `docs/recording-format.md`.
 const DOCUMENTED: [(u16, u16, &[u8]); 8] = [
     (
         1,
@@ -346,7 +346,7 @@ const DOCUMENTED: [(u16, u16, &[u8]); 8] = [
     (255, 0, &[7, 1, 2]),
 ];
 
-/// A file of these blocks, with matching lengths and checksums.
+/// A file of these blocks, with correct lengths and checksums.
 fn file(blocks: &[(u16, u16, &[u8])]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(VERSION.to_le_bytes());
@@ -355,7 +355,7 @@ fn file(blocks: &[(u16, u16, &[u8])]) -> Vec<u8> {
     bytes
 }
 
-/// The documented file with another block in place of this one.
+/// The documented file with the block at `index` replaced.
 fn with(index: usize, block: (u16, u16, &[u8])) -> Vec<u8> {
     let mut blocks = DOCUMENTED.to_vec();
     blocks[index] = block;
@@ -366,9 +366,9 @@ fn error(bytes: &[u8]) -> String {
     Recording::from_bytes("f", bytes).unwrap_err().to_string()
 }
 
-/// The very bytes of the blocks: they change only together with [`VERSION`].
+/// The exact bytes of the blocks: they change only together with [`VERSION`].
 #[test]
-fn the_blocks_are_what_the_document_says() {
+fn block_bytes_match_the_documentation() {
     let written = small_2().to_bytes().unwrap();
     assert_eq!(written, file(&DOCUMENTED));
     assert_eq!(Recording::from_bytes("build", &written).unwrap(), small_2());
@@ -379,7 +379,7 @@ fn the_blocks_are_what_the_document_says() {
 }
 
 #[test]
-fn a_file_is_told_from_json() {
+fn recording_is_distinguished_from_json() {
     let bytes = small().to_bytes().unwrap();
     assert_eq!(Workload::from_bytes("dir/build.rec", &bytes).unwrap(), small().workload);
     let error = Workload::from_bytes("x", b"{\"tasks\": \xff}").unwrap_err().to_string();
@@ -391,7 +391,7 @@ fn a_file_is_told_from_json() {
 }
 
 #[test]
-fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
+fn unknown_blocks_are_skipped_or_refused_by_name() {
     let add = |kind, flags| {
         let mut blocks = DOCUMENTED.to_vec();
         blocks.insert(2, (kind, flags, b"anything"));
@@ -400,12 +400,11 @@ fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
     };
     assert_eq!(add(99, SKIPPABLE), Ok(small_2()));
     assert_eq!(add(16, SKIPPABLE), Ok(small_2()));
-    let refused =
-        |kind, name| Err(format!("build: byte 176: a block of type {kind} ({name}), which this program cannot read"));
+    let refused = |kind, name| Err(format!("build: byte 176: a block of type {kind} ({name}), which is not supported"));
     assert_eq!(add(99, 0), refused(99, "unknown"));
     assert_eq!(add(16, 0), refused(16, "channels"));
     assert_eq!(add(18, 0), refused(18, "locks"));
-    // What a later writer says in blocks that are known: another value, another cost, more of a task.
+    // Data of later writers in known blocks: another metadata value, another cost, more task fields.
     let more_values = [&[10u8][..], &DOCUMENTED[0].2[1..], b"\x04host\x01\x01x"].concat();
     assert_eq!(Recording::from_bytes("build", &with(0, (1, 0, &more_values))), Ok(small_2()));
     let more_costs = [&[2u8][..], &DOCUMENTED[1].2[1..], b"\x04page\x01\x02\x03"].concat();
@@ -415,24 +414,24 @@ fn what_a_reader_does_not_know_is_skipped_or_refused_by_name() {
 }
 
 #[test]
-fn a_file_that_was_cut_off_says_how_much_of_it_is_whole() {
+fn truncated_file_reports_its_complete_blocks() {
     let whole = small_2().to_bytes().unwrap();
     let end = whole.len() - 23;
     for length in VERSION_HEADER..whole.len() {
         let error = error(&whole[..length]);
-        assert!(error.contains("the file is cut off here; ") && error.ends_with("expected an end block"), "{error}");
+        assert!(error.contains("the file is truncated here; ") && error.ends_with("expected an end block"), "{error}");
     }
     for length in 0..VERSION_HEADER {
-        assert!(!error(&whole[..length]).contains("cut off"));
+        assert!(!error(&whole[..length]).contains("truncated"));
     }
-    let expected = "the file is cut off here; 7 blocks before are whole, with 1 tasks and 2 operations of theirs; \
+    let expected = "the file is truncated here; it contains 7 complete blocks with 1 tasks and 2 operations; \
                     expected an end block";
     assert_eq!(error(&whole[..end]), format!("f: byte {end}: {expected}"));
     assert_eq!(error(&whole[..end + 7]), format!("f: byte {end}: {expected}"));
 }
 
 #[test]
-fn damaged_files_are_refused_with_the_byte() {
+fn damaged_files_are_refused_with_the_offset() {
     let good = small_2().to_bytes().unwrap();
     let change = |at: usize, byte: u8| {
         let mut bytes = good.clone();
@@ -442,38 +441,38 @@ fn damaged_files_are_refused_with_the_byte() {
     let operations = |bytes: &[u8]| with(4, (5, 0, bytes));
     let cases = [
         (vec![], "byte 0: not a recording; expected the bytes \"WEIRREC\\n\""),
-        (good[..10].to_vec(), "byte 10: the file ends in its header; expected a version"),
-        (change(8, 3), "byte 8: version 3 of the format; this program reads versions 1 and 2"),
+        (good[..10].to_vec(), "byte 10: the file ends within its header; expected a version"),
+        (change(8, 3), "byte 8: format version 3 is not supported; expected 1 or 2"),
         (change(14, 9), "byte 14: flags 0x9 of a block; expected at most 0x3"),
-        (change(19, 1), "byte 16: claims a block of 16777331 bytes; expected at most 16777216"),
+        (change(19, 1), "byte 16: a block of 16777331 bytes; expected at most 16777216"),
         (change(24, !good[24]), "byte 12: the checksum of a block does not match: the file is damaged"),
         (change(40, !good[40]), "byte 12: the checksum of a block does not match: the file is damaged"),
-        ([&good[..], &[0]].concat(), "byte 384: something follows the end block; expected the end of the file"),
-        (with(0, (4, 0, &[])), "byte 246: no block of metadata; expected one"),
-        (with(2, (1, 0, &[0])), "byte 176: block of metadata, byte 0: a second block of this type; expected one"),
+        ([&good[..], &[0]].concat(), "byte 384: data after the end block; expected the end of the file"),
+        (with(0, (4, 0, &[])), "byte 246: no metadata block; expected one"),
+        (with(2, (1, 0, &[0])), "byte 176: block of metadata, byte 0: duplicate block of this type"),
         (
             with(0, (1, 0, &[1, 4, b'c', b'p', b'u', b's', 1, 0])),
             "byte 12: block of metadata, byte 6: cpus: a text; expected a number",
         ),
         (with(3, (4, 0, &[40, 0])), "byte 202: block of tasks, byte 0: task: 40 elements in 1 bytes"),
-        (with(3, (4, 0, &[3, 1, b'a', 0])), "byte 202: block of tasks, byte 4: the task ends in: task's start"),
+        (with(3, (4, 0, &[3, 1, b'a', 0])), "byte 202: block of tasks, byte 4: the task ends within: task's start"),
         (
             operations(&[7, 1, 15]),
-            "byte 260: block of operations, byte 0: operations of task 7; there are 1 before this block",
+            "byte 260: block of operations, byte 0: operations of task 7, but only 1 tasks precede this block",
         ),
-        (operations(&[0, 2, 0, 5]), "byte 260: block of operations, byte 4: the block ends in: system work"),
+        (operations(&[0, 2, 0, 5]), "byte 260: block of operations, byte 4: the block ends within: system work"),
         (operations(&[0, 1, 26]), "byte 260: block of operations, byte 2: operation 26; expected at most 25"),
         (
             operations(&[0, 1, 2, 3, 0]),
             "byte 260: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
         ),
-        (operations(&[0xFF; 40]), "byte 260: block of operations, byte 0: task: a number of more than 64 bits"),
+        (operations(&[0xFF; 40]), "byte 260: block of operations, byte 0: task: number exceeds 64 bits"),
         (
             with(2, (3, 0, &[0, 0, 0, 0, 0, 0, 9])),
             "byte 176: block of resources, byte 6: 1 bytes follow the last value; expected the end",
         ),
-        (with(7, (255, 0, &[7, 1, 3])), "byte 361: block of end, byte 2: 2 operations before it; it claims 3"),
-        (with(7, (255, 0, &[6, 1, 2])), "byte 361: block of end, byte 0: 7 blocks before it; it claims 6"),
+        (with(7, (255, 0, &[7, 1, 3])), "byte 361: block of end, byte 2: found 2 operations, the end block says 3"),
+        (with(7, (255, 0, &[6, 1, 2])), "byte 361: block of end, byte 0: found 7 blocks, the end block says 6"),
     ];
     for (bytes, expected) in cases {
         assert_eq!(error(&bytes), format!("f: {expected}"));
@@ -481,38 +480,42 @@ fn damaged_files_are_refused_with_the_byte() {
 }
 
 #[test]
-fn observations_that_cannot_be_are_refused_with_the_byte() {
+fn invalid_observations_are_refused_with_the_offset() {
     let stretches = |bytes: &[u8]| with(5, (6, 1, bytes));
     let requests = |bytes: &[u8]| with(6, (7, 1, bytes));
     let device = |rest: &[u8]| requests(&[&[1, 7, 1, b'a'][..], rest].concat());
     let (of_stretches, of_requests) = ("byte 289: block of stretches of work", "byte 321: block of block requests");
     let cases = [
-        (stretches(&[1, 1, 1, 0, 0]), "byte 289", "byte 0: stretches of task 1; there are 1 before this block"),
+        (stretches(&[1, 1, 1, 0, 0]), "byte 289", "byte 0: stretches of task 1, but only 1 tasks precede this block"),
         (stretches(&[0, 9, 1, 0, 0]), of_stretches, "byte 1: stretches: 9 elements in 3 bytes"),
         (stretches(&[0, 1, 1, 0x80, 0x20, 0]), of_stretches, "byte 3: CPU of a stretch: 4096; expected at most 4095"),
-        (stretches(&[0, 1, 1, 0, 1, 0]), of_stretches, "byte 5: nothing was touched, by bit 0; expected more than 0"),
-        (stretches(&[0, 1, 1, 0, 2]), of_stretches, "byte 5: the block ends in: what was touched"),
-        (stretches(&[0, 2, 1, 0, 0, 0, 0, 0]), of_stretches, "byte 0: two stretches of task 0 that end at operation 1"),
+        (
+            stretches(&[0, 1, 1, 0, 1, 0]),
+            of_stretches,
+            "byte 5: counter 0 of a stretch is present but 0; expected more than 0",
+        ),
+        (stretches(&[0, 1, 1, 0, 2]), of_stretches, "byte 5: the block ends within: what was touched"),
+        (stretches(&[0, 2, 1, 0, 0, 0, 0, 0]), of_stretches, "byte 0: two stretches of task 0 end at operation 1"),
         (
             stretches(&[0, 2, 1, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0]),
             of_stretches,
             "byte 5: a stretch of 4294967295 operations; expected 32 bits",
         ),
-        (device(&[1, 0, 0, 1, 0, 0, 0]), of_requests, "byte 7: device 1; there are 1 in this block"),
+        (device(&[1, 0, 0, 1, 0, 0, 0]), of_requests, "byte 7: device 1, but this block lists 1 devices"),
         (device(&[1, 0, 0, 0, 5, 0, 0]), of_requests, "byte 8: operation of a device: 5; expected at most 4"),
         (device(&[9, 0, 0]), of_requests, "byte 4: requests: 9 elements in 2 bytes"),
-        // These need the whole file.
-        (stretches(&[0, 1, 3, 0, 0]), "byte", "a stretch of task 0 ends at operation 3; there are 2"),
-        (device(&[1, 0, 2, 0, 0, 0, 0]), "byte", "something was observed of task 1; there are 1"),
+        // These checks need the whole file.
+        (stretches(&[0, 1, 3, 0, 0]), "byte", "a stretch of task 0 ends at operation 3, but there are 2"),
+        (device(&[1, 0, 2, 0, 0, 0, 0]), "byte", "observations of task 1, but there are 1 tasks"),
     ];
     for (bytes, place, problem) in cases {
         let error = error(&bytes);
         assert!(error.starts_with(&format!("f: {place}")) && error.ends_with(problem), "{error}: {problem}");
     }
-    // What a later writer counts beside is passed over.
+    // Additional counters of later writers are skipped.
     let more = stretches(&[0, 2, 1, 3, 0xA1, 2, 9, 0x80, 4, 7, 1, 3, 0b00_0100, 1]);
     assert_eq!(Recording::from_bytes("build", &more).map_err(|error| error.to_string()), Ok(small_2()));
-    // Nobody needs the blocks, and they may come before the scripts.
+    // The blocks are optional and may precede the scripts.
     let mut blocks = DOCUMENTED.to_vec();
     blocks.swap(4, 5);
     assert_eq!(Recording::from_bytes("build", &file(&blocks)), Ok(small_2()));
@@ -521,10 +524,10 @@ fn observations_that_cannot_be_are_refused_with_the_byte() {
     assert!(Recording::from_bytes("build", &file(&blocks)).unwrap_err().to_string().contains("there are 0"));
 }
 
-/// A few KB that unpack to far more than they should: refused, without taking the memory.
+/// A few KB that decompress to too much are refused without allocating the memory.
 #[test]
-fn bombs_are_refused() {
-    // A yield is a byte, and 20 blocks of them unpack to 30 million operations and no more.
+fn decompression_bombs_are_refused() {
+    // A yield takes one byte; 20 blocks decompress to 30 million operations.
     let yields = [&[0u8, 0x80, 0x80, 0x60][..], &vec![15; 3 << 19]].concat();
     let blocks = |count: usize| {
         let mut blocks = DOCUMENTED[..4].to_vec();
@@ -534,16 +537,19 @@ fn bombs_are_refused() {
     let few = error(&blocks(20));
     assert!(few.contains("20 operations") || few.contains("31457280 operations"), "{few}");
     let many = error(&blocks(23));
-    assert!(many.ends_with("more than 33554432 operations: no workload in memory may have more"), "{many}");
-    // Blocks that nobody needs count, too.
+    assert!(many.ends_with("more than 33554432 operations, the maximum for a workload in memory"), "{many}");
+    // Skipped blocks count as well.
     let zeros = vec![0; 16 << 20];
     let junk = error(&file(&[(77, SKIPPABLE, &zeros[..]); 5]));
-    assert!(junk.contains("unpacks to 83886080 bytes in ") && junk.ends_with("expected at most 67108864"), "{junk}");
+    assert!(
+        junk.contains("decompresses to 83886080 bytes after ") && junk.ends_with("expected at most 67108864"),
+        "{junk}"
+    );
 }
 
-/// A script of several blocks; and no block is much longer than a full one, so nobody has to hold more.
+/// A long script spans several blocks, none much longer than a full block.
 #[test]
-fn a_long_recording_is_many_blocks() {
+fn long_recording_is_split_into_blocks() {
     let mut recording = small_2();
     let op = |number: u64| Op::Work { user: Nanos(number * number), system: Nanos(number) };
     recording.workload.tasks = vec![recording.workload.tasks[0].clone(); 3];
@@ -559,7 +565,7 @@ fn a_long_recording_is_many_blocks() {
     assert!(lengths.len() >= 8 && lengths.iter().all(|&length| length < FULL_BLOCK + 1000), "{lengths:?}");
 }
 
-/// A file of version 1, made by hand after what its document said.
+/// A hand-made version 1 file, according to its documentation.
 #[test]
 fn version_1_can_be_read() {
     let payload: &[u8] = &[
@@ -585,7 +591,7 @@ fn version_1_can_be_read() {
     assert_eq!(Recording::from_bytes("build", &version_1(payload)), Ok(small()));
     let cases: [(&[u8], &str); 3] = [
         (&[payload, &[0]].concat(), "byte 48 of the payload: 1 bytes follow the last task; expected the end"),
-        (&payload[..43], "byte 43 of the payload: the payload ends in: system work"),
+        (&payload[..43], "byte 43 of the payload: the payload ends within: system work"),
         (&[100], "byte 0 of the payload: command: 100 elements in 0 bytes"),
     ];
     for (payload, expected) in cases {
@@ -593,12 +599,12 @@ fn version_1_can_be_read() {
     }
     let mut longer = version_1(payload);
     longer[12] += 1;
-    assert_eq!(error(&longer), "f: byte 28: payload of 48 bytes or more; the header claims 49");
+    assert_eq!(error(&longer), "f: byte 28: the payload decompresses to at least 48 bytes; the header says 49");
     longer[16] = 1;
-    assert_eq!(error(&longer), "f: byte 12: claims 4294967345 bytes of payload; expected at most 1073741824");
+    assert_eq!(error(&longer), "f: byte 12: payload length 4294967345; expected at most 1073741824");
 }
 
-/// A file of version 1 around any payload, with a matching length and checksum.
+/// A version 1 file around any payload, with correct length and checksum.
 fn version_1(payload: &[u8]) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
     bytes.extend(1u32.to_le_bytes());
@@ -608,7 +614,7 @@ fn version_1(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// All blocks of a recording, unpacked.
+/// All blocks of a recording, decompressed.
 fn contents(recording: &Recording) -> Vec<(u16, u16, Vec<u8>)> {
     let (mut tasks, mut operations) = (Writer::default(), Writer::default());
     for (index, task) in recording.workload.tasks.iter().enumerate() {
@@ -622,7 +628,7 @@ fn contents(recording: &Recording) -> Vec<(u16, u16, Vec<u8>)> {
         (kind::TASKS, 0, tasks.0),
         (kind::OPERATIONS, 0, operations.0),
     ];
-    // Of those that there may be none of.
+    // Blocks that are optional.
     let mut more = Vec::new();
     let mut writer = BlockWriter::new(&mut more, 0, 1);
     write::stretches(&mut writer, &recording.observed.stretches, &mut BTreeMap::new()).unwrap();
@@ -636,7 +642,7 @@ fn contents(recording: &Recording) -> Vec<(u16, u16, Vec<u8>)> {
 
 proptest! {
     #[test]
-    fn every_recording_survives_its_file(recording in recording()) {
+    fn recordings_round_trip(recording in recording()) {
         let bytes = recording.to_bytes().unwrap();
         prop_assert_eq!(Recording::from_bytes("name.rec", &bytes).unwrap(), recording);
     }
@@ -648,7 +654,7 @@ proptest! {
         bit in 0..8,
         cut in any::<prop::sample::Index>(),
     ) {
-        // Below the checksums: in what is in a block, where damage is not caught by them.
+        // Damage block contents and recompute the checksums.
         let mut blocks = contents(&recording);
         let at_block = at.index(blocks.len());
         let content = &mut blocks[at_block].2;
@@ -662,11 +668,11 @@ proptest! {
         let counts = [blocks.len(), tasks.len(), tasks.iter().map(|task| task.script.len()).sum()];
         let end = counts.map(|count| count as u8);
         let _ = Recording::from_bytes("f", &file(&[&blocks[..], &[(kind::END, 0, &end)]].concat()));
-        // And above it.
+        // Damage the file, checksums included.
         let mut bytes = recording.to_bytes().unwrap();
         let at = at % bytes.len();
         bytes[at] ^= 1u8 << bit;
-        // A few bits of a zstd frame mean nothing; then the whole recording comes back.
+        // Some bits of a zstd frame are unused; then the recording is read unchanged.
         let read = Recording::from_bytes("name", &bytes);
         prop_assert!(read.is_err() || read == Ok(recording));
     }

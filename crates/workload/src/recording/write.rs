@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A recording to its file, block by block.
+//! Writes a recording block by block.
 
 use super::blocks::{BlockWriter, FULL_BLOCK, SKIPPABLE, kind};
 use super::earlier::Earlier;
@@ -10,18 +10,19 @@ use crate::{Op, TaskSpec, Workload};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write};
 
-/// zstd level: recordings are written once and kept. But 19 takes half a second for each MB, of which an operation has four
-/// millionths or so; and nobody should wait longer for the writing than for what was recorded.
+/// zstd level of small recordings, which are written once and kept. Level 19 takes half a second per MB (an operation
+/// takes about four bytes); writing should not take longer than the recording itself.
 const SMALL_LEVEL: i32 = 19;
-/// Longer ones have a faster level, as they are written while what is recorded goes on: for two processes that hand 1.2
-/// million bytes to each other level 3 takes 0.14 s, 6 some 0.3 s and 9 0.45 s, and the file of 9 is 5 % smaller.
+/// Recordings with more operations use a faster level, because they are written while the recorded program runs. For
+/// two processes that exchange 1.2 million bytes, level 3 takes 0.14 s, level 6 some 0.3 s and level 9 0.45 s; level
+/// 9 makes the file 5 % smaller.
 const SMALL_OPERATIONS: usize = 1 << 18;
 pub(super) const LARGE_LEVEL: i32 = 3;
 
-/// Stretches and requests in a run: a block of requests is full with them, as each takes some 16 bytes.
+/// Stretches or requests per run: they fill a block at some 16 bytes each.
 const RUN: usize = FULL_BLOCK / 16;
 
-/// Writes a recording whose workload is valid, behind what was written of it `earlier`. The answer is the file's length.
+/// Writes a recording with a valid workload, including the blocks of `earlier`; returns the file's length.
 pub(super) fn write<File: Read + Write + Seek>(
     recording: &Recording,
     earlier: Option<Earlier<File>>,
@@ -55,7 +56,7 @@ pub(super) fn write<File: Read + Write + Seek>(
     Ok(blocks.written())
 }
 
-/// A value in the metadata.
+/// A metadata value.
 enum Value<'a> {
     Number(u64),
     Text(&'a str),
@@ -110,7 +111,7 @@ pub(super) fn resources(workload: &Workload) -> Vec<u8> {
     content.0
 }
 
-/// Who the tasks are: as many in a block as fill it.
+/// Writes the task list, in full blocks.
 fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec], observed: &Observed) -> io::Result<()> {
     let mut content = Writer::default();
     for (index, task) in (0u32..).zip(tasks) {
@@ -122,7 +123,8 @@ fn tasks<W: Write>(blocks: &mut BlockWriter<W>, tasks: &[TaskSpec], observed: &O
     if content.0.is_empty() { Ok(()) } else { blocks.write(kind::TASKS, 0, &content.0) }
 }
 
-/// What they do: runs of operations, each of one task. A long script is in several blocks, short ones share one.
+/// Writes the scripts as runs of operations, each of one task. A long script spans several blocks; short ones share
+/// one.
 pub(super) fn scripts<'a, W: Write>(
     blocks: &mut BlockWriter<W>,
     scripts: impl IntoIterator<Item = (u32, &'a [Op])>,
@@ -143,8 +145,8 @@ pub(super) fn scripts<'a, W: Write>(
     if content.0.is_empty() { Ok(()) } else { blocks.write(kind::OPERATIONS, 0, &content.0) }
 }
 
-/// What the tasks touched in each stretch of work. What a task touched is told in one or several runs, as its script is.
-/// `ends` says where the last stretch ended that was told before, if not at 0.
+/// Writes what tasks touched in each stretch of work, in one or several runs per task. `ends` holds the end of each
+/// task's last stretch written before (default 0).
 pub(super) fn stretches<W: Write>(
     blocks: &mut BlockWriter<W>,
     stretches: &BTreeMap<u32, Vec<Stretch>>,
@@ -168,7 +170,7 @@ pub(super) fn stretches<W: Write>(
     if content.0.is_empty() { Ok(()) } else { blocks.write(kind::STRETCHES, SKIPPABLE, &content.0) }
 }
 
-/// What the block devices did. Each block begins with all their names.
+/// Writes the block-device requests. Each block begins with the list of devices.
 pub(super) fn requests<W: Write>(
     blocks: &mut BlockWriter<W>,
     devices: &[Device],
@@ -190,7 +192,7 @@ pub(super) fn requests<W: Write>(
     Ok(())
 }
 
-/// At least one operation, and no more than make so many bytes full.
+/// Encodes operations until `room` bytes are used, at least one; returns the bytes and the number of operations.
 fn run(ops: &[Op], room: usize) -> (Vec<u8>, usize) {
     let mut bytes = Writer::default();
     for (taken, op) in ops.iter().enumerate() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Objects of the document from which known keys are taken, so that whatever is left over can be refused.
+//! JSON objects that track which keys were read, so that unknown keys can be refused.
 
 use crate::json::{Kind, Member, Value};
 use std::ops::RangeInclusive;
 
-/// What is wrong, at which byte of the text.
+/// An error with its byte offset in the text.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub at: usize,
@@ -21,7 +21,7 @@ impl<'a> Document<'a> {
         match &root.kind {
             Kind::Object(members) => Ok(Document { members }),
             other => {
-                Err(Fault { at: root.at, problem: format!("the file holds {}; expected an object", other.name()) })
+                Err(Fault { at: root.at, problem: format!("the file contains {}; expected an object", other.name()) })
             }
         }
     }
@@ -31,9 +31,9 @@ impl<'a> Document<'a> {
     }
 }
 
-/// An object and the keys of it that were asked for.
+/// An object and the keys read so far.
 pub(super) struct Object<'a> {
-    /// How errors call it.
+    /// Name in error messages.
     pub what: String,
     pub at: usize,
     pub members: &'a [Member],
@@ -48,7 +48,7 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// The member of this key, which must not stand twice.
+    /// The member with this key, which must not occur twice.
     pub fn optional(&mut self, key: &'static str) -> Result<Option<&'a Member>, Fault> {
         self.known.push(key);
         let mut found = self.members.iter().filter(|member| member.key == key);
@@ -80,12 +80,12 @@ impl<'a> Object<'a> {
         }
     }
 
-    /// Refuses keys that nobody asked for.
+    /// Refuses keys that were not read.
     pub fn finish(&self) -> Result<(), Fault> {
         self.finish_but(|_| false)
     }
 
-    /// The same, but for keys that are events.
+    /// As `finish`, but accepts keys that are events.
     pub fn finish_but(&self, event: impl Fn(&str) -> bool) -> Result<(), Fault> {
         let unknown = |member: &&Member| !self.known.contains(&member.key.as_str()) && !event(&member.key);
         let Some(member) = self.members.iter().find(unknown) else { return Ok(()) };
@@ -120,7 +120,7 @@ pub(super) fn string<'a>(key: &str, value: &'a Value) -> Result<&'a str, Fault> 
     }
 }
 
-/// ` (did you mean X?)` for the most similar candidate, if one is similar at all.
+/// Returns ` (did you mean X?)` for the most similar candidate, if any is similar.
 pub(super) fn near_miss<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> String {
     let scored = candidates.map(|candidate| (strsim::normalized_damerau_levenshtein(word, candidate), candidate));
     let best = scored.filter(|&(score, _)| score > 0.5).max_by(|a, b| a.0.total_cmp(&b.0));

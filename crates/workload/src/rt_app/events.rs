@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events of a phase to operations, and the names of resources to numbers.
+//! Converts events of a phase to operations, and resource names to indices.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
 use super::locks;
@@ -9,7 +9,7 @@ use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
 use std::collections::BTreeMap;
 
-/// rt-app's order of tests: the first word with which a key begins decides.
+/// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
 const EVENTS: [(&str, Event); 23] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
@@ -29,12 +29,12 @@ const EVENTS: [(&str, Event); 23] = [
     ("suspend", Event::Suspend),
     ("yield", Event::Yield),
     ("fork", Event::Fork),
-    // Not rt-app's: `"change": {"task": NAME, "cpus": […], "policy": …, "priority": …}`, parameters as those of a phase.
+    // Extension: `"change": {"task": NAME, "cpus": […], "policy": …, "priority": …}`, with the parameters of a phase.
     ("change", Event::Change),
-    // Nor this: a barrier at which tasks wait without sleeping.
+    // Extension: a barrier at which tasks spin.
     ("spin_barrier", Event::SpinBarrier),
-    // Nor this: see `locks.rs`.
-    ("passages", Event::Passages),
+    // Extension: see `locks.rs`.
+    ("critical_sections", Event::CriticalSections),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -58,7 +58,7 @@ enum Event {
     Yield,
     Fork,
     Change,
-    Passages,
+    CriticalSections,
     Refused,
 }
 
@@ -66,12 +66,12 @@ fn event(key: &str) -> Option<Event> {
     EVENTS.iter().find(|(word, _)| key.starts_with(word)).map(|&(_, event)| event)
 }
 
-/// Whether rt-app takes this key of a task or phase for an event.
+/// Returns whether rt-app treats this key of a task or phase as an event.
 pub(super) fn is_event(key: &str) -> bool {
     event(key).is_some()
 }
 
-/// Names to dense numbers in order of appearance.
+/// Assigns consecutive indices to names in order of appearance.
 #[derive(Default)]
 pub(super) struct Names<'a>(BTreeMap<&'a str, u32>);
 
@@ -86,7 +86,7 @@ impl<'a> Names<'a> {
     }
 }
 
-/// The resources of the whole file.
+/// Resources of the whole file.
 #[derive(Default)]
 pub(super) struct Resources<'a> {
     /// Locks in shared memory.
@@ -95,40 +95,41 @@ pub(super) struct Resources<'a> {
     pub conditions: Names<'a>,
     pub timers: Names<'a>,
     pub barriers: Names<'a>,
-    /// Users of each barrier.
+    /// Number of participants of each barrier.
     pub barrier_users: Vec<u32>,
-    /// Shared timers that some event makes absolute: that counts for all events (rt-app keeps it with the timer).
+    /// Shared timers that any event makes absolute. This applies to all their events, because rt-app stores the mode
+    /// with the timer.
     pub absolute: Vec<u32>,
 }
 
-/// All tasks by name: how many instances each has and which spec is its first.
+/// All tasks by name, with number of instances and first spec.
 pub(super) type TaskIndex<'a> = BTreeMap<&'a str, TaskEntry>;
 
 #[derive(Clone, Copy)]
 pub(super) struct TaskEntry {
     pub instances: u32,
-    /// Specs of the task: one for each instance, one if it is only forked.
+    /// Specs of the task: one per instance, one if it is only forked.
     pub first: u32,
     pub specs: u32,
 }
 
-/// The task of this name.
+/// Looks up a task by name.
 pub(super) fn find_task(tasks: &TaskIndex<'_>, name: &str) -> Result<TaskEntry, String> {
     tasks.get(name).copied().ok_or_else(|| {
         let near = near_miss(name, tasks.keys().copied());
-        format!("no task is called {name:?}{near}")
+        format!("no task is named {name:?}{near}")
     })
 }
 
-/// Builds one task's script.
+/// Builds a task's script.
 pub(super) struct Builder<'a, 'r> {
     pub resources: &'r mut Resources<'a>,
     pub tasks: &'r TaskIndex<'a>,
-    /// This task.
+    /// Name of this task.
     pub name: &'a str,
     pub entry: TaskEntry,
     pub script: Vec<Op>,
-    /// Where in the text each operation comes from.
+    /// Byte offset in the text of each operation.
     pub positions: Vec<usize>,
     held: Vec<MutexId>,
     own_timers: Names<'a>,
@@ -162,7 +163,7 @@ impl<'a, 'r> Builder<'a, 'r> {
         self.positions.push(at);
     }
 
-    /// Takes the script out, with private absolute timers marked.
+    /// Returns the script, with absolute mode set on private absolute timers.
     pub fn finish(mut self) -> (Vec<Op>, Vec<usize>) {
         for op in &mut self.script {
             if let Op::Timer { reference, absolute, .. } = op
@@ -200,11 +201,11 @@ impl<'a, 'r> Builder<'a, 'r> {
                 self.check_suspend(value).map_err(fault)?;
                 Op::Suspend
             }
-            // The value says nothing.
+            // The value has no meaning.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
-            Event::Passages => locks::passages(what, member, &self.resources.locks)?,
+            Event::CriticalSections => locks::critical_sections(what, member, &self.resources.locks)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);
@@ -217,7 +218,7 @@ impl<'a, 'r> Builder<'a, 'r> {
         let name = string("task", &task.value)?;
         let entry = self.task(name).map_err(|problem| Fault { at: task.value.at, problem })?;
         if entry.specs > 1 {
-            let problem = format!("change of {name:?}, of which there are several; expected a task of one instance");
+            let problem = format!("change of {name:?}, which has several instances; expected a task with one instance");
             return Err(Fault { at: task.value.at, problem });
         }
         let Parameters { cpus, policy } = read_parameters(&mut object, Known::Current(Policy::Other))?;
@@ -237,12 +238,12 @@ impl<'a, 'r> Builder<'a, 'r> {
         find_task(self.tasks, name)
     }
 
-    /// Since 2025-05 (32fcddf) rt-app suspends a task under its own name whatever the value says, before it was under
-    /// the name in the value: only where both are the same does a file mean one thing.
+    /// Since 2025-05 (32fcddf) rt-app suspends a task under its own name, whatever the value; before, under the name
+    /// in the value. Only files where both agree are unambiguous.
     fn check_suspend(&self, value: &Value) -> Result<(), String> {
         match &value.kind {
             Kind::String(name) if !name.is_empty() && name != self.name => Err(format!(
-                "suspend under the name {name:?}, which rt-app takes differently by its version; \
+                "suspend with the name {name:?}, whose meaning depends on the version of rt-app; \
                  expected the task's own name {:?}, or \"\"",
                 self.name
             )),
@@ -252,7 +253,7 @@ impl<'a, 'r> Builder<'a, 'r> {
 
     fn wait(&mut self, what: &str, member: &'a Member, sync: bool) -> Result<(), Fault> {
         let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
-        // rt-app's names for what is not named.
+        // rt-app's default name.
         let condition = object.string("ref")?.map_or("unknown", |(_, name)| name);
         let mutex = object.string("mutex")?.map_or("unknown", |(_, name)| name);
         object.finish()?;
@@ -273,7 +274,7 @@ impl<'a, 'r> Builder<'a, 'r> {
     fn barrier(&mut self, name: &'a str) -> Result<BarrierId, String> {
         let number = self.resources.barriers.number(name);
         if self.own_barriers.contains(&number) {
-            return Err(format!("barrier {name:?} a second time in this task; each place needs its own name"));
+            return Err(format!("barrier {name:?} is used twice in this task; each place needs its own name"));
         }
         self.own_barriers.push(number);
         let users = &mut self.resources.barrier_users;

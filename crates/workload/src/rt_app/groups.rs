@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `taskgroup`, as rt-app has it, and `taskgroups`, which says what the groups are. rt-app skips the latter: it has no key
-//! for a weight (doc/tutorial.txt and rt-app_taskgroups.c at 55cb0c0).
+//! `taskgroup`, as in rt-app, and `taskgroups`, which describes the groups. rt-app ignores the latter, as it has no
+//! key for a weight (doc/tutorial.txt and rt-app_taskgroups.c at 55cb0c0).
 //!
 //! ```json
 //! {"taskgroups": {"/a": {"weight": 300}, "/a/x": {"cap_percent": 50, "hard": true, "cpus": "0-3", "uid": 1001}},
@@ -13,13 +13,13 @@ use crate::json::Member;
 use crate::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 use ids::{CpuSet, MAX_CPUS};
 
-/// The section `taskgroups`.
+/// Reads the section `taskgroups`.
 pub(super) fn read(groups: &Object<'_>) -> Result<Vec<TaskGroup>, Fault> {
     let mut read: Vec<TaskGroup> = Vec::new();
     for member in groups.members {
         check_path(&member.key).map_err(|problem| Fault { at: member.at, problem })?;
         if read.iter().any(|group| group.path == member.key) {
-            return Err(Fault { at: member.at, problem: format!("a second group is called {:?}", member.key) });
+            return Err(Fault { at: member.at, problem: format!("duplicate group {:?}", member.key) });
         }
         read.push(read_group(member)?);
     }
@@ -36,7 +36,7 @@ fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
     }
     if let (Some((at, true)), Some(0)) = (hard, cap_percent) {
         let problem =
-            format!("{} may have nothing; expected a cap_percent of 1 or more, or one that is not hard", object.what);
+            format!("{} has a hard cap_percent of 0; expected at least 1, or a cap that is not hard", object.what);
         return Err(Fault { at, problem });
     }
     let group = TaskGroup {
@@ -45,7 +45,7 @@ fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
         cap_percent,
         hard: hard.is_some_and(|(_, hard)| hard),
         cpus: read_cpus(&mut object)?,
-        // The last number is nobody's: system calls take it for "leave it as it is".
+        // The largest number is invalid: system calls interpret it as "unchanged".
         uid: object.integer("uid", 0..=i64::from(u32::MAX) - 1)?.map(|uid| uid as u32),
         job: object.boolean("job")?.is_some_and(|(_, job)| job),
         reserve: object.optional("reserve")?.map(read_reservation).transpose()?,
@@ -54,7 +54,7 @@ fn read_group(member: &Member) -> Result<TaskGroup, Fault> {
     Ok(group)
 }
 
-/// `{"cpus": 2, "from-ms": 100, "ms": 1000}`.
+/// Reads `{"cpus": 2, "from-ms": 100, "ms": 1000}`.
 fn read_reservation(member: &Member) -> Result<Reserved, Fault> {
     let mut object = Object::new("reserve".into(), member.at, &member.value)?;
     let all = || Fault { at: member.at, problem: "reserve has no \"cpus\"".into() };
@@ -73,7 +73,7 @@ fn read_cpus(object: &mut Object<'_>) -> Result<Option<CpuSet>, Fault> {
     if cpus.is_empty() { Err(list()) } else { Ok(Some(cpus)) }
 }
 
-/// `taskgroup` of a task; an empty one is none.
+/// Reads the `taskgroup` of a task; an empty string means none.
 pub(super) fn taskgroup(object: &mut Object<'_>) -> Result<Option<String>, Fault> {
     let Some((at, path)) = object.string("taskgroup")?.filter(|(_, path)| !path.is_empty()) else { return Ok(None) };
     check_path(path).map_err(|problem| Fault { at, problem: format!("{}: {problem}", object.what) })?;

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `locks`, which rt-app does not have, and the event that passes through one.
+//! Extension of rt-app: the section `locks`, and the event for critical sections.
 //!
 //! ```json
 //! {"locks": {"q": {"kind": "ticket"}},
-//!  "tasks": {"t": {"instance": 4, "passages": {"lock": "q", "hold_ns": 100, "between_ns": 1000, "times": 10000}}}}
+//!  "tasks": {"t": {"instance": 4, "critical_sections": {"lock": "q", "hold_ns": 100, "between_ns": 1000, "times": 10000}}}}
 //! ```
 
 use super::document::{Fault, Object, near_miss, string, wrong};
 use crate::json::Member;
-use crate::{LockId, LockKind, Op, Passages, SharedLock};
+use crate::{CriticalSections, LockId, LockKind, Op, SharedLock};
 use ids::Nanos;
 
-/// Locks that one lock may be striped into, and lines that it may protect.
+/// Maximum number of stripes of a lock, and of cache lines it protects.
 const MOST: i64 = 1 << 20;
 
-/// The section `locks`.
+/// Reads the section `locks`.
 pub(super) fn read_locks(locks: &Object<'_>) -> Result<Vec<SharedLock>, Fault> {
     let read = |member: &Member| {
         let mut lock = Object::new(format!("lock {:?}", member.key), member.at, &member.value)?;
@@ -39,20 +39,20 @@ pub(super) fn read_locks(locks: &Object<'_>) -> Result<Vec<SharedLock>, Fault> {
     let twice = |index: usize| read[..index].iter().any(|lock| lock.name == read[index].name);
     match (0..read.len()).find(|&index| twice(index)) {
         Some(index) => {
-            Err(Fault { at: locks.members[index].at, problem: format!("lock {:?} a second time", read[index].name) })
+            Err(Fault { at: locks.members[index].at, problem: format!("duplicate lock {:?}", read[index].name) })
         }
         None => Ok(read),
     }
 }
 
-/// The event `passages`.
-pub(super) fn passages(what: &str, member: &Member, locks: &[SharedLock]) -> Result<Op, Fault> {
+/// Reads the event for critical sections.
+pub(super) fn critical_sections(what: &str, member: &Member, locks: &[SharedLock]) -> Result<Op, Fault> {
     let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
     let lock = object.required("lock")?;
     let name = string("lock", &lock.value)?;
     let number = locks.iter().position(|lock| lock.name == name).ok_or_else(|| {
         let near = near_miss(name, locks.iter().map(|lock| lock.name.as_str()));
-        Fault { at: lock.value.at, problem: format!("no lock is called {name:?} in the section \"locks\"{near}") }
+        Fault { at: lock.value.at, problem: format!("no lock is named {name:?} in the section \"locks\"{near}") }
     })?;
     let one_of = |member: Option<&Member>, key: &str, words: [&str; 2]| match member {
         None => Ok(false),
@@ -69,5 +69,5 @@ pub(super) fn passages(what: &str, member: &Member, locks: &[SharedLock]) -> Res
     let times = object.integer("times", 1..=i64::from(i32::MAX))?.unwrap_or(1) as u64;
     object.finish()?;
     let lock = LockId(number as u32);
-    Ok(Op::Passages(Box::new(Passages { lock, reads, hold, between, times, exponential })))
+    Ok(Op::CriticalSections(Box::new(CriticalSections { lock, reads, hold, between, times, exponential })))
 }

@@ -1,32 +1,35 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workloads in the JSON of rt-app (`scheduler-tools/rt-app`, `doc/tutorial.txt` and its parser at 55cb0c0).
+//! Workloads in rt-app's JSON format (`scheduler-tools/rt-app`, `doc/tutorial.txt` and its parser at 55cb0c0).
 //!
-//! Everything that rt-app honours is honoured or refused; nothing is skipped. Unknown keys, which rt-app ignores, are
-//! refused as well: they are mostly typing errors.
+//! Everything that affects rt-app is either supported or refused; nothing is silently ignored. Unknown keys, which
+//! rt-app ignores, are refused as well, because they are usually typing errors.
 //!
 //! - **Events** (a key is an event if it *begins* with the word, so `run0` and `timer_a` are): `run`, `runtime`,
 //!   `sleep`, `timer`, `lock`, `unlock`, `wait`, `signal`, `broad`, `sync`, `barrier`, `suspend`, `resume`, `yield`,
-//!   `fork`. Times are microseconds. `mem`, `memrun`, `iorun`, `sem_post` and `sem_wait` are refused.
-//! - **Task and phase**: `loop` (-1: for ever; of a task the default), `cpus`, `policy`, `priority`, `dl-runtime`,
+//!   `fork`. Times are in microseconds. `mem`, `memrun`, `iorun`, `sem_post` and `sem_wait` are refused.
+//! - **Task and phase**: `loop` (-1: endless, the default of a task), `cpus`, `policy`, `priority`, `dl-runtime`,
 //!   `dl-period`, `dl-deadline`. `priority` is the nice value for the policies other, batch and idle, the real-time
-//!   priority (10 if absent) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`, `taskgroup`. `util_min`,
-//!   `util_max`, `taskgroup` of a phase and the binding to memory nodes are refused.
-//! - **Global**: `duration` (seconds; -1 or 0: until all tasks end) and `default_policy` count. `calibration` is
-//!   accepted without effect: `run` is work of the machine model's reference CPU. So are the keys about output and
-//!   memory: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`, `cumulative_slack`, `io_device`,
-//!   `mem_buffer_size`, `frag`. `pi_enabled` must be false: priorities are not inherited.
-//! - **Resources** come into being by their use, as in rt-app; a `resources` section is checked and has no effect.
+//!   priority (default 10) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`, `taskgroup`. `util_min`,
+//!   `util_max`, `taskgroup` of a phase and memory-node binding are refused.
+//! - **Global**: `duration` (seconds; -1 or 0: until all tasks exit) and `default_policy` are supported.
+//!   `calibration` has no effect, because `run` is work on the machine model's reference CPU. Keys about output and
+//!   memory have no effect either: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`,
+//!   `cumulative_slack`, `io_device`, `mem_buffer_size`, `frag`. `pi_enabled` must be false: there is no priority
+//!   inheritance.
+//! - **Resources** are created by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
-//! Beyond rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks in shared
-//! memory: a section `locks` and the event `passages` (`locks.rs`); a section `taskgroups` that says what the groups
-//! of `taskgroup` are (`groups.rs`); and the keys `window` and `request-us` of a task (`windows.rs`), and `lends`.
+//! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
+//! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); a section `taskgroups`
+//! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
+//! (`windows.rs`), `lends` and `process`.
 //!
-//! Where this differs from rt-app at 55cb0c0:
-//! - A `delay` makes the task begin then; rt-app starts it at once and lets it sleep first.
-//! - A `barrier` waits for one arrival of each of its users. In rt-app a fast user can pass twice before the others
-//!   woke.
-//! - A `sync` without the mutex locked around it locks it, as the tutorial says; rt-app's code then unlocks a mutex
-//!   that is not locked, which POSIX leaves undefined.
+//! Differences from rt-app at 55cb0c0:
+//!
+//! - A `delay` postpones the start of the task; rt-app starts it immediately and lets it sleep first.
+//! - A `barrier` waits for one arrival of each participant. In rt-app a fast task can pass twice before the others
+//!   have woken.
+//! - A `sync` without the mutex held locks it, as documented in the tutorial; rt-app's code then unlocks a mutex that
+//!   is not locked, which is undefined in POSIX.
 //! - There is no limit of 1024 forks, but a task must not fork itself, directly or through others.
 //! - Steps of length 0 are skipped; rt-app's `nanosleep(0)` takes some microseconds.
 
@@ -42,7 +45,7 @@ use document::{Document, Fault, Object};
 use ids::Nanos;
 use task::PolicyName;
 
-/// Accepted in `global` without effect.
+/// Keys accepted in `global` without effect.
 const WITHOUT_EFFECT: [&str; 11] = [
     "calibration",
     "lock_pages",
@@ -57,12 +60,12 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "frag",
 ];
 
-/// What the parser of rt-app knows as types of resources, and the barrier.
+/// Resource types of rt-app's parser, and the barrier.
 const RESOURCE_TYPES: [&str; 9] = ["mutex", "wait", "signal", "broadcast", "sync", "timer", "barrier", "sleep", "run"];
 
 impl Workload {
-    /// From rt-app JSON (the relaxed form is accepted: comments, repeated keys, trailing commas). `name` is the file's
-    /// name; it stands in errors, with line and column.
+    /// Parses rt-app JSON, including comments, repeated keys and trailing commas. `name` is the file name for errors,
+    /// which also give line and column.
     pub fn from_rt_app(name: &str, text: &str) -> Result<Workload, WorkloadError> {
         let place = |at: usize| {
             let (line, column) = json::line_and_column(text, at);
@@ -117,21 +120,21 @@ fn read_global(mut global: Object<'_>) -> Result<(Option<Nanos>, PolicyName), Fa
         None => PolicyName::Other,
     };
     if let Some((at, true)) = global.boolean("pi_enabled")? {
-        let problem = "pi_enabled: priorities are not inherited here; only false is supported".into();
+        let problem = "pi_enabled: priority inheritance is not supported; expected false".into();
         return Err(Fault { at, problem });
     }
     for key in WITHOUT_EFFECT {
         global.optional(key)?;
     }
     global.finish()?;
-    // rt-app sleeps for a positive duration only.
+    // rt-app limits the duration only if it is positive.
     Ok(((duration > 0).then(|| Nanos::from_secs(duration as u64)), policy))
 }
 
 fn check_resources(resources: &Object<'_>) -> Result<(), Fault> {
     for member in resources.members {
         let mut resource = Object::new(format!("resource {:?}", member.key), member.at, &member.value)?;
-        // Of rt-app before 2014; it says what the events say again.
+        // Used by rt-app before 2014; redundant with the events.
         resource.optional("target")?;
         if let Some((at, kind)) = resource.string("type")?
             && !RESOURCE_TYPES.contains(&kind)

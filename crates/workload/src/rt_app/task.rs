@@ -10,13 +10,14 @@ use crate::json::{Kind, Member};
 use crate::{Op, SharedLock, Start, TaskSpec, Workload};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
-/// More instances in one file are a typing error: no machine of 4096 CPUs needs them.
+/// Maximum number of instances in a file; more indicate a typing error, as even machines of 4096 CPUs do not need
+/// them.
 const MAX_INSTANCES: i64 = 100_000;
 
-/// rt-app's real-time priority where none is given.
+/// rt-app's default real-time priority.
 const DEFAULT_RT_PRIORITY: i64 = 10;
 
-/// Keys that change what rt-app does, and that cannot be honoured.
+/// Keys that affect rt-app but are not supported.
 const REFUSED: [(&str, &str); 7] = [
     ("util_min", "utilization clamps"),
     ("util_max", "utilization clamps"),
@@ -27,7 +28,7 @@ const REFUSED: [(&str, &str); 7] = [
     ("deadline", "the old names of dl-period and the like"),
 ];
 
-/// Where a task and its operations stand in the text.
+/// Byte offsets in the text of a task and its operations.
 pub(super) struct Positions {
     task: usize,
     ops: Vec<usize>,
@@ -39,7 +40,7 @@ impl Positions {
     }
 }
 
-/// All tasks to a workload without name and duration, with the positions of each spec.
+/// Reads all tasks into a workload without name and duration; also returns the text positions of each spec.
 pub(super) fn read_all(
     tasks: &Object<'_>,
     policy: PolicyName,
@@ -85,7 +86,7 @@ pub(super) fn read_all(
     Ok((workload, positions))
 }
 
-/// Numbers the specs of all tasks, so that an event may name a task that comes later.
+/// Assigns spec indices to all tasks, so that events can refer to later tasks.
 fn index<'a>(tasks: &Object<'a>) -> Result<TaskIndex<'a>, Fault> {
     let mut index = TaskIndex::new();
     let mut total = 0;
@@ -98,7 +99,7 @@ fn index<'a>(tasks: &Object<'a>) -> Result<TaskIndex<'a>, Fault> {
             return Err(Fault { at: member.at, problem: format!("more than {MAX_INSTANCES} instances in all") });
         }
         if index.insert(member.key.as_str(), entry).is_some() {
-            return Err(Fault { at: member.at, problem: format!("a second task is called {:?}", member.key) });
+            return Err(Fault { at: member.at, problem: format!("duplicate task {:?}", member.key) });
         }
     }
     Ok(index)
@@ -108,14 +109,14 @@ fn forked_spec(op: &Op) -> Option<u32> {
     if let Op::Fork(spec) = op { Some(*spec) } else { None }
 }
 
-/// rt-app excludes barriers from forked tasks because it cannot count their users. What a delay of one means (from the
-/// start of the run, not of the task) has no counterpart here.
+/// rt-app excludes barriers from forked tasks, because it cannot count their participants. A delay of a forked task,
+/// which counts from the start of the run rather than of the task, is not supported here.
 fn check_forked(spec: &TaskSpec) -> Result<(), String> {
     if spec.script.iter().any(|op| matches!(op, Op::Barrier(_) | Op::SpinBarrier(_))) {
-        return Err("a task that is forked uses a barrier; its users could not be counted".into());
+        return Err("a forked task uses a barrier; the number of participants would be unknown".into());
     }
     if matches!(spec.start, Start::At(time) if time > Nanos::ZERO) {
-        return Err("a task that is forked has a delay; not supported, begin it with a sleep".into());
+        return Err("a forked task has a delay, which is not supported; start its script with a sleep".into());
     }
     Ok(())
 }
@@ -126,17 +127,17 @@ struct Task<'a> {
     default_policy: PolicyName,
 }
 
-/// Scheduling parameters of a task or phase, as far as given.
+/// Scheduling parameters of a task or phase, where given.
 pub(super) struct Parameters {
     pub cpus: Option<CpuSet>,
     pub policy: Option<(Policy, i8)>,
 }
 
-/// A phase before its events are read.
+/// A phase whose events have not been read yet.
 struct Phase<'a> {
     what: String,
     at: usize,
-    /// How often; -1: for ever.
+    /// Number of repetitions; -1: endless.
     times: i64,
     parameters: Parameters,
     members: &'a [Member],
@@ -189,24 +190,24 @@ impl<'a> Task<'a> {
         Ok((spec, positions))
     }
 
-    /// `lends`, which rt-app skips: the name of the task that works for this one while it sleeps.
+    /// Reads `lends`, an extension: the name of the task that works for this one while it sleeps.
     fn lends(&self, object: &mut Object<'_>, tasks: &TaskIndex<'_>) -> Result<Option<u32>, Fault> {
         let Some((at, name)) = object.string("lends")? else { return Ok(None) };
         let entry = find_task(tasks, name).map_err(|problem| Fault { at, problem })?;
         if name == self.member.key || entry.instances != 1 {
-            let problem = format!("{} lends to {name:?}; expected another task, of one instance", object.what);
+            let problem = format!("{} lends to {name:?}; expected another task with one instance", object.what);
             return Err(Fault { at, problem });
         }
         Ok(Some(entry.first))
     }
 }
 
-/// Events beside phases: rt-app would ignore them.
+/// Reports events beside phases, which rt-app would ignore.
 fn beside_phases(fault: Fault, object: &Object<'_>) -> Fault {
     match object.members.iter().find(|member| member.at == fault.at && is_event(&member.key)) {
         Some(event) => {
             let problem =
-                format!("{} has phases and beside them the event {:?}; expected one of both", object.what, event.key);
+                format!("{} has phases and also the event {:?}; expected one of both", object.what, event.key);
             Fault { at: event.at, problem }
         }
         None => fault,
@@ -226,7 +227,7 @@ fn read_phases<'a>(what: &str, phases: &'a Member, policy: Policy) -> Result<Vec
         let times = read_loop(&mut object)?.unwrap_or(1);
         let parameters = read_parameters(&mut object, Known::Current(current))?;
         if let Some(group) = object.optional("taskgroup")? {
-            let problem = format!("{} has a taskgroup; supported only of a whole task", object.what);
+            let problem = format!("{} has a taskgroup; supported only for a whole task", object.what);
             return Err(Fault { at: group.at, problem });
         }
         current = parameters.policy.map_or(current, |(policy, _)| policy);
@@ -237,13 +238,13 @@ fn read_phases<'a>(what: &str, phases: &'a Member, policy: Policy) -> Result<Vec
     Ok(read)
 }
 
-/// Appends all phases; answers with the CPUs on which the task begins.
+/// Appends all phases; returns the CPUs on which the task starts.
 fn build<'a>(
     builder: &mut Builder<'a, '_>,
     phases: &[Phase<'a>],
     own: Option<CpuSet>,
 ) -> Result<Option<CpuSet>, Fault> {
-    // Each phase runs on its own CPUs, else on the task's, else everywhere.
+    // A phase runs on its own CPUs, else on the task's, else on all.
     let cpus_of = |phase: &Phase<'_>| phase.parameters.cpus.clone().or_else(|| own.clone());
     let first = phases.first().and_then(cpus_of);
     let moves = phases.iter().any(|phase| cpus_of(phase) != first);
@@ -275,8 +276,8 @@ fn repeat(builder: &mut Builder<'_, '_>, at: usize, from: usize, times: i64) {
 fn read_loop(object: &mut Object<'_>) -> Result<Option<i64>, Fault> {
     let Some(member) = object.optional("loop")? else { return Ok(None) };
     match integer("loop", &member.value, -1..=i64::from(i32::MAX))? {
-        // rt-app skips a task with 0 and repeats a phase with 0 some 4 billion times.
-        0 => Err(wrong("loop", &member.value, "-1 (for ever) or a number from 1 on")),
+        // rt-app skips a task with `loop` 0 but repeats a phase with 0 some 4 billion times.
+        0 => Err(wrong("loop", &member.value, "-1 (endless) or a number from 1")),
         times => Ok(Some(times)),
     }
 }
@@ -291,7 +292,7 @@ fn refuse(object: &Object<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A policy without its numbers.
+/// A policy without its parameters.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum PolicyName {
     Other,
@@ -302,7 +303,7 @@ pub(super) enum PolicyName {
     Deadline,
 }
 
-/// The names that rt-app knows.
+/// Policy names of rt-app.
 const POLICIES: [(&str, PolicyName); 6] = [
     ("SCHED_OTHER", PolicyName::Other),
     ("SCHED_BATCH", PolicyName::Batch),
@@ -359,17 +360,17 @@ fn name_of(policy: Policy) -> PolicyName {
     }
 }
 
-/// What holds where parameters are absent.
+/// Default for missing parameters.
 #[derive(Clone, Copy)]
 pub(super) enum Known {
     /// For a task: the file's default policy.
     Default(PolicyName),
-    /// For a phase: what the phase before it left.
+    /// For a phase: the current policy.
     Current(Policy),
 }
 
-/// `cpus`, `policy`, `priority` and the deadline parameters. A phase without any of the latter changes nothing; one
-/// with a priority alone keeps the policy that it finds.
+/// Reads `cpus`, `policy`, `priority` and the deadline parameters. A phase without any of the latter changes nothing;
+/// one with only a priority keeps the current policy.
 pub(super) fn read_parameters(object: &mut Object<'_>, known: Known) -> Result<Parameters, Fault> {
     let cpus = object.optional("cpus")?.map(read_cpus).transpose()?;
     let given = match object.string("policy")? {
@@ -405,7 +406,7 @@ fn read_cpus(member: &Member) -> Result<CpuSet, Fault> {
         return Err(wrong("cpus", &member.value, "an array of CPU numbers"));
     };
     if items.is_empty() {
-        return Err(Fault { at: member.value.at, problem: "cpus is empty; expected one CPU number at least".into() });
+        return Err(Fault { at: member.value.at, problem: "cpus is empty; expected at least one CPU number".into() });
     }
     items.iter().map(|item| integer("cpus", item, 0..=MAX_CPUS as i64 - 1).map(|cpu| CpuId(cpu as u32))).collect()
 }

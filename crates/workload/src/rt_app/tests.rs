@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Files and what becomes of them.
+//! rt-app files and the resulting workloads or errors.
 
 use crate::{Op, Workload};
 use expect_test::{Expect, expect};
@@ -26,7 +26,7 @@ fn show(text: &str) -> String {
 }
 
 #[test]
-fn tasks_have_the_cpus_and_the_user_of_their_groups() {
+fn tasks_inherit_cpus_and_user_of_their_groups() {
     let text = r#"{
       "taskgroups": {"/a/x": {"weight": 300, "cap_percent": 50, "hard": true, "job": true, "uid": 7, "cpus": "1-5"},
                      "/a": {"uid": 5, "cpus": "0-3"}},
@@ -93,7 +93,7 @@ fn repeated_events_keep_their_order() {
 }
 
 #[test]
-fn phases_loops_instances_and_parameters() {
+fn phases_loops_instances_and_parameters_are_read() {
     let text = r#"{
       // Comments and a trailing comma.
       "tasks": {
@@ -148,7 +148,7 @@ fn phases_loops_instances_and_parameters() {
 }
 
 #[test]
-fn affinity_returns_to_everywhere() {
+fn affinity_of_a_phase_ends_with_the_phase() {
     check(
         &tasks(r#""a": {"loop": 1, "phases": {"x": {"cpus": [1], "run": 1}, "y": {"run": 1}}}"#),
         expect![[r#"
@@ -162,7 +162,7 @@ fn affinity_returns_to_everywhere() {
 }
 
 #[test]
-fn synchronization() {
+fn synchronization_events_become_operations() {
     let text = r#"{
       "resources": {"m": {"type": "mutex"}, "c": {"type": "wait"}},
       "tasks": {
@@ -214,7 +214,7 @@ fn synchronization() {
 }
 
 #[test]
-fn timers_are_shared_or_unique_and_absolute_as_a_whole() {
+fn timers_are_shared_or_unique_and_absolute_for_all_users() {
     let text = tasks(
         r#""a": {"timer": {"ref": "t", "period": 1}, "timer": {"ref": "uniqueA", "period": 2}, "timer": {"period": 5}},
            "b": {"timer": {"ref": "t", "period": 3, "mode": "absolute"}, "timer": {"ref": "uniqueA", "period": 4, "mode": "relative"},
@@ -239,7 +239,7 @@ fn timers_are_shared_or_unique_and_absolute_as_a_whole() {
 }
 
 #[test]
-fn a_task_changes_another() {
+fn change_event_modifies_another_task() {
     let text = tasks(
         r#""a": {"change0": {"task": "b", "cpus": [1, 2]}, "change1": {"task": "b", "policy": "SCHED_FIFO", "priority": 5},
                  "change2": {"task": "b", "priority": -3}, "run": 1},
@@ -262,7 +262,7 @@ fn a_task_changes_another() {
 }
 
 #[test]
-fn windows_are_told_by_what_a_kernel_keeps_of_a_name() {
+fn windows_are_listed_by_truncated_name() {
     let text = r#"{"tasks": {"a-name-of-17-byte": {"instance": 2, "run": 1, "window": [1, 2], "request-us": 5},
                              "b": {"run": 1, "window": [0, 0], "request-us": 1000}, "c": {"run": 1}},
                    "taskgroups": {"/a/x": {"reserve": {"cpus": 2, "ms": 5}}, "/b": {"reserve": {"cpus": 1, "from-ms": 7}}}}"#;
@@ -275,7 +275,7 @@ fn windows_are_told_by_what_a_kernel_keeps_of_a_name() {
 }
 
 #[test]
-fn who_lends_is_told_by_what_a_kernel_keeps_of_a_name() {
+fn lending_is_listed_by_truncated_name() {
     let text = r#"{"tasks": {"z": {"run": 1}, "a-name-of-17-byte": {"instance": 2, "run": 1, "lends": "b"},
                              "b": {"run": 1, "lends": "z"}, "c": {"run": 1}}}"#;
     let workload = Workload::from_rt_app("w.json", text).unwrap();
@@ -285,7 +285,7 @@ fn who_lends_is_told_by_what_a_kernel_keeps_of_a_name() {
 }
 
 #[test]
-fn what_cannot_be_honoured_is_an_error_with_its_place() {
+fn unsupported_features_give_errors_with_position() {
     let files = [
         r#"{"tasks": {"a": {"run": 1, "change": {"task": "b", "cpus": [1]}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "change": {"cpus": [1]}}}}"#,
@@ -295,10 +295,10 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         r#"{"tasks": {"a": {"sem_wait": "x"}}}"#,
         r#"{"locks": {"l": {"kind": "tickt"}}, "tasks": {"a": {"run": 1}}}"#,
         r#"{"locks": {"l": {"kind": "rwlock", "stripes": 0}}, "tasks": {"a": {"run": 1}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "m", "hold_ns": 5}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "mode": "read"}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "hold": 5}}}}"#,
-        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"passages": {"lock": "l", "draw": "normal"}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "m", "hold_ns": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "mode": "read"}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "hold": 5}}}}"#,
+        r#"{"locks": {"l": {"kind": "mutex"}}, "tasks": {"a": {"critical_sections": {"lock": "l", "draw": "normal"}}}}"#,
         r#"{"tasks": {"a": {"run": 1, "util_min": 5}}}"#,
         r#"{"tasks": {"a": {"run": 1, "taskgroup": "x"}}}"#,
         r#"{"tasks": {"a": {"phases": {"p": {"run": 1, "taskgroup": "/x"}}}}}"#,
@@ -375,34 +375,34 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
     ];
     let errors: Vec<String> = files.iter().map(|text| show(text)).collect();
     expect![[r#"
-        dir/w.json:1:47: no task is called "b"
+        dir/w.json:1:47: no task is named "b"
         dir/w.json:1:28: task "a", "change" has no "task"
-        dir/w.json:1:47: change of "b", of which there are several; expected a task of one instance
+        dir/w.json:1:47: change of "b", which has several instances; expected a task with one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, passages
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
-        dir/w.json:1:74: no lock is called "m" in the section "locks"
-        dir/w.json:1:53: task "a": lock "l" has no readers; expected passages of writers
-        dir/w.json:1:79: task "a", "passages" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
+        dir/w.json:1:74: no lock is named "m" in the section "locks"
+        dir/w.json:1:53: task "a": lock "l" has no readers; expected critical_sections of writers
+        dir/w.json:1:79: task "a", "critical_sections" has an unknown key "hold" (did you mean "hold_ns"?); known are lock, mode, draw, hold_ns, between_ns, times
         dir/w.json:1:87: draw is "normal"; expected "fixed" or "exponential"
         dir/w.json:1:28: task "a" has "util_min": utilization clamps are not supported
         dir/w.json:1:41: task "a": group "x"; expected a path such as /a/x
-        dir/w.json:1:45: task "a", phase "p" has a taskgroup; supported only of a whole task
-        dir/w.json:1:17: group "/a/../b"; expected a path such as /a/x, of names without . and .. and of at most 255 bytes
-        dir/w.json:1:27: a second group is called "/a"
+        dir/w.json:1:45: task "a", phase "p" has a taskgroup; supported only for a whole task
+        dir/w.json:1:17: group "/a/../b"; expected a path such as /a/x, with names of at most 255 bytes other than . and ..
+        dir/w.json:1:27: duplicate group "/a"
         dir/w.json:1:24: group "/a" has an unknown key "wieght" (did you mean "weight"?); known are weight, cap_percent, hard, cpus, uid, job, reserve
         dir/w.json:1:34: weight is 0; expected an integer from 1 to 10000
         dir/w.json:1:32: group "/a" is hard, but has no cap_percent
-        dir/w.json:1:50: group "/a" may have nothing; expected a cap_percent of 1 or more, or one that is not hard
-        dir/w.json:1:74: groups "/b/x" and "/a/x" have caps; expected two names, or one cap
+        dir/w.json:1:50: group "/a" has a hard cap_percent of 0; expected at least 1, or a cap that is not hard
+        dir/w.json:1:74: groups "/b/x" and "/a/x" have different caps; expected different names or equal caps
         dir/w.json:1:32: cpus is an array; expected a list of CPUs such as "0-3,6"
         dir/w.json:1:31: uid is -1; expected an integer from 0 to 4294967294
         dir/w.json:1:64: group "/a/x" has CPUs 4, but those around it have 0-3
         dir/w.json:1:24: reserve has no "cpus"
         dir/w.json:1:44: cpus is 0; expected an integer from 1 to 4096
-        dir/w.json:1:86: groups "/b/x" and "/a/x" reserve CPUs; expected two names
+        dir/w.json:1:86: groups "/b/x" and "/a/x" both reserve CPUs; expected different names
         dir/w.json:1:28: task "a" has a window, but no request-us: the time that a request may take
         dir/w.json:1:28: task "a" has request-us, but no window: how many requests may be late
         dir/w.json:1:38: window is an array; expected [x, y]: x of y requests may be late, from 0 to 255, x not above y
@@ -410,12 +410,12 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:38: window is 5; expected [x, y]: x of y requests may be late, from 0 to 255, x not above y
         dir/w.json:1:60: request-us is 0; expected an integer from 1 to 1000000000
         dir/w.json:1:45: task "a", phase "p" has an unknown key "window"; known are loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup
-        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" are both "fifteen-bytes-0" to a kernel, but differ in window or request-us
-        dir/w.json:1:37: no task is called "bb"
-        dir/w.json:1:37: task "a" lends to "a"; expected another task, of one instance
-        dir/w.json:1:37: task "a" lends to "b"; expected another task, of one instance
-        dir/w.json:1:12: task "a": it lends to "fifteen-bytes-0", which to a kernel is the name of several tasks
-        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" are one name to a kernel, but do not lend to the same task
+        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" have the same name "fifteen-bytes-0" in the kernel, but differ in window or request-us
+        dir/w.json:1:37: no task is named "bb"
+        dir/w.json:1:37: task "a" lends to "a"; expected another task with one instance
+        dir/w.json:1:37: task "a" lends to "b"; expected another task with one instance
+        dir/w.json:1:12: task "a": it lends to "fifteen-bytes-0", but in the kernel several tasks have that name
+        dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" have the same name in the kernel, but do not lend to the same task
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
         dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, process, window, request-us, lends, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
@@ -425,46 +425,46 @@ fn what_cannot_be_honoured_is_an_error_with_its_place() {
         dir/w.json:1:12: task "a": nice value 20; expected -20 to 19
         dir/w.json:1:12: task "a": real-time priority -3; expected 1 to 99
         dir/w.json:1:28: task "a" has "period": the old names of dl-period and the like are not supported
-        dir/w.json:1:25: run is a number that is no 64-bit integer; expected an integer from 0 to 2147483647
+        dir/w.json:1:25: run is a number that is not a 64-bit integer; expected an integer from 0 to 2147483647
         dir/w.json:1:25: run is -1; expected an integer from 0 to 2147483647
         dir/w.json:1:25: run is "1"; expected an integer from 0 to 2147483647
-        dir/w.json:1:26: loop is 0; expected -1 (for ever) or a number from 1 on
+        dir/w.json:1:26: loop is 0; expected -1 (endless) or a number from 1
         dir/w.json:1:39: task "a" has loop twice
         dir/w.json:1:12: task "a" has no event
         dir/w.json:1:18: task "a" has no phase
         dir/w.json:1:29: task "a", phase "p" has no event
-        dir/w.json:1:18: task "a" has phases and beside them the event "run"; expected one of both
-        dir/w.json:1:36: cpus is empty; expected one CPU number at least
+        dir/w.json:1:18: task "a" has phases and also the event "run"; expected one of both
+        dir/w.json:1:36: cpus is empty; expected at least one CPU number
         dir/w.json:1:37: cpus is 4096; expected an integer from 0 to 4095
-        dir/w.json:1:29: a second task is called "a"
-        dir/w.json:1:42: no task is called "alhpa" (did you mean "alpha"?)
-        dir/w.json:1:39: suspend under the name "b", which rt-app takes differently by its version; expected the task's own name "a", or ""
+        dir/w.json:1:29: duplicate task "a"
+        dir/w.json:1:42: no task is named "alhpa" (did you mean "alpha"?)
+        dir/w.json:1:39: suspend with the name "b", whose meaning depends on the version of rt-app; expected the task's own name "a", or ""
         dir/w.json:1:18: task "a": unlocks a mutex that it does not hold
-        dir/w.json:1:12: task "a": a loop ends with other mutexes held than it began with
-        dir/w.json:1:18: task "a": waits with a mutex that it does not hold; expected a lock before
+        dir/w.json:1:12: task "a": the loop does not hold the same mutexes at its end as at its start
+        dir/w.json:1:18: task "a": waits with a mutex that it does not hold; expected a lock operation before
         dir/w.json:1:39: task "a", "wait" has an unknown key "mutx" (did you mean "mutex"?); known are ref, mutex
         dir/w.json:1:61: mode is "x"; expected "relative" or "absolute"
-        dir/w.json:1:55: barrier "b" a second time in this task; each place needs its own name
-        dir/w.json:1:42: a task that is forked uses a barrier; its users could not be counted
-        dir/w.json:1:42: a task that is forked has a delay; not supported, begin it with a sleep
-        dir/w.json:1:18: task "a": forks itself, directly or through others: tasks without bound
-        dir/w.json:1:2: no task starts by itself
+        dir/w.json:1:55: barrier "b" is used twice in this task; each place needs its own name
+        dir/w.json:1:42: a forked task uses a barrier; the number of participants would be unknown
+        dir/w.json:1:42: a forked task has a delay, which is not supported; start its script with a sleep
+        dir/w.json:1:18: task "a": forks itself, directly or through other tasks: unbounded number of tasks
+        dir/w.json:1:2: every task is forked; at least one must start by itself
         dir/w.json:1:48: more than 100000 instances in all
-        dir/w.json:1:12: task "a": loop without run, sleep or wait: no time passes in it
+        dir/w.json:1:12: task "a": loop without run, sleep or wait: no time would pass
         dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, taskgroups, tasks
-        dir/w.json:1:55: pi_enabled: priorities are not inherited here; only false is supported
-        dir/w.json:1:53: duration is a number that is no 64-bit integer; expected an integer from -1 to 2147483647
+        dir/w.json:1:55: pi_enabled: priority inheritance is not supported; expected false
+        dir/w.json:1:53: duration is a number that is not a 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
-        dir/w.json:1:2: no task starts by itself
+        dir/w.json:1:2: every task is forked; at least one must start by itself
         dir/w.json:1:1: the file has no "tasks"
         dir/w.json:1:11: "tasks" is an array; expected an object
-        dir/w.json:1:1: the file holds an array; expected an object
-        dir/w.json:2:10: found "x"; expected a value (strings stand in quotes)"#]].assert_eq(&errors.join("\n"));
+        dir/w.json:1:1: the file contains an array; expected an object
+        dir/w.json:2:10: found "x"; expected a value (strings need quotes)"#]].assert_eq(&errors.join("\n"));
 }
 
-/// The files with which the peer simulator was found wrong, in their essence; the durations stay.
+/// Minimal versions of files that the peer simulator handles wrongly; durations are unchanged.
 #[test]
-fn files_of_the_peer_load() {
+fn files_the_peer_simulator_mishandles_load() {
     let global = r#""global": {"duration": 10, "default_policy": "SCHED_OTHER", "calibration": "CPU0"}"#;
     for instances in [8, 256, 2048] {
         let task = format!(r#""periodic": {{"instance": {instances}, "loop": -1, "run": 10000, "sleep": 10000}}"#);
@@ -483,7 +483,7 @@ const WORD: &str =
 
 proptest! {
     #[test]
-    fn any_document_is_read_or_refused(words in prop::collection::vec(WORD, 0..30)) {
+    fn any_document_is_parsed_or_refused(words in prop::collection::vec(WORD, 0..30)) {
         let _ = Workload::from_rt_app("w", &words.concat());
     }
 

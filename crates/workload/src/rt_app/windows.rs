@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `window` and `request-us` of a task, which rt-app skips: `"window": [1, 2], "request-us": 10000` says that each request
-//! should be done within 10 ms, and that one of two may be late.
+//! Extension of rt-app: `window` and `request-us` of a task. `"window": [1, 2], "request-us": 10000` means that each
+//! request should complete within 10 ms, and that one of two may be late.
 
 use super::document::{Fault, Object, wrong};
 use crate::Window;
@@ -8,7 +8,7 @@ use crate::json::{Kind, Value};
 use crate::window::{MOST_REQUEST_US, MOST_REQUESTS};
 use ids::Nanos;
 
-/// Both keys, which go together.
+/// Reads both keys, which require each other.
 pub(super) fn window(object: &mut Object<'_>) -> Result<Option<Window>, Fault> {
     let window = object.optional("window")?;
     let request = object.optional("request-us")?;

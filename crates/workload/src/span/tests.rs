@@ -17,7 +17,7 @@ fn chain(span: &Span) -> Vec<(&str, u64, u64)> {
 }
 
 #[test]
-fn independent_tasks_take_as_long_as_the_longest() {
+fn span_of_independent_tasks_is_the_longest() {
     let found = span(r#""a": {"loop": 1, "run": 300}, "b": {"loop": 1, "run": 200, "sleep": 200}"#);
     assert_eq!((us(found.work), us(found.span), found.tasks, found.is_complete), (500, 400, 2, true));
     assert_eq!(chain(&found), [("b", 200, 200)]);
@@ -28,8 +28,8 @@ fn independent_tasks_take_as_long_as_the_longest() {
 }
 
 #[test]
-fn the_chain_goes_through_whoever_woke_or_made_a_task() {
-    // b waits for a's 500 us, c for b; d is long, but nobody waits for it.
+fn chain_follows_wakers_and_parents() {
+    // b waits for a's 500 us, c waits for b; d is long, but no task waits for it.
     let found = span(
         r#""a": {"loop": 1, "run": 500, "resume": "b"},
            "b": {"loop": 1, "run": 100, "suspend": "b", "run1": 50, "sleep": 30, "resume": "c"},
@@ -47,7 +47,7 @@ fn the_chain_goes_through_whoever_woke_or_made_a_task() {
 }
 
 #[test]
-fn bounds_are_those_of_graham_and_brent() {
+fn bounds_are_graham_and_brent() {
     let found = span(r#""a": {"instance": 4, "loop": 1, "run": 300}"#);
     let bounds = |cpus| {
         let (least, most) = found.bounds(cpus);
@@ -57,11 +57,11 @@ fn bounds_are_those_of_graham_and_brent() {
 }
 
 #[test]
-fn what_never_ends_has_a_span_only_up_to_a_time() {
+fn endless_workload_needs_a_time_limit_for_its_span() {
     let text = r#"{"tasks": {"a": {"loop": -1, "run": 100, "sleep": 100}}}"#;
     let workload = Workload::from_rt_app("w.json", text).unwrap();
     let refused = workload.span(None, 4).unwrap_err().to_string();
-    assert_eq!(refused, "w: it has tasks that never end and no duration; give one");
+    assert_eq!(refused, "w: the workload has endless tasks and no duration; set a duration");
     let found = workload.span(Some(Nanos::from_us(1_050)), 4).unwrap();
     assert_eq!((us(found.span), found.is_complete), (1_050, false));
     let stuck = Workload::from_rt_app("w.json", r#"{"tasks": {"a": {"loop": 1, "run": 5, "suspend": "a"}}}"#).unwrap();
@@ -70,9 +70,9 @@ fn what_never_ends_has_a_span_only_up_to_a_time() {
 }
 
 proptest! {
-    /// Of any forks and works the chain is as long as the span, and the levels are all of it.
+    /// For random scripts, the chain is as long as the span, and the levels sum up to the span.
     #[test]
-    fn the_chain_makes_up_the_span(works in prop::collection::vec((1..1000u64, 0..500u64, 1..4u32), 1..20)) {
+    fn chain_length_and_levels_equal_the_span(works in prop::collection::vec((1..1000u64, 0..500u64, 1..4u32), 1..20)) {
         let tasks: Vec<String> = works.iter().enumerate().map(|(index, (run, sleep, times))| {
             let first = if index > 0 { format!(r#""w": {{"loop": 1, "suspend": "t{index}"}}, "#) } else { String::new() };
             let work = format!(r#""p": {{"loop": {times}, "run": {run}, "sleep": {sleep}}}"#);

@@ -1,44 +1,45 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 256-bit vectors of x86-64: two for a line.
+//! Wide loops for AVX2: two 256-bit vectors per line.
 
 use core::arch::x86_64::*;
 
-use super::skip::Glance;
+use super::skip::LowBitGroup;
 use super::{Bits, LINE, Line};
 use crate::State;
 use crate::word::{self, LOW, Want};
 
-/// What was seen in each pair of the vector so far, in the pair's high bit; in a search for other states, in either bit.
+/// Search accumulator: the high bit of a pair is set if a wanted block was found at its position in any line; for a
+/// search for other states, either bit is. Inverted if [`gathers_misses`].
 type Seen = __m256i;
 
-/// Whether a search gathers, by "and", the blocks that are not wanted, instead of the wanted ones by "or". It saves an
-/// instruction: there is "a and not b" here, but no "neither a nor b".
+/// Returns whether the search ANDs the non-matching blocks instead of ORing the matches. This saves an instruction,
+/// because AVX2 has and-not but no nor.
 const fn gathers_misses(want: Want) -> bool {
     matches!(want.state, State::Free) && !want.other
 }
 
-/// Nothing seen yet.
+/// Accumulator with no block found.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn none<const WANT: u8>() -> Seen {
     if const { gathers_misses(Want::from_number(WANT)) } { _mm256_set1_epi64x(-1) } else { _mm256_setzero_si256() }
 }
 
-/// The two halves of a line.
+/// Loads the two halves of a line.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn load(line: &Line) -> [__m256i; 2] {
-    // SAFETY: a line has 64 bytes, the loads take the first and the second 32 and need no alignment.
+    // SAFETY: a line has 64 bytes; the unaligned loads read its first and second 32.
     unsafe { [_mm256_loadu_si256(line.as_ptr().cast()), _mm256_loadu_si256(line.as_ptr().add(LINE / 2).cast())] }
 }
 
-/// Adds the wanted blocks of a line: for each half a load, an addition and two bitwise instructions.
+/// Accumulates the wanted blocks of a line: per half a load, an addition and two bitwise instructions.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     let want = const { Want::from_number(WANT) };
     for high in load(line) {
-        // Doubling brings each low bit beside its high one. It is a shift that more of the processor's units can do.
+        // Doubling moves each low bit next to its high bit. Unlike a shift, an addition runs on more execution ports.
         let low = _mm256_add_epi64(high, high);
         let found = match want.state {
             state if want.other => _mm256_xor_si256(high, _mm256_set1_epi64x(word::repeat(state) as i64)),
@@ -52,14 +53,14 @@ fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// What was seen in either place.
+/// Combines two accumulators.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
     if const { gathers_misses(Want::from_number(WANT)) } { _mm256_and_si256(a, b) } else { _mm256_or_si256(a, b) }
 }
 
-/// Whether anything was seen.
+/// Returns whether a wanted block was found.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn any<const WANT: u8>(seen: Seen) -> bool {
@@ -72,7 +73,7 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
     }
 }
 
-/// Adds a line as it is.
+/// Accumulates a line's bytes without a test.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn touch(seen: Seen, line: &Line) -> Seen {
@@ -83,21 +84,21 @@ define_loops!(#[target_feature(enable = "avx2")]);
 
 define_two_steps!(#[target_feature(enable = "avx2")]);
 
-/// Maps of all sizes are searched alike.
+/// Maps of all sizes use the same loop.
 const FAR_BYTES: usize = usize::MAX;
 
-/// Bytes from the start in whole groups without a wanted block.
+/// Number of bytes at the start, in whole groups, without a wanted block.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn skip_exactly<const WANT: u8>(bytes: &[u8], _is_far: bool) -> usize {
     skip_groups_of::<WANT, 4, 2>(bytes)
 }
 
-/// Whether any of the lines may hold a block of the wanted state, by the low bits alone: they are 0 in free and unlinked
-/// blocks, 1 in used ones and inodes.
+/// Returns whether a line of the group may hold a block of the wanted state, judged by low bits only: they are 0 for
+/// free and unlinked blocks, 1 for used blocks and inodes.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn may_hold<const WANT: u8>(lines: &Glance) -> bool {
+pub(super) fn may_hold<const WANT: u8>(lines: &LowBitGroup) -> bool {
     let low_bits = _mm256_set1_epi64x(LOW as i64);
     let is_odd = const { WANT & 1 == 1 };
     let mut bits = [if is_odd { _mm256_setzero_si256() } else { _mm256_set1_epi64x(-1) }; 4];
@@ -115,12 +116,12 @@ pub(super) fn may_hold<const WANT: u8>(lines: &Glance) -> bool {
     }
 }
 
-/// Lines that add at most 8 to a byte each, before bytes could run over.
+/// Number of lines before a byte counter could overflow: each adds at most 8.
 const BYTE_LINES: usize = 31;
 
-/// Counts bits of all lines: those of four bits by a table in a register, summed in bytes.
+/// Counts bits of all lines with a 4-bit lookup table in a register, summed in bytes.
 ///
-/// The low bits of one half line and those of the other fill the two bits of a pair, and so do the high bits: two vectors
+/// The low bits of one half line and those of the other are packed into pairs, and so are the high bits: two vectors
 /// cost three counts instead of six.
 #[target_feature(enable = "avx2")]
 pub(super) fn count(lines: &[Line]) -> Bits {
@@ -149,7 +150,7 @@ pub(super) fn count(lines: &[Line]) -> Bits {
     Bits { low, high, both }
 }
 
-/// The number of bits set in each byte.
+/// Population count of each byte.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn bits_of_bytes(x: __m256i) -> __m256i {

@@ -1,48 +1,49 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 512-bit vectors of x86-64: one for a line.
+//! Wide loops for AVX-512: one 512-bit vector per line.
 
 use core::arch::x86_64::*;
 use core::hint::black_box;
 
 use super::avx2::may_hold;
-use super::skip::Glance;
+use super::skip::LowBitGroup;
 use super::{Bits, LINE, Line};
 use crate::State;
 use crate::word::{self, LOW, Want};
 
-/// Bytes of map from which on the loop for memory is the faster one: twice what the second cache holds.
+/// Map size in bytes from which the loop for data in memory is faster: twice the L2 cache.
 const FAR_BYTES: usize = 4 << 20;
 
-/// What was seen in each pair of the vector so far, in the pair's low bit; in a search for other states, in either bit.
+/// Search accumulator: the low bit of a pair is set if a wanted block was found at its position in any line; for a
+/// search for other states, either bit is.
 type Seen = __m512i;
 
-/// Nothing seen yet.
+/// Accumulator with no block found.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn none<const WANT: u8>() -> Seen {
     _mm512_setzero_si512()
 }
 
-/// A whole line.
+/// Loads a line.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn load(line: &Line) -> __m512i {
-    // SAFETY: a line has the 64 bytes that the load takes, and the load needs no alignment.
+    // SAFETY: a line has the 64 bytes that the unaligned load reads.
     unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
 }
 
-/// The truth table of "seen before, or this pair is in the state" over seen, low bit and high bit, as the ternary
-/// instruction takes it: bit 4 s + 2 l + h is the answer for those three.
+/// Truth table for `vpternlog` of "found before, or this pair is in the state" with the inputs found (f), low bit (l)
+/// and high bit (h): bit 4 f + 2 l + h is the result.
 const fn table(state: State) -> i32 {
     let (low, high) = (state.bits() as i32 & 1, state.bits() as i32 >> 1);
     0xf0 | 1 << (2 * low + high)
 }
 
-/// Adds the wanted blocks of a line: a load, a shift and one ternary instruction.
+/// Accumulates the wanted blocks of a line: a load, a shift and one ternary instruction.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn see<const WANT: u8>(seen: Seen, line: &Line) -> Seen {
-    /// The truth table of "the first, or the others differ".
+    /// Truth table of "the first input, or the other two differ".
     const OR_DIFFERENT: i32 = 0xf6;
     let want = const { Want::from_number(WANT) };
     let low = load(line);
@@ -53,7 +54,7 @@ fn see<const WANT: u8>(seen: Seen, line: &Line) -> Seen {
     see_bits::<WANT>(seen, low, _mm512_srli_epi64::<1>(low))
 }
 
-/// Adds the pairs whose low and high bits, each at the place of the low one, are those of the wanted state.
+/// Accumulates the pairs whose low and high bits, both shifted to the low position, match the wanted state.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn see_bits<const WANT: u8>(seen: Seen, low: __m512i, high: __m512i) -> Seen {
@@ -65,14 +66,14 @@ fn see_bits<const WANT: u8>(seen: Seen, low: __m512i, high: __m512i) -> Seen {
     }
 }
 
-/// What was seen in either place.
+/// Combines two accumulators.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
     _mm512_or_si512(a, b)
 }
 
-/// Whether anything was seen.
+/// Returns whether a wanted block was found.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn any<const WANT: u8>(seen: Seen) -> bool {
@@ -80,7 +81,7 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
     _mm512_test_epi64_mask(seen, _mm512_set1_epi64(bits as i64)) != 0
 }
 
-/// Adds a line as it is.
+/// Accumulates a line's bytes without a test.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn touch(seen: Seen, line: &Line) -> Seen {
@@ -91,7 +92,7 @@ define_loops!(#[target_feature(enable = "avx512f")]);
 
 define_two_steps!(#[target_feature(enable = "avx512f")]);
 
-/// Bytes from the start in whole groups without a wanted block.
+/// Number of bytes at the start, in whole groups, without a wanted block.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn skip_exactly<const WANT: u8>(bytes: &[u8], is_far: bool) -> usize {
@@ -102,16 +103,17 @@ fn skip_exactly<const WANT: u8>(bytes: &[u8], is_far: bool) -> usize {
     }
 }
 
-/// The same for maps that come from memory or a far cache.
+/// Variant for maps in memory or the last-level cache.
 ///
-/// Every line is loaded twice, each time as an operand of the instruction that needs it. That is slower in near caches, but
-/// a virtual AMD EPYC 9004 gets as much from memory as by plain reads, and a sixth less with loads of their own.
+/// Each line is loaded twice, each time as an instruction operand. This is slower for maps in L1 or L2, but on a
+/// virtual AMD EPYC 9004 it reaches the memory bandwidth of plain reads; with separate load instructions it reaches a
+/// sixth less.
 #[target_feature(enable = "avx512f")]
 fn skip_far<const WANT: u8>(bytes: &[u8]) -> usize {
     const GROUP: usize = 8;
     let (groups, _) = bytes.as_chunks::<LINE>().0.as_chunks::<GROUP>();
     for (index, group) in groups.iter().enumerate() {
-        // The compiler would make one load of the two if it saw that they are of the same line.
+        // Hides from the compiler that both references are to the same line; it would merge the two loads.
         let again: &[Line; GROUP] = black_box(group);
         let mut seen = [none::<WANT>(); 2];
         for (i, (line, again)) in group.iter().zip(again).enumerate() {
@@ -126,11 +128,11 @@ fn skip_far<const WANT: u8>(bytes: &[u8]) -> usize {
 
 /// Counts bits of all lines with the vector population count.
 ///
-/// The low bits of one line and those of the next fill the two bits of a pair, and so do the high bits: two lines cost
+/// The low bits of one line and those of the next are packed into pairs, and so are the high bits: two lines cost
 /// three counts instead of six.
 #[target_feature(enable = "avx512f,avx512vpopcntdq")]
 pub(super) fn count(lines: &[Line]) -> Bits {
-    /// The truth table of "the second where the first is set, else the third".
+    /// Truth table of "the second input where the first is set, else the third".
     const SELECT: i32 = 0xca;
     let mask = _mm512_set1_epi64(LOW as i64);
     let [mut low, mut high, mut both] = [_mm512_setzero_si512(); 3];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wide loops, one file for each kind of processor, all with the same functions in the same order.
+//! Wide loops, one file per instruction set, all with the same functions in the same order.
 //!
-//! But for `capi`, this module is the only one with `unsafe` code, of three kinds: a vector load from a line whose size
-//! the type proves, a prefetch, which may name any address, and the call of a function compiled for instructions that the
-//! line above has just asked the processor for.
+//! Apart from `capi`, this is the only module with `unsafe` code, for three purposes: vector loads from a line whose
+//! size the type guarantees, prefetches, which are valid for any address, and calls of functions compiled for
+//! instructions whose presence was just checked.
 #![allow(unsafe_code)]
 
 #[macro_use]
@@ -19,26 +19,26 @@ mod portable;
 use crate::word::{self, BLOCKS_PER_BYTE, BYTES, LOW, Want};
 use crate::{Counts, State};
 
-/// Bytes in a cache line: the unit of the wide loops.
+/// Length of a cache line in bytes, the unit of the wide loops.
 pub(crate) const LINE: usize = 64;
 
-/// A cache line's worth of map.
+/// A cache line of the map.
 type Line = [u8; LINE];
 
-/// A way to run the wide loops.
+/// Implementation of the wide loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernel {
-    /// Eight 64-bit words at a time; the compiler may use the vector instructions that every processor of the kind has.
+    /// Eight 64-bit words at a time, for any processor; the compiler may use baseline vector instructions.
     Portable,
-    /// 256-bit vectors of x86-64.
+    /// 256-bit vectors of x86-64 (AVX2).
     Avx2,
-    /// 512-bit vectors of x86-64 with their population count: Ice Lake, Zen 4 and later.
+    /// 512-bit vectors of x86-64 with vector population count: Ice Lake, Zen 4 and later.
     Avx512,
-    /// 128-bit vectors of 64-bit Arm.
+    /// 128-bit vectors of 64-bit Arm (NEON).
     Neon,
 }
 
-/// Whether the processor has all the named features: asked at run time with `std`, at compile time without.
+/// Returns whether the processor has all named features: detected at run time with `std`, at compile time without.
 #[cfg(target_arch = "x86_64")]
 macro_rules! has {
     ($($feature:tt),*) => {{
@@ -51,10 +51,10 @@ macro_rules! has {
 }
 
 impl Kernel {
-    /// All kernels, the slowest first.
+    /// All kernels, slowest first.
     pub const ALL: [Kernel; 4] = [Kernel::Portable, Kernel::Neon, Kernel::Avx2, Kernel::Avx512];
 
-    /// Whether this machine can run the kernel.
+    /// Returns whether this machine can run the kernel.
     #[inline]
     pub fn is_available(self) -> bool {
         match self {
@@ -69,14 +69,14 @@ impl Kernel {
         }
     }
 
-    /// The fastest kernel that this machine can run.
+    /// Fastest kernel this machine can run.
     #[inline]
     pub fn best() -> Kernel {
         let [_, faster @ ..] = Self::ALL;
         faster.into_iter().rev().find(|kernel| kernel.is_available()).unwrap_or(Kernel::Portable)
     }
 
-    /// The lower-case name, for output.
+    /// Lower-case name for output.
     pub const fn name(self) -> &'static str {
         match self {
             Kernel::Portable => "portable",
@@ -87,7 +87,7 @@ impl Kernel {
     }
 }
 
-/// Turns the number of a search, known at run time, into one known at compile time.
+/// Dispatches a search number to code specialized at compile time.
 macro_rules! for_want {
     ($want:expr, $kind:ident, $($argument:expr),*) => {
         match $want.number() {
@@ -103,10 +103,10 @@ macro_rules! for_want {
     };
 }
 
-/// How many bytes from the start of `bytes` hold no wanted block. Either less than a line is left behind them, or the
-/// line behind them holds a wanted block.
+/// Number of bytes at the start of `bytes` that are known to hold no wanted block. Either less than a line remains,
+/// or the next line holds a wanted block.
 ///
-/// Without a kernel it takes the fastest one.
+/// `None` selects the fastest kernel.
 pub(crate) fn skip(kernel: Option<Kernel>, bytes: &[u8], want: Want) -> usize {
     let kernel = match kernel {
         None => Kernel::best(),
@@ -115,37 +115,37 @@ pub(crate) fn skip(kernel: Option<Kernel>, bytes: &[u8], want: Want) -> usize {
     };
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the kernel is available, so there is AVX2.
+        // SAFETY: the kernel is available, so the processor has AVX2.
         Kernel::Avx2 => unsafe { for_want!(want, avx2, bytes) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the kernel is available, so there is AVX-512F.
+        // SAFETY: the kernel is available, so the processor has AVX-512F.
         Kernel::Avx512 => unsafe { for_want!(want, avx512, bytes) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: the kernel is available, so there is NEON.
+        // SAFETY: the kernel is available, so the processor has NEON.
         Kernel::Neon => unsafe { for_want!(want, neon, bytes) },
         _ => for_want!(want, portable, bytes),
     }
 }
 
-/// Reads every byte once and does next to nothing with it: the yardstick for the searches.
+/// Reads every whole line once with minimal computation: the benchmark's upper bound for a search.
 ///
-/// The value is of no interest; it keeps the reads from being optimised away.
+/// The result only keeps the reads from being optimized away.
 pub fn read(kernel: Kernel, bytes: &[u8]) -> bool {
     match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX2.
+        // SAFETY: the match guard has detected AVX2.
         Kernel::Avx2 if kernel.is_available() => unsafe { avx2::read(bytes) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX-512F.
+        // SAFETY: the match guard has detected AVX-512F.
         Kernel::Avx512 if kernel.is_available() => unsafe { avx512::read(bytes) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: the guard has found NEON.
+        // SAFETY: the match guard has detected NEON.
         Kernel::Neon if kernel.is_available() => unsafe { neon::read(bytes) },
         _ => portable::read(bytes),
     }
 }
 
-/// How many pairs have their low bit set, their high bit set, and both.
+/// Number of pairs with the low bit set, with the high bit set, and with both.
 #[derive(Clone, Copy, Default)]
 struct Bits {
     low: u64,
@@ -154,7 +154,7 @@ struct Bits {
 }
 
 impl Bits {
-    /// Adds the pairs of one word.
+    /// Adds the pairs of a word.
     #[inline(always)]
     fn add(&mut self, word: u64) {
         self.low += u64::from((word & LOW).count_ones());
@@ -168,20 +168,20 @@ pub(crate) fn count(kernel: Kernel, bytes: &[u8]) -> Counts {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let mut bits = match kernel {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX2.
+        // SAFETY: the match guard has detected AVX2.
         Kernel::Avx2 if kernel.is_available() => unsafe { avx2::count(lines) },
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: the guard has found AVX-512F and its population count.
+        // SAFETY: the match guard has detected AVX-512F and its population count.
         Kernel::Avx512 if kernel.is_available() => unsafe { avx512::count(lines) },
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: the guard has found NEON.
+        // SAFETY: the match guard has detected NEON.
         Kernel::Neon if kernel.is_available() => unsafe { neon::count(lines) },
         _ => portable::count(lines),
     };
     finish(&mut bits, rest, bytes.len())
 }
 
-/// Adds the bytes behind the last whole line and turns counted bits into counted states.
+/// Adds the bytes after the last whole line and converts bit counts into state counts.
 fn finish(bits: &mut Bits, rest: &[u8], bytes: usize) -> Counts {
     let (words, tail) = rest.as_chunks::<BYTES>();
     words.iter().for_each(|word| bits.add(u64::from_le_bytes(*word)));
@@ -195,14 +195,14 @@ fn finish(bits: &mut Bits, rest: &[u8], bytes: usize) -> Counts {
     Counts::new(counts)
 }
 
-/// Counts with three population counts for each 64-bit word: the usual form, kept as the one to beat.
+/// Counts with three population counts per 64-bit word, the conventional method; kept as the benchmark's baseline.
 ///
-/// It uses the processor's instruction for it if there is one.
+/// Uses the processor's popcnt instruction if available.
 pub fn count_word_by_word(bytes: &[u8]) -> Counts {
     let (words, tail) = bytes.as_chunks::<BYTES>();
     #[cfg(target_arch = "x86_64")]
     let mut bits = if has!("popcnt") {
-        // SAFETY: the guard has found the instruction.
+        // SAFETY: popcnt was just detected.
         unsafe { count_words_popcnt(words) }
     } else {
         count_words(words)
@@ -212,7 +212,7 @@ pub fn count_word_by_word(bytes: &[u8]) -> Counts {
     finish(&mut bits, tail, bytes.len())
 }
 
-/// The loop of [`count_word_by_word`].
+/// Loop of [`count_word_by_word`].
 #[inline(always)]
 fn count_words(words: &[[u8; BYTES]]) -> Bits {
     let mut bits = Bits::default();
@@ -220,18 +220,18 @@ fn count_words(words: &[[u8; BYTES]]) -> Bits {
     bits
 }
 
-/// The same, compiled for processors that count bits in one instruction.
+/// The same loop, compiled with the popcnt instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt")]
 fn count_words_popcnt(words: &[[u8; BYTES]]) -> Bits {
     count_words(words)
 }
 
-/// Asks the processor to bring the line `ahead` bytes behind the start of `line` into its cache, if it exists.
+/// Prefetches the cache line `ahead` bytes after the start of `line`.
 #[inline(always)]
 pub(crate) fn prefetch(line: &[u8], ahead: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch reads nothing for the program and never faults, whatever the address; SSE is always there.
+    // SAFETY: a prefetch never faults, whatever the address; SSE is part of x86-64.
     unsafe {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().wrapping_add(ahead).cast());

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 128-bit vectors of 64-bit Arm: four for a line.
+//! Wide loops for NEON: four 128-bit vectors per line.
 
 use core::arch::aarch64::*;
 
 use super::{Bits, LINE, Line, portable};
 use crate::word::{self, LOW, Want};
 
-/// What was seen in each pair of the vector so far.
+/// Search accumulator: the low bit of a pair is set if a wanted block was found at its position.
 type Seen = uint64x2_t;
 
-/// Nothing seen yet.
+/// Accumulator with no block found.
 #[inline]
 #[target_feature(enable = "neon")]
 fn none<const WANT: u8>() -> Seen {
     vdupq_n_u64(0)
 }
 
-/// The four quarters of a line.
+/// Loads the four quarters of a line.
 #[inline]
 #[target_feature(enable = "neon")]
 fn load(line: &Line) -> [uint64x2_t; 4] {
     let (quarters, _) = line.as_chunks::<{ LINE / 4 }>();
-    // SAFETY: each quarter has the 16 bytes that the load takes, and the load needs no alignment.
+    // SAFETY: each quarter has the 16 bytes that the unaligned load reads.
     core::array::from_fn(|i| vreinterpretq_u64_u8(unsafe { vld1q_u8(quarters[i].as_ptr()) }))
 }
 
-/// Adds the wanted blocks of a line.
+/// Accumulates the wanted blocks of a line.
 #[inline]
 #[target_feature(enable = "neon")]
 fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
@@ -45,21 +45,21 @@ fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// Adds a line as it is.
+/// Accumulates a line's bytes without a test.
 #[inline]
 #[target_feature(enable = "neon")]
 fn touch(seen: Seen, line: &Line) -> Seen {
     load(line).into_iter().fold(seen, |seen, x| vorrq_u64(seen, x))
 }
 
-/// What was seen in either place.
+/// Combines two accumulators.
 #[inline]
 #[target_feature(enable = "neon")]
 fn join<const WANT: u8>(a: Seen, b: Seen) -> Seen {
     vorrq_u64(a, b)
 }
 
-/// Whether anything was seen.
+/// Returns whether a wanted block was found.
 #[inline]
 #[target_feature(enable = "neon")]
 fn any<const WANT: u8>(seen: Seen) -> bool {
@@ -68,14 +68,14 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
 
 define_loops!(#[target_feature(enable = "neon")]);
 
-/// Bytes from the start in whole groups without a wanted block.
+/// Number of bytes at the start, in whole groups, without a wanted block.
 #[inline]
 #[target_feature(enable = "neon")]
 fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
     skip_groups_of::<WANT, 4, 2>(bytes)
 }
 
-/// Counts bits of all lines: the portable loop, which the compiler turns into vectors here.
+/// Counts bits of all lines with the portable loop, which the compiler vectorizes here.
 #[target_feature(enable = "neon")]
 pub(super) fn count(lines: &[Line]) -> Bits {
     portable::count(lines)

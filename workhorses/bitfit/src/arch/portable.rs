@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! 64-bit words, eight at a time.
+//! Portable wide loops: eight 64-bit words per line.
 
 use super::{Bits, LINE, Line};
 use crate::word::{self, BYTES, LOW, Want};
 
-/// Words in a line.
+/// Words per line.
 const WORDS: usize = LINE / BYTES;
 
-/// What was seen in each column of words so far.
+/// Search accumulator, one word per word of a line.
 type Seen = [u64; WORDS];
 
-/// Nothing seen yet.
+/// Accumulator with no block found.
 #[inline(always)]
 fn none<const WANT: u8>() -> Seen {
     [0; WORDS]
 }
 
-/// Adds the wanted blocks of a line.
+/// Accumulates the wanted blocks of a line.
 #[inline(always)]
 fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     let want = const { Want::from_number(WANT) };
@@ -26,7 +26,7 @@ fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// Adds a line as it is.
+/// Accumulates a line's bytes without a test.
 #[inline(always)]
 fn touch(mut seen: Seen, line: &Line) -> Seen {
     for (seen, word) in seen.iter_mut().zip(line.as_chunks::<BYTES>().0) {
@@ -35,14 +35,14 @@ fn touch(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// What was seen in either place.
+/// Combines two accumulators.
 #[inline(always)]
 fn join<const WANT: u8>(mut a: Seen, b: Seen) -> Seen {
     a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
     a
 }
 
-/// Whether anything was seen.
+/// Returns whether a wanted block was found.
 #[inline(always)]
 fn any<const WANT: u8>(seen: Seen) -> bool {
     seen.into_iter().fold(0, |all, word| all | word) & LOW != 0
@@ -50,23 +50,23 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
 
 define_loops!();
 
-/// Bytes from the start in whole groups without a wanted block.
+/// Number of bytes at the start, in whole groups, without a wanted block.
 #[inline(always)]
 fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
     skip_groups_of::<WANT, 4, 2>(bytes)
 }
 
-/// Lines whose pairs add up to at most 24 in a byte.
+/// Lines per group; their pairs add up to at most 24 per byte.
 const SIX: usize = 6;
 
-/// Groups of six lines, before bytes could run over.
+/// Groups of six lines before a byte counter could overflow.
 const MOST_SIXES: usize = 10;
 
-/// What is counted: low bits, high bits, and pairs with both.
+/// Kinds of counts: low bits, high bits, pairs with both.
 const KINDS: usize = 3;
 
-/// Counts bits of all lines: adds them in ever wider fields of the words. It counts no bits one by one, so that the
-/// compiler can make vectors of the words, and it needs no instruction for counting.
+/// Counts bits of all lines by adding them in increasingly wide fields of the words. This needs no popcnt instruction
+/// and can be vectorized by the compiler.
 #[inline(always)]
 pub(super) fn count(lines: &[Line]) -> Bits {
     let mut counts = Bits::default();
@@ -74,7 +74,7 @@ pub(super) fn count(lines: &[Line]) -> Bits {
     for sixes in sixes.chunks(MOST_SIXES) {
         add_sixes(&mut counts, sixes);
     }
-    // Lines of zeros count nothing.
+    // Padding lines of zeros do not change the counts.
     let mut last = [[0; LINE]; SIX];
     last[..rest.len()].copy_from_slice(rest);
     add_sixes(&mut counts, &[last]);
@@ -99,7 +99,7 @@ fn add_sixes(counts: &mut Bits, sixes: &[[Line; SIX]]) {
     counts.both += sum_of_bytes(both);
 }
 
-/// Bits of six words by kind; each nibble of a result counts those of its nibble.
+/// Counts bits of six words by kind; each nibble of a result holds the count for the same nibble of the words.
 #[inline(always)]
 fn add_six([a, b, c, d, e, f]: [u64; SIX]) -> [u64; KINDS] {
     let mut nibbles = [0; KINDS];
@@ -108,20 +108,20 @@ fn add_six([a, b, c, d, e, f]: [u64; SIX]) -> [u64; KINDS] {
         let high = three.map(|word| word >> 1 & LOW);
         let both = [low[0] & high[0], low[1] & high[1], low[2] & high[2]];
         for (nibbles, bits) in nibbles.iter_mut().zip([low, high, both]) {
-            // Three bits fit in the two of a pair.
+            // The sum of three bits fits in the two bits of a pair.
             *nibbles += sum_of_halves(bits[0] + bits[1] + bits[2], 2, 0x3333_3333_3333_3333);
         }
     }
     nibbles
 }
 
-/// Adds the two halves of every field of `2 * width` bits; `mask` has the lower ones.
+/// Adds the two halves of every field of `2 * width` bits; `mask` selects the lower halves.
 #[inline(always)]
 fn sum_of_halves(word: u64, width: u32, mask: u64) -> u64 {
     (word & mask) + (word >> width & mask)
 }
 
-/// The sum of all bytes: in four fields of each word, then the words, then the fields. Only the last step multiplies.
+/// Sum of all bytes: first per word in four fields, then over the words, then over the fields by one multiplication.
 #[inline(always)]
 fn sum_of_bytes(words: Seen) -> u64 {
     let fields: u64 = words.into_iter().map(|word| sum_of_halves(word, 8, 0x00ff_00ff_00ff_00ff)).sum();

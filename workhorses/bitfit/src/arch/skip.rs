@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shape that the wide loops share. Each processor's file fills in how to look at one line.
+//! Loops common to all instruction sets. The file of each instruction set supplies the operations on a line.
 
-// The searches go straight through the map, and leave it to the processor to look ahead. Tried on a virtual AMD EPYC 9004
-// and found slower, in caches and in memory: prefetches 512 bytes to 16 KiB ahead, of every line or of a page's first
-// ones, into the first cache, the second or past them (by 5 to 45 %); two and four streams side by side, 2 KiB to 2 MiB
-// apart (by 3 to 60 %). Each percentage is a median of paired samples.
+// The searches read the map sequentially and rely on the hardware prefetcher. On a virtual AMD EPYC 9004,
+// alternatives were slower for maps in caches and in memory: software prefetches 512 bytes to 16 KiB ahead, of every
+// line or of the first lines of a page, into L1, L2 or non-temporally (5 to 45 %); two or four parallel streams, 2
+// KiB to 2 MiB apart (3 to 60 %). The percentages are medians of paired samples.
 
-/// Defines `skip` and `read` for one kind of processor, from what stands beside it: the functions `none`, `see`, `join`,
-/// `any` and `touch`, and `skip_groups`, which passes over most of a map.
+/// Defines `skip` and `read` for an instruction set from the functions `none`, `see`, `join`, `any`, `touch` and
+/// `skip_groups` of its file; `skip_groups` covers most of a map.
 macro_rules! define_loops {
     ($(#[$attribute:meta])*) => {
-        /// How many bytes from the start of `bytes` hold no wanted block: see [`super::skip`].
+        /// Number of bytes at the start of `bytes` without a wanted block: see [`super::skip`].
         $(#[$attribute])*
         pub(super) fn skip<const WANT: u8>(bytes: &[u8]) -> usize {
             let Some(first_line) = bytes.first_chunk() else { return 0 };
             if any::<WANT>(see::<WANT>(none::<WANT>(), first_line)) {
                 return 0;
             }
-            // From here on no load crosses a line; the few bytes seen twice are known to hold nothing.
+            // Align, so that no load crosses a cache line; the few bytes read twice hold no wanted block.
             let mut at = bytes.as_ptr().align_offset(LINE).min(bytes.len());
             at += skip_groups::<WANT>(&bytes[at..]);
             let (lines, _) = bytes[at..].as_chunks::<LINE>();
@@ -30,8 +30,8 @@ macro_rules! define_loops {
             at
         }
 
-        /// Bytes from the start in whole groups of `GROUP` lines without a wanted block. A test for each line would cost
-        /// more than the look; `SEEN` results at a time keep the looks from waiting for each other.
+        /// Number of bytes at the start, in whole groups of `GROUP` lines, without a wanted block. Testing each line
+        /// would cost more than reading it; `SEEN` independent accumulators avoid a dependency chain.
         $(#[$attribute])*
         fn skip_groups_of<const WANT: u8, const GROUP: usize, const SEEN: usize>(bytes: &[u8]) -> usize {
             let (groups, _) = bytes.as_chunks::<LINE>().0.as_chunks::<GROUP>();
@@ -50,7 +50,7 @@ macro_rules! define_loops {
         /// Reads every whole line once: see [`super::read`].
         $(#[$attribute])*
         pub(super) fn read(bytes: &[u8]) -> bool {
-            /// The search that gathers what it looks for with "or", as the reads are.
+            /// A search state whose accumulator is combined with OR.
             const DINODE: u8 = 3;
             let lead = bytes.as_ptr().align_offset(LINE).min(bytes.len());
             let (groups, rest) = bytes[lead..].as_chunks::<LINE>().0.as_chunks::<4>();
@@ -67,23 +67,24 @@ macro_rules! define_loops {
     };
 }
 
-/// Defines `skip_groups` in two steps, from what stands beside it: `may_hold`, a look at a group of lines that can tell
-/// only that it has no wanted block, and `skip_exactly`, which passes over groups as `skip_groups` does.
+/// Defines `skip_groups` in two steps from the functions `may_hold`, a fast test that can only rule out wanted blocks
+/// in a group of lines, and `skip_exactly`, an exact search.
 ///
-/// The first step is as fast as plain reads, as it takes one instruction for a load. Where it cannot tell, the second one
-/// goes on for a while: what spoils the first step, such as inodes where used blocks are sought, is seldom alone.
+/// The first step is as fast as plain reads: one instruction per load. If it cannot rule out a block, the exact
+/// search continues for a while, because blocks that defeat the fast test, such as inodes when used blocks are
+/// sought, seldom occur alone.
 #[cfg(target_arch = "x86_64")]
 macro_rules! define_two_steps {
     ($(#[$attribute:meta])*) => {
-        /// Bytes from the start in whole groups without a wanted block.
+        /// Number of bytes at the start, in whole groups, without a wanted block.
         $(#[$attribute])*
         fn skip_groups<const WANT: u8>(bytes: &[u8]) -> usize {
-            /// Bytes of the second step: whole groups of any size.
+            /// Bytes per exact search: whole groups of any size.
             const SPAN: usize = 32 << 10;
             let is_far = bytes.len() >= FAR_BYTES;
             let mut at = 0;
             loop {
-                at += skip_at_first_glance::<WANT>(&bytes[at..]);
+                at += skip_by_low_bits::<WANT>(&bytes[at..]);
                 let span = &bytes[at..bytes.len().min(at + SPAN)];
                 let passed = skip_exactly::<WANT>(span, is_far);
                 at += passed;
@@ -93,19 +94,19 @@ macro_rules! define_two_steps {
             }
         }
 
-        /// Bytes from the start in whole groups that are known to have no wanted block.
+        /// Number of bytes at the start, in whole groups, in which the fast test rules out wanted blocks.
         $(#[$attribute])*
-        fn skip_at_first_glance<const WANT: u8>(bytes: &[u8]) -> usize {
+        fn skip_by_low_bits<const WANT: u8>(bytes: &[u8]) -> usize {
             if const { Want::from_number(WANT).other } {
-                return 0; // the second step is as fast
+                return 0; // the exact search is as fast
             }
             let (groups, _) = bytes.as_chunks::<LINE>().0.as_chunks();
             let passed = groups.iter().take_while(|group| !may_hold::<WANT>(group)).count();
-            passed * size_of::<Glance>()
+            passed * size_of::<LowBitGroup>()
         }
     };
 }
 
-/// Lines of which `may_hold` tells.
+/// Lines per call of `may_hold`.
 #[cfg(target_arch = "x86_64")]
-pub(super) type Glance = [super::Line; 8];
+pub(super) type LowBitGroup = [super::Line; 8];

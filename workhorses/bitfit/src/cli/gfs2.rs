@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bitfit gfs2`: what the maps of an image say, and whether the counters agree.
+//! `bitfit gfs2`: prints the maps of an image and checks its counters.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -12,36 +12,36 @@ use serde_json::{Value, json};
 
 use super::{Failure, Format};
 
-/// Cells in a row of the picture: with the number of the row's first block, it has 80 columns.
+/// Cells per row of the picture: with the row's first block number, a row has 80 columns.
 const ROW_CELLS: usize = 64;
 
-/// How much of a cell is in use, from nothing to all.
+/// Character for the used share of a cell, from none to all.
 const SHADES: [char; 9] = ['.', '1', '2', '3', '4', '5', '6', '7', '#'];
 
-/// Columns of the bar of the longest class of runs.
+/// Length of the bar of the largest class of runs, in characters.
 const BAR: u64 = 30;
 
-/// Which image, and how to print it.
+/// Options of `bitfit gfs2`.
 #[derive(Args)]
 pub struct Options {
-    /// A file or block device that holds a GFS2 volume which nobody has mounted.
+    /// File or block device with an unmounted GFS2 volume.
     image: PathBuf,
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
 }
 
-/// Reads the image and prints what it finds as it goes. The answer is whether everything fits.
+/// Reads the image and prints findings incrementally. Returns whether the image is consistent.
 pub fn run(options: &Options) -> Result<bool, Failure> {
     let image = &options.image;
     let unusable = |what: String| Failure::Input(format!("{}: {what}", image.display()));
     let file = File::open(image).map_err(|error| unusable(error.to_string()))?;
     if file.metadata().is_ok_and(|about| about.is_dir()) {
-        return Err(unusable("no GFS2 image: expected a file or block device, found a folder".into()));
+        return Err(unusable("not a GFS2 image: expected a file or block device, found a directory".into()));
     }
     let mut volume = Volume::open(file).map_err(|error| unusable(error.to_string()))?;
     let mut out = BufWriter::new(io::stdout().lock());
-    // Errors of the output and of the image look the same in the end: only here it is known which is which.
+    // The survey returns errors of the output and of the image alike; this flag distinguishes them.
     let mut broken_output = None;
     let mut note = |result: io::Result<()>| {
         result.map_err(|error| {
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<bool, Failure> {
     let survey = match (survey, broken_output) {
         (Ok(survey), _) => survey,
         (Err(_), Some(error)) => return Err(Failure::Output(error)),
-        (Err(error), None) => return Err(unusable(format!("cannot be read: {error}"))),
+        (Err(error), None) => return Err(unusable(format!("cannot read the image: {error}"))),
     };
     match options.format {
         Format::Text => print_survey(&mut out, &survey, volume.image_blocks()),
@@ -130,8 +130,8 @@ fn print_runs(out: &mut impl Write, runs: &Runs) -> io::Result<()> {
 fn print_picture(out: &mut impl Write, picture: &Picture, image_blocks: u64) -> io::Result<()> {
     let size = picture.cell_blocks;
     let cell = if size == 1 { "block".into() } else { format!("{size} blocks") };
-    writeln!(out, "\nEach {cell} of the volume: above the share in use")?;
-    writeln!(out, "(. nothing, 1-7 eighths, # all), below the free runs that start there")?;
+    writeln!(out, "\nEach {cell} of the volume; upper row: share in use")?;
+    writeln!(out, "(. none, 1-7 eighths, # all), lower row: number of free runs that start there")?;
     writeln!(out, "(. none, 1 one, 2 two or three, 3 four to seven, ...)")?;
     for (row, cells) in picture.cells.chunks(ROW_CELLS).enumerate() {
         let start = (row * ROW_CELLS) as u64 * size;
@@ -143,19 +143,19 @@ fn print_picture(out: &mut impl Write, picture: &Picture, image_blocks: u64) -> 
     Ok(())
 }
 
-/// How much of the cell's blocks is in use; a blank for a cell that no map speaks of.
+/// Character for the used share of the cell's blocks; blank for a cell without mapped blocks.
 fn used_shade(cell: &Cell) -> char {
     let used = cell.blocks - cell.free;
     match used {
         _ if cell.blocks == 0 => ' ',
         0 => '.',
         _ if cell.free == 0 => '#',
-        // "All" and "nothing" are said of nothing less.
+        // `.` and `#` are reserved for exactly none and exactly all.
         _ => SHADES[((used * 8 + cell.blocks / 2) / cell.blocks).clamp(1, 7) as usize],
     }
 }
 
-/// The number of runs as a digit for its power of two.
+/// The number of runs as a base-36 digit of its power of two.
 fn runs_digit(cell: &Cell) -> char {
     match cell.runs {
         _ if cell.blocks == 0 => ' ',
@@ -170,7 +170,7 @@ fn write_head(out: &mut impl Write, image: &Path, volume: &Volume<File>) -> io::
         "image": image.to_string_lossy(), "format": about.format, "block_bytes": about.block_bytes,
         "image_blocks": volume.image_blocks(), "lock_protocol": about.lock_protocol, "lock_table": about.lock_table,
     });
-    // The groups are written one by one: however many there are, only one is in memory.
+    // Groups are written one by one, so that only one is held in memory.
     write!(out, "{},\n\"groups\": [", head.to_string().trim_end_matches('}'))
 }
 

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The maps that are searched.
+//! Maps for the benchmarks.
 
 use bitfit::State;
 
-/// A small generator of pseudo-random numbers (splitmix64): the same maps in every run.
+/// Pseudo-random number generator (splitmix64), deterministic across runs.
 pub struct Random(pub u64);
 
 impl Random {
-    /// A byte.
+    /// Next random byte.
     pub fn byte(&mut self) -> u8 {
         self.next() as u8
     }
 
-    /// All 64 bits.
+    /// Next 64 random bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let x = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,11 +21,11 @@ impl Random {
     }
 }
 
-/// Fills `bytes` as the bug's test program did, for a search for `wanted`: one such block lies 100 bytes from the end,
-/// the rest is ordinary data, and each block is metadata with probability one in `factor` (none for 0).
+/// Fills `bytes` as the bug's test program did, for a search for `wanted`: one such block is 100 bytes from the end,
+/// the rest is ordinary data, and each block is metadata with probability 1/`factor` (0: none).
 ///
-/// Ordinary data is used blocks when free ones are sought, else a random mixture of free and used ones, or free ones
-/// when used ones are sought. Metadata is inodes, or unlinked inodes when inodes are sought.
+/// Ordinary data is used blocks if free ones are sought, free blocks if used ones are sought, else a random mixture
+/// of both. Metadata is inodes, or unlinked inodes if inodes are sought.
 pub fn fill(bytes: &mut [u8], wanted: State, factor: u64) {
     let mut random = Random(446_085 + factor);
     let metadata = if wanted == State::Dinode { State::Unlinked } else { State::Dinode };
@@ -47,7 +47,7 @@ pub fn fill(bytes: &mut [u8], wanted: State, factor: u64) {
     bytes[target] = bytes[target] & !3 | wanted.bits();
 }
 
-/// Blocks until the next metadata: the geometric distribution, drawn by inversion.
+/// Number of blocks before the next metadata block: a geometric distribution, sampled by inversion.
 fn gap(random: &mut Random, factor: u64) -> u64 {
     if factor == 0 {
         return u64::MAX / 2;
@@ -62,7 +62,7 @@ mod tests {
     use bitfit::Bitmap;
 
     #[test]
-    fn the_wanted_block_is_alone_and_metadata_has_its_share() {
+    fn filled_map_has_one_wanted_block_and_the_given_metadata_share() {
         for wanted in State::ALL {
             let mut bytes = vec![0; 1 << 20];
             fill(&mut bytes, wanted, 28);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory for maps that are measured.
+//! Memory for maps in benchmarks.
 
 use std::ops::{Deref, DerefMut};
 
 use memmap2::{Advice, MmapMut};
 
-/// Size of a huge page.
+/// Size of a huge page in bytes.
 const HUGE: usize = 2 << 20;
 
-/// Zeroed memory that starts at a huge page and consists of such, if the system has them to spare: translating addresses
-/// then costs next to nothing, and no search is the slower for where its pages lie.
+/// Zeroed memory aligned to huge pages and, if the system has any, backed by them, so that TLB misses and page
+/// placement do not affect the results.
 pub struct Memory {
     map: MmapMut,
     start: usize,
@@ -17,11 +17,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Gets `length` bytes.
+    /// Allocates `length` bytes.
     pub fn new(length: usize) -> std::io::Result<Memory> {
         let map = MmapMut::map_anon(length.next_multiple_of(HUGE) + HUGE)?;
         #[cfg(target_os = "linux")]
-        // Without huge pages everything is as true, and a little slower.
+        // Best effort: without huge pages the measurements are only a little slower.
         let _ = map.advise(Advice::HugePage);
         let start = map.as_ptr().align_offset(HUGE);
         Ok(Memory { map, start, length })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The commands of the program.
+//! Subcommands of `bitfit`.
 
 pub mod bench;
 pub mod gfs2;
@@ -14,19 +14,19 @@ pub use std::process::ExitCode;
 
 use clap::ValueEnum;
 
-/// How a command prints its result.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Human-readable text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
-/// Why a command ends early.
+/// Error that ends a command.
 pub enum Failure {
-    /// What it was given cannot be used: where, and what was expected.
+    /// Unusable input: the message says where and what was expected.
     Input(String),
-    /// It cannot print.
+    /// The output cannot be written.
     Output(io::Error),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plots of `bitfit bench`: speed by fragmentation and by size.
+//! Plots of `bitfit bench`: throughput by fragmentation and by map size.
 
 use std::error::Error;
 use std::path::Path;
@@ -7,41 +7,42 @@ use std::path::Path;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
-/// Size of the picture, in pixels.
+/// Size of the image, in pixels.
 const SIZE: (u32, u32) = (1100, 1000);
 
-/// Width of the names beside the lines, in pixels.
+/// Width of the legend, in pixels.
 const LEGEND: u32 = 150;
 
-/// Letters that every system has.
+/// Font available on every system.
 const FONT: &str = "sans-serif";
 
-/// The speeds of one search.
+/// Results of one search.
 pub struct Line {
     pub name: String,
-    /// Place on the axis, and bytes passed in a nanosecond.
+    /// Positions on the axis, and throughput in bytes per nanosecond.
     pub points: Vec<(f64, f64)>,
 }
 
-/// A chart: what it is called, what its axis shows, and its lines.
+/// A chart with its axis and lines.
 pub struct Chart<'a> {
     pub title: &'a str,
     pub axis: &'a str,
     pub label: Box<dyn Fn(f64) -> String>,
-    /// Labels on the axis.
+    /// Number of axis labels.
     pub labels: usize,
     pub lines: Vec<Line>,
 }
 
-/// How a search is drawn: the old ones thin and in warm colours, ours thick and cold, the limit black.
+/// Line style: historical searches thin in warm colors, this crate's searches thick in cold colors, the read limit
+/// black.
 struct Style {
-    colour: RGBColor,
+    color: RGBColor,
     width: u32,
     dashed: bool,
 }
 
 fn style(name: &str) -> Style {
-    let (colour, width, dashed) = match name {
+    let (color, width, dashed) = match name {
         "#1" => (RGBColor(127, 39, 4), 2, false),
         "#2" => (RGBColor(166, 54, 3), 2, true),
         "#3" => (RGBColor(230, 85, 13), 2, false),
@@ -56,17 +57,17 @@ fn style(name: &str) -> Style {
         "summary" => (RGBColor(44, 140, 44), 2, false),
         _ => (BLACK, 2, true),
     };
-    Style { colour, width, dashed }
+    Style { color, width, dashed }
 }
 
-/// Draws the charts below each other.
+/// Draws the charts one below the other.
 pub fn draw(path: &Path, charts: &[Chart<'_>]) -> Result<(), Box<dyn Error>> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     for (area, chart) in root.split_evenly((charts.len(), 1)).iter().zip(charts) {
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         draw_chart(&left, chart)?;
-        draw_names(&right, chart)?;
+        draw_legend(&right, chart)?;
     }
     root.present()?;
     Ok(())
@@ -103,29 +104,29 @@ fn draw_chart(area: &Area<'_>, chart: &Chart<'_>) -> Result<(), Box<dyn Error>> 
         .bold_line_style(RGBColor(205, 205, 205))
         .draw()?;
     for line in &chart.lines {
-        let Style { colour, width, dashed } = style(&line.name);
-        let stroke = colour.stroke_width(width);
+        let Style { color, width, dashed } = style(&line.name);
+        let stroke = color.stroke_width(width);
         if dashed {
             drawn.draw_series(DashedLineSeries::new(line.points.iter().copied(), 7, 4, stroke))?;
         } else {
             drawn.draw_series(LineSeries::new(line.points.iter().copied(), stroke))?;
         }
-        drawn.draw_series(line.points.iter().map(|&point| Circle::new(point, 2 + width / 2, colour.filled())))?;
+        drawn.draw_series(line.points.iter().map(|&point| Circle::new(point, 2 + width / 2, color.filled())))?;
     }
     Ok(())
 }
 
-/// The names, the line that ends highest first, as it stands in the chart.
-fn draw_names(area: &Area<'_>, chart: &Chart<'_>) -> Result<(), Box<dyn Error>> {
+/// Draws the legend, ordered by the lines' last values, highest first.
+fn draw_legend(area: &Area<'_>, chart: &Chart<'_>) -> Result<(), Box<dyn Error>> {
     let end = |line: &Line| line.points.last().map_or(0.0, |point| point.1);
     let mut lines: Vec<&Line> = chart.lines.iter().collect();
     lines.sort_by(|a, b| end(b).total_cmp(&end(a)));
     for (row, line) in lines.iter().enumerate() {
         let y = 60 + 24 * row as i32;
-        let Style { colour, width, dashed } = style(&line.name);
+        let Style { color, width, dashed } = style(&line.name);
         let pieces: &[(i32, i32)] = if dashed { &[(0, 7), (11, 18), (22, 29)] } else { &[(0, 29)] };
         for &(from, to) in pieces {
-            area.draw(&PathElement::new(vec![(from, y), (to, y)], colour.stroke_width(width)))?;
+            area.draw(&PathElement::new(vec![(from, y), (to, y)], color.stroke_width(width)))?;
         }
         area.draw(&Text::new(line.name.clone(), (37, y - 8), (FONT, 15).into_font().color(&BLACK)))?;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times of several things, taken in turns so that what else the machine does hits all of them alike.
+//! Interleaved timing of several contestants, so that other load on the machine affects all alike.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -8,24 +8,24 @@ use serde::Serialize;
 
 use super::maps::Random;
 
-/// Shortest sample: the clock's own time does not count in it.
+/// Minimum length of a sample in nanoseconds, large compared with the clock's overhead.
 const SAMPLE_NS: f64 = 20_000.0;
 
 /// Something to measure.
 pub struct Contestant<'a> {
-    /// What the table calls it.
+    /// Name in the tables.
     pub name: String,
-    /// Does the thing once.
+    /// Performs the work once.
     pub work: Box<dyn FnMut() -> usize + 'a>,
 }
 
 impl<'a> Contestant<'a> {
-    /// Names something to measure.
+    /// Creates a named contestant.
     pub fn new(name: impl Into<String>, work: impl FnMut() -> usize + 'a) -> Contestant<'a> {
         Contestant { name: name.into(), work: Box::new(work) }
     }
 
-    /// The time of one call, over that many of them, in nanoseconds.
+    /// Time of one call in nanoseconds, averaged over `calls` calls.
     fn sample(&mut self, calls: usize) -> f64 {
         let start = Instant::now();
         for _ in 0..calls {
@@ -38,16 +38,16 @@ impl<'a> Contestant<'a> {
 /// Times of one call, in nanoseconds.
 #[derive(Clone, Copy)]
 pub struct Times {
-    /// The shortest: what the work takes when nothing disturbs it.
+    /// Minimum: the time without disturbance.
     pub best_ns: f64,
-    /// The median over the rounds.
+    /// Median over the rounds.
     pub median_ns: f64,
 }
 
 /// Times each contestant over `rounds` rounds.
 ///
-/// Each round has an order of its own: whoever comes after another finds what that one left in the caches. After its first
-/// call has taken longer than `patience_ns`, a contestant is left out of later rounds.
+/// Each round has its own random order, because a contestant's time depends on the cache contents left by the one
+/// before it. A contestant whose call takes longer than `patience_ns` is left out of later rounds.
 pub fn race(contestants: &mut [Contestant<'_>], rounds: usize, patience_ns: f64) -> Vec<Times> {
     let mut random = Random(1);
     let mut times = vec![Vec::with_capacity(rounds); contestants.len()];
@@ -75,26 +75,26 @@ pub fn race(contestants: &mut [Contestant<'_>], rounds: usize, patience_ns: f64)
         .collect()
 }
 
-/// How many times faster one is than the other.
+/// Speedup of one contestant over another.
 #[derive(Clone, Copy, Serialize)]
 pub struct Ratio {
-    /// The median of the rounds.
+    /// Median over the rounds.
     pub median: f64,
-    /// The median of all possible rounds lies between these two with a probability of 95 %.
+    /// Lower end of the 95 % confidence interval of the median.
     pub low: f64,
-    /// The upper end.
+    /// Upper end of the interval.
     pub high: f64,
-    /// Rounds measured.
+    /// Number of rounds.
     pub rounds: usize,
 }
 
 /// Compares two contestants that do the same work.
 ///
-/// The speed of caches and memory that several users share wanders by half within a second, so times of different moments
-/// say little. A round is four samples in a row, each of one call or some 20 us: contender, rival, rival, contender, and in
-/// the next round the other way round. What wanders slowly hits both alike, and neither follows the other more often. Each
-/// round gives one ratio. There are `effort * 2` rounds at least, `effort * 20` at most, and in between as many as fit in
-/// `effort` tenths of a second.
+/// Throughput of shared caches and memory varies by half within a second, so times taken at different moments are not
+/// comparable. A round is four consecutive samples, each of one call or about 20 us: contender, rival, rival,
+/// contender, and the reverse in the next round. Slow variation affects both alike, and neither always runs after the
+/// other. Each round gives one ratio. There are at least `effort * 2` and at most `effort * 20` rounds, in between as
+/// many as fit in `effort` tenths of a second.
 pub fn duel(contender: &mut Contestant<'_>, rival: &mut Contestant<'_>, effort: usize) -> Ratio {
     contender.sample(1);
     let calls = (SAMPLE_NS / contender.sample(1).min(rival.sample(1))).max(1.0) as usize;
@@ -105,7 +105,7 @@ pub fn duel(contender: &mut Contestant<'_>, rival: &mut Contestant<'_>, effort: 
     compare(&mut || contender.sample(calls), &mut || rival.sample(calls), goes_on)
 }
 
-/// The rounds of a duel, as long as `goes_on` says so after that many. Each call of one of the two takes a sample.
+/// Runs rounds while `goes_on` returns true for their number. Each call of `contender` or `rival` takes a sample.
 fn compare(
     contender: &mut dyn FnMut() -> f64,
     rival: &mut dyn FnMut() -> f64,
@@ -126,15 +126,15 @@ fn compare(
     Ratio { median: ratios[ratios.len() / 2], low: ratios[low], high: ratios[high], rounds: ratios.len() }
 }
 
-/// Times both: the one first and last, the other twice in between.
+/// Times `outer` in the first and last sample and `inner` in the two between.
 fn outer_and_inner(outer: &mut dyn FnMut() -> f64, inner: &mut dyn FnMut() -> f64) -> (f64, f64) {
     let first = outer();
     let middle = inner() + inner();
     (first + outer(), middle)
 }
 
-/// The places, in `n` sorted samples, between which their median lies with a probability of 95 %: how many samples lie below
-/// the true median is a binomial number, with a standard deviation of half the root of `n`.
+/// Indices, in `n` sorted samples, of the ends of the 95 % confidence interval of the median. The number of samples
+/// below the true median is binomial with standard deviation sqrt(n) / 2.
 fn interval(n: usize) -> (usize, usize) {
     let low = (n as f64 / 2.0 - 0.98 * (n as f64).sqrt()).max(0.0) as usize;
     (low, n - 1 - low)
@@ -146,17 +146,17 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn the_interval_has_the_textbook_places() {
-        // Counted from 0; tables give the 2nd and 9th of 10, the 10th and 21st of 30, the 41st and 60th of 100, or one
-        // place beside.
+    fn confidence_interval_matches_published_tables() {
+        // Indices count from 0. Published tables give the 2nd and 9th of 10, the 10th and 21st of 30 and the 41st and
+        // 60th of 100, or one position beside.
         assert_eq!(interval(2), (0, 1));
         assert_eq!(interval(10), (1, 8));
         assert_eq!(interval(30), (9, 20));
         assert_eq!(interval(100), (40, 59));
     }
 
-    /// Samples of two contestants on a machine that only the test knows: it becomes four times slower during 100 rounds,
-    /// and every seventh sample is disturbed. The rival has three times the work.
+    /// Runs a duel on a simulated machine that slows down by a factor of four over 100 rounds and disturbs every
+    /// seventh sample. The rival has three times the work.
     fn duel_on_a_machine_that_slows_down(rounds: usize) -> Ratio {
         let samples = Cell::new(0);
         let sample = |work_ns: f64| {
@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn a_duel_tells_who_is_faster_and_how_much() {
+    fn duel_measures_the_speedup_despite_drift_and_disturbance() {
         let Ratio { median, low, high, rounds } = duel_on_a_machine_that_slows_down(100);
         assert_eq!(rounds, 100);
         assert!([low, median, high].iter().all(|ratio| (2.99..3.01).contains(ratio)), "{low} {median} {high}");
     }
 
     #[test]
-    fn a_duel_ends_within_its_rounds() {
+    fn duel_stays_within_its_number_of_rounds() {
         let ratio = duel(&mut Contestant::new("one", || 1), &mut Contestant::new("other", || 2), 3);
         assert!((6..=60).contains(&ratio.rounds), "{}", ratio.rounds);
         assert!(ratio.low <= ratio.median && ratio.median <= ratio.high);

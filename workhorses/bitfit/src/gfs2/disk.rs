@@ -1,43 +1,43 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What stands where in a block of GFS2. All numbers are big-endian.
+//! On-disk layout of GFS2. All numbers are big-endian.
 
-/// Bytes from the start of the image to the superblock, whatever the size of a block.
+/// Byte offset of the superblock, independent of the block size.
 pub(super) const SUPERBLOCK_AT: u64 = 65_536;
 
-/// Bytes of the superblock that are read: all its fields end before.
+/// Length of the superblock part that is read, in bytes; it contains all fields.
 pub(super) const SUPERBLOCK_BYTES: usize = 512;
 
-/// The number that starts each block of metadata.
+/// Magic number at the start of each metadata block.
 pub(super) const MAGIC: u32 = 0x0116_1970;
 
-/// Bytes of the head that all metadata starts with.
+/// Length of the common metadata header, in bytes.
 pub(super) const HEAD_BYTES: usize = 24;
 
-/// Bytes of a resource group's header; the first part of its map follows in the same block.
+/// Length of a resource-group header in bytes; the first part of the map follows in the same block.
 pub(super) const GROUP_BYTES: usize = 128;
 
-/// Bytes of an entry of the index of resource groups.
+/// Length of a resource-index entry, in bytes.
 pub(super) const ENTRY_BYTES: usize = 96;
 
-/// Bytes of an inode before its data or pointers.
+/// Length of an inode before its data or pointers, in bytes.
 pub(super) const DINODE_BYTES: usize = 232;
 
-/// Bytes of a directory's leaf before its entries.
+/// Length of a directory leaf before its entries, in bytes.
 pub(super) const LEAF_BYTES: usize = 104;
 
-/// Bytes of a directory entry before its name.
+/// Length of a directory entry before its name, in bytes.
 pub(super) const DIRENT_BYTES: usize = 40;
 
-/// Flag of a directory whose entries are in leaves behind a table of hashes.
+/// Flag of a directory with a hash table and leaves.
 pub(super) const FLAG_HASHED: u32 = 2;
 
-/// Levels of pointers that an inode may have at most.
+/// Maximum number of pointer levels of an inode.
 pub(super) const MOST_LEVELS: u16 = 10;
 
-/// Bits of a name's hash that the table of a directory may use at most.
+/// Maximum number of hash bits that index a directory's table.
 pub(super) const MOST_HASH_BITS: u16 = 17;
 
-/// The kinds of metadata that are read, with the format number that belongs to each.
+/// Metadata types that are read; the discriminant is the type number, from which the format number follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Superblock = 1,
@@ -54,33 +54,33 @@ impl Kind {
     }
 }
 
-/// The two bytes at `at`.
+/// Big-endian u16 at byte `at`.
 pub(super) fn be16(bytes: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([bytes[at], bytes[at + 1]])
 }
 
-/// The four bytes at `at`.
+/// Big-endian u32 at byte `at`.
 pub(super) fn be32(bytes: &[u8], at: usize) -> u32 {
     u32::from(be16(bytes, at)) << 16 | u32::from(be16(bytes, at + 2))
 }
 
-/// The eight bytes at `at`.
+/// Big-endian u64 at byte `at`.
 pub(super) fn be64(bytes: &[u8], at: usize) -> u64 {
     u64::from(be32(bytes, at)) << 32 | u64::from(be32(bytes, at + 4))
 }
 
-/// Where a resource group lies: an entry of the index of resource groups.
+/// Location of a resource group: an entry of the resource index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The block of the header.
+    /// Block number of the header.
     pub block: u64,
-    /// Blocks of the header and the map together.
+    /// Number of blocks of header and map together.
     pub map_blocks: u32,
-    /// The first block that the map speaks of.
+    /// First block covered by the map.
     pub data0: u64,
-    /// How many blocks the map speaks of.
+    /// Number of blocks covered by the map.
     pub data: u32,
-    /// Bytes of the map.
+    /// Length of the map in bytes.
     pub bitbytes: u32,
 }
 
@@ -96,24 +96,25 @@ impl Entry {
     }
 }
 
-/// The header of a resource group: what the group says of itself.
+/// Header of a resource group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// Flags, as stored.
     pub flags: u32,
-    /// Blocks counted as free.
+    /// Free-block counter.
     pub free: u32,
-    /// Blocks counted as inodes, with a name or without.
+    /// Inode counter, unlinked inodes included.
     pub dinodes: u32,
     /// Blocks from this header to that of the next group; 0 in the last group and in old file systems.
     pub skip: u32,
-    /// The first block of the map, as [`Entry::data0`]. It and the following fields are 0 in file systems made before 2018.
+    /// First block covered by the map, as [`Entry::data0`]. This and the following fields are 0 in file systems made
+    /// before 2018.
     pub data0: u64,
-    /// Blocks of the map, as [`Entry::data`].
+    /// Number of blocks covered by the map, as [`Entry::data`].
     pub data: u32,
-    /// Bytes of the map, as [`Entry::bitbytes`].
+    /// Length of the map in bytes, as [`Entry::bitbytes`].
     pub bitbytes: u32,
-    /// The checksum, as stored.
+    /// Checksum, as stored.
     pub crc: u32,
 }
 
@@ -131,20 +132,20 @@ impl Header {
         }
     }
 
-    /// Whether the header is of the time before groups had a checksum.
+    /// Returns whether the header predates the checksum.
     pub(super) fn is_old(&self) -> bool {
         self.crc == 0 && self.data0 == 0 && self.data == 0 && self.bitbytes == 0
     }
 }
 
-/// The checksum that the header of a resource group should have: CRC-32 as in zlib, with the checksum itself as 0.
+/// Expected checksum of a resource-group header: zlib's CRC-32 over the header with the checksum field zeroed.
 pub(super) fn group_crc(header: &[u8; GROUP_BYTES]) -> u32 {
     let mut header = *header;
     header[64..68].fill(0);
     !header.iter().fold(!0, |crc, &byte| crc >> 8 ^ CRC_TABLE[usize::from(crc as u8 ^ byte)])
 }
 
-/// The remainders of all bytes.
+/// CRC remainders of all byte values.
 static CRC_TABLE: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -161,7 +162,7 @@ static CRC_TABLE: [u32; 256] = {
     table
 };
 
-/// Blocks that a header and a map of `bitbytes` take, in blocks of `block_bytes`.
+/// Number of blocks for a header and a map of `bitbytes` bytes, with blocks of `block_bytes` bytes.
 pub(super) const fn map_blocks(bitbytes: u32, block_bytes: u32) -> u32 {
     let first = block_bytes - GROUP_BYTES as u32;
     1 + bitbytes.saturating_sub(first).div_ceil(block_bytes - HEAD_BYTES as u32)
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_checksum_is_that_of_zlib() {
+    fn group_checksum_is_zlib_crc32() {
         // CRC-32 of 128 zero bytes.
         assert_eq!(group_crc(&[0; GROUP_BYTES]), 0xc2a8_fa9d);
         let mut with_checksum = [0; GROUP_BYTES];
@@ -181,8 +182,8 @@ mod tests {
     }
 
     #[test]
-    fn maps_fill_their_blocks() {
-        // Seen in images of mkfs.gfs2.
+    fn map_blocks_match_images_of_mkfs_gfs2() {
+        // Values from images of mkfs.gfs2.
         for (bitbytes, block_bytes, blocks) in [(2065, 1024, 3), (63_437, 1024, 64), (130_999, 4096, 33)] {
             assert_eq!(map_blocks(bitbytes, block_bytes), blocks);
         }

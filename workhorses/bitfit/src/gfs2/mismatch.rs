@@ -1,128 +1,128 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be wrong in an image.
+//! Inconsistencies of an image.
 
 use core::fmt;
 
-/// What was compared.
+/// Compared quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
-    /// The superblock's power of two for the size of a block.
+    /// Superblock's base-2 logarithm of the block size.
     BlockShift,
-    /// The number that metadata starts with.
+    /// Magic number of a metadata block.
     Magic,
-    /// The kind of metadata.
+    /// Metadata type.
     Kind,
-    /// The format of metadata of that kind.
+    /// Format number of the metadata type.
     Format,
-    /// A pointer to a block, which must lie in the image.
+    /// Block pointer, which must be within the image.
     Pointer,
-    /// Levels of pointers of an inode.
+    /// Number of pointer levels of an inode.
     Levels,
-    /// The size of a file, in bytes: at least what is read of it, or a multiple of its entries.
+    /// File size in bytes: at least the length read, or a multiple of the entry length.
     FileBytes,
-    /// The length of a directory entry, in bytes.
+    /// Length of a directory entry in bytes.
     EntryBytes,
-    /// Bits of a name's hash that the table of a directory uses.
+    /// Number of hash bits that index a directory's table.
     HashBits,
-    /// Leaves of a directory.
+    /// Number of leaves of a directory.
     Leaves,
-    /// Files with the wanted name: the index of groups.
+    /// Number of files named `rindex`.
     IndexFiles,
-    /// Files with the wanted name: the totals.
+    /// Number of files named `statfs`.
     StatfsFiles,
-    /// The block in which a group starts: behind the end of the group before it.
+    /// First block of a group, which must be after the previous group.
     GroupStart,
-    /// The block behind a group: it must not be behind the end of the image.
+    /// End block of a group, which must be within the image.
     GroupEnd,
-    /// Blocks of a group's header and map.
+    /// Number of blocks of a group's header and map.
     MapBlocks,
-    /// The first block that the map of a group speaks of, by the index.
+    /// First block covered by a group's map, according to the index.
     FirstData,
-    /// How many blocks the map speaks of, by the index.
+    /// Number of blocks covered by the map, according to the index.
     DataBlocks,
-    /// The first block that the map speaks of, by the header.
+    /// First block covered by the map, according to the header.
     HeaderFirstData,
-    /// How many blocks the map speaks of, by the header.
+    /// Number of blocks covered by the map, according to the header.
     HeaderDataBlocks,
-    /// Bytes of the map, by the header.
+    /// Length of the map in bytes, according to the header.
     HeaderMapBytes,
-    /// The way to the next group.
+    /// Distance to the next group, in blocks.
     Skip,
-    /// The checksum of the header.
+    /// Checksum of the header.
     Crc,
-    /// Free blocks: the header against the map.
+    /// Free blocks: header against map.
     Free,
-    /// Inodes: the header against the map.
+    /// Inodes: header against map.
     Dinodes,
-    /// Blocks in which the map goes on that are none.
+    /// Map blocks with an invalid metadata header.
     BadMapBlocks,
-    /// Entries of the index that were too wrong to look at their groups.
+    /// Index entries too damaged to read their groups.
     BadEntries,
-    /// Blocks of all groups: the totals against the index.
+    /// Blocks of all groups: `statfs` against the index.
     TotalBlocks,
-    /// Free blocks of all groups: the totals against the maps.
+    /// Free blocks of all groups: `statfs` against the maps.
     TotalFree,
-    /// Inodes of all groups: the totals against the maps.
+    /// Inodes of all groups: `statfs` against the maps.
     TotalDinodes,
 }
 
 impl Field {
-    /// What it is, then who says what is expected, then who says what was found.
+    /// Name of the quantity, source of the expected value, source of the value found.
     const fn words(self) -> [&'static str; 3] {
         match self {
-            Field::BlockShift => ["shift of the block size", "the block size asks for", "the superblock has"],
+            Field::BlockShift => ["block size shift", "the block size implies", "the superblock has"],
             Field::Magic => ["magic number", "expected", "found"],
-            Field::Kind => ["kind of metadata", "expected", "found"],
-            Field::Format => ["format of metadata", "expected", "found"],
-            Field::Pointer => ["pointer to a block", "expected less than", "found"],
-            Field::Levels => ["levels of pointers", "expected at most", "found"],
+            Field::Kind => ["metadata type", "expected", "found"],
+            Field::Format => ["metadata format", "expected", "found"],
+            Field::Pointer => ["block pointer", "expected less than", "found"],
+            Field::Levels => ["pointer levels", "expected at most", "found"],
             Field::FileBytes => ["file size", "expected", "found"],
-            Field::EntryBytes => ["length of a directory entry", "expected at most", "found"],
-            Field::HashBits => ["hash bits of a directory", "expected at most", "found"],
-            Field::Leaves => ["leaves of a directory", "expected at most", "found"],
-            Field::IndexFiles => ["files called rindex", "expected", "found"],
-            Field::StatfsFiles => ["files called statfs", "expected", "found"],
-            Field::GroupStart => ["start of the group", "expected at least", "the index has"],
-            Field::GroupEnd => ["end of the group", "expected at most", "the index has"],
-            Field::MapBlocks => ["blocks of header and map", "the map's bytes ask for", "the index has"],
+            Field::EntryBytes => ["directory entry length", "expected at most", "found"],
+            Field::HashBits => ["directory hash bits", "expected at most", "found"],
+            Field::Leaves => ["directory leaves", "expected at most", "found"],
+            Field::IndexFiles => ["files named rindex", "expected", "found"],
+            Field::StatfsFiles => ["files named statfs", "expected", "found"],
+            Field::GroupStart => ["group start", "expected at least", "the index has"],
+            Field::GroupEnd => ["group end", "expected at most", "the index has"],
+            Field::MapBlocks => ["header and map blocks", "the map length implies", "the index has"],
             Field::FirstData => ["first data block", "expected", "the index has"],
-            Field::DataBlocks => ["data blocks", "the map's bytes ask for", "the index has"],
+            Field::DataBlocks => ["data blocks", "the map length implies", "the index has"],
             Field::HeaderFirstData => ["first data block", "the index has", "the header has"],
             Field::HeaderDataBlocks => ["data blocks", "the index has", "the header has"],
-            Field::HeaderMapBytes => ["bytes of the map", "the index has", "the header has"],
+            Field::HeaderMapBytes => ["map length", "the index has", "the header has"],
             Field::Skip => ["blocks to the next group", "the index has", "the header has"],
-            Field::Crc => ["checksum of the header", "expected", "found"],
+            Field::Crc => ["header checksum", "expected", "found"],
             Field::Free => ["free blocks", "the map has", "the header has"],
             Field::Dinodes => ["inodes", "the map has", "the header has"],
-            Field::BadMapBlocks => ["blocks of the map with a wrong head", "expected", "found"],
-            Field::BadEntries => ["wrong entries of the index before the rest is left unread", "expected", "found"],
-            Field::TotalBlocks => ["blocks of all groups", "the groups have", "statfs has"],
-            Field::TotalFree => ["free blocks of all groups", "the maps have", "statfs has"],
-            Field::TotalDinodes => ["inodes of all groups", "the maps have", "statfs has"],
+            Field::BadMapBlocks => ["map blocks with an invalid header", "expected", "found"],
+            Field::BadEntries => ["invalid index entries (remaining entries skipped)", "expected", "found"],
+            Field::TotalBlocks => ["total blocks", "the groups have", "statfs has"],
+            Field::TotalFree => ["total free blocks", "the maps have", "statfs has"],
+            Field::TotalDinodes => ["total inodes", "the maps have", "statfs has"],
         }
     }
 
-    /// What was compared, in words, for output.
+    /// Name of the quantity, for output.
     pub const fn name(self) -> &'static str {
         self.words()[0]
     }
 
-    /// Whether people read the numbers in hexadecimal.
+    /// Returns whether values are printed in hexadecimal.
     const fn is_hexadecimal(self) -> bool {
         matches!(self, Field::Magic | Field::Crc)
     }
 }
 
-/// Two numbers that should agree and do not.
+/// Two values that should agree but do not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The block in which the number found stands.
+    /// Block that contains the value found.
     pub block: u64,
-    /// What was compared.
+    /// Compared quantity.
     pub field: Field,
-    /// What it should be, or the limit that it keeps in a good image.
+    /// Expected value, or its limit in a consistent image.
     pub expected: u64,
-    /// What it is.
+    /// Value found.
     pub found: u64,
 }
 

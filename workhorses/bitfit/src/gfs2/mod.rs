@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Images of the file system GFS2: their maps, and whether the counters beside the maps agree with them.
+//! GFS2 file-system images: reads their maps and checks the redundant counters.
 //!
-//! A volume is cut into resource groups. Each has a header, a map of two bits for each of its blocks, and the blocks. A
-//! hidden file, the index, says where the groups are; another one, statfs, has totals. [`Volume::survey`] goes through all
-//! groups, a piece at a time, so that the memory it takes does not depend on the size of the volume.
+//! A volume consists of resource groups. Each has a header, a map of two bits per block, and the blocks. A hidden
+//! file, the resource index, lists the groups; another one, statfs, holds totals. [`Volume::survey`] reads all groups
+//! piecewise, so its memory use does not depend on the volume size.
 //!
-//! It compares numbers that are stored twice. Whether a used block belongs to a file only a walk through all files can
-//! tell, which is the work of `fsck.gfs2`. A volume that is mounted, or was not unmounted, may have counters behind
-//! its maps in its journals.
+//! It compares values that are stored twice. Only a walk through all files, as done by `fsck.gfs2`, can tell whether
+//! a used block belongs to a file. On a volume that is mounted, or was not unmounted cleanly, counters may lag the
+//! maps, because updates are still in the journals.
 //!
 //! ```no_run
 //! let mut volume = bitfit::gfs2::Volume::open(std::fs::File::open("volume.img")?)?;
@@ -37,43 +37,43 @@ pub use survey::{Group, Survey};
 use disk::{Kind, be32, be64};
 use tree::Blocks;
 
-/// Formats of GFS2 known so far are 1801 and 1802; GFS, its predecessor with the same magic number, has 1309.
+/// Format numbers of GFS2; 1801 and 1802 exist. Its predecessor GFS, with the same magic number, has 1309.
 const FORMATS: std::ops::RangeInclusive<u32> = 1801..=1899;
 
-/// Sizes of a block in bytes: powers of two in these limits.
+/// Block size in bytes: powers of two in this range.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 512..=65_536;
 
-/// What the superblock says.
+/// Contents of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// The format of the file system, 1801 or 1802.
+    /// File-system format, 1801 or 1802.
     pub format: u32,
-    /// Bytes of a block: a power of two from 512 to 65536.
+    /// Block size in bytes: a power of two from 512 to 65536.
     pub block_bytes: u32,
-    /// The power of two that gives [`block_bytes`](Self::block_bytes).
+    /// Base-2 logarithm of [`block_bytes`](Self::block_bytes), as stored.
     pub block_shift: u32,
-    /// The inode of the directory of hidden files.
+    /// Inode of the directory of hidden files.
     pub master: u64,
-    /// How nodes lock against each other, such as `lock_dlm`.
+    /// Lock protocol of the cluster, such as `lock_dlm`.
     pub lock_protocol: String,
-    /// The name of the cluster and the volume.
+    /// Names of the cluster and the volume.
     pub lock_table: String,
 }
 
-/// Why something cannot be read as a GFS2 image.
+/// Error of opening a GFS2 image.
 #[derive(Debug)]
 pub enum OpenError {
-    /// It cannot be read.
+    /// The image cannot be read.
     Io(io::Error),
-    /// It ends before the superblock does: its length in bytes.
+    /// The image ends before the end of the superblock: its length in bytes.
     TooShort(u64),
-    /// The superblock does not start with GFS2's magic number, but with this one.
+    /// The superblock starts with this magic number instead of GFS2's.
     Magic(u32),
-    /// There is metadata of another kind or format in the superblock's place: kind, format.
+    /// Metadata of another type or format in the superblock's place: type, format.
     NoSuperblock(u32, u32),
-    /// The file system's format is not one of GFS2.
+    /// Unknown file-system format.
     Format(u32),
-    /// The size of a block, in bytes, cannot be.
+    /// Invalid block size, in bytes.
     BlockBytes(u32),
 }
 
@@ -81,23 +81,23 @@ impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = disk::SUPERBLOCK_AT;
         match self {
-            OpenError::Io(error) => write!(f, "cannot be read: {error}"),
+            OpenError::Io(error) => write!(f, "cannot read the image: {error}"),
             OpenError::TooShort(bytes) => {
                 let needed = at + disk::SUPERBLOCK_BYTES as u64;
-                write!(f, "no GFS2 image: expected at least {needed} bytes, found {bytes}")
+                write!(f, "not a GFS2 image: expected at least {needed} bytes, found {bytes}")
             }
             OpenError::Magic(found) => {
-                write!(f, "no GFS2 image: at byte {at} expected {:#010x}, found {found:#010x}", disk::MAGIC)
+                write!(f, "not a GFS2 image: at byte {at} expected {:#010x}, found {found:#010x}", disk::MAGIC)
             }
             OpenError::NoSuperblock(kind, format) => {
-                write!(f, "no GFS2 image: at byte {at} expected metadata of kind 1, format 100, found {kind}, {format}")
+                write!(f, "not a GFS2 image: at byte {at} expected metadata type 1, format 100, found {kind}, {format}")
             }
             OpenError::Format(found) => {
-                write!(f, "no GFS2 image: at byte {} expected format 1801 or 1802, found {found}", at + 24)
+                write!(f, "not a GFS2 image: at byte {} expected format 1801 or 1802, found {found}", at + 24)
             }
             OpenError::BlockBytes(found) => {
                 let expected = "a power of two from 512 to 65536";
-                write!(f, "no GFS2 image: at byte {} expected a block size, {expected}, found {found}", at + 36)
+                write!(f, "not a GFS2 image: at byte {} expected a block size, {expected}, found {found}", at + 36)
             }
         }
     }
@@ -118,7 +118,7 @@ impl From<io::Error> for OpenError {
     }
 }
 
-/// An image of GFS2 with a good superblock.
+/// A GFS2 image with a valid superblock.
 pub struct Volume<R> {
     superblock: Superblock,
     blocks: Blocks<R>,
@@ -127,8 +127,7 @@ pub struct Volume<R> {
 impl<R: Read + Seek> Volume<R> {
     /// Reads the superblock.
     ///
-    /// # Errors
-    /// [`OpenError`] if the reader fails or what it reads is no GFS2 image.
+    /// # Errors [`OpenError`] if reading fails or the data is not a GFS2 image.
     pub fn open(mut reader: R) -> Result<Volume<R>, OpenError> {
         let bytes = reader.seek(SeekFrom::End(0))?;
         if bytes < disk::SUPERBLOCK_AT + disk::SUPERBLOCK_BYTES as u64 {
@@ -143,12 +142,12 @@ impl<R: Read + Seek> Volume<R> {
         Ok(Volume { superblock, blocks })
     }
 
-    /// What the superblock says.
+    /// Contents of the superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
     }
 
-    /// Whole blocks in the image, the ones in front of the superblock and between groups included.
+    /// Number of whole blocks in the image, including those before the superblock and between groups.
     pub fn image_blocks(&self) -> u64 {
         self.blocks.number
     }
@@ -180,7 +179,7 @@ impl Superblock {
     }
 }
 
-/// A text of fixed length that ends with a zero byte or at its end. What no terminal should see is replaced.
+/// Fixed-length text up to a NUL byte. Control characters are replaced.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).to_string().replace(char::is_control, "?")

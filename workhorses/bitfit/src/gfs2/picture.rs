@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How free blocks lie: their runs by length, and a picture of the volume.
+//! Layout of free blocks: runs by length, and a picture of the volume.
 
 use std::vec;
 use std::vec::Vec;
 
-/// Classes of run lengths: 1, 2 to 3, 4 to 7, and so on; a group has fewer than 2^34 blocks.
+/// Number of length classes: 1, 2 to 3, 4 to 7 and so on; a group has fewer than 2^34 blocks.
 const CLASSES: usize = 34;
 
-/// Runs of free blocks by length. A run ends where its group ends.
+/// Runs of free blocks by length. Runs do not cross group boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Runs {
-    /// Runs of 2^i up to 2^(i+1) - 1 blocks, for each i.
+    /// Number of runs of 2^i to 2^(i+1) - 1 blocks, for each i.
     pub number: [u64; CLASSES],
-    /// Blocks in these runs.
+    /// Number of blocks in these runs.
     pub blocks: [u64; CLASSES],
-    /// Blocks in the longest run.
+    /// Length of the longest run in blocks.
     pub longest: u64,
 }
 
@@ -42,12 +42,12 @@ impl Runs {
         self.longest = self.longest.max(other.longest);
     }
 
-    /// The number of runs.
+    /// Number of runs.
     pub fn total(&self) -> u64 {
         self.number.iter().sum()
     }
 
-    /// The classes from the first to the last that has runs: shortest and longest length, runs, blocks.
+    /// Classes from the first to the last with runs: shortest and longest length, number of runs, number of blocks.
     pub fn classes(&self) -> impl Iterator<Item = (u64, u64, u64, u64)> + '_ {
         let used = |&class: &usize| self.number[class] != 0;
         let first = (0..CLASSES).find(used).unwrap_or(CLASSES);
@@ -56,45 +56,45 @@ impl Runs {
     }
 }
 
-/// A part of the picture.
+/// A cell of the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// Blocks of the part that maps speak of.
+    /// Number of the cell's blocks covered by maps.
     pub blocks: u64,
-    /// Free ones among them.
+    /// Number of free blocks among them.
     pub free: u64,
-    /// Runs of free blocks that start in the part.
+    /// Number of runs of free blocks that start in the cell.
     pub runs: u64,
 }
 
-/// The volume in parts of equal length, from the image's first block to its last.
+/// The volume divided into cells of equal length, from the image's first block to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Image blocks in a part; the last may have fewer.
+    /// Image blocks per cell; the last cell may have fewer.
     pub cell_blocks: u64,
-    /// The parts.
+    /// The cells.
     pub cells: Vec<Cell>,
 }
 
 impl Picture {
-    /// An empty picture of an image of `blocks` in at most `most` cells.
+    /// Creates an empty picture of an image of `blocks` blocks with at most `most` cells.
     pub(super) fn new(blocks: u64, most: u64) -> Picture {
         let cell_blocks = blocks.div_ceil(most).max(1);
         Picture { cell_blocks, cells: vec![Cell::default(); blocks.div_ceil(cell_blocks) as usize] }
     }
 
-    /// Notes that maps speak of `length` blocks from `start`.
+    /// Adds `length` blocks from `start` that are covered by a map.
     pub(super) fn add_blocks(&mut self, start: u64, length: u64) {
         self.spread(start, length, |cell, blocks| cell.blocks += blocks);
     }
 
-    /// Notes a run of free blocks.
+    /// Adds a run of free blocks.
     pub(super) fn add_run(&mut self, start: u64, length: u64) {
         self.cells[(start / self.cell_blocks) as usize].runs += 1;
         self.spread(start, length, |cell, blocks| cell.free += blocks);
     }
 
-    /// Hands out blocks to the cells in which they lie. The caller has checked that they lie in the image.
+    /// Distributes a range of blocks over the cells. The range must be within the image.
     fn spread(&mut self, mut start: u64, mut length: u64, mut give: impl FnMut(&mut Cell, u64)) {
         while length > 0 {
             let cell = start / self.cell_blocks;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_fall_into_classes() {
+    fn runs_are_classified_by_power_of_two() {
         let mut runs = Runs::default();
         for length in [1, 2, 3, 4, 7, 8, 1 << 33] {
             runs.add(length);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_over_several_cells_counts_once_and_its_blocks_where_they_are() {
+    fn run_across_cells_counts_in_its_first_cell_and_its_blocks_in_theirs() {
         let mut picture = Picture::new(25, 10);
         assert_eq!((picture.cell_blocks, picture.cells.len()), (3, 9));
         picture.add_blocks(0, 25);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One walk through all groups of a volume.
+//! Survey: one pass over all groups of a volume.
 
 use std::io::{self, Read, Seek};
 use std::vec;
@@ -12,55 +12,55 @@ use super::picture::{Picture, Runs};
 use super::tree::{self, Dinode, Stop};
 use crate::{Bitmap, State};
 
-/// Parts of the picture: eight rows of 64.
+/// Maximum number of picture cells: eight rows of 64.
 const CELLS: u64 = 512;
 
-/// Entries of the index that may be nonsense before the rest of the index is not read: it is then no index, and might
-/// be endless.
+/// Number of invalid index entries after which the rest of the index is skipped: it is probably not an index and
+/// might be endless.
 const MOST_BAD_ENTRIES: u64 = 100;
 
-/// Bytes of maps that are read at once, at least a block.
+/// Bytes of maps read at a time, at least a block.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// What was found in a group.
+/// Findings in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its place in the index, from 0.
+    /// Position in the index, from 0.
     pub index: u64,
-    /// Where it lies.
+    /// Location of the group.
     pub entry: Entry,
-    /// What it says of itself; `None` if its header is none, or the entry is too wrong to look for it.
+    /// The group's header; `None` if it is invalid, or if the entry is too damaged to locate it.
     pub header: Option<Header>,
-    /// Blocks in each state, by the map, in the order of [`State::ALL`].
+    /// Number of blocks in each state according to the map, in the order of [`State::ALL`].
     pub states: [u64; 4],
     /// Runs of free blocks.
     pub runs: Runs,
-    /// What does not fit.
+    /// Inconsistencies in the group.
     pub mismatches: Vec<Mismatch>,
 }
 
-/// What was found in the volume.
+/// Findings in the volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Survey {
-    /// Groups in the index.
+    /// Number of groups in the index.
     pub groups: u64,
-    /// Blocks in each state, by the maps of all groups, in the order of [`State::ALL`].
+    /// Number of blocks in each state according to the maps of all groups, in the order of [`State::ALL`].
     pub states: [u64; 4],
     /// Runs of free blocks.
     pub runs: Runs,
-    /// Where the blocks lie.
+    /// Layout of the blocks.
     pub picture: Picture,
-    /// What does not fit, apart from that in the groups.
+    /// Inconsistencies outside of the groups.
     pub mismatches: Vec<Mismatch>,
-    /// All mismatches, those in the groups included.
+    /// Number of all inconsistencies, those in the groups included.
     pub mismatch_count: u64,
 }
 
 impl<R: Read + Seek> Volume<R> {
-    /// Goes through all groups and calls `each` for every one, in the order of the index.
+    /// Reads all groups and calls `each` for each one, in index order.
     ///
-    /// # Errors
-    /// Those of the reader and of `each`. Damage of the image is no error: it is told as [`Mismatch`]es.
+    /// # Errors Those of the reader and of `each`. Damage of the image is reported as [`Mismatch`]es, not as an
+    /// error.
     pub fn survey(&mut self, mut each: impl FnMut(&Group) -> io::Result<()>) -> io::Result<Survey> {
         let mut survey = Survey {
             groups: 0,
@@ -85,7 +85,7 @@ impl<R: Read + Seek> Volume<R> {
         Ok(survey)
     }
 
-    /// Finds the index and statfs, reads the groups, and compares the totals.
+    /// Locates the index and statfs, reads the groups, and compares the totals.
     fn walk(
         &mut self,
         superblock_block: u64,
@@ -127,7 +127,7 @@ impl<R: Read + Seek> Volume<R> {
         Ok(())
     }
 
-    /// Reads all groups. The answer says whether all maps were read, so that totals mean something.
+    /// Reads all groups. Returns whether all maps were read, so that the totals are complete.
     fn groups(
         &mut self,
         index_block: u64,
@@ -172,7 +172,7 @@ impl<R: Read + Seek> Volume<R> {
         Ok(Entry::parse(&bytes))
     }
 
-    /// Reads the header and the map of a group whose entry is good.
+    /// Reads header and map of a group whose entry is valid.
     fn read_group(&mut self, group: &mut Group, next: &Option<Entry>, survey: &mut Survey) -> Result<(), Stop> {
         let entry = group.entry;
         let block_bytes = self.blocks.length();
@@ -212,18 +212,18 @@ impl<R: Read + Seek> Volume<R> {
     }
 }
 
-/// Goes through the pieces of a map, with a run of free blocks open where a piece ends.
+/// Incremental map reader; a run of free blocks may span pieces.
 struct MapReader {
-    /// The block that the next piece starts with.
+    /// First block of the next piece.
     at: u64,
-    /// Bytes of map still to come.
+    /// Remaining bytes of the map.
     rest: usize,
-    /// Free blocks just before `at`.
+    /// Number of free blocks directly before `at`.
     run: u64,
 }
 
 impl MapReader {
-    /// Adds a piece; bytes behind the map's end are cut off.
+    /// Adds a piece; bytes beyond the end of the map are ignored.
     fn add(&mut self, piece: &[u8], group: &mut Group, picture: &mut Picture) {
         let bytes = &piece[..piece.len().min(self.rest)];
         self.rest -= bytes.len();
@@ -246,7 +246,7 @@ impl MapReader {
         }
     }
 
-    /// Notes the run that ends before `at`, if there is one.
+    /// Records the run that ends before `at`, if there is one.
     fn end_run(&mut self, group: &mut Group, picture: &mut Picture) {
         if self.run > 0 {
             group.runs.add(self.run);
@@ -256,7 +256,7 @@ impl MapReader {
     }
 }
 
-/// Whether the entry of the index makes sense at all, so that the group can be read.
+/// Validates an index entry, so that the group can be read.
 fn check_entry(group: &mut Group, index_block: u64, block_bytes: u32, end_of_last: u64, image_blocks: u64) {
     let entry = group.entry;
     let mut compare = |field, expected: u64, found: u64, good: bool| {
@@ -275,7 +275,7 @@ fn check_entry(group: &mut Group, index_block: u64, block_bytes: u32, end_of_las
     compare(Field::GroupEnd, image_blocks, end, end <= image_blocks);
 }
 
-/// Holds a header against its checksum and the index.
+/// Compares a header with its checksum and the index.
 fn check_header(group: &mut Group, content: &[u8], next: &Option<Entry>) {
     let entry = group.entry;
     let mut compare = |field, expected: u64, found: u64| {
@@ -295,7 +295,7 @@ fn check_header(group: &mut Group, content: &[u8], next: &Option<Entry>) {
         compare(Field::HeaderDataBlocks, entry.data.into(), header.data.into());
         compare(Field::HeaderMapBytes, entry.bitbytes.into(), header.bitbytes.into());
     }
-    // Old file systems have 0 everywhere, and so has the last group.
+    // The field is 0 in old file systems and in the last group.
     let skip = next.map_or(0, |next| next.block.saturating_sub(entry.block));
     if header.skip != 0 {
         compare(Field::Skip, skip, header.skip.into());
@@ -303,11 +303,11 @@ fn check_header(group: &mut Group, content: &[u8], next: &Option<Entry>) {
     group.header = Some(header);
 }
 
-/// Holds the header's counters against the map.
+/// Compares the header's counters with the map.
 fn check_counters(group: &mut Group) {
     let Some(header) = group.header else { return };
     let [free, _, unlinked, dinodes] = group.states;
-    // An inode that waits to be freed is still counted as one.
+    // The inode counter includes unlinked inodes.
     for (field, expected, found) in
         [(Field::Free, free, header.free), (Field::Dinodes, unlinked + dinodes, header.dinodes)]
     {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks, inodes, files and directories: as much of them as leads to the index of resource groups.
+//! Access to blocks, inodes, files and directories, as far as needed to locate the resource index.
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::vec;
@@ -8,15 +8,16 @@ use std::vec::Vec;
 use super::disk::{self, Kind, be16, be32, be64};
 use super::mismatch::{Field, Mismatch};
 
-/// Leaves of a directory that are read at most. The only directory read has eight entries; this bounds damaged ones.
+/// Maximum number of directory leaves read. The only directory read has eight entries; the limit is for damaged
+/// images.
 const MOST_LEAVES: u64 = 4096;
 
-/// Why reading ends early.
+/// Reason to stop reading.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// The medium cannot be read.
+    /// An I/O error.
     Io(io::Error),
-    /// The image is damaged.
+    /// A damaged image.
     Mismatch(Mismatch),
 }
 
@@ -32,19 +33,19 @@ impl From<Mismatch> for Stop {
     }
 }
 
-/// An image as a row of blocks.
+/// An image as a sequence of blocks.
 pub(super) struct Blocks<R> {
     pub(super) reader: R,
-    /// Bytes of a block.
+    /// Block size in bytes.
     pub(super) bytes: u32,
-    /// Whole blocks in the image.
+    /// Number of whole blocks in the image.
     pub(super) number: u64,
 }
 
 /// An inode.
 pub(super) struct Dinode {
     block: u64,
-    /// The file's size in bytes.
+    /// File size in bytes.
     pub(super) size: u64,
     levels: u16,
     depth: u16,
@@ -53,12 +54,12 @@ pub(super) struct Dinode {
 }
 
 impl<R: Read + Seek> Blocks<R> {
-    /// Bytes of a block as a length.
+    /// Block size as a length.
     pub(super) fn length(&self) -> usize {
         self.bytes as usize
     }
 
-    /// Reads whole blocks from `block` on; `from` is where the number of the block stands.
+    /// Reads whole blocks from `block` on; `from` is the block that contains the pointer, for errors.
     pub(super) fn read(&mut self, block: u64, from: u64, buffer: &mut [u8]) -> Result<(), Stop> {
         let blocks = (buffer.len() / self.length()) as u64;
         if block.checked_add(blocks).is_none_or(|end| end > self.number) {
@@ -68,7 +69,7 @@ impl<R: Read + Seek> Blocks<R> {
         Ok(self.reader.read_exact(buffer)?)
     }
 
-    /// Reads a block of metadata of the given kind.
+    /// Reads a metadata block of the given type.
     pub(super) fn metadata(&mut self, block: u64, from: u64, kind: Kind) -> Result<Vec<u8>, Stop> {
         let mut content = vec![0; self.length()];
         self.read(block, from, &mut content)?;
@@ -87,9 +88,9 @@ impl<R: Read + Seek> Blocks<R> {
         Ok(Dinode { block, size, levels, depth, flags, content })
     }
 
-    /// Reads `buffer` from a file. A hole is damage: the files that are read have none.
+    /// Reads `buffer` from a file. A hole is treated as damage, as the files read have none.
     ///
-    /// `head` says how many bytes at the start of each of its data blocks are a head.
+    /// `head` is the length of the header at the start of each data block, in bytes.
     pub(super) fn read_file(&mut self, file: &Dinode, at: u64, buffer: &mut [u8], head: usize) -> Result<(), Stop> {
         let end = at.saturating_add(buffer.len() as u64);
         if end > file.size {
@@ -119,7 +120,7 @@ impl<R: Read + Seek> Blocks<R> {
         Ok(())
     }
 
-    /// The block that holds the data block `index` of a file with at least one level of pointers.
+    /// Block number of data block `index` of a file with at least one pointer level.
     fn file_block(&mut self, file: &Dinode, index: u64) -> Result<u64, Stop> {
         let pointers = (self.length() - disk::HEAD_BYTES) as u64 / 8;
         let mut below = pointers.saturating_pow(u32::from(file.levels) - 1);
@@ -144,12 +145,12 @@ impl<R: Read + Seek> Blocks<R> {
         Ok(block)
     }
 
-    /// The block of the inode called `name` in a directory.
+    /// Inode block of the entry `name` in a directory.
     pub(super) fn look_up(&mut self, directory: &Dinode, name: &[u8]) -> Result<Option<u64>, Stop> {
         if directory.flags & disk::FLAG_HASHED == 0 {
             return Ok(find_entry(&directory.content, disk::DINODE_BYTES, directory.block, name)?);
         }
-        // Neighbours in the table of hashes share a leaf until it overflows; a leaf may have a chain of further ones.
+        // Adjacent hash-table slots share a leaf until it overflows; a leaf may have a chain of further leaves.
         if directory.depth > disk::MOST_HASH_BITS {
             return Err(Mismatch::new(directory.block, Field::HashBits, disk::MOST_HASH_BITS, directory.depth).into());
         }
@@ -181,7 +182,7 @@ impl<R: Read + Seek> Blocks<R> {
     }
 }
 
-/// Holds the head of a block of metadata against what should be there.
+/// Validates a metadata header.
 pub(super) fn check_head(content: &[u8], block: u64, kind: Kind) -> Result<(), Mismatch> {
     for (field, at, expected) in
         [(Field::Magic, 0, disk::MAGIC), (Field::Kind, 4, kind as u32), (Field::Format, 16, kind.format())]
@@ -194,7 +195,7 @@ pub(super) fn check_head(content: &[u8], block: u64, kind: Kind) -> Result<(), M
     Ok(())
 }
 
-/// The inode called `name` among the entries from `at` on.
+/// Inode block of the entry `name` among the entries from `at`.
 fn find_entry(content: &[u8], mut at: usize, block: u64, name: &[u8]) -> Result<Option<u64>, Mismatch> {
     while content.len() - at >= disk::DIRENT_BYTES {
         let entry = &content[at..];

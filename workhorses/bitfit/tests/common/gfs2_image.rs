@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small GFS2 images, laid down field by field.
+//! Generator of small GFS2 images.
 #![allow(dead_code)] // each test program uses its part
 
-/// Where the superblock is.
+/// Byte offset of the superblock.
 pub const SUPERBLOCK_AT: usize = 65_536;
 
-/// What an image should look like.
+/// Properties of an image.
 pub struct Plan {
     pub block_bytes: usize,
-    /// The map of each group. The first blocks of the first group become the hidden files, whatever its map says.
+    /// Map of each group. The first blocks of the first group hold the hidden files, whatever its map says.
     pub maps: Vec<Vec<u8>>,
     /// Whether the directory of hidden files keeps its entries in a leaf.
     pub hashed: bool,
 }
 
-/// An image, and where its parts are.
+/// An image and the locations of its parts.
 pub struct Image {
     pub bytes: Vec<u8>,
     pub block_bytes: usize,
-    /// The block of each group's header.
+    /// Block of each group's header.
     pub groups: Vec<usize>,
     pub master: usize,
     pub rindex: usize,
     pub statfs: usize,
-    /// Bytes from the image's start to each entry of the index.
+    /// Byte offset of each index entry.
     pub entries: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ pub fn put(bytes: &mut [u8], at: usize, length: usize, value: u64) {
     bytes[at..at + length].copy_from_slice(&value.to_be_bytes()[8 - length..]);
 }
 
-/// The checksum of zlib, bit by bit.
+/// zlib's CRC-32, computed bit by bit.
 pub fn crc32(bytes: &[u8]) -> u32 {
     let mut crc = !0_u32;
     for &byte in bytes {
@@ -43,7 +43,7 @@ pub fn crc32(bytes: &[u8]) -> u32 {
     !crc
 }
 
-/// Blocks of header and map, counted one by one.
+/// Number of header and map blocks, counted one by one.
 fn map_blocks(map_bytes: usize, block_bytes: usize) -> usize {
     let (mut blocks, mut room) = (1, block_bytes - 128);
     while room < map_bytes {
@@ -54,7 +54,7 @@ fn map_blocks(map_bytes: usize, block_bytes: usize) -> usize {
 }
 
 impl Image {
-    /// Makes the image.
+    /// Creates the image.
     pub fn new(plan: &Plan) -> Image {
         let block_bytes = plan.block_bytes;
         let mut groups = Vec::new();
@@ -110,7 +110,8 @@ impl Image {
         at
     }
 
-    /// Writes directory, index and totals from the first data block on. The answer: their blocks, and which are inodes.
+    /// Writes directory, index and totals from the first data block on. Returns their blocks and whether each is an
+    /// inode.
     fn hidden_files(&mut self, plan: &Plan) -> Vec<(usize, bool)> {
         let first = self.groups[0] + map_blocks(plan.maps[0].len(), self.block_bytes);
         let mut used = Vec::new();

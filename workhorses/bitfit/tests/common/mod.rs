@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The naive answers: one pair after the other, sharing nothing with the crate but the order of the blocks.
+//! Naive searches, pair by pair, that share only the block order with the crate.
 #![allow(dead_code)] // each test program uses its part
 
 use bitfit::State;
 
-/// The state of a block.
+/// State of a block.
 pub fn state(bytes: &[u8], block: usize) -> State {
     State::ALL[usize::from(bytes[block / 4] >> (block % 4 * 2) & 3)]
 }
@@ -32,7 +32,7 @@ pub fn find_last(states: &[State], wanted: State, end: usize) -> Option<usize> {
     (0..end.min(states.len())).rev().find(|&block| states[block] == wanted)
 }
 
-/// Fixed pseudo-random bytes (xorshift64).
+/// Deterministic pseudo-random bytes (xorshift64).
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut x = seed.wrapping_mul(2).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut next = || {
@@ -44,7 +44,7 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// A map filled with `common` and with `rare` at the given blocks.
+/// A map of `common` blocks, with `rare` at the given positions.
 pub fn sparse(length: usize, common: State, rare: State, at: &[usize]) -> Vec<u8> {
     let mut bytes = vec![common.bits() * 0x55; length];
     for &block in at.iter().filter(|&&block| block < length * 4) {

@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! bzip2, by libbz2-rs.
+//! bzip2, through libbz2-rs.
 
 use super::{Failure, corrupt, room_for};
 use bzip2::{Action, Compress, Compression, Decompress, Status};
 use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 
-/// bzip2's own level for a level of lrzip. It is the length of blocks and nothing else, and the longest ones, of 900 kB, take
-/// hardly more time than those of 700 kB at the usual level 7.
+/// bzip2 level for an lrzip level. The level only sets the bzip2 block length, and the longest blocks (900 kB) take
+/// hardly more time than the 700 kB ones of the default level 7.
 fn own_level(level: u8) -> u8 {
     (level + 2).min(9)
 }
 
-/// Bytes of bzip2's own blocks, as [`Filled`] counts them.
+/// Capacity of a bzip2-internal block in bytes, as counted by [`BlockEnds`].
 pub fn block(level: u8) -> usize {
     usize::from(own_level(level)) * 100_000 - 19
 }
 
-/// Finds where bzip2 will end its own blocks in bytes that it gets little by little. It counts a run of one value as at most
-/// 4 bytes and one that tells how many more there are, up to 255 in all, and a run belongs to the block in which it ends.
+/// Predicts, incrementally, where bzip2 will end its internal blocks in a byte stream. bzip2 run-length encodes
+/// first: a run of 4 to 255 equal bytes counts as 5 bytes (4 values and a repeat count), a shorter run as its length.
+/// A run belongs to the block in which it ends.
 #[derive(Debug)]
-pub struct Filled {
+pub struct BlockEnds {
     block: usize,
-    /// Bytes of the current block, without the current run.
+    /// Bytes in the current block, current run excluded.
     count: usize,
     last: Option<u8>,
     run: usize,
@@ -30,13 +31,13 @@ pub struct Filled {
     ends: VecDeque<usize>,
 }
 
-impl Filled {
-    /// For blocks of so many bytes.
-    pub fn new(block: usize) -> Filled {
-        Filled { block, count: 0, last: None, run: 0, seen: 0, ends: VecDeque::new() }
+impl BlockEnds {
+    /// Creates a predictor for blocks of `block` bytes.
+    pub fn new(block: usize) -> BlockEnds {
+        BlockEnds { block, count: 0, last: None, run: 0, seen: 0, ends: VecDeque::new() }
     }
 
-    /// Goes on over some bytes.
+    /// Scans further input.
     pub fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             if self.last == Some(*byte) && self.run < 255 {
@@ -53,19 +54,19 @@ impl Filled {
         }
     }
 
-    /// The last end of a block in the first `most` bytes; `None` where there is none.
+    /// Offset of the last block end within the first `most` bytes, if there is one.
     pub fn last(&self, most: usize) -> Option<usize> {
         self.ends.iter().copied().take_while(|end| *end <= most).last()
     }
 
-    /// Forgets the first bytes, which end where a block does.
+    /// Drops the first `bytes` bytes, which must end at a block end.
     pub fn forget(&mut self, bytes: usize) {
         self.ends = self.ends.iter().filter_map(|end| end.checked_sub(bytes)).filter(|end| *end > 0).collect();
         self.seen -= bytes;
     }
 }
 
-/// Packs a block.
+/// Compresses a block.
 pub fn pack(plain: &[u8], level: u8) -> Result<Vec<u8>, Failure> {
     let mut packed = room_for(plain)?;
     let mut state = Compress::new(Compression::new(u32::from(own_level(level))), 0);
@@ -84,7 +85,7 @@ pub fn pack(plain: &[u8], level: u8) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Unpacks one stream.
+/// Decompresses one bzip2 stream.
 pub struct Unpacker<R> {
     packed: R,
     state: Decompress,
@@ -92,7 +93,7 @@ pub struct Unpacker<R> {
 }
 
 impl<R: BufRead> Unpacker<R> {
-    /// From the packed bytes.
+    /// Creates a reader of the decompressed bytes.
     pub fn new(packed: R) -> Unpacker<R> {
         Unpacker { packed, state: Decompress::new(false), ended: false }
     }
@@ -103,7 +104,7 @@ impl<R: BufRead> Read for Unpacker<R> {
         while !self.ended && !buffer.is_empty() {
             let input = self.packed.fill_buf()?;
             let (read, written, at_end) = (self.state.total_in(), self.state.total_out(), input.is_empty());
-            let status = self.state.decompress(input, buffer).map_err(|_| corrupt("no bzip2 data"))?;
+            let status = self.state.decompress(input, buffer).map_err(|_| corrupt("not bzip2 data"))?;
             let used = (self.state.total_in() - read) as usize;
             self.packed.consume(used);
             match status {
@@ -116,7 +117,7 @@ impl<R: BufRead> Read for Unpacker<R> {
                 return Ok(made);
             }
             if at_end && used == 0 && !self.ended {
-                return Err(corrupt("bzip2 data that end too early"));
+                return Err(corrupt("truncated bzip2 data"));
             }
         }
         Ok(0)
@@ -127,7 +128,7 @@ impl<R: BufRead> Read for Unpacker<R> {
 mod tests {
     use super::*;
 
-    /// How many blocks bzip2 made: each begins with the same 48 bits, not at a byte.
+    /// Counts bzip2's internal blocks by their 48-bit magic, which is not byte-aligned.
     fn blocks(packed: &[u8]) -> usize {
         let bits = packed.iter().flat_map(|byte| (0..8).rev().map(move |bit| u64::from(byte >> bit & 1)));
         let windows = bits.scan(0, |window, bit| {
@@ -138,20 +139,20 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_its_blocks_are_known() {
+    fn block_ends_are_predicted_as_bzip2_sets_them() {
         let mut state = 1u64;
         let mut random = |below: u64| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % below
         };
-        // Runs of all lengths, few values, and in one file no runs.
+        // Few distinct values in runs of up to 1, 3, 6 or 700 bytes; the first case has hardly any run.
         for longest in [1, 3, 6, 700] {
             let mut plain = Vec::new();
             while plain.len() < 700_000 * (1 + longest as usize / 20) {
                 let (value, length) = (random(5) as u8, 1 + random(longest));
                 plain.extend(std::iter::repeat_n(value, length as usize));
             }
-            let (mut filled, mut ends) = (Filled::new(block(1)), Vec::new());
+            let (mut filled, mut ends) = (BlockEnds::new(block(1)), Vec::new());
             for byte in &plain {
                 filled.add(&[*byte]);
                 ends.extend(filled.last(usize::MAX).filter(|end| ends.last() != Some(end)));

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Filters of version 0.7, undone: jumps of x86 and ARM64 code, and differences.
+//! Inverse filters of format 0.7: x86 branch, ARM64 branch and delta.
 
 use super::corrupt;
 use crate::error::{Error, Result};
 use liblzma::stream::{Action, Filters, LzmaOptions, Status, Stream};
 use std::io::{self, Read};
 
-/// Which code's jumps were made absolute.
+/// Instruction set of a branch filter, which has made relative branch targets absolute.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Filter {
     /// x86, 32 and 64 bits.
     X86,
-    /// ARM, 64 bits.
+    /// 64-bit ARM.
     Arm64,
 }
 
 impl Filter {
-    /// The filter that a chunk's head names.
+    /// The branch filter with the number given in a chunk header, if there is one.
     pub fn of_chunk(number: u8) -> Option<Filter> {
         match number {
             1 => Some(Filter::X86),
@@ -28,10 +28,10 @@ impl Filter {
 
 const STEP: usize = 64 << 10;
 
-/// A stream whose jumps become relative again.
+/// Applies an inverse branch filter to a stream: absolute branch targets become relative again.
 ///
-/// liblzma runs its filters only in front of a coder, and has none that leaves bytes as they are. LZMA2 in chunks that
-/// are not compressed does: three bytes of head for each 64 KiB.
+/// liblzma runs a filter only in front of a coder and offers no copying coder. LZMA2 with uncompressed chunks serves
+/// as one: it adds a 3-byte header per 64 KiB.
 pub struct Filtered<R> {
     inner: R,
     stream: Stream,
@@ -42,10 +42,9 @@ pub struct Filtered<R> {
 }
 
 impl<R: Read> Filtered<R> {
-    /// Undoes `filter` on what `inner` gives.
+    /// Creates a stream that undoes `filter` on the bytes of `inner`.
     ///
-    /// # Errors
-    /// [`Error::Memory`] where memory is short.
+    /// # Errors [`Error::Memory`] if memory is short.
     pub fn new(filter: Filter, inner: R) -> Result<Filtered<R>> {
         let mut filters = Filters::new();
         match filter {
@@ -55,8 +54,8 @@ impl<R: Read> Filtered<R> {
         let mut options = LzmaOptions::new();
         options.dict_size(STEP as u32);
         filters.lzma2(&options);
-        let stream =
-            Stream::new_raw_decoder(&filters).map_err(|_| Error::Memory { what: "a filter", needed: STEP as u64 })?;
+        let stream = Stream::new_raw_decoder(&filters)
+            .map_err(|_| Error::Memory { what: "the branch filter", needed: STEP as u64 })?;
         Ok(Filtered { inner, stream, chunk: Vec::new(), fed: 0, ended: false, first: true })
     }
 
@@ -77,7 +76,7 @@ impl<R: Read> Filtered<R> {
             return Ok(());
         }
         self.chunk.truncate(3 + length);
-        // An uncompressed chunk; the first one resets the dictionary.
+        // Header of an uncompressed LZMA2 chunk; the first chunk resets the dictionary.
         self.chunk[0] = if self.first { 1 } else { 2 };
         self.first = false;
         self.chunk[1..3].copy_from_slice(&((length - 1) as u16).to_be_bytes());
@@ -99,7 +98,7 @@ impl<R: Read> Read for Filtered<R> {
             let status = self
                 .stream
                 .process(&self.chunk[self.fed..], buffer, action)
-                .map_err(|_| corrupt("a filter that failed"))?;
+                .map_err(|_| corrupt("the inverse branch filter failed"))?;
             self.fed += (self.stream.total_in() - read) as usize;
             let made = (self.stream.total_out() - written) as usize;
             if made > 0 {
@@ -113,7 +112,7 @@ impl<R: Read> Read for Filtered<R> {
     }
 }
 
-/// A stream of differences to the byte `distance` places before, added up.
+/// Inverse delta filter: adds to each byte the output byte `distance` places earlier.
 pub struct Undelta<R> {
     inner: R,
     history: [u8; 4],
@@ -122,7 +121,7 @@ pub struct Undelta<R> {
 }
 
 impl<R: Read> Undelta<R> {
-    /// Over a distance of 1 to 4 bytes.
+    /// Creates the filter for a distance of 1 to 4 bytes.
     pub fn new(distance: u8, inner: R) -> Undelta<R> {
         Undelta { inner, history: [0; 4], distance: usize::from(distance), at: 0 }
     }
@@ -141,7 +140,7 @@ impl<R: Read> Read for Undelta<R> {
     }
 }
 
-/// liblzma's own filter, forward: into LZMA2, and back without the filter.
+/// Applies liblzma's forward filter: encodes with filter and LZMA2, then decodes LZMA2 alone.
 #[cfg(test)]
 pub fn forward(filter: Filter, plain: &[u8]) -> Vec<u8> {
     let mut lzma = Filters::new();
@@ -169,8 +168,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn filters_undo_what_was_done() {
-        // Calls and branches with near targets in both kinds of code.
+    fn inverse_branch_filters_restore_the_input() {
+        // x86 and ARM64 calls and branches to nearby targets.
         let mut plain = Vec::new();
         for k in 0..60_000u32 {
             plain.extend_from_slice(&[0xE8, k as u8, (k >> 8) as u8, 0, 0, 0x90, 0x90, 0x90]);
@@ -186,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_add_up() {
+    fn inverse_delta_filter_sums_differences() {
         let mut back = Vec::new();
         Undelta::new(2, &[1u8, 10, 1, 1, 1, 255][..]).read_to_end(&mut back).expect("fine");
         assert_eq!(back, [1, 10, 2, 11, 3, 10]);

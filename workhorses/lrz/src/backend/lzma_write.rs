@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The encoder of liblzma, with its memory in large pages.
+//! liblzma's encoder, with its memory in huge pages.
 //!
-//! It looks at random into trees of up to 12 times the dictionary, so that with pages of 4 KiB most looks miss the address
-//! translation as well as the cache. Large pages take 5 to 15 % of its time away, of sources, logs and machine code.
+//! The match finder accesses trees of up to 12 times the dictionary size at random, so with 4 KiB pages most accesses
+//! miss the TLB as well as the cache. Huge pages cut 5 to 15 % of the encoding time for sources, logs and machine
+//! code.
 
-// liblzma is C, and what its crate offers safely has no place for an allocator.
+// liblzma is C, and the safe API of its crate has no way to pass an allocator.
 #![allow(unsafe_code)]
 
 use super::{Failure, room_for};
@@ -13,32 +14,32 @@ use memmap2::{Advice, MmapMut, MmapOptions};
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 
-/// Where memory begins to be worth a large page, in bytes.
+/// Smallest allocation that gets huge pages, in bytes.
 const LARGE: usize = 2 << 20;
 
-/// How to encode.
+/// Encoder settings.
 pub struct Settings {
-    /// Where most of the others come from, 0 to 9.
+    /// liblzma preset 0 to 9, which gives the options not listed here.
     pub preset: u32,
-    /// In bytes.
+    /// Dictionary size in bytes.
     pub dictionary: u32,
-    /// Whether each place is decided for itself, by chains of hashes, or several together, by binary trees.
+    /// True: fast mode with hash chains. False: normal mode with binary trees.
     pub fast: bool,
-    /// A match of so many bytes ends the search for a longer one.
+    /// Nice length: a match of at least this many bytes ends the search for a longer one.
     pub nice: u32,
-    /// How many places are looked at in search of a match.
+    /// Search depth: maximum number of candidate positions per match search.
     pub depth: u32,
 }
 
-/// What one encoder has. The system gives it and gets it back: a refusal is no abort, and there are few pieces.
+/// Allocations of one encoder, mapped by `mmap`: a failed mapping returns null to liblzma rather than aborting, and
+/// there are few of them.
 type Memory = Vec<MmapMut>;
 
 /// `malloc` for liblzma.
 ///
-/// # Safety
-/// `memory` is a [`Memory`] that nobody else uses.
+/// # Safety `memory` must point to a [`Memory`] that has no other user during the call.
 unsafe extern "C" fn allocate(memory: *mut c_void, count: usize, size: usize) -> *mut c_void {
-    // SAFETY: as above.
+    // SAFETY: guaranteed by the caller, see above.
     let memory = unsafe { &mut *memory.cast::<Memory>() };
     let Some(length) = count.checked_mul(size) else { return null_mut() };
     let Ok(mut map) = MmapOptions::new().len(length.max(1)).map_anon() else { return null_mut() };
@@ -46,7 +47,7 @@ unsafe extern "C" fn allocate(memory: *mut c_void, count: usize, size: usize) ->
         return null_mut();
     }
     if length >= LARGE {
-        // Where the system has no large pages it works as well.
+        // Best effort: without huge pages the encoder works as well.
         let _ = map.advise(Advice::HugePage);
     }
     let start = map.as_mut_ptr().cast();
@@ -56,26 +57,24 @@ unsafe extern "C" fn allocate(memory: *mut c_void, count: usize, size: usize) ->
 
 /// `free` for liblzma.
 ///
-/// # Safety
-/// As of [`allocate`].
+/// # Safety As for [`allocate`].
 unsafe extern "C" fn release(memory: *mut c_void, start: *mut c_void) {
-    // SAFETY: as above.
+    // SAFETY: guaranteed by the caller, see above.
     let memory = unsafe { &mut *memory.cast::<Memory>() };
     memory.retain(|map| map.as_ptr() != start.cast());
 }
 
-/// Packs a block, without a header.
+/// Compresses a block, without a header.
 ///
-/// # Errors
-/// [`Failure::NotSmaller`] where it would not become smaller, [`Failure::Memory`] where memory is short.
+/// # Errors [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
 pub fn pack(plain: &[u8], settings: &Settings) -> Result<Vec<u8>, Failure> {
     let mut packed = room_for(plain)?;
     let mut memory = Memory::new();
     let allocator =
         sys::lzma_allocator { alloc: Some(allocate), free: Some(release), opaque: (&raw mut memory).cast() };
-    // SAFETY: the structure has numbers and pointers only, for which zero is a value; the preset fills it.
+    // SAFETY: the structure consists of integers and pointers, for which all-zero is valid; the preset fills it.
     let mut options: sys::lzma_options_lzma = unsafe { std::mem::zeroed() };
-    // SAFETY: it fills the structure that it is given.
+    // SAFETY: the call only writes the structure it is given.
     if unsafe { sys::lzma_lzma_preset(&raw mut options, settings.preset) } != 0 {
         return Err(Failure::NotSmaller);
     }
@@ -90,8 +89,8 @@ pub fn pack(plain: &[u8], settings: &Settings) -> Result<Vec<u8>, Failure> {
         sys::lzma_filter { id: sys::LZMA_VLI_UNKNOWN, options: null_mut() },
     ];
     let (mut length, room) = (0, packed.capacity());
-    // SAFETY: filters end with the one that says so, input and output have the given lengths, and the allocator's memory
-    // outlives the call, after which nothing of it is used.
+    // SAFETY: the filter list has its terminator, input and output have the given lengths, and the allocator's memory
+    // outlives the call and is not used afterwards.
     let status = unsafe {
         let (input, output) = (if plain.is_empty() { null() } else { plain.as_ptr() }, packed.as_mut_ptr());
         sys::lzma_raw_buffer_encode(
@@ -106,7 +105,7 @@ pub fn pack(plain: &[u8], settings: &Settings) -> Result<Vec<u8>, Failure> {
     };
     match status {
         sys::LZMA_OK => {
-            // SAFETY: the encoder wrote so many bytes, and they fit.
+            // SAFETY: the encoder wrote `length` bytes, at most the capacity.
             unsafe { packed.set_len(length) };
             Ok(packed)
         }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LZO1X, packing. No crate packs it fast under a free licence, and the format is small: an instruction names a repeat
-//! and up to three literals that follow it; longer runs of literals are an instruction of their own.
+//! LZO1X compressor. No crate with a permissive license compresses LZO1X fast, and the format is small: an
+//! instruction encodes a match and up to three literals after it; longer literal runs have their own instruction.
 
 use super::{Failure, room_for};
 
-/// Farthest repeat, in bytes.
+/// Largest match distance, in bytes.
 const REACH: usize = 0xBFFF;
-/// Memory for the table of positions, in bytes.
+/// Memory of the hash table of positions, in bytes.
 pub const WORKING_MEMORY: u64 = 4 << TABLE_BITS;
 
 const TABLE_BITS: u32 = 15;
-/// Farthest repeats of the instructions of two bytes, of `001LLLLL` and of `0001HLLL`.
+/// Largest match distances of the two-byte instructions and of `001LLLLL`; more distant matches use `0001HLLL`.
 const NEAR: usize = 0x800;
 const MIDDLE: usize = 0x4000;
-/// Misses after which the search looks at every second, third, ... position.
+/// After 2^PATIENCE misses the search advances 2 bytes per step, after twice as many 3 bytes, and so on.
 const PATIENCE: u32 = 6;
 
-/// Packs a block.
+/// Compresses a block.
 pub fn pack(plain: &[u8]) -> Result<Vec<u8>, Failure> {
     let mut packed = Writer { bytes: room_for(plain)?, limit: plain.len().saturating_sub(1), last: None };
     let mut table = Vec::new();
     table.try_reserve_exact(1 << TABLE_BITS).map_err(|_| Failure::Memory)?;
     table.resize(1 << TABLE_BITS, 0u32);
     let (mut at, mut literals, mut misses) = (0, 0, 0u32);
-    // The table tells 0 where it knows nothing: the first position is never found, which does no harm.
+    // Table entry 0 means empty. So position 0 never matches, which is harmless.
     while at + 8 <= plain.len() {
         let slot = &mut table[slot_of(plain, at)];
         let candidate = *slot as usize;
@@ -57,11 +57,11 @@ pub fn pack(plain: &[u8]) -> Result<Vec<u8>, Failure> {
 
 fn slot_of(plain: &[u8], at: usize) -> usize {
     let word = u64::from_le_bytes(plain[at..at + 8].try_into().expect("eight bytes"));
-    // Five bytes: repeats of four at a distance cost as much as they save.
+    // Hash five bytes: a 4-byte match at a long distance costs as much as it saves.
     ((word << 24).wrapping_mul(0x9E37_79B1_85EB_CA87) >> (64 - TABLE_BITS)) as usize
 }
 
-/// How many first bytes are the same. `a` begins before `b` in the same block and is therefore not shorter.
+/// Length of the common prefix. `a` begins before `b` in the same block, so it is not shorter.
 fn common(a: &[u8], b: &[u8]) -> usize {
     let mut same = 0;
     for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
@@ -77,9 +77,9 @@ fn common(a: &[u8], b: &[u8]) -> usize {
 
 struct Writer {
     bytes: Vec<u8>,
-    /// Longest result that is still smaller than the block.
+    /// Maximum output length: one byte less than the block.
     limit: usize,
-    /// Where the last repeat's two bits for literals are; none before the first instruction.
+    /// Index of the byte that holds the literal-count bits of the last match; `None` before the first instruction.
     last: Option<usize>,
 }
 
@@ -88,7 +88,7 @@ impl Writer {
         if self.bytes.len() + more > self.limit { Err(Failure::NotSmaller) } else { Ok(()) }
     }
 
-    /// The part of a length that did not fit into an instruction: a zero for each 255.
+    /// Writes the part of a length that does not fit in the instruction: one zero byte per 255, then the rest.
     fn extension(&mut self, length: usize) {
         let zeros = (length - 1) / 255;
         self.bytes.resize(self.bytes.len() + zeros, 0);
@@ -151,7 +151,7 @@ mod tests {
     use proptest::prelude::*;
     use std::io::Read;
 
-    /// Bytes that repeat at all distances and lengths.
+    /// Input with matches at all distances and lengths.
     fn repetitive() -> impl Strategy<Value = Vec<u8>> {
         let piece = prop_oneof![
             proptest::collection::vec(any::<u8>(), 0..40).prop_map(|new| (new, 0, 0)),
@@ -173,7 +173,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_is_read_here_and_by_another_implementation(plain in repetitive()) {
+        fn compressed_blocks_decompress_here_and_in_lzokay(plain in repetitive()) {
             if let Ok(packed) = pack(&plain) {
                 prop_assert!(packed.len() < plain.len());
                 let mut other = vec![0; plain.len()];
@@ -186,7 +186,7 @@ mod tests {
         }
 
         #[test]
-        fn what_another_implementation_packs_is_read(plain in repetitive().prop_filter("no block is empty", |p| !p.is_empty())) {
+        fn blocks_compressed_by_lzokay_decompress(plain in repetitive().prop_filter("no block is empty", |p| !p.is_empty())) {
             let packed = lzokay::compress::compress(&plain).expect("memory");
             let mut own = Vec::new();
             Unpacker::new(&packed[..]).expect("memory").read_to_end(&mut own).expect("a good block");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn long_lengths_with_literals_after_them_are_read() {
+    fn long_match_lengths_followed_by_literals_decompress() {
         let mut state = 1u32;
         let mut fresh = |length: usize| -> Vec<u8> {
             (0..length)
@@ -205,7 +205,7 @@ mod tests {
                 })
                 .collect()
         };
-        // The length of an instruction takes a byte for each 255 of the repeat: 20 in the end.
+        // A length extension takes one byte per 255 bytes of match: up to 20 bytes here.
         for length in (1..5100).step_by(17) {
             let mut plain = fresh(7000);
             for literals in [0, 1, 2, 3, 4, 30] {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn repeats_make_it_small() {
+    fn repetitive_input_shrinks_and_short_input_is_refused() {
         let plain: Vec<u8> = (0..100_000u32).map(|k| (k % 251) as u8).collect();
         assert!(pack(&plain).expect("repetitive").len() < 1000);
         assert_eq!(pack(b"abc"), Err(Failure::NotSmaller));

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! LZO1X, unpacking as a stream: the last 64 KiB are all that it keeps.
+//! Streaming LZO1X decompressor: keeps a window of 48 KiB of history and up to 64 KiB of new output.
 
 use super::{corrupt, short_of_memory};
 use crate::error::Result;
 use std::io::{self, BufRead, Read};
 
-/// Memory for what may be repeated and what was not yet taken, in bytes.
+/// Memory for the history and the output not yet returned, in bytes.
 pub const WORKING_MEMORY: u64 = BUFFER as u64;
 
-/// Farthest repeat: 16384 + 2^14 + 2^14 - 1 bytes.
+/// History kept, in bytes. The largest match distance is 0x4000 + 0x4000 + 0x3FFF = 0xBFFF.
 const HISTORY: usize = 0xC000;
 const BUFFER: usize = HISTORY + (64 << 10);
 
-/// More than the bytes of an instruction and of the literals after it, unless its length goes on and on.
+/// Input bytes required by the fast path: more than an instruction and its trailing literals take, unless its length
+/// is extended by many zero bytes.
 const AT_HAND: usize = 16;
 
-/// What is under way.
+/// Decoder state.
 #[derive(Clone, Copy)]
 enum Work {
-    /// The next instruction; how many literals came before it decides what it means.
+    /// Decode the next instruction; its meaning depends on the number of literals before it.
     Instruction,
     Literals(usize),
     Repeat {
@@ -29,38 +30,37 @@ enum Work {
     Ended,
 }
 
-/// Unpacks a block.
+/// Decompresses a block.
 pub struct Unpacker<R> {
     packed: R,
-    /// Unpacked bytes: those up to `taken` were handed out and stay as history.
+    /// Decompressed bytes. Those before `taken` have been returned and remain as history.
     window: Vec<u8>,
     taken: usize,
     work: Work,
-    /// Literals since the last repeat: 0 to 3, 4 for a long run.
+    /// Literals since the last match: 0 to 3, or 4 after a long run.
     state: usize,
     begun: bool,
 }
 
 impl<R: BufRead> Unpacker<R> {
-    /// From the packed bytes.
+    /// Creates a reader of the decompressed bytes.
     ///
-    /// # Errors
-    /// [`crate::error::Error::Memory`] where memory is short.
+    /// # Errors [`crate::error::Error::Memory`] if memory is short.
     pub fn new(packed: R) -> Result<Unpacker<R>> {
         let mut window = Vec::new();
-        window.try_reserve_exact(BUFFER).map_err(|_| short_of_memory("the window of LZO", BUFFER as u64))?;
+        window.try_reserve_exact(BUFFER).map_err(|_| short_of_memory("the LZO window", BUFFER as u64))?;
         Ok(Unpacker { packed, window, taken: 0, work: Work::Instruction, state: 0, begun: false })
     }
 
     fn byte(&mut self) -> io::Result<usize> {
-        let byte = *self.packed.fill_buf()?.first().ok_or_else(|| corrupt("LZO data that end too early"))?;
+        let byte = *self.packed.fill_buf()?.first().ok_or_else(|| corrupt("truncated LZO data"))?;
         self.packed.consume(1);
         Ok(usize::from(byte))
     }
 
     fn first(&mut self) -> io::Result<Work> {
         self.begun = true;
-        let first = *self.packed.fill_buf()?.first().ok_or_else(|| corrupt("no LZO data"))?;
+        let first = *self.packed.fill_buf()?.first().ok_or_else(|| corrupt("not LZO data"))?;
         if first < 18 {
             return Ok(Work::Instruction);
         }
@@ -74,7 +74,7 @@ impl<R: BufRead> Unpacker<R> {
         self.begin(instruction)
     }
 
-    /// What an instruction starts.
+    /// Validates an instruction and returns the state it starts.
     fn begin(&mut self, instruction: Instruction) -> io::Result<Work> {
         match instruction {
             Instruction::Literals(length) => {
@@ -82,20 +82,21 @@ impl<R: BufRead> Unpacker<R> {
                 Ok(Work::Literals(length))
             }
             Instruction::Repeat { distance, .. } if distance > self.window.len() => {
-                Err(corrupt("an LZO repeat of what was before the block"))
+                Err(corrupt("an LZO match distance reaches before the block"))
             }
             Instruction::Repeat { length, distance, then } => Ok(Work::Repeat { length, distance, then }),
             Instruction::End => Ok(Work::Ended),
         }
     }
 
-    /// Does instructions for as long as all of one and of its bytes is at hand and fits, which most do.
-    fn hurry(&mut self) -> io::Result<()> {
+    /// Fast path: decodes instructions as long as the whole instruction and its literals are in the input buffer and
+    /// the output fits the window, which is the common case.
+    fn decode_fast(&mut self) -> io::Result<()> {
         let input = self.packed.fill_buf()?;
         let (mut at, mut window, mut state) = (0, std::mem::take(&mut self.window), self.state);
         while let Some(ahead) = input.get(at..at + AT_HAND) {
             let mut used = 0;
-            // An instruction whose length goes on and on runs out of these bytes: it is left to `instruction`.
+            // An instruction with a long length extension exceeds these bytes; `instruction` decodes it.
             let next = || {
                 used += 1;
                 ahead.get(used - 1).map(|byte| usize::from(*byte)).ok_or(io::ErrorKind::WouldBlock.into())
@@ -119,7 +120,7 @@ impl<R: BufRead> Unpacker<R> {
                     at += used + then;
                     state = then;
                 }
-                // What is wrong, and what ends or does not fit, is left to `instruction` as well.
+                // Invalid instructions, the end marker and output that does not fit are also left to `instruction`.
                 _ => break,
             }
         }
@@ -128,7 +129,7 @@ impl<R: BufRead> Unpacker<R> {
         Ok(())
     }
 
-    /// Does work until the window is full or the block ends.
+    /// Decodes until the window is full or the block ends.
     fn fill(&mut self) -> io::Result<()> {
         if self.window.len() > BUFFER - 4096 {
             let old = self.window.len() - HISTORY;
@@ -140,7 +141,7 @@ impl<R: BufRead> Unpacker<R> {
                 Work::Ended => break,
                 Work::Instruction if !self.begun => self.first()?,
                 Work::Instruction => {
-                    self.hurry()?;
+                    self.decode_fast()?;
                     if self.window.len() == BUFFER {
                         break;
                     }
@@ -151,7 +152,7 @@ impl<R: BufRead> Unpacker<R> {
                     let input = self.packed.fill_buf()?;
                     let part = length.min(room).min(input.len());
                     if part == 0 {
-                        return Err(corrupt("LZO data that end too early"));
+                        return Err(corrupt("truncated LZO data"));
                     }
                     self.window.extend_from_slice(&input[..part]);
                     self.packed.consume(part);
@@ -162,7 +163,7 @@ impl<R: BufRead> Unpacker<R> {
                     Work::Literals(then)
                 }
                 Work::Repeat { length, distance, then } => {
-                    // What overlaps itself doubles with each copy.
+                    // A match that overlaps its own output is copied in parts of at most `distance` bytes.
                     let part = length.min(room).min(distance);
                     let from = self.window.len() - distance;
                     self.window.extend_from_within(from..from + part);
@@ -174,14 +175,14 @@ impl<R: BufRead> Unpacker<R> {
     }
 }
 
-/// An instruction of LZO.
+/// A decoded LZO instruction.
 enum Instruction {
     Literals(usize),
     Repeat { length: usize, distance: usize, then: usize },
     End,
 }
 
-/// Reads an instruction; `state` tells how many literals came before it.
+/// Decodes an instruction; `state` is the number of literals before it (see [`Unpacker`]).
 fn decode(state: usize, mut next: impl FnMut() -> io::Result<usize>) -> io::Result<Instruction> {
     let code = next()?;
     let (length, distance, then) = match code {
@@ -212,18 +213,19 @@ fn decode(state: usize, mut next: impl FnMut() -> io::Result<usize>) -> io::Resu
     Ok(Instruction::Repeat { length, distance, then })
 }
 
-/// A length whose bits in the instruction are zero: 255 for each zero byte, and a last one.
+/// Reads an extended length: `base`, plus 255 for each zero byte, plus the first nonzero byte.
 fn extension(base: usize, mut next: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
     let mut length = base;
     loop {
         match next()? {
-            0 => length = length.checked_add(255).ok_or_else(|| corrupt("an LZO length without end"))?,
+            0 => length = length.checked_add(255).ok_or_else(|| corrupt("an LZO length overflows"))?,
             last => return Ok(length.saturating_add(last)),
         }
     }
 }
 
-/// Appends `length` bytes that begin `distance` bytes before the end. What overlaps itself doubles with each copy.
+/// Appends a match of `length` bytes that begins `distance` bytes before the end. If it overlaps its own output, each
+/// copy doubles the part copied so far.
 fn repeat(window: &mut Vec<u8>, length: usize, distance: usize) {
     let from = window.len() - distance;
     let mut left = length;
@@ -239,7 +241,7 @@ impl<R: BufRead> Read for Unpacker<R> {
         if self.taken == self.window.len() {
             let before = self.window.len();
             self.fill()?;
-            // What was dropped from the front was taken before.
+            // Bytes dropped from the front had all been returned before.
             self.taken = if before > BUFFER - 4096 { HISTORY.min(before) } else { before };
         }
         let part = buffer.len().min(self.window.len() - self.taken);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The back ends: each packs a block, and unpacks it as a stream.
+//! Back ends: each compresses a whole block, and decompresses a block as a stream.
 
 pub mod bzip2;
 mod filter;
@@ -17,13 +17,13 @@ use std::io::{BufReader, Read};
 pub use filter::{Filter, Filtered};
 pub use lzo::pack as pack_lzo;
 
-/// Bytes that are read from an archive at once.
+/// Buffer size for reading an archive, in bytes.
 const READ_BYTES: usize = 64 << 10;
 
-/// A back end to pack with. ZPAQ is only read.
+/// A back end that compresses. ZPAQ is missing here: it is only decompressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Packer {
-    /// Nothing: what the search leaves is kept as it is.
+    /// No compression: the output of the match search is stored as it is.
     None,
     /// LZO1X.
     Lzo,
@@ -35,17 +35,17 @@ pub enum Packer {
     Lzma,
 }
 
-/// Why a block could not be packed.
+/// Reason why a block could not be compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Failure {
-    /// There was no memory for it.
+    /// Not enough memory.
     Memory,
-    /// It would not have become smaller.
+    /// The output would not be smaller than the input.
     NotSmaller,
 }
 
 impl Packer {
-    /// The back end's number in the archive.
+    /// Back-end number stored in the archive.
     pub fn kind(self) -> Kind {
         match self {
             Packer::None => Kind::Raw,
@@ -56,7 +56,7 @@ impl Packer {
         }
     }
 
-    /// Memory that packing takes beside the block and what it becomes, in bytes.
+    /// Working memory of the compressor in bytes, input and output buffers excluded.
     pub fn working_memory(self, level: u8, dictionary: u32) -> u64 {
         match self {
             Packer::None => 0,
@@ -67,10 +67,9 @@ impl Packer {
         }
     }
 
-    /// Packs a block so that it takes fewer bytes than before.
+    /// Compresses a block; the result is always smaller than the input.
     ///
-    /// # Errors
-    /// [`Failure::NotSmaller`] where it would not, [`Failure::Memory`] where memory is short.
+    /// # Errors [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
     pub fn pack(self, plain: &[u8], level: u8, dictionary: u32) -> std::result::Result<Vec<u8>, Failure> {
         match self {
             Packer::None => Err(Failure::NotSmaller),
@@ -82,18 +81,17 @@ impl Packer {
     }
 }
 
-/// Room for what a block becomes: it has to be smaller than the block.
+/// Allocates an output buffer of one byte less than the block, because the result must be smaller than the block.
 fn room_for(plain: &[u8]) -> std::result::Result<Vec<u8>, Failure> {
     let mut packed = Vec::new();
     packed.try_reserve_exact(plain.len().saturating_sub(1)).map_err(|_| Failure::Memory)?;
     Ok(packed)
 }
 
-/// A block as a stream of its `plain` unpacked bytes. What it reads from `packed` is the block's bytes; `lzma` are the
-/// parameters in the archive's magic.
+/// Returns a reader of the block's `plain` decompressed bytes. `packed` supplies the block's compressed bytes; `lzma`
+/// is the LZMA properties field of the archive's magic.
 ///
-/// # Errors
-/// [`Error::Unsupported`] for parameters that are none, [`Error::Memory`] where memory is short.
+/// # Errors [`Error::Unsupported`] for invalid LZMA properties, [`Error::Memory`] if memory is short.
 pub fn unpacker<'a>(
     kind: Kind,
     packed: impl Read + Send + 'a,
@@ -120,7 +118,7 @@ pub fn unpacker<'a>(
     })
 }
 
-/// Memory that unpacking takes beside the block and what it becomes, in bytes.
+/// Working memory of the decompressor in bytes, input and output buffers excluded.
 pub fn unpacking_memory(kind: Kind, lzma: [u8; 5], plain: u64) -> u64 {
     match kind {
         Kind::Raw => 0,
@@ -132,18 +130,18 @@ pub fn unpacking_memory(kind: Kind, lzma: [u8; 5], plain: u64) -> u64 {
     }
 }
 
-/// What the filter of x86 code makes of some bytes.
+/// Applies the forward x86 filter.
 #[cfg(test)]
 pub fn filter_x86(plain: &[u8]) -> Vec<u8> {
     filter::forward(Filter::X86, plain)
 }
 
-/// Whether a block is worth packing: samples of it become smaller, or their bytes are not spread evenly. Where neither
-/// holds no back end gains.
+/// Returns whether a block is worth compressing: LZO shrinks one of up to 16 samples by at least 1/128, or the byte
+/// values in a sample are unevenly distributed (low order-0 entropy). If neither holds, no back end gains anything.
 pub fn looks_compressible(plain: &[u8]) -> bool {
     const SAMPLE: usize = 64 << 10;
     const SAMPLES: usize = 16;
-    /// Bits of a byte, by the order-0 entropy of a sample: encrypted data have 7.997 at this length.
+    /// Entropy limit in bits per byte for a 64 KiB sample; encrypted data measures 7.997 at this length.
     const EVEN_BITS: f64 = 7.98;
     let step = (plain.len() / SAMPLES).max(SAMPLE);
     plain.chunks(step).any(|stretch| {
@@ -153,7 +151,7 @@ pub fn looks_compressible(plain: &[u8]) -> bool {
     })
 }
 
-/// Order-0 entropy in bits a byte.
+/// Order-0 entropy in bits per byte.
 fn entropy(sample: &[u8]) -> f64 {
     let mut counts = [0u32; 256];
     for byte in sample {
@@ -163,12 +161,12 @@ fn entropy(sample: &[u8]) -> f64 {
     counts.iter().filter(|count| **count > 0).map(|count| f64::from(*count) / all).map(|p| -p * p.log2()).sum()
 }
 
-/// An error of a back end that unpacks, as the reader of the stream will see it.
+/// Builds the I/O error that a reader of a decompressed stream gets for invalid input.
 fn corrupt(what: &str) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned())
 }
 
-/// The error for memory that a back end did not get.
+/// Builds the error for a failed allocation in a back end.
 fn short_of_memory(what: &'static str, needed: u64) -> Error {
     Error::Memory { what, needed }
 }

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Deflate, by zlib-rs.
+//! Deflate, through zlib-rs.
 
 use super::{Failure, room_for};
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// Bytes of a sample that tells which of two levels is better.
+/// Sample size for choosing between two levels, in bytes.
 const SAMPLE: usize = 256 << 10;
 
-/// Packs a block.
+/// Compresses a block.
 pub fn pack(plain: &[u8], level: u8) -> Result<Vec<u8>, Failure> {
     let level = u32::from(level);
-    // zlib-rs looks for matches of 3 bytes at level 9 only, and there takes less time than at 8: tables of binary numbers
-    // become 9 % smaller than at 7, machine code 2 %, but digits and base64 up to 4 % larger.
+    // zlib-rs finds 3-byte matches at level 9 only, and level 9 is faster than 8. Level 9 makes binary number tables
+    // 9 % and machine code 2 % smaller than level 7, but digits and base64 up to 4 % larger.
     match level {
         7..9 if better_at_9(plain, level)? => pack_at(plain, 9),
         _ => pack_at(plain, level),
     }
 }
 
-/// Whether a sample of the block becomes smaller at level 9.
+/// Returns whether level 9 makes a sample of the block smaller than `level` does.
 fn better_at_9(plain: &[u8], level: u32) -> Result<bool, Failure> {
     let start = plain.len().saturating_sub(SAMPLE) / 2;
     let sample = &plain[start..plain.len().min(start + SAMPLE)];
@@ -33,7 +33,7 @@ fn better_at_9(plain: &[u8], level: u32) -> Result<bool, Failure> {
 fn pack_at(plain: &[u8], level: u32) -> Result<Vec<u8>, Failure> {
     let mut packed = room_for(plain)?;
     let mut state = Compress::new(Compression::new(level), true);
-    // The room is one byte short of the block: whatever does not end in it is not smaller.
+    // The output buffer is one byte shorter than the block, so output that does not fit is not smaller.
     match state.compress_vec(plain, &mut packed, FlushCompress::Finish) {
         Ok(Status::StreamEnd) => Ok(packed),
         _ => Err(Failure::NotSmaller),
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_two_levels_the_one_that_suits_the_bytes_is_taken() {
+    fn level_7_or_9_is_chosen_by_the_size_of_a_sample() {
         let mut state = 1u64;
         let mut random = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command line: lrzip's letters where lrzip has them.
+//! Command-line options, named as in lrzip where possible.
 
 use clap::{ArgAction, Parser, ValueEnum};
 use std::path::PathBuf;
@@ -12,15 +12,14 @@ use std::path::PathBuf;
     args_override_self = true,
     max_term_width = 80,
     after_help = "Examples:
-  lrz big.tar                     makes big.tar.lrz
-  lrz -d big.tar.lrz              makes big.tar again
-  lrz -L9 -D --recovery 5% a.img  packs, verifies, removes the input, adds parity
-  tar c folder | lrz > folder.tar.lrz
-  lrz -i big.tar.lrz              tells what is in it
-  lrz --repair big.tar.lrz        repairs it with big.tar.lrz.par
+  lrz big.tar                     pack into big.tar.lrz
+  lrz -d big.tar.lrz              unpack into big.tar
+  lrz -L9 -D --recovery 5% a.img  pack, verify, remove the input, add parity
+  tar c dir | lrz > dir.tar.lrz   pack a directory
+  lrz -i big.tar.lrz              list its contents
+  lrz --repair big.tar.lrz        repair it with big.tar.lrz.par
 
-Exit status: 0 all is well, 1 an archive is damaged or a file could not be read
-or written, 2 bad usage."
+Exit status: 0 success, 1 damaged archive or I/O error, 2 bad usage."
 )]
 pub struct Arguments {
     /// Files; none or `-` for standard input and output
@@ -28,16 +27,16 @@ pub struct Arguments {
     /// Unpack
     #[arg(short, long, conflicts_with_all = ["test", "info"])]
     pub decompress: bool,
-    /// Test archives: unpack to nowhere
+    /// Test archives: unpack and verify without output
     #[arg(short, long, conflicts_with = "info")]
     pub test: bool,
-    /// Tell what is in archives, without unpacking
+    /// List the contents of archives without unpacking
     #[arg(short, long)]
     pub info: bool,
-    /// Take all files of folders, and of those in them
+    /// Process directories recursively
     #[arg(short, long, conflicts_with = "outfile")]
     pub recursive: bool,
-    /// Repair archives with the parity beside them
+    /// Repair archives with their parity files
     #[arg(long, conflicts_with_all = ["test", "info", "decompress"])]
     pub repair: bool,
 
@@ -53,116 +52,116 @@ pub struct Arguments {
     /// Back end bzip2
     #[arg(short, long, group = "backend")]
     pub bzip2: bool,
-    /// No back end: only repeats are removed
+    /// No back end: only remove repeats
     #[arg(short, long, group = "backend")]
     pub no_compress: bool,
-    /// ZPAQ is read, not written
+    /// ZPAQ: supported for unpacking only
     #[arg(short, long, group = "backend")]
     pub zpaq: bool,
-    /// Level of the back end
+    /// Compression level of the back end
     #[arg(short = 'L', long, default_value_t = 7, value_parser = clap::value_parser!(u8).range(1..=9), value_name = "1-9")]
     pub level: u8,
 
-    /// Chunks of so many hundred megabytes
+    /// Chunk length in units of 100 MB
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub window: Option<u64>,
-    /// One chunk for the whole file, also where it is larger than memory
+    /// Use one chunk for the whole file, even if larger than memory
     #[arg(short = 'U', long)]
     pub unlimited: bool,
-    /// Use at most so many hundred megabytes of memory
+    /// Memory limit in units of 100 MB
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub maxram: Option<u64>,
-    /// Threads
+    /// Number of threads
     #[arg(short = 'p', long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Do not try whether a block can be compressed
+    /// Compress every block without checking its compressibility
     #[arg(short = 'T', long)]
     pub threshold: bool,
-    /// Be as nice as this to other programs, -20 to 19
+    /// Scheduling priority, -20 to 19
     #[arg(short = 'N', long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(i32).range(-20..=19))]
     pub nice_level: Option<i32>,
-    /// Search a chunk only when the one before is packed: to compare
+    /// Do not search a chunk while packing the previous one (for comparison)
     #[arg(long)]
     pub no_overlap: bool,
-    /// Do not search for repeats: to compare
+    /// Do not search for repeats (for comparison)
     #[arg(long)]
     pub no_search: bool,
 
     /// Name of the output
     #[arg(short, long, value_name = "FILE", conflicts_with = "outdir")]
     pub outfile: Option<PathBuf>,
-    /// Folder of the output
+    /// Directory of the output
     #[arg(short = 'O', long, value_name = "DIR")]
     pub outdir: Option<PathBuf>,
-    /// What is appended to the name of an archive
+    /// Suffix of archive names
     #[arg(short = 'S', long, default_value = ".lrz", value_name = "TEXT")]
     pub suffix: String,
-    /// Replace files that are there; unpack to a terminal
+    /// Replace existing files; write archives to a terminal
     #[arg(short, long)]
     pub force: bool,
     /// Keep the input (default)
     #[arg(short, long, overrides_with = "delete")]
     pub keep: bool,
-    /// Remove the input when the output was read back and is right; an archive's parity goes with it
+    /// Remove the input (and an archive's parity) after the output is verified
     #[arg(short = 'D', long)]
     pub delete: bool,
-    /// Read the archive back before it gets its name (default)
+    /// Verify the archive against the input before naming it (default)
     #[arg(long, overrides_with = "no_verify")]
     pub verify: bool,
-    /// Do not read it back: faster, above all with -l, -g and -b
+    /// Skip verification: faster, above all with -l, -g and -b
     #[arg(long, overrides_with = "verify")]
     pub no_verify: bool,
-    /// Keep what came out of a damaged archive
+    /// Keep the partial output of a damaged archive
     #[arg(short = 'K', long)]
     pub keep_broken: bool,
-    /// Encrypt, or the password for an archive that is; asked for when it is not given
+    /// Encrypt, or decrypt, with a password; prompts if none is given
     #[arg(short, long, value_name = "PASSWORD", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub encrypt: Option<String>,
-    /// Write so much parity beside the archive, as FILE.lrz.par
+    /// Write this share of parity to FILE.lrz.par
     #[arg(long, value_name = "N%", value_parser = percent)]
     pub recovery: Option<f64>,
-    /// Write what the stages did, for ui.perfetto.dev
+    /// Write a trace of the stages for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
 
-    /// Check the output: always done
+    /// Check the output (always done)
     #[arg(short, long, short_alias = 'C')]
     pub check: bool,
-    /// Tell the MD5
+    /// Print the MD5
     #[arg(short = 'H', long)]
     pub hash: bool,
-    /// Tell how far it is (default on a terminal)
+    /// Show progress (default on a terminal)
     #[arg(short = 'P', long)]
     pub progress: bool,
-    /// Tell no progress; twice: tell nothing
+    /// Show no progress; twice: print no messages
     #[arg(short, long, action = ArgAction::Count)]
     pub quiet: u8,
-    /// Tell nothing
+    /// Print no messages
     #[arg(short = 'Q', long)]
     pub very_quiet: bool,
-    /// Tell what is done about memory
+    /// Print memory decisions
     #[arg(short, long, action = ArgAction::Count)]
     pub verbose: u8,
-    /// How `-i` tells it
+    /// Output format of -i
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Write under a temporary name, as where a file system has no files without names: for tests
+    /// Use a temporary name as on file systems without unnamed files, for tests
     #[arg(long, hide = true)]
     pub named_temporary: bool,
-    /// Print the manual page, for man
+    /// Print the manual page
     #[arg(long)]
     pub man: bool,
-    /// Print completions for a shell
+    /// Print shell completions
     #[arg(long, value_name = "SHELL")]
     pub completions: Option<clap_complete::Shell>,
 }
 
-/// For people or for scripts.
+/// Output format of `-i`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Human-readable text
     Text,
-    /// For scripts
+    /// JSON
     Json,
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How far it is.
+//! Progress bar.
 
 use super::arguments::Arguments;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 
-/// A bar with rate, ratio and the time that is left; hidden where nobody would see it.
+/// Creates a progress bar with rate, ratio and remaining time; hidden when quiet or when stderr is no terminal and
+/// `--progress` is not given.
 pub fn bar(arguments: &Arguments, length: Option<u64>) -> ProgressBar {
     let wanted = arguments.progress || std::io::stderr().is_terminal();
     if !wanted || arguments.quiet > 0 || arguments.very_quiet {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `-i`: what is in an archive.
+//! `-i`: lists the contents of an archive.
 
 use super::arguments::Format;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use lrz::unpack::Archive;
 use serde_json::json;
 use std::io::Write;
 
-/// Prints what the heads tell.
+/// Prints the archive's format, sizes, encryption, MD5 and blocks, as found in its headers.
 pub fn print(name: &str, bytes: &dyn ReadAt, password: Option<&[u8]>, format: Format) -> Result<()> {
     let archive = Archive::open(bytes, password)?;
     let magic = archive.magic();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program `lrz`.
+//! The `lrz` command.
 
 mod arguments;
 mod attributes;
@@ -16,29 +16,29 @@ use signal_hook::iterator::Signals;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// What went wrong for one file: whose fault decides the exit status.
+/// Exit status for a damaged archive or an I/O error; `USAGE` is for bad usage.
 const DAMAGED: u8 = 1;
 const USAGE: u8 = 2;
 
-/// Runs the program.
+/// Runs the command and returns its exit status.
 pub fn run() -> ExitCode {
     let arguments = Arguments::parse();
     if arguments.man {
-        return told(clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout()));
+        return exit_status(clap_mangen::Man::new(Arguments::command()).render(&mut io::stdout()));
     }
     if let Some(shell) = arguments.completions {
         clap_complete::generate(shell, &mut Arguments::command(), "lrz", &mut io::stdout());
         return ExitCode::SUCCESS;
     }
     if arguments.zpaq && !arguments.decompress && !arguments.test && !arguments.info {
-        eprintln!("lrz: ZPAQ archives are read, not written; the strongest back end to write with is --lzma -L9");
+        eprintln!("lrz: ZPAQ is supported for unpacking only; use --lzma -L9 for the best ratio");
         return ExitCode::from(USAGE);
     }
     if arguments.outfile.is_some() && arguments.files.len() > 1 {
-        eprintln!("lrz: -o names one output, and there are {} inputs", arguments.files.len());
+        eprintln!("lrz: -o takes one input, but {} were given", arguments.files.len());
         return ExitCode::from(USAGE);
     }
-    scarce_address_space();
+    share_one_arena_if_address_space_is_limited();
     if let Err(error) = clean_up_after_signals() {
         eprintln!("lrz: signals: {error}");
         return ExitCode::from(DAMAGED);
@@ -51,7 +51,7 @@ pub fn run() -> ExitCode {
     let files = match names::inputs(&arguments) {
         Ok(files) => files,
         Err(error) => {
-            eprintln!("lrz: reading folders: {error}");
+            eprintln!("lrz: reading directories: {error}");
             return ExitCode::from(DAMAGED);
         }
     };
@@ -68,32 +68,32 @@ pub fn run() -> ExitCode {
     ExitCode::from(worst)
 }
 
-/// A signal that ends the program takes away what has only a temporary name.
+/// Removes named temporary files when SIGINT, SIGTERM or SIGHUP ends the process.
 fn clean_up_after_signals() -> io::Result<()> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
     std::thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(move || {
         for signal in signals.forever() {
             lrz::output::remove_temporaries();
-            // As if nobody had caught it: a shell sees by which signal the program ended.
+            // Die of the signal itself, so that a shell sees which one it was.
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     })?;
     Ok(())
 }
 
-fn told(result: io::Result<()>) -> ExitCode {
+fn exit_status(result: io::Result<()>) -> ExitCode {
     match result.and_then(|()| io::stdout().flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::from(DAMAGED),
     }
 }
 
-/// The allocator of glibc sets 64 MB of address space aside for each thread. Where `ulimit -v` counts them, threads
-/// share one heap instead.
-fn scarce_address_space() {
+/// glibc's allocator reserves 64 MB of address space per thread. If `ulimit -v` limits the address space, all threads
+/// share one arena instead.
+fn share_one_arena_if_address_space_is_limited() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     if rustix::process::getrlimit(rustix::process::Resource::As).current.is_some() {
-        // SAFETY: mallopt is called before there is another thread, with numbers that its manual page gives.
+        // SAFETY: mallopt is called before other threads exist, with a parameter from its manual page.
         #[allow(unsafe_code)]
         unsafe {
             libc::mallopt(libc::M_ARENA_MAX, 1);

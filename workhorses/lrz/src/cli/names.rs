@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of outputs.
+//! Names of output files.
 
 use super::arguments::Arguments;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// A wish that cannot be fulfilled, in words.
+/// A usage error with its message.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Usage(pub String);
 
-/// Whether a name stands for standard input and output.
+/// Returns whether a name stands for standard input and output.
 pub fn is_standard(file: &Path) -> bool {
     file == Path::new("-")
 }
 
-/// The output for an input; `None` is standard output.
+/// Output file for an input; `None` is standard output.
 pub fn output(arguments: &Arguments, input: &Path) -> Result<Option<PathBuf>> {
     if let Some(name) = &arguments.outfile {
         return Ok((!is_standard(name)).then(|| name.clone()));
@@ -23,25 +23,25 @@ pub fn output(arguments: &Arguments, input: &Path) -> Result<Option<PathBuf>> {
     if is_standard(input) {
         return Ok(None);
     }
-    let name = input.file_name().ok_or_else(|| Usage("it is no file".to_owned()))?.to_string_lossy();
+    let name = input.file_name().ok_or_else(|| Usage("not a file name".to_owned()))?.to_string_lossy();
     let suffix = &arguments.suffix;
     let output = if arguments.decompress {
         match name.strip_suffix(suffix.as_str()).filter(|rest| !rest.is_empty()) {
             Some(rest) => rest.to_owned(),
-            None => return Err(Usage(format!("its name does not end with {suffix}: -o names the output")).into()),
+            None => return Err(Usage(format!("the name does not end with {suffix}; name the output with -o")).into()),
         }
     } else {
         if name.ends_with(suffix.as_str()) {
-            return Err(Usage(format!("its name ends with {suffix} already: -o names the output")).into());
+            return Err(Usage(format!("the name already ends with {suffix}; name the output with -o")).into());
         }
         format!("{name}{suffix}")
     };
-    let folder = arguments.outdir.as_deref().or(input.parent()).unwrap_or(Path::new(""));
-    Ok(Some(folder.join(output)))
+    let directory = arguments.outdir.as_deref().or(input.parent()).unwrap_or(Path::new(""));
+    Ok(Some(directory.join(output)))
 }
 
-/// The inputs: folders are replaced by the files in them that can be packed, or that are archives if these are wanted.
-/// What a link leads to is not followed.
+/// Input files. Directories are replaced by the files in them: archives for options that read archives, else all
+/// other files. Symbolic links are not followed.
 pub fn inputs(arguments: &Arguments) -> std::io::Result<Vec<PathBuf>> {
     if arguments.files.is_empty() {
         return Ok(vec![PathBuf::from("-")]);
@@ -62,8 +62,8 @@ pub fn inputs(arguments: &Arguments) -> std::io::Result<Vec<PathBuf>> {
     Ok(inputs)
 }
 
-fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(folder)? {
+fn walk(directory: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         match entry.file_type()? {
             kind if kind.is_dir() => walk(&entry.path(), found)?,
@@ -74,7 +74,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The parity of an archive.
+/// Name of an archive's parity file.
 pub fn parity(archive: &Path) -> PathBuf {
     let mut name = archive.as_os_str().to_owned();
     name.push(".par");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done to one file.
+//! Processing of one input file.
 
 use super::arguments::Arguments;
 use super::{attributes, bar, info, names};
@@ -16,7 +16,7 @@ use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
-/// Packs, unpacks, tests, describes or repairs a file.
+/// Packs, unpacks, tests, lists or repairs a file.
 pub fn one(arguments: &Arguments, input: &Path) -> Result<()> {
     if arguments.repair {
         let report = parity::repair(input, &names::parity(input))?;
@@ -41,7 +41,7 @@ fn say(arguments: &Arguments, what: &str) {
     }
 }
 
-/// The password that the options give, or that the user types; none if none is wanted.
+/// Password from the options or, if one is needed, from a prompt.
 fn password(arguments: &Arguments, wanted: bool) -> Result<Option<Vec<u8>>> {
     match &arguments.encrypt {
         Some(given) if !given.is_empty() => Ok(Some(given.clone().into_bytes())),
@@ -49,7 +49,7 @@ fn password(arguments: &Arguments, wanted: bool) -> Result<Option<Vec<u8>>> {
         _ => {
             let typed = rpassword::prompt_password("Password: ").context("asking for the password")?;
             if typed.is_empty() {
-                bail!(names::Usage("an empty password protects nothing".to_owned()));
+                bail!(names::Usage("the password is empty".to_owned()));
             }
             if !arguments.decompress && !arguments.test && !arguments.info {
                 let again = rpassword::prompt_password("Again: ").context("asking for the password")?;
@@ -76,9 +76,9 @@ fn threads(arguments: &Arguments) -> usize {
 }
 
 fn open(input: &Path) -> Result<File> {
-    let file = File::open(input).context("opening it")?;
+    let file = File::open(input).context("cannot open")?;
     if !file.metadata()?.is_file() {
-        bail!(names::Usage("it is no regular file: tar makes one of a folder".to_owned()));
+        bail!(names::Usage("not a regular file; use -r or tar for a directory".to_owned()));
     }
     Ok(file)
 }
@@ -88,7 +88,7 @@ fn create(arguments: &Arguments, path: &Path) -> Result<Output> {
     Ok(create(path, arguments.force)?)
 }
 
-/// A file without a name, for what does not fit into memory.
+/// Creates an unnamed temporary file for data that exceeds memory.
 fn spool() -> Result<File> {
     tempfile::tempfile().context("creating a temporary file")
 }
@@ -106,10 +106,10 @@ fn packer(arguments: &Arguments) -> Packer {
 fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     let target = names::output(arguments, input)?;
     if target.is_none() && io::stdout().is_terminal() && !arguments.force {
-        bail!(names::Usage("an archive is nothing for a terminal: -o names the output".to_owned()));
+        bail!(names::Usage("refusing to write an archive to a terminal; name the output with -o".to_owned()));
     }
     if target.is_none() && (arguments.recovery.is_some() || arguments.delete) {
-        bail!(names::Usage("--recovery and -D need an output with a name".to_owned()));
+        bail!(names::Usage("--recovery and -D need a named output".to_owned()));
     }
     let source = if names::is_standard(input) { None } else { Some(open(input)?) };
     let output = match &target {
@@ -163,11 +163,11 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
         let line = format!("{}: {} -> {} bytes, ratio {ratio:.3}", input.display(), summary.bytes, summary.packed);
         say(arguments, &line);
     }
-    tell_md5(arguments, &summary.md5);
+    print_md5(arguments, &summary.md5);
     Ok(())
 }
 
-/// Gives the archive its name, after its attributes and its parity; then the input may go.
+/// Copies attributes, writes the parity, names the archive, then removes the input if requested.
 fn complete(arguments: &Arguments, output: Output, path: &Path, source: Option<(&File, &Path)>) -> Result<()> {
     if let Some((source, _)) = source {
         attributes::copy(source, output.file()).iter().for_each(|failed| say(arguments, failed));
@@ -181,7 +181,7 @@ fn complete(arguments: &Arguments, output: Output, path: &Path, source: Option<(
         parity.finish()?;
     }
     match source.filter(|_| arguments.delete) {
-        Some((_, input)) => fs::remove_file(input).context("removing it"),
+        Some((_, input)) => fs::remove_file(input).context("removing the input"),
         None => Ok(()),
     }
 }
@@ -199,7 +199,7 @@ fn copy_out(file: &File, length: u64) -> io::Result<()> {
     out.flush()
 }
 
-/// Reads the archive back and holds it against the input; where that was a stream, against its MD5.
+/// Unpacks the archive and compares the output with the input file; for a stream, with its MD5.
 fn verify(archive: &File, how: &pack::Options<'_>, packed: &pack::Summary, source: Option<&File>) -> Result<()> {
     let options = unpack::Options {
         password: how.password.clone(),
@@ -212,12 +212,12 @@ fn verify(archive: &File, how: &pack::Options<'_>, packed: &pack::Summary, sourc
     let target = source.map_or(Target::Nowhere(&spool), |source| Target::Compare(source, packed.md5));
     let summary = unpack::unpack(archive, target, &options).context("reading the archive back")?;
     if summary.md5 != packed.md5 || summary.bytes != packed.bytes {
-        bail!("the archive does not give the input back");
+        bail!("the archive does not unpack to the input");
     }
     Ok(())
 }
 
-fn tell_md5(arguments: &Arguments, md5: &[u8; 16]) {
+fn print_md5(arguments: &Arguments, md5: &[u8; 16]) {
     if arguments.hash {
         let digits: String = md5.iter().map(|byte| format!("{byte:02x}")).collect();
         say(arguments, &format!("MD5: {digits}"));
@@ -225,7 +225,7 @@ fn tell_md5(arguments: &Arguments, md5: &[u8; 16]) {
 }
 
 fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
-    // The heads of an archive lead to and fro: what comes as a stream is kept first.
+    // Archive headers require random access, so a stream is first copied to a file.
     let archive = if names::is_standard(input) {
         let mut file = spool()?;
         io::copy(&mut io::stdin().lock(), &mut file).context("reading standard input")?;
@@ -263,7 +263,7 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     bar.finish_and_clear();
     if let (Err(_), true, Some(_)) = (&result, arguments.keep_broken, &output) {
         output.expect("just seen").finish()?;
-        return Err(result.expect_err("just seen")).context("what came out before was kept");
+        return Err(result.expect_err("just seen")).context("the partial output was kept");
     }
     let summary = result?;
     for warning in &summary.warnings {
@@ -273,16 +273,16 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
         attributes::copy(&archive, output.file()).iter().for_each(|failed| say(arguments, failed));
         output.finish()?;
         if arguments.delete && summary.verified != Verified::Nothing && !names::is_standard(input) {
-            // Parity repairs nothing once its archive is gone.
+            // Without its archive the parity is useless.
             let parity = Some(names::parity(input)).filter(|path| parity::is_of(path, &archive));
-            fs::remove_file(input).context("removing it")?;
-            parity.map_or(Ok(()), |path| fs::remove_file(path).context("removing its parity"))?;
+            fs::remove_file(input).context("removing the input")?;
+            parity.map_or(Ok(()), |path| fs::remove_file(path).context("removing the parity"))?;
         }
     }
     if arguments.quiet == 0 && target.is_some() || arguments.test {
-        say(arguments, &format!("{}: {} bytes, all is well", input.display(), summary.bytes));
+        say(arguments, &format!("{}: {} bytes, verified", input.display(), summary.bytes));
     }
-    tell_md5(arguments, &summary.md5);
+    print_md5(arguments, &summary.md5);
     Ok(())
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Encryption of version 0.6: AES-128 in CBC mode, ciphertext stealing for a tail.
+//! Encryption of format 0.6: AES-128-CBC with ciphertext stealing for a partial last block.
 
 use super::random;
 use crate::error::{Error, Result};
@@ -7,19 +7,19 @@ use aes::Aes128;
 use aes::cipher::{Array, BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use sha2::{Digest, Sha512};
 
-/// Bytes of salt before each piece.
+/// Length in bytes of the salt in front of each encrypted item.
 pub const SALT_BYTES: usize = 8;
 const BLOCK: usize = 16;
 
-/// Most SHA-512 inputs that a key may take. lrzip doubles its count every 18 months from 1000 in 2011 on: this is
-/// what it will ask for in 2050. A damaged salt can ask for 2^263.
+/// Maximum number of SHA-512 inputs for a key. lrzip's count starts at 1000 in 2011 and doubles every 18 months; this
+/// limit is its value in 2050. A damaged salt can request up to 2^263.
 pub const MOST_ROUNDS: u64 = 1 << 36;
 
-/// Rounds that a new archive asks for, as the two first bytes of its salt: 155 << 17 is 20 million, as lrzip took in
-/// 2024.
+/// Key-derivation rounds of new archives, as the first two bytes of the salt: 155 << 17 is 20 million, lrzip's count
+/// in 2024.
 pub const ROUNDS: [u8; 2] = [17, 155];
 
-/// What the password and the archive's salt give.
+/// Key material derived from the password and the archive's salt.
 pub struct Keys {
     hash: [u8; 64],
     salted_password: Vec<u8>,
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Keys {
     }
 }
 
-/// A salt for a new archive.
+/// Generates the salt of a new archive.
 pub fn fresh_salt(rounds: [u8; 2]) -> Result<[u8; SALT_BYTES]> {
     let mut salt = random::<SALT_BYTES>()?;
     salt[..2].copy_from_slice(&rounds);
@@ -39,13 +39,15 @@ pub fn fresh_salt(rounds: [u8; 2]) -> Result<[u8; SALT_BYTES]> {
 }
 
 impl Keys {
-    /// Hashes salt and password so often that guessing costs.
+    /// Derives the keys by repeated hashing of salt and password, which makes guessing a password expensive.
+    ///
+    /// # Errors [`Error::Unsupported`] if the salt asks for more than [`MOST_ROUNDS`] rounds.
     pub fn derive(salt: [u8; SALT_BYTES], password: &[u8]) -> Result<Keys> {
         let salted_password = [&salt[..], password].concat();
-        // Below 56 nothing is shifted out.
+        // A u8 shifted by less than 56 fits in a u64.
         let loops = if salt[0] < 56 { u64::from(salt[1]) << salt[0] } else { u64::MAX };
         if loops > MOST_ROUNDS {
-            let what = format!("its key takes {} * 2^{} rounds, at most {MOST_ROUNDS} are done", salt[1], salt[0]);
+            let what = format!("key derivation needs {} * 2^{} rounds; the maximum is {MOST_ROUNDS}", salt[1], salt[0]);
             return Err(Error::Unsupported(what));
         }
         let rounds = loops * 64 / (salted_password.len() as u64 + 8);
@@ -57,7 +59,7 @@ impl Keys {
         Ok(Keys { hash: state.finalize().into(), salted_password })
     }
 
-    /// The archive's salt.
+    /// Salt of the archive.
     pub fn salt(&self) -> [u8; SALT_BYTES] {
         self.salted_password[..SALT_BYTES].try_into().expect("eight bytes")
     }
@@ -72,14 +74,14 @@ impl Keys {
         (Aes128::new(&Array::from(key)), start[..BLOCK].try_into().expect("sixteen bytes"))
     }
 
-    /// Decrypts in place. What has fewer than 16 bytes stays as it is.
+    /// Decrypts in place. Fewer than 16 bytes are left unchanged.
     pub fn open(&self, salt: [u8; SALT_BYTES], bytes: &mut [u8]) {
         if bytes.len() < BLOCK {
             return;
         }
         let (cipher, mut before) = self.of_piece(salt);
         let tail = bytes.len() % BLOCK;
-        // A tail took its missing bytes from the last whole block, and the two changed places.
+        // Ciphertext stealing: the partial block was filled from the last whole block, and the two were swapped.
         let whole = bytes.len() - tail - if tail > 0 { BLOCK } else { 0 };
         for block in bytes[..whole].chunks_exact_mut(BLOCK) {
             let sealed: [u8; BLOCK] = (&*block).try_into().expect("sixteen bytes");
@@ -120,7 +122,7 @@ impl Keys {
         }
     }
 
-    /// A new salt and the encrypted bytes, padded with random ones where they do not fill a block.
+    /// Returns a new salt followed by the encrypted bytes; fewer than 16 bytes are first padded with random ones.
     pub fn seal(&self, mut bytes: Vec<u8>) -> Result<Vec<u8>> {
         if bytes.len() < BLOCK {
             let padding = random::<BLOCK>()?;
@@ -152,12 +154,12 @@ mod tests {
     use super::*;
 
     fn keys() -> Keys {
-        // Few rounds: tests need no protection from guessing.
+        // Few rounds, to keep the tests fast.
         Keys::derive([3, 1, 2, 3, 4, 5, 6, 7], b"secret").expect("few rounds")
     }
 
     #[test]
-    fn every_length_from_a_block_on_comes_back() {
+    fn every_length_of_at_least_one_block_decrypts_to_the_input() {
         let keys = keys();
         for length in 16..100 {
             let plain: Vec<u8> = (0..length).collect();
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_salt_that_asks_for_ages_is_refused() {
+    fn salt_with_excessive_rounds_is_refused() {
         for salt in [[255, 255, 0, 0, 0, 0, 0, 0], [63, 2, 0, 0, 0, 0, 0, 0], [40, 1, 0, 0, 0, 0, 0, 0]] {
             assert!(matches!(Keys::derive(salt, b"x"), Err(Error::Unsupported(_))), "{salt:?}");
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Encryption of version 0.7: AES-256 in GCM mode.
+//! Encryption of format 0.7: AES-256-GCM.
 
 use super::Part;
 use crate::error::{Error, Result};
@@ -10,12 +10,12 @@ use hkdf::Hkdf;
 use sha2::Sha512;
 
 const NONCE: usize = 12;
-/// Bytes that a sealed piece has above an open one: nonce and tag.
+/// Bytes that encryption adds to an item: nonce and tag.
 pub const ADDED: usize = NONCE + 16;
-/// Most rounds of PBKDF2, by the format.
+/// Maximum PBKDF2 rounds allowed by the format.
 const MOST_ROUNDS: u32 = 5_000_000;
 
-/// One key for heads, one for blocks and the MD5.
+/// The key for headers, and the key for blocks and the MD5.
 pub struct Keys {
     heads: Aes256Gcm,
     data: Aes256Gcm,
@@ -28,12 +28,12 @@ impl std::fmt::Debug for Keys {
 }
 
 impl Keys {
-    /// Derives the keys by the description that follows the magic.
+    /// Derives the keys from the password and the 32-byte encryption description after the magic.
     pub fn derive(description: &[u8], password: &[u8]) -> Result<Keys> {
         let rounds = number(&description[2..6]) as u32;
         if description[0] != 1 || description[1] != 16 || !(1..=MOST_ROUNDS).contains(&rounds) {
             let what = format!(
-                "encryption suite {} with {} bytes of salt and {rounds} rounds is not known",
+                "unsupported encryption: suite {}, {} bytes of salt, {rounds} rounds",
                 description[0], description[1]
             );
             return Err(Error::Unsupported(what));
@@ -49,7 +49,7 @@ impl Keys {
         Ok(Keys { heads: key(b"lrzip-v3-hdr"), data: key(b"lrzip-v3-data") })
     }
 
-    /// Decrypts a piece and checks that it is what was sealed.
+    /// Decrypts and authenticates an item.
     pub fn open(&self, part: Part, sealed: &[u8]) -> Result<Vec<u8>> {
         let (key, number) = match part {
             Part::Head => (&self.heads, 1),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Encryption of heads, blocks and the MD5.
-//!
-//! Each of them is a piece of its own: heads with numbers of 8 bytes, blocks as their back ends packed them.
+//! Encryption of headers, blocks and the MD5, each of which is encrypted on its own. Headers of encrypted archives
+//! use 8-byte numbers; blocks are encrypted after compression.
 
 mod cbc;
 mod gcm;
@@ -11,10 +10,10 @@ use crate::format::{Encryption, Magic};
 
 pub use cbc::{MOST_ROUNDS, ROUNDS};
 
-/// What a piece of an encrypted archive is: version 0.7 binds it to the ciphertext.
+/// Type of an encrypted item; format 0.7 authenticates it with the ciphertext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// The head of a stream or block.
+    /// Header of a stream or block.
     Head,
     /// A block.
     Block,
@@ -22,24 +21,23 @@ pub enum Part {
     Md5,
 }
 
-/// Opens the pieces of an archive, and seals those of one that is written.
+/// Cipher of an archive that is read or written.
 #[derive(Debug)]
 pub enum Cipher {
-    /// Nothing is encrypted.
+    /// No encryption.
     None,
-    /// Version 0.6.
+    /// Format 0.6.
     Cbc(cbc::Keys),
-    /// Version 0.7.
+    /// Format 0.7.
     Gcm(Box<gcm::Keys>),
 }
 
 impl Cipher {
-    /// Derives the keys for an archive to be read; `description` are the 32 bytes that follow the magic with
+    /// Derives the keys of an archive to be read; `description` is the 32 bytes after the magic if the encryption is
     /// [`Encryption::Gcm`].
     ///
-    /// # Errors
-    /// [`Error::NeedsPassword`] without a password, [`Error::Unsupported`] for parameters that are not known or ask for
-    /// more work than any writer would.
+    /// # Errors [`Error::NeedsPassword`] without a password, [`Error::Unsupported`] for unknown parameters or for
+    /// more key-derivation work than any writer requests.
     pub fn for_reading(magic: &Magic, description: &[u8], password: Option<&[u8]>) -> Result<Cipher> {
         match magic.encryption {
             Encryption::None => Ok(Cipher::None),
@@ -52,22 +50,22 @@ impl Cipher {
         }
     }
 
-    /// Chooses a salt and derives the keys for an archive to be written; gives the [`Encryption`] for its magic.
+    /// Chooses a salt and derives the keys of an archive to be written; also returns the [`Encryption`] for its
+    /// magic.
     ///
-    /// # Errors
-    /// [`Error::Io`] where the system has no random numbers.
+    /// # Errors [`Error::Io`] if the system provides no random numbers.
     pub fn for_writing(password: Option<&[u8]>, rounds: [u8; 2]) -> Result<(Cipher, Encryption)> {
         let Some(password) = password else { return Ok((Cipher::None, Encryption::None)) };
         let salt = cbc::fresh_salt(rounds)?;
         Ok((Cipher::Cbc(cbc::Keys::derive(salt, password)?), Encryption::Cbc { salt }))
     }
 
-    /// Whether anything is encrypted.
+    /// Returns whether the archive is encrypted.
     pub fn encrypts(&self) -> bool {
         !matches!(self, Cipher::None)
     }
 
-    /// Bytes in the archive of a piece that has `length` bytes when it is open.
+    /// Length in the archive of an item of `length` plaintext bytes.
     pub fn sealed_length(&self, length: u64) -> u64 {
         match self {
             Cipher::None => length,
@@ -76,10 +74,9 @@ impl Cipher {
         }
     }
 
-    /// Opens a piece of [`Cipher::sealed_length`]`(length)` bytes.
+    /// Decrypts an item of [`Cipher::sealed_length`]`(length)` bytes.
     ///
-    /// # Errors
-    /// [`Error::Password`] where the cipher notices that it is not the one that was sealed.
+    /// # Errors [`Error::Password`] if authentication fails (format 0.7).
     pub fn open(&self, part: Part, mut sealed: Vec<u8>, length: usize) -> Result<Vec<u8>> {
         match self {
             Cipher::None => Ok(sealed),
@@ -94,10 +91,9 @@ impl Cipher {
         }
     }
 
-    /// The MD5, which has no salt of its own in version 0.6.
+    /// Decrypts the MD5, which has no salt of its own in format 0.6.
     ///
-    /// # Errors
-    /// As [`Cipher::open`].
+    /// # Errors As [`Cipher::open`].
     pub fn open_md5(&self, mut sealed: Vec<u8>) -> Result<Vec<u8>> {
         if let Cipher::Cbc(keys) = self {
             keys.open(keys.salt(), &mut sealed);
@@ -107,18 +103,16 @@ impl Cipher {
         self.open(Part::Md5, sealed, length)
     }
 
-    /// Bytes of the sealed MD5 in the archive.
+    /// Length in bytes of the encrypted MD5 in the archive.
     pub fn sealed_md5_length(&self) -> usize {
         crate::format::MD5_BYTES + if matches!(self, Cipher::Gcm(_)) { gcm::ADDED } else { 0 }
     }
 
-    /// Seals a piece.
+    /// Encrypts an item.
     ///
-    /// # Errors
-    /// [`Error::Io`] where the system has no random numbers.
+    /// # Errors [`Error::Io`] if the system provides no random numbers.
     ///
-    /// # Panics
-    /// With the cipher of version 0.7, which is not written.
+    /// # Panics With the cipher of format 0.7, which is read-only.
     pub fn seal(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         match self {
             Cipher::None => Ok(bytes),
@@ -127,7 +121,7 @@ impl Cipher {
         }
     }
 
-    /// Seals the MD5.
+    /// Encrypts the MD5.
     pub fn seal_md5(&self, mut md5: Vec<u8>) -> Vec<u8> {
         if let Cipher::Cbc(keys) = self {
             keys.seal_in_place(keys.salt(), &mut md5);
@@ -136,11 +130,11 @@ impl Cipher {
     }
 }
 
-/// Fills an array with random bytes of the system.
+/// Returns random bytes from the system.
 fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     getrandom::fill(&mut bytes).map_err(|error| {
-        Error::Io("taking random numbers from the system".to_owned(), std::io::Error::other(error.to_string()))
+        Error::Io("reading random numbers from the system".to_owned(), std::io::Error::other(error.to_string()))
     })?;
     Ok(bytes)
 }

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Heads of chunks, streams and blocks.
+//! Headers of chunks, streams and blocks.
 
 use super::number;
 
-/// Back end of a block, by its number in the head of the block.
+/// Back end of a block, as numbered in the block header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// As it is.
+    /// Stored uncompressed.
     Raw,
     /// bzip2.
     Bzip2,
     /// LZO1X.
     Lzo,
-    /// LZMA without a header; its parameters stand in the magic.
+    /// Headerless LZMA; its properties are in the magic.
     Lzma,
-    /// Deflate with the head and the checksum of zlib.
+    /// Deflate in the zlib format.
     Zlib,
-    /// ZPAQ, level 1 of its format.
+    /// ZPAQ level 1.
     Zpaq,
-    /// LZMA over x86 code whose jumps were made absolute (0.7).
+    /// LZMA after an x86 branch filter (0.7).
     LzmaX86,
-    /// LZMA over ARM64 code whose jumps were made absolute (0.7).
+    /// LZMA after an ARM64 branch filter (0.7).
     LzmaArm64,
-    /// LZMA over differences to the byte so many places before, 1 to 4 (0.7).
+    /// LZMA after a delta filter of distance 1 to 4 bytes (0.7).
     LzmaDelta(u8),
 }
 
 impl Kind {
-    /// The back end of a number, if it is one.
+    /// The back end with this number, if there is one.
     pub fn from_number(number: u8) -> Option<Kind> {
         Some(match number {
             3 => Kind::Raw,
@@ -43,7 +43,7 @@ impl Kind {
         })
     }
 
-    /// Its number.
+    /// Number in the block header.
     pub fn number(self) -> u8 {
         match self {
             Kind::Raw => 3,
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Its name.
+    /// Name shown to the user.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Raw => "none",
@@ -74,27 +74,27 @@ impl Kind {
     }
 }
 
-/// What stands before the streams of a chunk.
+/// Header of a chunk, in front of its streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkHead {
-    /// Bytes of each number in the chunk, 1 to 8.
+    /// Width in bytes of the numbers in the chunk, 1 to 8.
     pub width: u8,
-    /// Filter over the whole chunk before the search (0.7): 0 none, 1 x86, 2 arm64.
+    /// Filter applied to the whole chunk before the match search (0.7): 0 none, 1 x86, 2 ARM64.
     pub prefilter: u8,
-    /// Whether it is the last chunk.
+    /// Whether this is the last chunk.
     pub last: bool,
-    /// Length of what it holds. Not there in encrypted archives, and wrong in chunks below a page.
+    /// Uncompressed length in bytes. Absent in encrypted archives; wrong in chunks smaller than a page.
     pub size: Option<u64>,
 }
 
 impl ChunkHead {
-    /// Bytes of a head with these properties.
+    /// Length in bytes of a header with these properties.
     pub fn length(width: u8, seven: bool, encrypted: bool) -> usize {
         2 + usize::from(seven) + if encrypted { 0 } else { usize::from(width) }
     }
 
-    /// Reads a head; `bytes` begins with it and goes on for 11 bytes or to the end of the archive. `None` where it is
-    /// not one.
+    /// Parses the header at the start of `bytes`, which must hold 11 bytes or reach the end of the archive. Returns
+    /// `None` if it is invalid.
     pub fn parse(bytes: &[u8], seven: bool, encrypted: bool) -> Option<ChunkHead> {
         let width = *bytes.first()?;
         if !(1..=8).contains(&width) || bytes.len() < Self::length(width, seven, encrypted) {
@@ -108,7 +108,7 @@ impl ChunkHead {
         Some(ChunkHead { width, prefilter, last: rest[0] == 1, size })
     }
 
-    /// The bytes of a head of version 0.6.
+    /// Encodes the header for format 0.6.
     pub fn to_bytes(self) -> Vec<u8> {
         let mut bytes = vec![self.width, u8::from(self.last)];
         if let Some(size) = self.size {
@@ -118,37 +118,37 @@ impl ChunkHead {
     }
 }
 
-/// What stands before a block, and before the first block of each stream.
+/// Header of a block; the same layout starts each stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockHead {
-    /// Number of the back end, see [`Kind`].
+    /// Back-end number, see [`Kind`].
     pub kind: u8,
-    /// Bytes of the block as it is packed.
+    /// Compressed length in bytes.
     pub packed: u64,
-    /// Bytes of the block when it is unpacked.
+    /// Uncompressed length in bytes.
     pub plain: u64,
-    /// Where the next head of the stream stands, from the chunk's first one; 0 if there is none.
+    /// Offset of the stream's next block header, relative to the chunk's first block header; 0 if there is none.
     pub next: u64,
 }
 
 impl BlockHead {
-    /// A head that only leads to another one.
+    /// Creates a stream's start header, which holds only the offset of the first block header.
     pub fn leading_to(next: u64) -> BlockHead {
         BlockHead { kind: Kind::Raw.number(), packed: 0, plain: 0, next }
     }
 
-    /// Bytes of a head whose numbers have `width` bytes.
+    /// Length in bytes of a header whose numbers have `width` bytes.
     pub const fn length(width: u8) -> usize {
         1 + 3 * width as usize
     }
 
-    /// Reads a head of [`BlockHead::length`] bytes.
+    /// Parses a header of [`BlockHead::length`] bytes.
     pub fn parse(bytes: &[u8], width: u8) -> BlockHead {
         let field = |k: usize| number(&bytes[1 + k * usize::from(width)..1 + (k + 1) * usize::from(width)]);
         BlockHead { kind: bytes[0], packed: field(0), plain: field(1), next: field(2) }
     }
 
-    /// The bytes of the head.
+    /// Encodes the header.
     pub fn to_bytes(self, width: u8) -> Vec<u8> {
         let mut bytes = vec![self.kind];
         for value in [self.packed, self.plain, self.next] {
@@ -158,22 +158,22 @@ impl BlockHead {
     }
 }
 
-/// What stands before each chunk of a streamed archive of 0.7.
+/// Header in front of each chunk of a streamed 0.7 archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StreamedHead {
-    /// Bytes that the chunk unpacks to; 0 if encrypted.
+    /// Uncompressed length of the chunk in bytes; 0 if encrypted.
     pub plain: u64,
-    /// Bytes up to the next such head, or to the MD5.
+    /// Bytes up to the next such header or the MD5.
     pub packed: u64,
-    /// Whether it is the last one.
+    /// Whether this is the last chunk.
     pub last: bool,
 }
 
 impl StreamedHead {
-    /// Bytes of such a head.
+    /// Length of the header in bytes.
     pub const BYTES: usize = 24;
 
-    /// Reads one; `None` where it is not one.
+    /// Parses a header; returns `None` if it is invalid.
     pub fn parse(bytes: &[u8; Self::BYTES]) -> Option<StreamedHead> {
         if &bytes[..4] != b"LRZC" || bytes[20] > 1 || bytes[21..] != [0; 3] {
             return None;

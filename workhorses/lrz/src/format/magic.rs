@@ -1,64 +1,65 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first bytes of an archive.
+//! Magic: the first bytes of an archive.
 
 use super::number;
 use crate::error::{Error, Result};
 
-/// Bytes before the first chunk, without what an encrypted archive of 0.7 adds.
+/// Length of the magic, without the encryption parameters that format 0.7 appends.
 pub const MAGIC_BYTES: usize = 24;
 
-/// Version of the format, after "0.".
+/// Minor version of the format; the major version is 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Minor {
-    /// What lrzip 0.6 to 0.66 write, and what this crate writes.
+    /// Written by lrzip 0.6 to 0.66 and by this crate.
     Six,
-    /// What lrzip 0.7 writes: prefilters, streamed chunks, no CRC after the tokens.
+    /// Written by lrzip 0.7: adds prefilters and streamed chunks, drops the CRC after the tokens.
     Seven,
 }
 
-/// How the heads, blocks and the MD5 are encrypted.
+/// Encryption of headers, blocks and the MD5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encryption {
-    /// Not at all.
+    /// No encryption.
     None,
-    /// AES-128 in CBC mode with ciphertext stealing, key from rounds of SHA-512. The salt tells the rounds.
+    /// AES-128-CBC with ciphertext stealing; the key is derived by iterated SHA-512. The salt encodes the iteration
+    /// count.
     Cbc {
         /// Bytes 6 to 13 of the archive.
         salt: [u8; 8],
     },
-    /// AES-256 in GCM mode, key by PBKDF2. Its parameters follow the magic.
+    /// AES-256-GCM; the key is derived by PBKDF2. Its parameters follow the magic.
     Gcm,
 }
 
-/// The first 24 bytes, understood.
+/// The parsed magic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Magic {
-    /// Version of the format.
+    /// Format version.
     pub minor: Minor,
-    /// Length of what was packed; unknown for encrypted archives and some streams.
+    /// Uncompressed length in bytes; unknown for encrypted archives and some streams.
     pub size: Option<u64>,
-    /// Parameters of LZMA and the size of the largest dictionary; all zeros where no block uses it.
+    /// LZMA properties with the largest dictionary size; all zeros if no block uses LZMA.
     pub lzma: [u8; 5],
-    /// Whether an MD5 ends the archive.
+    /// Whether the archive ends with an MD5.
     pub md5: bool,
-    /// How the rest is encrypted.
+    /// Encryption of the rest of the archive.
     pub encryption: Encryption,
-    /// Whether each chunk has a [`super::StreamedHead`] in front (0.7).
+    /// Whether each chunk is preceded by a [`super::StreamedHead`] (0.7).
     pub streamed: bool,
 }
 
 impl Magic {
-    /// Reads a magic.
+    /// Parses the magic.
     ///
-    /// # Errors
-    /// [`Error::Foreign`] for what is no lrzip archive, [`Error::Unsupported`] for other versions, by their names, and
-    /// [`Error::Damaged`] for flags that no writer sets.
+    /// # Errors [`Error::Foreign`] for a file that is no lrzip archive, [`Error::Unsupported`] with the name of any
+    /// other version, [`Error::Damaged`] for flags that no writer sets.
     pub fn parse(bytes: &[u8]) -> Result<Magic> {
         if bytes.len() < 4 || &bytes[..4] != b"LRZI" {
-            return Err(Error::Foreign("it does not begin with the letters LRZI".to_owned()));
+            return Err(Error::Foreign("it does not begin with LRZI".to_owned()));
         }
         if bytes.len() < MAGIC_BYTES {
-            let what = format!("the magic has {MAGIC_BYTES} bytes, the file ends after {}", bytes.len());
+            let what =
+                format!("the file ends after {} bytes, within the {MAGIC_BYTES} bytes of the magic", bytes.len());
             return Err(Error::Damaged { at: bytes.len() as u64, what });
         }
         let minor = match (bytes[4], bytes[5]) {
@@ -74,13 +75,13 @@ impl Magic {
             (_, 0) => Encryption::None,
             (_, 1) => Encryption::Cbc { salt: bytes[6..14].try_into().expect("eight bytes") },
             (Minor::Seven, 3) => Encryption::Gcm,
-            (_, flag) => return Err(flaw(22, format!("encryption {flag} is none that is known"))),
+            (_, flag) => return Err(flaw(22, format!("unknown encryption {flag}"))),
         };
         if bytes[21] > 1 {
-            return Err(flaw(21, format!("{} where a flag of 0 or 1 tells of the MD5", bytes[21])));
+            return Err(flaw(21, format!("the MD5 flag is {}, expected 0 or 1", bytes[21])));
         }
         if minor == Minor::Seven && (bytes[14] > 1 || bytes[23] > 1) {
-            return Err(flaw(14, "bytes 14 and 23 are flags of 0 or 1".to_owned()));
+            return Err(flaw(14, "byte 14 or 23 is a flag, but neither 0 nor 1".to_owned()));
         }
         let streamed = minor == Minor::Seven && bytes[14] == 1;
         let size = number(&bytes[6..14]);
@@ -94,7 +95,7 @@ impl Magic {
         })
     }
 
-    /// The bytes of an archive of version 0.6.
+    /// Encodes the magic for format 0.6.
     pub fn to_bytes(&self) -> [u8; MAGIC_BYTES] {
         let mut bytes = [0; MAGIC_BYTES];
         bytes[..4].copy_from_slice(b"LRZI");
@@ -110,8 +111,9 @@ impl Magic {
     }
 }
 
-/// lrzip-next used the number 0.7 before lrzip did, with the MD5's flag in byte 22 and encryption in byte 23. In those
-/// of lrzip at least one of the bytes 14 and 23 is set, and byte 21 is.
+/// Returns whether this is the 0.7 format of lrzip-next, which used that version number before lrzip did, with the
+/// MD5 flag in byte 22 and the encryption flag in byte 23. In lrzip's 0.7, byte 21 is set and at least one of bytes
+/// 14 and 23 is.
 fn is_next_seven(bytes: &[u8]) -> bool {
     let neither = bytes[14] == 0 && bytes[23] == 0;
     let shifted = bytes[14] == 0 && bytes[23] == 1 && bytes[22] == 1 && bytes[21] != 1;
@@ -119,7 +121,7 @@ fn is_next_seven(bytes: &[u8]) -> bool {
 }
 
 fn other(name: &str) -> Error {
-    Error::Unsupported(format!("an archive of {name}: this program reads those of lrzip 0.6 and 0.7"))
+    Error::Unsupported(format!("unsupported archive version: {name}; lrz reads lrzip 0.6 and 0.7"))
 }
 
 fn flaw(at: u64, what: String) -> Error {

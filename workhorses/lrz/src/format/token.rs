@@ -3,29 +3,28 @@
 
 use super::number;
 
-/// Longest run of literals and longest repeat that one token can tell, in bytes.
+/// Longest literal run or match that one token can encode, in bytes.
 pub const LONGEST_TOKEN: u64 = 65535;
 
-/// What to do next.
+/// A token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
-    /// Take so many bytes of stream 1.
+    /// Copy this many bytes of stream 1.
     Literals(u16),
-    /// Repeat `length` bytes that stood `distance` bytes before.
+    /// Copy `length` bytes from `distance` bytes back.
     Match {
-        /// How many bytes. More than the distance repeats the repeated.
+        /// Length in bytes. If it exceeds the distance, the match overlaps its own output.
         length: u16,
-        /// How far back, in bytes.
+        /// Distance in bytes.
         distance: u64,
     },
-    /// The chunk ends.
+    /// End of the chunk.
     End,
 }
 
-/// Takes a token from `take`, which fills the buffer it is given; `None` for a head that is none.
+/// Reads a token through `take`, which fills the buffer it is given; returns `None` for an invalid token type.
 ///
-/// # Errors
-/// What `take` reports.
+/// # Errors Those of `take`.
 pub fn read_token<E>(width: u8, mut take: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Option<Token>, E> {
     let mut head = [0; 3];
     take(&mut head)?;
@@ -43,7 +42,7 @@ pub fn read_token<E>(width: u8, mut take: impl FnMut(&mut [u8]) -> Result<(), E>
     })
 }
 
-/// Appends the tokens for a run of literals.
+/// Appends the tokens of a literal run.
 pub fn write_literals(tokens: &mut Vec<u8>, mut length: u64) {
     while length > 0 {
         let part = length.min(LONGEST_TOKEN);
@@ -53,7 +52,7 @@ pub fn write_literals(tokens: &mut Vec<u8>, mut length: u64) {
     }
 }
 
-/// Appends the tokens for a repeat.
+/// Appends the tokens of a match.
 pub fn write_match(tokens: &mut Vec<u8>, mut length: u64, distance: u64, width: u8) {
     while length > 0 {
         let part = length.min(LONGEST_TOKEN);
@@ -64,7 +63,7 @@ pub fn write_match(tokens: &mut Vec<u8>, mut length: u64, distance: u64, width: 
     }
 }
 
-/// Appends the token that ends a chunk, and the CRC of the chunk's bytes.
+/// Appends the token that ends a chunk and the CRC of the chunk's uncompressed bytes.
 pub fn write_end(tokens: &mut Vec<u8>, crc: u32) {
     tokens.extend_from_slice(&[0, 0, 0]);
     tokens.extend_from_slice(&crc.to_le_bytes());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packing one block, whatever memory there is.
+//! Compression of one block within the available memory.
 
 use super::{Options, Plan};
 use crate::backend::{Failure, Packer, looks_compressible, lzma};
@@ -8,13 +8,13 @@ use crate::format::Kind;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Blocks below this are kept as they are: their head is as long as what could be gained.
+/// Smaller blocks are stored: their header is as long as the possible gain.
 const LEAST: usize = 64;
-/// How often memory is asked for, and how long it is waited for in between, before it counts as not there.
+/// Number of allocation attempts, and the pause between them, before memory counts as unavailable.
 const PATIENCE: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Asks for memory until another thread has given some back.
+/// Retries an allocation while other threads release memory; fails after 3 s.
 pub fn patiently<T>(what: &'static str, needed: u64, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
     for _ in 0..PATIENCE {
         if let Some(memory) = ask() {
@@ -25,22 +25,22 @@ pub fn patiently<T>(what: &'static str, needed: u64, mut ask: impl FnMut() -> Op
     Err(Error::Memory { what, needed })
 }
 
-/// Packs blocks, each in whatever way works.
+/// Compresses blocks and falls back to settings that need less memory.
 pub struct BlockPacker<'a> {
     options: &'a Options<'a>,
     dictionary: u32,
-    /// Held by the one thread that packs while memory is short.
+    /// Lock held by the one thread that compresses while memory is short.
     alone: Mutex<()>,
 }
 
-/// A block as it goes into the archive.
+/// A compressed block as stored in the archive.
 pub struct Packed {
     pub kind: Kind,
     pub bytes: Vec<u8>,
 }
 
 impl<'a> BlockPacker<'a> {
-    /// By these options.
+    /// Creates a block packer.
     pub fn new(options: &'a Options<'a>, plan: &Plan) -> BlockPacker<'a> {
         BlockPacker { options, dictionary: plan.dictionary, alone: Mutex::new(()) }
     }
@@ -51,13 +51,13 @@ impl<'a> BlockPacker<'a> {
         }
     }
 
-    /// Packs a block. Memory that is short makes it larger, never fail.
+    /// Compresses a block. A memory shortage makes the output larger but never fails.
     pub fn pack(&self, plain: Vec<u8>) -> Packed {
         let options = self.options;
         if plain.len() < LEAST || options.packer == Packer::None {
             return Packed { kind: Kind::Raw, bytes: plain };
         }
-        // LZO and Deflate take hardly longer than a trial.
+        // LZO and Deflate take hardly longer than the compressibility check.
         let trial = options.threshold && matches!(options.packer, Packer::Lzma | Packer::Bzip2);
         if trial && !looks_compressible(&plain) {
             return Packed { kind: Kind::Raw, bytes: plain };
@@ -69,19 +69,21 @@ impl<'a> BlockPacker<'a> {
                 Err(Failure::NotSmaller) => return Packed { kind: Kind::Raw, bytes: plain },
                 Err(Failure::Memory) => {
                     let name = packer.kind().name();
-                    self.log(&format!("no memory for {name} at level {level} with a dictionary of {dictionary} bytes"));
+                    self.log(&format!(
+                        "not enough memory for {name} at level {level} with a dictionary of {dictionary} bytes"
+                    ));
                     if turn.is_none() {
                         turn = Some(self.alone.lock().unwrap_or_else(PoisonError::into_inner));
                     }
                 }
             }
         }
-        self.log("no memory for any back end: the block is kept as it is");
+        self.log("not enough memory for any back end: the block is stored uncompressed");
         Packed { kind: Kind::Raw, bytes: plain }
     }
 
-    /// Ways to pack a block, each with less memory than those before. The first one twice: the second time no other
-    /// thread that had no memory packs.
+    /// Settings to try in turn, each with less memory than the one before. The first appears twice: its second
+    /// attempt runs with the `alone` lock held, after other threads short of memory have finished.
     fn ways(&self) -> Vec<(Packer, u8, u32)> {
         let Options { packer, level, .. } = *self.options;
         let mut ways = vec![(packer, level, self.dictionary); 2];

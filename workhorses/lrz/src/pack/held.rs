@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Literals that wait to be cut into blocks.
+//! Literals that have not been cut into blocks yet.
 
-use crate::backend::bzip2::Filled;
+use crate::backend::bzip2::BlockEnds;
 use std::collections::VecDeque;
 
-/// Bytes of a part, if there is memory for so many.
+/// Preferred allocation size of a part, in bytes.
 const PART: usize = 4 << 20;
 
-/// Literals in parts: one long buffer would be copied whenever it grows.
+/// Literals in several parts, because one growing buffer would be copied on each growth.
 #[derive(Debug)]
 pub struct Held {
     parts: VecDeque<Vec<u8>>,
     length: usize,
-    /// Bytes of the back end's own blocks, and where they end.
-    inner: Option<(usize, Filled)>,
+    /// Length of the back end's internal blocks, and the predictor of their ends.
+    inner: Option<(usize, BlockEnds)>,
 }
 
 impl Held {
-    /// Nothing yet, for a back end whose own blocks are so long.
+    /// Creates an empty queue for a back end whose internal blocks have `inner` bytes, if it has such blocks.
     pub fn new(inner: Option<usize>) -> Held {
-        Held { parts: VecDeque::new(), length: 0, inner: inner.map(|block| (block, Filled::new(block))) }
+        Held { parts: VecDeque::new(), length: 0, inner: inner.map(|block| (block, BlockEnds::new(block))) }
     }
 
-    /// How many bytes it holds.
+    /// Number of bytes held.
     pub fn length(&self) -> u64 {
         self.length as u64
     }
 
-    /// Makes room for so many more bytes; `false` where there is no memory.
+    /// Reserves memory for `bytes` more; returns false if there is none.
     pub fn make_room(&mut self, bytes: usize) -> bool {
         if self.parts.back().is_some_and(|part| part.capacity() - part.len() >= bytes) {
             return true;
@@ -40,7 +40,7 @@ impl Held {
         made
     }
 
-    /// Appends some bytes, for which room was made.
+    /// Appends bytes for which `make_room` has reserved memory.
     pub fn add(&mut self, bytes: &[u8]) {
         self.parts.back_mut().expect("room was made").extend_from_slice(bytes);
         self.length += bytes.len();
@@ -49,7 +49,8 @@ impl Held {
         }
     }
 
-    /// Takes the first bytes, about `wanted`: where the back end has blocks of its own, whole ones.
+    /// Removes about `wanted` bytes from the front. If the back end has internal blocks, the cut is at the end of
+    /// one.
     pub fn take(&mut self, wanted: usize) -> Vec<u8> {
         if wanted >= self.length && self.parts.len() == 1 {
             return self.take_part();
@@ -78,7 +79,7 @@ impl Held {
         taken
     }
 
-    /// Takes the first part, for which no memory is needed.
+    /// Removes the first part, which needs no memory.
     pub fn take_part(&mut self) -> Vec<u8> {
         let part = self.parts.pop_front().unwrap_or_default();
         self.length -= part.len();
@@ -86,10 +87,10 @@ impl Held {
         part
     }
 
-    /// The next block of the back end's own begins where a block was cut.
+    /// Restarts the prediction of block ends: the back end's next internal block begins at the cut.
     fn count_again(&mut self) {
         if let Some((block, filled)) = &mut self.inner {
-            *filled = Filled::new(*block);
+            *filled = BlockEnds::new(*block);
             self.parts.iter().for_each(|part| filled.add(part));
         }
     }
@@ -102,7 +103,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_added_comes_out_in_order(
+        fn literals_are_removed_in_the_order_added(
             adds in prop::collection::vec(0usize..3000, 1..40),
             takes in prop::collection::vec(0usize..9000, 1..40),
             inner in prop::option::of(500usize..2000),
@@ -119,7 +120,7 @@ mod tests {
                 let before = held.length() as usize;
                 let taken = held.take(wanted);
                 prop_assert!(taken.len() <= wanted.max(before.min(PART)));
-                // Bytes without runs: where a whole block of the back end's fits, nothing else is taken.
+                // Input without runs: if a whole internal block fits, only whole internal blocks are taken.
                 if let Some(block) = inner.filter(|block| (*block..before).contains(&wanted)) {
                     prop_assert!(taken.len() % block <= taken.len() / block, "{} of {}", taken.len(), block);
                 }

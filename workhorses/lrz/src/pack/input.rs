@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the bytes come from.
+//! Sources of input.
 
 use crate::error::{Context, Error, Result};
 use crate::store::ReadAt;
@@ -7,24 +7,24 @@ use crate::window::{Buffer, PIECE, Piece, Spares, room};
 use std::io::{self, Read};
 use std::sync::Arc;
 
-/// What is packed.
+/// Input to be packed.
 pub enum Source<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// A file and its length: what no longer fits into memory is read again.
+    /// A file and its length in bytes; parts evicted from memory are read again.
     File(&'a dyn ReadAt, u64),
-    /// A stream of unknown length: chunks are as long as memory allows.
+    /// A stream of unknown length; memory limits the chunk length.
     Stream(&'a mut (dyn Read + Send)),
 }
 
 impl<'a> Source<'a> {
-    /// Bytes in memory.
+    /// Creates a source of bytes in memory.
     pub fn bytes(bytes: &'a [u8]) -> Source<'a> {
         Source::Bytes(bytes)
     }
 }
 
-/// Bytes as a file.
+/// A byte slice with the interface of a file.
 pub struct Slice<'a>(pub &'a [u8]);
 
 impl ReadAt for Slice<'_> {
@@ -37,7 +37,7 @@ impl ReadAt for Slice<'_> {
     }
 }
 
-/// A source as the stages see it.
+/// A source in the form used by the stages.
 pub struct Input<'a> {
     pub behind: Option<&'a dyn ReadAt>,
     pub length: Option<u64>,
@@ -46,7 +46,7 @@ pub struct Input<'a> {
 }
 
 impl Input<'_> {
-    /// The piece that begins at `at`; shorter than others, or empty, at the end.
+    /// Reads the piece at `at`; it is short or empty at the end of the input.
     pub fn piece(&mut self, at: u64) -> Result<Piece> {
         let most = self.length.map_or(PIECE, |length| (length - at).min(PIECE as u64) as usize);
         let mut bytes = super::block::patiently("a piece of the input", most as u64, || room(&self.spares, most))?;
@@ -66,7 +66,7 @@ impl Input<'_> {
             }
         }
         if let Some(length) = self.length.filter(|_| filled < most) {
-            let what = format!("reading the input: it had {length} bytes at first, now {}", at + filled as u64);
+            let what = format!("reading the input: its length changed from {length} to {} bytes", at + filled as u64);
             return Err(Error::Io(what, io::ErrorKind::UnexpectedEof.into()));
         }
         bytes.truncate(filled);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writing an archive, by stages that all work at the same time.
+//! Archive writer: a pipeline of concurrent stages.
 //!
 //! ```text
 //! read ─▶ scan ─▶ look ─▶ match ─▶ weave ─▶ pack ─▶ write
-//!   │    (many)          (many)            (many)     ▲
+//!   │    (many)         (many)            (many)      ▲
 //!   └───────────────────── hash ──────────────────────┘
 //! ```
 //!
-//! A stage hands its results on through a queue that holds few of them, so that nobody runs far ahead. Where several
-//! threads share a stage, the queue holds places for their results in the order of the file, and the next stage waits
-//! at the first one. No stage stops at the end of a chunk: the search in one chunk goes on while blocks of those
-//! before are packed. What is written depends on the input and the options, never on which thread was faster.
+//! Bounded queues connect the stages, so no stage runs far ahead of the next. If several threads share a stage, the
+//! queue holds their pending results in file order, and the next stage waits for the first. Stages do not drain at
+//! the end of a chunk: a chunk is searched while blocks of earlier ones are compressed. The output depends on the
+//! input and the options only, never on thread timing.
 
 mod block;
 mod held;
@@ -32,36 +32,35 @@ use std::io::Read;
 pub use input::Source;
 pub use plan::Plan;
 
-/// How to write.
+/// Options of the writer.
 pub struct Options<'a> {
-    /// The back end.
+    /// Back end.
     pub packer: Packer,
-    /// Its level, 1 to 9.
+    /// Compression level, 1 to 9.
     pub level: u8,
-    /// Threads that pack, and as many that search; at least 1.
+    /// Number of compressing threads, and of searching threads; at least 1.
     pub threads: usize,
-    /// Memory that may be used.
+    /// Memory limit.
     pub memory: Limit,
-    /// Most bytes of a chunk; all of a file if `unlimited`, else what the memory suggests.
+    /// Maximum chunk length in bytes; the default follows from the memory limit. Ignored for a file if `unlimited`.
     pub window: Option<u64>,
-    /// Whether one chunk takes the whole file, however large.
+    /// Whether a file is one chunk, whatever its length.
     pub unlimited: bool,
-    /// Encrypts the archive.
+    /// Password that encrypts the archive.
     pub password: Option<Vec<u8>>,
-    /// How much work each guess of the password is: the second number times 2 to the power of the first, in SHA-512
-    /// inputs of 64 bytes.
+    /// Key-derivation work `[e, m]`: m * 2^e SHA-512 inputs of 64 bytes.
     pub rounds: [u8; 2],
-    /// Whether blocks are tried for being compressible before the back end gets them.
+    /// Whether blocks are checked for compressibility before they are passed to the back end.
     pub threshold: bool,
-    /// Whether a chunk is searched while blocks of the one before are packed.
+    /// Whether a chunk is searched while blocks of the previous one are compressed.
     pub overlap: bool,
-    /// Whether repeats are searched at all.
+    /// Whether matches are searched.
     pub search: bool,
-    /// Told of bytes packed and bytes written so far.
+    /// Callback with the input bytes packed and the output bytes written so far.
     pub progress: Option<&'a (dyn Fn(u64, u64) + Sync)>,
-    /// Told what was done when memory was short.
+    /// Callback for messages about measures taken because memory is short.
     pub log: Option<&'a (dyn Fn(&str) + Sync)>,
-    /// Collects who did what.
+    /// Trace that collects the stages' spans.
     pub trace: Option<&'a Trace>,
 }
 
@@ -86,28 +85,27 @@ impl Default for Options<'_> {
     }
 }
 
-/// What was written.
+/// Result of packing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Bytes of the input.
+    /// Length of the input in bytes.
     pub bytes: u64,
-    /// Bytes of the archive.
+    /// Length of the archive in bytes.
     pub packed: u64,
     /// MD5 of the input.
     pub md5: [u8; 16],
-    /// How many chunks.
+    /// Number of chunks.
     pub chunks: usize,
-    /// Literals that were left to the back end, in bytes.
+    /// Bytes of literals, before compression by the back end.
     pub literals: u64,
-    /// Tokens, in bytes.
+    /// Bytes of tokens, before compression by the back end.
     pub tokens: u64,
 }
 
-/// Writes an archive of `source` to the start of `archive`, which is empty.
+/// Writes an archive of `source` at the start of `archive`, which must be empty.
 ///
-/// # Errors
-/// [`crate::error::Error::Io`] for the input and the output, [`crate::error::Error::Memory`] where not even the
-/// smallest plan could be kept to.
+/// # Errors [`crate::error::Error::Io`] for the input and the output, [`crate::error::Error::Memory`] if memory does
+/// not suffice even for the smallest plan.
 pub fn pack(source: Source<'_>, archive: &dyn Store, options: &Options<'_>) -> Result<Summary> {
     let holder;
     let (behind, length, stream): (Option<&dyn ReadAt>, _, Option<&mut (dyn Read + Send)>) = match source {

@@ -1,61 +1,63 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much memory each part of the work gets.
+//! Distribution of the memory limit over the stages.
 
 use super::Options;
 use crate::backend::{Packer, bzip2, lzma};
 use crate::window::PIECE;
 
 const MIB: u64 = 1 << 20;
-/// Largest block of literals, in bytes, for back ends whose memory ends within a block, and for LZMA.
+/// Largest block of literals in bytes: for LZMA, and for back ends whose context is shorter than a block.
 const BLOCK: u64 = 8 * MIB;
 const LZMA_BLOCK: u64 = 128 * MIB;
-/// Below this a block costs LZMA more in lost context than another busy thread is worth.
+/// Smaller blocks cost LZMA more in lost context than an additional busy thread gains.
 const LEAST_LZMA_BLOCK: u64 = 10 * MIB;
-/// Mean distance of the densest samples, as a power of 2: nine of ten repeats of 32 bytes have one. Sparsest ones: a copy
-/// of 128 KiB has one almost surely.
+/// Mean distance between samples, as a power of two. With the densest sampling, nine of ten 32-byte repeats contain a
+/// sample; with the sparsest, a 128 KiB copy almost certainly does.
 const SPARSITY: std::ops::RangeInclusive<u32> = 2..=14;
-/// Bytes of a table for each sample: buckets of 8-byte entries that are not all full.
+/// Table bytes per sample: 8-byte entries in buckets that are not all full.
 const BYTES_A_SAMPLE: u64 = 12;
-/// Largest tables, in bytes, for samples up to so sparse. Beyond, new memory and misses of caches cost more than denser
-/// samples gain: on a log of 268 MB, samples every 8 bytes instead of 16 spare 2 % of the size and cost as much work again;
-/// on two kernel trees of 550 MB it is so for 16 instead of 32. A sample every 32 bytes finds most of a copy of 100 bytes.
+/// Largest table in bytes up to a given sparsity. A larger table costs more in page faults and cache misses than
+/// denser samples gain: for a log of 268 MB, sampling every 8 instead of 16 bytes saves 2 % of the size but doubles
+/// the work; for two kernel trees of 550 MB the same holds for 16 instead of 32. Sampling every 32 bytes finds most
+/// 100-byte copies.
 const TABLES: [(u32, u64); 2] = [(4, 64 * MIB), (5, 512 * MIB)];
-/// Deflate gains from shorter repeats than others: it sees little by itself and packs well what the repeats leave.
+/// Deflate gains from shorter matches than the other back ends: its own window is small, and it compresses the
+/// remaining literals well.
 const DEFLATE_TABLES: [(u32, u64); 2] = [(3, 64 * MIB), (5, 512 * MIB)];
-/// Pieces of a file that are kept in memory, in bytes. What lies farther back is read again: the system's cache has it.
+/// Bytes of a file kept in memory. Older input is read again, usually from the page cache.
 const KEPT_OF_FILE: u64 = 256 * MIB;
 
-/// Sizes that the memory allows, and what had to be given up.
+/// Sizes chosen for a memory limit, and the reductions made to fit it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Plan {
-    /// Threads that pack.
+    /// Number of compressing threads.
     pub packers: usize,
-    /// LZMA's dictionary, in bytes.
+    /// LZMA dictionary size in bytes.
     pub dictionary: u32,
-    /// Longest and shortest block of literals, in bytes.
+    /// Longest and shortest block of literals in bytes.
     pub block: (u64, u64),
-    /// Blocks of the back end's own within a block, in bytes as it counts them: a short one at the end of each of ours would
-    /// have little context.
+    /// Length in bytes of the back end's internal blocks, if it has any. Our blocks end where internal ones do,
+    /// because a short internal block has little context.
     pub inner: Option<usize>,
-    /// Pieces that are kept in memory.
+    /// Number of input pieces kept in memory.
     pub pieces: usize,
-    /// Memory of the table of samples, in bytes.
+    /// Size of the sample table in bytes.
     pub table: u64,
-    /// Mean distance of samples, as a power of 2.
+    /// Mean distance between samples, as a power of two.
     pub sparsity: u32,
-    /// Bytes of a chunk.
+    /// Chunk length in bytes.
     pub chunk: u64,
-    /// What was made smaller than wished, in words.
+    /// Messages about sizes reduced below the requested ones.
     pub steps: Vec<String>,
 }
 
 impl Plan {
-    /// For an input of `length` bytes, if that is known.
+    /// Creates the plan for an input of `length` bytes, if the length is known.
     pub fn new(options: &Options<'_>, length: Option<u64>) -> Plan {
         let memory = options.memory.bytes;
         let mut steps = Vec::new();
         let kept = (memory * 3 / 8).max(4 * PIECE as u64);
-        // A stream cannot be read again: a chunk has to fit. A file's chunk need not.
+        // A stream cannot be read again, so its chunk must fit in memory. A file's chunk need not.
         let asked = options.window.unwrap_or(u64::MAX);
         let chunk = match length {
             None => asked.min(kept),
@@ -87,13 +89,14 @@ impl Plan {
         plan
     }
 
-    /// Memory of packing: a block in each thread, what it becomes, one that waits, and one that is not cut yet.
+    /// Memory of compression in bytes. Per thread: a block, its output, a queued block and a block not yet cut.
     fn packing(&self, options: &Options<'_>) -> u64 {
         let working = options.packer.working_memory(options.level, self.dictionary);
         self.packers as u64 * (working + 4 * self.block.0)
     }
 
-    /// Gives things up until packing fits: first the longest blocks, then threads, then the dictionary.
+    /// Reduces sizes until compression fits: first the longest block, then the number of threads, then the
+    /// dictionary.
     fn fit(&mut self, options: &Options<'_>, memory: u64) {
         let (packers, dictionary, block) = (self.packers, self.dictionary, self.block.0);
         let lzma = options.packer == Packer::Lzma;
@@ -117,30 +120,30 @@ impl Plan {
                 self.steps.push(format!("{}: {what} {is} instead of {was}", short(options.memory.bytes)));
             }
         };
-        step("threads that pack:", packers as u64, self.packers as u64);
-        step("bytes of a dictionary:", u64::from(dictionary), u64::from(self.dictionary));
+        step("compressing threads:", packers as u64, self.packers as u64);
+        step("bytes of dictionary:", u64::from(dictionary), u64::from(self.dictionary));
         step("bytes of the longest block:", block, self.block.0);
     }
 }
 
-/// Sparsity of samples and bytes of their table for a chunk of so many bytes.
+/// Returns the sampling sparsity and the table size in bytes for a chunk of `chunk` bytes.
 fn table(options: &Options<'_>, chunk: u64, steps: &mut Vec<String>) -> (u32, u64) {
     let most = options.memory.bytes / 8;
     let bytes = |sparsity: u32| (chunk >> sparsity) * BYTES_A_SAMPLE;
     let tables = if options.packer == Packer::Zlib { DEFLATE_TABLES } else { TABLES };
-    let mut wished = *SPARSITY.start();
+    let mut desired = *SPARSITY.start();
     for (sparsest, largest) in tables {
-        while bytes(wished) > largest && wished < sparsest {
-            wished += 1;
+        while bytes(desired) > largest && desired < sparsest {
+            desired += 1;
         }
     }
-    let mut sparsity = wished;
+    let mut sparsity = desired;
     while bytes(sparsity) > most && sparsity < *SPARSITY.end() {
         sparsity += 1;
     }
-    if sparsity > wished {
+    if sparsity > desired {
         let memory = short(options.memory.bytes);
-        steps.push(format!("{memory}: samples every {} bytes instead of {}", 1 << sparsity, 1 << wished));
+        steps.push(format!("{memory}: samples every {} bytes instead of {}", 1 << sparsity, 1 << desired));
     }
     (sparsity, bytes(sparsity).clamp(64 << 10, most))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads and the queues between them.
+//! Threads of the pipeline and the queues between them.
 
 use super::block::{BlockPacker, Packed};
 use super::input::Input;
@@ -18,7 +18,7 @@ use md5::{Digest, Md5};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-/// A piece and where it stands.
+/// A piece of input with its position.
 #[derive(Clone)]
 struct Part {
     piece: Piece,
@@ -30,45 +30,46 @@ struct Part {
     window: Window,
 }
 
-/// Work of the threads that search.
+/// Work item of the searching threads.
 enum Task {
     Scan(Piece, usize, Sender<Vec<Sample>>),
     Match(Part, Vec<Found>, Sender<Result<Chosen>>),
 }
 
-/// The repeats of a piece.
+/// Matches of a piece.
 struct Chosen {
     matches: Vec<Match>,
-    /// The least length of a repeat that pays where nothing was tried yet.
+    /// Minimum match length that pays, until a `verdict` is available.
     untried: u64,
-    /// The least length of a repeat that pays, here and in the pieces after it, if it was tried.
+    /// Minimum match length that pays in this and the following pieces; measured only in some pieces.
     verdict: Option<u64>,
 }
 
-/// Every so many pieces it is tried which repeats pay, and in the first ones more often: some files have no others.
+/// The minimum match length is measured in every 32nd piece, and more often at the start: a short file has no later
+/// pieces.
 const TRIED: u64 = 32;
 
-/// Whether that is tried in a piece.
+/// Returns whether the minimum match length is measured in the piece at `start`.
 fn is_tried(start: u64) -> bool {
     let index = start / PIECE as u64;
     [1, 4, 16].contains(&index) || index.is_multiple_of(TRIED)
 }
 
-/// A block to be packed, and where to put the result.
+/// A block to be compressed and the channel for the result.
 struct Job {
     plain: Vec<u8>,
     chunk: usize,
     done: Sender<Packed>,
 }
 
-/// What the writer gets, in order. It waits for a block at its turn.
+/// Input of the writer, in archive order. The writer waits for each block's compression in turn.
 enum Item {
     Begin { width: u8 },
     Block { stream: usize, plain: u64, used: u64, packed: Receiver<Packed> },
     End { size: u64, last: bool },
 }
 
-/// How many chunks were written: without overlap the next one waits for it.
+/// Number of chunks written; without overlap, reading a chunk waits for it.
 #[derive(Default)]
 struct Written {
     chunks: Mutex<usize>,
@@ -81,7 +82,7 @@ impl Written {
         self.changed.notify_all();
     }
 
-    /// Waits for `chunks`; `usize::MAX` of them means that the writer is gone.
+    /// Waits until `chunks` chunks are written, or until the writer has stopped (count `usize::MAX`).
     fn wait(&self, chunks: usize) {
         let mut written = self.chunks.lock().unwrap_or_else(PoisonError::into_inner);
         while *written < chunks {
@@ -95,7 +96,7 @@ impl Written {
     }
 }
 
-/// What all stages share.
+/// State shared by all stages.
 struct Shared<'a> {
     options: &'a Options<'a>,
     plan: &'a Plan,
@@ -104,7 +105,7 @@ struct Shared<'a> {
     written: Written,
 }
 
-/// A piece, and where what a thread makes of it will be.
+/// A piece and the channel of its pending result.
 type Awaited<T> = (Part, Receiver<T>);
 
 /// Both ends of a queue.
@@ -124,19 +125,19 @@ impl Queues {
     fn new(threads: usize, packers: usize) -> Queues {
         let ahead = 2 * threads + 2;
         Queues {
-            // Bounded by the places in the two queues after it.
+            // Unbounded, because `scanned` and `matched` bound the number of outstanding tasks.
             tasks: unbounded(),
             scanned: bounded(ahead),
             matched: bounded(ahead),
             hashed: bounded(ahead),
             jobs: bounded(packers.div_ceil(2)),
-            // A block waits here while it is packed: as many as are packed and wait to be.
+            // Blocks stay in this queue while compressed: capacity for those being compressed and those waiting.
             items: bounded(4 * packers + 4),
         }
     }
 }
 
-/// Runs all stages to the end.
+/// Runs all stages to completion.
 pub fn run(
     input: Input<'_>,
     archive: &dyn Store,
@@ -191,7 +192,7 @@ pub fn run(
     })
 }
 
-/// Why the work failed: the first error that is not about another stage having stopped.
+/// Returns the first error that is not merely the consequence of another stage's failure.
 fn cause(errors: impl Iterator<Item = Error>) -> Error {
     let mut first = Error::Stopped;
     for error in errors {
@@ -202,7 +203,7 @@ fn cause(errors: impl Iterator<Item = Error>) -> Error {
     first
 }
 
-/// Starts up to `most` threads; the first one has to start.
+/// Starts up to `most` threads; only a failure to start the first one is an error.
 fn several(most: usize, options: &Options<'_>, mut start: impl FnMut(usize) -> Result<()>) -> Result<()> {
     for lane in 0..most {
         match start(lane) {
@@ -222,7 +223,7 @@ fn log(options: &Options<'_>, what: &str) {
     }
 }
 
-/// A table of samples, of the planned size or what there is memory for.
+/// Allocates the sample table, at the planned size or as large as memory allows.
 fn table(options: &Options<'_>, plan: &Plan) -> Result<Table> {
     let mut bytes = plan.table;
     loop {
@@ -252,7 +253,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// A queue whose other end is gone: the stage there has an error, or found that another one has.
+/// Error for a queue whose other end is closed, because that stage failed or saw another one fail.
 fn gone<E>(_: E) -> Error {
     Error::Stopped
 }
@@ -270,7 +271,7 @@ fn read(
     loop {
         let piece = next;
         let end = start + piece.len() as u64;
-        // One piece ahead: whether this is the last one has to be known.
+        // Read one piece ahead, to know whether this is the last one.
         let whole = piece.len() == PIECE && input.length.is_none_or(|length| end < length);
         let bytes = piece.len() as u64;
         next = match whole {
@@ -306,13 +307,13 @@ fn search(shared: &Shared<'_>, lane: usize, tasks: &Receiver<Task>) -> Result<()
                 let samples = shared.trace.span(Stage::Scan, lane, chunk, piece.len() as u64, || {
                     if shared.options.search { scan(&piece, shared.plan.sparsity) } else { Vec::new() }
                 });
-                // Nobody waits for it where a later stage has failed.
+                // The receiver is gone if a later stage has failed.
                 let _ = done.send(samples);
             }
             Task::Match(part, found, done) => {
                 let bytes = part.piece.len() as u64;
                 let chosen =
-                    shared.trace.span(Stage::Match, lane, part.chunk, bytes, || find_repeats(shared, part, &found));
+                    shared.trace.span(Stage::Match, lane, part.chunk, bytes, || find_matches(shared, part, &found));
                 let _ = done.send(chosen);
             }
         }
@@ -320,7 +321,7 @@ fn search(shared: &Shared<'_>, lane: usize, tasks: &Receiver<Task>) -> Result<()
     Ok(())
 }
 
-fn find_repeats(shared: &Shared<'_>, part: Part, found: &[Found]) -> Result<Chosen> {
+fn find_matches(shared: &Shared<'_>, part: Part, found: &[Found]) -> Result<Chosen> {
     let Options { packer, level, .. } = *shared.options;
     let judge = Judge::new(packer, &part.piece);
     let mut view = View::new(part.window, shared.behind);
@@ -358,7 +359,7 @@ fn hash(shared: &Shared<'_>, pieces: &Receiver<Piece>) -> Result<[u8; 16]> {
     Ok(md5.finalize().into())
 }
 
-/// How many bytes of literals and of tokens there were.
+/// Weaving stage; returns the bytes of literals and of tokens.
 fn weave(
     shared: &Shared<'_>,
     length: Option<u64>,
@@ -381,13 +382,13 @@ fn weave(
             })
         })?;
         for woven in out {
-            hand_on(woven, part.chunk, jobs, items)?;
+            enqueue(woven, part.chunk, jobs, items)?;
         }
     }
     Ok((weaver.all_literals, weaver.all_tokens))
 }
 
-fn hand_on(woven: Woven, chunk: usize, jobs: &Sender<Job>, items: &Sender<Item>) -> Result<()> {
+fn enqueue(woven: Woven, chunk: usize, jobs: &Sender<Job>, items: &Sender<Item>) -> Result<()> {
     let item = match woven {
         Woven::Begin { width } => Item::Begin { width },
         Woven::End { size, last } => Item::End { size, last },
@@ -410,7 +411,7 @@ fn pack_blocks(shared: &Shared<'_>, lane: usize, packer: &BlockPacker<'_>, jobs:
     Ok(())
 }
 
-/// Bytes and chunks that were written.
+/// Writing stage; returns the bytes of input and the number of chunks written.
 fn write(shared: &Shared<'_>, writer: &mut Writer<'_>, items: Receiver<Item>) -> Result<(u64, usize)> {
     let (mut bytes, mut chunks, mut complete) = (0, 0, false);
     for item in items {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Round trips, and what the pipeline promises.
+//! Round trips and properties of the pipeline.
 
 use super::weave::{Weaver, Woven};
 use super::*;
@@ -11,7 +11,7 @@ use crate::unpack::{self, Target, Verified};
 use crate::window::PIECE;
 use std::sync::Mutex;
 
-/// Lines that repeat words, and now and then a block of lines from far before.
+/// Generates lines of repeated words, with occasional copies of up to 3000 earlier bytes.
 fn text(seed: u64, length: usize) -> Vec<u8> {
     const WORDS: [&str; 12] =
         ["static", "int", "return", "struct", "void", "if", "error", "buffer", "size", "offset", "unlock", "page"];
@@ -63,7 +63,7 @@ fn reader() -> unpack::Options<'static> {
 const ALL: [Packer; 5] = [Packer::None, Packer::Lzo, Packer::Zlib, Packer::Bzip2, Packer::Lzma];
 
 #[test]
-fn what_is_packed_comes_back_with_every_back_end_and_length() {
+fn round_trip_with_every_back_end_and_length() {
     let plain = text(1, 3 * PIECE + 4321);
     for packer in ALL {
         for length in [0, 1, 5, 63, 64, 300, 4096, 70_000, plain.len()] {
@@ -75,9 +75,9 @@ fn what_is_packed_comes_back_with_every_back_end_and_length() {
 }
 
 #[test]
-fn an_lzma_dictionary_of_0_stands_for_one_as_long_as_the_block() {
-    // lrzip 0.651 writes this magic where it packs a stream at level 1. The copy is farther away than any dictionary that
-    // a reader might take for granted, and no search has taken it out.
+fn lzma_dictionary_size_0_means_the_block_length() {
+    // lrzip 0.651 writes this magic when it packs a stream at level 1. The copy is more distant than any default
+    // dictionary, and the match search is off.
     let copy = text(8, 70_000);
     let plain = [&copy[..], &text(9, 100_000), &copy].concat();
     let (mut archive, _) = packed(&plain, &Options { level: 1, search: false, ..small(Packer::Lzma) });
@@ -87,7 +87,7 @@ fn an_lzma_dictionary_of_0_stands_for_one_as_long_as_the_block() {
 }
 
 #[test]
-fn chunks_streams_passwords_and_no_overlap_come_back() {
+fn round_trip_with_chunks_streams_passwords_and_no_overlap() {
     let plain = text(2, 5 * PIECE + 99);
     for packer in [Packer::None, Packer::Lzo, Packer::Lzma] {
         for (window, overlap, password) in [(1, true, None), (2, false, None), (2, true, Some(b"pw".to_vec()))] {
@@ -107,7 +107,7 @@ fn chunks_streams_passwords_and_no_overlap_come_back() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes_on_any_number_of_cores() {
+fn output_is_independent_of_thread_timing() {
     let plain = text(3, 6 * PIECE);
     let options = Options { threads: 4, window: Some(2 << 20), ..small(Packer::Lzo) };
     let (first, _) = packed(&plain, &options);
@@ -117,7 +117,7 @@ fn the_same_input_gives_the_same_bytes_on_any_number_of_cores() {
 }
 
 #[test]
-fn a_wrong_password_and_none_are_told_apart() {
+fn missing_and_wrong_passwords_give_different_errors() {
     let options = Options { password: Some(b"right".to_vec()), ..small(Packer::Lzo) };
     let (archive, _) = packed(&text(4, 20_000), &options);
     let try_with = |password: Option<&[u8]>| {
@@ -130,7 +130,7 @@ fn a_wrong_password_and_none_are_told_apart() {
 }
 
 #[test]
-fn little_memory_is_enough_and_what_it_costs_is_said() {
+fn minimal_memory_suffices_and_reductions_are_logged() {
     let plain = text(5, 40 * PIECE);
     for packer in ALL {
         let said = Mutex::new(Vec::new());
@@ -151,7 +151,7 @@ fn little_memory_is_enough_and_what_it_costs_is_said() {
     }
 }
 
-/// How long threads that pack had nothing to do where they went on with a later chunk, in nanoseconds.
+/// Total time in nanoseconds that compressing threads were idle before continuing with a later chunk.
 fn idle_between_chunks(spans: &[crate::trace::Span]) -> u64 {
     let lanes = 1 + spans.iter().map(|span| span.lane).max().unwrap_or(0);
     let of_lane = |lane: usize| spans.iter().filter(move |span| span.stage == Stage::Pack && span.lane == lane);
@@ -162,7 +162,7 @@ fn idle_between_chunks(spans: &[crate::trace::Span]) -> u64 {
 }
 
 #[test]
-fn no_thread_that_packs_idles_between_chunks() {
+fn compressing_threads_are_not_idle_between_chunks() {
     let plain = text(6, 24 * PIECE);
     let with = |overlap| {
         let trace = Trace::on();
@@ -175,11 +175,12 @@ fn no_thread_that_packs_idles_between_chunks() {
         trace.spans()
     };
     let (on, off) = (with(true), with(false));
-    // Without overlap a thread idles at least while a chunk is searched; with it the next block waits already. Other
-    // work on the machine may take a processor away now and then.
+    // Without overlap a thread is idle at least while a chunk is searched; with overlap its next block is already
+    // queued. The tolerance allows for preemption by other programs.
     let (on_ns, off_ns) = (idle_between_chunks(&on), idle_between_chunks(&off));
     assert!(on_ns < off_ns / 3, "idle for {on_ns} ns with overlap, for {off_ns} ns without");
-    // Each chunk but the first was found before the one before was packed, and without overlap none.
+    // With overlap, every chunk but the first was searched before its predecessor was compressed; without overlap,
+    // none.
     let found_early = |spans: &[crate::trace::Span], chunk: usize| {
         let of = |stage, chunk| spans.iter().filter(move |span| span.stage == stage && span.chunk == chunk);
         let found = of(Stage::Match, chunk).map(|span| span.end_ns).max().expect("searched");
@@ -191,7 +192,7 @@ fn no_thread_that_packs_idles_between_chunks() {
 }
 
 #[test]
-fn an_input_that_fails_is_the_error_that_is_told() {
+fn input_error_is_reported() {
     struct Failing(usize);
     impl Read for Failing {
         fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
@@ -207,7 +208,7 @@ fn an_input_that_fails_is_the_error_that_is_told() {
 }
 
 #[test]
-fn an_output_that_fails_is_the_error_that_is_told() {
+fn output_error_is_reported() {
     struct Full(Memory, u64);
     impl ReadAt for Full {
         fn read_at(&self, buffer: &mut [u8], offset: u64) -> std::io::Result<usize> {
@@ -239,7 +240,8 @@ fn an_output_that_fails_is_the_error_that_is_told() {
     }
 }
 
-/// Lengths of the blocks of literals, in order, of an input of so many pieces, each with its share of literals.
+/// Lengths of the literal blocks, in order, of an input with one piece per entry of `shares`, which gives the piece's
+/// fraction of literals.
 fn blocks(plan: &Plan, shares: &[f64], known: bool) -> Vec<u64> {
     const BYTES: usize = 50_000;
     let mut weaver = Weaver::new(plan, known.then_some((shares.len() * BYTES) as u64));
@@ -261,7 +263,7 @@ fn blocks(plan: &Plan, shares: &[f64], known: bool) -> Vec<u64> {
 }
 
 #[test]
-fn all_threads_have_work_to_the_last_wherever_the_literals_are() {
+fn threads_finish_together_for_any_distribution_of_literals() {
     let halves = |first: f64, second: f64| [vec![first; 400], vec![second; 400]].concat();
     let inputs = [halves(0.7, 0.02), halves(0.02, 0.7), halves(1.0, 1.0), halves(1.0, 0.0)];
     let thirds = [vec![0.8; 300], vec![0.0; 600]].concat();
@@ -273,7 +275,7 @@ fn all_threads_have_work_to_the_last_wherever_the_literals_are() {
             let blocks = blocks(&plan, shares, known);
             assert!(blocks.iter().all(|block| *block <= longest), "{blocks:?}");
             assert!(blocks.iter().all(|block| *block >= shortest / 2), "{blocks:?}");
-            // Each thread takes the next block as soon as it has none.
+            // Each thread takes the next block as soon as it is idle.
             let mut ends = vec![0; packers];
             for block in &blocks {
                 *ends.iter_mut().min().expect("a thread") += block;
@@ -285,7 +287,7 @@ fn all_threads_have_work_to_the_last_wherever_the_literals_are() {
 }
 
 #[test]
-fn samples_are_dense_where_their_table_is_small() {
+fn sampling_is_denser_for_smaller_chunks() {
     let sparsity = |packer, length| {
         let options = Options { packer, memory: Limit::bytes(16 << 30), ..Options::default() };
         Plan::new(&options, Some(length)).sparsity
@@ -296,7 +298,7 @@ fn samples_are_dense_where_their_table_is_small() {
 }
 
 #[test]
-fn an_archive_is_held_against_what_was_packed() {
+fn verification_detects_differences_between_archive_and_input() {
     let first = text(12, 20 * PIECE);
     let plain = [&first[..], &first].concat();
     let (archive, summary) = packed(&plain, &small(Packer::Lzo));
@@ -313,7 +315,7 @@ fn an_archive_is_held_against_what_was_packed() {
     }
     assert!(matches!(compare(&archive, &plain[..plain.len() - 1], summary.md5), Err(Error::Io(..))));
     assert!(matches!(compare(&archive, &plain, [0; 16]), Err(Error::Checksum(_))));
-    // A head that the writer got wrong.
+    // A damaged block header.
     let mut wrong = archive.clone();
     wrong[24 + 40] ^= 4;
     assert!(compare(&wrong, &plain, summary.md5).is_err());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From pieces and their repeats to the two streams, cut into blocks.
+//! Weaver: turns pieces and their matches into the two streams and cuts these into blocks.
 
 use super::Plan;
 use super::block::patiently;
@@ -10,32 +10,32 @@ use crate::format::{width_of, write_end, write_literals, write_match};
 use crate::search::Match;
 use crate::window::PIECE;
 
-/// Tokens are cut into blocks of this length, in bytes.
+/// Length of a token block in bytes.
 const TOKEN_BLOCK: usize = 32 << 20;
 
-/// What comes out, in the order of the archive.
+/// Output of the weaver, in archive order.
 pub enum Woven {
-    /// A chunk begins whose numbers have so many bytes.
+    /// Start of a chunk whose numbers have `width` bytes.
     Begin { width: u8 },
-    /// A block of a stream, cut when so many bytes of the input were used.
+    /// A block of a stream, cut after `used` bytes of the input.
     Block { stream: usize, plain: Vec<u8>, used: u64 },
-    /// The chunk ends.
+    /// End of the chunk.
     End { size: u64, last: bool },
 }
 
-/// The streams of the current chunk.
+/// Streams of the current chunk.
 pub struct Weaver<'a> {
     plan: &'a Plan,
     length: Option<u64>,
     width: u8,
     tokens: Vec<u8>,
     literals: Held,
-    /// Literals that no token tells of yet.
+    /// Literals not covered by a token yet, in bytes.
     run: u64,
-    /// A repeat that may go on in the next piece.
+    /// A match (length, distance) that may continue in the next piece.
     pending: Option<(u64, u64)>,
     crc: Crc,
-    /// Bytes of the chunk, of the input, and literals of the input.
+    /// Bytes of the current chunk; then bytes of the input; then totals over the input.
     chunk: u64,
     used: u64,
     pub all_literals: u64,
@@ -44,7 +44,7 @@ pub struct Weaver<'a> {
 }
 
 impl<'a> Weaver<'a> {
-    /// For an input of `length` bytes, if that is known.
+    /// Creates a weaver for an input of `length` bytes, if the length is known.
     pub fn new(plan: &'a Plan, length: Option<u64>) -> Weaver<'a> {
         Weaver {
             plan,
@@ -63,7 +63,7 @@ impl<'a> Weaver<'a> {
         }
     }
 
-    /// Takes a piece and its repeats; `last` tells whether it is the last of a chunk, and of the input.
+    /// Adds a piece and its matches; `ends_chunk` and `last` mark the last piece of a chunk and of the input.
     pub fn piece(
         &mut self,
         piece: &[u8],
@@ -73,8 +73,8 @@ impl<'a> Weaver<'a> {
         out: &mut dyn FnMut(Woven) -> Result<()>,
     ) -> Result<()> {
         if self.width == 0 {
-            // The numbers of a chunk are lengths and offsets of blocks, which a chunk that does not get smaller has a
-            // little above its own length.
+            // Numbers in a chunk are lengths and offsets of blocks. In an incompressible chunk these slightly exceed
+            // the chunk's length.
             let left = self.length.map_or(self.plan.chunk, |length| (length - self.used).min(self.plan.chunk));
             self.width = width_of(left + left / 64 + 1024);
             out(Woven::Begin { width: self.width })?;
@@ -82,11 +82,11 @@ impl<'a> Weaver<'a> {
         self.crc.update(piece);
         self.make_room(out)?;
         let mut at = 0;
-        for repeat in matches {
-            let start = repeat.start as usize;
+        for matched in matches {
+            let start = matched.start as usize;
             self.literals(&piece[at..start]);
-            self.repeat(u64::from(repeat.length), repeat.distance);
-            at = start + repeat.length as usize;
+            self.matched(u64::from(matched.length), matched.distance);
+            at = start + matched.length as usize;
         }
         self.literals(&piece[at..]);
         self.chunk += piece.len() as u64;
@@ -100,7 +100,7 @@ impl<'a> Weaver<'a> {
         if ends_chunk { self.end(last, out) } else { Ok(()) }
     }
 
-    /// Room for a piece; where there is none, what is held becomes blocks.
+    /// Reserves memory for a piece; if there is none, the literals held are cut into blocks.
     fn make_room(&mut self, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
         while !self.literals.make_room(PIECE) && self.literals.length() > 0 {
             let part = self.literals.take_part();
@@ -112,8 +112,8 @@ impl<'a> Weaver<'a> {
         patiently("a block of tokens", PIECE as u64, || tokens.try_reserve(PIECE).ok())
     }
 
-    /// How long a block may be: long at first, shorter towards the end of the input, so that all threads have work to
-    /// the last.
+    /// Desired block length in bytes: long at first, shorter towards the end of the input, so that all threads finish
+    /// together.
     fn wanted(&self) -> u64 {
         let (longest, shortest) = self.plan.block;
         let Some(length) = self.length.filter(|_| self.plan.packers > 1) else { return longest };
@@ -122,9 +122,9 @@ impl<'a> Weaver<'a> {
         ((left / (2 * self.plan.packers) as f64) as u64).clamp(shortest, longest)
     }
 
-    /// Cuts blocks for which it is certain that every other thread will have one as long. How many literals the rest of
-    /// the input leaves is a guess: of a tar whose second half repeats the first it leaves next to none, and whoever got
-    /// a long block last would work alone.
+    /// Cuts a block only while every other thread is certain to get one as long. The number of literals in the rest
+    /// of the input is only an estimate: if the second half of a tar file repeats the first, there are almost none,
+    /// and a thread with a long last block would work alone.
     fn cut_what_is_certain(&mut self, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
         loop {
             let wanted = self.wanted();
@@ -135,14 +135,14 @@ impl<'a> Weaver<'a> {
         }
     }
 
-    /// Cuts all that is held at the end of a chunk. At the end of the input each block is as long as what is left for
-    /// each thread, down to the shortest ones.
+    /// Cuts the remaining literals at the end of a chunk. At the end of the input, each block is an equal share of
+    /// the rest per thread, but not below the shortest length.
     fn cut_the_rest(&mut self, last: bool, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
         let (longest, shortest) = self.plan.block;
         while self.literals.length() > 0 {
             let left = self.literals.length();
             let wanted = if last { (left / self.plan.packers as u64).clamp(shortest, longest) } else { self.wanted() };
-            // No block is much shorter than the shortest.
+            // Avoid a remainder much shorter than the shortest block.
             let all = left <= wanted + shortest / 2 && left <= longest;
             self.cut_literals(if all { left } else { wanted }, out)?;
         }
@@ -159,7 +159,7 @@ impl<'a> Weaver<'a> {
         self.all_literals += bytes.len() as u64;
     }
 
-    fn repeat(&mut self, length: u64, distance: u64) {
+    fn matched(&mut self, length: u64, distance: u64) {
         match &mut self.pending {
             Some((so_far, same)) if *same == distance => *so_far += length,
             _ => {
@@ -184,7 +184,7 @@ impl<'a> Weaver<'a> {
         out(Woven::Block { stream: 0, plain, used: self.used })
     }
 
-    /// A block of about so many literals.
+    /// Cuts a block of about `wanted` literals.
     fn cut_literals(&mut self, wanted: u64, out: &mut dyn FnMut(Woven) -> Result<()>) -> Result<()> {
         let plain = self.literals.take(wanted as usize);
         self.hand_out_literals(plain, out)
@@ -200,9 +200,9 @@ impl<'a> Weaver<'a> {
         write_literals(&mut self.tokens, self.run);
         self.run = 0;
         write_end(&mut self.tokens, std::mem::take(&mut self.crc).value());
-        // What is left of the literals is cut so that all threads end at the same time: tokens come before.
+        // The remaining literals are cut so that all threads finish together; therefore tokens are cut before them.
         self.cut_tokens(out)?;
-        // Readers look for a block in each stream, if need be an empty one.
+        // Readers expect at least one block per stream, if necessary an empty one.
         if self.literals.length() == 0 && self.blocks[1] == 0 {
             self.cut_literals(0, out)?;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The archive, block by block.
+//! Archive writer for single blocks.
 
 use super::block::Packed;
 use crate::backend::lzma;
@@ -8,10 +8,10 @@ use crate::error::{Context, Result};
 use crate::format::{BlockHead, ChunkHead, Encryption, Kind, MAGIC_BYTES, Magic, Minor};
 use crate::store::Store;
 
-/// Width of the numbers in the heads of encrypted archives.
+/// Width in bytes of the numbers in headers of encrypted archives.
 const ENCRYPTED_WIDTH: u8 = 8;
 
-/// Writes heads and blocks.
+/// Writes headers and blocks.
 pub struct Writer<'a> {
     archive: &'a dyn Store,
     cipher: &'a Cipher,
@@ -21,24 +21,24 @@ pub struct Writer<'a> {
     chunk: Option<OpenChunk>,
 }
 
-/// A chunk whose last block was not written yet.
+/// State of the chunk being written.
 struct OpenChunk {
     at: u64,
     origin: u64,
     width: u8,
-    /// Place and content of the last head of each stream: it will lead to the next one.
+    /// Offset and contents of each stream's last header, which is rewritten with the offset of the next one.
     heads: [(u64, BlockHead); 2],
 }
 
 impl<'a> Writer<'a> {
-    /// At the start of an archive.
+    /// Creates a writer at the start of an archive.
     pub fn new(archive: &'a dyn Store, cipher: &'a Cipher, encryption: Encryption) -> Result<Writer<'a>> {
         let mut writer = Writer { archive, cipher, encryption, at: MAGIC_BYTES as u64, uses_lzma: false, chunk: None };
         writer.put(&[0; MAGIC_BYTES], 0)?;
         Ok(writer)
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn length(&self) -> u64 {
         self.at
     }
@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
         Ok(at + sealed.len() as u64)
     }
 
-    /// Begins a chunk. Its own head comes when its length is known.
+    /// Begins a chunk. Its header is written at its end, when its length is known.
     pub fn begin(&mut self, width: u8) -> Result<()> {
         let at = self.at;
         let origin = at + ChunkHead::length(width, false, self.cipher.encrypts()) as u64;
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         self.uses_lzma |= packed.kind == Kind::Lzma;
         self.put_head(before, leading, width)?;
         let data = self.put_head(at, head, width)?;
-        // The second stream of an empty file has a block without bytes: there is nothing to seal.
+        // The literal stream of an empty file has an empty block, which is not encrypted.
         let sealed = if packed.bytes.is_empty() && !self.cipher.encrypts() {
             Vec::new()
         } else {
@@ -91,7 +91,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Ends a chunk of `size` bytes.
+    /// Ends a chunk of `size` uncompressed bytes.
     pub fn end(&mut self, size: u64, last: bool) -> Result<()> {
         let chunk = self.chunk.take().expect("a chunk was begun");
         let size = (!self.cipher.encrypts()).then_some(size);
@@ -99,7 +99,8 @@ impl<'a> Writer<'a> {
         self.put(&head.to_bytes(), chunk.at)
     }
 
-    /// Ends the archive: the MD5, and the magic with what is known by now. `dictionary` is LZMA's largest.
+    /// Ends the archive: writes the MD5 and the final magic. `dictionary` is the largest LZMA dictionary in bytes.
+    /// Returns the archive's length.
     pub fn finish(mut self, size: u64, md5: [u8; 16], dictionary: u32) -> Result<u64> {
         let sealed = self.cipher.seal_md5(md5.to_vec());
         self.put(&sealed, self.at)?;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From samples that stood elsewhere to repeats.
+//! Turns candidate positions into matches.
 
 use super::{Found, Judge, SAMPLED};
 use crate::window::View;
 use std::io;
 
-/// A repeat.
+/// A match: bytes that also occur earlier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Match {
-    /// Where it begins in the piece.
+    /// Start within the piece.
     pub start: u32,
-    /// Its length, in bytes.
+    /// Length in bytes.
     pub length: u32,
-    /// How far back the same bytes begin.
+    /// Distance back to the earlier occurrence, in bytes.
     pub distance: u64,
 }
 
@@ -21,7 +21,7 @@ impl Match {
         self.start as usize + self.length as usize
     }
 
-    /// What is left of it beside the repeat before it, if that is not shorter.
+    /// Trims the match to what follows the previous match, unless it is the longer of the two.
     fn beside(self, last: Option<&Match>) -> Match {
         match last {
             Some(last) if self.length <= last.length && (self.start as usize) < last.end() => {
@@ -33,11 +33,11 @@ impl Match {
     }
 }
 
-/// A repeat of so many bytes does not give way to a longer one.
+/// A match of at least this length is not shortened in favor of a longer one.
 const LONG: u32 = 1024;
 
-/// Shortens the last repeat to where the next one begins.
-fn give_way(matches: &mut Vec<Match>, next: &Match) {
+/// Shortens the last match so that it ends where the next one begins.
+fn shorten_last(matches: &mut Vec<Match>, next: &Match) {
     if let Some(last) = matches.last_mut() {
         last.length = last.length.min(next.start.saturating_sub(last.start));
         if (last.length as usize) < SAMPLED {
@@ -46,11 +46,10 @@ fn give_way(matches: &mut Vec<Match>, next: &Match) {
     }
 }
 
-/// Repeats in the piece that begins at `start` of the file, in order and without overlap; nothing before `from` is
-/// repeated. `view` shows the file up to the end of the piece.
+/// Chooses matches in the piece at file offset `start`, in order and without overlap; sources before `from` are
+/// excluded. `view` reads the file up to the end of the piece.
 ///
-/// # Errors
-/// What reading again reports.
+/// # Errors Those of reading the file again.
 pub fn choose(
     piece: &[u8],
     found: &[Found],
@@ -62,7 +61,7 @@ pub fn choose(
     let mut matches: Vec<Match> = Vec::new();
     let mut covered = 0;
     let least = judge.lengths().last().copied().unwrap_or(0);
-    // What was looked at and did not pay: its other samples would tell the same.
+    // The last candidate that was too short: its other samples would give the same match.
     let mut rejected = Match { start: 0, length: 0, distance: 0 };
     for sample in found {
         let end = sample.end as usize;
@@ -71,7 +70,7 @@ pub fn choose(
         if end <= covered || position - newest == rejected.distance && end <= rejected.end() {
             continue;
         }
-        // A repeat may take the place of a shorter one before it.
+        // A match may displace a shorter one before it.
         let floor = match matches.as_slice() {
             [.., before, last] if last.length < LONG => before.end(),
             [last] if last.length < LONG => 0,
@@ -86,10 +85,10 @@ pub fn choose(
             best = better(best, extend(piece, start, end, *place, floor, from, view)?, judge);
         }
         match best.map(|best| best.beside(matches.last())) {
-            Some(repeat) if u64::from(repeat.length) >= least => {
-                covered = repeat.end();
-                give_way(&mut matches, &repeat);
-                matches.push(repeat);
+            Some(matched) if u64::from(matched.length) >= least => {
+                covered = matched.end();
+                shorten_last(&mut matches, &matched);
+                matches.push(matched);
             }
             _ => rejected = newest.unwrap_or(rejected),
         }
@@ -97,14 +96,14 @@ pub fn choose(
     Ok(matches)
 }
 
-/// The one that gains more.
+/// Returns the match with the greater gain.
 fn better(near: Option<Match>, far: Option<Match>, judge: &Judge) -> Option<Match> {
     let (Some(near), Some(far)) = (near, far) else { return near.or(far) };
     if judge.gain(&far) > judge.gain(&near) { Some(far) } else { Some(near) }
 }
 
-/// The repeat around a sample that ends at `end` of the piece and stood before `other`, back to `floor` at most; `None` if
-/// the bytes differ.
+/// Extends the match around a sample that ends at `end` in the piece and at `other` in the file, back to `floor` at
+/// most. Returns `None` if the sampled bytes differ.
 fn extend(
     piece: &[u8],
     start: u64,
@@ -126,7 +125,7 @@ fn extend(
             break;
         }
     }
-    // Where a repeat before cuts the sample off, the rest is worth as much as any other bytes.
+    // If an earlier match covers part of the sample, the remaining bytes alone must match.
     if back < SAMPLED.min(end - floor) {
         return Ok(None);
     }
@@ -143,7 +142,7 @@ fn extend(
     Ok(Some(Match { start: (end - back) as u32, length: (back + ahead) as u32, distance }))
 }
 
-/// How many first bytes are the same.
+/// Length of the common prefix.
 fn common(a: &[u8], b: &[u8]) -> usize {
     let mut same = 0;
     for (x, y) in a.chunks_exact(8).zip(b.chunks_exact(8)) {
@@ -156,7 +155,7 @@ fn common(a: &[u8], b: &[u8]) -> usize {
     same + a[same..].iter().zip(&b[same..]).take_while(|(x, y)| x == y).count()
 }
 
-/// How many last bytes are the same.
+/// Length of the common suffix.
 fn common_end(a: &[u8], b: &[u8]) -> usize {
     let mut same = 0;
     for (x, y) in a.rchunks_exact(8).zip(b.rchunks_exact(8)) {

@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which repeats pay.
+//! Decides which matches pay.
 //!
-//! A repeat costs tokens in stream 0 and tears the literals around it apart. What it saves is what the back end would
-//! have made of the bytes: little where the back end sees the repeat by itself, and less the better it packs.
+//! A match costs tokens in stream 0 and splits the literals around it. It saves what the back end would have produced
+//! for the bytes: little if the back end finds the match by itself, and less the better the back end compresses.
 
 use super::Match;
 use crate::backend::{Packer, pack_lzo};
 use crate::format::{write_literals, write_match};
 use std::ops::Range;
 
-/// Bytes of a sample that tells how well a piece packs.
+/// Bytes sampled to estimate how well a piece compresses.
 const SAMPLE: usize = 16 << 10;
-/// No shorter repeat from far away is worth its tokens, of up to 10 bytes.
+/// Minimum match length in bytes: a shorter distant match does not pay for its tokens of up to 10 bytes.
 const LEAST: u64 = 32;
-/// Least lengths of repeats, in bytes, of which a trial finds the best one, the longest first. For back ends that see little
-/// by themselves, and for those that see far and take long.
+/// Candidate minimum match lengths in bytes, longest first, for back ends with a small window (`NEAR`) and for slow
+/// ones with a large window (`FAR`).
 const NEAR: [u64; 6] = [512, 160, 96, 64, 48, LEAST];
 const FAR: [u64; 4] = [1024, 128, 64, LEAST];
-/// Bytes of a piece that tell which length is best for LZO and Deflate, and for those that see far.
+/// Bytes of a piece compressed in a trial: for LZO and Deflate, and for the back ends with a large window.
 const TRIAL: usize = 256 << 10;
 const LONG_TRIAL: usize = 512 << 10;
-/// A trial needs short repeats over one in so many bytes of the piece.
+/// A trial requires short matches in more than 1/256 of the tested bytes.
 const LEAST_SHARE: u64 = 256;
-/// A size is nearly another one where it is larger by no more than one part in so many.
+/// Sizes within 1/100 of each other count as nearly equal.
 const NEARLY: usize = 100;
-/// Bytes of a distance in a trial.
+/// Width of a distance in a trial, in bytes.
 const TRIAL_WIDTH: u8 = 4;
 
-/// When a repeat is taken.
+/// Estimates the value of matches in a piece.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Judge {
     packer: Packer,
-    /// What the back end needs for a byte, in bits.
+    /// Estimated back-end output per literal byte, in bits.
     bits: f64,
 }
 
 impl Judge {
-    /// For a piece and a back end.
+    /// Creates a judge for a piece and a back end.
     pub fn new(packer: Packer, piece: &[u8]) -> Judge {
-        // Shares of LZO's size, of sources and logs.
+        // Factors relative to LZO's output size, measured on sources and logs.
         let bits = match packer {
             Packer::None => 8.0,
             Packer::Lzo => lzo_bits(piece),
@@ -48,8 +48,8 @@ impl Judge {
         Judge { packer, bits }
     }
 
-    /// The lengths of repeats, in bytes, among which a trial decides: those of the first are taken in any case, those below
-    /// the last never.
+    /// Candidate minimum match lengths in bytes, longest first. Matches of the first length or longer are always
+    /// used, those shorter than the last never.
     pub fn lengths(&self) -> &'static [u64] {
         match self.packer {
             Packer::None => &[LEAST],
@@ -58,7 +58,7 @@ impl Judge {
         }
     }
 
-    /// The least length of repeats where nothing was tried yet.
+    /// Minimum match length in bytes before the first trial.
     pub fn untried(&self) -> u64 {
         match self.packer {
             Packer::None => LEAST,
@@ -67,8 +67,9 @@ impl Judge {
         }
     }
 
-    /// The least length of repeats with which the back end makes a piece smallest. It takes as long as packing some pieces,
-    /// so some pieces speak for those after them. `None` where there are too few short repeats to tell.
+    /// Compresses part of the piece with each candidate and returns the minimum match length that gives the smallest
+    /// output. A trial takes as long as compressing several pieces, so its result also applies to later pieces.
+    /// Returns `None` if there are too few short matches.
     pub fn verdict(&self, level: u8, dictionary: u32, piece: &[u8], matches: &[Match]) -> Option<u64> {
         let (lengths, packer) = (self.lengths(), self.packer);
         let most = match packer {
@@ -90,28 +91,28 @@ impl Judge {
         let sizes: Vec<usize> = lengths.iter().map(trial).collect();
         let index = match packer {
             Packer::Lzo | Packer::Zlib | Packer::None => (0..sizes.len()).min_by_key(|index| sizes[*index]),
-            Packer::Bzip2 | Packer::Lzma => frugal(&sizes),
+            Packer::Bzip2 | Packer::Lzma => fewest_literals(&sizes),
         };
         index.map(|index| lengths[index])
     }
 
-    /// What a repeat saves before its tokens are paid, in bits, less what tells near distances from far ones: the high
-    /// bytes of near ones are alike, and the back end packs them.
+    /// Bits saved by a match before its tokens, minus the logarithm of its distance: high bytes of short distances
+    /// are similar and compress well.
     pub fn gain(&self, found: &Match) -> f64 {
         f64::from(found.length) * self.bits - (found.distance as f64).log2()
     }
 }
 
-/// Which of some sizes to take, where each next one leaves fewer literals to a back end that takes long: the last one that
-/// is nearly the smallest, and not larger than what the back end makes alone, which comes first. Packing and unpacking
-/// take as long as there are literals.
-fn frugal(sizes: &[usize]) -> Option<usize> {
+/// Chooses a candidate for slow back ends, where each next candidate leaves fewer literals: the last one whose size
+/// is nearly the smallest and at most that of the first candidate. Compression and decompression time are
+/// proportional to the literals.
+fn fewest_literals(sizes: &[usize]) -> Option<usize> {
     let (alone, smallest) = (*sizes.first()?, *sizes.iter().min()?);
     sizes.iter().rposition(|size| *size <= alone && size - smallest <= smallest / NEARLY)
 }
 
-/// Literals and tokens of a part of a piece with repeats of at least `least` bytes taken. Those of at least `long` are taken
-/// in any case, and the part is longer by what they cover.
+/// Returns literals and tokens of a part of a piece if matches of at least `least` bytes are used. Matches of at
+/// least `long` bytes are always used; the part is extended by the bytes they cover.
 fn streams(piece: &[u8], part: Range<usize>, matches: &[Match], long: u64, least: u64) -> (Vec<u8>, Vec<u8>) {
     let (mut literals, mut tokens, mut run) = (Vec::new(), Vec::new(), 0);
     let (mut at, mut end) = (part.start, part.end);
@@ -138,7 +139,7 @@ fn streams(piece: &[u8], part: Range<usize>, matches: &[Match], long: u64, least
     (literals, tokens)
 }
 
-/// Bits a byte that LZO makes of a sample from the middle of the piece.
+/// LZO output in bits per byte for a sample from the middle of the piece.
 fn lzo_bits(piece: &[u8]) -> f64 {
     let middle = piece.len() / 2;
     let sample = &piece[middle.saturating_sub(SAMPLE / 2)..(middle + SAMPLE / 2).min(piece.len())];
@@ -150,17 +151,17 @@ fn lzo_bits(piece: &[u8]) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::frugal;
+    use super::fewest_literals;
 
     #[test]
-    fn of_nearly_equal_sizes_the_one_with_fewest_literals_is_taken() {
-        assert_eq!(frugal(&[1000, 900, 905, 909]), Some(3));
-        assert_eq!(frugal(&[1000, 900, 905, 910]), Some(2));
-        // Nothing is taken with which it becomes larger than without.
-        assert_eq!(frugal(&[1000, 1001, 1002]), Some(0));
-        assert_eq!(frugal(&[1000, 1001, 1000]), Some(2));
-        assert_eq!(frugal(&[1000, 995, 1001]), Some(1));
-        assert_eq!(frugal(&[0, 0]), Some(1));
-        assert_eq!(frugal(&[]), None);
+    fn nearly_equal_sizes_are_decided_by_fewest_literals() {
+        assert_eq!(fewest_literals(&[1000, 900, 905, 909]), Some(3));
+        assert_eq!(fewest_literals(&[1000, 900, 905, 910]), Some(2));
+        // A candidate that increases the size is never chosen.
+        assert_eq!(fewest_literals(&[1000, 1001, 1002]), Some(0));
+        assert_eq!(fewest_literals(&[1000, 1001, 1000]), Some(2));
+        assert_eq!(fewest_literals(&[1000, 995, 1001]), Some(1));
+        assert_eq!(fewest_literals(&[0, 0]), Some(1));
+        assert_eq!(fewest_literals(&[]), None);
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The search for repeats at any distance.
+//! Search for matches at any distance, in three steps. The first and the last process pieces in any order and on any
+//! thread.
 //!
-//! Three steps, of which the first and the last take pieces of the file in any order and on any thread:
-//!
-//! 1. [`scan`] takes samples: places that the bytes before them choose, so that equal bytes have equal samples.
-//! 2. [`Table`] looks each sample up among all before it, in order; that is little work.
-//! 3. [`choose`] holds what was found against the bytes, extends it both ways, and keeps what pays.
+//! 1. [`scan`] samples positions. The sampled bytes themselves decide which positions are sampled, so equal bytes
+//!    have equal samples.
+//! 2. [`Table`] looks each sample up among all earlier ones, in file order; this step is cheap.
+//! 3. [`choose`] verifies the candidates against the bytes, extends them both ways, and keeps those that pay.
 
 mod choose;
 mod judge;

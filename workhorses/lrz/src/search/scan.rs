@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Samples of a piece.
+//! Sampling of positions in a piece.
 
-/// Bytes that choose a place and make its key. A repeat of 36 bytes, such as a UUID, begins 13 of them; of 32 bytes it would
-/// be 5, of which half of the time none is chosen.
+/// Bytes that decide about a position and form its key. A 36-byte repeat such as a UUID contains 13 such positions;
+/// with a length of 32 it would be 5, and half of the time none would be sampled.
 pub const SAMPLED: usize = 24;
-/// The rolling hash shifts by one bit with each byte: its lowest bits know the last bytes only, as many as there are bits.
+/// The rolling hash shifts by one bit per byte, so its lowest n bits depend on the last n bytes only. Shifting left
+/// by this many bits drops the influence of bytes older than `SAMPLED`.
 const OLDER_BITS: usize = u32::BITS as usize - SAMPLED;
-/// Where no place was chosen for so many times the mean distance, one is. It happens in runs of few values; elsewhere
-/// at one of e^16 places.
+/// Maximum gap between samples, in mean distances; then a position is sampled regardless of its hash. Happens in runs
+/// of few values; in random data once in e^16 positions.
 const LONGEST_GAP: usize = 16;
 
-/// A place in a piece.
+/// A sampled position in a piece.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
-    /// Where the sampled bytes end in the piece.
+    /// End of the sampled bytes within the piece.
     pub end: u32,
-    /// Their hash.
+    /// Hash of the sampled bytes.
     pub key: u64,
 }
 
-/// A random word for each byte value.
+/// Random word per byte value, for the gear hash.
 const GEAR: [u32; 256] = {
     let mut words = [0; 256];
     let mut state: u64 = 0;
@@ -36,7 +37,7 @@ const GEAR: [u32; 256] = {
     words
 };
 
-/// Samples of a piece, about one in 2^`sparsity` bytes.
+/// Samples positions of a piece, about one in 2^`sparsity` bytes.
 pub fn scan(piece: &[u8], sparsity: u32) -> Vec<Sample> {
     let mut samples = Vec::with_capacity((piece.len() >> sparsity) * 5 / 4 + 16);
     let below = u32::MAX >> sparsity;
@@ -59,7 +60,7 @@ pub fn scan(piece: &[u8], sparsity: u32) -> Vec<Sample> {
         }
         let forced = hash << OLDER_BITS > below;
         at = chosen;
-        // In a run of one value every place or none is chosen: now and then is enough.
+        // In a run of one value every position has the same hash: sample it only once per `longest` bytes.
         if forced || last.0 != Some(hash) || at - last.1 >= longest {
             last = (Some(hash), at);
             samples.push(Sample { end: at as u32, key: key(&piece[at - SAMPLED..at]) });
@@ -70,8 +71,8 @@ pub fn scan(piece: &[u8], sparsity: u32) -> Vec<Sample> {
     samples
 }
 
-/// How far the run of the first value goes on, at most `longest`; 0 where it may be too short for the hash to be the
-/// same at its end as at its start.
+/// Bytes of the current run that can be skipped, at most `longest`; 0 if the run is too short for its start and its
+/// end to have the same hash.
 fn run_ahead(rest: &[u8], longest: usize) -> usize {
     let run = rest.iter().take(longest).take_while(|byte| **byte == rest[0]).count();
     if run > SAMPLED { run - 1 } else { 0 }

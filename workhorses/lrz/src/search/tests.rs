@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The search against what it must be: bytes that repeat, none of them twice.
+//! Tests of the match search: matches are correct, do not overlap, and are found.
 
 use super::table::PLACES;
 use super::*;
@@ -8,7 +8,7 @@ use crate::window::{Buffer, PIECE, Spares, View, Window};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Random bytes that no two calls with different seeds share.
+/// Pseudo-random bytes, different for each seed.
 fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..length)
@@ -21,7 +21,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// All repeats in a file, by absolute start.
+/// Returns all matches in a file as (absolute start, length, distance).
 #[allow(clippy::ptr_arg, reason = "it is a file for the view")]
 fn search(file: &Vec<u8>, packer: Packer, keep: usize, sparsity: u32) -> Vec<(u64, u64, u64)> {
     let mut table = Table::new(1 << 20).expect("a megabyte");
@@ -53,21 +53,21 @@ fn check(file: &[u8], matches: &[(u64, u64, u64)]) {
 }
 
 #[test]
-fn a_copy_is_found_whole_at_any_distance_and_offset() {
+fn long_copy_is_found_at_any_distance_and_offset() {
     for (gap, keep) in [(0, 9), (1000, 9), (PIECE + 77, 9), (3 * PIECE + 5, 1)] {
         let copied = noise(1, 300_000);
         let file = [&noise(2, 123)[..], &copied, &noise(3, gap), &copied, &noise(4, 99)].concat();
         let matches = search(&file, Packer::None, keep, 5);
         check(&file, &matches);
         let repeated: u64 = matches.iter().map(|(_, length, _)| length).sum();
-        // A copy that crosses pieces is found in parts; the first bytes of a piece may have no sample.
+        // A copy that crosses pieces is found in parts; the first bytes of a piece may contain no sample.
         assert!(repeated >= 299_000, "{gap}: {repeated}");
         assert!(matches.iter().all(|(_, _, distance)| *distance == (300_000 + gap) as u64));
     }
 }
 
 #[test]
-fn runs_of_one_value_are_few_samples_and_one_repeat() {
+fn run_of_one_value_gives_few_samples_and_is_matched() {
     for value in 0..=255 {
         let file = vec![value; PIECE];
         assert!(scan(&file, 4).len() <= (PIECE >> 8) + 1, "{value}");
@@ -79,7 +79,7 @@ fn runs_of_one_value_are_few_samples_and_one_repeat() {
 }
 
 #[test]
-fn samples_are_as_many_as_asked_for_and_follow_the_bytes() {
+fn sampling_has_the_requested_density_and_depends_on_content() {
     let file = noise(5, PIECE);
     for sparsity in 3..9 {
         let many = scan(&file, sparsity).len() as f64 / (PIECE >> sparsity) as f64;
@@ -92,7 +92,7 @@ fn samples_are_as_many_as_asked_for_and_follow_the_bytes() {
 }
 
 #[test]
-fn what_is_too_short_for_a_back_end_is_left_to_it() {
+fn match_of_100_bytes_is_used_for_lzo_and_deflate_only() {
     let copied = noise(6, 100);
     let file = [&copied[..], &noise(7, 50_000), &copied].concat();
     for (packer, taken) in [(Packer::Lzo, true), (Packer::Zlib, true), (Packer::Bzip2, false), (Packer::Lzma, false)] {
@@ -102,8 +102,8 @@ fn what_is_too_short_for_a_back_end_is_left_to_it() {
 }
 
 #[test]
-fn short_repeats_from_far_away_are_found() {
-    // Numbers of 32 digits between other bytes, each of them twice.
+fn short_distant_matches_are_found() {
+    // 32-digit hexadecimal numbers between random bytes; each number occurs twice.
     let digits =
         |k: u64| -> Vec<u8> { noise(k, 16).iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect() };
     let line = |k: u64, seed: u64| [&noise(seed + 10_000 + k, 24)[..], b"'", &digits(k), b"',"].concat();
@@ -116,15 +116,15 @@ fn short_repeats_from_far_away_are_found() {
 }
 
 #[test]
-fn a_longer_repeat_takes_the_place_of_a_shorter_one() {
-    // First the bytes `a b`, then `b c`; of `a b c` that follows, the longer part decides where the other one ends.
+fn longer_match_displaces_an_overlapping_shorter_one() {
+    // The file contains `a b`, then `b c`, then `a b c`: the longer of the two matches keeps `b`.
     let [a, b, c] = [noise(10, 300), noise(11, 200), noise(12, 700)];
     for (first, second) in [(&a, &c), (&c, &a)] {
         let file = [&first[..], &b, &noise(13, 9000), &b, second, &noise(14, 7000), first, &b, second].concat();
         let matches = search(&file, Packer::None, 9, 3);
         check(&file, &matches);
         let [.., left, right] = matches[..] else { panic!("{matches:?}") };
-        // All of what repeats is covered, and `b` belongs to the longer one.
+        // The matches cover the whole repetition, and the longer one includes `b`.
         assert_eq!(left.0 + left.1, right.0, "{matches:?}");
         assert!(left.1 + right.1 >= 1200 - SAMPLED as u64, "{matches:?}");
         assert_eq!(right.1.max(left.1), 900, "{matches:?}");
@@ -132,9 +132,9 @@ fn a_longer_repeat_takes_the_place_of_a_shorter_one() {
 }
 
 #[test]
-fn a_trial_takes_the_repeats_that_make_a_piece_smaller() {
-    // Lines of noise in hexadecimal digits, some of which stood before, with a few digits that differ in between. A back
-    // end without reach gains from each, and one that would find the words anyway gains nothing.
+fn trial_chooses_the_match_length_that_minimizes_the_output() {
+    // Earlier lines of hexadecimal digits, each preceded by fresh digits. A back end with a small window gains from
+    // each match; one with a large window would find the lines itself and gains nothing.
     let digits =
         |seed, length| noise(seed, length).iter().map(|byte| b"0123456789abcdef"[usize::from(byte % 16)]).collect();
     let lines: Vec<Vec<u8>> = (0..500).map(|seed| digits(seed + 1, 120)).collect();
@@ -151,7 +151,7 @@ fn a_trial_takes_the_repeats_that_make_a_piece_smaller() {
     let verdict = |packer: Packer| Judge::new(packer, &piece).verdict(7, 1 << 20, &piece, &matches);
     assert_eq!(verdict(Packer::Lzo), Some(96));
     assert_eq!(verdict(Packer::Zlib), Some(96));
-    // Where each repeat is of the same two letters, they only tear the text apart.
+    // In a text of two alternating letters, matches only split the literals.
     let piece = b"ab".repeat(200_000);
     let matches: Vec<Match> =
         (0..3000).map(|k| Match { start: 100 * k + 50, length: 60, distance: u64::from(k) * 7919 + 100 }).collect();
@@ -164,7 +164,7 @@ fn a_trial_takes_the_repeats_that_make_a_piece_smaller() {
 }
 
 #[test]
-fn a_table_that_is_too_small_forgets_the_oldest() {
+fn full_bucket_drops_its_oldest_entry() {
     let mut table = Table::new(0).expect("a bucket");
     let sample = |key: u64| [Sample { end: 32, key }];
     for key in 0..9 {
@@ -179,14 +179,14 @@ fn a_table_that_is_too_small_forgets_the_oldest() {
         places.insert(0, start + 32);
         places.truncate(PLACES);
     }
-    // Nothing before the chunk is found.
+    // Positions before the chunk are not returned.
     assert_eq!(table.look(&sample(8), 8000, 7500), []);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn whatever_is_found_is_a_repeat(
+    fn all_matches_are_correct(
         parts in proptest::collection::vec((0u64..4, 1usize..70_000, any::<bool>()), 1..20), keep in 1usize..4
     ) {
         let mut file = Vec::new();

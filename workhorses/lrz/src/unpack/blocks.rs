@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks that are unpacked ahead of their use.
+//! Thread pool that decompresses blocks ahead of their use.
 
 use super::archive::{Archive, BlockAt, Chunk};
 use crate::backend::{unpacker, unpacking_memory};
@@ -10,15 +10,15 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Names a block: chunk, stream, number.
+/// Block identifier: chunk, stream, index.
 pub type Id = (usize, usize, usize);
 
-/// How far a block is.
+/// State of a block.
 enum Progress<'a> {
     Waiting,
     Running,
     Done(Result<(Vec<u8>, Lease<'a>)>),
-    /// There was no memory to do it ahead: who needs it does it piece by piece.
+    /// Memory was short; the block is decompressed as a stream when it is used.
     Deferred,
 }
 
@@ -30,13 +30,13 @@ struct Job<'a> {
 
 #[derive(Default)]
 struct State<'a> {
-    /// In the order in which they are likely to be needed.
+    /// Jobs in the expected order of use.
     jobs: BTreeMap<usize, Job<'a>>,
     added: usize,
     closed: bool,
 }
 
-/// Threads and the blocks that they unpack.
+/// Pool of blocks to be decompressed ahead.
 pub struct Pool<'a> {
     archive: &'a Archive<'a>,
     budget: &'a Budget,
@@ -45,16 +45,16 @@ pub struct Pool<'a> {
     changed: Condvar,
 }
 
-/// A block that is being used.
+/// A block being read.
 pub enum Opened<'a> {
-    /// All of it, with the memory it has.
+    /// A decompressed block and its memory lease.
     Whole(Cursor<Vec<u8>>, #[allow(dead_code, reason = "held until the block is used up")] Lease<'a>),
-    /// Unpacked as it is read.
+    /// A block decompressed while it is read.
     Stream(BufReader<Box<dyn Read + Send + 'a>>),
 }
 
 impl Opened<'_> {
-    /// The next bytes; none at the end.
+    /// Returns the next bytes; empty at the end.
     pub fn fill(&mut self) -> io::Result<&[u8]> {
         match self {
             Opened::Whole(bytes, _) => bytes.fill_buf(),
@@ -62,7 +62,7 @@ impl Opened<'_> {
         }
     }
 
-    /// Marks bytes as used.
+    /// Marks bytes as consumed.
     pub fn consume(&mut self, bytes: usize) {
         match self {
             Opened::Whole(whole, _) => whole.consume(bytes),
@@ -71,7 +71,7 @@ impl Opened<'_> {
     }
 }
 
-/// A part of the archive as a stream.
+/// A byte range of the archive as a stream.
 struct Section<'a> {
     archive: &'a Archive<'a>,
     at: u64,
@@ -88,7 +88,7 @@ impl Read for Section<'_> {
 }
 
 impl<'a> Pool<'a> {
-    /// Over an archive, with so much memory.
+    /// Creates a pool for an archive and a memory budget.
     pub fn new(archive: &'a Archive<'a>, budget: &'a Budget, trace: &'a Trace) -> Pool<'a> {
         Pool { archive, budget, trace, state: Mutex::default(), changed: Condvar::new() }
     }
@@ -97,7 +97,8 @@ impl<'a> Pool<'a> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the blocks of a chunk. Those of stream 0 come first among equals: nothing can be done without them.
+    /// Adds the blocks of a chunk in archive order; the first block of each stream comes first, because no output is
+    /// possible without it.
     pub fn add(&self, number: usize, chunk: &Chunk) {
         let mut blocks: Vec<(u64, Id, BlockAt)> = Vec::new();
         for (stream, list) in chunk.streams.iter().enumerate() {
@@ -117,7 +118,7 @@ impl<'a> Pool<'a> {
         self.changed.notify_all();
     }
 
-    /// No more blocks will be used.
+    /// Discards all remaining blocks and ends the workers.
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -126,7 +127,7 @@ impl<'a> Pool<'a> {
         self.changed.notify_all();
     }
 
-    /// Unpacks blocks until the pool is closed.
+    /// Decompresses blocks until the pool is closed; the body of a worker thread.
     pub fn work(&self, lane: usize) {
         let mut state = self.state();
         while !state.closed {
@@ -154,7 +155,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Opens a block: what was done ahead, or a stream.
+    /// Opens a block: the decompressed bytes, or a stream if it was not decompressed ahead.
     pub fn open(&self, id: Id, block: &BlockAt) -> Result<Opened<'a>> {
         let mut state = self.state();
         loop {
@@ -165,7 +166,7 @@ impl<'a> Pool<'a> {
             }
             let job = state.jobs.remove(&key).expect("just found");
             drop(state);
-            // Memory that the block before had may be free again.
+            // The memory of the previous block may be free now.
             self.changed.notify_all();
             return match job.progress {
                 Progress::Done(done) => done.map(|(bytes, lease)| Opened::Whole(Cursor::new(bytes), lease)),
@@ -198,20 +199,20 @@ impl<'a> Pool<'a> {
         bytes.try_reserve_exact(length).map_err(|_| short())?;
         self.stream(block)?.read_to_end(&mut bytes).map_err(|error| read_error(error, block))?;
         if bytes.len() < length {
-            let what = format!("a block that gives {} bytes where its head says {length}", bytes.len());
+            let what = format!("the block decompresses to {} bytes, its header says {length}", bytes.len());
             return Err(damaged(block.at, what));
         }
         Ok(bytes)
     }
 }
 
-/// What a back end reports, as an error of the archive.
+/// Converts an error of a back end into an archive error.
 pub fn read_error(error: io::Error, block: &BlockAt) -> Error {
     match error.kind() {
         io::ErrorKind::OutOfMemory => Error::Memory { what: block.kind.name(), needed: block.plain },
         _ if error.get_ref().is_some_and(|inner| inner.is::<Error>()) => {
             *error.into_inner().expect("just seen").downcast().expect("just seen")
         }
-        _ => damaged(block.at, format!("{} found {error}", block.kind.name())),
+        _ => damaged(block.at, format!("{}: {error}", block.kind.name())),
     }
 }

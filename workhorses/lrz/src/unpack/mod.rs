@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading an archive: blocks are unpacked by several threads ahead of the one that replays the tokens.
+//! Archive reader: several threads decompress blocks ahead of the one that replays the tokens.
 
 mod archive;
 mod blocks;
@@ -20,31 +20,32 @@ use blocks::Pool;
 use output::Output;
 use replay::Replay;
 
-/// Where the bytes go.
+/// Destination of the output.
 pub enum Target<'a> {
-    /// Into a file, with holes for zeros.
+    /// A file, with holes for zeros.
     Store(&'a dyn Store),
-    /// Into a stream. What no longer fits into memory and may still be repeated goes to the store beside it.
+    /// A stream. Output that no longer fits in memory but may be a match source is also written to the store.
     Stream(&'a mut (dyn Write + Send), &'a dyn Store),
-    /// Nowhere: only whether all is well is of interest.
+    /// No output; the archive is only checked. The store holds match sources that no longer fit in memory.
     Nowhere(&'a dyn Store),
-    /// Nowhere: each byte is held against what was packed, whose MD5 is known. What is repeated is read there as well.
+    /// No output; each byte is compared with the original input, whose MD5 is given. Match sources are read from
+    /// there as well.
     Compare(&'a dyn ReadAt, [u8; MD5_BYTES]),
 }
 
-/// How to read.
+/// Options of the reader.
 pub struct Options<'a> {
-    /// For encrypted archives.
+    /// Password of an encrypted archive.
     pub password: Option<Vec<u8>>,
-    /// Threads that unpack blocks; at least 1.
+    /// Number of decompressing threads; at least 1.
     pub threads: usize,
-    /// Memory that may be used.
+    /// Memory limit.
     pub memory: Limit,
-    /// Most bytes that are taken out of an archive.
+    /// Maximum output length in bytes.
     pub most: u64,
-    /// Told of the bytes that came out so far.
+    /// Callback with the output bytes so far.
     pub progress: Option<&'a (dyn Fn(u64) + Sync)>,
-    /// Collects who did what.
+    /// Trace that collects the stages' spans.
     pub trace: Option<&'a Trace>,
 }
 
@@ -55,41 +56,40 @@ impl Default for Options<'_> {
     }
 }
 
-/// What came out of an archive.
+/// Result of unpacking.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Bytes.
+    /// Length of the output in bytes.
     pub bytes: u64,
-    /// Their MD5.
+    /// MD5 of the output.
     pub md5: [u8; 16],
-    /// What bears them out.
+    /// Checksum that verified the output.
     pub verified: Verified,
-    /// What is odd about the archive although all came out.
+    /// Oddities of an archive that unpacked successfully.
     pub warnings: Vec<String>,
 }
 
-/// What bears out that the right bytes came out.
+/// Kind of checksum that verified the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verified {
     /// The MD5 at the end of the archive.
     Md5,
     /// The CRC of each chunk.
     Crc,
-    /// Nothing: the archive says that it has no checksum.
+    /// None: the archive has no checksum.
     Nothing,
 }
 
-/// Reads an archive into `target`.
+/// Unpacks an archive into `target`.
 ///
-/// # Errors
-/// Whatever is wrong with the archive, see [`Error`]; what came out until then must not be used.
+/// # Errors Any problem of the archive, see [`Error`]; output written before it must not be used.
 pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -> Result<Summary> {
     let archive = Archive::open(archive, options.password.as_deref())?;
     if archive.magic().size.is_some_and(|size| size > options.most) {
         return Err(Error::TooLong(options.most));
     }
-    // A third for the pieces that may be repeated, half for blocks. What was written to a file is read again from the
-    // system's cache: that is cheaper than new memory for all of it.
+    // One third of the memory for recent output pieces, half for blocks. If the output is a file, few pieces are
+    // kept: rereading from the page cache is cheaper than new memory.
     let most = if matches!(target, Target::Store(_) | Target::Compare(..)) { FILE_PIECES } else { 1 << 16 };
     let pieces = (options.memory.bytes / 3 / crate::window::PIECE as u64).clamp(16, most) as usize;
     let off = Trace::off();
@@ -105,7 +105,7 @@ pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -
                 .stack_size(STACK)
                 .spawn_scoped(scope, move || pool.work(lane));
             if spawned.is_err() {
-                // The thread that replays unpacks what nobody else did.
+                // Continue with fewer threads: the replaying thread decompresses the blocks no worker has.
                 break;
             }
         }
@@ -121,13 +121,13 @@ pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -
     })
 }
 
-/// Stack of a thread, in bytes: address space may be scarce.
+/// Thread stack size in bytes, small because address space may be limited.
 pub(crate) const STACK: usize = 512 << 10;
 
-/// Pieces that are kept in memory where all of them are in a file.
+/// Pieces kept in memory if all output is in a file.
 const FILE_PIECES: u64 = 64;
 
-/// Where the last chunk ended and how many bytes came out; and whether all CRCs were checked.
+/// End offset of the last chunk and the output length; whether all CRCs were checked.
 type Replayed = ((u64, u64), bool);
 
 fn replay_all<'a>(
@@ -143,8 +143,8 @@ fn replay_all<'a>(
     let mut chunk = plan(archive, pool, &mut next, number)?;
     loop {
         let (end, last) = (chunk.end, chunk.last);
-        // The next chunk's blocks are unpacked while this one's tokens are replayed. What is wrong with it matters only
-        // when this one was not the last.
+        // The next chunk's blocks are decompressed while this chunk is replayed. An error in its headers is reported
+        // only if this chunk proves not to be the last.
         number += 1;
         let complete = |replay: &Replay<'_>| archive.magic().size.is_some_and(|size| replay.position() >= size);
         let following = (!last).then(|| plan(archive, pool, &mut next, number));
@@ -159,7 +159,7 @@ fn replay_all<'a>(
     }
 }
 
-/// Reads the heads of the next chunk and hands its blocks to the pool.
+/// Reads the headers of the next chunk and adds its blocks to the pool.
 fn plan<'a>(
     archive: &'a Archive<'a>,
     pool: &Pool<'a>,
@@ -175,7 +175,7 @@ fn plan<'a>(
 fn conclude(archive: &Archive<'_>, (end, bytes): (u64, u64), crc: bool, md5: [u8; 16]) -> Result<Summary> {
     let magic: &Magic = archive.magic();
     if let Some(size) = magic.size.filter(|size| *size != bytes) {
-        return Err(damaged(end, format!("it holds {bytes} bytes, and its magic says {size}")));
+        return Err(damaged(end, format!("the archive unpacks to {bytes} bytes, its magic says {size}")));
     }
     let mut warnings = Vec::new();
     let mut rest = end;
@@ -187,10 +187,10 @@ fn conclude(archive: &Archive<'_>, (end, bytes): (u64, u64), crc: bool, md5: [u8
         }
         Verified::Md5
     } else if crc {
-        warnings.push("the archive has no MD5: only a CRC of each chunk bears out what came out".to_owned());
+        warnings.push("the archive has no MD5: the output was verified by CRC only".to_owned());
         Verified::Crc
     } else {
-        warnings.push("the archive has no checksum: nothing bears out what came out".to_owned());
+        warnings.push("the archive has no checksum: the output could not be verified".to_owned());
         Verified::Nothing
     };
     let length = archive.length();
@@ -201,10 +201,9 @@ fn conclude(archive: &Archive<'_>, (end, bytes): (u64, u64), crc: bool, md5: [u8
 }
 
 impl Archive<'_> {
-    /// The MD5 at the end, without unpacking anything; `None` where the archive has none.
+    /// Reads the MD5 at the end, `end`; `None` if the archive has none.
     ///
-    /// # Errors
-    /// What is wrong with the heads on the way.
+    /// # Errors [`Error::Damaged`] if the archive ends before, [`Error::Password`] if decryption fails.
     pub fn recorded_md5(&self, end: u64) -> Result<Option<Vec<u8>>> {
         if !self.magic().md5 {
             return Ok(None);
@@ -213,7 +212,7 @@ impl Archive<'_> {
         Ok(Some(self.cipher().open_md5(sealed)?))
     }
 
-    /// Opens the bytes of a block as they were packed.
+    /// Reads and decrypts the compressed bytes of a block.
     pub(crate) fn open_block(&self, block: &BlockAt) -> Result<Vec<u8>> {
         let sealed = self.read(block.at, self.cipher().sealed_length(block.packed))?;
         self.cipher().open(Part::Block, sealed, block.packed as usize)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the pieces go: to the target and through the MD5, each by a thread of its own. Where they are held against what
-//! was packed, they need no MD5.
+//! Output threads: one writes finished pieces to the target, one computes their MD5. When output is compared with the
+//! original input, no MD5 is computed.
 
 use super::{STACK, Target};
 use crate::error::{Context, Error, Result};
@@ -12,14 +12,14 @@ use md5::{Digest, Md5};
 use std::io::Write;
 use std::thread::{self, Scope};
 
-/// Pieces that may wait for a thread. Fewer than the window keeps, so that what left the window was written.
+/// Queue capacity in pieces. Less than the window holds, so that evicted pieces have been written.
 const QUEUE: usize = 6;
-/// Bytes that are read at once to be compared: the nearest cache holds them.
+/// Bytes compared at a time; they fit in the L1 or L2 cache.
 const COMPARED: usize = 64 << 10;
-/// Zeros of this length become a hole.
+/// Zeroed pages of this length become holes.
 const PAGE: usize = 4096;
 
-/// The target and what is told of it.
+/// The target with progress and trace callbacks.
 pub struct Output<'t, 'a> {
     target: Target<'t>,
     keeps_all: bool,
@@ -28,7 +28,7 @@ pub struct Output<'t, 'a> {
 }
 
 impl<'t, 'a> Output<'t, 'a> {
-    /// For `size` bytes, where that is known, of which the last `pieces` pieces are kept in memory.
+    /// Creates the output of `size` bytes, if known, of which the last `pieces` pieces stay in memory.
     pub fn new(
         target: Target<'t>,
         size: Option<u64>,
@@ -40,7 +40,7 @@ impl<'t, 'a> Output<'t, 'a> {
         Output { target, keeps_all, progress, trace }
     }
 
-    /// Lets `make` make the pieces, and gives the MD5 of all of them.
+    /// Runs `make`, which produces the pieces, and returns its result and the MD5.
     pub fn run<T>(
         self,
         make: impl FnOnce(&mut dyn FnMut(Piece) -> Result<()>, Option<&dyn ReadAt>) -> Result<T>,
@@ -67,7 +67,7 @@ impl<'t, 'a> Output<'t, 'a> {
             let writer = spawn(scope, "write", move || write_all(&writing, store, stream, progress, trace))?;
             let hasher = spawn(scope, "hash", move || hash_all(&hashing, trace))?;
             let made = send_all(make, store, write, hash);
-            // A failed writer is why the maker stopped, not the other way round.
+            // If the writer failed, `make` stopped as a consequence: report the writer's error.
             join(writer)?;
             let md5 = join(hasher)?;
             Ok((made?, md5))
@@ -136,7 +136,7 @@ fn write_all(
     }
 }
 
-/// Holds the pieces against the bytes that were packed.
+/// Compares the pieces with the original input.
 fn compare_all(
     pieces: &Receiver<Piece>,
     original: &dyn ReadAt,
@@ -164,7 +164,7 @@ fn compare_all(
     Ok(())
 }
 
-/// Writes all but pages of zeros, which are there when the length is set.
+/// Writes all pages except zeroed ones, which setting the file length creates as holes.
 fn write_with_holes(store: &dyn Store, piece: &[u8], at: u64) -> std::io::Result<()> {
     let mut from = 0;
     for (index, page) in piece.chunks(PAGE).enumerate() {

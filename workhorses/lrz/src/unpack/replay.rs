@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From tokens and literals to bytes.
+//! Replays tokens and literals into output bytes.
 
 use super::archive::{BlockAt, Chunk};
 use super::blocks::{Opened, Pool, read_error};
@@ -12,10 +12,10 @@ use crate::window::{Buffer, PIECE, Piece, Spares, View, Window, room};
 use std::io::Read;
 use std::sync::Arc;
 
-/// Takes the pieces as they are finished.
+/// Receives finished pieces.
 pub type Sink<'a> = dyn FnMut(Piece) -> Result<()> + 'a;
 
-/// The bytes so far.
+/// Output so far.
 pub struct Replay<'a> {
     sink: &'a mut Sink<'a>,
     view: View<'a>,
@@ -43,7 +43,7 @@ impl<'p, 'a> Stream<'p, 'a> {
         Stream { pool, chunk, number, blocks, next: 0, open: None }
     }
 
-    /// Takes up to `most` bytes; none only at the end of the stream.
+    /// Passes up to `most` bytes to `to`; returns 0 only at the end of the stream.
     fn take(&mut self, most: usize, mut to: impl FnMut(&[u8])) -> Result<usize> {
         loop {
             if let Some((opened, left)) = &mut self.open {
@@ -57,7 +57,7 @@ impl<'p, 'a> Stream<'p, 'a> {
                     return Ok(part);
                 }
                 if *left > 0 {
-                    return Err(damaged(block.at, format!("a block that lacks {left} bytes")));
+                    return Err(damaged(block.at, format!("the block is {left} bytes too short")));
                 }
                 self.open = None;
             }
@@ -67,7 +67,7 @@ impl<'p, 'a> Stream<'p, 'a> {
         }
     }
 
-    /// Where the stream is, for errors.
+    /// Current offset in the archive, for errors.
     fn place(&self) -> u64 {
         self.blocks.get(self.next.saturating_sub(1)).map_or(0, |block| block.at)
     }
@@ -78,7 +78,7 @@ impl<'p, 'a> Stream<'p, 'a> {
             let room = &mut buffer[filled..];
             let n = self.take(room.len(), |bytes| room[..bytes.len()].copy_from_slice(bytes))?;
             if n == 0 {
-                return Err(damaged(self.place(), format!("stream {} ends too early", self.number)));
+                return Err(damaged(self.place(), format!("stream {} is truncated", self.number)));
             }
             filled += n;
         }
@@ -87,7 +87,7 @@ impl<'p, 'a> Stream<'p, 'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// Nothing so far. Pieces go to `sink`; of those that are no longer in memory, bytes are read from `behind`.
+    /// Creates an empty output. Pieces go to `sink`; evicted pieces are read from `behind`.
     pub fn new(
         sink: &'a mut Sink<'a>,
         behind: Option<&'a dyn ReadAt>,
@@ -99,18 +99,18 @@ impl<'a> Replay<'a> {
         Replay { sink, view, current: Vec::new(), finished: 0, pieces, most, size, spares: Spares::default() }
     }
 
-    /// Bytes so far.
+    /// Number of output bytes so far.
     pub fn position(&self) -> u64 {
         self.finished + self.current.len() as u64
     }
 
-    /// Replays a chunk, whose blocks are in the pool under `number`. `check` compares its CRC; a chunk that was
-    /// filtered as a whole is kept in memory, if it has at most `memory` bytes.
+    /// Replays a chunk whose blocks are in the pool under `number`. `check` verifies its CRC. A chunk with a filter
+    /// over the whole chunk is held in memory, up to `memory` bytes.
     pub fn chunk(&mut self, pool: &Pool<'_>, number: usize, chunk: Chunk, check: bool, memory: u64) -> Result<()> {
         let Some(filter) = Filter::of_chunk(chunk.prefilter) else {
             return self.tokens(pool, number, chunk, check);
         };
-        // Repeats are those of the filtered bytes.
+        // Match distances refer to the filtered bytes.
         let mut pieces = Vec::new();
         let mut keep = |piece: Piece| {
             pieces.push(piece);
@@ -120,7 +120,7 @@ impl<'a> Replay<'a> {
         let mut inner = Replay::new(&mut keep, None, usize::MAX, most.min(memory), None);
         match inner.tokens(pool, number, chunk, false).and_then(|()| inner.finish()) {
             Err(Error::TooLong(_)) if memory < most => {
-                return Err(Error::Memory { what: "a chunk that was filtered as a whole", needed: memory });
+                return Err(Error::Memory { what: "a chunk with a filter over the whole chunk", needed: memory });
             }
             result => result?,
         }
@@ -152,7 +152,7 @@ impl<'a> Replay<'a> {
                         let room = PIECE - self.current.len();
                         let n = literals.take(left.min(room), |bytes| self.current.extend_from_slice(bytes))?;
                         if n == 0 {
-                            return Err(damaged(literals.place(), "stream 1 ends too early"));
+                            return Err(damaged(literals.place(), "stream 1 is truncated"));
                         }
                         left -= n;
                         self.flush_full(&mut crc)?;
@@ -161,13 +161,13 @@ impl<'a> Replay<'a> {
                 Some(Token::Match { length, distance }) => {
                     self.allow(u64::from(length), tokens.place())?;
                     if length == 0 || distance == 0 || distance > self.position() {
-                        let what = format!("a repeat of {length} bytes that stood {distance} bytes back");
+                        let what = format!("invalid match: length {length}, distance {distance}");
                         return Err(damaged(tokens.place(), what));
                     }
-                    self.repeat(usize::from(length), distance, &mut crc)?;
+                    self.copy_match(usize::from(length), distance, &mut crc)?;
                 }
                 Some(Token::End) => break,
-                None => return Err(damaged(tokens.place(), "a token that is none")),
+                None => return Err(damaged(tokens.place(), "invalid token")),
             }
         }
         if let Some(found) = crc.end(&self.current) {
@@ -186,30 +186,28 @@ impl<'a> Replay<'a> {
             return Err(Error::TooLong(self.most));
         }
         match self.size.filter(|size| end > *size) {
-            Some(size) => Err(damaged(at, format!("it holds more than the {size} bytes that its magic says"))),
+            Some(size) => Err(damaged(at, format!("the archive unpacks to more than the {size} bytes of its magic"))),
             None => Ok(()),
         }
     }
 
-    fn repeat(&mut self, length: usize, distance: u64, crc: &mut Checked) -> Result<()> {
+    fn copy_match(&mut self, length: usize, distance: u64, crc: &mut Checked) -> Result<()> {
         let mut left = length;
         while left > 0 {
             let room = (PIECE - self.current.len()).min(left);
             let from = self.position() - distance;
             let n = if let Some(inside) = from.checked_sub(self.finished) {
-                // What overlaps itself doubles with each copy.
+                // A match that overlaps its own output is copied in parts, each up to twice as long as the one
+                // before.
                 let inside = inside as usize;
                 let part = room.min(self.current.len() - inside);
                 self.current.extend_from_within(inside..inside + part);
                 part
             } else {
                 let most = room.min((self.finished - from) as usize);
-                let bytes = self.view.forward(from, most).context(|| "reading what came out before".to_owned())?;
+                let bytes = self.view.forward(from, most).context(|| "reading earlier output".to_owned())?;
                 if bytes.is_empty() {
-                    return Err(Error::Io(
-                        "reading what came out before".into(),
-                        std::io::ErrorKind::UnexpectedEof.into(),
-                    ));
+                    return Err(Error::Io("reading earlier output".into(), std::io::ErrorKind::UnexpectedEof.into()));
                 }
                 self.current.extend_from_slice(bytes);
                 bytes.len()
@@ -250,16 +248,16 @@ impl<'a> Replay<'a> {
         (self.sink)(piece)
     }
 
-    /// Hands out the last piece.
+    /// Outputs the last piece.
     pub fn finish(&mut self) -> Result<()> {
         if self.current.is_empty() { Ok(()) } else { self.flush() }
     }
 }
 
-/// The CRC of a chunk, over pieces that do not end with it.
+/// Incremental CRC of a chunk; pieces may span chunks.
 struct Checked {
     crc: Option<Crc>,
-    /// First byte of the current piece that was not yet summed.
+    /// Offset in the current piece of the first byte not yet included.
     from: usize,
 }
 

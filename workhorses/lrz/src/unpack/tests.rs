@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archives of version 0.7, which this crate does not write: a small writer makes them as the format says.
+//! Archives of format 0.7, which this crate does not write: the tests contain a small writer for it.
 
 use super::*;
 use crate::backend::lzma;
@@ -14,14 +14,14 @@ use sha2::Sha512;
 const WIDTH: u8 = 3;
 const RAW: u8 = 3;
 const LZMA: u8 = 6;
-/// Level and dictionary of the test's blocks.
+/// LZMA level and dictionary size of the test's blocks.
 const LEVEL: u8 = 5;
 const DICTIONARY: u32 = 1 << 16;
 
-/// What is special about an archive.
+/// Variant of a test archive.
 #[derive(Clone, Copy)]
 struct Kind {
-    /// Type of the blocks of literals, and what was done to them before LZMA.
+    /// Type of the literal blocks, which includes a filter applied before LZMA.
     block: u8,
     prefilter: u8,
     streamed: bool,
@@ -30,14 +30,14 @@ struct Kind {
 
 const PLAIN: Kind = Kind { block: LZMA, prefilter: 0, streamed: false, password: None };
 
-/// Keys and nonces of an encrypted archive.
+/// Keys and nonce counter of an encrypted archive.
 struct Sealer {
     keys: [Aes256Gcm; 2],
     count: u64,
 }
 
 impl Sealer {
-    /// With the description that follows the magic: 3 rounds.
+    /// Also returns the encryption parameters that follow the magic (3 rounds).
     fn new(password: &[u8]) -> (Sealer, Vec<u8>) {
         let salt = [7; 16];
         let mut description = vec![1, 16];
@@ -56,7 +56,7 @@ impl Sealer {
         (Sealer { keys, count: 0 }, description)
     }
 
-    /// Nonce, ciphertext and tag of a piece: 1 is a head, 2 a block, 3 the MD5.
+    /// Encrypts an item: returns nonce, ciphertext and tag. `part` is 1 for a header, 2 for a block, 3 for the MD5.
     fn seal(&mut self, part: u8, bytes: &[u8]) -> Vec<u8> {
         self.count += 1;
         let mut nonce = [9; 12];
@@ -68,13 +68,13 @@ impl Sealer {
     }
 }
 
-/// A chunk: `plain` as literals, then its first 1000 bytes again.
+/// Encodes a chunk: `plain` without its last 1000 bytes as literals, then a match to its first 1000 bytes.
 fn chunk(plain: &[u8], kind: Kind, last: bool, sealer: &mut Option<Sealer>) -> Vec<u8> {
     let filtered = match kind.prefilter {
         0 => plain.to_vec(),
         _ => crate::backend::filter_x86(plain),
     };
-    // Filtered jumps depend on where they stand: then nothing repeats.
+    // Filtered branch targets depend on their position; then the last 1000 bytes do not match.
     let (before, end) = filtered.split_at(filtered.len() - 1000);
     let repeats = *end == filtered[..1000];
     assert!(repeats || kind.prefilter != 0);
@@ -84,7 +84,7 @@ fn chunk(plain: &[u8], kind: Kind, last: bool, sealer: &mut Option<Sealer>) -> V
     if repeats {
         write_match(&mut tokens, 1000, before.len() as u64, WIDTH);
     }
-    // No CRC follows.
+    // Format 0.7 has no CRC here.
     tokens.extend_from_slice(&[0; 3]);
     let packed = match kind.block {
         LZMA => lzma::pack(literals, LEVEL, DICTIONARY).expect("packed"),
@@ -119,7 +119,7 @@ fn chunk(plain: &[u8], kind: Kind, last: bool, sealer: &mut Option<Sealer>) -> V
     bytes
 }
 
-/// An archive of several chunks.
+/// Encodes an archive of several chunks.
 fn archive(chunks: &[&[u8]], kind: Kind) -> Vec<u8> {
     let mut magic = vec![0; 24];
     magic[..6].copy_from_slice(b"LRZI\x00\x07");
@@ -157,7 +157,7 @@ fn archive(chunks: &[&[u8]], kind: Kind) -> Vec<u8> {
     bytes
 }
 
-/// Calls of x86 with few targets, numbers that grow, and the first 1000 bytes again at the end.
+/// x86 calls with few targets and increasing numbers; the first 1000 bytes are repeated at the end.
 fn plain(seed: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for k in 0..4000u32 {
@@ -176,7 +176,8 @@ fn read(archive: &[u8], password: Option<&[u8]>) -> Result<(Vec<u8>, Summary)> {
     Ok((output.into_bytes(), summary))
 }
 
-/// The archive gives the chunks back; with any of some bits flipped it gives an error or a warning, never other bytes.
+/// Checks that the archive unpacks to the chunks, and that flipping one of some 97 bits never gives wrong output
+/// without an error.
 fn holds(kind: Kind, chunks: &[&[u8]]) {
     let good = archive(chunks, kind);
     let (output, summary) = read(&good, kind.password).expect("read");
@@ -192,32 +193,32 @@ fn holds(kind: Kind, chunks: &[&[u8]]) {
 }
 
 #[test]
-fn blocks_of_every_type_of_0_7_are_read() {
+fn every_block_type_of_format_0_7_is_unpacked() {
     for block in [LZMA, 9, 11, 12, 13, 14] {
         holds(Kind { block, ..PLAIN }, &[&plain(3)]);
     }
 }
 
 #[test]
-fn chunks_that_were_filtered_as_a_whole_are_read() {
+fn chunk_filters_of_format_0_7_are_undone() {
     for chunks in [&[&plain(3)[..]][..], &[&plain(5), &plain(7)]] {
         holds(Kind { prefilter: 1, ..PLAIN }, chunks);
     }
 }
 
 #[test]
-fn streamed_chunks_are_read() {
+fn streamed_archives_of_format_0_7_are_unpacked() {
     holds(Kind { streamed: true, ..PLAIN }, &[&plain(3), &plain(5), &plain(7)]);
 }
 
 #[test]
-fn archives_encrypted_with_gcm_are_read_with_their_password_only() {
+fn gcm_archives_require_the_right_password() {
     let kind = Kind { password: Some(b"secret"), ..PLAIN };
     holds(kind, &[&plain(3), &plain(5)]);
     let bytes = archive(&[&plain(3)], kind);
     assert!(matches!(read(&bytes, Some(b"other")), Err(Error::Password)));
     assert!(matches!(read(&bytes, None), Err(Error::NeedsPassword)));
-    // A description that asks for more rounds than the format knows is refused before they are done.
+    // Parameters that request more rounds than the format allows are refused before key derivation.
     let mut bytes = bytes;
     bytes[26..30].copy_from_slice(&u32::MAX.to_le_bytes());
     assert!(matches!(read(&bytes, Some(b"secret")), Err(Error::Unsupported(_))));

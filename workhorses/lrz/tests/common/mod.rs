@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the tests of the program share.
+//! Helpers shared by the integration tests.
 #![allow(dead_code, reason = "not every test uses all of it")]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Lines of a few words, with copies from far before.
+/// Generates lines of a few words, with copies of much earlier text.
 pub fn text(seed: u64, length: usize) -> Vec<u8> {
     const WORDS: [&str; 10] = ["lock", "unlock", "return", "error", "struct", "page", "inode", "if", "size", "static"];
     let mut state = seed | 1;
@@ -29,7 +29,7 @@ pub fn text(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes without any pattern.
+/// Pseudo-random bytes.
 pub fn noise(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     (0..length)
@@ -42,7 +42,7 @@ pub fn noise(seed: u64, length: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Files of all kinds, by name: `scale` is the length of the larger ones.
+/// Test files of various kinds, by name; `scale` is the length of the larger ones in bytes.
 pub fn corpora(scale: usize) -> Vec<(&'static str, Vec<u8>)> {
     let copy = text(3, scale / 2);
     vec![
@@ -59,20 +59,20 @@ pub fn corpora(scale: usize) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// The program under test.
+/// Command that runs the lrz binary under test.
 pub fn lrz() -> Command {
     Command::new(env!("CARGO_BIN_EXE_lrz"))
 }
 
-/// Runs a command and expects it to succeed.
+/// Runs a command and asserts success.
 pub fn succeed(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output
 }
 
-/// Whether lrzip is installed; says so if it is not, so that nobody takes a skipped test for a passed one.
-pub fn lrzip_is_there() -> bool {
+/// Returns whether lrzip is installed; if not, prints that the test is skipped.
+pub fn lrzip_is_installed() -> bool {
     let there = Command::new("lrzip").arg("-V").output().is_ok();
     if !there {
         eprintln!("skipped: lrzip is not installed");
@@ -80,16 +80,16 @@ pub fn lrzip_is_there() -> bool {
     there
 }
 
-/// lrzip, without the configuration of the user.
+/// Command that runs lrzip without the user's configuration.
 pub fn lrzip() -> Command {
     let mut command = Command::new("lrzip");
     command.env("LRZIP", "NOCONFIG").args(["-q", "-f", "-N0"]);
     command
 }
 
-/// Names in a folder.
-pub fn names(folder: &Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).expect("a folder").flatten();
+/// Sorted file names in a directory.
+pub fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).expect("a directory").flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     names

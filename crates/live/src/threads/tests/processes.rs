@@ -71,7 +71,7 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
     let parents = [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(4), Some(4), None];
     look(&workload, &names, |stage, kin| {
         let own_session = stat(Path::new("/proc/self")).unwrap()[3].parse::<u32>().unwrap();
-        let mut player = Player::new(&workload);
+        let mut player = Executor::new(&workload);
         for (index, parent) in (0..).zip(parents) {
             // All play the same: only whose they are is asked for.
             match parent {

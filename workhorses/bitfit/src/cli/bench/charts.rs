@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the plots show of the races.
+//! Charts of the benchmark results.
 
 use super::super::plot::{Chart, Line};
 use super::races::{BY_FRAGMENTATION, BY_SIZE, Race, Time};
 use super::{FACTORS, SIZES_KIB};
 
-/// The two charts. Races that were not run leave gaps, or no chart.
+/// Builds the two charts. Races that were not run leave gaps or omit a chart.
 pub fn charts(races: &[Race]) -> Vec<Chart<'static>> {
     let fragmentation = |race: &Race| {
         let place = FACTORS.iter().position(|&factor| factor == race.trandfactor)?;
@@ -42,7 +42,7 @@ pub fn charts(races: &[Race]) -> Vec<Chart<'static>> {
     charts.into_iter().filter(|chart| !chart.lines.is_empty()).collect()
 }
 
-/// The speeds of every flat search and of the fastest plain read, in the races that have a place on the axis.
+/// Throughput of every flat search and of the fastest plain read, for races with a position on the axis.
 fn lines(races: &[Race], place: &dyn Fn(&Race) -> Option<f64>) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     let mut add = |name: &str, point: (f64, f64)| match lines.iter_mut().find(|line| line.name == name) {
@@ -52,7 +52,7 @@ fn lines(races: &[Race], place: &dyn Fn(&Race) -> Option<f64>) -> Vec<Line> {
     for (race, place) in races.iter().filter_map(|race| Some((race, place(race)?))) {
         let speed = |time: &Time| (place, time.gb_per_s);
         let (reads, searches): (Vec<_>, Vec<_>) = race.results.iter().partition(|time| time.name.starts_with("read "));
-        // What a summary does not read at all has no speed.
+        // A summary search skips parts of the map, so it has no throughput.
         searches.iter().filter(|time| time.name != "summary").for_each(|time| add(&time.name, speed(time)));
         if let Some(fastest) = reads.into_iter().max_by(|a, b| a.gb_per_s.total_cmp(&b.gb_per_s)) {
             add("plain read", speed(fastest));

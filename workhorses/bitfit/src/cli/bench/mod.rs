@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `bitfit bench`: the experiment of the bug, and what the machine could do at best.
+//! `bitfit bench`: the bug's experiment, compared with the machine's read throughput.
 
 mod charts;
 mod print;
@@ -16,58 +16,58 @@ use super::memory::Memory;
 use super::{Failure, plot};
 use races::{BY_FRAGMENTATION, BY_SIZE, OTHER_STATES, Question, Race};
 
-/// Size of the bug's map.
+/// Size of the bug's map, in bytes.
 const SEED_BYTES: usize = 50 << 20;
 
-/// The bug's frequencies of metadata, none before them and a wild one behind.
+/// Metadata frequencies (one block in N): none, those of the bug, and a much higher one.
 const FACTORS: [u64; 7] = [0, 116, 91, 85, 49, 28, 4];
 
-/// Sizes in KiB: what GFS2 searches at a time, caches of all levels, memory.
+/// Map sizes in KiB: GFS2's search unit, all cache levels, memory.
 const SIZES_KIB: [usize; 10] = [4, 16, 32, 256, 1 << 10, 4 << 10, 16 << 10, 50 << 10, 256 << 10, 1 << 20];
 
-/// Map of the races about single blocks.
+/// Map size of the single-block races, in bytes.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// What to measure and how to show it.
+/// Benchmark options.
 #[derive(Args)]
 pub struct Options {
-    /// How to print the result.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Rounds of each race; the best time counts. Comparisons take more.
+    /// Rounds per race; the best time counts. Comparisons take more.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Largest map, in MiB, from 1 to 1024.
+    /// Largest map size in MiB, 1 to 1024.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u16).range(1..=1024))]
     max_mib: u16,
-    /// Draws speed by fragmentation and by size into this SVG file.
+    /// Plot throughput by fragmentation and by size into this SVG file.
     #[arg(long, value_name = "FILE.svg")]
     plot: Option<PathBuf>,
 }
 
-/// How to print the result.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people: a table for each race, as the bug has them.
+    /// Human-readable: a table per race, as in the bug.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
     /// The tables of the crate's README.
     Markdown,
 }
 
-/// Measures and prints.
+/// Runs the benchmark and prints the results.
 pub fn run(options: &Options) -> Result<(), Failure> {
     if let Some(path) = &options.plot {
-        // A wrong path is told before the minutes that measuring takes.
-        File::create(path).map_err(|error| undrawable(path, &error))?;
+        // Check the path before the benchmark, which takes minutes.
+        File::create(path).map_err(|error| plot_failure(path, &error))?;
     }
     let limit = usize::from(options.max_mib) << 20;
     let mut memory = Memory::new(limit)
         .map_err(|error| Failure::Input(format!("--max-mib {}: no memory for the map: {error}", options.max_mib)))?;
     let races = race_all(&mut memory, limit, options.rounds.into());
     if let Some(path) = &options.plot {
-        plot::draw(path, &charts::charts(&races)).map_err(|error| undrawable(path, &*error))?;
+        plot::draw(path, &charts::charts(&races)).map_err(|error| plot_failure(path, &*error))?;
     }
     let mut out = BufWriter::new(io::stdout().lock());
     match options.format {
@@ -81,7 +81,7 @@ pub fn run(options: &Options) -> Result<(), Failure> {
     .map_err(Failure::Output)
 }
 
-/// All races on maps of up to `limit` bytes.
+/// Runs all races on maps of up to `limit` bytes.
 fn race_all(memory: &mut [u8], limit: usize, effort: usize) -> Vec<Race> {
     let mut races = Vec::new();
     if SEED_BYTES <= limit {
@@ -104,6 +104,6 @@ fn race_all(memory: &mut [u8], limit: usize, effort: usize) -> Vec<Race> {
     races
 }
 
-fn undrawable(path: &Path, error: &dyn std::error::Error) -> Failure {
-    Failure::Input(format!("{}: cannot be drawn: {error}", path.display()))
+fn plot_failure(path: &Path, error: &dyn std::error::Error) -> Failure {
+    Failure::Input(format!("{}: cannot write the plot: {error}", path.display()))
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables: the bug's kind for each race, and those of the README.
+//! Result tables: one per race in the format of the bug, and those of the README.
 
 use std::io::{self, Write};
 
 use super::races::{BY_FRAGMENTATION, BY_SIZE, Comparison, OTHER_STATES, Race};
 
-/// Prints one race as a table in the manner of the bug: times, and how many times faster than the first line.
+/// Prints a race as a table in the format of the bug: times, and speedup over the first row.
 pub fn text(out: &mut impl Write, race: &Race) -> io::Result<()> {
     writeln!(out, "{}, map of {} KiB, {} wanted", race.what, race.map_bytes >> 10, race.state)?;
     writeln!(out, "trandfactor = {}", race.trandfactor)?;
@@ -14,7 +14,7 @@ pub fn text(out: &mut impl Write, race: &Race) -> io::Result<()> {
     for time in &race.results {
         let times = first_ns / time.ns;
         write!(out, "{:>14} {:>13.3} {:>13.3} {times:>8.2}", time.name, time.ns / 1e3, time.median_ns / 1e3)?;
-        // What does not read the map has no speed.
+        // Throughput is meaningful only for searches that read the whole range.
         if race.searched_bytes > 0 && time.name != "summary" {
             write!(out, " {:>7.2}", time.gb_per_s)?;
         }
@@ -31,14 +31,14 @@ pub fn text(out: &mut impl Write, race: &Race) -> io::Result<()> {
     writeln!(out)
 }
 
-/// Prints the tables of the README.
+/// Prints the README's tables.
 pub fn markdown(out: &mut impl Write, races: &[Race]) -> io::Result<()> {
     fragmentation(out, races)?;
     sizes(out, races)?;
     others(out, races)
 }
 
-/// Columns of searches that both large tables have.
+/// Search columns of both large tables.
 const SEARCHES: [(&str, &str); 4] =
     [("2009", "2009"), ("portable", "portable"), ("AVX2", "avx2"), ("AVX-512", "avx512")];
 
@@ -76,7 +76,7 @@ fn sizes(out: &mut impl Write, races: &[Race]) -> io::Result<()> {
     writeln!(out)
 }
 
-/// All other comparisons.
+/// Prints all other comparisons.
 fn others(out: &mut impl Write, races: &[Race]) -> io::Result<()> {
     writeln!(out, "| race | map | faster | than | times | 95 % interval | wanted |\n|---|---|---|---|---|---|---|")?;
     for race in races.iter().filter(|race| ![BY_FRAGMENTATION, OTHER_STATES].contains(&race.what)) {
@@ -102,7 +102,7 @@ fn percent(Comparison { ratio, .. }: &Comparison) -> String {
     format!("{:.0} % ({:.0} to {:.0})", ratio.median * 100.0, ratio.low * 100.0, ratio.high * 100.0)
 }
 
-/// Bytes in the largest unit that leaves a whole number.
+/// Formats a size in the largest unit that gives a whole number.
 fn size(bytes: usize) -> String {
     match bytes.trailing_zeros() {
         30.. => format!("{} GiB", bytes >> 30),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What races against what, and on which map.
+//! Benchmark races: searches and maps that are compared.
 
 use std::hint::black_box;
 
@@ -11,23 +11,23 @@ use super::super::maps;
 use super::super::stopwatch::{Contestant, Ratio, Times, duel, race};
 use super::SEED_BYTES;
 
-/// What the races are called that the plots and tables show.
+/// Names of the races shown in plots and tables.
 pub const BY_FRAGMENTATION: &str = "the bug's experiment";
 pub const OTHER_STATES: &str = "other states";
 pub const BY_SIZE: &str = "sizes";
 
-/// The search that Linux has.
+/// The search in current Linux.
 const LINUX: &str = "2009";
 
-/// The slow searches run once if a call takes longer than this.
+/// A search whose call takes longer than this is timed only once.
 const PATIENCE_NS: f64 = 40e6;
 
-/// One race: a map, a search, and how long each contestant took.
+/// A race: a map, a search, and the time of each contestant.
 #[derive(Serialize)]
 pub struct Race {
     pub what: &'static str,
     pub map_bytes: usize,
-    /// Bytes that a flat search passes.
+    /// Bytes that a flat search reads.
     pub searched_bytes: usize,
     pub trandfactor: u64,
     pub state: &'static str,
@@ -36,12 +36,12 @@ pub struct Race {
 }
 
 impl Race {
-    /// The result of one contestant.
+    /// Result of a contestant.
     pub fn time(&self, name: &str) -> Option<&Time> {
         self.results.iter().find(|time| time.name == name)
     }
 
-    /// The comparison with the fastest plain read.
+    /// Comparison with the fastest plain read.
     pub fn of_read_limit(&self) -> Option<&Comparison> {
         self.comparisons.iter().find(|comparison| comparison.rival.starts_with("read "))
     }
@@ -50,32 +50,32 @@ impl Race {
 #[derive(Serialize)]
 pub struct Time {
     pub name: String,
-    /// The shortest time of a round.
+    /// Shortest time over the rounds, in nanoseconds.
     pub ns: f64,
-    /// The median of the rounds.
+    /// Median time over the rounds, in nanoseconds.
     pub median_ns: f64,
-    /// Bytes passed in a nanosecond, which is 10^9 bytes in a second.
+    /// Throughput in bytes per nanosecond, that is 10^9 bytes per second.
     pub gb_per_s: f64,
 }
 
-/// How many times faster one is than the other, from paired samples.
+/// Speedup of one contestant over another, from paired samples.
 #[derive(Serialize)]
 pub struct Comparison {
     pub contender: String,
     pub rival: String,
     #[serde(flatten)]
     pub ratio: Ratio,
-    /// What the project wants the ratio to be at least.
+    /// Minimum ratio that the project aims for.
     pub wanted: Option<f64>,
 }
 
-/// The map and the search of a race.
+/// Map and search of a race.
 #[derive(Clone, Copy)]
 pub struct Question {
     pub what: &'static str,
     pub state: State,
     pub factor: u64,
-    /// How often to look: rounds of a race.
+    /// Number of rounds.
     pub effort: usize,
 }
 
@@ -83,13 +83,13 @@ fn kernels() -> impl Iterator<Item = Kernel> {
     Kernel::ALL.into_iter().filter(|kernel| kernel.is_available())
 }
 
-/// A plain read of `bytes`.
+/// Plain read of `bytes`.
 fn read(kernel: Kernel, bytes: &[u8]) -> Contestant<'_> {
     Contestant::new(format!("read {}", kernel.name()), move || usize::from(bitfit::read(kernel, black_box(bytes))))
 }
 
-/// The fastest plain read of `bytes`, by the median of a race of the reads alone. It is chosen before it is compared with
-/// anything: the luckiest of several in the comparison itself would be a limit that nothing reaches.
+/// Fastest plain read of `bytes`, by median time in a separate race of reads. It is selected before the comparison,
+/// because selecting the best of several within the comparison would bias the limit upwards.
 fn fastest_read(bytes: &[u8], effort: usize) -> Contestant<'_> {
     let mut reads: Vec<_> = kernels().map(|kernel| read(kernel, bytes)).collect();
     let times = race(&mut reads, effort, f64::INFINITY);
@@ -106,7 +106,7 @@ fn algorithm(name: &str) -> &'static Algorithm {
     ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("the name is one of the module's")
 }
 
-/// The search of the bug's experiment: the only block in the state lies near the end, the goal is at 25 %.
+/// The search of the bug's experiment: the only block in the state is near the end, the goal is at 25 %.
 pub fn search(bytes: &mut [u8], question: Question) -> Race {
     let Question { state, effort, .. } = question;
     maps::fill(bytes, state, question.factor);
@@ -131,7 +131,7 @@ pub fn search(bytes: &mut [u8], question: Question) -> Race {
     contestants.extend(kernels().map(|kernel| read(kernel, passed)));
     let mut race = finish(question, bytes.len(), passed.len(), contestants);
     let find = || Contestant::new("find", || Bitmap::new(black_box(bytes)).find(state, goal).unwrap_or(0));
-    // Wanted is what issue 4 of the project asks of maps of these sizes.
+    // Targets of the project's issue 4 for these map sizes.
     let of_limit = [(SEED_BYTES, 0.95), (1 << 30, 0.90)].into_iter().find(|&(size, _)| size == bytes.len());
     race.comparisons.push(compare(find(), fastest_read(passed, effort), effort, of_limit.map(|(_, wanted)| wanted)));
     race.comparisons.push(compare(with(Kernel::Portable), old(algorithm(LINUX)), effort, Some(1.4)));
@@ -145,7 +145,7 @@ pub fn search(bytes: &mut [u8], question: Question) -> Race {
     race
 }
 
-/// Counting all states.
+/// Counts all states.
 pub fn count(bytes: &[u8], effort: usize) -> Race {
     let question = Question { what: "counting", state: State::Free, factor: 85, effort };
     let words = || Contestant::new("word by word", || bitfit::count_word_by_word(black_box(bytes)).of(State::Free));
@@ -160,7 +160,7 @@ pub fn count(bytes: &[u8], effort: usize) -> Race {
     race
 }
 
-/// Searches in a map of random states: the block is a few pairs away. The time is that of 1000 searches.
+/// Searches in a map of random states, where the block is a few pairs away. The time is for 1000 searches.
 pub fn near(bytes: &mut [u8], effort: usize) -> Race {
     let question = Question { what: "1000 near hits", state: State::Free, factor: 0, effort };
     let mut random = maps::Random(1);
@@ -183,7 +183,7 @@ pub fn near(bytes: &mut [u8], effort: usize) -> Race {
     race
 }
 
-/// Taking and freeing a block here and there. The time is that of 1000 pairs of changes.
+/// Allocates and frees scattered blocks. The time is for 1000 pairs of changes.
 pub fn set(bytes: &mut [u8], effort: usize) -> Race {
     let question = Question { what: "1000 blocks freed and taken", state: State::Free, factor: 0, effort };
     bytes.fill(0x55);
@@ -203,15 +203,15 @@ pub fn set(bytes: &mut [u8], effort: usize) -> Race {
     };
     let both = vec![Contestant::new("bare", &mut bare), Contestant::new("summary", &mut indexed)];
     let mut race = finish(question, length, 0, both);
-    // At most 1.3 times the time of the bare change.
+    // Target: at most 1.3 times the time of a change without an index.
     let (summary, bare) = (Contestant::new("summary", &mut indexed), Contestant::new("bare", &mut bare));
     race.comparisons.push(compare(summary, bare, effort, Some(1.0 / 1.3)));
     race
 }
 
-/// Runs the race and computes what the table shows.
+/// Runs the race and computes the table's values.
 fn finish(question: Question, map_bytes: usize, searched_bytes: usize, mut contestants: Vec<Contestant<'_>>) -> Race {
-    // Small maps get more rounds: they cost nothing.
+    // Small maps are fast, so they get more rounds.
     let rounds = if map_bytes <= 1 << 20 { question.effort * 20 } else { question.effort };
     let times = race(&mut contestants, rounds, PATIENCE_NS);
     let results = contestants

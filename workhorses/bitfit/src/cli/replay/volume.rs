@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A volume of resource groups, and how GFS2 of 2008 took blocks from it: one at a time, each with a search.
+//! A volume of resource groups with the allocation policy of GFS2 in 2008: one block at a time, each with a search.
 
 use std::hint::black_box;
 
@@ -8,9 +8,9 @@ use bitfit::{Bitmap, Indexed, State};
 /// Sizes of a volume.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// Bytes of a block; a search of old looked at one block of map at a time.
+    /// Block size in bytes; the historical searches processed one block of map at a time.
     pub block_bytes: usize,
-    /// Blocks in a group: a multiple of four.
+    /// Blocks per group, a multiple of four.
     pub group_blocks: usize,
     pub groups: usize,
 }
@@ -29,7 +29,7 @@ impl Shape {
     }
 }
 
-/// What a block is taken for. Each group remembers where it last gave one of the kind, and goes on there.
+/// Purpose of an allocation. Each group remembers its last allocation per purpose and continues there.
 #[derive(Clone, Copy)]
 pub enum Kind {
     Inode,
@@ -37,22 +37,22 @@ pub enum Kind {
     Data,
 }
 
-/// The maps of a volume and a way to search them.
+/// Maps of a volume, with a search.
 pub trait Map {
-    /// The answer, if it is known without choosing a group and searching.
+    /// Recorded answer, if neither a group choice nor a search is wanted.
     fn known(&mut self) -> Option<usize> {
         None
     }
 
-    /// The first free block of a group at or after `goal`, or else the first one before it. There is one. Blocks count
-    /// from the volume's start.
+    /// First free block of a group at or after `goal`, or else the first one before it. The group must have a free
+    /// block. Block numbers are relative to the volume.
     fn find_free(&mut self, group: usize, goal: usize) -> usize;
 
     /// Changes a block.
     fn set(&mut self, block: usize, next: State);
 }
 
-/// Maps that are searched flat, a block of map at a time.
+/// Maps with a flat search, one block of map at a time.
 pub struct Flat {
     pub shape: Shape,
     pub bytes: Vec<u8>,
@@ -66,7 +66,7 @@ impl Map for Flat {
         let piece_blocks = self.shape.block_bytes * 4;
         let first = (goal - start) / piece_blocks;
         let pieces = map.len().div_ceil(self.shape.block_bytes);
-        // From the goal to the end, then from the start up to the piece of the goal, which is looked at twice.
+        // From the goal to the end, then from the start through the goal's piece, which is searched a second time.
         let mut from = (goal - start) % piece_blocks;
         for piece in (first..pieces).chain(0..=first) {
             let at = piece * self.shape.block_bytes;
@@ -88,7 +88,7 @@ fn set_bare(bytes: &mut [u8], block: usize, next: State) {
     Bitmap::new(bytes).set(block, next).expect("the block is in the state that it was left in");
 }
 
-/// Maps with a summary for free blocks.
+/// Maps with a summary index for free blocks.
 pub struct Summary<'a> {
     pub shape: Shape,
     pub map: Indexed<'a>,
@@ -106,11 +106,11 @@ impl Map for Summary<'_> {
     }
 }
 
-/// Maps for which all answers are known: what everything but the search costs.
+/// Maps with recorded answers: measures everything except the search.
 pub struct Known<'a> {
     pub bytes: Vec<u8>,
     pub answers: std::slice::Iter<'a, u32>,
-    /// Whether the group is chosen all the same.
+    /// Whether a group is chosen nevertheless.
     pub chooses: bool,
 }
 
@@ -129,22 +129,22 @@ impl Map for Known<'_> {
     }
 }
 
-/// What a group keeps beside its map.
+/// Per-group state besides the map.
 #[derive(Clone)]
 struct Group {
     free: u32,
-    /// Where the next block of each [`Kind`] is looked for, from the volume's start.
+    /// Goal of the next allocation per [`Kind`], relative to the volume.
     goals: [usize; 3],
 }
 
-/// What a replay does, counted.
+/// Operation counts of a replay.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     pub taken: u64,
     pub freed: u64,
-    /// Groups whose counter was looked at.
+    /// Number of groups whose free counter was read.
     pub groups_looked_at: u64,
-    /// Blocks between goals and answers, which a search has to pass.
+    /// Blocks between goal and answer, summed over searches.
     pub passed: u64,
 }
 
@@ -154,16 +154,16 @@ pub struct Volume<M> {
     pub shape: Shape,
     pub map: M,
     groups: Vec<Group>,
-    /// Where the last directory went.
+    /// Group of the last new directory.
     forward: usize,
     pub free: usize,
     pub counters: Counters,
-    /// The blocks taken, in order, if they are wanted.
+    /// Allocated blocks in order, if recorded.
     pub answers: Option<Vec<u32>>,
 }
 
 impl<M> Volume<M> {
-    /// The same volume with other maps, which must say the same, and fresh counters.
+    /// Copies the volume with an equivalent map and fresh counters.
     pub fn with_map<N>(&self, map: N) -> Volume<N> {
         let (groups, shape) = (self.groups.clone(), self.shape);
         let counters = Counters::default();
@@ -172,14 +172,14 @@ impl<M> Volume<M> {
 }
 
 impl<M: Map> Volume<M> {
-    /// A volume without files.
+    /// Creates a volume without files.
     pub fn new(shape: Shape, map: M) -> Volume<M> {
         let group = |number| Group { free: shape.group_blocks as u32, goals: [number * shape.group_blocks; 3] };
         let groups = (0..shape.groups).map(group).collect();
         Volume { shape, map, groups, forward: 0, free: shape.blocks(), counters: Counters::default(), answers: None }
     }
 
-    /// The group for a new directory: the next one with more free blocks than the average has.
+    /// Group for a new directory: the next one with at least the average number of free blocks.
     pub fn group_for_directory(&mut self) -> usize {
         let average = self.free / self.shape.groups;
         let groups = self.shape.groups;
@@ -191,7 +191,7 @@ impl<M: Map> Volume<M> {
         self.forward
     }
 
-    /// Takes a free block, best in `group` at or after `goal`.
+    /// Allocates a block, preferably in `group` at or after `goal`.
     pub fn take(&mut self, kind: Kind, group: usize, goal: Option<usize>) -> usize {
         let block = match self.map.known() {
             Some(block) => block,
@@ -217,7 +217,7 @@ impl<M: Map> Volume<M> {
         block
     }
 
-    /// The group itself if it has a free block, else the next one that has.
+    /// The given group if it has a free block, else the next one that has.
     fn choose(&mut self, group: usize) -> usize {
         let groups = self.shape.groups;
         let mut chosen = group;
@@ -243,7 +243,7 @@ impl<M: Map> Volume<M> {
 mod tests {
     use super::*;
 
-    /// Four groups of 64 blocks, all free.
+    /// Creates four groups of 64 free blocks.
     fn volume() -> Volume<Flat> {
         let shape = Shape { block_bytes: 512, group_blocks: 64, groups: 4 };
         let find = |bytes: &[u8], state, from| Bitmap::new(bytes).find(state, from);
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_group_passes_on_to_the_next_that_has_room() {
+    fn full_group_falls_back_to_the_next_with_a_free_block() {
         let mut volume = volume();
         fill(&mut volume, 2);
         assert_eq!(volume.take(Kind::Data, 2, Some(150)), 192, "the goal in the full group means nothing in the next");
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_goes_on_where_it_was_and_wraps_in_its_group() {
+    fn each_purpose_continues_after_its_last_block_and_wraps_in_the_group() {
         let mut volume = volume();
         assert_eq!([0, 1].map(|_| volume.take(Kind::Data, 1, Some(120))), [120, 121]);
         assert_eq!(volume.take(Kind::Inode, 1, None), 64);
@@ -281,12 +281,12 @@ mod tests {
     }
 
     #[test]
-    fn directories_go_to_the_next_group_that_is_not_below_the_average() {
+    fn directory_goes_to_the_next_group_with_average_free_blocks() {
         let mut volume = volume();
         assert_eq!([0; 5].map(|_| volume.group_for_directory()), [1, 2, 3, 0, 1]);
         volume.take(Kind::Data, 2, None);
         (0..9).for_each(|_| assert_eq!(volume.take(Kind::Data, 3, None) / 64, 3));
-        // Free are 64, 64, 63 and 55, in the mean 61.
+        // 64, 64, 63 and 55 blocks are free, 61 on average.
         volume.counters = Counters::default();
         assert_eq!([0; 3].map(|_| volume.group_for_directory()), [2, 0, 1]);
         assert_eq!(volume.counters.groups_looked_at, 4);

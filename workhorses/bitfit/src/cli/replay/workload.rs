@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is done to a volume: trees of files are copied, files grow, files are removed.
+//! Replay workload: copies trees of files, grows and removes files.
 
 use super::super::maps::Random;
 use super::volume::{Kind, Map, Volume};
 
-/// Files in a directory, as many as titles on a record.
+/// Files per directory, about the number of tracks on an album.
 const FILES_IN_DIRECTORY: usize = 12;
 
-/// Bytes that a growing file gets at a time, as in the bug's runs of simzone.
+/// Bytes appended to a growing file at a time, as in the bug's simzone runs.
 const RECORD_BYTES: usize = 128 << 10;
 
-/// Files that grow at the same time.
+/// Number of files that grow concurrently.
 const GROWING_FILES: usize = 8;
 
-/// Times that files are removed and others are written.
+/// Number of rounds of removing and writing files.
 const ROUNDS: usize = 3;
 
-/// Pointers to blocks in a block.
+/// Block pointers per block.
 fn pointers<M>(volume: &Volume<M>) -> usize {
     volume.shape.block_bytes / 8
 }
 
-/// A file, as far as its blocks go.
+/// Blocks of a file.
 #[derive(Clone)]
 struct File {
-    /// The group of its directory.
+    /// Group of the file's directory.
     group: usize,
     blocks: Vec<u32>,
     data_blocks: usize,
 }
 
-/// The files of a volume and the dice.
+/// Files of the volume, with the random number generator.
 #[derive(Clone)]
 pub struct Workload {
     files: Vec<File>,
     random: u64,
-    /// The share of the volume that is in use at most, in percent.
+    /// Maximum fill level of the volume, in percent.
     full: usize,
 }
 
 impl Workload {
-    /// Nothing yet; `seed` decides about all that comes.
+    /// Creates an empty workload; all choices depend on `seed`.
     pub fn new(seed: u64, full: usize) -> Workload {
         Workload { files: Vec::new(), random: seed, full }
     }
@@ -52,8 +52,8 @@ impl Workload {
         (number % end as u64) as usize
     }
 
-    /// Makes the volume an old one: it is filled with small files and mp3s, and a third of the files is removed, again
-    /// and again. At the end it is as full as it may be.
+    /// Ages the volume: repeatedly fills it with small files and MP3 files and removes a third of them; finally fills
+    /// it to the limit.
     pub fn age<M: Map>(&mut self, volume: &mut Volume<M>) {
         for _ in 0..ROUNDS {
             self.fill(volume, true);
@@ -62,7 +62,7 @@ impl Workload {
         self.fill(volume, true);
     }
 
-    /// A tenth of the files is removed and a tree of mp3s copied in their place, again and again.
+    /// Repeatedly removes a tenth of the files and copies trees of MP3 files in their place.
     pub fn copy_mp3s<M: Map>(&mut self, volume: &mut Volume<M>) {
         for _ in 0..ROUNDS {
             self.remove(volume, 10);
@@ -70,7 +70,8 @@ impl Workload {
         }
     }
 
-    /// A tenth of the files is removed; some files grow in turns, a record at a time, until the volume is full again.
+    /// Repeatedly removes a tenth of the files and grows new files in turn, one record at a time, until the volume is
+    /// full again.
     pub fn grow_files<M: Map>(&mut self, volume: &mut Volume<M>) {
         for _ in 0..ROUNDS {
             self.remove(volume, 10);
@@ -88,11 +89,11 @@ impl Workload {
         }
     }
 
-    /// Whether there is no room for a file of that size, or to append as much.
+    /// Returns whether a file of `bytes` bytes, or an append of that length, does not fit.
     fn is_full<M: Map>(&self, volume: &Volume<M>, bytes: usize) -> bool {
         let (all, used) = (volume.shape.blocks(), volume.shape.blocks() - volume.free);
         let data = bytes.div_ceil(volume.shape.block_bytes);
-        // The inode of a new file, or the part of a block of pointers that an old one has begun.
+        // Includes the inode of a new file, or a partly used pointer block of an existing one.
         let more = data + data / pointers(volume) + 1;
         used + more > all * self.full / 100
     }
@@ -112,7 +113,8 @@ impl Workload {
         }
     }
 
-    /// An mp3 has 2 to 11 MiB, most about 6; of small files there are many of a few KiB and few of hundreds.
+    /// File size in bytes. An MP3 file has 2 to 11 MiB, about 6 on average; small files have mostly a few KiB, rarely
+    /// hundreds.
     fn size(&mut self, small_too: bool) -> usize {
         if small_too && self.below(20) != 0 {
             let class = self.below(9);
@@ -126,7 +128,7 @@ impl Workload {
         self.files.push(File { group, blocks: vec![inode as u32], data_blocks: 0 });
     }
 
-    /// Writes at the end of a file: each data block is looked for behind the last one.
+    /// Appends to a file: the goal of each data block is the file's last block.
     fn append<M: Map>(&mut self, volume: &mut Volume<M>, file: usize, bytes: usize) {
         let pointers = pointers(volume);
         let file = &mut self.files[file];
@@ -142,7 +144,7 @@ impl Workload {
         }
     }
 
-    /// Removes files at random, `percent` of them.
+    /// Removes `percent` of the files, chosen at random.
     fn remove<M: Map>(&mut self, volume: &mut Volume<M>, percent: usize) {
         for _ in 0..self.files.len() * percent / 100 {
             let victim = self.below(self.files.len());

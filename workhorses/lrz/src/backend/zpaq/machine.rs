@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ZPAQL: the programs that make contexts from bytes, and bytes from bytes.
+//! ZPAQL virtual machine: runs the programs that compute contexts and postprocess decoded bytes.
 
 use crate::backend::corrupt;
 use std::io;
 
-/// Instructions that one byte may take: real programs take below 200 (1000 to turn a byte of code back). Without a
-/// limit a program could run for ever.
+/// Maximum number of instructions per input byte, so that every program terminates. Real programs take fewer than 200
+/// (up to 1000 to undo a code filter).
 const MOST_STEPS: u32 = 1 << 16;
-/// Largest array, as a power of 2.
+/// Maximum array size, as a power of two.
 pub const MOST_BITS: u8 = 28;
 
 /// A program with its registers and arrays.
@@ -23,7 +23,7 @@ pub struct Machine {
     words: Vec<u32>,
 }
 
-/// An array of 2^bits values.
+/// Allocates an array of `of_each` * 2^`bits` values.
 pub fn array<T: Clone + Default>(bits: u8, of_each: usize) -> io::Result<Vec<T>> {
     let out_of_memory = || io::Error::from(io::ErrorKind::OutOfMemory);
     if bits > MOST_BITS {
@@ -37,14 +37,14 @@ pub fn array<T: Clone + Default>(bits: u8, of_each: usize) -> io::Result<Vec<T>>
 }
 
 impl Machine {
-    /// A program with 2^`words` words and 2^`bytes` bytes.
+    /// Creates a machine for `code` with an array of 2^`words` words and one of 2^`bytes` bytes.
     pub fn new(code: &[u8], words: u8, bytes: u8) -> io::Result<Machine> {
         let (bytes, words) = (array(bytes, 1)?, array(words, 1)?);
         let code = code.to_vec();
         Ok(Machine { code, a: 0, b: 0, c: 0, d: 0, flag: false, registers: [0; 256], bytes, words })
     }
 
-    /// A word of the array that tells contexts.
+    /// Word `index` of the word array, which holds the contexts.
     pub fn word(&self, index: usize) -> u32 {
         self.words[index & (self.words.len() - 1)]
     }
@@ -59,7 +59,7 @@ impl Machine {
         &mut self.words[at as usize & mask]
     }
 
-    /// Runs the program from its start with `input` in A.
+    /// Runs the program from its start with `input` in register A.
     pub fn run(&mut self, input: u32, output: &mut Vec<u8>) -> io::Result<()> {
         self.a = input;
         let mut at = 0;
@@ -95,19 +95,19 @@ impl Machine {
                     let value = self.source(code & 7, &mut at)?;
                     self.calculate(code >> 3, value);
                 }
-                _ => return Err(corrupt("a ZPAQL program with an unknown instruction")),
+                _ => return Err(corrupt("unknown ZPAQL instruction")),
             }
         }
-        Err(corrupt("a ZPAQL program that does not end"))
+        Err(corrupt("the ZPAQL program exceeds 65536 instructions per byte"))
     }
 
     fn fetch(&self, at: &mut usize) -> io::Result<u8> {
-        let byte = *self.code.get(*at).ok_or_else(|| corrupt("a ZPAQL program that leaves its code"))?;
+        let byte = *self.code.get(*at).ok_or_else(|| corrupt("the ZPAQL program runs past the end of its code"))?;
         *at += 1;
         Ok(byte)
     }
 
-    /// A register or what one points to, by the number that instructions use.
+    /// Value of the operand with this number: a register, a memory location or an immediate byte.
     fn source(&mut self, which: u8, at: &mut usize) -> io::Result<u32> {
         Ok(match which {
             0 => self.a,
@@ -133,10 +133,11 @@ impl Machine {
         }
     }
 
-    /// Instructions with one operand: swap with A, count up and down, invert, clear, and registers.
+    /// Executes a single-operand instruction: swap with A, increment, decrement, complement, clear, or register load
+    /// and store.
     fn single(&mut self, code: u8, at: &mut usize) -> io::Result<()> {
         let which = code >> 3;
-        let unknown = || corrupt("a ZPAQL program with an unknown instruction");
+        let unknown = || corrupt("unknown ZPAQL instruction");
         if code == 55 {
             let number = self.fetch(at)?;
             self.registers[usize::from(number)] = self.a;
@@ -154,7 +155,7 @@ impl Machine {
         let new = match code & 7 {
             0 if which > 0 => {
                 let a = self.a;
-                // A byte of memory trades places with the lowest byte of A.
+                // A byte of memory is swapped with the lowest byte of A.
                 let kept = if which == 4 || which == 5 { a & !255 } else { 0 };
                 self.a = kept | value;
                 a

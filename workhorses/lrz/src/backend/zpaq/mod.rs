@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! ZPAQ, unpacking: levels 1 and 2 of its format, one segment a block, as lrzip writes them.
+//! ZPAQ decompressor: format levels 1 and 2 with one segment per block, as lrzip writes them.
 //!
-//! A block tells the model that predicts its bits: a chain of components, and a program that makes their contexts from
-//! the bytes so far. The bits are then decoded by how probable the model holds them.
+//! A block header describes the model that predicts the next bit: a chain of components, and a program that computes
+//! their contexts from the decoded bytes. An arithmetic decoder turns the predictions and the compressed bytes into
+//! bits.
 
 mod machine;
 mod model;
@@ -14,17 +15,17 @@ use machine::Machine;
 use model::Model;
 use std::io::{self, BufRead, Read};
 
-/// What may stand before a block so that it is found in other data.
+/// Optional prefix of a block that makes it recognizable inside other data.
 const LOCATOR: [u8; 13] = [0x37, 0x6B, 0x53, 0x74, 0xA0, 0x31, 0x83, 0xD3, 0x8C, 0xB2, 0x28, 0xB0, 0xD3];
 
-/// Unpacks a block.
+/// Decompresses a block.
 pub struct Unpacker<R> {
     packed: R,
     decoder: Option<Box<Decoder>>,
 }
 
 impl<R: BufRead> Unpacker<R> {
-    /// From the packed bytes.
+    /// Creates a reader of the decompressed bytes.
     pub fn new(packed: R) -> Unpacker<R> {
         Unpacker { packed, decoder: None }
     }
@@ -50,19 +51,19 @@ impl<R: BufRead> Read for Unpacker<R> {
     }
 }
 
-/// Where the bytes of the segment go.
+/// Postprocessing of the segment's decoded bytes.
 enum After {
-    /// The first byte tells.
+    /// Not known yet: the first decoded byte selects it.
     Unknown,
-    /// Out, as they are.
+    /// None: bytes are output unchanged.
     Pass,
-    /// A program is being read: its length and what there is of it.
+    /// A program is being received: its length field and the bytes so far.
     Program(Vec<u8>),
-    /// Through this program.
+    /// Each byte is passed through this program.
     Run(Box<Machine>),
 }
 
-/// The arithmetic decoder, its model, and what follows it.
+/// Arithmetic decoder with its model and its postprocessor.
 struct Decoder {
     model: Model,
     low: u32,
@@ -75,7 +76,7 @@ struct Decoder {
 }
 
 fn byte(packed: &mut impl BufRead) -> io::Result<u8> {
-    let byte = *packed.fill_buf()?.first().ok_or_else(|| corrupt("ZPAQ data that end too early"))?;
+    let byte = *packed.fill_buf()?.first().ok_or_else(|| corrupt("truncated ZPAQ data"))?;
     packed.consume(1);
     Ok(byte)
 }
@@ -86,14 +87,14 @@ impl Decoder {
         if first == LOCATOR[0] {
             for expected in &LOCATOR[1..] {
                 if byte(packed)? != *expected {
-                    return Err(corrupt("no ZPAQ block"));
+                    return Err(corrupt("not a ZPAQ block"));
                 }
             }
             first = byte(packed)?;
         }
         let magic = [first, byte(packed)?, byte(packed)?, byte(packed)?, byte(packed)?];
         if &magic[..3] != b"zPQ" || !(1..=2).contains(&magic[3]) || magic[4] != 1 {
-            return Err(corrupt("no ZPAQ block of level 1 or 2"));
+            return Err(corrupt("not a ZPAQ block of level 1 or 2"));
         }
         let length = usize::from(byte(packed)?) | usize::from(byte(packed)?) << 8;
         let mut header = vec![0; length];
@@ -102,14 +103,14 @@ impl Decoder {
         }
         let model = Model::new(&header)?;
         if byte(packed)? != 1 {
-            return Err(corrupt("a ZPAQ block without a segment"));
+            return Err(corrupt("the ZPAQ block has no segment"));
         }
-        // Its name and its comment.
+        // Skip the segment's name and comment.
         for _ in 0..2 {
             while byte(packed)? != 0 {}
         }
         if byte(packed)? != 0 {
-            return Err(corrupt("a ZPAQ segment with a reserved byte"));
+            return Err(corrupt("the reserved byte of the ZPAQ segment is not zero"));
         }
         let mut current = 0;
         for _ in 0..4 {
@@ -120,10 +121,10 @@ impl Decoder {
         Ok(Decoder { model, low: 1, high: u32::MAX, current, after, ready, sizes, ended: false })
     }
 
-    /// Decodes a bit that is 1 with probability `p` / 65536.
+    /// Decodes a bit whose probability of being 1 is `p` / 65536.
     fn bit(&mut self, p: u32, packed: &mut impl BufRead) -> io::Result<u32> {
         if self.current < self.low || self.current > self.high {
-            return Err(corrupt("ZPAQ data that are out of range"));
+            return Err(corrupt("the ZPAQ arithmetic code is out of range"));
         }
         let range = self.high - self.low;
         let middle = self.low + ((u64::from(range) * u64::from(p)) >> 16) as u32;
@@ -143,7 +144,7 @@ impl Decoder {
         Ok(bit)
     }
 
-    /// Decodes a byte and hands it on; `false` at the end of the segment.
+    /// Decodes a byte and postprocesses it; returns false at the end of the segment.
     fn step(&mut self, packed: &mut impl BufRead) -> io::Result<bool> {
         if self.ended {
             return Ok(false);
@@ -162,11 +163,11 @@ impl Decoder {
             value = value << 1 | bit;
             self.model.update(bit)?;
         }
-        self.hand_on((value & 255) as u8)?;
+        self.postprocess((value & 255) as u8)?;
         Ok(true)
     }
 
-    fn hand_on(&mut self, byte: u8) -> io::Result<()> {
+    fn postprocess(&mut self, byte: u8) -> io::Result<()> {
         match &mut self.after {
             After::Pass => self.ready.push(byte),
             After::Run(program) => program.run(u32::from(byte), &mut self.ready)?,
@@ -174,7 +175,7 @@ impl Decoder {
                 self.after = match byte {
                     0 => After::Pass,
                     1 => After::Program(Vec::new()),
-                    _ => return Err(corrupt("a ZPAQ segment of an unknown kind")),
+                    _ => return Err(corrupt("unknown ZPAQ postprocessing type")),
                 };
             }
             After::Program(program) => {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The model: components that predict the next bit, each from its context or from those before it.
+//! Bit-prediction model: components that each predict the next bit from their context or from earlier components'
+//! predictions.
 
 use super::machine::{Machine, array};
 use super::tables::{Tables, tables};
 use crate::backend::corrupt;
 use std::io;
 
-/// Memory of all components, in bytes: lrzip's largest model takes 246 MB.
+/// Maximum memory of all components, in bytes; lrzip's largest model takes 246 MB.
 const MOST_MEMORY: u64 = 320 << 20;
 
-/// What a component is, with the numbers of its line in the header.
+/// Component type with its parameters from the header.
 enum Kind {
     Constant,
     Counter,
@@ -22,33 +23,33 @@ enum Kind {
     Refine { of: usize },
 }
 
-/// A component and what it learned. The numbers that it needs between prediction and update have the names that the
-/// format's description gives them where no better one is short.
+/// A component and its learned state. Fields used between prediction and update keep the names of the ZPAQ
+/// specification where no better short name exists.
 struct Component {
     kind: Kind,
     limit: u32,
     context: usize,
     slot: usize,
-    /// Counters, weights, or positions.
+    /// Counters, weights or match positions.
     words: Vec<u32>,
-    /// Histories of bits, or past bytes.
+    /// Bit histories, or the history buffer of a match component.
     bytes: Vec<u8>,
     length: u32,
     offset: u32,
     size_bits: u8,
 }
 
-/// All of them.
+/// All components of a block's model.
 pub struct Model {
     components: Vec<Component>,
     predictions: Vec<i32>,
     contexts: Vec<u32>,
     program: Machine,
-    /// Bits of the byte so far, after a leading 1.
+    /// Bits of the current byte so far, after a leading 1.
     partial: u32,
-    /// The same in two halves: where a history stands in its slot.
+    /// The same bits as two nibbles: index of the bit history within its slot.
     nibble: u32,
-    nowhere: Vec<u8>,
+    discarded_output: Vec<u8>,
     tables: &'static Tables,
 }
 
@@ -61,20 +62,20 @@ fn clamp512k(x: i32) -> i32 {
 }
 
 impl Model {
-    /// By a block's header, from the sizes of the program's arrays on.
+    /// Creates the model from a block header that begins at the program's array sizes.
     pub fn new(header: &[u8]) -> io::Result<Model> {
-        let short = || corrupt("a ZPAQ header that ends too early");
+        let short = || corrupt("truncated ZPAQ header");
         let [words, bytes, _, _, count, rest @ ..] = header else { return Err(short()) };
         let tables = tables();
         let mut rest = rest;
         let (mut components, mut predictions, mut memory) = (Vec::new(), Vec::new(), 0);
         for index in 0..usize::from(*count) {
             let kind = *rest.first().ok_or_else(short)?;
-            // Lengths of the lines by kind.
+            // Length of a component's header entry by component type.
             let length = *[0, 2, 3, 2, 3, 4, 6, 6, 3, 5]
                 .get(usize::from(kind))
                 .filter(|length| **length > 0)
-                .ok_or_else(|| corrupt("an unknown component of ZPAQ"))?;
+                .ok_or_else(|| corrupt("unknown ZPAQ component"))?;
             let (line, after) = rest.split_at_checked(length).ok_or_else(short)?;
             rest = after;
             memory += memory_of(line);
@@ -85,16 +86,16 @@ impl Model {
             predictions.push(if kind == 1 { (i32::from(line[1]) - 128) * 4 } else { 0 });
         }
         if components.is_empty() {
-            return Err(corrupt("a ZPAQ block without a model"));
+            return Err(corrupt("the ZPAQ block has no model"));
         }
         let [0, code @ ..] = rest else { return Err(short()) };
         let contexts = vec![0; components.len()];
         let program = Machine::new(code, *words, *bytes)?;
-        let (partial, nibble, nowhere) = (1, 1, Vec::new());
-        Ok(Model { components, predictions, contexts, program, partial, nibble, nowhere, tables })
+        let (partial, nibble, discarded_output) = (1, 1, Vec::new());
+        Ok(Model { components, predictions, contexts, program, partial, nibble, discarded_output, tables })
     }
 
-    /// Probability that the next bit is 1, in 15 bits.
+    /// Probability that the next bit is 1, as a 15-bit fraction.
     pub fn predict(&mut self) -> u32 {
         let fresh = self.partial == 1 || self.partial & 0xF0 == 16;
         for index in 0..self.components.len() {
@@ -108,15 +109,15 @@ impl Model {
         self.tables.squash(*self.predictions.last().expect("a component")) as u32
     }
 
-    /// Learns the bit, and after eight of them the contexts of the next byte.
+    /// Updates all components with the decoded bit; after eight bits computes the contexts of the next byte.
     pub fn update(&mut self, bit: u32) -> io::Result<()> {
         for (index, component) in self.components.iter_mut().enumerate() {
             component.update(bit, index, &self.predictions, self.contexts[index], self.nibble, self.tables);
         }
         self.partial = self.partial << 1 | bit;
         if self.partial >= 256 {
-            self.program.run(self.partial - 256, &mut self.nowhere)?;
-            self.nowhere.clear();
+            self.program.run(self.partial - 256, &mut self.discarded_output)?;
+            self.discarded_output.clear();
             (self.partial, self.nibble) = (1, 1);
             for (index, context) in self.contexts.iter_mut().enumerate() {
                 *context = self.program.word(index);
@@ -130,7 +131,7 @@ impl Model {
     }
 }
 
-/// Memory of a component by its line, in bytes.
+/// Memory of a component in bytes, from its header entry.
 fn memory_of(line: &[u8]) -> u64 {
     let size = |at: usize, each: u64| each << line[at].min(40);
     match line[0] {
@@ -149,7 +150,7 @@ impl Component {
     fn new(line: &[u8], index: usize, tables: &Tables) -> io::Result<Component> {
         let before = |at: usize| {
             let other = usize::from(line[at]);
-            if other < index { Ok(other) } else { Err(corrupt("a component of ZPAQ that reads a later one")) }
+            if other < index { Ok(other) } else { Err(corrupt("a ZPAQ component reads a later one")) }
         };
         let mut words = Vec::new();
         let mut bytes = Vec::new();
@@ -182,7 +183,7 @@ impl Component {
             7 => {
                 let (first, count) = (before(2)?, usize::from(line[3]));
                 if count == 0 || first + count > index {
-                    return Err(corrupt("a mixer of ZPAQ that reads a later component"));
+                    return Err(corrupt("a ZPAQ mixer reads a later component"));
                 }
                 words = array(line[1], count)?;
                 words.fill(65536 / count as u32);
@@ -265,7 +266,8 @@ impl Component {
         })
     }
 
-    /// The slot of sixteen histories for this half byte, by its check byte; the least used of three is given up.
+    /// Finds the slot of 16 bit histories for this nibble by its check byte; if none of three candidate slots
+    /// matches, the least used one is replaced.
     fn find_history(&mut self, context: u32, partial: u32, nibble: u32, fresh: bool) {
         if fresh {
             let key = context.wrapping_add(16 * partial);
@@ -331,12 +333,12 @@ impl Component {
         }
     }
 
-    /// Adds a bit to the history.
+    /// Appends a bit to the current bit history.
     fn note(&mut self, bit: u32, nibble: u32, tables: &Tables) {
         self.bytes[self.slot + (nibble & 15) as usize] = tables.states.0[self.context][bit as usize];
     }
 
-    /// Keeps the byte, and after eight bits looks for where the last bytes stood before.
+    /// Appends the bit to the history buffer; after eight bits looks up where the current context occurred before.
     fn follow(&mut self, bit: u32, context: u32, size: u8) {
         if self.slot != bit as usize {
             self.length = 0;

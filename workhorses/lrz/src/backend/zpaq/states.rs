@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States of bit histories: how many zeros and ones were seen, and which came last, in one byte.
+//! Bit-history states: one byte encodes how many zeros and ones were seen and, for short histories, which came last.
 
-/// Most of the other bit for 0, 1, ... of the rarer one.
+/// Maximum count of the more frequent bit, indexed by the count of the rarer bit.
 const MOST: [u32; 6] = [20, 48, 15, 8, 6, 5];
-/// Up to so many bits a state knows which bit came last.
+/// Longest history, in bits, whose state records the last bit.
 const RECENT: u32 = 17;
-/// No count is higher.
+/// Exclusive upper bound of a count.
 const COUNTS: usize = 50;
 
-/// For each state: what follows a 0, what follows a 1, and its counts of both.
+/// State table; each entry is the next state after a 0, the next state after a 1, the count of zeros and the count of
+/// ones.
 pub struct States(pub Vec<[u8; 4]>);
 
-/// States for a pair of counts: 0 where there is none, 2 where the last bit is told apart.
+/// Number of states for a pair of counts: 0 if the pair is not representable, 2 if the last bit is recorded, else 1.
 fn number(zeros: u32, ones: u32) -> u32 {
     let (more, less) = (zeros.max(ones), zeros.min(ones));
     if MOST.get(less as usize).is_none_or(|most| more > *most) {
@@ -23,7 +24,7 @@ fn number(zeros: u32, ones: u32) -> u32 {
     }
 }
 
-/// What is left of a count when the other bit comes.
+/// Count that remains of one bit value after the opposite bit is seen.
 fn discount(count: u32) -> u32 {
     [1, 2, 3, 4, 5, 7, 8].iter().filter(|least| count >= **least).count() as u32
 }
@@ -46,7 +47,7 @@ fn follow(zeros: u32, ones: u32, bit: u32) -> (u32, u32) {
 }
 
 impl States {
-    /// The table.
+    /// Computes the state table.
     pub fn new() -> States {
         let mut first = vec![[0u8; COUNTS]; COUNTS];
         let mut pairs = Vec::new();
@@ -73,7 +74,7 @@ impl States {
         States(table)
     }
 
-    /// Probability of a 1 in a state before anything was learned, in 23 bits.
+    /// Initial probability of a 1 in a state, as a 23-bit fraction.
     pub fn probability(&self, state: usize) -> u32 {
         let [_, _, zeros, ones] = self.0[state].map(u32::from);
         ((ones * 2 + 1) << 22) / (zeros + ones + 1)
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_state_fits_a_byte_and_follows_its_counts() {
+    fn there_are_255_states_and_three_ones_are_counted() {
         let states = States::new();
         let real = states.0.iter().skip(1).take_while(|state| **state != [0; 4]).count() + 1;
         assert_eq!(real, 255);

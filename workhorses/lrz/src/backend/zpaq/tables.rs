@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of the model, as tables that all models share.
+//! Lookup tables shared by all models.
 
 use super::states::States;
 use std::sync::OnceLock;
 
-/// The tables.
+/// The lookup tables.
 pub struct Tables {
-    /// 32768 / (1 + e^(-x/64)) for x from -2048 on.
+    /// 32768 / (1 + e^(-x/64)) for x from -2048 to 2047.
     squash: Vec<u16>,
-    /// 64 ln(p / (1 - p)) for p in 15 bits.
+    /// 64 ln(p / (1 - p)) for p as a 15-bit fraction.
     stretch: Vec<i16>,
-    /// How much of an error is learned after so many, in 16 bits.
+    /// Learning rate by the number of earlier updates, as a 16-bit fraction.
     pub learning: Vec<i32>,
-    /// How sure a match of so many bytes is.
+    /// Confidence in the predicted bit by match length in bytes.
     pub trust: [i32; 256],
-    /// Histories of bits.
+    /// Bit-history states.
     pub states: States,
 }
 
 impl Tables {
-    /// The logistic function of a prediction from -2048 to 2047.
+    /// Logistic function of a stretched prediction, -2048 to 2047.
     pub fn squash(&self, x: i32) -> i32 {
         i32::from(self.squash[(x.clamp(-2048, 2047) + 2048) as usize])
     }
 
-    /// Its inverse, from 0 to 32767.
+    /// Inverse of `squash`; p is 0 to 32767.
     pub fn stretch(&self, p: i32) -> i32 {
         i32::from(self.stretch[(p & 32767) as usize])
     }
 }
 
-/// The tables, made once.
+/// Returns the tables, computed on first use.
 pub fn tables() -> &'static Tables {
     static TABLES: OnceLock<Tables> = OnceLock::new();
     TABLES.get_or_init(|| {

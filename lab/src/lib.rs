@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Measurements of this machine and of the model. Each command writes a table; `lab/results` holds the ones that the
+//! manual refers to.
+
+pub mod costs;
+pub mod locks;
+pub mod lrz;
+pub mod nix;
+pub mod noise;
+pub mod objects;
+pub mod predict;
+pub mod statistics;
+pub mod wall;
+
+use std::path::Path;
+
+/// Root directory of the repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("lab is a directory of the repository")
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Compiles the tracing scheduler in its variants and a witness of each policy, and lists the scenarios: the program
+//! carries all that it needs.
+
+use anyhow::{Context, Result, bail};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// Ops that a scenario may take away. What the kernel does by itself then can only be seen with an object that does not
+/// have the op.
+const WITHOUT: [&str; 5] = ["", "select_cpu", "enqueue", "yield", "hotplug"];
+
+fn main() -> Result<()> {
+    let crate_folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    println!("cargo::rerun-if-env-changed=BPF_CLANG");
+    for input in ["log.bpf.h", "trace.bpf.c", "witness.bpf.c", "scenarios", "../../policies"] {
+        println!("cargo::rerun-if-changed={input}");
+    }
+    let mut objects = String::from("&[\n");
+    for without in WITHOUT {
+        let object = out.join(format!("trace-{without}.bpf.o"));
+        let define = format!("-DWITHOUT_{}", without.to_uppercase());
+        bpf_clang::compile(&crate_folder.join("trace.bpf.c"), &object, &[&define])?;
+        writeln!(objects, "    ({without:?}, include_bytes!({object:?})),")?;
+    }
+    objects.push_str("]\n");
+    fs::write(out.join("objects.rs"), objects)?;
+    let mut witnesses = String::from("&[\n");
+    for policy in policies(&crate_folder.join("../../policies"))? {
+        let object = out.join(format!("witness-{policy}.bpf.o"));
+        // Relative to the witness, as an object has the names of its sources in it.
+        let source = format!("../../policies/{policy}/{policy}.bpf.c");
+        let defines = defines(&source, &fs::read_to_string(crate_folder.join(&source)).context(source.clone())?)?;
+        let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
+        bpf_clang::compile(&crate_folder.join("witness.bpf.c"), &object, &defines)?;
+        writeln!(witnesses, "    ({policy:?}, include_bytes!({object:?})),")?;
+    }
+    witnesses.push_str("]\n");
+    fs::write(out.join("witnesses.rs"), witnesses)?;
+    let mut table = String::from("&[\n");
+    for (name, path) in scenarios(&crate_folder.join("scenarios"))? {
+        writeln!(table, "    ({name:?}, include_str!({path:?})),")?;
+    }
+    table.push_str("]\n");
+    fs::write(out.join("scenarios.rs"), table)?;
+    Ok(())
+}
+
+/// The folders that hold a `NAME.bpf.c` of their own name, in alphabetical order.
+fn policies(folder: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.join(format!("{name}.bpf.c")).is_file() {
+            found.push(name.to_owned());
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// What `witness.bpf.c` must know of a policy: its file, and which function is which op.
+fn defines(source: &str, text: &str) -> Result<Vec<String>> {
+    let (_, scheduler) = text.rsplit_once("\nSCHEDULER(").with_context(|| format!("{source}: no SCHEDULER"))?;
+    let mut defines = vec![format!("-DPOLICY=\"{source}\"")];
+    for member in scheduler.lines().filter_map(|line| line.trim().strip_prefix('.')) {
+        let Some((name, value)) = member.split_once(" = ") else { bail!("{source}: not a member: {member}") };
+        match value.strip_prefix("(void *)") {
+            Some(function) => {
+                let (name, function) = (name.to_uppercase(), function.trim_end_matches(','));
+                defines.push(format!("-DPOLICY_{name}={function}"));
+                // What may sleep may call other functions of the kernel.
+                let sleeps = text.contains(&format!("SLEEPABLE_OP1(void, {function},"));
+                defines.push(format!("-DPOLICY_{name}_OP1={}OP1", if sleeps { "SLEEPABLE_" } else { "" }));
+            }
+            None if name == "name" => {}
+            None if name == "flags" => defines.push(format!("-DPOLICY_FLAGS={}", value.trim_end_matches(','))),
+            None => bail!("{source}: the witness does not take over the member {name}"),
+        }
+    }
+    Ok(defines)
+}
+
+/// Name and path of every scenario, in alphabetical order.
+fn scenarios(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+        let path = entry?.path();
+        if let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".toml"))
+        {
+            found.push((name.to_owned(), path.clone()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# The quick scenarios of verify/conformance/, and the model beside them, which is one of 7.2. Leaves a quiet machine.
+. /steps/lib.sh
+
+case $(uname -r) in
+7.2.*) ;;
+*) echo "no model of this kernel" && exit 0 ;;
+esac
+
+quieten
+conformance kernel --smoke --plays 1 -o /tmp/records || fail "a scenario cannot be played"
+conformance compare /tmp/records || fail "kernel and model differ"
+number scenarios "$(ls /tmp/records | wc -l)"

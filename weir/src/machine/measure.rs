@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! `weir machine measure`: the costs of this machine, as far as user space can time them.
+
+use super::Args;
+use crate::args::MachineFormat;
+use crate::output::print;
+use crate::select;
+use anyhow::{Context, Result};
+use live::hardware::{self, Quantiles, Quantity, Scope};
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Measures this machine.
+pub fn measure(args: &Args) -> Result<()> {
+    let host = select::machine("host")?;
+    let usable = hardware::usable().context("which CPUs may be used")?;
+    let scope = if args.keys { Scope::Keys } else { Scope::All };
+    let quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
+    let text = match args.format {
+        MachineFormat::Toml => lines(&quantities),
+        MachineFormat::Json => format!("{:#}\n", measured(&quantities)),
+    };
+    print(&text)?;
+    Ok(())
+}
+
+/// A line for each number; the key of a machine file stands behind it in brackets.
+fn lines(quantities: &[Quantity]) -> String {
+    let mut text = format!("{:>9}  {:<20}  nanoseconds unless it says otherwise\n", "median", "10 % to 90 %");
+    for Quantity { key, what, value } in quantities {
+        let Quantiles { p10, median, p90 } = value;
+        let range = format!("{} to {}", number(*p10), number(*p90));
+        let key = key.map_or_else(String::new, |key| format!(" [{key}]"));
+        let _ = writeln!(text, "{:>9}  {range:<20}  {what}{key}", number(*median));
+    }
+    text += "\nnot measured:\n";
+    for what in hardware::UNMEASURED {
+        let _ = writeln!(text, "- {what}");
+    }
+    text
+}
+
+/// With a digit behind the point where that says something.
+fn number(value: f64) -> String {
+    if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+fn measured(quantities: &[Quantity]) -> Value {
+    let row = |Quantity { key, what, value }: &Quantity| json!({ "key": key, "what": what, "p10": value.p10, "median": value.median, "p90": value.p90 });
+    json!({
+        "weir": 1,
+        "measured": quantities.iter().map(row).collect::<Vec<_>>(),
+        "unmeasured": hardware::UNMEASURED,
+    })
+}
