@@ -297,7 +297,7 @@ impl Bench {
 
     /// Exit information of the scheduler, which must be disabled.
     pub fn exit(&self) -> &ExitInfo {
-        self.kernel.exit_info().expect("the scheduler is gone")
+        self.kernel.exit_info().expect("the scheduler is disabled")
     }
 
     /// Exit kind and message of the scheduler.
