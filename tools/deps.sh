@@ -78,7 +78,7 @@ missing() {
     find_rust || echo rust
 }
 
-# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/vm.md) say so
+# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/how-to/virtual-machine.md) say so
 # with `vm=smoke` or `vm=full`.
 missing_for_tests() {
     [ "${only:-}" = build ] && return

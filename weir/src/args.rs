@@ -236,7 +236,7 @@ pub struct Sim {
     /// Effects of hardware to leave out: smt, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
-    /// Sources of noise that draw nothing, such as threads,order (docs/noise.md)
+    /// Sources of noise that draw nothing, such as threads,order (docs/explanation/noise.md)
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,
     /// Hold each run to what its scheduler's profile promises as well as to what every run owes; a broken promise is
@@ -286,7 +286,7 @@ pub struct Sim {
     max_term_width = 80,
     after_help = "\
 SCHED is written as for weir sim; what it promises stands in its launch profile
-(docs/launch-profile.md). Each seed draws a machine, a workload, and now and
+(docs/reference/launch-profile.md). Each seed draws a machine, a workload, and now and
 then a CPU that goes and comes. A run that breaks something is shown as the
 command line that makes it again.
 
@@ -594,7 +594,7 @@ at most S + (W - C)/P if no CPU idles beside a task that could run.
 Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Workload {
-    /// [LABEL=]NAME or FILE, with ,key=value, several joined by + (docs/workloads.md)
+    /// [LABEL=]NAME or FILE, with ,key=value, several joined by + (docs/reference/workloads.md)
     #[arg(value_name = "W")]
     pub workload: String,
     /// Look at so much of it, such as 10s [default: all, or as the workload says]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--save`: everything that is known of runs in one file. `docs/saved-runs.md` says what each part holds.
+//! `--save`: everything that is known of runs in one file. `docs/reference/saved-runs.md` says what each part holds.
 //!
 //! A simulated run is not stored event by event: with the same inputs it can be made again, and its hash tells whether
 //! it is the same. A real run cannot, so its events are in the file.

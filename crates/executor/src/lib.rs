@@ -203,5 +203,5 @@ pub struct TaskPlayed {
 /// If the workload cannot be executed here; see [`PlayError`].
 pub fn play(workload: &Workload, options: &Options) -> Result<Played, PlayError> {
     let stage = Stage::prepare(workload, options)?;
-    Ok(stage.begin(|running| running.join())?)
+    stage.begin(|running| running.join())
 }

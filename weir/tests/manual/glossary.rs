@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/glossary.md` explains every key that the JSON can have, and nothing else; what it says of a measure's name, unit
+//! `docs/reference/measures.md` explains every key that the JSON can have, and nothing else; what it says of a measure's name, unit
 //! and better way is what reports say.
 
 use crate::root;
@@ -14,7 +14,7 @@ const SUMMARY: [&str; 7] = ["count", "max", "mean", "p50", "p90", "p99", "p999"]
 
 /// Rows of the glossary's tables that begin with a key: the keys of a row, then the other cells.
 fn rows() -> Vec<(Vec<String>, Vec<String>)> {
-    let text = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/reference/measures.md")).unwrap();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let rows = text.lines().filter(|line| line.starts_with("| `")).map(cells);
     rows.map(|mut row| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/desktop-rules.md`: each rule of `bfs`, `vrq` and `muqss` with its tests.
+//! `lab/results/desktop-rules.md`: each rule of `bfs`, `vrq` and `muqss` with its tests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -42,7 +42,7 @@ fn tests() -> BTreeSet<String> {
 
 /// Rule, tests and mark of each row.
 fn rules() -> Vec<(String, Vec<String>, String)> {
-    let text = fs::read_to_string("../../docs/desktop-rules.md").unwrap();
+    let text = fs::read_to_string("../../lab/results/desktop-rules.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let rows = rows.filter(|row| !row.starts_with("rule |"));
     rows.map(|row| {
@@ -67,6 +67,6 @@ fn every_rule_has_its_tests() {
     }
     let named: BTreeSet<&String> = rules.iter().flat_map(|(_, named, _)| named).collect();
     for test in &tests {
-        assert!(named.contains(test), "docs/desktop-rules.md: no rule names {test}");
+        assert!(named.contains(test), "lab/results/desktop-rules.md: no rule names {test}");
     }
 }
