@@ -3,8 +3,8 @@
 
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
-use live::signals::Signals;
-use live::{RecordOptions, RecordSummary, Whom};
+use host::signals::Signals;
+use kernel_link::{RecordOptions, RecordSummary, Whom};
 use report::counted;
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -26,7 +26,7 @@ pub fn record(args: &Record) -> Result<bool> {
     let folder = file.folder();
     let options = RecordOptions { folder: folder.as_deref(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
-    let recorded = live::record(&stem, whom, options, &signals)?;
+    let recorded = kernel_link::record(&stem, whom, options, &signals)?;
     let summary = recorded.summary.clone();
     let tasks = &recorded.recording.workload.tasks;
     let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
@@ -138,7 +138,7 @@ impl<'a> Output<'a> {
     }
 
     /// Writes it, and says how many bytes these were.
-    fn write(&self, recorded: live::Recorded) -> Result<u64> {
+    fn write(&self, recorded: kernel_link::Recorded) -> Result<u64> {
         let cannot = || format!("cannot write {}", self.path.display());
         let Some(part) = &self.part else {
             let out = OpenOptions::new().write(true).open(self.path).with_context(cannot)?;

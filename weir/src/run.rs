@@ -18,15 +18,15 @@ use crate::{input, notes, save};
 use anyhow::{Context, Result, anyhow, bail};
 use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
+use executor::{Options, Stage};
 use fault_plan::FaultPlan;
+use host::affinity::Keeper;
+use host::faults::{Faults, Guardian};
+use host::signals::Signals;
 use ids::{CpuSet, Nanos};
 use invariants::{Checker, Demands};
-use live::affinity::Keeper;
-use live::faults::{Faults, Guardian};
-use live::meter::{Meter, Scope, host_machine};
-use live::scheduler::KernelExit;
-use live::signals::Signals;
-use live::threads::{Options, Stage};
+use kernel_link::meter::{Meter, Scope, host_machine};
+use kernel_link::scheduler::KernelExit;
 use machine_model::Machine;
 use report::{Called, RunReport};
 use scheduler::{Loaded, tell_exit};
@@ -131,7 +131,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let mut schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
     plan_calls(args, &mut schedulers)?;
     let signals = Signals::block()?;
-    for name in live::threads::remove_stale_cgroups() {
+    for name in executor::remove_stale_cgroups() {
         eprintln!("weir: removed cgroup {name}, which a weir that was killed had left");
     }
     let options = Options { duration: args.duration, ..Options::default() };
@@ -141,7 +141,7 @@ pub fn run(args: &Run) -> Result<bool> {
         loadable.profile = loadable.profile.for_workload(&told).into_owned();
     }
     let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
-    let stage = stage.map_err(live::LiveError::from)?;
+    let stage = stage.map_err(kernel_link::LinkError::from)?;
     let watches = args.command.is_empty() && stage.is_none();
     if watches && args.format == Format::Csv {
         bail!("--format csv is for the run of a command or a workload, and there is none");
@@ -161,7 +161,7 @@ pub fn run(args: &Run) -> Result<bool> {
     // Before the scheduler: nothing that is started can wait for it.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
     if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
-        && let Err(error) = live::priority::raise()
+        && let Err(error) = host::priority::raise()
     {
         eprintln!("weir: no real-time priority ({error}): a scheduler that starves weir delays Ctrl-C");
     }
@@ -184,7 +184,7 @@ pub fn run(args: &Run) -> Result<bool> {
 
 fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
     let what = if watches { "the whole machine".to_owned() } else { format!("workload {}", workload_name(args)) };
-    let title = format!("weir run {}: {what}, kernel {}", scheduler_name(args), live::kernel_release()?);
+    let title = format!("weir run {}: {what}, kernel {}", scheduler_name(args), host::kernel_release()?);
     let follows = (!watches).then(host_machine).transpose()?.map(|machine| machine.topology.len());
     Screen::start(report::escape(&title).into_owned(), follows)
 }
@@ -224,7 +224,7 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
         "" => Ok(CpuSet::new()),
         _ => text.parse().map_err(|_| anyhow!("{text:?} are no CPUs such as 1-3,5")),
     };
-    let back = live::faults::guard(&cpus(online)?, &cpus(offline)?)?;
+    let back = host::faults::guard(&cpus(online)?, &cpus(offline)?)?;
     if !back.is_empty() {
         eprintln!("weir: CPUs put back as they were, since weir run was killed: {back}");
     }
@@ -243,7 +243,7 @@ fn hint(args: &Run, error: anyhow::Error) -> anyhow::Error {
 
 /// Watches the machine until somebody ends that.
 fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
-    let kernel = live::kernel_release()?;
+    let kernel = host::kernel_release()?;
     match &outside.scheduler {
         Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
         None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
@@ -309,7 +309,7 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
 /// Runs the command or plays the workload, and reports.
 fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
-    let kernel = live::kernel_release()?;
+    let kernel = host::kernel_release()?;
     let tags = tags(args, schedulers, &kernel);
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
@@ -406,7 +406,7 @@ fn scheduler_name(args: &Run) -> String {
 fn workload_name(args: &Run) -> String {
     match &args.workload {
         Some(workload) => workload.clone(),
-        None => live::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
+        None => recording::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
     }
 }
 

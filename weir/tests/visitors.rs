@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A scheduler that Weir did not build, with all that its user space does before attach, on a simulated machine. The
-//! same object and profile are loaded into a kernel by `crates/live/tests/in_kernel.rs`.
+//! same object and profile are loaded into a kernel by `crates/kernel-link/tests/in_kernel.rs`.
 
 use serde_json::Value;
 use std::fs;
@@ -12,7 +12,7 @@ fn visitor(profile: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = format!("-I{}", here.join("../policies/include").display());
-    let source = here.join("../crates/live/tests/schedulers/visitor.bpf.c");
+    let source = here.join("../crates/kernel-link/tests/schedulers/visitor.bpf.c");
     let object = bpf_clang::object_of(&source, directory.path(), &[&include]);
     fs::write(directory.path().join("visitor.bpf.o"), object).unwrap();
     fs::write(directory.path().join("visitor.toml"), profile).unwrap();
@@ -24,7 +24,7 @@ fn sim(directory: &Path, scheduler: &str, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory).args(common).args(args).output().unwrap()
 }
 
-const PROFILE: &str = include_str!("../../crates/live/tests/schedulers/visitor.toml");
+const PROFILE: &str = include_str!("../../crates/kernel-link/tests/schedulers/visitor.toml");
 
 #[test]
 fn its_programs_are_called_before_attach_and_after_a_restart() {

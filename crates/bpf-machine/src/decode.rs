@@ -13,7 +13,7 @@ use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
 pub(crate) struct Program {
     /// The ops of all functions, one function after the other.
     pub ops: Vec<Op>,
-    /// The same ops in quick form.
+    /// The same ops with superinstructions; see `quick`.
     pub quick: Vec<Op>,
     /// Instruction slot within the function, by op.
     pub slots: Vec<u32>,

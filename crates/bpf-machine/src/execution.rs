@@ -100,12 +100,12 @@ pub struct Execution {
     pub(crate) depth: u32,
     /// Number of its stack in the machine.
     pub(crate) stack: u32,
-    /// Address of its outermost frame, and the end of that frame in the region's storage.
+    /// Guest address of the outermost frame, and the end of that frame as an offset in its region's storage.
     stack_addr: GuestAddr,
     stack_end: usize,
-    /// Address of its argument block, and the end of the block in the region's storage.
+    /// Guest address of the argument block, and the end of the block as an offset in its region's storage.
     pub(crate) arguments: (GuestAddr, usize),
-    /// It is stopped at a pause point and must not stop there again.
+    /// Whether the execution is stopped at a pause point, at which it must not stop again when it resumes.
     pub(crate) paused: bool,
     /// Address of the spin lock that it holds; 0 for none.
     pub(crate) lock: GuestAddr,
@@ -196,7 +196,7 @@ pub(crate) struct Frame {
     pub saved: [u64; 4],
     /// Remaining `may_goto` fall-throughs.
     pub loops_left: u32,
-    /// What happens when it returns.
+    /// Action when the function returns.
     pub then: Then,
     /// Own source line of the call.
     pub caller: SourceLine,
@@ -209,7 +209,7 @@ impl Default for Frame {
     }
 }
 
-/// What happens when a frame returns.
+/// Action when the function of a frame returns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Then {
     /// The caller continues with r0.

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn inlined_calls_of_debug_info_give_the_own_line() {
+    fn inlined_calls_in_debug_info_determine_the_programs_own_line() {
         use Code::{Exit, Kfunc, Mov64K};
         let call = |first, end, file: &str, line| InlinedCall { first, end, file: file.to_owned(), line };
         // Op 1 is inlined into line 50, which is inlined into line 60; op 2 is inlined into a header line, and that

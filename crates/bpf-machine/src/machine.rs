@@ -22,7 +22,7 @@ pub enum LoadError {
         function: String,
         /// Instruction slot.
         insn: u32,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// A map that cannot be created.
@@ -30,7 +30,7 @@ pub enum LoadError {
     Map {
         /// Name of the map.
         name: String,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -184,7 +184,7 @@ impl Machine {
     /// # Errors The fault and its position.
     ///
     /// # Panics If the execution was not begun, or has ended.
-    // A fault ends the execution, so its size does not matter.
+    // `Fault` is large, but is returned at most once per execution.
     #[allow(clippy::result_large_err)]
     #[inline(always)]
     pub fn run<H: Host>(&mut self, execution: &mut Execution, host: &mut H) -> Result<Step, Fault> {

@@ -84,7 +84,7 @@ pub(crate) enum Code {
     Store8K, Store16K, Store32K, Store64K,
     Store8X, Store16X, Store32X, Store64X,
 
-    // Executed by the outer loop of the engine from here on.
+    // The following ops are executed by the outer loop of the engine.
     /// Read-modify-write or ordered access; `imm` is [`Atomic`] << 8 | bytes.
     Atomic,
     /// Takes the branch once the activation's counter has run out.
@@ -101,8 +101,8 @@ pub(crate) enum Code {
     /// Faults because the kfunc named in message `imm` does not exist.
     MissingKfunc,
 
-    // Only in the quick form of a program from here on (see `quick`). The number is how many instructions an op
-    // replaces.
+    // The following ops are superinstructions, which only the quick form of a program contains (see `quick`). The
+    // number in a name is the number of instructions that the op replaces.
     /// `dst` = `imm`.
     Const2, Const3,
     /// Like Const2 and Const3, where the last instruction is a taken jump.

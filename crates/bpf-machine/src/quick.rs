@@ -23,7 +23,7 @@ pub(crate) struct Known<'a> {
     pub plain: &'a [(u32, u32)],
 }
 
-/// The quick form of `ops`.
+/// Returns the quick form of `ops`.
 pub(crate) fn quick(ops: &[Op], known: &Known<'_>) -> Vec<Op> {
     let quick = |at: usize| {
         let (ops, one) = (&ops[at..], || known.one(ops[at]));

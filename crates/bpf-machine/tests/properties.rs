@@ -111,7 +111,11 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
     #[test]
-    fn arithmetic_matches_128_bit_oracle(a in value(), b in value(), operation in prop::sample::select(&OPERATIONS[..])) {
+    fn arithmetic_matches_128_bit_oracle(
+        a in value(),
+        b in value(),
+        operation in prop::sample::select(&OPERATIONS[..]),
+    ) {
         let k = b as i32;
         for (bits, r) in [(64, 'r'), (32, 'w')] {
             let by_register = format!("func main\n r0 = r1\n {r}0 {operation} {r}2\n exit");
@@ -123,7 +127,11 @@ proptest! {
     }
 
     #[test]
-    fn conditional_jumps_match_128_bit_oracle(a in value(), b in value(), comparison in prop::sample::select(&COMPARISONS[..])) {
+    fn conditional_jumps_match_128_bit_oracle(
+        a in value(),
+        b in value(),
+        comparison in prop::sample::select(&COMPARISONS[..]),
+    ) {
         let k = b as i32;
         for (bits, r) in [(64, 'r'), (32, 'w')] {
             for b in [b, a] {

@@ -99,7 +99,10 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_as_btf_do_not_panic(head in any::<bool>(), mut noise in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn random_bytes_as_btf_do_not_panic(
+        head in any::<bool>(),
+        mut noise in prop::collection::vec(any::<u8>(), 0..400),
+    ) {
         if head && noise.len() >= 24 {
             noise[..8].copy_from_slice(&[0x9f, 0xeb, 1, 0, 24, 0, 0, 0]);
             let half = (noise.len() as u32 - 24) / 2;

@@ -146,7 +146,7 @@ fn global_variables_have_the_offsets_and_values_of_the_source() {
 }
 
 #[test]
-fn struct_ops_members_are_named() {
+fn struct_ops_members_are_read_with_their_names_and_values() {
     for (variant, bytes) in variants() {
         let object = link(bytes);
         let [ops] = &object.struct_ops[..] else { panic!("{variant}: one table expected") };

@@ -122,7 +122,7 @@ impl<W: Write> Sink for LogWriter<W> {
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
     /// The log ends before its trailer.
-    #[error("record {record}: the log is cut short")]
+    #[error("record {record}: the log is truncated")]
     Short {
         /// Number of the record, from 0.
         record: u64,

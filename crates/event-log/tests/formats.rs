@@ -198,7 +198,7 @@ fn log_errors_name_the_record_and_the_problem() {
         the first line is not the header of a log of format 2: the log has format 3
         record 0: event kind 99 is unknown
         record 0 claims 4294967295 bytes; at most 1048576 are allowed
-        record 0: the log is cut short
+        record 0: the log is truncated
         the trailer does not match: the log is damaged"#]]
     .assert_eq(&texts.join("\n"));
 }
@@ -249,7 +249,11 @@ proptest! {
     }
 
     #[test]
-    fn random_names_and_masks_are_read_back(name in ".*", cpus in prop::collection::btree_set(0u32..4096, 0..20), time in any::<u64>()) {
+    fn random_names_and_masks_are_read_back(
+        name in ".*",
+        cpus in prop::collection::btree_set(0u32..4096, 0..20),
+        time in any::<u64>(),
+    ) {
         let allowed: CpuSet = cpus.into_iter().map(CpuId).collect();
         let records = [Record::Task(Nanos(time), TaskInfo { allowed, ..info(0, &name) })];
         prop_assert_eq!(read(&written(&records)).unwrap(), records);

@@ -49,7 +49,10 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_rejected_or_reencode_to_themselves(kind in any::<u8>(), rest in prop::collection::vec(any::<u8>(), 0..80)) {
+    fn random_bytes_are_rejected_or_reencode_to_themselves(
+        kind in any::<u8>(),
+        rest in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
         let mut bytes = vec![kind];
         bytes.extend(rest);
         fuzz_log::run(&bytes);

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! This machine: what `/proc`, `/sys` and system calls report about its CPUs and processes.
+//! This machine: what user space can read, change and time without BPF.
+//!
+//! - [`faults`] takes CPUs offline while something runs, and brings them back.
+//! - [`affinity`] restores the affinities of tasks after CPUs have been offline.
+//! - [`hardware`] measures the costs of this machine.
+//! - [`signals`], [`priority`], [`sys`]: stop requests, a real-time priority for this process, system calls.
 
+pub mod affinity;
 pub mod cpu_time;
+mod error;
+pub mod faults;
+pub mod hardware;
+pub mod priority;
+pub mod proc;
+pub mod signals;
+pub mod sys;
 
-use std::io;
-
-/// Returns the release of the running kernel, as `uname -r` prints it: `6.18.44-amd64`.
-///
-/// # Errors
-/// If `/proc` is not mounted.
-pub fn kernel_release() -> io::Result<String> {
-    Ok(std::fs::read_to_string("/proc/sys/kernel/osrelease")?.trim().to_owned())
-}
+pub use error::HostError;
+pub use proc::release as kernel_release;

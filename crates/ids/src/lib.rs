@@ -281,7 +281,7 @@ pub enum Policy {
     Deadline {
         /// Longest CPU time per period.
         runtime: Nanos,
-        /// Time after the start of the period by which the runtime must have been available.
+        /// Relative deadline: the time after the start of a period within which the task must receive its runtime.
         deadline: Nanos,
         /// Length of the period.
         period: Nanos,

@@ -263,7 +263,9 @@ fn check_dense(places: &[Place], what: &str, group: fn(&Place) -> u32) -> Result
     let mut used = vec![false; places.len()];
     for place in places {
         let number = group(place) as usize;
-        let problem = || TopologyError(format!("{what} {number} on a machine of {} CPUs", places.len()));
+        let problem = || {
+            TopologyError(format!("{what} number {number}; expected less than {}, the number of CPUs", places.len()))
+        };
         *used.get_mut(number).ok_or_else(problem)? = true;
     }
     let count = used.iter().rposition(|&used| used).map_or(0, |last| last + 1);
@@ -347,7 +349,7 @@ mod tests {
         type Case<'a> = (&'a [(u32, u32, u32)], &'a [&'a [u32]], &'a str);
         let cases: &[Case<'_>] = &[
             (&[], &[], "0 CPUs; expected 1 to 4096"),
-            (&[(0, 0, 0), (2, 0, 0)], &[&[10]], "core 2 on a machine of 2 CPUs"),
+            (&[(0, 0, 0), (2, 0, 0)], &[&[10]], "core number 2; expected less than 2, the number of CPUs"),
             (&[(1, 0, 0), (1, 0, 0)], &[&[10]], "no CPU belongs to core 0; expected numbers without gaps"),
             (
                 &[(0, 0, 0), (0, 1, 0)],

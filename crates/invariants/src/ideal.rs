@@ -78,7 +78,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn shares_match_a_bisection_of_the_water_level(sampled in prop::collection::vec((-20i8..20, 1u64..5), 1..12), cpus in 0usize..12) {
+        fn shares_match_a_bisection_of_the_water_level(
+            sampled in prop::collection::vec((-20i8..20, 1u64..5), 1..12),
+            cpus in 0usize..12,
+        ) {
             let sharer = |&(nice, most): &(i8, u64)| Sharer { weight: weight(Weights::Nice, Policy::Other, nice), most };
             let sharers: Vec<Sharer> = sampled.iter().map(sharer).collect();
             let shares = shares(&sharers, cpus, Nanos(1_000_000_000));

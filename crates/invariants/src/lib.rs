@@ -16,14 +16,14 @@
 //! | `windows` | more of a task's consecutive requests were late than allowed | if promised |
 //! | `caps` | a group used more than its hard cap | if promised |
 //!
-//! [`state`] follows the state of tasks and CPUs and finds contradictions; [`queues`] finds tasks dispatched out of order;
-//! [`unserved`] finds tasks that wait while CPUs idle, and [`loads`] those that balancing never helps; [`shares`] compares
-//! CPU time with weights; [`preemption`] finds woken tasks that wait too long, [`run_intervals`] tasks that keep a CPU too
-//! long; [`gangs`] checks jobs, [`windows`] requests and [`caps`] groups, which [`demands`] describes. [`Checker`] passes
-//! the events to them and collects the violations.
+//! [`state`] follows the state of tasks and CPUs and finds contradictions; [`queues`] finds tasks dispatched out of
+//! order; [`unserved`] finds tasks that wait while CPUs idle, and [`loads`] those that balancing never helps;
+//! [`shares`] compares CPU time with weights; [`preemption`] finds woken tasks that wait too long, [`run_intervals`]
+//! tasks that keep a CPU too long; [`gangs`] checks jobs, [`windows`] requests and [`caps`] groups, which [`demands`]
+//! describes. [`Checker`] passes the events to them and collects the violations.
 //!
-//! After a change of masks, online CPUs or scheduler, the checker *resets*: schedulers need time to adapt, so waits count
-//! from that time on and windows restart.
+//! After a change of masks, online CPUs or scheduler, the checker *resets*: schedulers need time to adapt, so waits
+//! count from that time on and windows restart.
 
 mod caps;
 mod checker;

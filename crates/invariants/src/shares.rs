@@ -24,7 +24,7 @@ const SHORTEST: Nanos = Nanos::from_ms(500);
 const ROUNDS: u64 = 20;
 /// Weight of all tasks without a group together: the default weight of a cgroup.
 const OTHERS: u64 = 100;
-/// Shortest length of a window as a multiple of the runnable time of its guests.
+/// A window must last at least this many times the total runnable time of its guests.
 const GUESTS: u64 = 100;
 
 /// A task, or the tasks of a group, whose CPU time in a window differs too much from the ideal share.

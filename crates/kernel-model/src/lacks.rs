@@ -99,7 +99,7 @@ impl Kernel {
 fn missing_kfunc(name: &str, parameters: u32, (major, minor): (u16, u16)) -> String {
     match kfuncs::absence(name, (major, minor)) {
         Absence::Later((since_major, since_minor)) => {
-            format!("kernel {major}.{minor} has no kfunc {name}, which came with {since_major}.{since_minor}")
+            format!("kernel {major}.{minor} has no kfunc {name}, which {since_major}.{since_minor} added")
         }
         Absence::Gone((until_major, until_minor)) => {
             format!("kernel {major}.{minor} has no kfunc {name} any more: {until_major}.{until_minor} removed it")
@@ -112,6 +112,6 @@ fn missing_kfunc(name: &str, parameters: u32, (major, minor): (u16, u16)) -> Str
         Absence::Unmodelled(family) => {
             format!("weir does not model the kfunc {name} ({family}), which kernel {major}.{minor} has")
         }
-        Absence::Unknown => format!("weir knows no kfunc {name}"),
+        Absence::Unknown => format!("kfunc {name} is unknown to weir"),
     }
 }

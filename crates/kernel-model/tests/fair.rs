@@ -150,7 +150,7 @@ fn hrtick_that_fires_in_another_class_counts_as_a_tick() {
 
 /// Two hogs on CPU 1: the running one is in the last 0.1 ms of its 1.4 ms slice and ahead of the average. The
 /// sleeping third task would be picked before both.
-fn late_in_a_turn(topology: Topology) -> (Bench, TaskId, TaskId) {
+fn near_the_end_of_a_slice(topology: Topology) -> (Bench, TaskId, TaskId) {
     let mut bench = bench(topology);
     let woken = bench.task_with("woken", "1", Policy::Other, -10);
     for name in ["first", "second"] {
@@ -181,7 +181,7 @@ fn remote_wakeup_preempts_at_the_next_interrupt_since_7_0() {
         },
     ];
     for (number, interrupt) in interrupts.into_iter().enumerate() {
-        let (mut bench, running, woken) = late_in_a_turn(flat(2));
+        let (mut bench, running, woken) = near_the_end_of_a_slice(flat(2));
         bench.wake_from(0, woken, false);
         bench.pass_with_timers(Nanos::from_us(50));
         assert_eq!(current(&bench, 1), running);
@@ -196,7 +196,7 @@ fn remote_wakeup_preempts_at_the_next_interrupt_since_7_0() {
 #[test]
 fn wakeup_on_the_same_cpu_or_from_another_llc_preempts_at_once() {
     for (from, caches) in [(1, [0, 0]), (0, [0, 1])] {
-        let (mut bench, running, woken) = late_in_a_turn(Topology::of_groups(&[0, 1], &caches, &[0; 2]));
+        let (mut bench, running, woken) = near_the_end_of_a_slice(Topology::of_groups(&[0, 1], &caches, &[0; 2]));
         assert_eq!(current(&bench, 1), running);
         bench.wake_from(from, woken, false);
         assert_eq!(current(&bench, 1), woken, "from CPU {from}");
@@ -232,7 +232,7 @@ fn ineligible_current_task_is_preempted_before_its_deadline() {
 #[test]
 fn eligible_current_task_is_protected_until_its_deadline() {
     let mut bench = bench(flat(1));
-    let [owed, heavy] = [("owed", 0), ("heavy", -20)].map(|(name, nice)| {
+    let [behind, heavy] = [("behind", 0), ("heavy", -20)].map(|(name, nice)| {
         let task = bench.task_with(name, "", Policy::Other, nice);
         assert_eq!(current(&bench, 0), TaskId::NONE);
         task
@@ -240,16 +240,16 @@ fn eligible_current_task_is_protected_until_its_deadline() {
     let hog = hog(&mut bench, "hog", "", 0);
     bench.run(&[0], Nanos::from_ms(40));
     bench.pass(Nanos::from_us(100));
-    bench.wake(owed);
+    bench.wake(behind);
     assert_eq!(current(&bench, 0), hog, "both are at the average, and the hog's deadline is 0.1 ms earlier");
     bench.pass(Nanos::from_ms(1));
     bench.kernel.tick(CpuId(0));
     bench.settle();
-    assert_eq!(current(&bench, 0), owed, "the hog is 1 ms ahead");
+    assert_eq!(current(&bench, 0), behind, "the hog is 1 ms ahead");
     // The heavy task starts at the average, 0.5 ms ahead. Its request is 8 us, so its deadline is the earlier one.
     bench.pass(Nanos::from_us(100));
     bench.wake(heavy);
-    assert_eq!(current(&bench, 0), owed, "it has run 0.1 ms of its 0.7 ms");
+    assert_eq!(current(&bench, 0), behind, "it has run 0.1 ms of its 0.7 ms");
     bench.pass(Nanos::from_us(700));
     bench.kernel.tick(CpuId(0));
     bench.settle();
@@ -288,7 +288,7 @@ fn task_that_sleeps_with_negative_lag_stays_queued_until_picked() {
     // CPU 1 is idle now, but the task is still on the queue of CPU 0, where it is 2 ms ahead (delayed dequeue).
     bench.wake(task);
     assert_eq!((bench.kernel.task_cpu(task), current(&bench, 1)), (CpuId(0), TaskId::NONE));
-    // Without a tick: CPU 0 would give one of the two tasks to CPU 1.
+    // No tick is delivered: at one, CPU 1 would pull one of the two tasks.
     bench.pass(TICK);
     bench.leave(stay, Leave::Preempt);
     assert_eq!(current(&bench, 0), task, "the other has caught up");
@@ -307,7 +307,7 @@ fn negative_lag_survives_a_short_sleep() {
     let (first, second) = (hog(&mut bench, "first", "", 0), hog(&mut bench, "second", "", 0));
     bench.pass(Nanos::from_ms(3));
     bench.block(first);
-    // Only after the second task has run for 3 ms would a wakeup forget the first one's negative lag.
+    // A wakeup would clear the first task's negative lag only after the second one has run for 3 ms.
     bench.pass(Nanos::from_ms(1));
     bench.wake(first);
     assert_eq!(current(&bench, 0), second);

@@ -21,8 +21,8 @@ fn attached(defines: &[&str]) -> Bench {
 }
 
 /// Wakes a new task, so that `select_cpu` reads the variables.
-fn look(bench: &mut Bench) {
-    let task = bench.fork("looker", "", Policy::Other, 0);
+fn wake_new_task(bench: &mut Bench) {
+    let task = bench.fork("new", "", Policy::Other, 0);
     bench.kernel.wake_new(ids::CpuId(0), task);
     bench.settle();
     bench.block(task);
@@ -31,7 +31,7 @@ fn look(bench: &mut Bench) {
 #[test]
 fn weak_per_cpu_variables_have_the_values_of_their_cpu() {
     let mut bench = attached(&[]);
-    look(&mut bench);
+    wake_new_task(&mut bench);
     assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, 2, 2, 0, 1], "dense ids in the order of first CPUs");
     assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 2, 2, 3, 3]);
     assert_eq!(bench.numbers("priority", 4), [0; 8]);
@@ -43,12 +43,12 @@ fn sd_llc_size_follows_cpu_hotplug() {
     let mut bench = attached(&[]);
     bench.offline(4);
     bench.restart();
-    look(&mut bench);
+    wake_new_task(&mut bench);
     assert_eq!(bench.numbers("llc_id", 4), [0, 1, 0, 1, -1, 2, 0, 1]);
     assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 1, 1, 3, 3]);
     bench.online(4);
     bench.restart();
-    look(&mut bench);
+    wake_new_task(&mut bench);
     assert_eq!(bench.numbers("llc_size", 4), [3, 3, 3, 3, 2, 2, 3, 3]);
 }
 
@@ -64,7 +64,7 @@ fn kernel_cpustat_counts_whole_ticks_by_kind() {
     bench.run(&[], TICK);
     bench.run(&[], TICK);
     bench.pass(Nanos::from_us(100));
-    look(&mut bench);
+    wake_new_task(&mut bench);
     let two_ticks = 2 * TICK.0 as i64;
     assert_eq!(bench.numbers("user_ns", 8), [0, 0, two_ticks, 0, 0, 0, 0, 0]);
     assert_eq!(bench.numbers("nice_ns", 8), [0, 0, 0, two_ticks, 0, 0, 0, 0]);
@@ -116,7 +116,7 @@ fn lacks_lists_every_missing_feature_with_its_cause() {
 fn a_timer_cannot_be_cancelled_with_interrupts_off() {
     let mut bench = attached(&[]);
     assert_eq!(bench.numbers("cancelled_by_init", 4), [1], "init may cancel the armed timer");
-    look(&mut bench);
+    wake_new_task(&mut bench);
     assert_eq!(bench.numbers("cancelled_by_select", 4), [-95]);
 }
 

@@ -91,7 +91,7 @@ fn d10_higher_class_reenqueues_waiting_and_running_immed_tasks() {
     assert_eq!(bench.variable("counter"), 3, "SCX_TASK_REENQ_PREEMPTED");
     bench.block(rt);
     bench.block(a);
-    // A task that waits for its first run: the real-time task wakes before the CPU reschedules.
+    // b has not run yet when it loses its place: the real-time task wakes before the CPU reschedules.
     bench.kernel.wake(CpuId(0), b, event_log::Waker::Interrupt, false);
     bench.kernel.wake(CpuId(0), rt, event_log::Waker::Interrupt, false);
     bench.settle();

@@ -20,7 +20,7 @@ const MAX_TICKS: u32 = 500;
 enum Step {
     /// A CPU without an operation begins one.
     Begin { cpu: u8, action: Action, task: u8 },
-    /// One of the operations that can continue does so.
+    /// Continues one of the operations that can continue.
     Resume { which: u8 },
     /// All operations finish.
     Finish,

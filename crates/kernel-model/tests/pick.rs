@@ -308,7 +308,7 @@ fn i4_default_search_prefers_the_llc_then_the_node() {
 }
 
 #[test]
-fn i3_pick_idle_cpu_goes_round_starting_after_cpu_0() {
+fn i3_pick_idle_cpu_rotates_starting_after_cpu_0() {
     let select = "ON_SELECT=return scx_bpf_pick_idle_cpu(p->cpus_ptr,0);";
     let mut bench = Bench::probe(4, &with(&[select]));
     let picked: Vec<u32> = (0..4)

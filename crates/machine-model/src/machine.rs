@@ -234,7 +234,10 @@ mod tests {
     #[test]
     fn invalid_machines_are_refused_with_the_reason() {
         let broken = machine(&[(0, 0, 0), (2, 0, 0)], &[&[10]]);
-        assert_eq!(broken.validate().unwrap_err().to_string(), "m: core 2 on a machine of 2 CPUs");
+        assert_eq!(
+            broken.validate().unwrap_err().to_string(),
+            "m: core number 2; expected less than 2, the number of CPUs"
+        );
         let slow = Machine { hz: 10, ..machine(&[(0, 0, 0)], &[&[10]]) };
         assert_eq!(slow.validate().unwrap_err().to_string(), "m: hz is 10; expected 24 to 10000");
         for (offline, fine) in [("1", true), ("0-1", false), ("2", false)] {

@@ -206,7 +206,8 @@ impl Timeline {
             .is_some_and(|wait| wait.lock && !wait.spins && wait.to == Some(until))
     }
 
-    /// Pushes a link of running, latest part first, separating the periods in which the task spun on a lock.
+    /// Splits a link of running into parts in which the task worked and parts in which it spun on a lock, and pushes
+    /// them, the latest first.
     fn split(&self, link: Link, links: &mut Vec<Link>) {
         let wait = &self.task(link.task).task_waits;
         let mut to = link.to;

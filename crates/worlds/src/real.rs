@@ -3,11 +3,11 @@
 
 use crate::object_hash;
 use crate::simulated::violations;
+use executor::{End, Played, TaskPlayed};
 use ids::Nanos;
 use invariants::{Conditions, Findings, Property};
-use live::meter::{Measured, MeterCost};
-use live::scheduler::KernelExit;
-use live::threads::{End, Played, TaskPlayed};
+use kernel_link::meter::{Measured, MeterCost};
+use kernel_link::scheduler::KernelExit;
 use machine_model::Machine;
 use measures::{GroupMeasures, Periods, RunMeasures};
 use report::{Called, Ending, Exit, Meter, RunReport, Tags, World};

@@ -2,11 +2,11 @@
 //! Equal facts from simulated and real runs give equal reports.
 
 use crate::{header, real, simulated};
+use executor::{Calibration, End, Played, Stuck, TaskPlayed};
 use ids::{CpuSet, Nanos, Policy, TaskId, Topology};
+use kernel_link::meter::{Measured, MeterCost};
+use kernel_link::scheduler::KernelExit;
 use kernel_model::{Cause, ExitInfo};
-use live::meter::{Measured, MeterCost};
-use live::scheduler::KernelExit;
-use live::threads::{Calibration, End, Played, Stuck, TaskPlayed};
 use machine_model::{Effect, Machine};
 use measures::{Collector, Histogram, LatencySummary, RunMeasures, TaskAccount, TaskMeasures, Totals};
 use report::{Called, Outcome, RunReport, Tags, World, to_json};

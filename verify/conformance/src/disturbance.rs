@@ -18,7 +18,7 @@
 use crate::compare::{DIRECTOR, between_marks, odd_ticks, owners};
 use crate::record::Call;
 use crate::scenario::Masks;
-use live::threads::Played;
+use executor::Played;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPU of the director and of whatever is foreign.

@@ -6,12 +6,12 @@ use crate::scenario::Scenario;
 use crate::{disturbance, log, model, process};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{LinkedObject, Object};
+use executor::{Calibration, Options, Played, Stage};
 use fault_plan::Action;
 use ids::{CpuId, Nanos, Topology};
+use kernel_link::LinkError;
+use kernel_link::scheduler::{Attached, Host, KernelExit, Request, load};
 use kernel_model::{Config, Kernel};
-use live::LiveError;
-use live::scheduler::{Attached, Host, KernelExit, Request, load};
-use live::threads::{Calibration, Options, Played, Stage};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
@@ -99,7 +99,7 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     Ok(run)
 }
 
-fn attach(scenario: &Scenario) -> Result<Attached, LiveError> {
+fn attach(scenario: &Scenario) -> Result<Attached, LinkError> {
     let host = Host::read()?;
     load(&Request {
         name: &scenario.name,

@@ -6,7 +6,7 @@ use crate::args::MachineFormat;
 use crate::output::print;
 use crate::select;
 use anyhow::{Context, Result};
-use live::hardware::{self, Quantiles, Quantity, Scope};
+use host::hardware::{self, Quantiles, Quantity, Scope};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
@@ -15,7 +15,14 @@ pub fn measure(args: &Args) -> Result<()> {
     let host = select::machine("host")?;
     let usable = hardware::usable().context("which CPUs may be used")?;
     let scope = if args.keys { Scope::Keys } else { Scope::All };
-    let quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
+    let mut quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
+    if scope == Scope::All {
+        for (distance, _, a, b) in hardware::pairs(&host.topology, &usable) {
+            eprintln!("measuring locks between CPUs {a} and {b}, {distance}");
+            quantities.extend(executor::lock_costs::measure(a, b));
+        }
+    }
+    quantities.extend(kernel_link::newidle::quantity());
     let text = match args.format {
         MachineFormat::Toml => lines(&quantities),
         MachineFormat::Json => format!("{:#}\n", measured(&quantities)),

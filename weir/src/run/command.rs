@@ -4,8 +4,8 @@
 use super::{Followed, Outside, SIGTERM};
 use anyhow::{Context, Result};
 use event_log::Sink;
-use live::meter::Meter;
-use live::signals::{self, Signals};
+use host::signals::{self, Signals};
+use kernel_link::meter::Meter;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -63,7 +63,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
         }
         let Some(status) = status else { continue };
         if !meter.has_begun() {
-            return Err(live::LiveError::NothingSeen.into());
+            return Err(kernel_link::LinkError::NothingSeen.into());
         }
         if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
             // The end that --for asks for is no failure.

@@ -4,9 +4,9 @@
 use super::{Followed, Outside};
 use anyhow::Result;
 use event_log::Sink;
-use live::LiveError;
-use live::meter::Meter;
-use live::threads::{End, Played, Stage, Stuck};
+use executor::{End, Played, Stage, Stuck};
+use kernel_link::LinkError;
+use kernel_link::meter::Meter;
 use std::time::{Duration, Instant};
 
 /// How long to wait for the last events, which would not come if they were lost.
@@ -24,13 +24,13 @@ pub fn follow<S: Sink>(
         if followed.as_ref().is_ok_and(|end| end.stopped) || followed.is_err() {
             running.stopper().stop();
         }
-        let played = running.join().map_err(LiveError::from)?;
+        let played = running.join().map_err(LinkError::from)?;
         // The last events, and those that are held back to be put in order.
         let joined = Instant::now();
         while !meter.is_over() && joined.elapsed() < LAST && followed.as_ref().is_ok_and(|end| end.ejected.is_none()) {
             meter.receive()?;
             if !meter.has_begun() {
-                return Err(LiveError::NothingSeen.into());
+                return Err(LinkError::NothingSeen.into());
             }
         }
         let Watched { ejected, .. } = followed?;
@@ -39,7 +39,7 @@ pub fn follow<S: Sink>(
 }
 
 struct Watched {
-    ejected: Option<live::scheduler::KernelExit>,
+    ejected: Option<kernel_link::scheduler::KernelExit>,
     /// The play must be ended.
     stopped: bool,
 }

@@ -4,7 +4,7 @@
 use crate::select::{Loadable, Scheduler};
 use anyhow::Result;
 use ids::Nanos;
-use live::scheduler::{Attached, Host, KernelExit, Request, load};
+use kernel_link::scheduler::{Attached, Host, KernelExit, Request, load};
 use report::Called;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

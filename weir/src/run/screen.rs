@@ -7,8 +7,8 @@
 
 use super::whole::Whole;
 use anyhow::{Context, Result};
+use host::signals::Signals;
 use ids::Nanos;
-use live::signals::Signals;
 use live_view::{Follower, Head, Snapshot};
 use nix::unistd::dup2_stderr;
 use ratatui::DefaultTerminal;

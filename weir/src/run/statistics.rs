@@ -6,7 +6,7 @@ use crate::args::Format;
 use crate::output::print;
 use anyhow::Result;
 use ids::Nanos;
-use live::watch::{Interval, Sample, Watch};
+use kernel_link::watch::{Interval, Sample, Watch};
 use report::count;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};

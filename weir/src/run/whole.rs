@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use ids::Nanos;
-use live::watch::{Interval, Sample, Watch};
+use kernel_link::watch::{Interval, Sample, Watch};
 use live_view::{CpuShare, Latencies, Snapshot};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

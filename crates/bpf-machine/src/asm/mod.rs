@@ -39,7 +39,7 @@ use bpf_object::LinkedObject;
 pub struct AsmError {
     /// Line number, from 1.
     pub line: u32,
-    /// What is wrong.
+    /// Description of the problem.
     pub problem: String,
 }
 

@@ -3,7 +3,7 @@
 
 use bpf_object::Insn;
 
-/// An instruction, and what its fields do not hold.
+/// A parsed instruction, with the parts that an [`Insn`] cannot hold.
 pub(super) struct Statement {
     pub insn: Insn,
     /// High half of a 64-bit immediate.

@@ -45,7 +45,7 @@ impl Engine<'_> {
     /// Runs until the program returns, pauses or faults; after a fault, `x.pc` is at the faulting op.
     #[inline(always)]
     pub fn run<H: Host>(&mut self, x: &mut Execution, host: &mut H) -> Result<Step, FaultKind> {
-        // Pausing and line counting need the original instructions, not the quick form.
+        // Pausing and line counting need the original ops, without superinstructions.
         let quick = x.pause == PausePoints::default();
         loop {
             let left = x.budget.saturating_sub(x.executed);

@@ -73,7 +73,7 @@ pub(super) trait Count {
     fn uncounts(&mut self, _: usize) {}
 }
 
-/// No counting: the budget is longer than the program. The ops are in quick form.
+/// Execution without counting, for a budget longer than the program. The ops include superinstructions.
 pub(super) struct Quick;
 
 /// No counting, but the execution may have to pause.

@@ -130,7 +130,7 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
 }
 
 fn array_key(map: &MapDef) -> Result<(), String> {
-    if map.key_size == 4 { Ok(()) } else { Err(format!("key_size is {}, but arrays have 4", map.key_size)) }
+    if map.key_size == 4 { Ok(()) } else { Err(format!("key_size is {}; arrays need 4", map.key_size)) }
 }
 
 /// Checks that all values fit into a region, with a margin.

@@ -315,7 +315,7 @@ impl Maps {
     pub fn forget_owner(&mut self, memory: &mut Memory, owner: GuestAddr) -> Result<(), FaultKind> {
         for map in 0..self.list.len() as u32 {
             if is_storage(self.get(MapHandle(map)).kind) {
-                // Most owners have no value in most maps.
+                // An error is ignored: most owners have no value in most maps.
                 let _: Result<(), i32> = self.delete(memory, MapHandle(map), &owner.to_le_bytes());
             }
         }

@@ -33,10 +33,10 @@ pub(super) const NICE_TRIES: u32 = 1;
 const IMBALANCE_PERCENT: u64 = 117;
 /// Load that a sync waker is assumed to take away when it sleeps: one nice-0 task.
 const NICE_0: u64 = 1024;
-/// Spans over which CPUs balance, from the core to the whole machine.
+/// Scheduling domains over which CPUs balance, from the core to the whole machine.
 pub(super) const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
 
-/// Balancing state of a CPU over one span.
+/// Balancing state of a CPU for one scheduling domain.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Balance {
     /// No balancing before this time.
@@ -152,7 +152,7 @@ impl Core {
         moved
     }
 
-    /// `sched_balance_rq` of `cpu` over one of its spans; returns the tasks pulled.
+    /// `sched_balance_rq` of `cpu` over one of its scheduling domains; returns the tasks pulled.
     fn fair_balance_over(&mut self, cpu: CpuId, index: usize, span: Locality) -> Vec<TaskId> {
         let topology = &self.config.topology;
         let members = |reach: Locality| {

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_disturbed_clock_steps_and_drifts() {
+    fn disturbed_clock_steps_and_drifts() {
         let (one, two) = (CpuId(1), CpuId(2));
         let mut clocks = Clocks::default();
         let read = |clocks: &Clocks, cpu, now| clocks.read(cpu, Nanos(now)).0;
@@ -65,7 +65,7 @@ mod tests {
         assert_eq!([0, 1, 2].map(|cpu| read(&clocks, CpuId(cpu), 2_000)), [2_000, 2_500, 2_000]);
         clocks.disturb(one, Nanos(2_000), 0, Some(200_000));
         assert_eq!(read(&clocks, one, 3_000), 3_700);
-        // A step keeps the accumulated drift and the drift rate.
+        // A step of the clock changes neither its accumulated drift nor its drift rate.
         clocks.disturb(one, Nanos(3_000), -1_000, None);
         assert_eq!(read(&clocks, one, 4_000), 3_900);
         clocks.disturb(two, Nanos(4_000), -5_000, Some(-100));

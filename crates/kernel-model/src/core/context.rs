@@ -17,7 +17,7 @@ pub(crate) struct CpuContext {
     pub cpu: CpuId,
     /// The callback in progress.
     pub running: Running,
-    /// Locks that it holds.
+    /// Locks that the operation holds.
     pub locks: HeldLocks,
     /// Dispatch buffer of the `dispatch` in progress.
     pub buffer: DispatchBuffer,
@@ -61,7 +61,7 @@ pub(crate) enum DirectDispatch {
     Off,
     /// This task, once.
     Task(TaskId),
-    /// None: the one direct dispatch of this task has been tried.
+    /// No further direct dispatch is allowed: the one for this task has been attempted.
     Done(TaskId),
 }
 

@@ -212,12 +212,12 @@ impl Core {
 
     /// Blocks the running task, which is still in the sums. A task with negative lag stays on the queue (delayed
     /// dequeue), unless it exits.
-    pub fn fair_sleep(&mut self, task: TaskId, gone: bool) {
+    pub fn fair_sleep(&mut self, task: TaskId, exits: bool) {
         let cpu = self.task_cpu(task);
         let (lag, ahead) = (self.fair_lag(task), !self.fair_eligible(cpu, task));
         self.fair_save_average(cpu);
         self.task_mut(task).fair.lag = lag;
-        if ahead && !gone && self.cpus[cpu.index()].active {
+        if ahead && !exits && self.cpus[cpu.index()].active {
             self.fair_delay(task, true);
         }
     }
@@ -274,10 +274,10 @@ impl Core {
     /// 6.18 only if its lag would be positive. Returns whether it was placed again.
     pub(super) fn fair_requeue(&mut self, task: TaskId) -> bool {
         let (average, vruntime) = (self.fair_average(self.task_cpu(task)), self.task(task).fair.vruntime);
-        let owed = self.fair_lag(task) > 0;
+        let behind = self.fair_lag(task) > 0;
         self.fair_dequeue_delayed(task);
         let moved = average.checked_add_signed(-self.task(task).fair.lag) != Some(vruntime);
-        let again = owed || moved && self.config.version >= (7, 0);
+        let again = behind || moved && self.config.version >= (7, 0);
         if again {
             self.fair_place(task);
         }

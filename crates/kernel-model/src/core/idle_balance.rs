@@ -31,7 +31,8 @@ const RATE_SINCE: (u16, u16) = (7, 1);
 /// NI_RATE adds 1 to the ratio for each 2^22 ns between two updates of the ratio.
 const RATE_SHIFT: u32 = 22;
 
-/// Statistics of newidle balancing of one CPU over one span (`newidle_call` and others of `struct sched_domain`).
+/// Statistics of newidle balancing of one CPU over one scheduling domain (`newidle_call` and others of `struct
+/// sched_domain`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NewidleStats {
     calls: u32,
@@ -95,7 +96,7 @@ impl Core {
         }
     }
 
-    /// `sched_balance_newidle` over one span. `ratio` is the initial ratio.
+    /// `sched_balance_newidle` over one scheduling domain. `ratio` is the initial ratio.
     fn fair_pull_at_times(&mut self, cpu: CpuId, index: usize, ratio: u32) -> bool {
         if self.fair_width(cpu, index).is_none() {
             return false;
@@ -181,7 +182,7 @@ impl Core {
         !self.cpus[cpu.index()].higher.is_empty()
     }
 
-    /// `sched_balance_rq` of an idle CPU over one of its spans. Returns whether it pulled tasks.
+    /// `sched_balance_rq` of an idle CPU over one of its scheduling domains. Returns whether it pulled tasks.
     fn fair_balance_idle_over(&mut self, to: CpuId, index: usize) -> bool {
         let now = self.jiffies_now();
         let due = self.fair_next_over(to, index).is_some_and(|next| now >= next);
@@ -215,7 +216,8 @@ impl Core {
         cpus.iter().filter_map(next).min().unwrap_or(Nanos::ZERO)
     }
 
-    /// When a CPU balances next over one of its spans; `None` if the span is no wider than the next smaller one.
+    /// Time of the next balance pass of a CPU over one of its scheduling domains; `None` if the domain has no more CPUs
+    /// than the next smaller one.
     fn fair_next_over(&self, cpu: CpuId, index: usize) -> Option<Nanos> {
         let width = self.fair_width(cpu, index)?;
         let busy_factor = if self.fair_idle(cpu) { 1 } else { BUSY_FACTOR };
@@ -223,7 +225,7 @@ impl Core {
         Some(self.cpus[cpu.index()].fair.balances[index].last + self.jiffies_in_ns(jiffies))
     }
 
-    /// Number of CPUs of a span; `None` if the span is no wider than the next smaller one.
+    /// Number of CPUs of a scheduling domain; `None` if it has no more CPUs than the next smaller one.
     fn fair_width(&self, cpu: CpuId, index: usize) -> Option<u64> {
         let width = |reach: Locality| {
             let near = |&other: &CpuId| self.config.topology.locality(cpu, other) <= reach;
@@ -263,7 +265,7 @@ mod tests {
 
     #[test]
     fn cpu_that_rarely_idles_searches_anyway_since_7_1() {
-        // 2^22 ns are 4.2 ms.
+        // NI_RATE adds 1 for each 4.2 ms (2^22 ns) of the 100 ms: 23.
         assert_eq!(ratio_after(0, 512, 0, Nanos::from_ms(100), true), 23);
         assert_eq!(ratio_after(0, 512, 0, Nanos::from_secs(10), true), RATIO_ONE, "capped at 1024");
     }

@@ -58,7 +58,7 @@ mod tests {
     fn constants_that_an_older_kernel_lacks_stay_zero() {
         let bytes = policies::find("fifo").expect("shipped").object;
         let mut object = Object::parse(bytes).unwrap().link(&*target((7, 2), 1000, 4)).unwrap();
-        // A variable of the object, renamed to a constant that came with 7.1.
+        // A variable of the object, renamed to a constant that 7.1 added.
         let variable = object.variables.remove("__SCX_SLICE_DFL").expect("fifo uses it");
         object.variables.insert("__SCX_ENQ_IMMED".to_owned(), variable);
         let value_in =

@@ -267,7 +267,7 @@ proptest! {
 
 /// `to_kthread()`: a kthread shows whether it is per-CPU; `worker_private` of other tasks is NULL.
 #[test]
-fn kthread_flags_tell_per_cpu_kthreads() {
+fn kthread_flags_mark_per_cpu_kthreads() {
     let (mut memory, mut objects) = new(4);
     let all = CpuSet::first_n(4);
     let own = [None, None, Some(CpuId(2))];

@@ -83,7 +83,7 @@ pub struct Kernel {
     waiting: Vec<TaskId>,
     /// Between the two halves of an attach: tasks are switched, and bypass is on.
     attaching: bool,
-    /// Whether the disable sequence is split into two halves.
+    /// Whether disabling is split into two steps, with bypass mode between them ([`Kernel::disable_in_steps`]).
     in_steps: bool,
     /// Bypass is on because the machine is about to suspend.
     suspending: bool,

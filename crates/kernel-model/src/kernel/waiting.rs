@@ -39,12 +39,12 @@ const SPIN_LOCK: u32 = 93;
 /// Number of the helper `bpf_spin_unlock`.
 const SPIN_UNLOCK: u32 = 94;
 
-/// Points where operations stop, besides locks.
+/// Points at which operations in the waiting form stop, in addition to lock acquisitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stops {
-    /// Before each kfunc and helper.
+    /// Whether operations stop before each call of a kfunc or helper.
     pub calls: bool,
-    /// Before each atomic instruction.
+    /// Whether operations stop before each atomic instruction.
     pub atomics: bool,
 }
 

@@ -117,7 +117,8 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
     Ok(value)
 }
 
-/// Implements `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014) with one word of state; returns the upper half.
+/// Implements `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014) with one word of state; returns the upper
+/// half.
 pub(crate) fn prandom(state: &mut u64) -> u32 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;
@@ -150,8 +151,8 @@ fn current_comm(core: &Core, cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, F
     Ok(0)
 }
 
-/// Implements `bpf_per_cpu_ptr(ptr, cpu)`: address of a per-CPU variable's instance on `cpu`. CPU times are updated here,
-/// because programs can read them only through this call.
+/// Implements `bpf_per_cpu_ptr(ptr, cpu)`: address of a per-CPU variable's instance on `cpu`. CPU times are updated
+/// here, because programs can read them only through this call.
 fn per_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr, cpu: u32) -> Option<GuestAddr> {
     let (name, addr) = core.objects.per_cpu.find(memory, addr, cpu)?;
     if name == "kernel_cpustat" {
@@ -167,8 +168,8 @@ fn this_cpu_ptr(core: &Core, memory: &mut Memory, addr: GuestAddr) -> Result<u64
     found.ok_or_else(|| FaultKind::BadArgument(format!("{addr:#x} is not a per-CPU variable of the kernel")))
 }
 
-/// Implements `bpf_snprintf(str, str_size, fmt, data, data_len)`: returns the full length including the NUL, even if the text
-/// was truncated.
+/// Implements `bpf_snprintf(str, str_size, fmt, data, data_len)`: returns the full length including the NUL, even if
+/// the text was truncated.
 fn snprintf(cx: &mut Context<'_>, a: [u64; 5]) -> Result<u64, FaultKind> {
     let [to, size, fmt, data, data_len] = a;
     if !data_len.is_multiple_of(8) || data_len > 12 * 8 {

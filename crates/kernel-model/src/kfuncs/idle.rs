@@ -109,8 +109,8 @@ pub(super) fn get_smtmask_node(core: &mut Core, a: [u64; 5], cx: &mut Context<'_
     get(core, cx, IdleMask { node: Some(a[0] as i32), smt: true })
 }
 
-/// Implements `scx_bpf_put_idle_cpumask(mask)` and `scx_bpf_put_cpumask(mask)`. The kernel does nothing here; its verifier checks
-/// that every mask that is put was acquired.
+/// Implements `scx_bpf_put_idle_cpumask(mask)` and `scx_bpf_put_cpumask(mask)`. The kernel does nothing here; its
+/// verifier checks that every mask that is put was acquired.
 pub(super) fn put_mask(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let objects = &mut core.objects;
     if objects.idle_masks.put(cx.memory, a[0]) || objects.fixed_masks.is_mask(cx.memory, a[0]) {

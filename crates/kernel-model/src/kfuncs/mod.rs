@@ -64,7 +64,7 @@ pub(crate) enum Absence {
     Gone((u16, u16)),
     /// It has this number of parameters.
     Parameters(u32),
-    /// The kernel has it, the model does not; the text names its family.
+    /// A kfunc that the kernel has and the model does not; the text names its family.
     Unmodelled(&'static str),
     /// The model does not know the name.
     Unknown,

@@ -6,8 +6,8 @@ use crate::guest::EVENT_COUNTERS;
 use bpf_machine::{Context, FaultKind};
 use ids::Topology;
 
-/// Implements `scx_bpf_cpuperf_cap(cpu)`: returns the capacity relative to the fastest CPU, which has `SCX_CPUPERF_ONE`; also
-/// returns that for an invalid CPU.
+/// Implements `scx_bpf_cpuperf_cap(cpu)`: returns the capacity relative to the fastest CPU, which has
+/// `SCX_CPUPERF_ONE`; also returns that for an invalid CPU.
 pub(super) fn cap(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u64, FaultKind> {
     core.check_cpu(a[0] as i32);
     let capacity = core.config.topology.capacities.get(a[0] as u32 as usize);
@@ -25,7 +25,8 @@ pub(super) fn set(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u
     Ok(0)
 }
 
-/// Implements `scx_bpf_events(events, events__sz)`: copies as many counters as fit; a program may know fewer or more of them.
+/// Implements `scx_bpf_events(events, events__sz)`: copies as many counters as fit; a program may know fewer or more of
+/// them.
 pub(super) fn events(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let counters: Vec<u8> =
         EVENT_COUNTERS.iter().flat_map(|field| core.event_count(field.name).to_le_bytes()).collect();

@@ -29,8 +29,8 @@ pub(super) fn cpu(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<
     Ok(cpu.0.into())
 }
 
-/// Implements `scx_bpf_task_set_slice(p, slice)`: returns whether the scheduler owns the task, which is always true without
-/// sub-schedulers.
+/// Implements `scx_bpf_task_set_slice(p, slice)`: returns whether the scheduler owns the task, which is always true
+/// without sub-schedulers.
 pub(super) fn set_slice(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     let task = task(core, cx.memory, a[0])?;
     core.objects.set_slice(cx.memory, task, a[1]);
@@ -95,7 +95,8 @@ fn cgroup_at(core: &Core, cx: &Context<'_>, addr: GuestAddr) -> Result<u32, Faul
     core.objects.cgroups.at(cx.memory, addr).ok_or_else(|| bad(format!("{addr:#x} is not a cgroup")))
 }
 
-/// Implements `bpf_cgroup_acquire(cgrp)`. Cgroups are never freed while the program runs, so a reference is only a pointer.
+/// Implements `bpf_cgroup_acquire(cgrp)`. Cgroups are never freed while the program runs, so a reference is only a
+/// pointer.
 pub(super) fn cgroup_acquire(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
     cgroup_at(core, cx, a[0])?;
     Ok(a[0])

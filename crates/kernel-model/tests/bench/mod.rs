@@ -47,7 +47,7 @@ pub struct Bench {
     pub rescheds: Vec<u32>,
     /// Lines printed by the scheduler since the list was cleared.
     pub printed: Vec<String>,
-    /// CPUs that wait for a switch of others (`SCX_KICK_WAIT`).
+    /// CPUs that wait until other CPUs have switched (`SCX_KICK_WAIT`).
     pub awaited: Vec<(u32, String)>,
 }
 
@@ -297,7 +297,7 @@ impl Bench {
 
     /// Exit information of the scheduler, which must be disabled.
     pub fn exit(&self) -> &ExitInfo {
-        self.kernel.exit_info().expect("the scheduler is gone")
+        self.kernel.exit_info().expect("the scheduler is disabled")
     }
 
     /// Exit kind and message of the scheduler.

@@ -14,9 +14,9 @@ use crate::oracle::{self, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use cases::{CASES, Case};
+use executor::{Options, play};
+use kernel_link::scheduler::Attached;
 use launch_profile::Profile;
-use live::scheduler::Attached;
-use live::threads::{Options, play};
 use std::path::Path;
 use std::time::Duration;
 

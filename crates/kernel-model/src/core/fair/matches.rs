@@ -337,7 +337,7 @@ fn cases(cases: u32) -> ProptestConfig {
 }
 
 #[test]
-fn matches_naive() {
+fn eevdf_matches_naive_model() {
     run(TestRunner::new_with_rng(cases(2000), proptest::test_runner::TestRng::deterministic_rng(Default::default())));
 }
 

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Work: a loop that takes the same number of cycles each time, and how many of its rounds a nanosecond of work is.
+
+use host::sys;
+use ids::Nanos;
+use std::hint::black_box;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Rounds of work. Each needs the result of the one before (a xorshift generator), so that no compiler and no processor
+/// can do less or do them side by side; it touches no memory.
+#[inline(never)]
+pub fn spin(rounds: u64) {
+    let mut state = black_box(0x2545_F491_4F6C_DD1D_u64);
+    for _ in 0..rounds {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+    }
+    black_box(state);
+}
+
+/// Works until `clock` has gone on by `time`. `work` hears how much is left, does some of it or a little more, and says
+/// whether to go on.
+pub fn spend(time: Nanos, clock: impl Fn() -> Nanos, mut work: impl FnMut(Nanos) -> bool) {
+    let until = clock() + time;
+    loop {
+        let left = until.since(clock());
+        if left == Nanos::ZERO || !work(left) {
+            return;
+        }
+    }
+}
+
+/// How fast this machine works, measured with [`spin`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Calibration {
+    /// Rounds of each try.
+    pub rounds: u64,
+    /// The shortest time that they took: the unit of work. It is the fastest CPU's at its highest clock, undisturbed.
+    pub fastest: Nanos,
+    /// The median time over all tries on all CPUs. Far from [`Calibration::fastest`]: the CPUs were busy with other
+    /// things, changed their clock, or differ from each other.
+    pub median: Nanos,
+    /// How many tries there were.
+    pub tries: u32,
+}
+
+/// Length of a try. Shorter than the slices of all schedulers, so that some tries are undisturbed on a busy machine too.
+const TRY: Nanos = Nanos::from_us(250);
+
+/// Tries at each visit to a CPU, after as many that wake its clock up: 16 ms in all.
+const TRIES: u32 = 32;
+
+/// At most so many CPUs are tried. They are spread over the machine, so that all kinds of cores are among them.
+const MOST_CPUS: usize = 16;
+
+/// CPUs are visited again until this time is over: neighbours of a virtual machine slow it for some tenths of a second (as
+/// `hardware/handover.rs` says), and what was measured meanwhile alone would make all work too small.
+const SPAN: Duration = Duration::from_millis(400);
+
+/// From the beginning of a visit of all CPUs to that of the next, if they take less.
+const APART: Duration = Duration::from_millis(100);
+
+impl Calibration {
+    /// Measures on the CPUs that the calling thread may use; changes its affinity on the way, and leaves it changed.
+    pub(super) fn measure() -> std::io::Result<Calibration> {
+        let cpus: Vec<_> = sys::allowed_cpus()?.iter().collect();
+        let mut rounds = 1_000;
+        while time(rounds) < TRY {
+            rounds *= 2;
+        }
+        let count = cpus.len().min(MOST_CPUS);
+        let last = cpus.len() - 1;
+        let spread = |index| cpus[if count > 1 { index * last / (count - 1) } else { last }];
+        let mut times = Vec::new();
+        let begun = Instant::now();
+        loop {
+            let visit = Instant::now();
+            for cpu in (0..count).map(spread) {
+                // A CPU may go offline meanwhile; the others do.
+                if sys::set_allowed_cpus(0, &std::iter::once(cpu).collect()).is_err() {
+                    continue;
+                }
+                (0..TRIES).for_each(|_| spin(rounds));
+                times.extend((0..TRIES).map(|_| time(rounds)));
+            }
+            if begun.elapsed() >= SPAN {
+                break;
+            }
+            thread::sleep(APART.saturating_sub(visit.elapsed()));
+        }
+        if times.is_empty() {
+            times.push(time(rounds));
+        }
+        times.sort_unstable();
+        Ok(Calibration {
+            rounds,
+            fastest: times[0].max(Nanos(1)),
+            median: times[times.len() / 2],
+            tries: times.len() as u32,
+        })
+    }
+
+    /// Rounds of `work`, rounded up.
+    pub fn rounds_of(&self, work: Nanos) -> u64 {
+        (u128::from(work.0) * u128::from(self.rounds)).div_ceil(self.fastest.0.into()) as u64
+    }
+
+    /// Work that so many rounds are, rounded down.
+    pub fn work_of(&self, rounds: u64) -> Nanos {
+        Nanos((u128::from(rounds) * u128::from(self.fastest.0) / u128::from(self.rounds)) as u64)
+    }
+
+    /// How much longer the median try took than the fastest, in percent.
+    pub fn spread_percent(&self) -> f64 {
+        100.0 * (self.median.0 as f64 / self.fastest.0 as f64 - 1.0)
+    }
+}
+
+fn time(rounds: u64) -> Nanos {
+    let begin = sys::now();
+    spin(rounds);
+    sys::now().since(begin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn rounds_and_work_agree() {
+        let calibration = Calibration { rounds: 100_003, fastest: Nanos(250_007), median: Nanos(300_000), tries: 1 };
+        for work in [0, 1, 2, 999, 1_000_000, 1_000_000_000_000_000] {
+            let back = calibration.work_of(calibration.rounds_of(Nanos(work)));
+            assert!((work..work + 3).contains(&back.0), "{work} ns became {back:?}");
+        }
+        assert_eq!(calibration.rounds_of(Nanos(250_007)), 100_003);
+        assert_eq!(calibration.spread_percent().round(), 20.0);
+    }
+
+    #[test]
+    fn time_is_spent_by_the_clock_and_at_most_one_step_too_much() {
+        // Each step of at most 50 us takes 1.3 times as long as was thought; interrupts take two steps' time more.
+        let (clock, steps) = (Cell::new(Nanos(777)), Cell::new(0));
+        let step = |left: Nanos| {
+            steps.set(steps.get() + 1);
+            let interrupts = if steps.get() % 20 == 0 { 2 * 65_000 } else { 0 };
+            clock.set(clock.get() + Nanos(left.0.min(50_000) * 13 / 10 + interrupts));
+        };
+        for time in [0, 1, 49_999, 2_500_000] {
+            let before = clock.get();
+            spend(
+                Nanos(time),
+                || clock.get(),
+                |left| {
+                    assert!(left.0 > 0 && left.0 <= time - (clock.get() - before).0, "{left:?} of {time}");
+                    step(left);
+                    true
+                },
+            );
+            let spent = (clock.get() - before).0;
+            assert!((time..=time + 15_000 + 130_000).contains(&spent), "{spent} for {time}");
+        }
+        assert_eq!(steps.get(), 1 + 1 + 37, "39 of 65 us, but one is interrupted for as long as two take");
+        steps.set(0);
+        spend(
+            Nanos::from_secs(1),
+            || clock.get(),
+            |left| {
+                step(left);
+                steps.get() < 3
+            },
+        );
+        assert_eq!(steps.get(), 3, "it was told to stop");
+    }
+
+    /// Else one bad moment would decide.
+    #[test]
+    fn cpus_are_visited_again_some_tenths_of_a_second_later() {
+        let begun = Instant::now();
+        let (visits, cpus) = thread::spawn(|| {
+            let cpus = sys::allowed_cpus().unwrap().len().min(MOST_CPUS) as u32;
+            (Calibration::measure().unwrap().tries / TRIES, cpus)
+        })
+        .join()
+        .unwrap();
+        assert!(
+            visits >= 2 * cpus && begun.elapsed() >= SPAN,
+            "{visits} visits of {cpus} CPUs in {:?}",
+            begun.elapsed()
+        );
+    }
+
+    #[test]
+    fn twice_the_rounds_take_twice_the_time() {
+        let fastest = |rounds| (0..200).map(|_| time(rounds)).min().expect("200 tries").0;
+        let (once, twice) = (fastest(20_000), fastest(40_000));
+        assert!((19..21).contains(&(10 * twice / once)), "{once} ns, then {twice} ns");
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What `/proc` and `/sys` report about this machine and this process.
+
+use crate::HostError;
+use ids::{CpuId, CpuSet};
+use std::fs;
+
+/// Whether there is a process of this number.
+pub fn is_process(process: u32) -> bool {
+    fs::metadata(format!("/proc/{process}")).is_ok()
+}
+
+/// Checks that this process is root's.
+///
+/// # Errors
+/// If it is not.
+pub fn check_root() -> Result<(), HostError> {
+    match effective_uid()? {
+        0 => Ok(()),
+        effective_uid => Err(HostError::NotRoot { effective_uid }),
+    }
+}
+
+/// Signals that this process ignores: bit 0 is signal 1.
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn ignored_signals() -> Result<u64, HostError> {
+    let path = "/proc/self/status";
+    let text = read(path)?;
+    let ignored = text.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    ignored.ok_or_else(|| HostError::Malformed(format!("{path} has no ignored signals")))
+}
+
+fn effective_uid() -> Result<u32, HostError> {
+    let path = "/proc/self/status";
+    let text = read(path)?;
+    // Uid: real effective saved filesystem
+    let uid = text.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().nth(1)?.parse().ok());
+    uid.ok_or_else(|| HostError::Malformed(format!("{path} has no effective user id")))
+}
+
+/// The CPUs that are online.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn online() -> Result<CpuSet, HostError> {
+    cpus("online")
+}
+
+/// The CPUs that are plugged in, online or not.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn present() -> Result<CpuSet, HostError> {
+    cpus("present")
+}
+
+/// Another thread of this CPU's core, if it has several: the first after it, or else the first of all.
+pub fn sibling(cpu: CpuId) -> Option<CpuId> {
+    let text = read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?;
+    let threads: CpuSet = text.trim().parse().ok()?;
+    let next = threads.iter().find(|thread| *thread > cpu);
+    next.or(threads.first()).filter(|thread| *thread != cpu)
+}
+
+/// A set of CPUs that the kernel tells of itself.
+pub fn cpus(which: &str) -> Result<CpuSet, HostError> {
+    let path = format!("/sys/devices/system/cpu/{which}");
+    let text = read(&path)?;
+    text.trim().parse().map_err(|_| HostError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))
+}
+
+/// Page size, from the auxiliary vector: pairs of words, of which AT_PAGESZ is number 6.
+pub fn page_bytes() -> Result<u64, HostError> {
+    let path = "/proc/self/auxv";
+    let bytes = fs::read(path).map_err(HostError::file(path))?;
+    let word = |bytes: &[u8]| usize::from_ne_bytes(bytes.try_into().expect("a whole word")) as u64;
+    let size = size_of::<usize>();
+    let mut pairs = bytes.chunks_exact(2 * size).map(|pair| (word(&pair[..size]), word(&pair[size..])));
+    let found = pairs.find_map(|(key, value)| (key == 6).then_some(value));
+    found.ok_or_else(|| HostError::Malformed(format!("{path} has no page size")))
+}
+
+/// The calling thread's id.
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn thread_id() -> Result<u32, HostError> {
+    let path = "/proc/thread-self";
+    let link = fs::read_link(path).map_err(HostError::file(path))?;
+    let id = link.file_name().and_then(|name| name.to_str()?.parse().ok());
+    id.ok_or_else(|| HostError::Malformed(format!("{path} points to {}", link.display())))
+}
+
+/// The kernel, as `uname -sr` names it.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn name_and_release() -> Result<String, HostError> {
+    Ok(format!("{} {}", read("/proc/sys/kernel/ostype")?.trim(), release()?))
+}
+
+/// The kernel's release, as `uname -r` names it: `6.18.44-amd64`.
+///
+/// # Errors
+/// Names the file that could not be read.
+pub fn release() -> Result<String, HostError> {
+    Ok(read("/proc/sys/kernel/osrelease")?.trim().to_owned())
+}
+
+/// The CPU, as `/proc/cpuinfo` names it; "unknown" where that has no name (many ARM machines).
+///
+/// # Errors
+/// Says so if `/proc` is not there.
+pub fn cpu_model() -> Result<String, HostError> {
+    let text = read("/proc/cpuinfo")?;
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.trim_start().strip_prefix(':'));
+    Ok(name.unwrap_or("unknown").trim().to_owned())
+}
+
+/// Reads a file of the kernel.
+pub fn read(path: &str) -> Result<String, HostError> {
+    fs::read_to_string(path).map_err(HostError::file(path))
+}

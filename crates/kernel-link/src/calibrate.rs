@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! What the schedule of recorded tasks costs on this machine, measured just before a recording.
+//!
+//! Some threads switch, wake each other and compute, without the recorder's programs and followed by them like the tasks that
+//! come after. The programs measure their own time, then and later ([`crate::own_time`]); what they add to that is found
+//! here. It takes about a second where nothing else runs, the loading of the programs included.
+
+use crate::LinkError;
+use crate::own_time::{OwnTimes, Runs};
+use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use host::hardware::Quantiles;
+use host::hardware::handover::{self, Fastest, OnOneCpu};
+use ids::{CpuId, CpuSet, Nanos};
+use recording::event::{Kind, Scheduled, Slept};
+use recording::overhead::Overheads;
+use recording::wire;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+use workload::{Cost, Costs};
+
+/// Hand-overs between two CPUs of each kind that are timed.
+const FAR_HANDOVERS: u32 = 100;
+
+/// What one of each costs, in nanoseconds of CPU time, over many of them.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Calibration {
+    /// Getting a CPU from another task, without the recorder's programs.
+    switch: Quantiles,
+    /// Waking another task, and falling asleep before that, also without them.
+    wake: Quantiles,
+    /// Sending an interrupt to another CPU. `None` if this process may use one CPU only, or nothing was ever sent.
+    interrupt: Option<Quantiles>,
+    /// The same to a CPU that is halted (`idle.bpf.h`).
+    interrupt_to_halted: Option<Quantiles>,
+    /// A tick, or another interrupt that a task cannot help.
+    tick: Quantiles,
+    /// How many of these there are in a second.
+    ticks_a_second: f64,
+    /// What the recorder's programs add to a switch, a wakeup, and a write or read, beyond the time that they know of: they
+    /// have to be called.
+    calling: ByEffect,
+    /// How long they know themselves to take where nothing else is done.
+    running: ByEffect,
+}
+
+/// For each that has a program.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct ByEffect {
+    switch: f64,
+    wake: f64,
+    pass: f64,
+}
+
+/// The least of what several visits found, as for [`Fastest`].
+struct Least(f64);
+
+impl Least {
+    fn visit(&mut self, found: Option<f64>) {
+        self.0 = found.map_or(self.0, |found| self.0.min(found));
+    }
+
+    /// 0 if nothing was ever found.
+    fn get(&self) -> f64 {
+        if self.0.is_finite() { self.0 } else { 0.0 }
+    }
+}
+
+/// What is measured on one CPU, with the programs or without.
+#[derive(Default)]
+struct Near {
+    threads: OnOneCpu,
+    pass: Fastest,
+}
+
+impl Near {
+    fn visit(&mut self, cpu: CpuId) -> Result<(), LinkError> {
+        self.threads.visit(cpu);
+        self.visit_pass(cpu)
+    }
+
+    fn visit_pass(&mut self, cpu: CpuId) -> Result<(), LinkError> {
+        self.pass.visit(handover::pass(cpu).map_err(LinkError::file("a pipe"))?);
+        Ok(())
+    }
+}
+
+/// How long the programs know themselves to take there: in a switch by itself, in one of a hand-over, and so on.
+struct Inside {
+    switch: Least,
+    handover: Least,
+    wake: Least,
+    pass: Least,
+}
+
+impl Inside {
+    fn new() -> Inside {
+        let [switch, handover, wake, pass] = [const { Least(f64::INFINITY) }; 4];
+        Inside { switch, handover, wake, pass }
+    }
+
+    fn visit(&mut self, probes: &Probes, near: &mut Near, cpu: CpuId) -> Result<(), LinkError> {
+        let begun = probes.own_times()?;
+        near.threads.visit_switches(cpu);
+        let switched = probes.own_times()?;
+        self.switch.visit((switched - begun).switch.mean_ns());
+        near.threads.visit_handovers(cpu);
+        let handed_over = probes.own_times()?;
+        self.handover.visit((handed_over - switched).switch.mean_ns());
+        self.wake.visit((handed_over - switched).wake.mean_ns());
+        near.visit_pass(cpu)?;
+        self.pass.visit((probes.own_times()? - handed_over).pass.mean_ns());
+        Ok(())
+    }
+
+    /// What the programs add beyond that.
+    fn calling(&self, with: &Near, without: &Near) -> ByEffect {
+        let more = |with: Quantiles, without: Quantiles| with.median - without.median;
+        // In a switch that a sleep goes before, the program has more to do. It is counted for the wakeup there.
+        let asleep = (self.handover.get() - self.switch.get()) * with.threads.switches_each_sleep();
+        ByEffect {
+            switch: more(with.threads.switch(), without.threads.switch()) - self.switch.get(),
+            wake: more(with.threads.wake(), without.threads.wake()) - self.wake.get() - asleep,
+            pass: more(with.pass.get(), without.pass.get()) - self.pass.get(),
+        }
+    }
+
+    fn running(&self) -> ByEffect {
+        ByEffect { switch: self.handover.get(), wake: self.wake.get(), pass: self.pass.get() }
+    }
+}
+
+impl Calibration {
+    /// Measures with these programs, which are loaded for it and unloaded again.
+    ///
+    /// # Errors
+    /// If they cannot be loaded.
+    pub fn measure(set: &ProbeSet, cpus: &CpuSet) -> Result<Calibration, LinkError> {
+        let usable = host::hardware::usable().map_err(LinkError::file("the affinity of this process"))?;
+        let here = usable.first().unwrap_or(CpuId(0));
+        let (mut with, mut without, mut inside) = (Near::default(), Near::default(), Inside::new());
+        without.visit(here)?;
+        let probes = Probes::load(set, cpus, Roots::ChildrenOf(host::proc::thread_id()?))?;
+        without.visit(here)?;
+        let links = probes.attach()?;
+        let inbox = Rc::default();
+        let ring = probes.listen(&inbox)?;
+        let mut visit = || {
+            inside.visit(&probes, &mut with, here)?;
+            // So that no event is lost.
+            receive(&ring, Duration::ZERO)
+        };
+        visit()?;
+        let (tick, ticks_a_second) = handover::ticks(here);
+        visit()?;
+        // Those between two CPUs, each after so much work, and how many interrupts that count went with each.
+        let far = |work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LinkError> {
+            let Some(there) = usable.iter().nth(1) else { return Ok(None) };
+            receive(&ring, PERIOD)?;
+            scheduled(&inbox)?;
+            let far = handover::handover(here, there, FAR_HANDOVERS, work);
+            receive(&ring, PERIOD)?;
+            let sent: u32 = scheduled(&inbox)?.into_iter().map(count).sum();
+            let sent = f64::from(sent) / f64::from(2 * FAR_HANDOVERS);
+            // Where hardly any was sent, another CPU is woken without.
+            Ok((sent >= 0.5).then_some((far, sent)))
+        };
+        let awake = far(handover::CLOSE, |scheduled| scheduled.interrupts - scheduled.interrupts_to_halted)?;
+        visit()?;
+        let halted = far(handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
+        visit()?;
+        drop(links);
+        without.visit(here)?;
+        let own = with.threads.switch().median + with.threads.wake().median;
+        let beyond = |(far, sent): (Quantiles, f64)| far.less(own).divided(sent);
+        Ok(Calibration {
+            switch: without.threads.switch(),
+            wake: without.threads.wake(),
+            interrupt: awake.map(beyond),
+            interrupt_to_halted: halted.map(beyond),
+            tick,
+            ticks_a_second,
+            calling: inside.calling(&with, &without),
+            running: inside.running(),
+        })
+    }
+
+    /// What the programs take of who switches, wakes, writes or reads, where they run as they did while `own` was counted.
+    fn programs(&self, own: &OwnTimes) -> ByEffect {
+        let sum = |calling: f64, running: f64, runs: Runs| (calling + runs.mean_ns().unwrap_or(running)).max(0.0);
+        let (calling, running) = (self.calling, self.running);
+        ByEffect {
+            switch: sum(calling.switch, running.switch, own.switch),
+            wake: sum(calling.wake, running.wake, own.wake),
+            pass: sum(calling.pass, running.pass, own.pass),
+        }
+    }
+
+    /// What it took to call the programs, in nanoseconds: a call takes as long as that of a switch where it is not known apart.
+    pub fn calling_ns(&self, own: &OwnTimes) -> f64 {
+        let of = |runs: Runs, calling: f64| runs.runs as f64 * calling.max(0.0);
+        let ByEffect { switch, wake, pass } = self.calling;
+        of(own.switch, switch) + of(own.wake, wake) + of(own.pass, pass) + of(own.other, switch)
+    }
+
+    /// What the programs know themselves to take in a switch, a wakeup, and a write or read.
+    #[cfg(test)]
+    pub fn running_ns(&self) -> [f64; 3] {
+        [self.running.switch, self.running.wake, self.running.pass]
+    }
+
+    /// As a recording keeps them.
+    pub fn costs(&self, own: &OwnTimes) -> Costs {
+        let programs = self.programs(own);
+        let cost = |Quantiles { p10, median, p90 }: Quantiles, more: f64| {
+            let [low, typical, high] = [p10, median, p90].map(|ns| Nanos((ns + more) as u64));
+            Cost { low, typical, high }
+        };
+        let pass = Quantiles { p10: 0.0, median: 0.0, p90: 0.0 };
+        Costs {
+            switch: Some(cost(self.switch, programs.switch)),
+            wake: Some(cost(self.wake, programs.wake)),
+            interrupt: self.interrupt.map(|interrupt| cost(interrupt, 0.0)),
+            interrupt_to_halted: self.interrupt_to_halted.map(|interrupt| cost(interrupt, 0.0)),
+            pass: Some(cost(pass, programs.pass)),
+            ticks: Some(cost(self.tick.divided(1.0 / self.ticks_a_second.max(1e-9)), 0.0)),
+            probe: None,
+        }
+    }
+
+    /// What is typical.
+    pub fn overheads(&self, own: &OwnTimes) -> Overheads {
+        let programs = self.programs(own);
+        Overheads {
+            switch_ns: (self.switch.median + programs.switch) as u64,
+            wake_ns: (self.wake.median + programs.wake) as u64,
+            interrupt_ns: median_or_0(self.interrupt.or(self.interrupt_to_halted)),
+            interrupt_to_halted_ns: median_or_0(self.interrupt_to_halted.or(self.interrupt)),
+            pass_ns: programs.pass as u64,
+            tick_ns_in_s: (self.tick.median * self.ticks_a_second) as u64,
+        }
+    }
+}
+
+fn median_or_0(quantiles: Option<Quantiles>) -> u64 {
+    quantiles.map_or(0, |quantiles| quantiles.median as u64)
+}
+
+/// What each task in these events had done when it was heard of last.
+fn scheduled(inbox: &RefCell<Inbox>) -> Result<Vec<Scheduled>, LinkError> {
+    let mut last = BTreeMap::new();
+    inbox.borrow_mut().drain(|raw| {
+        let event = wire::parse(raw).map_err(LinkError::Malformed)?;
+        if let Kind::Sleep(Slept { scheduled, .. }) | Kind::End(scheduled) = event.kind {
+            last.insert(event.task, scheduled);
+        }
+        Ok(())
+    })?;
+    Ok(last.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quantiles(median: f64) -> Quantiles {
+        Quantiles { p10: median - 10.0, median, p90: median + 10.0 }
+    }
+
+    fn calibration() -> Calibration {
+        Calibration {
+            switch: quantiles(400.0),
+            wake: quantiles(500.0),
+            interrupt: None,
+            interrupt_to_halted: Some(quantiles(9_000.0)),
+            tick: quantiles(2_000.0),
+            ticks_a_second: 100.0,
+            calling: ByEffect { switch: 30.0, wake: -40.0, pass: 50.0 },
+            running: ByEffect { switch: 100.0, wake: 20.0, pass: 60.0 },
+        }
+    }
+
+    /// Timed 100 times, as long as this.
+    fn runs(runs: u64, mean_ns: u64) -> Runs {
+        Runs { runs, timed: 100, ns: 100 * mean_ns }
+    }
+
+    #[test]
+    fn programs_take_what_they_found_to_take_while_they_recorded() {
+        let own = OwnTimes { switch: runs(1_700, 300), pass: runs(1_700, 90), ..OwnTimes::default() };
+        let overheads = calibration().overheads(&own);
+        assert_eq!((overheads.switch_ns, overheads.pass_ns), (400 + 30 + 300, 50 + 90));
+        // No wakeup was timed: what calibration found counts, but a program never makes anything quicker.
+        assert_eq!(overheads.wake_ns, 500);
+        assert_eq!((overheads.interrupt_ns, overheads.interrupt_to_halted_ns), (9_000, 9_000));
+        assert_eq!(overheads.tick_ns_in_s, 200_000);
+        let costs = calibration().costs(&own);
+        let cost = |low, typical, high| Cost { low: Nanos(low), typical: Nanos(typical), high: Nanos(high) };
+        assert_eq!(costs.switch, Some(cost(720, 730, 740)));
+        assert_eq!((costs.wake, costs.pass), (Some(cost(490, 500, 510)), Some(cost(140, 140, 140))));
+    }
+
+    #[test]
+    fn calls_that_nobody_pays_for_take_time_as_well() {
+        let own = OwnTimes { switch: runs(10, 0), wake: runs(10, 0), pass: runs(10, 0), other: runs(100, 0) };
+        assert_eq!(calibration().calling_ns(&own), 10.0 * 30.0 + 10.0 * 50.0 + 100.0 * 30.0);
+    }
+
+    #[test]
+    fn what_programs_do_not_know_of_is_the_calls() {
+        let near = |costs: [f64; 3]| {
+            let [switch, wake, pass] = costs.map(|median| Fastest::of(quantiles(median)));
+            Near { threads: OnOneCpu::of(switch, wake, 2.0), pass }
+        };
+        let inside = Inside { switch: Least(50.0), handover: Least(70.0), wake: Least(80.0), pass: Least(60.0) };
+        let calling = inside.calling(&near([500.0, 700.0, 300.0]), &near([400.0, 500.0, 200.0]));
+        // Of the wakeup's 200 ns 80 are its program's, and twice 20 those of the program of the two switches with it.
+        assert_eq!(calling, ByEffect { switch: 50.0, wake: 80.0, pass: 40.0 });
+        assert_eq!(inside.running(), ByEffect { switch: 70.0, wake: 80.0, pass: 60.0 });
+    }
+
+    #[test]
+    fn the_least_of_nothing_is_nothing() {
+        let mut least = Least(f64::INFINITY);
+        least.visit(None);
+        assert_eq!(least.get(), 0.0);
+        for found in [Some(5.0), None, Some(3.0), Some(4.0)] {
+            least.visit(found);
+        }
+        assert_eq!(least.get(), 3.0);
+    }
+}

@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Runs a command with the recorder's programs in the kernel.
+
+use crate::calibrate::Calibration;
+use crate::cost::{lost, lost_where};
+use crate::kernel;
+use crate::probes::{Aligned, Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
+use crate::stream::{BATCH, Stream};
+use crate::{LinkError, RecordOptions};
+use host::signals::{self, Signals};
+use host::sys;
+use ids::Nanos;
+use libbpf_rs::RingBuffer;
+use nix::sys::signal::Signal;
+use std::cell::RefCell;
+use std::ffi::OsString;
+use std::fs::File;
+use std::mem::take;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use workload::{Cost, Costs, Earlier, Observed, Workload};
+
+/// After the command itself has exited, its descendants may live on. When none of them has run for so long, they are
+/// daemons, and the recording ends without them.
+pub(crate) const QUIET: Duration = Duration::from_secs(2);
+
+static PROBES: ProbeSet = ProbeSet {
+    object: &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/record.bpf.o"))),
+    tracepoints: &[
+        "sched_wakeup_new",
+        "sched_process_exec",
+        "sched_process_exit",
+        "sched_waking",
+        "sched_switch",
+        "softirq_entry",
+        "ipi_send_cpu",
+        "hrtimer_start",
+        "hrtimer_expire_entry",
+        "hrtimer_expire_exit",
+        "signal_generate",
+        "signal_deliver",
+        "itimer_state",
+        "sys_exit",
+    ],
+    optional: &["sock_send_length", "sock_recv_length", "block_rq_insert", "block_rq_issue", "block_rq_complete"],
+    by_perf: &[
+        ("sched_process_exec", &["sched/sched_process_exec"]),
+        ("sched_process_exit", &["sched/sched_process_exit"]),
+        (
+            "sys_exit",
+            &[
+                "syscalls/sys_exit_read",
+                "syscalls/sys_exit_readv",
+                "syscalls/sys_exit_write",
+                "syscalls/sys_exit_writev",
+            ],
+        ),
+        ("sock_send_length", &["sock/sock_send_length"]),
+        ("sock_recv_length", &["sock/sock_recv_length"]),
+    ],
+};
+
+/// Whom to record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Whom<'a> {
+    /// A command, which is started for it, with its arguments; and its descendants.
+    Command(&'a [OsString]),
+    /// Processes that are there, by their numbers, with all their threads and descendants.
+    Processes(&'a [u32]),
+    /// All processes of the machine but the recorder's own.
+    Machine,
+}
+
+/// What a recording is, in numbers.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RecordSummary {
+    /// Tasks recorded.
+    pub tasks: u32,
+    /// Events received.
+    pub events: u64,
+    /// Events that did not fit the buffer, by CPU. Each may have been anything: a recording with a loss is not whole.
+    pub lost_by_cpu: Vec<u64>,
+    /// Calls of a program that the kernel skipped because it was active on that CPU: lost events too.
+    pub skipped: Vec<(String, u64)>,
+    /// Tasks that were still there at the end: daemons, or tasks whose end was lost.
+    pub unfinished: u32,
+    /// From the start of the command to the last event.
+    pub wall: Nanos,
+    /// CPU time of all recorded tasks.
+    pub cpu: Nanos,
+    /// What of it was taken out, as it was not their work but their schedule.
+    pub scheduling: Nanos,
+    /// What scheduling cost while this was recorded, with what the recorder's programs took.
+    pub costs: Costs,
+    /// Time in the recorder's BPF programs on behalf of every task of the machine, as they found it out themselves. It is
+    /// contained in the times of the tasks that ran then.
+    pub probes: Nanos,
+    /// How often they ran.
+    pub probe_runs: u64,
+    /// CPU time of the thread that received the events, up to the end of the command.
+    pub consumer: Nanos,
+    /// CPU time of the whole machine, used or not, while these two were counted: a moment longer than the command took.
+    pub listened: Nanos,
+    /// Requests of block devices that were left out, as there were more than a recording may hold.
+    pub requests_left_out: u64,
+    /// More happened than a workload may hold: the recording ends at this time, counted from the start of the command.
+    pub cut_at: Option<Nanos>,
+    /// How the command ended.
+    pub status: ExitStatus,
+    /// It was asked to end, as its time was over, and did.
+    pub was_ended: bool,
+}
+
+impl RecordSummary {
+    /// Events lost, on whatever way. Not 0: the recording is incomplete.
+    pub fn lost(&self) -> u64 {
+        lost(&self.lost_by_cpu, &self.skipped)
+    }
+
+    /// Where they were lost, in words.
+    pub fn lost_where(&self) -> Vec<String> {
+        lost_where(&self.lost_by_cpu, &self.skipped)
+    }
+
+    /// One line about the recording itself, for those who find the file later.
+    pub(crate) fn note(&self) -> String {
+        let mut cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
+        if self.requests_left_out > 0 {
+            cut += &format!("; {} block requests more are left out", self.requests_left_out);
+        }
+        format!(
+            "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %{cut}",
+            self.tasks,
+            self.unfinished,
+            self.events,
+            self.cpu,
+            self.probe_percent(),
+            self.consumer_percent()
+        )
+    }
+
+    /// Share of the probes in the CPU time of the whole machine, in percent.
+    pub fn probe_percent(&self) -> f64 {
+        percent(self.probes, self.listened)
+    }
+
+    /// Share of the consumer in it, in percent.
+    pub fn consumer_percent(&self) -> f64 {
+        percent(self.consumer, self.listened)
+    }
+}
+
+fn percent(part: Nanos, whole: Nanos) -> f64 {
+    100.0 * part.0 as f64 / whole.0.max(1) as f64
+}
+
+/// What was recorded.
+pub(crate) struct Parts {
+    pub workload: Workload,
+    pub observed: Observed,
+    /// What the tasks did before that, if that was much.
+    pub earlier: Option<Earlier<File>>,
+}
+
+/// Records that. The events come back as a workload of the given name.
+pub(crate) fn run(
+    name: &str,
+    whom: Whom<'_>,
+    options: RecordOptions<'_>,
+    signals: &Signals,
+) -> Result<(Parts, RecordSummary), LinkError> {
+    whom.check()?;
+    kernel::check()?;
+    let host = kernel::host()?;
+    let calibration = Calibration::measure(&PROBES, &host.cpus)?;
+    let roots = match whom {
+        Whom::Command(_) => Roots::NextChildOf(host::proc::thread_id()?),
+        Whom::Processes(_) | Whom::Machine => Roots::Nobody,
+    };
+    let probes = Probes::load(&PROBES, &host.cpus, roots)?;
+    let _links = probes.attach()?;
+    let inbox = Rc::default();
+    let ring = probes.listen(&inbox)?;
+    let (began, cpu_before) = (Instant::now(), sys::cpu_time());
+    let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
+    let stream = Stream::new(&host, folder);
+    let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
+    let (status, asked) = listen(whom, options.limit, &mut ear, signals)?;
+    probes.for_each_task("on_last")?;
+    ear.receive(Duration::ZERO)?;
+    let consumer = sys::cpu_time().since(cpu_before);
+    let (elapsed, skipped, own) = (began.elapsed(), probes.cost()?.skipped, probes.own_times()?);
+    let listened = Nanos(elapsed.as_nanos() as u64 * host::proc::online()?.len() as u64);
+    let Ear { stream, .. } = ear;
+    let lost_by_cpu = probes.lost_by_cpu()?;
+    drop(ring);
+    let received = inbox.borrow().events;
+    // Groups may have been made in between.
+    let (converted, cut, earlier) =
+        stream.finish(name, &inbox.take().pieces, calibration.overheads(&own), &kernel::host()?)?;
+    let probes = Nanos(calibration.calling_ns(&own) as u64 + own.total_ns() as u64);
+    let mean = (own.runs() > 0).then(|| Nanos(probes.0 / own.runs()));
+    let summary = RecordSummary {
+        tasks: converted.workload.tasks.len() as u32,
+        events: received,
+        lost_by_cpu,
+        skipped,
+        unfinished: converted.unfinished,
+        requests_left_out: converted.requests_left_out,
+        cut_at: cut.then_some(converted.wall),
+        wall: converted.wall,
+        cpu: converted.cpu,
+        scheduling: converted.scheduling,
+        costs: Costs {
+            probe: mean.map(|mean| Cost { low: mean, typical: mean, high: mean }),
+            ..calibration.costs(&own)
+        },
+        probes,
+        probe_runs: own.runs(),
+        consumer,
+        listened,
+        was_ended: asked && status.signal() == Some(Signal::SIGTERM as i32),
+        status,
+    };
+    Ok((Parts { workload: converted.workload, observed: converted.observed, earlier }, summary))
+}
+
+/// Starts what is to be recorded, if it is not there already, and receives what it does until it is over. Says how it ended,
+/// and whether it was asked to.
+fn listen(
+    whom: Whom<'_>,
+    limit: Option<Duration>,
+    ear: &mut Ear<'_>,
+    signals: &Signals,
+) -> Result<(ExitStatus, bool), LinkError> {
+    match whom {
+        Whom::Command(command) => {
+            let (program, arguments) = command.split_first().ok_or(LinkError::NoCommand)?;
+            let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
+            let name = || program.to_string_lossy().into_owned();
+            let child = spawned.map_err(|source| LinkError::Spawn { command: name(), source })?;
+            record_until_end(child, limit, ear, signals)
+        }
+        Whom::Processes(_) | Whom::Machine => {
+            ear.probes.want(whom.processes(), std::process::id())?;
+            ear.probes.for_each_task("on_existing")?;
+            watch_until_end(limit, ear, signals)?;
+            Ok((ExitStatus::default(), false))
+        }
+    }
+}
+
+impl Whom<'_> {
+    /// The processes, 0 for all.
+    fn processes(&self) -> &[u32] {
+        match self {
+            Whom::Command(_) => &[],
+            Whom::Processes(processes) => processes,
+            Whom::Machine => &[0],
+        }
+    }
+
+    fn check(&self) -> Result<(), LinkError> {
+        match self {
+            Whom::Command([]) => Err(LinkError::NoCommand),
+            Whom::Command(_) | Whom::Machine => Ok(()),
+            Whom::Processes(processes) => {
+                let missing = processes.iter().find(|process| !host::proc::is_process(**process));
+                missing.map_or(Ok(()), |&process| Err(LinkError::NoProcess { process }))
+            }
+        }
+    }
+}
+
+/// Who listens to the programs.
+struct Ear<'a> {
+    probes: &'a Probes,
+    ring: &'a RingBuffer<'a>,
+    inbox: &'a RefCell<Inbox>,
+    calibration: &'a Calibration,
+    stream: Stream,
+}
+
+impl Ear<'_> {
+    /// See [`receive`].
+    fn receive(&mut self, period: Duration) -> Result<(), LinkError> {
+        receive(self.ring, period)?;
+        if self.inbox.borrow().pieces.bytes() < BATCH {
+            return Ok(());
+        }
+        // The ticks of those that live belong to what is converted now.
+        self.probes.for_each_task("on_last")?;
+        receive(self.ring, Duration::ZERO)?;
+        let batch = take(&mut self.inbox.borrow_mut().pieces);
+        self.stream.give(batch, self.calibration.overheads(&self.probes.own_times()?))
+    }
+}
+
+/// Receives events until all tasks have ended, the time is over, or somebody asks for an end.
+fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals) -> Result<(), LinkError> {
+    let began = Instant::now();
+    loop {
+        let left = limit.map_or(PERIOD, |limit| limit.saturating_sub(began.elapsed()).min(PERIOD));
+        ear.receive(left)?;
+        let inbox = ear.inbox.borrow();
+        if inbox.births == 0 {
+            return Err(LinkError::NothingSeen);
+        }
+        let is_over = limit.is_some_and(|limit| began.elapsed() >= limit);
+        if is_over || signals.take().is_some() || inbox.births == inbox.ends {
+            return Ok(());
+        }
+    }
+}
+
+/// Receives events until the command and its descendants have ended. Also says whether it was asked to end, as `limit` was
+/// over.
+fn record_until_end(
+    mut child: Child,
+    limit: Option<Duration>,
+    ear: &mut Ear<'_>,
+    signals: &Signals,
+) -> Result<(ExitStatus, bool), LinkError> {
+    let (mut status, mut stopped, mut asked) = (None, false, false);
+    let mut seen = 0;
+    let began = Instant::now();
+    let mut last_news = began;
+    loop {
+        ear.receive(PERIOD)?;
+        stopped |= signals.pass_on(child.id());
+        if !stopped && limit.is_some_and(|limit| began.elapsed() >= limit) {
+            (stopped, asked) = (true, true);
+            signals::send(child.id(), Signal::SIGTERM as i32);
+        }
+        let inbox = ear.inbox.borrow();
+        if inbox.of_tree() != seen {
+            seen = inbox.of_tree();
+            last_news = Instant::now();
+        }
+        if status.is_none() {
+            status = child.try_wait().map_err(LinkError::file("wait for the command"))?;
+        }
+        let Some(status) = status else { continue };
+        if inbox.births == 0 {
+            return Err(LinkError::NothingSeen);
+        }
+        if inbox.births == inbox.ends || last_news.elapsed() >= QUIET {
+            return Ok((status, asked));
+        }
+        if stopped {
+            // Whoever waits for a task hears of its end before that has left its CPU for the last time.
+            drop(inbox);
+            let until = Instant::now() + PERIOD;
+            while Instant::now() < until {
+                ear.receive(until.saturating_duration_since(Instant::now()))?;
+            }
+            return Ok((status, asked));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each class of programs has runs of its own, and times them. A root's test: others have nothing to look at.
+    #[test]
+    fn the_programs_time_themselves_by_who_pays() {
+        match kernel::check() {
+            Err(LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. }) => return,
+            other => other.unwrap(),
+        }
+        let began = Instant::now();
+        let calibration = Calibration::measure(&PROBES, &kernel::host().unwrap().cpus).unwrap();
+        eprintln!("a calibration took {:?}", began.elapsed());
+        for running in calibration.running_ns() {
+            // A program that looks up a task takes no less, and own_time.bpf.h counts no longer ones.
+            assert!((10.0..20_000.0).contains(&running), "{calibration:?}");
+        }
+    }
+}
