@@ -50,6 +50,11 @@ impl FileDevice {
         Self::new(file)
     }
 
+    /// Opens a store that is only read while a server may be writing to it: for what does not change.
+    pub fn open_shared(path: &Path) -> io::Result<FileDevice> {
+        Self::new(File::open(path)?)
+    }
+
     /// Creates a file of `len` bytes that must not exist.
     pub fn create(path: &Path, len: u64) -> io::Result<FileDevice> {
         let file = File::options().read(true).write(true).create_new(true).open(path)?;

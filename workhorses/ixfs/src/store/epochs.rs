@@ -45,6 +45,15 @@ pub fn add(epochs: &mut Vec<Epoch>, epoch: Epoch) -> Result<()> {
     Err(StoreError::Epoch { name: epoch.name, what })
 }
 
+/// Takes the named epochs out; all of them must exist.
+pub fn remove(epochs: &mut Vec<Epoch>, names: &[String]) -> Result<()> {
+    if let Some(name) = names.iter().find(|name| !epochs.iter().any(|epoch| epoch.name == **name)) {
+        return Err(StoreError::Epoch { name: name.clone(), what: "does not exist" });
+    }
+    epochs.retain(|epoch| !names.contains(&epoch.name));
+    Ok(())
+}
+
 /// The list as it is stored.
 pub fn encode(epochs: &[Epoch]) -> Vec<u8> {
     let mut out = Writer::default();

@@ -272,34 +272,6 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// Applies a batch. `pages` are those that the batch holds outside the log, in its order.
-    fn apply(&mut self, tree: &mut Tree, batch: Batch, pages: Vec<Page>) -> Result<()> {
-        let mut pages = pages.into_iter();
-        tree.next_ino = batch.next_ino;
-        for record in batch.records {
-            let done = match record {
-                Record::Inode(inode, replaces) => apply_inode(tree, *inode, replaces),
-                Record::Gone(ino) => tree.inodes.remove(ino).map(drop),
-                Record::Enter(dir, cookie, entry) => with_body(tree, dir, |body| match body {
-                    Body::Dir(dir) => {
-                        dir.count += u64::from(dir.entries.insert(cookie, entry).is_none());
-                        Some(())
-                    }
-                    _ => None,
-                }),
-                Record::Leave(dir, cookie) => with_body(tree, dir, |body| match body {
-                    Body::Dir(dir) => dir.entries.remove(cookie).map(|_| dir.count -= 1),
-                    _ => None,
-                }),
-                Record::Bytes(ino, index, bytes) => set_page(tree, ino, index, Some(Page::new(bytes))),
-                Record::At(ino, index, _) => pages.next().and_then(|page| set_page(tree, ino, index, Some(page))),
-                Record::Hole(ino, index) => set_page(tree, ino, index, None),
-            };
-            done.ok_or_else(|| bad("a log record does not fit the tree"))?;
-        }
-        Ok(())
-    }
-
     /// Reads the pages that a batch holds outside the log; the flag tells whether all match their checksums.
     fn batch_pages(&mut self, batch: &Batch) -> Result<(Vec<Page>, bool)> {
         let damaged = self.damaged.len();
@@ -312,6 +284,34 @@ impl<'a> Loader<'a> {
         }
         Ok((pages, self.damaged.len() == damaged))
     }
+}
+
+/// Applies a batch. `pages` are those that the batch holds outside the log, in its order.
+pub(crate) fn apply(tree: &mut Tree, next_ino: Ino, records: Vec<Record>, pages: Vec<Page>) -> Result<()> {
+    let mut pages = pages.into_iter();
+    tree.next_ino = next_ino;
+    for record in records {
+        let done = match record {
+            Record::Inode(inode, replaces) => apply_inode(tree, *inode, replaces),
+            Record::Gone(ino) => tree.inodes.remove(ino).map(drop),
+            Record::Enter(dir, cookie, entry) => with_body(tree, dir, |body| match body {
+                Body::Dir(dir) => {
+                    dir.count += u64::from(dir.entries.insert(cookie, entry).is_none());
+                    Some(())
+                }
+                _ => None,
+            }),
+            Record::Leave(dir, cookie) => with_body(tree, dir, |body| match body {
+                Body::Dir(dir) => dir.entries.remove(cookie).map(|_| dir.count -= 1),
+                _ => None,
+            }),
+            Record::Bytes(ino, index, bytes) => set_page(tree, ino, index, Some(Page::new(bytes))),
+            Record::At(ino, index, _) => pages.next().and_then(|page| set_page(tree, ino, index, Some(page))),
+            Record::Hole(ino, index) => set_page(tree, ino, index, None),
+        };
+        done.ok_or_else(|| bad("a log record does not fit the tree"))?;
+    }
+    Ok(())
 }
 
 fn with_body(tree: &mut Tree, ino: Ino, change: impl FnOnce(&mut Body) -> Option<()>) -> Option<()> {
@@ -348,7 +348,7 @@ fn apply_inode(tree: &mut Tree, mut inode: Inode, replaces: bool) -> Option<()> 
 }
 
 /// A store that was read, before anything is written to it.
-pub(super) struct Restored {
+pub(crate) struct Restored {
     pub superblock: Superblock,
     pub slot: u32,
     pub tree: Tree,
@@ -361,7 +361,7 @@ pub(super) struct Restored {
 }
 
 /// Reads the superblocks: for each slot the content or what is wrong with it.
-pub(super) fn superblocks(device: &dyn Device) -> Result<[std::result::Result<Superblock, Malformed>; 2]> {
+pub(crate) fn superblocks(device: &dyn Device) -> Result<[std::result::Result<Superblock, Malformed>; 2]> {
     let read = |slot: u64| {
         let mut block = vec![0; BLOCK];
         if device.len() < (slot + 1) * BLOCK as u64 {
@@ -374,7 +374,7 @@ pub(super) fn superblocks(device: &dyn Device) -> Result<[std::result::Result<Su
 }
 
 /// Reads the newest whole state.
-pub(super) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored> {
+pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored> {
     let mut candidates: Vec<(u32, Superblock)> = Vec::new();
     let mut reasons = Vec::new();
     for (slot, superblock) in superblocks(device)?.into_iter().enumerate() {
@@ -456,7 +456,7 @@ fn replay(
             recovery.torn_tail = true;
             return Ok(head);
         }
-        loader.apply(tree, batch, pages)?;
+        apply(tree, batch.next_ino, batch.records, pages)?;
         recovery.batches += 1;
         head = next;
     }
@@ -490,5 +490,20 @@ impl Store {
         let roots = Roots { slot: restored.slot, epochs: restored.epochs, log_at: tail, current: superblock };
         let store = Store { device, mistake, roots: Mutex::new(roots), log: Mutex::new(log), space: Mutex::new(space) };
         Ok((store, tree, restored.recovery))
+    }
+}
+
+impl Store {
+    /// The archived epochs, oldest first.
+    pub fn epochs(&self) -> Vec<epochs::Epoch> {
+        super::lock(&self.roots).epochs.clone()
+    }
+
+    /// Loads the metadata of an archived epoch. Pages are read when they are used.
+    pub fn load_epoch(&self, epoch: &epochs::Epoch) -> Result<Tree> {
+        let superblock = super::lock(&self.roots).current.clone();
+        let mut tree = Loader::new(&*self.device, &superblock, false).tree(&superblock, epoch.root)?;
+        tree.fetch = Arc::new(Pages(self.device.clone()));
+        Ok(tree)
     }
 }

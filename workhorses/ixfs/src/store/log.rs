@@ -197,9 +197,11 @@ fn draft(
     Ok((draft.payload.0.len() > empty).then_some(draft))
 }
 
-type Changed<'a> = (Ino, u64, Option<&'a Page>);
+/// A changed page: file, page number, new page; a hole has none.
+pub(crate) type Changed<'a> = (Ino, u64, Option<&'a Page>);
 
-fn write_inode<'a>(
+/// Appends the changes of an inode, its pages excepted: they are added to `pages`.
+pub(crate) fn write_inode<'a>(
     out: &mut Writer,
     before: Option<&'a Inode>,
     inode: &'a Inode,

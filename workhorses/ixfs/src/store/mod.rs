@@ -314,6 +314,25 @@ impl Store {
         device.flush().map_err(StoreError::io("flushing the new store"))
     }
 
+    /// The random identity of the store.
+    pub fn id(&self) -> [u8; 16] {
+        lock(&self.roots).current.id
+    }
+
+    /// Reads the identity of a store from its first two blocks.
+    pub fn id_in(bytes: &[u8]) -> Result<[u8; 16]> {
+        let decode = |slot: usize| match bytes.get(slot * BLOCK..(slot + 1) * BLOCK) {
+            Some(block) => Superblock::decode(block, u64::MAX),
+            None => Err(Malformed("the file is too short")),
+        };
+        match [decode(0), decode(1)] {
+            [Ok(superblock), _] | [_, Ok(superblock)] => Ok(superblock.id),
+            [Err(first), Err(second)] => {
+                Err(StoreError::NoSuperblock { first: first.to_string(), second: second.to_string() })
+            }
+        }
+    }
+
     /// Sizes and counters.
     pub fn usage(&self) -> Usage {
         let (generation, time, epochs) = {

@@ -328,6 +328,13 @@ pub struct Written {
     pub blocks: u64,
 }
 
+/// What a snapshot does to the list of epochs.
+enum Change<'a> {
+    None,
+    Add(&'a str),
+    Drop(&'a [String]),
+}
+
 /// A snapshot on its way.
 struct Attempt {
     tree: Tree,
@@ -342,6 +349,24 @@ impl Store {
     /// Writes the tree that `freeze` returns and makes it the root that recovery starts from. Commits go on meanwhile,
     /// except where the log has no room: then they wait. With `epoch`, the snapshot is archived under that name.
     pub fn snapshot(&self, freeze: &dyn Fn() -> Tree, now: i64, epoch: Option<&str>) -> Result<Written> {
+        self.snapshot_and(freeze, now, epoch.map_or(Change::None, Change::Add))
+    }
+
+    /// Takes a snapshot whose list of epochs lacks the named ones. Their blocks are free when it returns.
+    pub fn drop_epochs(&self, freeze: &dyn Fn() -> Tree, now: i64, names: &[String]) -> Result<Written> {
+        let written = self.snapshot_and(freeze, now, Change::Drop(names))?;
+        let superblock = lock(&self.roots).current.clone();
+        let mut archive = super::load::Loader::new(&*self.device, &superblock, false);
+        for epoch in self.epochs() {
+            archive.tree(&superblock, epoch.root)?;
+        }
+        let mut space = lock(&self.space);
+        space.archived = archive.marks;
+        space.rebuild();
+        Ok(written)
+    }
+
+    fn snapshot_and(&self, freeze: &dyn Fn() -> Tree, now: i64, change: Change<'_>) -> Result<Written> {
         let mut roots = lock(&self.roots);
         let mut log = lock(&self.log);
         let tree = freeze();
@@ -364,13 +389,13 @@ impl Store {
         let guard = held.is_some();
         let mut attempt = Attempt { tree, at, since_before, taken: Vec::new(), exposed: false };
         let result = if guard {
-            self.write_snapshot(&mut attempt, &mut roots, now, epoch)
+            self.write_snapshot(&mut attempt, &mut roots, now, &change)
         } else {
             if self.mistake == Mistake::LogFreedEarly {
                 log.free_to(at.at);
             }
             drop(log);
-            let result = self.write_snapshot(&mut attempt, &mut roots, now, epoch);
+            let result = self.write_snapshot(&mut attempt, &mut roots, now, &change);
             log = lock(&self.log);
             result
         };
@@ -405,14 +430,18 @@ impl Store {
         attempt: &mut Attempt,
         roots: &mut super::Roots,
         now: i64,
-        epoch: Option<&str>,
+        change: &Change<'_>,
     ) -> Result<u64> {
         let mut writer = Writer::new(&*self.device, &self.space);
         let written = writer.tree(&attempt.tree).and_then(|root| {
             let mut list = roots.epochs.clone();
-            if let Some(name) = epoch {
-                let generation = roots.current.generation + 1;
-                epochs::add(&mut list, Epoch { name: name.to_owned(), time: now, generation, root })?;
+            match change {
+                Change::None => {}
+                Change::Add(name) => {
+                    let generation = roots.current.generation + 1;
+                    epochs::add(&mut list, Epoch { name: (*name).to_owned(), time: now, generation, root })?;
+                }
+                Change::Drop(names) => epochs::remove(&mut list, names)?,
             }
             let archive = if list.is_empty() { Ptr::default() } else { writer.object(&epochs::encode(&list))? };
             Ok((root, archive, list))
@@ -443,7 +472,7 @@ impl Store {
         roots.slot = 1 - roots.slot;
         roots.current = next;
         roots.epochs = epochs;
-        self.settle(attempt, roots, epoch.is_some());
+        self.settle(attempt, roots, matches!(change, Change::Add(_)));
         if self.mistake == Mistake::ReuseBeforeSuperblockFlush { Ok(attempt.at.at) } else { Ok(previous_at) }
     }
 

@@ -394,7 +394,7 @@ fn diff_slots<'a, T>(
                 changes.push((*a, Some(old), Some(new)));
             }
         }
-        (Slot::Node(a), Slot::Node(b)) if Arc::ptr_eq(a, b) => {}
+        (Slot::Node(a), Slot::Node(b)) if Arc::ptr_eq(a, b) || same_image(a, b) => {}
         (Slot::Node(a), Slot::Node(b)) if a.shift == b.shift && a.prefix == b.prefix => {
             for digit in 0..FAN {
                 match (a.position(digit), b.position(digit)) {
@@ -422,6 +422,11 @@ fn diff_slots<'a, T>(
             all(old, true, changes);
         }
     }
+}
+
+/// Whether two nodes were loaded from, or saved to, the same place in the store.
+fn same_image<T>(a: &Node<T>, b: &Node<T>) -> bool {
+    a.saved.get().is_some_and(|ptr| b.saved.get() == Some(ptr))
 }
 
 /// Whether all keys of `slot` fall into one digit of `node`.
