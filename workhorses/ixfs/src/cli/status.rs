@@ -24,8 +24,11 @@ pub fn store_of(place: &Path) -> anyhow::Result<PathBuf> {
         let mut halves = line.split(" - ");
         let (Some(left), Some(right)) = (halves.next(), halves.next()) else { continue };
         let (Some(at), mut right) = (left.split(' ').nth(4), right.split(' ')) else { continue };
-        if Path::new(&unescape(at)) == place && right.next() == Some("fuse.ixfs") {
-            return Ok(PathBuf::from(unescape(right.next().unwrap_or_default())));
+        let is_fuse = right.next().is_some_and(|kind| kind.starts_with("fuse"));
+        let source = PathBuf::from(unescape(right.next().unwrap_or_default()));
+        // The type does not always name the program; whether the source is a store tells.
+        if Path::new(&unescape(at)) == place && is_fuse && id_of(&source).is_ok() {
+            return Ok(source);
         }
     }
     bail!("{}: no ixfs is mounted there; expected a store or the directory where it is mounted", place.display())

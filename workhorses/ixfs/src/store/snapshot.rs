@@ -93,8 +93,8 @@ impl Saved {
 pub trait Value: Clone + Sized {
     /// First byte of a node of such values.
     const KIND: u8;
-    /// Whether maps of such values may stand in the record that holds them.
-    const INLINE: bool;
+    /// Bytes that the value takes in a map that stands in the record that holds it; `None` if such maps may not.
+    fn inline_len(&self) -> Option<usize>;
     /// Appends the value; what it refers to is written first.
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()>;
     #[doc(hidden)]
@@ -106,7 +106,10 @@ pub struct SavedNode(Saved);
 
 impl Value for Arc<Inode> {
     const KIND: u8 = 1;
-    const INLINE: bool = false;
+
+    fn inline_len(&self) -> Option<usize> {
+        None
+    }
 
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         codec::write_attributes(out, self);
@@ -125,7 +128,10 @@ impl Value for Arc<Inode> {
 
 impl Value for Entry {
     const KIND: u8 = 2;
-    const INLINE: bool = true;
+
+    fn inline_len(&self) -> Option<usize> {
+        Some(16 + self.name.len())
+    }
 
     fn write(&self, _: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         codec::write_entry(out, self);
@@ -139,7 +145,10 @@ impl Value for Entry {
 
 impl Value for Page {
     const KIND: u8 = 3;
-    const INLINE: bool = true;
+
+    fn inline_len(&self) -> Option<usize> {
+        Some(16)
+    }
 
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         let ptr = match (self.ptr(), self) {
@@ -199,16 +208,10 @@ impl<'a> Writer<'a> {
 
     fn map<V: Value>(&mut self, map: &Radix<V>, out: &mut Bytes) -> Result<()> {
         if let Slot::Node(node) = map.root()
-            && V::INLINE
-            && node.slots().iter().all(|slot| matches!(slot, Slot::Leaf(..)))
+            && inline_len(node).is_some_and(|len| len <= INLINE_MAP)
         {
-            let mut inline = Bytes::default();
-            self.children(node, &mut inline)?;
-            if inline.0.len() <= INLINE_MAP {
-                out.u8(3);
-                out.0.extend_from_slice(&inline.0);
-                return Ok(());
-            }
+            out.u8(3);
+            return self.children(node, out);
         }
         self.slot(map.root(), out)
     }
@@ -281,6 +284,15 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
+}
+
+/// Length of a node of leaves as it stands in a record.
+fn inline_len<V: Value>(node: &Node<V>) -> Option<usize> {
+    let leaf = |slot: &Slot<V>| match slot {
+        Slot::Leaf(_, value) => Some(9 + value.inline_len()?),
+        _ => None,
+    };
+    node.slots().iter().map(leaf).sum()
 }
 
 /// Adds the blocks that a written tree takes, its root record excluded.
