@@ -103,9 +103,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Server {
     /// A server for a store that was opened.
-    pub fn new((store, mut tree, recovery): (Store, Tree, Recovery), durability: Durability) -> Arc<Server> {
+    ///
+    /// # Errors
+    /// The store cannot be written: the server must log which inode numbers it is going to use.
+    pub fn new(
+        (store, mut tree, recovery): (Store, Tree, Recovery),
+        durability: Durability,
+    ) -> StoreResult<Arc<Server>> {
         tree.next_ino += INO_GAP;
-        Arc::new(Server {
+        store.make_durable(&tree, now())?;
+        Ok(Arc::new(Server {
             tree: RwLock::new(tree),
             store,
             durability,
@@ -121,7 +128,7 @@ impl Server {
             latencies: Mutex::default(),
             started: now(),
             archive: crate::archive::Cache::default(),
-        })
+        }))
     }
 
     /// The store.

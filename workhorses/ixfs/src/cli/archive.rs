@@ -63,7 +63,8 @@ fn request(store: &Path, request: &str) -> anyhow::Result<Value> {
         return Ok(reply);
     }
     let opened = Store::open(open(store)?).with_context(|| format!("{}", store.display()))?;
-    Ok(control::respond(&Server::new(opened, Durability::Always), request.trim()))
+    let server = Server::new(opened, Durability::Always).with_context(|| format!("{}", store.display()))?;
+    Ok(control::respond(&server, request.trim()))
 }
 
 fn show(options: &Archive, reply: &Value) -> anyhow::Result<ExitCode> {

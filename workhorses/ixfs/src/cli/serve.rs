@@ -54,7 +54,7 @@ fn start(store: &Path, size: Option<u64>, running: &Running) -> anyhow::Result<A
     }
     let opened = Store::open(open(store)?).with_context(|| format!("{}", store.display()))?;
     report(store, &opened.2);
-    Ok(Server::new(opened, running.durability.into()))
+    Server::new(opened, running.durability.into()).with_context(|| format!("{}", store.display()))
 }
 
 fn report(store: &Path, recovery: &Recovery) {

@@ -194,7 +194,8 @@ fn draft(
         give_back(space, &draft.placed);
         return Err(error);
     }
-    Ok((draft.payload.0.len() > empty).then_some(draft))
+    // A new next inode number is a change too: it keeps numbers from being used twice.
+    Ok((draft.payload.0.len() > empty || old.next_ino != new.next_ino).then_some(draft))
 }
 
 /// A changed page: file, page number, new page; a hole has none.
