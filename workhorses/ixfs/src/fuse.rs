@@ -29,6 +29,9 @@ pub struct Door {
     server: Arc<Server>,
 }
 
+/// Adds an entry to a reply: cookie, name, inode, mode, attributes. False once the reply is full.
+type Add<'a> = &'a mut dyn FnMut(u64, &OsStr, Ino, u32, Option<Attr>) -> bool;
+
 /// Result of an operation, with the `errno` that the kernel gets.
 type Result<T> = std::result::Result<T, rustix::io::Errno>;
 
@@ -122,12 +125,7 @@ impl Door {
         Ok(())
     }
 
-    fn list(
-        &self,
-        ino: INodeNo,
-        offset: u64,
-        add: &mut dyn FnMut(u64, &OsStr, Ino, u32, Option<Attr>) -> bool,
-    ) -> Result<()> {
+    fn list(&self, ino: INodeNo, offset: u64, add: Add<'_>) -> Result<()> {
         self.server.door_list(ino.0, offset, &mut |cookie, entry, attr| {
             add(cookie, OsStr::from_bytes(&entry.name), entry.ino, entry.kind, attr)
         })

@@ -35,6 +35,13 @@ pub enum Command {
     Status(Status),
     Archive(Archive),
     Dump(Dump),
+    Bench(Bench),
+    /// Mount the do-nothing memory file system that `bench` compares with
+    #[command(hide = true)]
+    Floor {
+        /// Directory to mount at
+        directory: PathBuf,
+    },
     /// Print the man page
     Man,
     /// Print completions for a shell
@@ -215,6 +222,27 @@ pub struct Dump {
     /// Print an archived epoch instead of the live tree
     #[arg(long)]
     pub epoch: Option<String>,
+    /// Form of the output
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Compare with the FUSE floor, tmpfs and the disk's file system
+#[derive(Args)]
+#[command(after_help = "Example:
+  ixfs bench --rounds 5 /var/tmp
+
+All four are measured in turn in each round; the table shows medians, and ratios of medians. Needs user 0 to mount. The
+floor is a memory file system on the same FUSE library that keeps nothing: what is slower is ixfs, what is not is FUSE.")]
+pub struct Bench {
+    /// Directory on the disk to compare with; everything created in it is removed
+    pub directory: PathBuf,
+    /// Rounds
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: u32,
+    /// Files for the listing of a large directory
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub files: u32,
     /// Form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

@@ -3,6 +3,7 @@
 
 mod archive;
 mod arguments;
+mod bench;
 mod dump;
 mod serve;
 mod status;
@@ -51,6 +52,8 @@ fn execute(command: &Command) -> anyhow::Result<ExitCode> {
         Command::Status(options) => return status::run(options),
         Command::Archive(options) => return archive::run(options),
         Command::Dump(options) => return dump::run(options),
+        Command::Bench(options) => return bench::run(options),
+        Command::Floor { directory } => bench::floor::run(directory)?,
         Command::Man => {
             let mut page = Vec::new();
             clap_mangen::Man::new(Arguments::command()).render(&mut page)?;

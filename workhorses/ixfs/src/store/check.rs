@@ -39,11 +39,8 @@ impl Report {
 pub fn check(device: Arc<dyn Device>, repair: bool, now: i64) -> Result<Report> {
     let mut report = Report::default();
     for (slot, superblock) in load::superblocks(&*device)?.into_iter().enumerate() {
-        let mut block = vec![0; super::BLOCK];
-        let unused =
-            device.read((slot * super::BLOCK) as u64, &mut block).is_ok() && block.iter().all(|byte| *byte == 0);
         if let Err(error) = superblock
-            && !unused
+            && !load::is_empty(&*device, slot)
         {
             report.problems.push(format!("superblock {slot}: {error}"));
         }

@@ -373,6 +373,12 @@ pub(crate) fn superblocks(device: &dyn Device) -> Result<[std::result::Result<Su
     Ok([read(0)?, read(1)?])
 }
 
+/// Whether a superblock's slot was never written.
+pub(crate) fn is_empty(device: &dyn Device, slot: usize) -> bool {
+    let mut block = vec![0; BLOCK];
+    device.read((slot * BLOCK) as u64, &mut block).is_ok() && block.iter().all(|byte| *byte == 0)
+}
+
 /// Reads the newest whole state.
 pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored> {
     let mut candidates: Vec<(u32, Superblock)> = Vec::new();
@@ -383,6 +389,8 @@ pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored>
             Err(error) => reasons.push((slot, error.to_string())),
         }
     }
+    // A new store has one superblock; the other slot is empty.
+    let unreadable = reasons.iter().any(|(slot, _)| !is_empty(device, *slot));
     candidates.sort_by_key(|(_, superblock)| std::cmp::Reverse(superblock.generation));
     let newest = candidates.first().map(|(_, superblock)| superblock.generation);
     let mut failure = None;
@@ -391,6 +399,7 @@ pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored>
         match restore_from(device, slot, superblock, mistake) {
             Ok(mut restored) => {
                 restored.recovery.fallback = Some(generation) != newest;
+                restored.recovery.unreadable_superblock = unreadable;
                 // A later superblock must not be taken for newer than what is written next.
                 restored.superblock.generation = newest.unwrap_or(generation);
                 return Ok(restored);

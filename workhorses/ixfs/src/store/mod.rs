@@ -204,6 +204,8 @@ pub struct Recovery {
     pub batches: u64,
     /// Whether the newest superblock or its tree was unusable and the one before was taken, with the longer log.
     pub fallback: bool,
+    /// Whether a superblock cannot be read: a crash came while it was written, or it is damaged. The other one is used.
+    pub unreadable_superblock: bool,
     /// Whether an unfinished batch stood at the end of the log. It was never acknowledged.
     pub torn_tail: bool,
     /// Pages that do not match their checksum; reading them gives `EIO`.

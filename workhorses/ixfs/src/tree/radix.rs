@@ -434,6 +434,9 @@ fn inside<T>(slot: &Slot<T>, node: &Node<T>) -> bool {
     node.covers(least(slot)) && shift_of(slot).is_none_or(|shift| shift < node.shift)
 }
 
+/// Compares two slots and adds their differences.
+type Meet<'m, 'a, T> = &'m mut dyn FnMut(&'a Slot<T>, &mut Vec<Change<'a, T>>);
+
 /// Walks `node` against `other`, which falls into its digit `under`.
 fn within<'a, T>(
     node: &'a Node<T>,
@@ -441,7 +444,7 @@ fn within<'a, T>(
     other: &'a Slot<T>,
     changes: &mut Vec<Change<'a, T>>,
     node_is_old: bool,
-    meet: &mut dyn FnMut(&'a Slot<T>, &mut Vec<Change<'a, T>>),
+    meet: Meet<'_, 'a, T>,
 ) {
     for digit in 0..FAN {
         match (node.position(digit), digit == under) {
