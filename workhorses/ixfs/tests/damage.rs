@@ -215,8 +215,10 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
-    fn mutated_superblocks_neither_panic_nor_allocate_unboundedly(edits in prop::collection::vec((0..200_usize, any::<u8>()), 1..4)) {
-        let (mut image, _) = (formatted(SMALL), ());
+    fn mutated_superblocks_neither_panic_nor_allocate_unboundedly(
+        edits in prop::collection::vec((0..200_usize, any::<u8>()), 1..4)
+    ) {
+        let mut image = formatted(SMALL);
         let edits: Vec<(usize, u8)> = edits.into_iter().flat_map(|(at, value)| [(at, value), (at + BLOCK, value)]).collect();
         mutate(&mut image, &edits);
         let _ = Store::open(Arc::new(MemoryDevice::new(image)));

@@ -226,7 +226,9 @@ proptest! {
             let known = dirs(&tree, &model);
             let dir = |d: u8| known[d as usize % known.len()];
             let name = |n: u8| NAMES[n as usize];
-            let release = |tree: &mut Tree, lost: Result<Option<Ino>, Errno>| lost.map(|lost| lost.into_iter().for_each(|ino| tree.release(ino)));
+            let release = |tree: &mut Tree, lost: Result<Option<Ino>, Errno>| {
+                lost.map(|lost| lost.into_iter().for_each(|ino| tree.release(ino)))
+            };
             let (found, expected): (Answer, Answer) = match step {
                 Step::Create(d, n) => (
                     tree.create(&root, dir(d).0, name(n).as_bytes(), &New::file(0o644)).map(drop),

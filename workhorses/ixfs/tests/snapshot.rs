@@ -100,3 +100,21 @@ fn archived_epoch_keeps_its_content_and_shares_blocks_until_it_is_dropped() {
     opened.snapshot(&|| live.freeze(), 6, None).unwrap();
     assert!(opened.usage().blocks_free > before + 1000);
 }
+
+#[test]
+fn large_directory_and_thin_inode_table_take_few_blocks() {
+    let (device, store, mut tree) = store();
+    let root = Caller::root(7);
+    for number in 0..10_000 {
+        tree.create(&root, ROOT, format!("entry{number}").as_bytes(), &New::symlink(b"x")).unwrap();
+    }
+    let full = store.snapshot(&|| tree.freeze(), 1, None).unwrap().blocks;
+    assert!(full < 700, "10,000 entries and inodes take {full} blocks");
+    for number in (0..10_000).filter(|number| number % 32 != 0) {
+        let lost = tree.unlink(&root, ROOT, format!("entry{number}").as_bytes(), false).unwrap();
+        tree.release(lost.unwrap());
+    }
+    let thin = store.snapshot(&|| tree.freeze(), 2, None).unwrap().blocks;
+    assert!(thin < 60, "313 entries and inodes take {thin} blocks");
+    assert_eq!(dump(&again(&device)), dump(&tree));
+}

@@ -230,15 +230,15 @@ pub struct Dump {
 /// Compare with the FUSE floor, tmpfs and the disk's file system
 #[derive(Args)]
 #[command(after_help = "Example:
-  ixfs bench --rounds 5 /var/tmp
+  ixfs bench --rounds 15 /var/tmp
 
-All four are measured in turn in each round; the table shows medians, and ratios of medians. Needs user 0 to mount. The
+Each operation is measured on all four in turn, round by round; the table shows medians, and medians of the rounds' ratios. Needs user 0 to mount. The
 floor is a memory file system on the same FUSE library that keeps nothing: what is slower is ixfs, what is not is FUSE.")]
 pub struct Bench {
     /// Directory on the disk to compare with; everything created in it is removed
     pub directory: PathBuf,
     /// Rounds
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// Files for the listing of a large directory
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]

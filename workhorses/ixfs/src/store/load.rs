@@ -192,10 +192,8 @@ impl<'a> Loader<'a> {
     }
 
     fn map<V: Load>(&mut self, from: &mut Reader<'_>) -> Result<Radix<V>> {
-        match from.u8().map_err(StoreError::malformed(0))? {
-            3 => self.children(from),
-            tag => self.slot(tag, from),
-        }
+        let tag = from.u8().map_err(StoreError::malformed(0))?;
+        self.slot(tag, from)
     }
 
     fn slot<V: Load>(&mut self, tag: u8, from: &mut Reader<'_>) -> Result<Radix<V>> {
@@ -209,6 +207,7 @@ impl<'a> Loader<'a> {
                 let ptr = from.ptr().map_err(StoreError::malformed(0))?;
                 self.node(ptr)
             }
+            3 => self.nested(|loader| loader.children(from)),
             _ => Err(bad("a map has an unknown form")),
         }
     }
@@ -217,32 +216,38 @@ impl<'a> Loader<'a> {
         let count = from.u8().map_err(StoreError::malformed(0))?;
         let mut parts = Vec::new();
         for _ in 0..count {
-            let tag = from.u8().map_err(StoreError::malformed(0))?;
-            parts.push(self.slot(tag, from)?);
+            parts.push(self.map(from)?);
         }
         Radix::assemble(parts).ok_or_else(|| bad("keys are out of order"))
     }
 
-    fn node<V: Load>(&mut self, ptr: Ptr) -> Result<Radix<V>> {
+    /// Reads what is one level further down.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth >= MAX_DEPTH {
             return Err(bad("maps are nested too deeply"));
         }
         self.depth += 1;
-        let bytes = self.object(ptr)?;
-        let mut from = Reader(&bytes);
-        if from.u8().map_err(StoreError::malformed(ptr.block))? != V::KIND {
-            return Err(StoreError::Malformed { source: Malformed("a node has another kind"), block: ptr.block });
-        }
-        let map = self.children(&mut from)?;
-        from.end().map_err(StoreError::malformed(ptr.block))?;
-        map.mark_saved(ptr);
+        let result = read(self);
         self.depth -= 1;
-        Ok(map)
+        result
+    }
+
+    fn node<V: Load>(&mut self, ptr: Ptr) -> Result<Radix<V>> {
+        self.nested(|loader| {
+            let bytes = loader.object(ptr)?;
+            let mut from = Reader(&bytes);
+            if from.u8().map_err(StoreError::malformed(ptr.block))? != V::KIND {
+                return Err(StoreError::Malformed { source: Malformed("a node has another kind"), block: ptr.block });
+            }
+            let map = loader.children(&mut from)?;
+            from.end().map_err(StoreError::malformed(ptr.block))?;
+            map.mark_saved(ptr);
+            Ok(map)
+        })
     }
 
     fn data(&mut self, from: &mut Reader<'_>) -> Result<Radix<Page>> {
         match from.u8().map_err(StoreError::malformed(0))? {
-            3 => self.children(from),
             4 => {
                 let bytes = from.bytes().map_err(StoreError::malformed(0))?;
                 if bytes.len() > BLOCK {
@@ -495,9 +500,11 @@ impl Store {
         let mut tree = restored.tree;
         tree.fetch = Arc::new(Pages(device.clone()));
         let tail = u64::from(superblock.log_at);
+        let view = Mutex::new((superblock.clone(), restored.epochs.clone()));
         let log = Log::new(superblock.log_blocks, restored.head, tail, tree.freeze());
         let roots = Roots { slot: restored.slot, epochs: restored.epochs, log_at: tail, current: superblock };
-        let store = Store { device, mistake, roots: Mutex::new(roots), log: Mutex::new(log), space: Mutex::new(space) };
+        let store =
+            Store { device, mistake, view, roots: Mutex::new(roots), log: Mutex::new(log), space: Mutex::new(space) };
         Ok((store, tree, restored.recovery))
     }
 }
@@ -505,12 +512,12 @@ impl Store {
 impl Store {
     /// The archived epochs, oldest first.
     pub fn epochs(&self) -> Vec<epochs::Epoch> {
-        super::lock(&self.roots).epochs.clone()
+        super::lock(&self.view).1.clone()
     }
 
     /// Loads the metadata of an archived epoch. Pages are read when they are used.
     pub fn load_epoch(&self, epoch: &epochs::Epoch) -> Result<Tree> {
-        let superblock = super::lock(&self.roots).current.clone();
+        let superblock = super::lock(&self.view).0.clone();
         let mut tree = Loader::new(&*self.device, &superblock, false).tree(&superblock, epoch.root)?;
         tree.fetch = Arc::new(Pages(self.device.clone()));
         Ok(tree)

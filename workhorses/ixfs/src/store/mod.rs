@@ -234,6 +234,8 @@ struct Roots {
 pub struct Store {
     device: Arc<dyn Device>,
     mistake: Mistake,
+    /// What the roots say, for readers that must not wait for a snapshot.
+    view: Mutex<(Superblock, Vec<Epoch>)>,
     /// Taken first.
     roots: Mutex<Roots>,
     /// Taken second.
@@ -318,7 +320,7 @@ impl Store {
 
     /// The random identity of the store.
     pub fn id(&self) -> [u8; 16] {
-        lock(&self.roots).current.id
+        lock(&self.view).0.id
     }
 
     /// Reads the identity of a store from its first two blocks.
@@ -338,8 +340,8 @@ impl Store {
     /// Sizes and counters.
     pub fn usage(&self) -> Usage {
         let (generation, time, epochs) = {
-            let roots = lock(&self.roots);
-            (roots.current.generation, roots.current.time, roots.epochs.len())
+            let view = lock(&self.view);
+            (view.0.generation, view.0.time, view.1.len())
         };
         let (used, capacity, sequence) = {
             let log = lock(&self.log);

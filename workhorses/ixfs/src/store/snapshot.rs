@@ -11,11 +11,11 @@ use super::superblock::Superblock;
 use super::{BLOCK, Ptr, Result, Store, StoreError, checksum, lock};
 use crate::tree::data::Resident;
 use crate::tree::inode::{Inode, Xattrs};
-use crate::tree::radix::{Node, Radix, Slot};
+use crate::tree::radix::{Node, Slot};
 use crate::tree::{Body, Data, Entry, Page, Tree};
 use std::sync::{Arc, Mutex};
 
-/// A directory or page map of at most this many bytes stands in its inode's record.
+/// A node of at most this many bytes stands in the record above it.
 const INLINE_MAP: usize = 1024;
 /// A file of one page of at most this many bytes stands in its inode's record.
 pub const INLINE_DATA: usize = 1024;
@@ -93,8 +93,6 @@ impl Saved {
 pub trait Value: Clone + Sized {
     /// First byte of a node of such values.
     const KIND: u8;
-    /// Bytes that the value takes in a map that stands in the record that holds it; `None` if such maps may not.
-    fn inline_len(&self) -> Option<usize>;
     /// Appends the value; what it refers to is written first.
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()>;
     #[doc(hidden)]
@@ -107,16 +105,12 @@ pub struct SavedNode(Saved);
 impl Value for Arc<Inode> {
     const KIND: u8 = 1;
 
-    fn inline_len(&self) -> Option<usize> {
-        None
-    }
-
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         codec::write_attributes(out, self);
         writer.xattrs(self, out)?;
         match &self.body {
             Body::File(data) => writer.data(data, out),
-            Body::Dir(dir) => writer.map(&dir.entries, out),
+            Body::Dir(dir) => writer.map(dir.entries.root(), out),
             Body::Symlink(_) | Body::Special => Ok(()),
         }
     }
@@ -128,10 +122,6 @@ impl Value for Arc<Inode> {
 
 impl Value for Entry {
     const KIND: u8 = 2;
-
-    fn inline_len(&self) -> Option<usize> {
-        Some(16 + self.name.len())
-    }
 
     fn write(&self, _: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         codec::write_entry(out, self);
@@ -145,10 +135,6 @@ impl Value for Entry {
 
 impl Value for Page {
     const KIND: u8 = 3;
-
-    fn inline_len(&self) -> Option<usize> {
-        Some(16)
-    }
 
     fn write(&self, writer: &mut Writer<'_>, out: &mut Bytes) -> Result<()> {
         let ptr = match (self.ptr(), self) {
@@ -188,7 +174,7 @@ impl<'a> Writer<'a> {
     pub fn tree(&mut self, tree: &Tree) -> Result<Ptr> {
         let mut out = Bytes::default();
         out.u64(tree.next_ino);
-        self.map(&tree.inodes, &mut out)?;
+        self.map(tree.inodes.root(), &mut out)?;
         self.object(&out.0)
     }
 
@@ -206,17 +192,9 @@ impl<'a> Writer<'a> {
         self.runs.finish()
     }
 
-    fn map<V: Value>(&mut self, map: &Radix<V>, out: &mut Bytes) -> Result<()> {
-        if let Slot::Node(node) = map.root()
-            && inline_len(node).is_some_and(|len| len <= INLINE_MAP)
-        {
-            out.u8(3);
-            return self.children(node, out);
-        }
-        self.slot(map.root(), out)
-    }
-
-    fn slot<V: Value>(&mut self, slot: &Slot<V>, out: &mut Bytes) -> Result<()> {
+    /// Appends a map, or a part of one. A node whose record would be short stands in the record above it: small
+    /// directories and files need no blocks of their own, and neither do the thinly filled nodes of larger maps.
+    fn map<V: Value>(&mut self, slot: &Slot<V>, out: &mut Bytes) -> Result<()> {
         match slot {
             Slot::Empty => out.u8(0),
             Slot::Leaf(key, value) => {
@@ -225,29 +203,27 @@ impl<'a> Writer<'a> {
                 value.write(self, out)?;
             }
             Slot::Node(node) => {
-                let ptr = match node.saved.get() {
-                    Some(ptr) => *ptr,
-                    None => self.node(node)?,
-                };
+                if let Some(ptr) = node.saved.get() {
+                    out.u8(2);
+                    out.ptr(*ptr);
+                    return Ok(());
+                }
+                let mut record = Bytes::default();
+                record.u8(V::KIND);
+                record.u8(node.slots().len() as u8);
+                node.slots().iter().try_for_each(|slot| self.map(slot, &mut record))?;
+                if record.0.len() <= INLINE_MAP {
+                    out.u8(3);
+                    out.0.extend_from_slice(&record.0[1..]);
+                    return Ok(());
+                }
+                let ptr = self.object(&record.0)?;
+                self.saved.push((V::node(node).0, ptr));
                 out.u8(2);
                 out.ptr(ptr);
             }
         }
         Ok(())
-    }
-
-    fn children<V: Value>(&mut self, node: &Node<V>, out: &mut Bytes) -> Result<()> {
-        out.u8(node.slots().len() as u8);
-        node.slots().iter().try_for_each(|slot| self.slot(slot, out))
-    }
-
-    fn node<V: Value>(&mut self, node: &Arc<Node<V>>) -> Result<Ptr> {
-        let mut out = Bytes::default();
-        out.u8(V::KIND);
-        self.children(node, &mut out)?;
-        let ptr = self.object(&out.0)?;
-        self.saved.push((V::node(node).0, ptr));
-        Ok(ptr)
     }
 
     fn data(&mut self, data: &Data, out: &mut Bytes) -> Result<()> {
@@ -259,7 +235,7 @@ impl<'a> Writer<'a> {
             out.bytes(&resident.bytes);
             return Ok(());
         }
-        self.map(&data.pages, out)
+        self.map(data.pages.root(), out)
     }
 
     fn xattrs(&mut self, inode: &Inode, out: &mut Bytes) -> Result<()> {
@@ -284,15 +260,6 @@ impl<'a> Writer<'a> {
         }
         Ok(())
     }
-}
-
-/// Length of a node of leaves as it stands in a record.
-fn inline_len<V: Value>(node: &Node<V>) -> Option<usize> {
-    let leaf = |slot: &Slot<V>| match slot {
-        Slot::Leaf(_, value) => Some(9 + value.inline_len()?),
-        _ => None,
-    };
-    node.slots().iter().map(leaf).sum()
 }
 
 /// Adds the blocks that a written tree takes, its root record excluded.
@@ -367,7 +334,7 @@ impl Store {
     /// Takes a snapshot whose list of epochs lacks the named ones. Their blocks are free when it returns.
     pub fn drop_epochs(&self, freeze: &dyn Fn() -> Tree, now: i64, names: &[String]) -> Result<Written> {
         let written = self.snapshot_and(freeze, now, Change::Drop(names))?;
-        let superblock = lock(&self.roots).current.clone();
+        let superblock = lock(&self.view).0.clone();
         let mut archive = super::load::Loader::new(&*self.device, &superblock, false);
         for epoch in self.epochs() {
             archive.tree(&superblock, epoch.root)?;
@@ -484,6 +451,7 @@ impl Store {
         roots.slot = 1 - roots.slot;
         roots.current = next;
         roots.epochs = epochs;
+        *lock(&self.view) = (roots.current.clone(), roots.epochs.clone());
         self.settle(attempt, roots, matches!(change, Change::Add(_)));
         if self.mistake == Mistake::ReuseBeforeSuperblockFlush { Ok(attempt.at.at) } else { Ok(previous_at) }
     }

@@ -17,9 +17,9 @@ use std::time::Instant;
 const NAMES: [&str; 4] = ["ixfs", "floor", "tmpfs", "disk"];
 
 /// Files for operations on single files.
-const FILES: usize = 1000;
+const FILES: usize = 300;
 
-/// Operations, in the order in which they are measured, and whether the time is for one or for all.
+/// Operations, in the order in which they are measured.
 const OPERATIONS: [&str; 9] = [
     "create",
     "write 4 KiB",
@@ -119,13 +119,17 @@ fn measure(options: &Bench, places: &mut Places) -> anyhow::Result<Table> {
     }
     let mut table: Table = vec![vec![Vec::new(); NAMES.len()]; OPERATIONS.len()];
     for round in 0..options.rounds as usize {
-        // Another order in each round, so that none always comes after the same neighbour.
-        for turn in 0..roots.len() {
-            let place = (round + turn) % roots.len();
-            let times = one(&roots[place], round).with_context(|| NAMES[place].to_owned())?;
-            for (operation, time) in times.into_iter().enumerate() {
-                table[operation][place].push(time);
+        let subjects: Vec<Subject> = roots.iter().map(|root| Subject::new(root, round)).collect::<Result<_, _>>()?;
+        for (operation, times) in table.iter_mut().enumerate() {
+            // The four come right behind one another, for the machine's other work changes from second to second, and
+            // in another order in each round.
+            for turn in 0..roots.len() {
+                let place = (round + turn) % roots.len();
+                times[place].push(subjects[place].time(operation).with_context(|| NAMES[place].to_owned())?);
             }
+        }
+        for subject in &subjects {
+            fs::remove_dir_all(&subject.dir).or_else(|_| subject.forget())?;
         }
     }
     Ok(table)
@@ -140,27 +144,48 @@ fn each(count: usize, mut run: impl FnMut(usize) -> std::io::Result<()>) -> anyh
     Ok((begin.elapsed().as_nanos() / count as u128) as u64)
 }
 
-fn one(root: &Path, round: usize) -> anyhow::Result<Vec<u64>> {
-    let dir = root.join(format!("round{round}"));
-    fs::create_dir(&dir)?;
-    let path = |number: usize| dir.join(format!("file{number}"));
-    let create = each(FILES, |number| File::create(path(number)).map(drop))?;
-    let file = File::options().create(true).truncate(false).read(true).write(true).open(dir.join("data"))?;
-    let block = vec![7; 4096];
-    let write = each(FILES, |number| file.write_all_at(&block, number as u64 * 4096))?;
-    let mut out = vec![0; 4096];
-    let read = each(FILES, |number| file.read_exact_at(&mut out, number as u64 * 4096))?;
-    let stat = each(FILES, |number| fs::metadata(path(number)).map(drop))?;
-    let rename = each(FILES, |number| fs::rename(path(number), dir.join(format!("moved{number}"))))?;
-    let readdir = each(1, |_| {
-        let listed = fs::read_dir(root.join("large"))?.count();
-        if listed == 0 { Err(std::io::Error::other("the listing is empty")) } else { Ok(()) }
-    })?;
-    let big = vec![9; 1 << 20];
-    let large = each(64, |number| file.write_all_at(&big, number as u64 * (1 << 20)))?;
-    let single = syncs(&dir, 1, 200)?;
-    let many = syncs(&dir, 8, 50)?;
-    Ok(vec![create, write, read, stat, rename, readdir, large, single, many])
+/// A file system in one round.
+struct Subject {
+    root: PathBuf,
+    dir: PathBuf,
+    file: File,
+}
+
+impl Subject {
+    fn new(root: &Path, round: usize) -> std::io::Result<Subject> {
+        let dir = root.join(format!("round{round}"));
+        fs::create_dir(&dir)?;
+        let file = File::options().create(true).truncate(false).read(true).write(true).open(dir.join("data"))?;
+        Ok(Subject { root: root.to_owned(), dir, file })
+    }
+
+    /// The floor cannot remove files: what a round leaves there stays until the end.
+    fn forget(&self) -> std::io::Result<()> {
+        if self.root.ends_with("floor") { Ok(()) } else { Err(std::io::Error::other("removing a round's files")) }
+    }
+
+    /// Nanoseconds for one operation of a kind.
+    fn time(&self, operation: usize) -> anyhow::Result<u64> {
+        let path = |number: usize| self.dir.join(format!("file{number}"));
+        let mut block = vec![7; 4096];
+        match operation {
+            0 => each(FILES, |number| File::create(path(number)).map(drop)),
+            1 => each(FILES, |number| self.file.write_all_at(&block, number as u64 * 4096)),
+            2 => each(FILES, |number| self.file.read_exact_at(&mut block, number as u64 * 4096)),
+            3 => each(FILES, |number| fs::metadata(path(number)).map(drop)),
+            4 => each(FILES, |number| fs::rename(path(number), self.dir.join(format!("moved{number}")))),
+            5 => each(1, |_| {
+                let listed = fs::read_dir(self.root.join("large"))?.count();
+                if listed == 0 { Err(std::io::Error::other("the listing is empty")) } else { Ok(()) }
+            }),
+            6 => {
+                let big = vec![9; 1 << 20];
+                each(16, |number| self.file.write_all_at(&big, number as u64 * (1 << 20)))
+            }
+            7 => syncs(&self.dir, 1, 100),
+            _ => syncs(&self.dir, 8, 25),
+        }
+    }
 }
 
 /// Nanoseconds for one write of 4 KiB with `fsync`, with so many writers of a file each.
@@ -193,34 +218,35 @@ fn median(times: &[u64]) -> u64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(0)
 }
 
+/// Median of the rounds' ratios.
+fn ratio(subject: &[u64], other: &[u64]) -> f64 {
+    let mut ratios: Vec<u64> = subject.iter().zip(other).map(|(a, b)| a * 1000 / (*b).max(1)).collect();
+    ratios.sort_unstable();
+    ratios.get(ratios.len() / 2).map_or(0.0, |ratio| *ratio as f64 / 1000.0)
+}
+
 fn print(options: &Bench, table: &Table) -> anyhow::Result<()> {
-    let rows = OPERATIONS
-        .iter()
-        .zip(table)
-        .map(|(operation, places)| (*operation, places.iter().map(|times| median(times)).collect::<Vec<u64>>()));
     if options.format.is_json() {
-        for (operation, medians) in rows {
-            let times: serde_json::Map<String, serde_json::Value> =
-                NAMES.iter().zip(&medians).map(|(name, ns)| (format!("{name}_ns"), json!(ns))).collect();
-            println!("{}", json!({ "operation": operation, "rounds": options.rounds, "median": times }));
+        for (operation, places) in OPERATIONS.iter().zip(table) {
+            let named = |value: &dyn Fn(usize) -> serde_json::Value, suffix: &str| -> serde_json::Map<_, _> {
+                (0..NAMES.len()).map(|at| (format!("{}{suffix}", NAMES[at]), value(at))).collect()
+            };
+            let times = named(&|at| json!(median(&places[at])), "_ns");
+            let ratios = named(&|at| json!(ratio(&places[0], &places[at])), "");
+            println!(
+                "{}",
+                json!({ "operation": operation, "rounds": options.rounds, "median": times, "ratio": ratios })
+            );
         }
         return Ok(());
     }
     println!("| operation | ixfs us | floor us | tmpfs us | disk us | ixfs/floor | ixfs/tmpfs | ixfs/disk |");
     println!("|---|---|---|---|---|---|---|---|");
-    for (operation, medians) in rows {
-        let us = |at: usize| medians[at] as f64 / 1000.0;
-        let ratio = |at: usize| us(0) / us(at).max(0.001);
-        println!(
-            "| {operation} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} | {:.2} |",
-            us(0),
-            us(1),
-            us(2),
-            us(3),
-            ratio(1),
-            ratio(2),
-            ratio(3)
-        );
+    for (operation, places) in OPERATIONS.iter().zip(table) {
+        let us = |at: usize| median(&places[at]) as f64 / 1000.0;
+        let times: Vec<String> = (0..NAMES.len()).map(|at| format!("{:.2}", us(at))).collect();
+        let ratios: Vec<String> = (1..NAMES.len()).map(|at| format!("{:.2}", ratio(&places[0], &places[at]))).collect();
+        println!("| {operation} | {} | {} |", times.join(" | "), ratios.join(" | "));
     }
     Ok(())
 }
