@@ -75,11 +75,11 @@ pub fn respond(server: &Server, request: &str) -> Value {
             Ok(level) => json!({ "level": level }),
             Err(error) => json!({ "error": error.to_string() }),
         },
-        "snapshot" => done(server.snapshot(None)),
+        "snapshot" => done(server.snapshot_now()),
         "archive" => {
             let known = server.store().epochs();
             let name = if argument.is_empty() { epochs::name_for(now(), &known) } else { argument.to_owned() };
-            match server.snapshot(Some(&name)) {
+            match server.archive(&name) {
                 Ok(level) => json!({ "level": level, "epoch": name }),
                 Err(error) => json!({ "error": error.to_string() }),
             }

@@ -111,6 +111,7 @@ impl Server {
         durability: Durability,
     ) -> StoreResult<Arc<Server>> {
         tree.next_ino += INO_GAP;
+        tree.limit = store.live_limit(false);
         store.make_durable(&tree, now())?;
         Ok(Arc::new(Server {
             tree: RwLock::new(tree),
@@ -233,8 +234,28 @@ impl Server {
         }
     }
 
-    /// Takes a snapshot of the present tree; with a name, the snapshot is archived under it.
-    pub fn snapshot(&self, epoch: Option<&str>) -> StoreResult<Level> {
+    /// Takes a snapshot of the present tree.
+    pub fn snapshot_now(&self) -> StoreResult<Level> {
+        self.snapshot(None)
+    }
+
+    /// Archives the present tree under a name. The quota shrinks where the store could not hold it beside the epochs.
+    ///
+    /// # Errors
+    /// The store has no room for the epoch beside two snapshots of the live tree.
+    pub fn archive(&self, name: &str) -> StoreResult<Level> {
+        self.snapshot(None)?;
+        if self.store.live_limit(true) < self.read(|tree| tree.used) {
+            let what = "the store has no room to keep it beside the live tree; drop older epochs first";
+            return Err(StoreError::Epoch { name: name.to_owned(), what });
+        }
+        let level = self.snapshot(Some(name))?;
+        self.write(|tree| tree.limit = self.store.live_limit(false));
+        Ok(level)
+    }
+
+    /// Takes a snapshot of the present tree; with a name, it is archived.
+    fn snapshot(&self, epoch: Option<&str>) -> StoreResult<Level> {
         let (version, since) = (AtomicU64::new(0), AtomicI64::new(0));
         let freeze = || {
             since.store(self.dirty_since.swap(0, Ordering::Relaxed), Ordering::Relaxed);
@@ -267,7 +288,11 @@ impl Server {
 
     /// Drops archived epochs and frees their blocks.
     pub fn drop_epochs(&self, names: &[String]) -> StoreResult<()> {
-        self.store.drop_epochs(&|| self.frozen(), now(), names).map(drop)
+        // The server's own snapshot first, so that the one without the epochs has little to write.
+        self.snapshot(None)?;
+        self.store.drop_epochs(&|| self.frozen(), now(), names)?;
+        self.write(|tree| tree.limit = self.store.live_limit(false));
+        Ok(())
     }
 
     /// Adds references of a door to an inode. An inode without a name stays as long as there are references.

@@ -56,13 +56,17 @@ pub enum Command {
 #[command(after_help = "Example:
   ixfs mkfs --size 2G store.ixfs
 
-The store takes a little more than twice the quota on disk, sparsely: it holds two snapshots while one replaces the other.")]
+The store is a sparse file of a little more than twice the quota, for it holds two snapshots while one replaces the other,
+and the room for archived epochs.")]
 pub struct Mkfs {
     /// File to create, or block device to overwrite
     pub store: PathBuf,
     /// Quota of memory for files and metadata
     #[arg(long, default_value = "1G", value_parser = size)]
     pub size: u64,
+    /// Room for archived epochs beside the live tree; default: the quota
+    #[arg(long, value_parser = size)]
+    pub archive_space: Option<u64>,
     /// Replace an existing store
     #[arg(long)]
     pub force: bool,

@@ -5,7 +5,7 @@ use super::arguments::Dump;
 use anyhow::Context;
 use ixfs::store::Store;
 use ixfs::store::device::FileDevice;
-use ixfs::tree::{Body, Ino, ROOT, Tree};
+use ixfs::tree::{Attr, Body, Inode, ROOT, Tree};
 use serde_json::json;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,40 +25,47 @@ pub fn run(options: &Dump) -> anyhow::Result<ExitCode> {
         }
     };
     let mut out = io::BufWriter::new(io::stdout().lock());
-    walk(&tree, ROOT, "", options.format.is_json(), &mut out)?;
+    walk(&tree, options.format.is_json(), &mut out)?;
     out.flush()?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints a file and all below it: one line each.
-fn walk(tree: &Tree, ino: Ino, path: &str, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
-    let Ok(inode) = tree.inode(ino) else {
-        writeln!(out, "{path}: no inode {ino}; run `ixfs check`")?;
-        return Ok(());
-    };
+/// Prints all files, each directory before what it holds: one line each. Directories may be nested to any depth.
+fn walk(tree: &Tree, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
+    let mut stack = vec![(ROOT, String::new())];
+    while let Some((ino, path)) = stack.pop() {
+        let Ok(inode) = tree.inode(ino) else {
+            writeln!(out, "{path}: no inode {ino}; run `ixfs check`")?;
+            continue;
+        };
+        print(inode, if path.is_empty() { "/" } else { &path }, json, out)?;
+        if let Body::Dir(dir) = &inode.body {
+            let mut entries: Vec<_> = dir.entries.range(0).map(|(_, entry)| entry.clone()).collect();
+            entries.sort_by(|a, b| b.name.cmp(&a.name));
+            stack.extend(
+                entries.iter().map(|entry| (entry.ino, format!("{path}/{}", String::from_utf8_lossy(&entry.name)))),
+            );
+        }
+    }
+    Ok(())
+}
+
+fn print(inode: &Inode, path: &str, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
     let attr = inode.attr();
-    let shown = if path.is_empty() { "/" } else { path };
     let target = match &inode.body {
         Body::Symlink(target) => Some(String::from_utf8_lossy(target).into_owned()),
         _ => None,
     };
     if json {
         let line = json!({
-            "path": shown, "ino": attr.ino, "mode": format!("{:o}", attr.mode), "uid": attr.uid, "gid": attr.gid,
+            "path": path, "ino": attr.ino, "mode": format!("{:o}", attr.mode), "uid": attr.uid, "gid": attr.gid,
             "nlink": attr.nlink, "size": attr.size, "blocks": attr.blocks, "mtime_ns": attr.mtime, "target": target,
         });
         writeln!(out, "{line}")?;
     } else {
         let target = target.map_or(String::new(), |target| format!(" -> {target}"));
-        let (mode, nlink, uid, gid, size) = (attr.mode, attr.nlink, attr.uid, attr.gid, attr.size);
-        writeln!(out, "{ino:>8} {mode:>6o} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {shown}{target}")?;
-    }
-    if let Body::Dir(dir) = &inode.body {
-        let mut entries: Vec<_> = dir.entries.range(0).map(|(_, entry)| entry.clone()).collect();
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
-        for entry in entries {
-            walk(tree, entry.ino, &format!("{path}/{}", String::from_utf8_lossy(&entry.name)), json, out)?;
-        }
+        let Attr { ino, mode, nlink, uid, gid, size, .. } = attr;
+        writeln!(out, "{ino:>8} {mode:>6o} {nlink:>3} {uid:>5} {gid:>5} {size:>12} {path}{target}")?;
     }
     Ok(())
 }

@@ -168,7 +168,7 @@ pub struct Geometry {
 
 /// Least quota of a store, in bytes.
 pub const MIN_LIMIT: u64 = 256 << 10;
-/// Greatest quota of a store, in bytes.
+/// Greatest quota of a store, in bytes: block numbers have 32 bits.
 pub const MAX_LIMIT: u64 = 4 << 40;
 
 impl Geometry {
@@ -182,6 +182,15 @@ impl Geometry {
         let log_blocks = (pages / 8).clamp(32, (64 << 20) / BLOCK as u64) as u32;
         let data = pages * 2 + pages / 4 + 128;
         Ok(Geometry { blocks: superblock::SLOTS + log_blocks + data as u32, log_blocks, limit })
+    }
+
+    /// The same with so many bytes more for archived epochs.
+    pub fn with_archive_space(self, bytes: u64) -> Result<Geometry> {
+        let blocks = u64::from(self.blocks) + bytes / BLOCK as u64;
+        match u32::try_from(blocks) {
+            Ok(blocks) => Ok(Geometry { blocks, ..self }),
+            Err(_) => Err(StoreError::Size { bytes, min: 0, max: u64::from(u32::MAX - self.blocks) * BLOCK as u64 }),
+        }
     }
 
     /// Length of the store in bytes.
@@ -335,6 +344,21 @@ impl Store {
                 Err(StoreError::NoSuperblock { first: first.to_string(), second: second.to_string() })
             }
         }
+    }
+
+    /// Largest tree, in bytes of memory charged, of which two snapshots fit beside the archived epochs. With
+    /// `one_more`, as it would be if the current tree were archived too.
+    pub fn live_limit(&self, one_more: bool) -> u64 {
+        let limit = lock(&self.view).0.limit;
+        let space = lock(&self.space);
+        let mut kept = space.archived.clone();
+        if one_more {
+            kept.add(&space.current);
+            kept.add(&space.since);
+        }
+        // The inverse of `Geometry::for_limit`.
+        let room = u64::from(space.total()).saturating_sub(kept.count() + 128);
+        limit.min(room * BLOCK as u64 * 4 / 9)
     }
 
     /// Sizes and counters.
