@@ -309,7 +309,7 @@ impl Filesystem for Door {
         let result = self
             .server
             .live(ino.0)
-            .and_then(|ino| self.server.write(|tree| tree.write(&caller(request), ino, offset, data)));
+            .and_then(|ino| self.server.write_data(|tree| tree.write(&caller(request), ino, offset, data)));
         match result {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),

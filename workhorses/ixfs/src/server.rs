@@ -111,7 +111,7 @@ impl Server {
         durability: Durability,
     ) -> StoreResult<Arc<Server>> {
         tree.next_ino += INO_GAP;
-        tree.limit = store.live_limit(false);
+        tree.disk_limit = store.live_limit(false);
         store.make_durable(&tree, now())?;
         Ok(Arc::new(Server {
             tree: RwLock::new(tree),
@@ -239,18 +239,18 @@ impl Server {
         self.snapshot(None)
     }
 
-    /// Archives the present tree under a name. The quota shrinks where the store could not hold it beside the epochs.
+    /// Archives the present tree under a name. What the live tree may take shrinks by what the epoch keeps.
     ///
     /// # Errors
     /// The store has no room for the epoch beside two snapshots of the live tree.
     pub fn archive(&self, name: &str) -> StoreResult<Level> {
         self.snapshot(None)?;
-        if self.store.live_limit(true) < self.read(|tree| tree.used) {
+        if self.store.live_limit(true) < self.read(Tree::stored) {
             let what = "the store has no room to keep it beside the live tree; drop older epochs first";
             return Err(StoreError::Epoch { name: name.to_owned(), what });
         }
         let level = self.snapshot(Some(name))?;
-        self.write(|tree| tree.limit = self.store.live_limit(false));
+        self.write(|tree| tree.disk_limit = self.store.live_limit(false));
         Ok(level)
     }
 
@@ -291,8 +291,40 @@ impl Server {
         // The server's own snapshot first, so that the one without the epochs has little to write.
         self.snapshot(None)?;
         self.store.drop_epochs(&|| self.frozen(), now(), names)?;
-        self.write(|tree| tree.limit = self.store.live_limit(false));
+        self.write(|tree| tree.disk_limit = self.store.live_limit(false));
         Ok(())
+    }
+
+    /// Changes a file's data. Where memory is full, pages of big files leave it first.
+    pub fn write_data<R>(&self, mut write: impl FnMut(&mut Tree) -> Result<R, Errno>) -> Result<R, Errno> {
+        match self.write(&mut write) {
+            Err(Errno::NOSPC) if self.make_room() => self.write(write),
+            other => other,
+        }
+    }
+
+    /// Writes a snapshot and lets pages of big files leave memory until half of the quota is free. Returns whether any
+    /// memory was freed.
+    pub fn make_room(&self) -> bool {
+        let (limit, used) = self.read(|tree| (tree.limit, tree.used));
+        let big = crate::store::big_file(limit);
+        let files: Vec<Ino> = self.read(|tree| {
+            let large = |inode: &crate::tree::Inode| inode.attr().size >= big && inode.resident() > 0;
+            tree.inodes.range(0).filter(|(_, inode)| large(inode)).map(|(ino, _)| ino).collect()
+        });
+        if files.is_empty() || self.snapshot(None).is_err() {
+            return false;
+        }
+        let mut wanted = used.saturating_sub(limit / 2).div_ceil(crate::tree::PAGE as u64);
+        let mut freed = 0;
+        for ino in files {
+            let dropped = if wanted == 0 { 0 } else { self.write(|tree| tree.evict(ino, wanted)) };
+            freed += dropped;
+            wanted -= dropped.min(wanted);
+        }
+        // The tree that was logged last holds the pages too, until this.
+        let _ = self.log_now();
+        freed > 0
     }
 
     /// Adds references of a door to an inode. An inode without a name stays as long as there are references.
@@ -352,6 +384,8 @@ impl Server {
             if due || self.store.log_percent() >= LOG_FULL_PERCENT {
                 let _ = self.snapshot(None);
                 last_snapshot = Instant::now();
+            } else if self.read(|tree| tree.used / 4 * 5 > tree.limit) && self.make_room() {
+                last_snapshot = Instant::now();
             } else if self.durability != Durability::Snapshot && age >= self.durability.interval() {
                 let _ = self.log_now();
             }
@@ -381,6 +415,7 @@ impl Server {
             durability: self.durability,
             memory_used_bytes: used,
             memory_limit_bytes: limit,
+            disk_only_bytes: self.read(|tree| tree.disk - tree.resident),
             inodes,
             held_inodes: open_orphans,
             loss_window_ns: if since == 0 { 0 } else { (now() - since).max(0) },

@@ -14,6 +14,8 @@ pub struct Status {
     pub memory_used_bytes: u64,
     /// The quota.
     pub memory_limit_bytes: u64,
+    /// Bytes of pages that are on disk only.
+    pub disk_only_bytes: u64,
     /// Inodes in the tree.
     pub inodes: u64,
     /// Inodes that doors refer to.

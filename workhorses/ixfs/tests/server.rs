@@ -85,10 +85,11 @@ fn epochs_never_take_the_room_that_the_live_tree_needs() {
         server.write(|tree| tree.write(&root, ino, 0, &vec![round; 3 << 20])).unwrap();
         archived += u64::from(server.archive(&format!("2026/1128.{round}")).is_ok());
         // Whatever was archived: the quota can be filled, rewritten, and made durable.
-        let (used, limit) = server.read(|tree| (tree.used, tree.limit));
+        let (used, limit) = server.read(|tree| (tree.stored(), tree.disk_limit.min(tree.limit)));
         assert!(used <= limit);
         for filler in [1, 2] {
-            let room = server.read(|tree| tree.limit - tree.used) as usize / 4096;
+            let room =
+                server.read(|tree| (tree.disk_limit - tree.stored()).min(tree.limit - tree.used)) as usize / 4096;
             let more = server.write(|tree| tree.write(&root, ino, 3 << 20, &vec![filler; room * 4096]));
             assert_eq!(more, Ok(()));
             assert_eq!(server.sync(), Ok(Level::Logged), "round {round}");
@@ -100,8 +101,57 @@ fn epochs_never_take_the_room_that_the_live_tree_needs() {
     let names: Vec<String> = server.store().epochs().into_iter().map(|epoch| epoch.name).collect();
     server.drop_epochs(&names).unwrap();
     assert_eq!(server.read(|tree| tree.limit), 4 << 20);
+    assert!(server.read(|tree| tree.disk_limit) >= 4 << 20);
     let (_, found, _) = Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap();
     assert_eq!(dump(&found), server.read(dump));
+}
+
+#[test]
+fn file_larger_than_memory_is_written_read_and_recovered() {
+    let geometry = Geometry::for_limit(4 << 20).unwrap().with_big_files(24 << 20).unwrap();
+    let device = Arc::new(MemoryDevice::new(formatted(geometry)));
+    let server = Server::new(Store::open(device.clone()).unwrap(), Durability::Always).unwrap();
+    let root = Caller::root(1);
+    let ino = server.write(|tree| tree.create(&root, ROOT, b"big", &New::file(0o600))).unwrap();
+    let small = server.write(|tree| tree.create(&root, ROOT, b"small", &New::file(0o600))).unwrap();
+    server.write_data(|tree| tree.write(&root, small, 0, &[9; 5000])).unwrap();
+    let part = |number: u64| vec![(number % 250) as u8 + 1; 100_000];
+    for number in 0..200 {
+        server.write_data(|tree| tree.write(&root, ino, number * 100_000, &part(number))).unwrap();
+        assert!(server.read(|tree| tree.used <= tree.limit));
+    }
+    let verify = |server: &Server| {
+        for number in (0..200).rev() {
+            let mut out = vec![0; 100_000];
+            assert_eq!(server.read(|tree| tree.read(ino, number * 100_000, &mut out)), Ok(100_000));
+            assert!(out == part(number), "part {number} is wrong");
+        }
+        server.read(|tree| {
+            let mut counted = tree.freeze();
+            counted.recount();
+            assert_eq!((counted.used, counted.disk, counted.resident), (tree.used, tree.disk, tree.resident));
+        });
+    };
+    verify(&server);
+    assert!(server.status().disk_only_bytes > 15 << 20);
+    let evicted = |server: &Server, ino| {
+        server.read(|tree| tree.inode(ino).unwrap().disk() - tree.inode(ino).unwrap().resident())
+    };
+    assert_eq!(evicted(&server, small), 0, "small files stay in memory");
+    // An overwritten page in the middle comes back to memory; its neighbours stay where they are.
+    server.write_data(|tree| tree.write(&root, ino, 1_000_010, &[77; 10])).unwrap();
+    server.write_data(|tree| tree.write(&root, ino, 1_000_010, &part(10)[..10])).unwrap();
+    server.sync().unwrap();
+    let restarted =
+        Server::new(Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap(), Durability::Always).unwrap();
+    verify(&restarted);
+    assert!(restarted.read(|tree| tree.used <= tree.limit));
+    let refused = (200..400)
+        .find_map(|number| server.write_data(|tree| tree.write(&root, ino, number * 100_000, &part(number))).err());
+    assert_eq!(refused, Some(Errno::NOSPC), "the store's room ends too");
+    assert_eq!(server.sync(), Ok(Level::Logged));
+    server.write_data(|tree| tree.truncate(&root, ino, 20_000_000)).unwrap();
+    verify(&server);
 }
 
 #[test]

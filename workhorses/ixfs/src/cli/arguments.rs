@@ -67,6 +67,9 @@ pub struct Mkfs {
     /// Room for archived epochs beside the live tree; default: the quota
     #[arg(long, value_parser = size)]
     pub archive_space: Option<u64>,
+    /// Room for big files beside the quota: files of a sixteenth of it or more leave memory when it runs short
+    #[arg(long, value_parser = size, default_value = "0")]
+    pub big_files: u64,
     /// Replace an existing store
     #[arg(long)]
     pub force: bool,

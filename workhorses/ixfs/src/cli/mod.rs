@@ -44,7 +44,7 @@ fn execute(command: &Command) -> anyhow::Result<ExitCode> {
                 drop(device);
                 std::fs::remove_file(&options.store)?;
             }
-            make(&options.store, options.size, options.archive_space)?;
+            make(&options.store, options.size, options.archive_space, options.big_files)?;
         }
         Command::Mount(options) => return serve::mount(options),
         Command::Serve(options) => return serve::serve(options),
@@ -73,9 +73,10 @@ fn open(store: &Path) -> anyhow::Result<Arc<FileDevice>> {
 }
 
 /// Creates a store with a quota of `limit` bytes.
-fn make(store: &Path, limit: u64, archive_space: Option<u64>) -> anyhow::Result<()> {
+fn make(store: &Path, limit: u64, archive_space: Option<u64>, big_files: u64) -> anyhow::Result<()> {
     use std::os::unix::fs::FileTypeExt;
-    let geometry = Geometry::for_limit(limit)?.with_archive_space(archive_space.unwrap_or(limit))?;
+    let geometry =
+        Geometry::for_limit(limit)?.with_archive_space(archive_space.unwrap_or(limit))?.with_big_files(big_files)?;
     let exists = std::fs::metadata(store).ok();
     let device = match exists {
         Some(found) if found.file_type().is_block_device() => FileDevice::open(store),

@@ -50,7 +50,7 @@ fn start(store: &Path, size: Option<u64>, running: &Running) -> anyhow::Result<A
     if let Some(size) = size
         && !store.exists()
     {
-        make(store, size, None)?;
+        make(store, size, None, 0)?;
     }
     let opened = Store::open(open(store)?).with_context(|| format!("{}", store.display()))?;
     report(store, &opened.2);

@@ -118,6 +118,8 @@ fn print(out: &mut impl Write, status: &Value) -> io::Result<()> {
     writeln!(out, "store         {} ({serving})", text("/store_path"))?;
     let share = 100.0 * number("/memory_used_bytes") / number("/memory_limit_bytes").max(1.0);
     let (used, limit) = (mib("/memory_used_bytes"), mib("/memory_limit_bytes"));
+    let on_disk = mib("/disk_only_bytes");
+    writeln!(out, "big files     {on_disk:.1} MiB on disk only")?;
     writeln!(out, "memory        {used:.1} of {limit:.1} MiB ({share:.1} %), {} inodes", number("/inodes"))?;
     let (free, blocks) = (number("/store/blocks_free"), number("/store/blocks"));
     writeln!(

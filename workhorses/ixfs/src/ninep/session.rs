@@ -278,7 +278,7 @@ impl Session {
         match &mut fid.kind {
             Kind::Open(modes) if *modes & WRITE != 0 => {
                 let ino = server.live(fid.ino)?;
-                server.write(|tree| tree.write(&caller, ino, offset, data))?;
+                server.write_data(|tree| tree.write(&caller, ino, offset, data))?;
             }
             Kind::XattrWrite(_, size, _, value) => {
                 if offset != value.len() as u64 || value.len() + data.len() > *size {

@@ -12,7 +12,7 @@ use super::{BLOCK, Pages, Ptr, Recovery, Result, Roots, Store, StoreError, check
 use crate::tree::data::Resident;
 use crate::tree::inode::{Inode, Xattrs};
 use crate::tree::radix::Radix;
-use crate::tree::{Body, Entry, Ino, Page, ROOT, Tree};
+use crate::tree::{Body, Data, Entry, Ino, Page, ROOT, Tree};
 use std::sync::{Arc, Mutex, OnceLock};
 
 /// Nodes above one another. 64-bit keys, 6 bits a node, need 11 in each of two nested maps.
@@ -48,6 +48,12 @@ pub struct Loader<'a> {
     depth: usize,
     /// The inode whose content is being read.
     current: Ino,
+    /// Whether its pages may stay on disk.
+    may_stay: bool,
+    /// Length from which on a file's pages may stay on disk.
+    pub big: u64,
+    /// Bytes of pages that may still be read into memory.
+    pub budget: u64,
 }
 
 /// A value of a map in the store, as it is read.
@@ -66,8 +72,9 @@ impl Load for Arc<Inode> {
         inode.xattrs = loader.xattrs(from)?.map(Arc::new);
         match &mut inode.body {
             Body::File(data) => {
-                data.pages = loader.data(from)?;
-                data.count = data.pages.range(0).count() as u64;
+                // A file that is to stay on disk if memory has no room for it.
+                loader.may_stay = data.len >= loader.big;
+                *data = Data::new(data.len, loader.data(from)?);
                 if data.pages.last_key().is_some_and(|last| last > crate::tree::data::MAX_LEN / BLOCK as u64) {
                     return Err(bad("a page lies beyond the longest file"));
                 }
@@ -114,6 +121,9 @@ impl<'a> Loader<'a> {
             window_at: 0,
             depth: 0,
             current: 0,
+            may_stay: false,
+            big: super::big_file(superblock.limit),
+            budget: superblock.limit / 4 * 3,
         }
     }
 
@@ -177,9 +187,10 @@ impl<'a> Loader<'a> {
             return Err(bad("a page is too long"));
         }
         mark_ptr(ptr, &mut self.marks);
-        if !self.data {
+        if !self.data || self.may_stay && self.budget < BLOCK as u64 {
             return Ok(Page::Disk(ptr));
         }
+        self.budget = self.budget.saturating_sub(BLOCK as u64);
         match self.read(ptr) {
             Ok(bytes) if checksum(&bytes) == ptr.sum => {
                 Ok(Page::Memory(Arc::new(Resident { saved: OnceLock::from(ptr), bytes })))
@@ -283,8 +294,10 @@ impl<'a> Loader<'a> {
         let mut pages = Vec::new();
         for record in &batch.records {
             if let Record::At(ino, index, ptr) = record {
-                self.current = *ino;
-                pages.push(self.page(*index, *ptr)?);
+                (self.current, self.may_stay) = (*ino, false);
+                // Read in any case, for its checksum tells whether the batch is whole.
+                let page = self.page(*index, *ptr)?;
+                pages.push(if self.budget < BLOCK as u64 { Page::Disk(*ptr) } else { page });
             }
         }
         Ok((pages, self.damaged.len() == damaged))
@@ -326,10 +339,7 @@ fn with_body(tree: &mut Tree, ino: Ino, change: impl FnOnce(&mut Body) -> Option
 fn set_page(tree: &mut Tree, ino: Ino, index: u64, page: Option<Page>) -> Option<()> {
     with_body(tree, ino, |body| {
         let Body::File(data) = body else { return None };
-        match page {
-            Some(page) => data.count += u64::from(data.pages.insert(index, page).is_none()),
-            None => data.count -= u64::from(data.pages.remove(index).is_some()),
-        }
+        data.set(index, page);
         Some(())
     })
 }
@@ -343,7 +353,7 @@ fn apply_inode(tree: &mut Tree, mut inode: Inode, replaces: bool) -> Option<()> 
             inode.xattrs = old.xattrs.clone();
         }
         match (&mut inode.body, &old.body) {
-            (Body::File(new), Body::File(old)) => (new.pages, new.count) = (old.pages.clone(), old.count),
+            (Body::File(new), Body::File(old)) => *new = Data { len: new.len, ..old.clone() },
             (Body::Dir(new), Body::Dir(old)) => (new.entries, new.count) = (old.entries.clone(), old.count),
             _ => {}
         }

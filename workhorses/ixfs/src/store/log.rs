@@ -120,7 +120,11 @@ impl Log {
 
     /// See [`Store::commit`](super::Store::commit).
     pub fn commit(&mut self, device: &dyn Device, space: &Mutex<Space>, tree: &Tree, mistake: Mistake) -> Result<u64> {
-        let Some(draft) = draft(device, space, (&self.logged, tree), self.inline_pages, mistake)? else { return Ok(0) };
+        let Some(draft) = draft(device, space, (&self.logged, tree), self.inline_pages, mistake)? else {
+            // The same files: but pages may have left memory, and the older copy must not hold them there.
+            self.logged = tree.freeze();
+            return Ok(0);
+        };
         let batch = seal(&draft.payload.0, self.head);
         let count = (batch.len() / BLOCK) as u64;
         let free = u64::from(self.blocks) - self.used();

@@ -171,6 +171,11 @@ pub const MIN_LIMIT: u64 = 256 << 10;
 /// Greatest quota of a store, in bytes: block numbers have 32 bits.
 pub const MAX_LIMIT: u64 = 4 << 40;
 
+/// Length from which on a file may leave memory when memory runs short: a sixteenth of the quota.
+pub fn big_file(limit: u64) -> u64 {
+    limit / 16
+}
+
 impl Geometry {
     /// Sizes for a tree of at most `limit` bytes: the store holds it twice, with metadata, so that a snapshot always
     /// finds room beside the one before, and a log of an eighth, 64 MiB at most.
@@ -182,6 +187,11 @@ impl Geometry {
         let log_blocks = (pages / 8).clamp(32, (64 << 20) / BLOCK as u64) as u32;
         let data = pages * 2 + pages / 4 + 128;
         Ok(Geometry { blocks: superblock::SLOTS + log_blocks + data as u32, log_blocks, limit })
+    }
+
+    /// The same with room for so many bytes more of big files, which like all files need it twice.
+    pub fn with_big_files(self, bytes: u64) -> Result<Geometry> {
+        self.with_archive_space(bytes.saturating_mul(9) / 4)
     }
 
     /// The same with so many bytes more for archived epochs.
@@ -349,7 +359,6 @@ impl Store {
     /// Largest tree, in bytes of memory charged, of which two snapshots fit beside the archived epochs. With
     /// `one_more`, as it would be if the current tree were archived too.
     pub fn live_limit(&self, one_more: bool) -> u64 {
-        let limit = lock(&self.view).0.limit;
         let space = lock(&self.space);
         let mut kept = space.archived.clone();
         if one_more {
@@ -358,7 +367,7 @@ impl Store {
         }
         // The inverse of `Geometry::for_limit`.
         let room = u64::from(space.total()).saturating_sub(kept.count() + 128);
-        limit.min(room * BLOCK as u64 * 4 / 9)
+        room * BLOCK as u64 * 4 / 9
     }
 
     /// Sizes and counters.

@@ -76,6 +76,15 @@ impl Fetch for NoStore {
     }
 }
 
+/// Pages that a change adds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Growth {
+    /// Pages more in memory.
+    pub memory: u64,
+    /// Pages more in the file.
+    pub file: u64,
+}
+
 /// Length and pages of a file.
 #[derive(Clone, Default)]
 pub struct Data {
@@ -85,9 +94,50 @@ pub struct Data {
     pub pages: Radix<Page>,
     /// Number of pages.
     pub count: u64,
+    /// Number of pages that are in the store only.
+    pub evicted: u64,
 }
 
 impl Data {
+    /// A file with these pages.
+    pub fn new(len: u64, pages: Radix<Page>) -> Data {
+        let (mut count, mut evicted) = (0, 0);
+        for (_, page) in pages.range(0) {
+            count += 1;
+            evicted += u64::from(matches!(page, Page::Disk(_)));
+        }
+        Data { len, pages, count, evicted }
+    }
+
+    /// Pages in memory.
+    pub fn resident(&self) -> u64 {
+        self.count - self.evicted
+    }
+
+    /// Sets a page, or makes it a hole.
+    pub fn set(&mut self, index: u64, page: Option<Page>) {
+        let on_disk = |page: &Option<Page>| u64::from(matches!(page, Some(Page::Disk(_))));
+        self.count += u64::from(page.is_some());
+        self.evicted += on_disk(&page);
+        let old = match page {
+            Some(page) => self.pages.insert(index, page),
+            None => self.pages.remove(index),
+        };
+        self.count -= u64::from(old.is_some());
+        self.evicted -= on_disk(&old);
+    }
+
+    /// Drops the memory of pages that the store has, at most `most` of them, and returns how many.
+    pub fn evict(&mut self, most: u64) -> u64 {
+        let saved = |page: &Page| matches!(page, Page::Memory(_)).then(|| page.ptr()).flatten();
+        let found: Vec<(u64, Ptr)> =
+            self.pages.range(0).filter_map(|(index, page)| Some((index, saved(page)?))).take(most as usize).collect();
+        for (index, ptr) in &found {
+            self.set(*index, Some(Page::Disk(*ptr)));
+        }
+        found.len() as u64
+    }
+
     /// Copies bytes from `offset` on into `out` and returns how many; fewer only at the end of the file.
     pub fn read(&self, offset: u64, out: &mut [u8], store: &dyn Fetch) -> Result<usize, Errno> {
         let wanted = self.len.saturating_sub(offset).min(out.len() as u64) as usize;
@@ -108,18 +158,21 @@ impl Data {
         Ok(wanted)
     }
 
-    /// How many holes a write to this range would fill.
-    pub fn holes(&self, offset: u64, len: u64) -> u64 {
+    /// How many pages a write to this range adds: to memory, and to the file.
+    pub fn growth(&self, offset: u64, len: u64) -> Growth {
         if len == 0 {
-            return 0;
+            return Growth::default();
         }
         let (first, last) = (offset / PAGE as u64, (offset + len - 1) / PAGE as u64);
-        let present = if self.count == 0 || first > self.pages.last_key().unwrap_or(0) {
-            0
-        } else {
-            self.pages.range(first).take_while(|(index, _)| *index <= last).count() as u64
-        };
-        last - first + 1 - present
+        let (mut present, mut resident) = (0, 0);
+        if self.count > 0 && first <= self.pages.last_key().unwrap_or(0) {
+            for (_, page) in self.pages.range(first).take_while(|(index, _)| *index <= last) {
+                present += 1;
+                resident += u64::from(matches!(page, Page::Memory(_)));
+            }
+        }
+        let pages = last - first + 1;
+        Growth { memory: pages - resident, file: pages - present }
     }
 
     /// Writes `bytes` at `offset` and extends the file where needed. Pages that another tree shares are replaced.
@@ -138,7 +191,7 @@ impl Data {
 
     fn write_page(&mut self, index: u64, within: usize, bytes: &[u8], store: &dyn Fetch) -> Result<(), Errno> {
         if within == 0 && bytes.len() == PAGE {
-            self.put(index, Page::new(bytes.to_vec()));
+            self.set(index, Some(Page::new(bytes.to_vec())));
             return Ok(());
         }
         let content = self.melt_page(index, store)?;
@@ -150,12 +203,6 @@ impl Data {
         Ok(())
     }
 
-    fn put(&mut self, index: u64, page: Page) {
-        if self.pages.insert(index, page).is_none() {
-            self.count += 1;
-        }
-    }
-
     /// Write access to a page's bytes; its copy in the store, if any, stays as it is for those that share it.
     fn melt_page(&mut self, index: u64, store: &dyn Fetch) -> Result<&mut Vec<u8>, Errno> {
         let fetched = match self.pages.get(index) {
@@ -164,7 +211,7 @@ impl Data {
             None => Some(Vec::new()),
         };
         if let Some(bytes) = fetched {
-            self.put(index, Page::new(bytes));
+            self.set(index, Some(Page::new(bytes)));
         }
         match self.pages.get_mut(index) {
             Some(Page::Memory(resident)) => {
@@ -203,8 +250,7 @@ impl Data {
         let doomed: Vec<u64> =
             self.pages.range(first).map(|(index, _)| index).take_while(|index| *index < end).collect();
         for index in doomed {
-            self.pages.remove(index);
-            self.count -= 1;
+            self.set(index, None);
         }
         Ok(())
     }
@@ -304,9 +350,9 @@ mod tests {
                     Step::Write(at, bytes) => {
                         let (at, end) = (at as usize, at as usize + bytes.len());
                         let before = data.count;
-                        let holes = data.holes(at as u64, bytes.len() as u64);
+                        let growth = data.growth(at as u64, bytes.len() as u64);
                         data.write(at as u64, &bytes, &NoStore).unwrap();
-                        prop_assert_eq!(data.count - before, holes);
+                        prop_assert_eq!((data.count - before, growth.memory), (growth.file, growth.file));
                         flat.resize(flat.len().max(end), 0);
                         flat[at..end].copy_from_slice(&bytes);
                     }

@@ -143,10 +143,26 @@ impl Inode {
         Attr { ino, mode, uid, gid, nlink, rdev, size, blocks, atime, mtime, ctime, btime }
     }
 
+    /// Bytes of pages that the store must hold for this inode.
+    pub fn disk(&self) -> u64 {
+        match &self.body {
+            Body::File(data) => data.count * PAGE as u64,
+            _ => 0,
+        }
+    }
+
+    /// Bytes of pages in memory.
+    pub fn resident(&self) -> u64 {
+        match &self.body {
+            Body::File(data) => data.resident() * PAGE as u64,
+            _ => 0,
+        }
+    }
+
     /// Memory charged to the quota for this inode, in bytes; a directory's entries included.
     pub fn cost(&self) -> u64 {
         let body = match &self.body {
-            Body::File(data) => data.count * PAGE as u64,
+            Body::File(_) => self.resident(),
             Body::Dir(dir) => dir.entries.range(0).map(|(_, entry)| ENTRY_COST + entry.name.len() as u64).sum(),
             Body::Symlink(target) => target.len() as u64,
             Body::Special => 0,

@@ -16,7 +16,7 @@ pub mod radix;
 pub mod rename;
 
 pub use attributes::SetAttr;
-pub use data::{Data, Fetch, NoStore, PAGE, Page};
+pub use data::{Data, Fetch, Growth, NoStore, PAGE, Page};
 pub use inode::{Attr, Body, Dir, Entry, Ino, Inode, ROOT};
 pub use rename::RenameFlags;
 
@@ -75,6 +75,12 @@ pub struct Tree {
     pub count: u64,
     /// The quota of memory, in bytes.
     pub limit: u64,
+    /// Bytes of pages, in memory and in the store.
+    pub disk: u64,
+    /// Bytes of pages in memory.
+    pub resident: u64,
+    /// What the store can hold, in bytes: of pages not in memory and of memory charged.
+    pub disk_limit: u64,
     /// Where evicted pages are read from.
     pub fetch: Arc<dyn Fetch>,
 }
@@ -89,6 +95,9 @@ impl Tree {
             used: 0,
             count: 0,
             limit,
+            disk: 0,
+            resident: 0,
+            disk_limit: limit,
             fetch: Arc::new(NoStore),
         };
         let body = Body::Dir(Dir { parent: ROOT, entries: Radix::default(), count: 0 });
@@ -118,6 +127,8 @@ impl Tree {
     /// Adds a whole inode and charges it to the quota, whatever the quota says.
     pub fn adopt(&mut self, inode: Inode) {
         self.used += inode.cost();
+        self.disk += inode.disk();
+        self.resident += inode.resident();
         self.count += 1;
         self.next_ino = self.next_ino.max(inode.ino + 1);
         self.inodes.insert(inode.ino, Arc::new(inode));
@@ -157,9 +168,18 @@ impl Tree {
         }
     }
 
-    /// Fails with `ENOSPC` unless the quota has room for `bytes` more.
+    /// Fails with `ENOSPC` unless memory and store have room for `bytes` more.
     fn room(&self, bytes: u64) -> Result<()> {
-        if self.used.saturating_add(bytes) > self.limit { Err(Errno::NOSPC) } else { Ok(()) }
+        let memory = self.used.saturating_add(bytes);
+        if memory > self.limit || self.stored().saturating_add(bytes) > self.disk_limit {
+            return Err(Errno::NOSPC);
+        }
+        Ok(())
+    }
+
+    /// Bytes that the store must hold: what is charged to memory, and the pages that are not there.
+    pub fn stored(&self) -> u64 {
+        self.used + self.disk - self.resident
     }
 
     /// Attributes of an inode.
@@ -184,7 +204,7 @@ impl Tree {
     /// greatest length.
     pub fn write(&mut self, caller: &Caller, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= data::MAX_LEN).ok_or(Errno::FBIG)?;
-        self.grow(caller, ino, |data| data.holes(offset, end - offset), |data, fetch| data.write(offset, bytes, fetch))
+        self.grow(caller, ino, |data| data.growth(offset, end - offset), |data, fetch| data.write(offset, bytes, fetch))
     }
 
     /// Sets a file's length.
@@ -192,7 +212,7 @@ impl Tree {
         if len > data::MAX_LEN {
             return Err(Errno::FBIG);
         }
-        self.grow(caller, ino, |_| 0, |data, fetch| data.truncate(len, fetch))
+        self.grow(caller, ino, |_| Growth::default(), |data, fetch| data.truncate(len, fetch))
     }
 
     /// `fallocate`: reserves a range by filling its holes with zeroes, and extends the file unless `keep_size`.
@@ -205,13 +225,12 @@ impl Tree {
         self.grow(
             caller,
             ino,
-            |data| data.holes(offset, len),
+            |data| data.growth(offset, len),
             |data, _| {
                 let page = PAGE as u64;
                 for index in offset / page..end.div_ceil(page) {
                     if data.pages.get(index).is_none() {
-                        data.pages.insert(index, Page::new(Vec::new()));
-                        data.count += 1;
+                        data.set(index, Some(Page::new(Vec::new())));
                     }
                 }
                 data.len = if keep_size { before } else { before.max(end) };
@@ -230,7 +249,7 @@ impl Tree {
         self.grow(
             caller,
             ino,
-            |_| 0,
+            |_| Growth::default(),
             |data, fetch| {
                 data.zero(offset.min(data.len), end.min(data.len), fetch)?;
                 if extend {
@@ -241,27 +260,44 @@ impl Tree {
         )
     }
 
+    /// Drops the memory of at most `most` pages of a file that the store has; returns how many were dropped.
+    pub fn evict(&mut self, ino: Ino, most: u64) -> u64 {
+        let Ok(inode) = self.melt(ino) else { return 0 };
+        let Body::File(data) = &mut inode.body else { return 0 };
+        let dropped = data.evict(most);
+        self.used -= dropped * PAGE as u64;
+        self.resident -= dropped * PAGE as u64;
+        dropped
+    }
+
     /// Changes a file's data under the quota. `need` gives the pages that the change adds at most.
     fn grow(
         &mut self,
         caller: &Caller,
         ino: Ino,
-        need: impl FnOnce(&Data) -> u64,
+        need: impl FnOnce(&Data) -> Growth,
         change: impl FnOnce(&mut Data, &dyn Fetch) -> Result<()>,
     ) -> Result<()> {
-        self.room(need(self.data(ino)?) * PAGE as u64)?;
+        let page = PAGE as u64;
+        let need = need(self.data(ino)?);
+        let full = |used: u64, more: u64, limit: u64| more > 0 && used.saturating_add(more * page) > limit;
+        if full(self.used, need.memory, self.limit) || full(self.stored(), need.file, self.disk_limit) {
+            return Err(Errno::NOSPC);
+        }
         let fetch = self.fetch.clone();
         let inode = self.melt(ino)?;
         let Body::File(data) = &mut inode.body else { return Err(Errno::INVAL) };
-        let before = data.count;
+        let before = (data.count, data.resident());
         let result = change(data, &*fetch);
-        let after = data.count;
+        let after = (data.count, data.resident());
         inode.mtime = caller.now;
         inode.ctime = caller.now;
         if caller.checked && caller.uid != 0 {
             inode.mode = permission::without_privileges(inode.mode);
         }
-        self.used = self.used + after * PAGE as u64 - before * PAGE as u64;
+        self.used = self.used + after.1 * page - before.1 * page;
+        self.resident = self.resident + after.1 * page - before.1 * page;
+        self.disk = self.disk + after.0 * page - before.0 * page;
         result
     }
 
@@ -295,6 +331,8 @@ impl Tree {
             && let Some(inode) = self.inodes.remove(ino)
         {
             self.used -= inode.cost();
+            self.disk -= inode.disk();
+            self.resident -= inode.resident();
             self.count -= 1;
         }
     }
@@ -307,12 +345,16 @@ impl Tree {
     /// Computes the memory charged and the number of inodes from scratch, after inodes were put in directly.
     pub fn recount(&mut self) {
         let (mut used, mut count, mut next) = (0, 0, self.next_ino);
+        let (mut disk, mut resident) = (0, 0);
         for (ino, inode) in self.inodes.range(0) {
             used += inode.cost();
+            disk += inode.disk();
+            resident += inode.resident();
             count += 1;
             next = next.max(ino + 1);
         }
         (self.used, self.count, self.next_ino) = (used, count, next);
+        (self.disk, self.resident) = (disk, resident);
     }
 
     /// The path of an inode, found by a search of the whole tree: for messages.
