@@ -153,7 +153,7 @@ fn recovers(image: Vec<u8>, allowed: &[Durable], mistake: Mistake) -> Result<(),
 }
 
 /// The operations of the exhaustive part.
-const OPS: [Op; 17] = [
+const OPS: [Op; 18] = [
     Op::Create(0),
     Op::Create(2),
     Op::Mkdir(4),
@@ -171,6 +171,7 @@ const OPS: [Op; 17] = [
     Op::Unlink(0),
     Op::Rmdir(4),
     Op::Xattr(0),
+    Op::Evict(0),
 ];
 
 /// What stands in the store before a sequence of the exhaustive part.
@@ -214,14 +215,14 @@ fn acknowledged_bytes_survive_all_sequences_of_one_operation() {
 
 #[test]
 fn acknowledged_bytes_survive_sequences_of_two_operations() {
-    let images = exhaustive(2, if full() { 1 } else { 13 }, Mistake::None).unwrap();
+    let images = exhaustive(2, if full() { 1 } else { 29 }, Mistake::None).unwrap();
     println!("{images} images");
 }
 
 #[test]
 fn acknowledged_bytes_survive_sequences_of_three_operations() {
     let asked = std::env::var("IXFS_CRASH_STRIDE").ok().and_then(|text| text.parse().ok());
-    let stride = if full() { asked.unwrap_or(1) } else { 1009 };
+    let stride = if full() { asked.unwrap_or(1) } else { 2003 };
     let images = exhaustive(3, stride, Mistake::None).unwrap();
     println!("{images} images");
 }
@@ -232,7 +233,7 @@ fn sample(random: &mut Random, len: usize) -> Vec<(Op, Persist)> {
         .map(|_| {
             let (a, b) = (below(5) as u8, below(5) as u8);
             let (offset, size) = (below(24) * 1111, 1 + below(9) * 1400);
-            let op = match below(15) {
+            let op = match below(17) {
                 0 | 1 => Op::Create(a),
                 2 => Op::Mkdir(4),
                 3..=6 => Op::Write(a, offset, size),
@@ -243,6 +244,7 @@ fn sample(random: &mut Random, len: usize) -> Vec<(Op, Persist)> {
                 11 => Op::Link(a, b),
                 12 => Op::Unlink(a),
                 13 => [Op::Rmdir(a), Op::Symlink(a)][below(2) as usize],
+                14 | 15 => Op::Evict(a),
                 _ => [Op::Xattr(a), Op::Unxattr(a), Op::Chmod(a)][below(3) as usize],
             };
             let persist = [Persist::Nothing, Persist::Commit, Persist::Commit, Persist::Snapshot, Persist::Race]
@@ -270,7 +272,7 @@ fn sampled_from(random: &mut Random, mistake: Mistake) -> (Vec<(Op, Persist)>, R
 fn acknowledged_bytes_survive_sampled_longer_sequences() {
     let mut random = Random(1);
     let mut images = 0;
-    for _ in 0..if full() { 10_000 } else { 60 } {
+    for _ in 0..if full() { 10_000 } else { 40 } {
         let (steps, verdict) = sampled_from(&mut random, Mistake::None);
         images += verdict.unwrap_or_else(|what| panic!("{steps:?}: {what}"));
     }

@@ -79,6 +79,8 @@ pub enum Op {
     Xattr(u8),
     Unxattr(u8),
     Chmod(u8),
+    /// Pages that the store has leave memory.
+    Evict(u8),
 }
 
 /// What follows an operation.
@@ -152,6 +154,11 @@ pub fn apply(tree: &mut Tree, op: Op, number: i64) {
             tree.set_xattr(&caller, find(tree, name), b"user.x", &value, XattrFlags::default()).ok()
         }
         Op::Unxattr(name) => tree.remove_xattr(&caller, find(tree, name), b"user.x").ok(),
+        Op::Evict(name) => {
+            let ino = find(tree, name);
+            tree.evict(ino, 2);
+            None
+        }
         Op::Chmod(name) => {
             let set = SetAttr {
                 mode: Some(0o600 + (number as u32 & 7)),
