@@ -237,3 +237,29 @@ proptest! {
         let _ = Superblock::decode(&bytes, 1 << 40);
     }
 }
+
+#[test]
+fn damaged_newest_snapshot_loses_nothing_although_blocks_were_reused_since() {
+    let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
+    let (store, mut tree, _) = Store::open(device.clone()).unwrap();
+    store.set_inline_pages(1);
+    let root = Caller::root(5);
+    let [f, g] = [b"f", b"g"].map(|name| tree.create(&root, ROOT, name, &New::file(0o644)).unwrap());
+    for round in 0..12_u8 {
+        for (part, file) in [(0, f), (1, g), (2, f)] {
+            tree.write(&root, file, 0, &vec![round * 3 + part + 1; 3 * BLOCK]).unwrap();
+            store.commit(&tree).unwrap();
+            if part == 1 {
+                store.snapshot(&|| tree.freeze(), 6, None).unwrap();
+            }
+        }
+        let image = device.image();
+        let slots = [0, 1].map(|slot| Superblock::decode(&image[slot * BLOCK..(slot + 1) * BLOCK], u64::MAX).ok());
+        let newest = slots.into_iter().flatten().max_by_key(|superblock| superblock.generation).unwrap();
+        let damaged = Arc::new(MemoryDevice::new(image));
+        damaged.flip(u64::from(newest.root.block) * BLOCK as u64, 0);
+        let (_, found, recovery) = Store::open(damaged).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        assert!(recovery.fallback && recovery.damaged_pages == 0, "round {round}: {recovery:?}");
+        assert_eq!(visible(&found), visible(&tree), "round {round}");
+    }
+}
