@@ -5,7 +5,7 @@
 //! and `opendir` are answered with `ENOSYS` once, which makes the kernel open files by itself: the references it takes
 //! with each lookup keep removed files alive. `flush` is answered likewise: a close makes nothing durable.
 
-use crate::server::{Server, now};
+use crate::server::{Server, lock, now};
 use crate::tree::attributes::{SetAttr, When, XattrFlags};
 use crate::tree::names::New;
 use crate::tree::{Attr, Caller, Ino, PAGE};
@@ -18,7 +18,8 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep names and attributes: it is the only one to change them.
@@ -27,6 +28,18 @@ const TTL: Duration = Duration::from_secs(3600);
 /// The door.
 pub struct Door {
     server: Arc<Server>,
+    /// Requests that wait for the log.
+    syncs: Mutex<Sender<ReplyEmpty>>,
+}
+
+/// Answers requests that wait for the log: all that came while it was being written share the next write, and the
+/// threads that talk to the kernel are free meanwhile.
+fn answer_syncs(server: &Server, waiting: &Receiver<ReplyEmpty>) {
+    while let Ok(first) = waiting.recv() {
+        let group: Vec<ReplyEmpty> = std::iter::once(first).chain(waiting.try_iter()).collect();
+        let result = server.sync().map(drop);
+        group.into_iter().for_each(|reply| empty(result, reply));
+    }
 }
 
 /// Adds an entry to a reply: cookie, name, inode, mode, attributes. False once the reply is full.
@@ -96,8 +109,17 @@ fn file_attr(attr: &Attr) -> FileAttr {
 
 impl Door {
     /// A door to a server.
-    pub fn new(server: Arc<Server>) -> Door {
-        Door { server }
+    pub fn new(server: Arc<Server>) -> io::Result<Door> {
+        let (syncs, waiting) = channel();
+        let log = server.clone();
+        std::thread::Builder::new().name("fsync".to_owned()).spawn(move || answer_syncs(&log, &waiting))?;
+        Ok(Door { server, syncs: Mutex::new(syncs) })
+    }
+
+    fn sync(&self, reply: ReplyEmpty) {
+        if let Err(refused) = lock(&self.syncs).send(reply) {
+            refused.0.error(Errno::EIO);
+        }
     }
 
     fn reply_entry(&self, result: Result<Attr>, reply: ReplyEntry) {
@@ -149,6 +171,8 @@ impl Filesystem for Door {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
+            // Otherwise the kernel asks for a file's capabilities before each write.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             // A kernel without one of them works too, only slower.
             let _ = config.add_capabilities(wanted);
@@ -190,10 +214,16 @@ impl Filesystem for Door {
         reply: ReplyAttr,
     ) {
         let set = SetAttr { mode, uid, gid, size, atime: atime.map(when), mtime: mtime.map(when) };
-        let result = self
-            .server
-            .live(ino.0)
-            .and_then(|ino| self.server.write(|tree| tree.setattr(&caller(request), ino, &set, true)));
+        let caller = caller(request);
+        let kills = uid.is_some() || gid.is_some() || size.is_some() && caller.uid != 0;
+        let result = self.server.live(ino.0).and_then(|ino| {
+            self.server.write(|tree| {
+                if kills {
+                    tree.drop_privileges(ino)?;
+                }
+                tree.setattr(&caller, ino, &set, true)
+            })
+        });
         match result {
             Ok(attr) => reply.attr(&TTL, &file_attr(&attr)),
             Err(error) => reply.error(errno(error)),
@@ -301,15 +331,18 @@ impl Filesystem for Door {
         _: FileHandle,
         offset: u64,
         data: &[u8],
-        _: WriteFlags,
+        flags: WriteFlags,
         _: OpenFlags,
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let result = self
-            .server
-            .live(ino.0)
-            .and_then(|ino| self.server.write_data(|tree| tree.write(&caller(request), ino, offset, data)));
+        let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        let result = self.server.live(ino.0).and_then(|ino| {
+            self.server.write_data(|tree| {
+                tree.write(&caller(request), ino, offset, data)?;
+                if kills { tree.drop_privileges(ino) } else { Ok(()) }
+            })
+        });
         match result {
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
@@ -321,11 +354,11 @@ impl Filesystem for Door {
     }
 
     fn fsync(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        empty(self.server.sync().map(drop), reply);
+        self.sync(reply);
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        empty(self.server.sync().map(drop), reply);
+        self.sync(reply);
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -508,5 +541,5 @@ pub fn mount(server: Arc<Server>, source: &str, directory: &Path, threads: usize
     }
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1;
-    fuser::Session::new(Door::new(server), directory, &config)
+    fuser::Session::new(Door::new(server)?, directory, &config)
 }

@@ -55,6 +55,15 @@ impl Tree {
         caller.may(self.inode(ino)?, wanted)
     }
 
+    /// Clears the set-id bits of a regular file, as a change of its content or owner does.
+    pub fn drop_privileges(&mut self, ino: Ino) -> Result<()> {
+        let mode = self.inode(ino)?.mode;
+        if without_privileges(mode) != mode {
+            self.melt(ino)?.mode = without_privileges(mode);
+        }
+        Ok(())
+    }
+
     /// Checks that the caller may remove or replace the entry for `victim` in `dir`: write permission, and in a sticky
     /// directory the ownership of one of the two.
     pub(super) fn may_remove(&self, caller: &Caller, dir: &Inode, victim: &Inode) -> Result<()> {
