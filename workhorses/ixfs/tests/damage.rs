@@ -211,6 +211,24 @@ fn mutate(image: &mut [u8], edits: &[(usize, u8)]) {
     }
 }
 
+/// A store whose tree stands in the root record, and its superblock.
+fn whole_tree_in_one_record() -> (Vec<u8>, Superblock) {
+    let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
+    let (store, mut tree, _) = Store::open(device.clone()).unwrap();
+    let root = Caller::root(5);
+    let dir = tree.create(&root, ROOT, b"d", &New::dir(0o755)).unwrap();
+    tree.create(&root, dir, b"s", &New::symlink(b"to")).unwrap();
+    let file = tree.create(&root, dir, b"f", &New::file(0o644)).unwrap();
+    tree.write(&root, file, 0, &[1; 9000]).unwrap();
+    tree.set_xattr(&root, file, b"user.a", b"value", Default::default()).unwrap();
+    store.snapshot(&|| tree.freeze(), 6, None).unwrap();
+    let image = device.image();
+    let slots = [0, 1].map(|slot| Superblock::decode(&image[slot * BLOCK..(slot + 1) * BLOCK], u64::MAX).ok());
+    let superblock = slots.into_iter().flatten().max_by_key(|superblock| superblock.generation).unwrap();
+    assert!(superblock.root.len > 400, "the tree stands in the root record");
+    (image, superblock)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
@@ -222,6 +240,29 @@ proptest! {
         let edits: Vec<(usize, u8)> = edits.into_iter().flat_map(|(at, value)| [(at, value), (at + BLOCK, value)]).collect();
         mutate(&mut image, &edits);
         let _ = Store::open(Arc::new(MemoryDevice::new(image)));
+    }
+
+    #[test]
+    fn mutated_tree_with_right_checksums_neither_panics_nor_loops(
+        edits in prop::collection::vec((0..1000_usize, any::<u8>()), 1..6)
+    ) {
+        let (mut image, mut superblock) = whole_tree_in_one_record();
+        let (at, len) = (superblock.root.block as usize * BLOCK, superblock.root.len as usize);
+        for (place, value) in edits {
+            image[at + place % len] = value;
+        }
+        superblock.root.sum = ixfs::store::checksum(&image[at..at + len]);
+        let slot = (superblock.generation % 2) as usize;
+        image[slot * BLOCK..(slot + 1) * BLOCK].copy_from_slice(&superblock.encode());
+        let device = Arc::new(MemoryDevice::new(image));
+        if let Ok((store, mut tree, _)) = Store::open(device.clone()) {
+            let root = Caller::root(9);
+            let _ = tree.path_of(77);
+            let _ = tree.rename(&root, (ROOT, b"d"), (ROOT, b"e"), ixfs::tree::RenameFlags::default());
+            let _ = tree.create(&root, ROOT, b"new", &New::file(0o644));
+            let _ = store.make_durable(&tree, 9);
+            let _ = check::check(device, true, 9);
+        }
     }
 
     #[test]

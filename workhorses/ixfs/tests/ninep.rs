@@ -176,6 +176,45 @@ fn fsync_makes_a_file_and_its_path_durable() {
 }
 
 #[test]
+fn file_content_equals_a_flat_vector_through_the_door() {
+    let (device, server) = server();
+    let (_door, mut client) = tcp(&server);
+    client.start(0).unwrap();
+    client.walk(0, 1, &[]).unwrap();
+    client.call(14, f().u32(1).string("file").u32(2).u32(0o644).u32(0)).unwrap();
+    let mut random = Random(17);
+    let mut flat: Vec<u8> = Vec::new();
+    for number in 0..4000_u32 {
+        let (at, len) = (random.below(60_000), 1 + random.below(9000));
+        match random.below(5) {
+            0 | 1 => {
+                let bytes = vec![number as u8 | 1; len as usize];
+                let mut fields = f().u32(1).u64(at).u32(len as u32);
+                fields.0.extend(&bytes);
+                client.call(118, fields).unwrap();
+                flat.resize(flat.len().max((at + len) as usize), 0);
+                flat[at as usize..(at + len) as usize].copy_from_slice(&bytes);
+            }
+            2 => {
+                let set = f().u32(1).u32(8).u32(0).u32(0).u32(0).u64(at).u64(0).u64(0).u64(0).u64(0);
+                client.call(26, set).unwrap();
+                flat.resize(at as usize, 0);
+            }
+            _ => {
+                let read = client.call(116, f().u32(1).u64(at).u32(len as u32)).unwrap();
+                let end = flat.len().min((at + len) as usize);
+                assert!(read[4..] == flat[end.min(at as usize)..end], "operation {number}");
+            }
+        }
+    }
+    client.call(50, f().u32(1).u32(1)).unwrap();
+    let found = Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap().1;
+    let mut out = vec![1; flat.len()];
+    assert_eq!(found.read(found.resolve("file").unwrap(), 0, &mut out), Ok(flat.len()));
+    assert!(out == flat);
+}
+
+#[test]
 fn qid_paths_are_not_used_twice_even_after_a_restart() {
     let (device, server) = server();
     let (_door, mut client) = tcp(&server);

@@ -85,7 +85,8 @@ impl Tree {
 
     /// Whether `ino` is `dir` or lies above it.
     fn contains(&self, ino: Ino, mut dir: Ino) -> Result<bool> {
-        loop {
+        // Bounded, for in a damaged store the parents could form a ring.
+        for _ in 0..=self.count {
             if dir == ino {
                 return Ok(true);
             }
@@ -94,6 +95,7 @@ impl Tree {
             }
             dir = self.dir(dir)?.parent;
         }
+        Err(Errno::IO)
     }
 
     fn replace(
