@@ -274,6 +274,27 @@ fn archived_epoch_is_a_read_only_directory_and_streams_incrementally() {
 }
 
 #[test]
+fn server_in_the_background_lets_go_of_the_pipe_that_it_was_started_from() {
+    if !can_mount() {
+        return;
+    }
+    let fixture = Fixture::new("1M");
+    let log = fixture.directory.path().join("log");
+    // `output` returns when both pipes are closed.
+    let mounted =
+        Command::new(IXFS).args(["mount", "--log"]).args([&log, &fixture.store(), &fixture.mnt()]).output().unwrap();
+    assert!(mounted.status.success(), "{mounted:?}");
+    fs::write(fixture.mnt().join("file"), b"x").unwrap();
+    rustix::mount::unmount(fixture.mnt(), rustix::mount::UnmountFlags::empty()).unwrap();
+    let begin = Instant::now();
+    while ixfs(&["check", fixture.store().to_str().unwrap()]).status.code() != Some(0) {
+        assert!(begin.elapsed() < Duration::from_secs(20), "the server does not end after umount");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(log.exists());
+}
+
+#[test]
 fn wrong_usage_gives_one_error_and_status_2() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");

@@ -135,6 +135,9 @@ pub struct Running {
     /// Stay in the foreground
     #[arg(long)]
     pub foreground: bool,
+    /// Append messages to this file; default: standard error in the foreground, none in the background
+    #[arg(long, value_name = "FILE")]
+    pub log: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -9,6 +9,7 @@ use ixfs::store::{Recovery, Store};
 use ixfs::{control, fuse, ninep};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -40,10 +41,28 @@ fn background() -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(DAMAGED)))
 }
 
-fn ready() {
-    if std::env::var_os(READY).is_some() {
+/// Reports that the server serves, to the command in the foreground and to systemd. A server in the
+/// background then lets go of the terminal or pipe that it was started from; messages go to the log file, if any.
+fn ready(running: &Running) -> anyhow::Result<()> {
+    if let Some(socket) = std::env::var_os("NOTIFY_SOCKET") {
+        let _ = std::os::unix::net::UnixDatagram::unbound()?.send_to(b"READY=1", socket);
+    }
+    let in_background = std::env::var_os(READY).is_some();
+    if in_background {
         println!("ready");
     }
+    let log = match &running.log {
+        Some(path) => {
+            File::options().create(true).append(true).open(path).with_context(|| format!("{}", path.display()))?
+        }
+        None if in_background => File::options().write(true).open("/dev/null")?,
+        None => return Ok(()),
+    };
+    if in_background {
+        rustix::stdio::dup2_stdout(&log)?;
+    }
+    rustix::stdio::dup2_stderr(&log)?;
+    Ok(())
 }
 
 fn start(store: &Path, size: Option<u64>, running: &Running) -> anyhow::Result<Arc<Server>> {
@@ -104,7 +123,7 @@ pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
             }
         }
     })?;
-    ready();
+    ready(&options.running)?;
     let ended = session.run();
     let code = finish(&server, &options.store);
     let _ = flusher.join();
@@ -137,7 +156,7 @@ pub fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     }
     let _control = control::listen(server.clone()).context("control socket")?;
     let flusher = server.spawn_flusher()?;
-    ready();
+    ready(&options.running)?;
     signals.forever().next();
     drop(doors);
     let code = finish(&server, &options.store);
