@@ -274,6 +274,28 @@ fn archived_epoch_is_a_read_only_directory_and_streams_incrementally() {
 }
 
 #[test]
+fn sigterm_waits_for_programs_and_a_second_one_does_not() {
+    if !can_mount() {
+        return;
+    }
+    let mut fixture = Fixture::new("1M");
+    fixture.mount("always");
+    let file = File::create(fixture.mnt().join("file")).unwrap();
+    fixture.signal(rustix::process::Signal::TERM);
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(fixture.server.as_mut().unwrap().try_wait().unwrap().is_none(), "the file is open");
+    fixture.signal(rustix::process::Signal::TERM);
+    std::thread::sleep(Duration::from_millis(400));
+    assert!(fs::read_dir(fixture.mnt()).unwrap().next().is_none(), "the directory is detached");
+    file.write_all_at(b"last", 0).unwrap();
+    drop(file);
+    assert!(fixture.server.take().unwrap().wait().unwrap().success());
+    fixture.check(0);
+    let dump = String::from_utf8(ixfs(&["dump", fixture.store().to_str().unwrap()]).stdout).unwrap();
+    assert!(dump.contains(" 4 /file"), "{dump}");
+}
+
+#[test]
 fn server_in_the_background_lets_go_of_the_pipe_that_it_was_started_from() {
     if !can_mount() {
         return;

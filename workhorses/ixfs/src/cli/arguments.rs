@@ -82,7 +82,8 @@ pub struct Mkfs {
   ixfs mount --size 8G store.ixfs /mnt                 create the store first if there is none
   ixfs mount --durability everysec store.ixfs /mnt     fsync returns at once; a crash loses about a second
 
-Unmount with umount, or with SIGTERM to the server.")]
+Unmount with umount, or with SIGTERM to the server: it waits until no program uses the directory, and a second SIGTERM
+does not wait.")]
 pub struct Mount {
     /// The store
     pub store: PathBuf,
@@ -242,8 +243,8 @@ pub struct Dump {
 #[command(after_help = "Example:
   ixfs bench --rounds 15 /var/tmp
 
-Each operation is measured on all four in turn, round by round; the table shows medians, and medians of the rounds' ratios. Needs user 0 to mount. The
-floor is a memory file system on the same FUSE library that keeps nothing: what is slower is ixfs, what is not is FUSE.")]
+Each operation is measured on all four in turn, round by round; the table shows medians, and medians of the rounds'
+ratios. Needs user 0 to mount. The floor is a memory file system on the same FUSE library that keeps nothing: what is slower is ixfs, what is not is FUSE.")]
 pub struct Bench {
     /// Directory on the disk to compare with; everything created in it is removed
     pub directory: PathBuf,

@@ -15,6 +15,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Set in the environment of a server in the background: it prints a line when it is ready.
 const READY: &str = "IXFS_READY";
@@ -116,10 +117,22 @@ pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     let _control = control::listen(server.clone()).context("control socket")?;
     let flusher = server.spawn_flusher()?;
     let mut unmounter = session.unmount_callable();
+    let (directory, saver) = (options.directory.clone(), server.clone());
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for _ in signals.forever() {
-            if let Err(error) = unmounter.unmount() {
-                eprintln!("ixfs: unmounting: {error}");
+        use rustix::mount::{UnmountFlags, unmount};
+        let _ = signals.forever().next();
+        while let Err(error) = unmount(&directory, UnmountFlags::empty()) {
+            if error != rustix::io::Errno::BUSY {
+                // Users other than 0 unmount through the setuid helper.
+                let _ = unmounter.unmount();
+                return;
+            }
+            // A program uses the directory: what it wrote is made safe, and the next signal does not wait for it.
+            let _ = saver.log_now();
+            std::thread::sleep(Duration::from_millis(200));
+            if signals.pending().next().is_some() {
+                let _ = unmount(&directory, UnmountFlags::DETACH);
+                return;
             }
         }
     })?;
