@@ -73,10 +73,14 @@ impl Fixture {
         assert!(status.success(), "{status:?}");
     }
 
-    /// Kills the server and takes the dead mount away.
+    /// Kills the server. The dead mount stays, so that programs get errors.
     fn kill(&mut self) {
         self.signal(rustix::process::Signal::KILL);
         self.server.take().unwrap().wait().unwrap();
+    }
+
+    /// Takes a dead mount away.
+    fn detach(&self) {
         let _ = rustix::mount::unmount(self.mnt(), rustix::mount::UnmountFlags::DETACH);
     }
 
@@ -188,6 +192,7 @@ fn synced_files_survive_sigkill_under_load() {
         std::thread::sleep(Duration::from_millis(30 + 37 * (round * 7 % 5)));
         fixture.kill();
         synced = writer.join().unwrap();
+        fixture.detach();
     }
     assert!(synced > 0);
     fixture.check(0);
@@ -212,6 +217,7 @@ fn changes_without_fsync_are_logged_within_the_loss_window() {
         std::thread::sleep(Duration::from_millis(50));
     }
     fixture.kill();
+    fixture.detach();
     fixture.mount("everysec");
     assert_eq!(fs::read(fixture.mnt().join("file")).unwrap(), b"content");
     fixture.stop();
