@@ -208,7 +208,7 @@ fn heed_ctrl_c() {
 /// Starts that program in a group of its own, and waits until all of its tasks are there: its stage and they.
 fn start_victim() -> (Child, u32, BTreeMap<String, Kin>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "threads::tests::processes::victim"]).env(VICTIM, "1");
+    command.args(["--exact", "tests::processes::victim"]).env(VICTIM, "1");
     let victim = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
     let stage = || kin(victim.id()).get("weir-stage").map(|stage| stage.tid);
     let tasks = || stage().map(kin).unwrap_or_default();
