@@ -5,7 +5,7 @@
 //! [`bpf_object::LinkedObject`] and from there into libbpf's.
 //!
 //! ```no_run
-//! # fn run(name: &str, object: &[u8], profile: &launch_profile::Profile) -> Result<(), live::LinkError> {
+//! # fn run(name: &str, object: &[u8], profile: &launch_profile::Profile) -> Result<(), kernel_link::LinkError> {
 //! use kernel_link::scheduler::{Host, Request, load};
 //! loop {
 //!     let host = Host::read()?;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/nix`: who is told of a task that waits, and what becomes of it if that CPU does not take it.
+//! `policies/nix`: the CPU that is kicked for a queued task, and what happens to the task if that CPU does not take
+//! it.
 
 use crate::nix::{sleepers, sleepers_on};
 use crate::world::{World, only};
@@ -8,7 +9,7 @@ use kernel_model::TaskAttributes;
 
 const PRESETS: [&str; 2] = ["smp", "groups"];
 
-/// Of these tasks, which sleep, each wakes before any CPU acts on it.
+/// Wakes all of these sleeping tasks before any CPU reschedules.
 fn wake_at_once(world: &mut World, tasks: &[TaskId]) {
     for task in tasks {
         world.wake_without_settling(0, *task);
@@ -20,9 +21,10 @@ fn world(preset: &str, shape: &str) -> World {
     World::new(&format!("nix@{preset}"), shape, 100)
 }
 
-/// 2: the CPU that was told takes that task, though another one came meanwhile that ran there last and is higher.
+/// Theory 2: the kicked CPU takes the task it was kicked for, even if a higher-priority one that last ran there has
+/// come meanwhile.
 #[test]
-fn who_was_told_takes_for_whom() {
+fn kicked_cpu_takes_the_task_it_was_kicked_for() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let tasks = sleepers(&mut world, &[(0, 0), (1, -10), (2, 0)]);
@@ -34,7 +36,7 @@ fn who_was_told_takes_for_whom() {
 
 /// The same across groups.
 #[test]
-fn who_was_told_of_another_group_s_task_takes_it() {
+fn kicked_cpu_takes_another_groups_task() {
     let mut world = world("groups", "node:2 core:2 pu:1");
     let tasks = sleepers(&mut world, &[(0, 0), (2, -10)]);
     world.start(vec![world.pinned(0, 0), world.pinned(1, 0), world.pinned(3, 0)]);
@@ -42,9 +44,9 @@ fn who_was_told_of_another_group_s_task_takes_it() {
     assert_eq!((world.cpu_of(tasks[0]), world.cpu_of(tasks[1])), (Some(2), None));
 }
 
-/// `groups-2011`: who was told and finds that no longer too many wait there takes none of them.
+/// `groups-2011`: a kicked CPU that finds the other group no longer overloaded steals no task.
 #[test]
-fn nix_s_thief_looks_again() {
+fn groups_2011_thief_checks_again_before_stealing() {
     let mut world = world("groups-2011", "node:2 core:2 pu:1");
     let tasks = sleepers(&mut world, &[(0, 0), (0, 0), (0, 0)]);
     let hogs = world.start(vec![world.pinned(0, 0), world.pinned(1, 0)]);
@@ -56,9 +58,9 @@ fn nix_s_thief_looks_again() {
     assert_eq!([0, 1, 2, 3].map(|cpu| world.running(cpu)), [tasks[2], hogs[1], TaskId::NONE, TaskId::NONE]);
 }
 
-/// 2: a higher class has the CPU that was told: another one is told.
+/// Theory 2: if a higher class takes the kicked CPU first, another CPU is kicked.
 #[test]
-fn another_is_told_if_a_higher_class_was_faster() {
+fn another_cpu_is_kicked_if_a_higher_class_was_faster() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let task = sleepers_on(&mut world, &[0])[0];
@@ -71,26 +73,27 @@ fn another_is_told_if_a_higher_class_was_faster() {
     }
 }
 
-/// No other one is told of somebody who was taken or sleeps again.
+/// No second CPU is kicked for a task that already runs or sleeps again.
 #[test]
-fn nobody_is_told_in_vain() {
+fn no_cpu_is_kicked_for_a_running_or_sleeping_task() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let task = sleepers_on(&mut world, &[1])[0];
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, task, false);
-        assert_eq!((world.cpu_of(task), world.told.as_slice()), (Some(1), &[CpuId(1)][..]), "{preset}");
+        assert_eq!((world.cpu_of(task), world.rescheduled.as_slice()), (Some(1), &[CpuId(1)][..]), "{preset}");
         world.block(task);
         let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(1, 0) };
-        world.told.clear();
+        world.rescheduled.clear();
         world.start(vec![fifo]);
-        assert_eq!(world.told.as_slice(), &[CpuId(1)][..], "{preset}");
+        assert_eq!(world.rescheduled.as_slice(), &[CpuId(1)][..], "{preset}");
     }
 }
 
-/// A CPU that goes offline has been told, and comes when the kernel lets nobody go there: another one gets the task.
+/// The kicked CPU goes offline and dispatches when the kernel no longer allows tasks there: another CPU gets the
+/// task.
 #[test]
-fn what_a_cpu_takes_in_vain_runs_elsewhere() {
+fn task_kicked_to_an_offlining_cpu_runs_elsewhere() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let tasks = sleepers_on(&mut world, &[1, 2]);
@@ -99,16 +102,16 @@ fn what_a_cpu_takes_in_vain_runs_elsewhere() {
         world.kernel.deactivate_cpu(CpuId(1));
         world.settle();
         assert_eq!((world.cpu_of(tasks[0]), world.running(1)), (Some(2), TaskId::NONE), "{preset}");
-        // From now on it takes nobody, and nobody tells it.
-        world.told.clear();
+        // From now on that CPU takes no task and is not kicked.
+        world.rescheduled.clear();
         world.wake(0, tasks[1], false);
-        assert_eq!((world.cpu_of(tasks[1]), world.told.as_slice()), (None, &[][..]), "{preset}");
+        assert_eq!((world.cpu_of(tasks[1]), world.rescheduled.as_slice()), (None, &[][..]), "{preset}");
     }
 }
 
-/// If all are busy it waits in the kernel's own queue, where everybody looks at the next tick.
+/// If all CPUs are busy the task waits in the core's global queue, which every CPU serves at its next tick.
 #[test]
-fn what_a_cpu_took_in_vain_waits_for_a_tick() {
+fn task_kicked_to_an_offlining_cpu_runs_at_the_next_tick_if_all_are_busy() {
     let mut world = world("smp", "node:1 core:3 pu:1");
     let task = sleepers_on(&mut world, &[1])[0];
     world.start(vec![world.pinned(0, 0), world.pinned(2, 0)]);
@@ -121,9 +124,10 @@ fn what_a_cpu_took_in_vain_waits_for_a_tick() {
     assert!(world.cpu_of(task).is_some());
 }
 
-/// The kernel chose another CPU than the last one, which goes offline: nobody is sent there. What is bound to it still runs.
+/// The kernel chose a CPU other than the task's last one, which is going offline: no unbound task is sent there.
+/// Tasks bound to it still run.
 #[test]
-fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
+fn offlining_cpu_gets_no_unbound_tasks() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let tasks = sleepers_on(&mut world, &[1, 1]);
@@ -133,22 +137,22 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
         world.start(vec![world.pinned(0, 0)]);
         world.kernel.deactivate_cpu(CpuId(1));
         world.settle();
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, tasks[0], false);
-        assert_eq!((world.cpu_of(tasks[0]), world.told.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
+        assert_eq!((world.cpu_of(tasks[0]), world.rescheduled.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
-        // It takes nobody else when that is done.
+        // It takes no other task once the kthread sleeps.
         world.wake(0, tasks[1], false);
         world.block(thread);
         assert_eq!(world.running(1), TaskId::NONE, "{preset}");
-        // Nor when the kernel has said that it goes; its own threads still run.
+        // The same after ops.cpu_offline(); the CPU's own kthreads still run.
         world.kernel.offline_cpu(CpuId(1));
         world.settle();
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
         world.block(thread);
-        // When it comes back it is used again: by who has waited, and by who is made when that one sleeps.
+        // Once back, the CPU is used again: by the waiting task, and by a new one when that sleeps.
         world.kernel.kill_cpu(CpuId(1));
         assert_eq!(world.cpu_of(tasks[1]), None, "{preset}");
         world.online(1);
@@ -160,9 +164,9 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
     }
 }
 
-/// CPU 0 goes like any other: the kernel answers with another one, and from then on nobody tells it.
+/// CPU 0 can go offline like any other: the kernel chooses another CPU, and from then on CPU 0 is not kicked.
 #[test]
-fn nobody_is_sent_to_cpu_0_when_it_goes() {
+fn cpu_0_going_offline_gets_no_tasks() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let tasks = sleepers_on(&mut world, &[0, 1]);
@@ -172,15 +176,16 @@ fn nobody_is_sent_to_cpu_0_when_it_goes() {
         world.wake(1, tasks[0], false);
         assert_eq!(world.cpu_of(tasks[0]), Some(2), "{preset}");
         world.block(tasks[0]);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(1, tasks[1], false);
-        assert_eq!((world.cpu_of(tasks[1]), world.told.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
+        assert_eq!((world.cpu_of(tasks[1]), world.rescheduled.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
     }
 }
 
-/// The kernel calls CPUs idle that went, each until it is picked. However many that are, somebody is told.
+/// The kernel reports offline CPUs as idle until each of them is picked. However many there are, an idle online CPU
+/// is kicked.
 #[test]
-fn cpus_that_went_hide_no_idle_one() {
+fn offline_cpus_do_not_hide_an_idle_one() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:14 pu:1");
         let task = sleepers_on(&mut world, &[0])[0];
@@ -191,9 +196,9 @@ fn cpus_that_went_hide_no_idle_one() {
     }
 }
 
-/// A thread that is bound to a CPU on its way offline, and waited in the queue before, still runs there.
+/// A kthread that is bound to a CPU going offline and was already queued still runs there.
 #[test]
-fn who_is_bound_to_a_cpu_that_goes_still_runs() {
+fn bound_kthread_still_runs_on_an_offlining_cpu() {
     for preset in PRESETS {
         let mut world = world(preset, "node:1 core:3 pu:1");
         let sleeper = sleepers_on(&mut world, &[1])[0];
@@ -209,9 +214,10 @@ fn who_is_bound_to_a_cpu_that_goes_still_runs() {
     }
 }
 
-/// `groups-2011`, where a CPU that was told looks for itself: if it takes another task, somebody else is told of that one.
+/// `groups-2011`, where a kicked CPU chooses for itself: if it takes another task, a further CPU is kicked for the
+/// first one.
 #[test]
-fn whom_a_cpu_passes_by_another_is_told_of() {
+fn another_cpu_is_kicked_for_a_skipped_task() {
     let mut world = world("groups-2011", "node:1 core:4 pu:1");
     let tasks = sleepers(&mut world, &[(1, 0), (1, -10)]);
     world.start(vec![world.pinned(0, 0)]);
