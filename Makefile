@@ -2,9 +2,9 @@
 .PHONY: help demo test test-all test-asan test-vm bench manual deps install uninstall test-install deb test-deb
 
 help:
-	@echo "make demo      a film beside compilers, on two simulated machines, under the kernel's scheduler, fifo and bfs"
-	@echo "make test      all checks that take minutes: format, lints, tests"
-	@echo "make test-all  the same, and everything again optimized, with the slow tests"
+	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
+	@echo "make test      all quick checks: format, lints, tests, a boot of the virtual machine"
+	@echo "make test-all  the same, and all tests again optimized, the slow ones included"
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
@@ -17,16 +17,25 @@ help:
 	@echo "make test-install  tries that where nothing of the tree is to be seen"
 	@echo "make deps      install what building takes (Debian, Ubuntu; as root)"
 
+# Times of both commands are printed: they are meant to stay short (2 and 15 minutes on two idle cores).
+begin = begin=$$(date +%s)
+finish = echo "make $@: $$(( ($$(date +%s) - begin) / 60 )) min $$(( ($$(date +%s) - begin) % 60 )) s"
+
+# A build that only simulates needs neither libbpf nor libelf. `cargo` shows how far it is.
 demo:
-	@only=build; . ./tools/deps.sh; cargo run --release --locked -p weir -- \
-		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html
+	@only=demo; . ./tools/deps.sh; set -e; $(begin); \
+	cargo build --profile demo --locked -p weir --no-default-features; \
+	$${CARGO_TARGET_DIR:-target}/demo/weir \
+		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html; \
+	$(finish)
 
 test: deps
-	@vm=smoke; . ./tools/deps.sh; set -ex; \
+	@vm=smoke; . ./tools/deps.sh; set -ex; $(begin); \
 	cargo fmt --all --check; \
 	cargo clippy --workspace --all-targets --locked -q -- -D warnings; \
 	cargo test --workspace --locked -q; \
-	cargo xtask vm smoke
+	cargo xtask vm smoke; \
+	{ set +x; $(finish); } 2>/dev/null
 
 test-all: test
 	@. ./tools/deps.sh; set -ex; \
@@ -102,7 +111,7 @@ install:
 	install -D -m 644 target/completions/weir.fish "$(SHARE)/fish/vendor_completions.d/weir.fish"; \
 	"$$weir" generate headers "$(DESTDIR)$(PREFIX)/include"; \
 	"$$weir" generate objects "$(DESTDIR)$(PREFIX)/lib/weir"; \
-	for file in policies/*/*.bpf.c docs/*.md docs/schema/*; do \
+	for file in policies/*/*.bpf.c docs/*.md docs/*/*.md docs/schema/* lab/results/*.md; do \
 		install -D -m 644 "$$file" "$(SHARE)/doc/weir/$$file"; \
 	done; \
 	install -m 644 LICENSE README.md CHANGELOG.md "$(SHARE)/doc/weir"

@@ -4,7 +4,7 @@
 # through apt; for others the script prints what to install. When nothing is missing, it takes a few milliseconds.
 #
 # The Makefile reads this with `.` before each job, so that a PATH set here holds for the job. With `only=build` it looks
-# for no more than a build takes: nothing for tests and lints.
+# for no more than a build takes: nothing for tests and lints. `only=demo` is a build that only simulates: no libbpf either.
 
 minor_wanted=89 # Rust 1.89, see rust-version in Cargo.toml
 clangs="clang-19 clang-18 clang-17 clang-16 clang-20 clang-21"
@@ -12,7 +12,7 @@ clangs="clang-19 clang-18 clang-17 clang-16 clang-20 clang-21"
 rust_is_there() {
     minor=$(rustc --version 2>/dev/null | sed -n 's/^rustc 1\.\([0-9]*\)\..*/\1/p')
     [ "${minor:-0}" -ge "$minor_wanted" ] && cargo --version || return
-    [ "${only:-}" = build ] || { cargo fmt --version && cargo clippy --version; }
+    [ -n "${only:-}" ] || { cargo fmt --version && cargo clippy --version; }
 } >/dev/null 2>&1
 
 # Ubuntu keeps further versions of Rust in folders of their own, Debian's rustup in the home folder.
@@ -71,17 +71,19 @@ clang_package() {
 # Names of what is missing, one word each; rust and clang stand for packages whose names differ.
 missing() {
     command -v cc >/dev/null || echo gcc libc6-dev
-    command -v pkg-config >/dev/null || echo pkg-config
-    [ -e /usr/include/libelf.h ] || echo libelf-dev
-    [ -e /usr/include/zlib.h ] || echo zlib1g-dev
+    if [ "${only:-}" != demo ]; then # libbpf
+        command -v pkg-config >/dev/null || echo pkg-config
+        [ -e /usr/include/libelf.h ] || echo libelf-dev
+        [ -e /usr/include/zlib.h ] || echo zlib1g-dev
+    fi
     clang_is_there || echo clang
     find_rust || echo rust
 }
 
-# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/vm.md) say so
+# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/how-to/virtual-machine.md) say so
 # with `vm=smoke` or `vm=full`.
 missing_for_tests() {
-    [ "${only:-}" = build ] && return
+    [ -n "${only:-}" ] && return
     PATH=$PATH:/usr/sbin:/sbin
     command -v mkfs.gfs2 >/dev/null || echo gfs2-utils
     command -v lrzip >/dev/null || echo lrzip

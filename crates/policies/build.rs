@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles every `policies/NAME/NAME.bpf.c` with clang and writes the tables that `src/lib.rs` includes: policies, and
-//! the headers that they share.
+//! Compiles every `policies/NAME/NAME.bpf.c` with clang and writes the tables that `src/lib.rs` includes: the
+//! policies and their shared headers.
 
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
@@ -30,13 +30,13 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The folders that hold a `NAME.bpf.c` of their own name, in alphabetical order.
-fn policy_names(folder: &Path) -> Result<Vec<String>> {
+/// Returns, sorted, the names of the subdirectories that contain a `NAME.bpf.c` named like themselves.
+fn policy_names(directory: &Path) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+    for entry in fs::read_dir(directory).with_context(|| format!("{}", directory.display()))? {
         let name =
-            entry?.file_name().into_string().ok().context("a folder of policies/ has a name that is not UTF-8")?;
-        if folder.join(&name).join(format!("{name}.bpf.c")).is_file() {
+            entry?.file_name().into_string().ok().context("the name of a directory in policies/ is not UTF-8")?;
+        if directory.join(&name).join(format!("{name}.bpf.c")).is_file() {
             names.push(name);
         }
     }
@@ -44,24 +44,24 @@ fn policy_names(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The table of headers, `weir/NAME` and the text of each.
-fn headers(folder: &Path) -> Result<String> {
+/// Returns the source text of the header table: `weir/NAME` and the text of each header.
+fn headers(directory: &Path) -> Result<String> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder.join("weir"))? {
-        names.push(entry?.file_name().into_string().ok().context("a header has a name that is not UTF-8")?);
+    for entry in fs::read_dir(directory.join("weir"))? {
+        names.push(entry?.file_name().into_string().ok().context("the name of a header is not UTF-8")?);
     }
     names.sort();
     let row = |name: &String| {
-        let path = folder.join("weir").join(name);
+        let path = directory.join("weir").join(name);
         format!("    ({:?}, include_str!({path:?})),\n", format!("weir/{name}"))
     };
     Ok(format!("&[\n{}]\n", names.iter().map(row).collect::<String>()))
 }
 
-/// The profile's `summary`.
+/// Returns the profile's `summary`.
 fn summary(profile: &Path) -> Result<String> {
     let text = fs::read_to_string(profile).with_context(|| format!("{}", profile.display()))?;
     let table: toml::Table = text.parse().with_context(|| format!("{}", profile.display()))?;
     let summary = table.get("summary").and_then(|value| value.as_str());
-    Ok(summary.with_context(|| format!("{}: no `summary = \"…\"`", profile.display()))?.to_owned())
+    Ok(summary.with_context(|| format!("{}: `summary = \"…\"` is missing", profile.display()))?.to_owned())
 }

@@ -18,7 +18,7 @@ use std::process::Command;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask costs > docs/costs.md
+  cargo xtask costs > lab/results/costs.md
   cargo xtask costs kernel cfs@4.1 vrq muqss,rqshare=none --weir target/debug/weir")]
 pub struct Arguments {
     /// The schedulers: policies, with presets and tunables, objects, or the kernel's own

@@ -223,7 +223,7 @@ pub struct Sim {
     ///
     /// W is [LABEL=]NAME or [LABEL=]FILE (rt-app JSON or a recording), with any of ,jobs= ,nice= ,policy= ,cpus=
     /// ,uid= ,group= ,cap= ,hard-cap= ,start= ,count= and ,slow=TASK:FACTOR. Several joined by + run as one workload
-    /// (docs/workloads.md).
+    /// (docs/reference/workloads.md).
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
     /// End each run after this simulated time, such as 500ms
@@ -233,7 +233,7 @@ pub struct Sim {
     pub duration: Option<Nanos>,
     /// Run with this random seed; 0 is the nominal run [default: 0]
     ///
-    /// A seed samples the noise in which two real runs differ (docs/noise.md). Seed 0 samples none.
+    /// A seed samples the noise in which two real runs differ (docs/explanation/noise.md). Seed 0 samples none.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
     /// Run seeds 1 to N and test differences for significance
@@ -261,7 +261,7 @@ pub struct Sim {
     pub without: Vec<Effect>,
     /// Turn off sources of noise, such as threads,order
     ///
-    /// docs/noise.md lists them.
+    /// docs/explanation/noise.md lists them.
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,
     /// Check the promises in the scheduler's launch profile
@@ -327,9 +327,9 @@ pub struct Sim {
     max_term_width = 80,
     after_help = "\
 SCHED is written as for weir sim; its launch profile lists its promises
-(docs/launch-profile.md). Each seed generates a machine, a workload, and in some
-cases a CPU that goes offline and comes back. For each violation the report
-shows the command line that reproduces the run.
+(docs/reference/launch-profile.md). Each seed generates a machine, a workload,
+and in some cases a CPU that goes offline and comes back. For each violation the
+report shows the command line that reproduces the run.
 
 Examples:
   weir check bfs
@@ -671,7 +671,7 @@ Exit status: 0 fine, 2 bad usage or input."
 pub struct Workload {
     /// Workload to analyse: [LABEL=]NAME or FILE[,key=value...]
     ///
-    /// Several joined by + are one workload (docs/workloads.md).
+    /// Several joined by + are one workload (docs/reference/workloads.md).
     #[arg(value_name = "W")]
     pub workload: String,
     /// Analyse only the first TIME, such as 10s

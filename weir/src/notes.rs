@@ -33,7 +33,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
     let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
     eprintln!(
         "weir: --without {}: no effect, as {} {} no such table; only effects described in the machine file are modelled \
-         (docs/machine-model.md)",
+         (docs/explanation/machine-model.md)",
         words.join(","),
         names.join(" and "),
         if names.len() == 1 { "has" } else { "have" }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--save`: stores everything known about runs in one file. `docs/saved-runs.md` describes its parts.
+//! `--save`: stores everything known about runs in one file. `docs/reference/saved-runs.md` describes its parts.
 //!
 //! A simulated run is not stored event by event: the same inputs reproduce it, and its hash tells whether the
 //! reproduction is exact. A real run is not reproducible, so its events are stored.

@@ -2,7 +2,9 @@
 //! Developer commands: `tidy`, and those of the crates `verify` (is the project right?) and `lab` (what do machine and
 //! model cost?).
 
+mod architecture;
 mod tidy;
+mod words;
 
 use clap::{Parser, Subcommand};
 use std::path::Path;

@@ -2,6 +2,7 @@
 //! Rules of the house that neither rustfmt nor clippy know. The test below holds the repository to them, and
 //! `cargo run -p xtask -- tidy` lists what breaks them. CONTRIBUTING.md gives the reasons.
 
+use crate::{architecture, words};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +53,9 @@ const WORLDLY: [&str; 6] = [
     "workhorses/lrz/",
 ];
 
+/// Files that name old words on purpose.
+const NAMES_OLD_WORDS: [&str; 3] = ["CHANGELOG.md", "CONTRIBUTING.md", "xtask/src/words.rs"];
+
 /// A file of the repository.
 struct File {
     /// Relative to the root, with slashes.
@@ -71,6 +75,7 @@ pub fn complaints(root: &Path) -> Vec<String> {
         let path = path.strip_prefix(root).expect("found below root").to_string_lossy().into_owned();
         check(&File { path, text }, &mut complaints);
     }
+    complaints.extend(architecture::complaints(root));
     complaints
 }
 
@@ -202,6 +207,10 @@ fn check_lines(file: &File, kind: &str, complain: &mut dyn FnMut(usize, String))
         };
         if columns > MOST_COLUMNS && !unbreakable {
             complain(line, format!("{columns} columns: more than {MOST_COLUMNS}"));
+        }
+        if !NAMES_OLD_WORDS.contains(&file.path.as_str()) {
+            let old = words::found(text).into_iter();
+            old.for_each(|(old, new)| complain(line, format!("\"{old}\": write \"{new}\"")));
         }
         if text.ends_with([' ', '\t']) {
             complain(line, "blanks at the end".to_owned());

@@ -28,7 +28,7 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
     other.collect()
 }
 
-/// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/contract.md describes 7.2.)
+/// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/reference/contract.md describes 7.2.)
 const LATER: [(&str, (u16, u16)); 10] = [
     ("ENQ_MIGRATION_DISABLED", (6, 14)),
     ("ALLOW_QUEUED_WAKEUP", (6, 15)),

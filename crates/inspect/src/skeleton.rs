@@ -54,7 +54,7 @@ pub fn wishes(object: &Object) -> Vec<String> {
 /// A skeleton of a launch profile for this object: required settings are present, optional ones are comments.
 pub fn profile(name: &str, object: &Object) -> String {
     let mut text = format!(
-        "# Launch profile of {name}: see docs/launch-profile.md.\nsummary = \"\"\n\n[ops]\nflags = []\n\n[rodata]\n"
+        "# Launch profile of {name}: see docs/reference/launch-profile.md.\nsummary = \"\"\n\n[ops]\nflags = []\n\n[rodata]\n"
     );
     let constants = object
         .variables()

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Checks that `docs/contract.md` and the tests name each other.
+//! Checks that `docs/reference/contract.md` and the tests name each other.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -54,7 +54,7 @@ fn rule_of(name: &str) -> Option<&str> {
 #[test]
 fn contract_page_and_tests_name_each_other() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let page = std::fs::read_to_string(root.join("../../docs/contract.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("../../docs/reference/contract.md")).unwrap();
     let mut tests = BTreeSet::new();
     tests_below(&root.join("tests"), &mut tests);
     tests_below(&root.join("src"), &mut tests);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Launch profile: the settings that a scheduler's user space applies before attach, as data. `weir sim` and `weir
-//! run` use the same profile. `docs/launch-profile.md` describes the format.
+//! run` use the same profile. `docs/reference/launch-profile.md` describes the format.
 //!
 //! [`Profile::from_toml`] reads a profile, [`Profile::select`] chooses a preset and sets tunables, [`Profile::apply`]
 //! writes the values into a linked object for a given machine, and [`Profile::steps`] lists what to do after loading:

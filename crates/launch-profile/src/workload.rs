@@ -218,9 +218,12 @@ mod tests {
 
     #[test]
     fn documentation_describes_every_source() {
-        let document = include_str!("../../../docs/launch-profile.md");
+        let document = include_str!("../../../docs/reference/launch-profile.md");
         for name in WorkloadSource::names() {
-            assert!(document.contains(&format!("| `{name}` |")), "docs/launch-profile.md does not describe {name}");
+            assert!(
+                document.contains(&format!("| `{name}` |")),
+                "docs/reference/launch-profile.md does not describe {name}"
+            );
         }
     }
 

@@ -2,7 +2,7 @@
 //! Parameters of effects that change CPU speed: SMT, frequency, idle states, power; and of locks.
 //!
 //! A machine without one of these tables does not have that effect: nothing is assumed about unknown hardware. The
-//! formulas are in `docs/machine-model.md`; `crates/speed` implements them.
+//! formulas are in `docs/explanation/machine-model.md`; `crates/speed` implements them.
 
 use ids::Locality;
 use std::fmt;
@@ -73,7 +73,7 @@ impl Standing {
 }
 
 impl Effect {
-    /// Evidence for the effect, as shown in `docs/machine-model.md`.
+    /// Evidence for the effect, as shown in `docs/explanation/machine-model.md`.
     pub fn standing(self) -> Standing {
         let verified: &[&str] = match self {
             Effect::Smt => &[
@@ -104,7 +104,7 @@ impl Effect {
             ],
         };
         let published = match self {
-            Effect::Locks => Some("one queue on 128 CPUs against one for each: `docs/wall.md`"),
+            Effect::Locks => Some("one queue on 128 CPUs against one for each: `lab/results/wall.md`"),
             _ => None,
         };
         let validated_here = match self {

@@ -92,7 +92,7 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     fn finish(self) -> Result<(), MachineError> {
-        // First in the text, rather than in the map.
+        // Report the error that comes first in the text; the map is ordered by key.
         let unknown = self.content.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()));
         let Some(key) = unknown.min_by_key(|key| key.span().start) else { return Ok(()) };
         let near = near_miss(key.get_ref(), self.known.iter().copied());

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies of `policies/`, compiled by clang when this crate is built, with their profiles.
+//! The schedulers of `policies/`, compiled by clang when this crate is built, with their profiles.
 
 /// A policy that ships with Weir.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy {
-    /// Its name: the folder below `policies/`.
+    /// Name of the policy and of its directory below `policies/`.
     pub name: &'static str,
-    /// One line for people.
+    /// One-line description from the profile's `summary`.
     pub summary: &'static str,
-    /// The compiled object, the very bytes that the kernel would load.
+    /// Compiled BPF object, byte for byte as the kernel would load it.
     pub object: &'static [u8],
-    /// Its `profile.toml`.
+    /// Text of its `profile.toml`.
     pub profile: &'static str,
 }
 
 const ALL: &[Policy] = include!(concat!(env!("OUT_DIR"), "/policies.rs"));
 
-/// The headers of `policies/include`: name as in `#include <weir/scx.bpf.h>`, and text. They go wherever somebody's own
-/// source is compiled.
+/// Headers of `policies/include`: name as in `#include <weir/scx.bpf.h>`, and text. `weir` writes them out when it
+/// compiles a user's own source.
 pub const HEADERS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/headers.rs"));
 
 /// All policies in alphabetical order.
@@ -25,7 +25,7 @@ pub fn all() -> &'static [Policy] {
     ALL
 }
 
-/// The policy with this name.
+/// Returns the policy of this name.
 pub fn find(name: &str) -> Option<&'static Policy> {
     all().iter().find(|policy| policy.name == name)
 }
@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_name_their_sources_relative_to_the_repository() {
+    fn debug_info_names_sources_relative_to_the_repository() {
         for policy in all() {
             let path = format!("./policies/{0}/{0}.bpf.c", policy.name);
             let found = policy.object.windows(path.len()).any(|bytes| bytes == path.as_bytes());
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn every_policy_finds_its_headers() {
+    fn headers_are_embedded_and_sorted_by_name() {
         let names: Vec<&str> = HEADERS.iter().map(|(name, _)| *name).collect();
         assert!(names.contains(&"weir/scx.bpf.h") && names.is_sorted(), "{names:?}");
         assert!(HEADERS.iter().all(|(_, text)| text.contains("SPDX-License-Identifier")));

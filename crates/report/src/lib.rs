@@ -92,7 +92,7 @@ fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
 fn unvalidated_effects<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> Option<String> {
     let words: BTreeSet<&str> = tags.into_iter().flat_map(|tags| &tags.unvalidated).map(String::as_str).collect();
     let words = words.into_iter().collect::<Vec<_>>().join(", ");
-    let text = format!("unvalidated: {words} (docs/machine-model.md; --without leaves effects out)");
+    let text = format!("unvalidated: {words} (docs/explanation/machine-model.md; --without leaves effects out)");
     (!words.is_empty()).then_some(text)
 }
 

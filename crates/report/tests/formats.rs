@@ -360,7 +360,7 @@ fn runs_from_files_are_compared_in_one_table() {
               runs, and its range. ✓ better, ✗ worse: the range of the difference excludes
               zero. If nothing differs, at most 5 % of tables have a mark. weir list
               measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }

@@ -107,7 +107,7 @@ fn comparison_of_two_schedulers() {
 
             One run of each does not distinguish differences from random variation, so
               nothing is marked: use --seeds 16. weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -146,7 +146,7 @@ fn comparison_of_three_schedulers_with_one_ejected() {
 
             One run of each does not distinguish differences from random variation, so
               nothing is marked: use --seeds 16. weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -172,7 +172,7 @@ fn schedulers_are_compared_per_machine() {
             bfs    990 ms  -1.0 %    8.00 us       =    40.0 us       =     400 us       =
             machine laptop-2c4t, workload build, seed 1, kernel 7.2
             bfs    2.00 s       =    8.00 us       =    40.0 us       =     400 us       =
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)"#]],
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)"#]],
     );
 }
 
@@ -217,7 +217,7 @@ fn endless_runs_are_compared_by_work() {
 
             One run of each does not distinguish differences from random variation, so
               nothing is marked: use --seeds 16. weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -358,7 +358,7 @@ fn comparison_of_two_schedulers_with_16_seeds() {
               runs with the same seed, and its range. ✓ better, ✗ worse: the range of the
               difference excludes zero. If nothing differs, at most 5 % of tables have a
               mark. weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -404,7 +404,7 @@ fn spread_of_one_scheduler_with_16_seeds() {
             BPF instructions       7,654,321  7,654,321 to 7,654,321  7,654,321  7,654,321
 
             weir list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
 }
@@ -465,7 +465,7 @@ fn many_setups_have_one_row_each() {
               runs with the same seed. ✓ better, ✗ worse: the range of the difference
               excludes zero. If nothing differs, at most 5 % of tables have a mark. weir
               list measures explains each measure.
-            unvalidated: smt (docs/machine-model.md; --without leaves effects out)
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects out)
         "#]],
     );
     let wide = to_text(&runs, View { columns: 140, all: false });

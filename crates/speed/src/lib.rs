@@ -12,7 +12,7 @@
 //! 2. the capacity of this kind of core;
 //! 3. the share of the core that each of its busy SMT threads gets.
 //!
-//! `docs/machine-model.md` has the formulas with their sources, and lists what is not modelled.
+//! `docs/explanation/machine-model.md` has the formulas with their sources, and lists what is not modelled.
 
 mod decay;
 mod energy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests of the formulas in `docs/machine-model.md` on machines of a few CPUs.
+//! Tests of the formulas in `docs/explanation/machine-model.md` on machines of a few CPUs.
 
 use crate::decay::HALF_LIFE;
 use crate::{Processor, Rate, Signal};
@@ -337,10 +337,10 @@ fn energy_per_work_is_minimal_at_the_predicted_frequency() {
     assert!((f64::from(least) / base - low).abs() <= 0.05 && (400..2_000).contains(&least), "{least} {low}");
 }
 
-/// Generates the table of `docs/machine-model.md`, and checks that each test it names exists.
+/// Generates the table of `docs/explanation/machine-model.md`, and checks that each test it names exists.
 #[test]
 fn documented_table_of_effects_matches_code() {
-    const DOCUMENT: &str = include_str!("../../../docs/machine-model.md");
+    const DOCUMENT: &str = include_str!("../../../docs/explanation/machine-model.md");
     const SOURCES: [&str; 5] = [
         include_str!("tests.rs"),
         include_str!("decay.rs"),
@@ -364,6 +364,6 @@ fn documented_table_of_effects_matches_code() {
     }
     let (before, rest) = DOCUMENT.split_once("<!-- table -->").expect("a marker before the table");
     let (_, after) = rest.split_once("<!-- end of the table -->").expect("a marker after the table");
-    expect_file!["../../../docs/machine-model.md"]
+    expect_file!["../../../docs/explanation/machine-model.md"]
         .assert_eq(&format!("{before}{table}<!-- end of the table -->{after}"));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! What the overlap of stages gains: lrz is recorded with it and without it, and both recordings are played on machines
-//! of 2 to 16 CPUs. `docs/lrz-overlap.md` has the table.
+//! of 2 to 16 CPUs. `lab/results/lrz-overlap.md` has the table.
 
 use super::shell;
 use anyhow::{Context, Result, ensure};
@@ -35,7 +35,7 @@ const SCHEDULERS: [&str; 2] = ["kernel", "bfs"];
 /// Recordings, and what is recorded.
 const RECORDINGS: [(&str, &str); 2] =
     [("workloads/recorded/lrz-overlap.weir", ""), ("workloads/recorded/lrz-serial.weir", "--no-overlap")];
-const OUTPUT: &str = "docs/lrz-overlap.md";
+const OUTPUT: &str = "lab/results/lrz-overlap.md";
 
 /// Records, simulates, and writes the table.
 pub fn execute(arguments: &Arguments) -> Result<()> {

@@ -22,7 +22,7 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask nix > docs/nix.md
+  cargo xtask nix > lab/results/nix.md
   cargo xtask nix --part central --weir target/debug/weir")]
 pub struct Arguments {
     /// The weir to run; without it, a release build

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How large the noise of real runs is, and whether the model's is as large: `docs/noise.md` has the results.
+//! How large the noise of real runs is, and whether the model's is as large: `docs/explanation/noise.md` has the results.
 //!
 //! 1. `play` makes real runs of six kinds of workload under the kernel's own scheduler, in turn with a spin of fixed
 //!    length, by which a change of the machine's speed can be told from anything else.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How good are the marks of a comparison? docs/statistics.md has the answers.
+//! How good are the marks of a comparison? docs/explanation/statistics.md has the answers.
 //!
 //! A policy is compiled once more with a delay in its dispatch whose length is a tunable, 0 by default: a test of that
 //! tunable is all that is added. Three questions follow, for several numbers of seeds.
@@ -26,7 +26,7 @@ use std::path::PathBuf;
 /// `statistics`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-The table goes to standard output; docs/statistics.md has that of the last time.")]
+The table goes to standard output; docs/explanation/statistics.md has that of the last time.")]
 pub struct Arguments {
     /// Seeds in the pool
     #[arg(long, value_name = "N", default_value_t = 96)]

@@ -103,7 +103,7 @@ pub struct Scenario {
     pub covers: Vec<String>,
     /// Part of the quick subset.
     pub smoke: bool,
-    /// Why the model is known to differ here (`docs/fidelity.md`).
+    /// Why the model is known to differ here (`docs/explanation/departures.md`).
     pub departure: Option<String>,
     /// A policy of this repository that runs instead of the tracing scheduler, with a witness.
     pub policy: Option<String>,

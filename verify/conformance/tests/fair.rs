@@ -36,7 +36,7 @@ fn an_older_version_does_not() {
 /// `UPDATE_EXPECT=1` renews the page.
 #[test]
 fn the_page_shows_what_was_measured() {
-    let page = expect_test::expect_file!["../../../docs/cfs-properties.md"];
+    let page = expect_test::expect_file!["../../../lab/results/cfs-properties.md"];
     let (linux, loaded) = (fair::recorded("6.1-1000").unwrap(), fair::recorded("7.2-250").unwrap());
     let model = |hz| [fair::simulated("6.1", hz).unwrap()];
     let with_1000 = markdown(1_000, &[("Linux 6.1", &linux), ("`cfs@6.1` in the model", &model(1_000))]);

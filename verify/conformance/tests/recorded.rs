@@ -17,7 +17,11 @@ fn every_scenario_has_a_record() {
         let missing = |scenario: &&Scenario| !folder.join(format!("{}.txt", scenario.name)).exists();
         let all = Scenario::all();
         let missing: Vec<&str> = all.iter().filter(missing).map(|scenario| scenario.name.as_str()).collect();
-        assert!(missing.is_empty(), "{}: {missing:?}; docs/fidelity.md tells how to record", folder.display());
+        assert!(
+            missing.is_empty(),
+            "{}: {missing:?}; docs/explanation/departures.md tells how to record",
+            folder.display()
+        );
     }
 }
 
@@ -51,7 +55,7 @@ fn shares_and_latencies_are_those_of_the_kernel() {
 fn the_page_shows_these_shares() {
     let kernel = shares::read(include_str!("../recorded/7.2.13/shares")).unwrap();
     let table = shares::markdown(&kernel, &shares::simulated().unwrap()).unwrap();
-    let page = expect_test::expect_file!["../../../docs/fidelity.md"];
+    let page = expect_test::expect_file!["../../../lab/results/fidelity.md"];
     page.assert_eq(&shares::in_page(&page.data(), &table).unwrap());
 }
 

@@ -40,7 +40,7 @@ const PERCENT: usize = 80;
 Examples:
   cargo xtask mutants explained                              30 of them, half an hour
   cargo xtask mutants explained bfs --count 10 --seed 2
-  cargo xtask mutants explained --write docs/explained-mutants.md
+  cargo xtask mutants explained --write lab/results/explained-mutants.md
 
 It runs target/debug/weir: build that first. Exit status: 0 if at least 80 % are
 named, 1 if not, 2 if the command itself cannot work.")]

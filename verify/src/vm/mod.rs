@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Boots a kernel with sched_ext under QEMU and runs things in it; docs/vm.md tells how to use it and what it costs.
+//! Boots a kernel with sched_ext under QEMU and runs things in it; docs/how-to/virtual-machine.md tells how to use it and what it costs.
 
 mod apt;
 mod build;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/glossary.md` explains exactly the keys of the JSON format; names, units and better directions of measures
+//! `docs/reference/measures.md` explains exactly the keys of the JSON format; names, units and better directions of measures
 //! agree with the reports.
 
 use crate::root;
@@ -14,7 +14,7 @@ const SUMMARY: [&str; 7] = ["count", "max", "mean", "p50", "p90", "p99", "p999"]
 
 /// Rows of the glossary's tables that begin with a key: the keys of a row, and its other cells.
 fn rows() -> Vec<(Vec<String>, Vec<String>)> {
-    let text = fs::read_to_string(root().join("docs/glossary.md")).unwrap();
+    let text = fs::read_to_string(root().join("docs/reference/measures.md")).unwrap();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     let rows = text.lines().filter(|line| line.starts_with("| `")).map(cells);
     rows.map(|mut row| {

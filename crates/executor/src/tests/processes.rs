@@ -209,7 +209,7 @@ fn heed_ctrl_c() {
 /// Starts that program in its own process group, and waits until its coordinator and all tasks exist.
 fn start_victim() -> (Child, u32, BTreeMap<String, Kin>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "threads::tests::processes::victim"]).env(VICTIM, "1");
+    command.args(["--exact", "tests::processes::victim"]).env(VICTIM, "1");
     let victim = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
     let coordinator = || kin(victim.id()).get("weir-coord").map(|coordinator| coordinator.tid);
     let tasks = || coordinator().map(kin).unwrap_or_default();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The arithmetic of policies/stride/bound.bpf.h. */
+/* Tests of the arithmetic of policies/stride/bound.bpf.h. */
 #include <weir/host.h>
 
 #define PASS_BITS 10
@@ -9,8 +9,8 @@
 #define N(number) ((unsigned long long)(number))
 #define S 1000000000ULL
 
-/* Theory 1: all that are bound to one CPU count as one task with their tickets together. */
-static void they_count_as_one(void)
+/* Theory 1: all tasks pinned to one CPU count as one task with the sum of their tickets. */
+static void pinned_tasks_count_as_one(void)
 {
 	static const struct {
 		u32 tickets;
@@ -26,11 +26,14 @@ static void they_count_as_one(void)
 	}
 	count_bound(4, MAX_TICKETS, 1);
 	count_bound(4, MAX_TICKETS, 1);
-	CHECK(all_tickets.sum == MAX_TICKETS, "%llu: no more than a task can have", N(all_tickets.sum));
+	CHECK(all_tickets.sum == MAX_TICKETS, "%llu: at most the tickets of one task", N(all_tickets.sum));
 }
 
-/* Theory 1: what they count for is followed, up and down, in 10 s. Parts are of 2^20 ns, and 9536 of them are 10 s. */
-static void the_scale_is_followed(void)
+/*
+ * Theory 1: the scale follows the feasible tickets, up and down, within 10 s. It changes in units
+ * of 2^20 ns; 9536 of them are 10 s.
+ */
+static void scale_follows_feasible_tickets_in_10_s(void)
 {
 	static const u64 half = (5 * S >> 20) << 20, parts = 5 * S >> 20;
 
@@ -42,10 +45,10 @@ static void the_scale_is_followed(void)
 
 		CHECK(scale_at(&c, &f, 7 * S) == from * SCALE_ONE && c.scaled_at == 7 * S, "%llu", N(c.scale));
 		c.tickets = end;
-		CHECK(scale_at(&c, &f, 7 * S - 1) == from * SCALE_ONE, "%llu: time that goes back", N(c.scale));
+		CHECK(scale_at(&c, &f, 7 * S - 1) == from * SCALE_ONE, "%llu: time does not go backwards", N(c.scale));
 		CHECK(scale_at(&c, &f, 12 * S) == (up ? from * SCALE_ONE + way : from * SCALE_ONE - way), "%llu",
 		      N(c.scale));
-		CHECK(c.scaled_at == 7 * S + half, "%llu: what is too short to count is kept", N(c.scaled_at));
+		CHECK(c.scaled_at == 7 * S + half, "%llu: the remainder below one unit is kept", N(c.scaled_at));
 		CHECK(scale_at(&c, &f, c.scaled_at + 10 * S) == to * SCALE_ONE, "%llu", N(c.scale));
 	}
 }
@@ -67,11 +70,11 @@ static void costs_and_distances_are_scaled(void)
 	CHECK(cost_on(&c, 1000, 4) == 2 * 1000 * 1024 / 4, "%llu", N(cost_on(&c, 1000, 4)));
 	CHECK(rescaled(1 << 20, SCALE_ONE, 2 * SCALE_ONE) == 2 << 20, "doubled");
 	CHECK(rescaled(-(1 << 20), 2 * SCALE_ONE, SCALE_ONE) == -(1 << 19), "halved");
-	CHECK(rescaled(-5, SCALE_ONE, SCALE_ONE) == -5 && rescaled(-5, 0, SCALE_ONE) == -5, "as it was");
+	CHECK(rescaled(-5, SCALE_ONE, SCALE_ONE) == -5 && rescaled(-5, 0, SCALE_ONE) == -5, "unchanged");
 }
 
-/* Theory 3: the first one is not before the global pass. */
-static void idling_earns_nothing(void)
+/* Theory 3: the pass of a CPU's first task is not before the global pass. */
+static void idle_cpu_earns_no_credit(void)
 {
 	struct feasible f = { 1, 1000, 1000 };
 
@@ -81,16 +84,16 @@ static void idling_earns_nothing(void)
 		begin_on(&c, &f, 900, S);
 		CHECK(c.pass == (tasks == 1 ? 900 : 500) && c.scale == SCALE_ONE, "%llu", N(c.pass));
 		begin_on(&c, &f, 300, S);
-		CHECK(c.pass == (tasks == 1 ? 900 : 500), "%llu: later is later", N(c.pass));
+		CHECK(c.pass == (tasks == 1 ? 900 : 500), "%llu: the pass does not go backwards", N(c.pass));
 	}
 }
 
 int main(void)
 {
-	they_count_as_one();
-	the_scale_is_followed();
+	pinned_tasks_count_as_one();
+	scale_follows_feasible_tickets_in_10_s();
 	scales_have_limits();
 	costs_and_distances_are_scaled();
-	idling_earns_nothing();
+	idle_cpu_earns_no_credit();
 	return 0;
 }

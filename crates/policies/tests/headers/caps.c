@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The arithmetic of caps (policies/entitlement/caps.bpf.h), without a kernel, its cgroups, queues and timers. */
+/*
+ * Tests of the arithmetic of caps (policies/entitlement/caps.bpf.h), without a kernel's cgroups,
+ * queues and timers.
+ */
 #include <weir/host.h>
 #include <weir/log2.bpf.h>
 
@@ -25,7 +28,7 @@ static struct job *job_at(u32 number)
 	return &jobs[number % JOBS];
 }
 
-/* No cgroup comes or goes here: jobs are made by hand. */
+/* Cgroup callbacks are not tested here: jobs are set up directly. */
 #define KERNEL_HAS_FIELD(field) true
 
 struct kernfs_node {
@@ -57,7 +60,7 @@ static void bpf_probe_read_kernel_str(void *to, u32 size, const char *from)
 	((char *)to)[size - 1] = 0;
 }
 
-/* Nobody waits here: a queue is a number. */
+/* No tasks are queued here: a queue is just a number. */
 enum { QUEUE_DSQ, LATE_DSQ, PARK_DSQ };
 
 struct task {
@@ -120,7 +123,7 @@ static u64 left_after(u64 times)
 	return half_to(times);
 }
 
-/* A timer's callback is given more than it needs. */
+/* The timer callback has unused parameters. */
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #include <../entitlement/caps.bpf.h>
@@ -131,7 +134,7 @@ static u64 left_after(u64 times)
 #define N(number) ((unsigned long long)(number))
 #define H (half_life_ms * 1000000ULL)
 
-/* A job below `parent` with these caps and this usage. */
+/* Sets up a job below `parent` with these caps and this usage. */
 static struct cap *make(u32 number, u32 parent, u64 soft, u64 hard, u64 usage)
 {
 	jobs[number] = (struct job){ (parent ? jobs[parent].path : 1) | 1ULL << number, parent };
@@ -148,7 +151,10 @@ static void begin(void)
 	caps_init();
 }
 
-/* 1: who has had q of a CPU for ever has a usage of q * h / ln 2. To a hundred-thousandth, and the last of 8 bits. */
+/*
+ * Theory 1: a job that has always used q of a CPU has a usage of q * h / ln 2. Tolerance: 1e-5,
+ * plus the rounding of the last 8 bits.
+ */
 static void caps_are_usages(void)
 {
 	static const struct {
@@ -163,17 +169,17 @@ static void caps_are_usages(void)
 			double due = H / log(2) * all[i].quota / all[i].period;
 			u64 found = usage_at(all[i].quota, all[i].period);
 
-			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, not %.0f", half_lives[h], i, N(found),
+			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, expected %.0f", half_lives[h], i, N(found),
 			      due);
 		}
 	}
 	half_life_ms = 1000;
-	CHECK(usage_at(0, 100) == 0, "nothing");
-	CHECK(usage_at(MOST_QUOTA_US + 1, MOST_PERIOD_US) == NO_CAP, "more than the largest machine has");
-	CHECK(usage_at(100, 0) == NO_CAP, "of no time");
+	CHECK(usage_at(0, 100) == 0, "no quota");
+	CHECK(usage_at(MOST_QUOTA_US + 1, MOST_PERIOD_US) == NO_CAP, "more than the largest machine");
+	CHECK(usage_at(100, 0) == NO_CAP, "no period");
 }
 
-/* 1: usage is halved in each half-life, and what is too short to count is kept for the next look. */
+/* Theory 1: usage halves in each half-life; time too short to count is kept for the next scan. */
 static void usage_is_halved_in_time(void)
 {
 	u64 unit = H >> LOG2_BITS, ns;
@@ -181,8 +187,8 @@ static void usage_is_halved_in_time(void)
 	looked_at = 5 * H;
 	CHECK(halvings_since_look(6 * H) == LOG2_ONE && looked_at == 6 * H, "%llu", N(looked_at));
 	CHECK(halvings_since_look(6 * H + unit - 1) == 0 && looked_at == 6 * H, "%llu", N(looked_at));
-	CHECK(halvings_since_look(6 * H + unit + 1) == 1, "both together");
-	/* Whatever the breaks are, all of the time counts. */
+	CHECK(halvings_since_look(6 * H + unit + 1) == 1, "both remainders together");
+	/* All time counts, whatever the intervals are. */
 	looked_at = 0;
 	for (u64 sum = ns = 0; ns < 3 * H;) {
 		ns += 10000000 + draw(5000);
@@ -191,13 +197,16 @@ static void usage_is_halved_in_time(void)
 	}
 	looked_at = H;
 	CHECK(halvings_since_look(H + H / 2 * 63) == LOG2_ONE / 2 * 63, "31 and a half");
-	/* A machine that slept for long: all is forgotten, and time goes on from then. */
+	/* After a long suspend all usage is forgotten, and time continues from there. */
 	looked_at = H;
 	CHECK(half_to(halvings_since_look(1000 * H)) == 0 && looked_at == 1000 * H, "%llu", N(looked_at));
 }
 
-/* 1, 5: all that is charged counts for those around, to the nanosecond; who is at its cap has had it. */
-static void who_comes_to_its_cap_is_above_it(void)
+/*
+ * Theory 1, 5: charges count for all enclosing cgroups, to the nanosecond; a cgroup exactly at its
+ * cap is above it.
+ */
+static void cgroup_at_its_cap_is_above_it(void)
 {
 	begin();
 	make(1, ROOT_JOB, NO_CAP, 1000, 400);
@@ -210,16 +219,19 @@ static void who_comes_to_its_cap_is_above_it(void)
 	charge_caps(3, 1);
 	CHECK(above_hard == 2 && loops.timer.started == 1 && loops.timer.ns == 0, "at its hard cap, and parked at once");
 	charge_caps(3, 199);
-	CHECK(above_soft == 0 && loops.timer.started == 1, "who is above it already is parked already");
+	CHECK(above_soft == 0 && loops.timer.started == 1, "already parked: the timer is not started again");
 	charge_caps(2, 1);
 	CHECK(above_soft == 4 && is_late(3) && is_late(2) && !is_late(1), "%#llx", N(above_soft));
 	CHECK(is_parked(3) && is_parked(1) && queue_of(3) == PARK_DSQ, "%#llx", N(above_hard));
 	charge_caps(ROOT_JOB, 1000000);
-	CHECK(above_hard == 2 && above_soft == 4, "of the root there is no cap");
+	CHECK(above_hard == 2 && above_soft == 4, "the root has no cap");
 }
 
-/* 4: after a half-life half is left of usage, and of what was charged meanwhile, which is half as old, the root of a half. */
-static void looks_tell_who_has_come_down(void)
+/*
+ * Theory 4: after a half-life, half of the usage is left. Time charged in between is half as old on
+ * average, so the square root of a half of it is left.
+ */
+static void scan_releases_cgroups_below_their_caps(void)
 {
 	struct cap *c;
 	u64 root = 3037000500;
@@ -243,8 +255,8 @@ static void looks_tell_who_has_come_down(void)
 	CHECK(above_hard == 0 && c->usage == 4, "%llu", N(c->usage));
 }
 
-/* 4: the first cap begins the looks, and others do not begin them anew. */
-static void caps_are_looked_at_from_the_first_on(void)
+/* Theory 4: the first cap starts the scan timer; further caps do not restart it. */
+static void first_cap_starts_the_scan_timer(void)
 {
 	begin();
 	make(1, ROOT_JOB, NO_CAP, NO_CAP, 0);
@@ -252,9 +264,9 @@ static void caps_are_looked_at_from_the_first_on(void)
 	loops.timer.started = 0;
 	host_ns = 700;
 	set_cap(1, NO_CAP, NO_CAP);
-	CHECK(nr_caps == 0 && !loops.timer.started, "none");
+	CHECK(nr_caps == 0 && !loops.timer.started, "no cap");
 	set_cap(1, 5, NO_CAP);
-	CHECK(nr_caps == 1 && loops.timer.started == 1 && loops.timer.ns == LOOK_NS && looked_at == 700, "the first");
+	CHECK(nr_caps == 1 && loops.timer.started == 1 && loops.timer.ns == LOOK_NS && looked_at == 700, "the first cap");
 	host_ns = 800;
 	set_cap(2, NO_CAP, 6);
 	set_cap(1, NO_CAP, 7);
@@ -269,8 +281,8 @@ int main(void)
 {
 	caps_are_usages();
 	usage_is_halved_in_time();
-	who_comes_to_its_cap_is_above_it();
-	looks_tell_who_has_come_down();
-	caps_are_looked_at_from_the_first_on();
+	cgroup_at_its_cap_is_above_it();
+	scan_releases_cgroups_below_their_caps();
+	first_cap_starts_the_scan_timer();
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include <weir/host.h>
 
-/* What <weir/scx.bpf.h> takes from the kernel. */
+/* Kernel interface that <weir/scx.bpf.h> declares. */
 #define WEIR_SCX_BPF_H
 #define SCX_DSQ_LOCAL 7
 #define SCX_ENQ_WAKEUP 1
@@ -23,10 +23,10 @@ static void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 enq_
 	inserted.count++;
 }
 
-/* How the last idle CPU was asked for. */
+/* Flags of the last scx_bpf_pick_idle_cpu(). */
 static u64 asked = ~0ULL;
 
-/* The first idle CPU of these, which no longer counts as idle then. */
+/* Returns the first idle CPU of the mask and clears its idle state. */
 static s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags)
 {
 	asked = flags;
@@ -50,8 +50,8 @@ static s32 scx_bpf_select_cpu_dfl(struct task_struct *p, s32 prev_cpu, u64 wake_
 static struct cpumask all;
 static struct task_struct p = { .cpus_ptr = &all, .nr_cpus_allowed = 4096 };
 
-/* Idle are so many CPUs from 3 on. Who is told, of how many. */
-static u32 told(u32 idle, u64 flags, bool expected)
+/* Makes `idle` CPUs idle, from CPU 3 on, and returns the number of kicked ones. */
+static u32 kicked_of(u32 idle, u64 flags, bool expected)
 {
 	host_idle = (struct cpumask){};
 	host_kicks = 0;
@@ -70,30 +70,30 @@ int main(void)
 	/* Theory 1 */
 	CHECK(is_client(&p), "a task");
 	p.nr_cpus_allowed = 1;
-	CHECK(is_client(&p), "one that is bound");
+	CHECK(is_client(&p), "a pinned task");
 	p.flags = PF_KTHREAD;
-	CHECK(is_client(&p), "one that belongs to no CPU");
+	CHECK(is_client(&p), "an unbound kthread");
 	host_belongs = true;
-	CHECK(!is_client(&p), "a bound thread of the kernel");
+	CHECK(!is_client(&p), "a per-CPU kthread");
 	for (p.nr_cpus_allowed = 0; p.nr_cpus_allowed < 4; p.nr_cpus_allowed += 2)
-		CHECK(is_client(&p), "a thread of the kernel with %u CPUs", p.nr_cpus_allowed);
+		CHECK(is_client(&p), "a kthread with %u CPUs", p.nr_cpus_allowed);
 	run_at_once(&p, 5, SCX_ENQ_WAKEUP);
 	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 5, "%llu", (unsigned long long)inserted.dsq_id);
 	CHECK(inserted.flags == (SCX_ENQ_WAKEUP | SCX_ENQ_PREEMPT), "%#llx", (unsigned long long)inserted.flags);
-	/* Theory 2, 3: one, or all that are idle as far as 64 go. */
-	CHECK(told(0, SCX_ENQ_WAKEUP, false) == 0 && told(0, SCX_ENQ_REENQ, false) == 0, "%u", host_kicks);
-	CHECK(told(1, SCX_ENQ_REENQ, true) == 1, "%u", host_kicks);
-	CHECK(told(1, 0, true) == 1 && told(5, SCX_ENQ_WAKEUP, true) == 1, "%u", host_kicks);
-	CHECK(told(5, SCX_ENQ_REENQ | SCX_ENQ_WAKEUP, true) == 5, "%u", host_kicks);
-	CHECK(told(64, SCX_ENQ_REENQ, true) == 64 && told(100, SCX_ENQ_REENQ, true) == 64, "%u", host_kicks);
+	/* Theory 2, 3: one CPU is kicked, or with SCX_ENQ_REENQ all idle ones up to 64. */
+	CHECK(kicked_of(0, SCX_ENQ_WAKEUP, false) == 0 && kicked_of(0, SCX_ENQ_REENQ, false) == 0, "%u", host_kicks);
+	CHECK(kicked_of(1, SCX_ENQ_REENQ, true) == 1, "%u", host_kicks);
+	CHECK(kicked_of(1, 0, true) == 1 && kicked_of(5, SCX_ENQ_WAKEUP, true) == 1, "%u", host_kicks);
+	CHECK(kicked_of(5, SCX_ENQ_REENQ | SCX_ENQ_WAKEUP, true) == 5, "%u", host_kicks);
+	CHECK(kicked_of(64, SCX_ENQ_REENQ, true) == 64 && kicked_of(100, SCX_ENQ_REENQ, true) == 64, "%u", host_kicks);
 	/* Theory 3 */
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 67 && inserted.count == 2, "%u", inserted.count);
-	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED, "where it idles");
+	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED, "inserted on the idle CPU");
 	host_idle = (struct cpumask){};
-	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 2 && inserted.count == 2, "nobody idles");
+	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 2 && inserted.count == 2, "no CPU is idle");
 	host_idle = (struct cpumask){ .bits = { 1 } };
 	host_kicks = 0;
 	CHECK(tell_idle_cpu(&p, 0) && host_kicks == 1 && host_kicked[0] == SCX_KICK_IDLE, "the first CPU");
-	CHECK(asked == 0, "any that idles, whatever its core does");
+	CHECK(asked == 0, "any idle CPU, beside a busy sibling or not");
 	return 0;
 }

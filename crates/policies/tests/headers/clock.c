@@ -13,15 +13,18 @@ int main(void)
 		host_ns = 5000000000;
 		host_jiffies = 77;
 		clock_init();
-		/* Ten ticks later by the count that all CPUs share. */
+		/* Ten ticks later by jiffies, which all CPUs share. */
 		host_jiffies += 10;
 		at = 5000000000 + 10 * tick;
-		/* Theory 2: up to two ticks away a CPU's own reading counts, to the nanosecond. */
+		/*
+		 * Theory 2: within two ticks of jiffies the CPU's own clock counts, to the
+		 * nanosecond.
+		 */
 		for (s64 off = -2; off <= 2; off++) {
 			host_ns = at + off * (s64)tick;
 			CHECK(common_now() == host_ns, "%lld ticks off", (long long)off);
 		}
-		/* Farther away the nearer end does. */
+		/* A clock farther off is clamped to two ticks. */
 		host_ns = at - 2 * tick - 1;
 		CHECK(common_now() == at - 2 * tick, "%llu", (unsigned long long)common_now());
 		host_ns = 1;

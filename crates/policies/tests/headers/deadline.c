@@ -7,11 +7,11 @@ int main(void)
 	static const u32 cpus[] = { 1, 2, 4, 8, 16, 64, 4096 }, ms[] = { 6, 9, 12, 15, 18, 22, 23 };
 	struct turn t = { .slice_ns = 5000, .since = 100 };
 
-	/* Theory 1: each ratio is the one before * 11 / 10, rounded down. */
+	/* Theory 1: each ratio is the previous one * 11 / 10, rounded down. */
 	CHECK(ratio_of(100) == 128, "%u", ratio_of(100));
 	for (s32 prio = 101; prio < 140; prio++)
 		CHECK(ratio_of(prio) == ratio_of(prio - 1) * 11 / 10, "%d: %u", prio, ratio_of(prio));
-	CHECK(ratio_of(99) == 836 && ratio_of(140) == 836, "no nice value: as nice 0");
+	CHECK(ratio_of(99) == 836 && ratio_of(140) == 836, "out of range counts as nice 0");
 
 	/* Theory 5 */
 	for (u32 i = 0; i < 7; i++) {
@@ -24,13 +24,13 @@ int main(void)
 	rr_interval_ms = 300;
 	rr_scaled = true;
 	deadline_init(16);
-	CHECK(rr_ms == 300, "a number is what it is");
+	CHECK(rr_ms == 300, "an explicit interval is not scaled");
 	rr_interval_ms = 0;
 	hz = 1000;
 	deadline_init(1);
 	CHECK(half_tick_ns == 512000, "%llu", (unsigned long long)half_tick_ns);
 
-	/* Theory 1 and 2: deadlines of nice -20, 0 and 19 at 6 ms. */
+	/* Theory 1 and 2: deadlines of nice -20, 0 and 19 with 6 ms slices. */
 	for (u32 i = 0; i < 3; i++) {
 		static const u64 away[] = { 6291456, 41091072, 250134528 };
 
@@ -40,26 +40,26 @@ int main(void)
 		CHECK(t.slice_ns == rr_slice_ns, "%llu", (unsigned long long)t.slice_ns);
 	}
 
-	/* Theory 2: what is below 1 us is dropped, and a slice does not become negative. */
+	/* Theory 2: CPU time below 1 us is not charged, and a slice does not become negative. */
 	t = (struct turn){ .slice_ns = 5000, .since = 100 };
 	charge(&t, 100 + 2047);
 	CHECK(t.slice_ns == 5000 - 1024 && t.since == 2147, "%llu", (unsigned long long)t.slice_ns);
 	charge(&t, 2000);
-	CHECK(t.slice_ns == 5000 - 1024 && t.since == 2000, "time that goes back is no time");
+	CHECK(t.slice_ns == 5000 - 1024 && t.since == 2000, "time that goes backwards is not charged");
 	charge(&t, 1000000);
 	CHECK(t.slice_ns == 0, "%llu", (unsigned long long)t.slice_ns);
 
 	/* Theory 4 */
 	t.slice_ns = 102400;
-	CHECK(!tick_ends(&t, false) && tick_ends(&t, true), "100 us are not empty");
+	CHECK(!tick_ends(&t, false) && tick_ends(&t, true), "100 us left do not end the slice");
 	t.slice_ns = 102399;
-	CHECK(tick_ends(&t, false), "less is");
+	CHECK(tick_ends(&t, false), "less than 100 us end it");
 	t.slice_ns = 512000;
 	CHECK(!tick_ends(&t, true), "half a period");
 	t.slice_ns = 511999;
 	CHECK(tick_ends(&t, true), "less than half a period");
 
-	/* Theory 5: 200 us are shared, less is not. */
+	/* Theory 5: 200 us are split, less is not. */
 	for (u64 left = 199; left <= 201; left++) {
 		struct turn parent = { .slice_ns = left << 10, .deadline = 7, .since = 50 }, child = { .deadline = 9 };
 		bool shared = share(&child, &parent, 50);
@@ -67,7 +67,7 @@ int main(void)
 		CHECK(shared == (left >= 200), "%llu", (unsigned long long)left);
 		CHECK(parent.slice_ns == (shared ? left << 9 : 0), "%llu", (unsigned long long)parent.slice_ns);
 		CHECK(child.slice_ns == (shared ? left << 9 : 0), "%llu", (unsigned long long)child.slice_ns);
-		CHECK(child.deadline == (shared ? 7 : 9) && parent.deadline == 7, "of both");
+		CHECK(child.deadline == (shared ? 7 : 9) && parent.deadline == 7, "deadlines of parent and child");
 	}
 	return 0;
 }

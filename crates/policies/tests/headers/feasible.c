@@ -4,7 +4,10 @@
 
 #define MOST_TASKS 12
 
-/* Theory 1, 2, one task at a time: while the heaviest could use less than it holds it leaves with a CPU. */
+/*
+ * Theory 1, 2 in the simplest form, one task at a time: while the heaviest task is due more than
+ * one CPU, it leaves with a CPU.
+ */
 static double naive_cap(const u32 *tickets, u32 tasks, u32 cpus)
 {
 	bool heavy[MOST_TASKS] = {};
@@ -36,18 +39,23 @@ static void check(const u32 *tickets, u32 tasks, u32 cpus)
 		double due = tickets[i] < cap ? tickets[i] : cap;
 		u64 found = feasible_tickets(&f, tickets[i]);
 
-		/* 3: all the same, and at least one. */
+		/*
+		 * Theory 3: with no more tasks than CPUs, all count alike and at least one ticket.
+		 */
 		if (tasks <= cpus)
 			due = feasible_tickets(&f, tickets[0]);
 		else if (due < 1)
 			due = 1;
-		CHECK(found <= due && found > due - 1, "%u of %u on %u: %llu, not %f", i, tasks, cpus,
+		CHECK(found <= due && found > due - 1, "%u of %u on %u: %llu, expected %f", i, tasks, cpus,
 		      (unsigned long long)found, due);
-		CHECK(found > 0, "nobody counts for nothing");
+		CHECK(found > 0, "tickets are at least one");
 		sum += found;
 	}
-	/* Who cannot use all of it counts as a CPU of the others': the cap is rounded, once for each CPU. */
-	CHECK(f.sum <= sum + cpus && f.sum + cpus >= sum, "%u on %u: %llu, not %f", tasks, cpus,
+	/*
+	 * A task due more than one CPU counts as one CPU of the others; the cap is rounded once for
+	 * each CPU.
+	 */
+	CHECK(f.sum <= sum + cpus && f.sum + cpus >= sum, "%u on %u: %llu, expected %f", tasks, cpus,
 	      (unsigned long long)f.sum, sum);
 }
 
@@ -56,12 +64,15 @@ int main(void)
 	u32 tickets[MOST_TASKS];
 	struct feasible none = feasible_on(4);
 
-	CHECK(none.sum == 1 && feasible_tickets(&none, 7) == 1, "nobody is there");
+	CHECK(none.sum == 1 && feasible_tickets(&none, 7) == 1, "no tasks");
 	CHECK(MAX_TICKETS == 0xffffff, "%u", MAX_TICKETS);
 	for (u32 turn = 0; turn < 200000; turn++) {
 		u32 tasks = 1 + draw(MOST_TASKS), cpus = 1 + draw(8);
 
-		/* 4: only those in one class that are equal, so that they are too heavy one by one, too. */
+		/*
+		 * Theory 4: tasks share a class only if they have equal tickets, so class-wise and
+		 * task-wise results agree.
+		 */
 		for (u32 i = 0; i < tasks; i++) {
 			tickets[i] = 8 << draw(turn % 2 ? 18 : 4);
 			count_tickets(tickets[i], 1);
@@ -70,7 +81,7 @@ int main(void)
 		for (u32 i = 0; i < tasks; i++)
 			count_tickets(tickets[i], -1);
 	}
-	/* The largest numbers there are. */
+	/* The largest possible numbers. */
 	for (u32 i = 0; i < 9; i++)
 		count_tickets(tickets[i] = MAX_TICKETS, 1);
 	check(tickets, 9, 8);
@@ -78,7 +89,10 @@ int main(void)
 	CHECK(!all_tickets.sum && !all_tickets.count, "%llu", (unsigned long long)all_tickets.sum);
 	for (u32 i = 0; i < FEASIBLE_CLASSES; i++)
 		CHECK(!ticket_classes[i].sum && !ticket_classes[i].count, "class %u", i);
-	/* 4: 100 and 150 are not of one class: on two CPUs 150 beside 100, and a light one, is too heavy. */
+	/*
+	 * Theory 4: 100 and 150 are in different classes: on two CPUs, 150 beside 100 and a light
+	 * task is infeasible.
+	 */
 	count_tickets(150, 1);
 	count_tickets(100, 1);
 	count_tickets(1, 1);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The search against one without shortcuts that looks at every CPU, for each order that a preset of bfs has. */
+/*
+ * Compares the idle search with a naive one that checks every CPU, for each ranking that a preset
+ * of bfs uses.
+ */
 #include <weir/idle.bpf.h>
 #include "machine.h"
 
@@ -36,7 +39,7 @@ static bool idles(u32 cpu)
 	return bpf_cpumask_test_cpu(cpu, &host_idle);
 }
 
-/* Theory 1 and 4, word by word. */
+/* Theory 1 and 4, written literally. */
 static u32 naive_rank(const struct order *order, const struct task_struct *p, u32 last, u32 cpu)
 {
 	bool cache_busy = false, thread_busy = false, own = order->last_task && last_task[cpu] == p->pid;
@@ -111,14 +114,17 @@ int main(void)
 		last = draw(nr_cpus);
 		expected = naive_search(order, &p, last);
 		cpu = claim_idle_cpu(&p, last);
-		CHECK(cpu == expected, "case %u, last %u: %d instead of %d", i, last, cpu, expected);
+		CHECK(cpu == expected, "case %u, last %u: %d, expected %d", i, last, cpu, expected);
 		CHECK(cpu < 0 || !idles(cpu), "CPU %d is claimed", cpu);
-		CHECK(host_masks == 0, "%d masks are not given back", host_masks);
+		CHECK(host_masks == 0, "%d masks are not released", host_masks);
 		found += cpu >= 0;
 	}
 	CHECK(found > 20000, "%u", found);
 
-	/* Theory 1: upwards from the last CPU, on the largest machine as well: 500 steps are fewer than 1196. */
+	/*
+	 * Theory 1: the search goes upwards from the last CPU, on the largest machine as well: 3500
+	 * is 500 CPUs away, 100 is 1196.
+	 */
 	make_machine(1, 1, 4096, 1);
 	use(&orders[1]);
 	host_idle = host_whole = allowed = (struct cpumask){};
@@ -128,13 +134,16 @@ int main(void)
 	p.nr_cpus_allowed = 2;
 	CHECK(claim_idle_cpu(&p, 3000) == 3500, "3500 comes before 100");
 
-	/* Theory 5: three claims are lost to others, so the fourth best CPU is taken; after four it gives up. */
+	/*
+	 * Theory 5: three claims are lost to other CPUs, so the fourth best CPU is taken; after
+	 * four lost claims the search gives up.
+	 */
 	make_machine(1, 1, 6, 1);
 	use(&orders[1]);
 	allowed.bits[0] = host_idle.bits[0] = host_whole.bits[0] = 63;
 	host_lost_claims = 3;
 	CHECK(claim_idle_cpu(&p, 1) == 4, "1, 2 and 3 are lost");
-	/* CPU 0 is claimed as any other. */
+	/* CPU 0 is claimed like any other. */
 	allowed.bits[0] = host_idle.bits[0] = host_whole.bits[0] = 3;
 	host_lost_claims = 1;
 	CHECK(claim_idle_cpu(&p, 1) == 0 && !idles(0), "CPU 0 is claimed when 1 is lost");

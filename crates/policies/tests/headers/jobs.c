@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 #include <weir/host.h>
 
-/* What <weir/group.bpf.h> takes from the kernel. */
+/* Kernel interface that <weir/group.bpf.h> declares. */
 #define WEIR_GROUP_BPF_H
 #define CGROUP_STORAGE(name, stored) static stored name
 #define BPF_LOCAL_STORAGE_GET_F_CREATE 1
@@ -18,7 +18,7 @@ struct scx_init_task_args {
 };
 
 static bool no_memory;
-static s32 held;	/* cgroups that have not been given back */
+static s32 held;	/* references not released yet */
 
 static void *bpf_cgrp_storage_get(void *map, struct cgroup *cgrp, void *value, u64 flags)
 {
@@ -57,8 +57,8 @@ static u32 make(struct cgroup *cgrp, struct cgroup *parent, u32 weight)
 	return number_of(cgrp);
 }
 
-/* Theory 1: numbers, weights, parents and paths. */
-static void jobs_know_where_they_are(void)
+/* Theory 1: numbers, weights, parents and paths of jobs. */
+static void jobs_have_numbers_and_paths(void)
 {
 	struct scx_init_task_args args = { .cgroup = &deep[2] };
 	struct cgroup unknown = { .level = 1, .parent = &root };
@@ -75,25 +75,28 @@ static void jobs_know_where_they_are(void)
 		CHECK(job_at(number)->parent == parent && job_at(number)->weight == 10 + level, "%u", number);
 		CHECK(job_at(number)->path == path, "%#llx", (unsigned long long)job_at(number)->path);
 	}
-	/* 2: the fifth level is of the fourth, and neither its weight nor its end is the other's. */
+	/*
+	 * Theory 2: a cgroup of the fifth level counts as its parent at the fourth; its weight and
+	 * removal do not affect that one.
+	 */
 	CHECK(make(&deep[4], &deep[3], 99) == 4, "%u", number_of(&deep[4]));
 	weigh_job(&deep[4], 98);
 	CHECK(job_at(4)->weight == 13, "%u", job_at(4)->weight);
 	end_job(&deep[4]);
-	CHECK(make(&below[0], &root, 1) == 5, "%u: the fourth is still there", number_of(&below[0]));
+	CHECK(make(&below[0], &root, 1) == 5, "%u: the fourth job still exists", number_of(&below[0]));
 	end_job(&below[0]);
 	weigh_job(&deep[3], 50);
 	weigh_job(&root, 70);
 	CHECK(job_at(4)->weight == 50 && job_at(0)->weight == 70, "%u", job_at(4)->weight);
-	/* 3 */
+	/* Theory 3: the job of a new task, and of an unknown cgroup. */
 	CHECK(first_job(&args) == 3 && number_of(&unknown) == ROOT_JOB, "%u", first_job(&args));
 	CHECK(held == 0, "%d", held);
 	for (u32 level = 0; level < 4; level++)
 		end_job(&deep[3 - level]);
 }
 
-/* Theory 2: room for 63 beside the root, and again for as many when they have gone. */
-static void jobs_come_and_go(void)
+/* Theory 2: the table holds 63 jobs beside the root; numbers of removed jobs are reused. */
+static void job_numbers_are_reused(void)
 {
 	for (u32 round = 0; round < 3; round++) {
 		for (u32 i = 0; i < 70; i++) {
@@ -109,13 +112,13 @@ static void jobs_come_and_go(void)
 			end_job(&below[i]);
 	}
 	end_job(&root);
-	CHECK(make(&below[0], &root, 1) == 1, "nobody gets the root's");
+	CHECK(make(&below[0], &root, 1) == 1, "the root's number is not reused");
 }
 
 int main(void)
 {
-	jobs_know_where_they_are();
-	jobs_come_and_go();
+	jobs_have_numbers_and_paths();
+	job_numbers_are_reused();
 	no_memory = true;
 	below[1] = (struct cgroup){ .level = 1, .parent = &root };
 	CHECK(make_job(&below[1], 100) == -12, "ENOMEM");

@@ -3,13 +3,15 @@
 #include <weir/log2.bpf.h>
 #include "machine.h"
 
-/* Theory 2: rounded down to 16 bits, where the library's own logarithm is rounded to 53. Squares lose less than a bit. */
+/*
+ * Theory 2: the logarithm is rounded down to 16 bits; the squarings lose less than a further bit.
+ */
 static void check(u64 x)
 {
 	double exact = log2((double)x) * LOG2_ONE;
 	double found = (double)log2_of(x);
 
-	CHECK(found <= exact + 0.01 && found > exact - 1.6, "log2(%llu): %f, not %f", (unsigned long long)x, found, exact);
+	CHECK(found <= exact + 0.01 && found > exact - 1.6, "log2(%llu): %f, expected %f", (unsigned long long)x, found, exact);
 }
 
 /* Theory 3: sixteen factors, each rounded by half a unit, and each product rounded down. */
@@ -18,7 +20,7 @@ static void check_power(u64 x)
 	double exact = exp2(-(double)x / LOG2_ONE) * 4294967296.0;
 	double found = (double)half_to(x);
 
-	CHECK(found < exact + 10 && found > exact - 26, "2^-%llu: %f, not %f", (unsigned long long)x, found, exact);
+	CHECK(found < exact + 10 && found > exact - 26, "2^-%llu: %f, expected %f", (unsigned long long)x, found, exact);
 }
 
 int main(void)
@@ -34,7 +36,7 @@ int main(void)
 	for (u32 i = 1; i < 5000; i++)
 		check(i);
 	for (u32 i = 0; i < 100000; i++) {
-		/* xorshift, of every size */
+		/* xorshift; the shift below covers all magnitudes */
 		x ^= x << 13;
 		x ^= x >> 7;
 		x ^= x << 17;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A machine for the tests of headers, and what they say if something is not as expected. Include the header first. */
+/* Machine and assertions for header tests. Include the header under test first. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,8 +15,9 @@
 
 #ifdef WEIR_TOPOLOGY_BPF_H
 /*
- * `nodes` of `caches` of `cores` of `threads`. Threads are numbered as Linux on x86 does: all first threads, then all
- * second ones; or, if `adjacent`, core by core.
+ * Sets up a topology of `nodes` with `caches` each, `cores` per cache, and `threads` per core. CPUs
+ * are numbered as Linux on x86 does, all first hardware threads before all second ones; or, if
+ * `adjacent`, core by core.
  */
 static __attribute__((unused)) bool adjacent;
 
@@ -45,7 +46,7 @@ static __attribute__((unused)) void make_machine(u32 nodes, u32 caches, u32 core
 }
 #endif
 
-/* Numbers for drawn cases: the same ones in every run. */
+/* Pseudorandom numbers for test cases, the same in every run. */
 static __attribute__((unused)) u32 draw(u32 below)
 {
 	static u64 state = 88172645463325252ULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The rules of <weir/overdue.bpf.h>, without a kernel: queues are lists. */
+/* Tests of the rules of <weir/overdue.bpf.h> without a kernel: queues are lists. */
 #include <weir/host.h>
 
-/* What <weir/client.bpf.h> and <weir/scx.bpf.h> give. */
+/* Interface that <weir/client.bpf.h> and <weir/scx.bpf.h> declare. */
 #define WEIR_CLIENT_BPF_H
 #define SEC(name)
 #define MAP_NUMBER(name, value) int (*name)[value]
@@ -21,12 +21,12 @@ struct task {
 	bool overdue;
 };
 
-/* A task by itself: where it waits, and what it may have of a CPU. */
+/* State of each task: its queue, allowed CPUs and slice. */
 static struct task_struct tasks[TASKS];
 static struct task known[TASKS];
 static u64 queue_of[TASKS], slice_of[TASKS];
 static struct cpumask allowed[TASKS];
-static u32 told;
+static u32 idle_kicks;
 
 static struct task *task_of(struct task_struct *p)
 {
@@ -73,7 +73,7 @@ static bool tell_idle_cpu(struct task_struct *p, u64 flags)
 {
 	(void)p;
 	(void)flags;
-	return ++told;
+	return ++idle_kicks;
 }
 
 static u64 now_ns(void)
@@ -81,7 +81,7 @@ static u64 now_ns(void)
 	return host_ns;
 }
 
-/* One timer, and one queue. */
+/* A single timer and a single queue. */
 struct bpf_timer {
 	u64 ns, flags;
 };
@@ -92,7 +92,7 @@ struct bpf_timer {
 #define bpf_timer_start(timer, time, how) (*(timer) = (struct bpf_timer){ time, how })
 #define scx_bpf_create_dsq(dsq_id, node) ((dsq_id) == OVERDUE_DSQ ? 0 : (node))
 
-/* A timer's callback is given more than it needs. */
+/* The timer callback has unused parameters. */
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #include <weir/overdue.bpf.h>
@@ -109,7 +109,7 @@ static void look_for_overdue(u64 now)
 	move_overdue(OWN_DSQ, now);
 }
 
-/* Task `i` waits in a queue since then, for one CPU. */
+/* Queues task `i`, allowed on one CPU, as waiting since `since`. */
 static void wait_in(u32 i, u64 dsq_id, u64 since, u32 cpu)
 {
 	tasks[i] = (struct task_struct){ .pid = i + 1, .cpus_ptr = &allowed[i] };
@@ -119,8 +119,11 @@ static void wait_in(u32 i, u64 dsq_id, u64 since, u32 cpu)
 	CHECK(known[i].waits_since == since && !known[i].overdue, "%u", i);
 }
 
-/* 2: at a look each who has waited for 10 s by then goes, of the queue that is looked into; the next look is in a second. */
-static void who_has_waited_for_ten_seconds_goes(void)
+/*
+ * Theory 2: a scan moves all tasks of its queue that have waited for 10 s; the next scan is one
+ * second later.
+ */
+static void tasks_waiting_for_10_s_are_moved(void)
 {
 	struct overdue_look timer = {};
 
@@ -132,27 +135,27 @@ static void who_has_waited_for_ten_seconds_goes(void)
 	wait_in(5, OWN_DSQ, 0, 1);
 	tasks[5].pid = 0;
 	host_ns = 15 * S;
-	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0, "a second");
-	CHECK(queue_of[0] == OVERDUE_DSQ && queue_of[3] == OVERDUE_DSQ, "10 s and 11");
-	CHECK(queue_of[1] == OWN_DSQ && queue_of[4] == OWN_DSQ, "a nanosecond less, and none");
-	CHECK(queue_of[2] == OTHER_DSQ && queue_of[5] == OWN_DSQ && told == 2, "%u; of another queue, and unknown", told);
+	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0, "the next scan is in a second");
+	CHECK(queue_of[0] == OVERDUE_DSQ && queue_of[3] == OVERDUE_DSQ, "waited for 10 s and 11 s");
+	CHECK(queue_of[1] == OWN_DSQ && queue_of[4] == OWN_DSQ, "waited for a nanosecond less, and not at all");
+	CHECK(queue_of[2] == OTHER_DSQ && queue_of[5] == OWN_DSQ && idle_kicks == 2, "%u; tasks of another queue, or unknown", idle_kicks);
 	known[0].overdue = false;
 }
 
-/* 1, 3: a CPU takes the first one that may use it, for 1 ms. */
-static void a_turn_is_a_millisecond(void)
+/* Theory 1, 3: a CPU takes the first overdue task allowed there, for 1 ms. */
+static void overdue_turn_is_a_millisecond(void)
 {
-	CHECK(take_overdue(1), "the second one is for it");
+	CHECK(take_overdue(1), "the second overdue task may run there");
 	CHECK(queue_of[3] == SCX_DSQ_LOCAL && slice_of[3] == S / 1000 && known[3].overdue, "%llu", N(slice_of[3]));
-	CHECK(queue_of[0] == OVERDUE_DSQ && !known[0].overdue, "which is not for the first one");
-	CHECK(!take_overdue(1) && take_overdue(0) && queue_of[0] == SCX_DSQ_LOCAL && known[0].overdue, "its own");
-	CHECK(!take_overdue(0), "nobody is left");
+	CHECK(queue_of[0] == OVERDUE_DSQ && !known[0].overdue, "the first one may not");
+	CHECK(!take_overdue(1) && take_overdue(0) && queue_of[0] == SCX_DSQ_LOCAL && known[0].overdue, "each CPU takes its own");
+	CHECK(!take_overdue(0), "no overdue task is left");
 }
 
 int main(void)
 {
 	CHECK(overdue_init() == 0, "the queue and its timer");
-	who_has_waited_for_ten_seconds_goes();
-	a_turn_is_a_millisecond();
+	tasks_waiting_for_10_s_are_moved();
+	overdue_turn_is_a_millisecond();
 	return 0;
 }

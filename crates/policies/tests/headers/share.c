@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The arithmetic of Share's loops (policies/entitlement/share.bpf.h), without a kernel and its cgroups. */
+/*
+ * Tests of the arithmetic of Share's control loops (policies/entitlement/share.bpf.h), without a
+ * kernel and its cgroups.
+ */
 #include <weir/host.h>
 
 #define WEIR_GROUP_BPF_H
@@ -35,7 +38,9 @@ static u32 make(u32 parent, u32 weight)
 	return number;
 }
 
-/* 3: a count of processes comes half-way in 4 seconds, up and down. */
+/*
+ * Loop 3: the smoothed process count covers half of a change in 4 seconds, upwards and downwards.
+ */
 static void counts_are_smoothed(void)
 {
 	struct user user = { .runnable = 3 };
@@ -53,15 +58,18 @@ static void counts_are_smoothed(void)
 	CHECK(user.active >= 242 && user.active <= 250, "%llu", N(user.active));
 }
 
-/* 4: who has an eighth of a process, or was charged. */
-static void some_count(void)
+/* Loop 4: a user is active with an eighth of a process or more, or with a charge. */
+static void active_users_count(void)
 {
 	CHECK(counts(&(struct user){ .active = 32 }) && !counts(&(struct user){ .active = 31 }), "an eighth of a process");
 	CHECK(counts(&(struct user){ .charged_ns = 1 }), "was charged");
 }
 
-/* 3: usage times processes times half-life, with a least usage of 2, and from 1 to 255 processes. */
-static void priorities_come_to_rest(void)
+/*
+ * Loop 3: the equilibrium priority is usage times processes times half-life, with a usage of at
+ * least 2 and 1 to 255 processes.
+ */
+static void priorities_reach_an_equilibrium(void)
 {
 	static const struct {
 		u64 usage, active, times;
@@ -77,8 +85,11 @@ static void priorities_come_to_rest(void)
 	}
 }
 
-/* 1, 4: parts follow weights of those who count, and a charge is divided by the square of the part. */
-static void usage_is_told_every_four_seconds(void)
+/*
+ * Loops 1, 4: parts follow the weights of active users, and a charge is divided by the square of
+ * the part.
+ */
+static void usage_is_updated_every_four_seconds(void)
 {
 	u32 a, b, inner;
 	int second;
@@ -92,7 +103,7 @@ static void usage_is_told_every_four_seconds(void)
 	users[inner].charged_ns = 2000000000;
 	for_range(second, 1, 8) {
 		each_second(LOG2_ONE / 2);
-		/* b counts as one more of 100 beside the one in it. */
+		/* The own processes of b count as one more child of 100 beside its child cgroup. */
 		CHECK(users[a].part == 3 << 22 && users[b].part == (1 << 22) * 100 / 150, "%llu", N(users[b].part));
 		CHECK(users[inner].part == ((1 << 24) * 50ULL / 150) / 4, "%llu", N(users[inner].part));
 		if (second < 4)
@@ -109,7 +120,10 @@ static void usage_is_told_every_four_seconds(void)
 	CHECK(users[a].usage == MOST_USAGE, "%llu", N(users[a].usage));
 }
 
-/* 2: after a second 0.9885 (nice + 47) / 66 is left: half-lives are 30.35 times and 0.38777 times that of nice 0. */
+/*
+ * Loop 2: after a second 0.9885 (nice + 47) / 66 is left, so half-lives are 30.35 times and 0.38777
+ * times that of nice 0.
+ */
 static void half_lives_follow_nice_values(void)
 {
 	u64 slow = half_life_at(19, 1000000), quick = half_life_at(-20, 1000000);
@@ -122,9 +136,9 @@ static void half_lives_follow_nice_values(void)
 int main(void)
 {
 	counts_are_smoothed();
-	some_count();
-	priorities_come_to_rest();
-	usage_is_told_every_four_seconds();
+	active_users_count();
+	priorities_reach_an_equilibrium();
+	usage_is_updated_every_four_seconds();
 	half_lives_follow_nice_values();
 	return 0;
 }

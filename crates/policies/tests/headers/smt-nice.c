@@ -15,7 +15,7 @@ int main(void)
 	{
 		struct task_struct below = { .static_prio = 99 }, above = { .static_prio = 140 };
 
-		CHECK(smt_weight(&below) == 1 && smt_weight(&above) == 1, "no nice value: the least weight");
+		CHECK(smt_weight(&below) == 1 && smt_weight(&above) == 1, "out of range: the smallest weight");
 	}
 	idle.policy = SCHED_IDLE;
 	thread.flags = PF_KTHREAD;
@@ -26,9 +26,9 @@ int main(void)
 		CHECK(smt_weight(&p) == (u32)(20 - nice), "%d: %u", nice, smt_weight(&p));
 	}
 	CHECK(smt_weight(&idle) == 0 && smt_weight(&thread) == 0, "no weight");
-	CHECK(smt_weight_after_slice(&heavy, 40) == 39 && smt_weight_after_slice(&heavy, 1) == 40, "it starts anew");
+	CHECK(smt_weight_after_slice(&heavy, 40) == 39 && smt_weight_after_slice(&heavy, 1) == 40, "the countdown restarts");
 
-	/* Theory 2: of 40 slices in a row 10 let a task of nice 19 run beside. */
+	/* Theory 2: in 10 of 40 slices in a row a nice-19 task may run beside the heavy one. */
 	make_machine(1, 1, 2, 2);
 	smt_nice = true;
 	weight = smt_weight(&heavy);
@@ -36,27 +36,27 @@ int main(void)
 		smt_runs(&heavy, weight, 0);
 		beside += !is_outweighed(&light, 1, 2);
 		CHECK(!is_outweighed(&light, 1, 1), "another core");
-		CHECK(!is_outweighed(&thread, 0, 2), "threads of the kernel run anywhere");
+		CHECK(!is_outweighed(&thread, 0, 2), "kthreads run anywhere");
 		CHECK(!is_outweighed(&heavy, 40, 2), "not heavier");
 		weight = smt_weight_after_slice(&heavy, weight);
 	}
 	CHECK(beside == 10, "%u", beside);
 
-	/* Theory 3: the sibling of CPU 0 is CPU 2. */
+	/* Theory 3: the SMT sibling of CPU 0 is CPU 2. */
 	smt_idles(0);
 	host_kicks = 0;
 	smt_runs(&light, 1, 2);
 	CHECK(host_kicks == 1 && host_kicked[0] == (0 << 8 | SCX_KICK_IDLE), "%#llx", (unsigned long long)host_kicked[0]);
 	smt_runs(&heavy, 40, 0);
-	CHECK(host_kicks == 2 && host_kicked[1] == (2 << 8 | SCX_KICK_PREEMPT), "it is too light now");
+	CHECK(host_kicks == 2 && host_kicked[1] == (2 << 8 | SCX_KICK_PREEMPT), "the sibling's task is too light now");
 	smt_runs(&heavy, 40, 0);
 	CHECK(host_kicks == 2, "no change");
 	smt_runs(&heavy, 37, 0);
-	CHECK(host_kicks == 2, "it may run beside 37");
+	CHECK(host_kicks == 2, "the light task may run beside 37");
 	smt_runs(&thread, 0, 2);
 	host_kicks = 0;
 	smt_runs(&heavy, 36, 0);
-	CHECK(host_kicks == 0, "a thread of the kernel is let alone");
+	CHECK(host_kicks == 0, "a kthread is not preempted");
 	smt_nice = false;
 	smt_runs(&heavy, 40, 0);
 	CHECK(host_kicks == 0, "off");

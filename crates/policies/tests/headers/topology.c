@@ -7,7 +7,10 @@ int main(void)
 	u32 siblings = 0;
 	s32 steps, sibling;
 
-	/* 2 nodes of 2 caches of 3 cores of 2 threads: CPU 1 is on core 1, its sibling is 13. */
+	/*
+	 * 2 nodes with 2 caches each, 3 cores per cache, 2 hardware threads per core: CPU 1 is on
+	 * core 1, its sibling is CPU 13.
+	 */
 	make_machine(2, 2, 3, 2);
 	CHECK(distance(1, 1) == SAME_CPU, "%d", distance(1, 1));
 	CHECK(distance(1, 13) == SAME_CORE, "%d", distance(1, 13));
@@ -25,9 +28,9 @@ int main(void)
 	for (u32 cpu = 0; cpu < nr_cpus; cpu++)
 		CHECK(!is_alone(cpu), "%u has a sibling", cpu);
 	CHECK(has_place(23) && !has_place(24), "24 CPUs have a place");
-	/* CPU 5 was offline when the tables were made: it has the place of CPU 4. */
+	/* CPU 5 was offline when the tables were made: its entry has the place of CPU 4. */
 	place_of[5] = place_of[4];
-	CHECK(!has_place(5) && has_place(4), "the place of another");
+	CHECK(!has_place(5) && has_place(4), "an entry with another CPU's place");
 
 	make_machine(1, 1, 4, 1);
 	CHECK(max_threads == 1, "%u", max_threads);
@@ -37,7 +40,7 @@ int main(void)
 		CHECK(is_alone(cpu), "%u has none", cpu);
 	make_machine(1, 1, 1, 2);
 	CHECK(max_threads == 2 && !many_caches, "%u threads in the only core", max_threads);
-	/* Beyond the last CPU the table is empty, which looks like CPU 0. */
+	/* Beyond the last CPU the table is zero, which looks like CPU 0. */
 	cpu_at[2] = 0;
 	CHECK(sibling_at(1, 1) == -1, "%d beyond the last one", sibling_at(1, 1));
 	make_machine(1, 2, 1, 1);

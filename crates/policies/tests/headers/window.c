@@ -17,7 +17,7 @@ static u32 below(u32 end)
 	return state % end;
 }
 
-/* x'/y' as the papers compare it: crosswise. */
+/* Comparison of x'/y' by cross-multiplication, as in the papers. */
 static s64 by_window(const struct window *a, const struct window *b)
 {
 	u64 a_y = a->now_y ? a->now_y : 1, b_y = b->now_y ? b->now_y : 1;
@@ -25,7 +25,7 @@ static s64 by_window(const struct window *a, const struct window *b)
 	return (s64)(a->now_x * b_y) - (s64)(b->now_x * a_y);
 }
 
-/* Theory 3, rule by rule: negative if `a` goes first, 0 if who came first does. */
+/* Theory 3, rule by rule: negative if `a` precedes `b`, 0 if the order of arrival decides. */
 static s64 naive(const struct stream *a, const struct stream *b, bool window_first)
 {
 	s64 window = by_window(&a->w, &b->w), deadline = (s64)a->deadline - (s64)b->deadline;
@@ -48,18 +48,18 @@ static u64 key_of(const struct stream *s, bool window_first)
 	return window_key(&s->w, s->deadline << DEADLINE_SHIFT, window_first);
 }
 
-static struct stream drawn(u32 most)
+static struct stream random_stream(u32 most)
 {
 	u32 y = below(most) + 1, x = below(3) ? below(y + 1) : 0;
 
 	return (struct stream){ .w = { .x = x, .y = y, .now_x = x, .now_y = y }, .deadline = 1000 + below(3) };
 }
 
-static void orders_are_those_of_the_papers(void)
+static void keys_order_streams_as_in_the_papers(void)
 {
 	for (u32 i = 0; i < 2000000; i++) {
 		u32 most = i % 2 ? 255 : 6;
-		struct stream a = drawn(most), b = drawn(most);
+		struct stream a = random_stream(most), b = random_stream(most);
 		u64 late = i % 3 ? 0 : (1ULL << DEADLINE_BITS) - 1010;
 
 		a.deadline += late;
@@ -72,10 +72,10 @@ static void orders_are_those_of_the_papers(void)
 			      a.w.now_y, (unsigned long long)a.deadline, b.w.now_x, b.w.now_y, (unsigned long long)b.deadline);
 		}
 	}
-	/* The last deadline that is told apart, and the longest windows. */
+	/* The last distinct deadline, and the longest windows. */
 	struct stream last = { .w = { .now_x = 255, .now_y = 255 }, .deadline = (1ULL << DEADLINE_BITS) - 1 };
 	CHECK(key_of(&last, false) >> 63 == 0 && key_of(&last, true) >> 63 == 0, "keys are positive");
-	/* A deadline has its bits and no more: what is above is not told apart. */
+	/* Bits of a deadline beyond DEADLINE_BITS are ignored. */
 	struct stream beyond = last, first = last;
 	beyond.deadline = 1ULL << DEADLINE_BITS;
 	first.deadline = 0;
@@ -83,8 +83,11 @@ static void orders_are_those_of_the_papers(void)
 		CHECK(key_of(&beyond, order) == key_of(&first, order), "%d", order);
 }
 
-/* Fractions of the longest windows differ least, and the latest deadline has all of its bits. */
-static void fractions_are_told_apart(void)
+/*
+ * The closest fractions are those of the longest windows, and the latest deadline uses all of its
+ * bits.
+ */
+static void close_fractions_have_distinct_keys(void)
 {
 	u64 latest = ~0ULL >> 1;
 
@@ -98,7 +101,7 @@ static void fractions_are_told_apart(void)
 	}
 }
 
-/* Theory 1, by the list of outcomes of a window: what remains is what the list leaves. */
+/* Theory 1: the state of a window agrees with the list of its outcomes. */
 static void windows_count_what_remains(void)
 {
 	for (u32 y = 1; y < 12; y++) {
@@ -108,7 +111,7 @@ static void windows_count_what_remains(void)
 
 			window_begin(&w);
 			for (u32 i = 0; i < 200; i++) {
-				/* A late one where that may be. */
+				/* A late request, if the window tolerates one. */
 				bool late = w.now_x && below(2);
 
 				if (late)
@@ -118,7 +121,10 @@ static void windows_count_what_remains(void)
 				lost += late;
 				length++;
 				if (w.now_x == x && w.now_y == y) {
-					/* A window ends with y requests, or sooner: what remains may be late as a whole. */
+					/*
+					 * A window ends after at most y requests: earlier if all
+					 * remaining ones may be late.
+					 */
 					CHECK(lost <= x && length <= y, "%u/%u: %u late of %u", x, y, lost, length);
 					lost = length = 0;
 				}
@@ -128,8 +134,11 @@ static void windows_count_what_remains(void)
 	}
 }
 
-/* Theory 2: y' grows by (y - x) / x rounded up, or by y, up to 255; served once, all is as at the beginning. */
-static void violations_make_urgent(void)
+/*
+ * Theory 2: a violation increases y' by (y - x) / x rounded up, or by y, up to 255; the next
+ * service resets the window.
+ */
+static void violations_increase_urgency(void)
 {
 	struct window w = { .x = 2, .y = 7 };
 
@@ -145,7 +154,7 @@ static void violations_make_urgent(void)
 	w = (struct window){ .x = 0, .y = 3 };
 	window_begin(&w);
 	CHECK(window_missed(&w) && w.now_y == 6, "%u", w.now_y);
-	/* Nothing is asked of 0/0, so that only deadlines count. */
+	/* A 0/0 window tolerates everything, so only deadlines count. */
 	w = (struct window){};
 	CHECK(window_missed(&w) && w.now_y == 0, "%u", w.now_y);
 	window_served(&w);
@@ -154,9 +163,9 @@ static void violations_make_urgent(void)
 
 int main(void)
 {
-	orders_are_those_of_the_papers();
-	fractions_are_told_apart();
+	keys_order_streams_as_in_the_papers();
+	close_fractions_have_distinct_keys();
 	windows_count_what_remains();
-	violations_make_urgent();
+	violations_increase_urgency();
 	return 0;
 }

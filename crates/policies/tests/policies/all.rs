@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What holds for every policy: it loads in the kernels that Weir supports, on machines of every size, and schedules.
+//! Properties of every policy: it loads in all supported kernels, on machines of every size, and schedules all tasks.
 
 use crate::world::World;
 use ids::TaskId;
@@ -7,7 +7,7 @@ use kernel_model::CgroupId;
 use machine_model::Machine;
 
 #[test]
-fn every_policy_runs_in_old_and_new_kernels() {
+fn every_policy_loads_and_schedules_in_6_12_and_7_2() {
     for policy in policies::all() {
         for version in [(6, 12), (7, 2)] {
             let mut world = World::on(policy.name, Machine::from_synthetic("node:1 core:2 pu:2").unwrap(), version);
@@ -20,9 +20,10 @@ fn every_policy_runs_in_old_and_new_kernels() {
     }
 }
 
-/// Who runs, who waits and who sleeps may come to another cgroup; what its weight means is for each policy to say.
+/// Running, queued and sleeping tasks may be moved to another cgroup. Each policy decides what a cgroup's weight
+/// means.
 #[test]
-fn every_policy_goes_on_while_tasks_move_between_cgroups() {
+fn every_policy_schedules_on_while_tasks_move_between_cgroups() {
     for policy in policies::all() {
         let mut world = World::new(policy.name, "node:1 core:2 pu:1", 250);
         let outer = world.group(CgroupId::ROOT, "outer", 300);
@@ -36,7 +37,7 @@ fn every_policy_goes_on_while_tasks_move_between_cgroups() {
             world.run_ms(20);
         }
         world.wake(1, sleeper, false);
-        // Some draw lots for quanta of 100 ms.
+        // Long enough for the lottery policies, whose quantum is 100 ms.
         world.run_ms(10_000);
         for task in &tasks {
             assert!(world.ran_ms(*task) > 2_000, "{}: {}", policy.name, world.ran_ms(*task));
@@ -45,7 +46,7 @@ fn every_policy_goes_on_while_tasks_move_between_cgroups() {
 }
 
 #[test]
-fn every_policy_uses_every_cpu_of_every_machine() {
+fn every_policy_leaves_no_cpu_idle_with_one_task_per_cpu() {
     for policy in policies::all() {
         for shape in ["node:1 core:1 pu:1", "node:2 l3:4 core:8 pu:2", "node:8 core:32 pu:2"] {
             let mut world = World::new(policy.name, shape, 250);
@@ -58,7 +59,7 @@ fn every_policy_uses_every_cpu_of_every_machine() {
 }
 
 #[test]
-fn every_policy_reaches_the_last_of_4096_cpus() {
+fn every_policy_runs_pinned_tasks_on_the_last_of_4096_cpus() {
     for policy in policies::all() {
         let mut world = World::new(policy.name, "node:8 core:256 pu:2", 250);
         let tasks = world.start(vec![world.pinned(4095, 0), world.pinned(4094, 0)]);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/bfs`, by the numbers of its theory.
+//! Tests of the rules of `policies/bfs`, by the numbers of its theory.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, CpuSet, Policy, TaskId};
 use kernel_model::TaskAttributes;
 use proptest::prelude::*;
 
-/// Theory 7: the CPU whose task has the latest deadline, among those that the woken task may use.
+/// Theory 7: a wakeup preempts the allowed CPU whose running task has the latest deadline.
 #[test]
-fn a_wakeup_preempts_the_latest_deadline() {
+fn wakeup_preempts_the_task_with_the_latest_deadline() {
     for (nices, allowed, sync, expected) in [
         ([0, 5, 19, 10], &[0, 1, 2, 3][..], false, Some(2)),
         ([0, 5, 19, 10], &[0, 1, 3], false, Some(3)),
@@ -21,10 +21,10 @@ fn a_wakeup_preempts_the_latest_deadline() {
         let woken = world.start(vec![woken])[0];
         world.block(woken);
         world.start((0..4).rev().map(|cpu| world.pinned(cpu, nices[cpu as usize])).collect());
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, woken, sync);
         assert_eq!(world.cpu_of(woken), expected, "{nices:?} {allowed:?} {sync}");
-        assert_eq!(world.told.len(), usize::from(expected.is_some()), "one CPU is told, no more");
+        assert_eq!(world.rescheduled.len(), usize::from(expected.is_some()), "at most one CPU is rescheduled");
     }
 }
 
@@ -36,7 +36,7 @@ const SHAPES: [&str; 5] = [
     "node:2 l3:2 core:2 pu:2",
 ];
 
-/// Theory 6 without any shortcut: the sum of what is wrong with `cpu` for a task that ran on `last`.
+/// Theory 6 in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on `last`.
 fn rank(world: &World, last: u32, cpu: u32) -> u32 {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let busy = |shares: &dyn Fn(u32) -> bool| {
@@ -66,7 +66,7 @@ proptest! {
 
     /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
     #[test]
-    fn the_idle_cpu_has_the_lowest_rank(
+    fn chosen_idle_cpu_has_the_lowest_rank(
         shape in 0..SHAPES.len(), busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
     ) {
         let mut world = World::new("bfs", SHAPES[shape], 1000);
@@ -90,9 +90,9 @@ proptest! {
         prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
     }
 
-    /// Theory 1: whatever happens, no CPU idles while a task waits that may run there.
+    /// Theory 1: no CPU is idle while a task waits that is allowed to run there, whatever the sequence of events.
     #[test]
-    fn no_cpu_idles_while_a_task_waits(
+    fn no_cpu_idles_while_an_allowed_task_waits(
         shape in 0..SHAPES.len(), events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
     ) {
         let mut world = World::new("bfs", SHAPES[shape], 250);
@@ -138,9 +138,10 @@ proptest! {
     }
 }
 
-/// `wait_us`: a task that wakes while its last CPU works waits for that one, though another idles; so long and no longer.
+/// `wait_us`: a task that wakes while its last CPU is busy waits for that CPU, though another one is idle, for at
+/// most this time.
 #[test]
-fn a_task_can_wait_for_its_last_cpu() {
+fn wait_us_keeps_a_woken_task_for_its_last_cpu() {
     let woken_beside_a_hog = |spec: &str| {
         let mut world = World::new(spec, "node:1 core:2 pu:1", 1000);
         let task = world.start(vec![world.pinned(1, 0)])[0];
@@ -152,29 +153,29 @@ fn a_task_can_wait_for_its_last_cpu() {
         (world, task, hog)
     };
     let (world, task, _) = woken_beside_a_hog("bfs");
-    assert_eq!(world.cpu_of(task), Some(0), "it does not wait unless it is told to");
-    // It waits for 2 ms; then the idle CPU is told.
+    assert_eq!(world.cpu_of(task), Some(0), "no wait without wait_us");
+    // The task waits for 2 ms; then the idle CPU is kicked.
     let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
     world.run_until(2 * MS - 1);
     assert_eq!((world.cpu_of(task), world.running(0)), (None, TaskId::NONE));
     world.run_until(2 * MS);
     assert_eq!(world.cpu_of(task), Some(0));
-    // Its CPU is free earlier.
+    // The last CPU becomes free before the time is over.
     let (mut world, task, hog) = woken_beside_a_hog("bfs,wait_us=2000");
     world.run_until(MS);
     world.block(hog);
     assert_eq!(world.cpu_of(task), Some(1));
-    // Its last CPU idles: there is nothing to wait for.
+    // The last CPU is idle: there is no wait.
     world.block(task);
     world.wake(0, task, false);
     assert_eq!(world.cpu_of(task), Some(1));
-    // Others that pick do not take it before that.
+    // Other CPUs do not pick the task before its time is over.
     let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
     let other = world.start(vec![world.pinned(0, 0)])[0];
     world.run_until(MS);
     world.block(other);
     assert_eq!((world.cpu_of(task), world.running(0)), (None, TaskId::NONE));
-    // Who waits in vain goes on waiting in the queue.
+    // When the wait ends without a CPU, the task stays in the queue.
     let (mut world, task, _) = woken_beside_a_hog("bfs,wait_us=2000");
     let other = world.start(vec![world.pinned(0, -20)])[0];
     world.run_until(3 * MS);
@@ -183,11 +184,11 @@ fn a_task_can_wait_for_its_last_cpu() {
     assert_eq!(world.cpu_of(task), Some(0));
 }
 
-/// `wait_us`: several tasks wait for one CPU, each for its own time. Nobody's wait is prolonged by those that come later.
+/// `wait_us`: several tasks wait for one CPU, each for its own time; later arrivals do not prolong earlier waits.
 #[test]
-fn each_task_waits_its_own_time() {
+fn wait_us_expires_for_each_task_separately() {
     let mut world = World::new("bfs,wait_us=2000", "node:1 core:6 pu:1", 1000);
-    // The second is the last in the queue, though its time ends second.
+    // Task 1 is the last in the queue, but its wait ends second.
     let tasks: Vec<TaskId> = [0, 19, 10, 0]
         .into_iter()
         .map(|nice| {
@@ -198,11 +199,11 @@ fn each_task_waits_its_own_time() {
             task
         })
         .collect();
-    // Two that have no other CPU stand before and behind them in the queue.
+    // Two tasks pinned to CPU 1 stand before and behind the waiting tasks in the queue.
     let hog = world.start(vec![world.pinned(1, -20), world.pinned(1, -19), world.pinned(1, 19)])[0];
     assert_eq!(world.running(1), hog);
-    world.told.clear();
-    // The last one comes when the timer has begun anew.
+    world.rescheduled.clear();
+    // Task 3 wakes after the timer was rearmed.
     for (at, task, wakes) in [
         (0, 0, true),
         (500_000, 1, true),
@@ -223,12 +224,12 @@ fn each_task_waits_its_own_time() {
         world.run_until(at);
         assert_eq!(world.cpu_of(tasks[task]), Some(task as u32 + 2), "{task}");
     }
-    assert_eq!(world.told, [2, 3, 4, 5].map(CpuId), "nobody else is told");
+    assert_eq!(world.rescheduled, [2, 3, 4, 5].map(CpuId), "no other CPU is rescheduled");
 }
 
-/// `wait_us`: SCHED_IDLE tasks do not wait for a CPU, nor does anybody for one where he may not run any more.
+/// `wait_us`: SCHED_IDLE tasks do not wait for their last CPU, nor do tasks that may no longer run there.
 #[test]
-fn idle_tasks_and_exiled_ones_do_not_wait_for_a_cpu() {
+fn wait_us_excludes_sched_idle_and_disallowed_last_cpus() {
     for (policy, allowed) in [(Policy::Idle, &[0, 1][..]), (Policy::Other, &[0])] {
         let mut world = World::new("bfs,wait_us=2000", "node:1 core:2 pu:1", 1000);
         let task = world.start(vec![TaskAttributes { policy, ..world.pinned(1, 0) }])[0];
@@ -241,22 +242,22 @@ fn idle_tasks_and_exiled_ones_do_not_wait_for_a_cpu() {
     }
 }
 
-/// Theory 7: the task stays in the queue, and whichever CPU comes first takes it: here the second victim's, when the first
-/// one has been told of the other task.
+/// Theory 7: a preempting task stays in the queue, and the first CPU to dispatch takes it: here CPU 1, which was
+/// kicked for the other task.
 #[test]
-fn a_task_that_preempts_stays_in_the_queue() {
+fn preempting_task_stays_in_the_queue_for_any_cpu() {
     let mut world = World::new("bfs", "node:1 core:2 pu:1", 50);
     let sleepers = world.start(vec![world.attributes(); 2]);
     sleepers.iter().for_each(|task| world.block(*task));
     world.run_until(1);
     world.start(vec![world.pinned(1, 19), world.pinned(0, 18)]);
     world.inserted.clear();
-    world.told.clear();
+    world.rescheduled.clear();
     world.wake_without_settling(0, sleepers[1]);
     world.wake_without_settling(0, sleepers[0]);
     world.settle();
     assert!(world.inserted[..2].iter().all(|put| put.dsq == 0), "{:?}", world.inserted);
-    // The two have one deadline: CPU 1 was told for the second and takes the first that waits.
-    assert_eq!(world.told, [CpuId(1), CpuId(0)]);
+    // Both tasks have the same deadline. CPU 1 was kicked for the second task and takes the first in the queue.
+    assert_eq!(world.rescheduled, [CpuId(1), CpuId(0)]);
     assert!(sleepers.iter().all(|task| world.cpu_of(*task).is_some()));
 }

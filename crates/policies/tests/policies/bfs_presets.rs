@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/bfs`: where its presets differ as their posts and sources say (theory 6, 10, 11), as counts: which CPU, who
-//! goes first, who stays.
+//! Presets of `policies/bfs`: the differences that their announcements and sources describe (theory 6, 10, 11), as
+//! discrete outcomes: the chosen CPU, the next task, the task that stays.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
@@ -9,12 +9,13 @@ use kernel_model::TaskAttributes;
 const PRESETS: [&str; 10] =
     ["0.357", "0.360", "0.362", "0.41x", "0.440", "0.465", "0.466", "0.467", "0.467-interactive", "gc"];
 
-/// The presets for which `holds`.
+/// Returns the presets for which `holds` is true.
 fn presets(mut holds: impl FnMut(&str) -> bool) -> Vec<&'static str> {
     PRESETS.into_iter().filter(|preset| holds(&format!("bfs@{preset}"))).collect()
 }
 
-/// Where a task goes that ran on `last`, wakes and may use all CPUs but those of `forbidden`, while `busy` ones are.
+/// Returns the CPU that a woken task goes to. It last ran on `last` and may use all CPUs except `forbidden`; the
+/// `busy` CPUs are running tasks.
 fn wakes_to(spec: &str, shape: &str, last: u32, forbidden: &[u32], busy: &[u32]) -> u32 {
     let mut world = World::new(spec, shape, 50);
     let task = world.start(vec![world.pinned(last, 0)])[0];
@@ -23,44 +24,45 @@ fn wakes_to(spec: &str, shape: &str, last: u32, forbidden: &[u32], busy: &[u32])
     world.kernel.set_affinity(CpuId(0), task, &only(&allowed)).unwrap();
     world.settle();
     let mut hogs = busy.to_vec();
-    // CPU 0 makes the tasks, so it must be the last to become busy.
+    // CPU 0 creates the tasks, so it must become busy last.
     hogs.sort_by_key(|cpu| std::cmp::Reverse(*cpu));
     world.start(hogs.iter().map(|cpu| world.pinned(*cpu, 0)).collect());
     world.wake(world.cpus() - 1, task, false);
     world.cpu_of(task).expect("some CPU idles")
 }
 
-/// The laptop of the post of December 2010: 2 cores of 2 threads. Without its last CPU a task goes to that one's sibling
-/// since 0.360; before, all four were alike, and the next number won.
+/// The laptop of the announcement of December 2010: 2 cores with 2 hardware threads each. If its last CPU is not
+/// allowed, a task goes to the SMT sibling since 0.360. Before, all four CPUs ranked equal and the next number won.
 #[test]
-fn before_0_360_all_cpus_below_a_cache_were_alike() {
+fn before_0_360_all_cpus_of_a_cache_rank_equal() {
     let shape = "node:1 core:2 pu:2";
     assert_eq!(presets(|spec| wakes_to(spec, shape, 1, &[1], &[]) == 2), ["0.357"]);
     assert_eq!(presets(|spec| wakes_to(spec, shape, 1, &[1], &[]) == 0).len(), 9);
     assert!(PRESETS.iter().all(|preset| wakes_to(&format!("bfs@{preset}"), shape, 3, &[], &[]) == 3));
 }
 
-/// The last CPU idles beside a busy sibling, and another core idles as a whole: up to 0.360 the task moves there.
+/// The last CPU is idle but its SMT sibling is busy, and another core is idle as a whole: up to 0.362 the task moves
+/// to that core.
 #[test]
-fn later_versions_stay_on_the_last_cpu_beside_a_busy_sibling() {
+fn since_0_41x_a_task_stays_on_its_last_cpu_beside_a_busy_sibling() {
     let moves = presets(|spec| wakes_to(spec, "node:1 core:2 pu:2", 0, &[], &[1]) != 0);
     assert_eq!(moves, ["0.357", "0.360", "0.362"]);
 }
 
-/// The last CPU works; its sibling idles, and so does another core below the cache: -gc takes the nearest, whatever its
-/// siblings do.
+/// The last CPU is busy; its SMT sibling and another core of the same cache are idle: -gc takes the nearest CPU,
+/// whatever the siblings do.
 #[test]
-fn gc_takes_the_nearest_cpu() {
+fn gc_takes_the_nearest_idle_cpu_despite_a_busy_sibling() {
     let nearest = presets(|spec| wakes_to(spec, "node:1 core:2 pu:2", 2, &[], &[2]) == 3);
     assert_eq!(nearest, ["gc"]);
 }
 
-/// 0.357: a CPU below another cache counts as near if this task was the last one there.
+/// 0.357: a CPU of another cache counts as near if this task was the last one to run there.
 #[test]
-fn before_0_360_the_last_task_of_a_cpu_counted() {
+fn before_0_360_a_cpu_is_near_for_the_last_task_it_ran() {
     let back = presets(|spec| {
         let mut world = World::new(spec, "node:1 l3:2 core:2 pu:1", 50);
-        // It ran on CPU 3, and then on CPU 1, which is busy now, as is the whole cache.
+        // The task ran on CPU 3 and then on CPU 1. CPU 1 and the other CPU of its cache are busy now.
         let task = world.start(vec![world.pinned(3, 0)])[0];
         world.block(task);
         for cpu in [1, 0] {
@@ -79,7 +81,7 @@ fn before_0_360_the_last_task_of_a_cpu_counted() {
     assert_eq!(back, ["0.357"]);
 }
 
-/// How the far task of [`takes_the_far_task`] came to wait.
+/// Why the far task of [`takes_from`] is waiting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Waits {
     AfterSleep,
@@ -87,8 +89,8 @@ enum Waits {
     DisplacedByRealTime,
 }
 
-/// Who goes first on a CPU of two nodes, `near`: a task that is bound there and came `later_ns` after one that ran on CPU
-/// `far`, on the other node. Whether it is the task from elsewhere.
+/// Returns whether CPU `near` picks a task that last ran on CPU `far` of the other node, rather than a task pinned to
+/// `near` that was queued `later_ns` later.
 fn takes_from(spec: &str, [near, far]: [u32; 2], later_ns: u64, waits: Waits) -> bool {
     let mut world = World::new(spec, "node:2 core:2 pu:1", 50);
     let policy = if waits == Waits::DisplacedByRealTime { Policy::Fifo(1) } else { Policy::Other };
@@ -113,14 +115,14 @@ fn takes_from(spec: &str, [near, far]: [u32; 2], later_ns: u64, waits: Waits) ->
     world.running(near) == from_far
 }
 
-/// The same on CPU 1, for a task from CPU 3.
+/// As [`takes_from`] on CPU 1, for a task from CPU 3.
 fn takes_the_far_task(spec: &str, later_ns: u64, waits: Waits) -> bool {
     takes_from(spec, [1, 3], later_ns, waits)
 }
 
-/// 0.360 means to count far deadlines double or fourfold, and adds 5089 * 12 / 128 << 2 = 1,908 ns.
+/// 0.360 intends to double or quadruple deadlines of far tasks, but adds only 5089 * 12 / 128 << 2 = 1,908 ns.
 #[test]
-fn the_bias_of_0_360_is_less_than_two_microseconds_here() {
+fn bias_of_0_360_is_below_two_microseconds() {
     for preset in ["0.357", "0.360", "0.362"] {
         let spec = format!("bfs@{preset}");
         for cpus in [[1, 3], [3, 1]] {
@@ -130,10 +132,11 @@ fn the_bias_of_0_360_is_less_than_two_microseconds_here() {
     }
 }
 
-/// And it takes as much off the deadline of a victim: 5089 * 9 / 128 << 1 = 714 ns between two caches of a node, << 2 = 1,428
-/// between nodes. Whoever preempts ran on CPU 1, so its task counts whole; the task on CPU 0 came `later_ns` after that.
+/// The same bias is subtracted from the deadline of a preemption victim: 5089 * 9 / 128 << 1 = 714 ns between two
+/// caches of a node, << 2 = 1,428 ns between nodes. The woken task last ran on CPU 1, so the deadline there counts
+/// unchanged; the task on CPU 0 was queued `later_ns` later.
 #[test]
-fn victims_are_seen_with_the_bias_of_0_360() {
+fn bias_of_0_360_applies_to_preemption_victims() {
     for (shape, bias_ns) in [("node:1 l3:2 core:1 pu:1", 714), ("node:2 core:1 pu:1", 1_428)] {
         let takes_0 = |spec: &str, later_ns: u64| {
             let mut world = World::new(spec, shape, 50);
@@ -145,16 +148,16 @@ fn victims_are_seen_with_the_bias_of_0_360() {
             world.start(vec![world.pinned(1, 19)]);
             world.run_until(1_000 + later_ns);
             world.start(vec![world.pinned(0, 19)]);
-            world.told.clear();
+            world.rescheduled.clear();
             world.wake(0, woken, false);
             let refused = world.cpu_of(woken).is_none();
             let far_and_strict = spec.starts_with("bfs@0.466") || spec == "bfs@0.467";
             assert_eq!(
                 refused,
-                far_and_strict && world.told[0] == CpuId(0),
-                "{spec}: a victim may refuse, by locality"
+                far_and_strict && world.rescheduled[0] == CpuId(0),
+                "{spec}: the victim CPU may pick a nearer task instead"
             );
-            world.told[0] == CpuId(0)
+            world.rescheduled[0] == CpuId(0)
         };
         assert_eq!(presets(|spec| !takes_0(spec, 1)), PRESETS[..3], "{shape}");
         for preset in &PRESETS[..3] {
@@ -164,17 +167,17 @@ fn victims_are_seen_with_the_bias_of_0_360() {
     }
 }
 
-/// 0.41x: the longest turn, 250.1 ms, for sticky tasks.
+/// 0.41x: a sticky task counts as 250.1 ms later, the longest deadline distance.
 #[test]
-fn in_0_41x_a_sticky_task_is_a_quarter_of_a_second_behind() {
+fn sticky_task_of_0_41x_counts_as_250_ms_later() {
     assert!(takes_the_far_task("bfs@0.41x", 1, Waits::AfterSleep), "it slept, so it is not sticky");
     assert!(!takes_the_far_task("bfs@0.41x", 250 * MS, Waits::Displaced));
     assert!(takes_the_far_task("bfs@0.41x", 251 * MS, Waits::Displaced));
 }
 
-/// Another one that has to stop on the same CPU ends it: each CPU has one sticky task, the last.
+/// Each CPU has one sticky task: the next task that is descheduled while runnable replaces it.
 #[test]
-fn only_the_last_task_that_had_to_stop_is_sticky() {
+fn only_the_last_preempted_task_of_a_cpu_is_sticky() {
     let sticky_ones = |spec: &str, stops_too: bool| {
         let mut world = World::new(spec, "node:2 core:2 pu:1", 50);
         let sleepers = world.start(vec![world.pinned(3, -20)]);
@@ -183,7 +186,7 @@ fn only_the_last_task_that_had_to_stop_is_sticky() {
         let on_1 = world.start(vec![world.pinned(1, -20)])[0];
         world.wake(0, sleepers[0], false);
         if stops_too {
-            // A second one runs there, and has to stop as well.
+            // A second task runs on CPU 3 and is preempted as well.
             let second = world.start(vec![world.pinned(3, 10)])[0];
             world.block(sleepers[0]);
             assert_eq!(world.running(3), second, "{spec}");
@@ -201,20 +204,20 @@ fn only_the_last_task_that_had_to_stop_is_sticky() {
     assert_eq!(presets(|spec| sticky_ones(spec, true)), ["0.466", "0.467"]);
 }
 
-/// Which presets prefer the near task though its deadline is 230 ms later: to a sticky one, or to all. Who made way for a
-/// real-time task is not sticky.
+/// Presets in which the near task wins though its deadline is 230 ms later: against a sticky task, or against any far
+/// task. A task that a real-time task displaced is not sticky.
 #[test]
-fn locality_goes_before_deadlines_where_the_sources_say_so() {
+fn locality_outranks_deadlines_in_the_presets_of_the_sources() {
     let near = |waits| presets(|spec| !takes_the_far_task(spec, 230 * MS, waits));
     assert_eq!(near(Waits::AfterSleep), ["0.466", "0.467"]);
     assert_eq!(near(Waits::Displaced), ["0.41x", "0.440", "0.465", "0.466", "0.467", "gc"]);
     assert_eq!(near(Waits::DisplacedByRealTime), ["0.466", "0.467"]);
 }
 
-/// 0.467 counts a CPU among its own siblings: a task of the sibling is as near as an own one. In 0.466 the own one wins, and
-/// before that if the other is sticky.
+/// 0.467 counts a CPU among its own SMT siblings: a task of the sibling is as near as its own. In 0.466 its own task
+/// wins; before that, only if the other one is sticky.
 #[test]
-fn in_0_467_siblings_are_as_near_as_the_cpu_itself() {
+fn since_0_467_smt_siblings_are_as_near_as_the_cpu_itself() {
     let siblings_first = presets(|spec| {
         let mut world = World::new(spec, "node:1 core:2 pu:2", 50);
         let on_3 = world.start(vec![world.pinned(3, 0)])[0];
@@ -235,9 +238,10 @@ fn in_0_467_siblings_are_as_near_as_the_cpu_itself() {
     assert_eq!(siblings_first, ["0.357", "0.360", "0.362", "0.467", "0.467-interactive"]);
 }
 
-/// SMT-nice: beside a hog of nice -20 a task of nice 19 has a quarter of its sibling's time, or all of it.
+/// SMT-nice: beside a nice -20 hog on the SMT sibling, a nice 19 task gets a quarter of the time; without SMT-nice it
+/// gets all of it.
 #[test]
-fn smt_nice_leaves_light_tasks_a_quarter() {
+fn smt_nice_gives_light_tasks_a_quarter_of_the_time() {
     let light = presets(|spec| {
         let mut world = World::new(spec, "node:1 core:2 pu:2", 1000);
         let tasks = world.start(vec![world.pinned(2, -20), world.pinned(3, 19)]);
@@ -250,14 +254,14 @@ fn smt_nice_leaves_light_tasks_a_quarter() {
     assert_eq!(light, ["0.465", "0.466", "0.467", "0.467-interactive", "gc"]);
 }
 
-/// Whether a CPU may idle beside a light task.
+/// Returns whether the preset has SMT-nice: a CPU may then idle beside a light task.
 fn smt(preset: &str) -> bool {
     ["0.465", "0.466", "0.467", "0.467-interactive", "gc"].contains(&preset)
 }
 
-/// No preset leaves a CPU idle beside a task that may run there, but for SMT-nice; none makes tasks wait for ever.
+/// No preset leaves a CPU idle while a task may run there, except for SMT-nice; none starves a task.
 #[test]
-fn every_preset_runs_everybody() {
+fn every_preset_runs_all_tasks_and_wastes_no_cpu() {
     for preset in PRESETS {
         for shape in ["node:1 core:1 pu:1", "node:2 core:1 pu:2"] {
             let mut world = World::new(&format!("bfs@{preset}"), shape, 250);

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/bfs`: deadlines, slices and how both are kept (theory 2, 4, 5, 7, 8), to the nanosecond. All are exact but for
-//! what is marked.
+//! Deadlines and slices of `policies/bfs` to the nanosecond: how they are set and kept (theory 2, 4, 5, 7, 8). All
+//! values are exact except where noted.
 
 use crate::world::{MS, World};
 use kernel_model::TaskAttributes;
 
-/// 1 ms and 1 us of slices and deadlines.
+/// Binary units of BFS: 1 ms of a deadline or slice is 2^20 ns, 1 us is 2^10 ns.
 const MS_2: u64 = 1 << 20;
 const US_2: u64 = 1 << 10;
-/// Deadline of nice 0 at 6 ms.
+/// Distance of a new nice-0 deadline from now, with a slice of 6 ms.
 const AWAY_NS: u64 = 836 * 6 * 8192;
 
-/// One CPU with the slice of 6 ms, and ticks that come too late to matter.
+/// One CPU with a 6 ms slice and a tick period of 20 ms, longer than the slice.
 fn alone() -> World {
     World::new("bfs", "node:1 core:1 pu:1", 50)
 }
 
-/// Theory 2: all 40 ratios, at 9 ms on 2 CPUs and at 12 on 4. A task that begins has a whole slice and counts from now.
+/// Theory 2: all 40 ratios, with 9 ms slices on 2 CPUs and 12 ms on 4. A new task gets a full slice and a deadline
+/// counted from now.
 #[test]
-fn deadlines_follow_the_table_of_ratios() {
+fn deadlines_follow_the_prio_ratio_table() {
     for (cpus, rr_ms) in [(2, 9), (4, 12)] {
         let mut ratio = 128;
         for nice in -20..20 {
@@ -33,10 +34,10 @@ fn deadlines_follow_the_table_of_ratios() {
     }
 }
 
-/// Theory 2 and 5: where slices end. 1 ms counts as 1.048576 ms, ticks are whole, and what a charge has below 1 us is
-/// dropped. The task begins at a tick, in the first half of a period.
+/// Theory 2 and 5: the tick at which a slice ends. A binary millisecond is 1.048576 ms, slices end at ticks, and
+/// fractions of a microsecond of CPU time are not charged. The task starts at a tick, in the first half of a period.
 #[test]
-fn slices_end_at_the_tick_of_the_sources() {
+fn slices_end_at_the_tick_given_by_the_sources() {
     for (spec, cpus, hz, ms) in [
         ("bfs", 1, 1000, 6),
         ("bfs", 2, 1000, 9),
@@ -65,10 +66,11 @@ fn slices_end_at_the_tick_of_the_sources() {
     }
 }
 
-/// Theory 8: 200 us are shared, less is not: then the child has a turn of its own and the parent has to stop.
+/// Theory 8: if the parent has 200 us left, parent and child get half each. With less, both get a new slice and
+/// deadline, and the parent must stop.
 #[test]
-fn a_fork_shares_the_slice_or_ends_it() {
-    // 6144 us less 5944 us are 200.
+fn fork_splits_the_parents_slice_or_ends_it() {
+    // 6144 us minus 5944 us leaves 200 us.
     for (used_us, shared) in [(5944, true), (5945, false)] {
         let mut world = alone();
         let parent = world.start(vec![world.pinned(0, 0)])[0];
@@ -88,10 +90,10 @@ fn a_fork_shares_the_slice_or_ends_it() {
     }
 }
 
-/// Theory 8: the same for a thread, whose child does not go first by itself: the parent has to stop, and its new deadline is
-/// behind that of its child, which waits.
+/// Theory 8: the same for a thread, which does not preempt its parent by itself. If the slice was too short to split,
+/// the parent must stop, and its new deadline is behind that of the waiting child.
 #[test]
-fn a_thread_that_takes_the_rest_of_a_slice_runs_at_once() {
+fn new_thread_runs_first_if_the_slice_was_too_short_to_split() {
     for (used_us, child_first) in [(5944, false), (5945, true)] {
         let mut world = alone();
         let parent = world.start(vec![world.pinned(0, 0)])[0];
@@ -102,9 +104,9 @@ fn a_thread_that_takes_the_rest_of_a_slice_runs_at_once() {
     }
 }
 
-/// Theory 8: a storm of forks gains nothing: all slices together are what the first one had.
+/// Theory 8: repeated forks gain no CPU time: all slices together are as long as the first one.
 #[test]
-fn a_storm_of_forks_has_one_slice() {
+fn repeated_forks_share_one_slice() {
     let mut world = alone();
     let parent = world.start(vec![world.pinned(0, 0)])[0];
     world.inserted.clear();
@@ -114,14 +116,14 @@ fn a_storm_of_forks_has_one_slice() {
         tasks.push(world.spawn(0, TaskAttributes { parent: Some(running), ..world.pinned(0, 0) }));
     }
     let left: u64 = tasks.iter().map(|task| world.last_queued(*task).slice_ns).sum();
-    // The one that runs was put with what it shared afterwards: it forked and stopped, or is the last child.
+    // The running task was queued after its slice was split: it forked and stopped, or is the last child.
     assert_eq!(left, 6 * MS_2);
 }
 
-/// Theory 8: who shares its parent's memory does not go first, but by its deadline, and that is its parent's. Since 0.41x
-/// it goes first as well. Threads of the kernel share none, so they are as threads of one process.
+/// Theory 8: a child that shares its parent's memory does not run first; its deadline, the parent's own, decides.
+/// From 0.41x on it runs first as well. Kthreads have no memory of their own and count as threads of one process.
 #[test]
-fn a_thread_goes_first_only_in_later_versions() {
+fn new_thread_runs_before_its_parent_only_since_0_41x() {
     for (spec, first) in [("bfs", false), ("bfs@0.357", false), ("bfs@0.41x", true), ("bfs@0.467-interactive", true)] {
         for kernel_thread in [false, true] {
             let mut world = World::new(spec, "node:1 core:2 pu:1", 50);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/cfs` on one CPU: virtual time, placement, turns and preemption (theory 1 to 4), to the nanosecond.
+//! `policies/cfs` on one CPU: virtual runtime, placement, slices and preemption (theory 1 to 4), to the nanosecond.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
@@ -7,7 +7,7 @@ use kernel_model::{Leave, TaskAttributes};
 
 pub const PRESETS: [&str; 3] = ["2.6.36", "4.1", "6.1"];
 
-/// One CPU, whose latency is 6 ms.
+/// One CPU, where the scheduling latency is 6 ms.
 fn alone(spec: &str, hz: u32) -> World {
     World::new(spec, "node:1 core:1 pu:1", hz)
 }
@@ -16,20 +16,20 @@ fn of_policy(world: &World, policy: Policy) -> TaskAttributes {
     TaskAttributes { policy, ..world.pinned(0, 0) }
 }
 
-/// How long the turns of CPU 0 lasted, in nanoseconds, from the times at which somebody began.
+/// Returns the run intervals of CPU 0 in ns, from the times of its context switches.
 fn turns(world: &World) -> Vec<u64> {
-    world.began.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
+    world.switches.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
 }
 
-/// "weight.bpf.h" 1: by how much a turn moves each nice value.
+/// "weight.bpf.h" 1: how far a run advances the virtual runtime at each nice value.
 #[test]
-fn virtual_time_is_cpu_time_over_weight() {
+fn virtual_runtime_is_cpu_time_over_weight() {
     #[rustfmt::skip]
     let weights = [
         88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
         1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
     ];
-    // A tenth of a second tells weights apart that differ by 1.
+    // With ticks of 100 ms, weights that differ by 1 give different results.
     for (nice, weight) in (-20..20).zip(weights) {
         for hz in [1000, 10] {
             let mut world = alone("cfs", hz);
@@ -40,14 +40,15 @@ fn virtual_time_is_cpu_time_over_weight() {
                 world.run_until(world.now_ns + tick_ns);
             }
             assert!(tasks.contains(&first) && world.now_ns <= tick_ns.max(4 * MS), "nice {nice}");
-            // It is charged at each tick, in whole nanoseconds.
+            // Runtime is charged at each tick, in whole nanoseconds.
             let ticks = world.now_ns / tick_ns;
             assert_eq!(world.last_queued(first).key - began, ticks * (tick_ns * 1024 / weight), "nice {nice} {hz}");
         }
     }
 }
 
-/// P1 and P2 of a model of our own: what the better one of two hogs gets, to a tenth of a point beside SCHED_IDLE.
+/// Share of the first of two hogs in 1/100 percent (computed, not published), to 0.2 points, and to 0.1 points beside
+/// SCHED_IDLE.
 #[test]
 fn cpu_shares_follow_nice_weights() {
     for preset in PRESETS {
@@ -70,9 +71,10 @@ fn cpu_shares_follow_nice_weights() {
     }
 }
 
-/// "queue.bpf.h" 3, 4 and "pick.bpf.h" 5: turns by the number of tasks, at ticks. P3 of a model of our own.
+/// "queue.bpf.h" 3, 4 and "pick.bpf.h" 5: run intervals by number of tasks; they end at ticks. Computed, not
+/// published.
 #[test]
-fn turns_share_a_latency() {
+fn run_intervals_share_the_scheduling_latency() {
     for preset in PRESETS {
         for (cpus, hz, wanted) in [
             (1, 1000, [4, 2, 1, 1]),
@@ -88,7 +90,7 @@ fn turns_share_a_latency() {
                 let mut world = World::new(&spec, &format!("node:1 core:{cpus} pu:1"), hz);
                 world.start(vec![world.pinned(0, 0); number]);
                 world.run_ms(200);
-                world.began.clear();
+                world.switches.clear();
                 world.run_ms(600);
                 let turns = turns(&world);
                 assert!(turns.len() > 20, "{spec} {cpus} {hz} {number}");
@@ -98,50 +100,50 @@ fn turns_share_a_latency() {
     }
 }
 
-/// "queue.bpf.h" 3: up to 8 tasks share a latency, 24 ms on 8 CPUs; each of more has the granularity, 3 ms, and the tick
-/// after.
+/// "queue.bpf.h" 3: up to 8 tasks share the latency, 24 ms on 8 CPUs. With more, each task gets the minimal
+/// granularity, 3 ms, and runs to the next tick.
 #[test]
-fn more_than_eight_tasks_have_the_granularity_each() {
+fn more_than_eight_tasks_run_for_the_minimal_granularity_each() {
     for preset in PRESETS {
         for number in [8, 9, 10] {
             let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:8 pu:1", 1000);
             world.start(vec![world.pinned(0, 0); number]);
             world.run_ms(200);
-            world.began.clear();
+            world.switches.clear();
             world.run_ms(600);
             assert!(turns(&world).iter().all(|turn| *turn == 4 * MS), "{preset} {number}: {:?}", turns(&world));
         }
     }
 }
 
-/// "queue.bpf.h" 4: the three ways to scale, seen in the turns of two hogs.
+/// "queue.bpf.h" 4: the three kinds of scaling, visible in the run intervals of two hogs.
 #[test]
 fn scaling_is_none_logarithmic_or_linear() {
     for (scaling, turn_ms) in [(0, 4), (1, 10), (2, 13)] {
         let mut world = World::new(&format!("cfs,scaling={scaling}"), "node:1 core:4 pu:1", 1000);
         world.start(vec![world.pinned(0, 0); 2]);
         world.run_ms(100);
-        world.began.clear();
+        world.switches.clear();
         world.run_ms(200);
         assert!(turns(&world).iter().all(|turn| *turn == turn_ms * MS), "{scaling}: {:?}", turns(&world));
     }
 }
 
-/// "queue.bpf.h" 3: a turn of nice 19 beside nice 0, 0.087 ms by weight, has 0.75 ms at least since 6.1.
+/// "queue.bpf.h" 3: by weight, nice 19 beside nice 0 would run for 0.087 ms; since 6.1 a slice is at least 0.75 ms.
 #[test]
-fn turns_have_a_least_length_since_6_1() {
+fn slices_have_a_minimum_length_since_6_1() {
     for (preset, us) in [("2.6.36", 100), ("4.1", 100), ("6.1", 800)] {
         let mut world = alone(&format!("cfs@{preset}"), 10_000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
         world.run_ms(2_000);
-        let light = world.began.windows(2).filter(|pair| pair[0].1 == tasks[1]).map(|pair| pair[1].0 - pair[0].0);
+        let light = world.switches.windows(2).filter(|pair| pair[0].1 == tasks[1]).map(|pair| pair[1].0 - pair[0].0);
         let light: Vec<_> = light.skip(1).collect();
         assert!(light.len() > 5 && light.iter().all(|turn| *turn == us * 1000), "{preset}: {light:?}");
     }
 }
 
-/// A world in which a hog of CPU 0 and a sleeper of that nice value have the same virtual time now, the hog is about to
-/// run, and new tasks have no debit.
+/// Returns a machine with a hog on CPU 0 and a sleeper, both with the same virtual runtime; the hog is about to run,
+/// and new tasks have no start debit.
 fn level_with_a_hog(spec: &str, hz: u32, sleeper: TaskAttributes) -> (World, TaskId, TaskId) {
     let mut world = alone(&format!("{spec},start_debit=false"), hz);
     let sleeper = world.start(vec![sleeper])[0];
@@ -150,9 +152,9 @@ fn level_with_a_hog(spec: &str, hz: u32, sleeper: TaskAttributes) -> (World, Tas
     (world, hog, sleeper)
 }
 
-/// "pick.bpf.h" 4: who wakes preempts if it is behind by more than 1 ms, weighed by its own weight.
+/// "pick.bpf.h" 4: a woken task preempts if its virtual runtime is behind by more than 1 ms scaled by its own weight.
 #[test]
-fn a_wakeup_preempts_beyond_the_granularity() {
+fn wakeup_preempts_beyond_the_wakeup_granularity() {
     for preset in PRESETS {
         for (nice, weight) in [(-10, 9548), (-1, 1277), (0, 1024), (3, 526)] {
             let limit = MS * 1024 / weight;
@@ -168,9 +170,10 @@ fn a_wakeup_preempts_beyond_the_granularity() {
     }
 }
 
-/// "pick.bpf.h" 4: the policies. Each sleeper is behind by 2 ms; a hog of SCHED_IDLE gives way to any other.
+/// "pick.bpf.h" 4: effect of policies on wakeup preemption. Each sleeper is behind by 2 ms; a running SCHED_IDLE task
+/// is preempted by any other policy.
 #[test]
-fn batch_and_idle_do_not_preempt() {
+fn sched_batch_and_sched_idle_do_not_preempt_normal_tasks() {
     for (hog_policy, policy, preempts) in [
         (Policy::Other, Policy::Other, true),
         (Policy::Other, Policy::Batch, false),
@@ -190,9 +193,10 @@ fn batch_and_idle_do_not_preempt() {
     }
 }
 
-/// "queue.bpf.h" 5: what a long sleep is worth: 3 ms or 6, and for SCHED_IDLE in 6.1 0.375.
+/// "queue.bpf.h" 5: credit of a long sleep: 3 ms, or 6 ms without GENTLE_FAIR_SLEEPERS; 0.375 ms for SCHED_IDLE in
+/// 6.1.
 #[test]
-fn sleepers_get_half_a_latency() {
+fn long_sleep_earns_half_a_latency_of_credit() {
     for (spec, policy, credit) in [
         ("cfs@2.6.36", Policy::Other, 3 * MS),
         ("cfs@4.1", Policy::Other, 3 * MS),
@@ -206,14 +210,14 @@ fn sleepers_get_half_a_latency() {
         let (mut world, _, sleeper) = level_with_a_hog(spec, 50, attributes);
         world.run_until(15 * MS);
         world.wake(0, sleeper, false);
-        // The hog began at 0 and has run for 15 ms.
+        // The hog started at 0 and has run for 15 ms.
         assert_eq!(world.last_queued(sleeper).key, 15 * MS - credit, "{spec} {policy:?}");
     }
 }
 
-/// "queue.bpf.h" 5: a short sleep takes nothing away, and gives nothing.
+/// "queue.bpf.h" 5: a short sleep leaves the virtual runtime as it was.
 #[test]
-fn a_short_sleep_keeps_virtual_time() {
+fn short_sleep_keeps_the_virtual_runtime() {
     let (mut world, hog, sleeper) = {
         let attributes = alone("cfs", 50).pinned(0, 0);
         level_with_a_hog("cfs", 50, attributes)
@@ -229,10 +233,10 @@ fn a_short_sleep_keeps_virtual_time() {
     assert_eq!(world.last_queued(sleeper).key, MS - 1);
 }
 
-/// "queue.bpf.h" 6: a child begins a slice after the least of all, and where its parent is at least. P7 of a model of our
-/// own: beside h hogs it first runs after 4 ms (h = 1) and 8 (h = 4).
+/// "queue.bpf.h" 6: a child starts one slice after the minimum virtual runtime, and not before its parent's.
+/// Computed, not published: beside h hogs it first runs after 4 ms (h = 1) and 8 ms (h = 4).
 #[test]
-fn a_child_begins_a_turn_behind() {
+fn forked_child_starts_one_slice_behind() {
     for preset in PRESETS {
         for (hogs, waits_ms) in [(1, 4), (4, 8)] {
             let mut world = alone(&format!("cfs@{preset}"), 1000);
@@ -242,9 +246,9 @@ fn a_child_begins_a_turn_behind() {
             let parent = world.last_queued(world.running(0)).key;
             let child = world.spawn(0, attributes);
             assert!(world.last_queued(child).key >= parent, "{preset} {hogs}");
-            world.began.clear();
+            world.switches.clear();
             world.run_ms(40);
-            let began = world.began.iter().find(|began| began.1 == child).unwrap().0;
+            let began = world.switches.iter().find(|began| began.1 == child).unwrap().0;
             assert!((began - 1000 * MS).abs_diff(waits_ms * MS) <= MS, "{preset} {hogs}: {}", began - 1000 * MS);
         }
     }
@@ -259,10 +263,10 @@ fn a_child_begins_a_turn_behind() {
     }
 }
 
-/// "queue.bpf.h" 3, 6: the eighth task has an eighth of the latency as its debit, and the ninth a ninth of nine
-/// granularities: 0.75 ms each. A machine of one CPU, whose tasks have all begun together.
+/// "queue.bpf.h" 3, 6: the eighth task has a debit of an eighth of the latency, the ninth of a ninth of nine
+/// granularities: 0.75 ms each. One CPU, where all tasks started together.
 #[test]
-fn the_debit_is_a_part_of_the_period() {
+fn start_debit_is_one_slice_of_the_period() {
     for (hogs, debit) in [(7, 750_000), (8, 750_000), (5, MS), (11, 750_000)] {
         let mut world = alone("cfs@4.1,start_debit=false", 50);
         world.start(vec![world.pinned(0, 0); hogs]);
@@ -277,10 +281,10 @@ fn the_debit_is_a_part_of_the_period() {
     }
 }
 
-/// "pick.bpf.h" 5: a turn ends early, but not before the minimal granularity, for somebody who is behind by a slice. The
-/// one who waits is SCHED_BATCH, so that it does not preempt.
+/// "pick.bpf.h" 5: a run ends early, but not before the minimal granularity, if another task is behind by more than a
+/// slice. That task is SCHED_BATCH, so that it does not preempt at wakeup.
 #[test]
-fn a_turn_ends_early_for_who_is_far_behind() {
+fn run_ends_early_if_another_task_is_far_behind() {
     for (spec, ends_us) in [("cfs", 11_000), ("cfs,min_granularity_us=1500", 12_000)] {
         let mut world = alone(&format!("{spec},start_debit=false"), 1000);
         let behind = world.start(vec![of_policy(&world, Policy::Batch)])[0];
@@ -302,9 +306,10 @@ fn a_turn_ends_early_for_who_is_far_behind() {
     }
 }
 
-/// "pick.bpf.h" 5: behind by a slice is not behind by more. Both began at 0, and the slice of two is 3 ms.
+/// "pick.bpf.h" 5: being behind by exactly a slice is not enough. Both started at 0, and the slice of two tasks is 3
+/// ms.
 #[test]
-fn who_is_behind_by_a_slice_waits_a_tick_more() {
+fn task_behind_by_exactly_a_slice_waits_another_tick() {
     for preset in PRESETS {
         let mut world = alone(&format!("cfs@{preset},start_debit=false"), 1000);
         let tasks = world.start(vec![of_policy(&world, Policy::Batch), world.pinned(0, 0)]);
@@ -318,14 +323,14 @@ fn who_is_behind_by_a_slice_waits_a_tick_more() {
     }
 }
 
-/// "pick.bpf.h" 3: a yield.
+/// "pick.bpf.h" 3: yield.
 #[test]
-fn a_yield_skips_since_4_1() {
+fn yield_skips_the_task_since_4_1() {
     for (spec, ran_us, other_runs) in [
-        // The one that yields is still first, and just begins again.
+        // The yielding task is still leftmost and runs again.
         ("cfs@2.6.36", 500, false),
         ("cfs@2.6.36,compat_yield=true", 500, true),
-        // The second is at most 1 ms later: it runs.
+        // The second task is at most 1 ms behind the leftmost in the order, so it runs.
         ("cfs@4.1", 500, true),
         ("cfs@6.1", 500, true),
         ("cfs@6.1,wakeup_granularity_us=400", 500, false),
@@ -338,23 +343,23 @@ fn a_yield_skips_since_4_1() {
         world.run_until(5 * MS);
         world.wake(0, sleeper, false);
         assert_eq!(world.running(0), sleeper);
-        // It is 3 ms behind; now it is `ran_us` less 1000 us beside the hog.
+        // The woken task is 3 ms behind the hog; when it yields it is still `ran_us` behind (1001 us for 0).
         let behind_us = if ran_us == 0 { 1001 } else { ran_us };
         world.run_until(8 * MS - behind_us * 1000);
         assert_eq!(world.running(0), sleeper, "{spec}");
         world.leave(0, Leave::Yield);
         assert_eq!(world.running(0) == hog, other_runs, "{spec} {ran_us}");
     }
-    // Alone, a task goes on.
+    // A lone task continues after a yield.
     let mut world = alone("cfs", 1000);
     let hog = world.start(vec![world.pinned(0, 0)])[0];
     world.leave(0, Leave::Yield);
     assert_eq!(world.running(0), hog);
 }
 
-/// "pick.bpf.h" 3: in 2.6.36 SCHED_BATCH goes behind all others.
+/// "pick.bpf.h" 3: in 2.6.36 a yielding SCHED_BATCH task goes behind all others.
 #[test]
-fn batch_yields_to_all_in_2_6_36() {
+fn sched_batch_yields_behind_all_tasks_in_2_6_36() {
     let mut world = alone("cfs@2.6.36,start_debit=false", 50);
     let batch = world.start(vec![of_policy(&world, Policy::Batch)])[0];
     let hogs = [world.pinned(0, 0), world.pinned(0, 19)].map(|attributes| world.spawn(0, attributes));
@@ -364,16 +369,16 @@ fn batch_yields_to_all_in_2_6_36() {
     assert_eq!(world.last_queued(batch).key, last + 1);
 }
 
-/// "pick.bpf.h" 3: somebody who yielded is skipped until it runs again, also when the one that ran instead sleeps; by the
-/// next in order, if that is not too late.
+/// "pick.bpf.h" 3: a task that yielded is skipped until it runs again, also when the task that ran instead sleeps.
+/// The next in order is taken if it is within the wakeup granularity.
 #[test]
-fn who_yielded_is_skipped_until_it_runs() {
+fn yielded_task_is_skipped_until_it_runs_again() {
     for (spec, expected) in
         [("cfs@2.6.36", 1), ("cfs@4.1", 2), ("cfs@6.1", 2), ("cfs@6.1,wakeup_granularity_us=200", 1)]
     {
         let mut world = alone(&format!("{spec},start_debit=false"), 10);
         let tasks = world.start(vec![world.pinned(0, 0); 3]);
-        // Of three that begin at 0 one runs for 0.6 ms, the next for 0.3, and the last for 0.05.
+        // Three tasks start at 0; the first runs for 0.6 ms, the second for 0.3 ms, the third for 0.05 ms.
         let mut order = Vec::new();
         for us in [600, 300, 50] {
             order.push(world.running(0));
@@ -388,9 +393,10 @@ fn who_yielded_is_skipped_until_it_runs() {
     }
 }
 
-/// "pick.bpf.h" 2: who wakes and preempts passes the first in order, since 4.1, if it is no more than 1 ms later.
+/// "pick.bpf.h" 2: since 4.1 a task that preempts at wakeup runs before the leftmost task if it is at most 1 ms
+/// behind that.
 #[test]
-fn who_preempts_passes_the_first_since_4_1() {
+fn preempting_task_runs_before_the_leftmost_since_4_1() {
     for (preset, passes) in [("2.6.36", false), ("4.1", true), ("6.1", true)] {
         let mut world = alone(&format!("cfs@{preset},start_debit=false"), 50);
         let sleeper = world.start(vec![world.pinned(0, 0)])[0];
@@ -398,7 +404,7 @@ fn who_preempts_passes_the_first_since_4_1() {
         let batch = world.start(vec![of_policy(&world, Policy::Batch)])[0];
         world.block(batch);
         let hog = world.start(vec![world.pinned(0, 0)])[0];
-        // Both are 3 ms behind when they wake, the one that does not preempt 0.5 ms before the other.
+        // Both are 3 ms behind when they wake; the SCHED_BATCH task, which does not preempt, wakes 0.5 ms earlier.
         world.run_until(10 * MS);
         world.wake(0, batch, false);
         assert_eq!(world.running(0), hog);
@@ -409,9 +415,9 @@ fn who_preempts_passes_the_first_since_4_1() {
     }
 }
 
-/// "pick.bpf.h" 2: who was preempted goes on, though others have waited since before, if 8 tasks are there.
+/// "pick.bpf.h" 2: with at least 8 tasks, a preempted task runs next though others have waited longer (LAST_BUDDY).
 #[test]
-fn who_was_preempted_goes_on_among_eight() {
+fn last_buddy_runs_next_with_eight_tasks() {
     for preset in PRESETS {
         for (hogs, goes_on) in [(7, true), (6, false)] {
             let mut world = alone(&format!("cfs@{preset},start_debit=false"), 100);
@@ -419,7 +425,7 @@ fn who_was_preempted_goes_on_among_eight() {
             world.block(sleeper);
             world.start(vec![world.pinned(0, 0); hogs]);
             world.run_until(605_000_000);
-            // One hog is 0.9 ms into its turn; all others have had as much as it or less.
+            // One hog has run for 0.9 ms; all other hogs have as much virtual runtime or less.
             world.leave(0, Leave::Yield);
             let hog = world.running(0);
             world.run_until(605_900_000);
@@ -431,38 +437,40 @@ fn who_was_preempted_goes_on_among_eight() {
     }
 }
 
-/// "pick.bpf.h" 6: nice -20 is picked again at the end of its turn. In 2.6.36 that is a new turn of 6 ms; since 4.1 each tick
-/// asks again, so it ends as soon as the other one is first: 1 ms of its CPU time is worth 86.7.
+/// "pick.bpf.h" 6: nice -20 is picked again at the end of its slice. In 2.6.36 that starts a new slice of 6 ms; since
+/// 4.1 each tick checks again, so the run ends as soon as the other task is leftmost: 1 ms of the nice-0 task's CPU
+/// time is worth 86.7 ms of this one's.
 #[test]
-fn a_task_that_is_picked_again_goes_on_with_its_turn_since_4_1() {
+fn repicked_task_keeps_its_slice_start_since_4_1() {
     for (preset, turn_ms) in [("2.6.36", 84), ("4.1", 81), ("6.1", 81)] {
         let mut world = alone(&format!("cfs@{preset},start_debit=false,gentle_sleepers=true"), 1000);
         let tasks = world.start(vec![world.pinned(0, -20), world.pinned(0, 0)]);
         world.run_ms(2_000);
-        let mut heavy = world.began.windows(2).filter(|pair| pair[0].1 == tasks[0]).map(|pair| pair[1].0 - pair[0].0);
+        let mut heavy =
+            world.switches.windows(2).filter(|pair| pair[0].1 == tasks[0]).map(|pair| pair[1].0 - pair[0].0);
         let second = heavy.nth(1).unwrap();
         assert_eq!(second, turn_ms * MS, "{preset}");
     }
 }
 
-/// A new nice value: virtual time stays; one that runs and got worse picks again.
+/// A nice change keeps the virtual runtime; a running task whose nice value rises is rescheduled.
 #[test]
-fn a_new_nice_value_keeps_virtual_time() {
-    for (nice, told) in [(5, true), (-5, false)] {
+fn nice_change_keeps_the_virtual_runtime() {
+    for (nice, resched) in [(5, true), (-5, false)] {
         let mut world = alone("cfs", 1000);
         let tasks = world.start(vec![world.pinned(0, 0); 2]);
         world.run_until(MS);
         let (current, other) = if world.running(0) == tasks[0] { (0, 1) } else { (1, 0) };
-        world.told.clear();
+        world.rescheduled.clear();
         world.kernel.set_policy(CpuId(0), tasks[current], Policy::Other, nice).unwrap();
         world.settle();
-        assert_eq!(!world.told.is_empty(), told, "{nice}");
+        assert_eq!(!world.rescheduled.is_empty(), resched, "{nice}");
         let before = world.last_queued(tasks[other]).key;
         world.kernel.set_policy(CpuId(0), tasks[other], Policy::Other, nice).unwrap();
         world.settle();
         assert_eq!(world.last_queued(tasks[other]).key, before, "{nice}");
     }
-    // And the new weight counts from then on.
+    // The new weight counts from then on.
     let mut world = alone("cfs", 1000);
     let tasks = world.start(vec![world.pinned(0, 0); 2]);
     world.run_ms(100);
@@ -473,11 +481,11 @@ fn a_new_nice_value_keeps_virtual_time() {
     assert!(world.ran_ms(tasks[0]).abs_diff(7_535) <= 30, "{}", world.ran_ms(tasks[0]));
 }
 
-/// A task that changes its CPU keeps how far it is from the least of all there.
+/// A migrating task keeps its distance from the minimum virtual runtime of the queue.
 #[test]
-fn virtual_time_moves_with_its_distance() {
+fn migration_keeps_the_distance_from_the_minimum_vruntime() {
     let mut world = World::new("cfs,start_debit=false", "node:1 core:2 pu:1", 1000);
-    // 1 ms of nice 19 is worth 68, so it is far ahead of the hogs whenever it has run.
+    // 1 ms of nice 19 is worth 68 ms of virtual runtime, so it is far ahead of the hogs after each run.
     let here = world.start(vec![world.pinned(0, 0), world.pinned(0, 0), world.pinned(0, 19)]);
     let attributes = world.pinned(1, 5);
     world.spawn(0, attributes);
@@ -495,37 +503,39 @@ fn virtual_time_moves_with_its_distance() {
     assert!(found.abs_diff(there + ahead) <= 5 * MS, "{found} {there} {ahead}");
 }
 
-/// Beside two hogs of nice -20 one of nice 19 would wait for 50 s, and the kernel would eject the scheduler after 30.
+/// Beside two nice -20 hogs a nice-19 task would wait for 50 s, and the kernel would eject the scheduler after 30 s.
 #[test]
-fn nobody_waits_for_thirty_seconds() {
+fn light_task_runs_every_16_s_beside_heavy_tasks() {
     let mut world = alone("cfs", 250);
     world.start(vec![world.pinned(0, -20), world.pinned(0, -20)]);
     let attributes = world.pinned(0, 19);
     let light = world.spawn(0, attributes);
     world.run_ms(100_000);
-    let began: Vec<u64> = world.began.iter().filter(|began| began.1 == light).map(|began| began.0).collect();
+    let began: Vec<u64> = world.switches.iter().filter(|began| began.1 == light).map(|began| began.0).collect();
     assert!(began.len() >= 4, "{began:?}");
     assert!(began.windows(2).all(|pair| pair[1] - pair[0] < 18_000 * MS), "{began:?}");
-    assert!(began.windows(2).all(|pair| pair[1] - pair[0] > 15_000 * MS), "not more often than it must: {began:?}");
+    assert!(began.windows(2).all(|pair| pair[1] - pair[0] > 15_000 * MS), "not more often than needed: {began:?}");
 }
 
-/// Somebody who has waited for 16 s is looked for twice a second, from the first tick on: here 4 ms after the start.
+/// The search for tasks that have waited for 16 s is made twice a second, first at the first tick: here 4 ms after
+/// the start.
 #[test]
-fn who_waits_is_looked_for_twice_a_second() {
+fn starving_tasks_are_searched_twice_a_second() {
     let mut world = alone("cfs,min_granularity_us=3000", 250);
     world.start(vec![world.pinned(0, -20), world.pinned(0, -20)]);
     world.run_until(20 * MS);
     let attributes = world.pinned(0, 19);
     let light = world.spawn(0, attributes);
     world.run_until(16_504 * MS - 1);
-    assert!(world.began.iter().all(|began| began.1 != light));
+    assert!(world.switches.iter().all(|began| began.1 != light));
     world.run_until(16_504 * MS);
     assert_eq!(world.running(0), light);
 }
 
-/// A task of a real-time class keeps how far it was ahead of the others: 1 ms of nice 19 is worth 68.
+/// A task that changes to a real-time class and back keeps its distance from the others: 1 ms of nice 19 is worth 68
+/// ms.
 #[test]
-fn another_class_keeps_the_distance() {
+fn class_change_keeps_the_distance_from_other_tasks() {
     let mut world = alone("cfs,start_debit=false", 1000);
     let tasks = world.start(vec![world.pinned(0, 19), world.pinned(0, 0), world.pinned(0, 0)]);
     while world.running(0) != tasks[0] {
@@ -549,15 +559,15 @@ fn another_class_keeps_the_distance() {
     assert_ne!(world.running(0), tasks[0]);
 }
 
-/// "queue.bpf.h" 4: the unit of time follows the CPUs that are there.
+/// "queue.bpf.h" 4: the scaling factor follows the number of online CPUs.
 #[test]
-fn the_unit_follows_cpus_that_come_and_go() {
+fn scaling_factor_follows_cpu_hotplug() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
         world.start(vec![world.pinned(0, 0); 2]);
         for turn_ms in [7, 4, 7] {
             world.run_ms(100);
-            world.began.clear();
+            world.switches.clear();
             world.run_ms(200);
             assert!(turns(&world).iter().all(|turn| *turn == turn_ms * MS), "{preset} {turn_ms}: {:?}", turns(&world));
             if turn_ms == 4 {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/cfs`: when CPUs look at their domains, what they see there, and what they take (theory 6, "balance.bpf.h").
+//! `policies/cfs`: when CPUs balance their domains, the load they see there, and the tasks they pull (theory 6,
+//! "balance.bpf.h").
 
 use crate::cfs::PRESETS;
 use crate::cfs_cpus::{bound, occupy, unbind};
@@ -7,22 +8,23 @@ use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::TaskAttributes;
 
-/// Machines of two CPUs, one domain each: threads of a core, cores below a cache, caches of a node, nodes.
+/// Machines of two CPUs with one domain each: hardware threads of a core, cores of a cache, caches of a node, nodes.
 const CORE: &str = "node:1 core:1 pu:2";
 const CACHE: &str = "node:1 core:2 pu:1";
 const NODE: &str = "node:1 l3:2 core:1 pu:1";
 const MACHINE: &str = "node:2 core:1 pu:1";
 
-/// Tasks are never hot, and turns so long that nobody's ends meanwhile.
+/// Tasks are never cache-hot, and slices are so long that none ends during a test.
 const COLD: &str = "migration_cost_us=0,latency_us=1000000";
 
-/// The task may run on these CPUs from now on.
+/// Sets the CPUs a task may run on.
 fn allow(world: &mut World, task: TaskId, cpus: &[u32]) {
     world.kernel.set_affinity(CpuId(0), task, &only(cpus)).unwrap();
     world.settle();
 }
 
-/// The CPU on which the task runs, or in whose queue it waits: the kernel counts it there only when it runs.
+/// Returns the CPU on which the task is running or queued. (The kernel's task CPU changes only when a pulled task
+/// runs.)
 fn where_is(world: &World, task: TaskId) -> u32 {
     world.cpu_of(task).unwrap_or_else(|| world.last_queued(task).dsq as u32)
 }
@@ -32,59 +34,61 @@ fn bound_with(world: &mut World, cpu: u32, nice: i8) -> TaskId {
     world.spawn(cpu, attributes)
 }
 
-/// When CPU 1 looks at its domains, in ms, if each CPU has one task, which goes on: the CPU goes through dispatch then.
-fn looks(spec: &str, shape: &str, end_ms: u64) -> Vec<u64> {
+/// Returns the times in ms at which CPU 1 balances its domains, with one hog on each CPU. A balance pass reschedules
+/// the CPU, which continues its hog.
+fn balance_times(spec: &str, shape: &str, end_ms: u64) -> Vec<u64> {
     let mut world = World::new(spec, shape, 1000);
     let all: Vec<u32> = (0..world.cpus()).collect();
     let hogs = occupy(&mut world, &all);
-    let looks = |ms: &u64| {
-        world.told.clear();
+    let balance_times = |ms: &u64| {
+        world.rescheduled.clear();
         world.run_until(ms * MS);
         assert_eq!(world.running(1), hogs[1]);
-        world.told.contains(&CpuId(1))
+        world.rescheduled.contains(&CpuId(1))
     };
-    (1..=end_ms).filter(looks).collect()
+    (1..=end_ms).filter(balance_times).collect()
 }
 
-/// "balance.bpf.h" 2: how long a busy CPU with nothing to do waits between looks. The first one is at its first tick, and
-/// as the CPU has looked when it began to idle, the interval is the longest then: 256 is 64 times 4 ms, 1024 is 32 times
-/// 32.
+/// "balance.bpf.h" 2: balance interval of a busy CPU in a balanced domain. The first pass is at its first tick. The
+/// CPU has already balanced when it went idle, so the interval is at its maximum: 256 is 64 times 4 ms, 1024 is 32
+/// times 32 ms.
 #[test]
-fn busy_cpus_look_seldom() {
+fn busy_cpus_balance_at_long_intervals() {
     for (shape, intervals) in [
         (CORE, [&[128, 128][..], &[128, 128], &[63, 63]]),
         ("node:1 core:4 pu:1", [&[256, 256], &[256, 256], &[127, 127]]),
-        // Twelve caches of one CPU.
+        // Twelve caches of one CPU each.
         ("node:1 l3:12 core:1 pu:1", [&[1024, 1024], &[768, 768], &[383, 383]]),
-        // 2.6.36 would look every 16 s, but for the tenth of a second for each CPU.
+        // 2.6.36 would balance every 16 s, but the interval is limited to 0.1 s per CPU.
         (MACHINE, [&[200, 200], &[128, 128], &[63, 63]]),
     ] {
         for (preset, intervals) in PRESETS.into_iter().zip(intervals) {
             let end = 2 + intervals.iter().sum::<u64>();
-            let looks = looks(&format!("cfs@{preset}"), shape, end);
-            let found: Vec<u64> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
-            assert_eq!((looks[0], &found[..]), (1, intervals), "{preset} {shape}");
+            let balance_times = balance_times(&format!("cfs@{preset}"), shape, end);
+            let found: Vec<u64> = balance_times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+            assert_eq!((balance_times[0], &found[..]), (1, intervals), "{preset} {shape}");
         }
     }
 }
 
-/// Two hogs are bound to CPU 0 until `free_ms`, and CPU 1 idles. When one of them has come there, in ms.
+/// Pins two hogs to CPU 0 until `free_ms` while CPU 1 is idle. Returns the time in ms at which one of them has been
+/// pulled.
 fn comes_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     let mut world = World::new(spec, shape, 1000);
     let hogs = occupy(&mut world, &[0, 0]);
     world.run_ms(free_ms);
     hogs.iter().for_each(|hog| unbind(&mut world, *hog));
     while hogs.iter().all(|hog| where_is(&world, *hog) == 0) {
-        assert!(world.now_ns < 2_000 * MS, "nobody comes: {spec} {shape}");
+        assert!(world.now_ns < 2_000 * MS, "no task is pulled: {spec} {shape}");
         world.run_ms(1);
     }
     world.now_ns / MS
 }
 
-/// "balance.bpf.h" 2, 3: an idle CPU is woken at each tick, and looks as often as its interval says. As there was nothing
-/// to take it is the longest.
+/// "balance.bpf.h" 2, 3: an idle CPU is woken at each tick and balances at its interval, which is the maximum after
+/// passes without a task to pull.
 #[test]
-fn idle_cpus_look_often() {
+fn idle_cpus_balance_at_short_intervals() {
     for (shape, intervals) in [(CORE, [2, 4, 4]), (CACHE, [4, 4, 4]), (NODE, [32, 4, 4]), (MACHINE, [128, 4, 4])] {
         for (preset, interval) in PRESETS.into_iter().zip(intervals) {
             let spec = format!("cfs@{preset},{COLD}");
@@ -94,10 +98,10 @@ fn idle_cpus_look_often() {
     }
 }
 
-/// "balance.bpf.h" 6: how many looks find only hot tasks before one of them is taken, and each comes after the shortest
-/// interval. In 6.1 siblings do not mind.
+/// "balance.bpf.h" 6: number of balance passes, at the minimum interval, that find only cache-hot tasks before one is
+/// pulled. In 6.1 tasks are never hot between SMT siblings.
 #[test]
-fn hot_tasks_go_after_some_failures() {
+fn cache_hot_tasks_are_pulled_after_failed_passes() {
     for (shape, later) in [(CORE, [1, 2, 0]), (CACHE, [2, 4, 4]), (NODE, [3 * 8, 4, 4]), (MACHINE, [2 * 64, 6, 6])] {
         for (preset, later) in PRESETS.into_iter().zip(later) {
             let hot = format!("cfs@{preset},latency_us=1000000,migration_cost_us=1000000");
@@ -107,7 +111,8 @@ fn hot_tasks_go_after_some_failures() {
     }
 }
 
-/// CPU 0 has a task of nice -20, which may go from `free_ms` on, and one that may not. When the first is on CPU 1, in ms.
+/// CPU 0 has a nice -20 task, which may leave from `free_ms` on, and a pinned one. Returns the time in ms at which
+/// the first runs on CPU 1.
 fn pushed_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     let mut world = World::new(spec, shape, 1000);
     let heavy = bound_with(&mut world, 0, -20);
@@ -121,9 +126,9 @@ fn pushed_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     world.now_ns / MS
 }
 
-/// "balance.bpf.h" 7: the running task is pushed at the third look beyond those after which hot ones go.
+/// "balance.bpf.h" 7: active balance happens three failed passes after the number from which hot tasks are pulled.
 #[test]
-fn running_tasks_are_pushed_after_more_failures() {
+fn running_tasks_are_pushed_after_more_failed_passes() {
     for (shape, later) in [
         (CORE, [2, 2 * 2, 2 * 2]),
         (CACHE, [3, 3 * 2, 3 * 2]),
@@ -137,8 +142,8 @@ fn running_tasks_are_pushed_after_more_failures() {
     }
 }
 
-/// CPU 0 and CPU 1 have a hog each, and CPU 0 gets another one, which may go, so many ticks before CPU 1 looks. Whether it
-/// goes.
+/// CPU 0 and CPU 1 have a hog each, and CPU 0 gets another, movable one `ticks` ticks before CPU 1 balances. Returns
+/// whether it is pulled.
 fn seen_after(spec: &str, shape: &str, look_ms: u64, ticks: u64) -> bool {
     let mut world = World::new(spec, shape, 1000);
     occupy(&mut world, &[0, 1]);
@@ -149,25 +154,25 @@ fn seen_after(spec: &str, shape: &str, look_ms: u64, ticks: u64) -> bool {
     where_is(&world, late) == 1
 }
 
-/// "balance.bpf.h" 4: before 6.1 a busy CPU sees the load of others as it was on average. That counts half of the load of a
-/// tick ago, of one with a fourth of which a difference of 1024 goes away in 22 steps that are rounded up, or in 11 by
-/// halves.
+/// "balance.bpf.h" 4: before 6.1 a busy CPU sees an average of other CPUs' loads over ticks. With a weight of one
+/// half or one fourth for the present load, a difference of 1024 fades in 11 or 22 rounded steps.
 #[test]
-fn busy_cpus_see_loads_late_before_6_1() {
+fn busy_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(CORE, [1, 1]), (CACHE, [11, 11]), (NODE, [22, 11]), (MACHINE, [22, 22])] {
         for (preset, ticks) in PRESETS.into_iter().zip(ticks) {
             let spec = format!("cfs@{preset},{COLD}");
-            let look = *looks(&spec, shape, 300).iter().find(|ms| **ms > 100).unwrap();
+            let look = *balance_times(&spec, shape, 300).iter().find(|ms| **ms > 100).unwrap();
             let found = (1..60).find(|ticks| seen_after(&spec, shape, look, *ticks));
             assert_eq!(found, Some(ticks), "{preset} {shape}");
         }
     }
 }
 
-/// The same of a CPU that idles: the load is seen as of the last tick, or on average over two ticks or four. What comes is
-/// heavy: nice -10, 9548, goes if the average of what CPU 0 has, with two hogs, is at least as much.
+/// The same for an idle CPU: it sees the load of the last tick, or an average over two or four ticks. The movable
+/// task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at least
+/// its weight.
 #[test]
-fn idle_cpus_see_loads_late_before_6_1() {
+fn idle_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(NODE, [3, 1]), (MACHINE, [6, 3])] {
         for (preset, ticks) in PRESETS.into_iter().zip(ticks) {
             let spec = format!("cfs@{preset},{COLD}");
@@ -186,8 +191,8 @@ fn idle_cpus_see_loads_late_before_6_1() {
     }
 }
 
-/// Each CPU has tasks of these nice values, bound to it. The first of CPU 0 is the last that comes, so that it waits, and
-/// may go to CPU 1 from 100 ms on. Whether it is there after the next look.
+/// Each CPU has pinned tasks of these nice values. The first task of CPU 0 starts last, so that it is queued, and may
+/// move to CPU 1 from 100 ms on. Returns whether CPU 1 pulls it at its next pass.
 fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     let shape = format!("node:1 core:{} pu:1", cpus.len());
     let mut world = World::new(&format!("cfs@{preset},{COLD},scaling=2"), &shape, 1000);
@@ -197,37 +202,38 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     let task = bound_with(&mut world, 0, cpus[0][0]);
     world.run_ms(100);
     allow(&mut world, task, &[0, 1]);
-    let looks = if cpus.len() == 2 { [201, 129, 127] } else { [257, 193, 191] };
+    let balance_times = if cpus.len() == 2 { [201, 129, 127] } else { [257, 193, 191] };
     let preset = PRESETS.iter().position(|other| *other == preset).unwrap();
-    world.run_until(looks[preset] * MS - 1);
+    world.run_until(balance_times[preset] * MS - 1);
     assert_eq!(where_is(&world, task), 0);
-    world.run_until(looks[preset] * MS);
-    assert_ne!(world.running(0), task, "who runs cannot go");
+    world.run_until(balance_times[preset] * MS);
+    assert_ne!(world.running(0), task, "a running task cannot be pulled");
     where_is(&world, task) == 1
 }
 
-/// "balance.bpf.h" 4, 5: what a busy CPU takes at a look. Weights: 15 (nice 19), 70 (12), 87 (11), 1024 (0), 1277 (-1),
-/// 3121 (-5).
+/// "balance.bpf.h" 4, 5: what a busy CPU pulls in one pass. Weights: 15 (nice 19), 70 (12), 87 (11), 1024 (0), 1277
+/// (-1), 3121 (-5).
 #[test]
-fn a_look_takes_what_makes_both_more_even() {
+fn balance_pass_pulls_the_imbalance() {
     for (cpus, expected) in [
-        // Twice as much: half of a task too much is a whole one until 4.1. In 6.1 it weighs too much at the first look.
+        // Twice the load: the imbalance is half a task, which up to 4.1 moves a whole one. In 6.1 the task is too
+        // heavy in the first pass.
         (&[&[0, 0][..], &[0]][..], [true, true, false]),
         (&[&[0, 0, 0], &[0, 0]], [true, true, false]),
-        // Just what shall move.
+        // The imbalance is exactly one task.
         (&[&[0, 0, 0, 0], &[0, 0]], [true, true, true]),
         // 1292 of 1111 is 116 %, of 1094 118 %, of 1039 124 %, of 1024 126 %.
         (&[&[19, -1], &[0, 11]], [false, false, false]),
         (&[&[19, -1], &[0, 12]], [false, true, true]),
         (&[&[19, -1], &[0, 19]], [false, true, true]),
         (&[&[19, -1], &[0]], [true, true, true]),
-        // Half of the task is 512: that is how much shall move, and 8 more than that.
+        // Half of the task's weight is 512: exactly the imbalance, and then 8 more than it.
         (&[&[0, -5], &[-5]], [true, true, false]),
         (&[&[0, -5], &[-5, 19]], [false, false, false]),
-        // The own CPU has as much as all on average.
+        // The CPU has at least the average load already.
         (&[&[0, 0, 0], &[0, 0], &[0]], [false, false, false]),
         (&[&[0, 0, 0], &[0], &[0, 0]], [true, true, true]),
-        // A third of a task above the average: a whole one until 4.1.
+        // The excess over the average is a third of a task, which up to 4.1 moves a whole one.
         (&[&[0, 0], &[0], &[0, 0]], [true, true, false]),
     ] {
         for (preset, expected) in PRESETS.into_iter().zip(expected) {
@@ -236,10 +242,10 @@ fn a_look_takes_what_makes_both_more_even() {
     }
 }
 
-/// "balance.bpf.h" 5: in 6.1 each failure allows twice the weight. A task of 1024 goes at the second look if 512 shall
-/// move, and at the third if it is 258.
+/// "balance.bpf.h" 5: in 6.1 each failed pass doubles the allowed weight. A task of weight 1024 is pulled in the
+/// second pass if the imbalance is 512, and in the third if it is 258.
 #[test]
-fn failures_allow_heavier_tasks_in_6_1() {
+fn failed_passes_allow_heavier_tasks_in_6_1() {
     for (own, ms) in [(&[0][..], 127 + 31), (&[0, 5, 8], 127 + 31 + 31)] {
         let mut world = World::new(&format!("cfs@6.1,{COLD}"), CACHE, 1000);
         bound(&mut world, 0);
@@ -256,10 +262,10 @@ fn failures_allow_heavier_tasks_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: so many of the tasks of CPU 0 an idle CPU takes at once. Of five it is two and a half by weight,
-/// which the third still fits; by number it is two.
+/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five tasks it is two and a half
+/// by weight, into which the third still fits, or two by number.
 #[test]
-fn an_idle_cpu_takes_half() {
+fn idle_cpu_pulls_half_of_the_tasks() {
     for (hogs, taken) in [(6, [3, 3, 3]), (5, [3, 3, 2])] {
         for (preset, taken) in PRESETS.into_iter().zip(taken) {
             let mut world = World::new(&format!("cfs@{preset},{COLD}"), CACHE, 1000);
@@ -275,10 +281,10 @@ fn an_idle_cpu_takes_half() {
     }
 }
 
-/// "balance.bpf.h" 4: a group with as many tasks as CPUs. CPUs 0 to 3 idle; below the other cache one CPU has two tasks,
-/// and one idles. In 6.1 the numbers of idle CPUs count.
+/// "balance.bpf.h" 4: a group with as many tasks as CPUs. CPUs 0 to 3 are idle; in the other cache one CPU has two
+/// tasks and one is idle. 6.1 compares the numbers of idle CPUs.
 #[test]
-fn a_group_with_idle_cpus_gives_only_in_6_1() {
+fn group_with_an_idle_cpu_is_pulled_from_only_in_6_1() {
     for (preset, goes) in PRESETS.into_iter().zip([false, false, true]) {
         let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:1 l3:2 core:4 pu:1", 1000);
         let hogs = occupy(&mut world, &[4, 4, 5, 6]);
@@ -289,10 +295,10 @@ fn a_group_with_idle_cpus_gives_only_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: a busy CPU takes from a group only if that has more tasks than CPUs. Here CPU 1 idles, but may take
-/// nothing.
+/// "balance.bpf.h" 4: a busy CPU pulls only from a group with more tasks than CPUs. CPU 1 of that group is idle, but
+/// may not run the tasks.
 #[test]
-fn a_busy_cpu_leaves_who_has_a_cpu_nearby() {
+fn busy_cpu_pulls_only_from_an_overloaded_group() {
     for (hogs, goes) in [(2, false), (3, true)] {
         for preset in PRESETS {
             let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:1 core:2 pu:2", 1000);
@@ -308,9 +314,9 @@ fn a_busy_cpu_leaves_who_has_a_cpu_nearby() {
     }
 }
 
-/// "balance.bpf.h" 1: a CPU that becomes idle takes one task, though two other CPUs have too many.
+/// "balance.bpf.h" 1: a newly idle CPU pulls one task, though two other CPUs are overloaded.
 #[test]
-fn a_newly_idle_cpu_takes_one() {
+fn newly_idle_cpu_pulls_one_task() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:2 core:2 pu:1", 1000);
         let hogs = occupy(&mut world, &[0, 0, 2, 2]);
@@ -325,10 +331,11 @@ fn a_newly_idle_cpu_takes_one() {
     }
 }
 
-/// "balance.bpf.h" 4: a CPU becomes idle whose sibling has more weight than the three tasks of the other core. By loads its
-/// core has enough; since 4.1 it takes one, as its core has room and the other has not.
+/// "balance.bpf.h" 4: a CPU goes idle whose SMT sibling has more weight than the three tasks of the other core
+/// together. By load its core has enough; since 4.1 it pulls one, as its core has spare capacity and the other one
+/// has none.
 #[test]
-fn a_newly_idle_cpu_has_room_since_4_1() {
+fn newly_idle_cpu_with_spare_capacity_pulls_since_4_1() {
     for (preset, comes) in PRESETS.into_iter().zip([false, true, true]) {
         let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:1 core:2 pu:2", 1000);
         let other = bound(&mut world, 0);
@@ -341,9 +348,10 @@ fn a_newly_idle_cpu_has_room_since_4_1() {
     }
 }
 
-/// "balance.bpf.h" 1: an idle time of twice what counts is averaged with those before; a longer one wipes them out.
+/// "balance.bpf.h" 1: an idle period of up to twice the migration cost is averaged with earlier ones; a longer one
+/// replaces them.
 #[test]
-fn a_long_idle_time_wipes_out_short_ones() {
+fn long_idle_period_resets_the_average() {
     for preset in &PRESETS[..2] {
         for (idles_ns, comes) in [(MS, false), (MS + 1, true)] {
             let mut world = World::new(&format!("cfs@{preset},latency_us=1000000"), CACHE, 1000);
@@ -363,15 +371,16 @@ fn a_long_idle_time_wipes_out_short_ones() {
     }
 }
 
-/// "balance.bpf.h" 3: a busy CPU that takes a task at a tick goes on with its own, unless the other preempts.
+/// "balance.bpf.h" 3: a busy CPU that pulls a task at a tick continues its own task unless the pulled one preempts
+/// it.
 #[test]
-fn who_comes_by_a_look_preempts_as_who_wakes() {
+fn pulled_task_preempts_like_a_woken_one() {
     for preset in &PRESETS[..2] {
         let spec = format!("cfs@{preset},{COLD},start_debit=false");
-        let look = *looks(&spec, CACHE, 300).iter().find(|ms| **ms > 100).unwrap();
+        let look = *balance_times(&spec, CACHE, 300).iter().find(|ms| **ms > 100).unwrap();
         for slept in [false, true] {
             let mut world = World::new(&spec, CACHE, 1000);
-            // Either a task that is first on CPU 0 but not before its time, or one that slept there since the beginning.
+            // Either a queued task that has not earned preemption, or one that has slept on CPU 0 since the start.
             let batch = TaskAttributes { policy: Policy::Batch, ..world.pinned(0, 0) };
             let sleeper = world.spawn(0, batch);
             world.block(sleeper);
@@ -391,10 +400,10 @@ fn who_comes_by_a_look_preempts_as_who_wakes() {
     }
 }
 
-/// "balance.bpf.h" 7: a task that was stopped to be pushed but may not go goes on without a pick. The one that waits is too
-/// heavy for what shall move; the one that runs has had more than it, but its turn is not over.
+/// "balance.bpf.h" 7: a task stopped for active balance that may not move continues without a pick. The queued task
+/// is too heavy for the imbalance; the running one has more virtual runtime than it, but its slice is not over.
 #[test]
-fn who_cannot_be_pushed_goes_on() {
+fn task_that_cannot_be_pushed_continues() {
     for bind in [true, false] {
         let mut world = World::new(&format!("cfs@4.1,{COLD},start_debit=false"), CACHE, 1000);
         occupy(&mut world, &[1]);
@@ -407,15 +416,16 @@ fn who_cannot_be_pushed_goes_on() {
         }
         world.run_until(1);
         assert_eq!(world.running(0), runs);
-        // The fourth look that fails is at 321 ms, and the turn ends at 493.
+        // The fourth failed pass is at 321 ms, and the slice ends at 493 ms.
         world.run_until(480 * MS);
         assert_eq!(world.running(0) == runs, bind);
     }
 }
 
-/// "balance.bpf.h" 4: seven tasks beside six are even enough, and nobody goes. The look before had two to move.
+/// "balance.bpf.h" 4: seven tasks against six are balanced, and none moves. The pass before had an imbalance of two
+/// tasks.
 #[test]
-fn what_is_even_enough_stays() {
+fn balanced_cpus_move_no_task() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset},{COLD}"), CACHE, 1000);
         let hogs = occupy(&mut world, &[0; 8]);
@@ -431,9 +441,10 @@ fn what_is_even_enough_stays() {
     }
 }
 
-/// "balance.bpf.h" 1: a CPU that becomes idle takes one task, from the nearest domain that has one, and looks no further.
+/// "balance.bpf.h" 1: a newly idle CPU pulls one task from the nearest domain that has one, and ends the search
+/// there.
 #[test]
-fn a_newly_idle_cpu_takes_one_from_the_nearest() {
+fn newly_idle_cpu_pulls_from_the_nearest_domain() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset},{COLD}"), "node:1 l3:2 core:2 pu:1", 1000);
         let hogs = occupy(&mut world, &[0, 0, 2, 2, 2, 2, 3, 3, 3, 3]);
@@ -442,7 +453,7 @@ fn a_newly_idle_cpu_takes_one_from_the_nearest() {
         hogs.iter().for_each(|hog| unbind(&mut world, *hog));
         let before = world.inserted.len();
         world.block(last);
-        // A second one would wait in the CPU's own queue of the kernel.
+        // A second task would wait in the CPU's local queue.
         let taken: Vec<TaskId> = world.inserted[before..].iter().map(|one| one.task).collect();
         assert_eq!(taken, [world.running(1)], "{preset}");
         assert!(hogs[..2].contains(&taken[0]), "{preset}");

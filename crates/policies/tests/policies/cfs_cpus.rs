@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/cfs` on several CPUs: where tasks wake and begin (theory 5), and how load is balanced (theory 6).
+//! `policies/cfs` on several CPUs: CPU selection at wakeup and fork (theory 5), and load balancing (theory 6).
 
 use crate::cfs::PRESETS;
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::TaskAttributes;
 
-/// Hogs that are bound to these CPUs.
+/// Starts a hog on each of these CPUs, pinned to it.
 pub fn occupy(world: &mut World, cpus: &[u32]) -> Vec<TaskId> {
     cpus.iter().map(|cpu| bound(world, *cpu)).collect()
 }
@@ -16,14 +16,14 @@ pub fn bound(world: &mut World, cpu: u32) -> TaskId {
     world.spawn(cpu, attributes)
 }
 
-/// The task may run anywhere from now on. It does not move for that.
+/// Allows a task on all CPUs, which does not move it.
 pub fn unbind(world: &mut World, task: TaskId) {
     let all: Vec<u32> = (0..world.cpus()).collect();
     world.kernel.set_affinity(CpuId(0), task, &only(&all)).unwrap();
     world.settle();
 }
 
-/// A task that sleeps, ran on `cpu` last, and may run anywhere.
+/// Returns a sleeping task that last ran on `cpu` and may run on any CPU.
 pub fn sleeper(world: &mut World, cpu: u32) -> TaskId {
     let task = bound(world, cpu);
     assert_eq!(world.running(cpu), task);
@@ -32,15 +32,15 @@ pub fn sleeper(world: &mut World, cpu: u32) -> TaskId {
     task
 }
 
-/// Where a task is: it runs there, or waits.
+/// Returns the CPU a task is running or queued on.
 pub fn place_of(world: &World, task: TaskId) -> u32 {
     world.kernel.task_cpu(task).0
 }
 
-/// Overload on wakeup (EuroSys 2016): a task does not leave its cache when it wakes, though all CPUs below another idle. It
-/// wakes beside a hog.
+/// Overload on wakeup (EuroSys 2016): a woken task stays within its cache, beside a hog, though all CPUs of another
+/// cache are idle.
 #[test]
-fn wakeups_do_not_leave_the_cache() {
+fn wakeups_stay_in_the_cache_though_another_one_is_idle() {
     for preset in PRESETS {
         for waker in [0, 1] {
             let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:2 pu:1", 1000);
@@ -54,19 +54,20 @@ fn wakeups_do_not_leave_the_cache() {
     }
 }
 
-/// "wake.bpf.h" 5, on three cores with two threads each. The last CPU is 0, and no more loaded than the waker's.
+/// "wake.bpf.h" 5, on three cores with two hardware threads each. The last CPU is 0, and its load is at most that of
+/// the waker's CPU.
 #[test]
-fn idle_siblings_are_sought_in_each_versions_way() {
+fn idle_sibling_search_follows_each_version() {
     for (busy, waker, cpus) in [
-        // A core idles as a whole: 2.6.36 takes the sibling nevertheless.
+        // A whole core is idle; 2.6.36 takes the SMT sibling nevertheless.
         (&[0, 2][..], 0, [1, 4, 4]),
-        // None does: the sibling.
+        // No whole core is idle: the sibling.
         (&[0, 2, 4], 0, [1, 1, 1]),
-        // The sibling is busy, and the waker is on the same core: only 6.1 looks further.
+        // The sibling is busy and the waker is on the same core: only 6.1 searches further.
         (&[0, 1, 2, 5], 0, [0, 0, 3]),
-        // It is on another core.
+        // The waker is on another core.
         (&[0, 1, 2, 5], 2, [3, 0, 3]),
-        // Nothing is idle.
+        // All CPUs are busy.
         (&[0, 1, 2, 3, 4, 5], 0, [0, 0, 0]),
     ] {
         for (preset, cpu) in PRESETS.into_iter().zip(cpus) {
@@ -80,9 +81,9 @@ fn idle_siblings_are_sought_in_each_versions_way() {
     }
 }
 
-/// "wake.bpf.h" 5: in 6.1 a CPU with nothing but SCHED_IDLE tasks is as good as an idle one.
+/// "wake.bpf.h" 5: in 6.1 a CPU with only SCHED_IDLE tasks counts as idle.
 #[test]
-fn cpus_with_idle_tasks_count_as_idle_in_6_1() {
+fn cpus_with_only_sched_idle_tasks_count_as_idle_in_6_1() {
     for (preset, cpu) in [("2.6.36", 0), ("4.1", 0), ("6.1", 1)] {
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:1 core:3 pu:1", 1000);
         let task = sleeper(&mut world, 0);
@@ -94,21 +95,21 @@ fn cpus_with_idle_tasks_count_as_idle_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 2, 3: the last CPU is 0, the waker's is 1, below another cache. Loads are in hogs; the imbalance between nodes
-/// is 33 % in 2.6.36, 25 % in 4.1 and 17 % in 6.1, and half of that counts.
+/// "wake.bpf.h" 2, 3: the last CPU is 0, the waker's is 1, in another cache. Loads are in hogs. The imbalance between
+/// nodes is 33 % in 2.6.36, 25 % in 4.1 and 17 % in 6.1; half of that is allowed.
 #[test]
-fn the_wakers_cpu_attracts_by_load() {
+fn wake_affine_compares_loads() {
     for (last, own, sync, cpus) in [
-        // An interrupt of an idle CPU.
+        // The waker is an interrupt on an idle CPU.
         (0, 0, false, [1, 1, 0]),
         (1, 0, false, [1, 1, 1]),
         (1, 1, false, [0, 0, 0]),
         (2, 1, false, [1, 1, 1]),
         (2, 2, false, [0, 0, 0]),
-        // With the task 8 / 7 and 11 / 10 of what is there.
+        // With the woken task, the waker's CPU has 8/7 and 11/10 of the last CPU's load.
         (7, 7, false, [1, 0, 0]),
         (10, 10, false, [1, 1, 0]),
-        // The waker does not count if it is about to sleep.
+        // In a sync wakeup the waker does not count.
         (1, 1, true, [1, 1, 1]),
         (2, 2, true, [1, 1, 1]),
         (3, 4, true, [0, 0, 0]),
@@ -125,16 +126,16 @@ fn the_wakers_cpu_attracts_by_load() {
     }
 }
 
-/// "wake.bpf.h" 4: who wakes many others does not draw to its CPU those that wake many (since 4.1). The waker sleeps next, so
-/// the task would come.
+/// "wake.bpf.h" 4: since 4.1 a task that wakes many others does not pull tasks that also wake many to its CPU. The
+/// wakeup is sync, so the task would otherwise be pulled.
 #[test]
-fn who_wakes_many_is_not_affine() {
+fn wake_wide_disables_affine_wakeups_since_4_1() {
     for (preset, wakes, cpu) in [("2.6.36", 60, 0), ("4.1", 60, 1), ("6.1", 60, 1), ("4.1", 3, 0), ("6.1", 3, 0)] {
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:1 core:2 pu:1", 1000);
         let others = [sleeper(&mut world, 1), sleeper(&mut world, 1)];
         let master = bound(&mut world, 0);
         let slave = bound(&mut world, 1);
-        // Both wake two tasks in turn, the slave ten times less often.
+        // Both wake two tasks alternately, the slave ten times less often.
         for (waker, cpu, count) in [(slave, 1, wakes / 10), (master, 0, wakes)] {
             for round in 0..count {
                 assert_eq!(world.running(cpu), waker);
@@ -159,7 +160,7 @@ fn who_wakes_many_is_not_affine() {
 
 /// "wake.bpf.h" 7: a new task goes to the node, the cache and the core with the least load.
 #[test]
-fn a_new_task_goes_where_the_load_is_least() {
+fn forked_task_goes_to_the_least_loaded_group() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset}"), "node:2 core:2 pu:2", 1000);
         occupy(&mut world, &[0]);
@@ -168,13 +169,13 @@ fn a_new_task_goes_where_the_load_is_least() {
             let task = world.spawn(0, attributes);
             assert!(cpus.contains(&place_of(&world, task)), "{preset} {number}: {}", place_of(&world, task));
         }
-        // Every core has one.
+        // Every core has one task.
         let cores: Vec<u32> = (0..8).filter(|cpu| world.running(*cpu) != TaskId::NONE).map(|cpu| cpu / 2).collect();
         assert_eq!(cores, [0, 1, 2, 3], "{preset}");
     }
 }
 
-/// Two hogs that may run anywhere, both on CPU 0, and a task on CPU 1.
+/// Starts two pinned hogs on CPU 0 and one task on CPU 1.
 fn two_and_one(spec: &str) -> (World, [TaskId; 2], TaskId) {
     let mut world = World::new(spec, "node:1 core:2 pu:1", 1000);
     let hogs = [bound(&mut world, 0), bound(&mut world, 0)];
@@ -183,16 +184,16 @@ fn two_and_one(spec: &str) -> (World, [TaskId; 2], TaskId) {
     (world, hogs, other)
 }
 
-/// "balance.bpf.h" 1, 6: a CPU that runs out of tasks takes one that waits, if that has not run for half a millisecond. P11
-/// of a model of our own.
+/// "balance.bpf.h" 1, 6: a newly idle CPU pulls a queued task if that has not run for 0.5 ms. The expected values are
+/// computed (property P11 of the facts), not published.
 #[test]
-fn a_newly_idle_cpu_takes_cold_tasks() {
+fn newly_idle_cpu_pulls_cache_cold_tasks() {
     for preset in PRESETS {
         for (after_us, comes) in [(400, false), (600, true)] {
             let (mut world, hogs, other) = two_and_one(&format!("cfs@{preset}"));
             hogs.iter().for_each(|hog| unbind(&mut world, *hog));
-            world.began.clear();
-            while world.began.is_empty() {
+            world.switches.clear();
+            while world.switches.is_empty() {
                 world.run_ms(1);
             }
             world.run_until(world.now_ns + after_us * 1000);
@@ -203,9 +204,9 @@ fn a_newly_idle_cpu_takes_cold_tasks() {
     }
 }
 
-/// "balance.bpf.h" 1: until 4.1 a CPU takes nothing if it idles for less than 0.5 ms at a time.
+/// "balance.bpf.h" 1: up to 4.1 a CPU pulls no task if its average idle time is below 0.5 ms.
 #[test]
-fn who_idles_briefly_takes_nothing_until_4_1() {
+fn cpu_with_short_idle_times_pulls_nothing_before_6_1() {
     for (preset, comes) in [("2.6.36", false), ("4.1", false), ("6.1", true)] {
         let (mut world, hogs, other) = two_and_one(&format!("cfs@{preset}"));
         for _ in 0..40 {
@@ -214,8 +215,8 @@ fn who_idles_briefly_takes_nothing_until_4_1() {
             world.wake(1, other, false);
             world.run_until(world.now_ns + 100_000);
         }
-        world.began.clear();
-        while world.began.is_empty() {
+        world.switches.clear();
+        while world.switches.is_empty() {
             world.run_ms(1);
         }
         hogs.iter().for_each(|hog| unbind(&mut world, *hog));
@@ -226,7 +227,7 @@ fn who_idles_briefly_takes_nothing_until_4_1() {
     }
 }
 
-/// "balance.bpf.h" 3: four hogs that all began on CPU 0 spread to CPUs that idle, within some ticks.
+/// "balance.bpf.h" 3: four hogs that all start on CPU 0 spread to idle CPUs within some ticks.
 #[test]
 fn hogs_spread_to_idle_cpus() {
     for preset in PRESETS {
@@ -237,7 +238,7 @@ fn hogs_spread_to_idle_cpus() {
         world.run_ms(200);
         let cpus: Vec<_> = hogs.iter().map(|hog| world.cpu_of(*hog)).collect();
         assert!((0..4).all(|cpu| cpus.contains(&Some(cpu))), "{preset}: {cpus:?}");
-        // And not without balance.
+        // Without balancing they stay.
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:2 pu:1", 1000);
         let hogs: Vec<_> = (0..4).map(|_| bound(&mut world, 0)).collect();
         hogs.iter().for_each(|hog| unbind(&mut world, *hog));
@@ -246,7 +247,7 @@ fn hogs_spread_to_idle_cpus() {
     }
 }
 
-/// What three hogs get of two CPUs in 10 s.
+/// Returns the CPU time of three hogs on two CPUs in 10 s.
 fn three_on_two(preset: &str) -> Vec<u64> {
     let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
     let tasks = world.start(vec![world.attributes(); 3]);
@@ -254,28 +255,29 @@ fn three_on_two(preset: &str) -> Vec<u64> {
     tasks.iter().map(|task| world.ran_ms(*task)).collect()
 }
 
-/// "balance.bpf.h" 2, 4, 5: three hogs on two CPUs share them by moving: two thirds for each, but for 5 points (P10 of a model
-/// of our own). **Not always in 2.6.36 and 4.1** (`policies/cfs/README.md`): here, where all CPUs have their ticks in the
-/// same nanosecond, one hog has a few points more.
+/// "balance.bpf.h" 2, 4, 5: three hogs share two CPUs by migrating: two thirds of a CPU each, within 5 points
+/// (computed, not published). **Not always in 2.6.36 and 4.1** (`policies/cfs/README.md`): here all CPUs have their
+/// ticks in the same nanosecond, and one hog gets a few points more.
 #[test]
 fn three_hogs_share_two_cpus() {
     let ran = three_on_two("6.1");
     assert!(ran.iter().all(|ms| ms.abs_diff(6_667) <= 500), "{ran:?}");
 }
 
-/// The same: in each version all of them move. One that stayed would have a CPU alone, and the others would share one.
+/// The same for each version with a wider limit: all hogs migrate. Otherwise one would have a CPU alone while two
+/// share the other.
 #[test]
-fn none_of_three_hogs_stays_alone() {
+fn no_hog_of_three_keeps_a_cpu_alone() {
     for preset in PRESETS {
         let ran = three_on_two(preset);
         assert!(ran.iter().all(|ms| (5_500..8_000).contains(ms)), "{preset}: {ran:?}");
     }
 }
 
-/// "balance.bpf.h" 4: loads are biased before 6.1. A CPU that lost a task, and one that got it, seem not to have changed for some
-/// ticks, so that the task is not taken back at once.
+/// "balance.bpf.h" 4: before 6.1 loads are biased towards their past. The CPU that lost a task and the one that
+/// pulled it look unchanged for some ticks, so the task is not pulled back at once.
 #[test]
-fn who_lost_a_task_does_not_take_it_back_at_once() {
+fn load_bias_prevents_pulling_a_task_back_at_once() {
     for preset in ["2.6.36", "4.1"] {
         let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
         let tasks = world.start(vec![world.attributes(); 3]);
@@ -294,9 +296,10 @@ fn who_lost_a_task_does_not_take_it_back_at_once() {
     }
 }
 
-/// "balance.bpf.h" 7: who waits on CPU 0 may not leave it, and who runs there hardly ever waits: it is pushed to CPU 1.
+/// "balance.bpf.h" 7: the task queued on CPU 0 is pinned, and the running one hardly ever waits: active balance
+/// pushes the running task to CPU 1.
 #[test]
-fn a_running_task_is_pushed_after_some_failures() {
+fn active_balance_pushes_the_running_task() {
     for preset in PRESETS {
         let mut world = World::new(&format!("cfs@{preset}"), "node:1 core:2 pu:1", 1000);
         let attributes = world.pinned(0, -20);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/cfs`: where tasks wake and begin (theory 5, "wake.bpf.h"), beside a naive search.
+//! `policies/cfs`: CPU selection at wakeup and fork (theory 5, "wake.bpf.h"), against a naive search.
 
 use crate::cfs::PRESETS;
 use crate::cfs_cpus::{bound, occupy, place_of, sleeper};
 use crate::world::{MS, World};
 use ids::TaskId;
 
-/// Two caches of three cores of two threads.
+/// Two caches of three cores with two hardware threads each.
 const CACHES: &str = "node:1 l3:2 core:3 pu:2";
 const CORES: u32 = 3;
 const CPUS: u32 = 12;
 
-/// "wake.bpf.h" 5, in words: the CPU of a task that last ran on `last`, which is busy, and is woken by a busy CPU below
-/// that cache.
+/// "wake.bpf.h" 5, written literally: the CPU chosen for a task whose last CPU, `last`, is busy and whose waker runs
+/// on a busy CPU of the same cache.
 fn sought(preset: &str, idle: &dyn Fn(u32) -> bool, last: u32, waker: u32) -> u32 {
     let (core, cache) = (last / 2, last / 2 / CORES);
     let (first, behind) = (cache * CORES * 2, (cache + 1) * CORES * 2);
@@ -31,9 +31,9 @@ fn sought(preset: &str, idle: &dyn Fn(u32) -> bool, last: u32, waker: u32) -> u3
     found.unwrap_or(last)
 }
 
-/// "wake.bpf.h" 5: the search matches a naive one, from each CPU, with any of the others busy.
+/// "wake.bpf.h" 5: the idle search matches a naive one, from each CPU, with any of the others busy.
 #[test]
-fn the_search_finds_what_a_naive_one_finds() {
+fn idle_sibling_search_matches_a_naive_search() {
     let mut state = 1_u32;
     let mut draw = |below: u32| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -41,7 +41,7 @@ fn the_search_finds_what_a_naive_one_finds() {
     };
     for last in 0..CPUS {
         for round in 0..5 {
-            // From nearly idle to nearly busy.
+            // From nearly idle to nearly fully busy.
             let busy: Vec<u32> = (0..CPUS).filter(|cpu| *cpu == last || draw(6) <= round).collect();
             let near: Vec<u32> = busy.iter().copied().filter(|cpu| cpu / 2 / CORES == last / 2 / CORES).collect();
             let waker = near[draw(near.len() as u32) as usize];
@@ -58,9 +58,9 @@ fn the_search_finds_what_a_naive_one_finds() {
     }
 }
 
-/// "wake.bpf.h" 5: in 6.1 the CPU before the last one is better than others that idle.
+/// "wake.bpf.h" 5: 6.1 prefers the CPU used before the last one to other idle CPUs (recent_used_cpu).
 #[test]
-fn the_cpu_before_the_last_is_remembered_in_6_1() {
+fn recent_used_cpu_is_preferred_in_6_1() {
     for (preset, cpu) in [("4.1", 0), ("6.1", 2)] {
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:1 core:4 pu:1", 1000);
         let task = sleeper(&mut world, 2);
@@ -77,10 +77,11 @@ fn the_cpu_before_the_last_is_remembered_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 2: the limits, in hogs of both CPUs: with the task 14 / 13, 13 / 12, 10 / 9 and 9 / 8 of what the last CPU
-/// has. In 6.1 it may be 108 % between nodes, in 4.1 112 and in 2.6.36 116; between siblings 105.
+/// "wake.bpf.h" 2: limits of the load comparison with equal numbers of hogs on both CPUs. With the woken task, the
+/// waker's CPU has 14/13, 13/12, 10/9 and 9/8 of the last CPU's load. Up to 108 % is allowed between nodes in 6.1,
+/// 112 % in 4.1, 116 % in 2.6.36; between SMT siblings 105 %.
 #[test]
-fn the_wakers_cpu_attracts_to_the_percent() {
+fn wake_affine_load_limit_is_exact() {
     for (shape, hogs, cpus) in [
         ("node:2 core:1 pu:1", 13, [1, 1, 1]),
         ("node:2 core:1 pu:1", 12, [1, 1, 0]),
@@ -103,9 +104,10 @@ fn the_wakers_cpu_attracts_to_the_percent() {
     }
 }
 
-/// "wake.bpf.h" 3: a waker that sleeps next leaves its CPU to the task if nobody else is there, though the last CPU idles.
+/// "wake.bpf.h" 3: with a sync wakeup the task goes to the waker's CPU if the waker is alone there, though the last
+/// CPU is idle.
 #[test]
-fn a_waker_that_sleeps_gives_its_cpu() {
+fn sync_wakeup_takes_the_cpu_of_a_lone_waker() {
     for (own, cpus) in [(1, [1, 1, 1]), (2, [0, 0, 0])] {
         for (preset, cpu) in PRESETS.into_iter().zip(cpus) {
             let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:1 pu:1", 1000);
@@ -118,17 +120,17 @@ fn a_waker_that_sleeps_gives_its_cpu() {
     }
 }
 
-/// A new task of whoever runs on CPU 0, which may run anywhere.
+/// Forks an unrestricted task on CPU 0 and returns the CPU it is placed on.
 fn child(world: &mut World) -> u32 {
     let attributes = world.attributes();
     let task = world.spawn(0, attributes);
     place_of(world, task)
 }
 
-/// "wake.bpf.h" 7: ten tasks beside an idle CPU, and another node whose CPUs have one each. By load that is lighter, and in
-/// 6.1 the idle CPU counts.
+/// "wake.bpf.h" 7: CPU 0 has ten tasks, CPU 1 is idle, and each CPU of the other node has one task. By load the other
+/// node is chosen; 6.1 counts the idle CPU.
 #[test]
-fn a_new_task_goes_where_cpus_idle_in_6_1() {
+fn forked_task_goes_to_idle_cpus_rather_than_less_load_in_6_1() {
     for (preset, cpu) in PRESETS.into_iter().zip([2, 2, 1]) {
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:2 pu:1", 1000);
         occupy(&mut world, &[&[0; 10][..], &[2, 3]].concat());
@@ -137,10 +139,10 @@ fn a_new_task_goes_where_cpus_idle_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 7: where no CPU idles a new task goes to the lightest, if the own group has enough more: 2 of 1.5 is, 2 of
-/// 1.75 (114 %) is not until 6.1 asks for 17 %.
+/// "wake.bpf.h" 7: with no idle CPU a new task goes to the lightest CPU if the own group is heavier by enough: 2
+/// against 1.5 is, 2 against 1.75 (114 %) is too before 6.1, which requires 117 %.
 #[test]
-fn a_new_task_goes_where_the_load_is_less() {
+fn forked_task_leaves_its_group_for_a_lighter_one() {
     for (nodes, cpus) in [([2, 2, 2, 1], [3, 3, 3]), ([2, 2, 1, 2], [2, 2, 2]), ([2, 1, 2, 1], [1, 1, 1])] {
         for (preset, cpu) in PRESETS.into_iter().zip(cpus) {
             let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:2 pu:1", 1000);
@@ -153,9 +155,9 @@ fn a_new_task_goes_where_the_load_is_less() {
     }
 }
 
-/// "wake.bpf.h" 7: of the idle CPUs of the idlest group that which began to idle last; 6.1 stays there.
+/// "wake.bpf.h" 7: within the idlest group, 6.1 chooses the CPU that went idle last.
 #[test]
-fn a_new_task_takes_the_cpu_that_idled_least() {
+fn forked_task_takes_the_most_recently_idle_cpu_in_6_1() {
     for order in [[3, 4, 5], [4, 5, 3], [5, 3, 4]] {
         let mut world = World::new("cfs@6.1,balances_load=false", "node:2 core:3 pu:1", 1000);
         occupy(&mut world, &[0, 1, 2]);

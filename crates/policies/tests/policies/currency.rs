@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/currency`. An interval is 100 ms.
+//! Tests of the rules of `policies/currency`. An accounting interval is 100 ms.
 
 use crate::world::{MS, World};
 use ids::{CpuId, TaskId};
 use kernel_model::CgroupId;
 
-/// A machine on which jobs with these weights and numbers of hogs run; their tasks.
+/// Returns a machine running jobs with these weights and numbers of hogs, and the tasks of each job.
 fn world(shape: &str, jobs: &[(u32, usize)]) -> (World, Vec<Vec<TaskId>>) {
     let mut world = World::new("currency", shape, 1000);
     let count = jobs.iter().map(|(_, tasks)| tasks).sum();
@@ -25,17 +25,17 @@ fn ran_ms(world: &World, job: &[TaskId]) -> u64 {
     job.iter().map(|task| world.ran_ms(*task)).sum()
 }
 
-/// CPUs that each job has in the next `ms`.
+/// Returns the number of CPUs each job uses in the next `ms`.
 fn cpus(world: &mut World, jobs: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
     let before: Vec<u64> = jobs.iter().map(|job| ran_ms(world, job)).collect();
     world.run_ms(ms);
     jobs.iter().zip(before).map(|(job, before)| (ran_ms(world, job) - before) as f64 / ms as f64).collect()
 }
 
-/// Theory 2: over 20 intervals jobs have what their weights say, however many tasks they have; within 2 points. What a job
-/// cannot use is for the others.
+/// Theory 2: over 20 intervals jobs get CPU time by their weights, however many tasks they have, within 2 %; an
+/// unusable part goes to the others.
 #[test]
-fn jobs_have_cpu_time_by_weight() {
+fn jobs_get_cpu_time_by_weight() {
     for (shape, jobs, due) in [
         ("node:1 core:1 pu:1", &[(200, 1), (100, 4)][..], &[2.0 / 3.0, 1.0 / 3.0][..]),
         ("node:1 core:1 pu:1", &[(100, 1), (100, 9)], &[0.5, 0.5]),
@@ -47,15 +47,15 @@ fn jobs_have_cpu_time_by_weight() {
         world.run_ms(1_000);
         let found = cpus(&mut world, &tasks, 2_000);
         for (found, due) in found.iter().zip(due) {
-            assert!((found - due).abs() < 0.02 * due.max(1.0), "{shape} {jobs:?}: {found:.3}, not {due:.3}");
+            assert!((found - due).abs() < 0.02 * due.max(1.0), "{shape} {jobs:?}: {found:.3}, expected {due:.3}");
         }
     }
 }
 
-/// Theory 2: a job of which one CPU is all that it can use is paid no more than that, and what is left is for the others by
-/// weight. It waits for its turns all the same while others have credit, so it has a little less; whoever is over has that.
+/// Theory 2: a job that can use only one CPU is credited for no more, and the rest goes to the others by weight. It
+/// still waits for its turn while others have credit, so it gets slightly less; jobs that are over get that.
 #[test]
-fn what_a_job_cannot_use_is_for_others() {
+fn unusable_share_of_a_job_goes_to_others_by_weight() {
     let (mut world, jobs) = world("node:1 core:4 pu:1", &[(900, 1), (200, 4), (100, 4)]);
     world.run_ms(1_000);
     let found = cpus(&mut world, &jobs, 4_000);
@@ -64,9 +64,9 @@ fn what_a_job_cannot_use_is_for_others() {
     assert!((found.iter().sum::<f64>() - 4.0).abs() < 0.001, "{found:?}");
 }
 
-/// Theory 2: who wanted nothing for ten intervals has no more than one interval's time to spend on top of its part.
+/// Theory 2: after ten intervals without demand a job has saved at most one interval's time on top of its share.
 #[test]
-fn idle_jobs_do_not_save_up() {
+fn idle_job_saves_at_most_one_interval() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);
     world.run_ms(500);
     while world.running(0) != jobs[0][0] {
@@ -76,13 +76,13 @@ fn idle_jobs_do_not_save_up() {
     world.run_ms(1_000);
     world.wake(0, jobs[0][0], false);
     let found = cpus(&mut world, &jobs, 1_000)[0];
-    // A turn is 10 ms.
+    // A run lasts 10 ms.
     assert!((0.49..0.5 + 0.1 + 0.01).contains(&found), "{found}");
 }
 
-/// Theory 5: a task of a job with credit interrupts one of a job without, and only that.
+/// Theory 5: a task of a job with credit preempts one of a job without credit, but no other.
 #[test]
-fn who_is_under_interrupts_who_is_over() {
+fn job_with_credit_preempts_one_without() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (10, 1), (100, 1)]);
     let [rich, poor, other] = [0, 1, 2].map(|job| jobs[job][0]);
     world.run_ms(1_000);
@@ -92,21 +92,21 @@ fn who_is_under_interrupts_who_is_over() {
         }
         world.block(sleeper);
     }
-    // The poor one is alone and was paid for ten: it is over once it has used what it had.
+    // The poor job runs alone and is credited for ten intervals: its credit is used up after a while.
     assert_eq!(world.running(0), poor);
     world.run_ms(55);
     world.wake(0, rich, false);
-    assert_eq!(world.running(0), rich, "under before over");
+    assert_eq!(world.running(0), rich, "a job with credit preempts one without");
     world.run_ms(1);
     world.wake(0, other, false);
-    assert_eq!(world.running(0), rich, "it is under, too: the other waits for its turn");
+    assert_eq!(world.running(0), rich, "both have credit: the other task waits for its turn");
     world.run_ms(10);
     assert_eq!(world.running(0), other);
 }
 
-/// Theory 6: with enough to do below each cache nobody leaves it.
+/// Theory 6: with enough tasks in each cache, no task migrates between caches.
 #[test]
-fn tasks_stay_near() {
+fn tasks_stay_in_their_cache() {
     let (mut world, jobs) = world("node:2 l3:1 core:2 pu:1", &[(100, 4), (100, 4)]);
     world.run_ms(500);
     let near = |world: &World| -> Vec<Option<u32>> {
@@ -125,23 +125,24 @@ fn tasks_stay_near() {
     assert_eq!(both, 0, "{seen:?}");
 }
 
-/// Theory 2, 3: an interval is 100 ms, and a turn 10 ms.
+/// Theory 2, 3: an interval is 100 ms, and a run 10 ms.
 #[test]
-fn intervals_and_turns_are_as_long_as_they_should_be() {
+fn accounting_interval_is_100_ms_and_run_10_ms() {
     let (mut world, _) = world("node:1 core:1 pu:1", &[(100, 2)]);
     world.run_ms(1_000);
     let before = world.armed;
-    world.began.clear();
+    world.switches.clear();
     world.run_ms(10_000);
-    // Ten times somebody was looked for who is overdue.
+    // Ten of the timer expiries are searches for overdue tasks.
     assert_eq!(world.armed - before, 110);
-    let stints: Vec<u64> = world.began.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
-    assert!(stints.len() >= 990 && stints.iter().all(|stint| *stint == 10 * MS), "{stints:?}");
+    let intervals: Vec<u64> = world.switches.windows(2).map(|pair| pair[1].0 - pair[0].0).collect();
+    assert!(intervals.len() >= 990 && intervals.iter().all(|interval| *interval == 10 * MS), "{intervals:?}");
 }
 
-/// Theory 6: a cache that has nothing to do takes from others, and so does a node. No CPU idles while somebody waits.
+/// Theory 6: a cache without runnable tasks pulls from others, and so does a node. No CPU is idle while a task is
+/// queued.
 #[test]
-fn who_has_nothing_near_takes_from_others() {
+fn idle_cache_or_node_pulls_from_others() {
     for cache in 0..4 {
         let (mut world, jobs) = world("node:2 l3:2 core:2 pu:1", &[(100, 16)]);
         world.run_ms(500);
@@ -152,7 +153,7 @@ fn who_has_nothing_near_takes_from_others() {
                 *home = world.cpu_of(*task).map_or(*home, |cpu| cpu / 2);
             }
         }
-        // All tasks of this cache sleep, and then all of its node.
+        // All tasks of this cache sleep, then all of its node.
         let sleep = |world: &mut World, caches: &[u32]| {
             for (task, _) in jobs[0].iter().zip(&home).filter(|(_, home)| caches.contains(home)) {
                 while world.cpu_of(*task).is_none() {
@@ -174,9 +175,9 @@ fn who_has_nothing_near_takes_from_others() {
     }
 }
 
-/// Theory 1: tasks of no cgroup are a job of weight 100. A turn is 10 ms.
+/// Theory 1: tasks of the root cgroup are a job of weight 100. A run lasts 10 ms.
 #[test]
-fn tasks_of_the_root_are_a_job() {
+fn root_cgroup_tasks_form_a_job_of_weight_100() {
     let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
     let attributes = vec![world.attributes(); 3];
     let tasks = world.start(attributes);
@@ -188,10 +189,10 @@ fn tasks_of_the_root_are_a_job() {
     assert!((found[0] - 0.5).abs() < 0.02 && (found[1] - 0.5).abs() < 0.02, "{found:?}");
 }
 
-/// Theory 5: the one that is over makes way, wherever it runs, though it has been interrupted before for others who may not
-/// run there.
+/// Theory 5: the task of the job without credit is preempted on whichever CPU it runs, though it was preempted before
+/// for tasks that may not run there.
 #[test]
-fn each_cpu_is_known_by_itself() {
+fn job_without_credit_is_preempted_on_any_cpu() {
     for over_at in 0..2 {
         let mut world = World::new("currency", "node:1 core:2 pu:1", 1000);
         let mut attributes = vec![world.attributes(), world.pinned(over_at, 0)];
@@ -201,7 +202,7 @@ fn each_cpu_is_known_by_itself() {
             let group = world.group(CgroupId::ROOT, &format!("j{number}"), weight);
             world.place(job, group);
         }
-        // It is paid for three intervals of which it sleeps most.
+        // It is credited for three intervals, of which it sleeps most.
         for _ in 0..3 {
             while world.cpu_of(tasks[0]).is_none() {
                 world.run_ms(1);
@@ -222,9 +223,9 @@ fn each_cpu_is_known_by_itself() {
     }
 }
 
-/// Theory 5: a task whose job is over interrupts nobody.
+/// Theory 5: a task of a job without credit preempts no other.
 #[test]
-fn who_is_over_waits() {
+fn task_of_a_job_without_credit_does_not_preempt() {
     let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
     let attributes = vec![world.attributes(); 3];
     let tasks = world.start(attributes);
@@ -240,12 +241,12 @@ fn who_is_over_waits() {
         world.run_ms(1);
     }
     world.wake(0, tasks[0], false);
-    assert_eq!(world.running(0), tasks[1], "both are of the job that is over");
+    assert_eq!(world.running(0), tasks[1], "both belong to the job without credit");
 }
 
-/// Theory 2: who wants nothing is paid nothing, whatever its weight; the others have all there is, by theirs.
+/// Theory 2: a job without demand gets no credit, whatever its weight; the others share all CPU time by weight.
 #[test]
-fn who_sleeps_is_not_paid() {
+fn sleeping_job_gets_no_credit() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(10_000, 1), (300, 1), (100, 1)]);
     world.run_ms(500);
     while world.running(0) != jobs[0][0] {
@@ -257,9 +258,9 @@ fn who_sleeps_is_not_paid() {
     assert!((found[1] - 0.75).abs() < 0.02 && (found[2] - 0.25).abs() < 0.02, "{found:?}");
 }
 
-/// Theory 5: a CPU that idles runs no job that is over, whoever ran there last: nobody interrupts it.
+/// Theory 5: an idle CPU runs no job, whichever ran there last, so it is not preempted.
 #[test]
-fn who_idles_is_not_interrupted() {
+fn idle_cpu_is_not_preempted() {
     let mut world = World::new("currency", "node:1 core:2 pu:1", 1000);
     let attributes = vec![world.pinned(1, 0), world.pinned(0, 0), world.pinned(0, 0)];
     let tasks = world.start(attributes);
@@ -267,15 +268,15 @@ fn who_idles_is_not_interrupted() {
     world.place(&tasks[1..], group);
     world.run_ms(50);
     world.block(tasks[0]);
-    // The job of the others has pay for two CPUs and uses one: somebody who is under waits at each interval.
-    world.told.clear();
+    // The other job has credit for two CPUs and uses one: in each interval a task with credit is queued.
+    world.rescheduled.clear();
     world.run_ms(1_000);
-    assert!(!world.told.contains(&CpuId(1)), "{:?}", world.told);
+    assert!(!world.rescheduled.contains(&CpuId(1)), "{:?}", world.rescheduled);
 }
 
-/// Theory 4: who waits in the queue of any cache goes to the band of its job when that is paid.
+/// Theory 4: when a job is credited, its queued tasks move to the UNDER queue, in every cache.
 #[test]
-fn the_queues_of_all_caches_are_sorted() {
+fn credited_job_moves_to_the_under_queue_in_every_cache() {
     for cpu in 0..4 {
         let mut world = World::new("currency", "node:2 l3:2 core:1 pu:1", 1000);
         let attributes = vec![world.pinned(cpu, 0); 2];
@@ -283,17 +284,17 @@ fn the_queues_of_all_caches_are_sorted() {
         world.run_ms(99);
         let waiting = tasks.iter().find(|task| world.cpu_of(**task).is_none()).copied().unwrap();
         let over = world.last_queued(waiting).dsq;
-        assert_eq!(over / 2, u64::from(cpu), "a cache has the number of its first place");
+        assert_eq!(over / 2, u64::from(cpu), "a cache has the number of its first CPU");
         world.inserted.clear();
         world.run_ms(1);
         assert_eq!(world.last_queued(waiting).dsq, over - 1, "CPU {cpu}");
     }
 }
 
-/// Theory 2: what is charged is time and not ticks. A task that sleeps whenever a tick comes would be charged nothing by ticks,
-/// and have all that it wants: this one, which wants nine tenths, has its half beside a hog of another job.
+/// Theory 2: CPU time is charged, not ticks. With tick accounting a task that sleeps at every tick would be charged
+/// nothing and get all it wants. This task wants nine tenths and gets its half beside a hog of another job.
 #[test]
-fn who_dodges_the_tick_pays_all_the_same() {
+fn tick_dodging_task_is_charged_its_cpu_time() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);
     let dodger = jobs[0][0];
     world.run_ms(1_000);

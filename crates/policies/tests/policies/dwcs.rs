@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/dwcs`. What is said of task sets here is our own computation, not a table of the papers.
+//! Tests of the rules of `policies/dwcs`. Results stated for task sets are our own computations, not tables of the
+//! papers.
 
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
@@ -8,7 +9,7 @@ use launch_profile::{Window, WorkloadFacts};
 use machine_model::Machine;
 use std::cmp::Ordering;
 
-/// A stream: period in slots, and at most x of y requests late.
+/// A stream: period in slots, and a window that tolerates x late requests of y.
 type Stream = (u64, u32, u32);
 
 const ORDERS: [&str; 2] = ["dwcs@2000", "dwcs@1999"];
@@ -17,7 +18,7 @@ fn name(number: usize) -> String {
     format!("s{number}")
 }
 
-/// A CPU for streams whose periods are told in microseconds.
+/// Loads the policy on CPUs for streams whose periods are given in units of `unit_us`.
 fn world(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64) -> World {
     world_at(spec, cpus, streams, unit_us, 0)
 }
@@ -29,17 +30,17 @@ fn world_at(spec: &str, cpus: u32, streams: &[Stream], unit_us: u64, now_ns: u64
         of: stream.2,
         request_us: stream.0 * unit_us,
     };
-    let told = WorkloadFacts { windows: streams.iter().enumerate().map(window).collect(), ..WorkloadFacts::default() };
+    let facts = WorkloadFacts { windows: streams.iter().enumerate().map(window).collect(), ..WorkloadFacts::default() };
     let mut machine = Machine::from_synthetic(&format!("node:1 core:{cpus} pu:1")).unwrap();
     machine.hz = 1000;
-    World::begun(spec, machine, (7, 2), &told, now_ns)
+    World::starting_at(spec, machine, (7, 2), &facts, now_ns)
 }
 
 fn named(world: &World, number: usize) -> TaskAttributes {
     TaskAttributes { name: name(number), ..world.attributes() }
 }
 
-/// The papers' rules for one stream, as they are told.
+/// Reference model: the papers' rules for one stream, written literally.
 #[derive(Clone, Debug)]
 struct Naive {
     period: u64,
@@ -48,13 +49,13 @@ struct Naive {
     now: (u32, u32),
     violated: bool,
     deadline: u64,
-    asks: bool,
+    has_request: bool,
     violations: usize,
 }
 
 impl Naive {
     fn new(&(period, x, y): &Stream) -> Naive {
-        Naive { period, x, y, now: (x, y), violated: false, deadline: period, asks: true, violations: 0 }
+        Naive { period, x, y, now: (x, y), violated: false, deadline: period, has_request: true, violations: 0 }
     }
 
     fn served(&mut self) {
@@ -67,7 +68,7 @@ impl Naive {
             self.now = (self.x, self.y);
             self.violated = false;
         }
-        self.asks = false;
+        self.has_request = false;
     }
 
     fn missed(&mut self) {
@@ -85,13 +86,13 @@ impl Naive {
         }
     }
 
-    /// The time is `slot`.
+    /// Advances the stream to `slot`.
     fn comes_to(&mut self, slot: u64) {
-        if !self.asks && self.deadline <= slot {
-            self.asks = true;
+        if !self.has_request && self.deadline <= slot {
+            self.has_request = true;
             self.deadline += self.period;
         }
-        while self.asks && self.deadline <= slot {
+        while self.has_request && self.deadline <= slot {
             self.missed();
             self.deadline += self.period;
         }
@@ -102,7 +103,7 @@ impl Naive {
         (x * other_y.max(1)).cmp(&(other_x * y.max(1)))
     }
 
-    /// Who goes first; equal means who came first.
+    /// Precedence of two streams; equal means first come, first served.
     fn order(&self, other: &Naive, window_first: bool) -> Ordering {
         let deadline = self.deadline.cmp(&other.deadline);
         let window = self.window(other);
@@ -114,9 +115,9 @@ impl Naive {
     }
 }
 
-/// Streams that always want a slot of 1 ms, on one CPU. Nobody may be served while somebody is before it by the rules; whom
-/// each slot served, and how often each window was violated. The first slot is for the first stream: nobody else is there
-/// yet.
+/// Runs streams that always have a request, with slots of 1 ms on one CPU, and checks that each slot goes to the
+/// first request by the rules. Returns the stream served in each slot and the number of violations of each window.
+/// The first slot goes to the first stream, because no other has started yet.
 fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>) {
     let window_first = spec.ends_with("1999");
     let mut world = world(&format!("{spec},turn_us=1000,slot_us=1000"), 1, streams, 1000);
@@ -127,15 +128,20 @@ fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>)
     for slot in 0..slots {
         world.run_until(slot * MS + MS / 2);
         all.iter_mut().for_each(|stream| stream.comes_to(slot));
-        let winner = tasks.iter().position(|task| *task == world.running(0)).expect("somebody runs");
+        let winner = tasks.iter().position(|task| *task == world.running(0)).expect("a task runs");
         if slot > 0 {
             let before = |other: &&Naive| {
-                other.asks && (!all[winner].asks || other.order(&all[winner], window_first) == Ordering::Less)
+                other.has_request
+                    && (!all[winner].has_request || other.order(&all[winner], window_first) == Ordering::Less)
             };
             let first = all.iter().find(before);
-            assert!(first.is_none(), "{spec} {streams:?}, slot {slot}: {:?}, but {first:?}", all[winner]);
+            assert!(
+                first.is_none(),
+                "{spec} {streams:?}, slot {slot}: {:?} runs, but {first:?} precedes it",
+                all[winner]
+            );
         }
-        if all[winner].asks {
+        if all[winner].has_request {
             all[winner].served();
         }
         served.push(winner);
@@ -143,16 +149,16 @@ fn serve(spec: &str, streams: &[Stream], slots: u64) -> (Vec<usize>, Vec<usize>)
     (served, all.iter().map(|stream| stream.violations).collect())
 }
 
-/// Numbers that look random.
-struct Drawn(u64);
+/// Pseudorandom number generator.
+struct Random(u64);
 
-impl Drawn {
+impl Random {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % end
     }
 
-    /// So many streams; the CPU time that they need at least, in millionths.
+    /// Returns random streams and the minimum CPU time they need, in millionths of a CPU.
     fn streams(&mut self, most_period: u64) -> (Vec<Stream>, u64) {
         let count = 2 + self.below(4);
         let streams: Vec<Stream> = (0..count)
@@ -167,37 +173,37 @@ impl Drawn {
     }
 }
 
-/// Theory 1 to 4: with any streams, no slot goes to a request while another is before it.
+/// Theory 1 to 4: for random streams, no slot goes to a request while another one precedes it.
 #[test]
-fn every_slot_is_for_the_first_request() {
+fn every_slot_goes_to_the_first_request() {
     for order in ORDERS {
-        let mut drawn = Drawn(7);
+        let mut random = Random(7);
         for _ in 0..60 {
-            serve(order, &drawn.streams(4).0, 200);
+            serve(order, &random.streams(4).0, 200);
         }
     }
 }
 
-/// The papers' example [recalled]: windows of 1/2, 3/4 and 6/8, whose needs add up to the CPU.
+/// The papers' example [recalled]: windows of 1/2, 3/4 and 6/8, whose needs add up to one CPU.
 #[test]
-fn three_windows_share_all_of_the_cpu() {
+fn windows_that_need_exactly_one_cpu_are_not_violated() {
     for order in ORDERS {
         let (served, violations) = serve(order, &[(1, 1, 2), (1, 3, 4), (1, 6, 8)], 8_000);
         assert_eq!(violations, [0, 0, 0], "{order}");
-        // 1 2 1 3, or 1 2 3 1 where 1/2 stands against 1/2: who came first is not the same for all.
+        // The order is 1 2 1 3, or 1 2 3 1 where 1/2 meets 1/2 and the order of arrival decides.
         let shares = |four: &[usize]| [0, 1, 2].map(|own| four.iter().filter(|stream| **stream == own).count());
         assert!(served.chunks(4).all(|four| shares(four) == [2, 1, 1]), "{order}: {:?}", &served[..16]);
     }
 }
 
-/// Equal periods and needs of at most the CPU: no window is violated. The first slot is not for the policy to decide,
-/// so streams that bear less come first.
+/// Equal periods and needs of at most one CPU: no window is violated. The policy does not decide the first slot, so
+/// streams with the tightest windows come first.
 #[test]
-fn equal_periods_are_enough() {
-    let mut drawn = Drawn(3);
+fn equal_periods_within_capacity_violate_no_window() {
+    let mut random = Random(3);
     let mut tried = 0;
     while tried < 60 {
-        let (mut streams, needs) = drawn.streams(1);
+        let (mut streams, needs) = random.streams(1);
         streams.sort_by_key(|&(_, x, y)| (x * 1000 / y, if x > 0 { x } else { 255 - y }));
         if needs > 1_000_000 {
             continue;
@@ -208,10 +214,10 @@ fn equal_periods_are_enough() {
     }
 }
 
-/// The published failure (Mok and Wang, 2001; the set is ours): at 3 % of the CPU a window is violated in each of its periods,
-/// deadlines first. Windows first serves this one.
+/// The published failure (Mok and Wang, 2001; the task set is ours): with deadlines first, a window is violated in
+/// each of its periods at 3 % utilization. With windows first, this set is served.
 #[test]
-fn little_work_is_not_enough() {
+fn deadlines_first_violates_windows_at_3_percent_utilization() {
     let streams = [(1, 99, 100), (100, 0, 1), (100, 0, 1)];
     let (_, violations) = serve("dwcs@2000", &streams, 2_050);
     assert_eq!(violations[0], 0);
@@ -220,21 +226,22 @@ fn little_work_is_not_enough() {
     assert_eq!(violations, [0, 0, 0]);
 }
 
-/// And the other order fails elsewhere, at 98.9 %.
+/// With windows first, another set fails, at 98.9 % utilization.
 #[test]
-fn windows_first_fails_elsewhere() {
+fn windows_first_violates_a_window_at_98_9_percent_utilization() {
     let streams = [(1, 7, 10), (1, 7, 10), (2, 2, 9)];
     let (_, violations) = serve("dwcs@1999", &streams, 600);
     assert_eq!(violations.iter().sum::<usize>(), 1, "{violations:?}");
 }
 
-/// 0/0 for all: deadlines decide alone, in either order. The naive rules say that of equal windows; here they are named.
+/// Windows of 0/0: deadlines alone decide in both orders. The reference model implies this for equal windows; here it
+/// is checked against EDF.
 #[test]
-fn without_windows_deadlines_decide() {
+fn empty_windows_give_edf_order() {
     for order in ORDERS {
-        let mut drawn = Drawn(11);
+        let mut random = Random(11);
         for _ in 0..20 {
-            let streams: Vec<Stream> = (0..4).map(|_| (3 + drawn.below(5), 0, 0)).collect();
+            let streams: Vec<Stream> = (0..4).map(|_| (3 + random.below(5), 0, 0)).collect();
             let (served, _) = serve(order, &streams, 300);
             let mut next: Vec<u64> = streams.iter().map(|stream| stream.0).collect();
             for (slot, winner) in (0..).zip(served) {
@@ -256,9 +263,9 @@ fn without_windows_deadlines_decide() {
     }
 }
 
-/// Theory 5: a stream that wakes interrupts a task without a window, and only that.
+/// Theory 5: a stream that wakes preempts a task without a window, and no other.
 #[test]
-fn a_stream_interrupts_who_has_no_window() {
+fn woken_stream_preempts_only_tasks_without_a_window() {
     let mut world = world("dwcs", 1, &[(20, 1, 2), (20, 1, 2)], 1000);
     let (first, second, plain) = (named(&world, 0), named(&world, 1), world.attributes());
     let tasks = world.start(vec![first, second, plain]);
@@ -270,14 +277,15 @@ fn a_stream_interrupts_who_has_no_window() {
     world.wake(0, first, false);
     assert_eq!(world.running(0), first);
     world.wake(0, second, false);
-    assert_eq!(world.running(0), first, "it has its turn of 1 ms");
+    assert_eq!(world.running(0), first, "the first stream keeps its run of 1 ms");
     world.run_ms(2);
-    assert_eq!(world.running(0), second, "its deadline is as early, and it has waited");
+    assert_eq!(world.running(0), second, "equal deadline, and the second stream has waited");
 }
 
-/// Theory 4: a stream that never sleeps has a slot in each period, and else what nobody wants.
+/// Theory 4: a stream that never sleeps gets one slot per period, and otherwise only CPU time that no other task
+/// wants.
 #[test]
-fn a_request_has_a_slot() {
+fn request_gets_one_slot_per_period() {
     let mut world = world("dwcs,rest_ms=10000", 1, &[(50, 0, 1)], 1000);
     let (stream, plain) = (named(&world, 0), world.attributes());
     let tasks = world.start(vec![stream, plain]);
@@ -288,34 +296,35 @@ fn a_request_has_a_slot() {
     assert!(ran[0].abs_diff(1_000) <= 10 && ran[1].abs_diff(4_000) <= 10, "{ran:?}");
 }
 
-/// Theory 3: what is late goes on, and its end serves nothing: the next request has what is left of the period.
+/// Theory 3: a late request continues, and completing it counts as no service: the next request gets what is left of
+/// the period.
 #[test]
-fn a_late_request_takes_from_the_next_one() {
-    // Slots have no end here.
+fn late_request_shortens_the_next_one() {
+    // Slots practically never end here.
     let mut world = world("dwcs,slot_us=1000000", 1, &[(10, 0, 1), (16, 0, 1)], 1000);
     let (first, second) = (named(&world, 0), named(&world, 1));
     let tasks = world.start(vec![first, second]);
     let [first, second] = tasks[..] else { panic!("two tasks") };
-    // Late at 10 ms: from there on the deadline is at 20 ms, and the other's at 16 ms.
+    // Late at 10 ms: its deadline is then 20 ms, the other stream's 16 ms.
     world.run_until(11 * MS + MS / 2);
     assert_eq!(world.running(0), second);
     world.block(second);
     assert_eq!(world.running(0), first);
     world.block(first);
-    // At 12 ms: its request has until 20 ms, one of the other until 12 + 4 + 16 = 32 ms.
+    // At 12 ms its request has a deadline of 20 ms, and the other stream's a deadline of 12 + 4 + 16 = 32 ms.
     world.run_until(12 * MS);
     world.wake(0, second, false);
     world.wake(0, first, false);
     world.run_ms(2);
     assert_eq!(world.running(0), first, "20 ms is before 32 ms");
-    // Had the period begun anew, it would be 12 + 10 = 22 ms.
+    // With a new period the deadline would be 12 + 10 = 22 ms.
     let key = world.last_queued(first).key >> 25;
     assert_eq!(key, (20 * MS) >> 17);
 }
 
-/// Theory 1: who wakes often has its deadline two periods ahead at most.
+/// Theory 1: the deadline of a stream that wakes often is at most two periods ahead.
 #[test]
-fn who_wakes_often_is_not_lost() {
+fn deadline_is_at_most_two_periods_ahead() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
     let (often, other) = (named(&world, 0), named(&world, 1));
     let tasks = world.start(vec![other, often]);
@@ -332,10 +341,10 @@ fn who_wakes_often_is_not_lost() {
     }
 }
 
-/// Theory 6: streams that want all that there is leave a turn each 100 ms, and a request that is always later than
-/// others is not forgotten.
+/// Theory 6: streams that demand all CPU time leave one turn per 100 ms to tasks without a window, and a request that
+/// always has the lowest precedence still runs.
 #[test]
-fn nobody_is_forgotten() {
+fn lowest_precedence_request_and_plain_task_still_run() {
     let spec = "dwcs@1999,turn_us=1000,slot_us=1000";
     let mut world = world(spec, 1, &[(1, 0, 1), (1, 0, 1), (1, 255, 255)], 1000);
     let streams = (0..3).map(|number| named(&world, number));
@@ -349,7 +358,7 @@ fn nobody_is_forgotten() {
 
 /// Each CPU takes the first request that may run there.
 #[test]
-fn requests_go_where_they_may() {
+fn each_cpu_takes_the_first_allowed_request() {
     let streams = [(10, 0, 1), (20, 0, 1), (30, 0, 1)];
     let mut world = world("dwcs,turn_us=1000,slot_us=5000", 2, &streams, 1000);
     let bound = |world: &World, number, cpu| TaskAttributes { name: name(number), ..world.pinned(cpu, 0) };
@@ -357,15 +366,15 @@ fn requests_go_where_they_may() {
     let tasks: Vec<TaskId> = world.start(attributes);
     world.run_ms(600);
     let ran: Vec<u64> = tasks.iter().map(|task| world.ran_ms(*task)).collect();
-    // The CPU that two share: a half and a quarter of it are asked for, and who has been served shares what is left.
+    // Two streams share a CPU: they need a half and a quarter of it, and served streams share the rest.
     assert_eq!((ran[2], ran[0] + ran[1]), (600, 600));
     assert!(ran[0] >= 300 && ran[1] >= 150, "{ran:?}");
 }
 
-/// Theory 1: the next deadline is a period after the last one, or after the wakeup if that is later, and two periods
-/// ahead at most.
+/// Theory 1: the next deadline is one period after the last one, or after the wakeup if that is later, but at most
+/// two periods ahead.
 #[test]
-fn deadlines_are_a_period_apart() {
+fn next_deadline_is_one_period_later() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
     let attributes = vec![named(&world, 1), named(&world, 0)];
     let stream = world.start(attributes)[1];
@@ -382,9 +391,9 @@ fn deadlines_are_a_period_apart() {
     }
 }
 
-/// A window is of requests, however long its task sleeps between them: of 1/3 there remain 1/2, 1/1, and 1/3 again.
+/// A window counts requests, however long the task sleeps in between: 1/3 becomes 1/2, 1/1, and 1/3 again.
 #[test]
-fn windows_outlive_sleep() {
+fn windows_are_kept_across_sleep() {
     let mut world = world("dwcs", 1, &[(100, 1, 3), (1000, 0, 1)], 1000);
     let attributes = vec![named(&world, 1), named(&world, 0)];
     let stream = world.start(attributes)[1];
@@ -403,9 +412,9 @@ fn windows_outlive_sleep() {
     assert_eq!(windows[6], windows[0]);
 }
 
-/// Theory 1: a request begins when its task wakes, and not when it is queued anew for another reason.
+/// Theory 1: a request starts when its task wakes, not when the task is requeued for another reason.
 #[test]
-fn a_new_nice_value_is_no_new_request() {
+fn nice_change_starts_no_new_request() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (50, 0, 1)], 1000);
     let attributes = vec![named(&world, 1), named(&world, 0)];
     let stream = world.start(attributes)[1];
@@ -417,9 +426,9 @@ fn a_new_nice_value_is_no_new_request() {
     assert_eq!(world.last_queued(stream).key, before.key);
 }
 
-/// Theory 5: of two CPUs it is the one without a stream that makes way.
+/// Theory 5: of two CPUs the one without a stream is preempted.
 #[test]
-fn a_stream_does_not_make_way() {
+fn stream_is_not_preempted_by_a_stream() {
     for plain in [0, 1] {
         let mut world = world("dwcs", 2, &[(20, 1, 2), (20, 1, 2)], 1000);
         let bound = TaskAttributes { name: name(0), ..world.pinned(1 - plain, 0) };
@@ -432,45 +441,45 @@ fn a_stream_does_not_make_way() {
     }
 }
 
-/// There is room for 1024 names.
+/// The table has room for 1024 names.
 #[test]
-fn many_streams_have_windows() {
+fn table_holds_1024_streams() {
     let mut world = world("dwcs", 1, &[(100, 0, 1); 1024], 1000);
     let attributes = vec![world.attributes(), named(&world, 1023)];
     let last = world.start(attributes)[1];
     assert_eq!(world.last_queued(last).key >> 25, (100 * MS) >> 17);
 }
 
-/// And a name may be as long as a kernel keeps it.
+/// A task name has at most the 15 bytes a kernel keeps.
 #[test]
-fn long_names_are_known() {
+fn streams_are_found_by_15_byte_names() {
     let window = Window { task: "fifteen-bytes-s".to_owned(), late: 0, of: 1, request_us: 100_000 };
-    let told = WorkloadFacts { windows: vec![window], ..WorkloadFacts::default() };
-    let mut world = World::told("dwcs", Machine::from_synthetic("node:1 core:1 pu:1").unwrap(), (7, 2), &told);
+    let facts = WorkloadFacts { windows: vec![window], ..WorkloadFacts::default() };
+    let mut world = World::with_facts("dwcs", Machine::from_synthetic("node:1 core:1 pu:1").unwrap(), (7, 2), &facts);
     let named = TaskAttributes { name: "fifteen-bytes-s".to_owned(), ..world.attributes() };
     let stream = world.start(vec![world.attributes(), named])[1];
     assert_eq!(world.last_queued(stream).key >> 25, (100 * MS) >> 17);
 }
 
-/// Theory 2: a turn of 1 ms, or what is left of a slot. Theory 4: a request that was served has a new slot in its next period.
+/// Theory 2: a run lasts 1 ms, or the rest of a slot. Theory 4: a served request gets a new slot in its next period.
 #[test]
-fn turns_and_slots_have_their_lengths() {
+fn run_is_1_ms_or_the_rest_of_the_slot() {
     let mut world = world("dwcs,slot_us=600", 1, &[(10, 0, 1), (1000, 0, 1)], 1000);
     let attributes = vec![world.attributes(), named(&world, 0), world.attributes()];
     let tasks = world.start(attributes);
     assert_eq!(world.last_queued(tasks[1]).slice_ns, 600_000);
     assert_eq!(world.last_queued(tasks[2]).slice_ns, MS);
-    // It never sleeps: each of its requests has a tick, of which 600 us count.
+    // The stream never sleeps: each of its requests runs for one tick, of which 600 us count.
     world.run_ms(2_000);
     let before = world.ran_ms(tasks[1]);
     world.run_ms(1_000);
     assert_eq!(world.ran_ms(tasks[1]) - before, 100);
-    assert_eq!(world.last_queued(tasks[1]).slice_ns, MS, "it has been served, and has a turn of what is left");
+    assert_eq!(world.last_queued(tasks[1]).slice_ns, MS, "the served stream gets a run of spare CPU time");
 }
 
-/// Theory 5: a task without a window that wakes does not interrupt another one.
+/// Theory 5: a woken task without a window does not preempt another one.
 #[test]
-fn who_has_no_window_waits_for_the_turn_to_end() {
+fn task_without_a_window_does_not_preempt() {
     let mut world = world("dwcs", 1, &[(20, 1, 2)], 1000);
     let attributes = vec![world.attributes(); 2];
     let tasks = world.start(attributes);
@@ -480,14 +489,14 @@ fn who_has_no_window_waits_for_the_turn_to_end() {
     }
     world.block(second);
     world.run_until(world.now_ns + MS / 4);
-    world.told.clear();
+    world.rescheduled.clear();
     world.wake(0, second, false);
-    assert_eq!((world.running(0), world.told.len()), (first, 0));
+    assert_eq!((world.running(0), world.rescheduled.len()), (first, 0));
 }
 
-/// Theory 5: two streams that wake at the same time interrupt one task each.
+/// Theory 5: two streams that wake at the same instant preempt one task each.
 #[test]
-fn streams_interrupt_one_task_each() {
+fn simultaneous_streams_preempt_one_task_each() {
     let mut world = world("dwcs", 2, &[(20, 1, 2), (20, 1, 2)], 1000);
     let bound = [0, 1].map(|cpu| world.pinned(cpu, 0));
     let attributes = vec![named(&world, 0), named(&world, 1), bound[0].clone(), bound[1].clone()];
@@ -504,9 +513,9 @@ fn streams_interrupt_one_task_each() {
     assert_eq!(running, [tasks[0], tasks[1]]);
 }
 
-/// Theory 4: a stream that has been served has what nobody else wants, at once.
+/// Theory 4: a served stream runs at once when no other task is runnable.
 #[test]
-fn who_has_been_served_goes_on_where_nobody_else_wants_to() {
+fn served_stream_uses_spare_cpu_time() {
     let mut world = world("dwcs", 1, &[(100, 0, 1)], 1000);
     let (stream, plain) = (named(&world, 0), world.attributes());
     let tasks = world.start(vec![stream, plain]);
@@ -518,9 +527,9 @@ fn who_has_been_served_goes_on_where_nobody_else_wants_to() {
     assert_eq!(world.running(0), tasks[0]);
 }
 
-/// Deadlines count from when the scheduler was loaded: what is late then is late whenever that was.
+/// Deadlines count from the load of the scheduler, so its decisions do not depend on the time of loading.
 #[test]
-fn it_does_not_matter_when_it_was_loaded() {
+fn decisions_do_not_depend_on_the_load_time() {
     let mut served = vec![];
     for began in [0, 3_600_000 * MS] {
         let streams = [(1, 99, 100), (3, 0, 1), (4, 1, 2), (5, 2, 3)];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/entitlement` about caps (policies/entitlement/caps.bpf.h). Half-lives are 1 s here unless a test
-//! says otherwise. What is expected are Weir's own computations, not published figures.
+//! Tests of the CPU caps of `policies/entitlement` (policies/entitlement/caps.bpf.h). Half-lives are 1 s unless
+//! stated otherwise. Expected values are Weir's own computations, not published figures.
 
 use crate::headers;
 use crate::world::{MS, World};
@@ -14,7 +14,7 @@ const SPEC: &str = "entitlement,half_life_ms=1000,slice_us=20000";
 const ONE: &str = "node:1 core:1 pu:1";
 const PERIOD_US: u64 = 100_000;
 
-/// What a group may have.
+/// Cap of a group, in percent of a CPU.
 #[derive(Clone, Copy)]
 enum May {
     Hard(u32),
@@ -22,7 +22,8 @@ enum May {
     All,
 }
 
-/// A policy whose user space knows the caps of g0, g1 and so on, and those cgroups: hard caps are `cpu.max` of theirs.
+/// Loads the policy with the caps of the cgroups g0, g1 and so on, and creates these; hard caps are also set as their
+/// `cpu.max`.
 fn world_with(spec: &str, shape: &str, may: &[May]) -> (World, Vec<CgroupId>) {
     let name = |number: usize| format!("g{number}");
     let cap = |(number, may): (usize, &May)| match *may {
@@ -33,7 +34,7 @@ fn world_with(spec: &str, shape: &str, may: &[May]) -> (World, Vec<CgroupId>) {
     let caps: Vec<Cap> = may.iter().enumerate().filter_map(cap).collect();
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.hz = 1000;
-    let mut world = World::told(spec, machine, (7, 2), &WorkloadFacts { caps, ..WorkloadFacts::default() });
+    let mut world = World::with_facts(spec, machine, (7, 2), &WorkloadFacts { caps, ..WorkloadFacts::default() });
     let make = |(number, may): (usize, &May)| {
         let group = world.group(CgroupId::ROOT, &name(number), 100);
         if let May::Hard(percent) = *may {
@@ -52,7 +53,7 @@ fn set_max(world: &mut World, group: CgroupId, percent: u32) {
     world.settle();
 }
 
-/// The same with so many hogs in each group, of these nice values.
+/// As [`world_with`], with hogs of these nice values in each group.
 fn hogs(spec: &str, shape: &str, with: &[(May, &[i8])]) -> (World, Vec<Vec<TaskId>>) {
     let may: Vec<May> = with.iter().map(|(may, _)| *may).collect();
     let (mut world, groups) = world_with(spec, shape, &may);
@@ -72,7 +73,7 @@ fn ran_ms(world: &World, group: &[TaskId]) -> u64 {
     group.iter().map(|task| world.ran_ms(*task)).sum()
 }
 
-/// Percent of a CPU that each group has in the next `ms`.
+/// Returns the CPU time of each group in the next `ms`, in percent of a CPU.
 fn percent(world: &mut World, groups: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
     let before: Vec<u64> = groups.iter().map(|group| ran_ms(world, group)).collect();
     world.run_ms(ms);
@@ -83,13 +84,13 @@ fn percent(world: &mut World, groups: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
 #[track_caller]
 fn assert_near(found: &[f64], due: &[f64], tolerance: f64) {
     let near = found.iter().zip(due).all(|(found, due)| (found - due).abs() <= tolerance);
-    assert!(near && found.len() == due.len(), "{found:.2?}, not {due:.2?}");
+    assert!(near && found.len() == due.len(), "{found:.2?}, expected {due:.2?}");
 }
 
-/// Theory 3, facts 2.2: in the long run a lone hog has its cap, within two points; the CPU idles for the rest. So it does by
-/// the published constants.
+/// Theory 3: in the long run a lone hog gets its cap within two points, and the CPU is idle for the rest of the time.
+/// The same holds with the published constants of the presets.
 #[test]
-fn a_lone_hog_has_its_hard_cap() {
+fn lone_hog_gets_its_hard_cap() {
     for spec in [SPEC, "entitlement@williams", "entitlement@share"] {
         for cap in [5, 50, 90] {
             let (mut world, groups) = hogs(spec, ONE, &[(May::Hard(cap), &[0])]);
@@ -99,10 +100,11 @@ fn a_lone_hog_has_its_hard_cap() {
     }
 }
 
-/// Theory 1: who has had nothing before has more first: from no usage to a cap c takes h * log2(1 / (1 - c)). It is less by
-/// what theory 4 takes it for more between two looks: a decay of c * 10 ms * ln 2 / h, while usage grows by (1 - c) * ln 2 / h.
+/// Theory 1: a group without usage may exceed its cap at first: usage reaches a cap `c` after `h * log2(1 / (1 -
+/// c))`. The run is shorter because theory 4 parks the group early, allowing for the decay until the next scan: `c *
+/// 10 ms * ln 2 / h`, while usage grows by `(1 - c) * ln 2 / h`.
 #[test]
-fn who_has_had_less_may_have_more_for_a_while() {
+fn unused_group_may_exceed_its_cap_at_first() {
     for (cap, half_life_ms, half_lives) in [(20, 1_000, 0.3219), (50, 1_000, 1.0), (75, 1_000, 2.0), (50, 50_000, 1.0)]
     {
         let spec = format!("entitlement,half_life_ms={half_life_ms},slice_us=20000");
@@ -117,39 +119,39 @@ fn who_has_had_less_may_have_more_for_a_while() {
     }
 }
 
-/// Theory 4: turns of a parked hog at half a CPU are looks long, and so are its breaks. It is charged for all of them: a look
-/// more or less is no drift.
+/// Theory 4: a parked hog at half a CPU runs and pauses for one or two scan intervals each. All its CPU time is
+/// charged, so one interval more or less does not accumulate.
 #[test]
-fn looks_release_who_is_parked() {
+fn periodic_scan_releases_parked_tasks() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0])]);
     world.run_ms(5_000);
-    world.began.clear();
+    world.switches.clear();
     world.run_ms(10_000);
-    let turns = world.began.iter().filter(|(_, task)| *task == groups[0][0]).count();
+    let turns = world.switches.iter().filter(|(_, task)| *task == groups[0][0]).count();
     assert!((400..=1000).contains(&turns), "{turns} turns in 10 s");
 }
 
-/// Theory 2: a soft cap is none on an idle machine.
+/// Theory 2: a soft cap has no effect on an otherwise idle machine.
 #[test]
-fn a_soft_cap_is_for_when_somebody_else_wants_the_cpu() {
+fn soft_cap_applies_only_under_contention() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(20), &[0]), (May::All, &[])]);
     assert_near(&percent(&mut world, &groups, 10_000), &[100.0, 0.0], 0.0);
-    // Somebody else wants it: the cap, whatever the shares say.
+    // Another task wants the CPU: the cap holds, whatever the shares.
     for (nice, other) in [(0, 0), (-20, 19)] {
         let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(20), &[nice]), (May::All, &[other])]);
         world.run_ms(20_000);
         assert_near(&percent(&mut world, &groups, 60_000), &[20.0, 80.0], 2.0);
     }
-    // A cap above what is due by shares changes nothing.
+    // A cap above the share has no effect.
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(40), &[0]), (May::All, &[0, 0])]);
     world.run_ms(20_000);
     assert_near(&percent(&mut world, &groups, 60_000), &[33.3, 66.7], 1.0);
 }
 
-/// Theory 2: a soft cap of 0 is background: nothing while somebody else wants the CPU but a turn of 1 ms in 10 s, and all of
-/// what is left over.
+/// Theory 2: a soft cap of 0 means background: while another task wants the CPU, only a turn of 1 ms every 10 s, and
+/// otherwise all the time left over.
 #[test]
-fn background_has_what_nobody_wants() {
+fn soft_cap_of_0_runs_in_the_background() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(0), &[-20]), (May::All, &[19])]);
     world.run_ms(1_000);
     let found = percent(&mut world, &groups, 60_000);
@@ -163,13 +165,13 @@ fn background_has_what_nobody_wants() {
     let found = percent(&mut world, &groups, 1_000);
     assert_near(&found, &[100.0, 0.0], 0.0);
     world.wake(0, hog, false);
-    assert_eq!(world.running(0), hog, "it interrupts, though it has had more for its shares");
+    assert_eq!(world.running(0), hog, "it preempts background tasks, though its usage per share is higher");
 }
 
-/// Theory 4: who has come to a hard cap is parked at once, and so is nobody for whom those in the background make way. They
-/// have their slices of 20 ms, and not a tick each.
+/// Theory 4: a group is parked as soon as it reaches its hard cap, and background tasks are not preempted for it any
+/// more. They run for their slices of 20 ms, not for a tick each.
 #[test]
-fn background_keeps_its_slices_beside_a_hard_cap() {
+fn background_tasks_keep_their_slices_beside_a_hard_cap() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (May::Soft(0), &[0, 0])]);
     world.run_ms(10_000);
     let (mut turns, mut before) = (0, world.running(0));
@@ -179,41 +181,41 @@ fn background_keeps_its_slices_beside_a_hard_cap() {
         turns += u32::from(now != before && [now, before].iter().all(|task| groups[1].contains(task)));
         before = now;
     }
-    assert!(turns <= 1_400 / 20, "{turns} turns follow each other in the background");
+    assert!(turns <= 1_400 / 20, "{turns} switches between background tasks");
 }
 
-/// Theory 4: a look is for those whose caps changed. Two tasks without a cap take turns of 20 ms on a CPU of their own, however
-/// often another group comes to its cap.
+/// Theory 4: a scan affects only groups whose state changes. Two tasks without a cap alternate in 20 ms slices on
+/// their CPU, however often another group reaches its cap.
 #[test]
-fn others_keep_their_slices_beside_a_hard_cap() {
+fn uncapped_tasks_keep_their_slices_beside_a_hard_cap() {
     let (mut world, groups) = world_with(SPEC, "node:1 core:2 pu:1", &[May::Hard(30), May::All]);
     let attributes = [1, 0, 0].map(|cpu| world.pinned(cpu, 0)).to_vec();
     let tasks = world.start(attributes);
     world.place(&tasks[..1], groups[0]);
     world.place(&tasks[1..], groups[1]);
     world.run_ms(10_000);
-    world.began.clear();
+    world.switches.clear();
     world.run_ms(2_000);
-    let turns = |of: &[TaskId]| world.began.iter().filter(|(_, task)| of.contains(task)).count();
-    assert!(turns(&tasks[..1]) > 40, "it comes to its cap again and again");
+    let turns = |of: &[TaskId]| world.switches.iter().filter(|(_, task)| of.contains(task)).count();
+    assert!(turns(&tasks[..1]) > 40, "the group keeps reaching its cap");
     assert!(turns(&tasks[1..]) <= 101, "{} turns", turns(&tasks[1..]));
 }
 
-/// Theory 4: looks are 10 ms apart, to the nanosecond, whoever comes to a cap between two of them.
+/// Theory 4: scans are exactly 10 ms apart, whichever groups reach their caps in between.
 #[test]
-fn looks_are_10_ms_apart() {
+fn cap_scans_are_10_ms_apart() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0])]);
     world.run_ms(5_000);
-    world.began.clear();
+    world.switches.clear();
     world.run_ms(10_000);
-    let released = world.began.iter().filter(|(_, task)| *task == groups[0][0]);
+    let released = world.switches.iter().filter(|(_, task)| *task == groups[0][0]);
     let phases: BTreeSet<u64> = released.map(|(at, _)| at % (10 * MS)).collect();
     assert_eq!(phases.len(), 1, "{phases:?}");
 }
 
-/// Caps of several groups hold beside each other and beside who has none.
+/// Caps of several groups hold beside each other and beside a group without a cap.
 #[test]
-fn unequal_caps_hold_side_by_side() {
+fn different_caps_hold_side_by_side() {
     let with: [(May, &[i8]); 3] = [(May::Hard(10), &[0, 0]), (May::Hard(30), &[0]), (May::All, &[0])];
     let (mut world, groups) = hogs(SPEC, ONE, &with);
     world.run_ms(20_000);
@@ -222,12 +224,15 @@ fn unequal_caps_hold_side_by_side() {
     let (mut world, groups) = hogs(SPEC, ONE, &with);
     world.run_ms(20_000);
     let found = percent(&mut world, &groups, 60_000);
-    assert!((found[2] - 20.0).abs() < 2.0 && found[0] + found[1] > 77.9, "what is left is theirs: {found:.2?}");
+    assert!(
+        (found[2] - 20.0).abs() < 2.0 && found[0] + found[1] > 77.9,
+        "the soft-capped groups get the rest: {found:.2?}"
+    );
 }
 
-/// A cap is of a group, however many CPUs and tasks it has, and may be more than a CPU.
+/// A cap applies to a group as a whole, however many CPUs and tasks it has, and may exceed one CPU.
 #[test]
-fn a_cap_counts_all_cpus() {
+fn cap_applies_to_the_sum_over_all_cpus() {
     for (cap, members) in [(50, 4), (150, 3), (150, 40), (330, 8)] {
         let nice = vec![0; members];
         let (mut world, groups) = hogs(SPEC, "node:2 core:2 pu:1", &[(May::Hard(cap), &nice)]);
@@ -240,9 +245,9 @@ fn a_cap_counts_all_cpus() {
     assert_near(&percent(&mut world, &groups, 40_000), &[100.0, 100.0], 3.0);
 }
 
-/// Theory 5: what is within counts for the group around it, and its cap holds there.
+/// Theory 5: CPU time of nested cgroups counts for the outer one, and the outer cap applies to them.
 #[test]
-fn a_cap_holds_for_what_is_within() {
+fn cap_applies_to_nested_cgroups() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(40)]);
     let attributes = vec![world.attributes(); 3];
     let tasks = world.start(attributes);
@@ -255,9 +260,9 @@ fn a_cap_holds_for_what_is_within() {
     assert_near(&percent(&mut world, &all, 60_000), &[10.0, 30.0, 60.0], 2.0);
 }
 
-/// Theory 5: a cap holds for what is three levels within.
+/// Theory 5: a cap applies three levels down.
 #[test]
-fn a_cap_holds_for_what_is_deep_within() {
+fn cap_applies_three_levels_down() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(40)]);
     let attributes = vec![world.attributes()];
     let hog = vec![world.start(attributes)];
@@ -267,10 +272,10 @@ fn a_cap_holds_for_what_is_deep_within() {
     assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
 }
 
-/// A cgroup for which there is no room is of the one around it, and so are its tasks. No cap of its own is set there, and none
-/// ends with it.
+/// A cgroup too deep for the table counts as its parent, and so do its tasks. Its own cap is ignored, and its removal
+/// does not end the parent's cap.
 #[test]
-fn a_cgroup_without_room_sets_and_ends_no_cap() {
+fn cgroup_below_the_deepest_level_counts_as_its_parent() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::All]);
     let attributes = vec![world.attributes()];
     let hog = vec![world.start(attributes)];
@@ -287,9 +292,9 @@ fn a_cgroup_without_room_sets_and_ends_no_cap() {
     assert_near(&percent(&mut world, &hog, 20_000), &[40.0], 2.0);
 }
 
-/// More time in a period than any machine has is no cap, were it so much that it is small again in 64 bits.
+/// A quota beyond any machine means no cap, even if the computed percentage would overflow 64 bits.
 #[test]
-fn more_than_a_machine_has_is_no_cap() {
+fn quota_beyond_the_machine_is_no_cap() {
     let (mut world, hogs) = hogs(SPEC, ONE, &[(May::All, &[0])]);
     let group = world.group(CgroupId::ROOT, "vast", 100);
     world.place(&hogs[0], group);
@@ -300,15 +305,15 @@ fn more_than_a_machine_has_is_no_cap() {
     assert_near(&percent(&mut world, &hogs, 3_000), &[100.0], 0.0);
 }
 
-/// A cap that is set while tasks run holds from then on, and so does one that is lifted.
+/// Setting, raising and removing a cap while tasks run takes effect at once.
 #[test]
-fn caps_come_and_go() {
+fn cap_changes_take_effect_at_once() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::All]);
     let attributes = vec![world.attributes()];
     let hog = vec![world.start(attributes)];
     world.place(&hog[0], groups[0]);
     assert_near(&percent(&mut world, &hog, 3_000), &[100.0], 0.0);
-    assert!(world.armed <= 5, "nobody looks before there is a cap");
+    assert!(world.armed <= 5, "no scan timer without a cap");
     set_max(&mut world, groups[0], 25);
     world.run_ms(8_000);
     assert_near(&percent(&mut world, &hog, 20_000), &[25.0], 2.0);
@@ -321,12 +326,12 @@ fn caps_come_and_go() {
     assert_near(&percent(&mut world, &hog, 20_000), &[60.0], 2.0);
 }
 
-/// Kernels before 6.17 tell nobody of `cpu.max`: what user space says holds there.
+/// Kernels before 6.17 have no callback for `cpu.max`: there the caps from user space apply.
 #[test]
-fn user_space_tells_hard_caps_as_well() {
+fn hard_caps_from_user_space_apply_before_6_17() {
     let caps = vec![Cap { group: "told".to_owned(), percent: 30, hard: true }];
     let machine = Machine::from_synthetic(ONE).unwrap();
-    let mut world = World::told(SPEC, machine, (6, 12), &WorkloadFacts { caps, ..WorkloadFacts::default() });
+    let mut world = World::with_facts(SPEC, machine, (6, 12), &WorkloadFacts { caps, ..WorkloadFacts::default() });
     let attributes = vec![world.attributes()];
     let hog = vec![world.start(attributes)];
     let group = world.group(CgroupId::ROOT, "told", 100);
@@ -335,16 +340,16 @@ fn user_space_tells_hard_caps_as_well() {
     assert_near(&percent(&mut world, &hog, 30_000), &[30.0], 2.0);
 }
 
-/// As many groups as a workload can have are told, by names as long as they may be, and each has its own cap; groups that
-/// nobody spoke of have none, even if the name begins like one.
+/// User space can set caps for the largest number of groups of a workload, with names of maximum length, and each has
+/// its own cap. Groups without one have none, even if a name is a prefix of theirs.
 #[test]
-fn every_group_that_is_told_has_its_cap() {
+fn thousand_groups_have_caps_from_user_space() {
     let name = |number: u32| format!("{number:0>31}");
     let cap = |number| Cap { group: name(number), percent: number % 7 * 10 + 20, hard: true };
     let caps: Vec<Cap> = (0..1000).map(cap).collect();
     let machine = Machine::from_synthetic("node:1 core:5 pu:1").unwrap();
     let mut world =
-        World::told(SPEC, machine, (6, 12), &WorkloadFacts { caps: caps.clone(), ..WorkloadFacts::default() });
+        World::with_facts(SPEC, machine, (6, 12), &WorkloadFacts { caps: caps.clone(), ..WorkloadFacts::default() });
     let attributes = vec![world.attributes(); 5];
     let tasks = world.start(attributes);
     let told = [0, 555, 999];
@@ -359,9 +364,9 @@ fn every_group_that_is_told_has_its_cap() {
     assert_near(&percent(&mut world, &hogs, 20_000), &[due[0], due[1], due[2], 100.0, 100.0], 2.0);
 }
 
-/// Theory 4: other groups' caps hold, and let go, as before while somebody changes one of a group again and again.
+/// Theory 4: caps of other groups keep being enforced and released while one group's cap is changed all the time.
 #[test]
-fn a_cap_that_changes_often_leaves_others_alone() {
+fn frequent_cap_changes_do_not_disturb_other_groups() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Hard(10)]);
     let attributes = vec![world.attributes()];
     let hog = [world.start(attributes)];
@@ -376,9 +381,9 @@ fn a_cap_that_changes_often_leaves_others_alone() {
     assert_near(&[found], &[50.0], 2.0);
 }
 
-/// Theory 4: nobody looks at caps any more when the last group that had one is gone: a machine that idles is left alone.
+/// Theory 4: the scan timer stops when the last capped group is removed: an idle machine is left idle.
 #[test]
-fn looks_end_with_the_last_cap() {
+fn cap_scans_end_with_the_last_cap() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Soft(30)]);
     let in_100_ms = |world: &mut World| {
         let before = world.armed;
@@ -389,22 +394,22 @@ fn looks_end_with_the_last_cap() {
     assert!((9..=11).contains(&in_100_ms(&mut world)));
     world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
     world.settle();
-    assert!((9..=11).contains(&in_100_ms(&mut world)), "one has a cap still");
+    assert!((9..=11).contains(&in_100_ms(&mut world)), "one group still has a cap");
     world.kernel.remove_cgroup(ids::CpuId(0), groups[1]).unwrap();
     world.settle();
     world.run_ms(10);
     assert_eq!(in_100_ms(&mut world), 0);
 }
 
-/// The arithmetic of caps, number by number.
+/// Unit test of the arithmetic of caps.
 #[test]
-fn caps_are_exact() {
-    headers::holds("caps");
+fn cap_arithmetic_is_exact() {
+    headers::run_header_test("caps");
 }
 
-/// A task that wakes into a group above its cap is parked, though CPUs idle, and somebody else has one at once.
+/// A task that wakes into a group above its cap is parked though CPUs are idle; a task of another group runs at once.
 #[test]
-fn who_wakes_above_the_cap_is_parked() {
+fn task_woken_above_its_cap_is_parked() {
     let (mut world, groups) = hogs(SPEC, "node:1 core:2 pu:1", &[(May::Hard(50), &[0, 0]), (May::All, &[0])]);
     for task in groups.concat() {
         while world.cpu_of(task).is_none() {
@@ -423,22 +428,22 @@ fn who_wakes_above_the_cap_is_parked() {
     assert!(world.cpu_of(groups[1][0]).is_some());
 }
 
-/// Nobody of a group begins any more once it is above its cap, wherever they wait: not even for a tick.
+/// Once a group is above its cap, none of its queued tasks starts, not even for a tick.
 #[test]
-fn who_waits_in_line_is_passed_over_above_the_cap() {
+fn queued_tasks_above_the_cap_do_not_start() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0; 6])]);
     while groups[0].contains(&world.running(0)) {
         world.run_ms(1);
     }
     let before = world.now_ns - 12 * MS;
-    let late: Vec<_> = world.began.iter().filter(|(at, _)| *at > before).collect();
-    assert!(late.len() <= 1, "{late:?}, and turns are 20 ms long");
+    let late: Vec<_> = world.switches.iter().filter(|(at, _)| *at > before).collect();
+    assert!(late.len() <= 1, "{late:?}, with slices of 20 ms");
 }
 
-/// Theory 6: nobody is parked for longer than 11 s and a look: who has had 90 % and gets a cap of 1 % comes down to that
-/// after h * log2(90), 32 s. The watchdog would not wait for that.
+/// Theory 6: a task is parked for at most 11 s and one scan interval. With a usage of 90 % and a new cap of 1 %, it
+/// would be parked for h * log2(90), 32 s, longer than the watchdog allows.
 #[test]
-fn nobody_is_parked_until_the_watchdog_comes() {
+fn task_is_parked_for_at_most_11_s() {
     let (mut world, groups) = world_with("entitlement@williams", ONE, &[May::Hard(90)]);
     let attributes = vec![world.attributes()];
     let hog = world.start(attributes)[0];
@@ -455,5 +460,5 @@ fn nobody_is_parked_until_the_watchdog_comes() {
         world.run_ms(1);
     }
     assert!((9_000..11_100).contains(&(longest / MS)), "{longest} ns");
-    assert!(world.ran_ms(hog) - before < 20, "turns are short");
+    assert!(world.ran_ms(hog) - before < 20, "turns of 1 ms only");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/entitlement` with preset `share` (policies/entitlement/share.bpf.h). What is expected are Weir's own
-//! computations of the three loops, not published figures.
+//! Tests of preset `share` of `policies/entitlement` (policies/entitlement/share.bpf.h). Expected values are Weir's
+//! own computations of its control loops, not published figures.
 
 use crate::headers;
 use crate::world::World;
@@ -9,7 +9,7 @@ use kernel_model::{CgroupId, TaskAttributes};
 use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 
-/// Users with these shares, and the nice values of their hogs.
+/// Returns a machine with users of these shares, each with hogs of these nice values.
 fn users(shape: &str, users: &[(u32, &[i8])]) -> (World, Vec<Vec<TaskId>>) {
     users_of("entitlement@share", shape, users)
 }
@@ -33,7 +33,7 @@ fn ran_ms(world: &World, user: &[TaskId]) -> u64 {
     user.iter().map(|task| world.ran_ms(*task)).sum()
 }
 
-/// CPUs that each user has in the next `seconds`.
+/// Returns the number of CPUs each user gets in the next `seconds`.
 fn cpus(world: &mut World, users: &[Vec<TaskId>], seconds: u64) -> Vec<f64> {
     let before: Vec<u64> = users.iter().map(|user| ran_ms(world, user)).collect();
     world.run_ms(1000 * seconds);
@@ -47,12 +47,13 @@ fn cpus(world: &mut World, users: &[Vec<TaskId>], seconds: u64) -> Vec<f64> {
 #[track_caller]
 fn assert_near(found: &[f64], due: &[f64], tolerance: f64) {
     let near = found.iter().zip(due).all(|(found, due)| (found - due).abs() <= tolerance);
-    assert!(near && found.len() == due.len(), "{found:.3?}, not {due:.3?}");
+    assert!(near && found.len() == due.len(), "{found:.3?}, expected {due:.3?}");
 }
 
-/// Loops 1 and 3: CPU time is as shares, however many processes a user has: in the last 300 of 600 s to a point.
+/// Loops 1 and 3: CPU time follows shares, however many processes a user has: within a point in the last 300 of 600
+/// s.
 #[test]
-fn users_have_what_their_shares_say() {
+fn users_get_cpu_time_by_shares() {
     for (with, due) in [
         (&[(100, &[0][..]), (100, &[0, 0, 0])], [0.5, 0.5]),
         (&[(300, &[0]), (100, &[0])], [0.75, 0.25]),
@@ -65,9 +66,10 @@ fn users_have_what_their_shares_say() {
     }
 }
 
-/// Slices are a tick, after which whoever runs may be behind: longer ones favour those with few shares, as in `williams`.
+/// Slices are one tick; longer ones favor users with few shares, as in `williams`, because the running task is
+/// checked only at the end.
 #[test]
-fn longer_slices_favour_those_with_few_shares() {
+fn longer_slices_favor_users_with_few_shares() {
     let with: [(u32, &[i8]); 2] = [(200, &[0]), (100, &[0, 0, 0, 0])];
     let (mut world, hogs) = users_of("entitlement@share,slice_us=100000", "node:1 core:1 pu:1", &with);
     world.run_ms(300_000);
@@ -75,18 +77,18 @@ fn longer_slices_favour_those_with_few_shares() {
     assert!((0.335..0.38).contains(&found[1]), "{found:?}");
 }
 
-/// The same on four CPUs that all users can fill.
+/// The same on four CPUs, with enough hogs of each user.
 #[test]
-fn users_share_several_cpus() {
+fn users_share_several_cpus_by_shares() {
     let (mut world, hogs) = users("node:1 core:4 pu:1", &[(300, &[0; 8]), (100, &[0; 4]), (400, &[0; 6])]);
     world.run_ms(300_000);
     let found = cpus(&mut world, &hogs, 300);
     assert_near(&found, &[1.5, 0.5, 2.0], 0.04);
 }
 
-/// Loop 4: a group's shares are divided among those in it, and those who want nothing have no part in that.
+/// Loop 4: a cgroup's shares are divided among its active children only.
 #[test]
-fn shares_are_divided_down_the_hierarchy() {
+fn shares_are_divided_among_active_children() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
     let attributes = vec![world.attributes(); 4];
     let tasks = world.start(attributes);
@@ -111,10 +113,10 @@ fn shares_are_divided_down_the_hierarchy() {
     assert_near(&found, &[2.0 / 3.0, 0.0, 1.0 / 3.0], 0.01);
 }
 
-/// Loop 4: who is in a group counts there once a second, also if its number is lower than that of the group: it has the
-/// number of one that is gone.
+/// Loop 4: the tasks of a nested cgroup count for its parent once a second, also if the child has a lower number,
+/// taken over from a removed cgroup.
 #[test]
-fn numbers_of_groups_may_be_in_any_order() {
+fn child_cgroup_with_a_lower_number_counts_for_its_parent() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
     let attributes = vec![world.attributes(); 2];
     let tasks = world.start(attributes);
@@ -129,9 +131,9 @@ fn numbers_of_groups_may_be_in_any_order() {
     assert_near(&cpus(&mut world, &hogs, 300), &[0.5, 0.5], 0.01);
 }
 
-/// The three loops, tick by tick with numbers that have a point: one process for each user, on one CPU. Ticks in which the
-/// second one ran, of each 20 s. It comes when the first has been alone for `alone_s`.
-fn newcomers_part(alone_s: usize, seconds: usize, idle_users_count: bool) -> Vec<f64> {
+/// Reference model of the three loops in floating point, tick by tick, with one process per user on one CPU. Returns
+/// the second user's part of each 20 s; it starts after the first has run alone for `alone_s`.
+fn reference_newcomer_share(alone_s: usize, seconds: usize, idle_users_count: bool) -> Vec<f64> {
     let (mut usage, mut charges, mut priority, mut active) = ([0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2]);
     let mut ran = vec![0.0; seconds / 20];
     for second in 0..alone_s + seconds {
@@ -157,46 +159,47 @@ fn newcomers_part(alone_s: usize, seconds: usize, idle_users_count: bool) -> Vec
     ran
 }
 
-/// Share is fair over minutes: whoever comes to one who had the CPU alone has nearly all of it at first. In Share users count
-/// who are logged in and want nothing: after 300 s it is 95.5 % of 20 s and 83.6 % of the next 20, to a tenth of that.
+/// Share is fair only over minutes: a newcomer beside a user who had the CPU alone gets nearly all of it at first. In
+/// Share idle logged-in users count: after 300 s the newcomer gets 95.5 % of the first 20 s and 83.6 % of the next
+/// (computed), within a tenth.
 #[test]
-fn a_newcomer_had_nearly_everything_for_a_minute() {
-    let found = newcomers_part(300, 40, true);
+fn share_gives_a_newcomer_nearly_all_cpu_time_at_first() {
+    let found = reference_newcomer_share(300, 40, true);
     assert!((found[0] - 0.955).abs() < 0.0955 && (found[1] - 0.836).abs() < 0.0836, "{found:.3?}");
 }
 
-/// Here whoever was alone had the whole machine as its part, and was charged less for it: the newcomer has less, as in the
-/// loops, to a tenth.
+/// Here the user who was alone had the whole machine as its share, and was charged less for it: the newcomer gets
+/// less, as in the reference model, within a tenth.
 #[test]
-fn a_newcomer_has_more_than_its_part_for_minutes() {
+fn newcomer_exceeds_its_share_for_minutes() {
     let (mut world, hogs) = users("node:1 core:1 pu:1", &[(100, &[0]), (100, &[0])]);
     let newcomer = hogs[1][0];
     while world.running(0) != newcomer {
         world.run_ms(1);
     }
     world.block(newcomer);
-    // What it had until now is forgotten: 15 half-lives.
+    // 15 half-lives: the newcomer's earlier usage has decayed.
     world.run_ms(1_800_000);
     world.wake(0, newcomer, false);
-    for (period, due) in newcomers_part(1_800, 200, false).into_iter().enumerate() {
+    for (period, due) in reference_newcomer_share(1_800, 200, false).into_iter().enumerate() {
         let found = cpus(&mut world, &hogs[1..], 20)[0];
-        assert!((found - due).abs() < due / 10.0, "{period}: {found:.3}, not {due:.3}");
+        assert!((found - due).abs() < due / 10.0, "{period}: {found:.3}, expected {due:.3}");
     }
 }
 
-/// Loop 2: with a high nice value priorities decay more slowly, but usage gives back most of what that takes: 82 to 18 for nice
-/// 0 beside 19, to 3 points.
+/// Loop 2: with a high nice value priorities decay more slowly, but usage gives back most of the loss: 82 to 18 % for
+/// nice 0 beside 19, within 3 points.
 #[test]
-fn nice_values_take_less_than_they_would() {
+fn usage_compensates_most_of_a_nice_value() {
     let (mut world, hogs) = users("node:1 core:1 pu:1", &[(100, &[0]), (100, &[19])]);
     world.run_ms(300_000);
     let found = cpus(&mut world, &hogs, 300);
     assert_near(&found, &[0.82, 0.18], 0.03);
 }
 
-/// Within a user half-lives decide: 1.97 s at nice 0 and 60 s at 19.
+/// Within a user the half-lives of priorities decide: 1.97 s at nice 0 and 60 s at nice 19.
 #[test]
-fn a_users_own_processes_share_by_nice_value() {
+fn processes_of_a_user_share_by_nice_value() {
     let (mut world, hogs) = users_of("entitlement@share", "node:1 core:1 pu:1", &[(100, &[0, 19])]);
     world.run_ms(300_000);
     let each: Vec<Vec<TaskId>> = hogs[0].iter().map(|task| vec![*task]).collect();
@@ -207,7 +210,7 @@ fn a_users_own_processes_share_by_nice_value() {
 
 /// A user's new shares count from the next second on.
 #[test]
-fn new_shares_count() {
+fn changed_shares_count_from_the_next_second() {
     let (mut world, hogs) = users("node:1 core:1 pu:1", &[(100, &[0]), (100, &[0, 0])]);
     let third = world.group(CgroupId::ROOT, "third", 300);
     world.run_ms(100_000);
@@ -217,9 +220,9 @@ fn new_shares_count() {
     assert_near(&found, &[0.75, 0.25], 0.01);
 }
 
-/// Whoever wakes interrupts a process of a user who has had more.
+/// A woken task preempts a process of a user who has used more.
 #[test]
-fn a_user_who_has_had_little_is_quick() {
+fn task_of_a_user_with_little_usage_preempts() {
     let (mut world, hogs) = users("node:1 core:1 pu:1", &[(100, &[0, 0, 0]), (100, &[0])]);
     let quick = hogs[1][0];
     while world.running(0) != quick {
@@ -236,9 +239,9 @@ fn a_user_who_has_had_little_is_quick() {
     }
 }
 
-/// Loop 4: what is in a group is counted anew each second, also in the group that was made last.
+/// Loop 4: active children are counted once a second, also for the cgroup created last.
 #[test]
-fn a_group_that_was_made_last_keeps_its_part() {
+fn last_created_cgroup_keeps_its_share() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
     let attributes = vec![world.attributes(); 2];
     let tasks = world.start(attributes);
@@ -254,9 +257,10 @@ fn a_group_that_was_made_last_keeps_its_part() {
     assert_near(&found, &[0.5, 0.5], 0.01);
 }
 
-/// Loop 1: a user's own processes beside groups within count as one of 100 shares, wherever the user stands in the table.
+/// Loop 1: a user's own processes beside child cgroups count as one child of 100 shares, wherever the user is in the
+/// table.
 #[test]
-fn own_processes_are_as_a_group_of_100() {
+fn own_processes_count_as_a_child_of_100_shares() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
     let attributes = vec![world.attributes(); 3];
     let tasks = world.start(attributes);
@@ -272,14 +276,14 @@ fn own_processes_are_as_a_group_of_100() {
     assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
 }
 
-/// Loops 1 and 2 go round once in each second from when the policy was loaded on, whenever that is; whoever is overdue is
-/// looked for as often.
+/// Loops 1 and 2 run once a second from the load of the policy on, whatever the time; the search for overdue tasks
+/// runs as often.
 #[test]
-fn loops_go_round_each_second() {
+fn control_loops_run_once_a_second() {
     const S: u64 = 1_000_000_000;
     for begin in [0, 5 * S + 7] {
         let machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
-        let mut world = World::begun("entitlement@share", machine, (7, 2), &WorkloadFacts::default(), begin);
+        let mut world = World::starting_at("entitlement@share", machine, (7, 2), &WorkloadFacts::default(), begin);
         let timers = world.armed;
         assert_eq!(timers, 2);
         for second in 1..=100 {
@@ -291,8 +295,8 @@ fn loops_go_round_each_second() {
     }
 }
 
-/// The arithmetic of the loops, number by number.
+/// Unit test of the arithmetic of the loops.
 #[test]
-fn the_loops_are_exact() {
-    headers::holds("share");
+fn share_loop_arithmetic_is_exact() {
+    headers::run_header_test("share");
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/fifo`.
+//! Tests of the rules of `policies/fifo`.
 
 use crate::world::World;
 use ids::TaskId;
 
-/// For how much of the time all tasks of the first of two jobs run, in percent: each of so many CPUs has a task of either, and
-/// gives them turns for itself, which begin at any time.
-fn whole_by_chance(cpus: u32, draws: u64) -> f64 {
+/// Returns the percentage of time in which all tasks of the first of two jobs run at once. Each CPU has one task of
+/// each job and alternates between them on its own, with a random phase.
+fn co_run_percent(cpus: u32, draws: u64) -> f64 {
     const SLICE_MS: u64 = 20;
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut draw = |below: u64| {
@@ -18,7 +18,7 @@ fn whole_by_chance(cpus: u32, draws: u64) -> f64 {
     let mut whole = 0;
     for _ in 0..draws {
         let mut world = World::new("fifo", &format!("node:1 core:{cpus} pu:1"), 1000);
-        // Both tasks of a CPU come at its time within two slices, and which of them comes first is drawn as well.
+        // Both tasks of a CPU start at a random time within two slices; which of them is first is random as well.
         let phases: Vec<(u64, bool)> = (0..cpus).map(|_| (draw(2 * SLICE_MS), draw(2) == 0)).collect();
         let mut first = vec![];
         for ms in 0..2 * SLICE_MS {
@@ -42,19 +42,20 @@ fn whole_by_chance(cpus: u32, draws: u64) -> f64 {
     100.0 * whole as f64 / (draws * 2 * SLICE_MS) as f64
 }
 
-/// What `gang` is for: where each CPU takes turns for itself a job of P tasks is whole for 2^-P of the time, 6.25 % on 4 CPUs
-/// and 0.39 % on 8. `gang` has them together in all of their row's time (`a_job_runs_as_a_whole_or_not_at_all`).
+/// Baseline for `gang`: with independent CPUs, all P tasks of a job run together for 2^-P of the time, 6.25 % on 4
+/// CPUs and 0.39 % on 8. Under `gang` they run together all the time of their row
+/// (`job_runs_as_a_whole_or_not_at_all`).
 #[test]
-fn without_rows_a_job_is_whole_by_chance() {
+fn independent_cpus_co_run_a_job_by_chance() {
     for (cpus, draws, within) in [(2, 400, 3.0), (4, 600, 1.4), (8, 600, 0.3)] {
-        let (found, due) = (whole_by_chance(cpus, draws), 100.0 / f64::from(1 << cpus));
-        assert!((found - due).abs() < within, "{cpus} CPUs: {found:.2} %, not {due:.2}");
+        let (found, due) = (co_run_percent(cpus, draws), 100.0 / f64::from(1 << cpus));
+        assert!((found - due).abs() < within, "{cpus} CPUs: {found:.2} %, expected {due:.2}");
     }
 }
 
-/// Theory 1 and 2: tasks take turns of 20 ms in the order in which they came.
+/// Theory 1 and 2: tasks run in 20 ms slices in order of arrival.
 #[test]
-fn tasks_take_turns_of_20_ms() {
+fn tasks_run_in_20_ms_slices_in_order_of_arrival() {
     let mut world = World::new("fifo", "node:1 core:1 pu:1", 1000);
     let tasks = world.start(vec![world.attributes(); 3]);
     for turn in 0..9 {
@@ -63,9 +64,9 @@ fn tasks_take_turns_of_20_ms() {
     }
 }
 
-/// Theory 3: straight to an idle CPU, the last one first.
+/// Theory 3: a wakeup goes straight to an idle CPU, the task's last one first.
 #[test]
-fn a_wakeup_goes_to_the_last_cpu_if_it_is_idle() {
+fn wakeup_goes_to_the_last_cpu_if_it_is_idle() {
     let mut world = World::new("fifo", "node:1 core:4 pu:1", 1000);
     let task = world.start(vec![world.pinned(2, 0)])[0];
     world.block(task);
@@ -74,9 +75,9 @@ fn a_wakeup_goes_to_the_last_cpu_if_it_is_idle() {
     assert_eq!(world.cpu_of(task), Some(2));
 }
 
-/// Theory 4: a task that wakes does not interrupt, whatever its nice value; it waits for the slice to end.
+/// Theory 4: a wakeup does not preempt, whatever the nice values; the woken task waits for the end of the slice.
 #[test]
-fn a_wakeup_waits_for_the_slice_to_end() {
+fn wakeup_does_not_preempt_within_a_slice() {
     let mut world = World::new("fifo", "node:1 core:1 pu:1", 1000);
     let urgent = world.start(vec![world.pinned(0, -20)])[0];
     world.block(urgent);

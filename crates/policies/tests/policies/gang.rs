@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/gang`. A row is 100 ms.
+//! Tests of the rules of `policies/gang`. A row's turn is 100 ms.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
@@ -8,7 +8,8 @@ use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 use std::collections::BTreeSet;
 
-/// A machine of CPUs below one cache on which jobs with so many hogs run; their tasks. `more` hogs are of no job.
+/// Returns a machine whose CPUs share one cache, running jobs with these numbers of hogs, and the tasks of each job.
+/// The last entry holds the `more` hogs outside any job.
 pub fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<Vec<TaskId>>) {
     let mut world = World::new(spec, &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
     let count = jobs.iter().sum::<usize>() + more;
@@ -22,17 +23,17 @@ pub fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<
         all.push(job);
     }
     all.push(tasks);
-    // All rows have had their turn, and every task is where it belongs.
+    // All rows have had their turn by now, and every task is in its cell.
     world.run_ms(2_000);
     (world, all)
 }
 
-/// Tasks of each job that run now.
+/// Returns the number of running tasks of each job.
 pub fn running(world: &World, jobs: &[Vec<TaskId>]) -> Vec<usize> {
     jobs.iter().map(|job| job.iter().filter(|task| world.cpu_of(**task).is_some()).count()).collect()
 }
 
-/// All of these sleep, each as soon as it runs.
+/// Blocks all of these tasks, each as soon as it runs.
 pub fn sleep(world: &mut World, tasks: &[TaskId]) {
     for task in tasks {
         while world.cpu_of(*task).is_none() {
@@ -42,15 +43,15 @@ pub fn sleep(world: &mut World, tasks: &[TaskId]) {
     }
 }
 
-/// The job is no more.
+/// Ends a job: its tasks leave the cgroup and sleep.
 pub fn end(world: &mut World, job: &[TaskId]) {
     world.place(job, CgroupId::ROOT);
     sleep(world, job);
 }
 
-/// Theory 1 to 3: jobs of as many hogs as there are CPUs run as a whole or not at all, half of the time each.
+/// Theory 1 to 3: jobs with as many hogs as there are CPUs run as a whole or not at all, half of the time each.
 #[test]
-fn a_job_runs_as_a_whole_or_not_at_all() {
+fn job_runs_as_a_whole_or_not_at_all() {
     for cpus in [2, 4, 8] {
         let (mut world, jobs) = world("gang", cpus, &[cpus as usize; 2], 0);
         let mut whole = [0; 2];
@@ -64,9 +65,9 @@ fn a_job_runs_as_a_whole_or_not_at_all() {
     }
 }
 
-/// Theory 2: small jobs share a row as far as they fit: 2 and 2 of 4 CPUs run all the time.
+/// Theory 2: small jobs share a row if they fit: 2 and 2 tasks on 4 CPUs run all the time.
 #[test]
-fn jobs_that_fit_share_a_row() {
+fn small_jobs_share_a_row() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 0);
     for _ in 0..500 {
         assert_eq!(running(&world, &jobs)[..2], [2, 2]);
@@ -74,10 +75,10 @@ fn jobs_that_fit_share_a_row() {
     }
 }
 
-/// Theory 4: a CPU that this row has nothing for runs its cell of another row. So nothing idles, and the tasks of a row's own
-/// job run together all the same.
+/// Theory 4: a CPU without a task in the current row runs its cell of another row (an alternate). No CPU is idle, and
+/// the tasks of each row's own job still run together.
 #[test]
-fn alternates_fill_the_gaps() {
+fn alternates_fill_idle_cpus_of_a_row() {
     let (mut world, jobs) = world("gang", 4, &[3, 2], 0);
     let mut whole = [0; 2];
     for _ in 0..2_000 {
@@ -90,10 +91,11 @@ fn alternates_fill_the_gaps() {
     assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
 }
 
-/// Theory 4: where several CPUs have no use for their own row, their alternates are of the same job. In the turn of the task of
-/// no job it is one of the first two, also on the CPU that has just run one of it in the third job's turn.
+/// Theory 4: if several CPUs have no task in the current row, their alternates belong to the same job. During the
+/// turn of the task outside any job, they belong to one of the first two jobs, also on the CPU that has just run one
+/// of them during the third job's turn.
 #[test]
-fn alternates_are_of_one_job() {
+fn alternates_belong_to_one_job() {
     let (mut world, jobs) = world("gang", 4, &[4, 4, 3], 1);
     let mut turns = 0;
     for _ in 0..2_000 {
@@ -105,9 +107,9 @@ fn alternates_are_of_one_job() {
     assert!((480..=520).contains(&turns), "{turns}");
 }
 
-/// Theory 4: each CPU knows for itself whether it runs an alternate.
+/// Theory 4: each CPU keeps its own flag for running an alternate.
 #[test]
-fn alternates_of_several_cpus_make_way() {
+fn alternates_of_several_cpus_are_preempted() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
     while running(&world, &jobs)[0] != 2 {
         world.run_ms(1);
@@ -124,15 +126,15 @@ fn alternates_of_several_cpus_make_way() {
     }
 }
 
-/// Theory 4, 5: an alternate runs rather than a task of no job that may use no other free CPU, as soon as that has had its
-/// turn, also if the alternate's row is before the one whose turn it is.
+/// Theory 4, 5: an alternate runs in preference to a task outside any job that has no other free CPU, as soon as that
+/// task's slice is over, also if the alternate's row precedes the current one.
 #[test]
-fn an_alternate_comes_before_tasks_of_no_job() {
+fn alternate_runs_before_tasks_outside_any_job() {
     let (mut world, jobs) = world("gang", 3, &[3], 2);
     let [single, free] = jobs[1][..] else { unreachable!("two of no job") };
     let group = world.group(CgroupId::ROOT, "single", 100);
     world.place(&[single], group);
-    // In the turn of the one that is alone, two of the job are alternates on the other CPUs.
+    // During the turn of the single task, two tasks of the job are alternates on the other CPUs.
     let alternate = |world: &World| {
         let beside = jobs[0].iter().find(|task| world.cpu_of(**task).is_some())?;
         world.cpu_of(single).map(|_| (*beside, world.cpu_of(*beside).unwrap()))
@@ -157,15 +159,15 @@ fn an_alternate_comes_before_tasks_of_no_job() {
     world.block(beside);
     assert_eq!(world.running(cpu), free);
     world.wake(cpu, beside, false);
-    assert_eq!(world.running(cpu), free, "it has begun");
+    assert_eq!(world.running(cpu), free, "a running task keeps its slice");
     world.run_ms(25);
     assert_eq!((world.running(cpu), world.cpu_of(single).is_some()), (beside, true));
 }
 
-/// Theory 4: while a task sleeps its column runs an alternate, which makes way at once when the task comes back, but only in
-/// the turn of the task's row.
+/// Theory 4: while a task sleeps its CPU runs an alternate, which is preempted at once when the task wakes, but only
+/// during the turn of the task's row.
 #[test]
-fn an_alternate_makes_way() {
+fn alternate_is_preempted_when_the_rows_task_wakes() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
     while running(&world, &jobs)[0] != 2 {
         world.run_ms(1);
@@ -179,7 +181,7 @@ fn an_alternate_makes_way() {
     world.run_ms(10);
     world.wake(cpu, sleeper, false);
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![2, 0, 0], Some(cpu)));
-    // In the other job's turn it has to wait for its own.
+    // During the other job's turn the task waits for its own.
     world.block(sleeper);
     while running(&world, &jobs)[1] != 2 {
         world.run_ms(1);
@@ -188,9 +190,9 @@ fn an_alternate_makes_way() {
     assert_eq!(running(&world, &jobs)[..2], [0, 2]);
 }
 
-/// Theory 5: tasks of no job have a turn as a row has, and CPUs that have nothing else run them at any time.
+/// Theory 5: tasks outside any job have a turn like a row, and CPUs without other work run them at any time.
 #[test]
-fn tasks_of_no_job_have_a_turn() {
+fn tasks_outside_any_job_have_a_turn() {
     let (mut world, jobs) = world("gang", 4, &[4, 4], 4);
     let before: Vec<u64> = jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).sum()).collect();
     world.run_ms(6_000);
@@ -205,9 +207,10 @@ fn tasks_of_no_job_have_a_turn() {
     }
 }
 
-/// Theory 2: a job with more tasks than CPUs has all of them run, several in a cell, and in its turn no CPU runs anybody else.
+/// Theory 2: all tasks of a job larger than the machine run, several of them in one cell, and no other task runs
+/// during its turn.
 #[test]
-fn a_job_larger_than_the_machine_shares_cells() {
+fn job_larger_than_the_machine_shares_cells() {
     let (mut world, jobs) = world("gang", 2, &[5, 2], 0);
     for _ in 0..2_000 {
         let running = running(&world, &jobs);
@@ -217,7 +220,7 @@ fn a_job_larger_than_the_machine_shares_cells() {
     assert!(jobs[0].iter().all(|task| world.ran_ms(*task) > 200), "{:?}", jobs[0]);
 }
 
-/// Tasks in each of its cells, the fullest first.
+/// Returns the number of tasks in each cell of a job, the fullest cell first.
 fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
     let mut world = World::new("gang", &format!("node:1 l3:1 core:{cpus} pu:1"), 1000);
     let mut attributes = vec![world.attributes(); tasks];
@@ -232,9 +235,9 @@ fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
     cells
 }
 
-/// Theory 2: those that are too many are spread evenly, as far as they may use all CPUs.
+/// Theory 2: tasks beyond the number of CPUs are spread evenly, as far as they may use all CPUs.
 #[test]
-fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
+fn job_larger_than_the_machine_fills_its_cells_evenly() {
     let cases: [(u32, usize, &[usize]); 7] = [
         (2, 4, &[2, 2]),
         (2, 5, &[3, 2]),
@@ -247,14 +250,15 @@ fn a_job_larger_than_the_machine_fills_its_cells_evenly() {
     for (cpus, tasks, expected) in cases {
         assert_eq!(fillings(cpus, tasks, &[]), expected, "{tasks} on {cpus}");
     }
-    assert_eq!(fillings(2, 1, &[0, 0, 0, 0]), [4, 1], "who may use one CPU alone is there");
+    assert_eq!(fillings(2, 1, &[0, 0, 0, 0]), [4, 1], "pinned tasks are in the cell of their CPU");
 }
 
-/// Theory 2: what a job leaves is for the next one.
+/// Theory 2: cells of a job that ended are used by the next one.
 #[test]
-fn cells_of_those_that_left_are_used_again() {
+fn cells_of_tasks_that_left_are_reused() {
     let (mut world, jobs) = world("gang", 4, &[2, 4], 0);
-    // The first job's tasks become tasks of no job: its row is empty, and the others have all the time but the common turn.
+    // The first job's tasks leave their cgroup: its row is empty, and the others have all the time except the common
+    // turn.
     world.place(&jobs[0], CgroupId::ROOT);
     let group = world.group(CgroupId::ROOT, "new", 100);
     world.place(&jobs[0], group);
@@ -267,9 +271,10 @@ fn cells_of_those_that_left_are_used_again() {
     assert!(together >= 490, "{together}");
 }
 
-/// Theory 2, 3, 5: who has a cell alone has it for a row; those that share one, and those of no job, have turns of 20 ms.
+/// Theory 2, 3, 5: a task alone in its cell runs for the whole turn of the row; tasks that share a cell, and tasks
+/// outside any job, run in slices of 20 ms.
 #[test]
-fn turns_are_as_long_as_they_should_be() {
+fn lone_task_of_a_cell_runs_the_whole_turn_others_20_ms() {
     let (mut world, jobs) = world("gang", 2, &[2, 3], 2);
     world.inserted.clear();
     world.run_ms(2_000);
@@ -289,9 +294,9 @@ fn turns_are_as_long_as_they_should_be() {
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
 
-/// Theory 2, 3: a row whose tasks have left has no turn: two jobs of three that remain have half of the time each.
+/// Theory 2, 3: an empty row has no turn: of three jobs the remaining two get half of the time each.
 #[test]
-fn a_row_of_nobody_has_no_turn() {
+fn empty_row_has_no_turn() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
     end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
@@ -303,9 +308,9 @@ fn a_row_of_nobody_has_no_turn() {
     }
 }
 
-/// Theory 2: cells that a job leaves are free for the next one, which fits beside the first.
+/// Theory 2: the next job uses the cells of an ended job and runs beside the first one.
 #[test]
-fn a_job_that_ends_leaves_its_cells() {
+fn ended_job_frees_its_cells() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 2);
     end(&mut world, &jobs[1]);
     let group = world.group(CgroupId::ROOT, "next", 100);
@@ -317,9 +322,9 @@ fn a_job_that_ends_leaves_its_cells() {
     }
 }
 
-/// Theory 1, 2: as many rows as there are jobs that fill one; all of them run as a whole.
+/// Theory 1, 2: each of several machine-wide jobs gets its own row, and all run as a whole.
 #[test]
-fn many_jobs_have_a_row_each() {
+fn many_machine_wide_jobs_have_a_row_each() {
     let (mut world, jobs) = world("gang", 4, &[4; 6], 0);
     let mut whole = [0; 6];
     for _ in 0..6_000 {
@@ -337,16 +342,16 @@ fn alternates_come_from_any_row() {
     let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
     sleep(&mut world, &jobs[..3].concat());
     for _ in 0..1_000 {
-        assert_eq!(running(&world, &jobs)[3], 4, "nobody else is awake");
+        assert_eq!(running(&world, &jobs)[3], 4, "no other task is awake");
         world.run_ms(1);
     }
 }
 
-/// Theory 4: also when the first row has nobody.
+/// Theory 4: the same with an empty first row.
 #[test]
-fn alternates_come_when_the_first_row_is_empty() {
+fn alternates_come_with_an_empty_first_row() {
     let (mut world, mut jobs) = world("gang", 2, &[2], 0);
-    // Both have a task that is bound, so neither moves to the first row.
+    // Both jobs have a pinned task, so neither moves to the first row.
     for number in 1..3 {
         let attributes = [world.attributes(), world.pinned(1, 0)];
         let job: Vec<TaskId> = attributes.into_iter().map(|one| world.spawn(0, one)).collect();
@@ -367,9 +372,9 @@ fn alternates_come_when_the_first_row_is_empty() {
     assert_eq!(running(&world, &jobs)[1..3], [1, 1]);
 }
 
-/// Theory 5: a CPU that a row leaves free runs tasks of no job, whichever they are.
+/// Theory 5: a CPU without a task in the current row runs any task outside a job.
 #[test]
-fn tasks_of_no_job_fill_what_rows_leave() {
+fn tasks_outside_any_job_fill_idle_cpus() {
     let (mut world, all) = world("gang", 2, &[1], 3);
     for turn in 0..60 {
         let running = all[1].iter().copied().find(|task| world.cpu_of(*task).is_some()).expect("one of three");
@@ -380,9 +385,10 @@ fn tasks_of_no_job_fill_what_rows_leave() {
     }
 }
 
-/// Theory 4: who goes on as an alternate, as its own row's turn ends, makes way as one that was taken does.
+/// Theory 4: a task that continues as an alternate when its own row's turn ends is preempted like any other
+/// alternate.
 #[test]
-fn who_goes_on_as_an_alternate_makes_way() {
+fn task_continuing_as_an_alternate_is_preempted() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
     while running(&world, &jobs)[1] != 2 {
         world.run_ms(1);
@@ -394,7 +400,7 @@ fn who_goes_on_as_an_alternate_makes_way() {
     while running(&world, &jobs)[0] != 2 {
         world.run_ms(1);
     }
-    // Now the second job's turn begins, and the CPU of its sleeper has nobody else.
+    // The second job's turn starts, and the CPU of its sleeper has no other task.
     while running(&world, &jobs)[1] != 1 {
         world.run_ms(1);
     }
@@ -404,10 +410,10 @@ fn who_goes_on_as_an_alternate_makes_way() {
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![0, 2, 0], Some(cpu)));
 }
 
-/// Theory 3, 4: whoever goes on in its own row's turn has the whole of it; out of turn it is asked again after a turn of its
-/// kind.
+/// Theory 3, 4: a task that continues during its own row's turn keeps the whole turn; outside it, it is rescheduled
+/// after each slice.
 #[test]
-fn who_goes_on_has_its_turns() {
+fn continuing_task_keeps_its_turn_and_is_rescheduled_outside_it() {
     let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
     let beside =
         *jobs[0].iter().find(|task| world.last_queued(**task).dsq % 2 == 1).expect("one is in the second column");
@@ -415,26 +421,26 @@ fn who_goes_on_has_its_turns() {
     while world.cpu_of(alone).is_none() {
         world.run_ms(1);
     }
-    let cpu = world.cpu_of(beside).expect("it is an alternate");
-    // Of the next turns those in which the other job runs, and those in which it does not.
-    let mut told = [0, 0];
+    let cpu = world.cpu_of(beside).expect("the task runs as an alternate");
+    // Rescheduling of the CPU in turns in which the other job is idle, and in those in which it runs.
+    let mut rescheduled = [0, 0];
     for _ in 0..2_000 {
-        world.told.clear();
+        world.rescheduled.clear();
         let out_of_turn = world.cpu_of(alone).is_some();
         world.run_ms(1);
-        assert_eq!(world.running(cpu), beside, "nobody else is there for this CPU");
-        told[usize::from(out_of_turn)] += world.told.iter().filter(|told| told.0 == cpu).count();
+        assert_eq!(world.running(cpu), beside, "this CPU has no other task");
+        rescheduled[usize::from(out_of_turn)] += world.rescheduled.iter().filter(|other| other.0 == cpu).count();
     }
-    // Ten turns of 100 ms each: once at the beginning; and after each 10 ms.
-    assert!((9..=21).contains(&told[0]) && (90..=121).contains(&told[1]), "{told:?}");
+    // Ten turns of 100 ms each: once per turn in its own, every 10 ms in the others.
+    assert!((9..=21).contains(&rescheduled[0]) && (90..=121).contains(&rescheduled[1]), "{rescheduled:?}");
 }
 
-/// Turns of 100 ms follow each other from when the policy is loaded on, whenever that is; threads of the kernel run for 20 ms.
+/// Turns of 100 ms follow each other from the load of the policy on, whatever the time; kthreads run for 20 ms.
 #[test]
-fn turns_begin_when_the_policy_does() {
+fn turns_start_with_the_load_of_the_policy() {
     let begin = 5_000 * MS + 7;
     let machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
-    let mut world = World::begun("gang", machine, (7, 2), &WorkloadFacts::default(), begin);
+    let mut world = World::starting_at("gang", machine, (7, 2), &WorkloadFacts::default(), begin);
     for turn in 1..=20 {
         world.run_until(begin + 100 * turn * MS - 1);
         assert_eq!(world.armed, turn as usize);
@@ -447,9 +453,9 @@ fn turns_begin_when_the_policy_does() {
     assert_eq!(world.last_insert(tasks[1]).slice_ns, 20 * MS);
 }
 
-/// There are 4096 cells: on the largest machine one for each CPU, also for the last, and so a row.
+/// The table of 4096 cells gives the largest machine exactly one row, with a cell for the last CPU.
 #[test]
-fn the_largest_machine_has_a_row() {
+fn largest_machine_has_one_row() {
     let mut world = World::new("gang", "node:1 l3:1 core:4096 pu:1", 1000);
     let attributes = vec![world.pinned(4095, 0); 3];
     let tasks = world.start(attributes);
@@ -457,13 +463,13 @@ fn the_largest_machine_has_a_row() {
     world.place(&tasks[..2], group);
     world.run_ms(30);
     let cells: Vec<u64> = tasks.iter().map(|task| world.last_queued(*task).dsq).collect();
-    assert_eq!(cells, [4095, 4095, 4096], "the last one is of no job");
+    assert_eq!(cells, [4095, 4095, 4096], "the last task is outside any job");
 }
 
-/// Theory 2: first fit leaves gaps. Ten jobs of 1 to P tasks, each size as likely, leave 9.7, 13.3 and 16.0 % of the cells of
-/// their rows empty on 4, 8 and 16 CPUs (our own computation), give or take 3 points.
+/// Theory 2: first fit leaves gaps. Ten jobs of 1 to P tasks, uniformly distributed, leave 9.7, 13.3 and 16.0 % of
+/// the cells in their rows empty on 4, 8 and 16 CPUs (computed, not published), within 3 points.
 #[test]
-fn first_fit_leaves_so_many_cells_empty() {
+fn first_fit_leaves_10_to_16_percent_of_cells_empty() {
     let mut state = 88_172_645_463_325_252_u64;
     let mut draw = |below: u64| {
         state ^= state << 13;
@@ -482,7 +488,7 @@ fn first_fit_leaves_so_many_cells_empty() {
                 let job: Vec<TaskId> = tasks.drain(..size).collect();
                 world.place(&job, group);
                 jobs.push(job);
-                // All of it are where they belong before the next one comes.
+                // All tasks of the job are in their cells before the next job starts.
                 world.run_ms(100 * (jobs.len() as u64 + 2));
             }
             let cells: BTreeSet<u64> = jobs.iter().flatten().map(|task| world.last_queued(*task).dsq).collect();
@@ -491,6 +497,6 @@ fn first_fit_leaves_so_many_cells_empty() {
             all += rows * cpus;
         }
         let found = 100.0 * empty as f64 / all as f64;
-        assert!((found - due).abs() < 3.0, "{cpus} CPUs: {found:.1} %, not {due}");
+        assert!((found - due).abs() < 3.0, "{cpus} CPUs: {found:.1} %, expected {due}");
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/gang` for cells that become free, for tasks that share one, and for jobs that are processes.
+//! Tests of `policies/gang`: freed cells, tasks that share a cell (preset `fifo`), and processes as jobs (preset
+//! `spaces`).
 
 use crate::gang::{end, running, sleep, world};
 use crate::world::{MS, World, only};
@@ -9,20 +10,21 @@ use launch_profile::WorkloadFacts;
 use machine_model::Machine;
 use std::collections::BTreeSet;
 
-/// The rows in which the tasks of a job were last put in line.
+/// Returns the rows into which the tasks of a job were last queued.
 fn rows(world: &World, job: &[TaskId]) -> BTreeSet<u64> {
     job.iter().map(|task| world.last_queued(*task).dsq / u64::from(world.cpus())).collect()
 }
 
-/// The rows in which the job of this number has cells: 1 is that of the first cgroup. `rows()` does not see who runs on.
+/// Returns the rows in which job number `job` has cells; 1 is the job of the first cgroup. Unlike `rows()`, this also
+/// covers tasks that keep running.
 fn rows_held(world: &World, job: u32) -> BTreeSet<usize> {
     let cells = world.numbers("cells");
     let held = cells.chunks(2).enumerate().filter(|(_, cell)| cell[0] == job + 1);
     held.map(|(number, _)| number / world.cpus() as usize).collect()
 }
 
-/// Theory 8: when a job ends there is a row less, and what moves up does so as a whole: there is no moment in which a job runs
-/// in part.
+/// Theory 8: when a job ends, the last row is emptied, and a job that moves up does so as a whole: it never runs in
+/// part.
 #[test]
 fn jobs_move_up_as_a_whole() {
     for first in 0..4 {
@@ -44,16 +46,16 @@ fn jobs_move_up_as_a_whole() {
     }
 }
 
-/// Theory 8: what does not fit stays, and a later one that does takes the room.
+/// Theory 8: a job that does not fit into the freed cells stays, and a later one that fits moves there.
 #[test]
-fn a_job_that_does_not_fit_stays() {
+fn job_that_does_not_fit_stays_and_a_later_one_moves_up() {
     let (mut world, jobs, _) = one_by_one(&[2, 2, 3, 2]);
     let all = |world: &World| jobs.iter().map(|job| rows(world, job)).collect::<Vec<_>>();
     assert_eq!(all(&world), [0, 0, 1, 2].map(|row| [row].into()));
     end(&mut world, &jobs[0]);
     world.run_ms(2_000);
     assert_eq!(all(&world)[1..], [0, 1, 0].map(|row| [row].into()));
-    // Now there are two rows with all of the time but for what fills gaps.
+    // The two rows now have all the time, apart from alternates in the gaps.
     let mut whole = [0; 4];
     for _ in 0..2_000 {
         for (whole, (running, job)) in whole.iter_mut().zip(running(&world, &jobs).into_iter().zip(&jobs)) {
@@ -64,7 +66,7 @@ fn a_job_that_does_not_fit_stays() {
     assert!(whole[1..].iter().all(|whole| *whole >= 980), "{whole:?}");
 }
 
-/// Two jobs of so many tasks, one after the other, of which the last task may be bound to a CPU.
+/// Starts two jobs of this size, one after the other; the last task of the second one may be pinned.
 fn two_jobs(world: &mut World, size: usize, bound: bool) -> Vec<TaskId> {
     let mut tasks = vec![];
     for number in 0..2 {
@@ -82,7 +84,7 @@ fn two_jobs(world: &mut World, size: usize, bound: bool) -> Vec<TaskId> {
     tasks
 }
 
-/// These begin.
+/// Wakes new tasks for the first time.
 fn wake_new(world: &mut World, tasks: &[TaskId]) {
     for task in tasks {
         world.kernel.wake_new(CpuId(0), *task);
@@ -90,20 +92,20 @@ fn wake_new(world: &mut World, tasks: &[TaskId]) {
     }
 }
 
-/// Theory 8: a job with a task that may not use all CPUs stays where it is, though there is room for as many.
+/// Theory 8: a job with a pinned task stays in its row, though another row has enough free cells.
 #[test]
-fn a_job_with_a_bound_task_stays() {
+fn job_with_a_pinned_task_does_not_move_up() {
     for bound in [true, false] {
         let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
         let tasks = two_jobs(&mut world, 2, bound);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
-        // Somebody is left who has the other turns.
+        // One task outside any job remains, for the other turns.
         let attributes = world.attributes();
         world.spawn(0, attributes);
         end(&mut world, &tasks[..2]);
         world.run_ms(3_000);
         assert_eq!(rows_held(&world, 2), [usize::from(bound)].into(), "bound: {bound}");
-        // Its number is somebody else's one day, who is not bound.
+        // The job's number is reused later by a job without pinned tasks.
         if bound {
             world.kernel.set_affinity(CpuId(0), tasks[3], &only(&[0, 1])).unwrap();
             world.settle();
@@ -112,15 +114,15 @@ fn a_job_with_a_bound_task_stays() {
     }
 }
 
-/// Theory 8: it stays, too, when one of it leaves who is not bound; the one who is has not left.
+/// Theory 8: the job stays, too, when an unpinned task of it leaves, because the pinned one remains.
 #[test]
-fn a_job_stays_while_its_bound_task_does() {
+fn job_does_not_move_up_while_its_pinned_task_remains() {
     for (size, bound) in [(2, true), (3, true), (3, false), (2, false)] {
         let mut world = World::new("gang", &format!("node:1 l3:1 core:{size} pu:1"), 1000);
         let tasks = two_jobs(&mut world, size, bound);
         let (first, second) = tasks.split_at(size);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
-        // Together with another one it has the turns between those of the job.
+        // Together with another task, it uses the turn of tasks outside any job.
         world.place(&second[..1], CgroupId::ROOT);
         let attributes = world.attributes();
         world.spawn(0, attributes);
@@ -131,9 +133,9 @@ fn a_job_stays_while_its_bound_task_does() {
     }
 }
 
-/// Theory 2: a job of one task that is bound to a CPU goes where its column is free.
+/// Theory 2: a job of one pinned task goes into the first row whose column for that CPU is free.
 #[test]
-fn a_bound_job_goes_where_its_column_is_free() {
+fn pinned_job_goes_into_the_first_row_with_its_column_free() {
     let (mut world, mut jobs) = world("gang", 4, &[2, 4], 0);
     for cpu in [3, 0, 1, 2] {
         let attributes = world.pinned(cpu, 0);
@@ -148,14 +150,14 @@ fn a_bound_job_goes_where_its_column_is_free() {
         let number = world.last_queued(job[0]).dsq;
         assert_eq!(number % 4, cpu, "its own column");
         let taken = |row: u64| cells[2 * (4 * row + cpu) as usize] != 0;
-        assert!((0..number / 4).all(taken), "there is no earlier row for {cpu}: {:?}", &cells[..32]);
+        assert!((0..number / 4).all(taken), "an earlier row is free in column {cpu}: {:?}", &cells[..32]);
     }
 }
 
-/// Theory 2: the columns of those on their way to a row are not free for others. Jobs that took them from each other would
-/// change their rows for ever, and never run as a whole.
+/// Theory 2: columns assigned to tasks that have not reached their row yet are not free for others. Otherwise jobs
+/// would take them from each other, change their rows for ever and never run as a whole.
 #[test]
-fn jobs_come_to_rest() {
+fn job_placement_reaches_a_fixed_point() {
     for sizes in [&[6, 4, 8, 7][..], &[7, 8, 4, 6], &[5, 5, 5, 5, 5, 5], &[8, 6, 6, 5, 3, 7]] {
         let (mut world, jobs) = world("gang", 12, sizes, 0);
         let attributes = world.pinned(5, 0);
@@ -173,14 +175,16 @@ fn jobs_come_to_rest() {
     }
 }
 
-/// The rows of the first `count` jobs, as `struct gang` has them: row, tasks, placed, moves, is_bound.
+/// Returns the rows of the first `count` jobs from the policy's table; `struct gang` has the words row, tasks,
+/// placed, moves, is_bound.
 fn rows_of_jobs(world: &World, count: usize) -> Vec<u32> {
     const WORDS: usize = 5;
     let gangs = world.numbers("gangs");
     (1..=count).map(|job| gangs[WORDS * job]).collect()
 }
 
-/// Four CPUs and jobs of so many hogs, a second apart, so that they stand in this order; and their cgroups.
+/// Starts jobs of these sizes on four CPUs, 1 s apart so that they are placed in this order. Returns their tasks and
+/// cgroups as well.
 fn one_by_one(sizes: &[usize]) -> (World, Vec<Vec<TaskId>>, Vec<CgroupId>) {
     let (mut world, mut all) = world("gang", 4, &[], sizes.iter().sum());
     let mut tasks = all.remove(0);
@@ -195,29 +199,29 @@ fn one_by_one(sizes: &[usize]) -> (World, Vec<Vec<TaskId>>, Vec<CgroupId>) {
     (world, jobs, groups)
 }
 
-/// So many tasks that sleep come into a cgroup.
+/// Adds `count` sleeping tasks to a cgroup.
 fn add_sleepers(world: &mut World, count: usize, group: CgroupId) {
     let attributes = world.attributes();
     let sleepers = asleep(world, count, &attributes);
     world.place(&sleepers, group);
 }
 
-/// Theory 2: what tasks will need that have no cell yet is not free for who would move up.
+/// Theory 2: columns reserved for tasks without a cell yet are not free for a job that would move up.
 #[test]
-fn columns_of_who_will_come_are_not_free() {
+fn reserved_columns_are_not_free_for_other_jobs() {
     for (sleepers, size, moves) in [(0, 3, true), (1, 3, false), (1, 2, true), (2, 1, true), (3, 1, false)] {
         let (mut world, jobs, groups) = one_by_one(&[1, 3, size]);
         assert_eq!(rows_of_jobs(&world, 3), [0, 0, 1]);
         add_sleepers(&mut world, sleepers, groups[0]);
         end(&mut world, &jobs[1]);
         world.run_ms(8_000);
-        assert_eq!(rows_of_jobs(&world, 3)[2], u32::from(!moves), "{sleepers} sleep, {size} wait");
+        assert_eq!(rows_of_jobs(&world, 3)[2], u32::from(!moves), "{sleepers} sleeping, {size} waiting");
     }
 }
 
-/// Theory 2: a job none of whose tasks has a cell needs no columns yet, also if earlier ones of it had.
+/// Theory 2: a job none of whose tasks has a cell reserves no columns, even if earlier tasks of it had some.
 #[test]
-fn who_has_never_been_in_line_needs_no_columns() {
+fn job_without_cells_reserves_no_columns() {
     let (mut world, jobs, groups) = one_by_one(&[4, 4]);
     assert_eq!(rows_of_jobs(&world, 2), [0, 1]);
     add_sleepers(&mut world, 4, groups[0]);
@@ -226,15 +230,15 @@ fn who_has_never_been_in_line_needs_no_columns() {
     assert_eq!(rows_of_jobs(&world, 2), [0, 0]);
 }
 
-/// Theory 8: one job moves up in each turn, also where several rows have room; and rows are looked at once after a cell became
-/// free, each when its turn ends.
+/// Theory 8: at most one job moves up in each turn, also if several rows have room; after a cell becomes free, each
+/// row is scanned once, when its turn ends.
 #[test]
-fn rows_are_looked_at_once() {
+fn each_row_is_scanned_once_after_a_cell_is_freed() {
     for sizes in [&[4, 2, 2][..], &[4, 4, 2, 2]] {
         let (mut world, jobs, _) = one_by_one(sizes);
         world.run_ms(10_000);
         assert_eq!(world.numbers("unpacked"), [0]);
-        // They are of no job at once: what was theirs is free at the same moment.
+        // The jobs' tasks leave their cgroups, which frees their cells at the same moment.
         for job in &jobs[..sizes.len() - 2] {
             world.place(job, CgroupId::ROOT);
         }
@@ -253,78 +257,79 @@ fn rows_are_looked_at_once() {
     }
 }
 
-/// Who ran on CPU 0 in turn, for so long in each stint.
-fn stints(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
-    let mut stints: Vec<(TaskId, u64)> = vec![];
+/// Returns the run intervals of CPU 0: task and length in ms.
+fn run_intervals(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
+    let mut intervals: Vec<(TaskId, u64)> = vec![];
     for _ in 0..ms {
         let now = world.running(0);
-        match stints.last_mut() {
+        match intervals.last_mut() {
             Some((task, ms)) if *task == now => *ms += 1,
-            _ => stints.push((now, 1)),
+            _ => intervals.push((now, 1)),
         }
         world.run_ms(1);
     }
-    stints
+    intervals
 }
 
-/// Theory 7: in its job's turn whoever has begun goes on until it sleeps, also after other jobs' turns; then the one that has
-/// waited longest. In turns of 20 ms without the preset.
+/// Theory 7: within its job's turn the running task of a cell continues until it sleeps, also after turns of other
+/// jobs; then the one that has waited longest runs. Without the preset they alternate in slices of 20 ms.
 #[test]
-fn who_has_begun_goes_on_until_it_sleeps() {
+fn fifo_preset_runs_a_cells_task_until_it_sleeps() {
     let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
     let job = &jobs[0];
     let ran: Vec<u64> = job.iter().map(|task| world.ran_ms(*task)).collect();
     let first = job[(0..3).max_by_key(|at| ran[*at]).unwrap()];
-    let of_job = |stints: &[(TaskId, u64)]| -> BTreeSet<TaskId> {
-        stints.iter().map(|(task, _)| *task).filter(|task| job.contains(task)).collect()
+    let of_job = |intervals: &[(TaskId, u64)]| -> BTreeSet<TaskId> {
+        intervals.iter().map(|(task, _)| *task).filter(|task| job.contains(task)).collect()
     };
-    let seen = stints(&mut world, 2_000);
+    let seen = run_intervals(&mut world, 2_000);
     assert_eq!(of_job(&seen), [first].into(), "{seen:?}");
     assert!(seen[1..seen.len() - 1].iter().all(|(_, ms)| (98..=102).contains(ms)), "{seen:?}");
-    // The next one comes at once, and when the first one comes back it stands last.
+    // The next task runs at once, and the first one is queued last when it wakes.
     sleep(&mut world, &[first]);
     let second = world.running(0);
     assert!(job.contains(&second) && second != first);
     world.run_ms(5);
     world.wake(0, first, false);
-    assert_eq!(of_job(&stints(&mut world, 1_000)), [second].into());
+    assert_eq!(of_job(&run_intervals(&mut world, 1_000)), [second].into());
     sleep(&mut world, &[second]);
     let third = world.running(0);
     assert!(job.contains(&third) && third != first);
-    assert_eq!(of_job(&stints(&mut world, 1_000)), [third].into());
+    assert_eq!(of_job(&run_intervals(&mut world, 1_000)), [third].into());
     sleep(&mut world, &[third]);
-    assert_eq!(of_job(&stints(&mut world, 1_000)), [first].into());
+    assert_eq!(of_job(&run_intervals(&mut world, 1_000)), [first].into());
     let (mut world, jobs) = self::world("gang", 1, &[3, 1], 0);
-    let seen = stints(&mut world, 2_000);
+    let seen = run_intervals(&mut world, 2_000);
     assert!(seen[1..seen.len() - 1].iter().all(|(task, ms)| jobs[1].contains(task) || *ms == 20), "{seen:?}");
 }
 
-/// Theory 7: as an alternate, too, whoever has begun goes on.
+/// Theory 7: the running task of a cell also continues when it runs as an alternate.
 #[test]
-fn who_has_begun_goes_on_as_an_alternate() {
+fn fifo_preset_keeps_the_running_task_as_an_alternate() {
     let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
     let alone = jobs[1][0];
     sleep(&mut world, &[alone]);
-    let seen = stints(&mut world, 1_000);
+    let seen = run_intervals(&mut world, 1_000);
     assert_eq!(seen.len(), 1, "{seen:?}");
     let first = seen[0].0;
     world.wake(0, alone, false);
-    let seen = stints(&mut world, 1_000);
+    let seen = run_intervals(&mut world, 1_000);
     assert_eq!(seen.iter().map(|(task, _)| *task).collect::<BTreeSet<_>>(), [first, alone].into());
 }
 
-/// Theory 7: those behind it have 1 ms when they have waited for 10 s, and again 10 s later: nobody is ejected.
+/// Theory 7: tasks queued behind it run for 1 ms after a wait of 10 s, and again 10 s later, so the watchdog does not
+/// fire.
 #[test]
-fn nobody_waits_for_ever_behind_who_has_begun() {
+fn fifo_preset_runs_waiting_tasks_every_11_s() {
     let (mut world, jobs) = world("gang@fifo", 2, &[5], 3);
     let all: Vec<TaskId> = jobs.iter().flatten().copied().collect();
-    world.began.clear();
+    world.switches.clear();
     let begun = world.now_ns;
     let before: Vec<u64> = all.iter().map(|task| world.ran_ms(*task)).collect();
     world.run_ms(60_000);
     let ran: Vec<u64> = all.iter().zip(before).map(|(task, before)| world.ran_ms(*task) - before).collect();
     for (task, ran) in all.iter().zip(&ran) {
-        let times = world.began.iter().filter(|(_, began)| began == task).map(|(at, _)| *at);
+        let times = world.switches.iter().filter(|(_, began)| began == task).map(|(at, _)| *at);
         let times: Vec<u64> = [begun].into_iter().chain(times).collect();
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().expect("it ran");
         assert!(*ran > 20_000 || longest <= 11_200 * MS, "{ran} ms, {longest} ns");
@@ -334,23 +339,24 @@ fn nobody_waits_for_ever_behind_who_has_begun() {
     assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
 }
 
-/// Theory 7: in each row somebody looks for who is overdue.
+/// Theory 7: overdue tasks are searched in every row.
 #[test]
-fn who_is_overdue_is_found_in_any_row() {
+fn overdue_tasks_are_found_in_every_row() {
     let (mut world, jobs) = world("gang@fifo", 8, &[8, 8, 12], 0);
-    world.began.clear();
+    world.switches.clear();
     world.run_ms(13_000);
-    let began: BTreeSet<TaskId> = world.began.iter().map(|(_, task)| *task).collect();
+    let began: BTreeSet<TaskId> = world.switches.iter().map(|(_, task)| *task).collect();
     assert!(jobs[2].iter().all(|task| began.contains(task)), "{began:?}");
 }
 
-/// Theory 7: overdue is who has waited for 10 s to the nanosecond when somebody looks: every second from the beginning.
+/// Theory 7: a task is overdue if it has waited for 10 s, to the nanosecond, at a search, which happens every second
+/// from the load of the policy on.
 #[test]
-fn overdue_is_who_has_waited_for_ten_seconds() {
+fn task_is_overdue_after_exactly_10_s() {
     for (late_ns, seconds) in [(0, 10), (5, 11)] {
         let machine = Machine { hz: 1000, ..Machine::from_synthetic("node:1 core:1 pu:1").unwrap() };
         let loaded = 500 * MS;
-        let mut world = World::begun("gang@fifo", machine, (7, 2), &WorkloadFacts::default(), loaded);
+        let mut world = World::starting_at("gang@fifo", machine, (7, 2), &WorkloadFacts::default(), loaded);
         let attributes = vec![world.attributes()];
         let first = world.start(attributes);
         let group = world.group(CgroupId::ROOT, "job", 100);
@@ -359,31 +365,31 @@ fn overdue_is_who_has_waited_for_ten_seconds() {
         let attributes = world.attributes();
         let second = world.spawn(0, attributes);
         world.place(&[second], group);
-        world.began.clear();
+        world.switches.clear();
         world.run_ms(15_000);
-        let began = world.began.iter().find(|(_, task)| *task == second).expect("it runs one day").0;
+        let began = world.switches.iter().find(|(_, task)| *task == second).expect("the task runs eventually").0;
         let looked = loaded + (5_000 + seconds * 1_000) * MS;
-        assert!((looked..looked + 200 * MS).contains(&began), "{late_ns} ns: {began}, not {looked}");
+        assert!((looked..looked + 200 * MS).contains(&began), "{late_ns} ns: {began}, expected {looked}");
     }
 }
 
-/// Theory 7: nobody is overdue who has a cell alone, though 26 others have turns of 400 ms meanwhile.
+/// Theory 7: a task alone in its cell is not overdue, though 26 others have turns of 400 ms in the meantime.
 #[test]
-fn who_has_a_cell_alone_is_not_overdue() {
+fn lone_task_of_a_cell_is_not_overdue() {
     let (mut world, _) = world("gang@fifo,row_ms=400", 1, &[1; 27], 0);
-    let seen = stints(&mut world, 40_000);
+    let seen = run_intervals(&mut world, 40_000);
     assert!(seen[1..seen.len() - 1].iter().all(|(_, ms)| (398..=402).contains(ms)), "{seen:?}");
     assert!(seen.len() >= 100);
 }
 
-/// A process of so many hogs.
+/// Starts a process with this number of hogs as threads.
 fn process(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
     let tasks = asleep(world, threads, attributes);
     wake_new(world, &tasks);
     tasks
 }
 
-/// One that has not begun.
+/// Creates a process whose threads have not been woken yet.
 fn asleep(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec<TaskId> {
     let mut tasks: Vec<TaskId> = vec![];
     for _ in 0..threads {
@@ -394,16 +400,16 @@ fn asleep(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec
     tasks
 }
 
-/// Spaces, theory 1, 2: processes run as a whole or not at all, whatever cgroups their tasks are in.
+/// Preset spaces, theory 1, 2: processes run as a whole or not at all, whatever the cgroups of their tasks.
 #[test]
-fn processes_are_jobs() {
+fn spaces_preset_makes_processes_jobs() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:4 pu:1", 1000);
     let attributes = world.attributes();
     let jobs: Vec<Vec<TaskId>> = (0..2).map(|_| process(&mut world, 4, &attributes)).collect();
     let group = world.group(CgroupId::ROOT, "half-of-each", 100);
     world.place(&[jobs[0][0], jobs[0][1], jobs[1][2], jobs[1][3]], group);
     world.run_ms(2_000);
-    // In turns of one row they would run like that as well: eight tasks of one job in four cells, two in each.
+    // A single row would look the same from here: eight tasks of one job in four cells, two in each.
     assert_eq!(jobs.iter().map(|job| rows(&world, job)).collect::<Vec<_>>(), [[0].into(), [1].into()]);
     let mut whole = [0; 2];
     for _ in 0..4_000 {
@@ -415,9 +421,9 @@ fn processes_are_jobs() {
     assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
 }
 
-/// Spaces, theory 3: a process has one number, from its first thread on that looks for one.
+/// Preset spaces, theory 3: a process gets one number when its first thread is enqueued.
 #[test]
-fn a_process_takes_one_number_at_once() {
+fn process_gets_one_number_with_its_first_thread() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
     for processes in 1..4 {
@@ -432,14 +438,14 @@ fn a_process_takes_one_number_at_once() {
     }
 }
 
-/// Spaces, theory 2: a process becomes a job with its second thread, and is none any more when it has one left. Those of one
-/// thread have a row together.
+/// Preset spaces, theory 2: a process becomes a job with its second thread and stops being one with its last but one.
+/// Single-threaded processes share a row.
 #[test]
-fn a_process_of_one_thread_is_no_job_of_its_own() {
+fn single_threaded_process_is_no_job() {
     [true, false].into_iter().for_each(one_thread_is_no_job);
 }
 
-/// The process of two threads comes first, or as one of one thread after the others.
+/// `pair_first`: the process of two threads starts first; otherwise it starts last, with one thread.
 fn one_thread_is_no_job(pair_first: bool) {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
@@ -451,7 +457,7 @@ fn one_thread_is_no_job(pair_first: bool) {
     if !pair_first {
         pair = process(&mut world, 1, &attributes);
         world.run_ms(1_000);
-        // Its second thread.
+        // The second thread of the pair.
         let identity = Identity { process: Some(pair[0]), ..Identity::default() };
         pair.push(world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap());
         wake_new(&mut world, &pair[1..]);
@@ -468,7 +474,7 @@ fn one_thread_is_no_job(pair_first: bool) {
     };
     let whole = together(&mut world, &[single.clone(), pair.clone()]);
     assert!(whole.iter().all(|whole| (980..=1_020).contains(whole)), "{whole:?}");
-    // One of the pair ends: what is left of it is one of three that share two cells.
+    // One of the pair exits: the other becomes one of three tasks that share two cells.
     let last = pair.pop().unwrap();
     while world.cpu_of(last).is_none() {
         world.run_ms(1);
@@ -482,13 +488,13 @@ fn one_thread_is_no_job(pair_first: bool) {
     let thread = TaskAttributes { kernel_thread: true, ..attributes };
     let thread = process(&mut world, 1, &thread)[0];
     world.run_ms(1_000);
-    assert_eq!(world.last_queued(thread).dsq, 4096, "a thread of the kernel is of no job");
+    assert_eq!(world.last_queued(thread).dsq, 4096, "a kthread is outside any job");
 }
 
-/// Spaces, theory 3: numbers are given again. More processes than there are numbers come by twos, beside one that stays, and
-/// each has a row and a third of the time. Without numbers they would be one job together.
+/// Preset spaces, theory 3: numbers are reused. More processes than there are numbers start in pairs beside one that
+/// stays; each has a row and a third of the time. Without free numbers they would share one job.
 #[test]
-fn numbers_of_processes_are_given_again() {
+fn process_numbers_are_reused() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
     let stays = process(&mut world, 2, &attributes);

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The headers that policies share, each as a program of its own in user space (`tests/headers/NAME.c`).
+//! Unit tests of the policies' shared headers, each compiled as a user-space program (`tests/headers/NAME.c`).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles and runs the tests of one header; what they say is the message.
-pub fn holds(name: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let (source, program) = (format!("tests/headers/{name}.c"), folder.path().join(name));
-    // `cargo xtask mutants` brings its own, of which a test shall notice what they do, and not clang how they look.
-    let brought = std::env::var_os("WEIR_POLICY_HEADERS").map(PathBuf::from);
-    let arguments: &[&str] = if brought.is_some() { &["-Wno-error"] } else { &[] };
-    let include = brought.unwrap_or_else(bpf_clang::headers);
+/// Compiles and runs the test program of one header; its output is the failure message.
+pub fn run_header_test(name: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, program) = (format!("tests/headers/{name}.c"), directory.path().join(name));
+    // With headers that `cargo xtask mutants` supplies, compiler warnings are no errors: a mutant must be killed by
+    // its behavior, not by a warning.
+    let supplied = std::env::var_os("WEIR_POLICY_HEADERS").map(PathBuf::from);
+    let arguments: &[&str] = if supplied.is_some() { &["-Wno-error"] } else { &[] };
+    let include = supplied.unwrap_or_else(bpf_clang::headers);
     bpf_clang::compile_program(Path::new(&source), &include, &program, arguments)
         .unwrap_or_else(|error| panic!("{error}"));
     let output = Command::new(&program).output().unwrap();
@@ -20,31 +21,31 @@ pub fn holds(name: &str) {
 }
 
 #[test]
-fn topology_tells_distances_and_siblings() {
-    holds("topology");
+fn topology_header_computes_distances_and_siblings() {
+    run_header_test("topology");
 }
 
 #[test]
-fn the_idle_search_finds_what_a_naive_one_finds() {
-    holds("idle");
+fn idle_search_matches_a_naive_search() {
+    run_header_test("idle");
 }
 
 #[test]
-fn deadlines_and_slices_are_those_of_the_sources() {
-    holds("deadline");
+fn deadlines_and_slices_match_the_original_sources() {
+    run_header_test("deadline");
 }
 
 #[test]
-fn cpus_that_leave_are_told_and_do_not_tell() {
-    holds("hotplug");
+fn leaving_cpu_is_kicked_but_kicks_no_other() {
+    run_header_test("hotplug");
 }
 
 #[test]
-fn light_tasks_run_beside_heavy_ones_a_quarter_of_the_time() {
-    holds("smt-nice");
+fn smt_nice_lets_light_tasks_run_a_quarter_of_the_time() {
+    run_header_test("smt-nice");
 }
 
 #[test]
-fn clocks_of_cpus_are_kept_near_the_count_of_ticks() {
-    holds("clock");
+fn per_cpu_clocks_stay_near_the_tick_count() {
+    run_header_test("clock");
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/lottery`. What is left to chance is held against its distribution, within four standard deviations.
+//! Tests of the rules of `policies/lottery`. Random results are checked against their distribution, within four
+//! standard deviations.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 use machine_model::Machine;
 
-/// Quanta of 10 ms, each of one tick.
+/// Quanta of 10 ms, one tick each.
 const QUANTUM_MS: u64 = 10;
 const SPEC: &str = "lottery,quantum_us=10000";
 
@@ -21,7 +22,7 @@ fn nice(world: &World, nice: i8) -> TaskAttributes {
     TaskAttributes { nice, ..world.attributes() }
 }
 
-/// Who runs in each of the next `quanta` on CPU 0.
+/// Returns the task that runs on CPU 0 in each of the next `quanta`.
 fn winners(world: &mut World, quanta: usize) -> Vec<TaskId> {
     (0..quanta)
         .map(|_| {
@@ -32,15 +33,15 @@ fn winners(world: &mut World, quanta: usize) -> Vec<TaskId> {
         .collect()
 }
 
-/// That `hits` of `n` are as probable as `p`.
+/// Asserts that `hits` of `n` agree with probability `p`.
 fn assert_binomial(hits: usize, n: usize, p: f64, what: &str) {
     let (share, sigma) = (hits as f64 / n as f64, (p * (1.0 - p) / n as f64).sqrt());
-    assert!((share - p).abs() < 4.0 * sigma, "{what}: {share:.4} of {n}, not {p:.4} +- {:.4}", 4.0 * sigma);
+    assert!((share - p).abs() < 4.0 * sigma, "{what}: {share:.4} of {n}, expected {p:.4} +- {:.4}", 4.0 * sigma);
 }
 
-/// Theory 1: each task wins by its tickets.
+/// Theory 1: each task wins in proportion to its tickets.
 #[test]
-fn who_has_so_many_tickets_wins_so_many_quanta() {
+fn tasks_win_in_proportion_to_their_tickets() {
     let total: f64 = TICKETS.iter().map(|(_, tickets)| tickets).sum();
     let mut world = alone(SPEC);
     let attributes = TICKETS.iter().map(|(level, _)| nice(&world, *level)).collect();
@@ -53,10 +54,10 @@ fn who_has_so_many_tickets_wins_so_many_quanta() {
     }
 }
 
-/// Theory 1: whatever was drawn before. Who has won has the same chance to win again, and waits are those of independent
-/// draws: geometric, with mean 1/p and standard deviation sqrt(1-p)/p.
+/// Theory 1: lotteries are independent. A winner has the same probability to win again, and the gaps between wins are
+/// geometric, with mean 1/p and standard deviation sqrt(1-p)/p.
 #[test]
-fn draws_do_not_depend_on_those_before() {
+fn lotteries_are_independent() {
     let mut world = alone(SPEC);
     let attributes = vec![nice(&world, 0), nice(&world, 4)];
     let light = world.start(attributes)[1];
@@ -71,12 +72,12 @@ fn draws_do_not_depend_on_those_before() {
     let sd = (gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / gaps.len() as f64).sqrt();
     let expected = (1.0 - p).sqrt() / p;
     assert!((mean * p - 1.0).abs() < 4.0 * expected * p / (gaps.len() as f64).sqrt(), "mean {mean}");
-    // The relative error of a standard deviation of a geometric distribution: its kurtosis is about 9.
-    assert!((sd / expected - 1.0).abs() < 4.0 * (2.0 / gaps.len() as f64).sqrt(), "sd {sd}, not {expected}");
+    // Relative error of the standard deviation of a geometric distribution, whose kurtosis is about 9.
+    assert!((sd / expected - 1.0).abs() < 4.0 * (2.0 / gaps.len() as f64).sqrt(), "sd {sd}, expected {expected}");
 }
 
-/// Theory 2: a draw is exponential: its mean is one quantum for each ticket, and it is above k means with probability e^-k.
-/// The first task wins at once, and with that the clock stands.
+/// Theory 2: samples are exponential: the mean is one quantum divided by the tickets, and a sample exceeds k means
+/// with probability e^-k. The first task runs at once, and from then on the virtual clock stands still.
 #[test]
 fn samples_are_exponentially_distributed() {
     for (level, tickets) in TICKETS {
@@ -96,9 +97,9 @@ fn samples_are_exponentially_distributed() {
     }
 }
 
-/// Theory 3: a task that wakes waits for the quantum to end.
+/// Theory 3: a woken task waits for the end of the quantum.
 #[test]
-fn nobody_is_interrupted() {
+fn woken_task_waits_for_the_end_of_the_quantum() {
     let mut world = World::new("lottery", "node:1 core:1 pu:1", 1000);
     let urgent = world.start(vec![world.pinned(0, -20)])[0];
     world.block(urgent);
@@ -107,15 +108,15 @@ fn nobody_is_interrupted() {
     world.wake(0, urgent, false);
     world.run_ms(69);
     assert_eq!(world.running(0), hog);
-    // 8866 tickets beside 1.
+    // 8866 tickets against 1.
     world.run_ms(1);
     assert_eq!(world.running(0), urgent);
 }
 
-/// Theory 5: a task that gives the CPU away after a fifth of its quantum has it for as long as a hog with as many tickets.
-/// Without compensation it would have a sixth.
+/// Theory 5: a task that yields after a fifth of its quantum gets as much CPU time as a hog with as many tickets.
+/// Without compensation it gets a sixth.
 #[test]
-fn who_uses_a_part_of_its_quantum_wins_more_often() {
+fn compensation_tickets_make_up_for_a_partial_quantum() {
     for (compensation, expected) in [("", 0.5), (",compensation=false", 1.0 / 6.0)] {
         let spec = format!("{SPEC}{compensation}");
         let mut world = World::new(&spec, "node:1 core:1 pu:1", 1000);
@@ -131,14 +132,15 @@ fn who_uses_a_part_of_its_quantum_wins_more_often() {
         }
         let ran: Vec<f64> = tasks.iter().map(|task| world.ran_ms(*task) as f64).collect();
         let share = ran[1] / (ran[0] + ran[1]);
-        // Of 8000 turns, 5 of 6 are short with compensation and half of them without.
+        // Of 8000 turns, 5 in 6 are short with compensation, and half of them without.
         assert!((share - expected).abs() < 0.02, "{spec}: {share}");
     }
 }
 
-/// Theory 6: on each CPU the lottery is among those who may run there, however many draws others have had meanwhile.
+/// Theory 6: each CPU holds its lottery among the tasks allowed there, however many samples other tasks take
+/// meanwhile.
 #[test]
-fn each_cpu_draws_among_its_own() {
+fn each_cpu_holds_a_lottery_among_allowed_tasks() {
     let mut world = World::new(SPEC, "node:1 core:8 pu:1", 100);
     let mut attributes: Vec<_> = (1..8).map(|cpu| world.pinned(cpu, 0)).collect();
     attributes.extend((1..8).map(|cpu| world.pinned(cpu, 0)));
@@ -150,26 +152,27 @@ fn each_cpu_draws_among_its_own() {
     assert_binomial(hits, n, 100.0 / 111.0, "CPU 0");
 }
 
-/// Theory 6: where one that is bound to the CPU competes with one that is not, both have their chance.
+/// Theory 6: a pinned task and an unpinned one compete on a CPU.
 #[test]
-fn bound_tasks_compete_with_free_ones() {
+fn pinned_and_unpinned_tasks_compete() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
     let other = TaskAttributes { allowed: only(&[1]), ..world.attributes() };
     let attributes = vec![world.pinned(0, 0), world.attributes(), other];
     let tasks = world.start(attributes);
     world.run_ms(4000 * QUANTUM_MS);
-    // By symmetry the two bound tasks have the same, and no CPU idles.
+    // By symmetry the two pinned tasks get the same CPU time, and no CPU is idle.
     let ran: Vec<f64> = tasks.iter().map(|task| world.ran_ms(*task) as f64 / (4000 * QUANTUM_MS) as f64).collect();
     assert!((ran.iter().sum::<f64>() - 2.0).abs() < 0.001, "{ran:?}");
     assert!((ran[0] - ran[2]).abs() < 4.0 * 0.016, "{ran:?}");
-    // CPU 0 draws first. From there the free task goes to 0, 1, nowhere with 1/2, 1/4, 1/4; from CPU 1 with 0, 1/2, 1/2; and
-    // as from CPU 0 if it waits. So it is at each a third of the time.
+    // CPU 0 holds its lottery first. From CPU 0 the unpinned task goes to CPU 0, CPU 1 or waits with probability 1/2,
+    // 1/4, 1/4; from CPU 1 with 0, 1/2, 1/2; and from waiting as from CPU 0. So it is in each state a third of the
+    // time.
     assert!((ran[1] - 2.0 / 3.0).abs() < 4.0 * 0.016, "{ran:?}");
 }
 
-/// A new nice value counts from the next draw on, for a task that waits as well.
+/// A nice change counts from the next lottery on, also for a queued task.
 #[test]
-fn new_tickets_count_at_once() {
+fn changed_tickets_count_from_the_next_lottery() {
     let mut world = alone(SPEC);
     let attributes = vec![nice(&world, 0), nice(&world, 0)];
     let tasks = world.start(attributes);
@@ -181,18 +184,18 @@ fn new_tickets_count_at_once() {
     assert_binomial(winners.iter().filter(|winner| **winner == tasks[1]).count(), n, 11.0 / 111.0, "after");
 }
 
-/// Shares of CPU 0 in the next `quanta`, by groups of tasks.
+/// Returns the share of CPU 0 of each group of tasks in the next `quanta`.
 fn shares(world: &mut World, groups: &[&[TaskId]], quanta: usize) -> Vec<f64> {
     let winners = winners(world, quanta);
     let of = |group: &&[TaskId]| winners.iter().filter(|winner| group.contains(winner)).count() as f64 / quanta as f64;
     groups.iter().map(of).collect()
 }
 
-/// The paper's figure 4 has 10 : 1 tickets come out as 13.42 : 1 over 60 s of 100 ms. By the binomial distribution 99.8 % of
-/// such runs are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: of 300 runs 10, give or take four standard deviations
-/// of 3.1.
+/// In the paper's figure 4, tickets of 10 : 1 give 13.42 : 1 over 60 s with quanta of 100 ms. By the binomial
+/// distribution 99.8 % of such runs are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: 10 of 300 runs, within
+/// four standard deviations of 3.1.
 #[test]
-fn one_minute_is_too_short_for_ten_to_one() {
+fn ratio_of_10_to_1_varies_widely_over_one_minute() {
     let mut world = alone(SPEC);
     let (heavy, light) = (world.group(CgroupId::ROOT, "heavy", 1000), world.group(CgroupId::ROOT, "light", 100));
     let attributes = vec![world.attributes(); 2];
@@ -211,17 +214,18 @@ fn one_minute_is_too_short_for_ten_to_one() {
     assert!((1..=22).contains(&above), "{above} of 300");
 }
 
-/// Theory 7, the paper's experiment with currencies (figure 9): A and B have the same backing; A1 has 100 and A2 200 tickets of
-/// A, B1 100 and B2 200 of B. Then B3 comes with 300 of B: B1 and B2 have half of what they had, and A does not notice.
+/// Theory 7, the paper's experiment with currencies (figure 9): A and B have equal backing; A1 has 100 and A2 200
+/// tickets of A, B1 100 and B2 200 of B. Then B3 starts with 300 of B: B1 and B2 get half as much as before, and A's
+/// tasks the same as before.
 #[test]
-fn inflation_stays_inside_of_a_currency() {
+fn inflation_stays_inside_its_currency() {
     let n = 4000;
     let close = |found: f64, p: f64| {
-        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p}")
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, expected {p}")
     };
     let mut world = alone(SPEC);
     let (a, b) = (world.group(CgroupId::ROOT, "a", 100), world.group(CgroupId::ROOT, "b", 100));
-    // Weights inside of a currency are those of cgroups of one task, as nice values have no 1 : 2 : 3.
+    // Tickets within a currency are weights of cgroups with one task each, as nice values cannot express 1 : 2 : 3.
     let inner: Vec<_> = [(a, "1", 100), (a, "2", 200), (b, "1", 100), (b, "2", 200), (b, "3", 300)]
         .into_iter()
         .map(|(parent, name, weight)| world.group(parent, name, weight))
@@ -248,9 +252,9 @@ fn inflation_stays_inside_of_a_currency() {
     }
 }
 
-/// Theory 7: tasks of the root together are as a currency of weight 100, and tickets count inside of each.
+/// Theory 7: the tasks of the root cgroup count as a currency of weight 100, within which their tickets count.
 #[test]
-fn a_cgroups_own_tasks_are_as_one_of_weight_100() {
+fn root_tasks_count_as_a_currency_of_weight_100() {
     let mut world = alone(SPEC);
     let group = world.group(CgroupId::ROOT, "a", 300);
     let attributes = vec![nice(&world, 0), nice(&world, 4), nice(&world, 0), nice(&world, 0), nice(&world, 0)];
@@ -259,13 +263,14 @@ fn a_cgroups_own_tasks_are_as_one_of_weight_100() {
     let n = 4000;
     let found = shares(&mut world, &[&tasks[..1], &tasks[1..2], &tasks[2..]], n);
     for (found, p) in found.iter().zip([0.75 * 100.0 / 141.0, 0.75 * 41.0 / 141.0, 0.25]) {
-        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p:.4}");
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, expected {p:.4}");
     }
 }
 
-/// Theory 7: a new weight counts from the next draw on, and a currency of which nobody wants the CPU leaves its part to others.
+/// Theory 7: a changed weight counts from the next lottery on, and the backing of a currency without runnable tasks
+/// goes to the others.
 #[test]
-fn backing_can_change_and_be_idle() {
+fn changed_and_idle_backing_count_from_the_next_lottery() {
     let mut world = alone(SPEC);
     let groups: Vec<_> = ["a", "b", "c"].into_iter().map(|name| world.group(CgroupId::ROOT, name, 100)).collect();
     let attributes = vec![world.attributes(); 2];
@@ -279,9 +284,10 @@ fn backing_can_change_and_be_idle() {
     assert!((found - 0.9).abs() < 4.0 * (0.09 / n as f64).sqrt(), "{found}");
 }
 
-/// Theory 6 and 7: where the currency that wins has nobody who may run here, another one is drawn, and no CPU idles.
+/// Theory 6 and 7: if the winning currency has no task allowed on the CPU, the lottery is repeated, and no CPU is
+/// idle.
 #[test]
-fn a_currency_that_may_not_run_here_leaves_the_cpu_to_others() {
+fn currency_without_allowed_tasks_leaves_the_cpu_to_others() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
     let (a, b) = (world.group(CgroupId::ROOT, "a", 1000), world.group(CgroupId::ROOT, "b", 10));
     let attributes = [vec![world.pinned(0, 0); 4], vec![world.attributes(); 2]].concat();
@@ -292,14 +298,14 @@ fn a_currency_that_may_not_run_here_leaves_the_cpu_to_others() {
     world.run_ms(10_000);
     let ran: u64 = tasks.iter().map(|task| world.ran_ms(*task)).sum();
     assert_eq!(ran - before, 20_000);
-    // CPU 1 is for b alone, and CPU 0 nearly all for a.
+    // CPU 1 runs only b, and CPU 0 almost only a.
     let of_b: u64 = tasks[4..].iter().map(|task| world.ran_ms(*task)).sum();
     assert!((10_000..10_500).contains(&of_b), "{of_b}");
 }
 
-/// The table has room for 63 cgroups below the root; tasks of more are of their parents.
+/// The table has room for 63 cgroups below the root; tasks of further ones count for their parents.
 #[test]
-fn cgroups_beyond_the_table_are_their_parents() {
+fn cgroups_beyond_the_table_count_for_their_parents() {
     let mut world = alone(SPEC);
     let groups: Vec<_> = (0..70).map(|number| world.group(CgroupId::ROOT, &format!("g{number}"), 100)).collect();
     let attributes = vec![world.attributes(); 4];
@@ -309,12 +315,13 @@ fn cgroups_beyond_the_table_are_their_parents() {
     world.place(&tasks[2..3], groups[66]);
     let n = 4000;
     let found = shares(&mut world, &[&tasks[..1]], n)[0];
-    assert!((found - 0.5).abs() < 4.0 * (0.25 / n as f64).sqrt(), "{found}: the other three are of the root");
+    assert!((found - 0.5).abs() < 4.0 * (0.25 / n as f64).sqrt(), "{found}: the other three count for the root");
 }
 
-/// Theory 7: at each level one wins by its weight, down to four levels below the root; deeper cgroups are of the fourth.
+/// Theory 7: at each level a currency wins by its weight, down to four levels below the root; deeper cgroups count as
+/// the fourth level.
 #[test]
-fn currencies_are_drawn_level_by_level() {
+fn currencies_win_level_by_level() {
     let mut world = alone(SPEC);
     let mut parent = CgroupId::ROOT;
     let mut inner = vec![];
@@ -322,7 +329,7 @@ fn currencies_are_drawn_level_by_level() {
         parent = world.group(parent, &format!("l{level}"), 100);
         inner.push(parent);
     }
-    // A task at each level: half of what comes down to a level is for its own task, half for the level below.
+    // One task at each level: half of a level's share goes to its own task, half to the level below.
     let attributes = vec![world.attributes(); 6];
     let tasks = world.start(attributes);
     for (task, group) in tasks[1..].iter().zip(&inner) {
@@ -332,13 +339,13 @@ fn currencies_are_drawn_level_by_level() {
     let each: Vec<[TaskId; 1]> = tasks.iter().map(|task| [*task]).collect();
     let found = shares(&mut world, &each.iter().map(|task| &task[..]).collect::<Vec<_>>(), n);
     for (found, p) in found.iter().zip([1.0 / 2.0, 1.0 / 4.0, 1.0 / 8.0, 1.0 / 16.0, 1.0 / 32.0, 1.0 / 32.0]) {
-        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, not {p:.4}");
+        assert!((found - p).abs() < 4.0 * (p * (1.0 - p) / n as f64).sqrt(), "{found:.4}, expected {p:.4}");
     }
 }
 
-/// Numbers of cgroups that are gone are given to new ones.
+/// Numbers of removed cgroups are reused.
 #[test]
-fn currencies_come_and_go() {
+fn numbers_of_removed_currencies_are_reused() {
     let mut world = alone(SPEC);
     for round in 0..3 {
         let groups: Vec<_> =
@@ -359,9 +366,10 @@ fn currencies_come_and_go() {
     assert!((found - 0.75).abs() < 4.0 * (0.75 * 0.25 / n as f64).sqrt(), "{found}");
 }
 
-/// Theory 8: only an idle CPU is gone to without a draw; also where the kernel would not bring the task back (before 7.1).
+/// Theory 8: a woken task bypasses the lottery only on an idle CPU, also before 7.1, where the kernel would not give
+/// the task back.
 #[test]
-fn who_wakes_beside_others_takes_part_in_the_draw() {
+fn task_woken_without_an_idle_cpu_joins_the_lottery() {
     for version in [(6, 12), (7, 2)] {
         let mut machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
         machine.hz = 100;

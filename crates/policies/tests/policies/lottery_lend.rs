@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/lottery/lend.bpf.h`: what a client lends to the server for which it waits.
+//! Tests of ticket transfers (`policies/lottery/lend.bpf.h`): tickets a client transfers to the server it waits for.
 
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
@@ -12,7 +12,7 @@ const SPEC: &str = "lottery,quantum_us=10000";
 /// Tickets by nice value: the kernel's weight / 1024 * 100.
 const TICKETS: [(i8, f64); 3] = [(0, 100.0), (4, 41.0), (-5, 305.0)];
 
-/// One CPU, and who lends to whom: names of clients and servers.
+/// Loads the policy on one CPU with these pairs of client (donor) and server (recipient) names.
 fn world(pairs: &[(&str, &str)]) -> World {
     let mut servers: Vec<&str> = pairs.iter().map(|pair| pair.1).collect();
     servers.sort_unstable();
@@ -26,17 +26,17 @@ fn world(pairs: &[(&str, &str)]) -> World {
         lends_to: pairs.iter().find(|pair| pair.0 == *task).map_or(0, |pair| number(pair.1)),
         lent_as: number(task),
     };
-    let told = WorkloadFacts { lending: names.iter().map(lending).collect(), ..WorkloadFacts::default() };
+    let facts = WorkloadFacts { lending: names.iter().map(lending).collect(), ..WorkloadFacts::default() };
     let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
     machine.hz = 100;
-    World::told(SPEC, machine, (7, 2), &told)
+    World::with_facts(SPEC, machine, (7, 2), &facts)
 }
 
 fn named(world: &World, name: &str, nice: i8) -> TaskAttributes {
     TaskAttributes { name: name.to_owned(), nice, ..world.attributes() }
 }
 
-/// Lets time pass until the task has the CPU.
+/// Advances the clock until the task runs.
 fn wait_for(world: &mut World, task: TaskId) {
     for _ in 0..100_000 {
         if world.running(0) == task {
@@ -47,13 +47,13 @@ fn wait_for(world: &mut World, task: TaskId) {
     panic!("{task:?} never runs");
 }
 
-/// Lets it run, and sleep.
+/// Advances the clock until the task runs, and blocks it.
 fn sleep(world: &mut World, task: TaskId) {
     wait_for(world, task);
     world.block(task);
 }
 
-/// The parts of the next `quanta` that these have.
+/// Returns the shares of these tasks in the next `quanta`.
 fn shares(world: &mut World, tasks: &[TaskId], quanta: usize) -> Vec<f64> {
     let mut won = vec![0; tasks.len()];
     for _ in 0..quanta {
@@ -64,19 +64,19 @@ fn shares(world: &mut World, tasks: &[TaskId], quanta: usize) -> Vec<f64> {
     won.into_iter().map(|won| f64::from(won) / quanta as f64).collect()
 }
 
-/// Each within four standard deviations of what is due.
+/// Asserts that each share is within four standard deviations of its part of the tickets.
 fn assert_shares(found: &[f64], tickets: &[f64], quanta: usize) {
     let all: f64 = tickets.iter().sum();
     for (found, tickets) in found.iter().zip(tickets) {
         let p = tickets / all;
         let bound = 4.0 * (p * (1.0 - p) / quanta as f64).sqrt();
-        assert!((found - p).abs() <= bound, "{found:.4}, not {p:.4} +- {bound:.4}");
+        assert!((found - p).abs() <= bound, "{found:.4}, expected {p:.4} +- {bound:.4}");
     }
 }
 
-/// The paper's figure 7: clients with 8 : 3 : 1 tickets, each of which waits for a server of its own.
+/// The paper's figure 7: clients with 8 : 3 : 1 tickets, each waiting for a server of its own.
 #[test]
-fn servers_have_the_parts_of_their_clients() {
+fn servers_receive_the_shares_of_their_clients() {
     let mut world = world(&[("c1", "s1"), ("c2", "s2"), ("c3", "s3")]);
     let backing = [800, 300, 100];
     let groups: Vec<_> =
@@ -87,7 +87,7 @@ fn servers_have_the_parts_of_their_clients() {
         world.place(&[*client], *group);
     }
     let n = 4000;
-    // While the clients run, too, all servers are as one currency of 100 beside them.
+    // While the clients run as well, the servers together are one currency of 100 beside them.
     let found = shares(&mut world, &tasks, n);
     assert_shares(&found, &[800.0, 300.0, 100.0, 100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0], n);
     for client in &tasks[..3] {
@@ -95,13 +95,14 @@ fn servers_have_the_parts_of_their_clients() {
     }
     let found = shares(&mut world, &tasks[3..], n);
     assert_shares(&found, &[800.0, 300.0, 100.0], n);
-    // A client that has its answer has its part again, and its server only what all servers have that are lent nothing.
+    // A client that has its answer gets its share back; its server then shares the common currency with the other
+    // servers that have received nothing.
     world.wake(0, tasks[0], false);
     let found = shares(&mut world, &[tasks[0], tasks[3], tasks[4], tasks[5]], n);
     assert_shares(&found, &[800.0, 100.0, 300.0, 100.0], n);
 }
 
-/// Within a currency tickets add up: what a server is lent, by however many, and its own.
+/// Within a currency tickets add up: all received ones and the recipient's own.
 #[test]
 fn tickets_of_one_currency_add_up() {
     let mut world = world(&[("a", "server"), ("b", "server")]);
@@ -121,9 +122,9 @@ fn tickets_of_one_currency_add_up() {
     assert_shares(&found, &[of_a, 0.0, plain + of_b, plain], n);
 }
 
-/// Rule 2: a server that waits for another one lends what it has been lent.
+/// Rule 2: a server that waits for another server passes on the tickets it has received.
 #[test]
-fn who_waits_for_who_waits_lends_to_both() {
+fn transferred_tickets_pass_through_a_waiting_server() {
     let mut world = world(&[("client", "front"), ("front", "back")]);
     let [(_, plain), _, (nice, lent)] = TICKETS;
     let attributes =
@@ -136,10 +137,10 @@ fn who_waits_for_who_waits_lends_to_both() {
     assert_shares(&found, &[lent + plain + plain, plain], n);
 }
 
-/// Rule 4: a server that waits already draws anew when it is lent more. Else it would wait for the draw that it has with one
-/// ticket, a thousand quanta on average.
+/// Rule 4: a queued server takes a new sample when it receives tickets. Otherwise it would wait for its sample with
+/// one ticket, a thousand quanta on average.
 #[test]
-fn what_is_lent_counts_at_once() {
+fn transferred_tickets_count_at_once() {
     let mut world = world(&[("client", "server")]);
     let attributes = vec![world.attributes(), named(&world, "client", -20), named(&world, "server", 19)];
     let tasks = world.start(attributes);
@@ -153,13 +154,13 @@ fn what_is_lent_counts_at_once() {
         world.wake(0, tasks[1], false);
         world.wake(0, tasks[2], false);
     }
-    // 8867 tickets beside 100: of 20 one in 90 waits at all, for a quantum.
+    // 8867 tickets against 100: one attempt in 90 waits at all, for one quantum.
     assert!(waits.iter().sum::<u64>() <= 5 * QUANTUM_MS, "{waits:?}");
 }
 
-/// Whoever leaves the scheduler in its sleep takes its tickets with it.
+/// A task that leaves the scheduler while asleep withdraws its tickets.
 #[test]
-fn nothing_is_lent_by_who_has_left() {
+fn task_that_left_the_scheduler_transfers_no_tickets() {
     let mut world = world(&[("client", "server")]);
     let attributes = vec![named(&world, "client", -5), named(&world, "server", 0), world.attributes()];
     let tasks = world.start(attributes);
@@ -171,9 +172,9 @@ fn nothing_is_lent_by_who_has_left() {
     assert_shares(&found, &[1.0, 1.0], n);
 }
 
-/// There are 63 accounts: servers beyond them are lent nothing.
+/// There are 63 accounts: servers beyond them receive nothing.
 #[test]
-fn servers_beyond_the_table_have_their_own() {
+fn servers_beyond_the_table_receive_no_tickets() {
     let names: Vec<(String, String)> = (0..70).map(|n| (format!("c{n:02}"), format!("s{n:02}"))).collect();
     let pairs: Vec<(&str, &str)> = names.iter().map(|(client, server)| (client.as_str(), server.as_str())).collect();
     let mut world = world(&pairs);
@@ -188,9 +189,9 @@ fn servers_beyond_the_table_have_their_own() {
     assert_shares(&found, &[plain + lent, plain], n);
 }
 
-/// Rule 3: in the currency of its client a server has what it is lent, and none of its own.
+/// Rule 3: in its client's currency a server has the received tickets, and none of its own.
 #[test]
-fn own_tickets_do_not_count_elsewhere() {
+fn own_tickets_do_not_count_in_the_donors_currency() {
     let mut world = world(&[("client", "server")]);
     let attributes = vec![named(&world, "client", 19), named(&world, "mate", 19), named(&world, "server", -20)];
     let tasks = world.start(attributes);
@@ -202,9 +203,9 @@ fn own_tickets_do_not_count_elsewhere() {
     assert_shares(&found, &[1.0, 1.0], n);
 }
 
-/// Rule 4: what is taken back counts at once, too.
+/// Rule 4: withdrawing tickets takes effect at once, too.
 #[test]
-fn what_is_taken_back_is_gone_at_once() {
+fn withdrawn_tickets_are_gone_at_once() {
     let mut world = world(&[("client", "server")]);
     let attributes = vec![named(&world, "client", -20), named(&world, "server", 19), world.attributes()];
     let tasks = world.start(attributes);
@@ -223,14 +224,13 @@ fn what_is_taken_back_is_gone_at_once() {
             world.wake(0, tasks[0], false);
         }
     }
-    // It has one ticket of the root's 101, and the root every other draw.
+    // The server has one of the root's 101 tickets, and the root wins every other lottery.
     assert!(had <= 3, "{had}");
 }
 
-/// Rule 1: a task is known by its whole name, as long as a kernel keeps it: the one who lends, and not one whose name differs
-/// in the last of 15 letters.
+/// Rule 1: donors and recipients are matched by the 15 bytes of a name that a kernel keeps, not by a prefix.
 #[test]
-fn who_lends_is_known_by_its_whole_name() {
+fn donors_are_matched_by_their_full_name() {
     let mut world = world(&[("a-long-client-1", "a-long-server-1")]);
     let names = ["a-long-server-1", "a-long-client-1", "a-long-client-2", "hog"];
     let attributes = names.iter().map(|name| named(&world, name, 0)).collect();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The paper's figure 8 on `policies/lottery`: clients decode a film each, and a server that knows nothing of tickets shows the
-//! pictures. With tickets of 3 : 2 : 1 the paper saw 1.92 : 1.50 : 1. Times are our own choice, since the paper has none: a
-//! picture takes as long to show as to decode, and the server has as many tickets as its clients together.
+//! Figure 8 of the lottery paper on `policies/lottery`: clients decode one film each, and a server that ignores
+//! tickets displays the pictures. With tickets of 3 : 2 : 1 the paper measured 1.92 : 1.50 : 1. The times are our
+//! choice, since the paper has none: a picture takes as long to display as to decode, and the server has as many
+//! tickets as its clients together.
 
 use crate::world::World;
 use ids::TaskId;
@@ -9,27 +10,28 @@ use kernel_model::CgroupId;
 use machine_model::Machine;
 
 const TICKETS: [u32; 3] = [300, 200, 100];
-/// The turns are those of ticks.
+/// Tick period, and unit of all times.
 const TICK_MS: u64 = 10;
 const DECODE_MS: u64 = 40;
 const SHOW_MS: u64 = 40;
 
-/// What a client does.
+/// State of a client.
 #[derive(Clone, Copy, PartialEq)]
 enum Client {
-    /// For so long still.
+    /// Remaining decode time in ms.
     Decodes(u64),
     Waits,
 }
 
-/// The server goes round: it shows the picture of the next client after the last one that has any, for so long still.
+/// The server displays the pictures round robin: after the last client served, the next one that has a picture.
+/// `shows` is the client and the remaining time in ms.
 struct Server {
     task: TaskId,
     shows: Option<(usize, u64)>,
     last: usize,
 }
 
-/// Pictures of each client in so many seconds.
+/// Returns the number of pictures displayed for each client.
 fn pictures(show_ms: u64, seconds: u64) -> [u64; 3] {
     let mut machine = Machine::from_synthetic("node:1 core:1 pu:1").unwrap();
     machine.hz = (1000 / TICK_MS) as u32;
@@ -47,20 +49,20 @@ fn pictures(show_ms: u64, seconds: u64) -> [u64; 3] {
     let mut clients = [Client::Decodes(DECODE_MS); 3];
     let mut shown = [0; 3];
     for _ in 0..seconds * 1000 / TICK_MS {
-        let who = world.running(0);
+        let running = world.running(0);
         world.run_ms(TICK_MS);
-        if let Some(at) = tasks[..3].iter().position(|task| *task == who) {
-            let Client::Decodes(left) = clients[at] else { unreachable!("it sleeps") };
+        if let Some(at) = tasks[..3].iter().position(|task| *task == running) {
+            let Client::Decodes(left) = clients[at] else { unreachable!("a waiting client sleeps") };
             clients[at] = Client::Decodes(left - TICK_MS);
             if left == TICK_MS && show_ms == 0 {
                 shown[at] += 1;
                 clients[at] = Client::Decodes(DECODE_MS);
             } else if left == TICK_MS {
                 clients[at] = Client::Waits;
-                leave(&mut world, who);
+                leave(&mut world, running);
             }
-        } else if who == server.task {
-            let (at, left) = server.shows.expect("it has a picture");
+        } else if running == server.task {
+            let (at, left) = server.shows.expect("a running server has a picture");
             server.shows = Some((at, left - TICK_MS)).filter(|(_, left)| *left > 0);
             if server.shows.is_none() {
                 shown[at] += 1;
@@ -73,7 +75,7 @@ fn pictures(show_ms: u64, seconds: u64) -> [u64; 3] {
     shown
 }
 
-/// A task sleeps that may just have lost the CPU.
+/// Blocks a task, which may just have lost the CPU, when it runs next.
 fn leave(world: &mut World, task: TaskId) {
     while world.running(0) != task {
         world.run_ms(TICK_MS);
@@ -81,7 +83,7 @@ fn leave(world: &mut World, task: TaskId) {
     world.block(task);
 }
 
-/// If the server has nothing to show it takes the next picture, or sleeps.
+/// Lets a server without a picture take the next one, or sleep.
 fn serve(world: &mut World, server: &mut Server, clients: &[Client; 3], show_ms: u64) {
     if server.shows.is_some() {
         return;
@@ -101,17 +103,18 @@ fn serve(world: &mut World, server: &mut Server, clients: &[Client; 3], show_ms:
     }
 }
 
-/// A published failure: tickets say who decodes, and not who is shown. Without the server pictures follow tickets within four
-/// standard deviations of as many draws (a picture is more than one, so that there are fewer); behind it the first client has
-/// far less than three times, and the second one far less than twice, what the third one has.
+/// A published failure: tickets decide which client decodes, not whose picture is displayed. Without the server,
+/// pictures follow tickets within four standard deviations of the number of lotteries (a picture takes more than one,
+/// which only narrows the limits). Behind the server the first client gets far less than three times, and the second
+/// far less than twice, what the third gets.
 #[test]
-fn pictures_behind_a_server_do_not_follow_tickets() {
+fn pictures_behind_a_round_robin_server_do_not_follow_tickets() {
     const SECONDS: u64 = 2_000;
     let draws = (SECONDS * 10) as f64;
     let parts = |shown: [u64; 3]| shown.map(|pictures| pictures as f64 / shown.iter().sum::<u64>() as f64);
     for (found, tickets) in parts(pictures(0, SECONDS)).into_iter().zip(TICKETS) {
         let p = f64::from(tickets) / 600.0;
-        assert!((found - p).abs() <= 4.0 * (p * (1.0 - p) / draws).sqrt(), "{found:.3}, not {p:.3}");
+        assert!((found - p).abs() <= 4.0 * (p * (1.0 - p) / draws).sqrt(), "{found:.3}, expected {p:.3}");
     }
     let [a, b, c] = parts(pictures(SHOW_MS, SECONDS));
     println!("behind the server {:.2} : {:.2} : 1", a / c, b / c);

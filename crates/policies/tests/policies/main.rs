@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The policies on the kernel model.
+//! Tests of the shipped policies on the kernel model.
 
 mod all;
 mod bfs;
@@ -28,7 +28,7 @@ mod muqss_walk;
 mod nix;
 mod nix_amp;
 mod nix_groups;
-mod nix_told;
+mod nix_kicks;
 mod overdue;
 mod pushback;
 mod rules;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/muqss` on one CPU: slices, shares, waits, forks, yields (theory 2, 3, 5, 8 to 10). The numbers are those that the
-//! rules of MuQSS 0.31 give by reckoning.
+//! `policies/muqss` on one CPU: slices, shares, waits, forks, yields (theory 2, 3, 5, 8 to 10). The expected numbers
+//! are computed from the rules of MuQSS 0.31.
 
 use crate::world::{MS, World};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
-/// 1 ms of slices and deadlines, and the slice.
+/// Binary millisecond of deadlines and slices, and the slice.
 const MS_2: u64 = 1 << 20;
 const SLICE_NS: u64 = 6 * MS_2;
-/// Deadline of nice 0.
+/// Distance of a new nice-0 deadline from now.
 const AWAY_NS: u64 = 836 * 6 * 8192;
 
-/// One CPU, with ticks that come too late to matter.
+/// One CPU with a tick period of 20 ms, longer than the slice.
 fn alone(options: &str) -> World {
     World::new(&format!("muqss{options}"), "node:1 core:1 pu:1", 50)
 }
 
-/// CPU time of each hog after so many slices.
+/// Returns the CPU time of each hog after this number of slices.
 fn shares(nices: &[i8], slices: u64) -> Vec<u64> {
     let mut world = alone("");
     let hogs = world.start(nices.iter().map(|nice| world.pinned(0, *nice)).collect());
@@ -25,9 +25,9 @@ fn shares(nices: &[i8], slices: u64) -> Vec<u64> {
     hogs.iter().map(|hog| world.ran_ns[hog.0 as usize]).collect()
 }
 
-/// Theory 3: a timer ends slices, wherever the ticks are.
+/// Theory 3: a timer ends slices, independently of ticks.
 #[test]
-fn slices_end_to_the_microsecond() {
+fn slice_timer_ends_slices_independently_of_ticks() {
     for (rr_ms, hz) in [(1, 100), (3, 100), (6, 250), (6, 1000), (12, 1000), (24, 100), (300, 250)] {
         let mut world = World::new(&format!("muqss,rr_interval_ms={rr_ms}"), "node:1 core:1 pu:1", hz);
         world.start(vec![world.pinned(0, 0); 2]);
@@ -41,7 +41,7 @@ fn slices_end_to_the_microsecond() {
 
 /// Theory 2: 6 ms on any number of CPUs.
 #[test]
-fn slices_do_not_grow_with_the_cpus() {
+fn slice_is_independent_of_the_number_of_cpus() {
     for cpus in [1, 4, 16] {
         let mut world = World::new("muqss", &format!("node:1 core:{cpus} pu:1"), 50);
         let task = world.start(vec![world.pinned(0, 0); 2])[1];
@@ -50,18 +50,19 @@ fn slices_do_not_grow_with_the_cpus() {
     }
 }
 
-/// Deadlines of 300 ms and nice 19 are 12.5 s away, which is more than the 32 bits of MuQSS's own source hold.
+/// A deadline can be tens of seconds away (nice 19 with 1000 ms slices: 41.7 s), more than the 32 bits in MuQSS's
+/// source hold.
 #[test]
-fn deadlines_do_not_wrap() {
+fn deadlines_do_not_overflow_32_bits() {
     let mut world = alone(",rr_interval_ms=1000");
     let task = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)])[1];
     assert_eq!(world.last_queued(task).key, 5089 * 1000 * 8192);
 }
 
-/// Theory 2: of two hogs the better one has one slice and the whole ones in the difference of the deadlines for each of the
-/// other.
+/// Theory 2: for each slice of the hog with the higher nice value, the other hog runs one slice plus one for each
+/// whole slice in the difference of their deadlines.
 #[test]
-fn two_hogs_share_by_whole_slices() {
+fn two_hogs_share_in_whole_slices() {
     for (nice, better, worse) in [
         (-20, 1, 6),
         (-10, 1, 4),
@@ -81,12 +82,12 @@ fn two_hogs_share_by_whole_slices() {
         let ran = shares(&[0, nice], (better + worse) * rounds);
         let expected = [better * rounds * SLICE_NS, worse * rounds * SLICE_NS];
         for (ran, expected) in ran.iter().zip(expected) {
-            assert!(ran.abs_diff(expected) <= better.max(worse) * SLICE_NS, "{nice}: {ran} instead of {expected}");
+            assert!(ran.abs_diff(expected) <= better.max(worse) * SLICE_NS, "{nice}: {ran} expected {expected}");
         }
     }
 }
 
-/// The same with more hogs: in percent of nice 0 for each of the other nice value.
+/// The same with more hogs: CPU time of a nice-0 hog in percent of that of a hog with the other nice value.
 #[test]
 fn many_hogs_share_by_deadlines() {
     for (zeros, others, nice, percent) in [(4, 1, 19, 930), (8, 8, 19, 440), (8, 8, 5, 125)] {
@@ -99,7 +100,7 @@ fn many_hogs_share_by_deadlines() {
     }
 }
 
-/// How long each hog waited at most between two turns, in microseconds.
+/// Returns the longest wait of each hog between two runs, in microseconds.
 fn longest_waits(nices: &[i8], slices: u64) -> Vec<u64> {
     let mut world = alone("");
     let hogs = world.start(nices.iter().map(|nice| world.pinned(0, *nice)).collect());
@@ -107,11 +108,11 @@ fn longest_waits(nices: &[i8], slices: u64) -> Vec<u64> {
     hogs.iter().map(|hog| longest_wait(&world, *hog) / 1000).collect()
 }
 
-/// Between the end of a turn, which is where another one begins, and the next turn.
+/// Returns the longest time from the end of a run, where another task starts, to the next run, in ns.
 fn longest_wait(world: &World, task: TaskId) -> u64 {
     let (mut longest, mut left) = (0, None);
-    for (time, who) in &world.began {
-        match (who == &task, left) {
+    for (time, next) in &world.switches {
+        match (next == &task, left) {
             (true, Some(since)) => {
                 longest = longest.max(time - since);
                 left = None;
@@ -123,14 +124,14 @@ fn longest_wait(world: &World, task: TaskId) -> u64 {
     longest
 }
 
-/// Theory 2: how long hogs wait at most.
+/// Theory 2: longest waits of hogs.
 #[test]
 fn waits_are_bounded_by_deadlines() {
     for hogs in [2, 3, 8] {
         let waits = longest_waits(&vec![0; hogs], 200);
         assert!(waits.iter().all(|wait| *wait == (hogs as u64 - 1) * SLICE_NS / 1000), "{waits:?}");
     }
-    // 34 slices; 6 of the better one.
+    // 34 slices for nice 19 and 6 for nice 0 beside nice -20.
     assert_eq!(longest_waits(&[0, 19], 400)[1], 34 * SLICE_NS / 1000);
     assert_eq!(longest_waits(&[0, -20], 400)[0], 6 * SLICE_NS / 1000);
     for (nices, ms) in [(&[19, 0, 0, 0, 0][..], 233), (&[19, 19, 19, 19, 19, 19, 19, 19, 0, 0, 0, 0, 0, 0, 0, 0], 302)]
@@ -140,14 +141,14 @@ fn waits_are_bounded_by_deadlines() {
     }
 }
 
-/// A job of 1 ms each `period_ms` beside hogs, for 4 s: its waits after sleep in order, and what it got of its demand, in
-/// percent. Jobs that are late are made up for without a sleep.
+/// Runs a task with 1 ms of work every `period_ms` beside hogs for 4 s. Returns its wakeup latencies in ns, sorted,
+/// and its CPU time in percent of its demand. Late jobs follow without a sleep.
 fn sleeper_beside(hogs: usize, period_ms: u64) -> (Vec<u64>, u64) {
     let mut world = alone("");
     let sleeper = world.start(vec![world.pinned(0, 0)])[0];
     world.block(sleeper);
     world.start(vec![world.pinned(0, 0); hogs]);
-    // Hogs that began together are apart by now.
+    // The hogs started together; after this time their deadlines are spread.
     world.run_until(150 * MS);
     let (begun, mut waits, mut done, mut slept) = (world.now_ns, vec![], 0, true);
     while world.now_ns < begun + 4_000 * MS {
@@ -175,10 +176,10 @@ fn sleeper_beside(hogs: usize, period_ms: u64) -> (Vec<u64>, u64) {
     (waits, done * period_ms * 100 / 4_000)
 }
 
-/// Theory 2: who sleeps comes back with an early deadline, and preempts unless its own last refill is younger than one round
-/// of the hogs. The waits are those of a reckoning, give or take one job.
+/// Theory 2: a task has an early deadline after sleep and preempts, unless its own last refill is more recent than
+/// one round of the hogs. The expected latencies are computed; the tolerance is one job.
 #[test]
-fn sleepers_preempt_hogs() {
+fn woken_sleepers_preempt_hogs() {
     for (hogs, max_us) in [(1, 0), (2, 2_600), (4, 15_200), (8, 40_400)] {
         let (waits, got) = sleeper_beside(hogs, 10);
         let (max, p50) = (waits[waits.len() - 1] / 1000, waits[waits.len() / 2]);
@@ -189,9 +190,9 @@ fn sleepers_preempt_hogs() {
     }
 }
 
-/// Theory 5: SCHED_BATCH has a new deadline whenever it stops, and preempts nobody of its level.
+/// Theory 5: SCHED_BATCH gets a new deadline whenever it stops running and does not preempt normal tasks.
 #[test]
-fn batch_tasks_preempt_nobody() {
+fn sched_batch_task_preempts_only_sched_idle() {
     for (policy, preempts) in [(Policy::Other, true), (Policy::Batch, false)] {
         let mut world = alone("");
         let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
@@ -201,7 +202,7 @@ fn batch_tasks_preempt_nobody() {
         assert_eq!(world.running(0) == task, preempts, "{policy:?}");
         assert_eq!(world.running(0) == hog, !preempts, "{policy:?}");
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
-        // It preempts SCHED_IDLE all the same.
+        // It still preempts SCHED_IDLE.
         let mut world = alone("");
         let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
         world.block(task);
@@ -211,9 +212,9 @@ fn batch_tasks_preempt_nobody() {
     }
 }
 
-/// Theory 5 and the first departure: SCHED_IDLE runs if no other task wants the CPU, and for 2 ms now and then.
+/// Theory 5 and deviation 1: SCHED_IDLE runs when no other task wants the CPU, and for 2 ms from time to time.
 #[test]
-fn idle_tasks_starve_within_bounds() {
+fn sched_idle_tasks_run_2_ms_from_time_to_time() {
     let mut world = alone("");
     let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
     let tasks = world.start(vec![idle.clone(), idle, world.pinned(0, 19)]);
@@ -228,10 +229,10 @@ fn idle_tasks_starve_within_bounds() {
     assert!(tasks[..2].contains(&world.running(0)));
 }
 
-/// Theory 8: the child gets half, if it is 100 us at least, goes first unless it is a thread, and the timer of its parent
-/// knows.
+/// Theory 8: the child gets half of the slice if that is at least 100 us, runs first unless it is a thread, and the
+/// parent's slice timer is shortened too.
 #[test]
-fn a_fork_shares_the_slice_and_its_timer() {
+fn fork_splits_the_slice_and_its_timer() {
     for (used_us, thread, shared) in [(5944, false, true), (5945, false, false), (5944, true, true), (2048, true, true)]
     {
         let mut world = alone("");
@@ -256,9 +257,9 @@ fn a_fork_shares_the_slice_and_its_timer() {
     }
 }
 
-/// Theory 8: a storm of forks gains nothing: all slices together are what the first one had.
+/// Theory 8: repeated forks gain no CPU time: all slices together are as long as the first one.
 #[test]
-fn a_storm_of_forks_has_one_slice() {
+fn repeated_forks_share_one_slice() {
     let mut world = alone("");
     let parent = world.start(vec![world.pinned(0, 0)])[0];
     world.inserted.clear();
@@ -271,17 +272,19 @@ fn a_storm_of_forks_has_one_slice() {
     assert_eq!(left, SLICE_NS);
 }
 
-/// Theory 9: who yields goes on with type 0, and with type 1 if its deadline is the earliest; type 2 renews it first.
+/// Theory 9: with yield type 0 the task continues; with type 1 it continues if its deadline is the earliest; type 2
+/// first gives it a new slice and deadline.
 #[test]
-fn a_yield_is_what_its_type_says() {
+fn yield_type_decides_whether_the_task_continues() {
     for (yield_type, nice, goes_on) in [(0, -20, true), (1, -20, false), (1, 1, true), (2, 1, false), (2, 19, true)] {
         let mut world = alone(&format!(",yield_type={yield_type}"));
-        // SCHED_BATCH waits without having preempted.
+        // SCHED_BATCH waits without preempting first.
         let waiting = world.start(vec![TaskAttributes { policy: Policy::Batch, ..world.pinned(0, nice) }])[0];
         world.block(waiting);
         let first = world.start(vec![world.pinned(0, 0)])[0];
         world.wake(0, waiting, false);
-        // It is 36 ms from its deadline, and would be 41 from a new one; nice 1 has 40.
+        // The deadline of the running task is 36 ms away and a new one would be 41 ms away; that of nice 1 is 40 ms
+        // away.
         world.run_until(5 * MS);
         assert_eq!(world.running(0), first);
         world.leave(0, Leave::Yield);
@@ -289,31 +292,31 @@ fn a_yield_is_what_its_type_says() {
     }
 }
 
-/// Theory 10: a new nice value moves the deadline of a task that runs, too.
+/// Theory 10: a nice change moves the deadline of a running task, too.
 #[test]
-fn a_nice_value_moves_the_deadline_of_who_runs() {
+fn nice_change_moves_the_deadline_of_a_running_task() {
     let mut world = alone("");
     let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
     assert_eq!(world.running(0), tasks[0]);
     world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 10).unwrap();
     world.settle();
-    // 91 ms away now, and the other one 66.
+    // Its deadline is 91 ms away now, the other task's 66 ms.
     assert_eq!(world.running(0), tasks[1]);
     assert_eq!(world.last_queued(tasks[0]).key, 2161 * 6 * 8192);
 }
 
-/// Theory 10: the same nice value again tells nobody, a better one neither, and a worse one the CPU; a better one counts from
+/// Theory 10: only a higher nice value reschedules the CPU; an equal or lower one does not. A lower one counts from
 /// then on.
 #[test]
-fn only_a_worse_nice_value_has_a_cpu_pick_again() {
-    for (nice, told) in [(0, 0), (-1, 0), (1, 1), (19, 1)] {
+fn only_a_higher_nice_value_reschedules_the_cpu() {
+    for (nice, resched) in [(0, 0), (-1, 0), (1, 1), (19, 1)] {
         let mut world = alone("");
         world.start(vec![world.pinned(0, 0); 2]);
         let first = world.running(0);
-        world.told.clear();
+        world.rescheduled.clear();
         world.kernel.set_policy(CpuId(0), first, Policy::Batch, nice).unwrap();
         world.settle();
-        assert_eq!((world.told.len(), world.running(0) == first), (told, told == 0), "{nice}");
+        assert_eq!((world.rescheduled.len(), world.running(0) == first), (resched, resched == 0), "{nice}");
     }
     let mut world = alone("");
     let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, -1)]);
@@ -325,9 +328,9 @@ fn only_a_worse_nice_value_has_a_cpu_pick_again() {
     assert_eq!(world.running(0), tasks[0], "its deadline is the earlier one now");
 }
 
-/// Theory 3: a timer that would end a slice within 5 us of when it does anyway is left alone.
+/// Theory 3: the slice timer is not rearmed if its expiry would move by less than 5 us.
 #[test]
-fn a_timer_is_armed_anew_only_if_it_moves() {
+fn slice_timer_is_rearmed_only_if_it_moves_by_5_us() {
     for (later_ns, armed) in [(4_999, 0), (5_000, 1), (1_000_000, 1)] {
         let mut world = alone("");
         let tasks = world.start(vec![world.pinned(0, 0)]);
@@ -344,14 +347,15 @@ fn a_timer_is_armed_anew_only_if_it_moves() {
         world.block(tasks[0]);
         world.wake(0, other, false);
         assert_eq!((world.running(0), world.armed), (other, armed), "{later_ns}");
-        // Earlier: the first one has used so much, rounded down to microseconds of 1024 ns.
+        // The same for an earlier expiry: the first task's slice is shorter by the time it used, rounded down to
+        // units of 1024 ns.
         let used_ns = later_ns & !1023;
         world.armed = 0;
         world.block(other);
         world.wake(0, tasks[0], false);
         assert_eq!(world.armed, usize::from(used_ns > 5_000), "{later_ns}");
     }
-    // Who picks again and goes on has its timer.
+    // A task that is picked again keeps its armed timer.
     let mut world = alone("");
     world.start(vec![world.pinned(0, 0)]);
     world.run_until(MS);

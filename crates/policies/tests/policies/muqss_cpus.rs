@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/muqss` on several CPUs: queues, the walk over them, placement and preemption (theory 1, 4, 6, 7, 11).
+//! `policies/muqss` on several CPUs: queues, the search over them, placement and preemption (theory 1, 4, 6, 7, 11).
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
@@ -7,7 +7,7 @@ use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 
-/// Who shares a queue, in the order of `rqshare`.
+/// Names of the queue-sharing levels, in the order of `rqshare`.
 pub const SHARES: [&str; 6] = ["none", "smt", "mc", "llc", "smp", "all"];
 
 pub fn spec(share: &str, options: &str) -> String {
@@ -15,9 +15,9 @@ pub fn spec(share: &str, options: &str) -> String {
     format!("muqss,rqshare={number},smt_nice=false{options}")
 }
 
-/// Theory 1, on 2 nodes of 2 caches of 2 cores of 2 threads.
+/// Theory 1, on 2 nodes with 2 caches each, 2 cores per cache and 2 hardware threads per core.
 #[test]
-fn cpus_share_queues_as_they_are_told() {
+fn rqshare_decides_which_cpus_share_a_queue() {
     for (share, queues) in [("none", 16), ("smt", 8), ("mc", 2), ("llc", 4), ("smp", 2), ("all", 1)] {
         let mut world = World::new(&spec(share, ""), "node:2 l3:2 core:2 pu:2", 50);
         world.start((0..16).rev().map(|cpu| world.pinned(cpu, -20)).collect());
@@ -32,7 +32,8 @@ fn cpus_share_queues_as_they_are_told() {
     }
 }
 
-/// CPU time of hogs on some CPUs after 3 s, in percent. They begin one after another, so that slices do not end at one moment.
+/// Returns the CPU time of each hog in 3 s, in percent of one CPU. The hogs start one after another, so that their
+/// slices do not end together.
 fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
     let mut world = World::new(spec, shape, 50);
     let mut hogs = vec![];
@@ -55,10 +56,10 @@ fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
     hogs.iter().zip(before).map(|(hog, before)| (world.ran_ns[hog.0 as usize] - before) / (30 * MS)).collect()
 }
 
-/// Theory 4: with `interactive` CPUs share all hogs, however many queues there are; without, each keeps those of its queue,
-/// unless another is longer.
+/// Theory 4: with `interactive`, hogs share all CPUs, whatever the queues. Without it, a CPU runs the hogs of its own
+/// queue unless another queue is longer.
 #[test]
-fn hogs_share_cpus_only_if_it_is_interactive() {
+fn hogs_share_all_cpus_only_with_interactive() {
     for (cpus, hogs, all, most, least) in [(2, 3, 66, 99, 49), (4, 5, 79, 99, 49)] {
         let shape = format!("node:1 core:{cpus} pu:1");
         for share in ["none", "mc"] {
@@ -75,7 +76,7 @@ fn hogs_share_cpus_only_if_it_is_interactive() {
     }
 }
 
-/// 4 hogs of nice 0 and 4 of nice 5 on 4 CPUs: 80 and 20 % of a CPU each.
+/// 4 hogs of nice 0 and 4 of nice 5 on 4 CPUs: 80 % and 20 % of a CPU each.
 #[test]
 fn nice_values_count_across_queues() {
     for share in ["none", "mc"] {
@@ -93,7 +94,7 @@ pub const SHAPES: [&str; 5] = [
     "node:2 l3:2 core:2 pu:2",
 ];
 
-/// Theory 6 without any shortcut: the sum of what is wrong with `cpu` for a task that ran on `last`.
+/// Theory 6 in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on `last`.
 fn rank(world: &World, last: u32, cpu: u32) -> u32 {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let busy = |shares: &dyn Fn(u32) -> bool| {
@@ -123,7 +124,8 @@ fn rank(world: &World, last: u32, cpu: u32) -> u32 {
     rank
 }
 
-/// A task that sleeps, ran on `last`, and may use `allowed`, while hogs are bound to `busy`.
+/// Returns a machine with a sleeping task that last ran on `last` and may use `allowed`, and hogs pinned to the
+/// `busy` CPUs.
 pub fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32]) -> (World, TaskId) {
     let mut world = World::new(spec, shape, 1000);
     let task = world.start(vec![world.pinned(last, 0)])[0];
@@ -131,7 +133,7 @@ pub fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32])
     world.kernel.set_affinity(CpuId(0), task, &only(allowed)).unwrap();
     world.settle();
     let mut busy = busy.to_vec();
-    // CPU 0 makes the tasks, so it must be the last to become busy.
+    // CPU 0 creates the tasks, so it must become busy last.
     busy.sort_by_key(|cpu| std::cmp::Reverse(*cpu));
     world.start(busy.iter().map(|cpu| world.pinned(*cpu, -20)).collect());
     (world, task)
@@ -142,7 +144,7 @@ proptest! {
 
     /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
     #[test]
-    fn the_idle_cpu_has_the_lowest_rank(
+    fn chosen_idle_cpu_has_the_lowest_rank(
         shape in 0..SHAPES.len(), share in 0..6usize, busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
     ) {
         let cpus = World::new("muqss", SHAPES[shape], 1000).cpus();
@@ -159,9 +161,10 @@ proptest! {
         prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
     }
 
-    /// Theory 1 and 4: whatever happens, no CPU idles while a task waits that may run there, however queues are shared.
+    /// Theory 1 and 4: no CPU is idle while a task waits that is allowed to run there, whatever the events and
+    /// however queues are shared.
     #[test]
-    fn no_cpu_idles_while_a_task_waits(
+    fn no_cpu_idles_while_an_allowed_task_waits(
         shape in 0..SHAPES.len(), share in 0..6usize, interactive in any::<bool>(),
         events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
     ) {
@@ -175,7 +178,8 @@ proptest! {
                 allowed.push(cpu);
             }
             if !interactive {
-                // A CPU does not look behind the first task of another queue.
+                // Without `interactive` a CPU considers only the first task of another queue, so every task must be
+                // allowed everywhere.
                 allowed = (0..world.cpus()).collect();
             }
             let index = number as usize % tasks.len().max(1);
@@ -212,10 +216,10 @@ proptest! {
     }
 }
 
-/// Theory 6: with the last CPU and another below its cache busy, an idle core of an idle cache (8) is better than one beside
-/// them (4 + 16). BFS has it the other way.
+/// Theory 6: the last CPU and another of its cache are busy. An idle core of an idle cache (rank 8) beats an idle
+/// core of the busy cache (4 + 16). BFS ranks them the other way round.
 #[test]
-fn an_idle_cache_is_better_than_a_busy_one() {
+fn idle_core_of_an_idle_cache_beats_one_of_a_busy_cache() {
     for (name, expected) in [("muqss", 4), ("bfs", 2)] {
         let (mut world, task) = asleep(name, "node:1 l3:2 core:4 pu:1", 0, &[0, 1, 2, 3, 4, 5, 6, 7], &[0, 1]);
         world.wake(0, task, false);
@@ -223,9 +227,10 @@ fn an_idle_cache_is_better_than_a_busy_one() {
     }
 }
 
-/// Theory 6: an idle last CPU in any case; its sibling after idle cores of all the node, and before other nodes.
+/// Theory 6: an idle last CPU is always chosen. Its SMT sibling ranks after all idle cores of the node and before
+/// other nodes.
 #[test]
-fn the_last_cpu_is_taken_beside_a_busy_sibling() {
+fn idle_last_cpu_is_chosen_beside_a_busy_sibling() {
     let all: Vec<u32> = (0..8).collect();
     for (busy, expected) in [(&[1][..], 0), (&[0], 2), (&[0, 2, 3], 1), (&[0, 1, 2, 3], 4)] {
         let (mut world, task) = asleep(&spec("mc", ""), "node:2 core:2 pu:2", 0, &all, busy);
@@ -234,9 +239,10 @@ fn the_last_cpu_is_taken_beside_a_busy_sibling() {
     }
 }
 
-/// Theory 6: of equals the CPU that began to idle last, whichever thread of its core that is; after 255 ticks all are alike.
+/// Theory 6: among equal ranks the CPU that went idle last wins, whichever hardware thread of its core it is. After
+/// 255 ticks the idle times count as equal.
 #[test]
-fn the_cpu_that_idled_last_is_the_first_of_equals() {
+fn most_recently_idle_cpu_wins_among_equal_ranks() {
     for (shape, last, busy) in [("node:1 core:4 pu:1", 0, vec![]), ("node:1 core:4 pu:2", 6, vec![7])] {
         for order in [[1, 2, 3], [2, 3, 1], [3, 2, 1], [1, 3, 2]] {
             for (ticks, expected) in [(1, order[2]), (254, order[2]), (255, 1)] {
@@ -258,9 +264,9 @@ fn the_cpu_that_idled_last_is_the_first_of_equals() {
     }
 }
 
-/// Theory 6: if nothing idles, the CPU that counts the fewest tasks, and of equals the nearest. Its queue has the task then.
+/// Theory 6: with no idle CPU, the task is queued on the CPU with the fewest tasks, the nearest among equals.
 #[test]
-fn a_task_waits_where_the_fewest_are() {
+fn task_is_queued_on_the_cpu_with_the_fewest_tasks() {
     for (hogs, last, expected) in [
         (&[0, 0, 1, 1, 2, 3, 3][..], 0, 2),
         (&[0, 1, 2, 3], 1, 1),
@@ -278,19 +284,19 @@ fn a_task_waits_where_the_fewest_are() {
     }
 }
 
-/// Theory 7: the first CPU from there on whose task is later, not the latest of all.
+/// Theory 7: the nearest CPU with a later deadline is preempted, not the one with the latest deadline.
 #[test]
-fn the_nearest_later_deadline_is_preempted() {
+fn nearest_later_deadline_is_preempted() {
     for (nices, last, sync, expected) in [
         ([5, 1, 19, 10], 0, false, Some(0)),
         ([-20, 1, 19, 10], 0, false, Some(1)),
         ([-20, -20, 5, 19], 0, false, Some(2)),
         ([-20, -20, 5, 19], 3, false, Some(3)),
         ([-20, -20, -20, -20], 0, false, None),
-        // The lower half of the machine counts upwards, the other one downwards.
+        // CPUs of the lower half of the machine search upwards, those of the upper half downwards.
         ([-20, -20, 5, 5], 0, false, Some(2)),
         ([5, 5, -20, -20], 3, false, Some(1)),
-        // The waker is about to sleep: its own CPU is where the task is put, or it is not.
+        // Sync wakeup, with the task placed on the waker's CPU or elsewhere.
         ([5, 1, 19, 10], 0, true, None),
         ([5, 1, 19, 10], 2, true, Some(2)),
     ] {
@@ -301,17 +307,18 @@ fn the_nearest_later_deadline_is_preempted() {
             world.kernel.set_affinity(CpuId(0), task, &only(&[0, 1, 2, 3])).unwrap();
             world.settle();
             world.start((0..4).rev().map(|cpu| world.pinned(cpu, nices[cpu as usize])).collect());
-            world.told.clear();
+            world.rescheduled.clear();
             world.wake(0, task, sync);
             assert_eq!(world.cpu_of(task), expected, "{nices:?} {last} {sync} {share}");
-            assert_eq!(world.told.len(), usize::from(expected.is_some()), "one CPU is told, no more");
+            assert_eq!(world.rescheduled.len(), usize::from(expected.is_some()), "at most one CPU is rescheduled");
         }
     }
 }
 
-/// Theory 7: without `interactive` another CPU is told only if it counts more tasks than the one where the task is put.
+/// Theory 7: without `interactive`, another CPU is preempted only if it has more tasks than the one the task is
+/// placed on.
 #[test]
-fn other_cpus_are_preempted_only_if_they_have_more_to_do() {
+fn without_interactive_only_cpus_with_more_tasks_are_preempted() {
     for (interactive, more, preempts) in [(true, 0, true), (false, 0, false), (false, 2, true)] {
         let mut world = World::new(&spec("none", &format!(",interactive={interactive}")), "node:1 core:2 pu:1", 50);
         let task = world.start(vec![world.pinned(0, 0)])[0];
@@ -321,17 +328,17 @@ fn other_cpus_are_preempted_only_if_they_have_more_to_do() {
         let mut hogs = vec![world.pinned(1, 19); 1 + more];
         hogs.push(world.pinned(0, -20));
         world.start(hogs);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, task, false);
-        assert_eq!(world.told.contains(&CpuId(1)), preempts, "{interactive} {more}");
-        // It looks into its own queue, which is the longer one.
+        assert_eq!(world.rescheduled.contains(&CpuId(1)), preempts, "{interactive} {more}");
+        // The preempted CPU looks into its own queue, which is the longer one.
         assert_eq!(world.cpu_of(task) == Some(1), interactive, "{interactive} {more}");
     }
 }
 
-/// Theory 4: a CPU that becomes free takes the earliest deadline of all queues, and of equals the nearest one.
+/// Theory 4: a CPU that becomes free takes the earliest deadline of all queues, the nearest among equals.
 #[test]
-fn the_earliest_of_all_queues_is_taken() {
+fn free_cpu_takes_the_earliest_deadline_of_all_queues() {
     for (share, nices, expected) in [
         ("none", [10, 5, 0, 1], 2),
         ("none", [0, 0, 0, 0], 0),
@@ -341,7 +348,7 @@ fn the_earliest_of_all_queues_is_taken() {
         ("all", [10, 5, 0, 1], 2),
     ] {
         let mut world = World::new(&spec(share, ""), "node:1 l3:2 core:2 pu:1", 50);
-        // Tasks that wait, one put at each CPU. SCHED_BATCH waits without having preempted.
+        // One queued task per CPU; SCHED_BATCH tasks wait without preempting first.
         let waiting: Vec<TaskId> = (0..4)
             .map(|cpu| {
                 let policy = Policy::Batch;
@@ -364,9 +371,9 @@ fn the_earliest_of_all_queues_is_taken() {
     }
 }
 
-/// Theory 4: a task that ran competes behind its equals, with a queue for each CPU too.
+/// Theory 4: the previous task competes behind equal deadlines, also with one queue per CPU.
 #[test]
-fn who_yields_lets_its_equals_go_first() {
+fn yielding_task_runs_after_equal_deadlines() {
     for share in ["none", "all"] {
         let mut world = World::new(&spec(share, ""), "node:1 core:2 pu:1", 50);
         let tasks = world.start(vec![world.pinned(1, 0); 2]);
@@ -378,7 +385,7 @@ fn who_yields_lets_its_equals_go_first() {
 
 /// Theory 11: a light task does not run beside a heavy one on the same core; without SMT-nice it does.
 #[test]
-fn a_light_task_does_not_run_beside_a_heavy_one() {
+fn smt_nice_keeps_a_light_task_from_running_beside_a_heavy_one() {
     for (smt_nice, nice, runs) in [(true, 19, false), (false, 19, true), (true, 0, true)] {
         let mut world = World::new(&format!("muqss,smt_nice={smt_nice}"), "node:1 core:1 pu:2", 50);
         let tasks = world.start(vec![world.pinned(1, 0), world.pinned(0, nice)]);
@@ -386,12 +393,12 @@ fn a_light_task_does_not_run_beside_a_heavy_one() {
         assert_eq!(world.cpu_of(tasks[1]).is_some(), runs, "{smt_nice} {nice}");
         world.block(tasks[0]);
         assert_eq!(world.cpu_of(tasks[1]), Some(0));
-        // The heavy one comes back while the light one runs: that one has to stop.
-        world.told.clear();
+        // The heavy task wakes while the light one runs: the light one must stop.
+        world.rescheduled.clear();
         world.wake(0, tasks[0], false);
         assert_eq!(world.cpu_of(tasks[0]), Some(1));
         assert_eq!(world.cpu_of(tasks[1]).is_some(), runs, "{smt_nice} {nice}");
-        // The same the other way round.
+        // The light task wakes beside the running heavy one.
         let mut world = World::new(&format!("muqss,smt_nice={smt_nice}"), "node:1 core:1 pu:2", 50);
         let light = world.start(vec![world.pinned(1, nice)])[0];
         world.block(light);
@@ -403,12 +410,12 @@ fn a_light_task_does_not_run_beside_a_heavy_one() {
     }
 }
 
-/// A CPU goes while tasks wait and run there, and comes back.
+/// A CPU goes offline while tasks are running and queued there, and comes back.
 #[test]
-fn tasks_of_a_cpu_that_goes_run_elsewhere() {
+fn tasks_of_an_offlined_cpu_run_elsewhere() {
     for share in SHARES {
         let mut world = World::new(&spec(share, ""), "node:1 core:2 pu:2", 250);
-        // Nobody else can take the last two.
+        // The last two tasks are pinned to CPU 3, so no other CPU can run them.
         let mut all = vec![world.attributes(); 10];
         all.extend(vec![world.pinned(3, 19); 2]);
         let tasks = world.start(all);
@@ -426,9 +433,9 @@ fn tasks_of_a_cpu_that_goes_run_elsewhere() {
     }
 }
 
-/// Theory 6: a task is counted where it was put last or runs, and nowhere while it sleeps.
+/// Theory 6: a task counts on the CPU it is queued or running on, and nowhere while it sleeps.
 #[test]
-fn a_task_is_counted_where_it_runs() {
+fn task_counts_on_the_cpu_it_is_queued_or_running_on() {
     for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).filter(|(from, to)| from != to) {
         let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
         let batch = |cpu| TaskAttributes { policy: Policy::Batch, ..world.pinned(cpu, 19) };
@@ -440,7 +447,7 @@ fn a_task_is_counted_where_it_runs() {
         let [moves, looks, ..] = tasks;
         let mut hogs = world.start((0..4).rev().map(|cpu| world.pinned(cpu, -20)).collect());
         hogs.reverse();
-        // It waits at one CPU, and another one takes it while its hog sleeps.
+        // The task is queued on one CPU, and another one takes it while that one's hog sleeps.
         world.wake(0, moves, false);
         world.kernel.set_affinity(CpuId(0), moves, &only(&[from, to])).unwrap();
         world.settle();
@@ -448,7 +455,7 @@ fn a_task_is_counted_where_it_runs() {
         assert_eq!(world.running(to), moves);
         world.wake(0, hogs[to as usize], false);
         assert_eq!(world.running(to), hogs[to as usize]);
-        // So there are two, and one where it was: those that sleep do not count.
+        // So CPU `to` has two tasks and CPU `from` one: sleeping tasks do not count.
         world.kernel.set_affinity(CpuId(0), looks, &only(&[from, to])).unwrap();
         world.settle();
         world.wake(0, looks, false);
@@ -456,9 +463,9 @@ fn a_task_is_counted_where_it_runs() {
     }
 }
 
-/// Theory 8: where nothing idles a child waits at its parent's CPU, however many are there.
+/// Theory 8: with no idle CPU, a child is queued on its parent's CPU, however many tasks that has.
 #[test]
-fn a_child_waits_at_the_cpu_of_its_parent() {
+fn forked_child_is_queued_on_its_parents_cpu() {
     for parent_at in [0, 1] {
         let mut world = World::new(&spec("none", ""), "node:1 core:2 pu:1", 50);
         let hogs = world.start(vec![world.pinned(1, 0), world.pinned(1, 19), world.pinned(0, 0)]);
@@ -470,20 +477,20 @@ fn a_child_waits_at_the_cpu_of_its_parent() {
     }
 }
 
-/// Theory 6: a core with no second thread is worse than a whole idle one of the same cache (1), and better than one of another
-/// cache.
+/// Theory 6: a core without SMT ranks after a wholly idle SMT core of the same cache (by 1), and before cores of
+/// another cache.
 #[test]
-fn a_core_of_two_threads_is_better_than_one_of_one() {
+fn idle_smt_core_beats_a_core_without_smt() {
     for (busy, expected) in [(&[0, 1][..], 2), (&[0, 1, 2], 4), (&[0, 1, 2, 3], 4), (&[0, 1, 2, 4, 5], 3)] {
         let mut machine = machine_model::Machine::from_synthetic("node:1 core:6 pu:1").unwrap();
-        // Two cores of two threads, and two of one.
+        // Two cores with two hardware threads and two with one.
         for (place, core) in machine.topology.places.iter_mut().zip([0, 0, 1, 1, 2, 3]) {
             place.core = core;
         }
         let mut world = World::on(&spec("mc", ""), machine, (7, 2));
         let task = world.start(vec![world.pinned(0, 0)])[0];
         world.block(task);
-        // Of the small ones one has idled last: that counts among equals only.
+        // One of the cores without SMT went idle last, which counts only among equal ranks.
         let small = world.start(vec![world.pinned(4, 0)])[0];
         world.run_ms(20);
         world.block(small);
@@ -495,9 +502,9 @@ fn a_core_of_two_threads_is_better_than_one_of_one() {
     }
 }
 
-/// Theory 6: the same on the largest machine: when a CPU began to idle counts, and not its number.
+/// Theory 6 on the largest machine: the time since a CPU went idle counts, not the CPU's number.
 #[test]
-fn the_cpu_that_idled_last_is_the_first_of_4096() {
+fn most_recently_idle_cpu_wins_on_4096_cpus() {
     let mut world = World::new(&spec("mc", ""), "node:1 core:4096 pu:1", 250);
     let task = world.start(vec![world.pinned(9, 0)])[0];
     world.block(task);

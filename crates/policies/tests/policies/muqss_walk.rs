@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/muqss`: in which order CPUs and queues are looked at, and what a CPU takes (theory 4, 7, and that of the queues),
-//! beside a plain oracle and case by case.
+//! `policies/muqss`: the order in which CPUs and queues are searched, and the task a CPU takes (theory 4, 7, and the
+//! theory of `queues.bpf.h`), against a simple oracle and case by case.
 
 use crate::muqss_cpus::{SHAPES, SHARES, asleep, spec};
 use crate::world::{MS, World, only};
@@ -9,10 +9,10 @@ use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, Operation, TaskAttributes};
 use proptest::prelude::*;
 
-/// Number of the first queue.
+/// Identifier of the first dispatch queue.
 const SHARED_DSQ: u64 = 0x10000;
 
-/// Theory 2 of the queues, written down as it is said: all CPUs from near to far, counted from one.
+/// Theory 2 of `queues.bpf.h`, written literally: all CPUs from near to far, starting at `from`.
 fn order(world: &World, from: u32) -> Vec<u32> {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let mut places: Vec<u32> = (0..world.cpus()).collect();
@@ -41,7 +41,7 @@ fn order(world: &World, from: u32) -> Vec<u32> {
     found
 }
 
-/// Theory 1 of the queues: whether two CPUs have one queue.
+/// Theory 1 of `queues.bpf.h`: returns whether two CPUs share a queue.
 fn share(world: &World, share: &str, a: u32, b: u32) -> bool {
     if share == "none" {
         return a == b;
@@ -55,7 +55,7 @@ fn share(world: &World, share: &str, a: u32, b: u32) -> bool {
     }
 }
 
-/// A task of SCHED_BATCH, which preempts nobody, waits at `cpu`, and may use `allowed` too from then on.
+/// Queues a SCHED_BATCH task, which does not preempt, on `cpu`, and then allows it on the CPUs `allowed` as well.
 fn waits_at(world: &mut World, task: TaskId, cpu: u32, allowed: &[u32]) {
     world.wake(0, task, false);
     assert_eq!((world.cpu_of(task), world.kernel.task_cpu(task)), (None, CpuId(cpu)));
@@ -65,7 +65,7 @@ fn waits_at(world: &mut World, task: TaskId, cpu: u32, allowed: &[u32]) {
     world.settle();
 }
 
-/// Makes such tasks, by CPU and nice value, and has them sleep.
+/// Creates sleeping SCHED_BATCH tasks, given by CPU and nice value.
 fn batch(world: &mut World, tasks: &[(u32, i8)]) -> Vec<TaskId> {
     tasks
         .iter()
@@ -77,7 +77,7 @@ fn batch(world: &mut World, tasks: &[(u32, i8)]) -> Vec<TaskId> {
         .collect()
 }
 
-/// Hogs on all CPUs by their nice values, the last CPU first: CPU 0 makes the tasks.
+/// Starts a hog of the given nice value on each CPU, the highest CPU first, because CPU 0 creates the tasks.
 fn hogs(world: &mut World, nices: impl Fn(u32) -> i8) -> Vec<TaskId> {
     let cpus = world.cpus();
     let mut hogs = world.start((0..cpus).rev().map(|cpu| world.pinned(cpu, nices(cpu))).collect());
@@ -88,9 +88,10 @@ fn hogs(world: &mut World, nices: impl Fn(u32) -> i8) -> Vec<TaskId> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Theory 7: where nothing idles, the first CPU whose task is later, from the nearest allowed one on.
+    /// Theory 7: with no idle CPU, the first allowed CPU whose task has a later deadline is preempted, searching from
+    /// the nearest one.
     #[test]
-    fn the_first_later_task_from_near_to_far_makes_way(
+    fn nearest_allowed_later_deadline_is_preempted(
         shape in 0..SHAPES.len(), share in 0..6usize, nices in prop::collection::vec(0..4usize, 16),
         last in 0..16u32, allowed in 1..u16::MAX,
     ) {
@@ -106,17 +107,17 @@ proptest! {
         hogs(&mut world, nice);
         let target = *order(&world, last).iter().find(|cpu| allowed.contains(cpu)).unwrap();
         let victim = order(&world, target).into_iter().find(|cpu| allowed.contains(cpu) && nice(*cpu) > 0);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, task, false);
         prop_assert_eq!(world.cpu_of(task), victim, "from {}", target);
-        prop_assert_eq!(&world.told, &victim.into_iter().map(CpuId).collect::<Vec<_>>());
+        prop_assert_eq!(&world.rescheduled, &victim.into_iter().map(CpuId).collect::<Vec<_>>());
         prop_assert_eq!(world.kernel.task_cpu(task), CpuId(victim.unwrap_or(target)));
     }
 
-    /// Theory 4: a CPU takes the earliest task of all queues that may run there, of equals one of the nearest queue; who ran
-    /// goes on if it is earlier, or as early as one of another queue.
+    /// Theory 4: a CPU takes the earliest task of all queues that may run there, of the nearest queue among equals.
+    /// The previous task continues if its deadline is earlier, or equal to one of another queue.
     #[test]
-    fn the_earliest_task_of_all_queues_is_taken(
+    fn cpu_takes_the_earliest_allowed_task_of_all_queues(
         shape in 0..SHAPES.len(), share_by in 0..6usize, cpu in 0..16u32, own in prop::option::of(0..4usize),
         waiting in prop::collection::vec((0..16u32, 0..4usize, any::<bool>()), 1..8),
     ) {
@@ -153,10 +154,11 @@ proptest! {
     }
 }
 
-/// Theory 3 of the queues: a CPU looks into its own queue, and of the others into those whose best task is earlier than the
-/// best so far, and into none that is empty. When the best task of a queue is gone the next one is its best.
+/// Theory 3 of `queues.bpf.h`: a CPU locks its own queue, and of the others those whose first deadline is earlier
+/// than the best so far; empty queues are skipped. After a dispatch, the next task's deadline is the first of its
+/// queue.
 #[test]
-fn only_queues_that_are_better_are_looked_into() {
+fn pick_locks_only_queues_with_an_earlier_deadline() {
     let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
     let tasks = batch(&mut world, &[(2, -10), (2, 10), (3, 5), (1, 0)]);
     let hogs = hogs(&mut world, |_| -20);
@@ -172,21 +174,21 @@ fn only_queues_that_are_better_are_looked_into() {
         queues.dedup();
         (world.running(1), queues)
     };
-    // Its own has nice 0, that of CPU 2 nice -10, that of CPU 3 nice 5: which is not looked into.
+    // The own queue has nice 0, that of CPU 2 nice -10, that of CPU 3 nice 5; the last is not searched.
     assert_eq!(picks(&mut world, hogs[1]), (tasks[0], vec![1, 2]));
-    // Of CPU 2 the best is nice 10 now, so its own is the best of all, and no other is looked into.
+    // The first task of CPU 2 now has nice 10, so the own queue has the best task and no other is searched.
     assert_eq!(picks(&mut world, tasks[0]), (tasks[3], vec![1]));
-    // Of CPU 2 and 3 both are looked into: the nearer one has the worse task.
+    // The queues of CPU 2 and CPU 3 are both searched, because the nearer one has the later deadline.
     assert_eq!(picks(&mut world, tasks[3]), (tasks[2], vec![1, 2, 3]));
-    // CPU 3's is empty from now on.
+    // The queue of CPU 3 is empty now.
     assert_eq!(picks(&mut world, tasks[2]), (tasks[1], vec![1, 2]));
-    // Nobody waits anywhere.
+    // No task is queued on any CPU.
     assert_eq!(picks(&mut world, tasks[1]), (TaskId::NONE, vec![1]));
 }
 
-/// With one queue this is BFS: a pick takes its lock as often.
+/// With a single queue this is BFS: a pick acquires the queue's lock as often.
 #[test]
-fn one_queue_is_looked_into_as_by_bfs() {
+fn single_queue_is_locked_as_often_as_in_bfs() {
     let [bfs, muqss] = ["bfs", &spec("all", "")].map(|spec| {
         let mut world = World::new(spec, "node:1 core:2 pu:1", 50);
         let task = batch(&mut world, &[(1, 0)])[0];
@@ -200,36 +202,37 @@ fn one_queue_is_looked_into_as_by_bfs() {
     assert!(muqss > 0 && muqss == bfs, "{muqss} {bfs}");
 }
 
-/// Theory 4 of the queues: a CPU that was told to pick for a task takes it, if that is the best so far, and looks no farther;
-/// but only this time.
+/// Theory 4 of `queues.bpf.h`: a CPU that was preempted for a task takes it if it is the best found so far, and ends
+/// the search there. This holds for that one pick.
 #[test]
-fn who_was_told_of_a_task_is_content_with_it() {
+fn preempted_cpu_ends_its_search_at_the_preempting_task() {
     let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
-    let told = world.start(vec![world.pinned(2, 0)])[0];
-    world.block(told);
+    let woken = world.start(vec![world.pinned(2, 0)])[0];
+    world.block(woken);
     let early = batch(&mut world, &[(3, -10), (3, -9)]);
     let hogs = hogs(&mut world, |cpu| if cpu == 1 { 19 } else { -20 });
     for task in &early {
         waits_at(&mut world, *task, 3, &[1, 3]);
     }
-    world.kernel.set_affinity(CpuId(0), told, &only(&[1, 2])).unwrap();
+    world.kernel.set_affinity(CpuId(0), woken, &only(&[1, 2])).unwrap();
     world.settle();
-    // CPU 1 is told. On its way the task of CPU 2's queue comes before the earlier ones of CPU 3's.
-    world.wake(0, told, false);
-    assert_eq!(world.running(1), told);
-    world.block(told);
-    assert_eq!(world.running(1), early[0], "what it was told does not count any more");
-    // The task waits in the own queue of CPU 1 now, and nobody is told.
-    world.kernel.set_policy(CpuId(0), told, Policy::Batch, 0).unwrap();
-    world.kernel.set_affinity(CpuId(0), told, &only(&[1])).unwrap();
+    // CPU 1 is preempted. Its search reaches the task in CPU 2's queue before the earlier ones of CPU 3's.
+    world.wake(0, woken, false);
+    assert_eq!(world.running(1), woken);
+    world.block(woken);
+    assert_eq!(world.running(1), early[0], "the preemption hint is used once");
+    // The task is queued on CPU 1 itself now, and no CPU is preempted.
+    world.kernel.set_policy(CpuId(0), woken, Policy::Batch, 0).unwrap();
+    world.kernel.set_affinity(CpuId(0), woken, &only(&[1])).unwrap();
     world.settle();
-    world.wake(0, told, false);
+    world.wake(0, woken, false);
     world.block(early[0]);
     assert_eq!(world.running(1), early[1]);
     assert_eq!(world.cpu_of(hogs[1]), None);
 }
 
-/// What CPU 0 takes when its task sleeps, from tasks of SCHED_BATCH that wait, by CPU, nice value, and whether they may use it.
+/// Returns the task CPU 0 takes when its own blocks. The queued SCHED_BATCH tasks are given by CPU, nice value and
+/// whether CPU 0 is allowed.
 fn taken(shape: &str, interactive: bool, waiting: &[(u32, i8, bool)]) -> Option<usize> {
     let mut world = World::new(&spec("none", &format!(",interactive={interactive}")), shape, 50);
     let tasks = batch(&mut world, &waiting.iter().map(|(at, nice, _)| (*at, *nice)).collect::<Vec<_>>());
@@ -241,24 +244,24 @@ fn taken(shape: &str, interactive: bool, waiting: &[(u32, i8, bool)]) -> Option<
     tasks.iter().position(|task| *task == world.running(0))
 }
 
-/// Theory 3 of the queues without `interactive`: a queue must be longer than that of the best so far, its first task must be
-/// one that may run here, and other nodes are asked only while there is nobody at all.
+/// Theory 3 of `queues.bpf.h` without `interactive`: a queue is considered only if it is longer than that of the best
+/// task so far and its first task may run here; other nodes only while no task was found.
 #[test]
 fn without_interactive_only_longer_queues_of_the_node_count() {
     let (one, two) = ("node:1 core:4 pu:1", "node:2 core:2 pu:1");
     for (shape, waiting, interactive, patient) in [
-        // As long: the nearer one. Longer: the earlier one.
+        // Equal lengths: the nearer queue. A longer queue: the earlier deadline.
         (one, &[(1, 5, true), (2, 0, true)][..], Some(1), Some(0)),
         (one, &[(1, 5, true), (2, 0, true), (2, 1, true)], Some(1), Some(1)),
         (one, &[(1, 0, true), (2, 5, true), (2, 6, true)], Some(0), Some(0)),
-        // The first one of CPU 1 may not run here.
+        // The first task of CPU 1 may not run on CPU 0.
         (one, &[(1, 0, false), (1, 5, true), (2, 10, true)], Some(1), Some(2)),
-        // Another node has more and earlier ones.
+        // The other node has more tasks, with earlier deadlines.
         (two, &[(1, 5, true), (2, 0, true), (2, 1, true)], Some(1), Some(0)),
         (two, &[(1, 5, true), (3, 0, true), (3, 1, true)], Some(1), Some(0)),
         (two, &[(2, 0, true), (2, 1, true)], Some(0), Some(0)),
         (two, &[(2, 1, true), (3, 0, true)], Some(1), Some(0)),
-        // What waits in the own queue.
+        // A task in the CPU's own queue.
         (one, &[(0, 5, true), (2, 0, true)], Some(1), Some(0)),
         (one, &[(0, 5, true), (2, 0, true), (2, 1, true)], Some(1), Some(1)),
     ] {
@@ -267,9 +270,9 @@ fn without_interactive_only_longer_queues_of_the_node_count() {
     }
 }
 
-/// The task that runs counts for the own queue: another one must have two.
+/// The running task counts towards the CPU's own queue: another queue must have two.
 #[test]
-fn who_runs_counts_for_the_own_queue() {
+fn running_task_counts_towards_its_cpus_queue() {
     for (waiting, goes_on) in [(1, true), (2, false)] {
         let mut world = World::new(&spec("none", ",interactive=false"), "node:1 core:4 pu:1", 50);
         let tasks = batch(&mut world, &vec![(1, 0); waiting]);
@@ -282,17 +285,18 @@ fn who_runs_counts_for_the_own_queue() {
     }
 }
 
-/// An operation goes on to its next lock, if one is in progress.
+/// Resumes the operation of `cpu` up to its next lock, if one is in progress.
 fn step(world: &mut World, cpu: u32) {
     if world.kernel.is_waiting(CpuId(cpu)) {
         world.kernel.resume(CpuId(cpu));
     }
 }
 
-/// Theory 5 of the queues: whenever two others are faster, a CPU that looks finds the third task.
+/// Theory 5 of `queues.bpf.h`: a CPU that loses tasks to two other CPUs during its search finds the third task, at
+/// every interleaving.
 #[test]
-fn who_comes_too_late_begins_anew() {
-    // After so many steps of the search the others take theirs.
+fn pick_restarts_when_other_cpus_take_its_task() {
+    // Number of steps of the search before the first and before the second other CPU takes its task.
     for (first, second) in (0..30).flat_map(|first| (0..30).map(move |second| (first, second))) {
         let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
         let tasks = batch(&mut world, &[(3, -3), (3, -2), (3, -1)]);
@@ -307,7 +311,7 @@ fn who_comes_too_late_begins_anew() {
                 step(&mut world, 0);
             }
             world.kernel.begin(CpuId(other), sleeps());
-            // One that waits for a lock of CPU 0's waits until that is given back.
+            // A CPU that waits for a lock held by CPU 0 waits until CPU 0 releases it.
             while world.kernel.is_waiting(CpuId(other)) {
                 let next = if world.kernel.may_resume(CpuId(other)) { other } else { 0 };
                 step(&mut world, next);
@@ -316,13 +320,13 @@ fn who_comes_too_late_begins_anew() {
         world.finish(0);
         world.settle();
         let ran: Vec<TaskId> = (0..3).map(|cpu| world.running(cpu)).collect();
-        assert!(tasks.iter().all(|task| ran.contains(task)), "{first} {second}: {ran:?} instead of {hogs:?}");
+        assert!(tasks.iter().all(|task| ran.contains(task)), "{first} {second}: {ran:?} beside {hogs:?}");
     }
 }
 
-/// Theory 6 of the queues: a task that waits at any CPU is found by any other one that becomes free.
+/// Theory 6 of `queues.bpf.h`: a task queued on any CPU is found by every other CPU that becomes free.
 #[test]
-fn a_task_is_found_from_every_cpu() {
+fn queued_task_is_found_by_every_free_cpu() {
     for shape in SHAPES {
         let cpus = World::new("muqss", shape, 50).cpus();
         for (cpu, at) in (0..cpus).flat_map(|cpu| (0..cpus).map(move |at| (cpu, at))) {

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/nix`: priorities, and one queue (`nix@smp`). Expected numbers are those that the rules give by reckoning.
+//! `policies/nix`: priorities, and the single queue (`nix@smp`). Expected numbers are computed from the rules.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Locality, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
-/// Above all others.
+/// Priority level of promoted tasks, above all others.
 const PROMOTED: u64 = 20;
 
-/// Ticks as in NIX.
+/// Loads `nix@smp` on a machine with 100 ticks a second, as in NIX.
 pub fn smp(shape: &str) -> World {
     World::new("nix@smp", shape, 100)
 }
 
-/// With what priority the task was last queued.
+/// Returns the priority with which the task was last queued.
 pub fn priority(world: &World, task: TaskId) -> u64 {
     PROMOTED - (world.last_queued(task).key >> 56)
 }
 
-/// Tasks that ran on these CPUs last, may run on all, and sleep.
+/// Creates sleeping tasks, each of which last ran on the given CPU at the given nice value, and may run on all CPUs.
 pub fn sleepers(world: &mut World, homes: &[(u32, i8)]) -> Vec<TaskId> {
     let all = world.attributes().allowed;
     let sleeper = |(cpu, nice): &(u32, i8)| {
@@ -32,20 +32,20 @@ pub fn sleepers(world: &mut World, homes: &[(u32, i8)]) -> Vec<TaskId> {
     homes.iter().map(sleeper).collect()
 }
 
-/// The same with nice 0.
+/// As [`sleepers`], with nice 0.
 pub fn sleepers_on(world: &mut World, cpus: &[u32]) -> Vec<TaskId> {
     let homes: Vec<(u32, i8)> = cpus.iter().map(|cpu| (*cpu, 0)).collect();
     sleepers(world, &homes)
 }
 
-/// New tasks without a parent while CPU 0 works.
+/// Starts tasks without a parent while CPU 0 is busy.
 pub fn beside(world: &mut World, attributes: Vec<TaskAttributes>) -> Vec<TaskId> {
     attributes.into_iter().map(|one| world.spawn(0, TaskAttributes { parent: None, ..one })).collect()
 }
 
-/// Share 3: the base, by nice value and kind of task, as long as nobody used anything.
+/// Share 3: base priority by nice value and kind of task, before any CPU time is used.
 #[test]
-fn a_task_begins_with_its_base() {
+fn new_task_has_its_base_priority() {
     let mut world = smp("node:1 core:1 pu:1");
     let task = |nice, policy, kernel_thread| {
         let world = &world;
@@ -69,9 +69,9 @@ fn a_task_begins_with_its_base() {
     }
 }
 
-/// Share 1 to 3: after so many seconds alone on one CPU (load 1), and so many asleep.
+/// Share 1 to 3: priority after running alone on one CPU (load 1) and then sleeping, in seconds.
 #[test]
-fn who_used_much_comes_back_low() {
+fn priority_falls_with_usage_and_recovers_asleep() {
     for (ran_s, slept_s, expected) in [(2, 0, 10), (5, 0, 6), (15, 0, 2), (15, 15, 4), (30, 0, 1), (60, 20, 3)] {
         let mut world = smp("node:1 core:1 pu:1");
         let task = world.start(vec![world.pinned(0, 0)])[0];
@@ -83,10 +83,10 @@ fn who_used_much_comes_back_low() {
     }
 }
 
-/// Share 3: 1 / share is rounded. It is 2.5 after 12 s of 30; and after 15.07 s if the task gives way once a second, as what
-/// comes to the share is a part of what is missing then.
+/// Share 3: 1 / share is rounded. It is 2.5 after 12 s of 30 s, and after 15.07 s if the task yields once a second,
+/// because each update closes a part of the remaining gap.
 #[test]
-fn a_priority_is_rounded() {
+fn priority_is_rounded() {
     for (yields, ran_ms, expected) in [(0, 11_995, 3), (0, 12_005, 2), (15, 62, 3), (15, 78, 2)] {
         let mut world = smp("node:1 core:1 pu:1");
         let task = world.start(vec![world.pinned(0, 0)])[0];
@@ -101,10 +101,10 @@ fn a_priority_is_rounded() {
     }
 }
 
-/// Share 2, 3: the fair share falls with the load and grows with the CPUs. The task has half a
-/// CPU's share after 15 s without a look at it. Where somebody waits there are looks, and it has 1 - exp(-1/2) = 0.39.
+/// Share 2, 3: the fair share falls with the load and grows with the CPUs. Without updates in between, the task has
+/// used half a CPU after 15 s; where another task waits there are updates, and it has used 1 - exp(-1/2) = 0.39.
 #[test]
-fn the_fair_share_is_cpus_by_load() {
+fn fair_share_is_cpus_divided_by_load() {
     for (cpus, load, expected) in [(2, 1, 4), (2, 2, 2), (2, 5, 1), (2, 9, 1), (2, 11, 0), (4, 1, 8), (4, 3, 3)] {
         let mut world = smp(&format!("node:1 core:{cpus} pu:1"));
         let mut all = vec![world.pinned(0, 0)];
@@ -117,9 +117,9 @@ fn the_fair_share_is_cpus_by_load() {
     }
 }
 
-/// 1: by priority, each first come, first served.
+/// Theory 1: tasks are queued by priority, and first in, first out within a priority.
 #[test]
-fn a_queue_is_in_order() {
+fn queue_is_ordered_by_priority_then_arrival() {
     let mut world = smp("node:1 core:1 pu:1");
     let hog = world.start(vec![world.pinned(0, 0)])[0];
     let [a, b, c, d, e] = [0, 10, -10, 0, 10].map(|nice| {
@@ -134,9 +134,10 @@ fn a_queue_is_in_order() {
     }
 }
 
-/// 3, first pass: who ran here last, however low, before who did not; and who never ran.
+/// Theory 3, first pass: tasks that last ran on this CPU, and new tasks, go before all others, however low their
+/// priority.
 #[test]
-fn a_cpu_takes_its_own_tasks_before_higher_ones() {
+fn cpu_takes_its_own_tasks_before_higher_priorities() {
     let mut world = smp("node:1 core:2 pu:1");
     let tasks = sleepers(&mut world, &[(0, 10), (1, -10)]);
     let hogs = world.start(vec![world.pinned(0, 0), world.pinned(1, 0)]);
@@ -153,9 +154,9 @@ fn a_cpu_takes_its_own_tasks_before_higher_ones() {
     assert_eq!(world.running(0), other, "second pass");
 }
 
-/// 3: neither pass takes who is bound to another CPU.
+/// Theory 3: neither pass takes a task that is pinned to another CPU.
 #[test]
-fn nobody_takes_who_is_bound_elsewhere() {
+fn tasks_pinned_elsewhere_are_skipped() {
     let mut world = smp("node:1 core:2 pu:1");
     let hogs = world.start(vec![world.pinned(0, 0), world.pinned(1, 0)]);
     let bound = vec![world.pinned(1, -20)];
@@ -166,9 +167,10 @@ fn nobody_takes_who_is_bound_elsewhere() {
     assert_eq!(world.running(1), bound);
 }
 
-/// 3: who could go on competes as one who ran here last, behind its equals. It does not make way for one from elsewhere.
+/// Theory 3: the previous task competes as one that last ran here, behind equal priorities. It is not displaced by a
+/// task that last ran elsewhere.
 #[test]
-fn a_hog_makes_way_for_its_own_cpu_s_tasks() {
+fn hog_is_displaced_only_by_tasks_that_ran_on_its_cpu() {
     for (home, expected) in [(0, true), (1, false)] {
         let mut world = smp("node:1 core:2 pu:1");
         let sleeper = sleepers(&mut world, &[(home, 0)])[0];
@@ -181,26 +183,27 @@ fn a_hog_makes_way_for_its_own_cpu_s_tasks() {
     }
 }
 
-/// 4: a higher one waits until the next tick, an equal one until 100 ms are over.
+/// Theory 4: a higher-priority task waits until the next tick, one of equal priority until the quantum of 100 ms is
+/// over.
 #[test]
-fn ticks_stop_tasks() {
+fn higher_priority_preempts_at_the_next_tick_and_equal_after_100_ms() {
     for (nice, ms) in [(0, 100), (-2, 10), (2, 100)] {
         let mut world = smp("node:1 core:1 pu:1");
         let sleeper = sleepers(&mut world, &[(0, nice)])[0];
         let hog = world.start(vec![world.pinned(0, 0)])[0];
         world.wake(0, sleeper, false);
-        assert_eq!(world.running(0), hog, "a wakeup interrupts nobody");
+        assert_eq!(world.running(0), hog, "a wakeup does not preempt");
         world.run_until(ms * MS - 1);
         assert_eq!(world.running(0), hog, "{nice}");
         world.run_until(ms * MS);
-        // The lower one stays lower when 100 ms are over.
+        // The lower-priority task still has a lower priority after 100 ms.
         assert_eq!(world.running(0), if nice > 0 { hog } else { sleeper }, "{nice}");
     }
 }
 
-/// 4: alone a task goes on after its 100 ms, and stops at the first tick at which somebody waits.
+/// Theory 4: a lone task continues after its 100 ms, and stops at the first tick at which another task waits.
 #[test]
-fn whose_time_is_over_stops_when_somebody_comes() {
+fn expired_task_stops_when_another_task_is_queued() {
     let mut world = smp("node:1 core:1 pu:1");
     let sleeper = sleepers(&mut world, &[(0, 0)])[0];
     let hog = world.start(vec![world.pinned(0, 0)])[0];
@@ -211,22 +214,23 @@ fn whose_time_is_over_stops_when_somebody_comes() {
     assert_eq!(world.running(0), sleeper);
 }
 
-/// 2: one idle CPU is told, the last one of the task first.
+/// Theory 2: one idle CPU is kicked, preferably the task's last one.
 #[test]
-fn a_task_that_wakes_gets_its_last_cpu_if_that_idles() {
+fn woken_task_runs_on_its_last_cpu_if_idle() {
     let mut world = smp("node:1 core:4 pu:1");
     let tasks = sleepers(&mut world, &[(2, 0), (2, 0), (2, 0)]);
-    world.told.clear();
+    world.rescheduled.clear();
     world.wake(0, tasks[0], false);
-    assert_eq!((world.cpu_of(tasks[0]), world.told.as_slice()), (Some(2), &[CpuId(2)][..]));
+    assert_eq!((world.cpu_of(tasks[0]), world.rescheduled.as_slice()), (Some(2), &[CpuId(2)][..]));
     world.wake(0, tasks[1], false);
-    assert!(world.cpu_of(tasks[1]).is_some(), "any other, as that one works");
+    assert!(world.cpu_of(tasks[1]).is_some(), "any other CPU, as the last one is busy");
 }
 
-/// Share 4: once a second priorities of who waits are reckoned anew. With a load of 3 on one CPU a share of 0.8 is priority 0,
-/// and comes below two thirds, which is priority 1, in the sixth second. The others have no more than 1, and 100 ms each.
+/// Share 4: priorities of queued tasks are recomputed once a second. With a load of 3 on one CPU, a share of 0.8 has
+/// priority 0; in the sixth second it falls below two thirds, which has priority 1. The other tasks have at most 1,
+/// and 100 ms each.
 #[test]
-fn who_waits_rises() {
+fn priority_of_a_queued_task_rises() {
     let mut world = smp("node:1 core:1 pu:1");
     let old = world.start(vec![world.pinned(0, 0)])[0];
     world.run_ms(30_000);
@@ -240,7 +244,7 @@ fn who_waits_rises() {
     assert!((5_000..7_000).contains(&waited_ms), "{waited_ms} ms");
 }
 
-/// Lets time pass until the task runs.
+/// Advances the clock until the task runs, and returns the time in ms.
 fn waited_ms(world: &mut World, task: TaskId) -> u64 {
     let since = world.now_ns;
     while world.cpu_of(task).is_none() {
@@ -249,9 +253,10 @@ fn waited_ms(world: &mut World, task: TaskId) -> u64 {
     (world.now_ns - since) / MS
 }
 
-/// Share 5: however many come who used nothing, who used much runs within 11 s and their turns.
+/// Share 5: a task that has used much CPU time runs within 11 s plus the quanta of the others, however many unused
+/// tasks come.
 #[test]
-fn nobody_waits_for_ever() {
+fn task_with_high_usage_is_promoted_after_10_s() {
     for others in [2, 20, 60] {
         let mut world = smp("node:1 core:1 pu:1");
         let old = world.start(vec![world.pinned(0, 0)])[0];
@@ -267,7 +272,7 @@ fn nobody_waits_for_ever() {
 
 /// SCHED_IDLE and nice 19 are promoted too.
 #[test]
-fn the_lowest_base_is_promoted() {
+fn lowest_base_priority_is_promoted() {
     let mut world = smp("node:1 core:2 pu:1");
     let idle = TaskAttributes { policy: Policy::Idle, ..world.attributes() };
     let low = TaskAttributes { nice: 19, ..world.attributes() };
@@ -277,9 +282,9 @@ fn the_lowest_base_is_promoted() {
     assert!(tasks.iter().all(|task| world.ran_ms(*task) > 0));
 }
 
-/// A CPU goes while tasks wait at it: they run elsewhere, and it comes back to work.
+/// A CPU goes offline while tasks are queued for it: they run elsewhere, and the CPU is used again once it is back.
 #[test]
-fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
+fn tasks_queued_for_an_offlined_cpu_run_elsewhere() {
     for preset in ["smp", "groups", "amp"] {
         let mut world = World::new(&format!("nix@{preset}"), "node:2 core:4 pu:1", 100);
         let mut all = vec![world.attributes(); 12];
@@ -299,9 +304,9 @@ fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
     }
 }
 
-/// A higher class takes the CPU: who ran there goes on elsewhere.
+/// A higher class takes the CPU: the displaced task continues elsewhere.
 #[test]
-fn who_makes_way_for_a_higher_class_goes_on_elsewhere() {
+fn task_displaced_by_a_higher_class_moves_to_an_idle_cpu() {
     for preset in ["smp", "groups", "amp"] {
         let mut world = World::new(&format!("nix@{preset}"), "node:1 core:8 pu:1", 100);
         let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(5, 0) };
@@ -315,9 +320,9 @@ fn who_makes_way_for_a_higher_class_goes_on_elsewhere() {
     }
 }
 
-/// Yielding lets equals go first.
+/// A yield lets equal priorities run first.
 #[test]
-fn a_yield_lets_equals_go_first() {
+fn yield_runs_equal_priorities_first() {
     let mut world = smp("node:1 core:1 pu:1");
     let tasks = world.start(vec![world.pinned(0, 0); 2]);
     assert_eq!(world.running(0), tasks[0]);
@@ -325,9 +330,9 @@ fn a_yield_lets_equals_go_first() {
     assert_eq!(world.running(0), tasks[1]);
 }
 
-/// 3: also one that comes at that moment and has never run, at whatever moment that is.
+/// Theory 3: this includes a task that was created in the same nanosecond, at any time stamp.
 #[test]
-fn a_yield_lets_a_new_equal_go_first() {
+fn yield_runs_a_new_equal_priority_first() {
     for now in 0..4 {
         let mut world = smp("node:1 core:1 pu:1");
         world.start(vec![world.pinned(0, 0)]);
@@ -339,9 +344,9 @@ fn a_yield_lets_a_new_equal_go_first() {
     }
 }
 
-/// 3: who ran is not taken for one that never did, at whatever moment it wakes.
+/// Theory 3: a task that ran elsewhere is not mistaken for a new one, at any time stamp of its wakeup.
 #[test]
-fn who_ran_elsewhere_waits_for_the_second_pass() {
+fn task_that_ran_elsewhere_waits_for_the_second_pass() {
     for now in 0..4 {
         let mut world = smp("node:1 core:2 pu:1");
         let tasks = sleepers(&mut world, &[(0, 10), (1, -10)]);
@@ -353,9 +358,9 @@ fn who_ran_elsewhere_waits_for_the_second_pass() {
     }
 }
 
-/// 2: if the last CPU works, a whole idle core comes before its other thread.
+/// Theory 2: if the last CPU is busy, a wholly idle core is preferred to the SMT sibling.
 #[test]
-fn a_task_that_wakes_gets_a_whole_core() {
+fn woken_task_prefers_a_whole_idle_core() {
     let mut world = smp("node:1 core:2 pu:2");
     let task = sleepers_on(&mut world, &[0])[0];
     world.start(vec![world.pinned(0, 0)]);
@@ -364,9 +369,10 @@ fn a_task_that_wakes_gets_a_whole_core() {
     assert_ne!(world.machine.topology.locality(CpuId(cpu), CpuId(0)), Locality::Smt, "on CPU {cpu}");
 }
 
-/// Share 2: ten compete, but for 10 ms only: the load is 1.09, and a share of a half is worth 2.
+/// Share 2: the load is an average: ten tasks compete, but for 10 ms only, so the load is 1.09 and a share of one
+/// half has priority 2.
 #[test]
-fn the_load_is_an_average() {
+fn load_is_an_average_over_time() {
     let mut world = smp("node:1 core:1 pu:1");
     let old = world.start(vec![world.pinned(0, 0)])[0];
     world.run_ms(15_000);

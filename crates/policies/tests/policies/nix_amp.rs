@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/nix`, preset `amp`: CPU 0 gives tasks to all others.
+//! `policies/nix`, preset `amp`: CPU 0 dispatches tasks to all other CPUs.
 
 use crate::nix::{beside, priority, sleepers};
 use crate::world::{MS, World};
@@ -12,13 +12,13 @@ fn amp(shape: &str) -> World {
     World::new("nix@amp", shape, 100)
 }
 
-/// CPUs that work, each with a task of its own that began now.
+/// Starts a pinned task on each of these CPUs.
 fn occupy(world: &mut World, cpus: impl IntoIterator<Item = u32>, nice: i8) -> Vec<TaskId> {
     let attributes = cpus.into_iter().map(|cpu| world.pinned(cpu, nice)).collect();
     world.start(attributes)
 }
 
-/// 4 nodes of 2 CPUs. From node 0 node 3 is nearest, then 1 and 2; from node 1 it is 2, then 0 and 3.
+/// 4 nodes of 2 CPUs. Distances from node 0: node 3, then 1, then 2; from node 1: node 2, then 0, then 3.
 fn four_nodes() -> World {
     let mut machine = Machine::from_synthetic("node:4 core:2 pu:1").unwrap();
     machine.hz = 100;
@@ -27,9 +27,9 @@ fn four_nodes() -> World {
     World::on("nix@amp", machine, (7, 2))
 }
 
-/// Amp 1, 5: CPU 0 runs nobody from 6 CPUs on.
+/// Amp 1, 5: CPU 0 only dispatches from 6 CPUs on.
 #[test]
-fn cpu_0_only_gives_from_6_cpus_on() {
+fn amp_cpu_0_only_dispatches_from_6_cpus_on() {
     for (cpus, works) in [(1, true), (5, true), (6, false), (16, false)] {
         let mut world = amp(&format!("node:1 core:{cpus} pu:1"));
         let attributes = vec![world.attributes(); 2 * cpus];
@@ -40,9 +40,10 @@ fn cpu_0_only_gives_from_6_cpus_on() {
     }
 }
 
-/// 5: CPUs go until one is left, and come again. From 5 CPUs down CPU 0 works as well, and nobody waits for ever.
+/// Theory 5: CPUs go offline until one is left, and come back. With 5 CPUs or fewer, CPU 0 runs tasks as well, and no
+/// task starves.
 #[test]
-fn few_cpus_that_are_left_are_as_with_one_queue() {
+fn amp_with_5_or_fewer_cpus_left_behaves_like_smp() {
     let mut world = amp("node:1 core:8 pu:1");
     let attributes = vec![world.attributes(); 12];
     let hogs = world.start(attributes);
@@ -68,14 +69,14 @@ fn few_cpus_that_are_left_are_as_with_one_queue() {
         world.block(*hog);
     }
     world.run_ms(1_000);
-    assert_eq!(world.running(0), TaskId::NONE, "others are free, and CPU 0 gives again");
+    assert_eq!(world.running(0), TaskId::NONE, "other CPUs are free, and CPU 0 only dispatches again");
 }
 
-/// Amp 2: one free CPU goes to the highest. Of several that become free at once the first does, and then those come before
-/// higher ones whose last CPU is free, or who never ran. In NIX core 0 counts its looks since it gave a task last, and any task
-/// will do after the first one, which is over long before anything else happens.
+/// Amp 2: a single free CPU gets the highest-priority task. If several become free at once, the first gets it; then
+/// tasks whose last CPU is free, and new tasks, go before higher priorities. In NIX core 0 counts its scans since its
+/// last dispatch and ignores affinity after the first scan.
 #[test]
-fn affinity_lasts_for_one_look() {
+fn amp_affinity_counts_only_when_several_cpus_are_free() {
     for (freed, expected) in [(1, [0, 1, 2, 3]), (4, [0, 2, 3, 1])] {
         let mut world = amp("node:1 core:8 pu:1");
         let mut tasks = sleepers(&mut world, &[(6, -8), (7, -6), (3, 8)]);
@@ -87,7 +88,7 @@ fn affinity_lasts_for_one_look() {
         tasks.extend(beside(&mut world, vec![new]));
         let priorities: Vec<u64> = tasks.iter().map(|task| priority(&world, *task)).collect();
         assert!(priorities.is_sorted_by(|a, b| a > b), "{priorities:?}");
-        world.began.clear();
+        world.switches.clear();
         for hogs in hogs[..4].chunks(freed) {
             for hog in hogs {
                 let cpu = world.cpu_of(*hog).unwrap();
@@ -102,9 +103,9 @@ fn affinity_lasts_for_one_look() {
     }
 }
 
-/// Amp 3: the nearest free CPU by the distances of nodes, not by their numbers.
+/// Amp 3: the nearest free CPU by node distances is chosen, not by node numbers.
 #[test]
-fn the_nearest_free_cpu_is_chosen() {
+fn amp_chooses_the_nearest_free_cpu() {
     for (home, order) in [(2, [2, 3, 4, 5, 1, 6, 7]), (1, [1, 6, 7, 2, 3, 4, 5])] {
         let mut world = four_nodes();
         let tasks = sleepers(&mut world, &[(home, 0); 7]);
@@ -119,12 +120,13 @@ fn the_nearest_free_cpu_is_chosen() {
     }
 }
 
-/// Amp 4, first round: the nearest CPU whose task is lower makes way, at its next tick and not before.
+/// Amp 4, first round: the nearest CPU whose task has a lower priority is preempted, at its next tick and not before.
 #[test]
-fn a_lower_task_makes_way_at_a_tick() {
+fn amp_preempts_a_lower_priority_at_a_tick() {
     let mut world = four_nodes();
     let sleeper = sleepers(&mut world, &[(2, 0)])[0];
-    // Nodes 1 and 2 have equals, 0 and 3 lower ones; 0 is as near to node 1 as 3 is not.
+    // Nodes 1 and 2 run tasks of equal priority, nodes 0 and 3 of lower priority; node 0 is nearer to node 1 than
+    // node 3 is.
     let equal = occupy(&mut world, [2, 3, 4, 5], 0);
     let lower = occupy(&mut world, [1, 6, 7], 2);
     world.wake(0, sleeper, false);
@@ -136,20 +138,21 @@ fn a_lower_task_makes_way_at_a_tick() {
     assert_eq!(lower.iter().filter(|task| world.cpu_of(**task).is_some()).count(), 2);
 }
 
-/// Amp 4, second round: an equal makes way after 100 ms, a higher one after 1 s.
+/// Amp 4, second round: a task of equal priority is preempted after 100 ms, one of higher priority after 1 s.
 #[test]
-fn an_equal_makes_way_after_100_ms_and_a_higher_one_after_1_s() {
+fn amp_preempts_equal_after_100_ms_and_higher_after_1_s() {
     for (nice, ms) in [(0, 100), (-4, 1_000)] {
         let mut world = amp("node:1 core:6 pu:1");
         let sleeper = sleepers(&mut world, &[(3, 0)])[0];
         occupy(&mut world, 1..6, nice);
         world.wake(0, sleeper, false);
-        // The time must be over when CPU 0 looks at a tick; and the CPU that it chose stops at its own next one.
+        // The time must be over when CPU 0 checks at a tick, and the chosen CPU stops at its own next tick.
         world.run_ms(ms + 10);
         assert_eq!(world.cpu_of(sleeper), None, "{nice}: not before the time is over");
         world.run_ms(10);
         let runs = world.cpu_of(sleeper).is_some();
-        // A higher one that was stopped still goes first, but on CPU 0's list its equals wait behind nobody.
+        // A stopped task of higher priority still goes first in CPU 0's queue; one of equal priority is queued behind
+        // the sleeper.
         assert!(runs || nice < 0, "{nice}");
         if nice < 0 {
             world.run_ms(12_000);
@@ -158,9 +161,9 @@ fn an_equal_makes_way_after_100_ms_and_a_higher_one_after_1_s() {
     }
 }
 
-/// Amp 4: no CPU is stopped for a task that may not use it, and one that is bound has its own CPU's time in turn.
+/// Amp 4: no CPU is preempted for a task that may not run there, and a pinned task shares its CPU.
 #[test]
-fn who_is_bound_stops_its_own_cpu() {
+fn amp_pinned_task_preempts_its_own_cpu_only() {
     let mut world = amp("node:1 core:8 pu:1");
     let hogs = occupy(&mut world, 1..8, 0);
     let bound = vec![world.pinned(4, 0)];
@@ -168,17 +171,17 @@ fn who_is_bound_stops_its_own_cpu() {
     world.run_ms(2_000);
     let (own, shared) = (world.ran_ms(bound), world.ran_ms(hogs[3]));
     assert!(own > 800 && shared > 800, "{own} and {shared} ms");
-    assert!(hogs.iter().all(|hog| *hog == hogs[3] || world.ran_ms(*hog) == 2_000), "nobody else stopped");
+    assert!(hogs.iter().all(|hog| *hog == hogs[3] || world.ran_ms(*hog) == 2_000), "no other task is preempted");
 }
 
-/// What is bound to CPU 0 runs there in turns, and CPU 0 gives all the same.
+/// Tasks pinned to CPU 0 run there in turns, and CPU 0 dispatches all the same.
 #[test]
-fn cpu_0_runs_what_is_bound_to_it() {
+fn amp_cpu_0_runs_tasks_pinned_to_it() {
     let mut world = amp("node:1 core:6 pu:1");
     let sleeper = sleepers(&mut world, &[(3, 0)])[0];
     let bound = world.start(vec![world.pinned(0, 0); 2]);
     world.wake(0, sleeper, false);
-    assert_eq!(world.cpu_of(sleeper), Some(1), "the first free one of the node");
+    assert_eq!(world.cpu_of(sleeper), Some(1), "the first free CPU of the node");
     world.run_ms(2_000);
     assert!(bound.iter().all(|task| world.ran_ms(*task).abs_diff(1_000) <= 200));
     for _ in 0..20 {
@@ -188,9 +191,9 @@ fn cpu_0_runs_what_is_bound_to_it() {
     }
 }
 
-/// A higher class takes CPU 0: the others look for themselves, until it is back.
+/// A higher class takes CPU 0: the other CPUs dispatch for themselves until it is back.
 #[test]
-fn without_cpu_0_all_look_for_themselves() {
+fn amp_cpus_dispatch_for_themselves_without_cpu_0() {
     let mut world = amp("node:1 core:6 pu:1");
     let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(0, 0) };
     let fifo = world.start(vec![fifo])[0];
@@ -202,13 +205,14 @@ fn without_cpu_0_all_look_for_themselves() {
     world.wake(0, fifo, false);
     assert_eq!(world.running(0), fifo);
     world.block(hogs[2]);
-    // CPU 0 idled, so the kernel told nobody that it was taken: it is told, and missed at the second tick or the next one.
+    // CPU 0 was idle, so the kernel did not report that it was taken: it is kicked, and its absence is noticed two to
+    // three ticks later.
     world.run_ms(30);
     assert!(world.cpu_of(waiting[0]).is_some());
     world.block(hogs[1]);
-    assert!(world.cpu_of(waiting[1]).is_some(), "from now on they do not wait for it");
+    assert!(world.cpu_of(waiting[1]).is_some(), "from now on CPUs do not wait for CPU 0");
     world.block(fifo);
-    assert_eq!(world.running(0), TaskId::NONE, "it gives again, and runs nobody");
+    assert_eq!(world.running(0), TaskId::NONE, "CPU 0 dispatches again, and runs no task");
     let attributes = vec![world.attributes()];
     let late = beside(&mut world, attributes)[0];
     assert!(world.cpu_of(late).is_none());
@@ -216,9 +220,9 @@ fn without_cpu_0_all_look_for_themselves() {
     assert!(world.cpu_of(late).is_some());
 }
 
-/// Nobody is given to a CPU that a higher class has.
+/// No task is dispatched to a CPU that a higher class has taken.
 #[test]
-fn a_cpu_that_is_taken_is_not_free() {
+fn amp_skips_cpus_taken_by_a_higher_class() {
     let mut world = amp("node:1 core:6 pu:1");
     let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(2, 0) };
     let sleeper = sleepers(&mut world, &[(2, 0)])[0];
@@ -233,25 +237,25 @@ fn a_cpu_that_is_taken_is_not_free() {
     world.block(world.running(2));
     world.block(sleeper);
     world.wake(0, sleeper, false);
-    assert_eq!(world.cpu_of(sleeper), Some(2), "the first free one of the node, which is given back");
+    assert_eq!(world.cpu_of(sleeper), Some(2), "the first free CPU of the node, which the higher class has released");
 }
 
-/// Only CPU 0 is told of a task that wakes, and the CPU that gets it.
+/// A wakeup kicks only CPU 0 and the CPU that gets the task.
 #[test]
-fn a_wakeup_tells_cpu_0() {
+fn amp_wakeup_kicks_cpu_0_and_the_target_only() {
     let mut world = amp("node:1 core:6 pu:1");
     let sleeper = sleepers(&mut world, &[(4, 0)])[0];
     occupy(&mut world, [1, 4], 0);
-    world.told.clear();
+    world.rescheduled.clear();
     world.wake(0, sleeper, false);
     assert_eq!(world.cpu_of(sleeper), Some(2));
-    assert!(world.told.iter().all(|cpu| [CpuId(0), CpuId(2)].contains(cpu)), "{:?}", world.told);
+    assert!(world.rescheduled.iter().all(|cpu| [CpuId(0), CpuId(2)].contains(cpu)), "{:?}", world.rescheduled);
 }
 
-/// CPU 0 is missed at the first tick that is more than two tick periods after it was told.
+/// The absence of CPU 0 is noticed at the first tick more than two tick periods after it was kicked.
 #[test]
-fn cpu_0_is_missed_after_two_ticks() {
-    for (told_at_ms, missed_at_ms) in [(1, 30), (10, 40)] {
+fn amp_notices_the_absence_of_cpu_0_after_two_ticks() {
+    for (kicked_at_ms, missed_at_ms) in [(1, 30), (10, 40)] {
         let mut world = amp("node:1 core:6 pu:1");
         let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(0, 0) };
         let fifo = world.start(vec![fifo])[0];
@@ -261,18 +265,18 @@ fn cpu_0_is_missed_after_two_ticks() {
         let waiting = beside(&mut world, attributes)[0];
         world.run_ms(1);
         world.wake(0, fifo, false);
-        world.run_ms(told_at_ms - 1);
+        world.run_ms(kicked_at_ms - 1);
         world.block(hogs[2]);
         world.run_until(missed_at_ms * MS - 1);
-        assert_eq!(world.cpu_of(waiting), None, "{told_at_ms}");
+        assert_eq!(world.cpu_of(waiting), None, "{kicked_at_ms}");
         world.run_until(missed_at_ms * MS);
-        assert_eq!(world.cpu_of(waiting), Some(3), "{told_at_ms}");
+        assert_eq!(world.cpu_of(waiting), Some(3), "{kicked_at_ms}");
     }
 }
 
-/// Who gives way while nobody waits goes on, and has 100 ms from then on.
+/// A task that yields while no other waits continues, and its 100 ms start again.
 #[test]
-fn who_gives_way_to_nobody_is_not_stopped_for_it() {
+fn amp_lone_yield_restarts_the_quantum() {
     let mut world = amp("node:1 core:6 pu:1");
     let sleeper = sleepers(&mut world, &[(3, 0)])[0];
     let hogs = occupy(&mut world, 1..6, 0);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/nix`, preset `groups`: queues by node, steal, donate, and who was made ready runs next.
+//! `policies/nix`, preset `groups`: a queue per node, stealing, donating, and running the last readied task next.
 
 use crate::nix::{beside, priority, sleepers};
 use crate::world::{World, only};
 use ids::{CpuId, TaskId};
 use kernel_model::TaskAttributes;
 
-/// 4 groups of 4.
+/// 4 groups of 4 CPUs.
 const SHAPE: &str = "node:4 core:4 pu:1";
 
 fn groups(options: &str) -> World {
     World::new(&format!("nix@groups{options}"), SHAPE, 100)
 }
 
-/// Busy CPUs: each has a task of its own.
+/// Starts a pinned task on each of these CPUs.
 fn occupy(world: &mut World, cpus: std::ops::Range<u32>) -> Vec<TaskId> {
     let attributes = cpus.map(|cpu| world.pinned(cpu, 0)).collect();
     world.start(attributes)
 }
 
-/// Groups 1: a queue for each node, and a new task waits in its parent's.
+/// Groups 1: one queue per node; a new task is queued on its parent's node.
 #[test]
-fn a_task_waits_in_the_queue_of_its_node() {
+fn task_is_queued_on_its_node() {
     let mut world = groups("");
     occupy(&mut world, 0..16);
     for cpu in 0..16 {
@@ -31,7 +31,7 @@ fn a_task_waits_in_the_queue_of_its_node() {
     }
 }
 
-/// With one queue there are no groups.
+/// With a single queue there are no groups.
 #[test]
 fn smp_has_one_queue() {
     let mut world = World::new("nix@smp", SHAPE, 100);
@@ -41,9 +41,9 @@ fn smp_has_one_queue() {
     assert_eq!(world.last_queued(task).dsq, 0);
 }
 
-/// Groups 1: without stealing a task waits for its own group, whoever idles.
+/// Groups 1: without stealing, a task waits for its own group, though CPUs of other groups are idle.
 #[test]
-fn who_does_not_steal_idles() {
+fn without_stealing_other_groups_stay_idle() {
     for (steal, runs) in [("true", true), ("false", false)] {
         let mut world = groups(&format!(",steal={steal}"));
         occupy(&mut world, 0..4);
@@ -55,21 +55,21 @@ fn who_does_not_steal_idles() {
     }
 }
 
-/// An idle CPU of its own group comes before one that would steal.
+/// An idle CPU of the task's own group is preferred to one that would steal.
 #[test]
-fn the_own_group_comes_first() {
+fn idle_cpu_of_the_own_group_is_preferred() {
     for busy in [0..7, 4..7] {
         let mut world = groups("");
         occupy(&mut world, busy.clone());
         let attributes = TaskAttributes { parent: None, ..world.attributes() };
         let task = world.spawn(4, attributes);
-        assert_eq!(world.cpu_of(task), Some(7), "{busy:?} work");
+        assert_eq!(world.cpu_of(task), Some(7), "{busy:?} are busy");
     }
 }
 
-/// Groups 2, 4: whoever idles begins to steal as soon as that is switched on, and stops when it is off again.
+/// Groups 2, 4: idle CPUs start to steal as soon as stealing is switched on, and stop when it is switched off.
 #[test]
-fn stealing_is_switched_while_it_runs() {
+fn stealing_can_be_switched_at_run_time() {
     let mut world = groups(",steal=false");
     occupy(&mut world, 0..4);
     let attributes = vec![world.attributes(); 3];
@@ -85,9 +85,10 @@ fn stealing_is_switched_while_it_runs() {
     assert_eq!(world.cpu_of(late), None);
 }
 
-/// Groups 2: the thief goes round, from the group that was looked into last; and takes the highest that is not bound.
+/// Groups 2: a thief scans the groups round robin, starting with the group it looked into last, and takes the
+/// highest-priority task that is not pinned.
 #[test]
-fn a_thief_goes_round_the_groups() {
+fn thief_scans_groups_round_robin() {
     let mut world = groups(",steal=false");
     occupy(&mut world, 0..16);
     let mut waiting = vec![];
@@ -104,16 +105,17 @@ fn a_thief_goes_round_the_groups() {
         world.block(hog);
         taken.push(world.running(13));
     }
-    // Who was stolen sleeps next, so the search goes on where it found somebody: two of group 0, of 1, of 2.
+    // Each stolen task is blocked next, so the search continues in the group where it found one: two tasks of group
+    // 0, of 1, of 2.
     let order: Vec<TaskId> = [1, 0, 3, 2, 5, 4].map(|at| waiting[at]).to_vec();
     assert_eq!(taken, order);
     world.block(taken[5]);
     assert_eq!(world.running(13), TaskId::NONE);
 }
 
-/// Groups 2: who is bound stays.
+/// Groups 2: pinned tasks are not stolen.
 #[test]
-fn nobody_steals_who_is_bound() {
+fn pinned_tasks_are_not_stolen() {
     let mut world = groups("");
     occupy(&mut world, 0..4);
     let attributes = vec![world.pinned(2, -20), TaskAttributes { allowed: only(&[1, 2]), ..world.attributes() }];
@@ -121,27 +123,27 @@ fn nobody_steals_who_is_bound() {
     assert!(tasks.iter().all(|task| world.cpu_of(*task).is_none()));
     let attributes = vec![TaskAttributes { allowed: only(&[1, 6]), ..world.attributes() }];
     let task = beside(&mut world, attributes)[0];
-    assert_eq!(world.cpu_of(task), Some(6), "two CPUs, one of another group");
+    assert_eq!(world.cpu_of(task), Some(6), "allowed on two CPUs, one of another group");
 }
 
-/// `groups-2011`: only from a group in which more wait than it has CPUs. This is why it is not work-conserving.
+/// `groups-2011` steals only from a group with more waiting tasks than CPUs, so it is not work-conserving.
 #[test]
-fn nix_stole_from_overloaded_groups_only() {
+fn groups_2011_steals_only_from_overloaded_groups() {
     let mut world = World::new("nix@groups-2011", SHAPE, 100);
     occupy(&mut world, 0..4);
     let attributes = vec![world.attributes(); 4];
     let tasks = beside(&mut world, attributes);
     world.run_ms(5);
-    assert!(tasks.iter().all(|task| world.cpu_of(*task).is_none()), "4 wait, and 12 CPUs idle");
+    assert!(tasks.iter().all(|task| world.cpu_of(*task).is_none()), "4 tasks wait, and 12 CPUs are idle");
     let attributes = vec![world.attributes()];
     beside(&mut world, attributes);
     let running = tasks.iter().filter(|task| world.cpu_of(**task).is_some()).count();
     assert_eq!(running, 1, "the fifth makes it overloaded, until one is stolen");
 }
 
-/// `groups-2011`: nothing of a kernel process's priority is stolen, and what is below it is.
+/// `groups-2011` does not steal tasks of a kernel process's priority.
 #[test]
-fn nix_did_not_steal_from_the_kernel() {
+fn groups_2011_does_not_steal_kernel_priority() {
     for (preset, stolen) in [("groups-2011", false), ("groups", true)] {
         let mut world = World::new(&format!("nix@{preset}"), SHAPE, 100);
         occupy(&mut world, 0..4);
@@ -152,35 +154,35 @@ fn nix_did_not_steal_from_the_kernel() {
     }
 }
 
-/// A process that whoever runs on `cpu` forks, or a thread of it.
+/// Forks a process, or a thread, of the task that runs on `cpu`.
 fn fork(world: &mut World, cpu: u32, thread: bool) -> TaskId {
     let attributes = TaskAttributes { thread, parent: Some(world.running(cpu)), ..world.attributes() };
     world.spawn(cpu, attributes)
 }
 
-/// Groups 3, 4: new processes go to other groups in which no more wait, in turn; threads stay.
+/// Groups 3, 4: new processes are donated round robin to other groups that have no longer queues; threads stay.
 #[test]
-fn processes_are_donated() {
+fn new_processes_are_donated_round_robin() {
     let mut world = groups(",steal=false");
     occupy(&mut world, 0..16);
     let queue = |world: &World, task| world.last_queued(task).dsq;
     let stays = fork(&mut world, 0, false);
-    assert_eq!(queue(&world, stays), 0, "as long as that is not switched on");
+    assert_eq!(queue(&world, stays), 0, "donating is switched off");
     world.call("switch_groups", &[0, 1]);
     let thread = fork(&mut world, 0, true);
     assert_eq!(queue(&world, thread), 0);
     let forked: Vec<TaskId> = (0..6).map(|_| fork(&mut world, 0, false)).collect();
     let gone: Vec<u64> = forked.into_iter().map(|task| queue(&world, task)).collect();
-    // Two wait in group 0, so each of the others takes three, one CPU of it after the other.
+    // Two tasks wait in group 0, so each of the next groups gets three, on one CPU after the other.
     assert_eq!(gone, [1, 1, 1, 2, 2, 2]);
     world.call("switch_groups", &[0, 0]);
     let stays = fork(&mut world, 0, false);
     assert_eq!(queue(&world, stays), 0);
 }
 
-/// `donate_from_first`: every search begins at CPU 0, so group 1 gets all that it may get before the next one.
+/// `donate_from_first`: every search starts at CPU 0, so group 1 gets as many as allowed before the next group.
 #[test]
-fn nix_donated_to_the_first_group() {
+fn donate_from_first_fills_the_first_group() {
     for (from_first, expected) in [("true", [1, 1, 1]), ("false", [1, 1, 2])] {
         let mut world = groups(&format!(",steal=false,donate=true,donate_from_first={from_first}"));
         occupy(&mut world, 0..16);
@@ -188,7 +190,7 @@ fn nix_donated_to_the_first_group() {
         beside(&mut world, attributes);
         let mut gone = vec![];
         for round in 0..3 {
-            // What was donated goes away, so that nobody's queue tells groups 1 to 3 apart.
+            // Two more tasks are forked after the second one, so that the rest depends on where the search starts.
             let task = fork(&mut world, 0, false);
             gone.push(world.last_queued(task).dsq);
             for _ in 0..if round == 1 { 2 } else { 0 } {
@@ -199,9 +201,9 @@ fn nix_donated_to_the_first_group() {
     }
 }
 
-/// A bound process is not donated.
+/// A pinned process is not donated.
 #[test]
-fn who_is_bound_is_not_donated() {
+fn pinned_process_is_not_donated() {
     let mut world = groups(",steal=false,donate=true");
     occupy(&mut world, 0..16);
     let attributes = TaskAttributes { parent: Some(world.running(0)), ..world.pinned(1, 0) };
@@ -209,15 +211,16 @@ fn who_is_bound_is_not_donated() {
     assert_eq!(world.last_queued(task).dsq, 0);
 }
 
-/// 5: who was made ready by a task that then sleeps is next on its CPU, before higher ones, and has what is left of 100 ms.
+/// Theory 5: the last task readied by a task that then sleeps runs next on its CPU, before higher priorities, for the
+/// rest of the 100 ms.
 #[test]
-fn who_was_made_ready_is_next() {
+fn last_readied_task_runs_next() {
     for (preset, follows) in [("groups", true), ("smp", false)] {
         let mut world = World::new(&format!("nix@{preset}"), "node:1 core:1 pu:1", 100);
         let tasks = sleepers(&mut world, &[(0, 0), (0, -10), (0, 0)]);
         let hog = world.start(vec![world.pinned(0, 0)])[0];
         world.run_ms(5);
-        // CPU 0 is busy with the hog, and each of these is made ready by it.
+        // CPU 0 runs the hog, which readies each of these.
         for task in &tasks {
             world.wake(0, *task, false);
         }
@@ -227,9 +230,9 @@ fn who_was_made_ready_is_next() {
     }
 }
 
-/// 5: its 100 ms are those of whom it follows.
+/// Theory 5: it inherits the remaining quantum of the task it follows.
 #[test]
-fn who_follows_has_what_is_left() {
+fn readied_task_inherits_the_remaining_quantum() {
     let mut world = World::new("nix@groups", "node:1 core:1 pu:1", 100);
     let tasks = sleepers(&mut world, &[(0, 0), (0, 0)]);
     let hog = world.start(vec![world.pinned(0, 0)])[0];
@@ -244,9 +247,9 @@ fn who_follows_has_what_is_left() {
     assert_eq!(world.running(0), tasks[0]);
 }
 
-/// 5: a tick at which it has to stop ends the claim.
+/// Theory 5: if the task is stopped at a tick, the readied task loses its precedence.
 #[test]
-fn who_stops_at_a_tick_is_followed_by_the_first() {
+fn readied_task_loses_precedence_at_a_tick() {
     let mut world = World::new("nix@groups", "node:1 core:1 pu:1", 100);
     let tasks = sleepers(&mut world, &[(0, 0), (0, 0)]);
     world.start(vec![world.pinned(0, 0)]);
@@ -257,9 +260,9 @@ fn who_stops_at_a_tick_is_followed_by_the_first() {
     assert_eq!(world.running(0), tasks[0]);
 }
 
-/// A CPU of another group that goes offline takes nobody with it.
+/// A node whose CPUs go offline leaves no task behind.
 #[test]
-fn groups_survive_a_node_that_goes() {
+fn tasks_survive_an_offline_node() {
     let mut world = groups("");
     let attributes = vec![world.attributes(); 40];
     let tasks = world.start(attributes);
@@ -273,9 +276,9 @@ fn groups_survive_a_node_that_goes() {
     assert_eq!(world.kernel.current(CpuId(13)), TaskId::NONE);
 }
 
-/// Groups 2: a group in which everybody who waits is bound stops no thief.
+/// Groups 2: a group with only pinned tasks waiting does not stop a thief.
 #[test]
-fn a_thief_passes_those_who_are_bound() {
+fn thief_skips_groups_with_only_pinned_tasks() {
     let mut world = groups(",steal=false");
     occupy(&mut world, 0..16);
     let bound = TaskAttributes { parent: None, ..world.pinned(1, 0) };
@@ -288,18 +291,18 @@ fn a_thief_passes_those_who_are_bound() {
     assert_eq!(world.running(13), free);
 }
 
-/// `donate_from_first`: CPU 0 itself is the first.
+/// `donate_from_first`: the search starts with CPU 0 itself.
 #[test]
-fn nix_donated_to_cpu_0() {
+fn donate_from_first_starts_at_cpu_0() {
     let mut world = groups(",donate=true,donate_from_first=true");
     occupy(&mut world, 4..8);
     let task = fork(&mut world, 4, false);
     assert_eq!(world.cpu_of(task), Some(0));
 }
 
-/// Nobody is donated to a CPU that went: the next one gets it.
+/// No process is donated to an offline CPU: the next one gets it.
 #[test]
-fn no_process_is_donated_to_a_cpu_that_went() {
+fn no_process_is_donated_to_an_offline_cpu() {
     let mut world = groups(",steal=false,donate=true");
     occupy(&mut world, 0..4);
     world.offline(4);

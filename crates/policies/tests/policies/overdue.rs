@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! That nobody waits for ever, however small its share is: what the policies have in common that include `overdue.bpf.h`.
-//! The watchdog looks on, and ends a test that leaves a task waiting for 30 s.
+//! Starvation bound of the policies that include `overdue.bpf.h`: every task runs, however small its share. The
+//! watchdog is active and ends a test in which a task has waited for 30 s.
 
 use crate::headers;
 use crate::world::{MS, World, among, only};
@@ -13,7 +13,8 @@ fn overdue() -> Vec<&'static str> {
     among(&["currency", "entitlement", "lottery", "stride", "stride@hierarchical"])
 }
 
-/// As many heavy tasks as there are CPUs, and light ones: by their groups' weights and by their own.
+/// Starts one heavy task per CPU and the light ones. The tasks differ in their own weights and in those of their
+/// cgroups.
 fn beside_heavy_ones(spec: &str, cpus: u64, shape: &str, light: Vec<TaskAttributes>) -> (World, Vec<TaskId>) {
     let mut world = World::new(spec, shape, 1000);
     let heavy = TaskAttributes { nice: -20, ..world.attributes() };
@@ -31,7 +32,7 @@ fn light(world: &World) -> TaskAttributes {
     TaskAttributes { nice: 19, ..world.attributes() }
 }
 
-/// How long each of the tasks waited at most in the next `ms`, in milliseconds.
+/// Returns the longest wait of each task in the next `ms`, in milliseconds.
 fn longest_waits(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<u64> {
     let mut last: Vec<(u64, u64)> = tasks.iter().map(|task| (world.ran_ms(*task), world.now_ns)).collect();
     let mut longest = vec![0; tasks.len()];
@@ -48,10 +49,11 @@ fn longest_waits(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<u64> {
     longest
 }
 
-/// Theory 2: whoever has waited for 10 s runs within another second, and a quantum. A turn comes soon after a look, so that its
-/// wait has not quite lasted for 10 s at the tenth look from there.
+/// Theory 2: a task that has waited for 10 s runs within another second plus a quantum. Its turn comes soon after one
+/// of the periodic scans, so at the tenth scan after that turn its wait is still slightly below 10 s; the next scan
+/// finds it overdue.
 #[test]
-fn nobody_waits_for_ever_beside_heavy_tasks() {
+fn light_tasks_run_every_11_s_beside_heavy_tasks() {
     for spec in overdue() {
         for (cpus, shape) in MACHINES {
             let none = World::new(spec, shape, 1000);
@@ -63,10 +65,11 @@ fn nobody_waits_for_ever_beside_heavy_tasks() {
     }
 }
 
-/// Theory 3: such a turn is 1 ms long, of each 10 or 11 s, so it changes nobody's share. Now and then somebody has a turn of
-/// its own. (That is 100 ms long in `entitlement`, which knows no lighter task than one of 420.)
+/// Theory 3: a turn of an overdue task is 1 ms long and comes once in 10 or 11 s, so it leaves the shares unchanged.
+/// Now and then a light task also wins a regular turn. (A turn is 100 ms long in `entitlement`, where no share is
+/// smaller than that of nice 19, 1 of 420.)
 #[test]
-fn a_turn_of_who_is_overdue_is_short() {
+fn overdue_task_gets_a_short_turn() {
     for spec in overdue().into_iter().filter(|spec| *spec != "entitlement") {
         for (cpus, shape) in MACHINES {
             let none = World::new(spec, shape, 1000);
@@ -82,10 +85,10 @@ fn a_turn_of_who_is_overdue_is_short() {
     }
 }
 
-/// Theory 2: one that is bound to a CPU waits for that one alone, and those behind it do not.
+/// Theory 2: an overdue task that is pinned waits for its CPU only and does not hold up the tasks queued behind it.
 #[test]
-fn who_is_overdue_runs_where_it_may() {
-    // Each CPU with a cache of its own, and so with queues of its own where caches have them.
+fn overdue_task_runs_on_its_allowed_cpu() {
+    // One cache per CPU, and therefore one queue per CPU in the policies that have a queue per cache.
     let shape = "node:2 l3:2 core:1 pu:1";
     for spec in overdue() {
         let none = World::new(spec, shape, 1000);
@@ -97,9 +100,10 @@ fn who_is_overdue_runs_where_it_may() {
     }
 }
 
-/// Theory 2: tasks of no group are looked for as well, beside heavier ones of none and a group of the highest weight.
+/// Theory 2: tasks of the root cgroup are scanned as well, beside heavier tasks of the root and a cgroup of the
+/// highest weight.
 #[test]
-fn nobody_of_the_root_waits_for_ever() {
+fn root_cgroup_task_runs_every_11_s_beside_heavy_tasks() {
     for spec in overdue() {
         let mut world = World::new(spec, "node:1 core:1 pu:1", 1000);
         let heavy = TaskAttributes { nice: -20, ..world.attributes() };
@@ -112,8 +116,8 @@ fn nobody_of_the_root_waits_for_ever() {
     }
 }
 
-/// Who is overdue, and what is done about it, to the nanosecond.
+/// Unit test of the header: which tasks are overdue and which CPU takes them, to the nanosecond.
 #[test]
-fn ten_seconds_are_enough() {
-    headers::holds("overdue");
+fn overdue_header_finds_tasks_after_10_s() {
+    headers::run_header_test("overdue");
 }

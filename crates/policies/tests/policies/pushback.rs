@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/pushback`: three queues, from near to far.
+//! `policies/pushback`: three kinds of queues, from near to far.
 
 use crate::headers;
 use crate::nix::{beside, sleepers_on};
@@ -10,7 +10,7 @@ use kernel_model::{Leave, TaskAttributes};
 const CPU_DSQ: u64 = 0x10000;
 const PUSHED_DSQ: u64 = 0x20000;
 
-/// 2 cells of 4 CPUs.
+/// 2 cells (NUMA nodes) of 4 CPUs.
 fn cells(options: &str) -> World {
     World::new(&format!("pushback{options}"), "node:2 core:4 pu:1", 1000)
 }
@@ -20,7 +20,7 @@ fn occupy(world: &mut World, cpus: impl IntoIterator<Item = u32>) -> Vec<TaskId>
     world.start(attributes)
 }
 
-/// A thread of the kernel that is bound to a CPU, asleep.
+/// Creates a sleeping kthread that is bound to a CPU.
 fn kernel_thread(world: &mut World, cpu: u32) -> TaskId {
     let attributes = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, 0) };
     let task = world.start(vec![attributes])[0];
@@ -28,9 +28,9 @@ fn kernel_thread(world: &mut World, cpu: u32) -> TaskId {
     task
 }
 
-/// 2: the last CPU, one of its cell, any other.
+/// Theory 2: a woken task goes to its last CPU if idle, else to an idle one of its cell, else to any idle one.
 #[test]
-fn a_thread_that_wakes_goes_to_an_idle_cpu_near_its_last_one() {
+fn woken_task_goes_to_the_nearest_idle_cpu() {
     let mut world = cells("");
     let tasks = sleepers_on(&mut world, &[6; 6]);
     let mut used = vec![];
@@ -43,9 +43,9 @@ fn a_thread_that_wakes_goes_to_an_idle_cpu_near_its_last_one() {
     assert!(used[4..].iter().all(|cpu| *cpu < 4), "{used:?}");
 }
 
-/// 2: it is in the queue of the CPU that it is to run on.
+/// Theory 2: a task placed on a CPU is queued in that CPU's queue.
 #[test]
-fn who_is_to_run_on_a_cpu_is_in_its_queue() {
+fn placed_task_is_queued_on_its_cpu() {
     for cpu in [0, 5] {
         let mut world = cells("");
         let task = sleepers_on(&mut world, &[cpu])[0];
@@ -54,9 +54,10 @@ fn who_is_to_run_on_a_cpu_is_in_its_queue() {
     }
 }
 
-/// 3: `depth` wait at the last CPU, the others for all; who is bound waits there in any case.
+/// Theory 3: at most `depth` tasks wait at their busy last CPU, the others in the global queue; pinned tasks always
+/// wait at their CPU.
 #[test]
-fn a_few_wait_at_their_last_cpu() {
+fn depth_limits_tasks_waiting_at_their_last_cpu() {
     for depth in 0..3 {
         let mut world = cells(&format!(",depth={depth}"));
         let tasks = sleepers_on(&mut world, &[6; 4]);
@@ -71,17 +72,17 @@ fn a_few_wait_at_their_last_cpu() {
     }
 }
 
-/// 4: its own before those for all. Nobody else sees its own.
+/// Theory 4: a CPU serves its own queue before the global one. No other CPU serves it.
 #[test]
-fn a_cpu_takes_its_own_first() {
+fn cpu_serves_its_own_queue_first() {
     let mut world = cells("");
     let tasks = sleepers_on(&mut world, &[6, 6, 6, 6]);
     let hogs = occupy(&mut world, 0..8);
     tasks[..3].iter().for_each(|task| world.wake(0, *task, false));
     world.block(hogs[6]);
-    assert_eq!(world.running(6), tasks[0], "its own");
+    assert_eq!(world.running(6), tasks[0], "the first of its own queue");
     world.block(hogs[2]);
-    assert_eq!(world.running(2), tasks[1], "the first of all");
+    assert_eq!(world.running(2), tasks[1], "the first of the global queue");
     world.block(hogs[3]);
     assert_eq!(world.running(3), tasks[2]);
     world.wake(0, tasks[3], false);
@@ -89,11 +90,11 @@ fn a_cpu_takes_its_own_first() {
     assert_eq!(
         (world.running(5), world.cpu_of(tasks[3])),
         (TaskId::NONE, None),
-        "who waits at a CPU is seen by no other"
+        "a task queued on a CPU is not seen by others"
     );
 }
 
-/// A thread that waits at a busy CPU.
+/// Queues a pinned task on a busy CPU.
 fn waits_at(world: &mut World, cpu: u32) -> TaskId {
     let attributes = vec![world.pinned(cpu, 0)];
     let task = beside(world, attributes)[0];
@@ -101,9 +102,10 @@ fn waits_at(world: &mut World, cpu: u32) -> TaskId {
     task
 }
 
-/// 5: a thread of the kernel stops who runs, and that one goes on after it, with what is left, before who waits there.
+/// Theory 5: a task preempted by a kthread continues after it with the rest of its slice, before tasks queued on that
+/// CPU.
 #[test]
-fn who_is_stopped_by_the_kernel_is_pushed_back() {
+fn task_preempted_by_a_kthread_is_pushed_back() {
     let mut world = cells("");
     world.run_ms(100);
     let thread = kernel_thread(&mut world, 3);
@@ -121,12 +123,12 @@ fn who_is_stopped_by_the_kernel_is_pushed_back() {
     world.run_ms(14);
     assert_eq!(world.running(3), hog);
     world.run_ms(2);
-    assert_eq!(world.running(3), waiting, "its 20 ms are over");
+    assert_eq!(world.running(3), waiting, "the slice of 20 ms is over");
 }
 
-/// 5: one thread of the kernel does not stop another.
+/// Theory 5: a kthread does not preempt another one.
 #[test]
-fn the_kernel_does_not_stop_itself() {
+fn kthread_does_not_preempt_a_kthread() {
     let mut world = cells("");
     let threads = [kernel_thread(&mut world, 3), kernel_thread(&mut world, 3)];
     threads.iter().for_each(|thread| world.wake(0, *thread, false));
@@ -135,13 +137,13 @@ fn the_kernel_does_not_stop_itself() {
 }
 
 #[test]
-fn threads_of_the_kernel_that_belong_to_their_one_cpu_are_bound() {
-    headers::holds("kthread");
+fn per_cpu_kthreads_are_recognized() {
+    headers::run_header_test("kthread");
 }
 
-/// 5: where there is one CPU, all are bound to it, and a thread of the kernel that belongs to none waits like them.
+/// Theory 5: with one CPU all tasks are bound to it, and an unbound kthread waits like them.
 #[test]
-fn who_belongs_to_no_cpu_stops_nobody() {
+fn unbound_kthread_does_not_preempt() {
     let mut world = World::new("pushback", "core:1 pu:1", 1000);
     let thread = TaskAttributes { kernel_thread: true, ..world.attributes() };
     let thread = world.start(vec![thread])[0];
@@ -151,14 +153,15 @@ fn who_belongs_to_no_cpu_stops_nobody() {
     world.wake(0, thread, false);
     assert_eq!(world.running(0), hogs[0]);
     world.run_ms(20);
-    assert_eq!(world.running(0), hogs[1], "who waited before");
+    assert_eq!(world.running(0), hogs[1], "the hog has waited longer");
     world.run_ms(20);
     assert_eq!(world.running(0), thread);
 }
 
-/// 5: who goes on alone has another 20 ms, of which it can be pushed back with the rest.
+/// Theory 5: a lone task gets one 20 ms slice after the other, and can be pushed back with the rest of the current
+/// one.
 #[test]
-fn who_is_alone_has_one_slice_after_the_other() {
+fn lone_task_gets_new_slices() {
     let mut world = cells("");
     world.run_ms(100);
     let thread = kernel_thread(&mut world, 3);
@@ -170,9 +173,9 @@ fn who_is_alone_has_one_slice_after_the_other() {
     assert_eq!((pushed.dsq, pushed.slice_ns), (PUSHED_DSQ + 3, 15_000_000));
 }
 
-/// 1: whose 20 ms are over, and who yields, is not pushed back.
+/// Theory 1: a task whose slice is over, or that yields, is not pushed back.
 #[test]
-fn who_had_its_time_is_not_pushed_back() {
+fn expired_or_yielding_task_is_not_pushed_back() {
     for yields in [true, false] {
         let mut world = cells("");
         let tasks = occupy(&mut world, [3, 3]);
@@ -187,11 +190,12 @@ fn who_had_its_time_is_not_pushed_back() {
     }
 }
 
-/// 4: once the first in the queue for all has waited for a second, a CPU with threads of its own takes it in turn.
+/// Theory 4: once the first task of the global queue has waited for a second, CPUs with tasks of their own serve it
+/// alternately.
 #[test]
-fn the_queue_for_all_has_its_turn() {
+fn global_queue_is_served_alternately_after_1_s() {
     let mut world = cells("");
-    // Each CPU has two of its own, which never leave it.
+    // Each CPU has two pinned tasks.
     let mut own = vec![];
     for cpu in 0..8 {
         own.extend([world.pinned(cpu, 0), world.pinned(cpu, 0)]);
@@ -201,15 +205,15 @@ fn the_queue_for_all_has_its_turn() {
     let others = beside(&mut world, attributes);
     world.run_ms(900);
     let ran = others.iter().filter(|task| world.ran_ms(**task) > 0).count();
-    assert!(ran <= 1, "only who came when nobody else waited at CPU 0: {ran}");
+    assert!(ran <= 1, "at most the one queued while CPU 0 had no other: {ran}");
     world.run_ms(4_000);
     assert!(others.iter().all(|task| world.ran_ms(*task) > 0));
     assert!(own.iter().all(|task| world.ran_ms(*task) > 0));
 }
 
-/// 4: whose turn ends then waits like all others at its CPU.
+/// Theory 4: a task displaced by the global queue is queued at its CPU like all others.
 #[test]
-fn who_gives_way_to_the_queue_for_all_has_had_its_turn() {
+fn task_displaced_by_the_global_queue_is_queued_on_its_cpu() {
     let mut world = cells(",depth=0");
     let hogs = occupy(&mut world, (0..8).flat_map(|cpu| [cpu, cpu]));
     let attributes = vec![world.attributes()];
@@ -219,21 +223,21 @@ fn who_gives_way_to_the_queue_for_all_has_had_its_turn() {
         world.run_ms(1);
         world.cpu_of(free)
     });
-    let cpu = cpu.expect("it has waited for a second");
+    let cpu = cpu.expect("the task runs after a second");
     for hog in &hogs[2 * cpu as usize..][..2] {
         assert_eq!(world.last_queued(*hog).dsq, CPU_DSQ + u64::from(cpu));
     }
 }
 
-/// A higher class takes a CPU: what waits there is for whoever idles, or has had its turn.
+/// A higher class takes a CPU: tasks queued there run on a CPU that goes idle or whose slice ends.
 #[test]
-fn what_waits_at_a_taken_cpu_runs_elsewhere() {
+fn tasks_of_a_cpu_taken_by_a_higher_class_run_elsewhere() {
     for idles in [true, false] {
-        what_waits_at_a_taken_cpu_runs(idles);
+        check_taken_cpu(idles);
     }
 }
 
-fn what_waits_at_a_taken_cpu_runs(idles: bool) {
+fn check_taken_cpu(idles: bool) {
     let mut world = cells("");
     let fifo = TaskAttributes { policy: Policy::Fifo(10), ..world.pinned(5, 0) };
     let fifo = world.start(vec![fifo])[0];
@@ -255,9 +259,9 @@ fn what_waits_at_a_taken_cpu_runs(idles: bool) {
     assert_eq!(world.cpu_of(sleeper), Some(6));
 }
 
-/// A CPU goes while threads wait in each of its queues.
+/// A CPU goes offline while tasks wait in each of its queues.
 #[test]
-fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
+fn tasks_queued_for_an_offlined_cpu_run_elsewhere() {
     let mut world = cells("");
     let mut all = vec![world.attributes(); 20];
     all.push(TaskAttributes { allowed: only(&[5]), ..world.attributes() });
@@ -272,10 +276,10 @@ fn what_waits_at_a_cpu_that_goes_runs_elsewhere() {
     assert_ne!(world.running(5), TaskId::NONE);
 }
 
-/// 6: a CPU on its way offline, where the kernel lets nobody go, though it calls it idle. Who was to go there goes elsewhere,
-/// and so does the next one; when it is back it is used again.
+/// Theory 6: the kernel no longer allows tasks on a CPU going offline, but still reports it as idle. The task placed
+/// there goes elsewhere, and so does the next one; once back, the CPU is used again.
 #[test]
-fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
+fn offlining_cpu_gets_no_unbound_tasks() {
     for (goes, stays) in [(1, 0), (0, 1)] {
         let mut world = World::new("pushback", "node:1 core:3 pu:1", 100);
         let tasks = sleepers_on(&mut world, &[goes, goes]);
@@ -285,7 +289,7 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
         world.wake(stays, tasks[0], false);
         assert_eq!((world.cpu_of(tasks[0]), world.running(goes)), (Some(2), TaskId::NONE));
         world.wake(stays, tasks[1], false);
-        assert_eq!(world.last_queued(tasks[1]).dsq, CPU_DSQ + u64::from(stays), "where the kernel put it");
+        assert_eq!(world.last_queued(tasks[1]).dsq, CPU_DSQ + u64::from(stays), "queued where the kernel put it");
         world.block(tasks[0]);
         world.kernel.offline_cpu(CpuId(goes));
         world.settle();
@@ -297,9 +301,9 @@ fn nobody_is_sent_where_the_kernel_lets_nobody_go() {
     }
 }
 
-/// 6: those who were sent there from other CPUs before anybody knew are let go as soon as it is known.
+/// Theory 6: tasks placed on a closed CPU before that was noticed are released as soon as it is noticed.
 #[test]
-fn who_waits_at_a_closed_cpu_is_let_go() {
+fn tasks_on_a_closed_cpu_are_released() {
     let mut world = World::new("pushback", "node:1 core:2 pu:1", 100);
     let sleeper = sleepers_on(&mut world, &[1])[0];
     let thread = kernel_thread(&mut world, 1);
@@ -308,12 +312,12 @@ fn who_waits_at_a_closed_cpu_is_let_go() {
     world.kernel.deactivate_cpu(CpuId(1));
     world.settle();
     world.block(thread);
-    // Where a turn ends the CPU that goes counts as idle, and whose turn it was is sent there.
+    // At the end of its slice a task is placed on the CPU going offline, because that counts as idle.
     world.run_ms(100);
     let at_closed = |hog: &&TaskId| world.cpu_of(**hog).is_none() && world.last_queued(**hog).dsq == CPU_DSQ + 1;
-    let waiting = *hogs.iter().find(at_closed).expect("one of them, or this shows nothing");
+    let waiting = *hogs.iter().find(at_closed).expect("the test needs a task queued on the closed CPU");
     world.run_ms(500);
-    assert_eq!(world.cpu_of(waiting), None, "nobody knows");
+    assert_eq!(world.cpu_of(waiting), None, "not noticed yet");
     world.wake(0, sleeper, false);
     let runs = (0..20).any(|_| {
         world.run_ms(10);
@@ -322,9 +326,9 @@ fn who_waits_at_a_closed_cpu_is_let_go() {
     assert!(runs);
 }
 
-/// An idle CPU is told of who waits at a CPU that a higher class takes; nobody, if nobody waits.
+/// An idle CPU is kicked for tasks queued on a CPU that a higher class takes, but not if there are none.
 #[test]
-fn an_idle_cpu_is_told_of_who_waits_at_a_taken_one() {
+fn idle_cpu_is_kicked_for_tasks_of_a_taken_cpu() {
     for (taken, idle) in [(5, 0), (5, 6), (0, 6)] {
         for waits in [true, false] {
             let mut world = cells("");
@@ -339,19 +343,19 @@ fn an_idle_cpu_is_told_of_who_waits_at_a_taken_one() {
             }
             world.block(hogs[1]);
             assert_eq!(world.cpu_of(sleeper), None);
-            world.told.clear();
+            world.rescheduled.clear();
             world.wake(1, fifo, false);
             assert_eq!(world.cpu_of(sleeper), Some(idle).filter(|_| waits));
-            // Who lost the CPU may use no other.
-            let told = world.told.iter().filter(|cpu| **cpu == CpuId(idle)).count();
-            assert_eq!(told > 0, waits, "CPU {idle}: {:?}", world.told);
+            // The displaced task itself may run on no other CPU.
+            let kicks = world.rescheduled.iter().filter(|cpu| **cpu == CpuId(idle)).count();
+            assert_eq!(kicks > 0, waits, "CPU {idle}: {:?}", world.rescheduled);
         }
     }
 }
 
-/// 2: also at the end of a turn, a CPU that idles meanwhile is taken, were it CPU 0.
+/// Theory 2: at the end of a slice, too, a task moves to a CPU that has gone idle, including CPU 0.
 #[test]
-fn whose_turn_ends_goes_to_an_idle_cpu() {
+fn expired_task_moves_to_an_idle_cpu() {
     for idle in [0, 2] {
         let mut world = cells("");
         let task = sleepers_on(&mut world, &[1])[0];

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/desktop-rules.md`: each rule of `bfs`, `vrq` and `muqss` with its tests.
+//! Checks that `lab/results/desktop-rules.md` lists each rule of `bfs`, `vrq` and `muqss` with its existing tests, and every
+//! test with a rule.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-/// Modules whose tests are about rules of the three policies.
+/// Modules whose tests belong to rules of the three policies.
 const MODULES: [&str; 13] = [
     "bfs",
     "bfs_presets",
@@ -21,7 +22,7 @@ const MODULES: [&str; 13] = [
     "vrq_cache",
 ];
 
-/// The tests in the sources, as cargo names them.
+/// Returns the names of the tests in the sources, as cargo prints them.
 fn tests() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for module in MODULES {
@@ -40,14 +41,14 @@ fn tests() -> BTreeSet<String> {
     names
 }
 
-/// Rule, tests and mark of each row.
+/// Returns each row of the document as (rule, tests, mark).
 fn rules() -> Vec<(String, Vec<String>, String)> {
-    let text = fs::read_to_string("../../docs/desktop-rules.md").unwrap();
+    let text = fs::read_to_string("../../lab/results/desktop-rules.md").unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"));
     let rows = rows.filter(|row| !row.starts_with("rule |"));
     rows.map(|row| {
         let cells: Vec<&str> = row.split(" | ").collect();
-        let [rule, tests, mark] = cells[..] else { panic!("three cells: {row}") };
+        let [rule, tests, mark] = cells[..] else { panic!("expected three cells: {row}") };
         let tests = tests.split(", ").filter(|test| *test != "-").map(|test| test.trim_matches(['`', ' ']).to_owned());
         (rule.to_owned(), tests.collect(), mark.to_owned())
     })
@@ -55,18 +56,18 @@ fn rules() -> Vec<(String, Vec<String>, String)> {
 }
 
 #[test]
-fn every_rule_has_its_tests() {
+fn desktop_rules_document_matches_the_tests() {
     let (tests, rules) = (tests(), rules());
     assert!(tests.len() > 60 && rules.len() > 50, "{} tests, {} rules", tests.len(), rules.len());
     for (rule, named, mark) in &rules {
         assert_eq!(mark == "untested", named.is_empty(), "{rule}");
         assert!(["exact", "substitute", "untested"].contains(&mark.as_str()), "{rule}: {mark}");
         for test in named {
-            assert!(tests.contains(test), "{rule}: there is no test {test}");
+            assert!(tests.contains(test), "{rule}: test {test} does not exist");
         }
     }
     let named: BTreeSet<&String> = rules.iter().flat_map(|(_, named, _)| named).collect();
     for test in &tests {
-        assert!(named.contains(test), "docs/desktop-rules.md: no rule names {test}");
+        assert!(named.contains(test), "lab/results/desktop-rules.md: {test} belongs to no rule");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/sets`. Looks are 10 ms apart, turns last 10 ms.
+//! Tests of the rules of `policies/sets`. The periodic update is every 10 ms, and a slice is 10 ms.
 
 use crate::world::{MS, World};
 use ids::TaskId;
@@ -7,10 +7,11 @@ use kernel_model::{CgroupId, TaskAttributes};
 use launch_profile::{Reservation, WorkloadFacts};
 use machine_model::Machine;
 
-/// A job: CPUs, from when and for how long in milliseconds, and tasks that always want a CPU.
+/// A job: number of reserved CPUs, start and length in milliseconds, and number of hogs.
 type Job = (u32, u32, u32, usize);
 
-/// A machine with such jobs, called j0 and so on, and `more` tasks of no job, which come first.
+/// Returns a machine with these jobs, named j0 and so on, their tasks and cgroups. The first entry of the tasks holds
+/// the `more` hogs outside any job, which start first.
 fn world(spec: &str, shape: &str, jobs: &[Job], more: usize) -> (World, Vec<Vec<TaskId>>, Vec<CgroupId>) {
     let reservation = |(number, job): (usize, &Job)| Reservation {
         group: format!("j{number}"),
@@ -21,7 +22,8 @@ fn world(spec: &str, shape: &str, jobs: &[Job], more: usize) -> (World, Vec<Vec<
     let reservations = jobs.iter().enumerate().filter(|(_, job)| job.0 > 0).map(reservation).collect();
     let mut machine = Machine::from_synthetic(shape).unwrap();
     machine.hz = 1000;
-    let mut world = World::told(spec, machine, (7, 2), &WorkloadFacts { reservations, ..WorkloadFacts::default() });
+    let mut world =
+        World::with_facts(spec, machine, (7, 2), &WorkloadFacts { reservations, ..WorkloadFacts::default() });
     let count = more + jobs.iter().map(|job| job.3).sum::<usize>();
     let attributes = vec![world.attributes(); count];
     let mut tasks = world.start(attributes);
@@ -38,7 +40,7 @@ fn world(spec: &str, shape: &str, jobs: &[Job], more: usize) -> (World, Vec<Vec<
 
 const FOUR: &str = "node:1 core:4 pu:1";
 
-/// CPU time of each group of tasks in the next `ms`, in milliseconds.
+/// Returns the CPU time of each group of tasks in the next `ms`, in milliseconds.
 fn ran(world: &mut World, all: &[Vec<TaskId>], ms: u64) -> Vec<u64> {
     let sum = |world: &World, tasks: &[TaskId]| tasks.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
     let before: Vec<u64> = all.iter().map(|tasks| sum(world, tasks)).collect();
@@ -46,14 +48,14 @@ fn ran(world: &mut World, all: &[Vec<TaskId>], ms: u64) -> Vec<u64> {
     all.iter().zip(before).map(|(tasks, before)| sum(world, tasks) - before).collect()
 }
 
-/// Where they run now.
+/// Returns, sorted, the CPUs on which the tasks run now.
 fn places(world: &World, tasks: &[TaskId]) -> Vec<u32> {
     let mut cpus: Vec<u32> = tasks.iter().filter_map(|task| world.cpu_of(*task)).collect();
     cpus.sort_unstable();
     cpus
 }
 
-/// Moves CPUs by hand.
+/// Assigns a number of CPUs to a job with the program `assign`.
 fn assign(world: &mut World, name: &str, cpus: u32) {
     world.call("assign", &assignment(name, cpus));
 }
@@ -65,10 +67,10 @@ fn assignment(name: &str, cpus: u32) -> Vec<u32> {
     words.chain([cpus, 0]).collect()
 }
 
-/// Theory 2, Miser's promise: 2 of 4 CPUs for 1 s are 1.98 CPU-seconds at least, whatever 16 others do; before that and
-/// afterwards the job shares time with them.
+/// Theory 2, the guarantee of Miser: a reservation of 2 of 4 CPUs for 1 s yields at least 1.98 CPU-seconds, whatever
+/// 16 other tasks do; before and afterwards the job shares the machine with them.
 #[test]
-fn the_end_of_a_reservation_is_certain() {
+fn reservation_gets_its_cpu_time_by_its_end() {
     for from in [0, 300] {
         let (mut world, all, _) = world("sets", FOUR, &[(2, from, 1_000, 2)], 16);
         world.run_ms(u64::from(from) + 10);
@@ -77,17 +79,18 @@ fn the_end_of_a_reservation_is_certain() {
         assert_eq!(during.iter().sum::<u64>(), 4_000);
         world.run_ms(100);
         let after = ran(&mut world, &all, 9_000);
-        // 2 of 18 tasks: a ninth of four CPUs, within a turn of each.
+        // 2 of 18 tasks: a ninth of four CPUs, within a slice of each.
         assert!(after[1].abs_diff(4_000) <= 40, "from {from}: {after:?}");
     }
     let (mut world, all, _) = world("sets", FOUR, &[(2, 500, 1_000, 2)], 16);
     let before = ran(&mut world, &all, 450);
-    assert!(before[1] <= 300, "it shares until its time: {before:?}");
+    assert!(before[1] <= 300, "the job shares the machine before its reservation: {before:?}");
 }
 
-/// Theory 5: what a job does not use is for the others, until it wakes. Without lending its CPUs idle (the failing case).
+/// Theory 5: other tasks use the idle CPUs of a set until its tasks wake. Without lending these CPUs stay idle (the
+/// published weakness).
 #[test]
-fn reserved_cpus_are_lent() {
+fn idle_reserved_cpus_are_lent() {
     for (spec, busy) in [("sets", 4), ("sets@strict", 2)] {
         let (mut world, all, _) = world(spec, FOUR, &[(2, 0, 60_000, 2)], 16);
         world.run_ms(50);
@@ -100,15 +103,16 @@ fn reserved_cpus_are_lent() {
         for task in &all[1] {
             world.wake(0, *task, false);
         }
-        assert_eq!(places(&world, &all[1]).len(), 2, "{spec}: who is at home goes first");
+        assert_eq!(places(&world, &all[1]).len(), 2, "{spec}: the set's own tasks go first");
         let back = ran(&mut world, &all, 1_000);
         assert_eq!(back, [2_000, 2_000], "{spec}");
     }
 }
 
-/// Theory 1, 4: a set for ever has its CPUs and no others while these are wanted, and its tasks take turns.
+/// Theory 1, 4: a permanent set has its CPUs and no others while those are in demand, and its tasks share them in
+/// turns.
 #[test]
-fn a_set_keeps_to_itself() {
+fn set_tasks_stay_on_their_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);
     world.run_ms(100);
     let own = places(&world, &all[1]);
@@ -122,23 +126,23 @@ fn a_set_keeps_to_itself() {
     assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 20), "{shares:?}");
 }
 
-/// Theory 1, 2: CPUs move while tasks run. What does not fit waits, and nobody is left without a CPU, for longer than
-/// the kernel bears.
+/// Theory 1, 2: CPUs are reassigned while tasks run. An assignment that does not fit waits, and no task is without a
+/// CPU until the watchdog fires.
 #[test]
-fn cpus_move_by_hand() {
+fn cpus_are_reassigned_at_run_time() {
     let (mut world, all, _) = world("sets", FOUR, &[(0, 0, 0, 4), (0, 0, 0, 4)], 4);
     let expect = |world: &mut World, due: [u64; 3]| {
         world.run_ms(100);
         let found = ran(world, &all, 3_000);
         let near = found.iter().zip(due).all(|(found, due)| found.abs_diff(due) <= 80);
-        assert!(near, "{found:?}, not {due:?}");
+        assert!(near, "{found:?}, expected {due:?}");
     };
     expect(&mut world, [4_000; 3]);
     assign(&mut world, "j0", 2);
     expect(&mut world, [3_000, 6_000, 3_000]);
     assign(&mut world, "j1", 1);
     expect(&mut world, [3_000, 6_000, 3_000]);
-    // One more would be the default set's last.
+    // A third CPU would be the default set's last one.
     assign(&mut world, "j0", 3);
     expect(&mut world, [3_000, 6_000, 3_000]);
     world.run_ms(40_000);
@@ -150,9 +154,10 @@ fn cpus_move_by_hand() {
     expect(&mut world, [4_000; 3]);
 }
 
-/// Theory 3: the CPUs of a job are of one node if one has as many; a node with fewer that are enough goes first.
+/// Theory 3: the CPUs of a job belong to one node if one has enough free; among such nodes the one with the fewest
+/// free CPUs is chosen.
 #[test]
-fn cpus_are_of_one_node() {
+fn cpus_of_a_job_belong_to_one_node() {
     let shape = "node:2 l3:1 core:4 pu:1";
     let node = |cpus: &[u32]| cpus.iter().map(|cpu| cpu / 4).collect::<Vec<_>>();
     let (mut world, all, _) = world("sets", shape, &[(3, 0, 0, 3), (4, 0, 0, 4)], 8);
@@ -162,16 +167,17 @@ fn cpus_are_of_one_node() {
     let (first, second) = (node(&first), node(&second));
     assert!(first.iter().all(|node| *node == first[0]) && second.iter().all(|node| *node == second[0]));
     assert_ne!(first[0], second[0]);
-    // One CPU is free in the first one's node: the next one, which takes whatever is enough, would find it there too.
+    // One CPU is free in the first job's node, where the next job would find it even if it took the first sufficient
+    // one.
     let (mut world, all, _) = self::world("sets", shape, &[(2, 0, 0, 2), (1, 0, 0, 1)], 8);
     world.run_ms(200);
     let (first, second) = (node(&places(&world, &all[1])), node(&places(&world, &all[2])));
-    assert_eq!(first, [second[0]; 2], "two are fewer than four");
+    assert_eq!(first, [second[0]; 2], "the node with two free CPUs is preferred to four");
 }
 
-/// Theory 6: a task that may only run on a CPU of somebody else's set runs there.
+/// Theory 6: a task that may only run on a CPU of another set runs there.
 #[test]
-fn who_is_bound_elsewhere_runs_there() {
+fn task_pinned_to_another_sets_cpu_runs_there() {
     for spec in ["sets", "sets@strict"] {
         let (mut world, all, _) = world(spec, FOUR, &[(2, 0, 0, 2)], 4);
         world.run_ms(100);
@@ -184,9 +190,9 @@ fn who_is_bound_elsewhere_runs_there() {
     }
 }
 
-/// Theory 1: a cgroup in one that reserves has its set.
+/// Theory 1: a cgroup below one with a reservation belongs to its set.
 #[test]
-fn cgroups_within_have_the_set() {
+fn nested_cgroups_belong_to_the_set() {
     let (mut world, all, groups) = world("sets", FOUR, &[(2, 0, 0, 4)], 8);
     let inner = world.group(groups[0], "inner", 100);
     world.place(&all[1][..2], inner);
@@ -196,9 +202,9 @@ fn cgroups_within_have_the_set() {
     assert!(found.iter().all(|share| share.abs_diff(4_000) <= 40), "{found:?}");
 }
 
-/// Theory 2: the time of a reservation counts from when the job's first task begins, and it begins when there is room.
+/// Theory 2: a reservation counts from the start of the job's first task, and begins when enough CPUs are free.
 #[test]
-fn a_reservation_waits_for_room() {
+fn reservation_waits_for_free_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2), (2, 0, 1_000, 2)], 8);
     world.run_ms(10);
     let first = ran(&mut world, &all, 1_000);
@@ -209,9 +215,9 @@ fn a_reservation_waits_for_room() {
     assert_eq!(world.now_ns, 2_000 * MS);
 }
 
-/// Theory 5, the other way round: the default set's last CPU goes back to it when somebody of it wakes.
+/// Theory 5, the other way round: the default set's last CPU returns to it when one of its tasks wakes.
 #[test]
-fn cpus_of_the_default_set_are_lent_too() {
+fn cpus_of_the_default_set_are_lent() {
     let (mut world, all, _) = world("sets", "node:1 core:2 pu:1", &[(1, 0, 0, 2)], 1);
     world.run_ms(50);
     let own = all[0][0];
@@ -224,28 +230,29 @@ fn cpus_of_the_default_set_are_lent_too() {
     assert_eq!(places(&world, &all[1]), [1]);
 }
 
-/// Theory 3: the node with the fewest CPUs that are enough, though another comes first; and a set that grows looks where it is.
+/// Theory 3: the node with the fewest sufficient CPUs is chosen, even if another comes first; a set that grows
+/// prefers its own node.
 #[test]
-fn nodes_are_filled() {
+fn fullest_sufficient_node_is_chosen() {
     let shape = "node:2 l3:1 core:4 pu:1";
     let node = |world: &World, tasks: &[TaskId]| places(world, tasks).iter().map(|cpu| cpu / 4).collect::<Vec<_>>();
     let (mut world, all, _) = world("sets", shape, &[(2, 0, 0, 2), (3, 0, 0, 3), (1, 0, 0, 1)], 8);
     world.run_ms(200);
     let [first, second, third] = [1, 2, 3].map(|job| node(&world, &all[job]));
     assert_eq!((first, second.len(), third.len()), (vec![1 - second[0]; 2], 3, 1));
-    assert_eq!(third[0], second[0], "one is fewer than two");
+    assert_eq!(third[0], second[0], "the node with one free CPU is preferred to two");
     let (mut world, all, _) = self::world("sets", shape, &[(3, 0, 0, 3), (2, 0, 0, 3)], 8);
     world.run_ms(200);
     let other = node(&world, &all[1])[0];
     assign(&mut world, "j1", 3);
     world.run_ms(200);
-    assert_eq!(node(&world, &all[2]), [1 - other; 3], "one is free in the other node, and two in its own");
+    assert_eq!(node(&world, &all[2]), [1 - other; 3], "one CPU is free in the other node, and two in its own");
 }
 
-/// Theory 7: whoever waits goes to the right queue with the look that moves the CPUs, so none idles though nobody lends. A set
-/// that becomes smaller keeps the rest.
+/// Theory 7: queued tasks move to the right queue in the update that reassigns the CPUs, so no CPU is idle though
+/// lending is off. A set that shrinks keeps its remaining CPUs.
 #[test]
-fn cpus_that_move_find_work_at_once() {
+fn reassigned_cpus_find_work_at_once() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 100, 0, 8)], 8);
     let found = ran(&mut world, &all, 300);
     assert_eq!(found.iter().sum::<u64>(), 1_200, "{found:?}");
@@ -260,9 +267,9 @@ fn cpus_that_move_find_work_at_once() {
     assert_eq!(places(&world, &all[1]).len(), 1);
 }
 
-/// A job is known by its whole name.
+/// Job names are compared as a whole.
 #[test]
-fn names_count_as_a_whole() {
+fn job_names_are_compared_as_a_whole() {
     for differs in [0, 9, 17, 25] {
         let name = |letter: &str| format!("{}{letter}{}", "x".repeat(differs), "x".repeat(29 - differs));
         let mut world = World::new("sets", FOUR, 1000);
@@ -280,9 +287,9 @@ fn names_count_as_a_whole() {
     }
 }
 
-/// CPUs can be moved only for a job that there is, and nobody is called nothing.
+/// CPUs can be assigned only to an existing job, and an empty name matches none.
 #[test]
-fn nobody_else_has_cpus_by_hand() {
+fn cpus_can_be_assigned_only_to_existing_jobs() {
     let (mut world, all, groups) = world("sets", FOUR, &[(0, 0, 0, 4)], 4);
     for name in ["", "j", "j1"] {
         assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: ENOENT");
@@ -294,13 +301,13 @@ fn nobody_else_has_cpus_by_hand() {
     world.kernel.remove_cgroup(ids::CpuId(0), groups[0]).unwrap();
     world.settle();
     for name in ["", "j", "j0"] {
-        assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: it is gone");
+        assert_eq!(world.returned("assign", &assignment(name, 2)), -2, "{name:?}: the job is gone");
     }
 }
 
-/// A job whose name has up to 31 bytes is known by it; one with a longer name by none.
+/// Names of up to 31 bytes are known; a job with a longer name cannot be addressed.
 #[test]
-fn names_have_31_bytes_at_most() {
+fn job_names_have_at_most_31_bytes() {
     for (length, known) in [(1, true), (30, true), (31, true), (32, false), (40, false)] {
         let name = "n".repeat(length);
         let mut world = World::new("sets", FOUR, 1000);
@@ -316,43 +323,44 @@ fn names_have_31_bytes_at_most() {
     }
 }
 
-/// There is room for 64 reservations.
+/// The table holds 64 reservations.
 #[test]
-fn there_is_room_for_64_reservations() {
+fn table_holds_64_reservations() {
     reserve(64);
 }
 
-/// One more is an error, and none that is left out in silence.
+/// A 65th reservation is an error; it is not dropped silently.
 #[test]
 #[should_panic(expected = "`Err` value: 7")] // E2BIG
-fn there_is_no_room_for_more_reservations() {
+fn sixty_fifth_reservation_is_an_error() {
     reserve(65);
 }
 
 fn reserve(count: usize) {
     let reservation = |number| Reservation { group: format!("j{number}"), cpus: 1, from_ms: 0, ms: 0 };
-    let told = WorkloadFacts { reservations: (0..count).map(reservation).collect(), ..WorkloadFacts::default() };
-    World::told("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &told);
+    let facts = WorkloadFacts { reservations: (0..count).map(reservation).collect(), ..WorkloadFacts::default() };
+    World::with_facts("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &facts);
 }
 
-/// Theory 2: a reservation ends with the look at its end, all of it: turns are over, and those who have waited are next.
+/// Theory 2: a reservation ends completely with the periodic update at its end: slices are cut, and waiting tasks
+/// run.
 #[test]
-fn a_reservation_ends_in_time() {
+fn reservation_ends_in_time() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2)], 16);
     let mut has: Vec<usize> = vec![];
     for _ in 0..1_100 {
         world.run_ms(1);
         has.push(places(&world, &all[1]).len());
     }
-    let begins = has.windows(30).position(|has| has.iter().all(|cpus| *cpus == 2)).expect("it has two CPUs");
-    let lasts = has[begins..].iter().position(|cpus| *cpus != 2).expect("it ends");
+    let begins = has.windows(30).position(|has| has.iter().all(|cpus| *cpus == 2)).expect("the job gets two CPUs");
+    let lasts = has[begins..].iter().position(|cpus| *cpus != 2).expect("the reservation ends");
     assert!((999..=1_001).contains(&lasts), "{lasts} ms");
     assert_eq!(has[begins + lasts], 0);
 }
 
-/// Theory 5: without lending whoever wakes goes to no CPU of another set, though one idles.
+/// Theory 5: without lending, a woken task does not go to an idle CPU of another set.
 #[test]
-fn who_wakes_goes_to_no_reserved_cpu() {
+fn woken_task_avoids_reserved_cpus_without_lending() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 3);
     world.run_ms(100);
     for task in &all[1] {
@@ -363,24 +371,25 @@ fn who_wakes_goes_to_no_reserved_cpu() {
     world.block(runs);
     world.wake(0, runs, false);
     assert_eq!(places(&world, &all[0]), own);
-    assert_eq!(world.cpu_of(runs), None, "both CPUs of its set are taken");
+    assert_eq!(world.cpu_of(runs), None, "both CPUs of its set are busy");
 }
 
-/// Theory 2: a reservation does not begin before its job has a task; turns last 10 ms.
+/// Theory 2: a reservation does not begin before its job has a task; slices are 10 ms.
 #[test]
-fn cpus_are_not_reserved_for_nobody() {
+fn reservation_does_not_begin_without_tasks() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 1_000, 0)], 5);
     world.run_ms(500);
     assert_eq!(ran(&mut world, &all, 500), [2_000, 0]);
     assert_eq!(world.last_queued(all[0][4]).slice_ns, 10 * MS);
 }
 
-/// A cgroup too deep for the table is its parent's: what it reserves by its name it does not get, nor does the parent.
+/// A cgroup too deep for the table counts as its parent; a reservation under its name goes neither to it nor to the
+/// parent.
 #[test]
 fn cgroups_beyond_the_table_reserve_nothing() {
     let reservation = Reservation { group: "deep".to_owned(), cpus: 2, from_ms: 0, ms: 0 };
     let machine = Machine { hz: 1000, ..Machine::from_synthetic(FOUR).unwrap() };
-    let mut world = World::told(
+    let mut world = World::with_facts(
         "sets",
         machine,
         (7, 2),
@@ -399,10 +408,10 @@ fn cgroups_beyond_the_table_reserve_nothing() {
     assert!(found[0].abs_diff(4_000) <= 80, "{found:?}");
 }
 
-/// Theory 1: a cgroup at the bottom of the table without a set around it is of the default set; one below it that ends takes
-/// nothing from it.
+/// Theory 1: a cgroup at the deepest level, without an enclosing set, belongs to the default set; removing a cgroup
+/// below it does not affect its set.
 #[test]
-fn cgroups_at_the_bottom_of_the_table_have_sets() {
+fn cgroups_at_the_deepest_level_have_sets() {
     let mut world = World::new("sets@strict", FOUR, 1000);
     let attributes = vec![world.attributes(); 8];
     let tasks = world.start(attributes);
@@ -428,13 +437,13 @@ fn cgroups_at_the_bottom_of_the_table_have_sets() {
     assign(&mut world, "d", 2);
 }
 
-/// Theory 1: the CPUs of a cgroup that is removed go back, all of them and at once.
+/// Theory 1: the CPUs of a removed cgroup return to the default set at once.
 #[test]
-fn cpus_of_a_cgroup_that_ends_go_back() {
+fn cpus_of_a_removed_cgroup_return_at_once() {
     let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
     world.run_ms(100);
     assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
-    // Nobody is there who could go on running.
+    // No task of the job could keep running there.
     for task in &all[1] {
         world.block(*task);
     }
@@ -447,9 +456,9 @@ fn cpus_of_a_cgroup_that_ends_go_back() {
     }
 }
 
-/// Theory 5: guests take turns.
+/// Theory 5: borrowed CPU time is shared evenly.
 #[test]
-fn lent_time_is_shared_evenly() {
+fn borrowed_cpu_time_is_shared_evenly() {
     let (mut world, all, _) = world("sets", FOUR, &[(3, 0, 0, 3)], 8);
     world.run_ms(100);
     for task in &all[1] {
@@ -461,12 +470,12 @@ fn lent_time_is_shared_evenly() {
     assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 40), "{shares:?}");
 }
 
-/// Theory 5: a CPU is lent to who wakes though the other thread of its core is busy.
+/// Theory 5: a CPU is lent to a woken task though its SMT sibling is busy.
 #[test]
-fn single_threads_of_cores_are_lent() {
+fn cpu_is_lent_beside_a_busy_sibling() {
     let (mut world, all, _) = world("sets", "node:1 core:2 pu:2", &[(2, 0, 0, 2)], 2);
     world.run_ms(100);
-    // Whoever wakes goes to its own set's CPUs while they idle; so the last one idles, of the job's.
+    // Woken tasks prefer idle CPUs of their own set, so the last idle CPU is one of the job's.
     let all = all.concat();
     all.iter().for_each(|task| world.block(*task));
     all[..3].iter().for_each(|task| world.wake(0, *task, false));
@@ -476,9 +485,9 @@ fn single_threads_of_cores_are_lent() {
     assert_eq!(world.cpu_of(new), Some(3));
 }
 
-/// When nothing is reserved any more whoever wakes goes where it was.
+/// When no reservation is left, a woken task goes to its last CPU again.
 #[test]
-fn who_wakes_goes_where_it_was_when_nothing_is_reserved() {
+fn woken_task_returns_to_its_last_cpu_without_reservations() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 100, 2)], 2);
     world.run_ms(300);
     for task in all.concat() {
@@ -492,9 +501,9 @@ fn who_wakes_goes_where_it_was_when_nothing_is_reserved() {
     }
 }
 
-/// Theory 2: a job's time begins with its first task, however often its tasks wake after that.
+/// Theory 2: a reservation's time starts with the job's first task, not again with later wakeups.
 #[test]
-fn a_jobs_time_begins_once() {
+fn reservation_time_starts_once() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 300, 0, 4)], 8);
     for _ in 0..2 {
         world.run_ms(100);
@@ -510,9 +519,9 @@ fn a_jobs_time_begins_once() {
     assert_eq!(ran(&mut world, &all, 100), [200, 200]);
 }
 
-/// Theory 6: a task that may run on some CPU of its set is of it, though it may run elsewhere, too.
+/// Theory 6: a task that may run on some CPU of its set belongs to it, even if it may run elsewhere, too.
 #[test]
-fn who_may_run_in_its_set_stays_in_it() {
+fn task_allowed_in_its_set_stays_there() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 4);
     world.run_ms(100);
     let reserved = places(&world, &all[1]);
@@ -526,9 +535,9 @@ fn who_may_run_in_its_set_stays_in_it() {
     assert_eq!(found, [2_000, 2_000]);
 }
 
-/// Theory 5: tasks of a set that wake at the same time interrupt one guest each.
+/// Theory 5: tasks of a set that wake at the same instant preempt one borrowing task each.
 #[test]
-fn each_guest_is_interrupted_once() {
+fn simultaneous_wakeups_preempt_one_borrower_each() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 0, 2)], 8);
     world.run_ms(100);
     for task in &all[1] {
@@ -542,12 +551,13 @@ fn each_guest_is_interrupted_once() {
     assert_eq!(places(&world, &all[1]).len(), 2);
 }
 
-/// Whoever wakes runs at once where a CPU idles, be it the first one; and of several that idle one is told.
+/// A woken task runs at once if a CPU is idle, including CPU 0; of several idle CPUs one is kicked.
 #[test]
-fn one_idle_cpu_is_enough() {
+fn woken_task_kicks_one_idle_cpu() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 2);
     world.run_ms(100);
-    let first = all[0].iter().copied().find(|task| world.cpu_of(*task) == Some(0)).expect("CPU 0 is nobody's");
+    let first =
+        all[0].iter().copied().find(|task| world.cpu_of(*task) == Some(0)).expect("CPU 0 belongs to the default set");
     world.block(first);
     let bound = TaskAttributes { allowed: crate::world::only(&[0, 1]), ..world.attributes() };
     let new = world.spawn(1, bound);
@@ -558,9 +568,9 @@ fn one_idle_cpu_is_enough() {
     while world.running(0) != tasks[0] {
         world.run_ms(1);
     }
-    world.told.clear();
+    world.rescheduled.clear();
     world.kernel.set_affinity(ids::CpuId(0), tasks[1], &ids::CpuSet::first_n(8)).unwrap();
     world.settle();
     assert!(world.cpu_of(tasks[1]).is_some());
-    assert_eq!(world.told.iter().filter(|cpu| cpu.0 != 0).count(), 1, "{:?}", world.told);
+    assert_eq!(world.rescheduled.iter().filter(|cpu| cpu.0 != 0).count(), 1, "{:?}", world.rescheduled);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the policies that share have in common.
+//! Behavior that the proportional-share policies have in common.
 
 use crate::headers;
 use crate::world::{World, among};
@@ -10,9 +10,9 @@ fn sharing() -> Vec<&'static str> {
     among(&["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"])
 }
 
-/// Threads of the kernel that belong to one CPU are no clients: they run at once.
+/// Per-CPU kthreads are not clients: they run at once.
 #[test]
-fn threads_of_the_kernel_run_at_once() {
+fn per_cpu_kthreads_run_at_once() {
     for name in sharing() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let kernel = |cpu| TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, 0) };
@@ -33,9 +33,10 @@ fn threads_of_the_kernel_run_at_once() {
     }
 }
 
-/// Where there is one CPU a thread of the kernel is bound to it even if it belongs to none: it waits as others do.
+/// With a single CPU, an unbound kthread can also run on that CPU only. It is no per-CPU kthread and waits as other
+/// tasks do.
 #[test]
-fn threads_that_belong_to_no_cpu_wait() {
+fn unbound_kthreads_wait_like_other_tasks() {
     for name in among(&["currency", "dwcs", "gang", "lottery", "stride"]) {
         for own_cpu in [None, Some(CpuId(0))] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
@@ -50,14 +51,14 @@ fn threads_that_belong_to_no_cpu_wait() {
     }
 }
 
-/// A task that has to give its CPU away goes to one that idles, whichever it is.
+/// A task that is displaced from its CPU moves to the idle CPU, whatever its number.
 #[test]
-fn who_is_displaced_goes_to_an_idle_cpu() {
+fn displaced_task_moves_to_an_idle_cpu() {
     for name in sharing() {
         for (busy, idle) in [(1, 0), (0, 1), (2, 3)] {
             let mut world = World::new(name, "node:1 core:4 pu:1", 1000);
             let bound = |world: &World, cpu| world.pinned(cpu, 0);
-            // Everybody else has a task, and the free one begins where another waits.
+            // Each CPU but one gets a pinned task, and CPU `busy` a second one, which may later run everywhere.
             let mut attributes: Vec<_> = (0..4).filter(|cpu| *cpu != idle).map(|cpu| bound(&world, cpu)).collect();
             attributes.push(bound(&world, busy));
             let tasks = world.start(attributes);
@@ -77,21 +78,21 @@ fn who_is_displaced_goes_to_an_idle_cpu() {
 }
 
 #[test]
-fn windows_are_ordered_as_the_papers_say() {
-    headers::holds("window");
+fn dwcs_windows_are_ordered_as_in_the_papers() {
+    headers::run_header_test("window");
 }
 
 #[test]
-fn logarithms_are_right_to_16_bits() {
-    headers::holds("log2");
+fn log2_is_exact_to_16_bits() {
+    headers::run_header_test("log2");
 }
 
 #[test]
-fn jobs_are_cgroups_with_numbers() {
-    headers::holds("jobs");
+fn jobs_are_numbered_cgroups() {
+    headers::run_header_test("jobs");
 }
 
 #[test]
-fn who_is_no_client_and_who_is_told() {
-    headers::holds("client");
+fn client_header_excludes_kthreads_and_kicks_idle_cpus() {
+    headers::run_header_test("client");
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/stride`. Nothing is left to chance, so what is not a rate is exact.
+//! Tests of the rules of `policies/stride`. The policy is deterministic, so all results except rates are exact.
 
 use crate::headers;
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{CgroupId, CgroupKnobs, Leave, TaskAttributes};
 
-/// Quanta of 10 ms, each of one tick.
+/// Quanta of 10 ms, one tick each.
 const QUANTUM_MS: u64 = 10;
 const SPEC: &str = "stride,quantum_us=10000";
 
@@ -18,7 +18,7 @@ fn nice(world: &World, nice: i8) -> TaskAttributes {
     TaskAttributes { nice, ..world.attributes() }
 }
 
-/// Tickets by nice value, as Linux has them: weights (`sched_prio_to_weight`) / 1024 * 100, rounded.
+/// Tickets by nice value: Linux weights (`sched_prio_to_weight`) / 1024 * 100, rounded.
 fn tickets(nice: i8) -> u64 {
     let weight = match nice {
         -10 => 9548,
@@ -36,7 +36,7 @@ fn tickets(nice: i8) -> u64 {
     (weight * 100 + 512) / 1024
 }
 
-/// Who runs in each of the next `quanta` on `cpu`.
+/// Returns the task that runs on `cpu` in each of the next `quanta`.
 pub fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
     (0..quanta)
         .map(|_| {
@@ -47,9 +47,9 @@ pub fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
         .collect()
 }
 
-/// Theory 1: at no time is anybody more than a quantum from what is due, compared with any other.
+/// Theory 1: the pairwise error of any two tasks is below one quantum at all times.
 #[test]
-fn no_two_tasks_are_more_than_a_quantum_apart() {
+fn pairwise_error_is_below_one_quantum() {
     for levels in
         [&[0, 1][..], &[0, 4], &[0, 3, 5], &[-5, 0, 0, 7], &[-10, 0, 1, 3, 4, 5, 7, 10], &[-1, -1, 10, 10, 10]]
     {
@@ -73,9 +73,9 @@ fn no_two_tasks_are_more_than_a_quantum_apart() {
     }
 }
 
-/// Theory 1: with 100 and 41 tickets the light task has every third or fourth quantum, never another.
+/// Theory 1: with 100 and 41 tickets the light task gets every third or fourth quantum.
 #[test]
-fn waits_are_as_even_as_whole_quanta_allow() {
+fn gaps_differ_by_at_most_one_quantum() {
     let mut world = alone();
     let attributes = vec![nice(&world, 0), nice(&world, 4)];
     let light = world.start(attributes)[1];
@@ -87,9 +87,9 @@ fn waits_are_as_even_as_whole_quanta_allow() {
     assert!((mean - 141.0 / 41.0).abs() < 0.02, "{mean}");
 }
 
-/// Theory 2: what is used is what is paid for: who gives the CPU away after a fifth of a quantum has its share all the same.
+/// Theory 2: only CPU time used is charged: a task that yields after a fifth of a quantum still gets its share.
 #[test]
-fn a_part_of_a_quantum_costs_a_part_of_a_stride() {
+fn partial_quantum_is_charged_partially() {
     let mut world = World::new(SPEC, "node:1 core:1 pu:1", 1000);
     let attributes = vec![nice(&world, 0), nice(&world, 0)];
     let tasks = world.start(attributes);
@@ -105,9 +105,9 @@ fn a_part_of_a_quantum_costs_a_part_of_a_stride() {
     assert!(hog.abs_diff(short) <= 2 * QUANTUM_MS, "{hog} and {short} ms");
 }
 
-/// Theory 3: who has slept has no more and no less than its share from then on.
+/// Theory 3: after sleep a task gets exactly its share.
 #[test]
-fn sleep_earns_nothing_and_costs_nothing() {
+fn sleep_neither_earns_nor_costs_cpu_time() {
     for slept_ms in [100, 1_000, 60_000] {
         let mut world = alone();
         let attributes = vec![nice(&world, 0); 3];
@@ -128,9 +128,9 @@ fn sleep_earns_nothing_and_costs_nothing() {
     }
 }
 
-/// Theory 3: a new task begins one quantum behind, however long the others have run.
+/// Theory 3: a new task starts one quantum behind, however long the others have run.
 #[test]
-fn a_new_task_does_not_make_up_for_the_past() {
+fn new_task_does_not_catch_up_with_the_past() {
     for ran_ms in [0, 10_000, 100_000] {
         let mut world = alone();
         let attributes = vec![nice(&world, 0); 2];
@@ -149,14 +149,14 @@ fn a_new_task_does_not_make_up_for_the_past() {
     }
 }
 
-/// Theory 4: with other tickets a distance in quanta stays what it was: a task that owes a quantum with 100 tickets owes one
-/// with 11, and that is a longer way.
+/// Theory 4: when the tickets change, a task's distance in quanta is kept: a debt of one quantum with 100 tickets is
+/// one with 11 tickets, which is a longer distance in virtual time.
 #[test]
-fn a_distance_is_scaled_with_the_stride() {
+fn remaining_distance_is_scaled_with_the_stride() {
     let mut world = alone();
     let attributes = vec![nice(&world, 0); 2];
     let tasks = world.start(attributes);
-    // The second one has not run yet: it is one quantum of its own behind.
+    // The second task has not run yet: it is one of its own quanta behind.
     let behind = |world: &World| world.last_queued(tasks[1]).key - (1 << 50);
     assert_eq!(behind(&world), QUANTUM_MS * MS * 1024 / 100);
     world.kernel.set_policy(CpuId(0), tasks[1], Policy::Other, 10).unwrap();
@@ -164,10 +164,10 @@ fn a_distance_is_scaled_with_the_stride() {
     assert_eq!(behind(&world), QUANTUM_MS * MS * 1024 / 100 * 100 / 11);
 }
 
-/// Theory 5: of two CPUs a task of 932 tickets beside one of 100 can use one, whatever it holds. After 1,000 quanta a third
-/// task comes: by the paper's rules it would run for as long as the first one is ahead of the global pass.
+/// Theory 5: on two CPUs a task of 932 tickets beside one of 100 can use only one CPU. After 1,000 quanta a third
+/// task starts: by the paper's rules it would run for as long as the first task is ahead of the global pass.
 #[test]
-fn newcomers_do_not_starve_who_ran_beside_a_heavy_task() {
+fn newcomer_does_not_starve_a_task_beside_an_infeasible_one() {
     for (clamp, at_least, at_most) in [(true, 0, 2), (false, 790, 820)] {
         let mut world = World::new(&format!("{SPEC},clamp={clamp}"), "node:1 core:2 pu:1", 100);
         let attributes = vec![world.pinned(0, 0), world.pinned(1, -10)];
@@ -175,14 +175,14 @@ fn newcomers_do_not_starve_who_ran_beside_a_heavy_task() {
         winners(&mut world, 0, 1000);
         let new = world.spawn(1, world.pinned(0, 0));
         let waited = winners(&mut world, 0, 1200).iter().skip(1).take_while(|winner| **winner == new).count();
-        assert!((at_least..=at_most).contains(&waited), "clamp={clamp}: the first one waits for {waited} quanta");
+        assert!((at_least..=at_most).contains(&waited), "clamp={clamp}: the first task waits for {waited} quanta");
         assert!(world.ran_ms(light) > 0);
     }
 }
 
-/// The same after the tickets of a cgroup have changed often: those that nobody has any more do not count.
+/// The same after the tickets of a cgroup have changed often: previous tickets no longer count.
 #[test]
-fn tickets_that_were_changed_count_once() {
+fn changed_tickets_are_counted_once() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
     let group = world.group(CgroupId::ROOT, "a", 100);
     let attributes = vec![world.pinned(0, 0), world.pinned(1, -10)];
@@ -197,12 +197,13 @@ fn tickets_that_were_changed_count_once() {
     winners(&mut world, 0, 1000);
     let new = world.spawn(1, world.pinned(0, 0));
     let waited = winners(&mut world, 0, 1200).iter().skip(1).take_while(|winner| **winner == new).count();
-    assert!(waited <= 2, "the first one waits for {waited} quanta");
+    assert!(waited <= 2, "the first task waits for {waited} quanta");
 }
 
-/// Theory 5: with feasible tickets the shares are those of the ideal that gives each heavy task one CPU and divides the rest.
+/// Theory 5: with feasible tickets, shares match the ideal: each task due more than a CPU gets one, and the rest is
+/// shared.
 #[test]
-fn shares_on_several_cpus_are_those_that_can_be_used() {
+fn shares_on_several_cpus_match_feasible_tickets() {
     for (cpus, levels) in
         [(2, &[-10, 0, 0, 0][..]), (3, &[-10, -5, 0, 0, 4]), (4, &[0, 0, 0, 0, 0, 0]), (4, &[-10, 0, 10, 10, 10, 10])]
     {
@@ -212,12 +213,13 @@ fn shares_on_several_cpus_are_those_that_can_be_used() {
         world.run_ms(60_000);
         for (task, due) in tasks.iter().zip(ideal(cpus, levels)) {
             let share = world.ran_ms(*task) as f64 / 60_000.0;
-            assert!((share - due).abs() < 0.01, "{cpus} CPUs, {levels:?}: {share:.3}, not {due:.3}");
+            assert!((share - due).abs() < 0.01, "{cpus} CPUs, {levels:?}: {share:.3}, expected {due:.3}");
         }
     }
 }
 
-/// CPUs for each task: while somebody's share is more than a CPU it gets one and leaves with it; the rest share by tickets.
+/// Returns the ideal number of CPUs for each task: while a task is due more than one CPU, it gets one and leaves with
+/// it; the rest share by tickets.
 fn ideal(cpus: u32, levels: &[i8]) -> Vec<f64> {
     let mut shares = vec![None; levels.len()];
     loop {
@@ -232,9 +234,9 @@ fn ideal(cpus: u32, levels: &[i8]) -> Vec<f64> {
     }
 }
 
-/// Theory 2: nobody is interrupted.
+/// Theory 2: a wakeup does not preempt.
 #[test]
-fn a_task_that_wakes_waits_for_the_quantum_to_end() {
+fn wakeup_does_not_preempt_a_quantum() {
     let mut world = World::new("stride", "node:1 core:1 pu:1", 1000);
     let other = world.start(vec![world.pinned(0, -20)])[0];
     world.block(other);
@@ -247,7 +249,7 @@ fn a_task_that_wakes_waits_for_the_quantum_to_end() {
     assert_eq!(world.running(0), other);
 }
 
-/// One task of nice 0 in a cgroup of each weight: so tickets are the weights.
+/// Starts one nice-0 task in a cgroup of each weight, so that weights are tickets.
 fn clients(weights: &[u32]) -> (World, Vec<TaskId>) {
     clients_of(SPEC, weights)
 }
@@ -261,7 +263,7 @@ pub fn clients_of(spec: &str, weights: &[u32]) -> (World, Vec<TaskId>) {
     for (task, group) in tasks.iter().zip(groups) {
         world.place(&[*task], group);
     }
-    // All begin together.
+    // All tasks start at the same pass.
     for task in &tasks {
         world.kernel.set_policy(CpuId(0), *task, Policy::Other, 0).unwrap();
     }
@@ -269,7 +271,7 @@ pub fn clients_of(spec: &str, weights: &[u32]) -> (World, Vec<TaskId>) {
     (world, tasks)
 }
 
-/// Mean, standard deviation and maximum of the quanta from one win to the next.
+/// Returns mean, standard deviation and maximum of the quanta between wins of a task.
 pub fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
     let won: Vec<usize> = (0..winners.len()).filter(|turn| winners[*turn] == of).collect();
     let gaps: Vec<usize> = won.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -278,11 +280,11 @@ pub fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
     (mean, sd, *gaps.iter().max().unwrap())
 }
 
-/// The paper's figures for waits of the client with fewer tickets: 7 : 3 tickets, 3.33 quanta with a standard deviation of 0.47
-/// and never more than 4; 19 : 1, 20.00 with 0.01; 8 clients of 7 : 1 : ... : 1, a standard deviation of 2.45 for the first
-/// one's.
+/// The paper's gaps of the client with fewer tickets: 7 : 3 tickets, mean 3.33 quanta, standard deviation 0.47, at
+/// most 4; 19 : 1, 20.00 with 0.01. For 8 clients of 7 : 1 : ... : 1, the standard deviation of the first one's gaps
+/// is 2.45.
 #[test]
-fn waits_are_those_of_the_paper() {
+fn gaps_match_the_paper() {
     let (mut world, tasks) = clients(&[7, 3]);
     let winners_of = winners(&mut world, 0, 10_000);
     let (mean, sd, most) = gaps(&winners_of, tasks[1]);
@@ -297,12 +299,12 @@ fn waits_are_those_of_the_paper() {
     assert!((sd - 2.45).abs() < 0.1, "{sd}");
 }
 
-/// The paper's weak point: beside 100 clients of 1 ticket one of 100 has its quanta in a row, and is 50 quanta from what is
-/// due.
+/// The paper's weak point: beside 100 clients with 1 ticket each, a client with 100 tickets gets its quanta in a row,
+/// and its error is 50 quanta.
 #[test]
-fn many_light_clients_push_a_heavy_one_together() {
+fn heavy_client_beside_many_light_ones_has_an_error_of_50_quanta() {
     let mut world = alone();
-    // 100 times 100 tickets beside 100.
+    // The cgroup has 10,000 tickets, its 100 competitors 100 each.
     let group = world.group(CgroupId::ROOT, "heavy", 10_000);
     let attributes = vec![world.attributes(); 101];
     let tasks = world.start(attributes);
@@ -313,7 +315,7 @@ fn many_light_clients_push_a_heavy_one_together() {
     assert!((spread - 50.0).abs() < 2.0, "{spread}");
 }
 
-/// In quanta, between when `task` is furthest behind its share and when it is furthest ahead.
+/// Returns the difference, in quanta, between the largest and the smallest error of `task` against its share.
 pub fn spread_of_error(winners: &[TaskId], task: TaskId, share: f64) -> f64 {
     let (mut ran, mut least, mut most) = (0.0, 0.0f64, 0.0f64);
     for (turn, winner) in (1..).zip(winners) {
@@ -324,9 +326,9 @@ pub fn spread_of_error(winners: &[TaskId], task: TaskId, share: f64) -> f64 {
     most - least
 }
 
-/// Theory 1: a new weight of a cgroup counts for who runs as well as for who waits, from the next step on.
+/// Theory 1: a changed weight of a cgroup counts for running and queued tasks from the next charge on.
 #[test]
-fn weights_of_cgroups_can_change() {
+fn changed_cgroup_weight_counts_at_once() {
     let mut world = alone();
     let groups: Vec<_> = ["a", "b"].into_iter().map(|name| world.group(CgroupId::ROOT, name, 100)).collect();
     let attributes = vec![world.attributes(); 2];
@@ -343,9 +345,9 @@ fn weights_of_cgroups_can_change() {
     assert!(ran[0].abs_diff(3_000) <= 2 * QUANTUM_MS, "{ran:?}");
 }
 
-/// Weights that are less than a ticket together are one, so such tasks share alike.
+/// Tickets are at least 1, so tasks with smaller products of weights share equally.
 #[test]
-fn nobody_has_less_than_a_ticket() {
+fn tickets_are_at_least_one() {
     let mut world = alone();
     let group = world.group(CgroupId::ROOT, "a", 1);
     let attributes = [0, 10, 19].map(|level| nice(&world, level)).to_vec();
@@ -355,22 +357,22 @@ fn nobody_has_less_than_a_ticket() {
     assert!(tasks.iter().all(|task| world.ran_ms(*task).abs_diff(1_000) <= 2 * QUANTUM_MS));
 }
 
-/// The arithmetic of tasks that are bound to a CPU, number by number.
+/// Unit test of the arithmetic of pinned tasks.
 #[test]
-fn what_bound_tasks_count_for_is_exact() {
-    headers::holds("bound");
+fn pinned_task_arithmetic_is_exact() {
+    headers::run_header_test("bound");
 }
 
-/// Theory 5: what tickets count for, held against a search that takes one heavy task away at a time.
+/// Theory 5: feasible tickets against a naive search that removes one heavy task at a time.
 #[test]
-fn feasible_tickets_are_those_of_a_naive_search() {
-    headers::holds("feasible");
+fn feasible_tickets_match_a_naive_search() {
+    headers::run_header_test("feasible");
 }
 
-/// Theory 6: tasks of one CPU share it by their tickets, whatever there is elsewhere: nothing, somebody who sleeps every other
-/// quantum, or tasks that never sleep. One who comes late begins where they are.
+/// Theory 6: tasks pinned to one CPU share it by their tickets, whatever runs elsewhere: nothing, tasks that sleep
+/// every other quantum, or hogs. A late one starts at their pass.
 #[test]
-fn bound_tasks_share_their_cpu() {
+fn pinned_tasks_share_their_cpu_by_tickets() {
     let due = |ran: u64, of: i8, among: &[i8]| {
         let sum: u64 = among.iter().map(|nice| tickets(*nice)).sum();
         ran.abs_diff(2_000 * tickets(of) / sum)

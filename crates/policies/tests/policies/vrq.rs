@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The rules of `policies/vrq`, by the numbers of its theory.
+//! Tests of the rules of `policies/vrq`, by the numbers of its theory.
 
 use crate::world::{MS, World, only};
 use event_log::BlockCause;
@@ -7,24 +7,25 @@ use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 use proptest::prelude::*;
 
-/// Queues of CPUs begin here.
+/// First dispatch queue of the per-CPU slots.
 const SLOT_DSQ: u64 = 0x10000;
 
-/// Where a task of nice 0 goes that wakes while four CPUs run tasks of these nice values.
+/// Wakes a nice-0 task while four CPUs run tasks of these nice values. Returns the machine and the woken task.
 fn victim(spec: &str, nices: [i8; 4], allowed: &[u32], sync: bool) -> (World, TaskId) {
     let mut world = World::new(spec, "node:1 core:4 pu:1", 50);
     let woken = world.start(vec![TaskAttributes { allowed: only(allowed), ..world.attributes() }])[0];
     world.block(woken);
     world.start((0..4).rev().map(|cpu| world.pinned(cpu, nices[cpu as usize])).collect());
-    world.told.clear();
+    world.rescheduled.clear();
     world.inserted.clear();
     world.wake(0, woken, sync);
     (world, woken)
 }
 
-/// Theory 3 and 4: into the slot of the first CPU that is later, or of the latest; one CPU is told.
+/// Theory 3 and 4: the woken task goes into the slot of the first CPU with a later deadline, or of the CPU with the
+/// latest one; one CPU is rescheduled.
 #[test]
-fn a_wakeup_is_handed_to_its_victim() {
+fn woken_task_goes_into_the_slot_of_its_victim() {
     for (spec, nices, allowed, sync, expected) in [
         ("vrq", [0, 5, 19, 10], &[0, 1, 2, 3][..], false, Some(1)),
         ("vrq@4.3", [0, 5, 19, 10], &[0, 2, 3], false, Some(2)),
@@ -36,13 +37,13 @@ fn a_wakeup_is_handed_to_its_victim() {
         let (world, woken) = victim(spec, nices, allowed, sync);
         assert_eq!(world.cpu_of(woken), expected, "{spec} {nices:?} {allowed:?} {sync}");
         assert_eq!(world.last_queued(woken).dsq, expected.map_or(0, |cpu| SLOT_DSQ + u64::from(cpu)), "{spec}");
-        assert_eq!(world.told.len(), usize::from(expected.is_some()), "{spec}");
+        assert_eq!(world.rescheduled.len(), usize::from(expected.is_some()), "{spec}");
     }
 }
 
-/// Theory 3: a CPU with a task in its slot is no victim; the next one is.
+/// Theory 3: a CPU whose slot is occupied is no victim; the next one is.
 #[test]
-fn two_wakeups_have_two_victims() {
+fn simultaneous_wakeups_preempt_different_cpus() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
     let sleepers = world.start(vec![world.attributes(); 3]);
     for task in &sleepers {
@@ -63,23 +64,23 @@ fn two_wakeups_have_two_victims() {
     assert_eq!(sleepers[..2].iter().map(|task| world.cpu_of(*task)).collect::<Vec<_>>(), [Some(0), Some(1)]);
 }
 
-/// Theory 3: a new task is not handed over; SCHED_IDLE tasks have no victims.
+/// Theory 3: a new task is not put into a slot; SCHED_IDLE tasks preempt no CPU.
 #[test]
-fn new_tasks_and_idle_ones_go_to_the_queue() {
+fn new_and_sched_idle_tasks_go_to_the_queue_not_a_slot() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
     world.start(vec![world.pinned(1, 19)]);
     let hog = world.start(vec![world.pinned(0, 0)])[0];
     world.run_until(1);
     let child = world.spawn(0, TaskAttributes { parent: Some(hog), ..world.attributes() });
     assert_eq!(world.last_queued(child).dsq, 0);
-    assert_eq!(world.cpu_of(child), Some(1), "its victim is told and finds it");
+    assert_eq!(world.cpu_of(child), Some(1), "its victim is kicked and finds it in the queue");
     let idle = world.spawn(0, TaskAttributes { policy: Policy::Idle, ..world.attributes() });
     assert_eq!((world.last_queued(idle).dsq, world.cpu_of(idle)), (1, None));
 }
 
-/// Theory 2: the nearest idle CPU, whatever its siblings do.
+/// Theory 2: the nearest idle CPU is chosen, whether its SMT sibling is busy or not.
 #[test]
-fn the_nearest_idle_cpu_is_taken() {
+fn nearest_idle_cpu_is_chosen_despite_a_busy_sibling() {
     for (busy, expected) in [(&[][..], 2), (&[2], 3), (&[2, 3], 0), (&[3], 2)] {
         let mut world = World::new("vrq", "node:1 core:2 pu:2", 50);
         let task = world.start(vec![world.pinned(2, 0)])[0];
@@ -92,23 +93,23 @@ fn the_nearest_idle_cpu_is_taken() {
     }
 }
 
-/// Theory 3, 0.3: the task waits in the queue, and the CPU with the latest deadline is told.
+/// Theory 3, 0.3: the task stays in the queue, and the CPU with the latest deadline is preempted.
 #[test]
-fn in_0_3_nobody_is_handed_over() {
+fn vrq_0_3_keeps_the_woken_task_in_the_queue() {
     for (nices, sync, expected) in
         [([0, 5, 19, 10], false, Some(2)), ([-20, -20, -20, -20], false, None), ([0, 5, 19, 10], true, None)]
     {
         let (world, woken) = victim("vrq@0.3", nices, &[0, 1, 2, 3], sync);
         assert_eq!((world.cpu_of(woken), world.last_queued(woken).dsq), (expected, 0), "{nices:?} {sync}");
-        assert_eq!(world.told.len(), usize::from(expected.is_some()));
+        assert_eq!(world.rescheduled.len(), usize::from(expected.is_some()));
     }
 }
 
-/// CPU time in 10 s of two normal tasks that wake beside six of SCHED_BATCH and nice 19 on two CPUs, when the clock of CPU 1
-/// is so far behind.
+/// Returns the CPU time, in 10 s, of two normal tasks that wake beside six nice-19 SCHED_BATCH tasks on two CPUs,
+/// with the clock of CPU 1 behind by `behind_ms`.
 fn normal_ms(spec: &str, behind_ms: i64) -> u64 {
     let mut world = World::new(spec, "node:1 core:2 pu:1", 250);
-    // Nobody's clock shows a time before 0.
+    // So that no CPU's clock shows a time before 0.
     world.run_ms(20_000);
     let normal = world.start(vec![world.attributes(); 2]);
     for task in &normal {
@@ -123,11 +124,11 @@ fn normal_ms(spec: &str, behind_ms: i64) -> u64 {
     normal.iter().map(|task| world.ran_ms(*task)).sum()
 }
 
-/// Theory 6. Each normal task has 27 turns of 8 ms for one of each of three others on its CPU, 18 s for both. VRQ 0.3: after
-/// 16 hours the clocks of the CPUs were 6 s apart, and beside SCHED_BATCH tasks of nice 19 one CPU took no others. Since then
-/// deadlines have one clock.
+/// Theory 6. Each normal task runs 27 slices of 8 ms for one of each of the three other tasks on its CPU: 18 s for
+/// both. In VRQ 0.3 the clocks of the CPUs were 6 s apart after 16 hours, and beside nice-19 SCHED_BATCH tasks one
+/// CPU took no normal task. Since then deadlines use one common clock.
 #[test]
-fn only_in_0_3_does_a_cpu_whose_clock_is_behind_take_no_normal_tasks() {
+fn cpu_with_a_late_clock_starves_normal_tasks_only_in_0_3() {
     let (right, behind) = (normal_ms("vrq@0.3", 0), normal_ms("vrq@0.3", 6_000));
     assert!(right > 17_500, "the clocks are right: {right} ms");
     assert!(behind < 10_500, "one CPU of two: {behind} ms");
@@ -139,9 +140,9 @@ fn only_in_0_3_does_a_cpu_whose_clock_is_behind_take_no_normal_tasks() {
     }
 }
 
-/// A real-time task takes the victim before it has looked into its slot: somebody else does.
+/// A real-time task takes the victim CPU before it has served its slot: another CPU serves it.
 #[test]
-fn a_handed_task_does_not_wait_for_a_real_time_task() {
+fn slot_is_served_by_another_cpu_while_a_real_time_task_runs() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 250);
     let fifo = world.start(vec![TaskAttributes { policy: Policy::Fifo(1), ..world.pinned(1, 0) }])[0];
     world.block(fifo);
@@ -157,25 +158,25 @@ fn a_handed_task_does_not_wait_for_a_real_time_task() {
     assert_eq!((world.running(1), world.last_queued(woken).dsq), (fifo, SLOT_DSQ + 1));
     assert_eq!(world.cpu_of(woken), None, "CPU 0 has an earlier deadline");
     world.run_ms(100);
-    assert!(world.ran_ms(woken) > 0, "but looks into the slot when it picks");
+    assert!(world.ran_ms(woken) > 0, "CPU 0 serves the slot at its next pick");
 }
 
-/// Nobody is told of a slot in which nobody waits.
+/// No CPU is kicked for an empty slot.
 #[test]
-fn a_cpu_that_is_taken_with_an_empty_slot_tells_nobody() {
+fn no_cpu_is_kicked_for_an_empty_slot() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 250);
     let fifo = world.start(vec![TaskAttributes { policy: Policy::Fifo(1), ..world.pinned(1, 0) }])[0];
     world.block(fifo);
     world.start(vec![world.pinned(1, 0)]);
-    world.told.clear();
+    world.rescheduled.clear();
     world.wake(1, fifo, false);
-    assert_eq!((world.running(1), &world.told[..]), (fifo, &[CpuId(1)][..]), "CPU 0 idles on");
+    assert_eq!((world.running(1), &world.rescheduled[..]), (fifo, &[CpuId(1)][..]), "CPU 0 stays idle");
 }
 
-/// The same on either CPU, again and again: as soon as a real-time task takes a CPU with a task in its slot, one that idles
-/// is told. When it has gone, the slot is the CPU's own again.
+/// The same on either CPU, repeatedly: as soon as a real-time task takes a CPU with an occupied slot, an idle CPU is
+/// kicked for the task. Once the real-time task has gone, other CPUs leave the slot alone again.
 #[test]
-fn a_handed_task_goes_to_a_cpu_that_begins_to_idle() {
+fn slot_of_a_preempted_cpu_is_served_by_an_idle_cpu() {
     for victim in [0, 1] {
         let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
         let fifo = TaskAttributes { policy: Policy::Fifo(1), ..world.pinned(victim, 0) };
@@ -195,9 +196,9 @@ fn a_handed_task_goes_to_a_cpu_that_begins_to_idle() {
             assert_eq!(world.cpu_of(beside), Some(other), "{victim}, round {round}");
             world.wake_without_settling(0, woken);
             assert_eq!(world.kernel.current(CpuId(other)), beside);
-            // The other CPU begins to idle before the victim has looked into its slot, which is the victim's own.
+            // The other CPU goes idle before the victim has served its slot; until then only the victim serves it.
             world.kernel.schedule(CpuId(other), Leave::Block(BlockCause::Timer));
-            assert_eq!(world.running(other), TaskId::NONE, "{victim}, round {round}: nobody else looks into a slot");
+            assert_eq!(world.running(other), TaskId::NONE, "{victim}, round {round}: no other CPU serves the slot");
             world.wake_without_settling(0, fifo);
             world.settle();
             assert_eq!([world.running(victim), world.running(other)], [fifo, woken], "{victim}, round {round}");
@@ -208,26 +209,26 @@ fn a_handed_task_goes_to_a_cpu_that_begins_to_idle() {
     }
 }
 
-/// A displaced task waits in the queue, and has no victim.
+/// A displaced task waits in the queue and preempts no CPU.
 #[test]
-fn a_displaced_task_is_not_handed_over() {
+fn displaced_task_goes_to_the_queue_not_a_slot() {
     for spec in ["vrq", "vrq@0.3"] {
         let mut world = World::new(spec, "node:1 core:2 pu:1", 50);
         let early = world.start(vec![world.pinned(0, -20)])[0];
         world.block(early);
         world.run_until(100 * MS);
         let late = world.start(vec![world.pinned(1, 19), world.attributes()]);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, early, false);
         assert_eq!([0, 1].map(|cpu| world.running(cpu)), [early, late[0]], "{spec}");
         assert_eq!(world.last_insert(late[1]).dsq, 0, "{spec}");
-        assert_eq!(world.told, [CpuId(0)], "{spec}");
+        assert_eq!(world.rescheduled, [CpuId(0)], "{spec}");
     }
 }
 
-/// What is in the slot of a CPU that goes runs elsewhere.
+/// The task in the slot of a CPU that goes offline runs elsewhere.
 #[test]
-fn a_cpu_that_goes_gives_its_slot_away() {
+fn slot_of_an_offlined_cpu_is_served_elsewhere() {
     let mut world = World::new("vrq", "node:1 core:3 pu:1", 50);
     let woken = world.start(vec![world.attributes()])[0];
     world.block(woken);
@@ -245,9 +246,9 @@ fn a_cpu_that_goes_gives_its_slot_away() {
     assert!(world.ran_ms(woken) > 0);
 }
 
-/// A CPU that goes gives away what is in its slot, and is nobody's victim.
+/// Tasks of an offline CPU run elsewhere, and the CPU is used again once it is back.
 #[test]
-fn cpus_come_and_go() {
+fn tasks_survive_cpu_hotplug() {
     let mut world = World::new("vrq", "node:1 core:3 pu:1", 250);
     let sleeper = world.start(vec![world.attributes()])[0];
     world.block(sleeper);
@@ -266,9 +267,9 @@ fn cpus_come_and_go() {
     assert_ne!(world.running(2), TaskId::NONE);
 }
 
-/// SCHED_IDLE waits as in bfs, and not for ever.
+/// SCHED_IDLE tasks wait as in bfs and are promoted every 8 s.
 #[test]
-fn idle_tasks_are_promoted() {
+fn sched_idle_task_is_promoted_every_8_s() {
     let mut world = World::new("vrq", "node:1 core:1 pu:1", 1000);
     let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
     let tasks = world.start(vec![world.pinned(0, 0), idle]);
@@ -278,7 +279,7 @@ fn idle_tasks_are_promoted() {
     assert_eq!(world.ran_ms(tasks[1]), 10);
 }
 
-/// Shares of a CPU are those of bfs.
+/// CPU shares are those of bfs.
 #[test]
 fn nice_19_gets_one_slice_in_36() {
     let mut world = World::new("vrq", "node:1 core:1 pu:1", 1000);
@@ -290,9 +291,10 @@ fn nice_19_gets_one_slice_in_36() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever happens, no CPU idles while a task waits that may run there, in the queue or in a slot.
+    /// No CPU is idle while a task waits that is allowed to run there, in the queue or in a slot, whatever the
+    /// events.
     #[test]
-    fn no_cpu_idles_while_a_task_waits(
+    fn no_cpu_idles_while_an_allowed_task_waits(
         preset in 0..4usize, events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
     ) {
         let spec = ["vrq", "vrq@0.3", "vrq@0.4", "vrq@4.2"][preset];

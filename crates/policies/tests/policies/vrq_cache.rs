@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `policies/vrq`: which tasks are cached, and what ends that (theory 5).
+//! `policies/vrq`: which tasks are cached on their CPU, and when that ends (theory 5).
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, Policy};
@@ -8,9 +8,9 @@ use machine_model::Machine;
 
 const SLICE_NS: u64 = 6 << 20;
 
-/// Who goes first on CPU 1: a task that is bound there, or one with an earlier deadline that ran on CPU 2 and stopped
-/// `ago_ns` before. Whether it is the one from elsewhere.
-fn takes_from_elsewhere(spec: &str, policy: Policy, ago_ns: u64, slept: bool) -> bool {
+/// Returns whether CPU 1 picks a task with an earlier deadline that ran on CPU 2 and stopped `ago_ns` before, rather
+/// than a task pinned to CPU 1.
+fn takes_the_remote_task(spec: &str, policy: Policy, ago_ns: u64, slept: bool) -> bool {
     let mut world = World::new(spec, "node:1 core:3 pu:1", 50);
     let sleeper = world.start(vec![world.pinned(2, -20)])[0];
     world.block(sleeper);
@@ -28,7 +28,7 @@ fn takes_from_elsewhere(spec: &str, policy: Policy, ago_ns: u64, slept: bool) ->
     assert_eq!(world.cpu_of(task), None, "{spec}");
     world.kernel.set_affinity(CpuId(0), task, &only(&[1, 2])).unwrap();
     world.settle();
-    // SCHED_IDLE has a queue of its own.
+    // SCHED_IDLE tasks have a queue of their own.
     let policy = if policy == Policy::Idle { policy } else { Policy::Other };
     let near = world.start(vec![TaskAttributes { policy, ..world.pinned(1, 19) }])[0];
     world.run_until(begin_ns + ago_ns);
@@ -37,24 +37,26 @@ fn takes_from_elsewhere(spec: &str, policy: Policy, ago_ns: u64, slept: bool) ->
     world.running(1) == task
 }
 
-/// Theory 5, 4.3: one slice for normal tasks, 1 s for SCHED_BATCH or all; sleepers are cached as well.
+/// Theory 5, 4.3: a normal task is cached for one slice, SCHED_BATCH for 1 s, and all tasks for 1 s with
+/// `preempt_none`; tasks that slept are cached as well.
 #[test]
-fn tasks_are_cached_for_a_time_by_policy() {
+fn policy_decides_how_long_a_task_is_cached() {
     for slept in [false, true] {
-        assert!(!takes_from_elsewhere("vrq", Policy::Other, SLICE_NS - 1, slept), "{slept}");
-        assert!(takes_from_elsewhere("vrq", Policy::Other, SLICE_NS, slept), "{slept}");
-        assert!(!takes_from_elsewhere("vrq,preempt_none=true", Policy::Other, SLICE_NS, slept), "{slept}");
+        assert!(!takes_the_remote_task("vrq", Policy::Other, SLICE_NS - 1, slept), "{slept}");
+        assert!(takes_the_remote_task("vrq", Policy::Other, SLICE_NS, slept), "{slept}");
+        assert!(!takes_the_remote_task("vrq,preempt_none=true", Policy::Other, SLICE_NS, slept), "{slept}");
     }
-    assert!(!takes_from_elsewhere("vrq", Policy::Batch, SLICE_NS, false));
+    assert!(!takes_the_remote_task("vrq", Policy::Batch, SLICE_NS, false));
 }
 
-/// Whether CPU 1 takes a task that was displaced on CPU 2, where two others have gone on and off since: the first at once,
-/// then, in each round, the second one, and the first again; and half a round more.
+/// Returns whether CPU 1 takes a task that was displaced on CPU 2. Two other tasks have been switched in and out
+/// there since: the first at once; then, in each round, the second and again the first; with `half`, the second once
+/// more.
 fn is_taken_after(spec: &str, llc_kb: u64, rounds: u32, half: bool) -> bool {
     is_taken_after_those(spec, llc_kb, rounds, half, false)
 }
 
-/// The same, with threads of the kernel as the two.
+/// As [`is_taken_after`], optionally with kthreads as the two other tasks.
 fn is_taken_after_those(spec: &str, llc_kb: u64, rounds: u32, half: bool, kernel_thread: bool) -> bool {
     let mut machine = Machine::from_synthetic("node:1 core:3 pu:1").unwrap();
     (machine.hz, machine.llc_kb) = (50, llc_kb);
@@ -84,31 +86,36 @@ fn is_taken_after_those(spec: &str, llc_kb: u64, rounds: u32, half: bool, kernel
     world.running(1) == task
 }
 
-/// Theory 5, 0.4: only who could have gone on, and by the switches of its CPU, whatever time it takes.
+/// Theory 5, 0.4: only a task that was still runnable when it stopped is cached, for a number of switches of its CPU,
+/// whatever the time.
 #[test]
-fn in_0_4_tasks_are_cached_for_14_switches() {
-    assert!(!takes_from_elsewhere("vrq@0.4", Policy::Other, 7 * MS, false));
-    assert!(takes_from_elsewhere("vrq@0.4", Policy::Other, MS, true), "a sleeper is not cached");
+fn vrq_0_4_caches_a_task_for_14_switches() {
+    assert!(!takes_the_remote_task("vrq@0.4", Policy::Other, 7 * MS, false));
+    assert!(takes_the_remote_task("vrq@0.4", Policy::Other, MS, true), "a task that slept is not cached");
     assert!(!is_taken_after("vrq@0.4", 0, 6, true), "14 switches");
     assert!(is_taken_after("vrq@0.4", 0, 7, false), "15 switches");
 }
 
-/// Theory 5, 4.2: by what the switches of its CPU cost: 8 for a task that slept, 2 for one that is cached itself. The first
-/// switch costs 8, the first round 16, each later one 10, half of one 2.
+/// Theory 5, 4.2: a task is cached until the switches of its CPU cost more than a threshold: 8 for switching to a
+/// task that slept, 2 for one that is cached itself. The first switch costs 8, the first round 16, each later round
+/// 10, half a round 2.
 #[test]
-fn in_4_2_tasks_are_cached_as_long_as_switches_cost_less_than_the_cache_bears() {
-    assert!(!takes_from_elsewhere("vrq@4.2,scost_threshold=8", Policy::Other, 7 * MS, false));
-    assert!(takes_from_elsewhere("vrq@4.2,scost_threshold=1000", Policy::Other, MS, true), "a sleeper is not cached");
+fn vrq_4_2_caches_a_task_up_to_a_switch_cost_by_cache_size() {
+    assert!(!takes_the_remote_task("vrq@4.2,scost_threshold=8", Policy::Other, 7 * MS, false));
+    assert!(
+        takes_the_remote_task("vrq@4.2,scost_threshold=1000", Policy::Other, MS, true),
+        "a task that slept is not cached"
+    );
     for (spec, llc_kb, rounds, half, taken) in [
-        // 3 for each 512 KB: 24 for 4 MB.
+        // Threshold 3 per 512 KB of cache: 24 for 4 MB.
         ("vrq@4.2", 4096, 1, false, false),
         ("vrq@4.2", 4096, 1, true, true),
         ("vrq@4.2", 5 * 1024, 1, true, false),
         ("vrq@4.2", 5 * 1024, 2, false, true),
-        // In 32 bits 2 for each 256 KB: 32 for 4 MB.
+        // In 32-bit mode 2 per 256 KB: 32 for 4 MB.
         ("vrq@4.2,scost_32bit=true", 4096, 1, true, false),
         ("vrq@4.2,scost_32bit=true", 4096, 2, false, true),
-        // 3 where nobody knows the cache.
+        // Threshold 3 if the cache size is unknown.
         ("vrq@4.2", 0, 0, false, true),
         ("vrq@4.2,scost_threshold=8", 0, 0, false, false),
         ("vrq@4.2,scost_threshold=7", 4096, 0, false, true),
@@ -117,19 +124,19 @@ fn in_4_2_tasks_are_cached_as_long_as_switches_cost_less_than_the_cache_bears() 
     }
 }
 
-/// Theory 5, 0.3: one task of each CPU is sticky, the last that had to stop.
+/// Theory 5, 0.3: each CPU has one sticky task, the last that was preempted.
 #[test]
-fn in_0_3_the_last_task_that_had_to_stop_is_sticky() {
-    assert!(!takes_from_elsewhere("vrq@0.3", Policy::Other, 100 * MS, false));
-    assert!(takes_from_elsewhere("vrq@0.3", Policy::Other, MS, true), "a sleeper is not");
+fn vrq_0_3_makes_the_last_preempted_task_sticky() {
+    assert!(!takes_the_remote_task("vrq@0.3", Policy::Other, 100 * MS, false));
+    assert!(takes_the_remote_task("vrq@0.3", Policy::Other, MS, true), "a task that slept is not sticky");
     assert!(!is_taken_after("vrq@0.3", 0, 0, false));
-    assert!(is_taken_after("vrq@0.3", 0, 1, false), "another one had to stop since");
+    assert!(is_taken_after("vrq@0.3", 0, 1, false), "another task was preempted since");
 }
 
-/// Theory 5, 4.2: what a switch costs, to one: 2 for a task that is cached there, four times that for one that is not, and half
-/// of either for a thread of the kernel.
+/// Theory 5, 4.2: cost of a switch to a task: 2 if it is cached there, four times that if not, and half of either for
+/// a kthread.
 #[test]
-fn switches_cost_1_to_8() {
+fn switch_costs_depend_on_caching_and_kthreads() {
     for (kernel_thread, rounds, half, cost) in [
         (false, 0, false, 8),
         (false, 1, false, 8 + 8 + 8),
@@ -148,10 +155,10 @@ fn switches_cost_1_to_8() {
     }
 }
 
-/// The size of the cache counts in whole pieces, and there is at least one: limits of 3, 3, 6, and in 32 bits 2, 2, 4.
+/// The cache size counts in whole units and at least one unit: thresholds 3, 3, 6, and in 32-bit mode 2, 2, 4.
 #[test]
-fn the_size_of_a_cache_counts_in_whole_pieces() {
-    // A thread of the kernel costs 4 at first, and then 4, 4 and 1.
+fn cache_size_counts_in_whole_units() {
+    // Switches to kthreads cost 4 at first, and then 4, 4 and 1.
     let taken = |spec: &str, llc_kb, rounds| is_taken_after_those(spec, llc_kb, rounds, false, true);
     for (llc_kb, taken_at_once) in [(511, true), (512, true), (1023, true), (1024, false)] {
         assert_eq!(taken("vrq@4.2", llc_kb, 0), taken_at_once, "{llc_kb} KB");
@@ -159,16 +166,17 @@ fn the_size_of_a_cache_counts_in_whole_pieces() {
     for (llc_kb, taken_at_once) in [(255, true), (256, true), (511, true), (512, false)] {
         assert_eq!(taken("vrq@4.2,scost_32bit=true", llc_kb, 0), taken_at_once, "{llc_kb} KB in 32 bits");
     }
-    // 12 for 2 MB, and 16 in 32 bits.
+    // Threshold 12 for 2 MB, and 12 for 1.5 MB in 32-bit mode.
     assert!(!taken("vrq@4.2", 2048, 1) && taken("vrq@4.2", 2047, 1));
     assert!(!taken("vrq@4.2,scost_32bit=true", 1536, 1) && taken("vrq@4.2,scost_32bit=true", 1535, 1));
 }
 
-/// Theory 5, 4.3: one slice, whatever that is; SCHED_BATCH and SCHED_IDLE a second, and everybody with `preempt_none`.
+/// Theory 5, 4.3: normal tasks are cached for one slice of the configured length, SCHED_BATCH and SCHED_IDLE for a
+/// second, and all tasks for a second with `preempt_none`.
 #[test]
-fn patient_tasks_are_cached_for_a_second() {
+fn batch_idle_and_preempt_none_tasks_are_cached_for_a_second() {
     const SECOND_NS: u64 = 1_000_000_000;
-    // With slices of a second nobody else has the CPUs meanwhile.
+    // With slices of a second no other task takes the CPUs in the meantime.
     for (spec, policy, limit_ns) in [
         ("vrq,rr_interval_ms=20", Policy::Other, 20 << 20),
         ("vrq,rr_interval_ms=1000", Policy::Other, 1000 << 20),
@@ -176,14 +184,15 @@ fn patient_tasks_are_cached_for_a_second() {
         ("vrq,rr_interval_ms=1000", Policy::Batch, SECOND_NS),
         ("vrq,rr_interval_ms=1000", Policy::Idle, SECOND_NS),
     ] {
-        assert!(!takes_from_elsewhere(spec, policy, limit_ns - 1, false), "{spec} {policy:?}");
-        assert!(takes_from_elsewhere(spec, policy, limit_ns, false), "{spec} {policy:?}");
+        assert!(!takes_the_remote_task(spec, policy, limit_ns - 1, false), "{spec} {policy:?}");
+        assert!(takes_the_remote_task(spec, policy, limit_ns, false), "{spec} {policy:?}");
     }
 }
 
-/// Theory 5, 4.3: a new task is cached at the CPU of its parent; before that nobody is who has not run.
+/// Theory 5, 4.3: a new task is cached on the CPU of its parent; in earlier versions a task that has not run yet is
+/// not cached.
 #[test]
-fn a_new_task_is_cached_at_its_parents_cpu() {
+fn new_task_is_cached_on_its_parents_cpu_since_4_3() {
     for (spec, ago_ns, taken) in [
         ("vrq", SLICE_NS - 1, false),
         ("vrq", SLICE_NS, true),
@@ -206,14 +215,14 @@ fn a_new_task_is_cached_at_its_parents_cpu() {
     }
 }
 
-/// Theory 5: of two tasks that a CPU sees alike, both from elsewhere, it takes the one that has waited for longer.
+/// Theory 5: of two remote tasks with equal effective deadlines, a CPU takes the one that has waited longer.
 #[test]
-fn of_two_that_are_seen_alike_the_first_is_taken() {
+fn longest_waiting_task_wins_among_equal_effective_deadlines() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
     let parent = world.start(vec![world.pinned(1, -20)])[0];
     let on_0 = world.start(vec![world.pinned(0, -20)])[0];
     world.run_until(MS);
-    // They have their parent's deadline, and are cached where it runs.
+    // The children have their parent's deadline and are cached where it runs.
     let children: Vec<_> = (0..2)
         .map(|_| world.spawn(1, TaskAttributes { parent: Some(parent), nice: -20, ..world.attributes() }))
         .collect();
@@ -223,9 +232,10 @@ fn of_two_that_are_seen_alike_the_first_is_taken() {
     assert_eq!(world.running(0), children[0]);
 }
 
-/// Theory 5, 0.4 and 4.2: who was displaced once, ran again and slept is not cached: only the last stop counts.
+/// Theory 5, 0.4 and 4.2: a task that was displaced, ran again and then slept is not cached: only its last stop
+/// counts.
 #[test]
-fn running_again_ends_a_tasks_time_in_the_cache() {
+fn task_is_not_cached_after_running_again_and_sleeping() {
     for spec in ["vrq@0.4", "vrq@4.2,scost_threshold=1000"] {
         let mut world = World::new(spec, "node:1 core:3 pu:1", 50);
         let sleeper = world.start(vec![world.pinned(2, -20)])[0];
@@ -233,7 +243,7 @@ fn running_again_ends_a_tasks_time_in_the_cache() {
         let task = world.start(vec![world.pinned(2, 19)])[0];
         let on_1 = world.start(vec![world.pinned(1, -20)])[0];
         world.run_until(MS);
-        // Displaced, so cached; it runs again, and sleeps.
+        // Displaced, and therefore cached; then the task runs again and sleeps.
         world.wake(0, sleeper, false);
         world.block(sleeper);
         assert_eq!(world.running(2), task);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A kernel on which a policy runs, driven by hand. Interrupts take no time and code is free, so that a test can say to
-//! the nanosecond what a rule leads to.
+//! Test bench: a kernel model with a policy, stepped by hand. Interrupts and code take no time, so that a test can
+//! state the effect of a rule to the nanosecond.
 
 use bpf_object::{LinkedObject, Object};
 use event_log::{BlockCause, EventKind, Waker};
@@ -12,33 +12,34 @@ use std::path::{Path, PathBuf};
 
 pub const MS: u64 = 1_000_000;
 
-/// How often the watchdog looks; its own period, half of its timeout, is longer.
+/// Interval between watchdog runs. The kernel's own interval, half of the watchdog timeout, is longer.
 const WATCHDOG_NS: u64 = 1_000_000_000;
 
-/// A kernel with a policy attached, and its clock.
+/// A kernel with an attached policy, and its clock.
 pub struct World {
     pub kernel: Kernel,
     pub machine: Machine,
     pub now_ns: u64,
     object: LinkedObject,
     output: Output,
-    /// Timers of the policy that are armed: when, and whose interrupt it is.
+    /// Armed timers of the policy: expiry, timer, CPU of its interrupt.
     timers: Vec<(u64, TimerKey, CpuId)>,
     /// CPU time of each task.
     pub ran_ns: Vec<u64>,
-    /// CPUs that were told to schedule since the list was last cleared, in order.
-    pub told: Vec<CpuId>,
-    /// What went into queues since the list was last cleared, in order.
+    /// CPUs that were rescheduled since the list was last cleared, in order.
+    pub rescheduled: Vec<CpuId>,
+    /// Insertions into dispatch queues since the list was last cleared, in order.
     pub inserted: Vec<Inserted>,
-    /// Who began to run, and when, since the list was last cleared, in order.
-    pub began: Vec<(u64, TaskId)>,
-    /// How often a timer of the policy was armed.
+    /// Context switches since the list was last cleared, in order: time and next task.
+    pub switches: Vec<(u64, TaskId)>,
+    /// Number of times a timer of the policy was armed.
     pub armed: usize,
-    /// Queues whose locks were taken since the list was last cleared, in order; empty unless the kernel tracks locks.
+    /// Dispatch queues whose locks were acquired since the list was last cleared, in order; empty unless the kernel
+    /// tracks locks.
     pub locked: Vec<u64>,
 }
 
-/// A task in a queue.
+/// An insertion of a task into a dispatch queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Inserted {
     pub task: TaskId,
@@ -47,38 +48,39 @@ pub struct Inserted {
     pub slice_ns: u64,
 }
 
-/// An object in the folder that `WEIR_POLICY_OBJECTS` names: `cargo xtask mutants` brings that of one policy.
-fn brought(name: &str) -> Option<PathBuf> {
-    let folder = std::env::var_os("WEIR_POLICY_OBJECTS")?;
-    Some(Path::new(&folder).join(format!("{name}.bpf.o"))).filter(|path| path.is_file())
+/// Returns the path of the policy's object in the directory `WEIR_POLICY_OBJECTS`, if it is there: `cargo xtask
+/// mutants` supplies that of one policy.
+fn supplied_object(name: &str) -> Option<PathBuf> {
+    let directory = std::env::var_os("WEIR_POLICY_OBJECTS")?;
+    Some(Path::new(&directory).join(format!("{name}.bpf.o"))).filter(|path| path.is_file())
 }
 
-/// The object of a policy: the one that was brought, or that of this build.
+/// Returns the object of a policy: the supplied one, or that of this build.
 fn object(policy: &policies::Policy) -> Vec<u8> {
-    brought(policy.name).map_or_else(|| policy.object.to_vec(), |path| std::fs::read(path).unwrap())
+    supplied_object(policy.name).map_or_else(|| policy.object.to_vec(), |path| std::fs::read(path).unwrap())
 }
 
-/// The policies of virtual deadlines that are under test: all, or the one that was brought.
+/// Returns the virtual-deadline policies to test: all, or the one whose object is supplied.
 pub fn tested() -> Vec<&'static str> {
     among(&["bfs", "vrq", "muqss"])
 }
 
-/// Those of 2009 to 2015: slices end at ticks, and a task that runs keeps its deadline.
+/// Returns the virtual-deadline policies of 2009 to 2015: slices end at ticks, and a running task keeps its deadline.
 pub fn older() -> Vec<&'static str> {
     among(&["bfs", "vrq"])
 }
 
-/// Of these policies all, or the one that was brought.
+/// Returns these policies, or only the one whose object is supplied.
 pub fn among(names: &[&'static str]) -> Vec<&'static str> {
     let mut names = names.to_vec();
     if std::env::var_os("WEIR_POLICY_OBJECTS").is_some() {
-        names.retain(|name| brought(name).is_some());
+        names.retain(|name| supplied_object(name).is_some());
     }
     names
 }
 
 impl World {
-    /// `spec` is `NAME[@PRESET][,key=value…]`; `shape` an hwloc synthetic string.
+    /// Loads the policy `spec`, `NAME[@PRESET][,key=value…]`, on the machine `shape`, an hwloc synthetic string.
     pub fn new(spec: &str, shape: &str, hz: u32) -> World {
         let mut machine = Machine::from_synthetic(shape).unwrap();
         machine.hz = hz;
@@ -86,16 +88,16 @@ impl World {
     }
 
     pub fn on(spec: &str, machine: Machine, version: (u16, u16)) -> World {
-        World::told(spec, machine, version, &WorkloadFacts::default())
+        World::with_facts(spec, machine, version, &WorkloadFacts::default())
     }
 
-    /// The same for a workload that tells the policy's user space this.
-    pub fn told(spec: &str, machine: Machine, version: (u16, u16), told: &WorkloadFacts) -> World {
-        World::begun(spec, machine, version, told, 0)
+    /// As [`World::on`], with facts of a workload for the policy's user space.
+    pub fn with_facts(spec: &str, machine: Machine, version: (u16, u16), facts: &WorkloadFacts) -> World {
+        World::starting_at(spec, machine, version, facts, 0)
     }
 
-    /// And one that is loaded when the clock has gone on to this time already.
-    pub fn begun(spec: &str, machine: Machine, version: (u16, u16), told: &WorkloadFacts, now_ns: u64) -> World {
+    /// As [`World::with_facts`], with the clock at `now_ns` when the policy is loaded.
+    pub fn starting_at(spec: &str, machine: Machine, version: (u16, u16), facts: &WorkloadFacts, now_ns: u64) -> World {
         let topology = machine.topology.clone();
         let config = Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1, newidle_ratio: None };
         let mut parts = spec.split(',');
@@ -107,38 +109,50 @@ impl World {
         let mut object = Object::parse(&object(policy)).unwrap().link(&*Kernel::target(&config)).unwrap();
         let mut profile = Profile::from_toml(policy.name, policy.profile).unwrap();
         profile.select(preset, &tunables).unwrap();
-        let profile = profile.for_workload(told);
+        let profile = profile.for_workload(facts);
         profile.apply(&mut object, &machine).unwrap();
         let mut kernel = Kernel::new(config);
         kernel.set_now(Nanos(now_ns));
         kernel.load(&object).unwrap();
         let steps = profile.steps(&object, &machine).unwrap();
-        assert!(steps.calls.is_empty() && steps.calls_attached.is_empty(), "nobody calls programs here");
+        assert!(steps.calls.is_empty() && steps.calls_attached.is_empty(), "calls in profiles are not supported here");
         for element in &steps.elements {
             kernel.set_element(&element.map, &element.key, &element.values).unwrap();
         }
         kernel.attach(CpuId(0)).unwrap();
         let (output, ran_ns) = (Output::default(), vec![]);
-        let (told, inserted, began, locked) = (vec![], vec![], vec![], vec![]);
+        let (rescheduled, inserted, switches, locked) = (vec![], vec![], vec![], vec![]);
         let (timers, armed) = (vec![], 0);
-        let mut world =
-            World { kernel, machine, now_ns, object, output, timers, ran_ns, told, inserted, began, armed, locked };
+        let mut world = World {
+            kernel,
+            machine,
+            now_ns,
+            object,
+            output,
+            timers,
+            ran_ns,
+            rescheduled,
+            inserted,
+            switches,
+            armed,
+            locked,
+        };
         world.settle();
         world
     }
 
-    /// A variable of the policy that is an array of 32-bit numbers.
+    /// Returns a variable of the policy that is an array of 32-bit numbers.
     pub fn numbers(&self, name: &str) -> Vec<u32> {
         let bytes = self.kernel.variable(&self.object, name).expect("the policy has that variable");
         bytes.chunks_exact(4).map(|number| u32::from_le_bytes(number.try_into().unwrap())).collect()
     }
 
-    /// Calls a `syscall` program of the policy while it runs, with an argument of these words.
+    /// Calls a `syscall` program of the attached policy with these words as argument; it must return 0.
     pub fn call(&mut self, program: &str, words: &[u32]) {
         assert_eq!(self.returned(program, words), 0);
     }
 
-    /// The same; what it returns.
+    /// As [`World::call`], but returns the program's return value.
     pub fn returned(&mut self, program: &str, words: &[u32]) -> i32 {
         let context: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         let returned = self.kernel.run_program(&self.object, program, &context).unwrap();
@@ -160,7 +174,7 @@ impl World {
         }
     }
 
-    /// A cgroup in `parent`, with this weight.
+    /// Creates a cgroup of this weight in `parent`.
     pub fn group(&mut self, parent: CgroupId, name: &str, weight: u32) -> CgroupId {
         let group = self.kernel.make_cgroup(CpuId(0), parent, name).unwrap();
         self.kernel.set_cgroup(CpuId(0), group, CgroupKnobs { weight, ..CgroupKnobs::default() });
@@ -168,13 +182,13 @@ impl World {
         group
     }
 
-    /// Tasks go to a cgroup, whatever they do.
+    /// Moves tasks to a cgroup, in whatever state they are.
     pub fn place(&mut self, tasks: &[TaskId], group: CgroupId) {
         self.kernel.move_to_cgroup(CpuId(0), tasks, group).unwrap();
         self.settle();
     }
 
-    /// Makes tasks while nobody runs on CPU 0, so that they have no parent, and then wakes them in their order.
+    /// Creates tasks while CPU 0 is idle, so that they have no parent, and then wakes them in order.
     pub fn start(&mut self, attributes: Vec<TaskAttributes>) -> Vec<TaskId> {
         assert_eq!(self.running(0), TaskId::NONE);
         let make = |attributes| self.kernel.fork(CpuId(0), attributes).unwrap();
@@ -186,7 +200,7 @@ impl World {
         tasks
     }
 
-    /// Makes a task as a child of whoever runs on `cpu`, and wakes it for the first time.
+    /// Forks a child of the task that runs on `cpu` and wakes it for the first time.
     pub fn spawn(&mut self, cpu: u32, attributes: TaskAttributes) -> TaskId {
         let task = self.kernel.fork(CpuId(cpu), attributes).unwrap();
         self.kernel.wake_new(CpuId(cpu), task);
@@ -194,7 +208,7 @@ impl World {
         task
     }
 
-    /// Of a task that is allowed on one CPU.
+    /// Attributes of a task that is pinned to a CPU.
     pub fn pinned(&self, cpu: u32, nice: i8) -> TaskAttributes {
         TaskAttributes { nice, allowed: only(&[cpu]), ..self.attributes() }
     }
@@ -204,19 +218,19 @@ impl World {
         self.settle();
     }
 
-    /// Only the wakeup itself: no CPU acts on it before [`World::settle`].
+    /// Performs the wakeup alone: no CPU reschedules before [`World::settle`].
     pub fn wake_without_settling(&mut self, cpu: u32, task: TaskId) {
         self.kernel.wake(CpuId(cpu), task, Waker::Timer, false);
     }
 
-    /// The operation that has begun on `cpu` goes on to its end.
+    /// Runs the operation that `cpu` has begun to its end.
     pub fn finish(&mut self, cpu: u32) {
         while self.kernel.is_waiting(CpuId(cpu)) {
             self.kernel.resume(CpuId(cpu));
         }
     }
 
-    /// The task, which must run, sleeps.
+    /// Blocks a task, which must be running.
     pub fn block(&mut self, task: TaskId) {
         let cpu = self.cpu_of(task).expect("the task runs");
         self.kernel.schedule(CpuId(cpu), Leave::Block(BlockCause::Timer));
@@ -232,7 +246,7 @@ impl World {
         self.kernel.current(CpuId(cpu))
     }
 
-    /// Where the task runs.
+    /// Returns the CPU the task runs on.
     pub fn cpu_of(&self, task: TaskId) -> Option<u32> {
         (0..self.cpus()).find(|cpu| self.running(*cpu) == task)
     }
@@ -241,34 +255,34 @@ impl World {
         self.machine.topology.len() as u32
     }
 
-    /// CPU time of a task, in milliseconds.
+    /// Returns the CPU time of a task in milliseconds.
     pub fn ran_ms(&self, task: TaskId) -> u64 {
         self.ran_ns.get(task.0 as usize).copied().unwrap_or(0) / MS
     }
 
-    /// Where the task was last put.
+    /// Returns the last insertion of the task.
     pub fn last_insert(&self, task: TaskId) -> Inserted {
         *self.inserted.iter().rev().find(|one| one.task == task).expect("it was inserted")
     }
 
-    /// Where the task was last put in order.
+    /// Returns the last insertion of the task into a user dispatch queue, built-in queues excluded.
     pub fn last_queued(&self, task: TaskId) -> Inserted {
         let ordered = |one: &&Inserted| one.task == task && one.dsq >> 63 == 0;
         *self.inserted.iter().rev().find(ordered).expect("it was queued")
     }
 
-    /// `cpu` goes offline, as far as that is possible without an error.
+    /// Takes a CPU offline; no task may stay on it.
     pub fn offline(&mut self, cpu: u32) {
         self.kernel.deactivate_cpu(CpuId(cpu));
         self.settle();
         self.kernel.offline_cpu(CpuId(cpu));
         self.settle();
-        assert!(self.kernel.is_vacant(CpuId(cpu)), "somebody stays on CPU {cpu}");
+        assert!(self.kernel.is_vacant(CpuId(cpu)), "a task stays on CPU {cpu}");
         self.kernel.kill_cpu(CpuId(cpu));
         self.settle();
     }
 
-    /// It comes back.
+    /// Brings an offline CPU back.
     pub fn online(&mut self, cpu: u32) {
         self.kernel.start_cpu(CpuId(cpu));
         self.settle();
@@ -280,7 +294,7 @@ impl World {
         1_000_000_000 / u64::from(self.machine.hz)
     }
 
-    /// Lets time pass. Every busy CPU has its tick at each multiple of the period.
+    /// Advances the clock. Every busy CPU has its tick at each multiple of the tick period.
     pub fn run_until(&mut self, end_ns: u64) {
         while self.now_ns < end_ns {
             let tick_at = (self.now_ns / self.tick_ns() + 1) * self.tick_ns();
@@ -318,7 +332,7 @@ impl World {
         self.run_until(self.now_ns + ms * MS);
     }
 
-    /// Carries out what the kernel asks for, until it asks for nothing.
+    /// Carries out the kernel's effects until there are none.
     pub fn settle(&mut self) {
         for _ in 0..100_000 {
             self.kernel.take_output(&mut self.output);
@@ -329,7 +343,7 @@ impl World {
                         self.inserted.push(Inserted { task: event.task, dsq: dsq.0, key, slice_ns });
                     }
                     EventKind::Switch { .. } if event.task != TaskId::NONE => {
-                        self.began.push((event.time.0, event.task));
+                        self.switches.push((event.time.0, event.task));
                     }
                     _ => {}
                 }
@@ -346,7 +360,7 @@ impl World {
             for effect in effects {
                 match effect {
                     Effect::Resched { cpu } => {
-                        self.told.push(cpu);
+                        self.rescheduled.push(cpu);
                         self.kernel.schedule(cpu, Leave::Preempt);
                     }
                     Effect::ArmTimer { timer: timer @ TimerKey::Bpf(_), cpu, at } => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random variation between runs of the same inputs, determined by the seed; `docs/noise.md` documents each source
+//! Random variation between runs of the same inputs, determined by the seed; `docs/explanation/noise.md` documents each source
 //! and its size.
 //!
 //! 1. Seed 0 is the nominal run: there is no variation, and every function here returns its nominal argument.

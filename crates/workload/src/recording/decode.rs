@@ -197,7 +197,7 @@ impl Reader<'_> {
                 ));
             }
         }
-        // Counters added by later writers.
+        // Skip counters added by later versions of the format.
         for _ in 0..(mask >> bits).count_ones() {
             self.number("what was touched")?;
         }

@@ -268,7 +268,7 @@ fn small_2() -> Recording {
     recording
 }
 
-/// The blocks of [`small_2`] as described in `docs/recording-format.md`.
+/// The blocks of [`small_2`] as described in `docs/reference/recording-format.md`.
 const DOCUMENTED: [(u16, u16, &[u8]); 8] = [
     (
         1,

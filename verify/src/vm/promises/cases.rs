@@ -52,14 +52,14 @@ const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight"
   "b": {"instance": 4, "taskgroup": "/b", "loop": -1, "run": 100000}
 }}"#;
 
-/// 95 % of a CPU for two who may be late now and then, and one who wants all of it (docs/sharing.md).
+/// 95 % of a CPU for two who may be late now and then, and one who wants all of it (docs/explanation/sharing.md).
 const SOUND_AND_FILM: &str = r#"{"tasks": {
   "sound": {"window": [1, 10], "request-us": 10000, "run": 2000, "timer": {"ref": "a", "period": 10000}},
   "film": {"window": [1, 2], "request-us": 40000, "run": 30000, "timer": {"ref": "v", "period": 40000}},
   "hog": {"loop": -1, "run": 1000000}
 }}"#;
 
-/// Ten to one (docs/sharing.md).
+/// Ten to one (docs/explanation/sharing.md).
 const TEN_TO_ONE: &str = r#"{"taskgroups": {"/a": {"weight": 1000}, "/b": {"weight": 100}}, "tasks": {
   "a": {"taskgroup": "/a", "loop": -1, "run": 1000000},
   "b": {"taskgroup": "/b", "loop": -1, "run": 1000000}
@@ -78,7 +78,7 @@ const USERS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight": 1
   "b": {"instance": 3, "taskgroup": "/b", "loop": -1, "run": 1000000}
 }}"#;
 
-/// Workers have what their clients lend them (docs/sharing.md).
+/// Workers have what their clients lend them (docs/explanation/sharing.md).
 const QUERIES: &str = r#"{"taskgroups": {"/a": {"weight": 800}, "/b": {"weight": 300}, "/c": {"weight": 100}}, "tasks": {
   "client_a": {"loop": -1, "taskgroup": "/a", "lends": "worker_a", "run": 50, "sync": {"ref": "a", "mutex": "a"}},
   "client_b": {"loop": -1, "taskgroup": "/b", "lends": "worker_b", "run": 50, "sync": {"ref": "b", "mutex": "b"}},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! SCHED_IDLE (theory 4 of `bfs`). That it waits is exact; that it does not wait for ever is a substitute.
+//! SCHED_IDLE (theory 4 of `bfs`). Its lower priority is as in BFS; the starvation bound is a substitute.
 
 use crate::world::{MS, World, older, tested};
 use ids::{CpuId, Policy};
@@ -9,9 +9,9 @@ fn idle(world: &World) -> TaskAttributes {
     TaskAttributes { policy: Policy::Idle, ..world.attributes() }
 }
 
-/// Whatever their deadlines are, normal tasks go first, and preempt.
+/// Normal tasks go before SCHED_IDLE tasks and preempt them, whatever the deadlines.
 #[test]
-fn any_normal_task_goes_before_any_idle_one() {
+fn normal_tasks_run_before_sched_idle_tasks() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let (idle, normal) = (idle(&world), world.pinned(0, 19));
@@ -26,9 +26,9 @@ fn any_normal_task_goes_before_any_idle_one() {
     }
 }
 
-/// Among themselves they go by deadline, and do not preempt each other.
+/// SCHED_IDLE tasks run in order of deadlines and do not preempt each other.
 #[test]
-fn idle_tasks_share_by_deadline_and_are_patient() {
+fn sched_idle_tasks_share_by_deadline_without_preemption() {
     for name in older() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let attributes = idle(&world);
@@ -47,9 +47,9 @@ fn idle_tasks_share_by_deadline_and_are_patient() {
     }
 }
 
-/// They use idle CPUs as everybody does.
+/// SCHED_IDLE tasks use idle CPUs as normal tasks do.
 #[test]
-fn an_idle_task_takes_an_idle_cpu() {
+fn sched_idle_task_runs_on_an_idle_cpu() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(1, 0), idle(&world)]);
@@ -57,9 +57,9 @@ fn an_idle_task_takes_an_idle_cpu() {
     }
 }
 
-/// One that exits is not of that level: others may wait for what it holds.
+/// A task that leaves SCHED_IDLE is queued as a normal task at once, with its old deadline.
 #[test]
-fn a_change_of_policy_changes_the_queue() {
+fn leaving_sched_idle_requeues_the_task_as_normal() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), idle(&world)]);
@@ -71,10 +71,10 @@ fn a_change_of_policy_changes_the_queue() {
     }
 }
 
-/// When it is time and the first of them may not run here, nobody passes it: the CPU where it may run is the next to
-/// promote. Each has its turn, also one that is bound to the busiest CPU.
+/// When a promotion is due and the first SCHED_IDLE task may not run on this CPU, no other task overtakes it: the
+/// next promotion is left to its CPU. Every task gets its turn, including one pinned to the busiest CPU.
 #[test]
-fn a_bound_idle_task_is_not_passed_by() {
+fn pinned_sched_idle_task_is_not_overtaken_at_promotion() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let attributes = idle(&world);
@@ -90,9 +90,9 @@ fn a_bound_idle_task_is_not_passed_by() {
     }
 }
 
-/// A turn before others is short, can be ended by any task that wakes, and counts as a turn.
+/// A promoted task runs shortly, can be preempted by any woken task, and even so has had its turn.
 #[test]
-fn a_promoted_task_makes_way() {
+fn promoted_sched_idle_task_is_preempted_by_a_wakeup() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let (attributes, late) = (idle(&world), world.pinned(0, 19));
@@ -111,19 +111,20 @@ fn a_promoted_task_makes_way() {
         assert_eq!(world.running(0), sleeper);
         world.block(sleeper);
         assert_eq!(world.running(0), tasks[0]);
-        // The next one is the other: the first has had its turn.
+        // The other SCHED_IDLE task is next: the first one has had its turn.
         world.run_ms(4_100);
         let other = tasks[1..].iter().copied().find(|task| *task != promoted).unwrap();
         assert_eq!(world.ran_ms(other), 2);
-        // It was seen within a quarter of a millisecond.
+        // The switch was noticed within a quarter of a millisecond, and the task was preempted half a millisecond
+        // later.
         assert!((MS / 2..MS * 3 / 4).contains(&world.ran_ns[promoted.0 as usize]));
     }
 }
 
-/// However many there are, turns before others come one after another with as much time between: the others keep more than
-/// half of the CPU.
+/// Promotions are spaced by at least their own length, however many SCHED_IDLE tasks there are: normal tasks keep
+/// more than half of the CPU.
 #[test]
-fn a_crowd_of_idle_tasks_leaves_the_cpu_to_others() {
+fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_normal_task() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let mut all = vec![world.pinned(0, 0)];
@@ -137,11 +138,11 @@ fn a_crowd_of_idle_tasks_leaves_the_cpu_to_others() {
     }
 }
 
-/// The same for one that asks at every tick who is next: with 3,000 of them a turn is due every 2.7 ms, but comes after 4.2 ms,
-/// which is the fifth tick; with 1,500 it is due after 5.3 ms, which is the sixth. A turn is of 2.1 ms, or of two ticks where
-/// they end it.
+/// The same beside a task that yields at every tick. With 3,000 SCHED_IDLE tasks a promotion is due every 2.7 ms, but
+/// comes only after 4.2 ms, at the fifth tick; with 1,500 it is due after 5.3 ms, at the sixth. A promotion lasts 2.1
+/// ms, or two ticks where slices end at ticks.
 #[test]
-fn a_crowd_of_idle_tasks_leaves_more_than_half_to_one_that_yields() {
+fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_yielding_task() {
     for (name, (crowd, least, most)) in
         tested().into_iter().flat_map(|name| [(3_000, 290, 300), (1_500, 322, 336)].map(|crowd| (name, crowd)))
     {
@@ -162,9 +163,9 @@ fn a_crowd_of_idle_tasks_leaves_more_than_half_to_one_that_yields() {
     }
 }
 
-/// A periodic task, 1 ms of 20, among hogs: how long it waited at most, in ms, and the longest time between two turns of
-/// each SCHED_IDLE task.
-fn play(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) {
+/// Runs a periodic task (1 ms of work every 20 ms) beside hogs and SCHED_IDLE tasks on 4 CPUs. Returns, in ms, the
+/// longest wait of the periodic task and the longest time between two runs of a SCHED_IDLE task.
+fn measure_waits(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) {
     let mut world = World::new(name, "node:1 core:4 pu:1", 1000);
     let mut all = vec![world.attributes(); hogs + 1];
     all.extend(vec![idle(&world); idle_tasks]);
@@ -173,7 +174,7 @@ fn play(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) 
     let (mut released, mut waited_ms) = (0, 0);
     let mut last_turn = vec![0; tasks.len()];
     let mut longest_gap_ms = 0;
-    world.began.clear();
+    world.switches.clear();
     world.ran_ns.resize(tasks.len(), 0);
     let (mut done, mut asleep) = (0, false);
     for ms in 1..=seconds * 1000 {
@@ -189,7 +190,7 @@ fn play(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) 
             world.wake(0, periodic, false);
             asleep = false;
         }
-        for (at, task) in world.began.drain(..) {
+        for (at, task) in world.switches.drain(..) {
             let gap = at / MS - last_turn[task.0 as usize];
             if idle.contains(&task) {
                 longest_gap_ms = longest_gap_ms.max(gap);
@@ -203,22 +204,22 @@ fn play(name: &str, idle_tasks: usize, hogs: usize, seconds: u64) -> (u64, u64) 
     (waited_ms, longest_gap_ms)
 }
 
-/// 256 SCHED_IDLE tasks beside 4 hogs for 120 s: a periodic task waits no longer than without them plus one slice, each of
-/// them runs at least every 20 s, and the watchdog has nothing to say.
+/// 256 SCHED_IDLE tasks beside 4 hogs for 120 s: the periodic task waits at most one slice longer than without them,
+/// each of them runs at least every 20 s, and the watchdog does not fire.
 #[test]
-fn hundreds_of_idle_tasks_disturb_nobody_and_all_have_turns() {
+fn hundreds_of_sched_idle_tasks_delay_no_normal_task_and_none_starves() {
     for name in tested() {
-        let (without, _) = play(name, 0, 4, 120);
-        let (with, gap) = play(name, 256, 4, 120);
+        let (without, _) = measure_waits(name, 0, 4, 120);
+        let (with, gap) = measure_waits(name, 256, 4, 120);
         assert!(with <= without + 13, "{with} ms instead of {without}");
         assert!(gap <= 20_000, "{gap} ms without a turn");
     }
 }
 
-/// Theory 4, substitute: BFS lets a SCHED_IDLE task starve beside others; here the first one has 2 ms after 8 s, and then
-/// every 8 s.
+/// Theory 4, substitute: BFS lets a SCHED_IDLE task starve beside normal tasks. Here the first one runs for 2 ms
+/// after 8 s, and then every 8 s.
 #[test]
-fn idle_tasks_wait_but_not_for_ever() {
+fn sched_idle_task_runs_2_ms_every_8_s() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
@@ -232,9 +233,9 @@ fn idle_tasks_wait_but_not_for_ever() {
     }
 }
 
-/// The first that comes to an empty queue waits for 8 s, to the nanosecond.
+/// The first SCHED_IDLE task in an empty queue waits for 8 s, to the nanosecond.
 #[test]
-fn the_first_idle_task_is_promoted_after_8_s() {
+fn first_sched_idle_task_is_promoted_after_exactly_8_s() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), idle(&world)]);
@@ -246,9 +247,9 @@ fn the_first_idle_task_is_promoted_after_8_s() {
     }
 }
 
-/// Theory 4: a long sleeper of that level has an old deadline and still does not pass normal tasks.
+/// Theory 4: a SCHED_IDLE task has an old deadline after a long sleep and still does not preempt a normal task.
 #[test]
-fn an_idle_task_that_wakes_does_not_preempt() {
+fn woken_sched_idle_task_does_not_preempt_a_normal_task() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! CPUs that come and go, higher classes, and threads of the kernel that belong to one CPU.
+//! CPU hotplug, higher scheduling classes and per-CPU kthreads.
 
 use crate::world::{MS, World, only, tested};
 use ids::{CpuId, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
-/// Queues of CPUs, for the kernel's threads that belong to them, begin here.
+/// First dispatch queue of the per-CPU queues for per-CPU kthreads.
 const PINNED_DSQ: u64 = 0x20000;
 
 fn thread(world: &World, cpu: u32, nice: i8) -> TaskAttributes {
     TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(cpu)), ..world.pinned(cpu, nice) }
 }
 
-/// A CPU goes while its tasks wait in each of the queues: they run elsewhere, and it comes back to work.
+/// A CPU goes offline while tasks are queued on it in each of its queues: they run elsewhere, and the CPU is used
+/// again once it is back.
 #[test]
-fn what_waits_at_a_cpu_that_goes_is_given_away() {
+fn tasks_queued_on_an_offlined_cpu_run_elsewhere() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 250);
         let idle = TaskAttributes { policy: ids::Policy::Idle, ..world.attributes() };
@@ -35,9 +36,10 @@ fn what_waits_at_a_cpu_that_goes_is_given_away() {
     }
 }
 
-/// A CPU that left is not kicked for a task, nor chosen as a victim; and while it leaves it kicks nobody.
+/// An offline CPU is neither kicked for a task nor chosen as a preemption victim, and a CPU going offline kicks no
+/// other CPU.
 #[test]
-fn a_cpu_that_left_is_no_victim() {
+fn offline_cpu_is_neither_kicked_nor_a_victim() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:3 pu:1", 250);
         let sleeper = world.start(vec![world.attributes()])[0];
@@ -45,18 +47,18 @@ fn a_cpu_that_left_is_no_victim() {
         world.run_until(MS);
         world.start(vec![world.pinned(2, 19), world.pinned(1, 10), world.pinned(0, 5)]);
         world.offline(2);
-        // What was given away goes before everybody else, once.
+        // Tasks moved off the CPU run once before all others.
         world.run_ms(40);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, sleeper, false);
         assert!(world.cpu_of(sleeper).is_some());
-        assert!(!world.told.contains(&CpuId(2)), "{:?}", world.told);
+        assert!(!world.rescheduled.contains(&CpuId(2)), "{:?}", world.rescheduled);
     }
 }
 
-/// A higher class takes the CPU: who ran there goes to another that idles.
+/// A higher class takes the CPU: the displaced task moves to an idle CPU.
 #[test]
-fn who_makes_way_for_a_higher_class_goes_on_elsewhere() {
+fn task_displaced_by_a_higher_class_moves_to_an_idle_cpu() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 250);
         let fifo = TaskAttributes { policy: ids::Policy::Fifo(10), ..world.pinned(1, 0) };
@@ -70,9 +72,9 @@ fn who_makes_way_for_a_higher_class_goes_on_elsewhere() {
     }
 }
 
-/// Threads of one CPU stand in the order of deadlines with everybody else: they go before later ones and behind earlier.
+/// Per-CPU kthreads are ordered with all other tasks by deadline: before later deadlines and behind earlier ones.
 #[test]
-fn threads_of_a_cpu_wait_in_the_order_of_deadlines() {
+fn per_cpu_kthreads_are_ordered_by_deadline() {
     for name in tested() {
         for (cpu, nice, first) in [(1, 19, false), (1, -20, true), (0, 19, false), (0, -20, true)] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
@@ -80,7 +82,11 @@ fn threads_of_a_cpu_wait_in_the_order_of_deadlines() {
             let other = 1 - cpu;
             let normal = world.spawn(other, world.pinned(cpu, 0));
             let thread = world.spawn(other, thread(&world, cpu, nice));
-            assert_eq!(world.last_queued(thread).dsq, PINNED_DSQ + u64::from(cpu), "where no other CPU has to pass it");
+            assert_eq!(
+                world.last_queued(thread).dsq,
+                PINNED_DSQ + u64::from(cpu),
+                "in the queue of its CPU, so that other CPUs need not skip it"
+            );
             world.run_ms(1);
             world.block(hog);
             let (next, last) = if first { (thread, normal) } else { (normal, thread) };
@@ -91,9 +97,9 @@ fn threads_of_a_cpu_wait_in_the_order_of_deadlines() {
     }
 }
 
-/// Such a thread preempts a later deadline, and not an earlier or an equal one.
+/// A per-CPU kthread preempts a later deadline, but not an earlier or equal one.
 #[test]
-fn a_thread_of_a_cpu_preempts_by_its_deadline() {
+fn per_cpu_kthread_preempts_only_a_later_deadline() {
     for name in tested() {
         for (nice, preempts) in [(1, true), (0, false), (-1, false)] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
@@ -106,9 +112,9 @@ fn a_thread_of_a_cpu_preempts_by_its_deadline() {
     }
 }
 
-/// One whose deadline is as late as that of the task that runs has waited, and goes first when that one yields.
+/// A per-CPU kthread with the same deadline as the running task has waited, and runs first when that task yields.
 #[test]
-fn a_thread_of_a_cpu_takes_turns_with_its_equals() {
+fn per_cpu_kthread_runs_when_an_equal_deadline_yields() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 50);
         let hog = world.start(vec![world.pinned(1, 0)])[0];
@@ -119,9 +125,9 @@ fn a_thread_of_a_cpu_takes_turns_with_its_equals() {
     }
 }
 
-/// And it wakes an idle CPU.
+/// A per-CPU kthread wakes its idle CPU.
 #[test]
-fn a_thread_of_an_idle_cpu_runs_at_once() {
+fn per_cpu_kthread_wakes_its_idle_cpu() {
     for name in tested() {
         for cpu in [0, 1] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
@@ -134,9 +140,9 @@ fn a_thread_of_an_idle_cpu_runs_at_once() {
     }
 }
 
-/// A thread of the kernel that belongs to one CPU preempts a later deadline there.
+/// A per-CPU kthread preempts a later deadline on its CPU at wakeup.
 #[test]
-fn kernel_threads_of_a_cpu_run_at_once() {
+fn woken_per_cpu_kthread_preempts_a_later_deadline() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let thread = TaskAttributes { kernel_thread: true, own_cpu: Some(CpuId(1)), ..world.pinned(1, 0) };
@@ -152,10 +158,10 @@ fn kernel_threads_of_a_cpu_run_at_once() {
     }
 }
 
-/// Only what is counted at the CPU that goes is given to the kernel's own queue, where it would pass everybody else: what
-/// waits for other CPUs stays behind whoever is earlier.
+/// When a CPU goes offline, only the tasks counted on it move to the global queue of the core, which is served before
+/// all others. Tasks that wait for other CPUs stay behind earlier deadlines.
 #[test]
-fn what_is_counted_elsewhere_stays_in_the_queue() {
+fn tasks_waiting_for_other_cpus_stay_queued_when_a_cpu_goes_offline() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:3 pu:1", 50);
         let hogs = world.start(vec![world.pinned(2, -20), world.pinned(1, -20)]);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who goes where and who makes way, as far as it is the same for `bfs`, `vrq` and `muqss`.
+//! CPU selection and preemption, as far as `bfs`, `vrq` and `muqss` agree.
 
 use crate::world::{MS, World, older, only, tested};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Policy, TaskId};
 use kernel_model::{Leave, Operation, TaskAttributes};
 
-/// A CPU's own queue, by its number.
+/// Identifier of the local queue of CPU 0 (SCX_DSQ_LOCAL_ON); the CPU number is added.
 const LOCAL_ON: u64 = 0xc000_0000_0000_0000;
 
-/// Theory 7: two tasks that wake at the same instant preempt two CPUs, not one CPU twice.
+/// Theory 7: two simultaneous wakeups preempt two CPUs, not one CPU twice.
 #[test]
-fn a_cpu_that_was_told_is_not_told_again() {
+fn kicked_cpu_is_not_a_victim_again() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let sleepers = world.start(vec![world.attributes(); 2]);
@@ -27,9 +27,9 @@ fn a_cpu_that_was_told_is_not_told_again() {
     }
 }
 
-/// Theory 6: two tasks that wake at the same instant go to two idle CPUs, even if one of them ran on both.
+/// Theory 6: two simultaneous wakeups go to two idle CPUs, even if both tasks last ran on the same one.
 #[test]
-fn an_idle_cpu_that_was_claimed_is_not_claimed_again() {
+fn claimed_idle_cpu_is_not_claimed_again() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 1000);
         let sleepers = world.start(vec![world.pinned(0, 0); 2]);
@@ -46,11 +46,11 @@ fn an_idle_cpu_that_was_claimed_is_not_claimed_again() {
     }
 }
 
-/// Theory 7: levels before deadlines. Of the running tasks one of SCHED_IDLE is the worst, whatever its deadline is.
+/// Theory 7: priority levels outrank deadlines: a running SCHED_IDLE task is the first victim, whatever its deadline.
 #[test]
-fn a_running_idle_task_is_the_first_victim() {
+fn running_sched_idle_task_is_the_first_victim() {
     for name in older() {
-        // Later versions of vrq take the first that is later.
+        // Later presets of vrq preempt the first CPU whose deadline is later.
         let name = if name == "vrq" { "vrq@0.4" } else { name };
         let mut world = World::new(name, "node:1 core:3 pu:1", 1000);
         let woken = world.start(vec![TaskAttributes { nice: 19, ..world.attributes() }])[0];
@@ -58,15 +58,15 @@ fn a_running_idle_task_is_the_first_victim() {
         world.run_until(MS);
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(1, -20) };
         world.start(vec![world.pinned(2, 19), idle, world.pinned(0, 19)]);
-        world.told.clear();
+        world.rescheduled.clear();
         world.wake(0, woken, false);
-        assert_eq!((world.cpu_of(woken), &world.told[..]), (Some(1), &[CpuId(1)][..]));
+        assert_eq!((world.cpu_of(woken), &world.rescheduled[..]), (Some(1), &[CpuId(1)][..]));
     }
 }
 
-/// Theory 7: the waker's word that it is about to sleep spares others, but not a CPU that idles.
+/// Theory 7: a sync wakeup preempts no task, but still goes to an idle CPU.
 #[test]
-fn a_sync_wakeup_goes_to_an_idle_cpu() {
+fn sync_wakeup_goes_to_an_idle_cpu() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:3 pu:1", 1000);
         let woken = world.start(vec![world.attributes()])[0];
@@ -77,9 +77,10 @@ fn a_sync_wakeup_goes_to_an_idle_cpu() {
     }
 }
 
-/// A task that waits and may run elsewhere from now on preempts there; one that runs where it may not any more moves.
+/// A queued task that gets a new affinity preempts or takes a CPU there; a running one whose CPU is no longer allowed
+/// moves.
 #[test]
-fn a_new_affinity_is_acted_on_at_once() {
+fn affinity_change_takes_effect_at_once() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:3 pu:1", 1000);
         world.start(vec![world.pinned(2, 19), world.pinned(1, -20)]);
@@ -94,25 +95,25 @@ fn a_new_affinity_is_acted_on_at_once() {
     }
 }
 
-/// A task that has to stop while nobody waits goes on with what it had.
+/// A task that is rescheduled while no task is queued continues with its remaining slice.
 #[test]
-fn who_is_told_to_stop_while_nobody_waits_goes_on() {
+fn rescheduled_task_continues_if_no_task_is_queued() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 50);
         let task = world.start(vec![world.pinned(0, 0)])[0];
         world.run_until(1_024_000);
         world.inserted.clear();
         world.leave(0, Leave::Preempt);
-        assert_eq!((world.running(0), world.inserted.len()), (task, 0), "it does not go through the queue");
+        assert_eq!((world.running(0), world.inserted.len()), (task, 0), "the task does not go through the queue");
         world.block(task);
         world.wake(0, task, false);
         assert_eq!(world.last_insert(task).slice_ns, 6 * (1 << 20) - 1_024_000);
     }
 }
 
-/// Theory 6: who was displaced looks for an idle CPU, whichever that is, and is given to it.
+/// Theory 6: a displaced task is inserted into the local queue of an idle CPU, whatever its number.
 #[test]
-fn a_displaced_task_moves_to_an_idle_cpu() {
+fn displaced_task_is_inserted_on_an_idle_cpu() {
     for name in tested() {
         for (from, to) in [(0, 1), (1, 0)] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
@@ -124,20 +125,20 @@ fn a_displaced_task_moves_to_an_idle_cpu() {
             world.kernel.set_affinity(CpuId(0), hog, &only(&[0, 1])).unwrap();
             world.wake(to, hog, false);
             assert_eq!(world.running(from), hog);
-            world.told.clear();
+            world.rescheduled.clear();
             world.inserted.clear();
             world.wake(0, early, false);
             assert_eq!((world.running(from), world.running(to)), (early, hog));
             let put = world.inserted.iter().filter(|put| put.task == hog).map(|put| put.dsq);
-            assert_eq!(put.collect::<Vec<_>>(), [LOCAL_ON + u64::from(to)], "it does not go through the queue");
-            assert_eq!(world.told, [from, to].map(CpuId));
+            assert_eq!(put.collect::<Vec<_>>(), [LOCAL_ON + u64::from(to)], "the task does not go through the queue");
+            assert_eq!(world.rescheduled, [from, to].map(CpuId));
         }
     }
 }
 
-/// Theory 6: a CPU that begins to idle after a task has found none, and before it is queued, is told, whichever that is.
+/// Theory 6: a CPU that goes idle between the failed idle search and the enqueue is kicked, whatever its number.
 #[test]
-fn a_cpu_that_begins_to_idle_meanwhile_is_told() {
+fn cpu_that_goes_idle_before_the_enqueue_is_kicked() {
     for name in tested() {
         for idler in [0, 1] {
             let mut world = World::new(name, "node:1 core:3 pu:1", 1000);
@@ -145,23 +146,23 @@ fn a_cpu_that_begins_to_idle_meanwhile_is_told() {
             world.block(woken);
             world.kernel.set_affinity(CpuId(0), woken, &only(&[0, 1, 2])).unwrap();
             world.start(vec![world.pinned(2, -20), world.pinned(1, -20), world.pinned(0, -20)]);
-            world.told.clear();
-            // It has found no idle CPU, and waits for the lock of the runqueue.
+            world.rescheduled.clear();
+            // The wakeup has found no idle CPU and waits for the runqueue lock.
             world.kernel.begin(CpuId(2), Operation::Wake(woken, Waker::Interrupt));
             assert!(world.kernel.is_waiting(CpuId(2)));
             world.kernel.begin(CpuId(idler), Operation::Schedule(Leave::Block(BlockCause::Timer)));
             world.finish(idler);
-            assert_eq!(world.running(idler), TaskId::NONE, "nobody waits yet");
+            assert_eq!(world.running(idler), TaskId::NONE, "no task is queued yet");
             world.finish(2);
             world.settle();
-            assert_eq!((world.running(idler), &world.told[..]), (woken, &[CpuId(idler)][..]), "{name}");
+            assert_eq!((world.running(idler), &world.rescheduled[..]), (woken, &[CpuId(idler)][..]), "{name}");
         }
     }
 }
 
-/// Theory 6: and if there is none, it displaces nobody.
+/// Theory 6: with no idle CPU, a displaced task waits and displaces no other.
 #[test]
-fn a_displaced_task_displaces_nobody() {
+fn displaced_task_does_not_preempt() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 50);
         let early = world.start(vec![world.pinned(0, -20)])[0];
@@ -173,7 +174,7 @@ fn a_displaced_task_displaces_nobody() {
     }
 }
 
-/// Theory 7: a deadline that is as late does not preempt, one that is earlier by a nanosecond does.
+/// Theory 7: an equal deadline does not preempt; one that is earlier by a nanosecond does.
 #[test]
 fn only_a_strictly_earlier_deadline_preempts() {
     for name in tested() {

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Deadlines, slices and how both are kept, to the nanosecond: the same for `bfs`, `vrq` and, but for ticks, `muqss`. All are
-//! exact.
+//! Deadlines and slices to the nanosecond: how they are set and kept. The same for `bfs`, `vrq` and, apart from
+//! ticks, `muqss`. All values are exact.
 
 use crate::world::{MS, World, older, tested};
 use ids::{CpuId, Policy};
 use kernel_model::{Leave, TaskAttributes};
 
-/// 1 ms and 1 us of slices and deadlines.
+/// Binary units of BFS: 1 ms of a deadline or slice is 2^20 ns, 1 us is 2^10 ns.
 const MS_2: u64 = 1 << 20;
 const US_2: u64 = 1 << 10;
-/// Deadline of nice 0 at 6 ms.
+/// Distance of a new nice-0 deadline from now, with a slice of 6 ms.
 const AWAY_NS: u64 = 836 * 6 * 8192;
 
-/// One CPU with the slice of 6 ms, and ticks that come too late to matter.
+/// One CPU with a 6 ms slice and a tick period of 20 ms, longer than the slice.
 fn alone(policy: &str) -> World {
     World::new(policy, "node:1 core:1 pu:1", 50)
 }
 
-/// The slice on two CPUs, in ms: only that of `bfs` grows with them.
+/// Returns the slice on two CPUs in ms; only that of `bfs` grows with the number of CPUs.
 fn two_cpus_ms(policy: &str) -> u64 {
     if policy == "bfs" { 9 } else { 6 }
 }
 
-/// Theory 2: a new slice comes with a new deadline, counted from now, by the nice value.
+/// Theory 2: a new slice comes with a new deadline, counted from now by the nice value.
 #[test]
-fn a_task_that_used_its_slice_has_a_new_deadline() {
+fn expired_slice_is_refilled_with_a_new_deadline() {
     for name in older() {
         for (nice, ratio) in [(-20, 128), (0, 836), (10, 2161), (19, 5089)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
@@ -39,10 +39,10 @@ fn a_task_that_used_its_slice_has_a_new_deadline() {
     }
 }
 
-/// Theory 2: how many slices the better one of two tasks takes before the other has one: its deadline moves with each, and
-/// the other's does not. By the table: ceil(difference of deadlines / slice).
+/// Theory 2: number of slices that the task with the lower nice value runs for each slice of the other: its deadline
+/// moves with each, the other's does not. By the table: ceil(difference of deadlines / slice).
 #[test]
-fn shares_follow_the_difference_of_deadlines() {
+fn cpu_shares_follow_the_difference_of_deadlines() {
     for name in older() {
         for (nice, slices) in [(1, 1), (2, 2), (5, 5), (10, 11), (19, 35)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
@@ -54,9 +54,9 @@ fn shares_follow_the_difference_of_deadlines() {
     }
 }
 
-/// Theory 5: one that began in the second half of a period goes on until less than 100 us are left.
+/// Theory 5: a task that starts in the second half of a tick period runs until less than 100 us are left.
 #[test]
-fn who_began_late_in_a_period_ends_late() {
+fn slice_started_late_in_a_tick_period_ends_a_tick_later() {
     for name in older() {
         for (offset_us, ends_ms) in [(0, 16), (200, 16), (250, 17), (600, 17), (900, 18)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
@@ -74,9 +74,9 @@ fn who_began_late_in_a_period_ends_late() {
     }
 }
 
-/// Half a period is 512 us, and who began just then is early: 241 us are left after 16 ticks of a slice of 15 ms.
+/// The middle of the period, 512 us, belongs to the first half. After 16 ticks of a 15 ms slice 241 us are left.
 #[test]
-fn who_began_in_the_middle_of_a_period_is_early() {
+fn middle_of_a_tick_period_counts_as_its_first_half() {
     for name in older() {
         for (offset_ns, ends_ms) in [(512_000, 26), (512_001, 27)] {
             let mut world = World::new(&format!("{name},rr_interval_ms=15"), "node:1 core:1 pu:1", 1000);
@@ -93,9 +93,9 @@ fn who_began_in_the_middle_of_a_period_is_early() {
     }
 }
 
-/// Theory 2: both are kept across sleep, to the microsecond, and however long it was.
+/// Theory 2: deadline and slice are kept across sleep of any length, to the microsecond.
 #[test]
-fn a_sleeper_comes_back_with_what_it_had() {
+fn slice_and_deadline_are_kept_across_sleep() {
     for name in tested() {
         let mut world = alone(name);
         let task = world.start(vec![world.pinned(0, 19)])[0];
@@ -108,14 +108,15 @@ fn a_sleeper_comes_back_with_what_it_had() {
         // 2,000,500 ns are 1953 us.
         let put = world.last_queued(task);
         assert_eq!((put.key, put.slice_ns), (5089 * 6 * 8192, 6 * MS_2 - 1953 * US_2));
-        assert_eq!(world.running(0), task, "250 ms are before 906");
-        assert_eq!(world.last_queued(hog).slice_ns, 6 * MS_2, "the hog is displaced with all it had");
+        assert_eq!(world.running(0), task, "deadline 250 ms is before 906 ms");
+        assert_eq!(world.last_queued(hog).slice_ns, 6 * MS_2, "the displaced hog keeps its full slice");
     }
 }
 
-/// Theory 2: 100 us are a slice, less is none. 6144 us less 6044 us are 100.
+/// Theory 2: a remainder of 100 us is kept, a shorter one is replaced by a new slice. 6144 us minus 6044 us leaves
+/// 100 us.
 #[test]
-fn less_than_100_us_are_renewed() {
+fn slice_below_100_us_is_refilled() {
     for name in tested() {
         for (used_us, kept) in [(6044, true), (6045, false)] {
             let mut world = alone(name);
@@ -133,9 +134,10 @@ fn less_than_100_us_are_renewed() {
     }
 }
 
-/// Theory 4: SCHED_BATCH has both renewed whenever it stops, also if it wakes to an idle CPU.
+/// Theory 4: SCHED_BATCH tasks get a new slice and deadline whenever they stop running, also if they wake to an idle
+/// CPU.
 #[test]
-fn a_batch_task_is_renewed_at_every_stop() {
+fn sched_batch_task_gets_a_new_slice_each_time_it_stops_running() {
     for name in tested() {
         for (policy, renewed) in [(Policy::Other, false), (Policy::Batch, true)] {
             let mut world = World::new(name, "node:1 core:2 pu:1", 50);
@@ -151,9 +153,9 @@ fn a_batch_task_is_renewed_at_every_stop() {
     }
 }
 
-/// Theory 8: no child waits for its parent while a CPU idles.
+/// Theory 8: a child does not wait for its parent while a CPU is idle.
 #[test]
-fn a_child_goes_to_an_idle_cpu() {
+fn forked_child_goes_to_an_idle_cpu() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:2 pu:1", 50);
         let parent = world.start(vec![world.attributes()])[0];
@@ -164,9 +166,9 @@ fn a_child_goes_to_an_idle_cpu() {
     }
 }
 
-/// Theory 9: a yield changes neither.
+/// Theory 9: a yield changes neither slice nor deadline.
 #[test]
-fn a_yield_keeps_slice_and_deadline() {
+fn yield_keeps_slice_and_deadline() {
     for name in tested() {
         let mut world = alone(name);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 0)]);
@@ -180,7 +182,7 @@ fn a_yield_keeps_slice_and_deadline() {
     }
 }
 
-/// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, so there are 35 slices of 6 ms between.
+/// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, which is 35 slices of 6 ms.
 #[test]
 fn nice_19_gets_one_slice_in_36() {
     for name in older() {
@@ -189,12 +191,12 @@ fn nice_19_gets_one_slice_in_36() {
         world.run_ms(6 * 36 * 100);
         assert_eq!(world.ran_ms(tasks[1]), 600);
         assert_eq!(world.ran_ms(tasks[0]), 600 * 35);
-        assert_eq!(world.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "every slice is ours");
+        assert_eq!(world.kernel.event_count("SCX_EV_REFILL_SLICE_DFL"), 0, "the policy sets every slice");
     }
 }
 
 #[test]
-fn equals_share_equally() {
+fn equal_tasks_share_equally() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 250);
         let tasks = world.start(vec![world.pinned(0, 0); 3]);
@@ -206,16 +208,17 @@ fn equals_share_equally() {
     }
 }
 
-/// Theory 4: a SCHED_BATCH task has a new deadline whenever it stops, so it is behind a normal one that stopped before.
+/// Theory 4: a SCHED_BATCH task gets a new deadline whenever it stops running, so it is behind a normal task that was
+/// queued before.
 #[test]
-fn a_batch_task_has_a_new_deadline_after_every_sleep() {
+fn sched_batch_task_gets_a_new_deadline_after_every_sleep() {
     for name in tested() {
         for (policy, preempts) in [(Policy::Other, true), (Policy::Batch, false)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
             let batch = TaskAttributes { policy, ..world.pinned(0, 0) };
             let tasks = world.start(vec![world.pinned(0, 1), batch]);
             let [hog, task] = tasks[..] else { unreachable!() };
-            // Deadlines are 45.2 and 41.1 ms; a new one for the task is 46.1.
+            // The deadlines are 45.2 ms (hog) and 41.1 ms (task); a new one for the task is 46.1 ms.
             world.run_ms(5);
             assert_eq!(world.running(0), task);
             world.block(task);
@@ -225,9 +228,9 @@ fn a_batch_task_has_a_new_deadline_after_every_sleep() {
     }
 }
 
-/// Theory 9: after a yield the earlier deadline runs.
+/// Theory 9: after a yield the earliest deadline runs.
 #[test]
-fn a_yield_lets_the_deadlines_decide() {
+fn yield_runs_the_earliest_deadline() {
     for name in tested() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 19)]);
@@ -244,9 +247,10 @@ fn a_yield_lets_the_deadlines_decide() {
     }
 }
 
-/// Theory 9, exact: the deadline of a task that waits moves by the difference; then it preempts if it is earlier.
+/// Theory 9, exact: a nice change moves the deadline of a queued task by the difference; the task then preempts if
+/// its deadline is earlier.
 #[test]
-fn a_nice_value_moves_the_deadline_of_a_task_that_waits() {
+fn nice_change_moves_the_deadline_of_a_queued_task() {
     for name in tested() {
         for (nice, preempts) in [(-1, false), (-10, true)] {
             let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
@@ -259,31 +263,36 @@ fn a_nice_value_moves_the_deadline_of_a_task_that_waits() {
     }
 }
 
-/// Theory 9, exact: a task that runs keeps its deadline until it is renewed; a worse value makes it pick again.
+/// Theory 9, exact: a running task keeps its deadline until the next refill; a higher nice value makes its CPU
+/// reschedule.
 #[test]
-fn a_nice_value_does_not_move_the_deadline_of_a_task_that_runs() {
+fn nice_change_does_not_move_the_deadline_of_a_running_task() {
     for name in older() {
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
         world.run_ms(1);
-        world.told.clear();
+        world.rescheduled.clear();
         world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, 19).unwrap();
         world.settle();
-        assert_eq!(world.running(0), tasks[0], "41 ms are still before 65");
-        assert!(!world.told.is_empty(), "it picks again");
-        // At the end of its slice it is renewed by the new value: 250 ms are behind.
+        assert_eq!(world.running(0), tasks[0], "deadline 41 ms is still before 65 ms");
+        assert!(!world.rescheduled.is_empty(), "the CPU reschedules");
+        // At the end of its slice the task gets a deadline by the new value, 250 ms away.
         world.run_ms(6);
         assert_eq!(world.running(0), tasks[1]);
         let mut world = World::new(name, "node:1 core:1 pu:1", 1000);
         let tasks = world.start(vec![world.pinned(0, 0), world.pinned(0, 5)]);
         world.run_ms(1);
-        world.told.clear();
+        world.rescheduled.clear();
         world.kernel.set_policy(CpuId(0), tasks[0], Policy::Other, -5).unwrap();
         world.settle();
-        assert_eq!((world.running(0), world.told.len()), (tasks[0], 0), "a better value changes nothing now");
-        // The kernel tells the weight anew with every policy.
+        assert_eq!(
+            (world.running(0), world.rescheduled.len()),
+            (tasks[0], 0),
+            "a lower nice value changes nothing at once"
+        );
+        // The kernel calls ops.set_weight() at every policy change.
         world.kernel.set_policy(CpuId(0), tasks[0], Policy::Batch, -5).unwrap();
         world.settle();
-        assert_eq!((world.running(0), world.told.len()), (tasks[0], 0), "nor does the same value");
+        assert_eq!((world.running(0), world.rescheduled.len()), (tasks[0], 0), "nor does the same value");
     }
 }
