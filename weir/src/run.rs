@@ -238,7 +238,7 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
 fn hint(args: &Run, error: anyhow::Error) -> anyhow::Error {
     match &args.scheduler {
         Some(name) if args.command.is_empty() && args.workload.is_none() && select::is_unknown(name) => {
-            anyhow!("{error}; write a command after --: weir run -- {name}")
+            anyhow!("{error}; write the command after --: weir run -- {name}")
         }
         _ => error,
     }

@@ -254,7 +254,7 @@ fn explain_bad_input_gives_one_error_line() {
         (&["text"], "not a saved run"),
         (&["runs.json"], "JSON of runs; expected a file of weir sim --save"),
         (&["run.weirrun", "--seed", "7"], "no matching run; it contains ./it.bpf.o on laptop-2c4t"),
-        (&["run.weirrun", "--task", "hoge-3"], "no task \"hoge-3\"; there are hog-3["),
+        (&["run.weirrun", "--task", "hoge-3"], "no task named \"hoge-3\"; the closest names are hog-3["),
         (&["run.weirrun", "--task", "hog-3", "--at", "99s"], "hog-3[104] lived from "),
         (&["run.weirrun", "--task", "hog-3", "--at", "5"], "expected a time with its unit"),
         (&["run.weirrun", "--at", "5ms"], "--task"),

@@ -607,12 +607,12 @@ fn error_names_the_missing_permission() {
     assert_eq!(
         text(Policy::Fifo(7), 0, libc::EPERM),
         "w: task 3 (x) wants SCHED_FIFO with priority 7: Operation not permitted (os error 1); \
-         needs root (CAP_SYS_NICE), or a limit of that priority at least (ulimit -r)"
+         needs root (CAP_SYS_NICE), or an RLIMIT_RTPRIO of at least that priority (ulimit -r)"
     );
     assert_eq!(
         text(Policy::Other, -5, libc::EPERM),
         "w: task 3 (x) wants nice value -5: Operation not permitted (os error 1); \
-         needs root (CAP_SYS_NICE), or a limit that allows it (ulimit -e)"
+         needs root (CAP_SYS_NICE), or a sufficient RLIMIT_NICE (ulimit -e)"
     );
     assert_eq!(
         text(Policy::Ext, 0, libc::EINVAL),
