@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which commit is built, for `weir --version`: what WEIR_COMMIT says (packages), else what git says, else what `git archive`
-//! wrote into the file `commit` when it made a tarball, else nothing. Debug builds do not ask git: each commit would build them
-//! anew.
+//! Determines the commit for `weir --version`: WEIR_COMMIT (set by packages), else git's HEAD, else the file `commit`
+//! that `git archive` fills in for a tarball, else none. Debug builds do not ask git, since every commit would cause
+//! a rebuild.
 
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
 
-/// So many digits tell commits apart.
+/// Number of hexadecimal digits of the commit that are shown.
 const DIGITS: usize = 12;
 
 fn main() {
@@ -17,7 +17,7 @@ fn main() {
     println!("cargo::rerun-if-changed=commit");
     let given = env::var("WEIR_COMMIT").ok();
     let is_debug = env::var("PROFILE").is_ok_and(|profile| profile == "debug");
-    let found = || if is_debug { None } else { of_git(&root) }.or_else(|| of_archive(Path::new("commit")));
+    let found = || if is_debug { None } else { git_head(&root) }.or_else(|| archived_commit(Path::new("commit")));
     let commit = given.or_else(found);
     let commit = commit.map(|commit| commit.trim().chars().take(DIGITS).collect::<String>());
     let version = env::var("CARGO_PKG_VERSION").expect("cargo sets it");
@@ -34,8 +34,8 @@ fn git(root: &Path, arguments: &[&str]) -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The commit, if this is the repository of its own and not a copy within another one.
-fn of_git(root: &Path) -> Option<String> {
+/// HEAD of git, if this directory is the root of a repository and not a copy inside another one.
+fn git_head(root: &Path) -> Option<String> {
     let top = git(root, &["rev-parse", "--show-toplevel"])?;
     if fs::canonicalize(top).ok()? != fs::canonicalize(root).ok()? {
         return None;
@@ -51,8 +51,8 @@ fn of_git(root: &Path) -> Option<String> {
     git(root, &["rev-parse", "HEAD"])
 }
 
-/// `git archive` replaces the placeholder in that file.
-fn of_archive(file: &Path) -> Option<String> {
+/// Commit that `git archive` substituted for the placeholder in the file.
+fn archived_commit(file: &Path) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     let commit = text.lines().next()?.trim();
     commit.chars().all(|c| c.is_ascii_hexdigit()).then(|| commit.to_owned())

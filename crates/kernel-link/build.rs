@@ -6,11 +6,11 @@ use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// `bpf/NAME.bpf.c` becomes `NAME.bpf.o`.
+/// Each `bpf/NAME.bpf.c` is compiled to `NAME.bpf.o`.
 const OBJECTS: [&str; 4] = ["record", "meter", "newidle", "watch"];
 
-/// `FOLDER/NAME.bpf.c`: one that goes wrong as asked, one that says nothing of its end, one in the style of others, and one
-/// with which the model is tested.
+/// `DIRECTORY/NAME.bpf.c`: a faulty scheduler, one without an exit record, one in the style of scx, and one for
+/// testing the model.
 const SCHEDULERS: [(&str, &str); 4] = [
     ("tests/schedulers", "faulty"),
     ("tests/schedulers", "silent"),
@@ -24,11 +24,11 @@ fn main() -> Result<()> {
     println!("cargo:rerun-if-env-changed=PATH");
     let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let compiler = bpf_clang::find()?;
-    // What is installed does not tell where it was built.
+    // Installed files must not contain the build path.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let renamed = format!("-ffile-prefix-map={}/=", root.display());
-    for (folder, name) in SCHEDULERS {
-        scheduler(folder, name)?;
+    for (directory, name) in SCHEDULERS {
+        scheduler(directory, name)?;
     }
     for name in OBJECTS {
         SkeletonBuilder::new()
@@ -41,11 +41,11 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A scheduler of the tests. It is compiled here so that they run where there is no clang.
-fn scheduler(folder: &str, name: &str) -> Result<()> {
-    println!("cargo:rerun-if-changed={folder}");
+/// Compiles a scheduler of the tests. This is done at build time so that the tests also run without clang.
+fn scheduler(directory: &str, name: &str) -> Result<()> {
+    println!("cargo:rerun-if-changed={directory}");
     println!("cargo:rerun-if-changed=../../policies/include");
     let object = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?).join(format!("{name}.bpf.o"));
-    bpf_clang::compile(Path::new(&format!("{folder}/{name}.bpf.c")), &object, &[])?;
+    bpf_clang::compile(Path::new(&format!("{directory}/{name}.bpf.c")), &object, &[])?;
     Ok(())
 }

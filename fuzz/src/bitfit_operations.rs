@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations on maps of 2-bit states: whatever they are, the bare map, the one with a summary and the atomic one say what
-//! a list of states says.
+//! Operations on maps of 2-bit states: the bare map, the indexed map and the atomic map must agree with a list of
+//! states.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bitfit::{AtomicBitmap, Bitmap, Counts, Indexed, Kernel, SetError, State};
 
-/// Bytes of the part of a map that an input decides about: several chunks of a summary.
+/// Maximum size in bytes of the part of a map taken from the input: several chunks of an index.
 const MOST_BYTES: usize = 5000;
 
-/// Bytes in front of that part in some maps, all alike: so many that the wide searches come to their second step twice.
+/// Length in bytes of a uniform prefix of some maps, long enough for the wide searches to reach their second step
+/// twice.
 const LONG_BYTES: usize = 34 << 10;
 
-/// Operations on such a map: the list of states is slow.
+/// Maximum number of operations on such a map, because the list of states is slow.
 const MOST_ON_LONG: usize = 12;
 
-/// Takes numbers from the input; behind its end they are 0.
+/// Takes numbers from the input; after its end they are 0.
 struct Input<'a>(&'a [u8]);
 
 impl Input<'_> {
@@ -30,7 +31,7 @@ impl Input<'_> {
     }
 }
 
-/// Makes a map of the first bytes and does what the others say.
+/// Makes a map from the first bytes and executes the operations encoded in the rest.
 pub fn run(bytes: &[u8]) {
     let mut input = Input(bytes);
     let (own_length, base) = (input.below(MOST_BYTES), input.below(64));
@@ -63,7 +64,7 @@ pub fn run(bytes: &[u8]) {
     while left > 0 && !input.0.is_empty() {
         left -= 1;
         let (what, state) = (input.byte(), State::from_bits(input.byte()));
-        // The first blocks, or those of the input's own part and some behind the end.
+        // The first blocks, or those of the input's own part and some beyond the end.
         let block = input.below(4 * own_length + 40) + if what & 4 == 0 { 4 * lead } else { 0 };
         match what % 4 {
             0 => {
@@ -78,9 +79,9 @@ pub fn run(bytes: &[u8]) {
                 let expected = (goal..states.len()).chain(0..goal).find(free).filter(|_| State::Free.may_become(state));
                 assert_eq!(atomic.allocate(state, block), expected);
                 if let Some(block) = expected {
-                    set(&mut states, block, state).expect("it was free");
-                    bare.set(block, state).expect("it was free");
-                    indexed.set(block, state).expect("it was free");
+                    set(&mut states, block, state).expect("the block was free");
+                    bare.set(block, state).expect("the block was free");
+                    indexed.set(block, state).expect("the block was free");
                 }
             }
             2 => {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! GFS2 images: whatever the bytes are, a survey ends with a result and no panic, and its sums agree.
+//! GFS2 images: for any bytes, a survey returns a result without a panic, and its sums are consistent.
 
 use std::io::Cursor;
 
 use bitfit::gfs2::Volume;
 
-/// Bytes in front of the superblock: they mean nothing, so the input starts behind them.
+/// Number of bytes before the superblock, which are ignored; the input starts after them.
 const IN_FRONT: usize = 65_536;
 
-/// Surveys the bytes as an image from its superblock on.
+/// Surveys the bytes as an image that starts at its superblock.
 pub fn run(bytes: &[u8]) {
     let image = [&[0; IN_FRONT], bytes].concat();
     let Ok(mut volume) = Volume::open(Cursor::new(&image)) else { return };

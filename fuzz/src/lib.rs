@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What each fuzz target does with its input. The tests of the crates include these modules by path and drive them
-//! with mutated files, so that they are exercised without a fuzzer, too.
+//! Bodies of the fuzz targets. The tests of the crates include these modules by path and run them with mutated files,
+//! so they are exercised without a fuzzer too.
 
 pub mod bitfit_operations;
 pub mod gfs2_image;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Event logs: arbitrary bytes never cause a panic in the reader, and a decoded record is encoded back unchanged.
+//! Event logs: for any bytes, the reader does not panic, and a decoded record is encoded back unchanged.
 
 use event_log::{LogReader, Record};
 

@@ -5,14 +5,14 @@ use lrz::budget::Limit;
 use lrz::store::Memory;
 use lrz::unpack::{Options, Target, Verified, unpack};
 
-/// Bytes that are taken out of an archive at most: a mutated length may ask for any number.
+/// Maximum number of bytes extracted from an archive, since a mutated length may be arbitrary.
 const MOST: u64 = 16 << 20;
 
-/// What became of an archive.
+/// Result of reading an archive.
 pub enum Outcome {
-    /// These bytes, borne out by a checksum.
+    /// Contents, verified by a checksum.
     Verified(Vec<u8>),
-    /// Some bytes; the archive has no checksum.
+    /// Some contents; the archive has no checksum.
     Unverified,
     /// An error.
     Refused,
@@ -20,7 +20,7 @@ pub enum Outcome {
 
 /// Reads an archive with little memory.
 pub fn read(archive: &[u8], password: Option<&[u8]>) -> Outcome {
-    // A damaged salt may ask for minutes of key derivation, which is a wish and no harm.
+    // A damaged salt may request minutes of key derivation, which is valid input; skip it.
     if archive.len() > 22 && archive[22] == 1 && u32::from(archive[7]) << archive[6].min(20) > 1 << 12 {
         return Outcome::Refused;
     }
@@ -31,7 +31,7 @@ pub fn read(archive: &[u8], password: Option<&[u8]>) -> Outcome {
     let options = Options {
         password: password.map(<[u8]>::to_vec),
         threads: 1,
-        // Defaults ask the system for its memory, which takes longer than most archives.
+        // The default queries the system's memory size, which takes longer than most archives.
         memory: Limit::bytes(0),
         most: MOST,
         progress: None,
@@ -44,7 +44,7 @@ pub fn read(archive: &[u8], password: Option<&[u8]>) -> Outcome {
     }
 }
 
-/// For the fuzzer: plain archives and encrypted ones.
+/// Fuzz target: plain and encrypted archives.
 #[allow(dead_code, reason = "the tests call `read`")]
 pub fn run(bytes: &[u8]) {
     read(bytes, Some(b"pw"));

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loads and runs a program made of the input: the first byte says how the rest becomes instructions.
+//! Loads and runs a BPF program made from the input: the first byte selects how the rest is converted to
+//! instructions.
 
 use bpf_machine::{
     Context, FaultKind, GuestAddr, Host, Machine, Memory, PausePoints, Resolver, Step, TimerId, asm, iter_num,
 };
 use bpf_object::{FunctionId, Insn, KfuncRef, LinkedObject, MapId, Symbol};
 
-/// What random code may name. The functions' code is replaced.
+/// Object that random code can refer to. The code of its functions is replaced.
 const WORLD: &str = "
 map array Array key 4 value 24 max 3
 map percpu PercpuArray key 4 value 8 max 2
@@ -31,7 +32,7 @@ func second
 func third
   exit";
 
-/// Operation codes that exist, so that most random programs are accepted.
+/// Valid opcodes, so that most random programs are accepted.
 const CODES: &[u8] = &[
     0x07, 0x0f, 0x17, 0x1f, 0x27, 0x2f, 0x37, 0x3f, 0x47, 0x4f, 0x57, 0x5f, 0x67, 0x6f, 0x77, 0x7f, 0x87, 0x97, 0x9f,
     0xa7, 0xaf, 0xb7, 0xbf, 0xc7, 0xcf, 0xd4, 0xd7, 0xdc, 0x04, 0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c,
@@ -41,16 +42,16 @@ const CODES: &[u8] = &[
     0x63, 0x6b, 0x73, 0x7b, 0xc3, 0xdb, 0xcb, 0xd3, 0x18, 0x18, 0x18, 0x18, 0x85, 0x85, 0x85, 0x85, 0x95,
 ];
 
-/// Helpers that the machine has itself, and two that it has not.
+/// Helpers that the machine implements, and two that it does not.
 const HELPERS: [i32; 32] = [
     1, 2, 3, 87, 88, 89, 93, 94, 156, 157, 164, 181, 194, 195, 130, 131, 132, 133, 134, 169, 170, 171, 172, 182, 4,
     113, 45, 115, 210, 211, 5, 999,
 ];
 
-/// Instructions that a random program may execute.
+/// Maximum number of instructions that a random program may execute.
 const BUDGET: u64 = 5000;
 
-/// What the machine runs on; it notes what it was asked for.
+/// Host of the machine, which logs its requests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Kernel {
     calls: Vec<(u32, [u64; 5])>,
@@ -91,20 +92,20 @@ impl Host for Kernel {
     }
 }
 
-/// Loads and runs the program; a program that runs gives the same result when it pauses wherever it can.
+/// Loads and runs the program. It must give the same result if it pauses wherever it can.
 pub fn run(bytes: &[u8]) {
     let Some((&flavour, code)) = bytes.split_first() else { return };
-    let mut object = asm::assemble("random", WORLD).expect("a world");
+    let mut object = asm::assemble("random", WORLD).expect("the object assembles");
     build(&mut object, code, flavour & 1 == 0);
     let straight = execute(&object, PausePoints::default());
     let pausing = execute(&object, PausePoints { kfuncs: true, helpers: true, atomics: true, spin_locks: true });
-    // Where one faults because a lock is never released, the other waits for it for ever.
+    // If one run faults because a lock is never released, the pausing one waits forever.
     if pausing.is_some() {
-        assert_eq!(straight, pausing, "pausing changes a result");
+        assert_eq!(straight, pausing, "pausing must not change a result");
     }
 }
 
-/// Fills the functions of the world with code.
+/// Replaces the code of the object's functions.
 fn build(object: &mut LinkedObject, code: &[u8], shaped: bool) {
     let part = (code.len() / 8).div_ceil(3).max(1) * 8;
     for (number, code) in code.chunks(part).take(3).enumerate() {
@@ -126,7 +127,7 @@ fn build(object: &mut LinkedObject, code: &[u8], shaped: bool) {
             let slot = function.insns.len() as u32;
             let (mut insn, symbol) = shape(insn);
             if matches!(insn.code & 7, 5 | 6) && !matches!(insn.code, 0x85 | 0x95) {
-                // Somewhere in the function.
+                // A target inside the function.
                 let target = insn.off.rem_euclid(code.len() as i16 / 8);
                 insn.off = target - slot as i16 - 1;
                 if insn.code == 0x06 {
@@ -148,7 +149,7 @@ fn build(object: &mut LinkedObject, code: &[u8], shaped: bool) {
     }
 }
 
-/// The nearest instruction that is likely to be accepted and to do something.
+/// The most similar instruction that is likely to be accepted and to have an effect.
 fn shape(mut insn: Insn) -> (Insn, Option<Symbol>) {
     insn.code = CODES[usize::from(insn.code) % CODES.len()];
     (insn.dst, insn.src) = (insn.dst % 11, insn.src % 11);
@@ -208,7 +209,7 @@ fn alu(insn: Insn, pick: u32) -> (Insn, Option<Symbol>) {
     }
 }
 
-/// What running every function once gives: results, counts, and what the host saw.
+/// Result of running every function once: results, instruction counts, and the host's log.
 type Outcome = (Vec<(String, u64, u64)>, Kernel);
 
 fn execute(object: &LinkedObject, pause: PausePoints) -> Option<Outcome> {
@@ -224,7 +225,7 @@ fn execute(object: &LinkedObject, pause: PausePoints) -> Option<Outcome> {
         let result = loop {
             match machine.run(&mut execution, &mut kernel) {
                 Ok(Step::Done(value)) => break value.to_string(),
-                // Waiting for a lock that nobody will release.
+                // It waits for a lock that is never released.
                 Ok(Step::Paused) if waits > BUDGET => return None,
                 Ok(Step::Paused) => waits += 1,
                 Err(fault) => break fault.to_string(),

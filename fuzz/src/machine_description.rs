@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Machine files, hwloc XML and synthetic strings: whatever the text is, there is a result and no panic, and what is
-//! accepted holds together and can be written as a file that says the same.
+//! Machine files, hwloc XML and synthetic strings: any text gives a result without a panic, and an accepted machine
+//! is valid and can be written to an equivalent file.
 
 use machine_model::Machine;
 
-/// Reads the bytes in each of the three ways.
+/// Parses the bytes in each of the three formats.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let read = [
@@ -14,7 +14,7 @@ pub fn run(bytes: &[u8]) {
     ];
     for machine in read.into_iter().flatten() {
         machine.validate().expect("a loader returns valid machines");
-        let back = Machine::from_toml("fuzz.toml", &machine.to_toml()).expect("what is written can be read");
+        let back = Machine::from_toml("fuzz.toml", &machine.to_toml()).expect("a written file can be read");
         assert_eq!(Machine { name: machine.name.clone(), ..back }, machine);
     }
 }

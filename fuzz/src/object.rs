@@ -4,7 +4,7 @@
 use bpf_object::btf::{Btf, BtfBuilder, Member};
 use bpf_object::{Function, LinkedObject, MapId, MemberValue, Object, Symbol, Target};
 
-/// A kernel that has every kfunc, variable and kconfig value, and few types.
+/// A kernel with every kfunc, variable and kconfig value, and few types.
 struct Kernel(Btf);
 
 impl Kernel {
@@ -48,7 +48,7 @@ pub fn run(bytes: &[u8]) -> bool {
     linked.as_ref().map(check).is_ok()
 }
 
-/// Checks the properties of a linked object on which its loaders rely.
+/// Checks the properties of a linked object that its loaders rely on.
 fn check(object: &LinkedObject) {
     for function in &object.functions {
         check_function(object, function);
@@ -61,7 +61,7 @@ fn check(object: &LinkedObject) {
         assert!(map.inner_maps.iter().all(inner));
     }
     for (name, variable) in &object.variables {
-        let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("variables lie in data sections");
+        let bytes = object.maps[variable.map.0 as usize].initial.as_ref().expect("variables are in data sections");
         assert!((variable.offset as usize + variable.size as usize) <= bytes.len(), "{name}");
     }
     for member in object.struct_ops.iter().flat_map(|ops| &ops.members) {
@@ -81,7 +81,7 @@ fn check_function(object: &LinkedObject, function: &Function) {
         match symbol {
             Symbol::Map(id) => assert!((id.0 as usize) < object.maps.len()),
             Symbol::MapValue { map, offset } => {
-                let bytes = object.maps[map.0 as usize].initial.as_ref().expect("only data is addressed");
+                let bytes = object.maps[map.0 as usize].initial.as_ref().expect("only data sections are addressed");
                 assert!(*offset as usize <= bytes.len());
             }
             Symbol::Function(id) => assert!((id.0 as usize) < object.functions.len()),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Launch profiles: whatever the text is, there is a result and no panic. The first line is taken as a tunable
-//! `key=value` of the command line as well.
+//! Launch profiles: any text gives a result without a panic. The first line is also used as a tunable `key=value` of
+//! the command line.
 
 use launch_profile::Profile;
 
-/// Reads the bytes as a profile.
+/// Parses the bytes as a profile.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(mut profile) = Profile::from_toml("fuzz", &text) else { return };

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Recordings: whatever the bytes are, there is a result and no panic, and what is accepted is stable.
+//! Recordings: any bytes give a result without a panic, and accepted recordings survive a round trip.
 
 use workload::Recording;
 
-/// Magic and version; type, flags, both lengths and checksum of a block.
+/// Size of magic and version; size of type, flags, both lengths and checksum of a block.
 const FILE_HEADER: usize = 12;
 const BLOCK_HEADER: usize = 20;
 
-/// Reads the bytes as a file; as the payload of a file of version 1; and as blocks whose lengths and checksums are right:
-/// no fuzzer guesses these.
+/// Reads the bytes as a file; as the payload of a version 1 file; and as blocks with valid lengths and checksums,
+/// which no fuzzer guesses.
 pub fn run(bytes: &[u8]) {
     check(bytes);
     let mut first = b"WEIRREC\n".to_vec();
     first.extend(1u32.to_le_bytes());
     first.extend((bytes.len() as u64).to_le_bytes());
     first.extend(xxhash_rust::xxh3::xxh3_64(bytes).to_le_bytes());
-    first.extend(zstd::bulk::compress(bytes, 1).expect("memory is compressed into memory"));
+    first.extend(zstd::bulk::compress(bytes, 1).expect("compression into memory succeeds"));
     check(&first);
     check(&pack(bytes));
 }
 
 fn check(file: &[u8]) {
     let Ok(recording) = Recording::from_bytes("fuzz", file) else { return };
-    let stored = recording.to_bytes().expect("what was read can be stored");
-    assert_eq!(Recording::from_bytes("fuzz", &stored).expect("and read again"), recording);
+    let stored = recording.to_bytes().expect("an accepted recording can be stored");
+    assert_eq!(Recording::from_bytes("fuzz", &stored).expect("a stored recording can be read"), recording);
 }
 
-/// Blocks as type, flags, length (3 bytes, the lowest first) and content, to a file. The last one is as long as there are
-/// bytes.
+/// Converts blocks given as type, flags, length (3 bytes, little-endian) and content to a file. The last one extends
+/// to the end of the input.
 fn pack(bytes: &[u8]) -> Vec<u8> {
     let mut file = b"WEIRREC\n".to_vec();
     file.extend(2u32.to_le_bytes());
@@ -47,7 +47,7 @@ fn pack(bytes: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The blocks of a good file in the form that [`run`] takes: a corpus to begin with.
+/// Converts a valid file to the form that [`run`] takes, for an initial corpus.
 #[allow(dead_code)]
 pub fn unpack(file: &[u8]) -> Vec<u8> {
     let mut unpacked = Vec::new();
@@ -57,7 +57,7 @@ pub fn unpack(file: &[u8]) -> Vec<u8> {
         let (stored, length) = (&rest[BLOCK_HEADER..BLOCK_HEADER + word(4)], word(8));
         let content = match rest[2] & 2 {
             0 => stored.to_vec(),
-            _ => zstd::bulk::decompress(stored, length).expect("a good file"),
+            _ => zstd::bulk::decompress(stored, length).expect("a valid file"),
         };
         unpacked.extend([rest[0], rest[2] & 1]);
         unpacked.extend(&(length as u32).to_le_bytes()[..3]);

@@ -1,33 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Workload files: whatever the bytes are, there is a result and no panic, and what is accepted can be stored, read
-//! again and played.
+//! rt-app files: any bytes give a result without a panic, and accepted workloads can be stored, read and executed.
 
 use ids::{Nanos, TaskId};
 use std::collections::VecDeque;
 use workload::{Demand, Executor, Observed, Recording, RecordingMeta, Start, Workload};
 
-/// Instances cost memory and time, not insight.
+/// Maximum number of tasks: instances cost memory and time without increasing coverage.
 const MAX_TASKS: usize = 200;
 
-/// Reads the bytes as rt-app JSON.
+/// Parses the bytes as rt-app JSON.
 pub fn run(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(mut workload) = Workload::from_rt_app("fuzz.json", &text) else { return };
     workload.validate().expect("a loader returns valid workloads");
-    // Nobody records what only a workload file says of its tasks.
+    // Attributes that only workload files have are not stored in recordings.
     for task in &mut workload.tasks {
         (task.window, task.lends) = (None, None);
     }
     if workload.tasks.len() <= MAX_TASKS {
         let recording = Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() };
-        let stored = recording.to_bytes().expect("what was loaded can be stored");
-        assert_eq!(Recording::from_bytes("fuzz", &stored).expect("and read again"), recording);
-        play(&recording.workload);
+        let stored = recording.to_bytes().expect("a loaded workload can be stored");
+        assert_eq!(Recording::from_bytes("fuzz", &stored).expect("a stored workload can be read"), recording);
+        execute(&recording.workload);
     }
 }
 
-/// Lets all tasks run in turn for a while, with every wish granted.
-pub fn play(workload: &Workload) {
+/// Executes all tasks in turn for a while, granting every demand.
+pub fn execute(workload: &Workload) {
     let mut player = Executor::new(workload);
     let mut ready = VecDeque::new();
     let mut tasks = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The grammar of the command line.
+//! Command-line grammar.
 
 use crate::saved::Which;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -30,45 +30,47 @@ Exit status: 0 fine, 1 a scheduler was ejected or something else was wrong with
 the run, 2 bad usage or input; the help of each command says more."
 )]
 pub struct Args {
-    /// What to do.
+    /// Subcommand.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// Subcommands of `weir`.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// List what ships with weir, and the measures of its reports
+    /// List shipped policies, machines, workloads and measures
     List(List),
-    /// Print a machine as a file to edit
+    /// Print a machine description as a file to edit
     Machine(Machine),
     /// Run schedulers on simulated machines
     Sim(Sim),
-    /// Hold a scheduler to what it promises, in runs that seeds draw
+    /// Property-test a scheduler on random machines and workloads
     Check(Check),
-    /// Tell what a workload contains, and how many CPUs it can use
+    /// Analyse a workload: work, span, parallelism
     Workload(Workload),
-    /// Tell what an object contains and needs
+    /// Show what a BPF object contains and what it needs
     Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
     Run(Run),
     /// Compare saved runs, simulated and real
     Compare(Compare),
-    /// Tell why a task of a saved run waited, or why the run took so long
+    /// Explain long waits, ejections and the critical path of a run
     Explain(Explain),
-    /// Write a saved run as a page for a browser
+    /// Write a saved run as an HTML page
     Report(Report),
-    /// Record what a command does on this machine, as a workload (root)
+    /// Record a command's scheduling as a workload (root)
     Record(Record),
-    /// Write man pages, completions of shells, headers for policies, or the policies' objects into a folder, to be installed
+    /// Write man pages, completions, headers or objects to install
     #[command(hide = true)]
     Generate(Generate),
-    /// Bring CPUs back when standard input ends: for `weir run --faults`, should that be killed
+    /// Bring CPUs back online when standard input closes
+    ///
+    /// Started by `weir run --faults`, in case that process is killed.
     #[command(hide = true)]
     GuardCpus {
-        /// Those that shall be online
+        /// CPUs that must be online
         online: String,
-        /// Those that shall not
+        /// CPUs that must be offline
         offline: String,
     },
 }
@@ -87,14 +89,14 @@ Examples:
 make install does all of this. Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Generate {
-    /// What to write
+    /// Kind of files to write
     pub what: Generated,
-    /// Where; the folder is made if it is not there
-    #[arg(value_name = "FOLDER")]
-    pub folder: PathBuf,
+    /// Output directory; created if missing
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
 }
 
-/// What `weir generate` writes.
+/// Kinds of files that `weir generate` writes.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Generated {
     Man,
@@ -103,7 +105,7 @@ pub enum Generated {
     Objects,
 }
 
-/// What `weir list` lists.
+/// Sections of `weir list`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Kind {
     Policies,
@@ -120,10 +122,10 @@ pub enum Kind {
 Examples:
   weir list
   weir list policies
-  weir list measures                  what the rows of reports are"
+  weir list measures                  meaning of each row of a report"
 )]
 pub struct List {
-    /// Only these
+    /// List this section only
     pub kind: Option<Kind>,
 }
 
@@ -132,38 +134,40 @@ pub struct List {
 #[command(
     max_term_width = 80,
     after_help = "\
-M is host, a preset (see weir list machines), a machine file (TOML), a file of
-hwloc (lstopo FILE.xml), or what lstopo --of synthetic prints.
+M is host, a preset (see weir list machines), a machine file (TOML), an hwloc
+XML file (lstopo FILE.xml), or an hwloc synthetic string (the output of
+lstopo --of synthetic). The word measure instead of M measures this machine.
 
 Examples:
-  weir machine > my.toml                          this machine
+  weir machine > my.toml                          describe this machine
   weir sim bfs -m my.toml                         the same as -m host
-  weir machine server-64                          with the source of each number
-  weir machine other.xml > other.toml             from lstopo other.xml, there
-  weir machine measure                            what can be measured of it
-  weir machine measure --keys --format json       in a second: costs for a file
+  weir machine server-64                          a preset, with sources
+  weir machine other.xml > other.toml             convert an hwloc XML file
+  weir machine measure                            measure this machine's costs
+  weir machine measure --keys --format json       only costs a file may hold
   weir machine 'node:2 core:8 pu:2' --format json | jq .summary"
 )]
 pub struct Machine {
-    /// The machine
+    /// Machine to print
     #[arg(value_name = "M", default_value = "host")]
     pub machine: String,
-    /// How to print it
+    /// Output format
     #[arg(long, value_enum, default_value_t = MachineFormat::Toml)]
     pub format: MachineFormat,
-    /// Of what can be measured, only what has a key in machine files
+    /// Measure only the costs that have a key in machine files
     #[arg(long)]
     pub keys: bool,
 }
 
-/// How a machine is printed.
+/// Output formats of `weir machine`.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum MachineFormat {
     Toml,
     Json,
 }
 
-/// How the result is printed: for people, or for programs. (Help on values would make clap's help twice as long.)
+/// Output formats of results: text for people, JSON and CSV for programs. The values have no help of their own, which
+/// would double the length of clap's help.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Format {
     Text,
@@ -176,12 +180,15 @@ pub enum Format {
 #[command(
     max_term_width = 80,
     after_help = "\
-SCHED is a policy, NAME[@PRESET][,key=value...] (see weir list policies), or the
-path of a compiled sched_ext object, FILE.bpf.o[,key=value...], whose launch
-profile is --profile or FILE.toml beside it, or the path of its source,
-FILE.bpf.c, which clang compiles on the spot (-I and -D in BPF_CFLAGS). The name
-kernel stands for the kernel's own scheduler (EEVDF and the real-time classes):
-nothing is loaded.
+SCHED is one of
+  NAME[@PRESET][,key=value...]   a policy (see weir list policies)
+  FILE.bpf.o[,key=value...]      a compiled sched_ext object
+  FILE.bpf.c[,key=value...]      its source, compiled with clang
+                                 (-I and -D in BPF_CFLAGS)
+  kernel                         the default scheduler (EEVDF and the real-time
+                                 classes): no BPF scheduler is loaded
+The launch profile of an object or a source is --profile, or FILE.toml in the
+same directory.
 
 Examples:
   weir sim bfs
@@ -199,83 +206,117 @@ Examples:
   weir sim nix@groups -m server-64 -w hogs --call switch_groups:steal=0@2s
   weir sim bfs --format json | jq '.runs[0].wakeup_latency_ns'
 
-Exit status: 0 fine, 1 a scheduler was ejected, the tasks wait for each other
-for ever, something was broken that every run owes, or a program that --call
-called did not return 0, 2 bad usage or input."
+Exit status: 0 fine, 1 a scheduler was ejected, the workload deadlocked, an
+invariant was violated, or a program called with --call did not return 0,
+2 bad usage or input."
 )]
 pub struct Sim {
-    /// Schedulers; several give a comparison
+    /// Run these schedulers; several are compared
     #[arg(required = true, value_name = "SCHED")]
     pub schedulers: Vec<String>,
-    /// Preset, TOML file, hwloc XML file, hwloc synthetic string, or host
+    /// Simulate this machine; repeat to compare machines
+    ///
+    /// M is a preset (see weir list machines), a TOML file, an hwloc XML file, an hwloc synthetic string, or host.
     #[arg(short, long = "machine", value_name = "M", default_value = "host")]
     pub machines: Vec<String>,
-    /// [LABEL=]NAME or FILE (rt-app JSON or a recording), with ,key=value for jobs, nice, policy, cpus, uid, group,
-    /// cap, hard-cap, start, count or slow=TASK:FACTOR; several joined by + are one workload
+    /// Run this workload; repeat to compare workloads
+    ///
+    /// W is [LABEL=]NAME or [LABEL=]FILE (rt-app JSON or a recording), with any of ,jobs= ,nice= ,policy= ,cpus=
+    /// ,uid= ,group= ,cap= ,hard-cap= ,start= ,count= and ,slow=TASK:FACTOR. Several joined by + run as one workload
+    /// (docs/reference/workloads.md).
     #[arg(short, long = "workload", value_name = "W", default_value = "build")]
     pub workloads: Vec<String>,
-    /// End each run after this simulated time, such as 10s or 500ms [default: as the workload says]
+    /// End each run after this simulated time, such as 500ms
+    ///
+    /// [default: set by the workload]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Draws what differs between two real runs; 0 draws nothing: the nominal run [default: 0]
+    /// Run with this random seed; 0 is the nominal run [default: 0]
+    ///
+    /// A seed samples the noise in which two real runs differ (docs/explanation/noise.md). Seed 0 samples none.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
-    /// Run with the seeds 1 to N, and mark what is larger than chance [default: 16 if schedulers are compared]
+    /// Run seeds 1 to N and test differences for significance
+    ///
+    /// [default: 16 if schedulers are compared]
     #[arg(long, value_name = "N", conflicts_with = "seed", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
-    /// Draw the machine's uncertain numbers N times; each draw runs with every seed [default seeds: 3]
+    /// Sample the machine's uncertain constants N times
+    ///
+    /// Each sample runs with every seed [default seeds: 3].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(2..=1000))]
     pub draws: Option<u64>,
-    /// Kernel version to model: 7.2, or 6.18 for the kernel's own scheduler before HRTICK, or host for the one of them
-    /// whose own scheduler is most like that of this machine's kernel. +ticket or +test-and-set
-    /// behind it: with such locks, as kernels before 4.2; +waiting: what it does waits for locks while other CPUs go
-    /// on (slower; right latencies where locks are fought for)
+    /// Model this kernel version: 7.2, 6.18 or host
+    ///
+    /// 6.18 differs in the default scheduler only, which has no HRTICK yet. host selects the version whose default
+    /// scheduler is most like that of this machine's kernel.
+    ///
+    /// Append +ticket or +test-and-set for kernel spin locks of that kind, as before Linux 4.2, and +waiting to
+    /// interleave kernel operations at lock waits: exact latencies under contention, at a slower simulation.
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel_name)]
     pub kernel: KernelName,
-    /// Effects of hardware to leave out: smt, frequency, idle-states, locks
+    /// Leave out effects: smt, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
-    /// Sources of noise that draw nothing, such as threads,order (docs/explanation/noise.md)
+    /// Turn off sources of noise, such as threads,order
+    ///
+    /// docs/explanation/noise.md lists them.
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,
-    /// Hold each run to what its scheduler's profile promises as well as to what every run owes; a broken promise is
-    /// exit status 1
+    /// Check the promises in the scheduler's launch profile
+    ///
+    /// The built-in invariants are checked in every run. Exit status 1 if a promise is broken.
     #[arg(long)]
     pub check: bool,
-    /// What happens to the machine, such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
-    /// cpu1:drift+200ppm@0s, or a TOML file of that
+    /// Inject faults: CPU hotplug, suspend, clock steps and drift
+    ///
+    /// PLAN is a list such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
+    /// cpu1:drift+200ppm@0s, or a TOML file with such a plan.
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
-    /// Call a program of the scheduler while it runs, such as assign:group=db,cpus=3@1s: `assign` after 1 s with these
-    /// members of its context. It may stand several times
+    /// Call a syscall program of the scheduler during the run
+    ///
+    /// assign:group=db,cpus=3@1s calls the program `assign` 1 s after the start with these values in its context.
+    /// Repeat the option for several calls.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<PlannedCall>,
-    /// Launch profile of the schedulers that are given as paths
+    /// Use this launch profile for schedulers given as paths
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Run again whenever a file that was named, or an included header, changes; until Ctrl-C
+    /// Run again whenever an input file changes, until Ctrl-C
+    ///
+    /// Input files are the files named on the command line and the headers that a source includes.
     #[arg(long)]
     pub watch: bool,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Show all measures, not only those that matter most
+    /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
-    /// Write a trace of the run for ui.perfetto.dev; one run only
+    /// Write a trace for ui.perfetto.dev; single runs only
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write every event of the run, as JSON lines if the name ends in .jsonl; one run only
+    /// Write every event, as JSON lines if FILE is *.jsonl
+    ///
+    /// Single runs only.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
-    /// Show how often each line of the policies ran, in all runs together, or write it to FILE for lcov and genhtml
+    /// Count executions of each policy source line
+    ///
+    /// The counts of all runs are summed and printed with the source, or written to FILE in the format of lcov and
+    /// genhtml.
     #[arg(long, value_name = "FILE", num_args = 0..=1)]
     pub coverage: Option<Option<PathBuf>>,
-    /// Write all that is known of the runs to FILE, such as a.weirrun, for weir compare and weir explain
+    /// Save the runs to FILE for weir compare and weir explain
+    ///
+    /// Customary suffix: .weirrun. The file holds all inputs, which reproduce the runs.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Write the report as a page that needs no network: tables, plots, timelines, tasks
+    /// Write the report as a self-contained HTML page
+    ///
+    /// The page has tables, plots, timelines and tasks, and loads nothing from the network.
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
 }
@@ -285,38 +326,38 @@ pub struct Sim {
 #[command(
     max_term_width = 80,
     after_help = "\
-SCHED is written as for weir sim; what it promises stands in its launch profile
-(docs/reference/launch-profile.md). Each seed draws a machine, a workload, and now and
-then a CPU that goes and comes. A run that breaks something is shown as the
-command line that makes it again.
+SCHED is written as for weir sim; its launch profile lists its promises
+(docs/reference/launch-profile.md). Each seed generates a machine, a workload,
+and in some cases a CPU that goes offline and comes back. For each violation the
+report shows the command line that reproduces the run.
 
 Examples:
   weir check bfs
   weir check ./my.bpf.c --seeds 50
   weir check kernel --first 1001 --seeds 1000
-  weir check bfs --list | head -3     what would be run
+  weir check bfs --list | head -3     show the runs without running them
   weir check bfs --format json | jq '.properties[] | select(.broken > 0)'
 
-Exit status: 0 fine, 1 something was broken or the scheduler was ejected, 2 bad
-usage or input."
+Exit status: 0 fine, 1 a promise or invariant was violated, the workload
+deadlocked, or the scheduler was ejected, 2 bad usage or input."
 )]
 pub struct Check {
-    /// The scheduler
+    /// Scheduler to test
     #[arg(value_name = "SCHED")]
     pub scheduler: String,
-    /// How many runs
+    /// Number of runs
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub seeds: u64,
-    /// The first seed
+    /// Seed of the first run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub first: u64,
-    /// Show the command lines and run nothing
+    /// Print the command lines without running them
     #[arg(long)]
     pub list: bool,
-    /// Launch profile of a scheduler that is given as a path
+    /// Use this launch profile for a scheduler given as a path
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// How to print the result; there is no csv
+    /// Output format: text or json
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -335,13 +376,13 @@ Examples:
 Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Inspect {
-    /// Name of a policy, or path of a compiled object or of its source
+    /// Policy name, or path of a compiled object or its source
     #[arg(value_name = "OBJECT")]
     pub object: String,
     /// Print the beginning of a launch profile instead
     #[arg(long)]
     pub profile: bool,
-    /// How to print what is found
+    /// Output format: text or json
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -351,106 +392,129 @@ pub struct Inspect {
 #[command(
     max_term_width = 80,
     after_help = "\
-SCHED is written as for weir sim. Without it, or with kernel, the scheduler that
-is there is measured, on any kernel with BTF; with it, a kernel with sched_ext
-(6.12 or later) is needed. Both need root.
+SCHED is written as for weir sim. Without it, or with kernel, weir measures the
+scheduler that is already active, on any kernel with BTF. Loading a scheduler
+needs a kernel with sched_ext (6.12 or later). Both need root.
 
 With a command or a workload, its tasks are measured as in a simulated run, and
-the report follows when all have ended. With --format json what the command
-writes to standard output goes to standard error: standard output has the JSON
-alone. With neither, weir runs until Ctrl-C or SIGTERM and prints a line of
-statistics of the whole machine each second. Either way the end of weir unloads
-the scheduler. If the kernel ejects it, weir says why, and a command goes on
-under the kernel's own, no longer measured. Ctrl-C and SIGTERM reach the command
-as well, and the report follows when that has ended. If a CPU comes or goes and
-the kernel wants that, the scheduler is loaded again.
+the report is printed when all of them have exited. With --format json the
+command's standard output is redirected to standard error, so that standard
+output has only the JSON. Without a command or workload, weir runs until Ctrl-C
+or SIGTERM and prints a line of machine-wide statistics every second.
 
-With --tui the terminal shows the run as it passes: how busy each CPU is with
-the run's tasks and with others, who waits there, how long woken tasks waited,
-who waited most, and how many waited over time. q and Ctrl-C end the run. What
-the command writes follows when the screen has gone, and the command reads
-nothing. Without a terminal there are lines as of --stats 1. The queues of a
-scheduler are not seen in a real kernel.
+The scheduler is unloaded when weir exits. If the kernel ejects it, weir prints
+the reason; a command then continues under the default scheduler, unmeasured.
+Ctrl-C and SIGTERM are passed on to the command, and the report follows when it
+has exited. If the scheduler exits with a restart code because of CPU hotplug,
+it is loaded again.
 
-With --faults CPUs go and come, and the machine sleeps, for real. Times count
-from the start of the command or the workload. What this machine cannot do is
-refused before anything happens. However weir ends, CPUs are as they were found,
-after SIGKILL too. But affinities may change for good: a task that may run on
-such CPUs alone may run anywhere afterwards, unless it slept all the while or
---keep-affinity renews that; and cpusets of cgroup v1 lose them.
+With --tui the terminal shows the run live: each CPU's utilization by the run's
+tasks and by others, its waiting tasks, wakeup latencies, the tasks that waited
+longest, and the number of waiting tasks over time. q and Ctrl-C end the run.
+The command's output is printed after the screen closes; its standard input is
+empty. Without a terminal, --tui prints lines as --stats 1 does. The queues of a
+scheduler cannot be observed in a real kernel.
 
-With --call a program of the scheduler in section syscall is called, as its user
-space would call it, at a time that counts from the start as well. One that does
-not return 0 is shown, and is exit status 1.
+With --faults real CPUs go offline and online and the real machine suspends.
+Times count from the start of the command or workload. Faults that this machine
+does not support are rejected before the run starts. When weir exits, even by
+SIGKILL, the set of online CPUs is restored. But affinities may change
+permanently: a task pinned only to offlined CPUs may run anywhere afterwards,
+unless it slept the whole time or --keep-affinity restores its affinity; and
+cgroup v1 cpusets lose the offlined CPUs.
 
-Groups of a workload are control groups (cgroup v2) below weir.PID while it
-runs, and nothing of them is left afterwards. What a weir leaves that is killed
-is removed when the next one starts.
+With --call weir calls a BPF program of the scheduler (section syscall) as its
+user space would, at a time counted from the start. A program that does not
+return 0 is reported, and the exit status is 1.
+
+The groups of a workload are cgroups (cgroup v2) below weir.PID during the run
+and are removed afterwards. Cgroups left by a killed weir are removed when weir
+next runs.
 
 Examples:
   sudo weir run bfs                         until Ctrl-C
   sudo weir run bfs -- make -j4
-  sudo weir run -- make -j4                 the kernel's own scheduler
+  sudo weir run -- make -j4                 the default scheduler
   sudo weir run bfs --faults cpu1:offline@2s,cpu1:online@5s -- make -j4
   sudo weir run nix@groups --call switch_groups:steal=0,donate=0@5s -- make -j4
-  sudo weir run bfs -w preempt-mix          weir sim bfs -w ..., but real
+  sudo weir run bfs -w preempt-mix          weir sim's workload as real tasks
   sudo weir run --format json -- ./a.out | jq '.runs[0].wakeup_latency_ns'
-  sudo weir run bfs@gc --keep-affinity      as the -gc branch did it
-  sudo weir run --tui -- make -j4           watch it on the whole terminal
-  sudo weir run --monitor 5                 only watch
+  sudo weir run bfs@gc --keep-affinity      affinities as in the -gc branch
+  sudo weir run --tui -- make -j4           watch the run live
+  sudo weir run --monitor 5                 only print statistics
 
 Exit status: 0 fine, 1 the scheduler was ejected, the command or a call failed,
 or events were lost, 2 bad usage or input."
 )]
 pub struct Run {
-    /// Scheduler to load [default: none, the one that is there is measured]
+    /// Load this scheduler [default: measure the active one]
     #[arg(value_name = "SCHED")]
     pub scheduler: Option<String>,
-    /// Play this with real threads: name, rt-app JSON file, or recording
+    /// Execute this workload with real tasks instead of a command
+    ///
+    /// W is a name, an rt-app JSON file, or a recording.
     #[arg(short, long, value_name = "W", conflicts_with = "command")]
     pub workload: Option<String>,
-    /// End the run after this time, such as 10s or 500ms: a command gets SIGTERM
+    /// End the run after this time, such as 10s or 500ms
+    ///
+    /// A command gets SIGTERM.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Do this to the machine, as weir sim does: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file of that
+    /// Inject real faults: CPU hotplug and suspend
+    ///
+    /// PLAN is written as for weir sim: cpu3:offline@1s,cpu3:online@2s,suspend@3s+2s, or a TOML file with such a
+    /// plan.
     #[arg(long, value_name = "PLAN")]
     pub faults: Option<String>,
-    /// Call a program of the scheduler while it runs, as weir sim does: assign:group=db,cpus=3@1s
+    /// Call a syscall program of the scheduler during the run
+    ///
+    /// CALL is written as for weir sim: assign:group=db,cpus=3@1s.
     #[arg(long = "call", value_name = "CALL")]
     pub calls: Vec<PlannedCall>,
-    /// Hold the run to what the scheduler's profile promises, as far as a real kernel shows that; what it does not show is told
+    /// Check the promises in the scheduler's launch profile
+    ///
+    /// Promises that cannot be checked in a real kernel are listed.
     #[arg(long)]
     pub check: bool,
-    /// Renew the affinity of tasks, which the kernel widens when their last CPU goes, as soon as one of theirs is back
+    /// Restore affinities that CPU hotplug has widened
+    ///
+    /// The kernel widens the affinity of a task when the last of its CPUs goes offline. Weir restores it as soon as
+    /// one of these CPUs is back online.
     #[arg(long)]
     pub keep_affinity: bool,
-    /// Launch profile of a scheduler that is given as a path
+    /// Use this launch profile for a scheduler given as a path
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
-    /// Print statistics of the whole machine every so many seconds
+    /// Print machine-wide statistics every SECS seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub stats: Option<u64>,
-    /// Show the run as it passes on the whole terminal: CPUs, waits, who waits most. Plain lines if there is none
+    /// Show the run live on the whole terminal
+    ///
+    /// It shows CPUs, waits and the tasks that waited longest. Without a terminal, plain lines are printed.
     #[arg(long, conflicts_with = "stats")]
     pub tui: bool,
-    /// The same as --stats, and do nothing else
+    /// Only print machine-wide statistics every SECS seconds
     #[arg(long, value_name = "SECS", value_parser = clap::value_parser!(u64).range(1..=86_400),
           conflicts_with_all = ["scheduler", "stats", "tui", "trace", "save", "report", "command", "workload", "faults",
                                 "calls", "check"])]
     pub monitor: Option<u64>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Write a trace of the command's or the workload's run for ui.perfetto.dev
+    /// Write a trace of the run for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Write all that is known of the run, each event too, to FILE, such as a.weirrun, for weir compare and weir explain
+    /// Save the run to FILE for weir compare and weir explain
+    ///
+    /// Customary suffix: .weirrun. The file holds every event.
     #[arg(long, value_name = "FILE")]
     pub save: Option<PathBuf>,
-    /// Write the report as a page that needs no network: tables, plots, timelines, tasks
+    /// Write the report as a self-contained HTML page
+    ///
+    /// The page has tables, plots, timelines and tasks, and loads nothing from the network.
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
-    /// The command and its arguments
+    /// Command to run, with its arguments
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
@@ -460,8 +524,8 @@ pub struct Run {
 #[command(
     max_term_width = 80,
     after_help = "\
-Each FILE is a saved run (weir sim --save, weir run --save) or what
---format json printed. Simulated runs with the same seeds are compared in pairs.
+Each FILE is a saved run (weir sim --save, weir run --save) or the output of
+--format json. Simulated runs with the same seed are compared pairwise.
 
 Examples:
   weir sim kernel -w preempt-mix --seeds 16 --save sim.weirrun
@@ -470,19 +534,21 @@ Examples:
   weir compare yesterday.json today.json --all
   weir compare sim.weirrun real-*.weirrun --report differences.html
 
-Exit status: 0 fine, 1 some run did not come to its end, 2 bad usage or input."
+Exit status: 0 fine, 1 some run did not complete, 2 bad usage or input."
 )]
 pub struct Compare {
-    /// Saved runs, or JSON of runs
+    /// Saved runs, or runs as JSON
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Show all measures, not only those that matter most
+    /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
-    /// Write the comparison as a page that needs no network: tables, plots, timelines, tasks
+    /// Write the comparison as a self-contained HTML page
+    ///
+    /// The page has tables, plots, timelines and tasks, and loads nothing from the network.
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
 }
@@ -492,9 +558,10 @@ pub struct Compare {
 #[command(
     max_term_width = 80,
     after_help = "\
-FILE is a saved run (weir sim --save, weir run --save) or what --format json
-printed. The page is one file, which works without a network in any browser of
-2024 or later. weir sim, weir run and weir compare write the same with --report.
+FILE is a saved run (weir sim --save, weir run --save) or the output of
+--format json. The page is a single file that loads nothing from the network,
+for any browser of 2024 or later. weir sim, weir run and weir compare write the
+same page with --report.
 
 Examples:
   weir sim kernel bfs -w video --save film.weirrun
@@ -502,13 +569,13 @@ Examples:
   weir report film.weirrun -o /tmp/film.html
   weir sim kernel bfs -w video --report film.html
 
-Exit status: 0 fine, 1 some run did not come to its end, 2 bad usage or input."
+Exit status: 0 fine, 1 some run did not complete, 2 bad usage or input."
 )]
 pub struct Report {
-    /// A saved run, or JSON of runs
+    /// Saved run, or runs as JSON
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to write the page [default: the file's name with .html]
+    /// Write the page to this file [default: FILE with .html]
     #[arg(short, long, value_name = "OUT.html")]
     pub output: Option<PathBuf>,
 }
@@ -518,12 +585,12 @@ pub struct Report {
 #[command(
     max_term_width = 80,
     after_help = "\
-FILE is what weir sim --save or weir run --save wrote. A simulated run is made
-again, and told in more detail. Of a run in a real kernel no queue, callback or
-line is seen. Without an option: the ejection if there was one, else the three
-longest waits and the chain.
+FILE is a run saved by weir sim --save or weir run --save. A simulated run is
+repeated, which gives more detail: queues, callbacks and source lines are not
+recorded in a real kernel. Without an option, weir explains the ejection if
+there was one, else the three longest waits and the critical path.
 
-T is a task's name or its number in the kernel (cc1[131]: cc1 or 131).
+T is a task's name or PID (for cc1[131]: cc1 or 131).
 
 Examples:
   weir sim bfs -w preempt-mix --save run.weirrun
@@ -538,36 +605,43 @@ Examples:
 Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Explain {
-    /// Saved runs
+    /// Saved run
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Why this task waited: its longest wait, or that at --at
+    /// Explain the longest wait of this task, or the wait at --at
     #[arg(long, value_name = "T", conflicts_with_all = ["worst", "chain", "ejection"])]
     pub task: Option<String>,
-    /// When, from the beginning of the run, such as 1.5s
+    /// Explain the wait at this time since the start, such as 1.5s
     #[arg(long, value_name = "TIME", requires = "task", value_parser = moment)]
     pub at: Option<Nanos>,
-    /// The N longest waits, after wakeups and others, in one sentence each, and in detail
+    /// Explain the N longest waits, one sentence each, then details
+    ///
+    /// Waits after wakeups and waits after losing the CPU both count.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub worst: Option<u64>,
-    /// Look only at waits of this kind
+    /// Consider only waits of this kind
     #[arg(long, value_enum, value_name = "KIND", default_value_t = Waits::All)]
     pub waits: Waits,
-    /// The longest chain of causes, from the beginning of the run to its end
+    /// Show the critical path from the start to the end of the run
+    ///
+    /// It is the longest chain of causes.
     #[arg(long)]
     pub chain: bool,
-    /// Why the scheduler was ejected
+    /// Explain why the scheduler was ejected
     #[arg(long)]
     pub ejection: bool,
-    /// How to print the result
+    /// Output format: text or json
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
-    /// Which of its runs
-    #[command(flatten, next_help_heading = "Which run, if the file has several [default: the first seed of one]")]
+    /// Selects one run of the file.
+    #[command(
+        flatten,
+        next_help_heading = "Select a run, if the file has several [default: the first seed of a scheduler]"
+    )]
     pub which: Which,
 }
 
-/// Which waits for a CPU are looked at.
+/// Kinds of waits for a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Waits {
     All,
@@ -586,21 +660,26 @@ Examples:
   weir workload make.weir --format json | jq '.chain[] | .task'
   weir workload hogs --for 1s
 
-The workload is played on as many CPUs as it can use, where nothing costs
-anything. How long that takes is its span: no machine is faster. Work W, span S
-and the work C of the longest chain bound what P CPUs need: at least W/P and S,
-at most S + (W - C)/P if no CPU idles beside a task that could run.
+The workload is executed on an ideal machine: as many CPUs as it can use, no
+overhead. The time it takes there is its span; no machine is faster. Work W,
+span S and the work C of the critical path bound the run time T on P CPUs:
+T >= max(W/P, S), and T <= S + (W - C)/P if no CPU idles while a task is
+runnable that may run there.
 
 Exit status: 0 fine, 2 bad usage or input."
 )]
 pub struct Workload {
-    /// [LABEL=]NAME or FILE, with ,key=value, several joined by + (docs/reference/workloads.md)
+    /// Workload to analyse: [LABEL=]NAME or FILE[,key=value...]
+    ///
+    /// Several joined by + are one workload (docs/reference/workloads.md).
     #[arg(value_name = "W")]
     pub workload: String,
-    /// Look at so much of it, such as 10s [default: all, or as the workload says]
+    /// Analyse only the first TIME, such as 10s
+    ///
+    /// [default: all, or as set by the workload]
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// How to print the result
+    /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -613,41 +692,47 @@ pub struct Workload {
 Examples:
   sudo weir record -- make -j4                  writes make.weir
   sudo weir record -o build.weir -- make -j4
-  sudo weir record --for 10s -- my-server       the first ten seconds of it
-  sudo weir record -p 4711 --for 10s            a server that runs already
+  sudo weir record --for 10s -- my-server       the first ten seconds
+  sudo weir record -p 4711 --for 10s            a running server
   sudo weir record -a --for 10s                 all processes of the machine
   weir sim bfs --workload build.weir            replays it
   weir workload build.weir                      how many CPUs it can use
 
-Ctrl-C and SIGTERM reach the command as well. The recording ends with it, and is
-written. It holds the command line of each process unless --no-argv is given. A
-run of more than 33 million operations (40 s of nothing but wakeups) is cut.
-Linux 6.4 or later is needed, with BTF.
+Ctrl-C and SIGTERM are passed on to the command. When it exits, the recording
+ends and is written. It holds the command line of each process unless --no-argv
+is given. A recording is cut after 33 million operations (40 s of nothing but
+wakeups). Linux 6.4 or later with BTF is required.
 
 Exit status: 0 fine, 1 the command failed or events were lost, 2 bad usage or input."
 )]
 pub struct Record {
-    /// Where to write the recording [default: the command's name with .weir]
+    /// Write to FILE [default: the command's name with .weir]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// End the recording after this time, such as 10s: the command gets SIGTERM
+    /// End the recording after this time, such as 10s
+    ///
+    /// The command gets SIGTERM.
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub duration: Option<Nanos>,
-    /// Leave out the arguments of all commands, which may hold passwords and tokens
+    /// Omit command arguments, which may hold passwords or tokens
     #[arg(long)]
     pub no_argv: bool,
-    /// Record processes that run already, with their threads and descendants, until they end; or Ctrl-C, or --for
+    /// Record running processes, threads and descendants included
+    ///
+    /// The recording ends when all have exited, at Ctrl-C, or after --for.
     #[arg(short, long, value_name = "PID", num_args = 1.., value_delimiter = ',', conflicts_with = "command")]
     pub pid: Vec<u32>,
-    /// Record all processes of the machine until Ctrl-C, or --for
+    /// Record all processes of the machine
+    ///
+    /// The recording ends at Ctrl-C or after --for.
     #[arg(short, long, conflicts_with_all = ["pid", "command"])]
     pub all: bool,
-    /// The command and its arguments
+    /// Command to record, with its arguments
     #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
-/// A kernel that is modelled, by its version or as the one nearest to this machine's.
+/// Parses a kernel version; `host` stands for the modelled version nearest to this machine's kernel.
 fn kernel_name(text: &str) -> Result<KernelName, String> {
     match text {
         "host" => {
@@ -657,12 +742,12 @@ fn kernel_name(text: &str) -> Result<KernelName, String> {
     }
 }
 
-/// A time of a run.
+/// Parses a time since the start of a run; 0 is allowed.
 fn moment(text: &str) -> Result<Nanos, String> {
     text.parse().map_err(|error: ids::ParseNanosError| error.to_string())
 }
 
-/// A time above 0.
+/// Parses a duration above 0.
 fn duration(text: &str) -> Result<Nanos, String> {
     let expected = "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms";
     text.parse().ok().filter(|&time| time > Nanos::ZERO).ok_or_else(|| expected.to_owned())
@@ -679,7 +764,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_need_a_unit_and_are_above_zero() {
         let good = [
             ("10s", 10_000_000_000),
             ("1.5s", 1_500_000_000),

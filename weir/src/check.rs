@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir check`: one scheduler in runs that a seed draws, each held to what the scheduler promises and to what every run owes.
+//! `weir check`: runs one scheduler in generated test cases and checks the built-in invariants and the promises of
+//! its launch profile.
 
-mod draw;
+mod cases;
 
 use crate::args::{Args, Check, Command, Format, Sim};
 use crate::output::{self, quote};
 use crate::progress::Progress;
 use crate::{select, sim};
 use anyhow::{Result, bail};
+use cases::{Case, Needs};
 use clap::Parser;
-use draw::{Case, Needs};
 use report::{Outcome, RunReport};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,28 +18,29 @@ use std::fmt::Write;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Command lines that are shown of each property: the first will do, and others tell whether they are of one kind.
+/// Number of reproducing command lines shown for each violated property; several show whether the violations are of
+/// one kind.
 const SHOWN: usize = 3;
 
-/// What the runs say of one property.
+/// Results of one property over all runs.
 #[derive(Default)]
 struct Tally {
-    /// Runs in which something could have broken it.
+    /// Number of runs in which the property was applicable.
     seen: usize,
-    /// The lines of those in which it was broken.
+    /// Command lines of the runs that violated it.
     broken: Vec<String>,
 }
 
-/// Runs and reports. False if something was broken, or the scheduler was ejected.
+/// Runs the cases and prints the report. Returns false if anything was violated or the scheduler was ejected.
 pub fn check(args: &Check) -> Result<bool> {
     let scheduler = select::schedulers(std::slice::from_ref(&args.scheduler), args.profile.as_deref())?.remove(0);
     let needs = Needs::of(&scheduler.promises());
     let numbers = args.first..args.first + args.seeds;
-    let cases: Vec<Case> = numbers.map(|number| Case::draw(number, needs)).collect::<Result<_>>()?;
+    let cases: Vec<Case> = numbers.map(|number| Case::generate(number, needs)).collect::<Result<_>>()?;
     let lines: Vec<Vec<String>> = cases.iter().map(|case| words(args, case)).collect();
     let runs = lines.iter().map(|words| parse(words)).collect::<Result<Vec<Sim>>>()?;
     if args.format == Format::Csv {
-        bail!("--format csv: there is none; expected text or json");
+        bail!("--format csv is not supported here; expected text or json");
     }
     if args.list {
         return output::print(&lines.iter().map(|words| line(words) + "\n").collect::<String>()).map(|_| true);
@@ -66,7 +68,7 @@ pub fn check(args: &Check) -> Result<bool> {
     Ok(tallies.values().all(|tally| tally.broken.is_empty()))
 }
 
-/// What was wrong with a run; `ending` stands for an ejection and for tasks that wait for each other for ever.
+/// Names of the properties that a run violated; `ending` stands for an ejection or a deadlock.
 fn broken(report: &RunReport) -> Vec<&str> {
     let first = report.ending.violations.iter().flat_map(|found| &found.first);
     let mut names: Vec<&str> = first.map(|violation| violation.property.as_str()).collect();
@@ -76,7 +78,7 @@ fn broken(report: &RunReport) -> Vec<&str> {
     names
 }
 
-/// The command line of a case. What is run is read from it, so it makes the same run again.
+/// Command line of a case. The run itself is set up by parsing this line, so the line reproduces it exactly.
 fn words(args: &Check, case: &Case) -> Vec<String> {
     let mut words = ["weir", "sim", &args.scheduler, "--check"].map(str::to_owned).to_vec();
     let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
@@ -105,7 +107,7 @@ fn parse(words: &[String]) -> Result<Sim> {
     }
 }
 
-/// As many at once as there are CPUs, results in order.
+/// Executes all runs, one worker thread for each host CPU; results are in the order of `runs`.
 fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
@@ -120,20 +122,20 @@ fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>
         }
     });
     progress.end();
-    let done = |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was made");
+    let done =
+        |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was executed");
     results.into_iter().map(done).collect()
 }
 
-/// The next one that nobody has begun.
+/// Takes the next index, which no other worker has taken, and returns the run and its result slot.
 fn at<'a, A, B>(next: &AtomicUsize, these: &'a [A], those: &'a [B]) -> Option<(&'a A, &'a B)> {
     let index = next.fetch_add(1, Ordering::Relaxed);
     these.get(index).zip(those.get(index))
 }
 
 fn to_text(args: &Check, tallies: &BTreeMap<&str, Tally>) -> String {
-    let mut text =
-        format!("{}: {} from seed {} on\n\n", args.scheduler, report::counted(args.seeds, "run"), args.first);
-    let _ = writeln!(text, "{:<26}{:>20}{:>10}", "property", "could be broken in", "broken in");
+    let mut text = format!("{}: {}, first seed {}\n\n", args.scheduler, report::counted(args.seeds, "run"), args.first);
+    let _ = writeln!(text, "{:<26}{:>20}{:>10}", "property", "applicable runs", "violated");
     for (name, tally) in tallies {
         let _ = writeln!(text, "{name:<26}{:>20}{:>10}", tally.seen, tally.broken.len());
     }

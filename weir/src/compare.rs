@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir compare`: runs of other days and other worlds, from saved runs and from JSON, in one table.
+//! `weir compare`: compares saved runs and runs as JSON, simulated and real, in one table.
 
 use crate::args::{Compare, Format};
 use crate::output;
@@ -7,7 +7,7 @@ use crate::pages::{self, Runs};
 use anyhow::Result;
 use std::path::Path;
 
-/// Compares. False if a run in the files did not come to its end.
+/// Compares the files and prints the result. Returns false if some run in them did not complete.
 pub fn compare(args: &Compare) -> Result<bool> {
     let named: Vec<(&str, Option<&Path>)> = args.files.iter().map(|file| ("FILE", Some(file.as_path()))).collect();
     for &file in named.iter().filter(|_| args.report.is_some()) {

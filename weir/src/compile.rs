@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scheduler that is given as BPF C: compiled on the spot, with the headers of Weir's own policies at hand.
+//! Compiles schedulers given as BPF C, with the headers of Weir's own policies in the include path.
 //!
-//! `#include "…"` finds what lies beside the source, `#include <weir/scx.bpf.h>` what ships with Weir. Whatever else a
-//! source needs (`-I`, `-D`) stands in the environment variable `BPF_CFLAGS`.
+//! `#include "…"` searches the source's directory, `#include <weir/scx.bpf.h>` the headers that ship with Weir.
+//! Further compiler options (`-I`, `-D`) are taken from the environment variable `BPF_CFLAGS`.
 
 use crate::input;
 use anyhow::{Context, Result, anyhow};
@@ -10,16 +10,16 @@ use bpf_clang::{ClangError, Compiled};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether this names a source.
+/// Whether this is the file name of a source.
 pub fn is_source(name: &str) -> bool {
     name.ends_with(".c")
 }
 
-/// The object of this source. What clang warns of goes to standard error as it is.
+/// Compiles a source. Compiler warnings are copied to standard error.
 ///
 /// # Errors
-/// If the source cannot be read, there is no clang, or clang refuses the source: its words, which are many lines, are on
-/// standard error then.
+/// If the source cannot be read, clang is not found, or clang rejects the source; its diagnostics are then on standard
+/// error.
 pub fn object(source: &Path) -> Result<Vec<u8>> {
     match compile(source) {
         Ok(compiled) => {
@@ -29,7 +29,7 @@ pub fn object(source: &Path) -> Result<Vec<u8>> {
         Err(error) => Err(match error.downcast() {
             Ok(ClangError::Source(words)) => {
                 eprint!("{words}");
-                anyhow!("{}: clang does not compile it", source.display())
+                anyhow!("{}: compilation failed (see clang's messages above)", source.display())
             }
             Ok(other) => other.into(),
             Err(error) => error,
@@ -37,31 +37,31 @@ pub fn object(source: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// The files that this source is made of; the source alone while it cannot be compiled.
+/// Files that a source consists of, headers included; only the source itself if it does not compile.
 pub fn sources(source: &Path) -> Vec<PathBuf> {
     compile(source).map_or_else(|_| vec![source.to_owned()], |compiled| compiled.sources)
 }
 
 fn compile(source: &Path) -> Result<Compiled> {
     input::text(source, input::SOURCE)?;
-    let folder = tempfile::tempdir().context("no folder for the headers")?;
-    let include = folder.path().join("include");
+    let directory = tempfile::tempdir().context("cannot create a temporary directory for the headers")?;
+    let include = directory.path().join("include");
     for (name, text) in policies::HEADERS {
         let header = include.join(name);
-        let parent = header.parent().expect("it lies in the folder");
+        let parent = header.parent().expect("it is inside the directory");
         fs::create_dir_all(parent)
             .and_then(|()| fs::write(&header, text))
             .with_context(|| header.display().to_string())?;
     }
     let include = include.to_string_lossy().into_owned();
-    // As headers of the system nobody waits for them to change; by the names that the source uses they are the same
-    // headers in every object and message.
+    // Marked as system headers, so that `--watch` does not wait for them to change. Mapped to the names that the
+    // source uses, so that objects and messages do not contain the temporary path.
     let renamed = format!("-ffile-prefix-map={include}/=");
     let mut arguments = vec!["-isystem".to_owned(), include.clone(), renamed];
     let more = std::env::var("BPF_CFLAGS").unwrap_or_default();
     arguments.extend(more.split_whitespace().map(str::to_owned));
     let short = |words: String| words.replace(&format!("{include}/"), "");
-    match bpf_clang::compile_source(source, folder.path(), &arguments) {
+    match bpf_clang::compile_source(source, directory.path(), &arguments) {
         Ok(compiled) => Ok(Compiled { warnings: short(compiled.warnings), ..compiled }),
         Err(ClangError::Source(words)) => Err(ClangError::Source(short(words)).into()),
         Err(other) => Err(other.into()),

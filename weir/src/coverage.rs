@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which lines of a policy ran, and how often: the source with counts, or a file for the readers of lcov.
+//! Line coverage of policies: the source annotated with execution counts, or an lcov tracefile.
 
 use kernel_model::{Coverage, FileCoverage};
 use std::fmt::Write;
 
-/// No source is larger, in bytes.
+/// Maximum size of a source in bytes; larger files are not read.
 const LARGEST: u64 = 16 << 20;
 
-/// What stands in place of the count of a line that never ran.
+/// Shown instead of the count for a line that never ran.
 const NEVER: &str = "#####";
 
-/// The counts beside the source: of the policy's own files every line, of headers how much of them ran.
+/// Annotated listing: every line of the policy's own files, and a summary line for each header.
 pub fn to_text(coverage: &Coverage) -> String {
     let (headers, own): (Vec<_>, Vec<_>) = coverage.files.iter().partition(|(path, _)| path.ends_with(".h"));
     let mut text = String::new();
@@ -24,7 +24,9 @@ pub fn to_text(coverage: &Coverage) -> String {
         match source(path, file) {
             Some(source) => annotate(&mut text, file, source.lines().zip(1..)),
             None => {
-                text.push_str("The source is not there as it was compiled; of the object's own lines:\n\n");
+                text.push_str(
+                    "The source is missing or has changed since it was compiled; lines recorded in the object:\n\n",
+                );
                 annotate(&mut text, file, file.lines.iter().map(|(number, line)| (line.text.as_str(), *number)));
             }
         }
@@ -46,7 +48,7 @@ fn summary(path: &str, file: &FileCoverage) -> String {
     format!("coverage of {}: {} of {} lines ran", report::escape(path), ran(file), file.lines.len())
 }
 
-/// The source, if it is there and has the lines that were compiled.
+/// Source text, if the file still exists and contains the lines that were compiled.
 fn source(path: &str, file: &FileCoverage) -> Option<String> {
     let metadata = std::fs::metadata(path).ok().filter(|data| data.is_file() && data.len() <= LARGEST)?;
     let bytes = std::fs::read(path).ok().filter(|bytes| bytes.len() as u64 <= metadata.len())?;
@@ -67,13 +69,13 @@ fn annotate<'a>(text: &mut String, file: &FileCoverage, lines: impl Iterator<Ite
             Some(0) => NEVER.to_owned(),
             Some(count) => report::count(count),
         };
-        // Sources are indented with tabs, which are no danger.
+        // Tabs are kept: sources are indented with them, and they cannot harm a terminal.
         let line: Vec<_> = line.split('\t').map(report::escape).collect();
         let _ = writeln!(text, "{}", format!("{count:>13} {number:>5}  {}", line.join("\t")).trim_end());
     }
 }
 
-/// The same as a tracefile of lcov (`man geninfo`, "Tracefile format").
+/// Coverage as an lcov tracefile (`man geninfo`, "Tracefile format").
 pub fn to_lcov(coverage: &Coverage) -> String {
     let mut text = String::new();
     for (path, file) in &coverage.files {
@@ -107,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tracefile_is_what_lcov_reads() {
+    fn coverage_is_written_as_an_lcov_tracefile() {
         let expected = "TN:\nSF:a.c\nFN:2,f\nFN:4,g\nFNDA:3,f\nFNDA:0,g\nFNF:2\nFNH:1\nDA:2,1500\nDA:4,0\nLF:2\nLH:1\n\
                         end_of_record\n";
         assert_eq!(to_lcov(&example("a.c")), expected);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_source_has_counts_and_a_changed_one_is_not_believed() {
+    fn source_is_annotated_with_counts_unless_it_has_changed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.c");
         std::fs::write(&path, "int f()\n\tran();\n\n\tnever();\n").unwrap();
@@ -127,7 +129,7 @@ mod tests {
         }
         std::fs::write(&path, "int f()\n\tother();\n\n\tnever();\n").unwrap();
         let text = to_text(&example(path.to_str().unwrap()));
-        assert!(text.contains("is not there as it was compiled") && !text.contains("other"), "{text}");
+        assert!(text.contains("has changed since it was compiled") && !text.contains("other"), "{text}");
         assert!(text.contains("#####     4  \tnever();"), "{text}");
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir explain`: why tasks of a saved run waited, what the run waited for, why its scheduler was ejected.
+//! `weir explain`: explains why tasks of a saved run waited, its critical path, and why its scheduler was ejected.
 
 use crate::args::{Explain, Format, Waits};
 use crate::output;
@@ -15,10 +15,10 @@ use serde_json::{Map, Value, json};
 use std::fmt::Write;
 use timeline::{Account, Timeline, Wait};
 
-/// Waits that are told if nothing else was asked for.
+/// Number of waits explained if the command line selects nothing.
 const SOME_WAITS: u64 = 3;
 
-/// What is told of a run.
+/// Selected sections of an explanation.
 #[derive(Clone, Copy, Debug)]
 struct Parts {
     worst: u64,
@@ -26,10 +26,10 @@ struct Parts {
     ejection: bool,
 }
 
-/// Explains.
+/// Prints the explanation.
 pub fn explain(args: &Explain) -> Result<()> {
     if args.format == Format::Csv {
-        bail!("an explanation is no table; expected --format text or json");
+        bail!("--format csv: explanations have no tabular form; expected text or json");
     }
     let saved = Saved::open(&args.file)?;
     let (number, among) = saved.choose(&args.which)?;
@@ -53,7 +53,7 @@ pub fn explain(args: &Explain) -> Result<()> {
     Ok(())
 }
 
-/// Which run it is, and that there are others.
+/// Title that identifies the run, and mentions that the file has others.
 fn title(run: &OneRun, among: usize) -> String {
     match (among, run.tags.draw) {
         (1, _) => run.name(),
@@ -62,7 +62,7 @@ fn title(run: &OneRun, among: usize) -> String {
     }
 }
 
-/// What was asked for, or what matters most.
+/// Sections that the command line selects, or the most important ones.
 fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
     let ejected = run.outcome == Outcome::Ejected;
     if args.ejection && !ejected {
@@ -76,12 +76,12 @@ fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
     })
 }
 
-/// Why the scheduler of a run was ejected, if it was.
+/// Explanation of an ejection for the HTML page; `None` if the scheduler was not ejected.
 pub fn ejection_for_page(story: &RunContext<'_>, run: &OneRun) -> Option<String> {
     (run.outcome == Outcome::Ejected).then(|| ejection_text(story, &run.exit, false))
 }
 
-/// What a page says of a run, by title: why tasks waited longest, what it waited for.
+/// Titled sections for the HTML page: the longest waits and the critical path.
 pub fn for_page(story: &RunContext<'_>) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
     let worst = worst(story.timeline, SOME_WAITS, Waits::All);
@@ -143,7 +143,7 @@ fn to_json(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -
     Ok(told)
 }
 
-/// The longest waits of tasks of the workload.
+/// The longest waits of workload tasks.
 fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
     let counts = |wait: &Wait| {
         let kind = match waits {
@@ -157,7 +157,7 @@ fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
     waits.into_iter().map(|wait| timeline.account(wait)).collect()
 }
 
-/// The wait that was asked for.
+/// The wait selected by `--task` and `--at`.
 fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Account> {
     let timeline = story.timeline;
     let task = find_task(story, wanted)?;
@@ -191,7 +191,7 @@ fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Acco
     Ok(timeline.account(wait))
 }
 
-/// A task by its number in the kernel or by its name.
+/// Finds a task by PID or name.
 fn find_task(story: &RunContext<'_>, wanted: &str) -> Result<TaskId> {
     let tasks = || (0..).map(TaskId).zip(&story.timeline.tasks);
     let named: Vec<TaskId> = match wanted.parse::<u32>() {
@@ -211,12 +211,15 @@ fn find_task(story: &RunContext<'_>, wanted: &str) -> Result<TaskId> {
             let mut all: Vec<(usize, TaskId)> =
                 tasks().map(|(id, task)| (strsim::damerau_levenshtein(wanted, &task.info.name), id)).collect();
             all.sort_unstable();
-            bail!("--task: no task {wanted:?}; there are {}, …", list(&mut all.into_iter().map(|(_, id)| id)))
+            bail!(
+                "--task: no task named {wanted:?}; the closest names are {}, …",
+                list(&mut all.into_iter().map(|(_, id)| id))
+            )
         }
         several => {
             let more = if several.len() > SHOWN { ", …" } else { "" };
             bail!(
-                "--task {wanted}: {} tasks are called that: {}{more}; expected one's number",
+                "--task {wanted}: {} tasks have this name: {}{more}; expected the PID of one",
                 several.len(),
                 list(&mut several.iter().copied())
             )

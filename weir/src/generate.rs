@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir generate`: what an installation needs beside the program: man pages, completions of shells, headers
-//! for policies, and the policies themselves as objects.
+//! `weir generate`: writes files for an installation besides the program: man pages, shell completions, headers for
+//! policies, and compiled policies.
 
 use crate::args::{Args, Generate, Generated};
 use anyhow::{Context, Result};
@@ -9,51 +9,51 @@ use clap_complete::Shell;
 use std::fs;
 use std::path::Path;
 
-/// Shells, and what their completions are called.
+/// Shells, and the file names of their completions.
 const SHELLS: [(Shell, &str); 3] = [(Shell::Bash, "weir"), (Shell::Zsh, "_weir"), (Shell::Fish, "weir.fish")];
 
-/// Writes the files into a folder, which is made if it is not there.
+/// Writes the files into a directory, which is created if missing.
 pub fn generate(args: &Generate) -> Result<()> {
-    let folder = &args.folder;
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let directory = &args.directory;
+    fs::create_dir_all(directory).with_context(|| directory.display().to_string())?;
     match args.what {
-        Generated::Man => manual(folder),
-        Generated::Completions => completions(folder),
-        Generated::Headers => headers(folder),
-        Generated::Objects => objects(folder),
+        Generated::Man => manual(directory),
+        Generated::Completions => completions(directory),
+        Generated::Headers => headers(directory),
+        Generated::Objects => objects(directory),
     }
 }
 
-/// `weir.1`, and `weir-SUBCOMMAND.1` of each.
-fn manual(folder: &Path) -> Result<()> {
-    clap_mangen::generate_to(Args::command(), folder).with_context(|| folder.display().to_string())
+/// `weir.1`, and one `weir-SUBCOMMAND.1` for each subcommand.
+fn manual(directory: &Path) -> Result<()> {
+    clap_mangen::generate_to(Args::command(), directory).with_context(|| directory.display().to_string())
 }
 
-fn completions(folder: &Path) -> Result<()> {
+fn completions(directory: &Path) -> Result<()> {
     for (shell, name) in SHELLS {
         let mut text = Vec::new();
         clap_complete::generate(shell, &mut Args::command(), "weir", &mut text);
-        write(&folder.join(name), &text)?;
+        write(&directory.join(name), &text)?;
     }
     Ok(())
 }
 
-/// `weir/scx.bpf.h` and the others, for `#include <weir/scx.bpf.h>`.
-fn headers(folder: &Path) -> Result<()> {
+/// Headers, for `#include <weir/scx.bpf.h>`.
+fn headers(directory: &Path) -> Result<()> {
     for (name, text) in policies::HEADERS {
-        let path = folder.join(name);
-        let parent = path.parent().expect("it lies in the folder");
+        let path = directory.join(name);
+        let parent = path.parent().expect("it is inside the directory");
         fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
         write(&path, text.as_bytes())?;
     }
     Ok(())
 }
 
-/// `NAME.bpf.o` of each policy, and its profile where `weir` and people look for it: `NAME.toml` beside it.
-fn objects(folder: &Path) -> Result<()> {
+/// `NAME.bpf.o` of each policy and its launch profile `NAME.toml` in the same directory, where `weir` looks for it.
+fn objects(directory: &Path) -> Result<()> {
     for policy in policies::all() {
-        write(&folder.join(format!("{}.bpf.o", policy.name)), policy.object)?;
-        write(&folder.join(format!("{}.toml", policy.name)), policy.profile.as_bytes())?;
+        write(&directory.join(format!("{}.bpf.o", policy.name)), policy.object)?;
+        write(&directory.join(format!("{}.toml", policy.name)), policy.profile.as_bytes())?;
     }
     Ok(())
 }

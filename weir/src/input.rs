@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads the files that a command line names: regular ones, none larger than its kind ever needs to be.
+//! Reads the files named on the command line. Only regular files are read, each up to the maximum size of its kind.
 
 use anyhow::{Context, Result, anyhow, bail};
 use std::fs::{self, File, FileType};
@@ -9,106 +9,107 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a file holds, and how large it may be.
+/// Kind of an input file, with its maximum size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kind {
     what: &'static str,
     most_mib: u64,
 }
 
-/// A compiled scheduler. Large ones have 10 MiB, most of it debug information.
+/// Compiled scheduler. Large ones have 10 MiB, most of it debug information.
 pub const OBJECT: Kind = Kind { what: "an object", most_mib: 64 };
-/// The source of a scheduler.
+/// Source of a scheduler.
 pub const SOURCE: Kind = Kind { what: "a source", most_mib: 4 };
-/// A launch profile.
+/// Launch profile.
 pub const PROFILE: Kind = Kind { what: "a launch profile", most_mib: 4 };
-/// A machine. The XML of hwloc has some 3 KiB for each CPU.
+/// Machine. hwloc XML has about 3 KiB per CPU.
 pub const MACHINE: Kind = Kind { what: "a machine", most_mib: 64 };
-/// An rt-app file or a recording, compressed as it is: a minute of the busiest machine has some 100 MiB.
+/// rt-app file or recording, compressed. A minute of the busiest machine is about 100 MiB.
 pub const WORKLOAD: Kind = Kind { what: "a workload", most_mib: 512 };
-/// Saved runs, or the JSON of runs: some 500 bytes for each task of each run.
+/// Saved runs, or runs as JSON: about 500 bytes for each task of each run.
 pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
-/// A fault plan.
+/// Fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 
-/// Contents by path.
+/// File contents with their paths.
 type Files = Vec<(String, Vec<u8>)>;
 
-/// What was read so far: a saved run holds it.
+/// Files read so far, to be stored in a saved run.
 static READ: Mutex<Files> = Mutex::new(Vec::new());
-/// Whether to remember that.
+/// Whether files that are read are added to `READ`.
 static REMEMBERS: AtomicBool = AtomicBool::new(false);
 
-/// What a saved run holds: it is read instead of what is there today.
+/// Files of a saved run, which are then used instead of the current file system.
 static PROVIDED: Mutex<Option<Files>> = Mutex::new(None);
 
-/// Ends the providing of files when it is dropped.
+/// Guard: dropping it makes reads use the file system again.
 #[derive(Debug)]
 pub struct Provided;
 
 impl Drop for Provided {
     fn drop(&mut self) {
-        *PROVIDED.lock().expect("nobody panics with it") = None;
+        *PROVIDED.lock().expect("no thread panics while holding it") = None;
     }
 }
 
-/// While what this returns lives, these files are read and no others, by the paths that they had.
+/// Makes all reads use these files, by their original paths, until the returned guard is dropped.
 pub fn provide(files: Files) -> Provided {
-    *PROVIDED.lock().expect("nobody panics with it") = Some(files);
+    *PROVIDED.lock().expect("no thread panics while holding it") = Some(files);
     Provided
 }
 
-/// A file that was provided; the outer `None`: files are read where they are.
+/// Looks a path up in the provided files. The outer `None` means that none are provided and the file system is used.
 fn provided(path: &Path) -> Option<Option<Vec<u8>>> {
-    let files = PROVIDED.lock().expect("nobody panics with it");
+    let files = PROVIDED.lock().expect("no thread panics while holding it");
     let find = |files: &Files| files.iter().find(|(name, _)| Path::new(name) == path).map(|(_, bytes)| bytes.clone());
     files.as_ref().map(find)
 }
 
-/// Whether there is such a file.
+/// Whether the file exists.
 pub fn exists(path: &Path) -> bool {
     provided(path).map_or_else(|| path.exists(), |file| file.is_some())
 }
 
-/// Remembers from now on what is read.
+/// From now on remembers the files that are read.
 pub fn remember() {
     REMEMBERS.store(true, Ordering::Relaxed);
 }
 
-/// Something was read.
+/// Remembers a file that was read, if enabled.
 pub fn note(path: &str, bytes: &[u8]) {
     if REMEMBERS.load(Ordering::Relaxed) {
-        READ.lock().expect("nobody panics with it").push((path.to_owned(), bytes.to_vec()));
+        READ.lock().expect("no thread panics while holding it").push((path.to_owned(), bytes.to_vec()));
     }
 }
 
-/// Path and contents of what was read since somebody asked to remember that.
+/// Files read since [`remember`], with their paths.
 pub fn read_so_far() -> Files {
-    READ.lock().expect("nobody panics with it").clone()
+    READ.lock().expect("no thread panics while holding it").clone()
 }
 
-/// All bytes of a regular file.
+/// Reads a regular file.
 ///
 /// # Errors
-/// If it cannot be read, is no regular file (a device or a pipe may never end), or is larger than its kind may be.
+/// If it cannot be read, is not a regular file (reading a device or a pipe may never end), or exceeds the maximum size
+/// of its kind.
 pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     let cannot = || format!("cannot read {}", path.display());
     if let Some(provided) = provided(path) {
-        return provided.ok_or_else(|| anyhow!("{}: the saved run does not have it", cannot()));
+        return provided.ok_or_else(|| anyhow!("{}: not stored in the saved run", cannot()));
     }
-    // Before it is opened, which waits for a writer if it is a pipe.
+    // Checked before opening, because opening a pipe blocks until there is a writer.
     let metadata = fs::metadata(path).with_context(cannot)?;
     if !metadata.is_file() {
         bail!("{}: it is {}; expected a regular file", cannot(), describe(metadata.file_type()));
     }
     let most = kind.most_mib << 20;
     let too_large =
-        |bytes: u64| anyhow!("{}: {bytes} bytes; {} has at most {} MiB", path.display(), kind.what, kind.most_mib);
+        |bytes: u64| anyhow!("{}: {bytes} bytes; {} may have at most {} MiB", path.display(), kind.what, kind.most_mib);
     if metadata.len() > most {
         return Err(too_large(metadata.len()));
     }
     let mut bytes = Vec::with_capacity(metadata.len() as usize);
-    // It may grow while it is read, and files of the kernel have no length.
+    // The file may grow while it is read, and kernel files report a length of 0.
     File::open(path).and_then(|file| file.take(most + 1).read_to_end(&mut bytes)).with_context(cannot)?;
     if bytes.len() as u64 > most {
         return Err(too_large(bytes.len() as u64));
@@ -117,7 +118,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// Reads a text file.
 ///
 /// # Errors
 /// As [`read`], and if it is not UTF-8.
@@ -140,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_of_a_fair_size_are_read() {
+    fn only_regular_files_up_to_the_maximum_size_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         let error = |path: &Path| format!("{:#}", read(path, PROFILE).unwrap_err());
@@ -152,14 +153,14 @@ mod tests {
         sparse.set_len(4 << 20).unwrap();
         assert_eq!(read(&path("sparse"), PROFILE).unwrap().len(), 4 << 20);
         sparse.set_len((4 << 20) + 1).unwrap();
-        assert!(error(&path("sparse")).ends_with("sparse: 4194305 bytes; a launch profile has at most 4 MiB"));
+        assert!(error(&path("sparse")).ends_with("sparse: 4194305 bytes; a launch profile may have at most 4 MiB"));
         assert!(error(folder.path()).ends_with(": it is a directory; expected a regular file"));
         assert_eq!(error(Path::new("/dev/zero")), "cannot read /dev/zero: it is a device; expected a regular file");
         assert!(error(&path("none")).ends_with("none: No such file or directory (os error 2)"));
         let made = std::process::Command::new("mkfifo").arg(path("pipe")).status().unwrap();
         assert!(made.success());
         assert!(error(&path("pipe")).ends_with("pipe: it is a pipe; expected a regular file"));
-        // A file of the kernel says that it has no bytes.
+        // Kernel files report a length of 0.
         assert!(!read(Path::new("/proc/self/status"), PROFILE).unwrap().is_empty());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir inspect`: prints what an object is.
+//! `weir inspect`: describes a BPF object.
 
 use crate::args::{Format, Inspect};
 use crate::output::print;
@@ -7,7 +7,7 @@ use crate::select;
 use anyhow::{Result, bail};
 use inspect::Facts;
 
-/// Prints what the object is, or the beginning of its profile.
+/// Prints the description of the object, or the beginning of a launch profile for it.
 pub fn inspect(args: &Inspect) -> Result<()> {
     let object = select::object(&args.object)?;
     let facts = || Facts::of(&args.object, select::path_of(&args.object).is_some(), &object);
@@ -15,9 +15,9 @@ pub fn inspect(args: &Inspect) -> Result<()> {
         (true, _) => inspect::profile(&args.object, &object),
         (false, Format::Json) => format!("{:#}\n", facts().to_json()),
         (false, Format::Text) => facts().to_text(),
-        (false, Format::Csv) => bail!("--format csv is for measures; inspect has text and json"),
+        (false, Format::Csv) => bail!("--format csv is not supported here; expected text or json"),
     };
-    // Names come from the object.
+    // Escaped because names come from the object.
     let lines: String = text.lines().map(|line| format!("{}\n", report::escape(line))).collect();
     print(&lines)?;
     Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir list`: what ships with weir.
+//! `weir list`: lists policies, machines, workloads and measures.
 
 use crate::args::{Kind, List};
 use crate::output::print;
@@ -10,7 +10,7 @@ use machine_model::Machine;
 use measures::catalogue::{Better, CATALOGUE};
 use std::fmt::Write;
 
-/// Prints the list.
+/// Prints the selected sections.
 pub fn list(args: &List) -> Result<()> {
     let mut sections = Vec::new();
     let wanted = |kind| args.kind.is_none_or(|only| only == kind);
@@ -30,10 +30,10 @@ pub fn list(args: &List) -> Result<()> {
     Ok(())
 }
 
-/// Widest line.
+/// Maximum line width.
 const COLUMNS: usize = 80;
 
-/// A heading, then a name and what it is on each line; what does not fit goes on below its beginning.
+/// A heading, then one row per entry with name and description; long descriptions continue on indented lines.
 fn section(title: &str, rows: Vec<(String, String)>) -> String {
     let width = rows.iter().map(|row| row.0.chars().count()).max().unwrap_or(0);
     let mut text = format!("{title}\n");
@@ -52,9 +52,9 @@ fn section(title: &str, rows: Vec<(String, String)>) -> String {
     text
 }
 
-/// Each policy with its presets below it.
+/// Policies, each followed by its presets and tunables.
 fn policies() -> Result<Vec<(String, String)>> {
-    let mut rows = vec![(select::KERNEL.to_owned(), "the kernel's own scheduler: nothing is loaded".to_owned())];
+    let mut rows = vec![(select::KERNEL.to_owned(), "the default scheduler: no BPF scheduler is loaded".to_owned())];
     for policy in policies::all() {
         rows.push((policy.name.to_owned(), policy.summary.to_owned()));
         let profile = Profile::from_toml(&format!("{}/profile.toml", policy.name), policy.profile)?;
@@ -68,9 +68,9 @@ fn policies() -> Result<Vec<(String, String)>> {
     Ok(rows)
 }
 
-/// Each machine with what it is made of.
+/// Machines, each with a summary.
 fn machines() -> Result<Vec<(String, String)>> {
-    // A host that cannot be read is no reason to hide the others.
+    // If the host's topology cannot be read, the other machines are listed nevertheless.
     let host = select::machine("host").map_or_else(|error| format!("{error:#}"), |machine| machine.summary());
     let mut rows = vec![("host".to_owned(), "this machine (the default)".to_owned()), (String::new(), host)];
     for (name, _) in machine_model::presets() {
@@ -81,7 +81,7 @@ fn machines() -> Result<Vec<(String, String)>> {
     Ok(rows)
 }
 
-/// Key, name in tables, meaning, and which way is better; the unit is part of the key.
+/// Rows with key, column name, meaning, and whether less or more is better; the unit is part of the key.
 fn measures() -> Vec<(String, String)> {
     let row = |measure: &measures::catalogue::Measure| {
         let better = match measure.better {

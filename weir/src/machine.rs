@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir machine`: a machine as a file to edit, and what can be measured of this one.
+//! `weir machine`: prints a machine as a file to edit, or measures the costs of this machine.
 
 use crate::args::{Machine as Args, MachineFormat};
 use crate::output::print;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 use machine_model::Machine;
 use serde_json::{Value, json};
 
-/// The word that stands for the numbers of this machine instead of the file of one.
+/// Argument that requests measurements of this machine instead of a machine file.
 const MEASURE: &str = "measure";
 
 #[cfg(feature = "real")]
 mod measure;
 #[cfg(not(feature = "real"))]
 mod measure {
-    /// Refuses: measuring needs the feature `real`.
+    /// Fails: measuring needs the feature `real`.
     pub fn measure(_: &super::Args) -> anyhow::Result<()> {
         crate::incomplete("weir machine measure")
     }
@@ -26,10 +26,10 @@ pub fn machine(args: &Args) -> Result<()> {
     if args.machine == MEASURE {
         return measure::measure(args);
     }
-    ensure!(!args.keys, "--keys is for weir machine {MEASURE}; the file of a machine has all keys");
+    ensure!(!args.keys, "--keys is only for weir machine {MEASURE}; a machine file always has all keys");
     let machine = select::machine(&args.machine)?;
     let text = match args.format {
-        // The file of a preset also names the source of each number.
+        // The file of a preset is printed verbatim because its comments name the source of each number.
         MachineFormat::Toml => match machine_model::presets().iter().find(|(name, _)| *name == args.machine) {
             Some((_, text)) => (*text).to_owned(),
             None => machine.to_toml(),
@@ -40,7 +40,7 @@ pub fn machine(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// What the file says, and beside it what its topology means for each CPU and node.
+/// The machine file as JSON, and the resulting topology of each CPU and node.
 fn document(machine: &Machine) -> Result<Value> {
     let file: Value = toml::from_str(&machine.to_toml()).context("the machine as a file")?;
     let topology = &machine.topology;

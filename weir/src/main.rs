@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The command-line program: reads arguments and files, calls the crates, prints. It decides nothing about measures.
+//! The `weir` command-line program: reads arguments and files, calls the library crates, prints. Measures are
+//! computed in the library crates only.
 //!
-//! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line on
-//! standard error.
+//! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line
+//! on standard error.
 
 mod args;
 mod check;
@@ -39,11 +40,11 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use std::process::ExitCode;
 
-/// All was well.
+/// Exit status if everything went well.
 const FINE: u8 = 0;
-/// The run shows something wrong with what was run.
+/// Exit status if a scheduler or workload misbehaved in a run.
 const VIOLATION: u8 = 1;
-/// There was no run: the command line or an input file is bad.
+/// Exit status if nothing was run because the command line or an input file is bad.
 const BAD_INPUT: u8 = 2;
 
 fn main() -> ExitCode {
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
     if matches!(&args.command, Command::Run(run) if run.command.is_empty())
         && std::env::args_os().any(|word| word == "--")
     {
-        eprintln!("weir: error: nothing stands after --: expected a command and its arguments (see weir run --help)");
+        eprintln!("weir: error: no command after --: expected a command and its arguments (see weir run --help)");
         return ExitCode::from(BAD_INPUT);
     }
     if let Command::Sim(sim) = &args.command
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
     ExitCode::from(status(result))
 }
 
-/// The error of a command that this build leaves out.
+/// Returns the error of a command that this build leaves out.
 #[cfg(not(all(feature = "generate", feature = "real")))]
 fn incomplete<T>(command: &str) -> anyhow::Result<T> {
     anyhow::bail!("{command}: this build only simulates; build Weir with its default features")
@@ -100,7 +101,7 @@ fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {
     sim::sim(sim).map(|fine| if fine { FINE } else { VIOLATION })
 }
 
-/// The exit status; an error is told.
+/// Exit status of a result; an error is printed.
 fn status(result: anyhow::Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
         eprintln!("weir: error: {}", report::escape(&describe(&error)));
@@ -108,7 +109,7 @@ fn status(result: anyhow::Result<u8>) -> u8 {
     })
 }
 
-/// The error and its causes, each said once: some messages quote their cause.
+/// The error and its causes in one line. A cause that an outer message already quotes is not repeated.
 fn describe(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -120,11 +121,11 @@ fn describe(error: &anyhow::Error) -> String {
     text
 }
 
-/// Help and version go out as they are; an error becomes one line, like every other.
+/// Prints help and version unchanged, and a usage error as one line like every other error.
 fn usage(error: &clap::Error) -> ExitCode {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone away is no error; a full disk is.
+            // A closed pipe is not an error; a full disk is.
             match error.print() {
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
                     eprintln!("weir: error: cannot write to standard output: {error}");
@@ -143,7 +144,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             let line = what.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
             let command = std::env::args().nth(1).filter(|word| word == "run" || word == "record");
             match command.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-                Some(name) => eprintln!("weir: error: {line}: a command stands after --: weir {name} -- ls -l"),
+                Some(name) => eprintln!("weir: error: {line}: write the command after --: weir {name} -- ls -l"),
                 None => eprintln!("weir: error: {line} (see weir --help)"),
             }
             ExitCode::from(BAD_INPUT)

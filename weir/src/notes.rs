@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a user should know of a scheduler or a machine before believing its runs, said once on standard error.
+//! Notes on standard error about limits of a simulation that a user should know before trusting its results.
 
 use crate::select::{self, Loadable, Scheduler};
 use inspect::{never_run, wishes};
 use launch_profile::Profile;
 use machine_model::{Effect, Machine};
 
-/// Tells of each scheduler what will not be as in a kernel.
+/// For each scheduler, lists programs of its object that are not run, and hints that it may need a launch profile.
 pub fn tell(schedulers: &[Scheduler]) {
     for scheduler in schedulers {
         let Some(Loadable { object, profile, .. }) = &scheduler.loadable else { continue };
@@ -22,7 +22,7 @@ pub fn tell(schedulers: &[Scheduler]) {
     }
 }
 
-/// Tells of effects that are to be left out and that none of the machines has.
+/// Reports effects named in `--without` that none of the machines models.
 pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
     let needless =
         |effect: &&Effect| machines.iter().all(|machine| machine.effects.modelled().all(|has| has != **effect));
@@ -32,7 +32,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
     }
     let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
     eprintln!(
-        "weir: --without {}: nothing to leave out, as {} {} no such table; only what a machine's file describes is modelled \
+        "weir: --without {}: no effect, as {} {} no such table; only effects described in the machine file are modelled \
          (docs/explanation/machine-model.md)",
         words.join(","),
         names.join(" and "),
@@ -40,7 +40,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
     );
 }
 
-/// Says where it stands what recordings leave open. An answer is not better than that.
+/// For each recorded workload, points to the list of its uncertainties, which limit the accuracy of every result.
 ///
 /// # Errors
 /// If a workload cannot be read.
@@ -48,13 +48,14 @@ pub fn tell_recorded(workloads: &[String]) -> anyhow::Result<()> {
     for workload in workloads {
         if select::is_recorded(workload)? {
             let words = report::escape(workload);
-            eprintln!("weir: {words} is recorded; what that cannot tell: weir workload {words}");
+            eprintln!("weir: {words} is a recording; weir workload {words} lists what it leaves uncertain");
         }
     }
     Ok(())
 }
 
-/// Says that user space may have to do something, where nobody said what.
+/// Hints that the scheduler's user space may have to initialize something, if there is no launch profile that says
+/// so.
 fn hint(name: &str, wished: &[String]) {
     const SHOWN: usize = 3;
     if wished.is_empty() {
@@ -62,5 +63,7 @@ fn hint(name: &str, wished: &[String]) {
     }
     let more = if wished.len() > SHOWN { ", …" } else { "" };
     let wished = wished.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    eprintln!("weir: {name}: it has no launch profile, and may need one: {wished}{more}; weir inspect begins one");
+    eprintln!(
+        "weir: {name}: no launch profile found, but it may need one: {wished}{more}; weir inspect --profile drafts one"
+    );
 }

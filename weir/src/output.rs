@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What leaves the program: reports in a format, files, standard output.
+//! Output: reports in the chosen format, files, standard output.
 
 use crate::args::Format;
 use crate::refusals::Refusals;
@@ -11,31 +11,31 @@ use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::Path;
 
-/// Narrowest and widest text; in a pipe it is the narrowest.
+/// Minimum and maximum width of text in columns; the minimum is used for pipes.
 const COLUMNS: std::ops::RangeInclusive<usize> = 80..=240;
 
-/// The version of this program.
+/// Version of this program.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The same with the commit that was built, if that is known.
+/// Version with the commit it was built from, if known.
 pub const FULL_VERSION: &str = env!("WEIR_VERSION");
 
-/// Where the reports of a command go, and how they look.
+/// Destination and format of the reports of a command.
 pub struct Delivery<'a> {
-    /// The format on standard output.
+    /// Format on standard output.
     pub format: Format,
-    /// All measures, not only those that matter most.
+    /// Show all measures, not only the most important.
     pub all: bool,
-    /// Tests that have a form of their own.
+    /// Test suites, which have report formats of their own.
     pub suites: &'a Suites,
-    /// The file that keeps them.
+    /// Saved-run file to write.
     pub save: Option<&'a Path>,
-    /// The page that shows them.
+    /// HTML page to write.
     pub report: Option<&'a Path>,
 }
 
 impl Delivery<'_> {
-    /// Keeps and prints the reports, whichever world they come from.
+    /// Saves and prints the reports of simulated or real runs.
     pub fn deliver(&self, runs: &[RunReport], refusals: &Refusals, setup: &save::Setup<'_>) -> Result<()> {
         if let Some(path) = self.save {
             save::save(path, setup, runs)?;
@@ -49,7 +49,7 @@ impl Delivery<'_> {
         Ok(())
     }
 
-    /// These runs in the format, with the schedulers that could not be loaded; CSV has no place for those.
+    /// Reports in the chosen format, with the schedulers that could not be loaded, which CSV omits.
     fn reports(&self, runs: &[RunReport], refusals: &Refusals) -> String {
         match self.format {
             Format::Text => self.suites.to_text(runs, view(self.all)) + &refusals.to_text(),
@@ -59,21 +59,21 @@ impl Delivery<'_> {
     }
 }
 
-/// How text looks best here.
+/// Report width for the current terminal.
 pub fn view(all: bool) -> View {
     let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let columns = screen.map_or(0, |(width, _)| usize::from(width.0));
     View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
 }
 
-/// Which run it is, among several.
+/// Name that identifies a run among several.
 pub fn name(run: &RunReport) -> String {
     let Tags { scheduler, machine, workload, seed, .. } = &run.tags;
     let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
     report::escape(&format!("{scheduler} on {machine}, workload {workload}{seed}")).into_owned()
 }
 
-/// Shows the kernel's dump of the only run on standard error, after its report; JSON has it in itself.
+/// Prints the kernel's debug dump of a single run on standard error, after its report. JSON contains the dump itself.
 fn dump(runs: &[RunReport], format: Format) {
     let dumps = runs.iter().filter_map(|run| Some((run, run.ending.ejected.as_ref()?)));
     let dumps: Vec<_> = dumps.filter(|(_, exit)| !exit.dump.is_empty()).collect();
@@ -89,7 +89,8 @@ fn dump(runs: &[RunReport], format: Format) {
     }
 }
 
-/// Prints to standard output. A reader that has gone away (`weir … | head`) is no error, but false.
+/// Prints to standard output. Returns false if the reader has closed the pipe (`weir … | head`), which is not an
+/// error.
 pub fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -99,12 +100,12 @@ pub fn print(text: &str) -> Result<bool> {
     }
 }
 
-/// Refuses files that are not what options need: two options with one file, and `-`, as standard output has the report.
+/// Rejects file options that name the same file, and `-`, because standard output carries the report.
 pub fn check(files: &[(&str, Option<&Path>)]) -> Result<()> {
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
     for (index, (option, path)) in files.iter().enumerate() {
         if *path == Path::new("-") {
-            bail!("{option} -: expected the name of a file, as standard output has the report");
+            bail!("{option} -: expected a file name, because the report goes to standard output");
         }
         if let Some((other, _)) = files[..index].iter().find(|(_, before)| is_same(before, path)) {
             bail!("{other} and {option} are the same file, {}", path.display());
@@ -113,12 +114,13 @@ pub fn check(files: &[(&str, Option<&Path>)]) -> Result<()> {
     Ok(())
 }
 
-/// Whether two paths name one file that is there, or would once it is made. Devices such as /dev/null take anything.
+/// Whether two paths name the same regular file, existing or to be created. Devices such as /dev/null may be named
+/// twice.
 fn is_same(one: &Path, other: &Path) -> bool {
     let real = |path: &Path| {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name()?;
-        path.canonicalize().or_else(|_| Ok::<_, io::Error>(folder.canonicalize()?.join(name))).ok()
+        path.canonicalize().or_else(|_| Ok::<_, io::Error>(directory.canonicalize()?.join(name))).ok()
     };
     let is_device = |path: &Path| path.metadata().is_ok_and(|data| !data.is_file());
     match (real(one), real(other)) {
@@ -127,12 +129,12 @@ fn is_same(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// A file to write.
+/// Creates a file for writing.
 pub fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
 }
 
-/// As a shell would need it.
+/// Quotes a word for a shell.
 pub fn quote(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./@,=:+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reports as pages: `--report` of `weir sim`, `weir run` and `weir compare`, and `weir report`. All of them show saved
-//! runs, so that all show the same: of one run of each setup the events too, made again or read.
+//! HTML reports: `--report` of `weir sim`, `weir run` and `weir compare`, and `weir report`. All of them are
+//! generated from saved runs and therefore have the same content. For one run of each setup the page includes events,
+//! which are reproduced by simulation or read from the file.
 
 use crate::args::Report;
 use crate::saved::Saved;
@@ -15,25 +16,25 @@ use report::{Details, Outcome, Record};
 use saved_run::SavedRun;
 use std::path::{Path, PathBuf};
 
-/// What a page is made of.
+/// Input of a page.
 #[derive(Default)]
 pub struct Runs {
     pub records: Vec<Record>,
     pub details: Vec<Details>,
-    /// The command that made them, if it is known.
+    /// Command line that made the runs, if known.
     pub command: Option<String>,
-    /// Where their events are: from which record on, and the file, or why there are none.
+    /// Sources of events: index of the first record of each source, and its file or the reason why it has no events.
     sources: Vec<(usize, Result<Saved, String>)>,
 }
 
 impl Runs {
-    /// The runs of a document, as [`report::to_json`] writes it.
+    /// Reads runs from a JSON document written by [`report::to_json`].
     fn from_json(json: &[u8], source: Result<Saved, String>) -> Result<Runs> {
         let (records, details) = (report::read_json(json)?, report::read_details(json)?);
         Ok(Runs { records, details, command: None, sources: vec![(0, source)] })
     }
 
-    /// The runs of a saved run.
+    /// Reads the runs of a saved run.
     pub fn of(path: &Path, saved: SavedRun) -> Result<Runs> {
         let Some(json) = saved.part(save::RUNS)? else { bail!("a saved run without runs") };
         let source = Saved::of(path, saved).map_err(|error| format!("{error:#}"));
@@ -41,18 +42,21 @@ impl Runs {
         Ok(Runs { command, ..Runs::from_json(&json, source)? })
     }
 
-    /// The runs of a saved run, or of JSON.
+    /// Reads the runs of a saved-run file or of a JSON file.
     pub fn read(path: &Path) -> Result<Runs> {
         let bytes = input::read(path, input::RUNS)?;
         let runs = if SavedRun::is_saved_run(&bytes) {
             SavedRun::from_bytes(&bytes).map_err(Into::into).and_then(|saved| Runs::of(path, saved))
         } else {
-            Runs::from_json(&bytes, Err("JSON of runs has no events; weir sim --save keeps what makes them".to_owned()))
+            Runs::from_json(
+                &bytes,
+                Err("runs as JSON contain no events; use weir sim --save, which stores what reproduces them".to_owned()),
+            )
         };
         runs.with_context(|| path.display().to_string())
     }
 
-    /// Adds the runs of another file.
+    /// Appends the runs of another file.
     pub fn extend(&mut self, other: Runs) {
         let before = self.records.len();
         self.records.extend(other.records);
@@ -60,20 +64,20 @@ impl Runs {
         self.sources.extend(other.sources.into_iter().map(|(first, source)| (before + first, source)));
     }
 
-    /// Whether all of them came to their end.
+    /// Whether all runs completed.
     pub fn are_complete(&self) -> bool {
         self.records.iter().all(|record| record.ending.outcome() == Outcome::Completed)
     }
 
-    /// The events of the runs that a page looks at closely.
+    /// Events of the runs that the page shows in detail.
     fn tracks(&self) -> Vec<(usize, Result<Track, String>)> {
         page::close_ups(&self.records).into_iter().map(|run| (run, self.track(run))).collect()
     }
 
-    /// The events of the run that has this place among the records.
+    /// Events of the run at this index of the records.
     fn track(&self, record: usize) -> Result<Track, String> {
         let Some((first, source)) = self.sources.iter().rfind(|(first, _)| *first <= record) else {
-            return Err("nobody knows where it comes from".to_owned());
+            return Err("its source is unknown".to_owned());
         };
         let saved = source.as_ref().map_err(Clone::clone)?;
         let run = self.records[*first..record].iter().filter(|record| record.tags.part.is_none()).count();
@@ -81,7 +85,7 @@ impl Runs {
     }
 }
 
-/// The events of one run of a file.
+/// Events of one run of a file.
 fn track(saved: &Saved, run: usize) -> Result<Track> {
     let topology = Topology::flat(saved.cpus(run)? as u32);
     let mut sinks = Tee(saved.recorder(run)?, Collector::with_idle_gaps(&topology));
@@ -95,7 +99,7 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
     Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), ejection, explanations })
 }
 
-/// Writes the page of these runs, and says so.
+/// Writes the page and prints its path.
 pub fn write(path: &Path, runs: &Runs, refused: &[String]) -> Result<()> {
     let page = page::page(&page::Report {
         version: output::VERSION,
@@ -110,7 +114,7 @@ pub fn write(path: &Path, runs: &Runs, refused: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// `weir report`. False if a run in the file did not come to its end.
+/// Runs `weir report`. Returns false if some run in the file did not complete.
 pub fn report(args: &Report) -> Result<bool> {
     let page = args.output.clone().unwrap_or_else(|| beside(&args.file));
     output::check(&[("FILE", Some(&args.file)), ("--output", Some(&page))])?;
@@ -119,7 +123,7 @@ pub fn report(args: &Report) -> Result<bool> {
     Ok(runs.are_complete())
 }
 
-/// The same name with another ending.
+/// Path with the extension replaced by `.html`.
 fn beside(file: &Path) -> PathBuf {
     file.with_extension("html")
 }

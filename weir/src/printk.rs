@@ -1,42 +1,42 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a simulated scheduler prints with `bpf_printk`, on standard error: who ran where and when, and the line of the
-//! policy.
+//! Shows `bpf_printk` output of simulated schedulers on standard error, with time, CPU, task, callback and source
+//! line.
 
 use crate::progress::Progress;
 use event_log::{Event, Printk, Sink, TaskInfo, op_name};
 use ids::{CpuSet, Nanos, TaskId};
 
-/// Lines that are shown of the only run.
+/// Maximum number of lines shown of a single run.
 const OF_ONE: usize = 1000;
-/// Lines that are shown of each of several runs.
+/// Maximum number of lines shown of each of several runs.
 const OF_EACH: usize = 20;
 
-/// Shows lines while the run passes if it is the only one, and keeps them for later if not.
+/// Event sink that prints lines immediately for a single run, and collects them for one of several runs.
 pub struct Printer<'a> {
-    /// Where lines are shown at once.
+    /// Where lines are printed immediately.
     at_once: Option<&'a Progress>,
     tasks: Vec<String>,
     files: Vec<String>,
     printed: Printed,
 }
 
-/// What a run printed.
+/// `bpf_printk` output of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Printed {
-    /// Lines to show.
+    /// Lines still to be shown.
     lines: Vec<String>,
-    /// All that there were.
+    /// Number of lines printed by the scheduler.
     count: u64,
     shown: usize,
 }
 
 impl<'a> Printer<'a> {
-    /// For the only run, with its progress, or for one of several.
+    /// Printer for a single run, with its progress bar, or for one of several runs (`None`).
     pub fn new(at_once: Option<&'a Progress>) -> Printer<'a> {
         Printer { at_once, tasks: Vec::new(), files: Vec::new(), printed: Printed::default() }
     }
 
-    /// What is to be said when all runs are over.
+    /// Lines to show after all runs have finished.
     pub fn finish(self) -> Printed {
         self.printed
     }
@@ -82,7 +82,7 @@ impl Sink for Printer<'_> {
     }
 }
 
-/// Shows what was kept of a run, and says how much is not shown.
+/// Prints the collected lines of a run, and the number of lines that are not shown.
 pub fn tell(run: &str, printed: &Printed) {
     if !printed.lines.is_empty() {
         eprintln!("weir: {run} printed:");
@@ -91,7 +91,9 @@ pub fn tell(run: &str, printed: &Printed) {
     let left_out = printed.count - printed.shown as u64;
     if left_out > 0 {
         let lines = report::counted(left_out, "line");
-        eprintln!("weir: {run}: {lines} more of bpf_printk not shown; --log FILE.jsonl of one run has all");
+        eprintln!(
+            "weir: {run}: {lines} of bpf_printk output not shown; --log FILE.jsonl of a single run has all of them"
+        );
     }
 }
 
@@ -126,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_when_where_and_who_and_steers_no_terminal() {
+    fn printk_line_has_time_cpu_task_and_site_with_escapes_neutralized() {
         let printer = printer();
         let line = printer.line(&printk(1_000_020_300, TaskId(0), 42));
         assert_eq!(line, r"[1.000020300] CPU 3 hog[104] (enqueue, my.bpf.c:42): chose\u{1b}[2J 7");
@@ -135,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_counted() {
+    fn omitted_printk_lines_are_counted() {
         let mut printer = printer();
         (0..50).for_each(|time| printer.printk(&printk(time, TaskId(0), 1)));
         let printed = printer.finish();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One bar for all runs, on a terminal, once they have taken a second: how much is done, and how long the rest takes.
+//! Progress bar for all runs of a command, with the estimated time left. It appears on terminals after one second.
 
 use ids::Nanos;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,13 +7,13 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Runs shorter than this show no progress.
+/// Delay until the bar appears.
 const AFTER: Duration = Duration::from_secs(1);
 
-/// Parts of a run that the bar tells apart.
+/// Resolution of the bar: steps per run.
 const PARTS: u64 = 1000;
 
-/// The bar.
+/// Progress bar over all runs.
 pub struct Progress {
     runs: u64,
     began: Instant,
@@ -21,26 +21,26 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// For so many runs.
+    /// Bar for this number of runs.
     pub fn new(runs: usize) -> Progress {
         let bar = std::io::stderr().is_terminal().then(|| Mutex::new(None));
         Progress { runs: runs as u64, began: Instant::now(), bar }
     }
 
-    /// Whether there is but one run.
+    /// Whether the command has a single run.
     pub fn is_of_one(&self) -> bool {
         self.runs == 1
     }
 
-    /// A run begins that ends at `end`, if that is known.
+    /// Starts the bar's part of a run that ends at simulated time `end`, if that is known.
     pub fn begin(&self, end: Option<Nanos>) -> Part<'_> {
         Part { progress: self, end, told: 0 }
     }
 
-    /// So many more parts of runs are done; the last one came to `now`.
+    /// Advances the bar by `parts` steps; `now` is the simulated time reached by the run that advanced.
     fn add(&self, parts: u64, now: Option<Nanos>) {
         let Some(bar) = &self.bar else { return };
-        let mut bar = bar.lock().expect("nobody panics in here");
+        let mut bar = bar.lock().expect("no thread panics while holding it");
         if bar.is_none() && self.began.elapsed() < AFTER {
             return;
         }
@@ -51,9 +51,9 @@ impl Progress {
         }
     }
 
-    /// A line on standard error, above the bar.
+    /// Prints a line on standard error, above the bar.
     pub fn say(&self, line: &str) {
-        let bar = self.bar.as_ref().map(|bar| bar.lock().expect("nobody panics in here"));
+        let bar = self.bar.as_ref().map(|bar| bar.lock().expect("no thread panics while holding it"));
         match bar.as_ref().and_then(|bar| bar.as_ref()) {
             Some(bar) => bar.suspend(|| eprintln!("{line}")),
             None => eprintln!("{line}"),
@@ -67,7 +67,7 @@ impl Progress {
         ProgressBar::new(self.runs * PARTS).with_style(style).with_prefix(format!("of {runs}"))
     }
 
-    /// All runs are done.
+    /// Removes the bar after all runs.
     pub fn end(self) {
         if let Some(bar) = self.bar.and_then(|bar| bar.into_inner().ok().flatten()) {
             bar.finish_and_clear();
@@ -75,7 +75,7 @@ impl Progress {
     }
 }
 
-/// One run's part of the bar.
+/// Part of the bar that belongs to one run.
 pub struct Part<'a> {
     progress: &'a Progress,
     end: Option<Nanos>,
@@ -83,7 +83,7 @@ pub struct Part<'a> {
 }
 
 impl Part<'_> {
-    /// The run has come to this time.
+    /// Reports that the run has reached simulated time `now`.
     pub fn tell(&mut self, now: Nanos) {
         let part = match self.end {
             Some(end) => (u128::from(now.0) * u128::from(PARTS) / u128::from(end.0.max(1))) as u64,
@@ -96,7 +96,7 @@ impl Part<'_> {
         }
     }
 
-    /// The run is over.
+    /// Completes the part of this run.
     pub fn end(self) {
         self.progress.add(PARTS - self.told, None);
     }

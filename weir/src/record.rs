@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir record`: runs a command on this machine and writes what its tasks did to a workload file.
+//! `weir record`: runs a command on this machine and writes the behavior of its tasks to a workload file.
 
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
@@ -11,7 +11,7 @@ use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Records and writes. False if the command failed or events were lost.
+/// Records and writes the file. Returns false if the command failed or events were lost.
 pub fn record(args: &Record) -> Result<bool> {
     let whom = match (&args.pid[..], args.all) {
         ([], false) => Whom::Command(&args.command),
@@ -23,8 +23,8 @@ pub fn record(args: &Record) -> Result<bool> {
     let stem = output.file_stem().unwrap_or(&name).to_string_lossy().into_owned();
     let file = Output::new(&output)?;
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
-    let folder = file.folder();
-    let options = RecordOptions { folder: folder.as_deref(), command_lines: !args.no_argv, limit };
+    let directory = file.directory();
+    let options = RecordOptions { folder: directory.as_deref(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
     let recorded = kernel_link::record(&stem, whom, options, &signals)?;
     let summary = recorded.summary.clone();
@@ -34,17 +34,17 @@ pub fn record(args: &Record) -> Result<bool> {
     eprint!("{}", report(&summary, &output, bytes));
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
-        let stand = if command_lines == 1 {
-            "stands in it, with any password or token in it"
+        let stored = if command_lines == 1 {
+            "is stored in it, including any password or token on it"
         } else {
-            "stand in it, with any password or token in them"
+            "are stored in it, including any password or token on them"
         };
-        eprintln!("weir: {lines} {stand}; --no-argv leaves them out");
+        eprintln!("weir: {lines} {stored}; --no-argv leaves them out");
     }
     Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
 }
 
-/// What a recording is called that has no other name.
+/// Default name of a recording.
 fn name_of(whom: Whom<'_>) -> Result<OsString> {
     match whom {
         Whom::Command(command) => {
@@ -57,7 +57,7 @@ fn name_of(whom: Whom<'_>) -> Result<OsString> {
     }
 }
 
-/// What recording was like, for people.
+/// Summary of the recording for standard error.
 fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
     let mut text = format!(
         "weir: wrote {} ({} KB): {}, {} of CPU time in {}\n\
@@ -74,45 +74,46 @@ fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
     );
     text.push_str(&scheduling(summary));
     if summary.lost() > 0 {
-        text.push_str("weir: warning: the recording is incomplete: times and causes of sleeps may be wrong\n");
+        text.push_str("weir: warning: events were lost: durations and wakers of sleeps may be wrong\n");
         text.extend(summary.lost_where().iter().map(|place| format!("weir: lost {place}\n")));
     }
     if let Some(at) = summary.cut_at {
-        text.push_str(&format!("weir: warning: more happened than a recording can hold: it is cut at {at}\n"));
+        text.push_str(&format!("weir: warning: the recording is full: it is cut at {at}\n"));
     }
     if summary.unfinished > 0 {
         let tasks = counted(summary.unfinished.into(), "task");
-        text.push_str(&format!("weir: {tasks} had not ended: the recording stops there\n"));
+        text.push_str(&format!("weir: {tasks} still alive at the end of the recording\n"));
     }
     if summary.was_ended {
-        text.push_str("weir: the command was asked to end, as its time was over\n");
+        text.push_str("weir: the command got SIGTERM after the time limit\n");
     } else if !summary.status.success() {
         text.push_str(&format!("weir: warning: the command failed: {}\n", summary.status));
     }
     text
 }
 
-/// What was taken out of the tasks' work, and the prices that were used for it.
+/// Scheduling overhead that was subtracted from the tasks' work, and the costs used for it.
 fn scheduling(summary: &RecordSummary) -> String {
     let costs = &summary.costs;
     let named = [
         ("a switch", costs.switch),
         ("a wakeup", costs.wake),
-        ("an interrupt sent", costs.interrupt),
-        ("one sent to a halted CPU", costs.interrupt_to_halted),
+        ("an IPI", costs.interrupt),
+        ("an IPI to a halted CPU", costs.interrupt_to_halted),
     ];
     let named = named.iter().filter_map(|(name, cost)| Some(format!("{name} {}", cost.as_ref()?.typical)));
     format!(
-        "weir: {} of the CPU time was scheduling and was taken out: {}\n",
+        "weir: {} of CPU time was scheduling overhead and was subtracted: {}\n",
         summary.scheduling,
         named.collect::<Vec<_>>().join(", ")
     )
 }
 
-/// Where the recording will be: found unwritable before the command runs, and never left half written.
+/// Output file. Write errors are detected before the command runs, and a partly written file is never left behind.
 struct Output<'a> {
     path: &'a Path,
-    /// Takes its name when it is whole; `None` for what is no file, such as /dev/stdout, and is written as it is.
+    /// Temporary file that is renamed once complete. `None` for non-regular files such as /dev/stdout, which are
+    /// written directly.
     part: Option<PathBuf>,
 }
 
@@ -126,18 +127,18 @@ impl<'a> Output<'a> {
         let mut part = path.as_os_str().to_owned();
         part.push(".part");
         let part = PathBuf::from(part);
-        // It is not kept: whatever ends this process, nothing is left.
+        // Removed at once, so that nothing is left behind if this process is killed.
         fs::write(&part, b"").and_then(|()| fs::remove_file(&part)).with_context(cannot)?;
         Ok(Output { path, part: Some(part) })
     }
 
-    /// Where a long recording may be kept before it is whole.
-    fn folder(&self) -> Option<PathBuf> {
-        let folder = self.part.as_ref()?.parent()?;
-        Some(if folder.as_os_str().is_empty() { PathBuf::from(".") } else { folder.to_owned() })
+    /// Directory for the temporary files of a long recording.
+    fn directory(&self) -> Option<PathBuf> {
+        let directory = self.part.as_ref()?.parent()?;
+        Some(if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory.to_owned() })
     }
 
-    /// Writes it, and says how many bytes these were.
+    /// Writes the recording and returns its size in bytes.
     fn write(&self, recorded: kernel_link::Recorded) -> Result<u64> {
         let cannot = || format!("cannot write {}", self.path.display());
         let Some(part) = &self.part else {

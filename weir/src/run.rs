@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir run`: a scheduler, or the one that is there, in this machine's kernel. A command or a workload is measured as
-//! a simulated run is; without one, the machine is watched until somebody ends that.
+//! `weir run`: loads a scheduler, or measures the active one, in this machine's kernel. A command or a workload is
+//! measured like a simulated run; without one, machine-wide statistics are printed until interrupted.
 
 mod command;
-mod play;
+mod execute;
 mod scheduler;
 mod screen;
 mod statistics;
@@ -18,7 +18,7 @@ use crate::{input, notes, save};
 use anyhow::{Context, Result, anyhow, bail};
 use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
-use executor::{Options, Stage};
+use executor::{Options, PreparedWorkload};
 use fault_plan::FaultPlan;
 use host::affinity::Keeper;
 use host::faults::{Faults, Guardian};
@@ -39,31 +39,34 @@ use worlds::real::{Checked, Outcome};
 
 const SIGTERM: i32 = 15;
 
-/// How long to sleep between two looks at what nobody announces.
+/// Polling interval for states that the kernel does not announce.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A fault that takes so long is worth a word: a CPU goes within tens of milliseconds, unless its tasks cannot leave it.
+/// Duration from which a fault is reported as slow. Offlining a CPU takes tens of milliseconds unless its tasks
+/// cannot be migrated.
 const SLOW_FAULT: Nanos = Nanos::from_secs(1);
 
-/// What happens beside the work that is measured.
+/// Everything in a run except the measured command or workload.
 struct Outside<'a> {
     signals: &'a Signals,
     scheduler: Option<Loaded<'a>>,
     statistics: Option<Statistics>,
     screen: Option<Screen>,
-    /// Nobody reads the statistics any more.
+    /// The reader of the statistics has closed the pipe.
     unread: bool,
-    /// How long the run may take, and its end once it has begun.
+    /// Maximum duration of the run, and the resulting deadline once it has begun.
     duration: Option<Nanos>,
     deadline: Option<Instant>,
-    /// After the scheduler: it goes before the CPUs come back, or it would be loaded once more.
+    /// Declared after the scheduler, so that it is dropped later: the scheduler is unloaded before CPUs come back
+    /// online, which would load it again.
     faults: Option<Faults>,
-    /// Affinities that are renewed.
+    /// Restores affinities, if enabled.
     affinities: Option<Keeper>,
 }
 
 impl Outside<'_> {
-    /// Prints statistics that are due, or draws. Why the scheduler was ejected, if it was.
+    /// Prints statistics that are due, draws a frame, makes calls. Returns the exit of the scheduler if it was
+    /// ejected.
     fn look(&mut self) -> Result<Option<KernelExit>> {
         if let Some(statistics) = &mut self.statistics {
             self.unread |= !statistics.tell_if_due(self.scheduler.as_ref())?;
@@ -71,7 +74,7 @@ impl Outside<'_> {
         if let Some(screen) = &mut self.screen {
             screen.look(self.signals)?;
         }
-        renew_affinities(&mut self.affinities)?;
+        restore_affinities(&mut self.affinities)?;
         let Some(scheduler) = &mut self.scheduler else { return Ok(None) };
         let ejected = scheduler.ejected()?;
         if ejected.is_none() {
@@ -80,7 +83,7 @@ impl Outside<'_> {
         Ok(ejected)
     }
 
-    /// How long nothing has to be looked at for the sake of a planned call.
+    /// Time until the next planned call.
     fn until_call(&self) -> Duration {
         self.scheduler.as_ref().and_then(Loaded::until_call).unwrap_or(Duration::MAX)
     }
@@ -89,7 +92,7 @@ impl Outside<'_> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// What a command reads and writes.
+    /// Standard input and output for a command.
     fn channels(&self, args: &Run) -> Channels {
         match (&self.screen, args.format) {
             (Some(_), _) => Channels::Captured,
@@ -98,31 +101,31 @@ impl Outside<'_> {
         }
     }
 
-    /// The run begins: so do its time, the fault plan and that of calls.
+    /// Starts the clocks of the run, of the fault plan and of the planned calls.
     fn begin(&mut self) {
         self.deadline = self.duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
         self.faults.iter().for_each(Faults::begin);
         self.scheduler.iter_mut().for_each(Loaded::begin);
     }
 
-    /// Time in the scheduler's programs so far.
+    /// CPU time spent in the scheduler's programs so far.
     fn scheduler_time(&self) -> Result<Nanos> {
         Ok(self.scheduler.as_ref().map(Loaded::counts).transpose()?.unwrap_or_default().run_time)
     }
 }
 
-/// How the work that was measured came to its end.
+/// End of the measured command or workload.
 struct Followed {
     ejected: Option<KernelExit>,
-    /// Exit status of the command, if there is one that has ended; of one that a signal ended, 128 and its number.
+    /// Exit status of the command if it has exited; 128 plus the signal number if a signal killed it.
     status: Option<i32>,
-    /// How the command or the workload failed, if it did.
+    /// Failure of the command or the workload.
     failure: Option<String>,
-    /// It did not come to its end by itself.
+    /// The run was ended early.
     cut: bool,
 }
 
-/// Runs and reports. False if something was wrong with the run.
+/// Runs and reports. Returns false if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
     if args.save.is_some() || args.report.is_some() {
         input::remember();
@@ -132,45 +135,45 @@ pub fn run(args: &Run) -> Result<bool> {
     plan_calls(args, &mut schedulers)?;
     let signals = Signals::block()?;
     for name in executor::remove_stale_cgroups() {
-        eprintln!("weir: removed cgroup {name}, which a weir that was killed had left");
+        eprintln!("weir: removed cgroup {name}, left behind by a killed weir");
     }
     let options = Options { duration: args.duration, ..Options::default() };
     let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
-    let told = workload.as_ref().map_or_else(Default::default, simulator::workload_facts);
+    let facts = workload.as_ref().map_or_else(Default::default, simulator::workload_facts);
     for loadable in schedulers.iter_mut().filter_map(|scheduler| scheduler.loadable.as_mut()) {
-        loadable.profile = loadable.profile.for_workload(&told).into_owned();
+        loadable.profile = loadable.profile.for_workload(&facts).into_owned();
     }
-    let stage = workload.as_ref().map(|workload| Stage::prepare(workload, &options)).transpose();
-    let stage = stage.map_err(kernel_link::LinkError::from)?;
-    let watches = args.command.is_empty() && stage.is_none();
+    let prepared = workload.as_ref().map(|workload| PreparedWorkload::prepare(workload, &options)).transpose();
+    let prepared = prepared.map_err(kernel_link::LinkError::from)?;
+    let watches = args.command.is_empty() && prepared.is_none();
     if watches && args.format == Format::Csv {
-        bail!("--format csv is for the run of a command or a workload, and there is none");
+        bail!("--format csv needs a command or a workload, and none is given");
     }
     let files =
         [("--trace", args.trace.as_deref()), ("--save", args.save.as_deref()), ("--report", args.report.as_deref())];
     output::check(&files)?;
     let check = args.check.then_some(Path::new(""));
     if let Some((option, _)) = files.iter().chain(&[("--check", check)]).find(|(_, it)| watches && it.is_some()) {
-        bail!("{option} is for the run of a command or a workload, and there is none");
+        bail!("{option} needs a command or a workload, and none is given");
     }
     let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
     let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     if args.format == Format::Text {
         notes::tell_recorded(args.workload.as_slice())?;
     }
-    // Before the scheduler: nothing that is started can wait for it.
+    // Started before the scheduler is loaded, since a faulty scheduler might never let it start.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
     if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
         && let Err(error) = host::priority::raise()
     {
-        eprintln!("weir: no real-time priority ({error}): a scheduler that starves weir delays Ctrl-C");
+        eprintln!("weir: cannot get a real-time priority ({error}): Ctrl-C is delayed if the scheduler starves weir");
     }
     let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
     let draws = args.tui && screen::is_possible();
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
-    // Who only watches wants to see something, and what cannot be drawn is told in lines.
+    // Without command and workload statistics are the only output. They also replace a screen that cannot be drawn.
     let every = every.or((watches || args.tui).then_some(Duration::from_secs(1))).filter(|_| !draws);
-    // Standard output has one document: beside a report, lines of statistics go to standard error.
+    // Standard output carries one JSON or CSV document, so statistics go to standard error.
     let beside = !watches && args.format != Format::Text;
     let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
     let duration = args.duration;
@@ -179,7 +182,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let screen = draws.then(|| start_screen(args, watches)).transpose()?;
     let signals = &signals;
     let outside = Outside { signals, scheduler, statistics, screen, unread, duration, deadline, faults, affinities };
-    if watches { watch(args, outside) } else { measure(args, &schedulers, stage.as_ref(), outside) }
+    if watches { watch(args, outside) } else { measure(args, &schedulers, prepared.as_ref(), outside) }
 }
 
 fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
@@ -189,85 +192,85 @@ fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
     Screen::start(report::escape(&title).into_owned(), follows)
 }
 
-/// Has programs called while the scheduler runs.
+/// Adds the planned calls to the scheduler.
 fn plan_calls(args: &Run, schedulers: &mut [Scheduler]) -> Result<()> {
     let Some(first) = args.calls.first() else { return Ok(()) };
     if schedulers.is_empty() {
-        bail!("--call {first}: no scheduler is loaded; expected one that has that program");
+        bail!("--call {first}: no scheduler is loaded; expected a scheduler that has this program");
     }
     select::plan(schedulers, &args.calls)
 }
 
-/// How many CPUs this machine has.
+/// Number of online CPUs of this machine.
 fn online_cpus() -> Result<u32> {
     Ok(select::machine("host")?.online_cpus().len() as u32)
 }
 
-/// Gives tasks back what they had, if CPUs came.
-fn renew_affinities(keeper: &mut Option<Keeper>) -> Result<()> {
+/// Restores the affinities of tasks if CPUs have come online.
+fn restore_affinities(keeper: &mut Option<Keeper>) -> Result<()> {
     if let Some((cpus, tasks)) = keeper.as_mut().map(Keeper::look).transpose()?.flatten() {
-        eprintln!("weir: CPUs {cpus} are back; affinity renewed of {}", report::counted(tasks as u64, "task"));
+        eprintln!("weir: CPUs {cpus} are back online; affinity restored of {}", report::counted(tasks as u64, "task"));
     }
     Ok(())
 }
 
-/// Somebody who brings the CPUs back if this process is killed.
+/// Starts the process that brings CPUs back online if this one is killed.
 fn start_guardian(faults: &Faults) -> Result<Guardian> {
     let mut command = Command::new("/proc/self/exe");
     command.arg("guard-cpus");
     Ok(Guardian::start(command, faults)?)
 }
 
-/// `weir guard-cpus`: what [`start_guardian`] starts.
+/// Runs `weir guard-cpus`, the process that [`start_guardian`] starts.
 pub fn guard(online: &str, offline: &str) -> Result<()> {
     let cpus = |text: &str| match text {
         "" => Ok(CpuSet::new()),
-        _ => text.parse().map_err(|_| anyhow!("{text:?} are no CPUs such as 1-3,5")),
+        _ => text.parse().map_err(|_| anyhow!("{text:?} is not a CPU list such as 1-3,5")),
     };
     let back = host::faults::guard(&cpus(online)?, &cpus(offline)?)?;
     if !back.is_empty() {
-        eprintln!("weir: CPUs put back as they were, since weir run was killed: {back}");
+        eprintln!("weir: weir run was killed; CPUs restored: {back}");
     }
     Ok(())
 }
 
-/// `weir run ls`: that is no scheduler, but a command.
+/// Improves the error of `weir run ls`, where a command is given in the place of a scheduler.
 fn hint(args: &Run, error: anyhow::Error) -> anyhow::Error {
     match &args.scheduler {
         Some(name) if args.command.is_empty() && args.workload.is_none() && select::is_unknown(name) => {
-            anyhow!("{error}; a command stands after --: weir run -- {name}")
+            anyhow!("{error}; write the command after --: weir run -- {name}")
         }
         _ => error,
     }
 }
 
-/// Watches the machine until somebody ends that.
+/// Prints machine-wide statistics until interrupted.
 fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     let kernel = host::kernel_release()?;
     match &outside.scheduler {
         Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
-        None => eprintln!("weir: watching the scheduler of kernel {kernel}; Ctrl-C ends that"),
+        None => eprintln!("weir: watching the scheduler of kernel {kernel}; stop with Ctrl-C"),
     }
     outside.begin();
-    let mut told = 0;
+    let mut shown = 0;
     while outside.look()?.is_none() {
         let made = outside.scheduler.as_ref().map(Loaded::made_calls).unwrap_or_default();
-        made[told..].iter().for_each(tell_call);
-        told = made.len();
+        made[shown..].iter().for_each(report_call);
+        shown = made.len();
         if outside.signals.take().is_some() || outside.is_time_up() || outside.unread {
             break;
         }
         std::thread::sleep(LOOK.min(outside.until_call()));
     }
     let Some(loaded) = outside.scheduler else {
-        let fine = end_and_tell_faults(outside.faults)?;
-        renew_affinities(&mut outside.affinities)?;
+        let fine = end_and_report_faults(outside.faults)?;
+        restore_affinities(&mut outside.affinities)?;
         return Ok(fine);
     };
     let name = loaded.name().to_owned();
     let ended = loaded.end()?;
-    let faults_fine = end_and_tell_faults(outside.faults)?;
-    renew_affinities(&mut outside.affinities)?;
+    let faults_fine = end_and_report_faults(outside.faults)?;
+    restore_affinities(&mut outside.affinities)?;
     match args.format {
         Format::Json => {
             let outcome = if ended.was_ejected { report::Outcome::Ejected } else { report::Outcome::Completed };
@@ -280,52 +283,57 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     Ok(!ended.was_ejected && faults_fine && !ended.calls.iter().any(Called::failed))
 }
 
-/// Says what came of a call of which no report will.
-fn tell_call(called: &Called) {
+/// Reports a call made in a run that has no report.
+fn report_call(called: &Called) {
     let (made, returned) = (Nanos(called.made_ns.unwrap_or_default()), called.returned.unwrap_or_default());
     eprintln!("weir: {}: called after {made}, returned {returned}", report::escape(&called.call));
 }
 
-/// Brings back the CPUs, and says what failed. False if something did.
-fn end_and_tell_faults(faults: Option<Faults>) -> Result<bool> {
+/// Ends the fault plan and reports failures. Returns false if there were any.
+fn end_and_report_faults(faults: Option<Faults>) -> Result<bool> {
     let failure = end_faults(faults)?;
     failure.iter().for_each(|failure| eprintln!("weir: {failure}"));
     Ok(failure.is_none())
 }
 
-/// Brings back the CPUs that a fault plan took away. What failed, if something did.
+/// Brings back the CPUs that the fault plan took offline. Returns the failure, if there was one.
 fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
     let Some(faults) = faults else { return Ok(None) };
-    let carried = faults.end().context("CPUs may still be offline")?;
+    let carried = faults.end().context("cannot end the fault plan; CPUs may still be offline")?;
     for slow in carried.done.iter().filter(|done| done.took >= SLOW_FAULT) {
         eprintln!("weir: {} took {}: the kernel waited for the tasks of that CPU", slow.fault, slow.took);
     }
     if !carried.back.is_empty() {
-        eprintln!("weir: CPUs put back as they were: {}", carried.back);
+        eprintln!("weir: CPUs restored: {}", carried.back);
     }
-    Ok(carried.failed.map(|error| format!("a fault was not possible: {error}")))
+    Ok(carried.failed.map(|error| format!("a fault failed: {error}")))
 }
 
-/// Runs the command or plays the workload, and reports.
-fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut outside: Outside<'_>) -> Result<bool> {
+/// Runs the command or executes the workload, measures it, and reports.
+fn measure(
+    args: &Run,
+    schedulers: &[Scheduler],
+    prepared: Option<&PreparedWorkload<'_>>,
+    mut outside: Outside<'_>,
+) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = host::kernel_release()?;
     let tags = tags(args, schedulers, &kernel);
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
-    let scope = if stage.is_some() { Scope::Play } else { Scope::Command };
+    let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
     let keeps = args.save.is_some() || args.report.is_some();
     let log = keeps.then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
     let followed = outside.screen.as_ref().and_then(Screen::followed);
     let own = select::kernel();
     let checked = schedulers.first().unwrap_or(&own);
-    let checker = args.check.then(|| checker(&machine, checked, stage));
+    let checker = args.check.then(|| checker(&machine, checked, prepared));
     let mut meter = Meter::start(&machine, scope, Tee(checker, Tee(followed, Tee(trace, log))))?;
     let before = outside.scheduler_time()?;
-    let (mut child, mut played) = (None, None);
-    let followed = match stage {
-        Some(stage) => {
-            let (followed, end) = play::follow(&mut meter, stage, &mut outside)?;
-            played = Some(end);
+    let (mut child, mut executed) = (None, None);
+    let followed = match prepared {
+        Some(prepared) => {
+            let (followed, end) = execute::follow(&mut meter, prepared, &mut outside)?;
+            executed = Some(end);
             followed
         }
         None => {
@@ -333,7 +341,7 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
             match command::follow(&mut meter, child, &mut outside) {
                 Ok(followed) => followed,
                 Err(error) => {
-                    // The command is not to blame: it goes on under the kernel's own scheduler.
+                    // An error of Weir must not kill the command: it continues under the default scheduler.
                     let signals = outside.signals;
                     drop((meter, outside));
                     command::wait(child, signals)?;
@@ -354,29 +362,30 @@ fn measure(args: &Run, schedulers: &[Scheduler], stage: Option<&Stage<'_>>, mut 
         let mut ended = loaded.end()?;
         restarts = ended.restarts;
         calls = std::mem::take(&mut ended.calls);
-        // It may have been ejected since anybody looked.
+        // It may have been ejected after the last check.
         ejected = ejected.or(ended.ejection());
     }
     let fault = end_faults(outside.faults)?;
-    renew_affinities(&mut outside.affinities)?;
+    restore_affinities(&mut outside.affinities)?;
     if let (Some(_), Some(child)) = (&ejected, &mut child) {
-        // The kernel's own scheduler has taken over: nothing stands in the command's way, but it is measured no more.
+        // The default scheduler has taken over: the command continues, unmeasured.
         let ended = command::wait(child, outside.signals)?;
         (status, failure) = (command::status_of(ended), command::failure(ended));
     }
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
     let failure = failure.or(fault);
-    let outcome = Outcome { checked, measured, played, ejected, restarts, calls, command_status: status, failure, cut };
+    let outcome =
+        Outcome { checked, measured, executed, ejected, restarts, calls, command_status: status, failure, cut };
     let mut report = worlds::real::report(tags, outcome);
-    report.measures.divide(stage.into_iter().flat_map(|stage| stage.workload().labels()));
+    report.measures.divide(prepared.into_iter().flat_map(|prepared| prepared.workload().labels()));
     let fine = report.is_fine();
-    hand_over(args, schedulers, report, log)?;
+    deliver(args, schedulers, report, log)?;
     Ok(fine)
 }
 
-/// Prints the report, and saves the run and makes its page if that is wanted: then there is a log.
-fn hand_over(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Option<LogWriter<Vec<u8>>>) -> Result<()> {
+/// Prints the report, saves the run and writes its page if requested; there is a log in these cases.
+fn deliver(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Option<LogWriter<Vec<u8>>>) -> Result<()> {
     let machines: Vec<_> = log.is_some().then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
@@ -385,10 +394,11 @@ fn hand_over(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Optio
     how.deliver(&[report], &Refusals::default(), &setup)
 }
 
-/// What its scheduler promises, as far as a real kernel shows it. A command asks for nothing.
-fn checker(machine: &Machine, scheduler: &Scheduler, stage: Option<&Stage<'_>>) -> Checker {
+/// Checks the scheduler's promises as far as they are observable in a real kernel. Only workloads declare demands;
+/// commands have none.
+fn checker(machine: &Machine, scheduler: &Scheduler, prepared: Option<&PreparedWorkload<'_>>) -> Checker {
     let conditions = worlds::real::conditions(machine);
-    let demands = stage.map_or_else(Demands::default, |stage| worlds::demands(stage.workload()));
+    let demands = prepared.map_or_else(Demands::default, |prepared| worlds::demands(prepared.workload()));
     Checker::new(machine.topology.len(), &machine.online_cpus(), scheduler.promises(), conditions, demands)
 }
 
@@ -402,7 +412,7 @@ fn scheduler_name(args: &Run) -> String {
     args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned())
 }
 
-/// The workload's name, or the command as a shell would need it.
+/// Name of the workload, or the quoted command.
 fn workload_name(args: &Run) -> String {
     match &args.workload {
         Some(workload) => workload.clone(),
@@ -410,7 +420,7 @@ fn workload_name(args: &Run) -> String {
     }
 }
 
-/// The command line, with the scheduler that is there by its name.
+/// Command line with the name of the active scheduler filled in.
 fn command_line(args: &Run) -> String {
     let mut words = vec!["weir run".to_owned(), quote(&scheduler_name(args))];
     let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quote(value)));

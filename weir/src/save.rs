@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--save`: everything that is known of runs in one file. `docs/reference/saved-runs.md` says what each part holds.
+//! `--save`: stores everything known about runs in one file. `docs/reference/saved-runs.md` describes its parts.
 //!
-//! A simulated run is not stored event by event: with the same inputs it can be made again, and its hash tells whether
-//! it is the same. A real run cannot, so its events are in the file.
+//! A simulated run is not stored event by event: the same inputs reproduce it, and its hash tells whether the
+//! reproduction is exact. A real run is not reproducible, so its events are stored.
 
 use crate::select::Scheduler;
 use crate::{input, output};
@@ -13,22 +13,22 @@ use saved_run::SavedRun;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
-/// The part that holds the document which `--format json` prints.
+/// Part with the document that `--format json` prints.
 pub const RUNS: &str = "runs.json";
-/// The part that says what was run.
+/// Part that describes the setup of the runs.
 pub const SETUP: &str = "setup.json";
-/// The part that holds the files of sysfs from which the machine `host` was made.
+/// Part with the sysfs files from which the machine `host` was read.
 const SYSFS: &str = "sysfs.json";
 
-/// What was run, beside the files that were read for it.
+/// Setup of the runs, besides the input files.
 pub struct Setup<'a> {
-    /// The command line with all defaults filled in.
+    /// Command line with all defaults filled in.
     pub command_line: String,
-    /// The schedulers, in the order of the command line.
+    /// Schedulers in the order of the command line.
     pub schedulers: &'a [Scheduler],
-    /// The machines, with the effects that took part, and without draws.
+    /// Machines with the modelled effects, before uncertain constants are sampled.
     pub machines: &'a [Machine],
-    /// The events of real runs, as binary logs.
+    /// Events of real runs, as binary logs.
     pub events: Vec<Vec<u8>>,
 }
 
@@ -39,14 +39,14 @@ pub fn save(path: &Path, setup: &Setup<'_>, runs: &[RunReport]) -> Result<()> {
     std::fs::write(path, bytes).with_context(place)
 }
 
-/// The file that keeps these runs.
+/// Builds the saved-run container.
 pub fn container(setup: &Setup<'_>, runs: &[RunReport]) -> Result<SavedRun> {
     let mut saved = SavedRun::new();
     saved.add(RUNS, report::to_json(runs).as_bytes())?;
     let mut schedulers = Vec::new();
     for (index, scheduler) in setup.schedulers.iter().enumerate() {
         let mut entry = json!({ "name": scheduler.name, "object": null, "object_hash": null });
-        // The kernel's own has no object.
+        // The default scheduler has no object.
         if let Some(object) = scheduler.object() {
             let part = format!("object/{index}");
             saved.add(&part, object)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Saved runs, to be looked at once more: a simulated one is made again from what the file holds and compared by its
-//! hash, a real one is read event by event.
+//! Access to saved runs: a simulated run is reproduced from its inputs and verified by its hash, a real one is read
+//! event by event.
 
 use crate::args::{Args, Command, Sim};
 use crate::suites::Suites;
@@ -18,34 +18,34 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use timeline::{Recorder, Timeline};
 
-/// Which run of a file: what is not given may be anything.
+/// Selects a run of a file. Options that are not given match every run.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Which {
-    /// The run of this scheduler, as it was asked for
+    /// Run of this scheduler, as named on the command line
     #[arg(long, value_name = "SCHED")]
     pub scheduler: Option<String>,
-    /// The run on this machine
+    /// Run on this machine
     #[arg(long, value_name = "M")]
     pub machine: Option<String>,
-    /// The run of this workload
+    /// Run of this workload
     #[arg(long, value_name = "W")]
     pub workload: Option<String>,
-    /// The run with this seed
+    /// Run with this seed
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// The run with this draw of the machine's uncertain numbers
+    /// Run with this sample (--draws) of the machine's constants
     #[arg(long, value_name = "N")]
     pub draw: Option<u64>,
 }
 
-/// A task of a run, as its JSON has it.
+/// A task in the JSON of a run.
 #[derive(Clone, Debug, Deserialize)]
 pub struct SavedTask {
-    /// Its name at the end of the run.
+    /// Name at the end of the run.
     pub name: String,
 }
 
-/// One run of a file, as its JSON has it.
+/// A run in the JSON of a file.
 #[derive(Clone, Debug, Deserialize)]
 pub struct OneRun {
     #[serde(flatten)]
@@ -54,14 +54,14 @@ pub struct OneRun {
     pub exit: Exit,
     log_hash: String,
     pub elapsed_ns: u64,
-    /// Files of before there were any have none.
+    /// Missing in files written before calls existed.
     #[serde(default)]
     calls: Vec<Called>,
     pub tasks: Vec<SavedTask>,
 }
 
 impl OneRun {
-    /// Which one it is, among those of its file.
+    /// Name that identifies the run within its file.
     pub fn name(&self) -> String {
         let Tags { scheduler, machine, workload, seed, draw, .. } = &self.tags;
         let seed = seed.map(|seed| format!(", seed {seed}")).unwrap_or_default();
@@ -71,12 +71,13 @@ impl OneRun {
         escape(&format!("{scheduler} on {machine}, workload {workload}{seed}{draw}{calls}")).into_owned()
     }
 
-    /// When it ended.
+    /// End time of the run.
     pub fn end(&self) -> Nanos {
         Nanos(self.elapsed_ns)
     }
 
-    /// What was kept of it, with the names that its tasks had at the end: they are announced under their parents' names.
+    /// Timeline of the recorded events. Tasks get their final names, since they are announced under their parents'
+    /// names.
     pub fn timeline(&self, recorder: Recorder) -> Timeline {
         let mut timeline = recorder.finish(self.end());
         for (task, saved) in timeline.tasks.iter_mut().zip(&self.tasks) {
@@ -113,7 +114,7 @@ struct SavedFile {
     file: String,
 }
 
-/// A file of saved runs.
+/// File of saved runs.
 #[derive(Debug)]
 pub struct Saved {
     path: PathBuf,
@@ -126,20 +127,20 @@ impl Saved {
     /// Reads the file.
     ///
     /// # Errors
-    /// If it is no such file, or is damaged.
+    /// If it is not a saved run, or is damaged.
     pub fn open(path: &Path) -> Result<Saved> {
         let place = || path.display().to_string();
         let bytes = input::read(path, input::RUNS)?;
         if !SavedRun::is_saved_run(&bytes) && bytes.first() == Some(&b'{') {
             bail!(
-                "{}: JSON of runs; expected a file of weir sim --save or weir run --save, which has what was run",
+                "{}: runs as JSON; expected a file written by weir sim --save or weir run --save, which contains the inputs",
                 place()
             );
         }
         Saved::of(path, SavedRun::from_bytes(&bytes).with_context(place)?)
     }
 
-    /// The same of a file that was read, or that `path` would be.
+    /// Opens a container that was read from, or will be written to, `path`.
     ///
     /// # Errors
     /// As [`Saved::open`].
@@ -158,15 +159,16 @@ impl Saved {
         Ok(Saved { path: path.to_owned(), container, setup, runs })
     }
 
-    /// The command line that made them, with all defaults filled in.
+    /// Command line that made the runs, with all defaults filled in.
     pub fn command_line(&self) -> &str {
         &self.setup.command_line
     }
 
-    /// The run that was asked for, and among how many: of runs that differ in nothing but seed and draw, the first.
+    /// Returns the index of the selected run and the number of matching runs. Of runs that differ only in seed and
+    /// sample, it selects the first.
     ///
     /// # Errors
-    /// If there is none, or several that differ in more.
+    /// If no run matches, or several that differ in more than that.
     pub fn choose(&self, which: &Which) -> Result<(usize, usize)> {
         let is = |wanted: &Option<String>, is: &str| wanted.as_ref().is_none_or(|wanted| wanted == is);
         let fits = |run: &OneRun| {
@@ -192,17 +194,17 @@ impl Saved {
             }
             [] => {
                 let all: Vec<usize> = (0..self.runs.len()).collect();
-                bail!("{place}: no such run; it has {}", some(&all))
+                bail!("{place}: no matching run; it contains {}", some(&all))
             }
             several => {
                 let count = counted(several.len() as u64, "run");
-                let expected = "expected --scheduler, --machine or --workload that leave one";
-                bail!("{place}: {count} to choose from: {}; {expected}", some(several))
+                let expected = "expected --scheduler, --machine or --workload to select one";
+                bail!("{place}: {count} match: {}; {expected}", some(several))
             }
         }
     }
 
-    /// Whether two runs differ in nothing but what is drawn.
+    /// Whether two runs differ only in seed and sample.
     fn is_repetition(&self, one: usize, other: usize) -> bool {
         let what = |run: usize| {
             let Tags { scheduler, machine, workload, .. } = &self.runs[run].tags;
@@ -211,19 +213,19 @@ impl Saved {
         what(one) == what(other)
     }
 
-    /// Tells a run to `sink`, and gives the scheduler's object, where it was simulated and had one.
+    /// Passes the events of a run to `sink`. Returns the scheduler's object if the run was simulated and had one.
     ///
     /// # Errors
-    /// If a simulated run cannot be made again as it was, or the events of a real one are damaged.
+    /// If a simulated run cannot be reproduced exactly, or the events of a real one are damaged.
     pub fn tell(&self, run: usize, sink: &mut dyn Sink) -> Result<Option<LinkedObject>> {
         let place = || self.path.display().to_string();
         match self.runs[run].tags.world {
             World::Real => self.read_events(run, sink).with_context(place).map(|()| None),
-            World::Sim => self.make_again(run, sink).with_context(place),
+            World::Sim => self.reproduce(run, sink).with_context(place),
         }
     }
 
-    /// What keeps a run that [`Saved::tell`] tells.
+    /// Recorder for the events that [`Saved::tell`] passes.
     ///
     /// # Errors
     /// If the part that describes the machine is damaged.
@@ -235,10 +237,10 @@ impl Saved {
         })
     }
 
-    /// CPUs of the machine, where the file knows it.
+    /// Number of CPUs of the machine.
     ///
     /// # Errors
-    /// If the part that describes it is damaged.
+    /// If the part that describes the machine is missing or damaged.
     pub fn cpus(&self, run: usize) -> Result<usize> {
         Ok(self.machine(run)?.topology.len())
     }
@@ -259,7 +261,7 @@ impl Saved {
     }
 
     fn read_events(&self, run: usize, sink: &mut dyn Sink) -> Result<()> {
-        // Only real runs have events, in their order.
+        // Event parts are numbered among the real runs only.
         let number = self.runs[..run].iter().filter(|run| run.tags.world == World::Real).count();
         let part = format!("events/{number}");
         let bytes = self.part(&part)?;
@@ -270,7 +272,7 @@ impl Saved {
         Ok(())
     }
 
-    fn make_again(&self, run: usize, sink: &mut dyn Sink) -> Result<Option<LinkedObject>> {
+    fn reproduce(&self, run: usize, sink: &mut dyn Sink) -> Result<Option<LinkedObject>> {
         let wanted = &self.runs[run];
         let args = self.arguments()?;
         let files = self.setup.files.iter().map(|saved| Ok((saved.path.clone(), self.part(&saved.file)?)));
@@ -288,10 +290,10 @@ impl Saved {
         let Some(workload) = workloads.into_iter().find(|workload| workload.name == wanted.tags.workload) else {
             bail!("{}: its command line names no workload {:?}", save::SETUP, wanted.tags.workload);
         };
-        let (hash, object) = sim::make_again(&args, &scheduler, &machine, &workload, &wanted.tags, sink)?;
+        let (hash, object) = sim::reproduce(&args, &scheduler, &machine, &workload, &wanted.tags, sink)?;
         ensure!(
             format!("{hash:032x}") == wanted.log_hash,
-            "{}: made again, it is another run (its events have another hash): this is weir {}, the file is of weir {}",
+            "{}: cannot be reproduced (its events have a different hash): this is weir {}, the file was written by weir {}",
             wanted.name(),
             crate::output::FULL_VERSION,
             self.setup.weir
@@ -299,15 +301,15 @@ impl Saved {
         Ok(object)
     }
 
-    /// The command line, with which the file was made.
+    /// Parsed command line that made the file.
     fn arguments(&self) -> Result<Sim> {
         let line = &self.setup.command_line;
-        let words = shlex::split(line).ok_or_else(|| anyhow!("{}: {line:?} is no command line", save::SETUP))?;
+        let words = shlex::split(line).ok_or_else(|| anyhow!("{}: {line:?} is not a command line", save::SETUP))?;
         let parsed =
             Args::try_parse_from(words).map_err(|error| anyhow!("{}: {line:?}: {}", save::SETUP, error.kind()))?;
         match parsed.command {
             Command::Sim(args) => Ok(args),
-            _ => bail!("{}: {line:?} simulates nothing", save::SETUP),
+            _ => bail!("{}: {line:?} is not a weir sim command", save::SETUP),
         }
     }
 }

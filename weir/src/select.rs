@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From what stands on the command line to schedulers, machines and workloads. Files are read by [`crate::input`].
+//! Resolves command-line names to schedulers, machines and workloads. Files are read by [`crate::input`].
 
 use crate::suites::SUITES;
 use crate::{compile, input};
@@ -14,28 +14,28 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use workload::{PartSpec, Recording, RecordingMeta, Workload};
 
-/// The name of the kernel's own scheduler.
+/// Name of the default scheduler.
 pub const KERNEL: &str = "kernel";
 
-/// What that promises; it has nothing else to set.
+/// Launch profile of the default scheduler; it contains only promises.
 const KERNEL_PROFILE: &str = include_str!("../../profiles/kernel.toml");
 
 /// A scheduler, ready to run.
 #[derive(Debug)]
 pub struct Scheduler {
-    /// As it was asked for.
+    /// Name as given on the command line.
     pub name: String,
-    /// What is loaded; nothing for the kernel's own.
+    /// Object to load; `None` for the default scheduler.
     pub loadable: Option<Loadable>,
 }
 
 impl Scheduler {
-    /// The bytes of its object; the kernel's own has none.
+    /// Bytes of the object; `None` for the default scheduler.
     pub fn object(&self) -> Option<&[u8]> {
         self.loadable.as_ref().map(|loadable| &*loadable.bytes)
     }
 
-    /// What a check looks for: what every run owes, and what this scheduler promises.
+    /// Properties to check: the built-in invariants and this scheduler's promises.
     pub fn looked_for(&self) -> Vec<Property> {
         let mut all = vec![Property::Sanity, Property::Affinity];
         all.extend(self.loadable.is_some().then_some(Property::LostWakeup));
@@ -43,16 +43,16 @@ impl Scheduler {
         all
     }
 
-    /// What it promises of every run.
+    /// Promises of its launch profile.
     pub fn promises(&self) -> Promises {
         match &self.loadable {
             Some(loadable) => loadable.profile.promises(),
-            None => Profile::from_toml("kernel.toml", KERNEL_PROFILE).expect("tests read it").promises(),
+            None => Profile::from_toml("kernel.toml", KERNEL_PROFILE).expect("tests parse it").promises(),
         }
     }
 }
 
-/// The kernel's own scheduler.
+/// The default scheduler.
 #[cfg(feature = "real")]
 pub fn kernel() -> Scheduler {
     Scheduler { name: KERNEL.to_owned(), loadable: None }
@@ -61,11 +61,11 @@ pub fn kernel() -> Scheduler {
 /// A sched_ext scheduler.
 #[derive(Debug)]
 pub struct Loadable {
-    /// The object's bytes.
+    /// Bytes of the object.
     pub bytes: Cow<'static, [u8]>,
-    /// The object, parsed.
+    /// The parsed object.
     pub object: Object,
-    /// Its profile with preset and tunables chosen.
+    /// Launch profile with the chosen preset and tunables.
     pub profile: Profile,
 }
 
@@ -96,17 +96,17 @@ impl<'a> Spec<'a> {
     }
 }
 
-/// Whether this is the path of an object or of its source; policies have neither a slash nor these extensions.
+/// Whether this is the path of an object or of a source; policy names have neither a slash nor these suffixes.
 fn is_object(text: &str) -> bool {
     text.contains('/') || text.ends_with(".o") || compile::is_source(text)
 }
 
-/// The path in front of the tunables of a scheduler that is given as one.
+/// Path of a scheduler given as an object or source, without its tunables.
 pub fn path_of(name: &str) -> Option<&Path> {
     Spec::parse(name).ok().filter(|spec| is_object(spec.what)).map(|spec| Path::new(spec.what))
 }
 
-/// The schedulers of the command line; `profile` is for those that are given as paths.
+/// Schedulers of the command line; `profile` applies to those given as paths.
 pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Scheduler>> {
     check_profile(names, profile)?;
     names.iter().map(|name| scheduler(name, profile)).collect()
@@ -114,15 +114,15 @@ pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Schedu
 
 fn check_profile(names: &[String], profile: Option<&Path>) -> Result<()> {
     if profile.is_some() && !names.iter().any(|name| Spec::parse(name).is_ok_and(|spec| is_object(spec.what))) {
-        bail!("--profile is for schedulers that are given as paths, and none is");
+        bail!("--profile applies to schedulers given as paths, and none is");
     }
     Ok(())
 }
 
-/// A scheduler whose object makes no sense: its name, and why.
+/// A scheduler whose object is invalid: its name and the error.
 pub type Broken = (String, anyhow::Error);
 
-/// The same for a comparison: one whose object cannot be read as an object does not cancel the others.
+/// Schedulers of a comparison; invalid objects are returned separately, so that the other schedulers can run.
 pub fn schedulers_apart(names: &[String], profile: Option<&Path>) -> Result<(Vec<Scheduler>, Vec<Broken>)> {
     check_profile(names, profile)?;
     let (mut good, mut broken) = (Vec::new(), Vec::new());
@@ -136,22 +136,22 @@ pub fn schedulers_apart(names: &[String], profile: Option<&Path>) -> Result<(Vec
     Ok((good, broken))
 }
 
-/// Has programs of all of them called while they run.
+/// Adds planned calls to all schedulers.
 ///
 /// # Errors
-/// If the kernel's own is among them: it has none.
+/// If one of them is the default scheduler, which has no programs.
 pub fn plan(schedulers: &mut [Scheduler], calls: &[PlannedCall]) -> Result<()> {
     let Some(first) = calls.first() else { return Ok(()) };
     for scheduler in schedulers {
         let Some(loadable) = &mut scheduler.loadable else {
-            bail!("--call {first}: {KERNEL} is the kernel's own scheduler, which has no program to call");
+            bail!("--call {first}: {KERNEL} is the default scheduler, which has no program to call");
         };
         loadable.profile.plan(calls);
     }
     Ok(())
 }
 
-/// Whether this is neither a policy nor the path of an object.
+/// Whether this is neither a policy name nor a path.
 #[cfg(feature = "real")]
 pub fn is_unknown(name: &str) -> bool {
     Spec::parse(name)
@@ -162,10 +162,10 @@ fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
     scheduler_of(name, None, profile)
 }
 
-/// A scheduler of a saved run with the object that was kept; without one it is the kernel's own.
+/// Scheduler of a saved run with its stored object; the default scheduler if there is none.
 ///
 /// # Errors
-/// If the object cannot be read as one, or its profile is not as it should be.
+/// If the object or its profile is invalid.
 pub fn saved_scheduler(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> Result<Scheduler> {
     match object {
         None => Ok(Scheduler { name: name.to_owned(), loadable: None }),
@@ -177,7 +177,7 @@ fn scheduler_of(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> 
     let spec = Spec::parse(name)?;
     if spec.what == KERNEL {
         if spec.preset.is_some() || !spec.tunables.is_empty() {
-            bail!("{name}: {KERNEL} is the kernel's own scheduler, which has no presets and no tunables here");
+            bail!("{name}: {KERNEL} is the default scheduler, which has no presets and no tunables here");
         }
         return Ok(Scheduler { name: name.to_owned(), loadable: None });
     }
@@ -195,7 +195,7 @@ fn scheduler_of(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> 
     Ok(Scheduler { name: name.to_owned(), loadable: Some(Loadable { bytes, object, profile: launch }) })
 }
 
-/// The object of a policy by name, or that of a file.
+/// Object of a policy, or of a file.
 pub fn object(name: &str) -> Result<Object> {
     let (bytes, _) = if is_object(name) { from_file(Path::new(name), None)? } else { from_policy(name)? };
     Object::parse(&bytes).with_context(|| name.to_owned())
@@ -210,7 +210,8 @@ fn from_policy(name: &str) -> Result<(Cow<'static, [u8]>, Profile)> {
     Ok((Cow::Borrowed(policy.object), profile))
 }
 
-/// The profile is the given one, or the one beside the object, or none. A source is compiled on the spot.
+/// Reads an object or compiles a source. The profile is the given one, else the one next to the file, else the
+/// default.
 fn from_file(path: &Path, profile: Option<&Path>) -> Result<(Cow<'static, [u8]>, Profile)> {
     let source = compile::is_source(&path.to_string_lossy());
     let bytes = if source { compile::object(path)? } else { input::read(path, input::OBJECT)? };
@@ -229,14 +230,14 @@ fn profile_of(path: &Path, profile: Option<&Path>) -> Result<Profile> {
     })
 }
 
-/// Where the profile of this object or source is looked for: `.toml` for `.bpf.o` or `.bpf.c`.
+/// Path of the default profile: `.toml` instead of `.bpf.o` or `.bpf.c`.
 pub fn profile_beside(path: &Path) -> PathBuf {
     let name = path.to_string_lossy();
     let stem = name.strip_suffix(".o").or_else(|| name.strip_suffix(".c")).unwrap_or(&name);
     PathBuf::from(format!("{}.toml", stem.trim_end_matches(".bpf")))
 }
 
-/// `host`, a preset, a TOML file, a file of hwloc's XML, or an hwloc synthetic string.
+/// Machine named `host`, a preset, a TOML file, an hwloc XML file, or an hwloc synthetic string.
 pub fn machine(name: &str) -> Result<Machine> {
     Ok(match name {
         "host" => host()?,
@@ -252,7 +253,7 @@ pub fn machine(name: &str) -> Result<Machine> {
     })
 }
 
-/// A fault plan: in one line, which always has an `@`, or the path of a TOML file.
+/// Fault plan: a one-line plan, which always contains `@`, or the path of a TOML file.
 pub fn faults(text: &str) -> Result<FaultPlan> {
     let plan = if text.contains('@') {
         text.parse()
@@ -262,7 +263,8 @@ pub fn faults(text: &str) -> Result<FaultPlan> {
     plan.context("--faults")
 }
 
-/// This machine. As in the scx world, `SCX_SYSFS_PREFIX` stands before `/sys`, to see another machine's copy of it.
+/// Topology of this machine. As in scx, `SCX_SYSFS_PREFIX` is prepended to `/sys`, so that a copied tree of another
+/// machine can be read.
 fn host() -> Result<Machine> {
     let prefix = std::env::var("SCX_SYSFS_PREFIX").unwrap_or_default();
     let read = |path: &str| {
@@ -273,20 +275,20 @@ fn host() -> Result<Machine> {
     Machine::from_sysfs(&read).context("host")
 }
 
-/// Recordings that come with weir.
+/// Shipped recordings.
 const RECORDED: &[(&str, &[u8])] = &[
     ("build", include_bytes!("../../workloads/recorded/build.weir")),
     ("wide", include_bytes!("../../workloads/recorded/wide.weir")),
     ("desktop", include_bytes!("../../workloads/recorded/desktop.weir")),
 ];
 
-/// Name and contents of the workloads that come with weir: recordings, then rt-app files.
+/// Name and contents of shipped workloads: recordings, then rt-app files.
 fn shipped_workloads() -> impl Iterator<Item = (&'static str, &'static [u8])> + Clone {
     let synthetic = workload::shipped().iter().map(|(name, text)| (*name, text.as_bytes()));
     RECORDED.iter().copied().chain(synthetic)
 }
 
-/// Name and description of each of them, of those that are made, and of those that stand for several.
+/// Name and description of shipped and generated workloads and of suites.
 pub fn describe_workloads() -> Result<Vec<(String, String)>> {
     let read = shipped_workloads().map(|(name, bytes)| Ok((name.to_owned(), describe(name, bytes)?)));
     let made = workload::generated().iter().chain(&SUITES).map(|(name, what)| Ok((name.to_string(), what.to_string())));
@@ -303,14 +305,14 @@ fn describe(name: &str, bytes: &[u8]) -> Result<String> {
     Ok(format!("{}, {length}", counted(workload.tasks.len() as u64, "task")))
 }
 
-/// Parts, each a shipped workload by name or a file: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`.
-/// What depends on the machine is made for one of so many CPUs.
+/// Workload composed of shipped workloads and files: `PART{+PART}` with `PART = [LABEL=]NAME{,key=value}`. Keys that
+/// depend on the machine are resolved for `cpus` CPUs.
 pub fn workload(what: &str, cpus: u32) -> Result<Workload> {
     Ok(recordings(what, Some(cpus), |_| ())?.0)
 }
 
-/// The same, and of each recording among the parts how it was made, and what is wanted of it beside. Without a machine,
-/// `load=` is refused.
+/// Composed workload, and for each recording in it its metadata and the result of `look`. Without a number of CPUs,
+/// `load=` is rejected.
 pub fn recordings<T>(
     what: &str,
     cpus: Option<u32>,
@@ -338,7 +340,7 @@ pub fn recordings<T>(
     Ok((Workload::compose(parts)?, recorded))
 }
 
-/// Whether one of the parts was recorded.
+/// Whether one of the parts is a recording.
 pub fn is_recorded(what: &str) -> Result<bool> {
     for part in PartSpec::parse_all(what)? {
         if workload::generate(&part.what, 1).is_none() && Recording::is_recording(&workload_bytes(&part.what)?) {
@@ -351,7 +353,9 @@ pub fn is_recorded(what: &str) -> Result<bool> {
 fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
     let names = shipped_workloads().map(|(name, _)| name).chain(workload::generated().iter().map(|(name, _)| *name));
     if let Some((suite, what)) = SUITES.iter().find(|(suite, _)| *suite == name) {
-        bail!("{suite} is several workloads ({what}), for weir sim and alone there; expected one of them");
+        bail!(
+            "{suite} is a suite of several workloads ({what}), which only weir sim accepts, uncombined; expected one of its workloads"
+        );
     }
     if let Some((_, bytes)) = shipped_workloads().find(|shipped| shipped.0 == name) {
         return Ok(Cow::Borrowed(bytes));
@@ -363,11 +367,11 @@ fn workload_bytes(name: &str) -> Result<Cow<'static, [u8]>> {
     Ok(Cow::Owned(input::read(path, input::WORKLOAD)?))
 }
 
-/// Says what is unknown, what may have been meant, and what there is.
+/// Message for an unknown name, with the closest known name as a suggestion and a list of all.
 fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Clone) -> String {
     let near = known.clone().map(|known| (strsim::damerau_levenshtein(name, known), known)).min();
     let hint = match near {
-        // A third of the letters wrong is a slip; more is another name.
+        // Up to a third of the letters may differ in a typing error.
         Some((distance, near)) if distance * 3 <= near.len().max(3) => format!(", did you mean {near}?"),
         _ => String::new(),
     };
@@ -379,7 +383,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schedulers_have_three_parts() {
+    fn scheduler_spec_has_name_preset_and_tunables() {
         let tunables = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
         let spec = |what, preset, pairs: &[(&str, &str)]| Some(Spec { what, preset, tunables: tunables(pairs) });
         let cases = [
@@ -401,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn near_misses_are_offered() {
+    fn unknown_name_error_suggests_the_closest_name() {
         let known = ["fifo", "bfs"].into_iter();
         assert_eq!(
             unknown("policy", "fifp", known.clone()),

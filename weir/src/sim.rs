@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir sim`: every scheduler on every machine with every workload and every seed, side by side, reported in order.
+//! `weir sim`: simulates every combination of scheduler, machine, workload and seed in parallel, and reports in
+//! order.
 
 use crate::args::{Format, Sim};
 use crate::output::{self, Delivery, create, quote};
@@ -24,41 +25,41 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use workload::Workload;
 
-/// How often each setup runs if several schedulers are compared and nothing else was asked for: with fewer than six
-/// pairs a test can never tell anything, and with 16 it has the rows of a table and a few schedulers to spare.
+/// Default number of seeds when schedulers are compared. With fewer than six pairs a significance test can never
+/// reject; 16 leave room for the multiple comparisons of a table with a few schedulers.
 const SEEDS: u64 = 16;
 
-/// How often each draw of a machine runs if nothing else was asked for: its median stands for the draw.
-const SEEDS_OF_DRAW: u64 = 3;
+/// Default number of seeds for each sample of the machine's constants, whose median represents the sample.
+const SEEDS_PER_SAMPLE: u64 = 3;
 
-/// One cell of schedulers × machines × workloads × seeds.
+/// One combination of scheduler, machine, workload and seed.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     scheduler: &'a Scheduler,
     machine: &'a Machine,
     workload: &'a Workload,
     faults: &'a FaultPlan,
-    /// Which draw of the machine's uncertain numbers it is; 0: the typical ones.
+    /// Index of the sample of the machine's uncertain constants; 0 has the typical values.
     draw: u64,
     seed: u64,
 }
 
-/// What came of a run.
+/// Result of a run.
 struct Done {
     report: RunReport,
     printed: Printed,
     coverage: Coverage,
 }
 
-/// Runs and reports. False if a scheduler was ejected, or a run ended in a deadlock.
+/// Simulates and reports. Returns false if a scheduler was ejected, or a run ended in a deadlock.
 pub fn sim(args: &Sim) -> Result<bool> {
     let suites = Suites::of(&args.workloads)?;
     let seeds = seeds(args, &suites);
     let draws = args.draws.unwrap_or(1) as usize;
     let count = args.schedulers.len() * args.machines.len() * suites.workloads.len() * draws * seeds.len();
     if count > 1 && (args.trace.is_some() || args.log.is_some()) {
-        let hint = if seeds.len() > 1 && args.draws.is_none() { "; --seed 0 makes one of each setup" } else { "" };
-        bail!("--trace and --log are for one run, and these are {count}{hint}");
+        let hint = if seeds.len() > 1 && args.draws.is_none() { "; --seed 0 makes one run of each setup" } else { "" };
+        bail!("--trace and --log need a single run, and these are {count} runs{hint}");
     }
     output::check(&files(args))?;
     if args.save.is_some() || args.report.is_some() {
@@ -68,7 +69,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
     notes::tell_needless(&args.without, &nominal);
     let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
-    let machines = nominal.iter().map(|machine| drawn(machine, args)).collect::<Result<Vec<_>>>()?;
+    let machines = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
     let workloads = workloads(&suites.workloads, &nominal)?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
@@ -86,7 +87,9 @@ pub fn sim(args: &Sim) -> Result<bool> {
         eprintln!("{}", report::escape(&command_line(args)));
         let is_default = args.seed.is_none() && args.seeds.is_none() && args.draws.is_none();
         if is_default && !suites.has_rounds() && seeds.len() > 1 {
-            eprintln!("weir: {count} runs, as schedulers are compared by {SEEDS} seeds; --seed 0 makes one of each");
+            eprintln!(
+                "weir: {count} runs, because schedulers are compared with {SEEDS} seeds; --seed 0 makes one run of each"
+            );
         }
     }
     let mut covered = Coverage::default();
@@ -120,7 +123,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     Ok(reports.iter().all(RunReport::is_fine))
 }
 
-/// Those that were asked for, with the calls of their programs; and those that cannot be read.
+/// Schedulers of the command line with their planned calls, and those whose objects are invalid.
 fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     let (mut schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     select::plan(&mut schedulers, &args.calls)?;
@@ -129,7 +132,7 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The files that are to be written.
+/// Output files.
 fn files(args: &Sim) -> [(&str, Option<&Path>); 5] {
     [
         ("--trace", args.trace.as_deref()),
@@ -140,7 +143,8 @@ fn files(args: &Sim) -> [(&str, Option<&Path>); 5] {
     ]
 }
 
-/// Shows what of the policies ran, or writes it. Standard output has one document: beside JSON it goes to standard error.
+/// Shows line coverage, or writes it to a file. Next to a JSON or CSV document on standard output it goes to standard
+/// error.
 fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Result<()> {
     match to {
         Some(path) => {
@@ -156,41 +160,41 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Resu
     }
 }
 
-/// The machine without the effects and the noise that are to be left out.
+/// The machine without the disabled hardware effects and noise sources.
 fn left_out(mut machine: Machine, args: &Sim) -> Machine {
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
     machine
 }
 
-/// The machine, or all its draws, with their numbers.
-fn drawn(machine: &Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
+/// The machine itself, or all samples of its uncertain constants, with their indices.
+fn sampled(machine: &Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
     let Some(draws) = args.draws else { return Ok(vec![(0, machine.clone())]) };
     if !machine.is_uncertain() {
-        bail!("--draws: machine {} has no number with a lowest and a highest value to draw between", machine.name);
+        bail!("--draws: machine {} has no uncertain parameters ([low, typical, high])", machine.name);
     }
     Ok((1..=draws).map(|draw| (draw, machine.drawn(draw, draws))).collect())
 }
 
-/// Each workload as each machine has it: some depend on the number of CPUs.
+/// The workloads for each machine; some depend on the number of CPUs.
 fn workloads(names: &[String], machines: &[Machine]) -> Result<Vec<Vec<Workload>>> {
     let on = |name: &str, machine: &Machine| select::workload(name, machine.online_cpus().len() as u32);
     names.iter().map(|name| machines.iter().map(|machine| on(name, machine)).collect()).collect()
 }
 
-/// The seeds that were asked for. The rounds of a test are seeds: what they draw differs.
+/// Seeds to run. Each round of a suite uses its own seed.
 fn seeds(args: &Sim, suites: &Suites) -> Vec<u64> {
     match (args.seed, args.seeds) {
         (Some(seed), _) => vec![seed],
         (None, Some(seeds)) => (1..=seeds).collect(),
-        (None, None) if args.draws.is_some() => (1..=SEEDS_OF_DRAW).collect(),
+        (None, None) if args.draws.is_some() => (1..=SEEDS_PER_SAMPLE).collect(),
         (None, None) if suites.has_rounds() => (1..=suites::ROUNDS).collect(),
         (None, None) if args.schedulers.len() > 1 => (1..=SEEDS).collect(),
         (None, None) => vec![0],
     }
 }
 
-/// The command line with all defaults filled in: what a bug report needs.
+/// Command line with all defaults filled in, for bug reports.
 fn command_line(args: &Sim) -> String {
     let mut words = vec!["weir".to_owned(), "sim".to_owned()];
     words.extend(args.schedulers.iter().map(|name| quote(name)));
@@ -230,18 +234,18 @@ fn command_line(args: &Sim) -> String {
     words.join(" ")
 }
 
-/// Refuses sched_ext schedulers where the model has only the kernel's own.
+/// Rejects sched_ext schedulers for kernel versions that model only the default scheduler.
 fn check_kernel(schedulers: &[Scheduler], args: &Sim) -> Result<()> {
     let foreign = |scheduler: &&Scheduler| scheduler.loadable.is_some() && !args.kernel.has_sched_ext();
     schedulers.iter().find(foreign).map_or(Ok(()), |scheduler| {
-        bail!("--kernel {}: sched_ext is modelled as in 7.2 only, and {} needs it", args.kernel, scheduler.name)
+        bail!("--kernel {}: sched_ext is modelled only for 7.2, and {} needs it", args.kernel, scheduler.name)
     })
 }
 
-/// The one run of this command line.
+/// Runs the single run of this command line.
 ///
 /// # Errors
-/// If it cannot begin.
+/// If it cannot start.
 pub fn one(args: &Sim, scheduler: &Scheduler, progress: &Progress) -> Result<RunReport> {
     let machine = &left_out(select::machine(&args.machines[0])?, args);
     let workload = &select::workload(&args.workloads[0], machine.online_cpus().len() as u32)?;
@@ -250,7 +254,8 @@ pub fn one(args: &Sim, scheduler: &Scheduler, progress: &Progress) -> Result<Run
     Ok(run_one(run, args, progress)?.report)
 }
 
-/// Each run is one thread and shares nothing; as many at once as there are CPUs, results in order.
+/// Executes all runs, each on a single thread without shared state, on one thread for each host CPU; results are in
+/// the order of `runs`.
 fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
@@ -267,11 +272,12 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
         }
     });
     progress.end();
-    let done = |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was made");
+    let done =
+        |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was executed");
     results.into_iter().map(done).collect()
 }
 
-/// What the simulator needs for it.
+/// Simulator setup of a run.
 fn setup<'a>(run: Run<'a>, args: &Sim) -> Setup<'a> {
     let Run { scheduler, machine, workload, faults, seed, .. } = run;
     let scheduler = match &scheduler.loadable {
@@ -281,12 +287,12 @@ fn setup<'a>(run: Run<'a>, args: &Sim) -> Setup<'a> {
     Setup { machine, workload, scheduler, seed, duration: args.duration, faults, kernel: args.kernel }
 }
 
-/// Makes a run of this command line again, on a machine that is nominal but without the effects that are left out, and tells it
-/// to `sink`. Its hash, and the scheduler's object if it has one.
+/// Reproduces a run of this command line and passes its events to `sink`. `nominal` is the machine before sampling.
+/// Returns the hash of the events, and the scheduler's object if it has one.
 ///
 /// # Errors
-/// If it cannot begin, or the command line has no such draw.
-pub fn make_again(
+/// If it cannot start, or the command line has no sample of this index.
+pub fn reproduce(
     args: &Sim,
     scheduler: &Scheduler,
     nominal: &Machine,
@@ -296,9 +302,9 @@ pub fn make_again(
 ) -> Result<(u128, Option<LinkedObject>)> {
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let (draw, seed) = (tags.draw.unwrap_or(0), tags.seed.unwrap_or(0));
-    let machines = drawn(&left_out(nominal.clone(), args), args)?;
+    let machines = sampled(&left_out(nominal.clone(), args), args)?;
     let Some((_, machine)) = machines.iter().find(|(number, _)| *number == draw) else {
-        bail!("draw {draw} is not among those of its command line");
+        bail!("sample {draw} is not among the --draws of its command line");
     };
     let run = Run { scheduler, machine, workload, faults, draw, seed };
     let mut object = None;
@@ -307,7 +313,7 @@ pub fn make_again(
     Ok((outcome.log_hash, object))
 }
 
-/// What every run owes, and, if it is to be checked, what its scheduler promises.
+/// Checker for the built-in invariants and, with `--check`, for the scheduler's promises.
 fn checker(run: &Run<'_>, args: &Sim) -> Checker {
     let Run { scheduler, machine, workload, seed, .. } = *run;
     let promises = if args.check { scheduler.promises() } else { Promises::default() };
@@ -371,7 +377,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn the_first_line_makes_the_run_again() {
+    fn printed_command_line_reproduces_the_run() {
         let line = |words: &[&str]| match Args::try_parse_from(words).unwrap().command {
             Command::Sim(args) => command_line(&args),
             _ => unreachable!(),

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tests by which authors of schedulers judge them, by name: those that stand for several workloads, and those whose
-//! result people are used to read in a form of its own.
+//! Test suites known to scheduler authors, by name: suites that consist of several workloads, and workloads whose
+//! results have a customary form.
 //!
-//! - `sanity{,key=value}`: the recorded build at 50, 100, ... 300 % of the CPUs, in three rounds, printed as `time` does.
-//! - `interactivity`: films of 25 and 60 pictures a second beside a build of nice 19 at 300 % of the CPUs.
-//! - `latency`, alone or as a part: its threads in the lines of cyclictest, after the report.
+//! - `sanity{,key=value}`: the recorded build at 50, 100, ... 300 % of the CPUs, in three rounds, printed like the
+//!   output of `time`.
+//! - `interactivity`: films of 25 and 60 frames per second beside a build of nice 19 at 300 % of the CPUs.
+//! - `latency`, alone or as a part: the report is followed by lines in cyclictest's format.
 
 use anyhow::{Result, bail};
 use report::{Level, RunReport, View};
@@ -13,21 +14,21 @@ use workload::PartSpec;
 /// Loads of the sanity test, in percent of the CPUs.
 const LOADS: [u32; 6] = [50, 100, 150, 200, 250, 300];
 
-/// How often each of them runs if nothing else was asked for.
+/// Default number of rounds.
 pub const ROUNDS: u64 = 3;
 
-/// Name and description of those that stand for several workloads.
+/// Name and description of suites of several workloads.
 pub const SUITES: [(&str, &str); 2] = [
     ("interactivity", "film-25 and film-60, each beside build,load=300,nice=19"),
     ("sanity", "build,load=50, 100, 150, 200, 250 and 300 in 3 rounds; keys such as policy=batch go to the build"),
 ];
 
-/// The workloads of a command line, and how what comes of them is shown.
+/// Workloads of a command line, and how their results are shown.
 #[derive(Debug, Default, PartialEq)]
 pub struct Suites {
-    /// Names of workloads, with those that suites stand for in their place.
+    /// Names of workloads, with suites expanded.
     pub workloads: Vec<String>,
-    /// The sanity tests among them.
+    /// Sanity tests among them.
     sanity: Vec<Sanity>,
 }
 
@@ -38,10 +39,10 @@ struct Sanity {
 }
 
 impl Suites {
-    /// What these names stand for.
+    /// Expands suites in a list of workload names.
     ///
     /// # Errors
-    /// If a suite is asked for in a way that it has not.
+    /// If a suite is given keys or parts that it does not accept.
     pub fn of(names: &[String]) -> Result<Suites> {
         let mut suites = Suites::default();
         for name in names {
@@ -50,7 +51,9 @@ impl Suites {
                 "sanity" => suites.add_sanity(name, keys)?,
                 "interactivity" if keys.is_empty() => suites.workloads.extend(interactivity()),
                 "interactivity" => {
-                    bail!("{name}: interactivity has no keys; film-25+build,load=300,nice=19 is one of it")
+                    bail!(
+                        "{name}: interactivity has no keys; expected one of its workloads, such as film-25+build,load=300,nice=19"
+                    )
                 }
                 _ => suites.workloads.push(name.clone()),
             }
@@ -60,7 +63,9 @@ impl Suites {
 
     fn add_sanity(&mut self, name: &str, keys: &str) -> Result<()> {
         if keys.contains('+') || keys.contains(",load=") || keys.contains(",jobs=") {
-            bail!("{name}: sanity has its own loads and stands alone; build,load=300 is one of it");
+            bail!(
+                "{name}: sanity sets its own loads and cannot be combined; expected one of its workloads, such as build,load=300"
+            );
         }
         let level = |percent| Level { percent, workload: format!("build,load={percent}{keys}") };
         let levels: Vec<Level> = LOADS.into_iter().map(level).collect();
@@ -69,12 +74,12 @@ impl Suites {
         Ok(())
     }
 
-    /// Whether there is a test that is made in rounds.
+    /// Whether a suite runs in rounds.
     pub fn has_rounds(&self) -> bool {
         !self.sanity.is_empty()
     }
 
-    /// The text for these runs: tests in their own form, and reports of everything else.
+    /// Text for these runs: suites in their own form, reports for all others.
     pub fn to_text(&self, runs: &[RunReport], view: View) -> String {
         let mut text: String = self.sanity.iter().map(|test| report::sanity(&test.title, &test.levels, runs)).collect();
         let is_tested = |run: &&RunReport| {
@@ -92,7 +97,7 @@ fn interactivity() -> [String; 2] {
     ["film-25", "film-60"].map(|film| format!("{film}+build,load=300,nice=19"))
 }
 
-/// The lines of cyclictest for the first run of each setup that has the part `latency`.
+/// cyclictest-style lines for the first run of each setup that has a `latency` part.
 fn latencies(runs: &[RunReport]) -> String {
     let mut shown: Vec<(&str, &str, &str)> = Vec::new();
     let mut text = String::new();
@@ -107,7 +112,8 @@ fn latencies(runs: &[RunReport]) -> String {
     text
 }
 
-/// The label of the part `latency` of this workload: none if it is all of it. `None` if there is no such part.
+/// Label of the `latency` part of this workload. The outer `None` means that there is no such part; the inner one
+/// that the part has no label.
 fn label_of_latency(workload: &str) -> Option<Option<String>> {
     let mut parts = PartSpec::parse_all(workload).ok()?;
     let at = parts.iter().position(|part| part.what == "latency")?;
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn suites_stand_for_workloads() {
+    fn suites_expand_to_workloads() {
         let all = suites(&["hogs", "sanity,policy=batch", "interactivity"]).unwrap();
         assert_eq!(all.workloads[..3], ["hogs", "build,load=50,policy=batch", "build,load=100,policy=batch"]);
         assert_eq!(all.workloads[6..8], ["build,load=300,policy=batch", "film-25+build,load=300,nice=19"]);
@@ -136,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn latency_is_found_among_parts() {
+    fn latency_part_is_found_in_a_composed_workload() {
         assert_eq!(label_of_latency("latency"), Some(None));
         assert_eq!(label_of_latency("x=latency,policy=fifo:80"), Some(Some("x".to_owned())));
         assert_eq!(label_of_latency("hogs+latency,nice=3"), Some(Some("latency".to_owned())));

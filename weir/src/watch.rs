@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir sim --watch`: the same again whenever a file changes that the command line names or a source includes.
+//! `weir sim --watch`: repeats the simulation whenever a file changes that the command line names or a source
+//! includes.
 
 use crate::args::Sim;
 use crate::{compile, select};
@@ -8,28 +9,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// How often the files are looked at. Asking is cheap, works on every file system, and does not lose files that an
-/// editor replaces.
+/// Polling interval. Polling is cheap, works on every file system, and keeps track of files that an editor replaces.
 const LOOK: Duration = Duration::from_millis(200);
 
-/// What tells that a file changed; `None` while there is none.
+/// Modification time and size; `None` if the file does not exist.
 type Stamp = Option<(SystemTime, u64)>;
 
-/// Calls `run`, and calls it again after each change, until the process is told to end.
+/// Calls `run`, and again after each change, until the process is interrupted.
 pub fn watch(args: &Sim, mut run: impl FnMut()) -> ! {
     let mut files = BTreeSet::new();
     loop {
-        // Those of before stay: a source that cannot be compiled does not tell what it includes.
+        // Files of earlier iterations are kept, since the includes of a source that does not compile are unknown.
         files.extend(depends_on(args));
-        // Stamps come first: what changes while `run` runs is a change.
+        // Taken before the run, so that changes during the run are noticed.
         let before = stamps(&files);
         run();
-        eprintln!("weir: waiting for one of {} files to change; Ctrl-C ends that", files.len());
+        eprintln!("weir: waiting for one of {} files to change; stop with Ctrl-C", files.len());
         await_change(&files, before);
     }
 }
 
-/// Returns when the files differ from `before`, and have been left alone for a moment.
+/// Returns when the files differ from `before` and have not changed for one polling interval.
 fn await_change(files: &BTreeSet<PathBuf>, before: Vec<Stamp>) {
     let mut last = before.clone();
     loop {
@@ -47,7 +47,7 @@ fn stamps(files: &BTreeSet<PathBuf>) -> Vec<Stamp> {
     files.iter().map(stamp).collect()
 }
 
-/// All files that the run depends on; also profiles that do not exist yet.
+/// All files that the run depends on, including profiles that do not exist yet.
 fn depends_on(args: &Sim) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in args.schedulers.iter().filter_map(|name| select::path_of(name)) {
@@ -58,7 +58,7 @@ fn depends_on(args: &Sim) -> Vec<PathBuf> {
         }
     }
     files.extend(args.profile.clone());
-    // A workload may have keys behind its name.
+    // A workload name may be followed by keys.
     let named = args.machines.iter().chain(&args.workloads).chain(&args.faults);
     let heads = named.map(|name| name.split(',').next().unwrap_or(name));
     files.extend(heads.map(Path::new).filter(|path| path.is_file()).map(Path::to_owned));

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir workload`: what is in a workload, how many CPUs it can use, its longest chain, and what it cannot tell.
+//! `weir workload`: shows the contents of a workload, its parallelism, its critical path, and what it leaves
+//! uncertain.
 
 use crate::args::{Format, Workload as Args};
 use crate::{output, select};
@@ -16,28 +17,28 @@ mod touched;
 use inside::Inside;
 use touched::Touched;
 
-/// Parts of the timeline.
+/// Number of columns of the parallelism timeline.
 const PARTS: usize = 60;
-/// Tasks of the chain that are shown, by name.
+/// Number of critical-path tasks shown, merged by name.
 const TOP: usize = 8;
-/// Rows of the table of bounds: up to 2^12 CPUs, as many as a simulated machine has.
+/// Doublings of the number of CPUs in the table of bounds: up to 2^12 CPUs, the maximum of a simulated machine.
 const DOUBLINGS: u32 = 12;
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// What is known of a workload.
+/// Analysis of a workload.
 struct Known {
     workload: Workload,
-    /// Of each recording in it.
+    /// Metadata of each recording in it.
     metas: Vec<RecordingMeta>,
-    /// What the tasks of each recording touched, where it says that.
+    /// Resource use of each recording; `None` if it was not recorded.
     touched: Vec<Option<Touched>>,
     span: Span,
     inside: Inside,
-    /// What nobody can read off it, a sentence each.
+    /// Uncertainties of the workload, a sentence each.
     uncertain: Vec<String>,
 }
 
-/// Prints it.
+/// Analyses a workload and prints the result.
 pub fn workload(args: &Args) -> Result<()> {
     let (workload, recorded) = select::recordings(&args.workload, None, Touched::of)?;
     let (metas, touched): (Vec<_>, Vec<_>) = recorded.into_iter().unzip();
@@ -48,65 +49,63 @@ pub fn workload(args: &Args) -> Result<()> {
     let text = match args.format {
         Format::Text => to_text(&known),
         Format::Json => format!("{:#}\n", to_json(&known)),
-        Format::Csv => bail!("a workload is no table; expected --format text or json"),
+        Format::Csv => bail!("--format csv: a workload has no tabular form; expected text or json"),
     };
     output::print(&text)?;
     Ok(())
 }
 
-/// What nobody can read off it, a sentence each.
+/// Lists the uncertainties of a workload, a sentence each.
 fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside) -> Vec<String> {
     let mut all = Vec::new();
     for meta in metas {
         if meta.lost_events > 0 {
             all.push(format!(
-                "{} lost while it was recorded: times and causes may be wrong",
+                "{} lost during recording: durations and wakers may be wrong",
                 counted(meta.lost_events, "event")
             ));
         }
         if meta.notes.contains("is cut at") {
-            all.push("the recording was cut: what came later is not in it".to_owned());
+            all.push("the recording is truncated: later events are missing".to_owned());
         }
     }
     let (outside, time) = span.sleeps[2];
     if outside > 0 {
         let sleeps = counted(outside, "sleep");
-        all.push(format!(
-            "{sleeps} ({time}) were ended by something outside of the recording: they stay as long as they were"
-        ));
+        all.push(format!("{sleeps} ({time}) were ended from outside the recording: they keep their recorded length"));
     }
     let has = |wanted: fn(&Op) -> bool| workload.tasks.iter().flat_map(|task| &task.script).any(wanted);
     if !metas.is_empty() {
         all.push(
-            "a wait for a lock, or for a channel that several tasks read, is in it only if it had to wait: chains may be longer \
-             in truth"
+            "lock acquisitions, and reads of channels with several readers, are recorded only if they blocked: the real critical \
+             path may be longer"
                 .to_owned(),
         );
         all.push(match metas.iter().all(|meta| meta.costs.switch.is_some()) {
             true => {
-                "what the recorded schedule cost is taken out of the work at typical prices: a single piece of work \
-                     may be shorter or longer"
+                "scheduling overhead is subtracted from the work at typical costs: a single stretch of work may really be \
+                     shorter or longer"
                     .to_owned()
             }
             false => {
-                "work is what the CPU of the recording did in that time, with its switches and interrupts".to_owned()
+                "work is CPU time on the recorded machine and includes its context switches and interrupts".to_owned()
             }
         });
     }
     if !metas.is_empty() {
-        all.push("who ends by looking at the clock, without an alarm, has a fixed amount of work here".to_owned());
+        all.push("tasks that poll the clock until a deadline have a fixed amount of work here".to_owned());
     }
     all.extend(inside.uncertain());
     if has(|op| matches!(op, Op::CriticalSections(_))) {
-        all.push("locks in shared memory are passed through here as if nobody else were there".to_owned());
+        all.push("locks in shared memory are assumed to be uncontended".to_owned());
     }
     if workload.parts.len() > 1 {
-        all.push("parts disturb each other in caches, memory and disks, which is not in here".to_owned());
+        all.push("interference between parts in caches, memory and disks is not modelled".to_owned());
     }
     if !span.is_complete {
         all.push(match workload.is_finite() {
-            true => "it does not come to its end: tasks wait for what never comes".to_owned(),
-            false => format!("it goes on for ever: these are its first {}", span.span),
+            true => "it never finishes: tasks wait for events that never occur".to_owned(),
+            false => format!("it is endless: only its first {} are analysed", span.span),
         });
     }
     all
@@ -115,7 +114,7 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
 fn to_text(known: &Known) -> String {
     let Known { workload, metas, touched, span, inside, uncertain } = known;
     let mut text = String::new();
-    // Tables have their own width.
+    // Tables are not wrapped.
     let mut say = |lines: &str| {
         let wrapped = if lines.contains('\n') { lines.to_owned() } else { report::wrap("", lines) };
         let _ = writeln!(text, "{wrapped}");
@@ -125,13 +124,13 @@ fn to_text(known: &Known) -> String {
         let on = format!("{} in {elapsed}, kernel {}", counted(u64::from(*cpus), "CPU"), escape(kernel));
         say(&format!("recorded from {} on {on}", escape(command)));
         if *scheduling > Nanos::ZERO {
-            say(&format!("{scheduling} were the schedule's and are taken out: {}", prices(costs)));
+            say(&format!("{scheduling} of scheduling overhead were subtracted: {}", prices(costs)));
         }
     }
     say("");
     let tasks = counted(span.tasks.into(), "task");
     say(&format!("{tasks}, {} of work, {} of it in the kernel", span.work, percent(span.system, span.work)));
-    say(&format!("{} for each other, {}", counted(span.waits, "wait"), sleeps(span)));
+    say(&format!("{} between tasks, {}", counted(span.waits, "wait"), sleeps(span)));
     inside.lines().iter().for_each(|line| say(line));
     for (meta, touched) in metas.iter().zip(touched).filter_map(|(meta, touched)| Some((meta, touched.as_ref()?))) {
         if metas.len() > 1 {
@@ -143,10 +142,7 @@ fn to_text(known: &Known) -> String {
     say("");
     let most = span.levels.keys().max().copied().unwrap_or(0);
     let busy = span.work.0 as f64 / span.span.0.max(1) as f64;
-    say(&format!(
-        "with as many CPUs as it can use it takes {}, and keeps {busy:.1} CPUs busy on average, {most} at most",
-        span.span
-    ));
+    say(&format!("span {} (unlimited CPUs, no overhead): {busy:.1} CPUs busy on average, {most} at most", span.span));
     say(&bars(&span.timeline));
     if is_bounded(workload, span, inside) {
         say(&bounds(span));
@@ -155,13 +151,13 @@ fn to_text(known: &Known) -> String {
         say(&chain(span));
     }
     if !uncertain.is_empty() {
-        say("\nwhat this cannot tell");
+        say("\nuncertainties");
     }
     uncertain.iter().for_each(|line| say(&format!("- {line}")));
     text
 }
 
-/// What a switch and the like cost on the machine of the recording.
+/// Costs of scheduling operations on the machine of the recording.
 fn prices(costs: &Costs) -> String {
     let price = |(name, cost): (&str, Option<Cost>)| {
         let each = if name == "ticks" { " a second" } else { "" };
@@ -182,7 +178,7 @@ fn sleeps(span: &Span) -> String {
     if slept.is_empty() { "no sleeps".to_owned() } else { format!("sleeps ended {}", slept.join(", ")) }
 }
 
-/// Whether its work is the same on any number of CPUs.
+/// Whether its amount of work is the same on any number of CPUs.
 fn is_bounded(workload: &Workload, span: &Span, inside: &Inside) -> bool {
     inside.has_fixed_work() && span.is_complete && workload.parts.iter().all(|part| part.is_finite)
 }
@@ -190,7 +186,7 @@ fn is_bounded(workload: &Workload, span: &Span, inside: &Inside) -> bool {
 fn chain(span: &Span) -> String {
     let sleep = Nanos(span.chain.iter().map(|link| link.sleep.0).sum());
     let links = counted(span.chain.len() as u64, "link");
-    let mut text = format!("\nlongest chain: {links}, {} of work, {sleep} of sleep", span.chain_work());
+    let mut text = format!("\ncritical path: {links}, {} of work, {sleep} of sleep", span.chain_work());
     for (task, work, sleep, links) in top(&span.chain) {
         let (share, links) = (percent(work + sleep, span.span), counted(links, "link"));
         let _ = write!(text, "\n{share:>6}  {:<18}  {work} of work, {sleep} of sleep in {links}", escape(task));
@@ -198,13 +194,13 @@ fn chain(span: &Span) -> String {
     text
 }
 
-/// How many worked at a time, the highest bar for the most.
+/// Bar chart of the number of working tasks over time, scaled to the maximum.
 fn bars(timeline: &[u64]) -> String {
     let most = timeline.iter().copied().max().unwrap_or(0).max(1);
     timeline.iter().map(|level| BARS[(level * (BARS.len() as u64 - 1)).div_ceil(most) as usize]).collect()
 }
 
-/// Rows up to the first number of CPUs beyond which more do not help.
+/// Rows of the table of bounds, up to the first number of CPUs at which the lower bound equals the span.
 fn rows(span: &Span) -> Vec<(u64, Nanos, Nanos)> {
     let mut rows = Vec::new();
     for doubling in 0..=DOUBLINGS {
@@ -226,7 +222,7 @@ fn bounds(span: &Span) -> String {
     text
 }
 
-/// The tasks of the chain by name, those with the largest share first: work, sleep, links.
+/// Critical-path tasks merged by name, largest share first: work, sleep, links.
 fn top(chain: &[Link]) -> Vec<(&str, Nanos, Nanos, u64)> {
     let mut names: Vec<(&str, Nanos, Nanos, u64)> = Vec::new();
     for Link { task, work, sleep } in chain {

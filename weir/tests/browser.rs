@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pages in a real browser: Chromium without a window, told what to do by its own protocol. Without one installed these
-//! tests say so and pass; `make deps` installs one on Debian.
+//! HTML reports in a real browser: headless Chromium, controlled through its DevTools protocol. If none is installed,
+//! these tests print a line and pass; `make deps` installs one on Debian.
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
@@ -9,7 +9,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
 
-/// Reads commands from 3 and writes answers to 4, as `--remote-debugging-pipe` wants it; here these are 0 and 1.
+/// With `--remote-debugging-pipe` the browser reads commands from descriptor 3 and writes answers to 4; the shell
+/// maps them to 0 and 1.
 const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
     --user-data-dir="$1" --remote-debugging-pipe 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
@@ -19,13 +20,13 @@ struct Browser {
     from: BufReader<ChildStdout>,
     last: u64,
     session: Option<String>,
-    /// What went wrong in the page, and what it asked the network for.
+    /// Errors and console messages of the page, and its network requests.
     complaints: Vec<String>,
     _profile: tempfile::TempDir,
 }
 
 impl Browser {
-    /// With an empty page; `None` if no browser is installed.
+    /// Starts a browser with an empty page; `None` if no browser is installed.
     fn start() -> Option<Browser> {
         let works = |name: &&&str| {
             let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -72,7 +73,7 @@ impl Browser {
         let mut bytes = Vec::new();
         self.from.read_until(0, &mut bytes).unwrap();
         bytes.pop();
-        let message: Value = serde_json::from_slice(&bytes).expect("the browser answers until it is ended");
+        let message: Value = serde_json::from_slice(&bytes).expect("the browser must keep running");
         let params = &message["params"];
         let complaint = match message["method"].as_str() {
             Some("Runtime.exceptionThrown") => Some(params["exceptionDetails"].to_string()),
@@ -88,19 +89,20 @@ impl Browser {
         message
     }
 
-    /// Opens a file on a screen of this width.
+    /// Opens a file in a window of this width in pixels.
     fn open(&mut self, file: &Path, width: u32) {
         let screen = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", screen);
         self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
         while self.next()["method"] != "Page.loadEventFired" {}
-        // The timeline of the first run is unpacked after that.
+        // The timeline of the first run is unpacked only after loading.
         self.run(
             "while (document.querySelector('.timeline') && !document.querySelector('[data-ready]')) await frame()",
         );
     }
 
-    /// What these statements return, once it is there. `one` and `all` find elements, `frame` waits for the next picture.
+    /// Evaluates statements and returns their result. `one` and `all` find elements, `frame` waits for the next
+    /// animation frame.
     fn run(&mut self, statements: &str) -> Value {
         let expression = format!(
             "(async () => {{ const one = (s) => document.querySelector(s), all = (s) => [...document.querySelectorAll(s)];
@@ -130,7 +132,7 @@ impl Drop for Browser {
     }
 }
 
-/// Writes the page `a.html` of these schedulers, and gives the JSON of the same runs.
+/// Writes the page `a.html` for these schedulers and returns the JSON of the same runs.
 fn page(directory: &Path, workload: &str, rest: &str) -> Value {
     std::fs::write(directory.join("load.json"), workload).unwrap();
     let line = format!("sim {rest} -m laptop-2c4t -w load.json --format json --report a.html");
@@ -145,7 +147,7 @@ const LOAD: &str = r#"{ "tasks": {
     "odd": { "instance": 3, "loop": 20, "run": 3000, "sleep": 500 } }, "global": { "duration": -1 } }"#;
 
 #[test]
-fn the_page_shows_the_numbers_of_the_json() {
+fn html_report_has_the_numbers_of_the_json_report() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     let json = page(directory.path(), LOAD, "fifo bfs --seed 1");
@@ -168,7 +170,8 @@ fn the_page_shows_the_numbers_of_the_json() {
             .collect();
         assert_eq!(shown, &json!(wanted), "{key}");
     }
-    // The timeline is the same run: what is marked adds up to the measure, stints are switches, and none overlap.
+    // The timeline shows the same run: marked intervals add up to the measure, the number of run intervals is that of
+    // switches, and none overlap.
     let sums = browser.run(
         "const packed = Uint8Array.from(atob(one('#timeline-data-1').textContent), (c) => c.charCodeAt(0));
          const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
@@ -190,13 +193,13 @@ fn the_page_shows_the_numbers_of_the_json() {
 }
 
 #[test]
-fn controls_work_by_pointer_and_by_keys() {
+fn html_report_controls_work_by_pointer_and_keyboard() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     page(directory.path(), LOAD, "fifo bfs --seed 1");
     browser.open(&directory.path().join("a.html"), 1280);
     let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
-    // A measure explains itself, and hides that again.
+    // The explanation of a measure can be opened and closed.
     holds(
         "const button = one('[data-key=\"wakeup_latency_ns.p99\"] button.why');
          const row = document.getElementById(button.getAttribute('aria-controls'));
@@ -207,20 +210,20 @@ fn controls_work_by_pointer_and_by_keys() {
         "const row = one('[data-key=\"run_delay_ns.p999\"]'), seen = () => row.getClientRects().length > 0;
          const before = seen(); one('[data-all]').click(); return !before && seen()",
     );
-    // The values of a plot, one after the other.
+    // Arrow keys step through the values of a plot.
     holds(
         "const plot = one('.plot.wide'); await key(plot, 'ArrowRight'); const first = one('#tip').textContent;
          await key(plot, 'ArrowRight'); const second = one('#tip').textContent;
          return first.startsWith('fifo: p50 ') && second.startsWith('fifo: p90 ') && !one('#tip').hidden",
     );
     holds("await key(document.body, 'Escape'); return one('#tip').hidden");
-    // The choice of a run.
+    // A run can be chosen.
     holds(
         "const chooser = one('#run'); chooser.value = '1'; chooser.dispatchEvent(new Event('change'));
          while (!one('#run-1 [data-ready]')) await frame();
          return one('#run-0').hidden && !one('#run-1').hidden && one('#run-1 h3').textContent.startsWith('bfs')",
     );
-    // All tasks, by a column, and those that are searched.
+    // The task table can be sorted by a column and searched.
     holds(
         "const names = () => all('#tasks-1 tbody td:nth-child(2)').map((cell) => cell.textContent);
          const head = all('#tasks-1 th')[1].querySelector('button'); head.click(); await frame();
@@ -234,7 +237,7 @@ fn controls_work_by_pointer_and_by_keys() {
          search.dispatchEvent(new Event('input')); await frame();
          const found = all('#tasks-1 tbody tr'); return found.length === 3 && found.every((row) => row.textContent.includes('odd'))",
     );
-    // The timeline: buttons, keys, the longest waits, a task that is searched.
+    // Timeline: buttons, keys, the longest waits, task search.
     holds(
         "const canvas = one('#run-1 canvas'), length = () => canvas.dataset.to - canvas.dataset.from;
          await frame(); const whole = length(); one('#run-1 [data-key=\"+\"]').click(); await frame(); await frame();
@@ -255,7 +258,7 @@ fn controls_work_by_pointer_and_by_keys() {
          one('#run-1 canvas').dispatchEvent(new PointerEvent('pointermove', { clientX: left + 400, clientY: top + 45 }));
          return /of 4 CPUs run tasks at/.test(one('#tip').textContent)",
     );
-    // Light and dark.
+    // Light and dark theme.
     holds(
         "const ground = () => getComputedStyle(document.body).backgroundColor, theme = one('#theme');
          const paint = (value) => { theme.value = value; theme.dispatchEvent(new Event('change')); return ground(); };
@@ -265,13 +268,13 @@ fn controls_work_by_pointer_and_by_keys() {
 }
 
 #[test]
-fn a_phone_shows_all_of_it() {
+fn html_report_fits_a_380_pixel_window() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     page(directory.path(), LOAD, "kernel fifo bfs vrq --seeds 2");
     browser.open(&directory.path().join("a.html"), 380);
     let over = "return document.documentElement.scrollWidth - document.documentElement.clientWidth";
-    assert_eq!(browser.run(over), json!(0), "something is wider than the screen");
+    assert_eq!(browser.run(over), json!(0), "an element is wider than the window");
     let seen =
         "return all('.plot').filter((plot) => plot.getClientRects().length).every((plot) => plot.matches('.narrow'))";
     assert_eq!(browser.run(seen), json!(true));
@@ -279,7 +282,7 @@ fn a_phone_shows_all_of_it() {
 }
 
 #[test]
-fn names_of_tasks_do_nothing() {
+fn html_in_task_names_is_not_executed() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     let names = [
@@ -299,7 +302,7 @@ fn names_of_tasks_do_nothing() {
            all('.tasks tbody td:nth-child(2)').map((cell) => cell.textContent)]",
     );
     assert!(!shown[0].as_str().unwrap().contains("owned"), "{shown}");
-    assert_eq!((&shown[1], &shown[2]), (&json!(0), &json!(3)), "two elements of data and the page's script");
+    assert_eq!((&shown[1], &shown[2]), (&json!(0), &json!(3)), "only the two data elements and the page's script");
     for name in names {
         assert!(shown[3].as_array().unwrap().iter().any(|cell| cell == name), "{name} is not shown as it is: {shown}");
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir sim --check`: who keeps what it promises, and who does not.
+//! `weir sim --check` and `weir check`: promises that are kept and promises that are broken.
 
 use serde_json::Value;
 use std::path::Path;
@@ -15,9 +15,9 @@ fn runs(output: &Output) -> Vec<Value> {
     document["runs"].as_array().expect("runs").clone()
 }
 
-/// Several machines, workloads and seeds: nobody is accused.
+/// No false positives over several machines, workloads and seeds.
 #[test]
-fn shipped_policies_keep_what_they_promise() {
+fn shipped_policies_keep_their_promises() {
     let schedulers = ["fifo", "bfs", "bfs@0.357", "bfs@gc", "vrq", "vrq@0.3", "cfs", "kernel"];
     let machines = ["-m", "laptop-2c4t", "-m", "hybrid-laptop", "-m", "nix-32"];
     let workloads = ["-w", "desktop", "-w", "preempt-mix", "-w", "affinity"];
@@ -31,9 +31,9 @@ fn shipped_policies_keep_what_they_promise() {
     assert_eq!(output.status.code(), Some(0));
 }
 
-/// A scheduler that wakes nobody up lets CPUs idle beside waiting tasks, which it promises not to.
+/// A scheduler that kicks no idle CPU lets CPUs idle while tasks wait, which violates its promise.
 #[test]
-fn a_broken_promise_is_told_and_fails() {
+fn broken_promise_is_reported_with_exit_status_1() {
     let directory = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join("../crates/simulator/tests/policies/nokick.bpf.c");
@@ -60,15 +60,19 @@ fn a_broken_promise_is_told_and_fails() {
 
     let unchecked = sim(promise, &["--format", "json"]);
     let run = &runs(&unchecked)[0];
-    assert_eq!((unchecked.status.code(), &run["violations"]), (Some(0), &Value::Array(vec![])), "only what is owed");
-    assert_eq!(sim("", &["--check"]).status.code(), Some(0), "it promises nothing");
+    assert_eq!(
+        (unchecked.status.code(), &run["violations"]),
+        (Some(0), &Value::Array(vec![])),
+        "only the built-in invariants are checked"
+    );
+    assert_eq!(sim("", &["--check"]).status.code(), Some(0), "without promises there is nothing to violate");
     let error = String::from_utf8(sim("[promises]\nkey-ordr = true\n", &["--check"]).stderr).unwrap();
     assert!(error.contains("key-order"), "{error}");
 }
 
-/// The first command line that is shown makes the run again, and breaks what it is said to break.
+/// The first reported command line reproduces the run and its violation.
 #[test]
-fn drawn_runs_find_a_broken_promise() {
+fn weir_check_finds_a_broken_promise_and_a_reproducer() {
     let directory = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let source = here.join("../crates/simulator/tests/policies/nokick.bpf.c");
@@ -83,7 +87,7 @@ fn drawn_runs_find_a_broken_promise() {
     let of = |name: &str| properties.iter().find(|it| it["property"] == name).unwrap_or_else(|| panic!("no {name}"));
     assert_eq!((json.status.code(), of("work-conserving")["seen"].as_u64()), (Some(1), Some(12)));
     assert_eq!((of("sanity")["broken"].as_u64(), of("affinity")["broken"].as_u64()), (Some(0), Some(0)));
-    let command = of("work-conserving")["commands"][0].as_str().expect("it is broken at least once");
+    let command = of("work-conserving")["commands"][0].as_str().expect("it is violated at least once");
     let words = shlex::split(command).unwrap();
     let words: Vec<&str> = words.iter().skip(1).map(String::as_str).chain(["--format", "json"]).collect();
     let again = weir(directory.path(), &words);
@@ -95,9 +99,9 @@ fn drawn_runs_find_a_broken_promise() {
     assert_eq!(check(&["--format", "csv"]).status.code(), Some(2));
 }
 
-/// A case that leaves threads of the kernel out is run without them: with them there no share is judged where turns are long.
+/// A case without kthread noise is run without it: with kthreads, shares under long slices are not evaluated.
 #[test]
-fn drawn_runs_are_what_their_command_lines_say() {
+fn weir_check_runs_match_their_command_lines() {
     let case = ["check", "lottery", "--first", "2", "--seeds", "1"];
     let check = |more: &[&str]| weir(Path::new("."), &[&case, more].concat()).stdout;
     let listed = String::from_utf8(check(&["--list"])).unwrap();

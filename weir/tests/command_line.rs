@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The grammar, the help, and what bad input gives: exit status 2 and one line that says what and where.
+//! Command-line grammar, help, and errors: bad input gives exit status 2 and one line that says what is wrong and
+//! where.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +13,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// Files that the cases below name.
+/// Input files of the cases below.
 fn bad_files() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let fifo = policies::find("fifo").unwrap();
@@ -31,7 +32,7 @@ fn bad_files() -> tempfile::TempDir {
 }
 
 #[test]
-fn bad_input_is_one_line_and_status_2() {
+fn bad_input_gives_one_error_line_and_exit_status_2() {
     let files = bad_files();
     let cases: &[(&[&str], &str)] = &[
         (&["simulate"], "unrecognized subcommand 'simulate'"),
@@ -40,10 +41,10 @@ fn bad_input_is_one_line_and_status_2() {
         (&["sim", "fifo", "--seeds", "0"], "--seeds"),
         (&["sim", "fifo", "--seeds", "3", "--seed", "1"], "--seed"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "--trace", "a", "--log", "./a"], "--trace and --log are the same file"),
-        (&["sim", "fifo", "-m", "laptop-2c4t", "--trace", "-"], "--trace -: expected the name of a file"),
-        (&["sim", "fifo", "-m", "laptop-2c4t", "--log", "-"], "--log -: expected the name of a file"),
-        (&["run", "--trace", "-", "--", "true"], "--trace -: expected the name of a file"),
-        (&["run", "--format", "csv"], "--format csv is for the run of a command or a workload"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "--trace", "-"], "--trace -: expected a file name"),
+        (&["sim", "fifo", "-m", "laptop-2c4t", "--log", "-"], "--log -: expected a file name"),
+        (&["run", "--trace", "-", "--", "true"], "--trace -: expected a file name"),
+        (&["run", "--format", "csv"], "--format csv needs a command or a workload"),
         (&["sim", "fifo", "--faults", "x"], "cannot read x: No such file"),
         (&["sim", "fifo", "--draws", "1"], "--draws"),
         (&["sim", "fifo", "--interleave"], "--interleave"),
@@ -53,28 +54,28 @@ fn bad_input_is_one_line_and_status_2() {
         (&["sim", "fifo", "--for", "0s"], "such as 10s"),
         (&["sim", "fifo", "--format", "xml"], "'xml'"),
         (&["sim", "fifo", "--kernel", "6.11"], "expected kernel 7.2"),
-        (&["sim", "fifo", "--kernel", "6.18"], "sched_ext is modelled as in 7.2 only"),
+        (&["sim", "fifo", "--kernel", "6.18"], "sched_ext is modelled only for 7.2"),
         (&["workload", "nosuch"], "no workload \"nosuch\""),
-        (&["workload", "build", "--format", "csv"], "a workload is no table"),
+        (&["workload", "build", "--format", "csv"], "--format csv: a workload has no tabular form"),
         (&["workload", "build", "--for", "1"], "such as 10s"),
         (&["list", "schedulers"], "'schedulers'"),
         (&["run", "fifp"], "no policy \"fifp\", did you mean fifo?"),
         (&["run", "-w", "hogs", "--", "true"], "--workload"),
         (&["run", "--monitor", "1", "fifo"], "--monitor"),
         (&["run", "--stats", "0"], "--stats"),
-        (&["run", "--trace", "x"], "--trace is for the run of a command or a workload"),
-        (&["run", "--profile", "x.toml", "--", "true"], "--profile is for schedulers that are given as paths"),
+        (&["run", "--trace", "x"], "--trace needs a command or a workload"),
+        (&["run", "--profile", "x.toml", "--", "true"], "--profile applies to schedulers given as paths"),
         (&["record"], "COMMAND"),
-        (&["record", "make"], "unexpected argument 'make' found: a command stands after --: weir record -- ls -l"),
+        (&["record", "make"], "unexpected argument 'make' found: write the command after --: weir record -- ls -l"),
         (&["record", "--"], "COMMAND"),
-        (&["run", "ls", "-l"], "unexpected argument '-l' found: a command stands after --: weir run -- ls -l"),
-        (&["run", "bfs", "make"], "unexpected argument 'make' found: a command stands after --: weir run -- ls -l"),
+        (&["run", "ls", "-l"], "unexpected argument '-l' found: write the command after --: weir run -- ls -l"),
+        (&["run", "bfs", "make"], "unexpected argument 'make' found: write the command after --: weir run -- ls -l"),
         (
             &["run", "ls"],
-            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq); a command stands after --: weir run -- ls",
+            "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq); write the command after --: weir run -- ls",
         ),
-        (&["run", "--for", "1s", "--"], "nothing stands after --: expected a command and its arguments"),
-        (&["run", "bfs", "--for", "1s", "--"], "nothing stands after --: expected a command and its arguments"),
+        (&["run", "--for", "1s", "--"], "no command after --: expected a command and its arguments"),
+        (&["run", "bfs", "--for", "1s", "--"], "no command after --: expected a command and its arguments"),
         (
             &["run", "ls", "-w", "hogs"],
             "no policy \"ls\" (there are: kernel, bfs, cfs, currency, dwcs, entitlement, fifo, gang, lottery, muqss, nix, pushback, sets, stride, vrq)",
@@ -87,16 +88,13 @@ fn bad_input_is_one_line_and_status_2() {
         ),
         (&["sim", "fifo,slice"], "\"slice\" is not a tunable"),
         (&["sim", "fifo,no_such_tunable=1"], "no_such_tunable"),
-        (
-            &["sim", "kernel,slice=1"],
-            "kernel,slice=1: kernel is the kernel's own scheduler, which has no presets and no",
-        ),
-        (&["sim", "kernel@6.18"], "kernel@6.18: kernel is the kernel's own scheduler"),
-        (&["run", "kernel@6.18", "--", "true"], "kernel@6.18: kernel is the kernel's own scheduler"),
+        (&["sim", "kernel,slice=1"], "kernel,slice=1: kernel is the default scheduler, which has no presets and no"),
+        (&["sim", "kernel@6.18"], "kernel@6.18: kernel is the default scheduler"),
+        (&["run", "kernel@6.18", "--", "true"], "kernel@6.18: kernel is the default scheduler"),
         (&["sim", "kernl"], "no policy \"kernl\", did you mean kernel?"),
-        (&["sim", "kernel", "--profile", "x.toml"], "--profile is for schedulers that are given as paths"),
+        (&["sim", "kernel", "--profile", "x.toml"], "--profile applies to schedulers given as paths"),
         (&["sim", "fifo@no-such-preset"], "no-such-preset"),
-        (&["sim", "fifo", "--profile", "bad-profile.toml"], "--profile is for schedulers that are given as paths"),
+        (&["sim", "fifo", "--profile", "bad-profile.toml"], "--profile applies to schedulers given as paths"),
         (&["sim", "./good.bpf.o", "--profile", "bad-profile.toml"], "bad-profile.toml"),
         (&["sim", "./good.bpf.o", "--profile", "missing.toml"], "cannot read missing.toml"),
         (&["sim", "missing.bpf.o"], "cannot read missing.bpf.o"),
@@ -116,7 +114,7 @@ fn bad_input_is_one_line_and_status_2() {
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "no-tasks.json"], "no-tasks.json"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "latin1.json"], "latin1.json"),
         (&["sim", "fifo", "-m", "laptop-2c4t", "-w", "cut.weir"], "cut.weir"),
-        (&["sim", "fifo", "bfs", "-m", "laptop-2c4t", "--trace", "t"], "--trace and --log are for one run"),
+        (&["sim", "fifo", "bfs", "-m", "laptop-2c4t", "--trace", "t"], "--trace and --log need a single run"),
     ];
     for (args, expected) in cases {
         let output = weir(files.path(), args);
@@ -129,7 +127,7 @@ fn bad_input_is_one_line_and_status_2() {
 }
 
 #[test]
-fn help_has_examples_and_fits_a_terminal() {
+fn help_has_examples_and_fits_80_columns() {
     let here = Path::new(".");
     for args in [
         &["--help"][..],
@@ -149,17 +147,19 @@ fn help_has_examples_and_fits_a_terminal() {
             assert!(line.chars().count() <= 80, "{args:?}: {line}");
         }
     }
-    assert_eq!(weir(here, &[]).status.code(), Some(2), "nothing to do");
+    assert_eq!(weir(here, &[]).status.code(), Some(2), "a subcommand is required");
     let version = text(&weir(here, &["--version"]).stdout);
-    let rest = version.strip_prefix(concat!("weir ", env!("CARGO_PKG_VERSION"))).expect("the version stands first");
+    let rest = version
+        .strip_prefix(concat!("weir ", env!("CARGO_PKG_VERSION")))
+        .expect("the output begins with name and version");
     let commit = rest.trim_end().strip_prefix(" (").and_then(|rest| rest.strip_suffix(')'));
     let is_commit = |text: &str| text.len() == 12 && text.chars().all(|c| c.is_ascii_hexdigit());
     assert!(rest == "\n" || commit.is_some_and(is_commit), "{version:?}");
 }
 
-/// The build script finds the commit where there is one: in the environment, in git, in a tarball of `git archive`.
+/// The build script finds the commit in the environment, in git, or in a `git archive` tarball.
 #[test]
-fn a_build_knows_its_commit() {
+fn version_includes_the_commit_where_known() {
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("script");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("build.rs");
@@ -177,10 +177,10 @@ fn a_build_knows_its_commit() {
         line.expect(&output).to_owned()
     };
     let given = "0123456789abcdef0123456789abcdef01234567";
-    assert_eq!(version("release", None), "1.2", "a folder without git");
+    assert_eq!(version("release", None), "1.2", "a directory without git");
     assert_eq!(version("debug", Some(given)), "1.2 (0123456789ab)");
     std::fs::write(package.join("commit"), "$Format:%H$\n").unwrap();
-    assert_eq!(version("release", None), "1.2", "nobody made a tarball");
+    assert_eq!(version("release", None), "1.2", "the placeholder is not substituted");
     std::fs::write(package.join("commit"), format!("{}\n", given.replace('0', "f"))).unwrap();
     assert_eq!(version("release", None), "1.2 (f123456789ab)");
     let git = |arguments: &[&str]| {
@@ -198,7 +198,7 @@ fn a_build_knows_its_commit() {
     assert_eq!(version("debug", None), "1.2 (f123456789ab)", "debug builds do not ask git");
 }
 
-/// What `make install` writes beside the program.
+/// Files that `make install` installs besides the program.
 #[test]
 fn man_pages_completions_headers_and_objects_are_generated() {
     let folder = tempfile::tempdir().unwrap();
@@ -222,7 +222,7 @@ fn man_pages_completions_headers_and_objects_are_generated() {
     let bash = std::fs::read_to_string(folder.path().join("completions/weir")).unwrap();
     assert!(bash.contains("--ejection") && bash.contains("_weir()"));
     assert_eq!(made("headers"), ["weir"]);
-    // They are all that a policy needs.
+    // The headers suffice to compile a policy.
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let source = root.join("policies/bfs/bfs.bpf.c");
     let include = format!("-I{}", folder.path().join("headers").display());
@@ -236,7 +236,7 @@ fn man_pages_completions_headers_and_objects_are_generated() {
         .unwrap();
     assert!(clang.status.success(), "{}", text(&clang.stderr));
     assert!(weir(folder.path(), &["inspect", "./bfs.bpf.o"]).status.success());
-    // An object is the policy, with its profile.
+    // The generated object and profile behave like the built-in policy.
     let names: Vec<String> = policies::all()
         .iter()
         .flat_map(|policy| ["bpf.o", "toml"].map(|end| format!("{}.{end}", policy.name)))
@@ -252,10 +252,10 @@ fn man_pages_completions_headers_and_objects_are_generated() {
     assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1));
 }
 
-/// A machine that is printed and read again runs the same, to the last event: a regular one, this one, one of every
-/// oddity, and one from hwloc.
+/// A printed machine, read back, gives an identical run: a preset, the host, synthetic ones with unusual topologies,
+/// and one from hwloc.
 #[test]
-fn a_printed_machine_is_the_same_machine() {
+fn printed_machine_read_back_gives_the_same_run() {
     let files = tempfile::tempdir().unwrap();
     let hwloc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/machine-model/tests/hwloc/hybrid-v2.xml");
     let (hwloc, odd) = (hwloc.to_str().unwrap(), "pack:2 [numa] [numa] l3:2 core:2 pu:1(indexes=0,1,2,3,8,9,11,10)");
@@ -281,9 +281,9 @@ fn a_printed_machine_is_the_same_machine() {
     assert_eq!(json["file"]["topology"]["offline"], "8");
 }
 
-/// A full disk is told, whatever was to be written.
+/// A full disk is reported for every kind of output.
 #[test]
-fn what_cannot_be_written_is_an_error() {
+fn full_disk_is_an_error() {
     for args in
         [&["--help"][..], &["list"], &["sim", "--help"], &["sim", "fifo", "-m", "laptop-2c4t", "-w", "pingpong"]]
     {
@@ -295,7 +295,7 @@ fn what_cannot_be_written_is_an_error() {
 }
 
 #[test]
-fn list_names_what_ships() {
+fn list_shows_policies_machines_workloads_and_measures() {
     let here = Path::new(".");
     let all = text(&weir(here, &["list"]).stdout);
     for name in ["Policies", "  bfs", "  fifo", "Machines", "  host", "  laptop-2c4t", "Workloads", "  build"] {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Schedulers that do not work: exit status 1, and a report in the kernel's words.
+//! Faulty schedulers: exit status 1, and a report in the kernel's words.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// An object of `broken.bpf.c` in `directory`.
+/// Compiles `broken.bpf.c` with this macro into `directory`.
 fn broken(directory: &Path, define: &str) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let include = format!("-I{}", here.join("../policies/include").display());
@@ -23,8 +23,8 @@ fn weir(directory: &Path, args: &[&str]) -> Output {
 #[test]
 fn broken_schedulers_are_ejected_with_status_1() {
     let cases = [
-        // The hogs that find an idle CPU are on the other three: that on which they were made was not idle. So the
-        // watchdog's own thread finds one.
+        // The tasks that find an idle CPU run on the other three CPUs, as the CPU that creates them is busy. The
+        // stalled task is therefore reported by the watchdog's kworker.
         ("LAZY", 1026, "runnable task stall", "hog-3[104] failed to run for 30."),
         ("COMPLAINS", 1025, "scx_bpf_error", "cannot place pid 10"),
         ("WILD", 1024, "runtime error", ""),
@@ -48,7 +48,7 @@ fn broken_schedulers_are_ejected_with_status_1() {
 }
 
 #[test]
-fn a_deadlock_is_status_1() {
+fn deadlock_gives_exit_status_1() {
     let directory = tempfile::tempdir().unwrap();
     let workload = r#"{"tasks": {"a": {"loop": 1, "run": 1000, "suspend": "a"}}, "global": {"duration": -1}}"#;
     std::fs::write(directory.path().join("stuck.json"), workload).unwrap();
@@ -59,7 +59,7 @@ fn a_deadlock_is_status_1() {
 }
 
 #[test]
-fn the_text_says_why() {
+fn text_report_shows_the_reason_of_an_ejection() {
     let directory = tempfile::tempdir().unwrap();
     broken(directory.path(), "COMPLAINS");
     let output = weir(directory.path(), &[]);
@@ -70,9 +70,9 @@ fn the_text_says_why() {
     assert_eq!(lines[1..], ["  scx_bpf_error", "  cannot place "], "{text}");
 }
 
-/// What the kernel and the scheduler call a task by is its number in JSON, table, log and dump as well.
+/// JSON, table, log and dump identify a task by the PID that the kernel and the scheduler use.
 #[test]
-fn a_task_has_one_number_everywhere() {
+fn task_pid_is_the_same_in_json_table_log_and_dump() {
     let directory = tempfile::tempdir().unwrap();
     broken(directory.path(), "COMPLAINS");
     let output = weir(directory.path(), &["--format", "json", "--log", "run.jsonl"]);
@@ -87,7 +87,8 @@ fn a_task_has_one_number_everywhere() {
     assert!(dump.contains(&format!("{name}[{pid}]")), "{dump}");
     let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
     let mut lines = log.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-    let born = lines.find(|line| line["kind"] == "task" && line["pid"] == pid).expect("it was announced");
+    let born =
+        lines.find(|line| line["kind"] == "task" && line["pid"] == pid).expect("the task is announced in the log");
     assert_eq!((&born["name"], &born["task"]), (&task["name"], &task["id"]));
     let events: Vec<Value> = lines.filter(|line| line["task"] == task["id"]).collect();
     assert!(!events.is_empty() && events.iter().all(|event| event["pid"] == pid), "{events:?}");

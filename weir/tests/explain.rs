@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir explain`: what it says of runs in which it is known why tasks waited.
+//! `weir explain`, on runs in which the reason for each wait is known.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Tasks that all want CPUs, and one that sleeps.
+/// CPU-bound tasks, and tasks that sleep.
 const WORKLOAD: &str = r#"{"tasks": {
     "hog": {"instance": 6, "loop": 1, "run": 300000},
     "sleeper": {"instance": 2, "loop": 40, "run": 500, "sleep": 5000}}}"#;
@@ -18,7 +18,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// A folder with a workload and an object of `slow.bpf.c` or another source.
+/// Directory with the workload and an object compiled from `slow.bpf.c` or another source.
 fn workspace(source: &str, define: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("load.json"), WORKLOAD).unwrap();
@@ -30,7 +30,7 @@ fn workspace(source: &str, define: &str) -> tempfile::TempDir {
     directory
 }
 
-/// Simulates into `run.weirrun`.
+/// Simulates and saves to `run.weirrun`.
 fn save(directory: &Path, args: &[&str]) {
     let all = [&["sim"], args, &["-m", "laptop-2c4t", "-w", "./load.json", "--save", "run.weirrun"]].concat();
     let output = weir(directory, &all);
@@ -47,16 +47,17 @@ fn explain_json(directory: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&explain(directory, &[args, &["--format", "json"]].concat())).unwrap()
 }
 
-/// Line of `slow.bpf.c` that has this text.
+/// Line number of this text in the source.
 fn line_of(source: &str, wanted: &str) -> u64 {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers").join(source);
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().position(|line| line.contains(wanted)).expect("it is there") as u64 + 1
 }
 
-/// Each scheduler makes tasks wait by one decision; the first suspect of the longest wait is who took it.
+/// Each scheduler makes tasks wait by one decision; the first suspect of the longest wait is the callback that took
+/// it.
 #[test]
-fn the_decision_is_named() {
+fn callback_that_delayed_a_task_is_the_first_suspect() {
     let insert = "dsq_insert(p, QUEUE, slice, enq_flags)";
     let cases = [
         ("KEEPS", "put_nowhere", "enqueue", "OP2(void, slow_enqueue"),
@@ -71,21 +72,21 @@ fn the_decision_is_named() {
         let document = explain_json(directory.path(), &["--worst", "1"]);
         let wait = &document["waits"][0];
         let suspects = wait["suspects"].as_array().unwrap();
-        // Whether the others ran too long or should have been preempted nobody knows: both are named.
+        // Whether the running tasks ran too long or should have been preempted is undecidable: both are named.
         let first = if define == "GREEDY" { 1 } else { 0 };
         let suspect = &suspects[first];
         assert_eq!((&suspect["reason"], &suspect["op"]), (&reason.into(), &op.into()), "{define}: {wait:#}");
         assert_eq!(suspect["file"], "slow.bpf.c", "{define}: {wait:#}");
         let found = suspect["line"].as_u64().unwrap();
         let expected = line_of("slow.bpf.c", line);
-        // A callback begins at its first line of code, behind its head.
+        // The first line with code of a callback is a few lines below its head.
         assert!((expected..expected + 4).contains(&found), "{define}: line {found}, expected {expected}");
     }
 }
 
-/// A CPU whose `dispatch` brings nothing idles beside a queue.
+/// A CPU whose `dispatch` moves no task idles although a queue is not empty.
 #[test]
-fn a_dispatch_that_brings_nothing_is_named() {
+fn dispatch_that_leaves_a_cpu_idle_is_named() {
     let directory = workspace("slow.bpf.c", "DEAF");
     let pinned = r#"{"tasks": {"pinned": {"instance": 2, "loop": 3, "cpus": [1], "run": 4000, "sleep": 1000}}}"#;
     std::fs::write(directory.path().join("load.json"), pinned).unwrap();
@@ -95,9 +96,9 @@ fn a_dispatch_that_brings_nothing_is_named() {
     assert_eq!((&suspect["op"], &suspect["reason"]), (&"dispatch".into(), &"left_idle".into()), "{document:#}");
 }
 
-/// A CPU that idles while another one is chosen, and tasks that are taken from behind.
+/// A busy CPU is selected while another one is idle, and tasks are taken out of queue order.
 #[test]
-fn what_was_overlooked_is_named() {
+fn missed_idle_cpu_and_passed_over_task_are_named() {
     let directory = workspace("slow.bpf.c", "BLIND");
     let work = r#"{"tasks": {"hog": {"loop": 1, "run": 100000}, "late": {"instance": 2, "loop": 5, "run": 2000, "sleep": 7000}}}"#;
     std::fs::write(directory.path().join("load.json"), work).unwrap();
@@ -122,16 +123,16 @@ fn what_was_overlooked_is_named() {
         let json = explain_json(directory.path(), &["--worst", "1"]);
         assert!(reasons(&json).contains(&wanted.to_owned()), "{define}: {json:#}");
     }
-    // Neither is said where it did not happen: a plain queue has one order, and gives each CPU to the next task.
+    // Neither is reported where it did not happen: a plain FIFO has one order, and gives each CPU to the next task.
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o"]);
     let plain = reasons(&explain_json(directory.path(), &["--worst", "1"]));
     assert!(!plain.iter().any(|said| said.ends_with("kept_busy") || said.ends_with("took_others")), "{plain:?}");
 }
 
-/// A stall: the message, the verdict, the op and line, the last events, the dump.
+/// For a stall: message, verdict, op and line, last events, dump.
 #[test]
-fn an_ejection_is_told() {
+fn ejection_is_explained_with_verdict_op_line_and_dump() {
     let directory = workspace("slow.bpf.c", "KEEPS");
     save(directory.path(), &["./it.bpf.o", "--for", "60s"]);
     let told = explain(directory.path(), &["--ejection"]);
@@ -162,15 +163,15 @@ fn an_ejection_is_told() {
     }
 }
 
-/// `--task` and `--at`: a wait by its task's name, number and time, and what stands in a queue then.
+/// `--task` and `--at` find a wait by its task's name, PID and time, and show the queue at that time.
 #[test]
-fn a_wait_is_found_by_task_and_time() {
+fn wait_is_found_by_task_and_time() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o"]);
     let worst = &explain_json(directory.path(), &["--worst", "1"])["waits"][0];
     let name = worst["task"]["name"].as_str().unwrap();
     let wait = &explain_json(directory.path(), &["--task", name])["wait"];
-    assert_eq!(wait, worst, "it is the longest of its task too");
+    assert_eq!(wait, worst, "it is also the longest wait of its task");
     let pid = wait["task"]["pid"].to_string();
     assert_eq!(explain_json(directory.path(), &["--task", &pid])["wait"], *wait);
     let (from, to) = (wait["from_ns"].as_u64().unwrap(), wait["to_ns"].as_u64().unwrap());
@@ -179,17 +180,17 @@ fn a_wait_is_found_by_task_and_time() {
     let then = explain_json(directory.path(), &["--task", name, "--at", &at]);
     let stands = then["wait"]["stands"].as_array().unwrap();
     assert_eq!(stands[0]["queue"], "0x0", "{then:#}");
-    // With 8 tasks on 4 CPUs it moves up as others leave the queue.
+    // With 8 tasks on 4 CPUs the task advances in the queue as others leave it.
     let (came, then) = (stands[0]["ahead"].as_u64().unwrap(), stands[0]["ahead_at"].as_u64().unwrap());
-    assert!(then <= came, "{came} stood before it when it came, {then} in the middle");
+    assert!(then <= came, "{came} tasks ahead when it was queued, {then} in the middle of the wait");
     let told = explain(directory.path(), &["--task", name, "--at", &at]);
     assert!(told.contains("it was in queue 0x0 behind"), "{told}");
     assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
 }
 
-/// The chain ends when the run does, and its parts are its length.
+/// The critical path ends with the run, and its parts add up to its length.
 #[test]
-fn the_chain_is_told() {
+fn critical_path_parts_add_up_to_the_run() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o", "--format", "json"]);
     let chain = &explain_json(directory.path(), &["--chain"])["chain"];
@@ -203,9 +204,9 @@ fn the_chain_is_told() {
     assert!(told.contains("waited for a CPU") && told.lines().all(|line| line.chars().count() <= 80), "{told}");
 }
 
-/// The kernel's own scheduler has no callbacks: what is not seen is said, not guessed.
+/// The default scheduler has no callbacks: unobserved parts are listed as such, not guessed.
 #[test]
-fn what_is_not_seen_is_said() {
+fn unobserved_queues_are_reported_as_not_seen() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["kernel"]);
     let told = explain(directory.path(), &["--worst", "2"]);
@@ -216,10 +217,10 @@ fn what_is_not_seen_is_said() {
     assert!(!wait["runners"].as_array().unwrap().is_empty());
 }
 
-/// Several runs in a file: a scheduler must be chosen, and each is made again as it was, with draws, noise and files of its
-/// own.
+/// With several runs in a file a scheduler must be selected, and each run is reproduced with its own sample, noise
+/// and files.
 #[test]
-fn one_of_several_runs_is_chosen() {
+fn one_of_several_runs_is_selected_and_reproduced() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(
         directory.path(),
@@ -227,23 +228,23 @@ fn one_of_several_runs_is_chosen() {
     );
     std::fs::remove_file(directory.path().join("it.bpf.o")).unwrap();
     std::fs::write(directory.path().join("load.json"), "{}").unwrap();
-    // Runs that differ in draw and seed alone are repetitions: the first one is as good as any.
+    // Runs that differ only in sample and seed are repetitions, of which the first is selected.
     let first = explain(directory.path(), &["--scheduler", "fifo", "--worst", "1"]);
     let title = "fifo on laptop-2c4t, workload load, seed 1, draw 1 (of 4 runs: --seed and --draw pick another)";
     assert!(first.replace("\n  ", " ").starts_with(title), "{first}");
     let refused = weir(directory.path(), &["explain", "run.weirrun", "--seed", "2", "--draw", "1"]);
     assert_eq!(refused.status.code(), Some(2));
     let error = text(&refused.stderr);
-    assert!(error.contains("2 runs to choose from") && error.contains("--scheduler"), "{error}");
+    assert!(error.contains("2 runs match") && error.contains("--scheduler"), "{error}");
     let which = ["--scheduler", "./it.bpf.o", "--seed", "2", "--draw", "1", "--worst", "1"];
     let json = explain_json(directory.path(), &which);
     assert_eq!((&json["run"]["seed"], &json["run"]["draw"]), (&2.into(), &1.into()));
     assert_eq!(json["waits"][0]["suspects"][0]["file"], "slow.bpf.c", "{json:#}");
 }
 
-/// Bad input is one line and status 2.
+/// Bad input gives one error line and exit status 2.
 #[test]
-fn bad_input_is_one_error() {
+fn explain_bad_input_gives_one_error_line() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o"]);
     std::fs::write(directory.path().join("text"), "no run").unwrap();
@@ -252,14 +253,14 @@ fn bad_input_is_one_error() {
         (&["none.weirrun"], "No such file"),
         (&["text"], "not a saved run"),
         (&["runs.json"], "JSON of runs; expected a file of weir sim --save"),
-        (&["run.weirrun", "--seed", "7"], "no such run; it has ./it.bpf.o on laptop-2c4t"),
-        (&["run.weirrun", "--task", "hoge-3"], "no task \"hoge-3\"; there are hog-3["),
+        (&["run.weirrun", "--seed", "7"], "no matching run; it contains ./it.bpf.o on laptop-2c4t"),
+        (&["run.weirrun", "--task", "hoge-3"], "no task named \"hoge-3\"; the closest names are hog-3["),
         (&["run.weirrun", "--task", "hog-3", "--at", "99s"], "hog-3[104] lived from "),
         (&["run.weirrun", "--task", "hog-3", "--at", "5"], "expected a time with its unit"),
         (&["run.weirrun", "--at", "5ms"], "--task"),
         (&["run.weirrun", "--ejection"], "the scheduler was not ejected"),
         (&["run.weirrun", "--worst", "0"], "0 is not in 1..=1000"),
-        (&["run.weirrun", "--format", "csv"], "an explanation is no table"),
+        (&["run.weirrun", "--format", "csv"], "--format csv: explanations have no tabular form"),
     ];
     for (args, expected) in cases {
         let output = weir(directory.path(), &[&["explain"], args].concat());
@@ -270,12 +271,12 @@ fn bad_input_is_one_error() {
     }
 }
 
-/// What becomes of a part.
+/// Modification of a part of a saved run.
 type Change<'a> = dyn Fn(&str, Vec<u8>) -> Option<Vec<u8>> + 'a;
 
-/// A file in which something is not as it was saved is refused: a part that is damaged, another run of the same name.
+/// A saved run with a damaged part, or with inputs of another run, is rejected.
 #[test]
-fn a_run_that_cannot_be_made_again_is_refused() {
+fn saved_run_that_cannot_be_reproduced_is_rejected() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o"]);
     let file = directory.path().join("run.weirrun");
@@ -303,7 +304,7 @@ fn a_run_that_cannot_be_made_again_is_refused() {
             false => bytes,
         })
     });
-    assert!(other_work.contains("made again, it is another run"), "{other_work}");
+    assert!(other_work.contains("cannot be reproduced"), "{other_work}");
     let other_line = write(&|name, bytes| {
         Some(match name {
             "setup.json" => replace(bytes, "weir sim", "weir list"),

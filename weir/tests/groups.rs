@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups and users of a workload in a simulated run: what its scheduler hears of them, and what the report says.
+//! Groups and users of a workload in a simulated run: what the scheduler is notified of, and what the report
+//! contains.
 
 use serde_json::Value;
 use std::fs;
@@ -19,20 +20,20 @@ const GROUPS: &str = r#"{
   }
 }"#;
 
-/// Prints all that it hears of cgroups.
+/// Scheduler that prints all cgroup callbacks.
 fn listener() -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/kernel-model/tests/schedulers/groups.bpf.c");
     source.canonicalize().unwrap().display().to_string()
 }
 
-fn weir(folder: &Path, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).current_dir(folder).output().unwrap()
+fn weir(directory: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_weir")).args(args).current_dir(directory).output().unwrap()
 }
 
-fn folder() -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("g.json"), GROUPS).unwrap();
-    folder
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("g.json"), GROUPS).unwrap();
+    directory
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -40,13 +41,13 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn a_scheduler_hears_of_groups_as_in_a_kernel() {
-    let folder = folder();
-    let output = weir(folder.path(), &["sim", &listener(), "-m", "pu:2", "-w", "./g.json", "--format", "json"]);
+fn scheduler_gets_the_cgroup_callbacks_of_a_kernel() {
+    let directory = directory();
+    let output = weir(directory.path(), &["sim", &listener(), "-m", "pu:2", "-w", "./g.json", "--format", "json"]);
     let heard = text(&output.stderr);
     assert!(output.status.success(), "{heard}");
     let at = |word: &str| heard.find(word).unwrap_or_else(|| panic!("{word:?} is not in:\n{heard}"));
-    // Parents first; all are in one around them.
+    // Parents come first; all groups are below one common cgroup.
     let order = [
         "init , weight 100",
         "init weir, weight 100",
@@ -72,14 +73,14 @@ fn a_scheduler_hears_of_groups_as_in_a_kernel() {
     let expected = expected.map(|(path, weight, cap)| (Value::from(path), Value::from(weight), Value::from(cap)));
     assert_eq!(told, expected.each_ref().map(|(path, weight, cap)| (path, weight, cap)));
     let ran: Vec<u64> = groups.iter().map(|group| group["cpu_ns"].as_u64().unwrap() / 1_000_000).collect();
-    // 20 ms of each task, and of those that `q` forks 1 ms each.
-    assert_eq!(ran, [60, 20, 20], "the time of a group is that of those around it too");
+    // 20 ms for each task, and 1 ms for each task forked by `q`.
+    assert_eq!(ran, [60, 20, 20], "the CPU time of a group counts for its ancestors too");
 }
 
 #[test]
-fn the_text_has_a_table_of_groups_where_there_are_several() {
-    let folder = folder();
-    let text_of = |workload: &str| text(&weir(folder.path(), &["sim", "fifo", "-m", "pu:2", "-w", workload]).stdout);
+fn text_report_has_a_group_table_if_there_are_several_groups() {
+    let directory = directory();
+    let text_of = |workload: &str| text(&weir(directory.path(), &["sim", "fifo", "-m", "pu:2", "-w", workload]).stdout);
     let shown = text_of("./g.json");
     for row in ["group", "/a ", "/a/x ", "/b "] {
         assert!(shown.lines().any(|line| line.starts_with(row)), "{shown}");
@@ -88,12 +89,12 @@ fn the_text_has_a_table_of_groups_where_there_are_several() {
     assert!(!text_of("latency").lines().any(|line| line.starts_with("group")));
 }
 
-/// What each task has of all CPU time under the kernel's own scheduler, in tenths of a percent.
+/// Share of each task in total CPU time under the default scheduler, in units of 0.1 %.
 fn shares(machine: &str, workload: &str) -> Vec<(String, u64)> {
-    let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("g.json"), workload).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("g.json"), workload).unwrap();
     let args = ["sim", "kernel", "-m", machine, "-w", "./g.json", "--for", "4s", "--format", "json"];
-    let output = weir(folder.path(), &args);
+    let output = weir(directory.path(), &args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let tasks = json["runs"][0]["tasks"].as_array().unwrap();
@@ -103,10 +104,10 @@ fn shares(machine: &str, workload: &str) -> Vec<(String, u64)> {
     ran.into_iter().map(|(name, ns)| (name, ns * 1000 / all)).collect()
 }
 
-/// Weights of groups divide a CPU, whatever the number and the nice values of the tasks in them; those within groups divide
-/// what their group has.
+/// Group weights divide a CPU regardless of the number and nice values of the tasks in the groups; weights within a
+/// group divide the group's share.
 #[test]
-fn the_kernel_s_own_scheduler_divides_a_cpu_among_groups() {
+fn default_scheduler_divides_a_cpu_by_group_weights() {
     let hog = |name: &str, group: &str| format!(r#""t-{name}": {{"loop": -1, "run": 1000, "taskgroup": "{group}"}}"#);
     let file = |groups: &str, tasks: &[String]| {
         format!(r#"{{"taskgroups": {{{groups}}}, "tasks": {{{}}}}}"#, tasks.join(", "))
@@ -122,25 +123,25 @@ fn the_kernel_s_own_scheduler_divides_a_cpu_among_groups() {
     let near = |workload: &str, expected: &[(&str, u64)]| {
         let all = shares("pu:1", workload);
         for (name, share) in expected {
-            let found = all.iter().find(|(task, _)| task == name).unwrap_or_else(|| panic!("{name} is in {all:?}")).1;
-            assert!(found.abs_diff(*share) <= 5, "{name} shall have {share}: {all:?}");
+            let found =
+                all.iter().find(|(task, _)| task == name).unwrap_or_else(|| panic!("{name} is not in {all:?}")).1;
+            assert!(found.abs_diff(*share) <= 5, "{name}: expected {share}: {all:?}");
         }
     };
     near(&flat, &[("t-a", 250), ("t-b", 375), ("t-c", 375)]);
-    // In /a there are weights 100 and 400 of groups, and 1024 of a task, which is 100 of a group.
+    // In /a compete groups of weight 100 and 400, and a task of weight 1024, which equals a group of weight 100.
     near(&nested, &[("t-x", 41), ("t-y", 166), ("t-a", 41), ("t-b", 750)]);
     near(&many, &[("t-a0", 49), ("t-a19", 49), ("t-b", 9)]);
 }
 
-/// On two CPUs a group's weight is divided as its tasks are: a task of a light group has as much of its CPU as one of many in
-/// a heavy group, if their parts are alike.
+/// On two CPUs a group's weight is split in proportion to its tasks' load on each CPU.
 #[test]
-fn a_group_on_several_cpus_has_its_weight_once() {
+fn default_scheduler_splits_a_group_weight_over_its_cpus() {
     let workload = r#"{"taskgroups": {"/a": {"weight": 100}, "/b": {"weight": 100}}, "tasks": {
         "t-a": {"loop": -1, "run": 1000, "taskgroup": "/a", "cpus": [0]},
         "t-b": {"loop": -1, "run": 1000, "taskgroup": "/b", "cpus": [0]},
         "t-c": {"loop": -1, "run": 1000, "taskgroup": "/b", "cpus": [1]}}}"#;
-    // Of CPU 0 `a` has 1024, and `b` half of that: two thirds, and one third.
+    // On CPU 0 `a` has weight 1024 and `b` half of that: two thirds and one third.
     let shares = shares("core:2 pu:1", workload);
     for (task, expected) in shares.iter().zip([333, 166, 500]) {
         assert!(task.1.abs_diff(expected) <= 5, "{shares:?}");
@@ -148,8 +149,8 @@ fn a_group_on_several_cpus_has_its_weight_once() {
 }
 
 #[test]
-fn a_profile_tells_what_the_kernel_does_not() {
-    let folder = folder();
+fn launch_profile_passes_group_data_to_the_scheduler() {
+    let directory = directory();
     let source = "#include <weir/scx.bpf.h>\nLICENSE(\"GPL\");\nRODATA u32 groups, weights[8], caps[8], uids[8];\n\
         SLEEPABLE_OP0(s32, told_init)\n{\n\tbpf_printk(\"%d groups, %d %d\", groups, weights[1], caps[1]);\n\
         \tbpf_printk(\"%d %u\", uids[1], uids[2]);\n\treturn 0;\n}\n\
@@ -157,10 +158,10 @@ fn a_profile_tells_what_the_kernel_does_not() {
     let profile = "summary = \"t\"\n[rodata]\ngroups = { workload = \"groups\" }\n\
         weights = { workload = \"group-weights\" }\ncaps = { workload = \"group-caps\" }\n\
         uids = { workload = \"group-uids\" }\n";
-    fs::write(folder.path().join("told.bpf.c"), source).unwrap();
-    fs::write(folder.path().join("told.toml"), profile).unwrap();
+    fs::write(directory.path().join("told.bpf.c"), source).unwrap();
+    fs::write(directory.path().join("told.toml"), profile).unwrap();
     let heard =
-        |workload: &str| text(&weir(folder.path(), &["sim", "./told.bpf.c", "-m", "pu:2", "-w", workload]).stderr);
+        |workload: &str| text(&weir(directory.path(), &["sim", "./told.bpf.c", "-m", "pu:2", "-w", workload]).stderr);
     let told = heard("./g.json");
     assert!(told.contains("3 groups, 50 50") && told.contains("1001 4294967295"), "{told}");
     assert!(heard("latency").contains("0 groups, 0 0"));

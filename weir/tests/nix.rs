@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the three schedulers of NIX and the lecture's dispatcher promise of whole runs, and what one core can give.
+//! Promises of the three NIX schedulers and of the lecture's dispatcher in whole runs, and the throughput limit of a
+//! central core.
 
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The runs, and the status.
+/// Runs `weir sim`; returns the runs and the exit status.
 fn sim(directory: &Path, args: &[&str]) -> (Vec<Value>, Option<i32>) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weir"));
     let output = command.current_dir(directory).arg("sim").args(args).args(["--format", "json"]).output().unwrap();
@@ -19,7 +20,7 @@ fn number(run: &Value, key: &str) -> f64 {
 }
 
 #[test]
-fn they_keep_what_they_promise() {
+fn nix_and_pushback_keep_their_promises() {
     let schedulers = ["nix@smp", "nix@groups", "nix@groups-2011", "nix@amp", "pushback", "pushback,depth=0"];
     let machines = ["-m", "laptop-2c4t", "-m", "nix-32"];
     let workloads = ["-w", "preempt-mix", "-w", "affinity", "-w", "hogs", "-w", "ramfs-mk"];
@@ -32,18 +33,19 @@ fn they_keep_what_they_promise() {
     assert_eq!(status, Some(0));
 }
 
-/// Groups are work-conserving as long as idle CPUs steal.
+/// Group scheduling is work-conserving only while idle CPUs steal.
 #[test]
-fn groups_without_stealing_idle_beside_work() {
+fn nix_groups_without_stealing_are_not_work_conserving() {
     let more = ["-m", "nix-32", "-w", "hogs", "--for", "200ms", "--check"];
     let (runs, status) = sim(Path::new("."), &[&["nix@groups,steal=false"], &more[..]].concat());
     assert_eq!((status, runs[0]["violations"][0]["property"].as_str()), (Some(1), Some("work-conserving")));
     assert_eq!(sim(Path::new("."), &[&["nix@groups"], &more[..]].concat()).1, Some(0));
 }
 
-/// One queue, held to what `nix@groups` promises: only its lock makes CPUs idle beside work (README of nix).
+/// A single queue, checked against the promises of `nix@groups`: CPUs idle beside waiting tasks only because of its
+/// lock (README of nix).
 #[test]
-fn one_queue_is_work_conserving_but_for_its_lock() {
+fn single_queue_is_work_conserving_except_for_its_lock() {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies::find("nix").unwrap();
     let profile = policy.profile.replacen("work-conserving = false", "work-conserving = true", 1);
@@ -57,7 +59,8 @@ fn one_queue_is_work_conserving_but_for_its_lock() {
     assert_eq!((&runs[0]["violation_count"], status), (&Value::from(0), Some(0)));
 }
 
-/// `nix@amp`, held to what `nix@groups` promises, with so many tasks for all CPUs but CPU 0.
+/// `nix@amp`, checked against the promises of `nix@groups`, with `tasks` tasks for all CPUs but CPU 0, each
+/// alternating `us` microseconds of work and sleep.
 fn amp(tasks: u32, us: u32) -> Value {
     let directory = tempfile::tempdir().unwrap();
     let policy = policies::find("nix").unwrap();
@@ -71,7 +74,7 @@ fn amp(tasks: u32, us: u32) -> Value {
         cpus.join(", ")
     );
     std::fs::write(directory.path().join("tasks.json"), workload).unwrap();
-    // All tasks are there at once: CPU 0 makes them, and has no time for anything else meanwhile.
+    // All tasks must exist from the start: CPU 0 creates them and would have no time for anything else meanwhile.
     let preset = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines/nix-32.toml");
     let machine = std::fs::read_to_string(preset).unwrap().replace("clone_ns = 24000", "clone_ns = 0");
     assert!(machine.contains("clone_ns = 0"));
@@ -81,9 +84,9 @@ fn amp(tasks: u32, us: u32) -> Value {
     runs.remove(0)
 }
 
-/// No CPU but CPU 0 idles beside a task, as long as CPU 0 has time.
+/// No CPU except CPU 0 idles while a task waits, provided that CPU 0 is not saturated.
 #[test]
-fn amp_is_work_conserving_up_to_what_cpu_0_can_give() {
+fn amp_is_work_conserving_while_cpu_0_is_not_saturated() {
     for us in [1_000, 100, 50] {
         let run = amp(40, us);
         assert_eq!(run["violation_count"], 0, "{us} us");
@@ -91,18 +94,18 @@ fn amp_is_work_conserving_up_to_what_cpu_0_can_give() {
         assert_eq!(number(central, "run_ns"), 0.0);
         assert!(number(central, "idle_ns") > 0.4 * number(&run, "elapsed_ns"), "{us} us");
     }
-    assert_ne!(amp(124, 50)["violation_count"], 0, "CPU 0 has too much to do");
+    assert_ne!(amp(124, 50)["violation_count"], 0, "CPU 0 is saturated");
 }
 
-/// More than CPU 0 can give does not begin: one task in the time of a pick, whatever the others could do. It is always busy
-/// then. (With shorter work and nothing drawn, as here, all tasks fall in step, and CPU 0 idles while they work.)
+/// CPU 0 is the bottleneck: it starts one task per pick, however many CPUs are idle, and is always busy. (With
+/// shorter work and no noise, as here, all tasks would synchronize, and CPU 0 would idle while they work.)
 #[test]
-fn amp_gives_one_task_in_the_time_of_a_pick() {
+fn amp_throughput_is_limited_by_the_picks_of_cpu_0() {
     let run = amp(124, 50);
     let (central, elapsed) = (&run["cpus"][0], number(&run, "elapsed_ns"));
     let picks = number(&run, "context_switches");
     let busy = (number(central, "scheduler_ns") + number(central, "stolen_ns")) / elapsed;
     assert!((0.98..1.02).contains(&busy), "{busy} of {elapsed} ns for {picks} picks");
     let idle = run["cpus"].as_array().unwrap()[1..].iter().map(|cpu| number(cpu, "idle_ns")).sum::<f64>();
-    assert!(idle > 0.3 * 31.0 * elapsed, "the others have nothing to do");
+    assert!(idle > 0.3 * 31.0 * elapsed, "the other CPUs must idle");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Objects that somebody brings: what is said of them, what their profiles do, and who is refused.
+//! User-supplied objects: inspection, launch profiles, and objects that cannot be loaded.
 
 use serde_json::Value;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn launched(directory: &Path) {
     compile(directory, "tests/schedulers/launched.bpf.c", "launched", "NONE");
 }
 
-/// An object that needs red-black trees, arenas and a kfunc of the past.
+/// Compiles an object that needs red-black trees, arenas and a removed kfunc.
 fn lacking(directory: &Path) {
     compile(directory, "../crates/kernel-model/tests/schedulers/foreign.bpf.c", "lacking", "LACKING");
 }
@@ -49,7 +49,7 @@ attached = true
 "#;
 
 #[test]
-fn a_profile_writes_elements_calls_programs_and_leaves_some_out() {
+fn launch_profile_writes_map_elements_calls_programs_and_leaves_out_ops() {
     let directory = tempfile::tempdir().unwrap();
     launched(directory.path());
     let outcome = |profile: &str| {
@@ -70,7 +70,7 @@ fn a_profile_writes_elements_calls_programs_and_leaves_some_out() {
         ("value = 7", "value = 8", 1, "ops.init() failed (-22)"),
         ("key = 1", "key = 0", 1, "ops.init() failed (-22)"),
         ("leave-out = [\"launched_tick\"]", "", 1, "ticked"),
-        // Before it is attached, the call fails, and the run does not begin.
+        // Called before attach, the program fails, and the run does not start.
         ("attached = true", "attached = false", 2, ""),
     ];
     for (key, instead, expected, message) in cases {
@@ -78,25 +78,25 @@ fn a_profile_writes_elements_calls_programs_and_leaves_some_out() {
         assert_eq!((status, found.as_str()), (expected, message), "{key}: {said}");
     }
     let (status, _, said) = outcome(&PROFILE.replace("launched_tick", "watch"));
-    assert_eq!(status, 1, "it ticks");
-    assert!(!said.contains("does not run these"), "what is left out is no surprise: {said}");
+    assert_eq!(status, 1, "the tick callback runs");
+    assert!(!said.contains("does not run these"), "programs named in leave-out are not reported: {said}");
     let (status, _, said) = outcome(&PROFILE.replace("launched_tick", "launched_tock"));
-    assert!(status == 2 && said.contains("launched_tick"), "a near miss is offered: {said}");
+    assert!(status == 2 && said.contains("launched_tick"), "the closest name is suggested: {said}");
 }
 
 #[test]
-fn an_object_without_its_profile_is_hinted_at() {
+fn object_without_launch_profile_gives_a_hint() {
     let directory = tempfile::tempdir().unwrap();
     launched(directory.path());
     let said = text(&sim(directory.path(), &["./launched.bpf.o"], &[]).stderr);
-    assert!(said.contains("it has no launch profile") && said.contains("[[call]] arrive"), "{said}");
+    assert!(said.contains("no launch profile found") && said.contains("[[call]] arrive"), "{said}");
     std::fs::write(directory.path().join("launched.toml"), PROFILE).unwrap();
     let said = text(&sim(directory.path(), &["./launched.bpf.o"], &[]).stderr);
-    assert!(!said.contains("it has no launch profile"), "{said}");
+    assert!(!said.contains("no launch profile found"), "{said}");
 }
 
 #[test]
-fn inspect_tells_what_an_object_is_and_what_it_lacks() {
+fn inspect_lists_ops_programs_maps_and_missing_features() {
     let directory = tempfile::tempdir().unwrap();
     launched(directory.path());
     lacking(directory.path());
@@ -126,11 +126,11 @@ fn inspect_tells_what_an_object_is_and_what_it_lacks() {
     let profile = text(&weir(directory.path(), &["inspect", "./launched.bpf.o", "--profile"]).stdout);
     std::fs::write(directory.path().join("launched.toml"), &profile).unwrap();
     let output = sim(directory.path(), &["./launched.bpf.o"], &[]);
-    assert_eq!(output.status.code(), Some(1), "the skeleton is read, and is not enough: {profile}");
+    assert_eq!(output.status.code(), Some(1), "the drafted profile is valid but incomplete: {profile}");
 }
 
 #[test]
-fn an_object_that_cannot_be_loaded_does_not_cancel_a_comparison() {
+fn unloadable_object_does_not_cancel_a_comparison() {
     let directory = tempfile::tempdir().unwrap();
     lacking(directory.path());
     let alone = sim(directory.path(), &["./lacking.bpf.o"], &[]);
@@ -139,29 +139,33 @@ fn an_object_that_cannot_be_loaded_does_not_cancel_a_comparison() {
     assert_eq!(output.status.code(), Some(2));
     let (report, said) = (text(&output.stdout), text(&output.stderr));
     let row = report.lines().find(|line| line.starts_with("./lacking.bpf.o on ")).expect(&report);
-    assert!(row.contains(": refused: ") && row.contains("weir does not model arenas"), "{row}");
+    assert!(row.contains(": not loaded: ") && row.contains("weir does not model arenas"), "{row}");
     assert!(report.contains("fifo") && report.contains("bfs") && report.contains("context switches"), "{report}");
-    assert!(said.contains("refused, as the report says: ./lacking.bpf.o"), "{said}");
+    assert!(said.contains("could not be loaded (reasons in the report): ./lacking.bpf.o"), "{said}");
     let output = sim(directory.path(), &["fifo", "./lacking.bpf.o"], &["--format", "json"]);
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["runs"].as_array().unwrap().len(), 1);
     assert_eq!(json["refused"][0]["scheduler"], "./lacking.bpf.o");
     assert!(json["refused"][0]["reason"].as_str().unwrap().contains("arenas"), "{json}");
-    // What is wrong with all of them is an error of the command.
+    // An error that concerns all schedulers fails the whole command.
     let output = weir(directory.path(), &["sim", "fifo", "bfs", "-m", "core:2 pu:1", "-w", "nothing"]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
 }
 
-/// A file that is no object at all is refused as well, on each machine, and the others run.
+/// A file that is not an object is rejected on each machine, and the other schedulers run.
 #[test]
-fn a_file_that_is_no_object_does_not_cancel_a_comparison() {
+fn non_elf_file_does_not_cancel_a_comparison() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("text.bpf.o"), "no ELF file").unwrap();
     let alone = sim(directory.path(), &["./text.bpf.o"], &[]);
     assert_eq!((alone.status.code(), alone.stdout.len()), (Some(2), 0));
     let output = sim(directory.path(), &["./text.bpf.o", "fifo"], &["-m", "laptop-2c4t", "--format", "json"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("refused, as the report says: ./text.bpf.o"), "{}", text(&output.stderr));
+    assert!(
+        text(&output.stderr).contains("could not be loaded (reasons in the report): ./text.bpf.o"),
+        "{}",
+        text(&output.stderr)
+    );
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let runs: Vec<&Value> = json["runs"].as_array().unwrap().iter().map(|run| &run["scheduler"]).collect();
     assert_eq!(runs, ["fifo", "fifo"]);
@@ -169,7 +173,7 @@ fn a_file_that_is_no_object_does_not_cancel_a_comparison() {
     let machines: Vec<&Value> = refused.iter().map(|entry| &entry["machine"]).collect();
     assert_eq!(machines, ["core:2 pu:1", "laptop-2c4t"]);
     assert!(refused.iter().all(|entry| entry["reason"].as_str().unwrap().contains("ELF")), "{refused:?}");
-    // A name that nobody knows is a mistake in the command.
+    // A nonexistent file is an error of the command line.
     let output = sim(directory.path(), &["./none.bpf.o", "fifo"], &[]);
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
     let both = sim(directory.path(), &["./text.bpf.o", "./text.bpf.o"], &[]);

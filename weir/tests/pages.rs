@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reports as pages, through the program.
+//! HTML reports written by the program.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -24,7 +24,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
-fn every_way_to_a_page_gives_the_same_page() {
+fn all_commands_write_the_same_html_report() {
     let directory = workspace();
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     let line = "sim fifo bfs -m laptop-2c4t -w load.json --seeds 6 --report a.html --save a.weirrun";
@@ -34,17 +34,17 @@ fn every_way_to_a_page_gives_the_same_page() {
     assert!(text(&made.stdout).contains("wakeup mean"), "the report is still printed");
     let again = weir(directory.path(), "report a.weirrun -o b.html");
     assert_eq!((again.status.code(), text(&again.stdout)), (Some(0), String::new()));
-    assert_eq!(read("a.html"), read("b.html"), "--report is save and weir report");
-    // Without a name the page stands beside the file.
+    assert_eq!(read("a.html"), read("b.html"), "--report equals --save followed by weir report");
+    // Without `--output` the page is written next to the file.
     std::fs::remove_file(directory.path().join("a.html")).unwrap();
     assert_eq!(weir(directory.path(), "report a.weirrun").status.code(), Some(0));
     assert_eq!(read("a.html"), read("b.html"));
-    // JSON does not tell the command.
+    // JSON does not contain the command line.
     std::fs::write(directory.path().join("c.json"), weir(directory.path(), &format!("{line} --format json")).stdout)
         .unwrap();
     assert_eq!(weir(directory.path(), "report c.json").status.code(), Some(0));
     assert!(
-        !read("c.html").contains("id=\"command\"") && read("c.html").contains("There is no timeline: JSON of runs")
+        !read("c.html").contains("id=\"command\"") && read("c.html").contains("There is no timeline: runs as JSON")
     );
     assert!(
         read("a.html").contains("weir sim fifo bfs --machine laptop-2c4t")
@@ -52,11 +52,11 @@ fn every_way_to_a_page_gives_the_same_page() {
     );
     let compared = weir(directory.path(), "compare a.weirrun c.json --report d.html");
     assert_eq!(compared.status.code(), Some(0), "{}", text(&compared.stderr));
-    assert!(read("d.html").contains("fifo (a.weirrun)"), "names tell files apart");
+    assert!(read("d.html").contains("fifo (a.weirrun)"), "schedulers are labelled with their file");
 }
 
 #[test]
-fn an_ejected_run_has_its_page_and_its_status() {
+fn ejected_run_has_an_html_report_and_exit_status_1() {
     let directory = workspace();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers/mistaken.bpf.c");
     let line = format!("sim {} -m laptop-2c4t -w load.json --report a.html --save a.weirrun", source.display());
@@ -69,11 +69,11 @@ fn an_ejected_run_has_its_page_and_its_status() {
 }
 
 #[test]
-fn pages_that_cannot_be_are_refused() {
+fn invalid_html_report_requests_are_rejected() {
     let directory = workspace();
     let sim = "sim fifo -m laptop-2c4t -w load.json";
     for (line, words) in [
-        (format!("{sim} --report -"), "--report -: expected the name of a file"),
+        (format!("{sim} --report -"), "--report -: expected a file name"),
         (format!("{sim} --report x --save x"), "--save and --report are the same file, x"),
         (format!("{sim} --report none/x.html"), "cannot write none/x.html"),
         ("report none.weirrun".to_owned(), "cannot read none.weirrun"),

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What happens in a scheduler is said to happen in its own source, wherever the headers that it includes put the call.
+//! Source positions: actions of a scheduler are attributed to its own source, even if the call is in an included
+//! header.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schedulers/mistaken.bpf.c")
 }
 
-/// The line of the source that ends in this word as a comment.
+/// Number of the source line that ends in this word as a comment.
 fn line_of(word: &str) -> u64 {
     let text = std::fs::read_to_string(source()).unwrap();
     let found = text.lines().position(|line| line.ends_with(&format!("/* {word} */")));
@@ -27,7 +28,7 @@ fn weir(directory: &Path, mistake: &str, args: &[&str]) -> Output {
 }
 
 #[test]
-fn an_ejection_names_op_kfunc_file_and_line() {
+fn ejection_names_op_kfunc_file_and_line() {
     let insert = "scx_bpf_dsq_insert___v2";
     let cases = [
         ("DIRECT", "enqueue", insert),
@@ -49,7 +50,7 @@ fn an_ejection_names_op_kfunc_file_and_line() {
         assert_eq!(exit["op"], op, "{mistake}: {exit}");
         assert_eq!(exit["kfunc"].as_str().unwrap_or_default(), kfunc, "{mistake}: {exit}");
         if mistake == "RESULT" {
-            assert!(exit["file"].is_null() && exit["line"].is_null(), "a result has no line: {exit}");
+            assert!(exit["file"].is_null() && exit["line"].is_null(), "a return value has no source line: {exit}");
         } else {
             assert_eq!(exit["file"], "mistaken.bpf.c", "{mistake}: {exit}");
             assert_eq!(exit["line"], line_of(mistake), "{mistake}: {exit}");
@@ -58,7 +59,7 @@ fn an_ejection_names_op_kfunc_file_and_line() {
 }
 
 #[test]
-fn the_text_names_them_behind_the_message() {
+fn text_report_shows_op_kfunc_and_line_after_the_exit_message() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "DISPATCH", &[]);
     let text = String::from_utf8(output.stdout).unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -67,7 +68,7 @@ fn the_text_names_them_behind_the_message() {
 }
 
 #[test]
-fn the_kernels_dump_follows_the_report() {
+fn kernel_dump_follows_the_report_on_standard_error() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "DISPATCH", &[]);
     let (report, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
@@ -82,7 +83,7 @@ fn the_kernels_dump_follows_the_report() {
 }
 
 #[test]
-fn what_is_printed_reaches_terminal_log_and_trace() {
+fn bpf_printk_reaches_terminal_log_and_trace() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "PRINTS", &["--log", "run.jsonl", "--trace", "run.pftrace"]);
     let errors = String::from_utf8(output.stderr).unwrap();
@@ -101,26 +102,26 @@ fn what_is_printed_reaches_terminal_log_and_trace() {
         let time = printed["time_ns"].as_u64().unwrap();
         assert!(shown.starts_with(&format!("[0.{time:09}] CPU {} ", printed["cpu"])), "{shown}: {printed}");
     }
-    // What is printed precedes the insert of the same call.
+    // Printed text precedes the insert of the same callback.
     let first = events.iter().position(|event| event["kind"] == "printk").unwrap();
     let insert = events.iter().position(|event| event["kind"] == "insert" && event["op"] == "enqueue").unwrap();
     assert!(first < insert, "{first} {insert}");
     let trace = std::fs::read(directory.path().join("run.pftrace")).unwrap();
     let text = printed[0]["text"].as_str().unwrap().as_bytes();
-    assert!(trace.windows(text.len()).any(|window| window == text), "the trace has it as well");
+    assert!(trace.windows(text.len()).any(|window| window == text), "the trace contains the text");
 }
 
 #[test]
-fn of_several_runs_some_lines_are_shown_and_the_rest_is_counted() {
+fn bpf_printk_of_several_runs_is_limited_to_20_lines_each() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "PRINTS", &["-w", "preempt-mix"]);
     let errors = String::from_utf8(output.stderr).unwrap();
     assert_eq!(errors.lines().filter(|line| line.starts_with('[')).count(), 2 * 20, "{errors}");
-    assert_eq!(errors.matches(" more of bpf_printk not shown").count(), 2, "{errors}");
+    assert_eq!(errors.matches(" of bpf_printk output not shown").count(), 2, "{errors}");
 }
 
 #[test]
-fn log_and_trace_have_the_lines_of_the_policy() {
+fn log_and_trace_have_source_lines_of_the_policy() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "NONE", &["--log", "run.jsonl", "--trace", "run.pftrace"]);
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
@@ -139,7 +140,7 @@ fn log_and_trace_have_the_lines_of_the_policy() {
     assert_eq!(lines, inserts.iter().filter(|event| event["op"] == "enqueue").count(), "each has its line");
 }
 
-/// Counts of lines by number, as `--coverage FILE` wrote them.
+/// Execution counts by line number, as written by `--coverage FILE`.
 fn counts(info: &str) -> std::collections::BTreeMap<u64, u64> {
     let own = info.split("end_of_record").find(|record| record.contains("/mistaken.bpf.c\n")).expect("its own file");
     let data = own.lines().filter_map(|line| line.strip_prefix("DA:")?.split_once(','));
@@ -152,22 +153,22 @@ fn coverage_counts_the_lines_that_ran() {
     let json = weir(directory.path(), "PRINTS", &["--coverage", "one.info", "--format", "json"]);
     let log = weir(directory.path(), "PRINTS", &["--log", "run.jsonl", "--format", "json"]);
     assert!(json.status.success() && log.status.success());
-    assert_eq!(json.stdout, log.stdout, "who looks changes nothing");
+    assert_eq!(json.stdout, log.stdout, "coverage and logging do not change the run");
     let log = std::fs::read_to_string(directory.path().join("run.jsonl")).unwrap();
     let printed = log.lines().filter(|line| line.contains("\"kind\":\"printk\"")).count() as u64;
     let info = std::fs::read_to_string(directory.path().join("one.info")).unwrap();
     let one = counts(&info);
     assert_eq!(one[&line_of("PRINTS")], printed, "{info}");
-    assert_eq!(one[&line_of("FINE")], printed, "all of it was inlined: {info}");
+    assert_eq!(one[&line_of("FINE")], printed, "the function was inlined: {info}");
     assert!(one[&line_of("MOVED")] > 0 && !one.contains_key(&line_of("TIMER")), "{info}");
-    // No program calls what the macro did not choose, and the only dump is that of an ejection.
+    // Programs excluded by the macro are never called, and the dump runs only at an ejection.
     assert!(info.contains("\nFNDA:0,mistaken_dump\n") && info.contains("\nFNDA:1,mistaken_init\n"), "{info}");
     assert!(info.contains("\nFNDA:1,mistaken_exit\n"), "it was unloaded: {info}");
     let two = weir(directory.path(), "PRINTS", &["./mistaken.bpf.o", "--coverage", "two.info", "--format", "json"]);
     assert!(two.status.success());
     let two = counts(&std::fs::read_to_string(directory.path().join("two.info")).unwrap());
     let twice: std::collections::BTreeMap<u64, u64> = one.iter().map(|(line, count)| (*line, 2 * count)).collect();
-    assert_eq!(two, twice, "runs add up");
+    assert_eq!(two, twice, "counts of several runs are summed");
 }
 
 #[test]
@@ -178,13 +179,13 @@ fn coverage_annotates_the_source() {
     let output = Command::new(env!("CARGO_BIN_EXE_weir")).args(command).env("BPF_CFLAGS", "-DNONE").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.contains("  mistaken_dump (line "), "{text}");
-    assert!(text.contains("  mistaken_dispatch (line "), "all of it was inlined: {text}");
+    assert!(text.contains("  mistaken_dispatch (line "), "the function was inlined: {text}");
     let line = |number: u64| {
         let found = text.lines().find(|line| line.get(14..19).is_some_and(|at| at.trim() == number.to_string()));
         found.unwrap_or_else(|| panic!("line {number}: {text}"))
     };
     let fine = line(line_of("FINE"));
     assert!(fine.ends_with("/* FINE */") && fine[..13].trim().parse::<u64>().is_ok_and(|count| count > 0), "{text}");
-    assert!(line(line_of("DISPATCH")).starts_with("              "), "the macro leaves it out: {text}");
+    assert!(line(line_of("DISPATCH")).starts_with("              "), "the macro excludes the line: {text}");
     assert!(text.lines().any(|line| line.contains("#####") && line.contains("u64 data[] = { 7 };")), "{text}");
 }

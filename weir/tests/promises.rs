@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mutants of policies, each of which breaks one promise: the run says which, and accuses it of nothing else. What the same run
-//! says of the policy itself is nothing.
+//! Mutants of policies, each of which breaks one promise: the checker must report that property and no other, and
+//! nothing at all for the original policy.
 //!
-//! `sanity` and `affinity` have none: the kernel, and its model, do not let a scheduler break them.
+//! `sanity` and `affinity` have no mutants: neither the kernel nor its model lets a scheduler violate them.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use std::process::Command;
 
 /// One change of one policy.
 struct Mutant {
-    /// A file below `policies/`, a text in it, and what takes its place.
+    /// Path of a file below `policies/`, a text in it, and its replacement.
     file: &'static str,
     old: &'static str,
     new: &'static str,
 }
 
-/// What is run, what is promised beside what the profile promises, and which property who breaks.
+/// A simulation, promises in addition to those of the profile, and the property that the mutants break.
 struct Trial {
     sim: &'static str,
     workload: &'static str,
@@ -27,21 +27,21 @@ struct Trial {
     mutants: &'static [Mutant],
 }
 
-/// One task of CPU 0 beside one that may go anywhere; somebody has CPU 1 now and then.
+/// A task pinned to CPU 0 beside an unpinned one; a third task occupies CPU 1 now and then.
 const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
   "free": {"loop": -1, "run": 100000},
   "pinned": {"loop": -1, "cpus": [0], "run": 100000},
   "guest": {"loop": -1, "cpus": [1], "run": 5000, "sleep": 90000}
 }}"#;
 
-/// 95 % of a CPU for two who may be late now and then, and one who wants all of it.
+/// Two periodic tasks that need 95 % of a CPU and tolerate occasional late jobs, and a CPU hog.
 const SOUND_AND_FILM: &str = r#"{"tasks": {
   "sound": {"window": [1, 10], "request-us": 10000, "run": 2000, "timer": {"ref": "a", "period": 10000}},
   "film": {"window": [1, 2], "request-us": 40000, "run": 30000, "timer": {"ref": "v", "period": 40000}},
   "hog": {"loop": -1, "run": 1000000}
 }}"#;
 
-/// More than two CPUs have time for, at different nice values, waking all the time.
+/// More work than two CPUs can do, at different nice values, with frequent wakeups.
 const CROWD: &str = r#"{"tasks": {
   "short": {"instance": 3, "loop": -1, "priority": -5, "run": 700, "sleep": 3000},
   "long": {"instance": 4, "loop": -1, "run": 30000, "sleep": 2000}
@@ -52,19 +52,19 @@ const TWO_NICE_VALUES: &str = r#"{"tasks": {
   "b": {"loop": -1, "priority": 19, "run": 100000}
 }}"#;
 
-/// Two groups of two.
+/// Two groups of two tasks.
 const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight": 100}}, "tasks": {
   "a": {"instance": 2, "taskgroup": "/a", "loop": -1, "run": 100000},
   "b": {"instance": 2, "taskgroup": "/b", "loop": -1, "run": 100000}
 }}"#;
 
-/// The light one has one quantum of some 8,700.
+/// The light task gets one quantum in about 8,700.
 const ONE_AND_THOUSANDS: &str = r#"{"tasks": {
   "a": {"loop": -1, "priority": -20, "run": 1000000},
   "b": {"loop": -1, "priority": 19, "run": 1000000}
 }}"#;
 
-/// A group that may have a third of a CPU, one within that, and one that has no cap.
+/// A group capped at a third of a CPU, a capped subgroup, and an uncapped task.
 const CAPPED: &str = r#"{"taskgroups": {"/a": {"cap_percent": 33, "hard": true}, "/a/x": {"cap_percent": 10, "hard": true}},
   "tasks": {
     "a": {"instance": 2, "taskgroup": "/a", "loop": -1, "run": 100000},
@@ -78,7 +78,7 @@ const TWO_FOR_ONE: &str = r#"{"tasks": {
   "b": {"loop": -1, "priority": 10, "run": 100000}
 }}"#;
 
-/// All begin on CPU 0, and may go elsewhere after 50 ms.
+/// All tasks start on CPU 0 and may migrate after 50 ms.
 const RELEASED: &str = r#"{"tasks": {
   "hog": {"instance": 3, "loop": 1, "phases": {
     "bound": {"loop": 1, "cpus": [0], "run": 20000}, "free": {"loop": -1, "cpus": [0, 1, 2, 3], "run": 100000}
@@ -189,7 +189,7 @@ const TRIALS: &[Trial] = &[
         promises: "",
         broken: "caps",
         mutants: &[
-            // Caps are taken as soft; what is within a group does not count for it; usage is forgotten too fast.
+            // Hard caps treated as soft; usage of subgroups not counted; usage decays too fast.
             Mutant {
                 file: "entitlement/caps.bpf.h",
                 old: "return READ_ONCE(above_hard) & job_at(job)->path;",
@@ -210,7 +210,7 @@ const TRIALS: &[Trial] = &[
     Trial {
         sim: "entitlement -m core:1_pu:1 --for 20s",
         workload: TWO_FOR_ONE,
-        // These two are where they belong earlier than all that there may be.
+        // These two tasks settle earlier than the profile's settling time for the worst case.
         promises: "weighted-share-settles-ms = 5100",
         broken: "weighted-share-percent",
         mutants: &[
@@ -313,7 +313,7 @@ const TRIALS: &[Trial] = &[
     },
 ];
 
-/// A folder that is laid out like the repository, with the policies in it.
+/// Copies the policies to a directory laid out like the repository.
 fn tree(to: &Path) {
     fn copy(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -329,7 +329,7 @@ fn tree(to: &Path) {
     copy(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../policies"), &to.join("policies"));
 }
 
-/// The policy, changed if there is a mutant, as an object with its profile beside it, in which more is promised.
+/// Compiles the policy, mutated if `mutant` is given, and writes its profile with additional promises next to it.
 fn object(tree: &Path, policy: &str, mutant: Option<&Mutant>, promises: &str) -> PathBuf {
     let changed = mutant.map(|mutant| {
         let path = tree.join("policies").join(mutant.file);
@@ -345,7 +345,7 @@ fn object(tree: &Path, policy: &str, mutant: Option<&Mutant>, promises: &str) ->
         fs::write(path, text).unwrap();
     }
     let profile = fs::read_to_string(tree.join(format!("policies/{policy}/profile.toml"))).unwrap();
-    // What is said anew takes the place of what was said before.
+    // Additional promises replace those of the profile.
     let said: Vec<&str> = promises.lines().filter_map(|line| line.split(' ').next()).collect();
     let kept: Vec<&str> = profile.lines().filter(|line| !said.iter().any(|word| line.starts_with(word))).collect();
     let profile = kept.join("\n").replacen("[promises]", &format!("[promises]\n{promises}"), 1);
@@ -366,7 +366,7 @@ fn broken(tree: &Path, sim: &str, object: &Path, looked_for: &str) -> BTreeSet<S
     let run = &document["runs"][0];
     assert_eq!(run["exit"]["kind"], 0, "{}", run["exit"]);
     let violations = run["violations"].as_array().expect("each run is checked");
-    let not_seen = run["not_seen"].as_array().expect("likewise").iter();
+    let not_seen = run["not_seen"].as_array().expect("each run is checked").iter();
     let unseen = not_seen.filter(|property| **property == looked_for);
     let unseen = unseen.map(|property| format!("{} is not seen", property.as_str().unwrap()));
     let names = violations.iter().map(|violation| violation["property"].as_str().unwrap().to_owned());
@@ -374,7 +374,7 @@ fn broken(tree: &Path, sim: &str, object: &Path, looked_for: &str) -> BTreeSet<S
 }
 
 #[test]
-fn mutants_are_reported_by_the_property_that_they_break() {
+fn policy_mutants_violate_exactly_the_promise_they_break() {
     let folder = tempfile::tempdir().unwrap();
     tree(folder.path());
     for Trial { sim, workload, promises, broken: expected, mutants } in TRIALS {

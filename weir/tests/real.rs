@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Real runs, explained, as pages, and as they pass on a terminal. Needs root and BTF; says so in one line and passes
-//! otherwise.
+//! Real runs: explanations, HTML reports and the live view. These tests need root and BTF; otherwise they print a
+//! line and pass.
 
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One at a time: the kernel's switch for run-time statistics is global.
+/// Serializes the tests: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
@@ -35,11 +35,11 @@ fn could(output: &Output) -> bool {
     !refused
 }
 
-/// More tasks than one CPU serves at once, a sleep, and a wait of a parent for its child.
+/// More runnable tasks than one CPU, a sleep, and a parent that waits for its children.
 const SCRIPT: &str = "for i in 1 2 3; do (head -c 3000000 /dev/zero | md5sum >/dev/null) & done; sleep 0.2; wait";
 
 #[test]
-fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
+fn real_run_explanation_omits_unobserved_queues() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let run = |args: &[&str]| weir(directory.path(), args);
@@ -54,16 +54,14 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
     let told = text(&explained.stdout);
     assert!(told.contains("unknown: only a simulated run with a loaded scheduler shows them"), "{told}");
     assert!(told.contains("The longest chain of causes took") && told.contains("slept until a timer"), "{told}");
-    assert!(
-        !told.contains("responsible callbacks, most likely first"),
-        "nobody is to blame for what was not seen: {told}"
-    );
+    assert!(!told.contains("responsible callbacks, most likely first"), "unobserved decisions are not blamed: {told}");
     assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
     let json = run(&["explain", "a.weirrun", "--worst", "5", "--chain", "--format", "json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     for wait in json["waits"].as_array().unwrap() {
         assert_eq!(wait["queues_seen"], false);
-        // Whoever was allowed on one CPU alone waited for what ran there, or beside an idle CPU, and for nothing else.
+        // A task pinned to one CPU waited for other tasks on that CPU or while the CPU was idle, and for nothing
+        // else.
         if wait["cpus_allowed"] == "0" {
             let ran: u64 = wait["runners"].as_array().unwrap().iter().map(|run| run["ran_ns"].as_u64().unwrap()).sum();
             assert_eq!(ran + wait["idle_ns"].as_u64().unwrap(), wait["wait_ns"].as_u64().unwrap(), "{wait:#}");
@@ -75,20 +73,20 @@ fn a_real_run_is_explained_and_shown_without_what_nobody_saw() {
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     assert_eq!(run(&["report", "a.weirrun", "-o", "b.html"]).status.code(), Some(0));
     let page = read("a.html");
-    assert_eq!(page, read("b.html"), "--report is save and weir report");
+    assert_eq!(page, read("b.html"), "--report equals --save followed by weir report");
     assert!(page.contains("a real machine never behaves identically twice") && !page.contains("gives identical runs"));
     assert!(page.contains("Queues are not available") && page.contains("timeline-data-0"));
 }
 
-/// What a terminal of 80 x 24 got from this shell line, in which `$W` is the program; `keys` are pressed when a frame is
-/// there. `None` where there is no `script`.
+/// Output of this shell command on a terminal of 80 x 24; `$W` is the program, and `keys` are pressed after the first
+/// frame. `None` if `script` is not installed.
 fn on_a_terminal(directory: &Path, line: &str, keys: Option<&str>) -> Option<String> {
     let line = format!("trap : INT; stty rows 24 cols 80; stty -g >before; {line}; echo \"status $?\"; stty -g >after");
     if Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script");
         return None;
     }
-    // Whoever is started in the background by a shell ignores SIGINT, and so do its children, `sleep` too.
+    // Shells start background commands with SIGINT ignored, which their children inherit.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", "script", "-qefc", &line, "/dev/null"]).current_dir(directory);
     command.env("W", env!("CARGO_BIN_EXE_weir")).env("TERM", "xterm").env("SHELL", "/bin/sh");
@@ -107,12 +105,12 @@ fn on_a_terminal(directory: &Path, line: &str, keys: Option<&str>) -> Option<Str
     Some(text(&seen))
 }
 
-/// Enters the other screen, and leaves it.
+/// Escape sequences that enter and leave the alternate screen.
 const ENTER: &str = "\u{1b}[?1049h";
 const LEAVE: &str = "\u{1b}[?1049l";
 
 #[test]
-fn a_run_is_shown_as_it_passes_and_the_terminal_is_as_before() {
+fn tui_shows_the_run_live_and_restores_the_terminal() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     if !could(&weir(directory.path(), &["run", "--", "true"])) {
@@ -122,19 +120,19 @@ fn a_run_is_shown_as_it_passes_and_the_terminal_is_as_before() {
     let Some(seen) = on_a_terminal(directory.path(), line, None) else { return };
     let (entered, left) = (seen.find(ENTER).expect(&seen), seen.find(LEAVE).expect(&seen));
     let frames = &seen[entered..left];
-    // Blanks are not written, but passed over.
+    // Blanks are skipped by cursor movements.
     assert!(["CPUs:", "latency,", "longest", "q ends the run"].iter().all(|part| frames.contains(part)), "{frames}");
-    // Whatever was written comes when the screen has gone, and the report after it.
+    // Captured output is printed after the screen closes, followed by the report.
     let after = &seen[left..];
     for part in ["to be kept", "this too", "completed: all work done after", "status 0"] {
         assert!(after.contains(part), "{part:?} in {after}");
     }
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
-    assert_eq!(read("before"), read("after"), "modes of the terminal");
+    assert_eq!(read("before"), read("after"), "terminal modes are restored");
 }
 
 #[test]
-fn keys_end_a_run_as_ctrl_c_does() {
+fn tui_keys_end_a_run_like_ctrl_c() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     if !could(&weir(directory.path(), &["run", "--", "true"])) {
@@ -147,13 +145,13 @@ fn keys_end_a_run_as_ctrl_c_does() {
             assert!(began.elapsed() < Duration::from_secs(40), "{line}: {seen}");
             assert!(seen.contains(LEAVE) && seen[seen.find(LEAVE).unwrap()..].contains("status "), "{line}: {seen}");
             let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
-            assert_eq!(read("before"), read("after"), "{line}: modes of the terminal");
+            assert_eq!(read("before"), read("after"), "{line}: terminal modes are restored");
         }
     }
 }
 
 #[test]
-fn without_a_terminal_there_are_plain_lines() {
+fn tui_without_a_terminal_prints_plain_lines() {
     let _turn = turn();
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), &["run", "--tui", "--", "sleep", "1.3"]);

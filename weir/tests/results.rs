@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What programs read: the JSON follows its schema, files are compared, and what was saved is what was printed.
+//! Machine-readable results: JSON follows its schema, files can be compared, and saved runs contain what was printed.
 
 use measures::catalogue::CATALOGUE;
 use saved_run::SavedRun;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Tasks that end, and that a scheduler can delay.
+/// Tasks that exit and that a scheduler can delay.
 const WORKLOAD: &str = r#"{"tasks": {"a": {"instance": 6, "loop": 15, "run": 900, "sleep": 300}}}"#;
 
 fn workspace() -> tempfile::TempDir {
@@ -35,15 +35,16 @@ fn schema() -> Value {
     serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// What is wrong with a document, by place.
+/// Schema violations of a document, with their locations.
 fn complaints(document: &Value) -> Vec<String> {
     let validator = jsonschema::validator_for(&schema()).unwrap();
     validator.iter_errors(document).map(|error| format!("{}: {error}", error.instance_path)).collect()
 }
 
-/// Each draw is another machine, both schedulers meet the same ones, and tests count draws, not runs.
+/// Each sample is another machine, both schedulers run on the same samples, and significance tests count samples, not
+/// runs.
 #[test]
-fn draws_of_a_machine_are_what_comparisons_count() {
+fn comparisons_count_machine_samples_not_runs() {
     let directory = workspace();
     let args = ["fifo", "bfs", "--draws", "6", "--seeds", "2", "--format", "json"];
     let document: Value = serde_json::from_slice(&sim(directory.path(), &args).stdout).unwrap();
@@ -55,16 +56,16 @@ fn draws_of_a_machine_are_what_comparisons_count() {
     let mut hashes: Vec<&str> = runs.iter().map(|run| run["log_hash"].as_str().unwrap()).collect();
     hashes.sort_unstable();
     hashes.dedup();
-    assert_eq!(hashes.len(), runs.len(), "no two draws are the same machine");
+    assert_eq!(hashes.len(), runs.len(), "every sample must differ");
     let comparisons = document["comparisons"].as_array().unwrap();
     assert!(!comparisons.is_empty() && comparisons.iter().all(|comparison| comparison["pairs"] == 6));
     let refused = weir(directory.path(), &["sim", "fifo", "-m", "core:2 pu:1", "-w", "load.json", "--draws", "3"]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(text(&refused.stderr).contains("core:2 pu:1 has no number with a lowest and a highest value"));
+    assert!(text(&refused.stderr).contains("core:2 pu:1 has no uncertain parameters"));
 }
 
 #[test]
-fn documents_follow_the_schema() {
+fn json_documents_follow_the_schema() {
     let directory = workspace();
     let here = directory.path();
     let mut documents: Vec<Value> = [
@@ -74,7 +75,7 @@ fn documents_follow_the_schema() {
     ]
     .map(|args| serde_json::from_slice(&sim(here, args).stdout).unwrap())
     .to_vec();
-    // A real run needs root and a kernel that can be measured; who has neither checks the rest.
+    // A real run needs root and a kernel with BTF; without them only the other documents are checked.
     let real = weir(here, &["run", "--format", "json", "--", "sh", "-c", "exit 3"]);
     if real.status.code() == Some(1) {
         documents.push(serde_json::from_slice(&real.stdout).unwrap());
@@ -84,7 +85,7 @@ fn documents_follow_the_schema() {
         assert_eq!(complaints(document), [] as [String; 0]);
     }
     assert!(documents[1]["comparisons"].as_array().unwrap().len() > 20);
-    // The schema is one that can refuse.
+    // The schema rejects invalid documents.
     let broken = |change: &dyn Fn(&mut Value)| {
         let mut document = documents[1].clone();
         change(&mut document);
@@ -98,9 +99,9 @@ fn documents_follow_the_schema() {
     assert!(broken(&|document| drop(document["runs"][0].as_object_mut().unwrap().remove("lock_wait_ns"))) > 0);
 }
 
-/// Each measure of the catalogue is in the schema, with its meaning; and each run has it.
+/// Every measure of the catalogue is in the schema with its meaning, and every run has it.
 #[test]
-fn the_schema_has_the_catalogue() {
+fn schema_contains_every_measure_of_the_catalogue() {
     let schema = schema();
     let run = &schema["$defs"]["run"]["properties"];
     let directory = workspace();
@@ -118,7 +119,7 @@ fn the_schema_has_the_catalogue() {
 }
 
 #[test]
-fn a_saved_run_holds_what_was_printed_and_what_was_run() {
+fn saved_run_contains_the_json_report_and_the_inputs() {
     let directory = workspace();
     let here = directory.path();
     let printed = sim(here, &["bfs", "--seeds", "3", "--format", "json", "--save", "a.weirrun"]).stdout;
@@ -130,7 +131,7 @@ fn a_saved_run_holds_what_was_printed_and_what_was_run() {
     assert_eq!(saved.part("object/0").unwrap().unwrap(), policies::find("bfs").unwrap().object);
     assert_eq!(setup["files"], json!([{ "path": "load.json", "file": "file/0" }]));
     assert_eq!(saved.part("file/0").unwrap().unwrap(), WORKLOAD.as_bytes());
-    // What is in the file makes the same runs again.
+    // The contents of the file reproduce the same runs.
     std::fs::write(here.join("load.json"), saved.part("file/0").unwrap().unwrap()).unwrap();
     let words: Vec<&str> = command.split(' ').skip(1).chain(["--format", "json"]).collect();
     assert_eq!(weir(here, &words).stdout, printed);
@@ -146,7 +147,7 @@ fn saved_runs_and_json_are_compared() {
     assert_eq!(both.status.code(), Some(0), "{}", text(&both.stderr));
     let both: Value = serde_json::from_slice(&both.stdout).unwrap();
     assert_eq!(complaints(&both), [] as [String; 0]);
-    // The same as if they had run together.
+    // The result equals that of running them together.
     let together: Value =
         serde_json::from_slice(&sim(here, &["fifo", "bfs", "--seeds", "8", "--format", "json"]).stdout).unwrap();
     let plain = |document: &Value| {
@@ -172,7 +173,7 @@ fn saved_runs_and_json_are_compared() {
 }
 
 #[test]
-fn files_that_hold_no_runs_are_refused() {
+fn compare_rejects_files_without_runs() {
     let directory = workspace();
     let here = directory.path();
     let write = |name: &str, bytes: &[u8]| std::fs::write(here.join(name), bytes).unwrap();
@@ -195,7 +196,7 @@ fn files_that_hold_no_runs_are_refused() {
     }
 }
 
-/// The hash of the only run.
+/// Hash of a single run.
 fn hash(directory: &Path, args: &[&str]) -> String {
     let output = sim(directory, &[args, &["--format", "json"]].concat());
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -203,7 +204,7 @@ fn hash(directory: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn sources_of_noise_are_switched_off_by_name() {
+fn noise_sources_are_switched_off_by_name() {
     let directory = workspace();
     let here = directory.path();
     let all = "starts,work,disturbances,ticks,order,threads,wakeups,kernel,steal";
@@ -217,13 +218,13 @@ fn sources_of_noise_are_switched_off_by_name() {
     assert!(text(&wrong.stderr).contains("unknown noise source \"thread\"; expected one of starts, work"));
 }
 
-/// Tasks that all want the one queue of a machine with many CPUs.
+/// Many tasks that contend for the single queue of a machine with many CPUs.
 const CROWD: &str = r#"{"tasks": {"t": {"instance": 128, "loop": -1, "run": 5, "sleep": 5}}}"#;
 
-/// The form in which operations of the kernel wait for locks is a kernel's name: titles, JSON and saved runs have it, several
-/// seeds and comparisons take it, and it goes with faults and without effects, but not without locks.
+/// `+waiting` is part of the kernel name: titles, JSON and saved runs contain it. It works with several seeds,
+/// comparisons, faults and `--without`, but not without locks.
 #[test]
-fn operations_that_wait_are_a_choice() {
+fn waiting_kernel_interleaves_operations_at_locks() {
     let directory = workspace();
     let here = directory.path();
     std::fs::write(here.join("crowd.json"), CROWD).unwrap();
@@ -240,7 +241,7 @@ fn operations_that_wait_are_a_choice() {
     assert_eq!((&instant["form"], &instant["kernel"]), (&"instant".into(), &"7.2".into()));
     assert_eq!((&waiting["form"], &waiting["kernel"]), (&"waiting".into(), &"7.2+waiting".into()));
     assert_ne!(instant["log_hash"], waiting["log_hash"]);
-    assert_eq!(instant["doubtful"].as_array().unwrap().len(), 2, "the queue's lock is the wall here");
+    assert_eq!(instant["doubtful"].as_array().unwrap().len(), 2, "the queue's lock limits throughput");
     assert_eq!(waiting["doubtful"], serde_json::json!([]));
     let p50 = |run: &Value| run["wakeup_latency_ns"]["p50"].as_u64().unwrap();
     assert!(p50(&waiting) > p50(&instant), "{} and {}", p50(&waiting), p50(&instant));
@@ -259,31 +260,27 @@ fn operations_that_wait_are_a_choice() {
     assert!(text(&refused.stderr).contains("its locks cost nothing"), "{}", text(&refused.stderr));
 }
 
-/// A machine that no file describes has no effects, and a wish to leave one out is answered.
+/// A synthetic machine models no effects, and `--without` an effect that is not modelled gives a note.
 #[test]
-fn effects_that_no_machine_has_need_not_be_left_out() {
+fn leaving_out_an_unmodelled_effect_gives_a_note() {
     let directory = workspace();
     let here = directory.path();
     let told = |args: &[&str]| {
         let output = weir(here, &[&["sim", "fifo", "-w", "load.json", "--without", "smt,locks"], args].concat());
         assert_eq!(output.status.code(), Some(0));
-        text(&output.stderr).lines().filter(|line| line.contains("nothing to leave out")).map(str::to_owned).collect()
+        text(&output.stderr).lines().filter(|line| line.contains("no effect")).map(str::to_owned).collect()
     };
     let synthetic: Vec<String> = told(&["-m", "core:2 pu:2"]);
     assert_eq!(synthetic.len(), 1);
-    assert!(
-        synthetic[0].starts_with("weir: --without smt,locks: nothing to leave out, as core:2 pu:2 has no such table")
-    );
+    assert!(synthetic[0].starts_with("weir: --without smt,locks: no effect, as core:2 pu:2 has no such table"));
     let nix: Vec<String> = told(&["-m", "nix-32", "-m", "desktop-4c"]);
-    assert!(
-        nix[0].starts_with("weir: --without smt: nothing to leave out, as nix-32 and desktop-4c have no such table")
-    );
+    assert!(nix[0].starts_with("weir: --without smt: no effect, as nix-32 and desktop-4c have no such table"));
     assert_eq!(told(&["-m", "laptop-2c4t", "-m", "core:2 pu:2"]), Vec::<String>::new());
 }
 
-/// The machine of a saved run is a file that makes the same run again, also that of `host`, without what was left out.
+/// The machine in a saved run, including `host`, reproduces the run without the effects that were left out.
 #[test]
-fn a_saved_machine_makes_the_run_again() {
+fn saved_machine_reproduces_the_run() {
     let directory = workspace();
     let here = directory.path();
     for (machine, left_out) in [("host", &[][..]), ("laptop-2c4t", &["--without", "smt"])] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir run` on this machine's kernel, without a scheduler. Needs root and BTF; says so in one line and passes
-//! otherwise. What needs sched_ext is tried in a virtual machine.
+//! `weir run` on this machine's kernel, without a scheduler. These tests need root and BTF; otherwise they print a
+//! line and pass. Tests that need sched_ext run in a virtual machine.
 
 use event_log::{LogReader, Record};
 use saved_run::SavedRun;
@@ -13,14 +13,14 @@ use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One at a time: the kernel's switch for run-time statistics is global.
+/// Serializes the tests: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn weir() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weir"))
 }
 
-/// Runs `weir run`, or gives `None` where that is not possible.
+/// Runs `weir run`; `None` if that is not possible here.
 fn run(args: &[&str]) -> Option<Output> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = weir().arg("run").args(args).output().unwrap();
@@ -37,7 +37,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-/// All keys of a document, as paths; what stands in a list is `[]`, and `null` has no keys.
+/// All keys of a document as paths; list elements are `[]`, and `null` has no keys.
 fn keys(value: &Value) -> BTreeSet<String> {
     let below = |key: &str, value| keys(value).into_iter().map(|path| format!("{key}/{path}")).collect::<Vec<_>>();
     match value {
@@ -50,7 +50,7 @@ fn keys(value: &Value) -> BTreeSet<String> {
     }
 }
 
-/// What every run has, simulated or real; `LATENCY` stands for its seven numbers.
+/// Keys that every simulated or real run has; `LATENCY` stands for the seven keys of a latency summary.
 const KEYS: &str = "weir runs runs/[]/scheduler runs/[]/machine runs/[]/workload runs/[]/seed runs/[]/kernel \
     runs/[]/outcome runs/[]/exit runs/[]/exit/kind runs/[]/exit/reason runs/[]/exit/message runs/[]/exit/fault \
     runs/[]/exit/dump runs/[]/log_hash runs/[]/elapsed_ns runs/[]/makespan_ns runs/[]/context_switches runs/[]/wakeups \
@@ -77,13 +77,13 @@ fn simulated_and_real_runs_have_the_same_keys() {
     }
     let Some(real) = run(&["--format", "json", "--", "true"]) else { return };
     let mut real = keys(&serde_json::from_slice(&real.stdout).unwrap());
-    // How it was measured is said of a real run alone.
+    // Only real runs describe how they were measured.
     real.retain(|key| !key.starts_with("runs/[]/meter/"));
     assert_eq!(real, simulated);
 }
 
 #[test]
-fn a_run_adds_up_and_says_that_the_command_failed() {
+fn real_run_times_add_up_and_the_command_status_is_reported() {
     let script = "echo out; sleep 0.02; exit 3";
     let Some(output) = run(&["--format", "json", "--", "sh", "-c", script]) else { return };
     assert_eq!(output.status.code(), Some(1));
@@ -96,20 +96,24 @@ fn a_run_adds_up_and_says_that_the_command_failed() {
     assert_eq!((&real["tasks"][0]["name"], &real["tasks"][1]["name"]), (&"sh".into(), &"sleep".into()));
     let ns = |value: &Value| value.as_u64().unwrap();
     let cpu: u64 = real["cpu_ns"].as_object().unwrap().values().map(ns).sum();
-    assert_eq!(cpu % ns(&real["elapsed_ns"]), 0, "each CPU's time is the elapsed time");
+    assert_eq!(cpu % ns(&real["elapsed_ns"]), 0, "the times of each CPU add up to the elapsed time");
     assert!(ns(&real["tasks"][1]["blocked_ns"]) >= 20_000_000 && ns(&real["makespan_ns"]) >= 20_000_000, "{real:#}");
 }
 
 #[test]
-fn a_command_that_is_cut_short_as_asked_has_not_failed() {
+fn command_ended_by_the_time_limit_is_not_a_failure() {
     let Some(output) = run(&["--for", "100ms", "--", "sleep", "60"]) else { return };
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-    assert!(text(&output.stdout).contains("\ncompleted: ran for "), "not all was done: {}", text(&output.stdout));
+    assert!(
+        text(&output.stdout).contains("\ncompleted: ran for "),
+        "the run was cut at its time limit: {}",
+        text(&output.stdout)
+    );
     let own_end = run(&["--for", "60s", "--", "sh", "-c", "kill $$"]).unwrap();
-    assert_eq!(own_end.status.code(), Some(1), "it was not asked for: {}", text(&own_end.stdout));
+    assert_eq!(own_end.status.code(), Some(1), "weir did not send this signal: {}", text(&own_end.stdout));
 }
 
-/// Plays a workload of two tasks with this loop count, that work a millisecond under a mutex and sleep as long.
+/// Executes a workload of two tasks that repeat `loops` times: 1 ms of work under a mutex, then a sleep of 1 ms.
 fn play(loops: i32, more: &[&str]) -> Option<Value> {
     let workload = format!(
         r#"{{"tasks": {{"holder": {{"instance": 2, "loop": {loops}, "lock": "m", "run": 1000, "unlock": "m",
@@ -122,18 +126,18 @@ fn play(loops: i32, more: &[&str]) -> Option<Value> {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let run = document["runs"][0].clone();
-    assert_eq!(run["tasks"].as_array().unwrap().len(), 2, "the thread that creates them is none of them: {run:#}");
+    assert_eq!(run["tasks"].as_array().unwrap().len(), 2, "the thread that creates the tasks is not counted: {run:#}");
     Some(run)
 }
 
-/// How often a play begins again that was disturbed: neighbours of a virtual machine slow it for longer than the speed of its
-/// CPUs is measured, and such a run says itself that less was worked.
-const PLAYS: u32 = 5;
+/// Number of attempts after a disturbed execution. On a virtual machine neighbors can slow the CPUs for longer than
+/// their speed is calibrated; such a run reports itself that less work was done.
+const ATTEMPTS: u32 = 5;
 
 #[test]
-fn a_workload_is_played_by_real_threads() {
+fn workload_is_executed_by_real_tasks() {
     let Some(mut run) = play(20, &[]) else { return };
-    for _ in 1..PLAYS {
+    for _ in 1..ATTEMPTS {
         if run["doubtful"].as_array().unwrap().is_empty() {
             break;
         }
@@ -141,21 +145,21 @@ fn a_workload_is_played_by_real_threads() {
     }
     assert_eq!(run["doubtful"], serde_json::json!([]), "{run:#}");
     for task in run["tasks"].as_array().unwrap() {
-        assert_eq!(task["work_ns"], 20_000_000, "all work is done, however long it takes: {run:#}");
+        assert_eq!(task["work_ns"], 20_000_000, "the amount of work does not depend on its duration: {run:#}");
         assert!(task["cpu_ns"].as_u64() > Some(19_000_000), "{run:#}");
     }
-    assert!(run["makespan_ns"].as_u64() >= Some(40_000_000), "one works at a time: {run:#}");
+    assert!(run["makespan_ns"].as_u64() >= Some(40_000_000), "the mutex serializes the work: {run:#}");
 }
 
 #[test]
-fn a_workload_without_end_is_played_for_as_long_as_was_asked() {
+fn endless_workload_is_executed_for_the_given_duration() {
     let Some(run) = play(-1, &["--for", "300ms"]) else { return };
     assert!(run["elapsed_ns"].as_u64() >= Some(300_000_000), "{run:#}");
     assert!(run["makespan_ns"].is_null(), "{run:#}");
 }
 
 #[test]
-fn watching_prints_a_line_each_second_until_somebody_ends_it() {
+fn monitor_prints_a_line_per_second_until_interrupted() {
     let Some(output) = run(&["--for", "10ms"]) else { return };
     assert_eq!((output.status.code(), output.stdout.len()), (Some(0), 0));
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +167,7 @@ fn watching_prints_a_line_each_second_until_somebody_ends_it() {
     let began = Instant::now();
     let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
     let lines: Vec<Value> = stdout.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
-    assert!(began.elapsed() >= Duration::from_secs(2), "a line each second");
+    assert!(began.elapsed() >= Duration::from_secs(2), "one line per second");
     let pid = child.id().to_string();
     assert!(Command::new("sh").args(["-c", &format!("kill -TERM {pid}")]).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(0));
@@ -178,7 +182,7 @@ fn watching_prints_a_line_each_second_until_somebody_ends_it() {
 }
 
 #[test]
-fn watching_ends_when_nobody_reads() {
+fn monitor_ends_when_its_output_is_closed() {
     if run(&["--for", "10ms"]).is_none() {
         return;
     }
@@ -192,7 +196,7 @@ fn watching_ends_when_nobody_reads() {
         }
         if began.elapsed() > Duration::from_secs(30) {
             child.kill().unwrap();
-            panic!("it goes on for nobody");
+            panic!("weir continues although its output is closed");
         }
         std::thread::sleep(Duration::from_millis(20));
     };
@@ -200,7 +204,7 @@ fn watching_ends_when_nobody_reads() {
 }
 
 #[test]
-fn a_command_that_cannot_start_is_bad_input() {
+fn command_that_cannot_start_gives_exit_status_2() {
     let Some(output) = run(&["--", "/does/not/exist"]) else { return };
     assert_eq!(output.status.code(), Some(2));
     let expected = "weir: error: cannot start `/does/not/exist`: No such file or directory (os error 2)\n";
@@ -208,7 +212,7 @@ fn a_command_that_cannot_start_is_bad_input() {
 }
 
 #[test]
-fn a_signal_that_weir_was_told_to_ignore_is_ignored() {
+fn inherited_ignored_signal_stays_ignored() {
     if run(&["--for", "10ms"]).is_none() {
         return;
     }
@@ -219,7 +223,7 @@ fn a_signal_that_weir_was_told_to_ignore_is_ignored() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     assert!(lines.next().is_some());
     assert!(Command::new("sh").args(["-c", &format!("kill -HUP {}", child.id())]).status().unwrap().success());
-    assert!(lines.count() >= 1, "it goes on, as under nohup");
+    assert!(lines.count() >= 1, "an ignored SIGHUP must stay ignored, as under nohup");
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
@@ -238,7 +242,7 @@ fn names(directory: &Path) -> Vec<String> {
     names
 }
 
-/// Records a shell script to `x.weir`, and sends this signal to weir alone once there is a file `ready`.
+/// Records a shell script to `x.weir`, and sends this signal to weir alone once the file `ready` exists.
 fn record(directory: &Path, script: &str, signal: Option<&str>) -> Option<i32> {
     let args = ["record", "-o", "x.weir", "--", "sh", "-c", script];
     let mut child = weir().args(args).current_dir(directory).stderr(Stdio::null()).spawn().unwrap();
@@ -254,14 +258,14 @@ fn record(directory: &Path, script: &str, signal: Option<&str>) -> Option<i32> {
         }
         if began.elapsed() > Duration::from_secs(30) {
             child.kill().unwrap();
-            panic!("it goes on: {script}");
+            panic!("weir does not exit: {script}");
         }
         std::thread::sleep(Duration::from_millis(20));
     }
 }
 
 #[test]
-fn a_recording_is_whole_or_not_there() {
+fn recording_file_is_complete_or_absent() {
     if run(&["--for", "10ms"]).is_none() {
         return;
     }
@@ -270,7 +274,7 @@ fn a_recording_is_whole_or_not_there() {
     let cases = [
         ("true", None, Some(0), &["x.weir"][..]),
         ("exit 3", None, Some(1), &["x.weir"]),
-        // It reaches the command, and what was recorded until then is kept.
+        // The signal reaches the command, and what was recorded until then is kept.
         (long, Some("TERM"), Some(1), &["ready", "stopped", "x.weir"]),
         ("echo >ready; sleep 1", Some("KILL"), None, &["ready"]),
     ];
@@ -286,7 +290,7 @@ fn a_recording_is_whole_or_not_there() {
 }
 
 #[test]
-fn what_is_no_file_is_written_and_not_replaced() {
+fn record_to_a_device_does_not_replace_it() {
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("out.weir");
     std::os::unix::fs::symlink("/dev/null", &link).unwrap();
@@ -299,9 +303,9 @@ fn what_is_no_file_is_written_and_not_replaced() {
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !fs::metadata(&link).unwrap().is_file());
 }
 
-/// The table, the JSON and the log of a real run call a task what the kernel calls it.
+/// Table, JSON and log of a real run identify tasks by their kernel PIDs.
 #[test]
-fn a_task_has_the_number_that_the_kernel_gave_it() {
+fn real_run_reports_kernel_pids() {
     let directory = tempfile::tempdir().unwrap();
     let told = directory.path().join("pid");
     let script = format!("echo $$ >{}; sleep 0.01", told.display());

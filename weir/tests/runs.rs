@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Two tasks of a fixed load, which end.
+/// Tasks with a fixed amount of work, which exit.
 const WORKLOAD: &str = r#"{
     "tasks": {
         "even": { "loop": 20, "run": 1000, "sleep": 1000 },
@@ -120,20 +120,20 @@ fn json_follows_the_contract() {
 }
 
 #[test]
-fn the_kernels_own_scheduler_is_one_of_them() {
+fn default_scheduler_is_simulated_under_the_name_kernel() {
     let directory = workspace();
     let document = json(directory.path(), &["kernel", "fifo", "-m", "laptop-2c4t", "--seed", "0"]);
     let run = &document["runs"][0];
     assert_eq!((&run["scheduler"], &run["outcome"]), (&"kernel".into(), &"completed".into()));
     assert_eq!(run["bpf_instructions"], 0);
-    assert_eq!(run["tasks"].as_array().unwrap().len(), 4, "no thread of a scheduler is there");
+    assert_eq!(run["tasks"].as_array().unwrap().len(), 4, "the default scheduler has no helper kthread");
     assert_ne!(document["runs"][1]["bpf_instructions"], 0);
     let listed = weir(directory.path(), &["list", "policies"]).stdout;
     assert!(String::from_utf8(listed).unwrap().contains("\n  kernel "));
 }
 
 #[test]
-fn the_same_inputs_give_the_same_bytes() {
+fn same_inputs_give_identical_results() {
     let directory = workspace();
     let one = |scheduler| json(directory.path(), &[scheduler, "-m", "desktop-4c"])["runs"][0].clone();
     let together =
@@ -146,7 +146,7 @@ fn the_same_inputs_give_the_same_bytes() {
 }
 
 #[test]
-fn text_is_80_columns_and_begins_with_the_command() {
+fn text_report_fits_80_columns_and_prints_the_command_line() {
     let directory = workspace();
     for schedulers in [&["fifo"][..], &["fifo", "bfs"]] {
         let args = [&["sim"], schedulers, &["-m", "node:1 core:2 pu:2", "-w", "load.json", "--seed", "0"]].concat();
@@ -163,12 +163,12 @@ fn text_is_80_columns_and_begins_with_the_command() {
 }
 
 #[test]
-fn log_and_trace_hold_the_run() {
+fn log_and_trace_contain_the_run() {
     let directory = workspace();
     let args = ["bfs", "-m", "desktop-4c", "--for", "20ms"];
     let plain = json(directory.path(), &args);
     let logged = json(directory.path(), &[&args[..], &["--log", "run.log", "--trace", "run.pftrace"]].concat());
-    assert_eq!(plain, logged, "looking does not change the run");
+    assert_eq!(plain, logged, "logging must not change the run");
     let log = std::fs::read(directory.path().join("run.log")).unwrap();
     let mut reader = LogReader::new(&log[..]).unwrap();
     assert_eq!(reader.header().scheduler, "bfs");
@@ -176,7 +176,7 @@ fn log_and_trace_hold_the_run() {
     while let Some(record) = reader.read().unwrap() {
         match record {
             Record::Task(_, info) if info.kernel_thread => threads.push(info.id),
-            // Threads of the kernel are no part of the workload.
+            // Kthreads are not part of the workload.
             Record::Event(event) if matches!(event.kind, event_log::EventKind::Switch { .. }) => {
                 switches += u64::from(event.task.some().is_some_and(|task| !threads.contains(&task)));
             }
@@ -191,23 +191,24 @@ fn log_and_trace_hold_the_run() {
     }
 }
 
-/// 498 compilations hardly depend on each other: on enough CPUs, time goes down as jobs go up, and work stays.
+/// 498 compilations are almost independent: with enough CPUs, the elapsed time decreases with the number of jobs, and
+/// the work stays the same.
 #[test]
-fn a_recorded_build_runs_at_another_number_of_jobs() {
+fn recorded_build_scales_with_another_number_of_jobs() {
     let build = |jobs: &str| {
         let workload = format!("build,jobs={jobs}");
         let args = ["sim", "fifo", "-m", "core:16 pu:1", "-w", &workload, "--format", "json"];
         let document: Value = serde_json::from_slice(&weir(Path::new("."), &args).stdout).unwrap();
         let run = &document["runs"][0];
         assert_eq!(run["workload"], workload);
-        // The watchdog's worker runs as long as the build lasts.
+        // The watchdog's kworker runs for the whole build.
         let of_the_build = |task: &&Value| !task["name"].as_str().unwrap().starts_with("kworker");
         let tasks = run["tasks"].as_array().unwrap().iter().filter(of_the_build);
         let work: u64 = tasks.map(|task| task["work_ns"].as_u64().unwrap()).sum();
         (run["makespan_ns"].as_u64().unwrap(), work)
     };
     let (alone, work) = build("1");
-    assert!(alone > work, "one job at a time has one CPU's worth of work");
+    assert!(alone > work, "a single job cannot be faster than the work");
     for jobs in [4, 8] {
         let (together, same_work) = build(&jobs.to_string());
         assert_eq!(same_work, work);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The tests by which authors of schedulers judged them, by name.
+//! Test suites known to scheduler authors, by name.
 
 use serde_json::Value;
 use std::process::{Command, Output};
@@ -19,9 +19,9 @@ fn runs(args: &[&str]) -> Vec<Value> {
     document["runs"].as_array().unwrap().clone()
 }
 
-/// The build at every load of the author's, in rounds; jobs are in percent of the machine's CPUs.
+/// The build at each load of the sanity test, in rounds; the number of jobs is a percentage of the machine's CPUs.
 #[test]
-fn sanity_is_a_build_at_several_loads() {
+fn sanity_suite_is_a_build_at_six_loads_in_three_rounds() {
     let short = ["bfs", "-m", "desktop-4c", "-w", "sanity,policy=batch", "--for", "100ms"];
     let printed = text(&[&short[..], &["--seeds", "2"]].concat());
     let heads: Vec<&str> = printed.lines().filter(|line| line.starts_with(">>>>>") && line.contains('%')).collect();
@@ -29,7 +29,7 @@ fn sanity_is_a_build_at_several_loads() {
     assert!(printed.contains(">>>>>150% workload\n>>>>>round 1\nreal\t-\nuser\t0m0."), "{printed}");
     assert_eq!(printed.matches(">>>>>round 2\n").count(), 6);
     assert!(printed.contains("bfs on desktop-4c, sanity test (the recorded build,policy=batch)"));
-    assert_eq!(runs(&short).len(), 6 * 3, "three rounds if nothing else was asked for");
+    assert_eq!(runs(&short).len(), 6 * 3, "three rounds by default");
     let six = runs(&["bfs", "-m", "desktop-4c", "-w", "build,load=150", "-w", "build,jobs=6", "--for", "300ms"]);
     assert_eq!((&six[0]["workload"], &six[0]["log_hash"]), (&"build,load=150".into(), &six[1]["log_hash"]));
     let two = runs(&["bfs", "-m", "core:2 pu:1", "-w", "build,load=50", "-w", "build,jobs=1", "--for", "300ms"]);
@@ -45,16 +45,19 @@ fn sanity_is_a_build_at_several_loads() {
     }
 }
 
-/// One thread for each CPU, whose lines say what the tasks of the report had.
+/// One thread per CPU; the cyclictest lines agree with the tasks of the report.
 #[test]
-fn latency_prints_the_lines_of_cyclictest() {
+fn latency_workload_prints_cyclictest_lines() {
     let args = ["bfs", "-m", "core:2 pu:1", "-w", "x=latency+hogs", "--for", "300ms"];
     let printed = text(&args);
     let lines: Vec<&str> = printed.lines().filter(|line| line.starts_with("T: ")).collect();
     let tasks = runs(&args)[0]["tasks"].as_array().unwrap().clone();
     let threads: Vec<&Value> = tasks.iter().filter(|task| task["name"].as_str().unwrap().starts_with("x/T")).collect();
     assert_eq!((lines.len(), threads.len()), (2, 2), "{printed}");
-    assert!(printed.contains("policy: other: loadavg: 0.00 0.00 0.00 "), "nobody looked before 5 s: {printed}");
+    assert!(
+        printed.contains("policy: other: loadavg: 0.00 0.00 0.00 "),
+        "the load average is first sampled after 5 s: {printed}"
+    );
     for (number, (line, thread)) in lines.iter().zip(threads).enumerate() {
         let after =
             |key: &str| -> u64 { line.split(key).nth(1).unwrap().split_whitespace().next().unwrap().parse().unwrap() };
@@ -68,15 +71,15 @@ fn latency_prints_the_lines_of_cyclictest() {
     }
 }
 
-/// Pictures are late where a scheduler lets hogs go first, and only there; the load is what there is.
+/// Frames are late only under a scheduler that favors CPU hogs; the load average matches the load.
 #[test]
-fn late_pictures_are_counted() {
+fn late_video_frames_are_counted() {
     let late = |scheduler: &str, workload: &str| {
         let run = &runs(&[scheduler, "-m", "core:1 pu:1", "-w", workload, "--for", "4s"])[0];
         let display = run["tasks"].as_array().unwrap().iter().find(|task| task["name"] == "film-25/display").unwrap();
         assert_eq!(display["period_ns"], 40_000_000);
         let (jobs, late) = (&display["response_ns"]["count"], &display["late_ns"]["count"]);
-        assert_eq!(run["late_ns"]["count"], *late, "nobody else has periods");
+        assert_eq!(run["late_ns"]["count"], *late, "only film tasks have periods");
         (jobs.as_u64().unwrap(), late.as_u64().unwrap(), run["load_milli"].as_u64().unwrap())
     };
     let (alone, none, idle) = late("bfs", "film-25+pair,start=3h");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scheduler that Weir did not build, with all that its user space does before attach, on a simulated machine. The
-//! same object and profile are loaded into a kernel by `crates/kernel-link/tests/in_kernel.rs`.
+//! A scheduler that is not part of Weir, including everything its user space does before attach, on a simulated
+//! machine. `crates/kernel-link/tests/in_kernel.rs` loads the same object and profile into a kernel.
 
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// `visitor.bpf.o` in a new directory, with this profile beside it.
+/// New directory with `visitor.bpf.o` and this profile.
 fn visitor(profile: &str) -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -27,9 +27,9 @@ fn sim(directory: &Path, scheduler: &str, args: &[&str]) -> Output {
 const PROFILE: &str = include_str!("../../crates/kernel-link/tests/schedulers/visitor.toml");
 
 #[test]
-fn its_programs_are_called_before_attach_and_after_a_restart() {
+fn profile_programs_are_called_before_attach_and_after_a_restart() {
     let directory = visitor(PROFILE);
-    // It has no op for hotplug: it is loaded again, and would refuse to start if it were not called again.
+    // It has no hotplug callbacks, so hotplug restarts it; it refuses to start unless its programs are called again.
     let faults = ["--faults", "cpu1:offline@500ms,cpu1:online@1s"];
     for (scheduler, args, restarts) in
         [("./visitor.bpf.o", &[][..], 0), ("./visitor.bpf.o,fifo=true", &[], 0), ("./visitor.bpf.o", &faults[..], 2)]
@@ -44,7 +44,7 @@ fn its_programs_are_called_before_attach_and_after_a_restart() {
 }
 
 #[test]
-fn what_its_profile_lacks_shows() {
+fn missing_profile_calls_make_init_fail() {
     let (constants, _) = PROFILE.split_once("[[call]]").unwrap();
     let directory = visitor(constants);
     let output = sim(directory.path(), "./visitor.bpf.o", &[]);

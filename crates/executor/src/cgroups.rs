@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The groups of a workload as control groups (cgroup v2), made before the play and removed after it.
+//! The groups of a workload as cgroups (cgroup v2), created before the execution and removed after it.
 //!
-//! 1. All are in one, `weir.PID`, at the top of the hierarchy: there the cpu controller can be had for it whoever has tasks
-//!    beside it. This process goes there while the play lasts, and with it whatever task has no group.
-//! 2. Below that they are *threaded*: threads of one process can only be apart from each other in such ones.
-//! 3. A process that is killed leaves its tree behind, without anybody in it. Whoever comes next removes that.
+//! 1. All groups are below `weir.PID` at the root of the hierarchy: only there can the cpu controller be enabled
+//!    regardless of other tasks. This process moves there during the execution, and with it all tasks without a
+//!    group.
+//! 2. The cgroups below are *threaded*, since threads of one process can be in different cgroups only there.
+//! 3. If a process is killed, its empty cgroups stay behind; a later run removes them.
 
-use super::PlayError;
+use super::ExecuteError;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,24 +15,24 @@ use std::thread;
 use std::time::{Duration, Instant};
 use workload::{TaskGroup, Workload};
 
-/// Name of the cgroup around all groups, before the number of the process.
+/// Prefix of the common cgroup; the PID follows.
 const AROUND: &str = "weir.";
-/// The kernel's usual period of bandwidth, in microseconds.
+/// The kernel's default bandwidth period, in microseconds.
 const PERIOD_US: u64 = 100_000;
-/// Threads that have ended leave their cgroup a moment later.
+/// How long to wait for exited threads to leave their cgroup.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The control groups of a play. When dropped, they are removed and this process is where it was.
+/// Cgroups of an execution. Dropping this removes them and moves this process back.
 #[derive(Debug)]
 pub struct Cgroups {
     around: PathBuf,
-    /// Where this process came from.
+    /// Original cgroup of this process.
     home: PathBuf,
-    /// The cpu controller was given to the top for them.
+    /// `cgroup.subtree_control` of the root, if the cpu controller was enabled there for this execution.
     enabled: Option<PathBuf>,
 }
 
-/// What was tried with which file, and what the kernel answered.
+/// Failed operation on a cgroup file, and the kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("groups: cannot {action} {}: {source}{}", .path.display(), hint(.source))]
 pub struct CgroupError {
@@ -50,23 +51,23 @@ fn hint(source: &io::Error) -> &'static str {
 }
 
 impl Cgroups {
-    /// Makes the groups of a workload, with weights and caps; `None` if it has none.
+    /// Creates the groups of a workload with weights and caps; `None` if it has none.
     ///
     /// # Errors
-    /// What is missing for that. Nothing is left behind then.
-    pub fn make(workload: &Workload) -> Result<Option<Cgroups>, PlayError> {
+    /// The missing requirement; everything created so far is removed.
+    pub fn make(workload: &Workload) -> Result<Option<Cgroups>, ExecuteError> {
         let groups = workload.all_groups();
         if groups.is_empty() {
             return Ok(None);
         }
-        let top = hierarchy().ok_or_else(|| PlayError::NoCgroups {
+        let top = hierarchy().ok_or_else(|| ExecuteError::NoCgroups {
             workload: workload.name.clone(),
             missing: "cgroup v2 is not mounted",
         })?;
         let controllers = fs::read_to_string(top.join("cgroup.controllers")).unwrap_or_default();
         if !controllers.split_whitespace().any(|name| name == "cpu") {
             let missing = "cgroup v2 has no cpu controller (cgroup v1 may have taken it)";
-            return Err(PlayError::NoCgroups { workload: workload.name.clone(), missing });
+            return Err(ExecuteError::NoCgroups { workload: workload.name.clone(), missing });
         }
         let around = top.join(format!("{AROUND}{}", std::process::id()));
         let home = own_cgroup(&top);
@@ -85,7 +86,7 @@ impl Cgroups {
         make(&self.around)?;
         write(&self.around.join("cgroup.subtree_control"), "+cpu")?;
         for group in groups {
-            let own = self.folder(&group.path);
+            let own = self.directory(&group.path);
             make(&own)?;
             write(&own.join("cgroup.type"), "threaded")?;
             write(&own.join("cpu.weight"), &group.weight.to_string())?;
@@ -100,16 +101,16 @@ impl Cgroups {
         write(&self.around.join("cgroup.procs"), "0")
     }
 
-    fn folder(&self, path: &str) -> PathBuf {
+    fn directory(&self, path: &str) -> PathBuf {
         self.around.join(path.trim_start_matches('/'))
     }
 
     /// Moves the calling thread to the group of this path.
     ///
     /// # Errors
-    /// What the kernel or the scheduler answered.
+    /// The error of the kernel or of the scheduler.
     pub fn join(&self, path: &str) -> Result<(), CgroupError> {
-        write(&self.folder(path).join("cgroup.threads"), "0")
+        write(&self.directory(path).join("cgroup.threads"), "0")
     }
 }
 
@@ -123,7 +124,7 @@ impl Drop for Cgroups {
             removed = remove(&self.around);
         }
         if let Some(subtree) = &self.enabled {
-            // Others may use it by now: then it stays.
+            // Fails if other cgroups use the controller by now; then it stays enabled.
             let _ = fs::write(subtree, "-cpu");
         }
         if let Err(error) = went.and(removed) {
@@ -132,7 +133,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// Removes what processes left behind that were killed: trees whose process is gone and that nobody is in. Their names.
+/// Removes empty cgroups of weir processes that no longer exist, and returns their names.
 pub fn remove_stale_cgroups() -> Vec<String> {
     let Some(entries) = hierarchy().and_then(|top| fs::read_dir(top).ok()) else { return Vec::new() };
     let mut removed = Vec::new();
@@ -140,7 +141,7 @@ pub fn remove_stale_cgroups() -> Vec<String> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let process = name.strip_prefix(AROUND).and_then(|number| number.parse::<u32>().ok());
         let is_gone = process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists());
-        // Another namespace may have that process.
+        // The process may exist in another PID namespace.
         let events = fs::read_to_string(entry.path().join("cgroup.events")).unwrap_or_default();
         if is_gone && events.lines().any(|line| line == "populated 0") && remove(&entry.path()).is_ok() {
             removed.push(name);
@@ -150,7 +151,7 @@ pub fn remove_stale_cgroups() -> Vec<String> {
     removed
 }
 
-/// Where cgroup v2 is mounted.
+/// Mount point of cgroup v2.
 fn hierarchy() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     // `36 35 0:30 / /sys/fs/cgroup rw,… shared:9 - cgroup2 cgroup2 rw,…`
@@ -160,7 +161,7 @@ fn hierarchy() -> Option<PathBuf> {
     mount.split(' ').nth(4).map(PathBuf::from)
 }
 
-/// The folder of the cgroup that this process is in.
+/// Directory of this process's cgroup.
 fn own_cgroup(top: &Path) -> PathBuf {
     let all = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let path = all.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
@@ -175,11 +176,11 @@ fn write(path: &Path, text: &str) -> Result<(), CgroupError> {
     fs::write(path, text).map_err(|source| CgroupError { action: "write to", path: path.to_owned(), source })
 }
 
-/// Removes a tree, the innermost first. One that is not there is removed.
+/// Removes a cgroup and its descendants, children first. A missing directory is not an error.
 fn remove(path: &Path) -> Result<(), CgroupError> {
     let failed = |source| CgroupError { action: "remove", path: path.to_owned(), source };
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {
-        // A cgroup's files are no folders, and cannot be removed.
+        // The files of a cgroup are not directories and cannot be removed.
         if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             remove(&entry.path())?;
         }

@@ -1,113 +1,115 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a workload could not be played.
+//! Errors of workload execution.
 
 use ids::{CpuSet, Policy};
 use std::io;
 use workload::WorkloadError;
 
-/// Why a workload could not be played with real threads. Everything that can be known beforehand is found before the
-/// first of its threads exists.
+/// Reasons why a workload could not be executed with real tasks. Everything that can be checked beforehand is
+/// reported before the first task exists.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum PlayError {
-    /// The workload itself is not sound.
+pub enum ExecuteError {
+    /// The workload is invalid.
     #[error(transparent)]
     Workload(#[from] WorkloadError),
-    /// It would never end.
+    /// The workload would never end.
     #[error("{workload}: the workload has endless tasks and no duration; set a duration")]
     Endless {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
     },
-    /// A lock that only a kernel has.
-    #[error("{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not played")]
+    /// The workload uses a kernel-only lock.
+    #[error(
+        "{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not executed"
+    )]
     Rcu {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
-        /// The lock's name.
+        /// Name of the lock.
         lock: String,
     },
-    /// A task may run nowhere.
+    /// A task has no usable CPU.
     #[error("{workload}: {task} may only run on CPUs {wanted}, but this process has CPUs {present}")]
     NoCpu {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
         /// Number and name of the task.
         task: String,
-        /// What the task wants.
+        /// Requested CPUs.
         wanted: CpuSet,
-        /// What there is.
+        /// Available CPUs.
         present: CpuSet,
     },
-    /// The kernel refused a policy or nice value.
+    /// The kernel rejected a policy or nice value.
     #[error("{workload}: {task} wants {}: {source}{}", wish(.policy, *.nice), hint(.source, .policy))]
     Policy {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
         /// Number and name of the task.
         task: String,
-        /// What the task wants.
+        /// Requested policy.
         policy: Policy,
-        /// What the task wants.
+        /// Requested nice value.
         nice: i8,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The kernel refused a set of CPUs that looked right.
+    /// The kernel rejected an affinity that passed the checks.
     #[error("{workload}: {task} wants to run on CPUs {cpus}: {source}")]
     Affinity {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
         /// Number and name of the task.
         task: String,
-        /// What the task wants.
+        /// Requested CPUs.
         cpus: CpuSet,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// There is nothing of which its groups could be made.
-    #[error("{workload}: it has groups, but {missing}")]
+    /// Cgroups are not available.
+    #[error("{workload}: the workload has groups, but {missing}")]
     NoCgroups {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
-        /// What there is not.
+        /// Missing requirement.
         missing: &'static str,
     },
-    /// A control group could not be made, set or joined.
+    /// A cgroup could not be created, configured or joined.
     #[error(transparent)]
     Cgroup(#[from] super::CgroupError),
-    /// The kernel did not let a task become another user's.
-    #[error("{workload}: {task} is of user {uid}: {source}; needs root (CAP_SETUID)")]
+    /// The kernel did not let a task change its user.
+    #[error("{workload}: {task} cannot run as user {uid}: {source}; needs root (CAP_SETUID)")]
     User {
-        /// The workload's name.
+        /// Name of the workload.
         workload: String,
         /// Number and name of the task.
         task: String,
-        /// Whose it is.
+        /// Requested UID.
         uid: u32,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// There is no thread to be had.
+    /// The kernel could not create a thread.
     #[error("cannot create the thread of {task}: {source}")]
     Thread {
         /// Number and name of the task.
         task: String,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// Somebody killed it, or it crashed; the others were ended.
-    #[error("{task} was killed, and with it the play")]
+    /// A task was killed or crashed; the others were killed too.
+    #[error("{task} was killed, which ended the execution")]
     Killed {
         /// Number and name of the task.
         task: String,
     },
-    /// Something about the calling thread.
+    /// A system call on the calling thread failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
-        /// What the kernel answered.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -126,18 +128,18 @@ fn wish(policy: &Policy, nice: i8) -> String {
     }
 }
 
-/// What is missing, where the kernel's answer does not say it.
+/// Advice where the kernel's error does not name the missing permission or feature.
 fn hint(source: &io::Error, policy: &Policy) -> &'static str {
     match (source.raw_os_error(), policy) {
         (Some(libc::EPERM), Policy::Fifo(_) | Policy::RoundRobin(_)) => {
-            "; needs root (CAP_SYS_NICE), or a limit of that priority at least (ulimit -r)"
+            "; needs root (CAP_SYS_NICE), or an RLIMIT_RTPRIO of at least that priority (ulimit -r)"
         }
         (Some(libc::EPERM), Policy::Deadline { .. }) => {
             "; needs root (CAP_SYS_NICE) and an affinity of all CPUs of the process's cpuset"
         }
-        (Some(libc::EPERM | libc::EACCES), _) => "; needs root (CAP_SYS_NICE), or a limit that allows it (ulimit -e)",
+        (Some(libc::EPERM | libc::EACCES), _) => "; needs root (CAP_SYS_NICE), or a sufficient RLIMIT_NICE (ulimit -e)",
         (Some(libc::EINVAL), Policy::Ext) => "; needs Linux 6.12 or later with CONFIG_SCHED_CLASS_EXT",
-        (Some(libc::EBUSY), Policy::Deadline { .. }) => "; the CPUs have no such share left for deadlines",
+        (Some(libc::EBUSY), Policy::Deadline { .. }) => "; the CPUs do not have enough deadline bandwidth left",
         _ => "",
     }
 }

@@ -1,109 +1,115 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Executes a workload with real processes and threads.
 //!
-//! What a task does next is decided by the same [`workload::Executor`] that the simulator asks: who gets a mutex, whom a
-//! signal wakes and in which order, when a signal is lost. So both executors mean the same by a workload, to the last
-//! corner. What is real here is everything else:
-//! - **A task is a process**, or a thread of one as the workload says, forked by the task that forks it. All are in the memory
-//!   of this process (`process.rs`), where the Executor is. Those that start by themselves are forked by the *stage*, a process
-//!   that does nothing else. It is the one child of the thread that called [`Stage::begin`]: who watches that child and its
-//!   descendants sees the whole play and nothing but it. So a meter starts between [`Stage::prepare`], which needs threads
-//!   of its own, and [`Stage::begin`], on the same thread. Some of those threads stay: they lend tasks their storage
-//!   (`lenders.rs`).
-//! - **Work** is rounds of a loop ([`Calibration`]), so that a slower or shared CPU needs longer for it; its part in the
-//!   kernel is work like the rest. **CPU time** (`runtime`) ends by the thread's own clock.
-//! - **Waiting** is a futex of the task's own. Who wakes several tasks makes one call for each, in the Executor's order.
-//! - **Sleeping** is that futex with an absolute time, so that the end of the play can end it. The timer in the kernel is
-//!   the one of `clock_nanosleep(2)`; it has no slack, unlike rt-app's (50 us).
-//! - **Affinity, policy and nice value** are set by the task itself: first of all, and at each change. CPUs that this
-//!   process does not have are left out, as in the simulator. A task without CPUs of its own has those of the caller.
-//! - **Groups** are control groups (`cgroups.rs`), which tasks join first of all, before the gate. **A user** is the real
-//!   one of the task: that is what a scheduler looks at. The effective one stays, so all else goes on as before. A process
-//!   whose **session** is not its parent's begins one.
-//! - **CriticalSections** go through real locks in the memory of all. A mutex is a futex whose waiters sleep at once.
+//! The next operation of a task is determined by the same [`workload::Executor`] that the simulator uses: which task
+//! gets a mutex, which tasks a signal wakes and in which order, when a signal is lost. Both ways of execution
+//! therefore have exactly the same semantics. Everything else is real here:
+//! - **A task is a process**, or a thread of one, as the workload says, forked by the task that forks it in the
+//!   workload. All share the memory of this process (`process.rs`), which contains the Executor. Tasks that start by
+//!   themselves are forked by the *coordinator*, a process without other work. It is the only child of the thread
+//!   that called [`PreparedWorkload::begin`], so a meter that follows this child and its descendants sees all tasks
+//!   and nothing else. The meter must start between [`PreparedWorkload::prepare`], which needs threads of its own,
+//!   and [`PreparedWorkload::begin`], on the same thread. Some of these threads stay: they provide stacks and
+//!   thread-local storage for the tasks (`donors.rs`).
+//! - **Work** is a number of rounds of a loop ([`Calibration`]), so that it takes longer on a slower or shared CPU.
+//!   Kernel work in a recording is executed like user work. **CPU time** (`runtime`) is measured by the thread's own
+//!   clock.
+//! - **Waiting** uses one futex per task. A task that wakes several others makes one call for each, in the Executor's
+//!   order.
+//! - **Sleeping** waits on the same futex with an absolute timeout, so that the end of the execution can interrupt
+//!   it. The kernel timer is the one of `clock_nanosleep(2)`, without timer slack, unlike rt-app (50 us).
+//! - **Affinity, policy and nice value** are set by the task itself, when it starts and at each change. CPUs that
+//!   this process may not use are omitted, as in the simulator. A task without an affinity inherits that of the
+//!   caller.
+//! - **Groups** are cgroups (`cgroups.rs`), which tasks join before the start gate. **Users**: only the real UID of a
+//!   task is set, which is what schedulers read. The effective UID stays, so permissions do not change. A process
+//!   whose **session** differs from its parent's starts a new one.
+//! - **Critical sections** use real locks in the shared memory. A mutex is a futex whose waiters sleep without
+//!   spinning.
 //! - **Fork** is `clone(2)`. A yield is `sched_yield(2)`.
 //!
-//! The Executor is one for all tasks, behind a lock that is held for some 100 ns at a time and spun for. Only a task
-//! that does not get it for some 20 us, because its holder lost its CPU meanwhile, sleeps for it: a sleep that is not in
-//! the workload, counted in [`Played::disturbances`].
+//! All tasks share one Executor, behind a spin lock that is held for about 100 ns. A task sleeps for it only after
+//! spinning for some 20 us, because the lock holder was preempted. Such a sleep is not part of the workload and is
+//! counted in [`ExecutionResult::disturbances`].
 //!
-//! A play ends when all tasks have ended, after its duration, when [`Stopper::stop`] is called, or when all that are left
-//! wait for each other. Tasks see the end by themselves, within 50 us of CPU time; none is left behind. If one of them is
-//! killed, all others are as well, and the play is an error (`will.rs`).
+//! The execution ends when all tasks have exited, after its duration, when [`Stopper::stop`] is called, or when all
+//! remaining tasks wait for each other. Working tasks check for the end every 50 us of CPU time; no task is left
+//! behind. If a task is killed, all others are killed too, and the execution fails (`tombstone.rs`).
 
-mod actor;
 mod cgroups;
-mod company;
+mod coordinator;
+mod donors;
 mod error;
-mod lenders;
 pub mod lock_costs;
 mod locks;
+mod named_process;
 mod prepare;
 mod process;
 mod shared;
 mod stack;
-mod stage;
+mod task;
 #[cfg(test)]
 mod tests;
-mod will;
+mod tombstone;
 mod work;
 
 pub use cgroups::{CgroupError, remove_stale_cgroups};
-pub use error::PlayError;
+pub use coordinator::{PreparedWorkload, Running, Stopper};
+pub use error::ExecuteError;
 use locks::Locks;
-pub use stage::{Running, Stage, Stopper};
 pub use work::Calibration;
 
 use ids::{CpuId, Nanos, TaskId};
 use measures::Periods;
 use workload::{TaskGroup, Workload};
 
-/// How to play.
+/// Options of an execution.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// Overrides the workload's duration.
     pub duration: Option<Nanos>,
-    /// All tasks that start at 0 are created first and then released at once; time begins then. Without it time begins
-    /// before the first one is created, and each begins when it is there: one sleep and one wakeup less for each.
+    /// First create all tasks that start at time 0, then release them together; time starts at the release. Without
+    /// the gate, time starts before the first task is created, and each task starts as soon as it exists, which saves
+    /// one sleep and one wakeup per task.
     pub gate: bool,
-    /// For scenarios whose order must be caused, not timed. A task that is about to signal, broadcast, resume or post
-    /// spins until somebody waits for that, and whoever wakes a task spins until the kernel has really taken that task
-    /// off its CPU. Each time at most for so long; then it goes on and [`TaskPlayed::unsettled`] counts one more.
+    /// Enforce the order of wakeups, for tests. A task that is about to signal, broadcast, resume or post spins until
+    /// another task waits for it, and a waking task spins until the wakee has really left its CPU. After this time
+    /// limit it proceeds, which [`TaskResult::unsettled`] counts.
     pub settle: Option<Nanos>,
-    /// Keeps [`Played::log`].
+    /// Record [`ExecutionResult::log`].
     pub log: bool,
-    /// What a nanosecond of work is; `None`: it is measured first, which takes some 16 ms for each CPU.
+    /// Loop rounds per nanosecond of work; `None` measures them first, which takes about 16 ms per CPU.
     pub calibration: Option<Calibration>,
 }
 
 impl Default for Options {
-    /// The workload's duration, a gate, nothing else.
+    /// The workload's duration, with a gate, without the other options.
     fn default() -> Options {
         Options { duration: None, gate: true, settle: None, log: false, calibration: None }
     }
 }
 
-/// Why a play ended.
+/// Reason why an execution ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum End {
-    /// All tasks ended.
+    /// All tasks exited.
     Finished,
-    /// Its time was over.
+    /// The duration elapsed.
     Duration,
-    /// Somebody called [`Stopper::stop`].
+    /// [`Stopper::stop`] was called.
     Stopped,
-    /// The tasks that were left all waited, and nobody was left to wake them.
+    /// Deadlock: all remaining tasks waited, and no task was left to wake them.
     Stuck(Vec<Stuck>),
 }
 
-/// A task that would have waited for ever.
+/// A deadlocked task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stuck {
-    /// Which one.
+    /// Number of the task.
     pub task: TaskId,
-    /// Its name.
+    /// Name of the task.
     pub name: String,
-    /// What it waited for, in words.
+    /// Description of what the task waited for.
     pub waits_for: String,
 }
 
@@ -113,95 +119,95 @@ impl std::fmt::Display for Stuck {
     }
 }
 
-/// What a play was like.
+/// Result of an execution.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Played {
-    /// Why it ended.
+pub struct ExecutionResult {
+    /// Reason why it ended.
     pub end: End,
-    /// From its beginning to the end of the last task.
+    /// Time from the start to the exit of the last task.
     pub elapsed: Nanos,
-    /// The unit of work.
+    /// Unit of work.
     pub calibration: Calibration,
-    /// All tasks in the order of their creation: the index is the task's number.
-    pub tasks: Vec<TaskPlayed>,
-    /// Forks for which the kernel created no thread.
+    /// Tasks in the order of creation; the index is the task's number.
+    pub tasks: Vec<TaskResult>,
+    /// Number of forks for which the kernel created no task.
     pub failed_forks: u64,
-    /// Changes of affinity, policy or nice value that the kernel refused.
+    /// Number of changes of affinity, policy or nice value that the kernel rejected.
     pub refused_changes: u64,
-    /// How often a task slept for the executor's own lock, or to get storage: a sleep and a wakeup that are not in the
-    /// workload.
+    /// Number of times a task slept for the executor's own lock or for storage. These sleeps and wakeups are not part
+    /// of the workload.
     pub disturbances: u64,
-    /// Operations in the order in which they happened, if that was asked for.
+    /// Operations in order, if requested.
     pub log: Vec<Step>,
-    /// The groups of the workload, parents first.
+    /// Groups of the workload, parents first.
     pub groups: Vec<TaskGroup>,
 }
 
-/// One operation of a task.
+/// An operation of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// When.
+    /// Start time of the operation.
     pub time: Nanos,
-    /// Who.
+    /// Task that executed it.
     pub task: TaskId,
-    /// Index in the script; the length of the script is the exit.
+    /// Index in the script; the length of the script stands for the exit.
     pub operation: u32,
-    /// Where.
+    /// CPU on which it started.
     pub cpu: CpuId,
 }
 
-/// What one task did. Times count from the play's beginning.
+/// Result of a task. Times count from the start of the execution.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct TaskPlayed {
+pub struct TaskResult {
     /// Index of its spec in the workload.
     pub spec: u32,
-    /// It played beside others, for whose end the play lasted.
+    /// Background task: the execution does not wait for its exit.
     pub is_beside: bool,
     /// Name of the spec; `comm` has its first 15 bytes.
     pub name: String,
     /// Path of its group.
     pub group: Option<String>,
-    /// The thread's number in the kernel.
+    /// TID in the kernel.
     pub tid: u32,
-    /// When it first ran its script.
+    /// Time at which it started its script.
     pub started: Nanos,
-    /// When it ended.
+    /// Time of its exit.
     pub ended: Nanos,
-    /// It came to the end of its script.
+    /// The task completed its script.
     pub finished: bool,
-    /// Work that it began.
+    /// Amount of work requested.
     pub work_asked: Nanos,
-    /// Work that it did: the same, but for work that the end of the play cut.
+    /// Amount of work done; less than requested only if the end of the execution cut it short.
     pub work_done: Nanos,
     /// CPU time since `started`, by the thread's clock.
     pub cpu: Nanos,
-    /// How often it gave up its CPU to sleep; one of these may have been at the gate.
+    /// Number of voluntary context switches; one of them may be at the start gate.
     pub voluntary_switches: u64,
-    /// How often it lost its CPU to another.
+    /// Number of involuntary context switches.
     pub involuntary_switches: u64,
-    /// Sleeps that it began.
+    /// Number of sleeps started.
     pub sleeps: u64,
-    /// Timers that were already due when it came to them.
+    /// Number of timers that had already expired when the task reached them.
     pub late_timers: u64,
-    /// Periods of its timers, if it has any.
+    /// Periods of its timers, if any.
     pub periods: Option<Box<Periods>>,
-    /// How often it had to wait for another task.
+    /// Number of waits for other tasks.
     pub waits: u64,
-    /// Tasks that it woke.
+    /// Number of tasks that it woke.
     pub wakes: u64,
-    /// How often it yielded.
+    /// Number of yields.
     pub yields: u64,
-    /// Tasks that it forked.
+    /// Number of forks.
     pub forks: u64,
-    /// How often it gave up looking for a sleeping waiter ([`Options::settle`]).
+    /// Number of times it gave up waiting for a sleeping waiter ([`Options::settle`]).
     pub unsettled: u64,
 }
 
-/// Plays `workload` with real tasks and waits for its end.
+/// Executes `workload` with real tasks and waits for its end.
 ///
 /// # Errors
-/// If the workload cannot be executed here; see [`PlayError`].
-pub fn play(workload: &Workload, options: &Options) -> Result<Played, PlayError> {
-    let stage = Stage::prepare(workload, options)?;
-    stage.begin(|running| running.join())
+/// If the workload cannot be executed here; see [`ExecuteError`].
+pub fn execute(workload: &Workload, options: &Options) -> Result<ExecutionResult, ExecuteError> {
+    let prepared = PreparedWorkload::prepare(workload, options)?;
+    prepared.begin(|running| running.join())
 }

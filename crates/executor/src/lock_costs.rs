@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use workload::{CriticalSections, LockId, LockKind, SharedLock};
 
-/// How long locks are held, in nanoseconds.
+/// Hold times, in nanoseconds.
 const HOLDS: [u64; 3] = [0, 100, 1_000];
 
-/// What is measured: the name, the kind, and whether by readers.
+/// Name of the measurement, kind of lock, whether acquired for reading.
 const LOCKS: [(&str, LockKind, bool); 7] = [
     ("atomic", LockKind::Atomic, false),
     ("seqlock, readers", LockKind::Sequence, true),
@@ -32,8 +32,8 @@ pub fn measure(a: CpuId, b: CpuId) -> Vec<Quantity> {
         for hold in HOLDS {
             let steps = (hold as f64 / step).round() as u64;
             for cpus in [&[a][..], &[a, b][..]] {
-                let who = if cpus.len() == 1 { "1 CPU" } else { "2 CPUs" };
-                let what = format!("critical section, {name}, {hold} ns held, {who}");
+                let contenders = if cpus.len() == 1 { "1 CPU" } else { "2 CPUs" };
+                let what = format!("critical section, {name}, {hold} ns held, {contenders}");
                 rows.push(Quantity { key: None, what, value: critical_section(kind, reads, steps, cpus) });
             }
         }
@@ -45,13 +45,13 @@ fn pinned_here<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> T {
     on(cpu, work)
 }
 
-/// So many steps of work that touches no memory.
+/// Executes steps of work that touch no memory.
 fn spend(steps: u64) {
     let mut word = 1u64;
     (0..steps).for_each(|_| word = black_box(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1)));
 }
 
-/// What one of these steps takes, by the fastest of some rounds.
+/// Duration of one step in nanoseconds: the minimum over some rounds.
 fn step_ns() -> f64 {
     const STEPS: u64 = 100_000;
     let round = |_| {
@@ -62,16 +62,17 @@ fn step_ns() -> f64 {
     (0..ROUNDS).map(round).fold(f64::INFINITY, f64::min)
 }
 
-/// Time of a passage: from the first CPU's start of a round to the last one's end, over the passages of all together.
+/// Time per critical section: from the first CPU's start of a round to the last CPU's end, divided by the total
+/// number of acquisitions.
 fn critical_section(kind: LockKind, reads: bool, steps: u64, cpus: &[CpuId]) -> Quantiles {
-    /// CriticalSections between two looks at the clock.
+    /// Critical sections between two reads of the clock.
     const BATCH: u64 = 16;
     let locks = Locks::new(&[SharedLock { name: String::new(), kind, stripes: 1, lines: 0, beside: false }]);
     let (hold, between) = (Nanos(steps), Nanos::ZERO);
     let op = CriticalSections { lock: LockId(0), reads, hold, between, times: BATCH, exponential: false };
-    // A nanosecond stands for a step here.
+    // One nanosecond stands for one step here.
     let work = |steps: Nanos| spend(steps.0);
-    let (barrier, passages, epoch) = (Barrier::new(cpus.len()), AtomicU64::new(0), Instant::now());
+    let (barrier, acquisitions, epoch) = (Barrier::new(cpus.len()), AtomicU64::new(0), Instant::now());
     let (first, last) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));
     let now = || epoch.elapsed().as_nanos() as u64;
     let task = |cpu: CpuId, number: u32| {
@@ -83,14 +84,14 @@ fn critical_section(kind: LockKind, reads: bool, steps: u64, cpus: &[CpuId]) -> 
                 let start = Instant::now();
                 let mut own = 0;
                 while start.elapsed() < LOCK_ROUND {
-                    own += locks.pass(TaskId(number), &op, work, || false);
+                    own += locks.enter(TaskId(number), &op, work, || false);
                 }
                 last.fetch_max(now(), Ordering::Relaxed);
-                passages.fetch_add(own, Ordering::Relaxed);
+                acquisitions.fetch_add(own, Ordering::Relaxed);
                 barrier.wait();
                 if number == 0 {
                     let length = last.swap(0, Ordering::Relaxed) - first.swap(u64::MAX, Ordering::Relaxed);
-                    rounds.push(length as f64 / passages.swap(0, Ordering::Relaxed) as f64);
+                    rounds.push(length as f64 / acquisitions.swap(0, Ordering::Relaxed) as f64);
                 }
             }
             rounds
@@ -99,7 +100,10 @@ fn critical_section(kind: LockKind, reads: bool, steps: u64, cpus: &[CpuId]) -> 
     std::thread::scope(|scope| {
         let threads: Vec<_> =
             cpus.iter().zip(0..).map(|(&cpu, number)| scope.spawn(move || task(cpu, number))).collect();
-        let rounds = threads.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect();
+        let rounds = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("the measuring thread does not panic"))
+            .collect();
         Quantiles::of(rounds)
     })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Locks in shared memory, for real, and tasks that pass through them at full speed.
+//! Real locks in shared memory, and tasks that execute critical sections at full speed.
 //!
-//! A passage makes no call and looks at no clock, so that holds of a hundred nanoseconds mean something. Whether the play is
-//! over is asked every few passages.
+//! A critical section makes no system call and reads no clock, so that hold times of 100 ns are meaningful. The end
+//! of the execution is checked every few acquisitions.
 
 use host::hardware::Padded;
 use host::sys;
@@ -11,36 +11,36 @@ use std::hint::spin_loop;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use workload::{CriticalSections, LockKind, SharedLock};
 
-/// Threads that can wait for queued locks; more than a kernel has CPUs. Two that share a place never wait at one time
-/// unless there are more tasks than this.
-const PLACES: usize = 1 << 14;
+/// Number of queue nodes for queued locks, more than a kernel has CPUs. Two tasks share a node only if there are more
+/// tasks than nodes.
+const NODES: usize = 1 << 14;
 
-/// Bits of a readers-writer lock: readers are counted above them.
+/// Bits of a readers-writer lock; the reader count is above them.
 const WRITER: u64 = 1;
 const WANTED: u64 = 2;
 const READER: u64 = 4;
 
-/// Times drawn beforehand, so that a passage draws none.
-const DRAWS: usize = 1 << 10;
+/// Number of random intervals generated in advance, so that critical sections generate none.
+const SAMPLES: usize = 1 << 10;
 
-/// The words of one lock, or of one stripe of it.
+/// Words of a lock, or of one stripe of it.
 #[derive(Default)]
 struct Word {
-    /// The flag, the next number, the last in the queue, the readers, the version.
+    /// Depending on the kind: flag, next ticket, tail of the queue, reader count, or version.
     state: AtomicU64,
     served: AtomicU64,
     futex: AtomicU32,
-    /// What lies beside the lock.
+    /// Data in the same cache line as the lock.
     beside: AtomicU64,
 }
 
-/// Where a thread waits in a queue.
+/// Queue node of a waiting thread.
 #[derive(Default)]
-struct Place {
+struct QueueNode {
     /// 1 while it waits.
     waits: AtomicU32,
-    /// Who waits behind it: place and one.
-    behind: AtomicU32,
+    /// Index of the next waiter's node, plus one.
+    next: AtomicU32,
 }
 
 struct Lock {
@@ -50,14 +50,14 @@ struct Lock {
     lines: Vec<Padded<AtomicU64>>,
 }
 
-/// All locks of a play.
+/// All locks of an execution.
 pub struct Locks {
     locks: Vec<Lock>,
-    places: Vec<Padded<Place>>,
+    nodes: Vec<Padded<QueueNode>>,
 }
 
 impl Locks {
-    /// As the workload says.
+    /// Creates the locks of a workload.
     pub fn new(locks: &[SharedLock]) -> Locks {
         let queued = locks.iter().any(|lock| lock.kind == LockKind::Queued);
         let make = |lock: &SharedLock| Lock {
@@ -66,19 +66,19 @@ impl Locks {
             words: (0..lock.stripes).map(|_| Padded::default()).collect(),
             lines: (0..lock.lines).map(|_| Padded::default()).collect(),
         };
-        let places = (0..if queued { PLACES } else { 0 }).map(|_| Padded::default()).collect();
-        Locks { locks: locks.iter().map(make).collect(), places }
+        let nodes = (0..if queued { NODES } else { 0 }).map(|_| Padded::default()).collect();
+        Locks { locks: locks.iter().map(make).collect(), nodes }
     }
 
-    /// `task` passes, with `work` for a time without a lock or with one, until it is done or `over`. How many passages it
-    /// made.
-    pub fn pass(&self, task: TaskId, op: &CriticalSections, work: impl Fn(Nanos), over: impl Fn() -> bool) -> u64 {
+    /// Executes critical sections of `task` until done or `over`; `work` is called for time outside and inside the
+    /// lock. Returns the number of acquisitions.
+    pub fn enter(&self, task: TaskId, op: &CriticalSections, work: impl Fn(Nanos), over: impl Fn() -> bool) -> u64 {
         const BATCH: u64 = 16;
         let lock = &self.locks[op.lock.0 as usize];
-        let place = task.index() % PLACES;
+        let node = task.index() % NODES;
         let mut random = (u64::from(task.0) << 32) | 0x9e37_79b9;
-        let draws = if op.exponential { draws(&mut random) } else { vec![1.0; 1] };
-        let length = |mean: Nanos, index: u64| Nanos((mean.0 as f64 * draws[index as usize % draws.len()]) as u64);
+        let samples = if op.exponential { samples(&mut random) } else { vec![1.0; 1] };
+        let length = |mean: Nanos, index: u64| Nanos((mean.0 as f64 * samples[index as usize % samples.len()]) as u64);
         for index in 0..op.times {
             if index.is_multiple_of(BATCH) && over() {
                 return index;
@@ -92,12 +92,12 @@ impl Locks {
                     lock.words[stripe].0.beside.store(index, Ordering::Relaxed);
                 }
             };
-            self.pass_once(lock, stripe, place, op.reads, &hold);
+            self.enter_once(lock, stripe, node, op.reads, &hold);
         }
         op.times
     }
 
-    fn pass_once(&self, lock: &Lock, stripe: usize, place: usize, reads: bool, hold: &dyn Fn()) {
+    fn enter_once(&self, lock: &Lock, stripe: usize, node: usize, reads: bool, hold: &dyn Fn()) {
         let word = &lock.words[stripe].0;
         match (lock.kind, reads) {
             (LockKind::Atomic, _) => {
@@ -110,8 +110,8 @@ impl Locks {
                 hold();
                 word.served.store(number + 1, Ordering::Release);
             }
-            (LockKind::Queued, _) => self.pass_queued(word, place, hold),
-            (LockKind::Mutex, _) => pass_mutex(&word.futex, hold),
+            (LockKind::Queued, _) => self.enter_queued(word, node, hold),
+            (LockKind::Mutex, _) => enter_mutex(&word.futex, hold),
             (LockKind::ReadWrite, true) => {
                 while word.state.fetch_add(READER, Ordering::Acquire) & (WRITER | WANTED) != 0 {
                     word.state.fetch_sub(READER, Ordering::Relaxed);
@@ -121,7 +121,7 @@ impl Locks {
                 word.state.fetch_sub(READER, Ordering::Release);
             }
             (LockKind::ReadWrite, false) => {
-                // One writer at a time keeps readers out, and waits for those who are in.
+                // One writer at a time blocks new readers, then waits for the current ones.
                 let want = |state: u64| (state & (WRITER | WANTED) == 0).then_some(state | WANTED);
                 spin_while(|| word.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, want).is_err());
                 spin_while(|| word.state.load(Ordering::Acquire) >= READER);
@@ -139,7 +139,7 @@ impl Locks {
                 }
                 spin_loop();
             },
-            // The version is odd while a writer is there, so it is a flag as well.
+            // The version is odd while a writer is active, so it also serves as the writers' lock.
             (LockKind::Sequence, false) => {
                 let mut before = word.state.load(Ordering::Relaxed);
                 let enter = |before: u64| {
@@ -159,26 +159,26 @@ impl Locks {
                 hold();
                 word.state.store(0, Ordering::Release);
             }
-            (LockKind::Rcu, _) => unreachable!("refused before"),
+            (LockKind::Rcu, _) => unreachable!("rejected during preparation"),
         }
     }
 
-    fn pass_queued(&self, word: &Word, place: usize, hold: &dyn Fn()) {
-        let own = &self.places[place].0;
-        let name = place as u32 + 1;
-        own.behind.store(0, Ordering::Relaxed);
+    fn enter_queued(&self, word: &Word, node: usize, hold: &dyn Fn()) {
+        let own = &self.nodes[node].0;
+        let name = node as u32 + 1;
+        own.next.store(0, Ordering::Relaxed);
         own.waits.store(1, Ordering::Relaxed);
         let before = word.state.swap(u64::from(name), Ordering::AcqRel);
         if before != 0 {
-            self.places[before as usize - 1].0.behind.store(name, Ordering::Release);
+            self.nodes[before as usize - 1].0.next.store(name, Ordering::Release);
             spin_while(|| own.waits.load(Ordering::Acquire) != 0);
         }
         hold();
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if word.state.compare_exchange(u64::from(name), 0, success, failure).is_err() {
-            spin_while(|| own.behind.load(Ordering::Acquire) == 0);
-            let behind = own.behind.load(Ordering::Acquire) as usize - 1;
-            self.places[behind].0.waits.store(0, Ordering::Release);
+            spin_while(|| own.next.load(Ordering::Acquire) == 0);
+            let next = own.next.load(Ordering::Acquire) as usize - 1;
+            self.nodes[next].0.waits.store(0, Ordering::Release);
         }
     }
 }
@@ -189,8 +189,8 @@ fn spin_while(mut waits: impl FnMut() -> bool) {
     }
 }
 
-/// 0: free. 1: held. 2: held, and somebody may sleep. Who finds it held sleeps at once.
-fn pass_mutex(word: &AtomicU32, hold: &dyn Fn()) {
+/// Mutex states: 0 free; 1 held; 2 held, and a waiter may sleep. A contender sleeps at once.
+fn enter_mutex(word: &AtomicU32, hold: &dyn Fn()) {
     if word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
         while word.swap(2, Ordering::Acquire) != 0 {
             sys::wait(word, 2, sys::NEVER);
@@ -210,10 +210,10 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
-/// Exponentially distributed with a mean of 1.
-fn draws(state: &mut u64) -> Vec<f64> {
+/// Exponentially distributed numbers with mean 1.
+fn samples(state: &mut u64) -> Vec<f64> {
     let unit = |bits: u64| ((bits >> 11) as f64 + 0.5) / (1u64 << 53) as f64;
-    (0..DRAWS).map(|_| -unit(next(state)).ln()).collect()
+    (0..SAMPLES).map(|_| -unit(next(state)).ln()).collect()
 }
 
 #[cfg(test)]
@@ -222,10 +222,10 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use workload::LockId;
 
-    /// Two threads that change two numbers which belong together: nobody ever sees them differ. Few passages: a fair lock goes
-    /// to threads that do not run, and takes a slice each time.
+    /// Threads that update two variables together never see them differ. Few acquisitions: a fair lock is handed to
+    /// threads that are not running, which costs a slice each time.
     #[test]
-    fn locks_exclude() {
+    fn locks_provide_mutual_exclusion() {
         for (_, kind) in LockKind::NAMES {
             if matches!(kind, LockKind::Rcu | LockKind::Atomic) {
                 continue;
@@ -256,7 +256,7 @@ mod tests {
                     two.store(other, Ordering::Relaxed);
                     torn.fetch_or(value != other, Ordering::Relaxed);
                 };
-                assert_eq!(locks.pass(TaskId(task), &op, work, || false), 200);
+                assert_eq!(locks.enter(TaskId(task), &op, work, || false), 200);
             };
             std::thread::scope(|scope| {
                 let readers = u32::from(kind.has_readers());
@@ -270,8 +270,8 @@ mod tests {
     }
 
     #[test]
-    fn draws_have_the_mean_of_one() {
-        let mean = draws(&mut 7).iter().sum::<f64>() / DRAWS as f64;
+    fn exponential_samples_have_mean_one() {
+        let mean = samples(&mut 7).iter().sum::<f64>() / SAMPLES as f64;
         assert!((0.9..1.1).contains(&mean), "{mean}");
     }
 }

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Everything that can be known before a play: whether the workload fits this machine and this user.
+//! Checks before an execution: whether the workload fits this machine and this user.
 
 use super::cgroups::Cgroups;
-use super::lenders::Lenders;
-use super::{Calibration, Options, PlayError};
+use super::donors::Donors;
+use super::{Calibration, ExecuteError, Options};
 use host::sys;
 use ids::{CpuSet, Nanos, Policy};
 use std::thread;
 use workload::{LockKind, Op, Start, TaskSpec, Workload};
 
-/// What preparing found out.
+/// Result of the preparation.
 pub struct Prepared {
     pub calibration: Calibration,
-    /// The CPUs of the calling thread: those of the play.
+    /// CPUs of the calling thread, which are those of the execution.
     pub cpus: CpuSet,
-    /// Where its groups are.
+    /// Cgroups of the workload's groups.
     pub cgroups: Option<Cgroups>,
-    /// Storage for the stage and its tasks.
-    pub lenders: Lenders,
+    /// Storage for the coordinator and its tasks.
+    pub donors: Donors,
 }
 
-pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, PlayError> {
+pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, ExecuteError> {
     workload.validate()?;
     if options.duration.or(workload.duration).is_none() && !workload.is_finite() {
-        return Err(PlayError::Endless { workload: workload.name.clone() });
+        return Err(ExecuteError::Endless { workload: workload.name.clone() });
     }
     if let Some(lock) = workload.locks.iter().find(|lock| lock.kind == LockKind::Rcu) {
-        return Err(PlayError::Rcu { workload: workload.name.clone(), lock: lock.name.clone() });
+        return Err(ExecuteError::Rcu { workload: workload.name.clone(), lock: lock.name.clone() });
     }
-    let affinity = |source| PlayError::System { action: "ask for the CPUs of this thread", source };
+    let affinity = |source| ExecuteError::System { action: "ask for the CPUs of this thread", source };
     let cpus = sys::allowed_cpus().map_err(affinity)?;
     check_cpus(workload, &cpus)?;
     check_policies(workload)?;
     let calibration = match options.calibration {
         Some(calibration) => calibration,
-        // On a thread of its own, since it changes its affinity.
-        None => aside("weir-calibrate", Calibration::measure)?
-            .map_err(|source| PlayError::System { action: "measure how fast this machine works", source })?,
+        // On a separate thread, since calibration changes its affinity.
+        None => on_new_thread("weir-calibrate", Calibration::measure)?
+            .map_err(|source| ExecuteError::System { action: "measure how fast this machine works", source })?,
     };
     let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
-    let lenders = Lenders::make(1 + at_once)
-        .map_err(|source| PlayError::System { action: "create a thread for the storage of tasks", source })?;
-    // After all that can fail: from here on there is something to be removed.
+    let donors = Donors::make(1 + at_once)
+        .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
+    // After everything that can fail, because the cgroups must be removed again.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups, lenders })
+    Ok(Prepared { calibration, cpus, cgroups, donors })
 }
 
 /// Number and name of a spec, for errors.
@@ -51,14 +51,14 @@ pub fn describe(workload: &Workload, spec: usize) -> String {
     format!("task {spec} ({})", workload.tasks[spec].name)
 }
 
-fn check_cpus(workload: &Workload, present: &CpuSet) -> Result<(), PlayError> {
+fn check_cpus(workload: &Workload, present: &CpuSet) -> Result<(), ExecuteError> {
     for (index, spec) in workload.tasks.iter().enumerate() {
         let changes = spec.script.iter().filter_map(|op| match op {
             Op::Change { cpus, .. } | Op::ChangeOf { cpus, .. } => cpus.as_deref(),
             _ => None,
         });
         if let Some(wanted) = spec.cpus.iter().chain(changes).find(|cpus| !cpus.intersects(present)) {
-            return Err(PlayError::NoCpu {
+            return Err(ExecuteError::NoCpu {
                 workload: workload.name.clone(),
                 task: describe(workload, index),
                 wanted: wanted.clone(),
@@ -69,9 +69,9 @@ fn check_cpus(workload: &Workload, present: &CpuSet) -> Result<(), PlayError> {
     Ok(())
 }
 
-/// Tries each policy and nice value that occurs once, each on a fresh thread: what a thread may do depends on what it
-/// did before.
-fn check_policies(workload: &Workload) -> Result<(), PlayError> {
+/// Tries each distinct policy and nice value once, each on a new thread, since permissions depend on the thread's
+/// current policy.
+fn check_policies(workload: &Workload) -> Result<(), ExecuteError> {
     let mut tried: Vec<(Policy, i8)> = Vec::new();
     for (index, spec) in workload.tasks.iter().enumerate() {
         for (policy, nice) in policies(spec) {
@@ -79,14 +79,14 @@ fn check_policies(workload: &Workload) -> Result<(), PlayError> {
                 continue;
             }
             tried.push((policy, nice));
-            let refused = |source| PlayError::Policy {
+            let refused = |source| ExecuteError::Policy {
                 workload: workload.name.clone(),
                 task: describe(workload, index),
                 policy,
                 nice,
                 source,
             };
-            aside("weir-try", move || sys::set_policy(0, policy, nice))?.map_err(refused)?;
+            on_new_thread("weir-try", move || sys::set_policy(0, policy, nice))?.map_err(refused)?;
         }
     }
     Ok(())
@@ -100,12 +100,12 @@ fn policies(spec: &TaskSpec) -> impl Iterator<Item = (Policy, i8)> {
     std::iter::once((spec.policy, spec.nice)).chain(changes)
 }
 
-/// Runs something on a thread of its own.
-fn aside<Result: Send + 'static>(
+/// Runs a function on a separate thread.
+fn on_new_thread<Result: Send + 'static>(
     name: &str,
     what: impl FnOnce() -> Result + Send + 'static,
-) -> std::result::Result<Result, PlayError> {
+) -> std::result::Result<Result, ExecuteError> {
     let thread = thread::Builder::new().name(name.to_owned()).spawn(what);
-    let thread = thread.map_err(|source| PlayError::Thread { task: name.to_owned(), source })?;
+    let thread = thread.map_err(|source| ExecuteError::Thread { task: name.to_owned(), source })?;
     Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Processes in the memory of this one, and threads of theirs.
+//! Processes that share the memory of this one, and their threads.
 //!
-//! 1. `clone(2)` with `CLONE_VM` and without `CLONE_THREAD` gives a process: a number of its own, signal handlers, a session, a
-//!    leader. Its memory, files and working directory are ours, so it plays with the same [`workload::Executor`]. The kernel
-//!    creates it as a child of the task that forks it, on that one's CPU, as it does everywhere.
-//! 2. What a thread has for itself it borrows (`lenders.rs`). Its last act in user mode is to give that back.
-//! 3. [`beside`] begins the first process, the stage; that one's [`scope`] is where all others begin and end.
-//! 4. All others are children of the stage, whoever forks them (`CLONE_PARENT`), for two reasons. It ignores SIGCHLD, so the
-//!    kernel buries each at once, and wakes nobody. And when it dies, they die: each has asked for SIGKILL then
-//!    (`PR_SET_PDEATHSIG`). The stage has asked for the same when the thread dies that began it. So nothing survives a kill of
-//!    the program, of its group or of the stage, without a guard: also those in sessions of their own.
+//! 1. `clone(2)` with `CLONE_VM` and without `CLONE_THREAD` creates a process with its own PID, signal handlers,
+//!    session and thread group. Memory, files and working directory are shared, so it uses the same
+//!    [`workload::Executor`]. The kernel creates it from the forking task, on its CPU, as for every fork.
+//! 2. Thread-local storage and stack come from a donor (`donors.rs`); the last user-mode action of a task is to
+//!    return it.
+//! 3. [`beside`] starts the first process, the coordinator; all others start and end inside its [`scope`].
+//! 4. All others are children of the coordinator, whichever task forks them (`CLONE_PARENT`), for two reasons. The
+//!    coordinator ignores SIGCHLD, so the kernel reaps each at once and wakes no task. And when it dies, they die,
+//!    since each requested SIGKILL for that case (`PR_SET_PDEATHSIG`). The coordinator requested the same for the
+//!    death of the thread that started it. So no process survives a kill of the program, of its process group or of
+//!    the coordinator, not even those in their own sessions.
 
-use super::lenders::{Lender, Lenders, Pool};
+use super::donors::{Donor, DonorPool, Donors};
 use host::sys;
 use rustix::process::Signal;
 use std::ffi::{c_int, c_void};
@@ -21,141 +23,144 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// What a new task is to the one that creates it.
+/// Relation of a new task to its creator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kinship {
+pub enum TaskKind {
     /// A thread of the same process.
     Thread,
     /// Another process.
     Process,
 }
 
-/// Where the tasks of a play begin; it ends after all of them, as [`std::thread::Scope`] does.
+/// Scope of the tasks of an execution, which ends after all of them like [`std::thread::Scope`].
 pub struct Scope<'scope, 'env: 'scope> {
-    lenders: &'env Lenders,
-    /// The process that opened it.
-    stage: u32,
-    /// Tasks that were created and did not end.
+    donors: &'env Donors,
+    /// PID of the process that opened it.
+    coordinator: u32,
+    /// Number of tasks that were created and have not ended.
     alive: AtomicU32,
-    /// Becomes 1 when the last one ends.
-    bell: &'env AtomicU32,
-    /// Tasks that had to wait for storage.
+    /// Set to 1 when the last one ends.
+    futex: &'env AtomicU32,
+    /// Number of times a task waited for storage.
     waited: AtomicU32,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
-/// Opens a scope, and closes it when all tasks have ended. The last one rings `bell`: it becomes 1, and who waits there by
-/// [`sys::wait_shared`] is woken.
+/// Opens a scope and closes it when all tasks have ended. The last one sets `futex` to 1 and wakes the waiter in
+/// [`sys::wait_shared`].
 ///
 /// # Panics
-/// As `body` does; afterwards.
+/// If `body` panics; after all tasks have ended.
 pub fn scope<'env, Result>(
-    lenders: &'env Lenders,
-    bell: &'env AtomicU32,
+    donors: &'env Donors,
+    futex: &'env AtomicU32,
     body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result,
 ) -> Result {
     let scope = Scope {
-        lenders,
-        stage: sys::process_id(),
+        donors,
+        coordinator: sys::process_id(),
         alive: AtomicU32::new(0),
-        bell,
+        futex,
         waited: AtomicU32::new(0),
         scope: PhantomData,
         env: PhantomData,
     };
     let result = catch_unwind(AssertUnwindSafe(|| body(&scope)));
     loop {
-        bell.store(0, SeqCst);
+        futex.store(0, SeqCst);
         if scope.alive() == 0 {
             break;
         }
-        sys::wait_shared(bell, 0, sys::NEVER);
+        sys::wait_shared(futex, 0, sys::NEVER);
     }
-    // They have said that they end; now they do.
-    lenders.wait_for_borrowers();
+    // They have announced their end; wait until the kernel has ended them.
+    donors.wait_for_recipients();
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Creates a task that does this and ends. Its number in the kernel. If it is killed, [`Lenders::killed`] gives its label.
+    /// Creates a task that runs `body` and exits. Returns its TID. If it is killed, [`Donors::killed`] returns
+    /// `label`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The kernel's error.
     #[allow(unsafe_code)]
-    pub fn spawn(&'scope self, kinship: Kinship, label: u32, body: impl FnOnce() + Send + 'scope) -> io::Result<u32> {
-        let (lender, waited) = self.lenders.borrow()?;
+    pub fn spawn(&'scope self, kind: TaskKind, label: u32, body: impl FnOnce() + Send + 'scope) -> io::Result<u32> {
+        let (donor, waited) = self.donors.acquire()?;
         self.waited.fetch_add(u32::from(waited), SeqCst);
-        let birth = match kinship {
-            Kinship::Thread => Birth { flags: THREAD, parent: sys::parent_id() },
-            Kinship::Process if sys::process_id() == self.stage => Birth { flags: CHILD, parent: self.stage },
-            Kinship::Process => Birth { flags: SIBLING, parent: self.stage },
+        let parameters = match kind {
+            TaskKind::Thread => CloneParameters { flags: THREAD, parent: sys::parent_id() },
+            TaskKind::Process if sys::process_id() == self.coordinator => {
+                CloneParameters { flags: CHILD, parent: self.coordinator }
+            }
+            TaskKind::Process => CloneParameters { flags: SIBLING, parent: self.coordinator },
         };
         self.alive.fetch_add(1, SeqCst);
-        let own = lender.clone();
-        let life = Box::new(move || {
+        let own = donor.clone();
+        let run = Box::new(move || {
             own.label.store(label, SeqCst);
-            own.will.during(self.bell, body);
+            own.tombstone.during(self.futex, body);
             if self.alive.fetch_sub(1, SeqCst) == 1 {
-                self.bell.store(1, SeqCst);
-                sys::wake_shared(self.bell);
+                self.futex.store(1, SeqCst);
+                sys::wake_shared(self.futex);
             }
         });
-        // SAFETY: the scope is not closed before the task has ended, and what the task borrows outlives the scope. If the
-        // stage dies before that, its stack stays as it is (`Lenders::abandon`).
-        let created = unsafe { clone(lender, self.lenders.pool(), birth, life) };
+        // SAFETY: the scope is not closed before the task has ended, and data borrowed by the task outlives the
+        // scope. If the coordinator dies first, its stack is kept (`Donors::abandon`).
+        let created = unsafe { clone(donor, self.donors.pool(), parameters, run) };
         if created.is_err() {
             self.alive.fetch_sub(1, SeqCst);
         }
         created
     }
 
-    /// How many tasks there are.
+    /// Number of tasks alive.
     pub fn alive(&self) -> u32 {
         self.alive.load(SeqCst)
     }
 
-    /// How many times somebody slept for storage.
+    /// Number of times a task slept for storage.
     pub fn waited(&self) -> u32 {
         self.waited.load(SeqCst)
     }
 }
 
-/// A process that goes on beside the thread that began it.
+/// A process that runs beside the thread that started it.
 #[derive(Debug)]
 pub struct Process {
-    lender: Arc<Lender>,
+    donor: Arc<Donor>,
     number: i32,
 }
 
 impl Process {
-    /// The kernel's number of it.
+    /// Its PID.
     pub fn number(&self) -> u32 {
         self.number as u32
     }
 
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
-        self.lender.borrower.load(SeqCst) == 0
+        self.donor.recipient.load(SeqCst) == 0
     }
 
-    /// Waits for its end. Its children, if it had any left, have been killed then.
+    /// Waits for its end. Its remaining children, if any, have been killed then.
     pub fn wait(&self) {
-        self.lender.wait_for_borrower();
-        // Only the first call finds something to be buried.
+        self.donor.wait_for_recipient();
+        // Only the first call reaps it.
         let number = nix::unistd::Pid::from_raw(self.number);
         while nix::sys::wait::waitpid(number, Some(nix::sys::wait::WaitPidFlag::__WALL)) == Err(nix::Error::EINTR) {}
     }
 }
 
-/// Begins a process that does `body`, as the next child of the calling thread, and calls `meanwhile` here. Both have ended
-/// when it returns.
+/// Starts a process that runs `body`, as the next child of the calling thread, and calls `meanwhile` here. Both have
+/// ended on return.
 ///
 /// # Errors
-/// Why there is no process; nothing was called then.
+/// The kernel's error; nothing was called then.
 #[allow(unsafe_code)]
 pub fn beside<Result>(
-    lenders: &Lenders,
+    donors: &Donors,
     body: impl FnOnce() + Send,
     meanwhile: impl FnOnce(&Process) -> Result,
 ) -> io::Result<Result> {
@@ -165,32 +170,32 @@ pub fn beside<Result>(
             self.0.wait();
         }
     }
-    let (lender, _) = lenders.borrow()?;
-    let birth = Birth { flags: STRANGER, parent: sys::process_id() };
-    let life = Box::new(move || {
-        bury_children();
+    let (donor, _) = donors.acquire()?;
+    let parameters = CloneParameters { flags: COORDINATOR, parent: sys::process_id() };
+    let run = Box::new(move || {
+        auto_reap_children();
         body();
     });
     // SAFETY: the process has ended when this function returns or unwinds, since `Waits` is dropped then.
-    let number = unsafe { clone(lender.clone(), lenders.pool(), birth, life) }?;
-    let process = Waits(Process { lender, number: number as i32 });
+    let number = unsafe { clone(donor.clone(), donors.pool(), parameters, run) }?;
+    let process = Waits(Process { donor, number: number as i32 });
     Ok(meanwhile(&process.0))
 }
 
-/// Ends the calling thread at once, with nothing dropped or unwound. If it is the stage, its children die.
+/// Ends the calling thread at once, without dropping or unwinding. If it is the coordinator, its children are killed.
 #[allow(unsafe_code)]
 pub fn leave() -> ! {
     loop {
-        // SAFETY: the call does not return; what borrows from this stack is dealt with by who calls.
+        // SAFETY: the call does not return; the caller is responsible for borrows from this stack.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
 }
 
-/// From now on the kernel buries the children of the calling process, and tells nobody.
+/// Makes the kernel reap the children of the calling process without a notification.
 #[allow(unsafe_code)]
-fn bury_children() {
+fn auto_reap_children() {
     use nix::sys::signal::{SigHandler, Signal, signal};
-    // SAFETY: no handler is installed, and the process shares those of no other one.
+    // SAFETY: no handler is installed, and the process shares its signal dispositions with no other.
     unsafe { signal(Signal::SIGCHLD, SigHandler::SigIgn) }.expect("SIGCHLD can be ignored");
 }
 
@@ -202,66 +207,66 @@ const SHARED: c_int = libc::CLONE_VM
     | libc::CLONE_PARENT_SETTID
     | libc::CLONE_CHILD_CLEARTID;
 const THREAD: c_int = SHARED | libc::CLONE_THREAD | libc::CLONE_SIGHAND;
-/// Of the stage's process, when it creates one itself and when another one does.
+/// A process of the execution: created by the coordinator itself, or by another task.
 const CHILD: c_int = SHARED | libc::SIGCHLD;
 const SIBLING: c_int = SHARED | libc::CLONE_PARENT;
-/// One that only ends when somebody waits for it by its number.
-const STRANGER: c_int = SHARED;
+/// The coordinator: no exit signal, reaped only by its PID.
+const COORDINATOR: c_int = SHARED;
 
-/// How a task is born.
+/// Parameters of a new task.
 #[derive(Clone, Copy)]
-struct Birth {
+struct CloneParameters {
     flags: c_int,
-    /// The process whose child it is.
+    /// PID of its parent.
     parent: u32,
 }
 
-/// What a new task is given.
+/// Data passed to a new task.
 struct Start<'a> {
-    life: Box<dyn FnOnce() + Send + 'a>,
-    lender: Arc<Lender>,
-    pool: Arc<Pool>,
+    run: Box<dyn FnOnce() + Send + 'a>,
+    donor: Arc<Donor>,
+    pool: Arc<DonorPool>,
     parent: u32,
 }
 
-/// Creates a task that lives `life`. Its number.
+/// Creates a task that runs `run`. Returns its TID.
 ///
 /// # Safety
-/// What `life` borrows must be there until the kernel has cleared the lender's `borrower`.
+/// Data borrowed by `run` must stay valid until the kernel has cleared the donor's `recipient`.
 #[allow(unsafe_code)]
 unsafe fn clone<'a>(
-    lender: Arc<Lender>,
-    pool: &Arc<Pool>,
-    birth: Birth,
-    life: Box<dyn FnOnce() + Send + 'a>,
+    donor: Arc<Donor>,
+    pool: &Arc<DonorPool>,
+    parameters: CloneParameters,
+    run: Box<dyn FnOnce() + Send + 'a>,
 ) -> io::Result<u32> {
-    let borrower = lender.borrower.as_ptr();
-    let (stack, storage) = (lender.stack as *mut c_void, lender.storage as *mut c_void);
-    let start = Box::into_raw(Box::new(Start { life, lender, pool: pool.clone(), parent: birth.parent }));
-    // SAFETY: stack and storage are those of a lender whose thread sleeps and that nobody else uses: it was borrowed, and the
-    // kernel had cleared `borrower`. That word stays in place, since lenders end after their borrowers. `start` is the
-    // new task's alone. Its lifetime is the caller's care.
-    let number = unsafe { libc::clone(enter, stack, birth.flags, start.cast(), borrower, storage, borrower) };
+    let recipient = donor.recipient.as_ptr();
+    let (stack, storage) = (donor.stack as *mut c_void, donor.storage as *mut c_void);
+    let start = Box::into_raw(Box::new(Start { run, donor, pool: pool.clone(), parent: parameters.parent }));
+    // SAFETY: stack and storage join_group_and_user to a donor that sleeps and that no other task uses: it was acquired, and the
+    // kernel had cleared `recipient`. That word stays in place, since donors end after their recipients. `start`
+    // belongs to the new task. The caller guarantees its lifetime.
+    let number = unsafe { libc::clone(enter, stack, parameters.flags, start.cast(), recipient, storage, recipient) };
     if number < 0 {
         let error = io::Error::last_os_error();
-        // SAFETY: no task was created, so it is still ours.
+        // SAFETY: no task was created, so it is still owned here.
         let start = unsafe { Box::from_raw(start) };
-        start.pool.give_back(start.lender);
+        start.pool.release(start.donor);
         return Err(error);
     }
     Ok(number as u32)
 }
 
-/// Where a new task begins. When it returns, libc ends the thread by the bare system call, and nothing else.
+/// Entry point of a new task. When it returns, libc only makes the exit system call.
 #[allow(unsafe_code)]
 extern "C" fn enter(start: *mut c_void) -> c_int {
-    // SAFETY: `clone` made it of a box, and gave it to this task alone.
-    let Start { life, lender, pool, parent } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
+    // SAFETY: `clone` passed the box to this task alone.
+    let Start { run, donor, pool, parent } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal that exists");
-    // Else it died before that call: then nobody is left who could be played for.
+    // Otherwise the parent died before this call, and the execution is over.
     if sys::parent_id() == parent {
-        life();
-        pool.give_back(lender);
+        run();
+        pool.release(donor);
     }
     0
 }

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What all tasks of a play share: the Executor and its lock, the play's clock, and the places where its threads sleep.
+//! State shared by all tasks of an execution: the Executor and its lock, the clock, and the futexes on which its
+//! threads sleep.
 
-use super::company::{self, Bell, Company};
 use super::locks::Locks;
+use super::named_process::{self, HelperFutex, NamedProcess};
 use super::prepare::Prepared;
-use super::process::{self, Kinship};
-use super::{End, Options, PlayError, Played, Step, Stuck, TaskPlayed};
+use super::process::{self, TaskKind};
+use super::{End, ExecuteError, ExecutionResult, Options, Step, Stuck, TaskResult};
 use host::sys;
 use ids::{Nanos, TaskId};
 use std::any::Any;
@@ -17,88 +18,88 @@ use std::thread;
 use std::time::Duration;
 use workload::{Demand, Executor, Period, Start, TaskSpec, Workload};
 
-/// How long nobody may miss a task that was killed. A choice: the stage costs the machine some microseconds each time it looks.
-const LOOK_AGAIN: Nanos = Nanos::from_secs(1);
+/// Maximum delay until a killed task is noticed. Each check by the coordinator costs some microseconds.
+const KILL_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 
-/// How often to try the lock before sleeping for it: some 20 us, many times what its holders need.
+/// Number of attempts at the lock before sleeping: about 20 us, many times the hold time.
 const LOCK_SPINS: u32 = 500;
 
-/// How long the stage sleeps until it tries the lock again.
-const STAGE_LOOKS: Duration = Duration::from_micros(100);
+/// Interval at which the coordinator retries the lock.
+const LOCK_RETRY: Duration = Duration::from_micros(100);
 
-/// The number of a thread that the kernel refused to create.
+/// TID of a thread that the kernel failed to create.
 const NO_THREAD: u32 = u32::MAX;
 
-/// Where the others find the thread of a task.
+/// Handle through which other tasks reach a task's thread.
 #[derive(Default)]
-pub struct Seat {
-    /// 0: it may sleep on this word. 1: it was woken, or the play is over.
+pub struct TaskHandle {
+    /// Futex: 0 if the task may sleep, 1 if it was woken or the execution is over.
     pub word: AtomicU32,
-    /// The thread's number in the kernel: 0 until it has one, [`NO_THREAD`] if it will have none.
+    /// TID of the thread: 0 until it exists, [`NO_THREAD`] if it could not be created.
     pub thread: AtomicU32,
-    /// While it waits: its count of voluntary switches once it has left its CPU. Else 0.
+    /// While the task waits: its number of voluntary switches after it has left its CPU. Otherwise 0.
     pub asleep_from: AtomicU64,
-    /// What it did; when it has ended.
-    played: Mutex<Option<TaskPlayed>>,
+    /// Result of the task, after its exit.
+    result: Mutex<Option<TaskResult>>,
 }
 
-impl Seat {
-    pub fn ring(&self) {
+impl TaskHandle {
+    pub fn wake(&self) {
         self.word.store(1, SeqCst);
         sys::wake(&self.word, 1);
     }
 
-    /// Whether the kernel has taken the thread off its CPU. State S alone comes before that; the count does not.
+    /// Whether the kernel has switched the thread out. State S is set earlier than that; the switch count is not.
     pub fn is_asleep(&self) -> bool {
         let from = self.asleep_from.load(SeqCst);
         from != 0 && sys::status(self.thread.load(SeqCst)).is_some_and(|now| now.sleeps && now.voluntary >= from)
     }
 
-    /// The task ends, and this is what it did.
-    pub fn leave(&self, played: TaskPlayed) {
-        *self.played.lock().unwrap_or_else(PoisonError::into_inner) = Some(played);
+    /// Stores the result of a task that exits.
+    pub fn leave(&self, result: TaskResult) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(result);
     }
 
-    fn take_played(&self) -> Option<TaskPlayed> {
-        self.played.lock().unwrap_or_else(PoisonError::into_inner).take()
+    fn take_result(&self) -> Option<TaskResult> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-/// Everything on which a task of the play may sleep.
+/// Futexes on which tasks of the execution sleep.
 #[derive(Default)]
-pub struct Bells {
+pub struct Futexes {
     pub over: AtomicBool,
     pub gate: AtomicU32,
-    /// Where the stage sleeps, by [`sys::wait_shared`]: 0 while it does.
-    pub stage: AtomicU32,
-    seats: Mutex<Vec<Arc<Seat>>>,
-    /// The first task that panicked did it with this.
+    /// Futex of the coordinator ([`sys::wait_shared`]); 0 while it sleeps.
+    pub coordinator: AtomicU32,
+    handles: Mutex<Vec<Arc<TaskHandle>>>,
+    /// Panic payload of the first task that panicked.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Index and one of the spec whose task was killed, before the stage left because of that; else 0.
+    /// Index plus one of the spec whose task was killed, set before the coordinator exits for that reason; else 0.
     pub killed: AtomicU32,
 }
 
-impl Bells {
-    /// Ends the play: whoever sleeps wakes up, whoever is about to sleep does not.
+impl Futexes {
+    /// Ends the execution: wakes all sleeping tasks and prevents further sleeps.
     pub fn end(&self) {
         self.over.store(true, SeqCst);
         self.open_gate();
-        self.ring_stage();
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|seat| seat.ring());
+        self.wake_coordinator();
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|handle| handle.wake());
     }
 
-    pub fn ring_stage(&self) {
-        self.stage.store(1, SeqCst);
-        sys::wake_shared(&self.stage);
+    pub fn wake_coordinator(&self) {
+        self.coordinator.store(1, SeqCst);
+        sys::wake_shared(&self.coordinator);
     }
 
-    /// Ends the play because of a panic: else the others might wait for its task for ever.
+    /// Ends the execution after a panic, because other tasks might wait for the panicked one forever.
     pub fn end_by_panic(&self, panic: Box<dyn Any + Send>) {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
         self.end();
     }
 
-    /// With what a task panicked, if one did.
+    /// Panic payload of a task, if one panicked.
     pub fn take_panic(&self) -> Option<Box<dyn Any + Send>> {
         self.panic.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -108,70 +109,75 @@ impl Bells {
         sys::wake(&self.gate, i32::MAX as u32);
     }
 
-    /// A place for a new task. Once the play is over, it will not sleep.
-    fn take_seat(&self) -> Arc<Seat> {
-        let seat = Arc::new(Seat::default());
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner).push(seat.clone());
+    /// Handle for a new task. Once the execution is over, it will not sleep.
+    fn new_handle(&self) -> Arc<TaskHandle> {
+        let handle = Arc::new(TaskHandle::default());
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner).push(handle.clone());
         if self.over.load(SeqCst) {
-            seat.word.store(1, SeqCst);
+            handle.word.store(1, SeqCst);
         }
-        seat
+        handle
     }
 }
 
-/// What changes while the play goes on; behind the lock.
+/// Mutable state, protected by the lock.
 pub struct State<'w> {
-    pub player: Executor<'w>,
-    seats: Vec<Arc<Seat>>,
-    /// The processes with names that have members.
-    companies: BTreeMap<&'w str, Company>,
-    /// Tasks that neither wait nor have ended. Here and below those that play beside others are left out.
+    pub executor: Executor<'w>,
+    handles: Vec<Arc<TaskHandle>>,
+    /// Named processes that have members.
+    named_processes: BTreeMap<&'w str, NamedProcess>,
+    /// Number of tasks that neither wait nor have exited. Here and below background tasks are excluded.
     awake: usize,
-    /// Tasks that start by themselves and did not yet.
+    /// Number of tasks that start by themselves and have not started yet.
     due: usize,
     stuck: Vec<Stuck>,
     log: Vec<Step>,
     pub failed_forks: u64,
     pub refused_changes: u64,
-    pub error: Option<PlayError>,
+    pub error: Option<ExecuteError>,
 }
 
 impl State<'_> {
-    /// A member of the process of this name is no more.
-    fn depart(&mut self, name: &str) {
-        let Some(company) = self.companies.get_mut(name) else { return };
-        company.members -= 1;
-        if company.members == 0 {
-            company.ring();
-            self.companies.remove(name);
+    /// Removes a member from a named process.
+    fn note_exit(&mut self, name: &str) {
+        let Some(named) = self.named_processes.get_mut(name) else { return };
+        named.members -= 1;
+        if named.members == 0 {
+            named.wake();
+            self.named_processes.remove(name);
         }
     }
 }
 
-/// What all tasks share.
+/// State shared by all tasks.
 pub struct Shared<'w> {
     state: Mutex<State<'w>>,
     pub workload: &'w Workload,
     pub options: &'w Options,
     pub prepared: &'w Prepared,
-    pub bells: Arc<Bells>,
+    pub futexes: Arc<Futexes>,
     pub locks: Locks,
-    /// Names of the processes that have an aide.
-    pub aided: BTreeSet<&'w str>,
-    /// When the play began and when it must end, by the clock.
+    /// Names of the processes that have a helper thread.
+    pub with_helper: BTreeSet<&'w str>,
+    /// Start and latest end of the execution, by the clock.
     begin: AtomicU64,
     end: AtomicU64,
-    /// The process that waits for all tasks.
-    stage: u32,
-    /// Tasks that have come to the gate, and how many will.
+    /// PID of the coordinator.
+    coordinator: u32,
+    /// Number of tasks that have arrived at the start gate, and number expected.
     arrived: AtomicU32,
     expected: u32,
     disturbances: AtomicU64,
 }
 
 impl<'w> Shared<'w> {
-    /// Before the play.
-    pub fn new(workload: &'w Workload, options: &'w Options, prepared: &'w Prepared, bells: Arc<Bells>) -> Shared<'w> {
+    /// State before the execution starts.
+    pub fn new(
+        workload: &'w Workload,
+        options: &'w Options,
+        prepared: &'w Prepared,
+        futexes: Arc<Futexes>,
+    ) -> Shared<'w> {
         let by_itself = |(task, index)| -> bool {
             let task: &TaskSpec = task;
             task.start != Start::Forked && !workload.is_beside(index)
@@ -179,9 +185,9 @@ impl<'w> Shared<'w> {
         let starts = workload.tasks.iter().zip(0..).filter(|&start| by_itself(start)).count();
         let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
         let state = State {
-            player: Executor::new(workload),
-            seats: Vec::new(),
-            companies: BTreeMap::new(),
+            executor: Executor::new(workload),
+            handles: Vec::new(),
+            named_processes: BTreeMap::new(),
             awake: 0,
             due: starts,
             stuck: Vec::new(),
@@ -195,12 +201,12 @@ impl<'w> Shared<'w> {
             workload,
             options,
             prepared,
-            bells,
+            futexes,
             locks: Locks::new(&workload.locks),
-            aided: company::with_aide(workload),
+            with_helper: named_process::needing_helper(workload),
             begin: AtomicU64::new(sys::NEVER.0),
             end: AtomicU64::new(sys::NEVER.0),
-            stage: sys::process_id(),
+            coordinator: sys::process_id(),
             arrived: AtomicU32::new(0),
             expected: at_once as u32,
             disturbances: AtomicU64::new(0),
@@ -215,54 +221,54 @@ impl<'w> Shared<'w> {
             spin_loop();
         }
         self.disturbances.fetch_add(1, SeqCst);
-        if sys::process_id() != self.stage {
+        if sys::process_id() != self.coordinator {
             return self.state.lock().unwrap_or_else(PoisonError::into_inner);
         }
-        // Who holds it may have been killed.
+        // The lock holder may have been killed.
         loop {
             match self.state.try_lock() {
                 Ok(state) => return state,
                 Err(TryLockError::Poisoned(state)) => return state.into_inner(),
-                Err(TryLockError::WouldBlock) => thread::sleep(STAGE_LOOKS),
+                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_RETRY),
             }
             self.leave_if_killed();
         }
     }
 
-    /// For the stage: if a task was killed, leaves at once, and all others die of that. What the killed one held, it holds
-    /// for ever.
+    /// For the coordinator: if a task was killed, exits at once, which kills all others. Locks held by the killed
+    /// task stay locked forever.
     fn leave_if_killed(&self) {
-        if let Some(spec) = self.prepared.lenders.killed() {
-            self.bells.killed.store(spec + 1, SeqCst);
+        if let Some(spec) = self.prepared.donors.killed() {
+            self.futexes.killed.store(spec + 1, SeqCst);
             process::leave();
         }
     }
 
-    /// Whether the play has begun: its time runs.
+    /// Whether the execution's time has started.
     pub fn has_begun(&self) -> bool {
         self.begin.load(SeqCst) != sys::NEVER.0
     }
 
-    /// The play's time.
+    /// Time since the start of the execution.
     pub fn now(&self) -> Nanos {
         sys::now().since(Nanos(self.begin.load(SeqCst)))
     }
 
-    /// What the clock says when the play's time is `time`.
+    /// Clock time at `time` since the start.
     pub fn clock_at(&self, time: Nanos) -> Nanos {
         Nanos(self.begin.load(SeqCst).saturating_add(time.0))
     }
 
-    /// When it must end, by the clock.
+    /// Clock time at which the execution must end.
     pub fn end(&self) -> Nanos {
         Nanos(self.end.load(SeqCst))
     }
 
     pub fn is_over(&self) -> bool {
-        self.bells.over.load(SeqCst) || sys::now() >= self.end()
+        self.futexes.over.load(SeqCst) || sys::now() >= self.end()
     }
 
-    /// The play begins now.
+    /// Starts the execution's time.
     pub fn start_clock(&self) {
         let begin = sys::now();
         if let Some(duration) = self.options.duration.or(self.workload.duration) {
@@ -271,127 +277,133 @@ impl<'w> Shared<'w> {
         self.begin.store(begin.0, SeqCst);
     }
 
-    /// 1 if the play lasts until the tasks of this spec have ended, 0 if they play beside others.
+    /// 1 for tasks whose exit the execution waits for, 0 for background tasks.
     fn counts(&self, spec: u32) -> usize {
         usize::from(!self.workload.is_beside(spec))
     }
 
-    /// A new task of the play, which the calling one is to create; `None` if it waits for another one to do that.
-    pub fn enroll(&self, spec: u32, parent: Option<TaskId>) -> Option<Role> {
+    /// Registers a new task, which the caller must create; `None` if another task will create it.
+    pub fn register(&self, spec: u32, parent: Option<TaskId>) -> Option<TaskSetup> {
         let now = if self.has_begun() { self.now() } else { Nanos::ZERO };
-        let seat = self.bells.take_seat();
+        let handle = self.futexes.new_handle();
         let mut state = self.state();
-        let task = TaskId(state.seats.len() as u32);
+        let task = TaskId(state.handles.len() as u32);
         match parent {
-            Some(parent) => state.player.forked(task, spec, parent, now),
+            Some(parent) => state.executor.forked(task, spec, parent, now),
             None => {
-                state.player.started(task, spec, now);
+                state.executor.started(task, spec, now);
                 state.due -= self.counts(spec);
             }
         }
         state.awake += self.counts(spec);
-        state.seats.push(seat.clone());
+        state.handles.push(handle.clone());
         let process = |spec: u32| self.workload.tasks[spec as usize].who.process.as_deref();
-        let is_fellow = |name| parent.is_some_and(|parent| process(state.player.spec_of(parent)) == Some(name));
-        let is_thread = |parent| state.player.is_thread(spec, parent);
-        // Who is to create it, and as what.
-        let (kinship, waits) = match process(spec) {
-            Some(name) => match state.companies.get(name) {
-                None => (Kinship::Process, false),
-                Some(_) => (Kinship::Thread, !is_fellow(name)),
+        let is_member = |name| parent.is_some_and(|parent| process(state.executor.spec_of(parent)) == Some(name));
+        let is_thread = |parent| state.executor.is_thread(spec, parent);
+        // Determines the kind of the new task, and whether another task creates it.
+        let (kind, waits) = match process(spec) {
+            Some(name) => match state.named_processes.get(name) {
+                None => (TaskKind::Process, false),
+                Some(_) => (TaskKind::Thread, !is_member(name)),
             },
-            None if parent.is_some_and(is_thread) => (Kinship::Thread, false),
-            None => (Kinship::Process, false),
+            None if parent.is_some_and(is_thread) => (TaskKind::Thread, false),
+            None => (TaskKind::Process, false),
         };
-        let begins_session = kinship == Kinship::Process && state.player.begins_session(spec, parent);
+        let begins_session = kind == TaskKind::Process && state.executor.begins_session(spec, parent);
         let at_gate = self.options.gate && self.workload.tasks[spec as usize].start == Start::At(Nanos::ZERO);
         let is_forked = parent.is_some();
-        let role = Role { task, spec, seat, kinship, begins_session, at_gate, is_forked };
-        let Some(name) = process(spec) else { return Some(role) };
-        let company = state.companies.entry(name).or_default();
-        company.members += 1;
+        let setup = TaskSetup { task, spec, handle, kind, begins_session, at_gate, is_forked };
+        let Some(name) = process(spec) else { return Some(setup) };
+        let named = state.named_processes.entry(name).or_default();
+        named.members += 1;
         if !waits {
-            return Some(role);
+            return Some(setup);
         }
-        company.waiting.push(role);
-        company.ring();
+        named.waiting.push(setup);
+        named.wake();
         None
     }
 
-    /// The calling task leads the process of this name: those that wait for it, and where its aide sleeps.
-    pub fn lead(&self, name: &'w str) -> (Vec<Role>, Bell) {
+    /// Called by the leader of a named process: the members that it must create, and the helper's futex.
+    pub fn lead(&self, name: &'w str) -> (Vec<TaskSetup>, HelperFutex) {
         let mut state = self.state();
-        let company = state.companies.entry(name).or_default();
-        (std::mem::take(&mut company.waiting), company.bell.clone())
+        let named = state.named_processes.entry(name).or_default();
+        (std::mem::take(&mut named.waiting), named.futex.clone())
     }
 
-    /// Those that wait for the aide of the process of this name, that sleeps there; `None` when nobody is left.
-    pub fn take_waiting(&self, name: &str, bell: &Bell) -> Option<Vec<Role>> {
+    /// Members that the helper must create; `None` when no member is left.
+    pub fn take_waiting(&self, name: &str, futex: &HelperFutex) -> Option<Vec<TaskSetup>> {
         let mut state = self.state();
-        let company = state.companies.get_mut(name).filter(|company| Arc::ptr_eq(&company.bell, bell))?;
-        Some(std::mem::take(&mut company.waiting))
+        let named = state.named_processes.get_mut(name).filter(|named| Arc::ptr_eq(&named.futex, futex))?;
+        Some(std::mem::take(&mut named.waiting))
     }
 
-    /// A task of this spec has ended.
-    pub fn depart(&self, spec: u32) {
+    /// Notes the exit of a task of this spec.
+    pub fn note_exit(&self, spec: u32) {
         if let Some(name) = self.workload.tasks[spec as usize].who.process.as_deref() {
-            self.state().depart(name);
+            self.state().note_exit(name);
         }
     }
 
-    /// Lets `task` do its next operation. Those that it wakes are appended to `woken`.
-    pub fn advance(&self, task: TaskId, now: Nanos, woken: &mut Vec<TaskId>, rung: &mut Vec<Arc<Seat>>) -> Advance {
+    /// Executes the next operation of `task`. Woken tasks are appended to `woken_handles`.
+    pub fn advance(
+        &self,
+        task: TaskId,
+        now: Nanos,
+        woken: &mut Vec<TaskId>,
+        woken_handles: &mut Vec<Arc<TaskHandle>>,
+    ) -> Advance {
         let mut state = self.state();
-        let operation = state.player.upcoming(task);
-        let demand = state.player.advance(task, now, woken);
-        let period = state.player.take_periods().last();
+        let operation = state.executor.upcoming(task);
+        let demand = state.executor.advance(task, now, woken);
+        let period = state.executor.take_periods().last();
         if self.options.log {
-            let script = &self.workload.tasks[state.player.spec_of(task) as usize].script;
+            let script = &self.workload.tasks[state.executor.spec_of(task) as usize].script;
             let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
             if let Some(operation) = operation.map(|(index, _)| index).or(exit) {
                 state.log.push(Step { time: now, task, operation, cpu: sys::current_cpu() });
             }
         }
-        rung.extend(woken.drain(..).map(|other| state.seats[other.index()].clone()));
-        // Those that it wakes are of the same part.
-        let counts = self.counts(state.player.spec_of(task));
-        state.awake += counts * rung.len();
+        woken_handles.extend(woken.drain(..).map(|other| state.handles[other.index()].clone()));
+        // Tasks wake only tasks of the same part.
+        let counts = self.counts(state.executor.spec_of(task));
+        state.awake += counts * woken_handles.len();
         if matches!(demand, Some(Demand::Wait | Demand::Spin | Demand::Exit)) {
             state.awake -= counts;
-            self.look_for_end(state);
+            self.check_for_end(state);
         }
         let late = demand.is_none() && matches!(operation, Some((_, workload::Op::Timer { .. })));
         Advance { demand, late, period }
     }
 
-    /// When nobody is awake and nobody will come, the play is over.
-    fn look_for_end(&self, mut state: MutexGuard<'_, State<'w>>) {
+    /// Ends the execution if all tasks wait and no task is still to start.
+    fn check_for_end(&self, mut state: MutexGuard<'_, State<'w>>) {
         if state.awake > 0 || state.due > 0 {
             return;
         }
-        state.stuck = (0..state.seats.len() as u32)
+        state.stuck = (0..state.handles.len() as u32)
             .filter_map(|task| {
                 let task = TaskId(task);
-                if self.counts(state.player.spec_of(task)) == 0 {
+                if self.counts(state.executor.spec_of(task)) == 0 {
                     return None;
                 }
-                let waits_for = state.player.waits_for(task)?;
-                let name = self.workload.tasks[state.player.spec_of(task) as usize].name.clone();
+                let waits_for = state.executor.waits_for(task)?;
+                let name = self.workload.tasks[state.executor.spec_of(task) as usize].name.clone();
                 Some(Stuck { task, name, waits_for })
             })
             .collect();
         let is_left =
             !state.stuck.is_empty() || (0..self.workload.tasks.len() as u32).any(|spec| self.counts(spec) == 0);
         drop(state);
-        if is_left { self.bells.end() } else { self.bells.ring_stage() }
+        if is_left { self.futexes.end() } else { self.futexes.wake_coordinator() }
     }
 
-    /// The number that the thread of `task` has in the kernel; `None` if the kernel created none.
+    /// TID of a task; `None` if the kernel failed to create it.
     pub fn thread_of(&self, task: TaskId) -> Option<u32> {
-        let seat = self.state().seats[task.index()].clone();
-        // The thread writes it first of all.
+        let handle = self.state().handles[task.index()].clone();
+        // The thread stores it first of all.
         loop {
-            match seat.thread.load(SeqCst) {
+            match handle.thread.load(SeqCst) {
                 0 if !self.is_over() => thread::yield_now(),
                 0 | NO_THREAD => return None,
                 number => return Some(number),
@@ -399,95 +411,97 @@ impl<'w> Shared<'w> {
         }
     }
 
-    /// `task` was enrolled, but the kernel created no thread for it. False if others wait for it to create them.
-    pub fn dismiss(&self, task: TaskId) -> bool {
+    /// Unregisters a task that the kernel failed to create. Returns false if other members depended on it to be
+    /// created.
+    pub fn unregister(&self, task: TaskId) -> bool {
         let mut state = self.state();
-        // Nobody but its parent could wait for it, and that is here.
-        state.player.refused(task, &mut Vec::new());
-        let spec = state.player.spec_of(task);
+        // Only its parent, the caller, could wait for it.
+        state.executor.refused(task, &mut Vec::new());
+        let spec = state.executor.spec_of(task);
         state.awake -= self.counts(spec);
         state.failed_forks += 1;
-        state.seats[task.index()].thread.store(NO_THREAD, SeqCst);
+        state.handles[task.index()].thread.store(NO_THREAD, SeqCst);
         let Some(name) = self.workload.tasks[spec as usize].who.process.as_deref() else { return true };
-        state.depart(name);
-        state.companies.get(name).is_none_or(|company| company.members as usize != company.waiting.len())
+        state.note_exit(name);
+        state.named_processes.get(name).is_none_or(|named| named.members as usize != named.waiting.len())
     }
 
-    /// Comes to the gate and waits until it opens.
+    /// Arrives at the start gate and waits until it opens.
     pub fn pass_gate(&self) {
         if self.arrived.fetch_add(1, SeqCst) + 1 == self.expected {
-            self.bells.ring_stage();
+            self.futexes.wake_coordinator();
         }
-        while self.bells.gate.load(SeqCst) == 0 {
-            sys::wait(&self.bells.gate, 0, sys::NEVER);
+        while self.futexes.gate.load(SeqCst) == 0 {
+            sys::wait(&self.futexes.gate, 0, sys::NEVER);
         }
     }
 
-    /// Ends the play with an error; the first one counts.
-    pub fn fail(&self, error: PlayError) {
+    /// Ends the execution with an error; the first error counts.
+    pub fn fail(&self, error: ExecuteError) {
         self.state().error.get_or_insert(error);
-        self.bells.end();
+        self.futexes.end();
     }
 
-    /// Waits until all tasks that start at once have come, and lets them go: the play begins.
+    /// Waits until all tasks that start at time 0 have arrived, opens the gate, and starts the clock.
     pub fn open_gate_when_all_came(&self) {
         loop {
-            self.bells.stage.store(0, SeqCst);
+            self.futexes.coordinator.store(0, SeqCst);
             self.leave_if_killed();
-            if self.bells.over.load(SeqCst) || self.arrived.load(SeqCst) == self.expected {
+            if self.futexes.over.load(SeqCst) || self.arrived.load(SeqCst) == self.expected {
                 break;
             }
-            self.wait_as_stage(sys::NEVER);
+            self.wait_as_coordinator(sys::NEVER);
         }
         if let Some(limit) = self.options.settle {
             let until = sys::now() + limit;
-            let seats = self.state().seats.clone();
-            while sys::now() < until && !seats.iter().all(|seat| seat.is_asleep()) {
+            let handles = self.state().handles.clone();
+            while sys::now() < until && !handles.iter().all(|handle| handle.is_asleep()) {
                 thread::yield_now();
             }
         }
         self.start_clock();
-        self.bells.open_gate();
+        self.futexes.open_gate();
     }
 
-    /// Sleeps until then by the clock, at most until the play is over or nobody is left.
+    /// Sleeps until this clock time, the end of the execution, or until all tasks have exited or wait.
     pub fn wait_until(&self, time: Nanos) {
         loop {
-            self.bells.stage.store(0, SeqCst);
+            self.futexes.coordinator.store(0, SeqCst);
             self.leave_if_killed();
-            let nobody_left = {
+            let none_left = {
                 let state = self.state();
                 state.awake == 0 && state.due == 0
             };
-            if nobody_left || self.is_over() || sys::now() >= time {
+            if none_left || self.is_over() || sys::now() >= time {
                 return;
             }
-            self.wait_as_stage(time.min(self.end()));
+            self.wait_as_coordinator(time.min(self.end()));
         }
     }
 
-    /// The stage sleeps until somebody rings for it, or until then. For a task that is killed the kernel wakes who sleeps here,
-    /// but changes nothing: if the stage was about to sleep, or had been stopped, it finds that by looking again.
-    fn wait_as_stage(&self, until: Nanos) {
-        sys::wait_shared(&self.bells.stage, 0, until.min(sys::now() + LOOK_AGAIN));
+    /// Coordinator: sleeps until woken or until this time. When a task is killed, the kernel wakes a sleeper here but
+    /// does not change the futex: if the coordinator was only about to sleep, or was stopped, it notices the kill at
+    /// the next check.
+    fn wait_as_coordinator(&self, until: Nanos) {
+        sys::wait_shared(&self.futexes.coordinator, 0, until.min(sys::now() + KILL_CHECK_INTERVAL));
     }
 
-    /// For the stage: waits until all tasks have ended, which the last one tells.
+    /// Coordinator: waits until all tasks have exited; the last one wakes it.
     pub fn wait_for_last(&self, scope: &process::Scope<'_, '_>) {
         loop {
-            self.bells.stage.store(0, SeqCst);
+            self.futexes.coordinator.store(0, SeqCst);
             self.leave_if_killed();
             if scope.alive() == 0 {
                 return;
             }
-            self.wait_as_stage(sys::NEVER);
+            self.wait_as_coordinator(sys::NEVER);
         }
     }
 
-    /// What the play was like, when all tasks have ended; `asked`: somebody wanted its end.
-    pub fn into_played(self, asked: bool, waited: u32) -> Result<Played, PlayError> {
+    /// Builds the result after all tasks have exited; `asked` is whether a stop was requested.
+    pub fn into_result(self, asked: bool, waited: u32) -> Result<ExecutionResult, ExecuteError> {
         let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let tasks: Vec<TaskPlayed> = state.seats.iter().filter_map(|seat| seat.take_played()).collect();
+        let tasks: Vec<TaskResult> = state.handles.iter().filter_map(|handle| handle.take_result()).collect();
         if let Some(error) = state.error {
             return Err(error);
         }
@@ -500,7 +514,7 @@ impl<'w> Shared<'w> {
         } else {
             End::Duration
         };
-        Ok(Played {
+        Ok(ExecutionResult {
             end,
             elapsed: tasks.iter().map(|task| task.ended).max().unwrap_or_default(),
             calibration: self.prepared.calibration,
@@ -514,26 +528,26 @@ impl<'w> Shared<'w> {
     }
 }
 
-/// A task that has no thread yet.
-pub struct Role {
+/// A registered task that has no thread yet.
+pub struct TaskSetup {
     pub task: TaskId,
     pub spec: u32,
-    pub seat: Arc<Seat>,
-    /// What it is to the one that creates it.
-    pub kinship: Kinship,
-    /// It is to lead a session of its own.
+    pub handle: Arc<TaskHandle>,
+    /// Relation to its creator.
+    pub kind: TaskKind,
+    /// It leads a new session.
     pub begins_session: bool,
-    /// It waits until the play begins.
+    /// It waits at the start gate.
     pub at_gate: bool,
-    /// Another task forks it.
+    /// It is forked by another task.
     pub is_forked: bool,
 }
 
-/// What [`Shared::advance`] found.
+/// Result of [`Shared::advance`].
 pub struct Advance {
     pub demand: Option<Demand>,
-    /// It was a timer that was due already.
+    /// The operation was a timer that had already expired.
     pub late: bool,
-    /// The period that it ended.
+    /// Period that the operation ended.
     pub period: Option<Period>,
 }

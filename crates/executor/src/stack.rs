@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Stacks that lie beside each other in one mapping.
+//! Stacks that the kernel can merge into one mapping.
 //!
-//! When a process ends, a kernel with process accounting looks at each mapping of its memory (`acct_collect()`). Here all
-//! processes have one memory, and libc makes two mappings for each stack: with three thousand of them each end takes a third
-//! of a millisecond. Neighbours that have the same flags are one mapping; the page below a stack that must not be touched is a
-//! mark in the page table where the kernel has such marks (`MADV_GUARD_INSTALL`, Linux 6.13), and else a mapping.
+//! When a process exits, a kernel with process accounting walks all mappings of its memory (`acct_collect()`). Here
+//! all processes share one memory, and libc makes two mappings per stack: with three thousand stacks each exit would
+//! take a third of a millisecond. Neighboring mappings with the same flags are merged. The guard page below a stack
+//! is a page-table marker where the kernel supports it (`MADV_GUARD_INSTALL`, Linux 6.13), otherwise a mapping.
 
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags};
 use std::ffi::c_void;
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 /// `MADV_GUARD_INSTALL` of `include/uapi/asm-generic/mman-common.h`.
 const GUARD_INSTALL: i32 = 102;
 
-/// Memory for a stack, with a page below it that must not be touched.
+/// Memory for a stack, with a guard page below it.
 #[derive(Debug)]
 pub struct Stack {
     mapping: NonNull<c_void>,
@@ -28,19 +28,19 @@ unsafe impl Send for Stack {}
 
 #[allow(unsafe_code)]
 impl Stack {
-    /// Room for so many bytes at least.
+    /// Maps a stack of at least `bytes` bytes.
     ///
     /// # Errors
-    /// What the kernel answered.
+    /// The kernel's error.
     pub fn map(bytes: usize) -> io::Result<Stack> {
         let page = rustix::param::page_size();
         let bytes = bytes.next_multiple_of(page);
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
-        // SAFETY: the kernel chooses a place where nothing is.
+        // SAFETY: the kernel chooses an unused address.
         let mapping = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), page + bytes, access, flags) }?;
         let stack = Stack { mapping: NonNull::new(mapping).expect("the first page is never mapped"), page, bytes };
-        // SAFETY: it is our mapping, and empty. Its pages shall be small, and need not stay in memory, where all of this
-        // process's do (`priority.rs`): a locked mapping takes no marks.
+        // SAFETY: the mapping is owned and empty. Huge pages are disabled, and the mapping is unlocked although this
+        // process locks its memory (`priority.rs`): a locked mapping cannot have guard markers.
         unsafe {
             let _ = rustix::mm::madvise(mapping, page + bytes, Advice::LinuxNoHugepage);
             rustix::mm::munlock(mapping, page + bytes)?;
@@ -51,12 +51,12 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Its lowest address.
+    /// Lowest usable address.
     pub fn bottom(&self) -> *mut c_void {
         self.mapping.as_ptr().wrapping_byte_add(self.page)
     }
 
-    /// Its length.
+    /// Length in bytes, without the guard page.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -65,7 +65,7 @@ impl Stack {
 #[allow(unsafe_code)]
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: it is our mapping, and whoever owns it sees to it that nobody uses it any more.
+        // SAFETY: the mapping is owned; the owner of the stack ensures that it is no longer used.
         unsafe { rustix::mm::munmap(self.mapping.as_ptr(), self.page + self.bytes) }.expect("our own mapping");
     }
 }

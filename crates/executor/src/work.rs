@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Work: a loop that takes the same number of cycles each time, and how many of its rounds a nanosecond of work is.
+//! Work: a loop that takes a fixed number of cycles per round, and the calibration of rounds per nanosecond.
 
 use host::sys;
 use ids::Nanos;
@@ -7,8 +7,8 @@ use std::hint::black_box;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Rounds of work. Each needs the result of the one before (a xorshift generator), so that no compiler and no processor
-/// can do less or do them side by side; it touches no memory.
+/// Executes rounds of work. Each round depends on the result of the previous one (xorshift), so that neither compiler
+/// nor processor can skip or parallelize rounds. No memory is accessed.
 #[inline(never)]
 pub fn spin(rounds: u64) {
     let mut state = black_box(0x2545_F491_4F6C_DD1D_u64);
@@ -20,8 +20,8 @@ pub fn spin(rounds: u64) {
     black_box(state);
 }
 
-/// Works until `clock` has gone on by `time`. `work` hears how much is left, does some of it or a little more, and says
-/// whether to go on.
+/// Works until `clock` has advanced by `time`. `work` gets the remaining time, does that much work or less, possibly
+/// overshooting slightly, and returns whether to continue.
 pub fn spend(time: Nanos, clock: impl Fn() -> Nanos, mut work: impl FnMut(Nanos) -> bool) {
     let until = clock() + time;
     loop {
@@ -32,38 +32,41 @@ pub fn spend(time: Nanos, clock: impl Fn() -> Nanos, mut work: impl FnMut(Nanos)
     }
 }
 
-/// How fast this machine works, measured with [`spin`].
+/// Speed of this machine, measured with [`spin`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Calibration {
-    /// Rounds of each try.
+    /// Number of rounds per measurement.
     pub rounds: u64,
-    /// The shortest time that they took: the unit of work. It is the fastest CPU's at its highest clock, undisturbed.
+    /// Shortest time of these rounds: the unit of work. It corresponds to the fastest CPU, undisturbed and at its
+    /// highest frequency.
     pub fastest: Nanos,
-    /// The median time over all tries on all CPUs. Far from [`Calibration::fastest`]: the CPUs were busy with other
-    /// things, changed their clock, or differ from each other.
+    /// Median time over all measurements on all CPUs. Far above [`Calibration::fastest`], it shows that CPUs were
+    /// busy, changed frequency, or are unequal.
     pub median: Nanos,
-    /// How many tries there were.
+    /// Number of measurements.
     pub tries: u32,
 }
 
-/// Length of a try. Shorter than the slices of all schedulers, so that some tries are undisturbed on a busy machine too.
+/// Target length of a measurement. Shorter than the slices of all schedulers, so that some measurements are
+/// undisturbed even on a busy machine.
 const TRY: Nanos = Nanos::from_us(250);
 
-/// Tries at each visit to a CPU, after as many that wake its clock up: 16 ms in all.
+/// Number of measurements per visit to a CPU, after the same number of warm-up rounds that raise its frequency: 16 ms
+/// in total.
 const TRIES: u32 = 32;
 
-/// At most so many CPUs are tried. They are spread over the machine, so that all kinds of cores are among them.
+/// Maximum number of CPUs measured, spread over the machine so that all core types are included.
 const MOST_CPUS: usize = 16;
 
-/// CPUs are visited again until this time is over: neighbours of a virtual machine slow it for some tenths of a second (as
-/// `hardware/handover.rs` says), and what was measured meanwhile alone would make all work too small.
+/// CPUs are visited repeatedly for this time. Neighbors of a virtual machine can slow it for some tenths of a second
+/// (see `hardware/handoff.rs`); measured only during that time, the unit of work would be too small.
 const SPAN: Duration = Duration::from_millis(400);
 
-/// From the beginning of a visit of all CPUs to that of the next, if they take less.
+/// Minimum time between the starts of two rounds of visits.
 const APART: Duration = Duration::from_millis(100);
 
 impl Calibration {
-    /// Measures on the CPUs that the calling thread may use; changes its affinity on the way, and leaves it changed.
+    /// Measures the CPUs that the calling thread may use. Leaves its affinity changed.
     pub(super) fn measure() -> std::io::Result<Calibration> {
         let cpus: Vec<_> = sys::allowed_cpus()?.iter().collect();
         let mut rounds = 1_000;
@@ -78,7 +81,7 @@ impl Calibration {
         loop {
             let visit = Instant::now();
             for cpu in (0..count).map(spread) {
-                // A CPU may go offline meanwhile; the others do.
+                // This CPU may have gone offline; the others suffice.
                 if sys::set_allowed_cpus(0, &std::iter::once(cpu).collect()).is_err() {
                     continue;
                 }
@@ -102,17 +105,17 @@ impl Calibration {
         })
     }
 
-    /// Rounds of `work`, rounded up.
+    /// Number of rounds of an amount of work, rounded up.
     pub fn rounds_of(&self, work: Nanos) -> u64 {
         (u128::from(work.0) * u128::from(self.rounds)).div_ceil(self.fastest.0.into()) as u64
     }
 
-    /// Work that so many rounds are, rounded down.
+    /// Amount of work of a number of rounds, rounded down.
     pub fn work_of(&self, rounds: u64) -> Nanos {
         Nanos((u128::from(rounds) * u128::from(self.fastest.0) / u128::from(self.rounds)) as u64)
     }
 
-    /// How much longer the median try took than the fastest, in percent.
+    /// How much longer the median measurement took than the fastest, in percent.
     pub fn spread_percent(&self) -> f64 {
         100.0 * (self.median.0 as f64 / self.fastest.0 as f64 - 1.0)
     }
@@ -130,7 +133,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn rounds_and_work_agree() {
+    fn rounds_of_and_work_of_are_inverse() {
         let calibration = Calibration { rounds: 100_003, fastest: Nanos(250_007), median: Nanos(300_000), tries: 1 };
         for work in [0, 1, 2, 999, 1_000_000, 1_000_000_000_000_000] {
             let back = calibration.work_of(calibration.rounds_of(Nanos(work)));
@@ -141,8 +144,9 @@ mod tests {
     }
 
     #[test]
-    fn time_is_spent_by_the_clock_and_at_most_one_step_too_much() {
-        // Each step of at most 50 us takes 1.3 times as long as was thought; interrupts take two steps' time more.
+    fn spend_overshoots_by_at_most_one_step() {
+        // Each step of at most 50 us takes 1.3 times as long as requested; every 20th is interrupted for the length
+        // of two steps.
         let (clock, steps) = (Cell::new(Nanos(777)), Cell::new(0));
         let step = |left: Nanos| {
             steps.set(steps.get() + 1);
@@ -163,7 +167,7 @@ mod tests {
             let spent = (clock.get() - before).0;
             assert!((time..=time + 15_000 + 130_000).contains(&spent), "{spent} for {time}");
         }
-        assert_eq!(steps.get(), 1 + 1 + 37, "39 of 65 us, but one is interrupted for as long as two take");
+        assert_eq!(steps.get(), 1 + 1 + 37, "39 steps of 65 us, less two because of one interruption");
         steps.set(0);
         spend(
             Nanos::from_secs(1),
@@ -173,12 +177,12 @@ mod tests {
                 steps.get() < 3
             },
         );
-        assert_eq!(steps.get(), 3, "it was told to stop");
+        assert_eq!(steps.get(), 3, "it stops when work returns false");
     }
 
-    /// Else one bad moment would decide.
+    /// Otherwise a single disturbance could spoil the calibration.
     #[test]
-    fn cpus_are_visited_again_some_tenths_of_a_second_later() {
+    fn calibration_visits_cpus_again_after_some_tenths_of_a_second() {
         let begun = Instant::now();
         let (visits, cpus) = thread::spawn(|| {
             let cpus = sys::allowed_cpus().unwrap().len().min(MOST_CPUS) as u32;
@@ -194,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn twice_the_rounds_take_twice_the_time() {
+    fn work_time_is_proportional_to_rounds() {
         let fastest = |rounds| (0..200).map(|_| time(rounds)).min().expect("200 tries").0;
         let (once, twice) = (fastest(20_000), fastest(40_000));
         assert!((19..21).contains(&(10 * twice / once)), "{once} ns, then {twice} ns");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The shipped recording can be replayed: on a machine with a CPU for every task it runs to its end, does all of its
-//! work, and takes no longer than it took on the real machine, which had too few CPUs.
+//! The shipped recording is replayed in virtual time on a machine with a CPU for every task: it completes, does all
+//! of its work, and takes no longer than on the recorded machine, which had fewer CPUs.
 
 use ids::{Nanos, TaskId};
 use std::cmp::Reverse;
@@ -15,7 +15,7 @@ fn shipped() -> Recording {
     Recording::from_bytes("build.weir", &bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Plays a workload where every task runs whenever it wants to. Time of the last exit, work done, tasks exited.
+/// Executes a workload where every runnable task runs. Returns time of the last exit, work done, tasks exited.
 fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
     let mut player = Executor::new(workload);
     let mut ready = BinaryHeap::new();
@@ -54,7 +54,7 @@ fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
                     end = end.max(now);
                     break;
                 }
-                other => panic!("{other:?} is in no recording"),
+                other => panic!("{other:?} does not occur in recordings"),
             }
         }
     }
@@ -62,7 +62,7 @@ fn play(workload: &Workload) -> (Nanos, Nanos, usize) {
 }
 
 #[test]
-fn the_shipped_build_runs_to_its_end_with_all_its_work_and_no_longer_than_it_took() {
+fn shipped_build_completes_within_the_recorded_time() {
     let Recording { meta, workload, .. } = shipped();
     let (end, done, exited) = play(&workload);
     assert_eq!(exited, workload.tasks.len(), "every task starts once and exits");
@@ -72,17 +72,17 @@ fn the_shipped_build_runs_to_its_end_with_all_its_work_and_no_longer_than_it_too
     };
     let recorded: u64 = workload.tasks.iter().flat_map(|task| &task.script).map(work).sum();
     assert_eq!(done, Nanos(recorded));
-    assert!(recorded <= meta.elapsed.0 * u64::from(meta.cpus), "the real machine had time for that");
+    assert!(recorded <= meta.elapsed.0 * u64::from(meta.cpus), "the recorded work fits into the recorded CPU time");
     assert!(end <= meta.elapsed, "critical path {end}, recorded {}", meta.elapsed);
 }
 
 #[test]
-fn the_shipped_build_is_what_its_readme_says() {
+fn shipped_build_matches_its_readme() {
     let Recording { meta, workload, .. } = shipped();
     assert_eq!(meta.lost_events, 0);
     let compilations = workload.tasks.iter().filter(|task| task.name == "cc1").count();
     assert!(compilations >= 400, "{compilations} compilations");
-    // gcc waits for cc1, and make for gcc: the build has causes, not times.
+    // gcc waits for cc1, and make for gcc: the build is driven by causes, not by times.
     let ops = || workload.tasks.iter().flat_map(|task| &task.script);
     let awaits = ops().filter(|op| matches!(op, Op::Await(_))).count();
     let sleeps = ops().filter(|op| matches!(op, Op::Sleep(..))).count();

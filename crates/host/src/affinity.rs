@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Keeps the affinity of tasks across CPUs that go and come.
+//! Preserves task affinities across CPU hotplug.
 //!
-//! When the last CPU goes on which a task may run, the kernel lets it run anywhere from then on, for good. The -gc branch of
-//! BFS (May 2015) kept what had been asked for and renewed it at every change of CPUs. A scheduler of sched_ext cannot,
-//! but whoever runs it can:
+//! When the last CPU of a task's affinity goes offline, the kernel permanently widens the affinity to all CPUs. The
+//! -gc branch of BFS (May 2015) remembered the requested affinity and restored it at every hotplug event. A sched_ext
+//! scheduler cannot do that, but the program that loads it can:
 //!
-//! 1. While nothing changes, [`Keeper::look`] writes down which tasks may not run everywhere.
-//! 2. When a CPU has come, those of them that may now run where they were not allowed before get back what they had: as far
-//!    as these CPUs are there.
-//! 3. A task that sets its affinity itself meanwhile is believed: only what the kernel widened to all CPUs is renewed.
-//! 4. A CPU is online before it takes tasks, and still is when it takes none any more. `sched_getaffinity(2)` leaves out CPUs
-//!    that take none, as if somebody had forbidden them; what the kernel keeps is in `/proc`. `sched_setaffinity(2)` refuses
-//!    CPUs that take none, so what was refused is tried again.
+//! 1. While nothing changes, [`Keeper::look`] notes the tasks that may not run everywhere.
+//! 2. When a CPU comes online, noted tasks whose affinity has been widened get their old one back, restricted to the
+//!    CPUs that are online.
+//! 3. A task that changes its affinity itself keeps it: only affinities that the kernel widened to all CPUs are
+//!    restored.
+//! 4. A CPU is online before it accepts tasks, and is still online when it no longer does. `sched_getaffinity(2)`
+//!    omits CPUs that do not accept tasks; the affinity that the kernel keeps is in `/proc`. `sched_setaffinity(2)`
+//!    rejects CPUs that do not accept tasks, so rejected changes are retried.
 //!
-//! A CPU that goes and comes between two looks is not seen.
+//! A CPU that goes offline and online between two calls is not noticed.
 
 use crate::HostError;
 use crate::sys;
@@ -23,23 +24,23 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// How often tasks are looked at while no CPU comes or goes: all of them, so not too often.
+/// Interval at which all tasks are examined while no hotplug happens.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Affinities as tasks are known by: reading and setting them. For tests, another than the kernel's.
+/// Access to task affinities, replaceable in tests.
 pub trait Tasks {
-    /// The threads that are there, each with what tells it from a later one of the same number.
+    /// All threads: TID, and start time to tell it from a later thread with the same TID.
     fn all(&self) -> Vec<(u32, u64)>;
-    /// Where a thread may run, whether these CPUs are there or not; `None` if it has gone.
+    /// Affinity of a thread, offline CPUs included; `None` if the thread has exited.
     fn allowed(&self, thread: u32) -> Option<CpuSet>;
-    /// Lets it run on these CPUs only.
+    /// Sets the affinity of a thread.
     ///
     /// # Errors
-    /// What the kernel answered: it may have gone.
+    /// The kernel's error, also if the thread has exited.
     fn allow(&mut self, thread: u32, cpus: &CpuSet) -> io::Result<()>;
 }
 
-/// Those of this machine.
+/// The tasks of this machine.
 #[derive(Debug, Default)]
 pub struct OfKernel;
 
@@ -51,10 +52,12 @@ impl Tasks for OfKernel {
         };
         let processes = numbers(PathBuf::from("/proc"));
         let threads = processes.into_iter().flat_map(|process| {
-            let folder = format!("/proc/{process}/task");
-            numbers(PathBuf::from(&folder)).into_iter().map(move |thread| (folder.clone(), thread))
+            let directory = format!("/proc/{process}/task");
+            numbers(PathBuf::from(&directory)).into_iter().map(move |thread| (directory.clone(), thread))
         });
-        threads.filter_map(|(folder, thread)| Some((thread, start_time(&format!("{folder}/{thread}/stat"))?))).collect()
+        threads
+            .filter_map(|(directory, thread)| Some((thread, start_time(&format!("{directory}/{thread}/stat"))?)))
+            .collect()
     }
 
     fn allowed(&self, thread: u32) -> Option<CpuSet> {
@@ -66,7 +69,7 @@ impl Tasks for OfKernel {
     }
 }
 
-/// Field 22 of `proc_pid_stat(5)`, behind the name, which may have blanks and brackets.
+/// Field 22 of `proc_pid_stat(5)`, after the name, which may contain blanks and parentheses.
 fn start_time(path: &str) -> Option<u64> {
     let text = fs::read_to_string(path).ok()?;
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
@@ -77,24 +80,24 @@ fn allowed_by(status: &str) -> Option<CpuSet> {
     status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?.trim().parse().ok()
 }
 
-/// Remembers affinities, and renews them.
+/// Remembers affinities and restores them.
 #[derive(Debug)]
 pub struct Keeper<T = OfKernel> {
     tasks: T,
     online_file: PathBuf,
     online: CpuSet,
-    /// What each thread that may not run everywhere had when it was last looked at.
+    /// Last known affinity of each thread that may not run everywhere.
     wanted: BTreeMap<(u32, u64), CpuSet>,
     looked: Instant,
-    /// CPUs that came, while the kernel has refused them to somebody.
+    /// CPUs that came online and that the kernel rejected for some thread.
     refused: Option<CpuSet>,
 }
 
 impl Keeper {
-    /// Begins with the affinities of all tasks of this machine as they are.
+    /// Starts with the current affinities of all tasks of this machine.
     ///
     /// # Errors
-    /// If the kernel does not tell which CPUs are online.
+    /// If the kernel does not report the online CPUs.
     pub fn start() -> Result<Keeper, HostError> {
         Keeper::start_with(OfKernel, Path::new("/sys/devices/system/cpu/online"))
     }
@@ -121,10 +124,11 @@ impl<T: Tasks> Keeper<T> {
         text.trim().parse().map_err(|_| HostError::Malformed(format!("{name} holds `{}`, not CPUs", text.trim())))
     }
 
-    /// Renews affinities if CPUs came: which, and of how many tasks. To be called often.
+    /// Restores affinities if CPUs have come online; returns these CPUs and the number of tasks. Must be called
+    /// often.
     ///
     /// # Errors
-    /// If the kernel does not tell which CPUs are online.
+    /// If the kernel does not report the online CPUs.
     pub fn look(&mut self) -> Result<Option<(CpuSet, usize)>, HostError> {
         let online = self.read_online()?;
         if online == self.online {
@@ -139,7 +143,7 @@ impl<T: Tasks> Keeper<T> {
         Ok(Some((came, renewed)))
     }
 
-    /// What is due each [`EVERY`] while no CPU comes or goes: 1, and 4 if something was refused.
+    /// Periodic part (see [`EVERY`]) without hotplug: step 1, and step 4 if a change was rejected.
     fn look_again(&mut self) -> Option<(CpuSet, usize)> {
         let came = self.refused.take();
         let renewed = came.as_ref().map_or(0, |came| self.renew(came));
@@ -147,8 +151,8 @@ impl<T: Tasks> Keeper<T> {
         came.filter(|_| renewed > 0).map(|came| (came, renewed))
     }
 
-    /// 1: tasks that are new, or were given another affinity by somebody. One that may run on all CPUs that are there is
-    /// remembered only if it was bound before, as it may have been the kernel who set it free.
+    /// Step 1: notes new tasks and changed affinities. A task that may run on all online CPUs is noted only if it was
+    /// restricted before, since the kernel may have widened its affinity.
     fn note(&mut self) {
         self.looked = Instant::now();
         let before = std::mem::take(&mut self.wanted);
@@ -162,12 +166,12 @@ impl<T: Tasks> Keeper<T> {
         }
     }
 
-    /// Whether somebody may run on every CPU that is online.
+    /// Whether the affinity contains every online CPU.
     fn is_free(&self, allowed: &CpuSet) -> bool {
         self.online.iter().all(|cpu| allowed.contains(cpu))
     }
 
-    /// 2 and 3, since `came` came.
+    /// Steps 2 and 3 after the CPUs `came` have come online.
     fn renew(&mut self, came: &CpuSet) -> usize {
         let mut renewed = 0;
         let there: Vec<(u32, u64)> = self.tasks.all();
@@ -190,7 +194,7 @@ impl<T: Tasks> Keeper<T> {
 mod tests {
     use super::*;
 
-    /// Threads by number, and where they may run.
+    /// Threads by TID with their affinities.
     #[derive(Default)]
     struct Known(BTreeMap<u32, (u64, CpuSet)>, /* takes no task yet */ Option<CpuId>);
 
@@ -218,26 +222,26 @@ mod tests {
 
     struct Machine {
         keeper: Keeper<Known>,
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
     }
 
     impl Machine {
         /// Four CPUs, and threads with these affinities.
         fn new(threads: &[(u32, &str)]) -> Machine {
-            let folder = tempfile::tempdir().unwrap();
-            fs::write(folder.path().join("online"), "0-3\n").unwrap();
+            let directory = tempfile::tempdir().unwrap();
+            fs::write(directory.path().join("online"), "0-3\n").unwrap();
             let tasks = Known(threads.iter().map(|(thread, allowed)| (*thread, (7, cpus(allowed)))).collect(), None);
-            let keeper = Keeper::start_with(tasks, &folder.path().join("online")).unwrap();
-            Machine { keeper, folder }
+            let keeper = Keeper::start_with(tasks, &directory.path().join("online")).unwrap();
+            Machine { keeper, directory }
         }
 
         fn set(&mut self, thread: u32, start: u64, allowed: &str) {
             self.keeper.tasks.0.insert(thread, (start, cpus(allowed)));
         }
 
-        /// These CPUs are online; what was renewed then.
+        /// Sets the online CPUs and returns what was restored.
         fn online(&mut self, online: &str) -> Option<(CpuSet, usize)> {
-            fs::write(self.folder.path().join("online"), online).unwrap();
+            fs::write(self.directory.path().join("online"), online).unwrap();
             self.keeper.look().unwrap()
         }
 
@@ -246,22 +250,22 @@ mod tests {
         }
     }
 
-    /// The example of the post: a task that is bound to CPU 1, which goes and comes.
+    /// The example of the BFS post: a task pinned to CPU 1, which goes offline and comes back.
     #[test]
-    fn what_the_kernel_widened_is_renewed() {
+    fn widened_affinity_is_restored_when_the_cpu_is_back() {
         let mut machine = Machine::new(&[(10, "1"), (11, "0-3"), (12, "1-2")]);
         machine.set(10, 7, "0-3");
-        assert_eq!(machine.online("0,2-3"), None, "CPUs that go change nothing");
+        assert_eq!(machine.online("0,2-3"), None, "offlining a CPU restores nothing");
         machine.keeper.note();
         assert_eq!(machine.online("0-3"), Some((cpus("1"), 1)));
         assert_eq!([10, 11, 12].map(|thread| machine.allowed(thread)), ["1", "0-3", "1-2"]);
     }
 
     #[test]
-    fn who_chose_otherwise_meanwhile_is_believed() {
+    fn affinity_changed_by_the_task_itself_is_kept() {
         let mut machine = Machine::new(&[(10, "1"), (11, "1")]);
         machine.set(10, 7, "2");
-        // Another thread with the number of one that has gone.
+        // A new thread reuses the TID of an exited one.
         machine.set(11, 8, "0-3");
         machine.online("0,2-3");
         machine.keeper.note();
@@ -270,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_renewed_before_a_cpu_of_its_own_is_back() {
+    fn affinity_is_not_restored_before_one_of_its_cpus_is_back() {
         let mut machine = Machine::new(&[(10, "1-2")]);
         machine.set(10, 7, "0-3");
         machine.online("0");
@@ -280,28 +284,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_tried_again() {
+    fn rejected_affinity_is_retried() {
         let mut machine = Machine::new(&[(10, "3"), (11, "2-3")]);
         machine.set(10, 7, "0-3");
         machine.set(11, 7, "0-3");
         machine.online("0-1");
         machine.keeper.tasks.1 = Some(CpuId(3));
-        assert_eq!(machine.online("0-3"), Some((cpus("2-3"), 1)), "CPU 3 is there and takes no task yet");
+        assert_eq!(machine.online("0-3"), Some((cpus("2-3"), 1)), "CPU 3 is online but does not accept tasks yet");
         machine.keeper.tasks.1 = None;
-        assert_eq!(machine.online("0-3"), None, "not at once");
+        assert_eq!(machine.online("0-3"), None, "not retried immediately");
         assert_eq!(machine.keeper.look_again(), Some((cpus("2-3"), 1)));
         assert_eq!([10, 11].map(|thread| machine.allowed(thread)), ["3", "2-3"]);
         assert_eq!(machine.keeper.look_again(), None);
     }
 
     #[test]
-    fn affinities_are_read_whole() {
+    fn affinity_lists_are_parsed_completely() {
         assert_eq!(allowed_by("Name:\tit\nCpus_allowed:\tf\nCpus_allowed_list:\t0-2,7\n"), Some(cpus("0-2,7")));
         assert_eq!(allowed_by("Name:\tit\n"), None);
     }
 
     #[test]
-    fn this_process_is_found() {
+    fn affinity_of_this_process_is_read() {
         let own = (std::process::id(), start_time("/proc/self/stat").unwrap());
         assert!(OfKernel.all().contains(&own));
         assert!(OfKernel.allowed(own.0).is_some_and(|cpus| !cpus.is_empty()));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Errors of this machine.
+//! Errors about this machine.
 
 use std::io;
 
-/// Why something on this machine was not possible.
+/// Reasons why an action on this machine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// The action needs root.
-    #[error("this needs root (effective user id 0), this process has {effective_uid}: use sudo")]
+    #[error("this needs root, but the effective user id is {effective_uid}: use sudo")]
     NotRoot {
         /// Effective user id of this process.
         effective_uid: u32,
     },
-    /// A file of the kernel, or a system call, failed.
+    /// Access to a kernel file, or a system call, failed.
     #[error("{path}: {source}")]
     File {
         /// Path of the file.
@@ -20,7 +20,7 @@ pub enum HostError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// A file of the kernel has an unexpected layout.
+    /// A kernel file has an unexpected format.
     #[error("unexpected content: {0}")]
     Malformed(String),
     /// A program could not be started.

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Puts the thread that controls a run above the scheduler that it tests.
+//! Raises the thread that controls a run above the scheduler under test.
 
 use crate::sys;
 use ids::Policy;
 use rustix::mm::{MlockAllFlags, mlockall};
 use std::io;
 
-/// The calling thread gets the lowest real-time priority, and what it uses of memory stays there: a scheduler that starves
-/// its tasks cannot delay Ctrl-C then, nor the threads that would write or read pages. Threads and processes that it starts
-/// have the policy of everybody.
+/// Gives the calling thread the lowest real-time priority and locks the memory it uses, so that a scheduler that
+/// starves its tasks cannot delay Ctrl-C, nor the kthreads needed to swap pages. Threads and processes that it starts
+/// get the default policy.
 ///
 /// # Errors
-/// What the kernel answered; the thread goes on as before.
+/// The kernel's error; the thread continues unchanged.
 pub fn raise() -> io::Result<()> {
     sys::set_own_policy_alone(Policy::Fifo(1))?;
-    // Pages are locked when they are used: the stacks of a thousand threads would not fit otherwise.
+    // Pages are locked on first use, since the stacks of a thousand threads would not fit otherwise.
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?;
     Ok(())
 }
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_thread_itself_is_above_others() {
+    fn real_time_priority_is_not_inherited() {
         let controller = || match sys::set_own_policy_alone(Policy::Fifo(1)) {
             Ok(()) => Some((policy(), std::thread::spawn(policy).join().unwrap())),
             Err(_) => None,

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What `/proc` and `/sys` report about this machine and this process.
+//! Information of `/proc` and `/sys` about this machine and this process.
 
 use crate::HostError;
 use ids::{CpuId, CpuSet};
 use std::fs;
 
-/// Whether there is a process of this number.
+/// Whether a process of this PID exists.
 pub fn is_process(process: u32) -> bool {
     fs::metadata(format!("/proc/{process}")).is_ok()
 }
 
-/// Checks that this process is root's.
+/// Checks that this process runs as root.
 ///
 /// # Errors
-/// If it is not.
+/// If it does not.
 pub fn check_root() -> Result<(), HostError> {
     match effective_uid()? {
         0 => Ok(()),
@@ -21,10 +21,10 @@ pub fn check_root() -> Result<(), HostError> {
     }
 }
 
-/// Signals that this process ignores: bit 0 is signal 1.
+/// Mask of the signals that this process ignores: bit 0 is signal 1.
 ///
 /// # Errors
-/// Says so if `/proc` is not there.
+/// If `/proc` is not mounted.
 pub fn ignored_signals() -> Result<u64, HostError> {
     let path = "/proc/self/status";
     let text = read(path)?;
@@ -40,23 +40,23 @@ fn effective_uid() -> Result<u32, HostError> {
     uid.ok_or_else(|| HostError::Malformed(format!("{path} has no effective user id")))
 }
 
-/// The CPUs that are online.
+/// CPUs that are online.
 ///
 /// # Errors
-/// Names the file that could not be read.
+/// The file that could not be read.
 pub fn online() -> Result<CpuSet, HostError> {
     cpus("online")
 }
 
-/// The CPUs that are plugged in, online or not.
+/// CPUs that are present, online or offline.
 ///
 /// # Errors
-/// Names the file that could not be read.
+/// The file that could not be read.
 pub fn present() -> Result<CpuSet, HostError> {
     cpus("present")
 }
 
-/// Another thread of this CPU's core, if it has several: the first after it, or else the first of all.
+/// Another hardware thread of this CPU's core, if any: the next one, or else the first.
 pub fn sibling(cpu: CpuId) -> Option<CpuId> {
     let text = read(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?;
     let threads: CpuSet = text.trim().parse().ok()?;
@@ -64,14 +64,14 @@ pub fn sibling(cpu: CpuId) -> Option<CpuId> {
     next.or(threads.first()).filter(|thread| *thread != cpu)
 }
 
-/// A set of CPUs that the kernel tells of itself.
+/// CPU list in a file below `/sys/devices/system/cpu`.
 pub fn cpus(which: &str) -> Result<CpuSet, HostError> {
     let path = format!("/sys/devices/system/cpu/{which}");
     let text = read(&path)?;
     text.trim().parse().map_err(|_| HostError::Malformed(format!("{path} holds `{}`, not CPUs", text.trim())))
 }
 
-/// Page size, from the auxiliary vector: pairs of words, of which AT_PAGESZ is number 6.
+/// Page size from the auxiliary vector: pairs of words, of which AT_PAGESZ is number 6.
 pub fn page_bytes() -> Result<u64, HostError> {
     let path = "/proc/self/auxv";
     let bytes = fs::read(path).map_err(HostError::file(path))?;
@@ -82,10 +82,10 @@ pub fn page_bytes() -> Result<u64, HostError> {
     found.ok_or_else(|| HostError::Malformed(format!("{path} has no page size")))
 }
 
-/// The calling thread's id.
+/// TID of the calling thread.
 ///
 /// # Errors
-/// Says so if `/proc` is not there.
+/// If `/proc` is not mounted.
 pub fn thread_id() -> Result<u32, HostError> {
     let path = "/proc/thread-self";
     let link = fs::read_link(path).map_err(HostError::file(path))?;
@@ -93,33 +93,33 @@ pub fn thread_id() -> Result<u32, HostError> {
     id.ok_or_else(|| HostError::Malformed(format!("{path} points to {}", link.display())))
 }
 
-/// The kernel, as `uname -sr` names it.
+/// Kernel name and release, as in `uname -sr`.
 ///
 /// # Errors
-/// Names the file that could not be read.
+/// The file that could not be read.
 pub fn name_and_release() -> Result<String, HostError> {
     Ok(format!("{} {}", read("/proc/sys/kernel/ostype")?.trim(), release()?))
 }
 
-/// The kernel's release, as `uname -r` names it: `6.18.44-amd64`.
+/// Kernel release, as in `uname -r`: `6.18.44-amd64`.
 ///
 /// # Errors
-/// Names the file that could not be read.
+/// The file that could not be read.
 pub fn release() -> Result<String, HostError> {
     Ok(read("/proc/sys/kernel/osrelease")?.trim().to_owned())
 }
 
-/// The CPU, as `/proc/cpuinfo` names it; "unknown" where that has no name (many ARM machines).
+/// CPU model of `/proc/cpuinfo`; "unknown" if it has none (many ARM machines).
 ///
 /// # Errors
-/// Says so if `/proc` is not there.
+/// If `/proc` is not mounted.
 pub fn cpu_model() -> Result<String, HostError> {
     let text = read("/proc/cpuinfo")?;
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.trim_start().strip_prefix(':'));
     Ok(name.unwrap_or("unknown").trim().to_owned())
 }
 
-/// Reads a file of the kernel.
+/// Reads a kernel file.
 pub fn read(path: &str) -> Result<String, HostError> {
     fs::read_to_string(path).map_err(HostError::file(path))
 }

@@ -1,43 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Ctrl-C and its like as something to ask for, so that a scheduler is unloaded, CPUs are brought back, and a report is
-//! written before the end.
+//! Termination signals as values to poll, so that the scheduler can be unloaded, CPUs restored and the report written
+//! before the exit.
 
 use crate::{HostError, proc};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::cell::Cell;
 
-/// `si_code` of a signal that the kernel sends by itself, such as a terminal's; those that processes send have others.
+/// `si_code` of a signal sent by the kernel, such as Ctrl-C in a terminal; signals sent by processes have other
+/// codes.
 const SI_KERNEL: i32 = 0x80;
 
-/// A signal that asks this process to end.
+/// A signal that requests this process to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StopRequest {
-    /// Its number.
+    /// Signal number.
     pub signal: i32,
-    /// The terminal sends Ctrl-C to all processes of the group, as [`Signals::interrupt`] does; what another process sends
-    /// reaches only this one.
+    /// The signal was sent to this process only. A terminal sends Ctrl-C to the whole process group, as
+    /// [`Signals::interrupt`] does.
     pub only_here: bool,
 }
 
-/// The signals by which somebody, or the end of a terminal, asks for an end.
+/// Signals that request termination.
 const STOPS: [Signal; 4] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
 
-/// Keeps these signals from ending this process, and hands them out.
+/// Blocks these signals and makes them available for polling.
 #[derive(Debug)]
 pub struct Signals {
     set: SigSet,
     fd: SignalFd,
-    /// Somebody asked by a key.
+    /// A key requested the end.
     asked: Cell<bool>,
 }
 
 impl Signals {
-    /// Blocks the signals, in this thread and all that it will start. Those that this process was told to ignore (by
-    /// nohup, say) are left alone: a signal that is blocked would come nevertheless.
+    /// Blocks the signals in this thread and all threads that it will start. Signals that this process ignores (for
+    /// example by nohup) are left alone, since a blocked signal would be queued although ignored.
     ///
     /// # Errors
-    /// Says what the kernel answered.
+    /// The kernel's error.
     pub fn block() -> Result<Signals, HostError> {
         let ignored = proc::ignored_signals()?;
         let heard = |signal: &Signal| ignored & (1 << (*signal as u32 - 1)) == 0;
@@ -48,16 +49,17 @@ impl Signals {
         Ok(Signals { set, fd, asked: Cell::new(false) })
     }
 
-    /// Calls `start` with the signals as they were, for it to start a process, which inherits that.
+    /// Calls `start` with the original signal mask, so that a process it starts inherits that.
     pub fn unblocked<T>(&self, start: impl FnOnce() -> T) -> T {
-        // Neither fails with a valid set. A signal between the two calls ends this process, and the kernel cleans up.
+        // Neither call fails with a valid set. A signal between the two calls ends this process, and the kernel
+        // cleans up.
         let _ = self.set.thread_unblock();
         let result = start();
         let _ = self.set.thread_block();
         result
     }
 
-    /// A signal that has come since the last call.
+    /// A signal that has arrived since the last call.
     pub fn take(&self) -> Option<StopRequest> {
         let Some(info) = self.fd.read_signal().ok().flatten() else {
             let asked = self.asked.take();
@@ -67,14 +69,15 @@ impl Signals {
         Some(StopRequest { signal: info.ssi_signo as i32, only_here })
     }
 
-    /// Does what Ctrl-C does in a terminal, for who reads its keys: all processes of this one's group get SIGINT. This one
-    /// is asked for an end even if it was told to ignore that.
+    /// Has the effect of Ctrl-C in a terminal, for code that reads keys itself: all processes of this process group
+    /// get SIGINT. This process gets the request even if it ignores SIGINT.
     pub fn interrupt(&self) {
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(0), Signal::SIGINT);
         self.asked.set(true);
     }
 
-    /// Sends a child process what only this process got since the last call. True if anybody wants an end.
+    /// Forwards to a child the signals that only this process got since the last call. Returns true if termination
+    /// was requested.
     pub fn pass_on(&self, child: u32) -> bool {
         let mut stopped = false;
         while let Some(stop) = self.take() {
@@ -87,7 +90,7 @@ impl Signals {
     }
 }
 
-/// Sends a signal to a process. One that has ended already is no error.
+/// Sends a signal to a process. A process that has exited is not an error.
 pub fn send(process: u32, signal: i32) {
     if let (Ok(signal), Ok(process)) = (Signal::try_from(signal), i32::try_from(process)) {
         let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(process), signal);

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What passes through pipes and sockets between the tasks of the tree. A program includes this after notes.bpf.h, and has
- * work_now(), a task's CPU time.
+ * Bytes that pass through pipes and sockets between tasks of the tree. A program includes this after notes.bpf.h and
+ * defines work_now(), the CPU time of a task.
  *
- * A read that finds its data does not wait, so no wakeup tells what it needed; on a machine with fewer CPUs it might have
- * waited. So each read and each write is told with its channel and the bytes that passed; which write a read needed is
- * found out later, by counting (src/channels.rs).
+ * A read that finds its data does not sleep, so no wakeup shows which write it needed; on a machine with fewer CPUs it
+ * might have slept. So each read and each write is reported with its channel and the number of bytes. The write that a
+ * read needed is computed later, by counting bytes (crates/recording/src/channels.rs).
  *
- * 1. A pipe is its inode: numbers of inodes come again after 2^32 others, addresses at once.
- * 2. A TCP connection is its addresses and ports, in the direction of the bytes. Both ends know positions in it, which
- *    are better than counts: sequence numbers.
- * 3. Another socket of this machine is the one that receives.
+ * 1. A pipe is identified by its inode number: inode numbers recur only after 2^32 others, addresses immediately.
+ * 2. A TCP connection is identified by its addresses and ports, in the direction of the bytes. Both ends know stream
+ *    positions, which are better than counts: sequence numbers.
+ * 3. Any other socket of this machine is identified by the receiving socket.
  *
- * The tracepoints of sockets are there since 6.3; their programs are loaded where they are. Pipes have none, and programs at
- * the kernel's functions may be forbidden (lockdown), so the ends of system calls are looked at. That takes some 100 ns of
- * every call on the machine; by perf, 300 ns of reads and writes. Bytes that splice(2) moves are not seen.
+ * Socket tracepoints exist since 6.3; their programs are loaded where they exist. Pipes have none, and attaching to
+ * kernel functions may be forbidden (lockdown), so the exits of system calls are traced. That costs about 100 ns for
+ * every system call on the machine; with perf events, 300 ns for reads and writes only. Bytes moved by splice(2) are
+ * not seen.
  */
 #ifndef WEIR_CHANNELS_BPF_H
 #define WEIR_CHANNELS_BPF_H
@@ -23,10 +24,10 @@
 #include "own_time.bpf.h"
 #include <bpf/bpf_endian.h>
 
-/* Of a pass: which way, and what its amount is. */
+/* Flags of a transfer: its direction, and the meaning of `amount`. */
 enum {
 	PASS_WRITTEN = 1 << 0,
-	PASS_SEQUENCE = 1 << 1, /* the sequence number behind the last byte, and not how many bytes passed */
+	PASS_SEQUENCE = 1 << 1, /* `amount` is the sequence number after the last byte, not a number of bytes */
 };
 
 struct pass {
@@ -55,11 +56,11 @@ static void report_pass(struct task_struct *current, struct note *note, __u64 ch
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* Of an open file of the calling task: its inode. */
+/* Inode of an open file of the calling task. */
 static struct inode *inode_of(struct task_struct *current, unsigned int descriptor)
 {
 	struct fdtable *table = current->files->fdt;
-	/* A structure that begins with a pointer, as the table has them. */
+	/* list_head serves as a structure that begins with a pointer, like the table's entries. */
 	struct list_head *place = bpf_core_cast(table->fd + descriptor, struct list_head);
 
 	if (descriptor >= table->max_fds)
@@ -67,7 +68,7 @@ static struct inode *inode_of(struct task_struct *current, unsigned int descript
 	return bpf_core_cast(place->next, struct file)->f_inode;
 }
 
-/* A call of the calling task that moved bytes has ended. */
+/* The calling task returns from a system call that transferred bytes. */
 static enum own_class passed(struct pt_regs *registers, long bytes, __u32 flags)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -87,7 +88,7 @@ static enum own_class call_ends(struct pt_regs *registers, long result)
 {
 	long call;
 
-	/* Other processors have other registers, and other numbers of calls. */
+	/* Other architectures have other registers and other system call numbers. */
 	if (result <= 0 || !bpf_core_field_exists(registers->orig_ax))
 		return OWN_OTHER;
 	call = registers->orig_ax;
@@ -137,7 +138,7 @@ int on_writev_by_perf(struct trace_event_raw_sys_exit *end)
 	return TIMED(passed_by_perf(end, PASS_WRITTEN));
 }
 
-/* Of an IPv6 address as much as tells it from others; of an IPv4 address that is written as one, that. */
+/* Hash of an IPv6 address; for an IPv4-mapped address, the IPv4 address. */
 static __u32 word_of(const struct in6_addr *address)
 {
 	const __u32 *words = address->in6_u.u6_addr32;
@@ -147,7 +148,7 @@ static __u32 word_of(const struct in6_addr *address)
 	return words[0] ^ words[1] ^ words[2] ^ words[3];
 }
 
-/* The two ends differ in which of their addresses is their own. */
+/* Identifies a connection and direction. The two ends have local and remote address exchanged. */
 static __u64 connection(struct sock *socket, bool written)
 {
 	__u32 own = socket->__sk_common.skc_rcv_saddr, other = socket->__sk_common.skc_daddr;
@@ -164,7 +165,7 @@ static __u64 connection(struct sock *socket, bool written)
 	}
 	from = (__u64)own << 16 | own_port;
 	to = (__u64)other << 16 | other_port;
-	/* A large odd number spreads one of them over all bits. */
+	/* Multiplication by a large odd number spreads one of them over all bits. */
 	return written ? from * 0x9e3779b97f4a7c15ull ^ to : to * 0x9e3779b97f4a7c15ull ^ from;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs that go and come, whoever wants that. The kernel takes a CPU down, and brings it up, in numbered steps
- * (`enum cpuhp_state`), and tells of each when it begins and when it is done. The numbers change with the kernel, so
- * they are taken from its BTF. CPUHP_TEARDOWN_CPU is the step after which a CPU runs nothing any more, and
- * CPUHP_BRINGUP_CPU the one in which it begins to; other CPUs take both. A CPU that does not come was offline all along.
+ * CPU hotplug, whatever its reason. The kernel takes a CPU down and brings it up in numbered steps (`enum
+ * cpuhp_state`), and has tracepoints at the start and end of each. The numbers depend on the kernel, so they are taken
+ * from its BTF. After CPUHP_TEARDOWN_CPU a CPU runs nothing any more, and in CPUHP_BRINGUP_CPU it starts to run; both
+ * steps execute on other CPUs. If bringing up a CPU fails, it was offline throughout.
  *
  * A program that includes this defines cpu_changed().
  */
@@ -12,7 +12,7 @@
 
 #include "probe.bpf.h"
 
-/* Names alone count here. */
+/* Only the names matter; CO-RE takes the values from the kernel. */
 enum cpuhp_state {
 	CPUHP_BRINGUP_CPU = 1,
 	CPUHP_TEARDOWN_CPU = 2,
@@ -23,7 +23,7 @@ static void cpu_changed(__u32 cpu, bool online);
 SEC("tp_btf/cpuhp_enter")
 int BPF_PROG(on_hotplug_begin, unsigned int cpu, int target, int step)
 {
-	/* On its way down a CPU passes this step too. */
+	/* A CPU that goes down passes this step too. */
 	if (step == bpf_core_enum_value(enum cpuhp_state, CPUHP_BRINGUP_CPU) && target >= step)
 		cpu_changed(cpu, true);
 	return 0;

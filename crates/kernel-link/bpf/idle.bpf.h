@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Since when CPUs idle, to tell which interrupts went to a CPU that was halted.
+ * Idle start times of CPUs, to distinguish IPIs to halted CPUs.
  *
- * Who sends an interrupt to an idle CPU of a virtual machine leaves the machine for it. While the hypervisor still looks out
- * for work on that CPU's behalf, that is all; later it has put the CPU to sleep, and the sender wakes it up, which takes some
- * times as long. KVM looks out for 200 us by default (`halt_poll_ns`), and so does a guest that does it itself
- * (`guest_halt_poll_ns` of haltpoll). On metal both kinds cost the same.
+ * On a virtual machine, sending an IPI to an idle CPU causes a VM exit. While the hypervisor still polls on behalf of
+ * that CPU, that is all; later it has put the virtual CPU to sleep and must wake it, which takes several times as
+ * long. KVM polls for 200 us by default (`halt_poll_ns`), and so does a guest that polls itself (`guest_halt_poll_ns`
+ * of haltpoll). On bare metal both kinds of IPI cost the same.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H
@@ -17,8 +17,8 @@ enum {
 };
 
 struct idle_cpu {
-	__u64 since; /* 0: it does not idle, or has since before the recording */
-	__u64 padding[7]; /* a cache line for each CPU */
+	__u64 since; /* 0: busy, or idle since before the recording */
+	__u64 padding[7]; /* one cache line per CPU */
 };
 
 struct {
@@ -28,7 +28,7 @@ struct {
 	__type(value, struct idle_cpu);
 } idle_cpus SEC(".maps");
 
-/* This CPU begins or ends to idle. */
+/* This CPU enters or leaves idle. */
 static void note_idle(bool idles)
 {
 	__u32 cpu = bpf_get_smp_processor_id();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * The few kernel types that the programs here read. Each is a subset of the kernel's: libbpf finds the members by name
- * in the running kernel's BTF and patches their offsets in (CO-RE), so only names and types must be right here.
+ * in the running kernel's BTF and relocates their offsets (CO-RE), so only names and types must be right here.
  */
 #ifndef WEIR_KERNEL_TYPES_H
 #define WEIR_KERNEL_TYPES_H

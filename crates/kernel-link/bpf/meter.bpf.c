@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Tells what the scheduler does with a tree of tasks, and when the CPUs of the machine idle, go and come. See tree.bpf.h
- * for what it shares with the recorder.
+ * Reports context switches, wakeups and births of a tree of tasks, and idle times and hotplug of all CPUs. tree.bpf.h
+ * has the parts shared with the recorder.
  *
- * 1. Every switch to or from a task of the tree or an idle task is sent; switches among other tasks are not.
- * 2. A task is blocked from the switch that took it from its CPU with a state set. Only a wakeup
- *    of such a task counts: one that finds the task still runnable changes nothing.
- * 3. A wakeup begins where the waker is (sched_waking) and not where the task is queued (sched_wakeup): the interrupt
- *    between two CPUs is part of the latency. But a task that was still leaving its CPU then cannot run earlier than
- *    it has left. The event is sent at sched_wakeup, when it is certain and the runqueue is known.
- * 4. A task that goes to sleep can be woken before it is switched out: the scheduler lets go of the runqueue while it
- *    looks for another task. Then the switch says that it sleeps, but its state is cleared. Both happened.
- * 5. A kernel may keep its tracepoints quiet while certain tasks have a CPU. Then a switch from such a task is not seen,
- *    nor a wakeup that it or an interrupt makes meanwhile. A task that leaves a CPU which it was not seen to get got it
- *    as long ago as it has run since it left the last one; a task that runs without having been seen to wake was woken
- *    by then. Both are told, and marked as inferred.
- * 6. A kernel may let a task lose its CPU in the midst of a program (7.2 does: probes of tracepoints no longer disable
- *    preemption), and skips that program's calls by others on that CPU until the task is back. Switches and wakeups, a
- *    child's first one among them, have interrupts off. A name that was not heard of is told when its task leaves its CPU.
+ * 1. Every switch to or from a task of the tree or an idle task is sent; switches between other tasks are not.
+ * 2. A task is blocked from the switch that took it off its CPU with a state set. Only a wakeup of such a task is
+ *    reported: a wakeup of a task that is still runnable changes nothing.
+ * 3. A wakeup begins at the waker (sched_waking), not where the task is queued (sched_wakeup): an IPI in between is
+ *    part of the latency. But a task that was still being switched out then cannot run before it has left its CPU. The
+ *    event is sent at sched_wakeup, when the wakeup is certain and the runqueue is known.
+ * 4. A task that goes to sleep can be woken before it is switched out, since the scheduler drops the runqueue lock
+ *    while it looks for another task. Then the switch reports a sleep, but the task's state is already cleared. Both
+ *    happened.
+ * 5. A kernel may suppress tracepoints while certain tasks run. Then a switch from such a task is not seen, nor a
+ *    wakeup made by it or by an interrupt meanwhile. If a task leaves a CPU without having been seen to get it, it got
+ *    it as long ago as it has run since it left the last one; if a task runs without having been seen to wake, it was
+ *    woken by then. Both are reported, and marked as inferred.
+ * 6. A kernel may preempt a task inside a program (7.2 does: tracepoint programs no longer disable preemption), and
+ *    skips that program's calls by others on that CPU until the task is back. Switches and wakeups, including a
+ *    child's first one, have interrupts disabled. A missed rename is reported when its task leaves its CPU.
  */
 #include "tree.bpf.h"
 
@@ -26,16 +27,16 @@ enum {
 	OTHER_TASK = 0xfffffffe, /* not in the tree */
 };
 
-/* How the previous task left its CPU; the two SLEEP_ flags may be there too. */
+/* How the previous task left its CPU; combined with the two SLEEP_ flags. */
 enum {
 	LEFT_BLOCKED = 1 << 8,
 	LEFT_DEAD = 1 << 9,
 	LEFT_FOR_HIGHER_CLASS = 1 << 10,
-	LEFT_AND_WOKEN = 1 << 11, /* it sleeps, and its wakeup has been seen already */
-	LEFT_UNSEEN = 1 << 12,	  /* somebody did; inferred from the CPU time of the next */
+	LEFT_AND_WOKEN = 1 << 11, /* it sleeps, and its wakeup has already been seen */
+	LEFT_UNSEEN = 1 << 12,	  /* switch not seen; inferred from the CPU time of the next task */
 };
 
-/* A task of this priority or below belongs to a real-time class (MAX_RT_PRIO of include/linux/sched/prio.h). */
+/* Tasks of lower priority values are in a real-time class (MAX_RT_PRIO of include/linux/sched/prio.h). */
 enum {
 	MAX_RT_PRIO = 100,
 };
@@ -69,18 +70,18 @@ struct rename {
 
 struct note {
 	struct member member;
-	__u64 wake_ns; /* of the last wakeup, as the three below */
+	__u64 wake_ns; /* time of the last wakeup; the next three fields belong to it */
 	__u32 waker;
 	__u32 waker_cpu;
 	__u32 wake_flags;
 	__u32 blocked;
-	__u64 since_ns; /* when it left its CPU, or was woken after that */
-	__u64 ran_ns;	/* its CPU time when it left its CPU */
+	__u64 since_ns; /* when it was switched out, or was woken after that */
+	__u64 ran_ns;	/* its CPU time when it was switched out */
 	__u32 sleep_flags;
 	__u32 running;
-	__u32 early; /* a wakeup came while it had its CPU */
+	__u32 early; /* a wakeup came while it was on its CPU */
 	__u32 unused;
-	char comm[COMM_LENGTH]; /* the name that was told last */
+	char comm[COMM_LENGTH]; /* the name that was last reported */
 };
 
 #include "notes.bpf.h"
@@ -122,8 +123,8 @@ int BPF_PROG(on_rename, struct task_struct *task, const char *comm)
 	return 0;
 }
 
-/* 6: tells a name that was not heard of. It is loaded as two words. Before 6.2 there are no casts, and no call is missed. */
-static void look_at_name(struct task_struct *task, struct note *note, __u64 now)
+/* 6: reports a missed rename. The name is loaded as two words. Before 6.2 there are no casts, and no call is missed. */
+static void report_missed_rename(struct task_struct *task, struct note *note, __u64 now)
 {
 	struct timespec64 *name;
 	__s64 *known = (__s64 *)note->comm;
@@ -184,7 +185,7 @@ int BPF_PROG(on_wakeup, struct task_struct *task)
 	return 0;
 }
 
-/* Its parent wakes it up, having made it. */
+/* The parent wakes its new child. */
 SEC("tp_btf/sched_wakeup_new")
 int BPF_PROG(on_birth, struct task_struct *child)
 {
@@ -217,7 +218,7 @@ static void report_switch(__u32 from, __u32 to, __u64 time_ns, __u64 ran_ns, __u
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* A task of the tree has had its CPU since `now`; its switch has been told. */
+/* A task of the tree is on its CPU since `now`; the switch has been reported. */
 static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 {
 	if (note->blocked) {
@@ -229,19 +230,19 @@ static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 	note->early = 0;
 }
 
-/* A task leaves its CPU that was not seen to get it. */
+/* A task is switched out that was not seen to be switched in. */
 static void infer_switch_in(struct task_struct *task, struct note *note, __u64 now)
 {
 	__u64 since = now - (task->se.sum_exec_runtime - note->ran_ns);
 
-	/* The scheduler's clock and this one are not read at the same moment. */
+	/* The scheduler's clock and this clock are not read at the same moment. */
 	if (since < note->since_ns)
 		since = note->since_ns;
 	report_switch(OTHER_TASK, note->member.task, since, 0, LEFT_UNSEEN);
 	switch_in(task, note, since);
 }
 
-/* How a task of the tree leaves its CPU. */
+/* A task of the tree is switched out; returns the LEFT_ flags. */
 static __u32 switch_out(struct task_struct *task, struct note *note, struct task_struct *next, unsigned int state,
 			__u64 now)
 {
@@ -254,10 +255,10 @@ static __u32 switch_out(struct task_struct *task, struct note *note, struct task
 	note->ran_ns = task->se.sum_exec_runtime;
 	if (attributes_differ(task, &note->member))
 		report_attributes(task, &note->member, now, 0);
-	look_at_name(task, note, now);
+	report_missed_rename(task, note, now);
 	if (state & TASK_DEAD)
 		return LEFT_DEAD;
-	/* `state` is what it was when the scheduler was called; a wakeup or a signal since then has cleared it. */
+	/* `state` was read when schedule() was called; a wakeup or signal since then clears task->__state. */
 	asleep = state && task->__state;
 	if (asleep || (state && note->early)) {
 		note->blocked = 1;

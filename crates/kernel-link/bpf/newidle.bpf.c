@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * How often CPUs that begin to idle look for tasks elsewhere: of 1024 times, by what came of it lately. Since 7.0 Linux keeps
- * that for each CPU and each of its scheduling domains ("sched/fair: Proportional newidle balance"), and shows it nowhere.
- * Each CPU has threads of the kernel, and each thread leads to its CPU.
+ * Probability of newidle balancing, out of 1024, which the kernel adapts to recent success. Since 7.0 Linux keeps it
+ * for each CPU and scheduling domain ("sched/fair: Proportional newidle balance") but does not export it. Each CPU has
+ * per-CPU kthreads, and each of them leads to its CPU's runqueue.
  */
 #include "probe.bpf.h"
 
@@ -23,10 +23,10 @@ struct rq___domains {
 };
 #pragma clang attribute pop
 
-/* Of each CPU, over its domains. Layout is read by src/newidle.rs. */
+/* Sums over the domains of a CPU. The layout is known to src/newidle.rs. */
 struct looks {
-	__u32 domains; /* 0: not seen, or the kernel has no such number */
-	__u32 ratios;  /* their sum */
+	__u32 domains; /* 0: CPU not seen, or the kernel has no ratios */
+	__u32 ratios;  /* sum of the ratios */
 };
 
 struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* A note on tasks. A program includes this after it has said what a `struct note` is. */
+/* Per-task data of a program, in task storage. A program includes this after it has defined `struct note`. */
 #ifndef WEIR_NOTE_MAP_BPF_H
 #define WEIR_NOTE_MAP_BPF_H
 
@@ -12,13 +12,13 @@ struct {
 	__type(value, struct note);
 } notes SEC(".maps");
 
-/* NULL if there is none on this task. */
+/* Note of a task; NULL if it has none. */
 static struct note *note_of(struct task_struct *task)
 {
 	return bpf_task_storage_get(&notes, task, NULL, 0);
 }
 
-/* A new one is all zero. NULL if there is no memory for it. */
+/* Note of a task, created with zeros if it has none; NULL if there is no memory. */
 static struct note *note_of_or_new(struct task_struct *task)
 {
 	return bpf_task_storage_get(&notes, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A note on each task of the tree. A program includes this after it has said what a `struct note` is. That has
- * - member: who the task is,
- * - wake_ns, wake_flags and waker: when it was woken last, in which context, and by whom of the tree or NOBODY.
+ * A note for each task of the tree. A program includes this after it has defined `struct note` with at least
+ * - member: the identity of the task,
+ * - wake_ns, wake_flags and waker: time and context of its last wakeup, and the waker's number or NOBODY.
  */
 #ifndef WEIR_NOTES_BPF_H
 #define WEIR_NOTES_BPF_H
@@ -10,7 +10,7 @@
 #include "tree.bpf.h"
 #include "note_map.bpf.h"
 
-/* A note on a child, all zero. NULL if it is not of the tree, or if there is no memory: then a loss is counted. */
+/* Creates a zeroed note for a child. NULL if it is not in the tree, or without memory, which counts as a loss. */
 static struct note *note_on_child(struct task_struct *child, struct task_struct *parent, struct note *of_parent)
 {
 	struct note *note;
@@ -23,7 +23,7 @@ static struct note *note_on_child(struct task_struct *child, struct task_struct 
 	return note;
 }
 
-/* Writes down who wakes a task, now. Gives the note on the waker, or NULL if that is not a task of the tree. */
+/* Records the current waker of a task. Returns the note of the waker, or NULL if it is not a task of the tree. */
 static struct note *note_waker(struct note *note, struct task_struct *current, __u64 now)
 {
 	struct note *of_waker;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long the programs take, which is not the work of the tasks that they interrupt. In a loop that does nothing but be
- * recorded they take a third of what they take in a server, whose own code and data have the caches. So it is measured
- * while they record.
+ * Run time of the programs, which is not work of the tasks that they interrupt. In a loop that does nothing but be
+ * recorded they take a third of the time they take in a server whose own code and data occupy the caches. So it is
+ * measured while recording.
  *
- * 1. Each CPU counts the runs, and times one of so many. That number is prime: programs that follow each other in a fixed order
- *    all have their turn.
- * 2. Classes differ in who pays. Before a task is seen to leave its CPU the kernel has closed its account: what a switch costs
- *    is on the next task, and on nobody's if the CPU idles next.
- * 3. A run in which an interrupt came, or another task had the CPU (5 in record.bpf.c), says nothing.
- * 4. What calling a program takes is not seen from inside. Calibration has the difference.
+ * 1. Each CPU counts the runs and times one out of ONE_OF. That number is prime, so that programs which run in a fixed
+ *    sequence are all timed eventually.
+ * 2. Classes differ in the task that is charged. When a task is seen to leave its CPU, the kernel has already updated
+ *    its CPU time: the cost of a switch is charged to the next task, and to none if the CPU becomes idle.
+ * 3. A run during which an interrupt came, or another task had the CPU (5 in record.bpf.c), is discarded.
+ * 4. The cost of calling a program is not visible from inside; calibration measures the difference.
  */
 #ifndef WEIR_OWN_TIME_BPF_H
 #define WEIR_OWN_TIME_BPF_H
@@ -18,23 +18,23 @@
 
 enum {
 	ONE_OF = 17,
-	TOO_LONG_NS = 20000, /* a choice: the longest programs, of births and execs, take 1 to 4 us */
+	TOO_LONG_NS = 20000, /* chosen: the longest programs, for births and execs, take 1 to 4 us */
 };
 
 enum own_class {
-	OWN_SWITCH, /* a recorded task gets a CPU, and pays */
-	OWN_WAKE,   /* one wakes another one, and pays */
-	OWN_PASS,   /* one writes or reads, and pays */
+	OWN_SWITCH, /* charged to the recorded task that is switched in */
+	OWN_WAKE,   /* charged to the recorded waker */
+	OWN_PASS,   /* charged to the recorded task that writes or reads */
 	OWN_OTHER,
 	OWN_CLASSES,
 };
 
 struct own_times {
-	__u64 until_timed; /* runs */
+	__u64 until_timed; /* runs until the next timed one */
 	struct {
 		__u64 runs;
 		__u64 timed;
-		__u64 ns; /* of the timed ones */
+		__u64 ns; /* of the timed runs */
 	} of[OWN_CLASSES];
 };
 
@@ -82,7 +82,7 @@ static __always_inline void own_end(struct stopwatch watch, enum own_class class
 	}
 }
 
-/* The body of a program: an expression that gives the class of this run. */
+/* Body of a program, given an expression that runs it and returns the class of the run. */
 #define TIMED(class)                               \
 	({                                         \
 		struct stopwatch watch_ = own_begin(); \

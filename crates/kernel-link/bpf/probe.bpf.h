@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What every program here begins with.
+ * Common beginning of all programs here.
  *
- * Programs follow the kernel's pointers by plain loads, and say with bpf_core_cast() what stands behind an address that the
- * verifier cannot tell. A bad address gives 0, as with bpf_probe_read_kernel(), which takes 38 ns where a load takes one
- * (EPYC, 6.18, with its mitigations): what is recorded pays for that.
+ * Programs dereference kernel pointers with plain loads, and use bpf_core_cast() where the verifier does not know the
+ * type behind an address. A bad address reads as 0, as with bpf_probe_read_kernel(), which takes 38 ns instead of 1 ns
+ * (EPYC, 6.18 with mitigations), charged to the recorded task.
  */
 #ifndef WEIR_PROBE_BPF_H
 #define WEIR_PROBE_BPF_H

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Records what a process tree does with its CPUs, and why it stops. See tree.bpf.h for what it shares with the meter.
+ * Records the CPU use of a process tree and the causes of its sleeps. tree.bpf.h has the parts shared with the meter.
  *
  * 1. Preemptions need no events: they do not change what a task does, and positions are in CPU time. Tasks outside the
  *    tree cost one failed lookup per switch.
- * 2. One event per sleep. The wakeup's cause is noted in the sleeper at sched_waking, where the waker is still
+ * 2. One event per sleep. The cause of a wakeup is noted in the sleeper at sched_waking, where the waker is still
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.
- * 3. What the schedule costs the tasks is counted: how often each got a CPU, and how many interrupts it sent to other CPUs,
- *    which on a virtual machine take many times as long as the wakeup that needs them (see idle.bpf.h).
- * 4. A kernel may keep its tracepoints quiet while certain tasks have a CPU: see meter.bpf.c. A task that runs without
- *    having been seen to wake was woken, by nobody in the tree, when it got its CPU; and one that was not seen to get
- *    its CPU got it as long ago as it has run since.
- * 5. A kernel may let a task lose its CPU in the midst of a program (7.2 does: probes of tracepoints no longer disable
- *    preemption), and skips that program's calls by others on that CPU until the task is back. What has interrupts off is
- *    safe: births are told at sched_wakeup_new. So is what perf calls (SEC "tp/..."), since that disables preemption itself,
- *    but it takes some 200 ns more. So there are two programs for what may be skipped, and src/probes.rs chooses.
+ * 3. Scheduling operations are counted for each task: how often it was switched in, and how many IPIs it sent, which
+ *    on a virtual machine cost many times as much as the wakeup itself (see idle.bpf.h).
+ * 4. A kernel may suppress tracepoints while certain tasks run: see meter.bpf.c. If a task runs without having been
+ *    seen to wake, it was woken from outside the tree when it got its CPU; if it was not seen to get its CPU, it got
+ *    it as long ago as it has run since.
+ * 5. A kernel may preempt a task inside a program (7.2 does: tracepoint programs no longer disable preemption), and
+ *    skips that program's calls by others on that CPU until the task is back. Code with interrupts disabled is safe:
+ *    births are reported at sched_wakeup_new. So are perf events (SEC "tp/..."), which disable preemption themselves
+ *    but take about 200 ns more. So there are two programs for events that could be skipped, and src/probes.rs
+ *    chooses.
  */
 #include "tree.bpf.h"
 #include "siblings.bpf.h"
@@ -23,19 +24,19 @@
 #include "own_time.bpf.h"
 
 enum {
-	ARGUMENTS_MAX = 4096, /* bytes of a command line that are kept */
+	ARGUMENTS_MAX = 4096, /* maximum recorded length of a command line */
 };
 
-/* The scheduler counts the CPU time of a task that runs at each tick, of which the slowest kernels have 100 a second. */
+/* The scheduler updates the CPU time of a running task at each tick, at least 100 times per second. */
 enum {
 	TICK_MAX_NS = 10000000,
 };
 
-/* What a task's schedule has made it do so far. */
+/* Scheduling operations of a task so far. */
 struct scheduled {
-	__u32 switches;             /* how often it got a CPU */
-	__u32 interrupts;           /* that it sent to other CPUs, in its own context */
-	__u32 interrupts_to_halted; /* those of them that went to a halted CPU */
+	__u32 switches;             /* number of times it was switched in */
+	__u32 interrupts;           /* IPIs that it sent, in its own context */
+	__u32 interrupts_to_halted; /* those of them sent to halted CPUs */
 	__u32 unused;
 };
 
@@ -46,11 +47,11 @@ struct sleep {
 	__u32 waker;
 	__u32 flags;
 	struct scheduled scheduled; /* when the task fell asleep */
-	__u32 cpu;                  /* the one that it left */
-	__u32 timer;                /* which one ended it, to tell them apart */
-	__u64 expires_ns; /* when that was to be, on the timer's own clock */
-	__u64 limit_ns;   /* the sleep would have ended after this time by a timer of its own; 0: it had none */
-	struct counters counters; /* what the task had touched when it fell asleep */
+	__u32 cpu;                  /* CPU from which it was switched out */
+	__u32 timer;                /* identifies the timer that ended it */
+	__u64 expires_ns; /* expiry time of that timer, on its own clock */
+	__u64 limit_ns;   /* timeout of the sleep by a timer of its own; 0: none */
+	struct counters counters; /* resource use when the task fell asleep */
 };
 
 struct who {
@@ -62,7 +63,7 @@ struct who {
 	__u64 stime_ns;
 };
 
-/* A signal for `head.task`, or one that it handles now. */
+/* A signal sent to `head.task`, or delivered to it now. */
 struct signal {
 	struct head head;
 	__u64 sender_work_ns;
@@ -72,10 +73,10 @@ struct signal {
 	__u32 unused;
 };
 
-/* The task asks for SIGALRM. */
+/* The task sets an alarm (SIGALRM). */
 struct alarm {
 	struct head head;
-	__u64 after_ns; /* 0: no more */
+	__u64 after_ns; /* 0: alarm cancelled */
 	__u64 interval_ns;
 };
 
@@ -96,7 +97,7 @@ struct exec {
 	__u64 utime_ns;
 	__u64 stime_ns;
 	char comm[COMM_LENGTH];
-	__u32 length; /* of the whole command line; `arguments` may hold less */
+	__u32 length; /* of the whole command line; `arguments` may be truncated */
 	__u32 kept;
 	char arguments[ARGUMENTS_MAX];
 };
@@ -107,7 +108,7 @@ struct exit {
 	__u64 stime_ns;
 	__u64 peak_rss_pages;
 	char comm[COMM_LENGTH];
-	__u32 signal; /* that ends it; 0: it ends by itself */
+	__u32 signal; /* signal that ends the task; 0: normal exit */
 	__u32 unused;
 };
 
@@ -117,41 +118,41 @@ struct note {
 	__u32 wake_flags;
 	struct scheduled scheduled;
 	__u64 switched_in_ns;
-	__u64 work_ns; /* at that time */
-	/* The sleep that has begun. */
+	__u64 work_ns; /* CPU time at switched_in_ns */
+	/* The current sleep. */
 	__u64 blocked_ns;
 	__u64 blocked_work_ns;
-	__u32 blocked; /* whether one has, and has not been reported */
+	__u32 blocked; /* a sleep has begun and has not been reported */
 	__u32 flags;
 	__u32 blocked_cpu;
 	__u32 timer;
 	__u64 expires_ns;
 	__u64 limit_ns;
-	/* The last timer that the task started to end a sleep of its own: when, and when it expires. */
+	/* The last timer that the task started for a sleep of its own: start and expiry. */
 	__u64 armed_ns;
 	__u64 armed_until_ns;
-	/* Whose it was when that was reported last. */
+	/* Cgroup, session and user as last reported. */
 	__u64 cgroup;
 	__u32 session;
 	__u32 uid;
 	/* The last wakeup. */
 	__u64 wake_ns;
 	__u64 waker_work_ns;
-	__u64 acted_ns; /* when it woke somebody last */
-	__u64 beside_ns; /* for which the other thread of its core was busy beside it */
-	__u64 beside_before_ns; /* how long that had been busy when the task got its CPU, plus 1; 0: unknown */
-	__u64 peak_at_exec_pages; /* peak RSS of what the process was before its last exec */
+	__u64 acted_ns; /* when it last woke another task */
+	__u64 beside_ns; /* time on a CPU while its SMT sibling was busy */
+	__u64 beside_before_ns; /* busy time of the sibling when the task was switched in, plus 1; 0: unknown */
+	__u64 peak_at_exec_pages; /* peak RSS of the process before its last exec */
 };
 
 #include "notes.bpf.h"
 #include "channels.bpf.h"
 #include "touched.bpf.h"
 
-/* The timer whose function this CPU executes. */
+/* The timer whose callback this CPU executes. */
 struct expiry {
 	__u64 timer;      /* 0: none */
-	__u64 expires_ns; /* without the slack that lets timers be put together */
-	__u64 sleeper;    /* who sleeps, if the timer is one that ends a sleep; else anything */
+	__u64 expires_ns; /* without the slack that coalesces timers */
+	__u64 sleeper;    /* the sleeping task, if the timer ends a sleep; otherwise arbitrary */
 };
 
 struct {
@@ -161,7 +162,7 @@ struct {
 	__uint(max_entries, 1);
 } expiry SEC(".maps");
 
-/* CPU time of a task that runs now. Too much if it was not seen to get its CPU: then as the scheduler counts. */
+/* CPU time of a running task: by the clock, or the scheduler's value if the switch to the task was not seen. */
 static __u64 work_now(struct task_struct *task, struct note *note, __u64 now)
 {
 	__u64 counted = task->se.sum_exec_runtime, by_clock = note->work_ns + (now - note->switched_in_ns);
@@ -174,7 +175,7 @@ static __u32 session_of(struct task_struct *task)
 	return task->signal->pids[PIDTYPE_SID]->numbers[0].nr;
 }
 
-/* Tells whose the task is, if that is new. */
+/* Reports cgroup, session and user of the task if they have changed. */
 static void report_who(struct task_struct *task, struct note *note, __u64 now, __u64 work_ns)
 {
 	__u64 cgroup = task->cgroups->dfl_cgrp->kn->id;
@@ -198,7 +199,7 @@ static void report_who(struct task_struct *task, struct note *note, __u64 now, _
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* Its parent wakes it up, having made it. */
+/* The parent wakes its new child. */
 static enum own_class birth(struct task_struct *child)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
@@ -243,7 +244,7 @@ static enum own_class exec(struct task_struct *task)
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
 	bpf_probe_read_kernel(event->comm, COMM_LENGTH, task->comm);
-	/* The kernel has just written the arguments to the new stack: the pages are there, and no fault is needed. */
+	/* The kernel has just written the arguments to the new stack, so the pages are present. */
 	start = BPF_CORE_READ(task, mm, arg_start);
 	length = BPF_CORE_READ(task, mm, arg_end) - start;
 	event->length = length;
@@ -271,9 +272,9 @@ int on_exec_by_perf(void *context)
 }
 
 /*
- * Peak RSS of the program that the process runs. The last thread's do_exit() has raised `maxrss` to the memory's
- * high-water mark by now. But an exec has raised it to that of the parent's memory, which a vfork borrows; a program
- * that stayed below it has only the counters, each exact to some pages a CPU.
+ * Peak RSS of the current program of the process. The last thread's do_exit() has already raised `maxrss` to the
+ * high-water mark. But an exec raises it to that of the old memory, which after a vfork is the parent's; for a program
+ * that stayed below that, only the counters are available, each accurate to some pages per CPU.
  */
 static __u64 peak_rss_pages(struct task_struct *task, struct note *note)
 {
@@ -303,7 +304,7 @@ static enum own_class end_of(struct task_struct *task)
 	if (!event)
 		return OWN_OTHER;
 	fill_head(&event->head, KIND_EXIT, note->member.task, now, work_ns);
-	event->signal = task->exit_code & 0x7f; /* as wait(2) tells it */
+	event->signal = task->exit_code & 0x7f; /* in the encoding of wait(2) */
 	event->unused = 0;
 	event->utime_ns = task->utime;
 	event->stime_ns = task->stime;
@@ -327,7 +328,7 @@ int on_exit_by_perf(void *context)
 	return TIMED(end_of(bpf_get_current_task_btf()));
 }
 
-/* Of a wakeup in an interrupt: the timer that it serves, if it does. */
+/* For a wakeup in an interrupt: notes the timer whose callback made it, if any. */
 static void note_timer(struct task_struct *task, struct note *note)
 {
 	__u32 zero = 0;
@@ -336,11 +337,11 @@ static void note_timer(struct task_struct *task, struct note *note)
 	if (!expires || !expires->timer)
 		return;
 	note->wake_flags |= WAKE_TIMER | (expires->sleeper == (__u64)task ? WAKE_OWN_TIMER : 0);
-	note->timer = expires->timer >> 3; /* to bit 34: two timers that one task waits for differ below that */
+	note->timer = expires->timer >> 3; /* bits 3 to 34: two timers that a task waits for differ in these */
 	note->expires_ns = expires->expires_ns;
 }
 
-/* The sleep of a task that runs again. */
+/* Reports the sleep of a task that runs again. */
 static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 {
 	struct sleep *event = RESERVE(sleep);
@@ -364,8 +365,9 @@ static void report_sleep(struct task_struct *task, struct note *note, __u64 now)
 }
 
 /*
- * A task that was woken is woken again before it was seen to run: it has run, and sleeps again. When it fell asleep is not
- * known; not before it had used the CPU time that it has got since, nor before it woke somebody last.
+ * A task that was woken is woken again without having been seen to run: it has run, unseen, and sleeps again. The time
+ * at which it fell asleep is unknown; it is not before the task used the CPU time it has got since, nor before its last
+ * wakeup of another task.
  */
 static void report_hidden_turn(struct task_struct *task, struct note *note, __u64 now)
 {
@@ -407,7 +409,7 @@ int BPF_PROG(on_waking, struct task_struct *task)
 	return TIMED(waking(task));
 }
 
-/* A timer expires: its function is executed until the next one of these two. */
+/* A timer expires: its callback runs until hrtimer_expire_exit. */
 static enum own_class expires_now(struct hrtimer *timer)
 {
 	__u32 zero = 0;
@@ -417,7 +419,7 @@ static enum own_class expires_now(struct hrtimer *timer)
 		return OWN_OTHER;
 	expires->timer = (__u64)timer;
 	expires->expires_ns = timer->_softexpires;
-	/* Where a sleeper would stand. It is compared with a task that is woken, which no other memory points to by chance. */
+	/* The task pointer, if this is an hrtimer_sleeper. It is only compared with the woken task. */
 	expires->sleeper = (__u64)bpf_core_cast(timer, struct hrtimer_sleeper)->task;
 	return OWN_OTHER;
 }
@@ -444,7 +446,7 @@ int BPF_PROG(on_expired, struct hrtimer *timer)
 	return TIMED(expired());
 }
 
-/* Only timers that a task starts to end its own sleep: with them a wait has a limit. */
+/* Notes timers that a task starts for its own sleep, which are the timeouts of waits. */
 static enum own_class timer_starts(struct hrtimer *timer)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -486,7 +488,7 @@ static void report_signal(__u32 kind, struct note *note, __u64 now, __u64 work_n
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* A child's end is known already, and nobody ends by hearing of it. */
+/* SIGCHLD is skipped: the child's exit is already known, and the signal ends no task. */
 SEC("tp_btf/signal_generate")
 int BPF_PROG(on_signal, int number, void *info, struct task_struct *task, int group, int result)
 {
@@ -544,13 +546,13 @@ int BPF_PROG(on_alarm, int which, const struct itimerspec64 *value)
 	return 0;
 }
 
-/* Whether a task that falls asleep waits for the end of a child, and names it. */
+/* Whether a task that falls asleep waits for the exit of a specific child. */
 static __u32 names_child(struct task_struct *task)
 {
 	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
 	int whom;
 
-	/* Other processors have other registers, and other numbers of calls. */
+	/* Other architectures have other registers and other system call numbers. */
 	if (!bpf_core_field_exists(registers->orig_ax))
 		return 0;
 	whom = registers->di;
@@ -578,7 +580,7 @@ static void switch_out(struct task_struct *task, struct note *note, unsigned int
 		bpf_ringbuf_submit(event, wakeup_flag());
 		return;
 	}
-	/* No wakeup has cleared its state, so it was a signal: it does not sleep. */
+	/* Its state was cleared, but not by a wakeup: a pending signal prevented the sleep. */
 	if (!task->__state && note->wake_ns < note->switched_in_ns)
 		return;
 	note->blocked = 1;
@@ -602,10 +604,10 @@ static void switch_in(struct task_struct *task, struct note *note, __u64 now)
 }
 
 /*
- * Where cores have several threads, turns count that end in whatever way. The other one's count seems to go back a little if it
- * begins to be busy between the two moments at which this CPU looks at its clock and at the count.
+ * On SMT machines, every run interval counts, however it ends. The sibling's count can seem to go back slightly if the
+ * sibling becomes busy between the moments at which this CPU reads the clock and the count.
  */
-static __u64 look_beside(struct task_struct *prev, struct task_struct *next)
+static __u64 count_busy_sibling(struct task_struct *prev, struct task_struct *next)
 {
 	struct note *note = note_of(prev);
 	__u64 now = bpf_ktime_get_ns();
@@ -624,7 +626,7 @@ static __u64 look_beside(struct task_struct *prev, struct task_struct *next)
 static enum own_class switched(bool preempted, struct task_struct *prev, struct task_struct *next, unsigned int state)
 {
 	struct note *note;
-	__u64 now = has_siblings ? look_beside(prev, next) : 0;
+	__u64 now = has_siblings ? count_busy_sibling(prev, next) : 0;
 
 	if (!prev->pid || !next->pid)
 		note_idle(!next->pid);
@@ -648,7 +650,7 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 	return TIMED(switched(preempted, prev, next, state));
 }
 
-/* Whoever has the CPU pays for it, also in an interrupt of its own. */
+/* The current task is charged for it, even if an interrupt sends the IPI. */
 static enum own_class interrupt_sent(unsigned int cpu)
 {
 	struct note *note = note_of(bpf_get_current_task_btf());
@@ -667,8 +669,8 @@ int BPF_PROG(on_interrupt_sent, unsigned int cpu)
 }
 
 /*
- * Tasks that are there when the recording begins: 1 for the number of a process that is to be recorded with its descendants,
- * 0 for one that is not. Number 0 stands for all that have no other.
+ * Processes that exist when the recording begins, by PID: 1 for a process to be recorded with its descendants, 0 for
+ * one to be excluded. PID 0 stands for all others.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -687,7 +689,7 @@ static bool is_wanted(struct task_struct *task)
 	__u32 tgid = 0, *answer;
 	int i;
 
-	/* Threads of the kernel are not part of any program's work. */
+	/* Kthreads do not belong to any program. */
 	if (task->flags & (PF_KTHREAD | PF_EXITING))
 		return false;
 	for (i = 0; i < GENERATIONS_MAX; i++) {
@@ -704,7 +706,7 @@ static bool is_wanted(struct task_struct *task)
 	return answer && *answer;
 }
 
-/* One byte has been enough since 7.2 and was the lowest of four before: CO-RE does not bridge that by itself. */
+/* Since 7.2 a single byte, before the lowest of four bytes, which CO-RE does not handle by itself. */
 #define IS_SET(task, member)                                          \
 	({                                                            \
 		__u8 byte_ = 0;                                       \
@@ -712,7 +714,7 @@ static bool is_wanted(struct task_struct *task)
 		byte_ != 0;                                           \
 	})
 
-/* A task that is there already begins with what it does: it runs, or it sleeps. */
+/* Starts the recording of an existing task in its current state, running or sleeping. */
 SEC("iter/task")
 int on_existing(struct bpf_iter__task *context)
 {
@@ -745,7 +747,7 @@ int on_existing(struct bpf_iter__task *context)
 	return 0;
 }
 
-/* How far those have come that live when the recording ends. */
+/* Reports the state of a task that is alive when the recording ends. */
 SEC("iter/task")
 int on_last(struct bpf_iter__task *context)
 {

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How long a task had the other thread of its core busy beside it, which made it slower. A program includes this before it
- * says what a `struct note` is.
+ * Time during which a task's SMT sibling was busy, which slowed the task down. A program includes this before it
+ * defines `struct note`.
  *
- * 1. Each CPU counts for how long it has been busy, and writes that down where it begins to idle and where it ends that.
- * 2. What a task had beside it in a turn is the count of the other thread where it left its CPU, less that where it got it.
- * 3. The count is one word, so that whoever reads it on another CPU has all of it or none: a CPU that idles has its sum there,
- *    a busy one the time at which it would have begun to reach the sum it has now. The lowest bit tells them apart.
- * 4. A CPU that was busy when the recording began and goes on with the same task is not known to be: its first switch tells.
- * 5. Where cores have one thread, the programs have none of this. Of more than two threads of a core one is looked at.
+ * 1. Each CPU accumulates its busy time and stores it when it enters and leaves idle.
+ * 2. A task's time beside a busy sibling in a run interval is the sibling's busy time when the task is switched out,
+ *    less that when it was switched in.
+ * 3. The count is a single word, so that a reader on another CPU sees it atomically: an idle CPU stores its sum; a
+ *    busy one stores the time at which it would have had to start to reach its current sum. The lowest bit tells them
+ *    apart.
+ * 4. A CPU that was busy when the recording began and keeps running the same task is unknown until its first switch.
+ * 5. On machines without SMT the programs contain none of this. With more than two threads per core, only one sibling
+ *    is considered.
  */
 #ifndef WEIR_SIBLINGS_BPF_H
 #define WEIR_SIBLINGS_BPF_H
@@ -21,12 +24,12 @@ enum {
 
 struct thread_of_core {
 	__u64 count;
-	__u32 other; /* CPU number of the core's other thread, plus 1; 0: there is none */
+	__u32 other; /* CPU number of the SMT sibling plus 1; 0: none */
 	__u32 unused;
-	__u64 padding[6]; /* a cache line for each CPU */
+	__u64 padding[6]; /* one cache line per CPU */
 };
 
-/* Whether any core has several threads. A constant for the verifier, which takes out what is not executed. */
+/* Whether the machine has SMT. A constant for the verifier, which removes dead code. */
 const volatile __u32 has_siblings SEC(".rodata.siblings") = 0;
 
 struct {
@@ -41,7 +44,7 @@ static struct thread_of_core *thread_of_core(__u32 cpu)
 	return bpf_map_lookup_elem(&threads_of_cores, &cpu);
 }
 
-/* This CPU begins or ends to be busy. */
+/* This CPU becomes busy or idle. */
 static void note_busy(bool busy, __u64 now)
 {
 	struct thread_of_core *own = thread_of_core(bpf_get_smp_processor_id());
@@ -55,7 +58,7 @@ static void note_busy(bool busy, __u64 now)
 	*(volatile __u64 *)&own->count = (now - (count >> 1)) << 1 | busy;
 }
 
-/* For how long the other thread of this CPU's core has been busy. */
+/* Busy time of this CPU's SMT sibling so far. */
 static __u64 busy_beside(__u64 now)
 {
 	struct thread_of_core *own = thread_of_core(bpf_get_smp_processor_id()), *other;

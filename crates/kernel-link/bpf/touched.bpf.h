@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tasks touch beside their CPUs: memory, files and devices. A program includes this after notes.bpf.h.
+ * Resource use of tasks apart from CPU time: memory, files and devices. A program includes this after notes.bpf.h.
  *
- * 1. Faults and bytes are the kernel's own counters of each task, which getrusage(2) and /proc/PID/io show. Reading them
- *    is some loads for each sleep; what a task touched between two sleeps is the difference of two readings.
- * 2. A page that is written counts for its writer when it becomes dirty, and reaches the device later, in the name of a
- *    thread of the kernel. So requests of block devices are seen by themselves, all of the machine: from the moment when
- *    the driver gets one until the device has done it. Whose one is, is known if its task submits it itself.
- * 3. How much memory a process has is seen where it ends, and where the recording does. The kernel keeps that sum per CPU,
- *    and each CPU's part of it is unknown up to some dozens of pages.
+ * 1. Faults and bytes are the kernel's own per-task counters, which getrusage(2) and /proc/PID/io show. Reading them
+ *    costs a few loads per sleep; the resource use between two sleeps is the difference of two readings.
+ * 2. A written page is accounted to its writer when it becomes dirty, and reaches the device later, from a kthread. So
+ *    block-device requests are observed separately, for the whole machine, from the time the driver gets one until the
+ *    device has completed it. The task of a request is known only if it submits the request itself.
+ * 3. Memory use of a process is read at its exit and at the end of the recording. The kernel keeps the sum per CPU,
+ *    and each CPU's part may be off by some dozens of pages.
  */
 #ifndef WEIR_TOUCHED_BPF_H
 #define WEIR_TOUCHED_BPF_H
@@ -24,14 +24,14 @@ struct touched {
 
 struct footprint {
 	struct head head;
-	__u64 private_pages; /* anonymous ones, also where they are swapped out */
-	__u64 shared_pages;  /* of files and of shared memory */
+	__u64 private_pages; /* anonymous pages, resident or swapped out */
+	__u64 shared_pages;  /* pages of files and shared memory */
 	__u64 table_bytes;   /* page tables */
-	__u64 stack_pages;   /* of the kernel, for one thread; 0: unknown */
-	__u64 executable;    /* its inode and device in one number */
+	__u64 stack_pages;   /* kernel stack of one thread; 0: unknown */
+	__u64 executable;    /* hash of its inode and device */
 };
 
-/* A request that is done. `head.task` submitted it, or NOBODY of the tree; `head.time_ns` is when the driver got it. */
+/* A completed request. `head.task` submitted it, or is NOBODY; `head.time_ns` is when the driver got it. */
 struct request_done {
 	struct head head;
 	__u64 service_ns;
@@ -44,7 +44,7 @@ enum {
 	OPERATION_MASK = 0xff, /* of a request's flags, in include/linux/blk_types.h */
 	SECTOR_SHIFT = 9,
 	MINOR_BITS = 20,
-	REQUESTS_MAX = 65536, /* that are under way at a time, on all devices */
+	REQUESTS_MAX = 65536, /* maximum number of requests in flight on all devices */
 };
 
 static void read_counters(struct counters *counters, struct task_struct *task, struct note *note)
@@ -65,7 +65,7 @@ static void read_counters(struct counters *counters, struct task_struct *task, s
 	}
 }
 
-/* What the task has touched so far, where it does not fall asleep. */
+/* Reports the resource use of a task so far, when it does not fall asleep. */
 static void report_touched(struct task_struct *task, struct note *note, __u64 now, __u64 work_ns)
 {
 	struct touched *event = RESERVE(touched);
@@ -79,7 +79,7 @@ static void report_touched(struct task_struct *task, struct note *note, __u64 no
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* One number for a file. Another executable has the same by chance once in 2^32 or so. */
+/* Hash that identifies a file. Two executables collide with a probability of about 2^-32. */
 static __u64 number_of(struct file *file)
 {
 	struct inode *inode = BPF_CORE_READ(file, f_inode);
@@ -88,7 +88,7 @@ static __u64 number_of(struct file *file)
 	return file ? BPF_CORE_READ(inode, i_ino) ^ device << 32 : 0;
 }
 
-/* How much memory the task's process has, unless it borrows that of its parent. */
+/* Reports the memory of the task's process, unless it still shares its parent's (vfork). */
 static void report_footprint(struct task_struct *task, struct note *note, __u64 now, __u64 work_ns)
 {
 	struct mm_struct *mm = task->mm;
@@ -111,7 +111,7 @@ static void report_footprint(struct task_struct *task, struct note *note, __u64 
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* A request that is under way. */
+/* A request in flight. */
 struct issued {
 	__u64 time_ns;
 	__u64 bytes;
@@ -127,7 +127,7 @@ struct {
 	__uint(max_entries, REQUESTS_MAX);
 } requests SEC(".maps");
 
-/* Who submits a request: the task that runs, if it is in the tree and not interrupted. */
+/* Task that submits a request: the current one, if it is in the tree and this is not an interrupt. */
 static __u32 submitter(void)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -136,7 +136,7 @@ static __u32 submitter(void)
 	return note && !interrupt_context(current) ? note->member.task : NOBODY;
 }
 
-/* An I/O scheduler takes it. Somebody else may give it to the driver, as often a thread of the kernel does. */
+/* An I/O scheduler queues the request. Another task, often a kthread, may issue it to the driver. */
 SEC("?tp_btf/block_rq_insert")
 int BPF_PROG(on_request, struct request *request)
 {
@@ -157,7 +157,7 @@ int BPF_PROG(on_issue, struct request *request)
 	struct issued *known = bpf_map_lookup_elem(&requests, &key);
 	struct issued issued = { .time_ns = bpf_ktime_get_ns(), .bytes = request->__data_len };
 
-	/* One that was given back to its queue is issued twice; what an earlier one of this address left is overwritten. */
+	/* A requeued request is issued twice; a stale entry of the same address is overwritten. */
 	issued.task = known && !known->time_ns ? known->task : submitter();
 	if (bpf_map_update_elem(&requests, &key, &issued, BPF_ANY))
 		count_loss();
@@ -171,7 +171,7 @@ int BPF_PROG(on_completion, struct request *request, int error, unsigned int byt
 	struct issued *issued = bpf_map_lookup_elem(&requests, &key);
 	struct request_done *event;
 
-	/* Issued before the recording began, or done in part only. */
+	/* Issued before the recording began, or only partly completed. */
 	if (!issued || !issued->time_ns || bytes < request->__data_len)
 		return 0;
 	event = RESERVE(request_done);

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the recorder and the meter share: the tree of tasks that they follow, and the buffer for what they say of it.
+ * Parts shared by the recorder and the meter: the tree of tasks that they follow, and the event buffer.
  *
- * 1. Only the tree. The first child of a given thread, or each of its children, gets a note in task storage when it is
- *    forked, and every child of a task with a note gets one, before it runs for the first time.
- * 2. Work, not time slices. A position in a task's life is its CPU time: `se.sum_exec_runtime`, which the scheduler
- *    brings up to date on every switch, plus the time since it was switched in.
- * 3. Where a wakeup comes from is in the preemption count, which text traces do not show: they print `current`, and an
- *    interrupt borrows whoever runs. See interrupt_context().
- * 4. Nothing is lost silently: what does not fit the ring buffer is counted per CPU, and the kernel counts the calls
- *    that it skipped because the same program was active on that CPU.
+ * 1. Only tasks of the tree are followed. The first child of a given thread, or each of its children, gets a note in
+ *    task storage when it is forked, and so does every child of a task with a note, before it runs for the first time.
+ * 2. Positions in a task's execution are CPU times, not wall-clock times: `se.sum_exec_runtime`, which the scheduler
+ *    updates at every switch, plus the time since the task was switched in.
+ * 3. The context of a wakeup is in the preemption count. Text traces do not show it: they print `current`, which in an
+ *    interrupt is an unrelated task. See interrupt_context().
+ * 4. Nothing is lost silently: events that do not fit the ring buffer are counted per CPU, and the kernel counts the
+ *    calls that it skipped because the same program was active on that CPU.
  */
 #ifndef WEIR_TREE_BPF_H
 #define WEIR_TREE_BPF_H
 
 #include "probe.bpf.h"
 
-/* Layouts are read by src/event.rs. All members are aligned to their size, without holes. */
+/* Layouts are parsed by crates/recording/src/wire.rs. All members are aligned to their size, without holes. */
 
 enum kind {
 	KIND_BIRTH = 1,
@@ -55,19 +55,19 @@ enum {
 	WAKE_HARDIRQ = 1 << 2,
 	WAKE_NMI = 1 << 3,
 	WAKE_SOFTIRQ = 1 << 4,
-	WAKE_NEW = 1 << 5,       /* the first one: its parent made it */
-	WAKE_UNSEEN = 1 << 6,    /* inferred: the task runs again, and nothing was seen to wake it */
-	WAKE_TIMER = 1 << 7,     /* in the function of a timer, whose expiry is in the event */
-	WAKE_OWN_TIMER = 1 << 16, /* one that the sleeper started to end this very sleep */
-	SLEEP_NAMES_CHILD = 1 << 17, /* for the end of a child that the call names; only of the recorder */
-	WAKE_SOFTIRQ_SHIFT = 8, /* the softirq's number stands in bits 8 to 15 */
+	WAKE_NEW = 1 << 5,       /* the first wakeup, of a new task by its parent */
+	WAKE_UNSEEN = 1 << 6,    /* inferred: the task runs again, but no wakeup was seen */
+	WAKE_TIMER = 1 << 7,     /* in a timer callback; the expiry is in the event */
+	WAKE_OWN_TIMER = 1 << 16, /* the sleeper started that timer for this very sleep */
+	SLEEP_NAMES_CHILD = 1 << 17, /* waits for the exit of a specific child; recorder only */
+	WAKE_SOFTIRQ_SHIFT = 8, /* softirq number in bits 8 to 15 */
 };
 
 struct head {
 	__u64 time_ns;
 	__u32 kind;
 	__u32 task;
-	__u64 work_ns; /* CPU time of `task` at that time; of its parent in a birth */
+	__u64 work_ns; /* CPU time of `task` at that time; for a birth, of its parent */
 };
 
 struct birth {
@@ -91,18 +91,18 @@ struct attributes {
 	__u64 cpus[MASK_WORDS_MAX];
 };
 
-/* What a task has touched since its birth. Those of 32 bits begin at 0 again. */
+/* Resource use of a task since its birth. 32-bit counters wrap. */
 struct counters {
-	__u64 read;    /* bytes that system calls read, from wherever: read(2) and its kin */
-	__u64 written; /* bytes that they wrote */
-	__u32 device_read; /* sectors of 512 bytes that it had devices read */
-	__u32 device_written; /* and that it made dirty, to be written */
+	__u64 read;    /* bytes read by read(2) and similar system calls, from any file */
+	__u64 written; /* bytes written by system calls */
+	__u32 device_read; /* 512-byte sectors read from devices */
+	__u32 device_written; /* 512-byte sectors made dirty */
 	__u32 minor_faults;
 	__u32 major_faults;
-	__u64 beside_ns; /* for which the other thread of its core was busy while it had a CPU */
+	__u64 beside_ns; /* time on a CPU while its SMT sibling was busy */
 };
 
-/* What user space sets before the programs are attached. */
+/* Settings that user space writes before the programs are attached. */
 struct settings {
 	__u32 root_thread;  /* its next child, or each of its children, is a root of the tree */
 	__u32 mask_words;   /* words of the kernel's CPU masks, at most MASK_WORDS_MAX */
@@ -112,7 +112,7 @@ struct settings {
 
 struct settings settings SEC(".data.settings") = { .mask_words = 1 };
 
-/* From a CPU's struct rq to its preemption count. A constant for the verifier, which wants to know offsets. */
+/* Distance from a CPU's struct rq to its preemption count. A constant, since the verifier must know offsets. */
 const volatile __s64 preempt_count_from_rq SEC(".rodata.offsets") = 0;
 
 struct {
@@ -127,7 +127,7 @@ struct {
 	__uint(max_entries, 1);
 } lost SEC(".maps");
 
-/* How many events each CPU has sent. */
+/* Number of events sent by each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -135,7 +135,7 @@ struct {
 	__uint(max_entries, 1);
 } sent SEC(".maps");
 
-/* The softirq that a CPU serves, or served last. */
+/* Current or last softirq of each CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__type(key, __u32);
@@ -143,7 +143,7 @@ struct {
 	__uint(max_entries, 1);
 } softirq SEC(".maps");
 
-/* What every note begins with: who the task is, and which of its attributes were reported last. */
+/* Common beginning of every note: task number, and the attributes that were last reported. */
 struct member {
 	__u32 task;
 	__u32 policy;
@@ -162,9 +162,9 @@ static void count_loss(void)
 }
 
 /*
- * The consumer sleeps on a timer and empties the buffer when it wakes. It is woken early only when a quarter of the
- * buffer is full: waking it for each event would cost more than the event, on the CPUs that are being observed. How full
- * it is, each CPU asks at times only.
+ * The consumer polls the buffer periodically. It is woken early only when a quarter of the buffer is full: a wakeup for
+ * each event would cost more than the event, on the CPUs that are being observed. Each CPU checks the fill level only
+ * once in EVENTS_BETWEEN_LOOKS events.
  */
 static __u64 wakeup_flag(void)
 {
@@ -175,7 +175,7 @@ static __u64 wakeup_flag(void)
 	return bpf_ringbuf_query(&events, BPF_RB_AVAIL_DATA) >= RING_BYTES / 4 ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
 }
 
-/* Room for an event of this type, or NULL and the loss is counted. The verifier wants the size as a constant. */
+/* Reserves an event of this type; NULL counts as a loss. The verifier requires a constant size. */
 #define RESERVE(type)                                                                  \
 	({                                                                             \
 		struct type *event_ = bpf_ringbuf_reserve(&events, sizeof(*event_), 0); \
@@ -218,7 +218,7 @@ static void report_attributes(struct task_struct *task, struct member *member, _
 	bpf_ringbuf_submit(event, wakeup_flag());
 }
 
-/* Of the affinity only the first 64 CPUs are compared: a change beyond them is seen at the next exec. */
+/* Only the first 64 CPUs of the affinity are compared; other changes are noticed at the next exec. */
 static bool attributes_differ(struct task_struct *task, struct member *member)
 {
 	return member->static_prio != task->static_prio || member->policy != task->policy ||
@@ -233,11 +233,11 @@ static bool begins_tree(struct task_struct *parent)
 	if (!root_thread || root_thread != parent->pid)
 		return false;
 	if (!settings.all_children)
-		settings.root_thread = 0; /* only that thread comes here, so no race */
+		settings.root_thread = 0; /* only that thread executes this, so there is no race */
 	return true;
 }
 
-/* Numbers the child and reports it, with all that is not as its parent's. */
+/* Assigns a number to the child and reports it, with attributes that differ from its parent's. */
 static void report_birth(struct task_struct *child, struct member *member, struct member *of_parent, __u64 now,
 			 __u64 parent_work_ns)
 {
@@ -275,9 +275,9 @@ int BPF_PROG(on_softirq, unsigned int vector)
 }
 
 /*
- * In which context this CPU is. The preemption count is a per-CPU variable that BPF cannot name where the kernel keeps
- * no symbols of data (KALLSYMS_ALL=n). But its distance from this CPU's `struct rq`, another per-CPU variable, is in
- * BTF, and every task points to the rq of its CPU. The idle task does so too.
+ * Interrupt context of this CPU, as WAKE_ flags. The preemption count is a per-CPU variable that BPF cannot name if the
+ * kernel has no data symbols (KALLSYMS_ALL=n). But its distance from this CPU's `struct rq`, another per-CPU variable,
+ * is in BTF, and every task, even the idle task, points to the rq of its CPU.
  */
 static __u32 interrupt_context(struct task_struct *current)
 {
@@ -285,7 +285,7 @@ static __u32 interrupt_context(struct task_struct *current)
 	__u32 zero = 0, count = 0, flags = 0, *vector;
 	struct task_struct___rt *rt = (void *)current;
 
-	/* A structure that begins with an int, as the count is one. Before 6.2 there are no casts. */
+	/* refcount_struct serves as a structure that begins with an int. Before 6.2 there are no casts. */
 	if (bpf_ksym_exists(bpf_rdonly_cast))
 		count = bpf_core_cast(address, struct refcount_struct)->refs.counter;
 	else

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Counts what all tasks of the machine do: switches, wakeups, how long the woken waited for a CPU; and how long CPUs
- * idle and are offline. Sums are kept per CPU and only ever grow: who reads them twice has what happened in between.
- * Nothing is sent.
+ * Counts switches, wakeups and wakeup latencies of all tasks of the machine, and idle and offline times of CPUs. Sums
+ * are kept per CPU and only grow, so the difference of two readings is what happened in between. No events are sent.
  *
- * A wakeup counts if the task has left its CPU to sleep. It begins where the waker is; a task that was still leaving
- * its CPU then waits from when it was queued.
+ * A wakeup counts if the task was blocked. Its latency starts at the waker (sched_waking), or, if the task was still
+ * being switched out then, when it was queued.
  */
 #include "kernel_types.h"
 
-/* Layout and buckets are read by src/watch.rs. */
+/* Layout and buckets are known to src/watch.rs. */
 enum {
-	OCTAVE_BITS = 4, /* 16 buckets to an octave: a percentile is off by 3 % at most */
-	OCTAVES = 36,    /* up to 2^39 ns, nine minutes; longer waits count there */
+	OCTAVE_BITS = 4, /* 16 buckets per octave: percentiles are accurate to 3 % */
+	OCTAVES = 36,    /* up to 2^39 ns, nine minutes; longer waits are in the last bucket */
 	BUCKETS = OCTAVES << OCTAVE_BITS,
 };
 
@@ -22,16 +21,16 @@ struct sums {
 	__u64 idle_ns;
 	__u64 idle_since_ns; /* 0 while the CPU is busy */
 	__u64 offline_ns;
-	__u64 offline_since_ns; /* 0 while the CPU is online; user space sets it for those that are offline at first */
+	__u64 offline_since_ns; /* 0 while the CPU is online; user space initializes it for offline CPUs */
 	__u64 latency_ns;
 	__u64 latencies[BUCKETS];
-	__u64 switched_ns; /* when the last switch was seen */
+	__u64 switched_ns; /* time of the last switch */
 };
 
 struct note {
-	__u64 waking_ns; /* the waker's time, 0 if there is none since it has left its CPU */
-	__u64 woken_ns;	 /* 0 unless it was woken and has not run yet */
-	__u64 blocked;	 /* whether it sleeps */
+	__u64 waking_ns; /* time of sched_waking; 0 if there was none since it was switched out */
+	__u64 woken_ns;	 /* time of the wakeup; 0 unless it was woken and has not run yet */
+	__u64 blocked;	 /* whether it is blocked */
 };
 
 #include "note_map.bpf.h"
@@ -58,7 +57,7 @@ static void end_offline(struct sums *sums, __u64 now)
 	sums->offline_since_ns = 0;
 }
 
-/* Another CPU takes this one up or down, and nothing runs here meanwhile. */
+/* Runs on another CPU; the CPU that goes up or down runs nothing meanwhile. */
 static void cpu_changed(__u32 cpu, bool online)
 {
 	__u32 zero = 0;
@@ -164,10 +163,10 @@ int BPF_PROG(on_switch, bool preempted, struct task_struct *prev, struct task_st
 
 	if (!here)
 		return 0;
-	/* It came between the first look at it and the attachment of these programs. */
+	/* The CPU came online after it was checked and before these programs were attached. */
 	end_offline(here, now);
 	if (prev->pid) {
-		/* A wakeup or a signal since the scheduler was called has cleared the task's own state. */
+		/* A wakeup or signal since schedule() was called has cleared the task's state. */
 		if (!preempted && state && !(state & TASK_DEAD) && prev->__state)
 			fall_asleep(prev);
 	} else {

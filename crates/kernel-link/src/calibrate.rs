@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the schedule of recorded tasks costs on this machine, measured just before a recording.
+//! Costs of scheduling operations on this machine, measured just before a recording.
 //!
-//! Some threads switch, wake each other and compute, without the recorder's programs and followed by them like the tasks that
-//! come after. The programs measure their own time, then and later ([`crate::own_time`]); what they add to that is found
-//! here. It takes about a second where nothing else runs, the loading of the programs included.
+//! Some threads switch, wake each other and compute, first without the recorder's programs and then traced by them
+//! like the tasks to be recorded. The programs measure their own run time, then and later ([`crate::own_time`]); the
+//! additional cost of calling them is found here. This takes about a second on an idle machine, including the loading
+//! of the programs.
 
 use crate::LinkError;
 use crate::own_time::{OwnTimes, Runs};
 use crate::probes::{Inbox, PERIOD, ProbeSet, Probes, Roots, receive};
 use host::hardware::Quantiles;
-use host::hardware::handover::{self, Fastest, OnOneCpu};
+use host::hardware::handoff::{self, Fastest, OnOneCpu};
 use ids::{CpuId, CpuSet, Nanos};
 use recording::event::{Kind, Scheduled, Slept};
 use recording::overhead::Overheads;
@@ -20,32 +21,32 @@ use std::rc::Rc;
 use std::time::Duration;
 use workload::{Cost, Costs};
 
-/// Hand-overs between two CPUs of each kind that are timed.
-const FAR_HANDOVERS: u32 = 100;
+/// Number of timed handoffs between two CPUs, for each kind.
+const FAR_HANDOFFS: u32 = 100;
 
-/// What one of each costs, in nanoseconds of CPU time, over many of them.
+/// Mean costs of operations, in nanoseconds of CPU time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Calibration {
-    /// Getting a CPU from another task, without the recorder's programs.
+    /// Context switch, without the recorder's programs.
     switch: Quantiles,
-    /// Waking another task, and falling asleep before that, also without them.
+    /// Waking another task and the preceding sleep, without the recorder's programs.
     wake: Quantiles,
-    /// Sending an interrupt to another CPU. `None` if this process may use one CPU only, or nothing was ever sent.
+    /// IPI to another CPU. `None` if this process may use only one CPU, or no IPI was sent.
     interrupt: Option<Quantiles>,
-    /// The same to a CPU that is halted (`idle.bpf.h`).
+    /// IPI to a halted CPU (`idle.bpf.h`).
     interrupt_to_halted: Option<Quantiles>,
-    /// A tick, or another interrupt that a task cannot help.
+    /// A tick, or another interrupt of a running task.
     tick: Quantiles,
-    /// How many of these there are in a second.
+    /// Number of ticks per second.
     ticks_a_second: f64,
-    /// What the recorder's programs add to a switch, a wakeup, and a write or read, beyond the time that they know of: they
-    /// have to be called.
+    /// Cost of calling the recorder's programs at a switch, a wakeup, and a write or read, beyond the run time that
+    /// they measure themselves.
     calling: ByEffect,
-    /// How long they know themselves to take where nothing else is done.
+    /// Run time that the programs measure themselves on an otherwise idle machine.
     running: ByEffect,
 }
 
-/// For each that has a program.
+/// A value for each operation that has a program.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct ByEffect {
     switch: f64,
@@ -53,7 +54,7 @@ struct ByEffect {
     pass: f64,
 }
 
-/// The least of what several visits found, as for [`Fastest`].
+/// Minimum over several visits, as in [`Fastest`].
 struct Least(f64);
 
 impl Least {
@@ -61,13 +62,13 @@ impl Least {
         self.0 = found.map_or(self.0, |found| self.0.min(found));
     }
 
-    /// 0 if nothing was ever found.
+    /// The minimum, 0 if there was no visit.
     fn get(&self) -> f64 {
         if self.0.is_finite() { self.0 } else { 0.0 }
     }
 }
 
-/// What is measured on one CPU, with the programs or without.
+/// Quantities measured on one CPU, with or without the programs.
 #[derive(Default)]
 struct Near {
     threads: OnOneCpu,
@@ -81,23 +82,23 @@ impl Near {
     }
 
     fn visit_pass(&mut self, cpu: CpuId) -> Result<(), LinkError> {
-        self.pass.visit(handover::pass(cpu).map_err(LinkError::file("a pipe"))?);
+        self.pass.visit(handoff::pass(cpu).map_err(LinkError::file("a pipe"))?);
         Ok(())
     }
 }
 
-/// How long the programs know themselves to take there: in a switch by itself, in one of a hand-over, and so on.
+/// Run times of the programs: in a plain switch, in a switch of a handoff, and so on.
 struct Inside {
     switch: Least,
-    handover: Least,
+    handoff: Least,
     wake: Least,
     pass: Least,
 }
 
 impl Inside {
     fn new() -> Inside {
-        let [switch, handover, wake, pass] = [const { Least(f64::INFINITY) }; 4];
-        Inside { switch, handover, wake, pass }
+        let [switch, handoff, wake, pass] = [const { Least(f64::INFINITY) }; 4];
+        Inside { switch, handoff, wake, pass }
     }
 
     fn visit(&mut self, probes: &Probes, near: &mut Near, cpu: CpuId) -> Result<(), LinkError> {
@@ -105,20 +106,20 @@ impl Inside {
         near.threads.visit_switches(cpu);
         let switched = probes.own_times()?;
         self.switch.visit((switched - begun).switch.mean_ns());
-        near.threads.visit_handovers(cpu);
-        let handed_over = probes.own_times()?;
-        self.handover.visit((handed_over - switched).switch.mean_ns());
-        self.wake.visit((handed_over - switched).wake.mean_ns());
+        near.threads.visit_handoffs(cpu);
+        let handed_off = probes.own_times()?;
+        self.handoff.visit((handed_off - switched).switch.mean_ns());
+        self.wake.visit((handed_off - switched).wake.mean_ns());
         near.visit_pass(cpu)?;
-        self.pass.visit((probes.own_times()? - handed_over).pass.mean_ns());
+        self.pass.visit((probes.own_times()? - handed_off).pass.mean_ns());
         Ok(())
     }
 
-    /// What the programs add beyond that.
+    /// Additional cost of the programs beyond their own run time.
     fn calling(&self, with: &Near, without: &Near) -> ByEffect {
         let more = |with: Quantiles, without: Quantiles| with.median - without.median;
-        // In a switch that a sleep goes before, the program has more to do. It is counted for the wakeup there.
-        let asleep = (self.handover.get() - self.switch.get()) * with.threads.switches_each_sleep();
+        // In a switch after a sleep the program does more, which is counted as part of the wakeup.
+        let asleep = (self.handoff.get() - self.switch.get()) * with.threads.switches_each_sleep();
         ByEffect {
             switch: more(with.threads.switch(), without.threads.switch()) - self.switch.get(),
             wake: more(with.threads.wake(), without.threads.wake()) - self.wake.get() - asleep,
@@ -127,7 +128,7 @@ impl Inside {
     }
 
     fn running(&self) -> ByEffect {
-        ByEffect { switch: self.handover.get(), wake: self.wake.get(), pass: self.pass.get() }
+        ByEffect { switch: self.handoff.get(), wake: self.wake.get(), pass: self.pass.get() }
     }
 }
 
@@ -152,23 +153,23 @@ impl Calibration {
             receive(&ring, Duration::ZERO)
         };
         visit()?;
-        let (tick, ticks_a_second) = handover::ticks(here);
+        let (tick, ticks_a_second) = handoff::ticks(here);
         visit()?;
-        // Those between two CPUs, each after so much work, and how many interrupts that count went with each.
+        // Handoffs between two CPUs, each after `work`, and the number of IPIs per handoff.
         let far = |work: Duration, count: fn(Scheduled) -> u32| -> Result<_, LinkError> {
             let Some(there) = usable.iter().nth(1) else { return Ok(None) };
             receive(&ring, PERIOD)?;
             scheduled(&inbox)?;
-            let far = handover::handover(here, there, FAR_HANDOVERS, work);
+            let far = handoff::handoff(here, there, FAR_HANDOFFS, work);
             receive(&ring, PERIOD)?;
             let sent: u32 = scheduled(&inbox)?.into_iter().map(count).sum();
-            let sent = f64::from(sent) / f64::from(2 * FAR_HANDOVERS);
-            // Where hardly any was sent, another CPU is woken without.
+            let sent = f64::from(sent) / f64::from(2 * FAR_HANDOFFS);
+            // If hardly any IPI was sent, this machine wakes other CPUs without one.
             Ok((sent >= 0.5).then_some((far, sent)))
         };
-        let awake = far(handover::CLOSE, |scheduled| scheduled.interrupts - scheduled.interrupts_to_halted)?;
+        let awake = far(handoff::CLOSE, |scheduled| scheduled.interrupts - scheduled.interrupts_to_halted)?;
         visit()?;
-        let halted = far(handover::APART, |scheduled| scheduled.interrupts_to_halted)?;
+        let halted = far(handoff::APART, |scheduled| scheduled.interrupts_to_halted)?;
         visit()?;
         drop(links);
         without.visit(here)?;
@@ -186,7 +187,7 @@ impl Calibration {
         })
     }
 
-    /// What the programs take of who switches, wakes, writes or reads, where they run as they did while `own` was counted.
+    /// Cost of the programs to a task that switches, wakes, writes or reads, given the run times counted in `own`.
     fn programs(&self, own: &OwnTimes) -> ByEffect {
         let sum = |calling: f64, running: f64, runs: Runs| (calling + runs.mean_ns().unwrap_or(running)).max(0.0);
         let (calling, running) = (self.calling, self.running);
@@ -197,20 +198,20 @@ impl Calibration {
         }
     }
 
-    /// What it took to call the programs, in nanoseconds: a call takes as long as that of a switch where it is not known apart.
+    /// Time for calling the programs, in nanoseconds. A call counts like that at a switch unless measured separately.
     pub fn calling_ns(&self, own: &OwnTimes) -> f64 {
         let of = |runs: Runs, calling: f64| runs.runs as f64 * calling.max(0.0);
         let ByEffect { switch, wake, pass } = self.calling;
         of(own.switch, switch) + of(own.wake, wake) + of(own.pass, pass) + of(own.other, switch)
     }
 
-    /// What the programs know themselves to take in a switch, a wakeup, and a write or read.
+    /// Run times of the programs in a switch, a wakeup, and a write or read.
     #[cfg(test)]
     pub fn running_ns(&self) -> [f64; 3] {
         [self.running.switch, self.running.wake, self.running.pass]
     }
 
-    /// As a recording keeps them.
+    /// Costs in the form stored in recordings.
     pub fn costs(&self, own: &OwnTimes) -> Costs {
         let programs = self.programs(own);
         let cost = |Quantiles { p10, median, p90 }: Quantiles, more: f64| {
@@ -229,7 +230,7 @@ impl Calibration {
         }
     }
 
-    /// What is typical.
+    /// Typical overheads.
     pub fn overheads(&self, own: &OwnTimes) -> Overheads {
         let programs = self.programs(own);
         Overheads {
@@ -247,7 +248,7 @@ fn median_or_0(quantiles: Option<Quantiles>) -> u64 {
     quantiles.map_or(0, |quantiles| quantiles.median as u64)
 }
 
-/// What each task in these events had done when it was heard of last.
+/// Last known scheduling counters of each task in these events.
 fn scheduled(inbox: &RefCell<Inbox>) -> Result<Vec<Scheduled>, LinkError> {
     let mut last = BTreeMap::new();
     inbox.borrow_mut().drain(|raw| {
@@ -281,17 +282,17 @@ mod tests {
         }
     }
 
-    /// Timed 100 times, as long as this.
+    /// For tests: 100 timed runs of this mean.
     fn runs(runs: u64, mean_ns: u64) -> Runs {
         Runs { runs, timed: 100, ns: 100 * mean_ns }
     }
 
     #[test]
-    fn programs_take_what_they_found_to_take_while_they_recorded() {
+    fn program_costs_come_from_run_times_while_recording() {
         let own = OwnTimes { switch: runs(1_700, 300), pass: runs(1_700, 90), ..OwnTimes::default() };
         let overheads = calibration().overheads(&own);
         assert_eq!((overheads.switch_ns, overheads.pass_ns), (400 + 30 + 300, 50 + 90));
-        // No wakeup was timed: what calibration found counts, but a program never makes anything quicker.
+        // No wakeup was timed: calibration is used, but a program never has a negative cost.
         assert_eq!(overheads.wake_ns, 500);
         assert_eq!((overheads.interrupt_ns, overheads.interrupt_to_halted_ns), (9_000, 9_000));
         assert_eq!(overheads.tick_ns_in_s, 200_000);
@@ -302,26 +303,26 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_nobody_pays_for_take_time_as_well() {
+    fn calls_charged_to_no_task_take_time_too() {
         let own = OwnTimes { switch: runs(10, 0), wake: runs(10, 0), pass: runs(10, 0), other: runs(100, 0) };
         assert_eq!(calibration().calling_ns(&own), 10.0 * 30.0 + 10.0 * 50.0 + 100.0 * 30.0);
     }
 
     #[test]
-    fn what_programs_do_not_know_of_is_the_calls() {
+    fn calling_cost_is_the_difference_not_measured_by_programs() {
         let near = |costs: [f64; 3]| {
             let [switch, wake, pass] = costs.map(|median| Fastest::of(quantiles(median)));
             Near { threads: OnOneCpu::of(switch, wake, 2.0), pass }
         };
-        let inside = Inside { switch: Least(50.0), handover: Least(70.0), wake: Least(80.0), pass: Least(60.0) };
+        let inside = Inside { switch: Least(50.0), handoff: Least(70.0), wake: Least(80.0), pass: Least(60.0) };
         let calling = inside.calling(&near([500.0, 700.0, 300.0]), &near([400.0, 500.0, 200.0]));
-        // Of the wakeup's 200 ns 80 are its program's, and twice 20 those of the program of the two switches with it.
+        // Of the wakeup's 200 ns, 80 are its program and twice 20 the program of its two switches.
         assert_eq!(calling, ByEffect { switch: 50.0, wake: 80.0, pass: 40.0 });
         assert_eq!(inside.running(), ByEffect { switch: 70.0, wake: 80.0, pass: 60.0 });
     }
 
     #[test]
-    fn the_least_of_nothing_is_nothing() {
+    fn minimum_without_visits_is_zero() {
         let mut least = Least(f64::INFINITY);
         least.visit(None);
         assert_eq!(least.get(), 0.0);

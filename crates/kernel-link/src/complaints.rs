@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What libbpf has to say. It would write to standard error; here it is kept for error messages.
+//! Collects libbpf's messages for error messages instead of printing them to standard error.
 
 use libbpf_rs::PrintLevel;
 use std::sync::{Mutex, PoisonError};
 
-/// What libbpf complained of since the last look: the verifier's log among it.
+/// libbpf's warnings since they were last taken, including verifier logs.
 static COMPLAINTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Begins to keep libbpf's warnings, and forgets earlier ones.
+/// Starts collecting libbpf's warnings, and discards earlier ones.
 pub(crate) fn listen() {
     libbpf_rs::set_print(Some((PrintLevel::Warn, remember)));
     take();
@@ -17,12 +17,12 @@ fn remember(_level: PrintLevel, text: String) {
     COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner).push(text);
 }
 
-/// All that libbpf complained of since the last look.
+/// All warnings since they were last taken.
 pub(crate) fn take() -> String {
     std::mem::take(&mut *COMPLAINTS.lock().unwrap_or_else(PoisonError::into_inner)).concat()
 }
 
-/// The end of it; the reason stands there.
+/// Last lines of the warnings, which contain the reason.
 pub(crate) fn last_words() -> String {
     let text = take();
     let lines: Vec<&str> = text.lines().collect();

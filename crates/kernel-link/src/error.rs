@@ -1,44 +1,44 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can go wrong with the running kernel.
+//! Errors about the running kernel.
 
 use std::io;
 
-/// Why something on the running kernel was not possible.
+/// Reasons why an action on the running kernel failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
     /// This machine or process cannot do it.
     #[error(transparent)]
     Host(#[from] host::HostError),
-    /// The kernel does not describe its types.
+    /// The kernel does not provide BTF.
     #[error("{path}: {source}: the kernel must be built with CONFIG_DEBUG_INFO_BTF=y")]
     NoBtf {
-        /// Where the description was expected.
+        /// Expected path of the BTF.
         path: &'static str,
-        /// What reading it gave.
+        /// Error of reading it.
         source: io::Error,
     },
-    /// The kernel lacks something that Weir's programs are built on.
+    /// The kernel lacks something that Weir's programs need.
     #[error("this kernel has no {missing}, which Weir's programs need ({reason})")]
     Unsupported {
-        /// What was looked for.
+        /// Missing feature.
         missing: String,
-        /// What it would be used for.
+        /// Purpose of the feature.
         reason: &'static str,
     },
-    /// The kernel refused something about Weir's own programs.
+    /// A libbpf call for Weir's own programs failed.
     #[error("cannot {action}: {source}")]
     Bpf {
-        /// What was tried.
+        /// Attempted action.
         action: String,
-        /// What libbpf answered.
+        /// Error of libbpf.
         source: libbpf_rs::Error,
     },
-    /// The kernel's verifier or loader refused Weir's own programs.
+    /// The kernel's verifier or libbpf rejected Weir's own programs.
     #[error("cannot load Weir's own programs into the kernel: {source}\n{log}")]
     Load {
-        /// What libbpf answered.
+        /// Error of libbpf.
         source: libbpf_rs::Error,
-        /// The last lines that the kernel and libbpf wrote about it.
+        /// Last lines of the log of kernel and libbpf.
         log: String,
     },
     /// The command could not be started.
@@ -46,40 +46,40 @@ pub enum LinkError {
     Spawn {
         /// Name of the program.
         command: String,
-        /// Why not.
+        /// Reason.
         source: io::Error,
     },
-    /// One that was to be recorded is not there.
+    /// A process to be recorded does not exist.
     #[error("there is no process {process}")]
     NoProcess {
-        /// Its number.
+        /// PID.
         process: u32,
     },
     /// No command was given.
     #[error("no command: give a program and its arguments")]
     NoCommand,
-    /// The command ran, but the kernel reported nothing of it.
-    #[error("the kernel did not report the start of the command: inside a PID namespace Weir cannot work")]
+    /// The command ran, but no event of it was received.
+    #[error("the kernel did not report the start of the command: Weir does not work inside a PID namespace")]
     NothingSeen,
-    /// A scheduler could not be loaded, watched or unloaded.
+    /// A scheduler could not be loaded, monitored or unloaded.
     #[error(transparent)]
     Scheduler(#[from] crate::scheduler::SchedulerError),
-    /// An event did not have the layout that both sides agreed on, or a file of the kernel has another.
-    #[error("the kernel's events make no sense: {0}")]
+    /// An event or a kernel file does not have the expected format.
+    #[error("unexpected kernel data: {0}")]
     Malformed(String),
     /// The workload cannot be executed.
     #[error(transparent)]
-    Play(#[from] executor::PlayError),
+    Execute(#[from] executor::ExecuteError),
 }
 
 impl LinkError {
-    /// For [`Result::map_err`] on calls into libbpf.
+    /// Returns a function for [`Result::map_err`] on calls to libbpf.
     pub(crate) fn bpf(action: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> LinkError {
         let action = action.into();
         move |source| LinkError::Bpf { action, source }
     }
 
-    /// For [`Result::map_err`] on file accesses.
+    /// Returns a function for [`Result::map_err`] on file accesses.
     pub(crate) fn file(path: impl Into<String>) -> impl FnOnce(io::Error) -> LinkError {
         let path = path.into();
         move |source| LinkError::Host(host::HostError::File { path, source })

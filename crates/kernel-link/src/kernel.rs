@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What Weir's own programs must know of the running kernel, found in its BTF and its files.
+//! Properties of the running kernel that Weir's own programs need, from its BTF and its files.
 
 use crate::LinkError;
 use host::proc::{check_root, cpus, page_bytes, read, release};
@@ -15,20 +15,20 @@ use std::path::{Path, PathBuf};
 
 const VMLINUX_BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Checks that this process may load programs and that the kernel has what it takes.
+/// Checks that this process may load programs and that the kernel has the required features.
 ///
 /// # Errors
-/// Names the first thing that is missing.
+/// The first missing requirement.
 pub fn check() -> Result<(), LinkError> {
     check_root()?;
     fs::metadata(VMLINUX_BTF).map_err(|source| LinkError::NoBtf { path: VMLINUX_BTF, source })?;
     Ok(())
 }
 
-/// The command lines of all processes, as far as they have one.
+/// Command lines of all processes that have one.
 ///
 /// # Errors
-/// Says so if `/proc` is not there.
+/// If `/proc` is not mounted.
 pub fn command_lines() -> Result<BTreeMap<u32, String>, LinkError> {
     let mut lines = BTreeMap::new();
     for entry in fs::read_dir("/proc").map_err(LinkError::file("/proc"))?.flatten() {
@@ -42,13 +42,14 @@ pub fn command_lines() -> Result<BTreeMap<u32, String>, LinkError> {
     Ok(lines)
 }
 
-/// How far this CPU's preemption count is from its `struct rq`, in bytes; first checks that there are `tracepoints`.
+/// Checks that the kernel has these tracepoints. Returns the distance of this CPU's preemption count from its `struct
+/// rq`, in bytes.
 ///
-/// Both are per-CPU variables of one section, and BTF has their offsets in it. The count is a variable of its own since
-/// 6.15 and a member of `pcpu_hot` before that.
+/// Both are per-CPU variables of one section, whose offsets are in BTF. The count is a variable of its own since 6.15
+/// and a member of `pcpu_hot` before.
 ///
 /// # Errors
-/// Names the tracepoint or variable that the kernel lacks.
+/// The tracepoint or variable that the kernel lacks.
 pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LinkError> {
     let btf = Btf::from_vmlinux().map_err(LinkError::bpf("read the kernel's BTF"))?;
     for tracepoint in tracepoints {
@@ -69,7 +70,7 @@ pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LinkError> {
     Ok(count.ok_or_else(|| missing("__preempt_count"))? - rq.ok_or_else(|| missing("runqueues"))?)
 }
 
-/// Those of these tracepoints that the kernel has.
+/// The tracepoints among these that the kernel has.
 ///
 /// # Errors
 /// If its BTF cannot be read.
@@ -78,7 +79,7 @@ pub fn known_tracepoints<'a>(tracepoints: &[&'a str]) -> Result<Vec<&'a str>, Li
     Ok(tracepoints.iter().copied().filter(|tracepoint| has_tracepoint(&btf, tracepoint)).collect())
 }
 
-/// Whether perf can have this event, such as `sched/sched_switch`. Not where nobody has mounted the kernel's tracefs.
+/// Whether perf provides this event, such as `sched/sched_switch`. False if tracefs is not mounted.
 pub fn has_event(event: &str) -> bool {
     let mounts = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
     mounts.iter().any(|mount| Path::new(mount).join("events").join(event).join("id").exists())
@@ -100,7 +101,7 @@ fn has_name(ty: &BtfType<'_>, name: &str) -> bool {
     ty.name().is_some_and(|found| found == name)
 }
 
-/// Offset of a member in a struct whose members may be in anonymous unions and structs.
+/// Offset of a struct member, which may be inside anonymous unions and structs.
 fn member_offset(btf: &Btf<'_>, type_name: &str, member: &str) -> Option<i64> {
     let whole = btf.type_by_name::<Struct<'_>>(type_name)?;
     nested_offset(btf, &whole, member)
@@ -119,16 +120,16 @@ fn nested_offset(btf: &Btf<'_>, ty: &BtfType<'_>, member: &str) -> Option<i64> {
     })
 }
 
-/// The machine as the conversion needs it.
+/// Machine data needed by the conversion.
 ///
 /// # Errors
-/// Names the file that could not be read.
+/// The file that could not be read.
 pub fn host() -> Result<Host, LinkError> {
     Ok(Host { cpus: cpus("possible")?, page_bytes: page_bytes()?, groups: groups(), devices: devices() })
 }
 
-/// The names of the block devices, by their numbers (the major one times 2^20, and the minor one), as far as they are told:
-/// each is a link `MAJOR:MINOR` to a folder of that name.
+/// Names of the block devices by device number (major << 20 | minor), as far as available: each is a link
+/// `MAJOR:MINOR` to a directory of that name.
 fn devices() -> BTreeMap<u32, String> {
     let entries = fs::read_dir("/sys/dev/block").into_iter().flatten().flatten();
     let device = |entry: fs::DirEntry| {
@@ -141,14 +142,14 @@ fn devices() -> BTreeMap<u32, String> {
     entries.filter_map(device).collect()
 }
 
-/// The control groups of version 2 by their numbers, which are those of their folders; the root is 1. As far as they are
-/// mounted here and can be read.
+/// Paths of the v2 cgroups by ID, which is the inode number of their directory; the root is 1. Only those that are
+/// mounted here and readable.
 fn groups() -> BTreeMap<u64, String> {
-    /// No machine needs more.
+    /// Limit on the number of cgroups.
     const MOST: usize = 100_000;
     let mut groups = BTreeMap::from([(1, "/".to_owned())]);
     let mounts = read("/proc/self/mountinfo").unwrap_or_default();
-    // Fields of proc_pid_mountinfo(5): the fifth is where, and the type comes after a dash.
+    // Fields of proc_pid_mountinfo(5): the fifth is the mount point, and the type follows a dash.
     let mounted = mounts.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
     let mut todo: Vec<PathBuf> = mounted.map(PathBuf::from).into_iter().collect();
     while let Some(folder) = todo.pop().filter(|_| groups.len() < MOST) {
@@ -163,8 +164,8 @@ fn groups() -> BTreeMap<u64, String> {
     groups
 }
 
-/// Whether a task may lose its CPU in the midst of a program at a tracepoint. Kernels up to 6.18 disable preemption there, 7.2
-/// does not; those between are taken for like 7.2.
+/// Whether a task can be preempted inside a tracepoint program. Kernels up to 6.18 disable preemption there, 7.2 does
+/// not; those between are treated like 7.2.
 pub fn preempts_tracepoints() -> Result<bool, LinkError> {
     Ok(is_after_6_18(&release()?))
 }
@@ -179,7 +180,7 @@ mod tests {
     use super::is_after_6_18;
 
     #[test]
-    fn releases_are_compared_by_number() {
+    fn kernel_releases_are_compared_numerically() {
         let after = ["6.19.0-rc1", "7.0", "7.2.13+deb14-cloud-amd64", "10.1"];
         let before = ["5.15.0-91-generic", "6.2.16", "6.9", "6.18.44-fc-v782", "6.18"];
         assert!(after.iter().all(|release| is_after_6_18(release)));

@@ -31,22 +31,22 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use workload::{Earlier, Recording, RecordingMeta, Start, WorkloadError};
 
-/// A recorded workload and what recording it was like.
+/// A recorded workload with a summary.
 #[derive(Debug)]
 pub struct Recorded {
-    /// What was recorded; of a long recording the last part of what the tasks did, but all tasks.
+    /// The recording. Of a long recording it has only the last part of the tasks' scripts, but all tasks.
     pub recording: Recording,
-    /// What came before that.
+    /// The earlier part, written during the recording.
     pub earlier: Option<Earlier<File>>,
-    /// What recording it was like.
+    /// Summary.
     pub summary: RecordSummary,
 }
 
 impl Recorded {
-    /// Writes the recording's file, and says how many bytes these were.
+    /// Writes the recording to `out` and returns its size in bytes.
     ///
     /// # Errors
-    /// If `out` does not take them.
+    /// If writing fails.
     pub fn write_to(self, out: impl Write) -> Result<u64, WorkloadError> {
         match self.earlier {
             None => self.recording.write_to(out),
@@ -55,31 +55,27 @@ impl Recorded {
     }
 }
 
-/// How to record.
+/// Options of a recording.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordOptions<'a> {
-    /// Where a long recording is kept while it goes on, in a file without a name; without, where temporary files are.
+    /// Directory for the unnamed temporary file of a long recording; `None` stands for the default temporary
+    /// directory.
     pub folder: Option<&'a Path>,
-    /// Keep the command line of each process, with whatever stands in it: names of files, tokens, passwords.
+    /// Record command lines, which may contain file names, tokens and passwords.
     pub command_lines: bool,
-    /// The command gets SIGTERM after this time, and the recording ends with it.
+    /// Time after which the command gets SIGTERM, which ends the recording.
     pub limit: Option<Duration>,
 }
 
-/// Records a command, which gets this process's standard streams, or what runs already. `name` will be the workload's.
+/// Records a command, which inherits this process's standard streams, or running processes. `name` becomes the name
+/// of the workload.
 ///
-/// The tree is the command and all its descendants, also those that outlive their parents. The recording ends when all
-/// of them have ended, or when the command has and none of the others has run for two seconds: those are daemons.
-/// What runs already begins with what it does then, running or asleep; the recording ends when all of it has ended, or after a
-/// signal. Threads of the kernel are not recorded so.
+/// The recorded tree is the command and all its descendants, including those that outlive their parents. The
+/// recording ends when all of them have exited, or when the command has exited and no other task of the tree has run
+/// for two seconds: those are daemons. Running processes are recorded from their current state on, running or
+/// sleeping; that recording ends when all of them have exited, or after a signal, and does not include kthreads.
 ///
-/// `signals` are passed on to the command; once it has ended after one, the recording ends too.
-///
-/// Lost events are no error: they are in the summary and in the recording, and the caller should say so loudly. A run that
-/// is longer than a workload may be is cut, see [`RecordSummary::cut_at`].
-///
-/// # Errors
-/// If this process is not root, the kernel lacks BTF or a tracepoint, or the command cannot be started.
+/// `signals` are forwarded to the command; once it has exited after one, the recording ends.
 pub fn record(
     name: &str,
     whom: Whom<'_>,
@@ -87,7 +83,7 @@ pub fn record(
     signals: &Signals,
 ) -> Result<Recorded, LinkError> {
     let begin = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    // Of those that are there already, nobody will see what they were started with.
+    // The exec of existing tasks is not observed, so their command lines are read now.
     let commands: BTreeMap<u32, String> = match whom {
         Whom::Command(_) => BTreeMap::new(),
         Whom::Processes(_) | Whom::Machine => kernel::command_lines()?,

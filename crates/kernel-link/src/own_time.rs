@@ -1,47 +1,47 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How long the recorder's programs take, as they find out themselves while they record (`own_time.bpf.h`).
+//! Run times of the recorder's programs, as measured by themselves while recording (`own_time.bpf.h`).
 
 use std::ops::Sub;
 
-/// Runs of programs that one kind of task pays for.
+/// Program runs charged to one kind of task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Runs {
     pub runs: u64,
-    /// Those of them that were timed.
+    /// Number of timed runs.
     pub timed: u64,
-    /// How long these took.
+    /// Total duration of the timed runs, in nanoseconds.
     pub ns: u64,
 }
 
 impl Runs {
-    /// Fewer timed ones say nothing.
+    /// Minimum number of timed runs for a meaningful mean.
     const ENOUGH: u64 = 16;
 
-    /// How long one takes, if that is known.
+    /// Mean duration of a run, if known.
     pub fn mean_ns(self) -> Option<f64> {
         (self.timed >= Runs::ENOUGH).then(|| self.ns as f64 / self.timed as f64)
     }
 }
 
-/// All runs, by who pays for them.
+/// All runs, by the task that is charged for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct OwnTimes {
-    /// Who gets a CPU.
+    /// Charged to the task that is switched in.
     pub switch: Runs,
-    /// Who wakes another.
+    /// Charged to the waker.
     pub wake: Runs,
-    /// Who writes or reads.
+    /// Charged to the task that writes or reads.
     pub pass: Runs,
-    /// Anybody, or nobody.
+    /// Charged to any task, or to none.
     pub other: Runs,
 }
 
 impl OwnTimes {
     const CLASSES: usize = 4;
-    /// Words of `struct own_times` before the classes.
+    /// Number of words in `struct own_times` before the classes.
     const BEFORE: usize = 1;
 
-    /// From `struct own_times` of each CPU. `None` if one has another size.
+    /// Parses the `struct own_times` of each CPU. `None` if one has an unexpected size.
     pub fn of_cpus(cpus: &[Vec<u8>]) -> Option<OwnTimes> {
         let mut classes = [Runs::default(); OwnTimes::CLASSES];
         for bytes in cpus {
@@ -64,12 +64,12 @@ impl OwnTimes {
         [self.switch, self.wake, self.pass, self.other]
     }
 
-    /// How often programs ran.
+    /// Number of program runs.
     pub fn runs(&self) -> u64 {
         self.classes().iter().map(|class| class.runs).sum()
     }
 
-    /// Time in them. The runs of a class of which too few were timed are taken to be as long as the others.
+    /// Total duration of all runs. If too few runs of a class were timed, the mean of all classes is used for it.
     pub fn total_ns(&self) -> f64 {
         let sum = |of: fn(&Runs) -> u64| self.classes().iter().map(of).sum::<u64>();
         let all = Runs { runs: self.runs(), timed: sum(|class| class.timed), ns: sum(|class| class.ns) };
@@ -78,7 +78,7 @@ impl OwnTimes {
     }
 }
 
-/// What has come between two moments, the earlier one on the right.
+/// Difference of two observations, the earlier one on the right.
 impl Sub for OwnTimes {
     type Output = OwnTimes;
 
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_summed_up_and_earlier_runs_taken_away() {
+    fn own_times_are_summed_over_cpus_and_subtracted() {
         let one = cpu([9, 170, 10, 4_000, 340, 20, 2_000, 0, 0, 0, 17, 1, 100]);
         let other = cpu([3, 170, 10, 2_000, 0, 0, 0, 34, 2, 600, 0, 0, 0]);
         let before = OwnTimes::of_cpus(std::slice::from_ref(&one)).unwrap();
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn few_timed_runs_say_nothing_of_their_class() {
+    fn class_with_few_timed_runs_uses_the_overall_mean() {
         let times = OwnTimes::of_cpus(&[cpu([0, 200, 20, 8_000, 0, 0, 0, 100, 5, 500, 0, 0, 0])]).unwrap();
         assert_eq!(times.pass.mean_ns(), None);
-        // 200 of 400 ns, and 100 as long as the mean of all 25: 340 ns.
+        // 200 ns for each of 400 runs, and the mean of all 25 timed runs, 340 ns, for each of 100.
         assert_eq!(times.total_ns(), 200.0 * 400.0 + 100.0 * 340.0);
         assert_eq!(OwnTimes::default().total_ns(), 0.0);
     }

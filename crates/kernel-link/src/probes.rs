@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Weir's own programs in the kernel: loading, attaching, and taking what they send.
+//! Loads and attaches Weir's own BPF programs, and receives their events.
 
 use crate::LinkError;
 use crate::complaints;
@@ -14,30 +14,30 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The consumer empties the buffer this often. A parallel build makes about 100 KB of recorded events in that time,
-/// and the buffer holds 16 MB; a quarter of it wakes the consumer early.
+/// Interval at which the consumer empties the buffer. A parallel build generates about 100 KB of events in this time,
+/// and the buffer holds 16 MB; when a quarter is full, the consumer is woken early.
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
-/// Compiled programs. libbpf's ELF reader wants them aligned.
+/// Compiled programs, aligned as libbpf's ELF reader requires.
 #[repr(C, align(8))]
 pub(crate) struct Aligned<Bytes: ?Sized>(pub Bytes);
 
 /// A set of programs that follow a tree of tasks.
 pub(crate) struct ProbeSet {
-    /// The object, with what `tree.bpf.h` defines.
+    /// The object, with the definitions of `tree.bpf.h`.
     pub object: &'static Aligned<[u8]>,
-    /// The tracepoints that its programs are attached to.
+    /// Tracepoints that its programs are attached to.
     pub tracepoints: &'static [&'static str],
-    /// Tracepoints that not every kernel has. Their programs (`?tp_btf/NAME`) are loaded only where it does.
+    /// Tracepoints that not every kernel has. Their programs (`?tp_btf/NAME`) are loaded only if the kernel has them.
     pub optional: &'static [&'static str],
-    /// Tracepoints, also of those above, and events of perf's. In a kernel in whose tracepoints tasks lose their CPU, the
-    /// events' programs (`?tp/EVENT`) are loaded in place of the tracepoint's (`?tp_btf/NAME`), if it shows all of them: no
-    /// call of them is skipped (5 in `record.bpf.c`).
+    /// Tracepoints (also of those above) with perf events that can replace them. In a kernel that can preempt
+    /// tracepoint programs, the events' programs (`?tp/EVENT`) are loaded instead of the tracepoint's
+    /// (`?tp_btf/NAME`) if all these events exist, since none of their calls is skipped (5 in `record.bpf.c`).
     pub by_perf: &'static [(&'static str, &'static [&'static str])],
 }
 
 impl ProbeSet {
-    /// Sections of programs that are loaded only if they are asked for, as this kernel wants them.
+    /// Sections of the optional programs to load on this kernel.
     fn sections(&self) -> Result<BTreeSet<String>, LinkError> {
         let mut tracepoints = kernel::known_tracepoints(self.optional)?;
         tracepoints.extend(self.tracepoints);
@@ -53,18 +53,18 @@ impl ProbeSet {
     }
 }
 
-/// Which tasks begin the tree that is followed.
+/// Roots of the tree of tasks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Roots {
-    /// The next child of this thread (a thread id).
+    /// The next child of this thread (TID).
     NextChildOf(u32),
-    /// Each child of this thread, from now on.
+    /// Every further child of this thread.
     ChildrenOf(u32),
-    /// None yet.
-    Nobody,
+    /// No roots yet.
+    None,
 }
 
-/// Programs in the kernel.
+/// Loaded programs.
 pub(crate) struct Probes {
     object: Object,
     mask_words: u32,
@@ -96,7 +96,7 @@ impl Probes {
         }
         for (section, value) in values {
             let named = |map: &libbpf_rs::OpenMapMut<'_>| map.name().to_string_lossy().ends_with(section);
-            let mut map = open.maps_mut().find(named).expect("the programs have it");
+            let mut map = open.maps_mut().find(named).expect("the programs have this map");
             map.set_initial_value(&value).map_err(LinkError::bpf("set up Weir's own programs"))?;
         }
         let object = open.load().map_err(|source| LinkError::Load { source, log: complaints::last_words() })?;
@@ -105,7 +105,7 @@ impl Probes {
         Ok(probes)
     }
 
-    /// Tells the programs which CPUs are threads of one core, if they want to know.
+    /// Passes the SMT siblings to programs that use them.
     fn tell_siblings(&self, siblings: &[(CpuId, CpuId)]) -> Result<(), LinkError> {
         let Some(threads) = self.object.maps().find(|map| map.name() == THREADS) else { return Ok(()) };
         for (cpu, other) in siblings {
@@ -117,7 +117,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Attaches all programs, for as long as the links live.
+    /// Attaches all programs for the lifetime of the links.
     pub fn attach(&self) -> Result<Vec<Link>, LinkError> {
         let attach = |program: libbpf_rs::ProgramMut<'_>| {
             let action = format!("attach {}", program.name().to_string_lossy());
@@ -131,15 +131,14 @@ impl Probes {
     pub fn for_each_task(&self, program: &str) -> Result<(), LinkError> {
         let failed = || LinkError::bpf(format!("run {program}"));
         let found = self.object.progs_mut().find(|found| found.name() == program);
-        let link = found.expect("the object has it").attach().map_err(failed())?;
+        let link = found.expect("the object has this program").attach().map_err(failed())?;
         let mut tasks = Iter::new(&link).map_err(failed())?;
-        // The programs write nothing: to read what they have written is to run them.
+        // Reading the output runs the program, which writes nothing.
         std::io::copy(&mut tasks, &mut std::io::sink()).map_err(LinkError::file(program))?;
         Ok(())
     }
 
-    /// Says which processes that are there already are recorded with their descendants: these, or 0 for all, but not that
-    /// one.
+    /// Selects existing processes to be recorded with their descendants: these, or 0 for all, except process `but`.
     pub fn want(&self, processes: &[u32], but: u32) -> Result<(), LinkError> {
         let wanted = self.map("wanted");
         let answers = processes.iter().map(|process| (*process, 1u32)).chain([(but, 0)]);
@@ -150,7 +149,7 @@ impl Probes {
         Ok(())
     }
 
-    /// Begins another tree. Numbers of tasks begin at 0 again.
+    /// Starts another tree. Task numbers start at 0 again.
     pub fn follow(&self, roots: Roots) -> Result<(), LinkError> {
         let bytes = settings(roots, self.mask_words);
         let map = self.object.maps().find(|map| map.name().to_string_lossy().ends_with(SETTINGS));
@@ -158,7 +157,7 @@ impl Probes {
         map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(LinkError::bpf("set up Weir's own programs"))
     }
 
-    /// Events that did not fit the buffer, by CPU.
+    /// Number of events that did not fit the buffer, by CPU.
     pub fn lost_by_cpu(&self) -> Result<Vec<u64>, LinkError> {
         let lost = self.map("lost");
         let counts = lost.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LinkError::bpf("count losses"))?;
@@ -166,7 +165,7 @@ impl Probes {
         Ok(counts.unwrap_or_default().iter().filter_map(count).collect())
     }
 
-    /// How long those programs have taken that time themselves.
+    /// Run times measured by the programs themselves.
     pub fn own_times(&self) -> Result<OwnTimes, LinkError> {
         let map = self.map("own_times");
         let by_cpu = map.lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY).map_err(LinkError::bpf("read own_times"))?;
@@ -174,12 +173,12 @@ impl Probes {
             .ok_or_else(|| LinkError::Malformed("own_times has another size".into()))
     }
 
-    /// What the programs have done so far.
+    /// Cost of the programs so far.
     pub fn cost(&self) -> Result<ProbeCost, LinkError> {
         ProbeCost::of(&self.object)
     }
 
-    /// Opens the buffer. What it holds comes to `inbox` on each [`receive`].
+    /// Opens the buffer, whose contents go to `inbox` at each [`receive`].
     pub fn listen(&self, inbox: &Rc<RefCell<Inbox>>) -> Result<RingBuffer<'static>, LinkError> {
         let events = self.map("events");
         let inbox = Rc::clone(inbox);
@@ -197,14 +196,14 @@ impl Probes {
     }
 }
 
-/// Whether it is run for each task there is, and not when something happens.
+/// Whether the program is an iterator over tasks.
 fn is_iterator(program: &libbpf_rs::ProgramMut<'_>) -> bool {
     program.section().to_string_lossy().starts_with("iter/")
 }
 
-/// Sleeps for the period or until the buffer is a quarter full, and takes what is in it.
+/// Waits for `period` or until the buffer is a quarter full, and receives its contents.
 pub(crate) fn receive(ring: &RingBuffer<'_>, period: Duration) -> Result<(), LinkError> {
-    // Only the second call takes what is there after the first one slept to its end.
+    // If the first call times out, only the second one receives what is there.
     match ring.poll(period) {
         Err(error) if error.kind() == libbpf_rs::ErrorKind::Interrupted => {}
         other => other.map_err(LinkError::bpf("wait for events"))?,
@@ -212,19 +211,19 @@ pub(crate) fn receive(ring: &RingBuffer<'_>, period: Duration) -> Result<(), Lin
     ring.consume().map_err(LinkError::bpf("receive events"))
 }
 
-/// CPUs whose core has another thread, and that.
+/// CPUs with an SMT sibling, and that sibling.
 fn siblings(cpus: &CpuSet) -> Vec<(CpuId, CpuId)> {
     cpus.iter().filter_map(|cpu| Some((cpu, host::proc::sibling(cpu)?))).collect()
 }
 
-/// Of `siblings.bpf.h`.
+/// Map of `siblings.bpf.h`.
 const THREADS: &str = "threads_of_cores";
 const SIBLINGS: &str = ".rodata.siblings";
 
-/// Of `idle.bpf.h`.
+/// Map of `idle.bpf.h`.
 const IDLE_CPUS: &str = "idle_cpus";
 
-/// Sections of `tree.bpf.h`. libbpf puts the object's name before that of a section of data, as far as there is room.
+/// Data section of `tree.bpf.h`. libbpf prefixes the names of data sections with the object's name, truncated.
 const SETTINGS: &str = ".data.settings";
 const OFFSETS: &str = ".rodata.offsets";
 
@@ -233,7 +232,7 @@ fn settings(roots: Roots, mask_words: u32) -> Vec<u8> {
     let (thread, all_children) = match roots {
         Roots::NextChildOf(thread) => (thread, 0u32),
         Roots::ChildrenOf(thread) => (thread, 1),
-        Roots::Nobody => (0, 0),
+        Roots::None => (0, 0),
     };
     let mut bytes = thread.to_ne_bytes().to_vec();
     bytes.extend(mask_words.to_ne_bytes());
@@ -242,53 +241,53 @@ fn settings(roots: Roots, mask_words: u32) -> Vec<u8> {
     bytes
 }
 
-/// Raw events as they came, each after its length, in pieces: what came is never moved.
+/// Raw events with their lengths, in chunks that are never moved.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces(Vec<Vec<u8>>);
+pub(crate) struct Chunks(Vec<Vec<u8>>);
 
-/// Bytes of a piece.
-const PIECE: usize = 1 << 20;
+/// Size of a chunk in bytes.
+const CHUNK: usize = 1 << 20;
 
-impl Pieces {
+impl Chunks {
     fn take(&mut self, raw: &[u8]) {
         let length = (raw.len() as u32).to_ne_bytes();
         let needed = length.len() + raw.len();
-        if self.0.last().is_none_or(|piece| piece.capacity() - piece.len() < needed) {
-            self.0.push(Vec::with_capacity(PIECE.max(needed)));
+        if self.0.last().is_none_or(|chunk| chunk.capacity() - chunk.len() < needed) {
+            self.0.push(Vec::with_capacity(CHUNK.max(needed)));
         }
-        let piece = self.0.last_mut().expect("there is one");
-        piece.extend_from_slice(&length);
-        piece.extend_from_slice(raw);
+        let chunk = self.0.last_mut().expect("there is a current chunk");
+        chunk.extend_from_slice(&length);
+        chunk.extend_from_slice(raw);
     }
 
-    /// Bytes that they take.
+    /// Size of all events in bytes.
     pub fn bytes(&self) -> usize {
-        self.0.len() * PIECE
+        self.0.len() * CHUNK
     }
 
-    /// Hands out all events.
+    /// Calls a function with each event.
     pub fn each(&self, mut each: impl FnMut(&[u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
-        self.0.iter().try_for_each(|piece| events_of(piece, &mut each))
+        self.0.iter().try_for_each(|chunk| events_of(chunk, &mut each))
     }
 }
 
-/// What has come. Taking it is as little work as possible: it is done beside what is observed.
+/// Received events. Receiving does as little work as possible, since it runs beside the observed tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// What was not taken out.
-    pub pieces: Pieces,
-    /// How many events came in all.
+    /// Events that were not drained yet.
+    pub chunks: Chunks,
+    /// Total number of events received.
     pub events: u64,
-    /// Births among them, and ends that the recorder's programs send.
+    /// Number of births, and of ends sent by the recorder's programs.
     pub births: u64,
     pub ends: u64,
-    /// Requests of block devices, of which most are others'.
+    /// Number of block-device requests, most of which are from other tasks.
     requests: u64,
 }
 
 impl Inbox {
     fn take(&mut self, raw: &[u8]) {
-        self.pieces.take(wire::used(raw));
+        self.chunks.take(wire::used(raw));
         self.events += 1;
         match wire::glance(raw) {
             Glance::Birth => self.births += 1,
@@ -298,22 +297,22 @@ impl Inbox {
         }
     }
 
-    /// How many events the tasks of the tree have made.
+    /// Number of events caused by tasks of the tree.
     pub fn of_tree(&self) -> u64 {
         self.events - self.requests
     }
 
-    /// Hands out what has come and forgets it.
+    /// Passes on the received events and frees them.
     pub fn drain(&mut self, each: impl FnMut(&[u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
-        std::mem::take(&mut self.pieces).each(each)
+        std::mem::take(&mut self.chunks).each(each)
     }
 }
 
-fn events_of(mut piece: &[u8], each: &mut impl FnMut(&[u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
-    while let Some((length, rest)) = piece.split_first_chunk() {
+fn events_of(mut chunk: &[u8], each: &mut impl FnMut(&[u8]) -> Result<(), LinkError>) -> Result<(), LinkError> {
+    while let Some((length, rest)) = chunk.split_first_chunk() {
         let (event, rest) = rest.split_at(u32::from_ne_bytes(*length) as usize);
         each(event)?;
-        piece = rest;
+        chunk = rest;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs a command with the recorder's programs in the kernel.
+//! Runs a command under the recorder's BPF programs.
 
 use crate::calibrate::Calibration;
 use crate::cost::{lost, lost_where};
@@ -23,8 +23,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use workload::{Cost, Costs, Earlier, Observed, Workload};
 
-/// After the command itself has exited, its descendants may live on. When none of them has run for so long, they are
-/// daemons, and the recording ends without them.
+/// Descendants may outlive the command. If none of them has run for this long, they are taken for daemons, and the
+/// recording ends without them.
 pub(crate) const QUIET: Duration = Duration::from_secs(2);
 
 static PROBES: ProbeSet = ProbeSet {
@@ -63,69 +63,72 @@ static PROBES: ProbeSet = ProbeSet {
     ],
 };
 
-/// Whom to record.
+/// Tasks to record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whom<'a> {
-    /// A command, which is started for it, with its arguments; and its descendants.
+    /// A command to be started, with its arguments, and its descendants.
     Command(&'a [OsString]),
-    /// Processes that are there, by their numbers, with all their threads and descendants.
+    /// Running processes by PID, with all their threads and descendants.
     Processes(&'a [u32]),
-    /// All processes of the machine but the recorder's own.
+    /// All processes of the machine except the recorder.
     Machine,
 }
 
-/// What a recording is, in numbers.
+/// Summary of a recording.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RecordSummary {
-    /// Tasks recorded.
+    /// Number of recorded tasks.
     pub tasks: u32,
-    /// Events received.
+    /// Number of events received.
     pub events: u64,
-    /// Events that did not fit the buffer, by CPU. Each may have been anything: a recording with a loss is not whole.
+    /// Number of events that did not fit the buffer, by CPU. They may be of any kind, so the recording is incomplete.
     pub lost_by_cpu: Vec<u64>,
-    /// Calls of a program that the kernel skipped because it was active on that CPU: lost events too.
+    /// Programs whose calls the kernel skipped because they were active on that CPU, and number of calls: also lost
+    /// events.
     pub skipped: Vec<(String, u64)>,
-    /// Tasks that were still there at the end: daemons, or tasks whose end was lost.
+    /// Number of tasks alive at the end: daemons, or tasks whose end was lost.
     pub unfinished: u32,
-    /// From the start of the command to the last event.
+    /// Time from the start of the command to the last event.
     pub wall: Nanos,
     /// CPU time of all recorded tasks.
     pub cpu: Nanos,
-    /// What of it was taken out, as it was not their work but their schedule.
+    /// Scheduling overhead that was subtracted from it.
     pub scheduling: Nanos,
-    /// What scheduling cost while this was recorded, with what the recorder's programs took.
+    /// Costs of scheduling operations during the recording, including the recorder's programs.
     pub costs: Costs,
-    /// Time in the recorder's BPF programs on behalf of every task of the machine, as they found it out themselves. It is
-    /// contained in the times of the tasks that ran then.
+    /// Run time of the recorder's programs for all tasks of the machine, measured by themselves. It is part of the
+    /// times of the tasks that ran then.
     pub probes: Nanos,
-    /// How often they ran.
+    /// Number of program runs.
     pub probe_runs: u64,
-    /// CPU time of the thread that received the events, up to the end of the command.
+    /// CPU time of the thread that received the events, until the end of the command.
     pub consumer: Nanos,
-    /// CPU time of the whole machine, used or not, while these two were counted: a moment longer than the command took.
+    /// Total CPU time of the machine, used or idle, while `probes` and `consumer` were counted: slightly longer than
+    /// the command.
     pub listened: Nanos,
-    /// Requests of block devices that were left out, as there were more than a recording may hold.
+    /// Number of block-device requests beyond the limit of a recording.
     pub requests_left_out: u64,
-    /// More happened than a workload may hold: the recording ends at this time, counted from the start of the command.
+    /// If the recording exceeded the maximum number of operations: time at which it is cut, since the start of the
+    /// command.
     pub cut_at: Option<Nanos>,
-    /// How the command ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
-    /// It was asked to end, as its time was over, and did.
+    /// It was ended by the time limit.
     pub was_ended: bool,
 }
 
 impl RecordSummary {
-    /// Events lost, on whatever way. Not 0: the recording is incomplete.
+    /// Number of lost events of any kind. If not 0, the recording is incomplete.
     pub fn lost(&self) -> u64 {
         lost(&self.lost_by_cpu, &self.skipped)
     }
 
-    /// Where they were lost, in words.
+    /// Places where events were lost, as text.
     pub fn lost_where(&self) -> Vec<String> {
         lost_where(&self.lost_by_cpu, &self.skipped)
     }
 
-    /// One line about the recording itself, for those who find the file later.
+    /// One line about the recording itself, stored in the file.
     pub(crate) fn note(&self) -> String {
         let mut cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
         if self.requests_left_out > 0 {
@@ -142,12 +145,12 @@ impl RecordSummary {
         )
     }
 
-    /// Share of the probes in the CPU time of the whole machine, in percent.
+    /// Run time of the programs in percent of the machine's CPU time.
     pub fn probe_percent(&self) -> f64 {
         percent(self.probes, self.listened)
     }
 
-    /// Share of the consumer in it, in percent.
+    /// CPU time of the consumer in percent of the machine's CPU time.
     pub fn consumer_percent(&self) -> f64 {
         percent(self.consumer, self.listened)
     }
@@ -157,15 +160,15 @@ fn percent(part: Nanos, whole: Nanos) -> f64 {
     100.0 * part.0 as f64 / whole.0.max(1) as f64
 }
 
-/// What was recorded.
+/// Parts of a recording.
 pub(crate) struct Parts {
     pub workload: Workload,
     pub observed: Observed,
-    /// What the tasks did before that, if that was much.
+    /// The earlier part of the tasks' scripts, if the recording is long.
     pub earlier: Option<Earlier<File>>,
 }
 
-/// Records that. The events come back as a workload of the given name.
+/// Records the given tasks and converts the events to a workload of the given name.
 pub(crate) fn run(
     name: &str,
     whom: Whom<'_>,
@@ -178,7 +181,7 @@ pub(crate) fn run(
     let calibration = Calibration::measure(&PROBES, &host.cpus)?;
     let roots = match whom {
         Whom::Command(_) => Roots::NextChildOf(host::proc::thread_id()?),
-        Whom::Processes(_) | Whom::Machine => Roots::Nobody,
+        Whom::Processes(_) | Whom::Machine => Roots::None,
     };
     let probes = Probes::load(&PROBES, &host.cpus, roots)?;
     let _links = probes.attach()?;
@@ -187,20 +190,20 @@ pub(crate) fn run(
     let (began, cpu_before) = (Instant::now(), sys::cpu_time());
     let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
     let stream = Stream::new(&host, folder);
-    let mut ear = Ear { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
-    let (status, asked) = listen(whom, options.limit, &mut ear, signals)?;
+    let mut receiver = Receiver { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
+    let (status, asked) = listen(whom, options.limit, &mut receiver, signals)?;
     probes.for_each_task("on_last")?;
-    ear.receive(Duration::ZERO)?;
+    receiver.receive(Duration::ZERO)?;
     let consumer = sys::cpu_time().since(cpu_before);
     let (elapsed, skipped, own) = (began.elapsed(), probes.cost()?.skipped, probes.own_times()?);
     let listened = Nanos(elapsed.as_nanos() as u64 * host::proc::online()?.len() as u64);
-    let Ear { stream, .. } = ear;
+    let Receiver { stream, .. } = receiver;
     let lost_by_cpu = probes.lost_by_cpu()?;
     drop(ring);
     let received = inbox.borrow().events;
-    // Groups may have been made in between.
+    // Cgroups may have been created meanwhile.
     let (converted, cut, earlier) =
-        stream.finish(name, &inbox.take().pieces, calibration.overheads(&own), &kernel::host()?)?;
+        stream.finish(name, &inbox.take().chunks, calibration.overheads(&own), &kernel::host()?)?;
     let probes = Nanos(calibration.calling_ns(&own) as u64 + own.total_ns() as u64);
     let mean = (own.runs() > 0).then(|| Nanos(probes.0 / own.runs()));
     let summary = RecordSummary {
@@ -228,12 +231,12 @@ pub(crate) fn run(
     Ok((Parts { workload: converted.workload, observed: converted.observed, earlier }, summary))
 }
 
-/// Starts what is to be recorded, if it is not there already, and receives what it does until it is over. Says how it ended,
-/// and whether it was asked to.
+/// Starts the command if there is one, and receives events until the end of the recording. Returns the exit status
+/// and whether the time limit ended it.
 fn listen(
     whom: Whom<'_>,
     limit: Option<Duration>,
-    ear: &mut Ear<'_>,
+    receiver: &mut Receiver<'_>,
     signals: &Signals,
 ) -> Result<(ExitStatus, bool), LinkError> {
     match whom {
@@ -242,19 +245,19 @@ fn listen(
             let spawned = signals.unblocked(|| Command::new(program).args(arguments).spawn());
             let name = || program.to_string_lossy().into_owned();
             let child = spawned.map_err(|source| LinkError::Spawn { command: name(), source })?;
-            record_until_end(child, limit, ear, signals)
+            record_until_end(child, limit, receiver, signals)
         }
         Whom::Processes(_) | Whom::Machine => {
-            ear.probes.want(whom.processes(), std::process::id())?;
-            ear.probes.for_each_task("on_existing")?;
-            watch_until_end(limit, ear, signals)?;
+            receiver.probes.want(whom.processes(), std::process::id())?;
+            receiver.probes.for_each_task("on_existing")?;
+            watch_until_end(limit, receiver, signals)?;
             Ok((ExitStatus::default(), false))
         }
     }
 }
 
 impl Whom<'_> {
-    /// The processes, 0 for all.
+    /// PIDs to record; 0 for all.
     fn processes(&self) -> &[u32] {
         match self {
             Whom::Command(_) => &[],
@@ -275,8 +278,8 @@ impl Whom<'_> {
     }
 }
 
-/// Who listens to the programs.
-struct Ear<'a> {
+/// Receiver of the programs' events.
+struct Receiver<'a> {
     probes: &'a Probes,
     ring: &'a RingBuffer<'a>,
     inbox: &'a RefCell<Inbox>,
@@ -284,28 +287,28 @@ struct Ear<'a> {
     stream: Stream,
 }
 
-impl Ear<'_> {
+impl Receiver<'_> {
     /// See [`receive`].
     fn receive(&mut self, period: Duration) -> Result<(), LinkError> {
         receive(self.ring, period)?;
-        if self.inbox.borrow().pieces.bytes() < BATCH {
+        if self.inbox.borrow().chunks.bytes() < BATCH {
             return Ok(());
         }
-        // The ticks of those that live belong to what is converted now.
+        // Tick counts of living tasks are needed for the part converted now.
         self.probes.for_each_task("on_last")?;
         receive(self.ring, Duration::ZERO)?;
-        let batch = take(&mut self.inbox.borrow_mut().pieces);
+        let batch = take(&mut self.inbox.borrow_mut().chunks);
         self.stream.give(batch, self.calibration.overheads(&self.probes.own_times()?))
     }
 }
 
-/// Receives events until all tasks have ended, the time is over, or somebody asks for an end.
-fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals) -> Result<(), LinkError> {
+/// Receives events until all tasks have exited, the time limit is reached, or termination is requested.
+fn watch_until_end(limit: Option<Duration>, receiver: &mut Receiver<'_>, signals: &Signals) -> Result<(), LinkError> {
     let began = Instant::now();
     loop {
         let left = limit.map_or(PERIOD, |limit| limit.saturating_sub(began.elapsed()).min(PERIOD));
-        ear.receive(left)?;
-        let inbox = ear.inbox.borrow();
+        receiver.receive(left)?;
+        let inbox = receiver.inbox.borrow();
         if inbox.births == 0 {
             return Err(LinkError::NothingSeen);
         }
@@ -316,12 +319,12 @@ fn watch_until_end(limit: Option<Duration>, ear: &mut Ear<'_>, signals: &Signals
     }
 }
 
-/// Receives events until the command and its descendants have ended. Also says whether it was asked to end, as `limit` was
-/// over.
+/// Receives events until the command and its descendants have exited. Also returns whether the time limit ended the
+/// command.
 fn record_until_end(
     mut child: Child,
     limit: Option<Duration>,
-    ear: &mut Ear<'_>,
+    receiver: &mut Receiver<'_>,
     signals: &Signals,
 ) -> Result<(ExitStatus, bool), LinkError> {
     let (mut status, mut stopped, mut asked) = (None, false, false);
@@ -329,13 +332,13 @@ fn record_until_end(
     let began = Instant::now();
     let mut last_news = began;
     loop {
-        ear.receive(PERIOD)?;
+        receiver.receive(PERIOD)?;
         stopped |= signals.pass_on(child.id());
         if !stopped && limit.is_some_and(|limit| began.elapsed() >= limit) {
             (stopped, asked) = (true, true);
             signals::send(child.id(), Signal::SIGTERM as i32);
         }
-        let inbox = ear.inbox.borrow();
+        let inbox = receiver.inbox.borrow();
         if inbox.of_tree() != seen {
             seen = inbox.of_tree();
             last_news = Instant::now();
@@ -351,11 +354,11 @@ fn record_until_end(
             return Ok((status, asked));
         }
         if stopped {
-            // Whoever waits for a task hears of its end before that has left its CPU for the last time.
+            // A task that waits for another learns of its exit before that one is switched out for the last time.
             drop(inbox);
             let until = Instant::now() + PERIOD;
             while Instant::now() < until {
-                ear.receive(until.saturating_duration_since(Instant::now()))?;
+                receiver.receive(until.saturating_duration_since(Instant::now()))?;
             }
             return Ok((status, asked));
         }
@@ -366,9 +369,9 @@ fn record_until_end(
 mod tests {
     use super::*;
 
-    /// Each class of programs has runs of its own, and times them. A root's test: others have nothing to look at.
+    /// Each class of programs has runs of its own, which are timed. Needs root.
     #[test]
-    fn the_programs_time_themselves_by_who_pays() {
+    fn programs_time_their_runs_by_charged_task() {
         match kernel::check() {
             Err(LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. }) => return,
             other => other.unwrap(),
@@ -377,7 +380,7 @@ mod tests {
         let calibration = Calibration::measure(&PROBES, &kernel::host().unwrap().cpus).unwrap();
         eprintln!("a calibration took {:?}", began.elapsed());
         for running in calibration.running_ns() {
-            // A program that looks up a task takes no less, and own_time.bpf.h counts no longer ones.
+            // A program that looks up a task cannot be faster, and own_time.bpf.h ignores longer runs.
             assert!((10.0..20_000.0).contains(&running), "{calibration:?}");
         }
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Converts events while others come, so that memory does not grow with the recording.
+//! Converts events during the recording, so that memory use does not grow with its length.
 //!
-//! Events are kept as they came until there are [`BATCH`] bytes of them: converting takes several times as long as keeping, and
-//! a short recording should not pay for it while it runs. From then on a thread of its own converts each batch. If it is
-//! [`BATCHES`] behind, the receiver waits for it; events that do not fit the kernel's buffer then are lost, and counted.
+//! Events are stored unconverted until there are [`BATCH`] bytes: converting takes several times as long as storing,
+//! and would disturb short recordings. From then on a separate thread converts each batch. If it is [`BATCHES`]
+//! behind, the receiver blocks; events that do not fit the kernel's buffer then are lost and counted.
 
 use crate::LinkError;
-use crate::probes::Pieces;
+use crate::probes::Chunks;
 use recording::convert::{Conversion, Converted, Host};
 use recording::overhead::Overheads;
 use recording::window::WINDOW;
@@ -17,23 +17,23 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use workload::Earlier;
 
-/// Bytes of events that are converted together.
+/// Size of a batch in bytes.
 pub(crate) const BATCH: usize = 32 << 20;
 
-/// Batches that may wait.
+/// Maximum number of waiting batches.
 const BATCHES: usize = 2;
 
-/// Events on their way to a workload.
+/// Incremental conversion of events to a workload.
 pub(crate) struct Stream {
-    /// Until a thread has it.
+    /// The conversion, until a thread takes it over.
     work: Option<Work>,
     thread: Option<Converter>,
 }
 
-/// Where batches go, each with what a schedule costs as far as that was known then, and what comes of them.
-type Converter = (SyncSender<(Pieces, Overheads)>, JoinHandle<Result<Work, LinkError>>);
+/// Channel for batches with the overheads known at that time, and the thread that converts them.
+type Converter = (SyncSender<(Chunks, Overheads)>, JoinHandle<Result<Work, LinkError>>);
 
-/// A conversion, and what is written of it.
+/// A conversion, and the part already written.
 struct Work {
     conversion: Conversion,
     earlier: Option<Earlier<File>>,
@@ -42,32 +42,32 @@ struct Work {
 }
 
 impl Stream {
-    /// Of what is recorded on this machine. What is over goes to a file in this folder, which vanishes with this process.
+    /// Conversion for this machine. Completed parts are written to an unlinked file in this directory.
     pub fn new(host: &Host, folder: PathBuf) -> Stream {
         let conversion = Conversion::new(host, Overheads::default(), workload::MAX_OPS);
         let work = Work { conversion, earlier: None, folder, window: WINDOW };
         Stream { work: Some(work), thread: None }
     }
 
-    /// Takes the next batch. The overheads are from now on taken out of what tasks have done since they began.
-    pub fn give(&mut self, batch: Pieces, overheads: Overheads) -> Result<(), LinkError> {
+    /// Adds a batch. From now on these overheads are subtracted from the tasks' work, also for earlier batches.
+    pub fn give(&mut self, batch: Chunks, overheads: Overheads) -> Result<(), LinkError> {
         if let Some(work) = self.work.take() {
             let (sender, receiver) = sync_channel(BATCHES);
             self.thread = Some((sender, thread::spawn(move || work.take_all(&receiver))));
         }
-        let (sender, _) = self.thread.as_ref().expect("one of them is there");
+        let (sender, _) = self.thread.as_ref().expect("without the work there is a thread");
         match sender.send((batch, overheads)) {
             Ok(()) => Ok(()),
-            // It has ended, and says why.
+            // The thread has ended; return its error.
             Err(_) => self.join().map(|_| ()),
         }
     }
 
-    /// Takes the last events, and gives the workload; whether that had to be cut; and what is written of it.
+    /// Adds the last events and returns the workload, whether it was truncated, and the part already written.
     pub fn finish(
         mut self,
         name: &str,
-        rest: &Pieces,
+        rest: &Chunks,
         overheads: Overheads,
         host: &Host,
     ) -> Result<(Converted, bool, Option<Earlier<File>>), LinkError> {
@@ -81,14 +81,14 @@ impl Stream {
     }
 
     fn join(&mut self) -> Result<Work, LinkError> {
-        let (sender, thread) = self.thread.take().expect("it was begun, and is joined once");
+        let (sender, thread) = self.thread.take().expect("the thread was started and is joined once");
         drop(sender);
         thread.join().expect("the conversion does not panic")
     }
 }
 
 impl Work {
-    fn take_all(mut self, batches: &Receiver<(Pieces, Overheads)>) -> Result<Work, LinkError> {
+    fn take_all(mut self, batches: &Receiver<(Chunks, Overheads)>) -> Result<Work, LinkError> {
         for (batch, overheads) in batches {
             self.take(&batch, overheads)?;
             drop(batch);
@@ -97,7 +97,7 @@ impl Work {
         Ok(self)
     }
 
-    fn take(&mut self, batch: &Pieces, overheads: Overheads) -> Result<(), LinkError> {
+    fn take(&mut self, batch: &Chunks, overheads: Overheads) -> Result<(), LinkError> {
         self.conversion.overheads = overheads;
         let mut others = Vec::new();
         batch.each(|raw| {
@@ -115,7 +115,7 @@ impl Work {
         })
     }
 
-    /// Writes what is over, if that is much.
+    /// Writes completed parts if there are enough.
     fn write(&mut self) -> Result<(), LinkError> {
         let failed = || LinkError::file(format!("a temporary file in {}", self.folder.display()));
         if self.earlier.is_none() && self.conversion.waiting() > self.window {
@@ -126,7 +126,7 @@ impl Work {
     }
 }
 
-/// Whether [`Conversion::add`] takes it.
+/// Whether [`Conversion::add`] processes this event.
 fn is_one_of_many(raw: &[u8]) -> bool {
     matches!(wire::glance(raw), Glance::Sleep | Glance::Pass | Glance::Request)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What all tasks of the machine do, in numbers that cost little: sums in the kernel, read from time to time. Memory
-//! and cost do not depend on how much happens between two looks.
+//! Machine-wide statistics at low cost: sums are kept in the kernel and read periodically. Memory and cost do not
+//! depend on the number of events between two reads.
 
 use crate::LinkError;
 use crate::complaints;
@@ -14,52 +14,52 @@ use measures::LatencySummary;
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/watch.bpf.o")));
 
-/// Buckets of `watch.bpf.c`: 16 to an octave.
+/// Buckets of `watch.bpf.c`: 16 per octave.
 const OCTAVE_BITS: usize = 4;
 const BUCKETS: usize = 36 << OCTAVE_BITS;
 
-/// Which word of its `struct sums` says since when a CPU has been offline.
+/// Index of `offline_since_ns` in `struct sums`.
 const OFFLINE_SINCE: usize = 5;
 
-/// Counts for as long as it lives.
+/// Counts as long as it exists.
 pub struct Watch {
     _links: Vec<Link>,
     object: Object,
 }
 
-/// All that was counted up to a moment, of all CPUs together.
+/// All counts up to some time, summed over the CPUs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sample {
     time: Nanos,
     switches: u64,
     wakeups: u64,
-    /// Of each CPU that is plugged in: idle and offline.
+    /// Idle and offline time of each present CPU.
     unused: Vec<(Nanos, Nanos)>,
     latency: Nanos,
     latencies: Vec<u64>,
 }
 
-/// What happened between two moments.
+/// Counts between two samples.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interval {
-    /// From the first to the second.
+    /// Time between the samples.
     pub length: Nanos,
-    /// Switches to a task, not to idle.
+    /// Number of switches to a task other than idle.
     pub context_switches: u64,
-    /// Tasks made runnable.
+    /// Number of wakeups.
     pub wakeups: u64,
-    /// Time of all CPUs that was spent on tasks, the scheduler and interrupts. With the two below it is all the time of
-    /// all CPUs that are plugged in.
+    /// Time of all CPUs spent on tasks, the scheduler and interrupts. With `idle` and `offline` it adds up to the
+    /// time of all present CPUs.
     pub busy: Nanos,
-    /// Time of CPUs that had nothing to do.
+    /// Idle time of all CPUs.
     pub idle: Nanos,
-    /// Time of CPUs that were not there, whoever took them away.
+    /// Offline time of all CPUs, whatever the reason.
     pub offline: Nanos,
-    /// From woken to running; percentiles to 3 %, `max` is the end of the highest bucket.
+    /// Wakeup latency; percentiles are accurate to 3 %, and `max` is the end of the highest bucket.
     pub wakeup_latency: LatencySummary,
-    /// The same by buckets that hold some: the middle of each, and how many.
+    /// Nonempty buckets of the wakeup latencies: middle and count.
     pub wakeup_latencies: Vec<(Nanos, u64)>,
-    /// Of each CPU that is plugged in: busy, idle and offline.
+    /// Busy, idle and offline time of each present CPU.
     pub cpus: Vec<[Nanos; 3]>,
 }
 
@@ -84,10 +84,10 @@ impl Watch {
         Ok(Watch { _links: links, object })
     }
 
-    /// What was counted so far.
+    /// Counts so far.
     ///
     /// # Errors
-    /// Says what the kernel answered.
+    /// The kernel's error.
     pub fn sample(&self) -> Result<Sample, LinkError> {
         let values = sums(&self.object)
             .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
@@ -101,7 +101,7 @@ impl Watch {
     }
 }
 
-/// Tells the programs, before they are attached, which CPUs are not there.
+/// Initializes the state of offline CPUs before the programs are attached.
 fn note_offline(object: &Object, online: &CpuSet) -> Result<(), LinkError> {
     let map = sums(object);
     let size = map.value_size() as usize;
@@ -128,13 +128,13 @@ impl Sample {
         Sample { time, switches: 0, wakeups: 0, unused: Vec::new(), latency, latencies }
     }
 
-    /// Adds one CPU's `struct sums`.
+    /// Adds the `struct sums` of one CPU.
     fn add(&mut self, bytes: &[u8]) -> Result<(), LinkError> {
         let mut words = bytes.chunks_exact(8).map(|word| u64::from_ne_bytes(word.try_into().expect("8 bytes")));
         let mut next = || words.next().ok_or_else(|| LinkError::Malformed(format!("sums of {} bytes", bytes.len())));
         self.switches += next()?;
         self.wakeups += next()?;
-        // What was counted, and since when it goes on, if it does.
+        // The accumulated time, plus the current period if there is one.
         let mut so_far = || -> Result<Nanos, LinkError> {
             let (time, since) = (Nanos(next()?), Nanos(next()?));
             Ok(if since > Nanos::ZERO { time + self.time.since(since) } else { time })
@@ -148,7 +148,7 @@ impl Sample {
         Ok(())
     }
 
-    /// What happened since an earlier sample.
+    /// Difference to an earlier sample.
     pub fn since(&self, earlier: &Sample) -> Interval {
         let length = self.time.since(earlier.time);
         let counts = self.latencies.iter().zip(&earlier.latencies).map(|(now, then)| now.saturating_sub(*then));
@@ -166,7 +166,7 @@ impl Sample {
             cpus: Vec::with_capacity(self.unused.len()),
         };
         for (now, then) in self.unused.iter().zip(&earlier.unused) {
-            // The sums of a CPU are read while it goes on: no state may have lasted longer than the interval.
+            // The sums of a CPU are read while it continues: no state may last longer than the interval.
             let offline = now.1.since(then.1).min(length);
             let idle = now.0.since(then.0).min(length - offline);
             let busy = length - offline - idle;
@@ -202,7 +202,7 @@ fn summary(counts: &[u64], sum: Nanos) -> LatencySummary {
     }
 }
 
-/// The smallest value that falls into a bucket.
+/// Lower bound of a bucket.
 fn lowest(bucket: usize) -> u64 {
     let (octave, place) = (bucket >> OCTAVE_BITS, bucket as u64 & ((1 << OCTAVE_BITS) - 1));
     match octave {
@@ -221,7 +221,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Switches, wakeups, idle and since when, offline and since when, latency.
+    /// For tests: switches, wakeups, idle time and start, offline time and start, latency.
     fn sums(numbers: [u64; 7], latencies: &[(usize, u64)]) -> Vec<u8> {
         let mut words = numbers.to_vec();
         words.extend([0; BUCKETS]);
@@ -233,19 +233,19 @@ mod tests {
 
     fn sample(time_ms: u64, cpus: &[Vec<u8>]) -> Sample {
         let mut sample = Sample::empty(Nanos::from_ms(time_ms));
-        cpus.iter().for_each(|bytes| sample.add(bytes).expect("whole"));
+        cpus.iter().for_each(|bytes| sample.add(bytes).expect("a complete struct sums"));
         sample
     }
 
     #[test]
-    fn buckets_follow_each_other_without_gaps() {
+    fn latency_buckets_are_contiguous() {
         assert_eq!([0, 15, 16, 31, 32, 47, 48].map(lowest), [0, 15, 16, 31, 32, 62, 64]);
         assert!((1..BUCKETS).all(|bucket| lowest(bucket) > lowest(bucket - 1)));
         assert_eq!(lowest(BUCKETS), 1 << 39);
     }
 
     #[test]
-    fn an_interval_is_the_difference_of_two_looks() {
+    fn interval_is_the_difference_of_two_samples() {
         // CPU 0 works from 100 ms on; CPU 1 idles since 50 ms; CPU 2 is offline since 20 ms.
         let then = [
             sums([10, 20, 30 * MS, 90 * MS, 0, 0, 500], &[(16, 5)]),
@@ -264,7 +264,7 @@ mod tests {
         let each: Vec<_> = interval.cpus.iter().map(|cpu| cpu.map(|time| time.0 / MS)).collect();
         assert_eq!(each, [[100, 0, 0], [0, 100, 0], [0, 0, 100]]);
         assert_eq!(interval.wakeup_latencies, [(Nanos(16), 9), (Nanos(1008), 1)]);
-        // CPU 1 goes at 210 ms. CPU 2 comes at 280 ms, idles for 5 ms, and works.
+        // CPU 1 goes offline at 210 ms. CPU 2 comes online at 280 ms, idles for 5 ms, and works.
         let mut back = now.clone();
         back[1] = sums([1, 2, 160 * MS, 0, 0, 210 * MS, 0], &[]);
         back[2] = sums([10, 9, 7 + 5 * MS, 0, 260 * MS, 0, 0], &[]);
@@ -276,8 +276,8 @@ mod tests {
     }
 
     #[test]
-    fn no_state_lasts_longer_than_the_interval() {
-        // Read while the CPU went on: both sums are too large.
+    fn time_in_a_state_is_limited_to_the_interval() {
+        // Read while the CPU continued: both sums are too large.
         let then = sample(100, &[sums([0; 7], &[])]);
         let interval = sample(110, &[sums([0, 0, 8 * MS, 0, 7 * MS, 0, 0], &[])]).since(&then);
         assert_eq!([interval.busy, interval.idle, interval.offline], [0, 3, 7].map(Nanos::from_ms));

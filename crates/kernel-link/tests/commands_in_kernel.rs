@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the program `weir run` does in a kernel that has sched_ext: a scheduler that is ejected, or a user who has had
-//! enough, while a command runs; and fault plans. Needs root in such a kernel, for which a virtual machine will do, and
-//! `weir` on the search path. Elsewhere every test says why it is skipped and passes.
+//! `weir run` in a kernel with sched_ext: ejections and interrupts while a command runs, and fault plans. Needs root
+//! in such a kernel, for example in a virtual machine, and `weir` in the `PATH`. Elsewhere every test prints why it
+//! is skipped and passes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -20,17 +20,17 @@ const FAULTY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/faulty.bpf.o"));
 const SCX: &str = "/sys/kernel/sched_ext";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// One at a time: there is one scheduler.
+/// Serializes the tests: only one scheduler can be loaded.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// A folder for what a test leaves, and the turn.
+/// Directory for the output of a test, and the lock on the tests.
 struct Here {
     folder: TempDir,
     weir: PathBuf,
     _turn: MutexGuard<'static, ()>,
 }
 
-/// `None`, with a word, where nothing of this can be tried.
+/// `None`, with a message, if the tests cannot run here.
 fn here() -> Option<Here> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -50,7 +50,7 @@ fn here() -> Option<Here> {
     None
 }
 
-/// A `weir run` that has ended.
+/// A finished `weir run`.
 struct Ended {
     status: Option<i32>,
     out: String,
@@ -88,7 +88,7 @@ impl Here {
         let status = wait(&mut child, 90);
         let ended = Ended { status: status.code(), out: self.read("out"), err: self.read("err") };
         eprintln!("{:?}\n{}\n{}", ended.status, shorten(&ended.out), shorten(&ended.err));
-        assert_eq!(scx("state"), "disabled", "weir has ended");
+        assert_eq!(scx("state"), "disabled", "weir has exited");
         ended
     }
 
@@ -96,13 +96,13 @@ impl Here {
         self.end(self.start(args))
     }
 
-    /// Waits until a file in the folder has this word.
+    /// Waits until a file in the directory contains this word.
     fn await_word(&self, name: &str, word: &str) {
         eventually(60, word, || self.read(name).contains(word));
     }
 }
 
-/// A test that failed may leave CPUs offline.
+/// A failed test may leave CPUs offline.
 impl Drop for Here {
     fn drop(&mut self) {
         for cpu in 1..64 {
@@ -152,7 +152,7 @@ fn online() -> String {
     fs::read_to_string(format!("{CPUS}/online")).unwrap().trim().to_owned()
 }
 
-/// All JSON documents of a text, and nothing else.
+/// Parses a text that consists of JSON documents only.
 fn documents(text: &str) -> Vec<Value> {
     Deserializer::from_str(text).into_iter().collect::<Result<_, _>>().unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -161,7 +161,7 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
-/// What a CPU has done for users so far, in ticks.
+/// User time of a CPU so far, in ticks.
 fn user_ticks(cpu: u32) -> u64 {
     let text = fs::read_to_string("/proc/stat").unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("cpu{cpu} "))).unwrap_or("0");
@@ -169,10 +169,10 @@ fn user_ticks(cpu: u32) -> u64 {
 }
 
 #[test]
-fn cpus_in_the_middle_may_go_first_and_come_last() {
+fn hotplug_of_middle_cpus_reloads_schedulers_without_hotplug_ops() {
     let Some(here) = here() else { return };
     let sequence = || scx("enable_seq").parse::<u64>().unwrap();
-    // How often each change has it loaded again.
+    // Number of reloads per hotplug event.
     for (scheduler, each) in [("fifo", 1), ("bfs", 0)] {
         let loaded = |expected: u64| {
             eventually(30, "it is loaded again", || sequence() >= expected && scx("state") == "enabled");
@@ -189,7 +189,7 @@ fn cpus_in_the_middle_may_go_first_and_come_last() {
         signal(&child, Signal::SIGTERM);
         assert_eq!(here.end(child).status, Some(0));
 
-        // As after a boot with nosmt: it is gone from the beginning.
+        // As after booting with nosmt: the CPU is offline from the start.
         set_online(1, false);
         let busy = "for i in 1 2 3 4 5 6; do seq 30000 | tail -n 1 & done; wait";
         let ended = here.run(&["run", scheduler, "--format", "json", "--", "sh", "-c", busy]);
@@ -201,7 +201,7 @@ fn cpus_in_the_middle_may_go_first_and_come_last() {
         assert_eq!((ended.status, [0, 1, 2, 3].map(used)), (Some(0), [true, false, true, true]), "{scheduler}");
         assert_eq!(share(run, "offline"), 0.25, "{scheduler}");
 
-        // It comes. bfs has an op for that, but its tables lack this CPU.
+        // The CPU comes online. bfs has a hotplug op, but its tables lack this CPU.
         let first = sequence() + 1;
         let child = here.start(&["run", scheduler]);
         loaded(first);
@@ -220,7 +220,7 @@ fn cpus_in_the_middle_may_go_first_and_come_last() {
     }
 }
 
-/// Not a test by itself: the task that says when the fault shall happen.
+/// Not a test by itself: the task that triggers the fault.
 #[test]
 #[ignore = "it is part of another test"]
 fn task_of_nice_17() {
@@ -228,7 +228,8 @@ fn task_of_nice_17() {
     thread::sleep(Duration::from_millis(20));
 }
 
-/// Says "ready", waits for half a second, has a task of nice 17, and goes on for two seconds, noting the scheduler.
+/// Writes "ready", waits half a second, starts a task of nice 17, and continues for two seconds, logging the state of
+/// sched_ext.
 const SCRIPT: &str = "echo ready >progress; sleep 0.5; \
                       MARKED --ignored --exact task_of_nice_17 >marked; \
                       for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do \
@@ -239,7 +240,7 @@ fn script() -> String {
 }
 
 #[test]
-fn a_command_outlives_the_scheduler_that_is_ejected_under_it() {
+fn command_continues_under_the_default_scheduler_after_an_ejection() {
     let Some(here) = here() else { return };
     let cases = [
         (9, 1025, "scx_bpf_error", "asked to fail by a task of nice 17"),
@@ -257,7 +258,7 @@ fn a_command_outlives_the_scheduler_that_is_ejected_under_it() {
         let Ended { status, out, err } = here.end(child);
         assert_eq!(status, Some(1), "{reason}");
         let progress = here.read("progress");
-        assert!(progress.ends_with("disabled\nend\n"), "{reason}: under the kernel's own to its end: {progress}");
+        assert!(progress.ends_with("disabled\nend\n"), "{reason}: continues under the default scheduler: {progress}");
         let documents = documents(&out);
         let run = &documents.last().unwrap()["runs"][0];
         assert!(documents.iter().rev().skip(1).all(|line| line["interval_ns"].is_u64()), "{out}");
@@ -267,15 +268,15 @@ fn a_command_outlives_the_scheduler_that_is_ejected_under_it() {
         let dump = run["exit"]["dump"].as_str().unwrap();
         assert_eq!(dump.contains("triggered exit kind"), kind >= 1024, "{dump}");
         assert_eq!(run["meter"]["failure"], Value::Null, "the command itself is fine");
-        // Measured until then: after the command began, before it ended.
+        // Measured until the ejection: after the command began and before it ended.
         let elapsed_ms = run["elapsed_ns"].as_u64().unwrap() / 1_000_000;
         assert!((300..60_000).contains(&elapsed_ms), "{elapsed_ms}");
-        assert!(!err.contains("EJECTED"), "JSON has it: {err}");
+        assert!(!err.contains("EJECTED"), "JSON contains the exit: {err}");
     }
 }
 
 #[test]
-fn the_text_says_when_and_why_and_shows_the_dump() {
+fn text_report_shows_time_reason_and_dump_of_an_ejection() {
     let Some(here) = here() else { return };
     let scheduler = here.fault(9);
     let Ended { status, out, err } = here.run(&["run", scheduler, "--", "sh", "-c", &(script() + "; exit 5")]);
@@ -283,12 +284,15 @@ fn the_text_says_when_and_why_and_shows_the_dump() {
     let lines: Vec<&str> = out.lines().collect();
     let ejected = lines.iter().position(|line| line.starts_with("EJECTED after ")).unwrap_or_else(|| panic!("{out}"));
     assert_eq!(lines[ejected + 1..][..2], ["  scx_bpf_error", "  asked to fail by a task of nice 17"], "{out}");
-    assert!(out.contains("WARNING: the command failed: exit status: 5"), "how the command ended is said too: {out}");
+    assert!(
+        out.contains("WARNING: the command failed: exit status: 5"),
+        "the exit status of the command is reported: {out}"
+    );
     assert!(err.contains("triggered exit kind 1025"), "{err}");
 }
 
 #[test]
-fn watching_ends_with_the_scheduler() {
+fn watching_ends_when_the_scheduler_is_ejected() {
     let Some(here) = here() else { return };
     let scheduler = here.fault(0);
     let child = here.start(&["run", scheduler, "--format", "json"]);
@@ -298,15 +302,15 @@ fn watching_ends_with_the_scheduler() {
     let documents = documents(&out);
     let last = documents.last().unwrap();
     assert_eq!((status, &last["outcome"], &last["exit"]["kind"]), (Some(1), &"ejected".into(), &67.into()));
-    assert_eq!(out.lines().count(), documents.len(), "a document a line: {out}");
+    assert_eq!(out.lines().count(), documents.len(), "one document per line: {out}");
 }
 
-/// Notes each signal that it gets, and ends after the first; or only ends by itself, after 2 s.
+/// Logs each signal and exits after the first one; otherwise exits by itself after 2 s.
 const TRAPS: &str = "echo $$ >pid; trap 'echo INT >>got; sleep 0.3; exit 7' INT; trap 'echo TERM >>got; exit 8' TERM; \
                      echo ready >progress; while :; do sleep 0.1; done";
 const DEAF: &str = "trap '' INT; echo $$ >pid; echo ready >progress; sleep 2";
 
-/// Starts weir as the foreground process of a terminal of its own; what is written to the file is typed there.
+/// Starts weir as the foreground process of a terminal of its own; writing to the file types into it.
 fn start_on_terminal(here: &Here, args: &[&str]) -> (Child, File) {
     let keyboard = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&keyboard).unwrap();
@@ -320,9 +324,9 @@ fn start_on_terminal(here: &Here, args: &[&str]) -> (Child, File) {
 }
 
 #[test]
-fn an_interrupt_reaches_the_command_once_and_weir_ends_after_it() {
+fn interrupt_reaches_the_command_once_and_weir_exits_after_it() {
     let Some(here) = here() else { return };
-    // From the terminal, which sends it to both; to weir alone, which passes it on.
+    // From the terminal, which sends SIGINT to both; or to weir alone, which forwards it.
     let cases = [
         ("typed", TRAPS, Some(1), "INT\n", "exit status: 7"),
         ("INT", TRAPS, Some(1), "INT\n", "exit status: 7"),
@@ -364,18 +368,18 @@ fn ns(value: &Value) -> f64 {
     value.as_u64().unwrap_or_else(|| panic!("{value}")) as f64
 }
 
-/// Share of all CPU time, offline included.
+/// Share in total CPU time, offline time included.
 fn share(run: &Value, owner: &str) -> f64 {
     let all: f64 = run["cpu_ns"].as_object().unwrap().values().map(ns).sum();
     ns(&run["cpu_ns"][owner]) / all
 }
 
 #[test]
-fn a_fault_plan_does_to_this_machine_what_it_does_to_a_simulated_one() {
+fn fault_plan_has_the_same_effect_as_in_the_simulator() {
     let Some(here) = here() else { return };
     let before = online();
     let plan = "cpu1:offline@1s,cpu2:offline@4s,cpu2:online@7s,cpu1:online@10s";
-    // Where hogs have few emulated CPUs, loading anew takes longer than a fault takes to come: fifo gets lighter work.
+    // On few emulated CPUs reloading takes longer than the interval of the faults, so fifo gets lighter work.
     let light = r#"{"tasks": {"light": {"instance": 4, "loop": -1, "run": 1000, "sleep": 19000}}}"#;
     fs::write(here.path("light.json"), light).unwrap();
     for (scheduler, workload, tasks, restarts) in [("fifo", "./light.json", 4, 4), ("bfs", "hogs", 8, 0)] {
@@ -388,39 +392,40 @@ fn a_fault_plan_does_to_this_machine_what_it_does_to_a_simulated_one() {
         let (real, simulated) = (&real["runs"][0], &simulated["runs"][0]);
         for run in [real, simulated] {
             assert_eq!(run["restarts"], restarts, "{scheduler}");
-            // A simulated machine shows threads of its kernel, too.
+            // Simulated runs also list kthreads.
             let own = run["tasks"].as_array().unwrap().iter().filter(|task| task["kernel_thread"] != true);
             assert_eq!(own.count(), tasks, "{scheduler}: {run:#}");
         }
         let cpus = before.parse::<ids::CpuSet>().unwrap().len() as f64;
-        // CPUs 1 and 2 are away for 9 s and 3 s of 12 s.
+        // CPUs 1 and 2 are offline for 9 s and 3 s of 12 s.
         let expected = 1.0 / cpus;
         for owner in ["offline", "run", "idle"] {
             let (here, there) = (share(real, owner), share(simulated, owner));
             eprintln!("{scheduler}: {owner} {here:.3} real, {there:.3} simulated");
-            // What a real machine does beside the workload, such as loading a scheduler four times, runs there too.
+            // Other activity of the real machine, such as loading a scheduler four times, counts too.
             let fits = (here - there).abs() < 0.1 || workload != "hogs" && owner != "offline";
             assert!(fits, "{scheduler}: {owner} {here:.3} real, {there:.3} simulated");
         }
         let work = |run: &Value| run["tasks"].as_array().unwrap().iter().map(|task| ns(&task["work_ns"])).sum::<f64>();
         let (done, foretold) = (work(real), work(simulated));
-        // For people: how fast an emulated CPU is depends on what else its host does.
+        // Informational: the speed of an emulated CPU depends on the load of its host.
         eprintln!("{scheduler}: work {:.0} ms real, {:.0} ms simulated", done / 1e6, foretold / 1e6);
         assert!((share(real, "offline") - expected).abs() < 0.05, "{scheduler}");
         assert!((share(simulated, "offline") - expected).abs() < 0.02, "{scheduler}");
     }
 }
 
-/// Nobody tells weir of it.
+/// Hotplug by another process.
 #[test]
-fn a_cpu_that_somebody_else_takes_away_is_offline_to_the_nanosecond() {
+fn offline_time_of_an_externally_offlined_cpu_is_exact() {
     let Some(here) = here() else { return };
     for words in [&["run"][..], &["run", "bfs"]] {
         let _ = fs::remove_file(here.path("progress"));
         let script = "echo ready >progress; sleep 4";
         let child = here.start(&[words, &["--stats", "1", "--format", "json", "--", "sh", "-c", script]].concat());
         here.await_word("progress", "ready");
-        // It is away for at least as long as between the ends of these, and at most as between their beginnings.
+        // The offline time is at least the time between the ends of these calls, and at most that between their
+        // starts.
         let before = Instant::now();
         set_online(1, false);
         let away = Instant::now();
@@ -437,7 +442,7 @@ fn a_cpu_that_somebody_else_takes_away_is_offline_to_the_nanosecond() {
         let all: f64 = run["cpu_ns"].as_object().unwrap().values().map(ns).sum();
         let cpus = online().parse::<ids::CpuSet>().unwrap().len() as f64;
         assert_eq!(all, cpus * ns(&run["elapsed_ns"]), "every nanosecond has one owner");
-        // The live lines of before and after cover all of it too.
+        // The live lines before and after cover all of it too.
         let watched: f64 = lines.iter().map(|line| ns(&line["cpu_ns"]["offline"])).sum();
         assert!((least..most).contains(&watched), "{words:?}: {watched} of {least} to {most}");
         for line in &lines {
@@ -448,18 +453,18 @@ fn a_cpu_that_somebody_else_takes_away_is_offline_to_the_nanosecond() {
 }
 
 #[test]
-fn cpus_come_back_however_the_run_ends() {
+fn cpus_are_restored_however_the_run_ends() {
     let Some(here) = here() else { return };
     let before = online();
     let away = || {
         eventually(30, "CPU 1 is away", || !online().starts_with("0-"));
     };
     let plan = ["--faults", "cpu1:offline@200ms"];
-    // At the end of the command, by signals, by ejection, and without a scheduler.
+    // At the end of the command, after signals, after an ejection, and without a scheduler.
     let sleep = |seconds: &'static str| ["--", "sleep", seconds];
     let ended = here.run(&[&["run", "bfs"], &plan[..], &sleep("1")].concat());
     assert_eq!((ended.status, online()), (Some(0), before.clone()), "{}", ended.err);
-    assert!(ended.err.contains("weir: CPUs put back as they were: 1"), "{}", ended.err);
+    assert!(ended.err.contains("weir: CPUs restored: 1"), "{}", ended.err);
     for stop in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         for words in [&["run", "bfs"][..], &["run"]] {
             let child = here.start(&[words, &plan[..]].concat());
@@ -481,7 +486,7 @@ fn cpus_come_back_however_the_run_ends() {
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_the_scheduler_is_loaded() {
+fn unsupported_fault_plan_is_rejected_before_loading() {
     let Some(here) = here() else { return };
     let sequence = scx("enable_seq");
     let refused = [
@@ -498,9 +503,9 @@ fn what_cannot_be_is_refused_before_the_scheduler_is_loaded() {
     assert_eq!(scx("enable_seq"), sequence);
 }
 
-/// Programs of the scheduler are called at their time, and not earlier; what they return is told.
+/// Programs of the scheduler are called on time, not earlier, and their return values are reported.
 #[test]
-fn programs_are_called_while_a_scheduler_runs() {
+fn planned_calls_are_made_on_time() {
     let Some(here) = here() else { return };
     let calls = ["--call", "switch_groups:steal=0@300ms", "--call", "switch_groups:steal=1,donate=1@900ms"];
     let late = ["--call", "switch_groups@10min"];
@@ -512,13 +517,13 @@ fn programs_are_called_while_a_scheduler_runs() {
     assert_eq!((&made[0]["returned"], &made[1]["returned"], &made[2]["made_ns"]), (&0.into(), &0.into(), &Value::Null));
     assert_eq!(ended.status, Some(0));
 
-    // Nobody has that job.
+    // No job has this name.
     let call = ["--call", "assign:group=db,cpus=1@100ms"];
     let ended = here.run(&[&["run", "sets"], &call[..], &["--", "sleep", "1"]].concat());
     assert_eq!(ended.status, Some(1));
     assert!(ended.out.contains("CALL FAILED: assign:group=db,cpus=1@100ms returned -2"), "{}", ended.out);
 
-    // Without work the calls are told as they are made.
+    // Without a command, calls are reported as they are made.
     let child = here.start(&["run", "nix@groups", "--call", "switch_groups:steal=1@100ms"]);
     here.await_word("err", "switch_groups:steal=1@100ms: called after");
     signal(&child, Signal::SIGTERM);
@@ -530,9 +535,9 @@ fn programs_are_called_while_a_scheduler_runs() {
     assert_eq!((ended.status, scx("state").as_str()), (Some(2), "disabled"));
 }
 
-/// A job has one CPU of four and then three: as in the model, `db` has half of all.
+/// A job has one of four CPUs and later three: as in the model, `db` gets half of the CPU time.
 #[test]
-fn cpus_are_moved_while_sets_runs() {
+fn assign_call_moves_cpus_between_jobs() {
     let Some(here) = here() else { return };
     if online() != "0-3" {
         eprintln!("skipped: this test needs four CPUs");

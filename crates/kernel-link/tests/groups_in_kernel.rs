@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Groups and users of workloads in a real kernel: that a scheduler hears of them as it does in the model, and that `weir
-//! run` leaves no control group behind. Needs root in a kernel with sched_ext and cgroup v2, for which a virtual machine
-//! will do, and `weir` on the search path. Elsewhere every test says why it is skipped and passes.
+//! Groups and users of workloads in a real kernel: a scheduler gets the same cgroup callbacks as in the model, and
+//! `weir run` leaves no cgroup behind. Needs root in a kernel with sched_ext and cgroup v2, for example in a virtual
+//! machine, and `weir` in the `PATH`. Elsewhere every test prints why it is skipped and passes.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use std::{env, thread};
 use tempfile::TempDir;
 
-/// Prints all that it hears of cgroups (`crates/kernel-model/tests/schedulers/groups.bpf.c`).
+/// Scheduler that prints all cgroup callbacks (`crates/kernel-model/tests/schedulers/groups.bpf.c`).
 const LISTENER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/groups.bpf.o"));
 const TOP: &str = "/sys/fs/cgroup";
 const TRACE: &str = "/sys/kernel/tracing/trace";
@@ -28,7 +28,7 @@ const GROUPS: &str = r#"{
   }
 }"#;
 
-/// One at a time: there is one scheduler.
+/// Serializes the tests: only one scheduler can be loaded.
 static TURN: Mutex<()> = Mutex::new(());
 
 struct Here {
@@ -37,7 +37,7 @@ struct Here {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// `None`, with a word, where nothing of this can be tried.
+/// `None`, with a message, if the tests cannot run here.
 fn here() -> Option<Here> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -77,7 +77,7 @@ impl Here {
     }
 }
 
-/// Control groups of any `weir run`.
+/// Cgroups of any `weir run`.
 fn left() -> Vec<String> {
     let names = fs::read_dir(TOP).unwrap().flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("weir.")).collect()
@@ -91,27 +91,27 @@ fn eventually(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// What a scheduler heard of groups in the order of its hearing, and of each task apart. Those of others are left out.
+/// Callbacks for groups in order, and for each task separately. Those of other cgroups and tasks are omitted.
 fn heard(printed: &str, around: &str) -> Vec<String> {
     let mut lines: Vec<String> = printed.lines().map(|line| line.replace(around, "weir")).collect();
     let is_ours = |line: &String| {
         let of_group = ["weir,", "a,", "x,", "b,"].iter().any(|name| line.starts_with(&format!("init {name}")));
         let of_task = ["p ", "q ", "r ", "s "].iter().any(|name| line.starts_with(name));
-        // A real thread has its name and its user after it was born.
+        // A real thread gets its name and user only after its birth.
         of_group || of_task && !line.contains("session") && !line.contains("is born")
     };
     lines.retain(is_ours);
-    // Tasks come side by side.
+    // Tasks run concurrently, so they are sorted by name.
     lines.sort_by_key(|line| if line.starts_with("init") { String::new() } else { line[..1].to_owned() });
     lines
 }
 
 #[test]
-fn a_scheduler_hears_the_same_of_groups_in_both_worlds() {
+fn cgroup_callbacks_are_the_same_as_in_the_simulator() {
     let Some(here) = here() else { return };
     let (status, simulated) = here.run(&["sim", "./listener.bpf.o", "-m", "pu:4", "-w", "./g.json"]);
     assert_eq!(status, Some(0), "{simulated}");
-    // `0.1 ms CPU 0 init: text`: what stands behind the last colon and a space that begins a line of the scheduler's.
+    // A line is `0.1 ms CPU 0 init: text`; the text follows the last colon and blank.
     let simulated: String = simulated.lines().map(text_of).collect::<Vec<_>>().join("\n");
     fs::write(TRACE, "").unwrap();
     let child = here.start(&["run", "./listener.bpf.o", "-w", "./g.json"]);
@@ -133,7 +133,7 @@ fn a_scheduler_hears_the_same_of_groups_in_both_worlds() {
     assert_eq!(left(), Vec::<String>::new());
 }
 
-/// Of a line of the kernel's trace, or of a simulated scheduler, what the scheduler printed.
+/// Text printed by the scheduler, from a line of the kernel's trace or of a simulation.
 fn text_of(line: &str) -> &str {
     let words = ["init ", "exit ", "p ", "q ", "r ", "s "];
     let begins = |at: &usize| words.iter().any(|word| line[*at..].starts_with(word));
@@ -142,7 +142,7 @@ fn text_of(line: &str) -> &str {
 }
 
 #[test]
-fn threads_are_where_their_groups_are_and_nothing_is_left_after_an_interrupt() {
+fn threads_are_in_their_cgroups_which_are_removed_after_an_interrupt() {
     let Some(here) = here() else { return };
     let before = fs::read_to_string(format!("{TOP}/cgroup.subtree_control")).unwrap();
     let mut child = here.start(&["run", "kernel", "-w", "./endless.json"]);
@@ -157,7 +157,7 @@ fn threads_are_where_their_groups_are_and_nothing_is_left_after_an_interrupt() {
     assert_eq!(read("a/x/cpu.max"), "50000 100000");
     let thread = read("a/x/cgroup.threads");
     let status = || fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
-    // The real number is the group's user; the others stay.
+    // The real UID is that of the group; the others stay.
     eventually("a thread of user 1001", || status().contains("Uid:\t1001\t0\t0\t0"));
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
     child.wait().unwrap();
@@ -166,7 +166,7 @@ fn threads_are_where_their_groups_are_and_nothing_is_left_after_an_interrupt() {
 }
 
 #[test]
-fn what_a_killed_run_leaves_is_removed_by_the_next() {
+fn cgroups_left_by_a_killed_run_are_removed_by_the_next() {
     let Some(here) = here() else { return };
     let mut child = here.start(&["run", "kernel", "-w", "./endless.json"]);
     let name = format!("weir.{}", child.id());
@@ -176,13 +176,13 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     eventually("groups of another", || Path::new(&format!("{TOP}/{alive}/b/cgroup.threads")).exists());
     child.kill().unwrap();
     child.wait().unwrap();
-    eventually("nobody in it", || {
+    eventually("the cgroup is empty", || {
         fs::read_to_string(format!("{TOP}/{name}/cgroup.events")).unwrap_or_default().contains("populated 0")
     });
     let (status, said) = here.run(&["run", "kernel", "--", "true"]);
     assert_eq!(status, Some(0), "{said}");
     assert!(said.contains(&format!("removed cgroup {name}")), "{said}");
-    assert_eq!(left(), [alive], "what is in use stays");
+    assert_eq!(left(), [alive], "cgroups in use are kept");
     kill(Pid::from_raw(other.id() as i32), Signal::SIGTERM).unwrap();
     other.wait().unwrap();
     assert_eq!(left(), Vec::<String>::new());

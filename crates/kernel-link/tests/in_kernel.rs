@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Loads schedulers into a kernel that has sched_ext, makes them fail, and takes CPUs away from them. Needs root in such
-//! a kernel, for which a virtual machine will do: the binary of this test needs no other file. Elsewhere every test
-//! says why it is skipped and passes.
+//! Loads schedulers into a kernel with sched_ext, makes them fail, and takes CPUs offline under them. Needs root in
+//! such a kernel, for example in a virtual machine; the test binary needs no other file. Elsewhere every test prints
+//! why it is skipped and passes.
 
 use kernel_link::LinkError;
 use kernel_link::scheduler::{Attached, Host, KernelExit, Request, SchedulerError, load};
@@ -19,10 +19,10 @@ const SILENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/silent.bpf.o"));
 
 const VISITOR: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/visitor.bpf.o"));
 
-/// One at a time: there is one scheduler.
+/// Serializes the tests: only one scheduler can be loaded.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// The machine, if schedulers can be loaded here, and the turn.
+/// The machine, if schedulers can be loaded here, and the lock on the tests.
 fn here() -> Option<(Host, MutexGuard<'static, ()>)> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     match Host::read() {
@@ -59,7 +59,7 @@ fn sched_ext(file: &str) -> String {
     fs::read_to_string(format!("/sys/kernel/sched_ext/{file}")).unwrap_or_default().trim().to_owned()
 }
 
-/// Some work: processes that start, wait for each other through a pipe, and compute.
+/// Generates load: processes that start, wait for each other through a pipe, and compute.
 fn work(processes: usize, for_s: &str) {
     let script =
         format!("end=$(($(date +%s)+{for_s})); while [ $(date +%s) -lt $end ]; do echo a | cat >/dev/null; done");
@@ -70,23 +70,23 @@ fn work(processes: usize, for_s: &str) {
     }
 }
 
-/// Waits until the kernel has ejected the scheduler, making work for it, and unloads what is left.
+/// Waits, under load, until the kernel has ejected the scheduler, and unloads it.
 fn ejection(attached: Attached) -> KernelExit {
     let began = Instant::now();
     let exit = loop {
         if let Some(exit) = attached.exited().unwrap() {
             break exit;
         }
-        assert!(began.elapsed() < Duration::from_secs(60), "it was not ejected");
+        assert!(began.elapsed() < Duration::from_secs(60), "the scheduler was not ejected");
         thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!(attached.detach().unwrap(), exit, "the reason is the first one");
+    assert_eq!(attached.detach().unwrap(), exit, "the first exit reason is kept");
     assert_eq!(sched_ext("state"), "disabled");
     exit
 }
 
 #[test]
-fn every_policy_schedules_and_is_unloaded() {
+fn every_policy_schedules_tasks_and_is_unloaded() {
     let Some((host, _turn)) = here() else { return };
     for policy in policies::all() {
         let attached = load_policy(policy.name, &host, true);
@@ -96,7 +96,7 @@ fn every_policy_schedules_and_is_unloaded() {
         let statistics = attached.statistics().unwrap();
         let enqueue = statistics.ops.iter().find(|op| op.op == "enqueue").expect("every policy has it");
         assert!(enqueue.runs > 10 && enqueue.run_time_ns > 0 && enqueue.instructions > 2, "{enqueue:?}");
-        // From 6.15 on.
+        // Event counters exist since 6.15.
         let counted = !sched_ext("root/events").is_empty();
         assert_eq!(!statistics.events.is_empty(), counted, "{:?}", statistics.events);
         eprintln!("{}: {statistics:?}", policy.name);
@@ -121,9 +121,9 @@ fn twenty_cycles_of_loading_and_unloading_under_load() {
 }
 
 #[test]
-fn the_kernel_ejects_with_kind_reason_and_message() {
+fn ejections_have_kind_code_reason_and_message() {
     let Some((host, _turn)) = here() else { return };
-    // Kind, code, reason, what the message contains: facts of kernel 7.2.
+    // Kind, code, reason, part of the message, as in kernel 7.2.
     let cases = [
         ("drop all", 1026, 0, "runnable task stall", "s"),
         ("error", 1025, 0, "scx_bpf_error", "asked to fail, 1 and 2"),
@@ -142,9 +142,9 @@ fn the_kernel_ejects_with_kind_reason_and_message() {
     }
 }
 
-/// An object without an exit op, which asks for the kernel's configuration as well.
+/// An object without an exit op, which also needs the kernel configuration.
 #[test]
-fn the_kernels_log_tells_what_the_object_does_not() {
+fn exit_of_an_object_without_record_comes_from_the_kernel_log() {
     let Some((host, _turn)) = here() else { return };
     let load_silent = |text: &str, host: &Host| {
         let profile = Profile::from_toml("silent.toml", text).expect("a profile");
@@ -173,7 +173,7 @@ fn the_kernels_log_tells_what_the_object_does_not() {
 }
 
 #[test]
-fn a_starved_task_is_named() {
+fn stall_ejection_names_the_starved_task() {
     let Some((host, _turn)) = here() else { return };
     let script = "while :; do sleep 0.01; done";
     let mut victim = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
@@ -187,7 +187,7 @@ fn a_starved_task_is_named() {
 }
 
 #[test]
-fn sections_can_be_read_while_it_runs() {
+fn data_sections_are_readable_while_a_scheduler_runs() {
     let Some((host, _turn)) = here() else { return };
     let attached = load_faulty("none", &host).unwrap();
     work(3, "1");
@@ -202,7 +202,7 @@ fn sections_can_be_read_while_it_runs() {
 }
 
 #[test]
-fn an_object_of_another_house_is_called_before_it_is_attached() {
+fn programs_of_an_scx_style_object_are_called_before_attach() {
     let Some((host, _turn)) = here() else { return };
     let text = include_str!("schedulers/visitor.toml");
     let load_with = |text: &str| {
@@ -220,12 +220,12 @@ fn an_object_of_another_house_is_called_before_it_is_attached() {
     assert!(statistics.ops.iter().any(|op| op.op == "dispatch" && op.runs > 10), "{statistics:?}");
     assert_eq!(attached.detach().unwrap().kind, 64);
 
-    // Without its calls it says itself what it lacks; the dump is as long as it asks for.
+    // Without its calls it names the missing ones itself; the dump has the requested length.
     let (constants, _) = text.split_once("[[call]]").unwrap();
     let exit = ejection(load_with(constants).unwrap());
     assert_eq!((exit.kind, exit.reason.as_str()), (1025, "scx_bpf_error"), "{exit:?}");
     assert_eq!(exit.message, format!("0 of {cpus} CPUs are registered"));
-    // A call that fails is an error of the profile, and nothing is attached.
+    // A failing call is an error of the profile, and nothing is attached.
     let twice = text.replace("{ machine = \"cpus-by-place\" }", "[0, 0]");
     let error = load_with(&twice).unwrap_err().to_string();
     assert_eq!(error, "visitor: visitor.toml:8: program `register_cpu` returned -22; expected 0");
@@ -233,7 +233,7 @@ fn an_object_of_another_house_is_called_before_it_is_attached() {
 }
 
 #[test]
-fn the_verifiers_reason_and_log_are_given() {
+fn verifier_rejection_has_reason_and_log() {
     let Some((host, _turn)) = here() else { return };
     let error = load_faulty("unverifiable", &host).unwrap_err();
     let LinkError::Scheduler(refused @ SchedulerError::Verifier { program, last_line, .. }) = &error else {
@@ -241,12 +241,12 @@ fn the_verifiers_reason_and_log_are_given() {
     };
     let log = refused.log().unwrap();
     assert_eq!((program.as_str(), last_line.as_str()), ("faulty_enqueue", "R1 invalid mem access 'scalar'"), "{log}");
-    assert!(log.contains("processed "), "the log is whole");
+    assert!(log.contains("processed "), "the log is complete");
     assert_eq!(sched_ext("state"), "disabled");
 }
 
 #[test]
-fn there_is_only_one_scheduler() {
+fn loading_fails_while_another_scheduler_is_active() {
     let Some((host, _turn)) = here() else { return };
     let attached = load_policy("fifo", &host, false);
     let error = load_faulty("none", &host).unwrap_err();
@@ -255,7 +255,7 @@ fn there_is_only_one_scheduler() {
 }
 
 #[test]
-fn sysrq_ejects() {
+fn sysrq_ejects_the_scheduler() {
     let Some((host, _turn)) = here() else { return };
     let attached = load_policy("fifo", &host, false);
     fs::write("/proc/sysrq-trigger", "S").expect("a kernel with sysrq");
@@ -269,7 +269,7 @@ fn set_online(cpu: usize, online: bool) {
 }
 
 #[test]
-fn a_cpu_that_goes_asks_for_a_restart() {
+fn offlining_a_cpu_requests_a_restart() {
     let Some((host, _turn)) = here() else { return };
     let last = host.machine.topology.len() - 1;
     if last == 0 {
@@ -283,7 +283,7 @@ fn a_cpu_that_goes_asks_for_a_restart() {
     assert_eq!(exit.message, format!("cpu {last} going offline, exiting scheduler"));
     assert!(exit.wants_restart() && exit.by_hotplug());
 
-    // The tables of `host` are out of date now, and the kernel notices at attach.
+    // The tables of `host` are out of date now, which the kernel notices at attach.
     let late = load_faulty("none", &host).unwrap();
     let exit = ejection(late);
     assert!(exit.wants_restart() && exit.kind == 66, "{exit:?}");
@@ -292,7 +292,7 @@ fn a_cpu_that_goes_asks_for_a_restart() {
     set_online(last, true);
 }
 
-/// CPU 1 of 4 goes: numbers of CPUs have a gap then, and the tables of a scheduler that is loaded then as well.
+/// CPU 1 of 4 goes offline: CPU numbers then have a gap, also in the tables of a scheduler loaded meanwhile.
 #[test]
 fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
     let Some((host, _turn)) = here() else { return };
@@ -324,7 +324,7 @@ fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
 }
 
 #[test]
-fn bfs_keeps_all_cpus_but_one_coming_and_going() {
+fn bfs_stays_loaded_during_hotplug_of_all_but_one_cpu() {
     let Some((host, _turn)) = here() else { return };
     let attached = load_policy("bfs", &host, false);
     let busy = thread::spawn(|| work(6, "6"));
@@ -342,7 +342,7 @@ fn bfs_keeps_all_cpus_but_one_coming_and_going() {
 }
 
 #[test]
-fn bfs_asks_to_be_loaded_again_when_a_cpu_comes_that_its_tables_lack() {
+fn bfs_requests_a_restart_when_an_unknown_cpu_comes_online() {
     let Some((host, _turn)) = here() else { return };
     let last = host.machine.topology.len() - 1;
     if last == 0 {
@@ -358,8 +358,8 @@ fn bfs_asks_to_be_loaded_again_when_a_cpu_comes_that_its_tables_lack() {
     assert_eq!(load_policy("bfs", &Host::read().unwrap(), false).detach().unwrap().kind, 64);
 }
 
-/// Not a test by itself: what `a_killed_loader_takes_its_scheduler_along` kills. By hand, it holds the policy that
-/// `SCHEDULER` names.
+/// Not a test by itself, but the process that `killing_the_loader_unloads_its_scheduler` kills. Run by hand, it keeps
+/// the policy named by `SCHEDULER` loaded.
 #[test]
 #[ignore = "it waits to be killed"]
 fn loader_that_waits() {
@@ -372,7 +372,7 @@ fn loader_that_waits() {
 }
 
 #[test]
-fn a_killed_loader_takes_its_scheduler_along() {
+fn killing_the_loader_unloads_its_scheduler() {
     let Some((_host, _turn)) = here() else { return };
     let mut loader = Command::new(env::current_exe().unwrap())
         .args(["--ignored", "--exact", "loader_that_waits", "--nocapture"])

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Holds the meter against witnesses that do not depend on it: what the kernel counts in `/proc` of a task and of the
-//! machine. Needs root and a kernel with BTF and SCHED_INFO; says so in one line and passes otherwise.
+//! Compares the meter with independent kernel counters in `/proc` of a task and of the machine. Needs root and a
+//! kernel with BTF and SCHED_INFO; otherwise the tests print a line and pass.
 
 use event_log::Null;
 use ids::Nanos;
@@ -14,14 +14,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One at a time: the kernel's switch for run-time statistics is global.
+/// Serializes the tests: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A meter, or `None` where that is not possible.
+/// A meter, or `None` if that is not possible here.
 fn start(scope: Scope) -> Option<Meter<Null>> {
     if fs::metadata("/proc/self/schedstat").is_err() {
         eprintln!("skipped: this kernel has no /proc/self/schedstat (CONFIG_SCHED_INFO)");
@@ -41,20 +41,20 @@ fn thread_id() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// What the kernel has counted of a task that does not run, and cannot until somebody lets it.
+/// Kernel counters of a task that does not run and cannot until it is released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Witness {
     cpu: Nanos,
     delay: Nanos,
-    /// Switches to it.
+    /// Number of times it was switched in.
     slices: u64,
-    /// Switches from it, to sleep or to end, and all others.
+    /// Number of voluntary and of involuntary switches.
     voluntary: u64,
     involuntary: u64,
 }
 
 impl Witness {
-    /// Of the task that has this directory in `/proc`.
+    /// Reads the counters of the task with this directory in `/proc`.
     fn of(task: &str) -> Witness {
         let read = |name| fs::read_to_string(format!("{task}/{name}")).expect("proc");
         let [cpu, delay, slices] = numbers(&read("schedstat"))[..] else { panic!("{}", read("schedstat")) };
@@ -67,25 +67,25 @@ impl Witness {
         Witness { cpu: Nanos(cpu), delay: Nanos(delay), slices, voluntary, involuntary }
     }
 
-    /// Counts and CPU time are the kernel's own, to the last one and the last nanosecond, whatever else the machine
-    /// does. Waits have other ends: the kernel's begin and end when it looks at the runqueue's clock, these when the
-    /// tracepoints are reached, and in between the host may take the CPU away.
+    /// Counts and CPU time must equal the kernel's exactly, whatever else the machine does. Waits differ in their
+    /// bounds: the kernel's start and end when it reads the runqueue clock, the meter's at the tracepoints, and in
+    /// between the host may deschedule the CPU.
     fn confirms(&self, measured: &Measured, stolen: Nanos) {
         let [task] = &measured.measures.tasks[..] else { panic!("one task: {:?}", measured.measures.tasks) };
         assert_eq!((measured.cost.late, measured.cost.orphans, measured.cost.lost()), (0, 0, 0), "{:?}", measured.cost);
         assert_eq!(measured.measures.context_switches, self.slices, "switches to it: {self:?} {:?}", measured.cost);
         assert_eq!(self.voluntary + self.involuntary, self.slices, "it has left its CPU as often: {self:?}");
-        // Each sleep ends with a wakeup but the last one, which may be for ever; and the first wakeup is its birth.
+        // Each sleep ends with a wakeup except possibly the last one, and the first wakeup is the birth.
         assert_eq!(measured.measures.wakeups, self.voluntary, "{self:?} {:?}", measured.cost);
         assert_eq!(task.account.run, self.cpu, "CPU time");
-        // 2 to 4 us a wait, seen in a virtual machine; `/proc/stat` has stolen time to 10 ms.
+        // 2 to 4 us per wait were observed in a virtual machine; `/proc/stat` has a resolution of 10 ms.
         let slack = Nanos(self.slices * 20_000) + stolen + Nanos::from_ms(20);
         let off = Nanos(task.account.runnable.0.abs_diff(self.delay.0));
         assert!(off <= slack, "waited {}, the kernel says {}; stolen {stolen}", task.account.runnable, self.delay);
     }
 }
 
-/// Idle time and stolen time of all CPUs since boot, to 10 ms.
+/// Idle time and steal time of all CPUs since boot, to 10 ms.
 fn proc_stat() -> (Nanos, Nanos) {
     let text = fs::read_to_string("/proc/stat").expect("proc");
     let line = text.lines().next().expect("the line of all CPUs");
@@ -94,7 +94,8 @@ fn proc_stat() -> (Nanos, Nanos) {
     (Nanos::from_ms(10 * (idle + iowait)), Nanos::from_ms(10 * steal))
 }
 
-/// Measures a shell script until all of it has ended, and asks the kernel about the shell before that is buried.
+/// Measures a shell script until all its processes have exited, and reads the kernel's counters of the shell before
+/// it is reaped.
 fn measure(script: &str) -> Option<(Measured, Witness)> {
     let mut meter = start(Scope::Command)?;
     let mut child = meter.spawn(Command::new("sh").args(["-c", script])).expect("a shell");
@@ -114,7 +115,7 @@ fn numbers(text: &str) -> Vec<u64> {
 }
 
 #[test]
-fn a_busy_task_beside_a_spinner_ran_and_waited_as_the_kernel_counts() {
+fn run_and_wait_time_beside_a_spinner_match_the_kernel() {
     let _turn = turn();
     let mut spinner = Command::new("taskset").args(["-c", "0", "sh", "-c", "while :; do :; done"]).spawn().expect("sh");
     let (_, stolen) = proc_stat();
@@ -128,7 +129,7 @@ fn a_busy_task_beside_a_spinner_ran_and_waited_as_the_kernel_counts() {
 }
 
 #[test]
-fn each_sleep_of_a_thread_is_one_wakeup() {
+fn every_sleep_of_a_thread_is_one_wakeup() {
     const SLEEPS: u64 = 150;
     let _turn = turn();
     let Some(mut meter) = start(Scope::Children) else { return };
@@ -137,11 +138,11 @@ fn each_sleep_of_a_thread_is_one_wakeup() {
     let (report, reports) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     let sleeper = thread::Builder::new().name("sleeper".to_owned()).spawn(move || {
-        // On one CPU: to the kernel a wakeup begins where the task is queued, after the interrupt to another CPU.
+        // On one CPU: for the kernel a wakeup begins when the task is queued, after the IPI to another CPU.
         let mut only = CpuSet::new();
         only.set(0).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only)).expect("CPU 0");
         (0..SLEEPS).for_each(|_| thread::sleep(Duration::from_millis(1)));
-        report.send(thread_id()).expect("somebody listens");
+        report.send(thread_id()).expect("the receiver exists");
         released.recv().expect_err("nothing is ever sent");
     });
     let sleeper = sleeper.expect("a thread");
@@ -151,7 +152,7 @@ fn each_sleep_of_a_thread_is_one_wakeup() {
             break format!("/proc/self/task/{thread}");
         }
     };
-    // The kernel says `running` until the thread has left its CPU.
+    // The file says `running` until the thread has left its CPU.
     while fs::read_to_string(format!("{thread}/syscall")).expect("proc").starts_with("running") {
         meter.receive().expect("events");
     }
@@ -168,13 +169,13 @@ fn each_sleep_of_a_thread_is_one_wakeup() {
 }
 
 #[test]
-fn idle_time_is_that_of_proc_stat() {
+fn idle_time_matches_proc_stat() {
     let _turn = turn();
     let (before, began) = (proc_stat(), Instant::now());
     let Some((Measured { measures, cost, .. }, _)) = measure("sleep 1.5") else { return };
     let (after, window) = (proc_stat(), Nanos(began.elapsed().as_nanos() as u64));
     let cpus = measures.cpus.len() as u64;
-    // Before and after the run CPUs idled or not; and idle and iowait are told in whole ticks, at both ends.
+    // Outside the run CPUs may have idled or not; idle and iowait have whole ticks at both ends.
     let (outside, ticks) = (Nanos((window - measures.elapsed).0 * cpus), Nanos::from_ms(20));
     let (kernel, idle) = (after.0 - before.0, measures.cpu.idle);
     assert!(
@@ -182,6 +183,6 @@ fn idle_time_is_that_of_proc_stat() {
         "{kernel} in the kernel, {idle} of the run and at most {outside} beside it: {:?} {cost:?}",
         measures.cpus
     );
-    // What interrupts take of idle time is not idle to the kernel.
+    // The kernel does not count interrupts during idle as idle time.
     assert!(idle <= kernel + ticks + Nanos(idle.0 / 25), "{idle} of the run, {kernel} in the kernel");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records small commands whose behaviour is known. Needs root and a kernel with BTF; says so and passes otherwise.
+//! Records small commands of known behavior. Needs root and a kernel with BTF; otherwise the tests print a line and
+//! pass.
 
 use host::signals::Signals;
 use ids::{CpuSet, Nanos};
@@ -12,12 +13,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use workload::{Op, Sleep, Start, TaskSpec};
 
-/// One at a time: the kernel's switch for run-time statistics is global.
+/// Serializes the tests: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
 const WHOLE: RecordOptions<'static> = RecordOptions { folder: None, command_lines: true, limit: None };
 
-/// Records a shell script, or `None` where that is not possible.
+/// Records a shell script; `None` if that is not possible here.
 fn record_script(script: &str) -> Option<Recorded> {
     record_as(WHOLE, script)
 }
@@ -52,7 +53,7 @@ fn work(task: &TaskSpec) -> Nanos {
 }
 
 #[test]
-fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
+fn timer_wakeups_are_not_attributed_to_an_interrupted_spinner() {
     // All on one CPU: the timers interrupt the spinner, or the shell while it forks.
     let witness = tempfile::NamedTempFile::new().expect("a file");
     let script = format!(
@@ -67,7 +68,7 @@ fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
     let sleepers = commands(&recorded, "sleep 0.011");
     assert_eq!(sleepers.len(), 53);
     let timers = |task: &&TaskSpec| task.script.iter().filter(|op| matches!(op, Op::Sleep(_, Sleep::Timer))).count();
-    // A task that is preempted between starting its timer and sleeping sleeps less, in the extreme not at all.
+    // A task that is preempted between starting its timer and sleeping sleeps less, or not at all.
     let with_timer = sleepers.iter().filter(|task| timers(task) == 1).count();
     assert!(with_timer >= 50, "{with_timer} of 53");
     let [spinner] = commands(&recorded, "sh -c 'while")[..] else { panic!("one spinner") };
@@ -76,7 +77,7 @@ fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
     assert!(posts <= 2, "{:?}", spinner.script);
     let witness = fs::read_to_string(witness.path()).expect("what the kernel says of the spinner");
     let counted = Nanos(witness.split(' ').next().and_then(|cpu| cpu.parse().ok()).expect("CPU time"));
-    // It went on until it was killed, and was charged for that; in a replay it goes on until then, too.
+    // It ran until it was killed, and was charged for that; in a replay, too, it works until then.
     assert!(recorded.summary.cpu > counted, "{} of {counted}", recorded.summary.cpu);
     assert!(spinner.script.iter().any(|op| matches!(op, Op::WorkUntilPosted(_))), "{:?}", spinner.script);
     assert!(counted > Nanos::from_ms(20), "it had the CPU while the others slept: {counted}");
@@ -84,7 +85,7 @@ fn of_53_timer_wakeups_beside_a_spinner_none_names_the_spinner() {
 }
 
 #[test]
-fn causes_are_kept_across_a_pipe_and_a_process_tree() {
+fn wakeup_causes_are_recorded_across_pipes_and_processes() {
     // The reader waits for the writer, whatever the writer waits for.
     let script = "(sleep 0.05; echo line) | { read line; nice -n 7 sh -c 'exit 3'; }";
     let Some(recorded) = record_script(script) else { return };
@@ -107,7 +108,7 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     assert_eq!(timers, 1, "only `sleep` waits for time");
     assert!(awaits >= 4, "for the pipe and for children: {awaits}");
     let [niced] = commands(&recorded, "sh -c 'exit 3'")[..] else { panic!("one niced shell") };
-    // From the nice value of this test, and 19 is the last one.
+    // Relative to the nice value of this test; 19 is the maximum.
     let before = rustix::process::getpriority_process(None).expect("a nice value");
     let after = (before + 7).min(19);
     let change = |op: &Op| matches!(op, Op::Change { policy: Some(new), cpus: None } if i32::from(new.1) == after);
@@ -115,9 +116,9 @@ fn causes_are_kept_across_a_pipe_and_a_process_tree() {
     assert!(niced.peak_rss_bytes > 100 << 10 && niced.peak_rss_bytes < 16 << 20, "{}", niced.peak_rss_bytes);
 }
 
-/// Which of them ends first is the scheduler's matter, unless the parent names one.
+/// Which child exits first depends on the scheduler, unless the parent waits for a specific one.
 #[test]
-fn who_waits_for_children_waits_for_any_of_them_or_for_the_one_that_it_names() {
+fn wait_for_any_child_and_for_a_specific_child_are_distinguished() {
     let any = "exec perl -e 'for $s (.1, .05, .15) { fork or select(undef, undef, undef, $s), exit } 1 while wait > 0'";
     let named = "exec perl -e 'for $s (.1, .05, .15) { push @p, $p = fork; $p or select(undef, undef, undef, $s), exit } \
                  waitpid $_, 0 for @p'";
@@ -130,7 +131,7 @@ fn who_waits_for_children_waits_for_any_of_them_or_for_the_one_that_it_names() {
     };
     let Some(found) = waits(any) else { return };
     assert_eq!(found, [Some(2), Some(1), None]);
-    // The second child has ended before the parent waits for it.
+    // The second child has exited before the parent waits for it.
     assert_eq!(waits(named).expect("as before"), [None, None]);
 }
 
@@ -138,9 +139,9 @@ fn awaits(task: &TaskSpec) -> usize {
     task.script.iter().filter(|op| matches!(op, Op::Await(_))).count()
 }
 
-/// The reader comes 200 ms after the line, so nobody wakes it.
+/// The reader starts 200 ms after the line was written, so no wakeup is involved.
 #[test]
-fn a_reader_that_finds_its_data_awaits_the_writer_all_the_same() {
+fn reader_that_does_not_block_still_awaits_the_writer() {
     let Some(recorded) = record_script("(echo line; exec true writer) | (sleep 0.2; read line; exec true reader)")
     else {
         return;
@@ -158,10 +159,10 @@ fn a_reader_that_finds_its_data_awaits_the_writer_all_the_same() {
 
 const MESSAGES: usize = 50;
 
-/// Not a test: what the next one records.
+/// Not a test by itself, but the program that the next test records.
 #[test]
 #[ignore = "is run by another test"]
-fn two_threads_that_answer_each_other() {
+fn two_threads_exchange_messages_over_tcp() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let answer = move || {
@@ -180,11 +181,11 @@ fn two_threads_that_answer_each_other() {
     server.join().expect("it ends");
 }
 
-/// The kernel hands the bytes over in softirqs, whose wakeups name nobody.
+/// The kernel delivers the bytes in softirqs, whose wakeups have no waker.
 #[test]
-fn who_waits_for_packets_of_the_machine_itself_awaits_their_sender() {
+fn receiver_of_loopback_packets_awaits_their_sender() {
     let program = std::env::current_exe().expect("this program");
-    let script = format!("exec {} --ignored --exact two_threads_that_answer_each_other", program.display());
+    let script = format!("exec {} --ignored --exact two_threads_exchange_messages_over_tcp", program.display());
     let Some(recorded) = record_script(&script) else { return };
     let tasks = &recorded.recording.workload.tasks;
     let server = tasks.iter().find(|task| task.name == "server").expect("the server's thread");
@@ -196,14 +197,14 @@ fn who_waits_for_packets_of_the_machine_itself_awaits_their_sender() {
 }
 
 #[test]
-fn the_probes_say_what_they_cost_and_the_kernels_switch_is_left_alone() {
+fn probe_cost_is_reported_and_the_bpf_stats_sysctl_is_unchanged() {
     let switch = || fs::read_to_string("/proc/sys/kernel/bpf_stats_enabled").ok();
     let before = switch();
     let Some(Recorded { summary, .. }) = record_script("i=0; while [ $i -lt 200000 ]; do i=$((i + 1)); done") else {
         return;
     };
     assert!(summary.probe_runs > 10 && summary.probes > Nanos::ZERO && summary.consumer > Nanos::ZERO, "{summary:?}");
-    // No processor calls a program in less, and none longer counts (own_time.bpf.h).
+    // No processor calls a program in less, and longer runs are ignored (own_time.bpf.h).
     let mean = summary.probes.0 / summary.probe_runs;
     assert!((10..20_000).contains(&mean), "{summary:?}");
     assert!(summary.wall >= summary.cpu, "one task");
@@ -211,7 +212,7 @@ fn the_probes_say_what_they_cost_and_the_kernels_switch_is_left_alone() {
 }
 
 #[test]
-fn commands_that_cannot_start_are_errors() {
+fn recording_a_command_that_cannot_start_is_an_error() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let signals = Signals::block().expect("signals");
     let error = record("test", Whom::Command(&[]), WHOLE, &signals).unwrap_err().to_string();
@@ -226,7 +227,7 @@ fn commands_that_cannot_start_are_errors() {
 }
 
 #[test]
-fn command_lines_can_be_left_out() {
+fn command_lines_are_omitted_on_request() {
     let script = "seq 3 > /dev/null; : secret-token";
     let Some(whole) = record_script(script) else { return };
     let bytes = |recorded: &Recorded| format!("{:?}", recorded.recording);
@@ -239,24 +240,24 @@ fn command_lines_can_be_left_out() {
 }
 
 #[test]
-fn a_command_that_goes_on_for_ever_is_asked_to_end() {
+fn endless_command_is_ended_by_the_time_limit() {
     let limit = Duration::from_millis(300);
     let script = "while :; do sleep 0.02; done";
     let Some(recorded) = record_as(RecordOptions { limit: Some(limit), ..WHOLE }, script) else { return };
     assert!(recorded.summary.was_ended, "{:?}", recorded.summary);
     assert!(recorded.summary.wall >= Nanos::from_ms(300), "{}", recorded.summary.wall);
-    // On a busy machine it is asked late.
+    // On a busy machine SIGTERM is sent late.
     let (sleepers, wall) = (commands(&recorded, "sleep 0.02").len() as u64, recorded.summary.wall);
     assert!((1..=wall.0 / 20_000_000 + 1).contains(&sleepers), "{sleepers} in {wall}");
     recorded.recording.workload.validate().expect("a workload");
 
-    // Nobody asks who ends before.
+    // If the command exits before the limit, it gets no signal.
     let Some(brief) = record_as(RecordOptions { limit: Some(limit), ..WHOLE }, "exit 3") else { return };
     assert_eq!((brief.summary.was_ended, brief.summary.status.code()), (false, Some(3)));
 }
 
 #[test]
-fn who_tasks_are_is_kept() {
+fn processes_sessions_and_users_are_recorded() {
     let Some(recorded) = record_script("seq 2 > /dev/null; setsid seq 3 > /dev/null; :") else { return };
     let tasks = &recorded.recording.workload.tasks;
     let who = |command: &str| commands(&recorded, command)[0].who.clone();
@@ -267,7 +268,7 @@ fn who_tasks_are_is_kept() {
     assert!(tasks.iter().all(|task| task.who.uid == Some(rustix::process::getuid().as_raw())), "{shell:?}");
 }
 
-/// Numbers of all stretches of these tasks.
+/// Total resource use of these tasks.
 fn touched(recorded: &Recorded, prefix: &str) -> workload::Touched {
     let wanted = |task: &u32| {
         let command = recorded.recording.workload.tasks[*task as usize].command.as_deref();
@@ -279,9 +280,9 @@ fn touched(recorded: &Recorded, prefix: &str) -> workload::Touched {
     sum
 }
 
-/// 8 MiB with fsync(2), and then through the cache into a pipe that nobody but `cat` reads.
+/// 8 MiB with fsync(2), then through the page cache into a pipe that only `cat` reads.
 #[test]
-fn bytes_faults_and_memory_of_tasks_are_kept() {
+fn bytes_faults_and_memory_of_tasks_are_recorded() {
     const MIB: u64 = 1 << 20;
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("data").display().to_string();
@@ -301,7 +302,7 @@ fn bytes_faults_and_memory_of_tasks_are_kept() {
         assert!(reader.device_written < MIB, "a pipe is no device: {reader:?}");
         assert!(near(large.read, 64 * MIB), "{large:?}");
     }
-    // A fault for each page of 4 KiB, or for each of 2 MiB.
+    // One fault per 4 KiB page, or per 2 MiB page.
     assert!(large.minor_faults > 32, "{large:?}");
     let observed = &recorded.recording.observed;
     let requests = observed.requests.iter().filter(|one| one.operation == workload::Operation::Write);
@@ -316,16 +317,16 @@ fn bytes_faults_and_memory_of_tasks_are_kept() {
     for (task, footprint) in &observed.footprints {
         let peak = recorded.recording.workload.tasks[*task as usize].peak_rss_bytes;
         let now = footprint.private + footprint.shared;
-        // Each counter is exact to some dozens of pages a CPU.
+        // Each counter is accurate to some dozens of pages per CPU.
         assert!(now <= peak + 4 * MIB && footprint.kernel < 4 * MIB, "task {task}: {footprint:?}, peak {peak}");
     }
     let shells = observed.footprints.values().filter(|footprint| footprint.shared > 0 && footprint.kernel > 0).count();
     assert!(observed.footprints.is_empty() || shells > 0, "{:?}", observed.footprints);
 }
 
-/// The shell works until `timeout` ends it, however much that is; and not for as long as it did here.
+/// The shell works until `timeout` ends it, whatever amount that is on the replaying machine.
 #[test]
-fn what_a_signal_ends_lasts_until_the_signal() {
+fn work_ended_by_a_signal_is_recorded_as_such() {
     let Some(recorded) = record_script("timeout 0.3 sh -c 'while :; do :; done' spinner; :") else { return };
     let [spinner] = commands(&recorded, "sh -c 'while")[..] else { panic!("one spinner") };
     let until = |op: &Op| matches!(op, Op::WorkUntilPosted(_));
@@ -337,9 +338,9 @@ fn what_a_signal_ends_lasts_until_the_signal() {
     assert!(work(spinner) < Nanos::from_ms(100), "its start and its end: {}", work(spinner));
 }
 
-/// A process that spins and one that sleeps are there before the recording begins, and go on after it ends.
+/// A spinning and a sleeping process exist before the recording begins and continue after it ends.
 #[test]
-fn what_runs_already_is_recorded_from_where_it_is() {
+fn running_processes_are_recorded_from_their_current_state() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let start = |script: &str| Command::new("sh").args(["-c", script]).spawn().expect("a shell");
     let mut spinner = start("while :; do :; done");
@@ -368,10 +369,10 @@ fn what_runs_already_is_recorded_from_where_it_is() {
     let forks = of(sleeper.id()).script.iter().filter(|op| matches!(op, Op::Fork(_))).count();
     assert!((2..=25).contains(&forks), "{forks} in half a second");
     assert!(tasks.iter().all(|task| task.who.tgid != Some(stranger.id())), "it was not asked for");
-    // These two, and mostly a `sleep`.
+    // These two, and usually a `sleep`.
     assert!((2..=3).contains(&recorded.summary.unfinished), "{:?}", recorded.summary);
     recorded.recording.workload.validate().expect("a workload");
 
-    let nobody = record("test", Whom::Processes(&[u32::MAX]), options, &signals).unwrap_err();
-    assert_eq!(nobody.to_string(), "there is no process 4294967295");
+    let error = record("test", Whom::Processes(&[u32::MAX]), options, &signals).unwrap_err();
+    assert_eq!(error.to_string(), "there is no process 4294967295");
 }

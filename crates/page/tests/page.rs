@@ -23,7 +23,7 @@ fn of(runs: &[RunReport]) -> (String, Value) {
         records: &records,
         details: &details,
         tracks: &[],
-        refused: &["c on m: refused: <no> such thing".to_owned()],
+        refused: &["c on m: not loaded: <no> such thing".to_owned()],
     });
     (html, serde_json::from_str(&json).unwrap())
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a task needs that reads from a pipe or socket, also where the data was there before it came.
+//! Dependencies of tasks that read pipes and sockets, including data that was already there.
 //!
-//! A reader that sleeps is woken by its writer, and that wakeup is in the recording. One that finds its data does not sleep;
-//! but on fewer CPUs, or with a writer that is slower, it would have. So bytes are counted: a read needs the first write
-//! that goes as far as it does. It awaits that write, unless it has waited for that writer's work up to there already.
+//! A sleeping reader is woken by its writer, and that wakeup is in the recording. A reader that finds its data does
+//! not sleep; but on fewer CPUs, or with a slower writer, it would have. So bytes are counted: a read needs the first
+//! write that reaches as far. The read awaits that write, unless its task has already waited for the writer to get
+//! that far.
 //!
-//! TCP hands its bytes over in an interrupt, so a sleep that ends then has no waker. If its task finds bytes that somebody
-//! wrote while it slept, it was that write that ended the sleep.
+//! TCP delivers bytes in an interrupt, so a sleep that ends then has no waker. If the task then finds bytes that
+//! another task wrote while it slept, that write is taken as the cause of the wakeup.
 //!
-//! A channel that several tasks read is a pool: who gets what is chance, as with the tokens of make's job server. Nothing is
-//! said of it. Neither is it of bytes whose writer is unknown: somebody else, or `splice(2)`.
+//! A channel with several readers is a pool: which reader gets which data is random, as with the tokens of make's job
+//! server. No dependency is recorded for it, nor for bytes of an unknown writer (a task outside the recording, or
+//! `splice(2)`).
 
 use crate::event::{Amount, Passed};
 use crate::life::{Life, Step};
@@ -18,11 +20,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;
 use workload::{Op, SignalId};
 
-/// All that passed and was not looked at yet, and what is known of each channel.
+/// Transfers that have not been evaluated, and the state of each channel.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     passes: Vec<Pass>,
-    /// CPU time of each task when bytes of it passed last.
+    /// CPU time of each task at its last transfer.
     last: BTreeMap<u32, Nanos>,
     known: BTreeMap<u64, Channel>,
 }
@@ -31,40 +33,40 @@ pub(crate) struct Channels {
 struct Pass {
     time: Nanos,
     work: Nanos,
-    /// The task's CPU time when bytes of it passed before, in any channel: what it did since belongs to this.
+    /// The task's CPU time at its previous transfer in any channel; its work since then belongs to this transfer.
     since: Nanos,
     task: u32,
     what: Passed,
 }
 
-/// One channel.
+/// A channel.
 #[derive(Debug, Default)]
 struct Channel {
     written: Position,
     read: Position,
-    /// Writes of which bytes may be unread, and how far they went.
+    /// Writes whose bytes may be unread, with the position each reached.
     writes: VecDeque<(i64, Pass)>,
     reader: Option<u32>,
-    /// Several tasks read it.
+    /// The channel has several readers.
     is_pool: bool,
-    /// When bytes passed last.
+    /// Time of the last transfer.
     used: Nanos,
 }
 
-/// A read and what it needs: the writes of its first and of its last byte.
+/// A read and the writes that it needs: of its first and of its last byte.
 struct Need {
     read: Pass,
     first: Pass,
     last: Pass,
 }
 
-/// Channels that are remembered although nothing passes any more.
+/// Maximum number of idle channels that are remembered.
 const MOST_IDLE: usize = 1 << 14;
 
-/// Writes to a channel that are remembered while nobody is seen to read them.
+/// Maximum number of writes to a channel that are remembered without an observed read.
 const MOST_UNREAD: usize = 1 << 16;
 
-/// Where signals are posted: by whom, and at which of its CPU times. Of those from long ago only the number is known.
+/// Posts of signals: posting task and its CPU time. Of the oldest only the number is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Posts {
     forgotten: u32,
@@ -72,58 +74,58 @@ pub(crate) struct Posts {
 }
 
 impl Posts {
-    /// One more, which this task posts at this CPU time of its own.
+    /// Adds a signal that this task posts at this CPU time of its own.
     pub fn add(&mut self, poster: u32, work: Nanos) -> SignalId {
         self.recent.push_back((poster, work));
         SignalId(self.count() - 1)
     }
 
-    /// How many there were.
+    /// Number of signals.
     pub fn count(&self) -> u32 {
         self.forgotten + self.recent.len() as u32
     }
 
-    /// Who posts it, and when.
+    /// Posting task and its CPU time.
     pub fn get(&self, signal: SignalId) -> Option<(u32, Nanos)> {
         self.recent.get(signal.0.checked_sub(self.forgotten)? as usize).copied()
     }
 
-    /// Forgets all but so many.
+    /// Forgets all but the last `most`.
     pub fn keep(&mut self, most: usize) {
         let more = self.recent.len().saturating_sub(most);
         self.recent.drain(..more);
         self.forgotten += more as u32;
     }
 
-    /// So many remain, and nothing is known of any.
+    /// Keeps only a number of signals, without their posts.
     pub fn forget(&mut self, count: u32) {
         (self.forgotten, self.recent) = (count, VecDeque::new());
     }
 }
 
 impl Channels {
-    /// Takes what passed. Of one task in order, of several in any.
+    /// Adds a transfer. Transfers of one task must be added in order, those of different tasks in any order.
     pub fn take(&mut self, task: u32, time: Nanos, work: Nanos, what: Passed) {
         let since = self.last.insert(task, work).unwrap_or_default();
         self.passes.push(Pass { time, work, since, task, what });
     }
 
-    /// This task does nothing any more.
+    /// Notes the exit of a task.
     pub fn ends(&mut self, task: u32) {
         self.last.remove(&task);
     }
 
-    /// How many passes wait to be looked at.
+    /// Number of transfers not evaluated yet.
     pub fn waiting(&self) -> usize {
         self.passes.len()
     }
 
-    /// When these were.
+    /// Times of these transfers.
     pub fn times(&self) -> impl Iterator<Item = Nanos> {
         self.passes.iter().map(|pass| pass.time)
     }
 
-    /// Lets each read before `until` await the write that it needs. `posts` knows the poster of each signal there is.
+    /// Makes each read before `until` await the write that it needs. `posts` contains the posts of all signals.
     pub fn join(&mut self, lives: &mut [Life], posts: &mut Posts, until: Nanos) {
         let mut passes = take(&mut self.passes);
         passes.sort_by_key(|pass| (pass.what.channel, pass.time));
@@ -132,7 +134,7 @@ impl Channels {
             let channel = self.known.entry(passes[0].what.channel).or_default();
             channel.needs(passes, until, &mut needs);
         }
-        // What a read needs may be told after it, so all writes are taken; reads that come later wait.
+        // Writes may be reported after their reads, so all writes are evaluated; later reads stay.
         passes.retain(|pass| pass.time >= until && !pass.what.written);
         self.passes = passes;
         self.forget_idle();
@@ -148,7 +150,7 @@ impl Channels {
         }
     }
 
-    /// Forgets those that were used least lately, if there are many.
+    /// Forgets the least recently used channels if there are too many.
     fn forget_idle(&mut self) {
         if self.known.len() > 2 * MOST_IDLE {
             let mut used: Vec<Nanos> = self.known.values().map(|channel| channel.used).collect();
@@ -160,7 +162,7 @@ impl Channels {
 }
 
 impl Channel {
-    /// Takes what passed, in the order of time, and gives what the reads before `until` need.
+    /// Processes transfers in order of time and collects the needs of reads before `until`.
     fn needs(&mut self, passes: &[Pass], until: Nanos, needs: &mut Vec<Need>) {
         let Some(first) = passes.first() else { return };
         self.used = passes.last().map_or(self.used, |last| last.time.max(self.used));
@@ -172,7 +174,7 @@ impl Channel {
             return;
         }
         if let (Amount::Position(sequence), None, true) = (first.what.amount, self.reader, self.writes.is_empty()) {
-            // One byte of the first pass is enough to tell it from none.
+            // Assume one byte before the first transfer, so that the position differs from none.
             (self.written, self.read) = (Position::before(sequence), Position::before(sequence));
         }
         self.reader = reader;
@@ -193,13 +195,13 @@ impl Channel {
         let read = self.writes.partition_point(|(end, _)| *end <= self.read.bytes);
         self.writes.drain(..read.max(self.writes.len().saturating_sub(MOST_UNREAD)));
         if self.reader.is_none() {
-            // Whoever reads this is not recorded, or comes late.
+            // The reader of these bytes is not recorded, or reads later.
             self.writes.retain(|(_, write)| write.time >= until);
         }
     }
 }
 
-/// How far bytes have come, from anywhere.
+/// Position of a byte stream, from an arbitrary start.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     bytes: i64,
@@ -211,7 +213,7 @@ impl Position {
         Position { bytes: 0, sequence: sequence.wrapping_sub(1) }
     }
 
-    /// Sequence numbers go on at 0 after 2^32 - 1; two that are compared are never half of that apart.
+    /// Sequence numbers wrap at 2^32; two compared ones are never more than half of that apart.
     fn advance(&mut self, amount: Amount) -> i64 {
         match amount {
             Amount::Bytes(bytes) => self.bytes = self.bytes.saturating_add_unsigned(bytes),
@@ -224,7 +226,8 @@ impl Position {
     }
 }
 
-/// Goes through what a task did and what it read, both in the order of time. Steps for it and for others come behind `new`.
+/// Walks through the steps and reads of a task in order of time. Steps for it and for other tasks are appended to
+/// `new`.
 fn needs_of_task(reader: usize, needs: &[Need], lives: &mut [Life], posts: &mut Posts, new: &mut Vec<(u32, Step)>) {
     let mut steps = take(&mut lives[reader].steps);
     steps.sort_by_key(Step::rank);
@@ -262,13 +265,13 @@ fn needs_of_task(reader: usize, needs: &[Need], lives: &mut [Life], posts: &mut 
             new.push((read.task, Step::new(read.time, read.work, op)));
         }
     }
-    // Reads that come later profit from it too.
+    // Later reads profit from it too.
     steps[next..].iter().for_each(|step| learn(&mut known, step, posts));
     lives[reader].steps = steps;
     lives[reader].known = known;
 }
 
-/// Who awaited something of another task knows that it did so much.
+/// A task that awaited a signal knows that its poster has progressed to that point.
 fn learn(known: &mut BTreeMap<u32, Nanos>, step: &Step, posts: &Posts) {
     let Op::Await(signal) = step.op else { return };
     if let Some((poster, work)) = posts.get(signal) {

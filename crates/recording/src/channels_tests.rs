@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hand-made recordings in which bytes pass.
+//! Hand-made recordings with transfers through channels.
 
 use crate::convert::convert;
-use crate::convert::tests::{birth, by, comes_to_its_end, end, event, host, scripts, sleep};
+use crate::convert::tests::{birth, by, completes, end, event, host, scripts, sleep};
 use crate::event::{Amount, Event, Kind, Number, Passed, Waker};
 use crate::overhead::Overheads;
 use ids::Nanos;
@@ -24,7 +24,7 @@ fn read(time_us: u64, task: Number, work_us: u64, bytes: u64) -> Event {
     pass(time_us, task, work_us, PIPE, false, Amount::Bytes(bytes))
 }
 
-/// Task 0 forks task 1, so that both work beside each other; both end at 1 ms, with so many microseconds of CPU time.
+/// Task 0 forks task 1 and both work in parallel; both end at 1 ms, with these microseconds of CPU time.
 fn both(events: &[Event], work_us: [u64; 2]) -> Vec<String> {
     let born = [birth(0, 0, None, 0), birth(10, 1, Some(0), 10)];
     let ends = [end(1_000, 0, work_us[0]), end(1_000, 1, work_us[1])];
@@ -32,8 +32,8 @@ fn both(events: &[Event], work_us: [u64; 2]) -> Vec<String> {
 }
 
 #[test]
-fn a_read_needs_the_write_that_goes_as_far_and_no_other() {
-    // Of three writes the first read takes one and a half, the second the rest.
+fn read_awaits_the_first_write_that_covers_it() {
+    // Three writes: the first read takes one and a half, the second the rest.
     let writes = [write(100, 0, 100, 10), write(200, 0, 200, 10), write(300, 0, 300, 10)];
     let reads = [read(400, 1, 50, 15), read(500, 1, 60, 15)];
     let expected = ["10 fork(1) 190 post(0) 100 post(1) 200", "50 await(0) 10 await(1) 40"];
@@ -41,8 +41,8 @@ fn a_read_needs_the_write_that_goes_as_far_and_no_other() {
 }
 
 #[test]
-fn what_a_wakeup_told_already_is_not_told_again() {
-    // The reader sleeps, and the write wakes it; then it finds a second write that came meanwhile.
+fn read_does_not_await_a_write_implied_by_a_wakeup() {
+    // The reader sleeps and is woken by a write; then it finds a second write made meanwhile.
     let events = [
         sleep(50, 1, 20, 195, by(0, 195)),
         write(200, 0, 200, 10),
@@ -52,16 +52,16 @@ fn what_a_wakeup_told_already_is_not_told_again() {
     ];
     let expected = ["10 fork(1) 185 post(0) 25 post(1) 280", "20 await(0) 60 await(1) 20"];
     assert_eq!(both(&events, [500, 100]), expected);
-    // A wakeup of before it wrote anything says nothing of the write.
+    // A wakeup before the write does not imply the write.
     let earlier = [sleep(50, 1, 20, 90, by(0, 90)), write(95, 0, 95, 1), write(200, 0, 200, 10), read(300, 1, 80, 11)];
     let expected = ["10 fork(1) 80 post(0) 110 post(1) 300", "20 await(0) 60 await(1) 20"];
     assert_eq!(both(&earlier, [500, 100]), expected);
 }
 
 #[test]
-fn packets_that_somebody_wrote_are_no_device() {
+fn sleep_ended_by_a_recorded_packet_awaits_its_writer() {
     let tcp = |time, task, work, written, position| pass(time, task, work, 5, written, Amount::Position(position));
-    // Sequence numbers go over the end.
+    // Sequence numbers wrap.
     let events = [
         tcp(90, 0, 90, true, u32::MAX - 50),
         tcp(95, 1, 15, false, u32::MAX - 50),
@@ -71,14 +71,14 @@ fn packets_that_somebody_wrote_are_no_device() {
     ];
     let expected = ["10 fork(1) 80 post(0) 210 post(1) 200", "15 await(0) 5 await(1) 80"];
     assert_eq!(both(&events, [500, 100]), expected);
-    // What was written before the task slept did not end its sleep.
+    // A write before the sleep did not end it.
     let before = [tcp(90, 0, 90, true, 9), sleep(100, 1, 20, 298, PACKETS), tcp(310, 1, 30, false, 9)];
     let expected = ["10 fork(1) 80 post(0) 410", "20 Io(198) 10 await(0) 70"];
     assert_eq!(both(&before, [500, 100]), expected);
 }
 
 #[test]
-fn nothing_is_said_of_pools_and_of_bytes_from_elsewhere() {
+fn pools_and_unknown_writers_create_no_dependencies() {
     let nothing = ["10 fork(1) 490", "100"];
     let pool = [write(100, 0, 100, 2), read(150, 0, 150, 1), read(200, 1, 50, 1)];
     assert_eq!(both(&pool, [500, 100]), nothing);
@@ -87,16 +87,16 @@ fn nothing_is_said_of_pools_and_of_bytes_from_elsewhere() {
 }
 
 #[test]
-fn being_seen_is_no_work() {
+fn cost_of_recording_transfers_is_subtracted() {
     let events = [birth(0, 0, None, 0), write(100, 0, 100, 5), write(110, 0, 110, 5), end(1_000, 0, 500)];
     let overheads = Overheads { pass_ns: 3_000, ..Overheads::default() };
     assert_eq!(convert("test", &events, &host(), &overheads).scheduling, Nanos::from_us(6));
 }
 
 proptest! {
-    /// Whatever passes, also what cannot have.
+    /// Arbitrary transfers, including impossible ones.
     #[test]
-    fn nobody_waits_in_a_circle(
+    fn transfers_create_no_circular_wait(
         passes in prop::collection::vec((0u32..4, 0u64..3, any::<bool>(), 1u64..5, 1u64..50), 0..80),
         sleeps in prop::collection::vec((0u32..4, 1u64..2_000, 0u64..300), 0..20),
     ) {
@@ -109,6 +109,6 @@ proptest! {
         });
         let sleeps = sleeps.into_iter().map(|(task, begin, length)| sleep(begin, task, begin / 2, begin + length, PACKETS));
         let events: Vec<Event> = births.chain(passes).chain(sleeps).collect();
-        prop_assert!(comes_to_its_end(&convert("test", &events, &host(), &Overheads::default()).workload));
+        prop_assert!(completes(&convert("test", &events, &host(), &Overheads::default()).workload));
     }
 }

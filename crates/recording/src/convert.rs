@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From the kernel's events to a workload that keeps the causes.
+//! Converts kernel events to a workload that preserves causes.
 //!
-//! 1. A task's script is what it did in the order of time. Between two steps stands the CPU time that it got between
-//!    them: how often it was preempted meanwhile is the scheduler's matter, not the task's.
-//! 2. A sleep that another recorded task ended becomes a signal: the sleeper awaits it, and the waker posts it at the
-//!    point of its own progress where it did so. So a parent waits for its child, a reader for its writer, and a
-//!    `vfork` for the exec, however fast the machine is on which it is replayed.
-//! 3. A sleep that a timer or a device ended keeps its length, and so does one that a task outside the recording ended:
-//!    nothing in the recording says what that task waited for.
-//! 4. Whom an interrupt borrowed is never a cause.
-//! 5. What the recorded schedule cost is no work ([`crate::overhead`]).
-//! 6. A task that reads from a pipe or socket needs what was written, also if it found it there ([`crate::channels`]).
-//!    Who waits for the end of one of several children waits for any of them ([`crate::family`]).
-//! 7. A sleep that ends on a grid of time keeps the grid ([`crate::timing`]). Work that an alarm or a signal of another task
-//!    ends lasts until that, however much it is.
+//! 1. A task's script lists its actions in order of time. Between two actions is the CPU time the task got in
+//!    between. Preemptions in between are not part of it, since they are the scheduler's decisions.
+//! 2. A sleep ended by another recorded task becomes a signal: the sleeper awaits it, and the waker posts it at the
+//!    point of its own progress where it woke the sleeper. So a parent waits for its child, a reader for its writer,
+//!    and a `vfork` for the exec, whatever the speed of the replaying machine.
+//! 3. A sleep ended by a timer, a device or a task outside the recording keeps its length, since the recording does
+//!    not contain the cause.
+//! 4. A task that was merely interrupted by the interrupt that made a wakeup is never its cause.
+//! 5. Scheduling overhead is not work ([`crate::overhead`]).
+//! 6. A task that reads from a pipe or socket depends on the write even if the data was already there
+//!    ([`crate::channels`]). A task that waits for the exit of one of several children waits for any of them
+//!    ([`crate::family`]).
+//! 7. A periodic sleep stays periodic ([`crate::timing`]). Work ended by an alarm or by a signal of another task
+//!    lasts until that event, whatever its amount.
 //!
-//! Replay in this order cannot deadlock: every step stands at a time, and each waits only for what stands no later.
+//! Replay in this order cannot deadlock: every action has a time, and each waits only for actions with an earlier or
+//! equal time.
 
 use crate::channels::{Channels, Posts};
 use crate::event::{Event, Kind, Number, Scheduled, Slept, Waker};
@@ -29,49 +31,49 @@ use ids::{CpuSet, Nanos};
 use std::collections::BTreeMap;
 use workload::{Observed, Op, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 
-/// What the conversion must know of the machine that was recorded.
+/// Data about the recorded machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Host {
-    /// Its CPUs. An affinity that holds all of them is none.
+    /// Its CPUs. An affinity that contains all of them is omitted.
     pub cpus: CpuSet,
-    /// Size of a page.
+    /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Its control groups (of version 2), by the kernel's numbers for them.
+    /// Paths of its cgroups (v2), by cgroup ID.
     pub groups: BTreeMap<u64, String>,
-    /// The names of its block devices, by their numbers: the major one times 2^20, and the minor one.
+    /// Names of its block devices, by device number (major << 20 | minor).
     pub devices: BTreeMap<u32, String>,
 }
 
-/// A workload and what there is to say about it.
+/// A converted workload with statistics.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Converted {
     /// The workload.
     pub workload: Workload,
-    /// What its tasks touched.
+    /// Resource use of its tasks.
     pub observed: Observed,
-    /// Requests of block devices beyond those that a recording may have.
+    /// Number of block-device requests beyond the limit of a recording.
     pub requests_left_out: u64,
-    /// From the root's birth to the last event.
+    /// Time from the root's birth to the last event.
     pub wall: Nanos,
     /// CPU time of all tasks.
     pub cpu: Nanos,
-    /// What of it was taken out, as it was the schedule's.
+    /// Scheduling overhead that was subtracted from it.
     pub scheduling: Nanos,
-    /// Tasks that had not ended when the recording did. Their scripts end where they were seen last.
+    /// Number of tasks alive at the end of the recording. Their scripts end at their last observation.
     pub unfinished: u32,
-    /// Events about tasks whose birth is not in the recording. 0 if no event was lost.
+    /// Number of events of tasks without a recorded birth; 0 if no event was lost.
     pub orphans: u64,
 }
 
-/// Converts the events of a recording, in any order. `overheads` are taken out of what the tasks did.
+/// Converts the events of a recording, in any order. `overheads` are subtracted from the tasks' work.
 #[cfg(test)]
 pub fn convert(name: &str, events: &[Event], host: &Host, overheads: &Overheads) -> Converted {
-    convert_what_fits(name, events, host, overheads, usize::MAX).0
+    convert_up_to(name, events, host, overheads, usize::MAX).0
 }
 
-/// The same with a bound for the operations; and whether the workload had to be cut for it.
+/// As [`convert`], with at most `most` operations. Also returns whether the workload was truncated.
 #[cfg(test)]
-pub fn convert_what_fits(
+pub fn convert_up_to(
     name: &str,
     events: &[Event],
     host: &Host,
@@ -83,21 +85,22 @@ pub fn convert_what_fits(
     conversion.finish(name, host)
 }
 
-/// A conversion that goes on: events come in batches, and what is over can be written before the end comes ([`crate::window`]).
-/// Nearly all events are sleeps, passes and requests; each is forgotten as soon as it was taken.
+/// Incremental conversion: events are added in batches, and completed parts can be written before the end
+/// ([`crate::window`]). Nearly all events are sleeps, transfers and requests, which are freed as soon as they are
+/// processed.
 pub struct Conversion {
     pub(crate) host: Host,
-    /// Costs of the recorded schedule, which are taken out of the work of tasks.
+    /// Costs of scheduling operations, which are subtracted from the work of tasks.
     pub overheads: Overheads,
-    /// Operations that there may be at most.
+    /// Maximum number of operations.
     most: usize,
     index: BTreeMap<Number, usize>,
     pub(crate) lives: Vec<Life>,
-    /// Which task leads each process: it is the one that carries the process's peak RSS.
+    /// Leader of each process, to which the process's peak RSS is attributed.
     leaders: BTreeMap<u32, usize>,
-    /// The last signal of each number that each process got from a task: when, from whom, at which of its CPU times.
+    /// Last signal of each number sent to each process by a task: time, sender, CPU time of the sender.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
-    /// Of each signal.
+    /// Posts of all signals.
     pub(crate) posts: Posts,
     pub(crate) channels: Channels,
     threads: Threads,
@@ -106,28 +109,29 @@ pub struct Conversion {
     last: Nanos,
     orphans: u64,
     pub(crate) sums: Sums,
-    /// What happened before this time is written.
+    /// Everything before this time is written.
     pub(crate) horizon: Nanos,
-    /// There are as many operations as there may be: what comes now is left out.
+    /// The maximum number of operations is reached; further events are ignored.
     is_full: bool,
 }
 
-/// What is known of tasks whose scripts are written.
+/// Totals of tasks whose scripts are written.
 #[derive(Default)]
 pub(crate) struct Sums {
-    /// CPU time, and what of it was taken out.
+    /// CPU time, and the overhead subtracted from it.
     pub cpu: Nanos,
     pub scheduling: Nanos,
-    /// Ticks of those that ended.
+    /// Tick samples of tasks that ended.
     pub pool: Pool,
-    /// Operations.
+    /// Number of operations.
     pub operations: usize,
-    /// Signals that may be in what is written.
+    /// Upper bound of the signals in the written part.
     pub signals: u32,
 }
 
 impl Conversion {
-    /// Of what is recorded on this machine. `overheads` are taken out of what the tasks did. It has `most` operations at most.
+    /// Starts a conversion for this machine. `overheads` are subtracted from the tasks' work; `most` is the maximum
+    /// number of operations.
     pub fn new(host: &Host, overheads: Overheads, most: usize) -> Conversion {
         Conversion {
             host: host.clone(),
@@ -150,7 +154,7 @@ impl Conversion {
         }
     }
 
-    /// Takes a batch of events, in any order.
+    /// Adds a batch of events, in any order.
     #[cfg(test)]
     pub fn add_all(&mut self, events: &[Event]) {
         let (many, others): (Vec<Event>, Vec<Event>) = events
@@ -161,8 +165,8 @@ impl Conversion {
         many.iter().for_each(|event| self.add(event));
     }
 
-    /// Takes those events of a batch that are neither sleeps, passes nor requests, in any order. All its tasks exist from here
-    /// on: a task may be woken by one that is born after it fell asleep.
+    /// Adds those events of a batch that are neither sleeps, transfers nor requests, in any order. Afterwards all its
+    /// tasks exist, since a task may be woken by one that is born after it fell asleep.
     pub fn begin(&mut self, mut others: Vec<Event>) {
         if self.is_full {
             return;
@@ -181,26 +185,26 @@ impl Conversion {
         };
         self.lives.extend(births.values().map(life));
         if known == 0 {
-            // Whoever is born later is born later.
+            // Later batches contain only later births.
             self.first = self.lives.iter().map(|life| life.born).min().unwrap_or(Nanos::MAX);
         }
         others.iter().for_each(|event| self.take(event));
     }
 
-    /// So many operations there may be at most, and that is reached: nothing more is taken.
+    /// Whether `more` further steps might exceed the maximum number of operations; then nothing more is accepted.
     pub fn is_full(&mut self, more: usize) -> bool {
-        // A step makes two operations at most, with the work before it, and a task one more.
+        // A step makes at most two operations, with the work before it, and a task one more.
         self.is_full |= self.sums.operations + 2 * more + self.lives.len() > self.most;
         self.is_full
     }
 
-    /// The next step of a task. What is written already cannot be changed: what is told that late stands behind it.
+    /// Adds a step to a task. The written part cannot be changed, so late steps are placed after it.
     fn step(&mut self, index: usize, step: Step) {
         let time = step.time.max(self.horizon);
         self.lives[index].steps.push(Step { time, ..step });
     }
 
-    /// Whose event this is.
+    /// Index of the event's task.
     fn find(&mut self, event: &Event) -> Option<usize> {
         let index = self.index.get(&event.task).copied();
         self.orphans += u64::from(index.is_none());
@@ -211,7 +215,7 @@ impl Conversion {
         index
     }
 
-    /// Takes the next event in the order of time.
+    /// Processes the next event in order of time.
     fn take(&mut self, event: &Event) {
         let Some(index) = self.find(event) else { return };
         let life = &mut self.lives[index];
@@ -228,7 +232,7 @@ impl Conversion {
                 let ellipsis = if *truncated { "…" } else { "" };
                 life.command = (!arguments.is_empty()).then(|| command_line(arguments) + ellipsis);
                 life.parts.exec(event.work, *ticks, comm);
-                // A thread that executes a program takes over the process.
+                // A thread that executes a program becomes the leader of the process.
                 self.leaders.insert(life.tgid, index);
             }
             Kind::Attributes { policy, nice, cpus } => {
@@ -271,14 +275,14 @@ impl Conversion {
                 }
             }
             Kind::Touched { .. } | Kind::Footprint(_) => self.touched(index, event),
-            Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_) => unreachable!("these are taken apart from the others"),
+            Kind::Sleep(_) | Kind::Pass(_) | Kind::Request(_) => unreachable!("`begin` gets only the other kinds"),
             Kind::Switch { .. } | Kind::Wake { .. } | Kind::Rename { .. } | Kind::Hotplug { .. } => {
                 unreachable!("the recorder's programs do not send these")
             }
         }
     }
 
-    /// What a task has touched, or how much memory its process has.
+    /// Updates a task's resource counters or its process's memory.
     fn touched(&mut self, index: usize, event: &Event) {
         let life = &mut self.lives[index];
         match &event.kind {
@@ -296,7 +300,7 @@ impl Conversion {
         }
     }
 
-    /// The task at `index` has ended.
+    /// Ends the task at `index`.
     fn end(&mut self, index: usize, event: &Event, scheduled: Scheduled) {
         let life = &mut self.lives[index];
         life.end = Some((event.work, scheduled));
@@ -307,7 +311,8 @@ impl Conversion {
         }
     }
 
-    /// The task at `index` exits; 0: by itself. If another task has sent the signal that ends it, it worked until that.
+    /// The task at `index` exits by `signal`, 0 for a normal exit. If another task sent that signal, the task's last
+    /// work lasts until the signal.
     fn ended_by(&mut self, index: usize, event: &Event, signal: u32) {
         let tgid = self.lives[index].tgid;
         let Some(&(time, sender, work)) = self.sent.get(&(tgid, signal)) else { return };
@@ -319,7 +324,7 @@ impl Conversion {
         self.step(sender, Step::new(time, work, Op::Post(posted)));
     }
 
-    /// Which this task posts at this CPU time of its own.
+    /// New signal that this task posts at this CPU time of its own.
     fn new_signal(&mut self, poster: usize, work: Nanos) -> SignalId {
         self.posts.add(poster as u32, work)
     }
@@ -337,7 +342,7 @@ impl Conversion {
         self.step(parent, Step::new(event.time, event.work, Op::Fork(index as u32)));
     }
 
-    /// Takes a sleep, a pass or a request; they may come in any order, but passes of one task in that of time.
+    /// Adds a sleep, a transfer or a request, in any order; transfers of one task must be in order of time.
     pub fn add(&mut self, event: &Event) {
         if self.is_full {
             return;
@@ -356,7 +361,7 @@ impl Conversion {
                 self.lives[index].passes.push(event.time);
                 self.channels.take(index as u32, event.time.max(self.horizon), event.work, *passed);
             }
-            _ => unreachable!("the others were there at the start of the batch"),
+            _ => unreachable!("the other kinds are processed by `begin`"),
         }
     }
 
@@ -371,13 +376,13 @@ impl Conversion {
         if waker.is_none() && length == Nanos::ZERO {
             return;
         }
-        // A wait for a task stands where it ends. Between its two ends a task does nothing, unless the kernel hid a turn of
-        // it and two sleeps look like one; then it stands behind what the task did in that turn.
+        // A wait for a task is placed at its end. During the wait the task does nothing, unless the kernel hid a run
+        // interval and two sleeps look like one; then the wait comes after the actions in that interval.
         let (op, time) = match waker {
             Some((waker, work)) => {
                 let signal = self.new_signal(waker, work);
                 self.step(waker, Step::new(slept.wake, work, Op::Post(signal)));
-                // The post stays in any case: there its end begins.
+                // The post remains in any case: it marks the start of the waker's exit.
                 let others = family::others_that_would_do(&self.lives, index, waker, slept);
                 (others.map_or(Op::Await(signal), Op::Children), event.time.max(slept.wake))
             }
@@ -413,8 +418,8 @@ impl Conversion {
         self.lives[index].now = new;
     }
 
-    /// The workload, and whether it had to be cut: if it has more operations than it may, the end of the recording is left
-    /// out. A recording that ends early is worth more than none. What was written before is not in it.
+    /// Returns the workload, and whether it was truncated: if it has too many operations, the end of the recording is
+    /// dropped. Parts written before are not included.
     pub fn finish(mut self, name: &str, host: &Host) -> (Converted, bool) {
         if self.lives.is_empty() {
             self.first = self.last;
@@ -452,8 +457,8 @@ impl Conversion {
         (Converted { workload, observed, requests_left_out, wall, cpu, scheduling, unfinished, orphans }, cut)
     }
 
-    /// Leaves out what came late if there is too much. A step makes two operations at most, with the work before it, and
-    /// a task one more.
+    /// Drops the latest steps if there are too many. A step makes at most two operations, with the work before it,
+    /// and a task one more.
     fn cut(&mut self) -> bool {
         let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
         let keep = self.most.saturating_sub(self.lives.len() + self.sums.operations) / 2;
@@ -464,7 +469,7 @@ impl Conversion {
         let (_, &mut end, _) = times.select_nth_unstable(keep);
         drop(times);
         self.last = end;
-        // What is written has the posts that are not here.
+        // Posts that are missing here are in the written part.
         let mut posted = vec![false; self.posts.count() as usize];
         posted[..self.sums.signals as usize].fill(true);
         for step in self.lives.iter().flat_map(|life| &life.steps) {
@@ -530,7 +535,7 @@ impl Conversion {
     }
 }
 
-/// A task and its script; the recording began at `first`.
+/// Task spec from its lifetime and script; the recording began at `first`.
 fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
     let group = life.who.and_then(|(_, _, group)| host.groups.get(&group).cloned());
     let (session, uid) = (life.who.map(|(session, ..)| session), life.who.map(|(_, uid, _)| uid));
@@ -549,7 +554,7 @@ fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
     }
 }
 
-/// A task asks for an alarm, or gets one.
+/// A task sets an alarm, or receives it.
 fn alarm(life: &mut Life, event: &Event) -> Option<Step> {
     let op = match &event.kind {
         Kind::SetAlarm { after, interval } => {
@@ -561,12 +566,12 @@ fn alarm(life: &mut Life, event: &Event) -> Option<Step> {
     Some(Step::new(event.time, event.work, op))
 }
 
-/// The softirq in which packets arrive, in include/linux/interrupt.h.
+/// Softirq for received packets, in include/linux/interrupt.h.
 const NET_RX: u8 = 3;
 
-/// What ended a sleep that no recorded task ended. `device`: the sleeper was in `io_schedule()`, or in state D.
+/// Cause of a sleep that no recorded task ended. `device`: the sleeper was in `io_schedule()`; it was in state D.
 pub fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
-    // More of them.
+    // Further softirq numbers.
     const TIMER: u8 = 1;
     const NET_TX: u8 = 2;
     const BLOCK: u8 = 4;
@@ -584,7 +589,7 @@ pub fn cause(waker: Waker, (io_wait, uninterruptible): (bool, bool)) -> Sleep {
     }
 }
 
-/// Arguments as one line that a shell would take apart again.
+/// Joins arguments to a line that a shell would split again.
 pub fn command_line<Argument: AsRef<str>>(arguments: impl IntoIterator<Item = Argument>) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_=+./,:@%^".contains(c);
     let quoted = |argument: Argument| match argument.as_ref() {

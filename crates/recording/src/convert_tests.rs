@@ -65,7 +65,7 @@ pub(crate) fn end(time_us: u64, task: Number, work_us: u64) -> Event {
     event(time_us, task, work_us, Kind::End(Scheduled::default()))
 }
 
-/// A script in short: microseconds of work, and what stands between.
+/// Compact form of a script: microseconds of work, and the operations in between.
 fn short(script: &[Op]) -> String {
     let us = |time: Nanos| time.0 / 1_000;
     let one = |op: &Op| match op {
@@ -88,10 +88,10 @@ pub(crate) fn scripts(events: &[Event]) -> Vec<String> {
     converted.workload.tasks.iter().map(|task| short(&task.script)).collect()
 }
 
-/// Task 0 runs when the recording begins, and its last tick was 300 us before: its CPU time is 5,000 there, and is told as
-/// 4,700. Task 1 sleeps: its CPU time is exact.
+/// Task 0 runs when the recording begins, 300 us after its last tick: its CPU time is 5,000 us but is reported as
+/// 4,700 us. Task 1 sleeps, so its CPU time is exact.
 #[test]
-fn what_runs_when_the_recording_begins_had_run_since_its_last_tick() {
+fn cpu_time_since_the_last_tick_is_not_recorded_work() {
     let events = [
         birth(1_000, 0, None, 4_700),
         birth(1_000, 1, None, 9_000),
@@ -104,7 +104,7 @@ fn what_runs_when_the_recording_begins_had_run_since_its_last_tick() {
 }
 
 #[test]
-fn a_parent_waits_for_its_child_and_not_for_a_time() {
+fn parent_awaits_its_child_instead_of_sleeping_for_a_time() {
     let events = [
         birth(1_000, 0, None, 0),
         birth(1_100, 1, Some(0), 100),
@@ -125,7 +125,7 @@ fn a_parent_waits_for_its_child_and_not_for_a_time() {
 }
 
 #[test]
-fn a_waker_posts_when_it_wakes_and_not_when_the_sleeper_falls_asleep() {
+fn waker_posts_at_the_wakeup() {
     let events = [
         birth(0, 0, None, 0),
         birth(10, 1, Some(0), 10),
@@ -138,7 +138,7 @@ fn a_waker_posts_when_it_wakes_and_not_when_the_sleeper_falls_asleep() {
 }
 
 #[test]
-fn timer_wakeups_beside_a_spinner_never_name_the_spinner() {
+fn timer_wakeups_are_not_attributed_to_the_interrupted_task() {
     // Task 1 spins; task 0 sleeps 53 times for 10 ms. A text trace would name task 1 as the waker each time, because
     // the timer interrupts it.
     let mut events = vec![birth(0, 0, None, 0), birth(10, 1, Some(0), 10)];
@@ -156,7 +156,7 @@ fn timer_wakeups_beside_a_spinner_never_name_the_spinner() {
 }
 
 #[test]
-fn causes_of_sleeps() {
+fn cause_of_a_sleep_depends_on_waker_context_and_state() {
     use Waker::*;
     let cases = [
         (HardInterrupt, (false, false), Sleep::Timer),
@@ -178,15 +178,15 @@ fn causes_of_sleeps() {
 }
 
 #[test]
-fn steps_stand_in_the_order_of_time_and_work_never_goes_back() {
+fn steps_are_ordered_by_time_and_cpu_time_never_decreases() {
     let events = [
         birth(0, 0, None, 0),
         birth(100, 1, Some(0), 100),
         birth(100, 2, Some(0), 100),
-        // Task 2 wakes task 1, then sleeps itself at the same instant; the order of arrival is the other way round.
+        // Task 2 wakes task 1 and then sleeps itself at the same instant; the events arrive in reverse order.
         sleep(300, 2, 150, 900, Waker::Outside),
         sleep(150, 1, 40, 300, by(2, 150)),
-        // The waker's clock ran a little ahead of its CPU time: 151 is past what it had at its next sleep.
+        // The waker's clock was slightly ahead of its CPU time: 151 is more than it had at its next sleep.
         sleep(950, 1, 60, 990, by(2, 151)),
         sleep(995, 2, 150, 1_000, Waker::HardInterrupt),
         end(1_000, 1, 70),
@@ -199,8 +199,8 @@ fn steps_stand_in_the_order_of_time_and_work_never_goes_back() {
 }
 
 #[test]
-fn a_sleep_that_did_not_last_is_none() {
-    // The wakeup came while the sleeper was on its way off its CPU. Of a recorded waker the order still counts.
+fn sleep_of_length_zero_is_dropped() {
+    // The wakeup came before the sleeper was switched out. If the waker is recorded, the order still matters.
     let events = [
         birth(0, 0, None, 0),
         birth(10, 1, Some(0), 10),
@@ -213,7 +213,7 @@ fn a_sleep_that_did_not_last_is_none() {
 }
 
 #[test]
-fn attributes_are_inherited_and_changes_stand_where_they_happened() {
+fn attributes_are_inherited_and_changes_are_steps() {
     let set = |text: &str| text.parse::<CpuSet>().expect("a CPU list");
     let attributes = |time, task, work, nice, cpus: &str| {
         event(time, task, work, Kind::Attributes { policy: Policy::Other, nice, cpus: set(cpus) })
@@ -243,7 +243,7 @@ fn attributes_are_inherited_and_changes_stand_where_they_happened() {
 }
 
 #[test]
-fn a_process_has_one_peak_and_its_leader_carries_it() {
+fn peak_rss_is_attributed_to_the_process_leader() {
     let thread = Kind::Birth { parent: Some(0), pid: 101, tgid: 100, cpu: CpuId(0), comm: "parent".to_owned() };
     let events = [
         birth(0, 0, None, 0),
@@ -259,7 +259,7 @@ fn a_process_has_one_peak_and_its_leader_carries_it() {
 }
 
 #[test]
-fn command_lines_can_be_read_back_by_a_shell() {
+fn command_lines_are_quoted_for_a_shell() {
     let events = [
         birth(0, 0, None, 0),
         exec(10, 0, 10, "sh", &["sh", "-c", "echo 'a b'; exit", ""]),
@@ -274,7 +274,7 @@ fn command_lines_can_be_read_back_by_a_shell() {
 }
 
 #[test]
-fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_themselves() {
+fn events_without_a_birth_are_counted_as_orphans() {
     let events = [
         birth(0, 0, None, 0),
         // The birth of task 1 was lost.
@@ -290,10 +290,10 @@ fn events_without_a_birth_are_counted_and_children_without_a_parent_start_by_the
     assert_eq!((tasks[1].start, short(&tasks[1].script)), (Start::At(Nanos::from_us(70)), "10".to_owned()));
 }
 
-/// Two tasks that wake each other for long, and a child that is born late: of what does not fit the first part is kept,
-/// and that is a workload.
+/// Two tasks that wake each other many times, and a child born late: truncation keeps a prefix, which is a valid
+/// workload.
 #[test]
-fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
+fn recording_with_too_many_operations_is_truncated_to_a_valid_workload() {
     let mut events = vec![birth(0, 0, None, 0), birth(1, 1, Some(0), 1), birth(4_000, 2, Some(1), 800)];
     for round in 1..=500u64 {
         let (task, time) = ((round % 2) as Number, 10 * round);
@@ -306,12 +306,12 @@ fn a_run_that_is_too_long_is_cut_and_stays_a_workload() {
         end(6_001, 0, 1_200),
         end(6_002, 2, 5),
     ]);
-    let convert = |events: &[Event], most| convert_what_fits("x", events, &host(), &Overheads::default(), most);
+    let convert = |events: &[Event], most| convert_up_to("x", events, &host(), &Overheads::default(), most);
     let (whole, cut) = convert(&events, usize::MAX);
     assert!(!cut && whole.unfinished == 0);
     let operations = |workload: &Workload| workload.tasks.iter().map(|task| task.script.len()).sum::<usize>();
     let most = operations(&whole.workload) / 3;
-    // The order in which events come is not that of time.
+    // Events arrive in arbitrary order.
     events.reverse();
     let (part, cut) = convert(&events, most);
     assert!(cut && part.unfinished == 2 && part.workload.tasks.len() == 2, "{part:?}");
@@ -333,7 +333,7 @@ fn killed(time_us: u64, task: Number, work_us: u64, signal: u32) -> Event {
 }
 
 #[test]
-fn who_is_killed_while_it_works_works_until_then() {
+fn work_ended_by_a_recorded_signal_lasts_until_the_signal() {
     // `timeout 2 sh -c 'while :; do :; done'`; 15 is SIGTERM.
     let family = |last: &[Event]| {
         let mut events = vec![
@@ -348,7 +348,7 @@ fn who_is_killed_while_it_works_works_until_then() {
     let kill = |sender| [signal(2_000_010, 1, 15, sender), killed(2_000_100, 1, 1_998_900, 15)];
     let expected = ["900 fork(1) 100 Timer(1998900) 10 post(0) 190", "WorkUntilPosted(SignalId(0)) 100"];
     assert_eq!(family(&kill(by(0, 1_010))), expected);
-    // Nobody in the recording did it, another signal came, or it was asleep until then: work is work.
+    // If the signal came from outside the recording, was another one, or ended a sleep, work stays a fixed amount.
     let plain = ["900 fork(1) 100 Timer(1998900) 200", "1999000"];
     assert_eq!(family(&kill(Waker::Outside)), plain);
     assert_eq!(family(&[signal(2_000_010, 1, 1, by(0, 1_010)), killed(2_000_100, 1, 1_998_900, 15)]), plain);
@@ -358,7 +358,7 @@ fn who_is_killed_while_it_works_works_until_then() {
 }
 
 #[test]
-fn work_that_an_alarm_ends_lasts_until_then() {
+fn work_ended_by_an_alarm_lasts_until_the_alarm() {
     let alarm = |interval| {
         let (after, interval) = (Nanos::from_us(3_000), Nanos::from_us(interval));
         scripts(&[
@@ -371,12 +371,12 @@ fn work_that_an_alarm_ends_lasts_until_then() {
     };
     let until = "WorkUntil { reference: Reference(2147483648), after: Nanos(3000000) }";
     assert_eq!(alarm(0), [format!("90 Anchor(Reference(2147483648)) {until} 200")]);
-    // Who is called again and again does not wait for it.
+    // A repeated alarm does not limit the work.
     assert_eq!(alarm(3_000), ["90 Anchor(Reference(2147483648)) 3200".to_owned()]);
 }
 
 #[test]
-fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
+fn waits_keep_timeouts_and_tasks_keep_their_owners() {
     let mut wait = sleep(50, 0, 40, 90, Waker::Outside);
     if let Kind::Sleep(slept) = &mut wait.kind {
         slept.limit = Some(Nanos::from_us(500));
@@ -393,7 +393,8 @@ fn a_wait_knows_its_limit_and_a_task_whose_it_is() {
     assert_eq!(seen, [whose(100), whose(101)]);
 }
 
-/// 10 us for a switch, 3 for a wakeup, 7 for an interrupt, 30 for one to a halted CPU, 1 ms of ticks in a second.
+/// 10 us for a switch, 3 us for a wakeup, 7 us for an IPI, 30 us for an IPI to a halted CPU, and 1 ms of ticks per
+/// second.
 const OVERHEADS: Overheads = Overheads {
     switch_ns: 10_000,
     wake_ns: 3_000,
@@ -414,44 +415,46 @@ fn ended(time_us: u64, task: Number, work_us: u64, switches: u32, interrupts: u3
 }
 
 #[test]
-fn what_the_schedule_cost_is_no_work() {
+fn scheduling_overhead_is_subtracted_from_work() {
     let events = [
         birth(0, 0, None, 0),
         birth(1_000, 1, Some(0), 1_000),
-        // The parent got a CPU once, and sent an interrupt for the child.
+        // The parent was switched in once and sent one reschedule IPI for the child.
         slept(sleep(2_000, 0, 2_000, 5_000, by(1, 3_000)), 1, 1),
-        // The child was preempted four times, and the CPU to which it sent an interrupt was halted.
+        // The child was preempted four times, and sent an IPI to a halted CPU.
         event(6_000, 1, 4_000, Kind::End(Scheduled { switches: 5, interrupts: 1, interrupts_to_halted: 1 })),
         ended(6_500, 0, 3_000, 2, 1),
     ];
     let converted = convert("test", &events, &host(), &OVERHEADS);
     let [parent, child] = &converted.workload.tasks[..] else { panic!("two tasks") };
-    // Until the fork 3 us for the wakeup and 1 for ticks; until the sleep the first switch, the interrupt and 1 us of ticks;
-    // then a switch and 1 us.
+    // Until the fork 3 us for the wakeup and 1 us of ticks; until the sleep the first switch, the IPI and 1 us of
+    // ticks; then a switch and 1 us.
     assert_eq!(short(&parent.script), "996 fork(1) 982 await(0) 989");
-    // Until it wakes its parent 3 us for that and 3 of ticks. Then switches and an interrupt that nobody saw before its end.
+    // Until it wakes its parent 3 us for the wakeup and 3 us of ticks; then switches and an IPI that are only known
+    // at its end.
     assert_eq!(short(&child.script), "2994 post(0) 919");
     let taken = 4 + 18 + 11 + 6 + 81;
     assert_eq!((converted.cpu, converted.scheduling), (Nanos::from_us(7_000), Nanos::from_us(taken)));
 }
 
 #[test]
-fn a_piece_of_work_that_cannot_pay_leaves_that_to_the_next_ones() {
+fn overhead_exceeding_a_stretch_is_subtracted_from_the_next() {
     let naps = [(5, 1), (10, 2), (60, 3)]
         .map(|(work, switches)| slept(sleep(100 * work, 0, work, 100 * work + 10, Waker::HardInterrupt), switches, 0));
     let events: Vec<Event> =
         [birth(0, 0, None, 0)].into_iter().chain(naps).chain([ended(9_000, 0, 61, 4, 0)]).collect();
     let only_switches = Overheads { switch_ns: 10_000, ..Overheads::default() };
     let converted = convert("test", &events, &host(), &only_switches);
-    // 5 and 5 us paid for a switch each, and left 10 us to the third piece, which has 50 and a switch of its own. The last
-    // has 1 us, so 9 us stay unpaid.
+    // Two stretches of 5 us each pay for part of a switch and leave 10 us to the third, which has 50 us and a switch
+    // of its own. The last has 1 us, so 9 us remain unpaid.
     assert_eq!(short(&converted.workload.tasks[0].script), "Timer(10) Timer(10) 30 Timer(10)");
     assert_eq!(converted.scheduling, Nanos::from_us(31));
 }
 
-/// A task had 5 ms of CPU time when the recording began, sleeps, and works when it ends; another one sleeps all the time.
+/// A task had 5 ms of CPU time when the recording began, sleeps, and works when it ends; another task sleeps all the
+/// time.
 #[test]
-fn who_was_there_before_begins_at_zero_and_who_goes_on_ends_where_it_is() {
+fn task_older_than_the_recording_starts_at_zero() {
     let last = |task, work_us| {
         event(900, task, work_us, Kind::Last { scheduled: Scheduled::default(), ticks: Ticks::default() })
     };
@@ -486,9 +489,10 @@ fn counters(minor_faults: u32, written: u64) -> Counters {
     Counters { minor_faults, written, device_written: written as u32 / 512, ..Counters::default() }
 }
 
-/// A child of the recording, and a process that was there before; the stretches know which operations they stand before.
+/// A child within the recording, and a process that existed before; each stretch has the index of the operation after
+/// it.
 #[test]
-fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
+fn resource_use_is_recorded_per_stretch_of_work() {
     let footprint = |pages| crate::event::Footprint {
         private_pages: pages,
         shared_pages: 20,
@@ -508,8 +512,7 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
         request(50, None),
         request(160, Some(1)),
         request(150, None),
-        // In its order of life the child waits for a timer, for its parent, and again; in the first wait it had touched
-        // nothing new.
+        // The child waits for a timer, for its parent, and for a timer; in its first wait it had no new resource use.
         after_touching(sleep(700, 1, 60, 800, Waker::HardInterrupt), counters(7, 1_024), 0),
         after_touching(sleep(200, 1, 20, 300, Waker::HardInterrupt), counters(5, 0), 2),
         after_touching(sleep(400, 1, 40, 500, by(0, 90)), counters(5, 0), 3),
@@ -520,7 +523,7 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
         touched(950, 0, counters(1_001, 51_200)),
     ];
     let converted = convert("test", &events, &host(), &Overheads::default());
-    assert_eq!(converted.orphans, 0, "a request is nobody's orphan");
+    assert_eq!(converted.orphans, 0, "requests are not orphans");
     assert_eq!(short(&converted.workload.tasks[1].script), "20 Timer(100) 20 await(0) 20 Timer(100) 10");
     let seen = |task: u32| -> Vec<(u32, u32, u64, u64, u64)> {
         let of = |one: &workload::Stretch| {
@@ -530,7 +533,7 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
         converted.observed.stretches[&task].iter().map(of).collect()
     };
     assert_eq!(seen(1), [(1, 2, 5, 0, 0), (5, 0, 2, 1_024, 1_024), (7, 1, 0, 1_024, 1_024)]);
-    assert_eq!(seen(0), [(5, 1, 1, 0, 0)], "not what it had touched before");
+    assert_eq!(seen(0), [(5, 1, 1, 0, 0)], "earlier resource use is excluded");
     let expected =
         workload::Footprint { private: 30 * PAGE, shared: 20 * PAGE, kernel: 8_192 + 4 * PAGE, executable: 5 };
     assert_eq!(converted.observed.footprints, BTreeMap::from([(1, expected)]));
@@ -538,8 +541,8 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
     assert_eq!(requests, [(50, None), (60, Some(1))], "none from before the recording");
     assert_eq!(converted.observed.devices[0].name, "254:0");
 
-    // Of the first half only. The parent's fork, its post and the child's first wait are left.
-    let (part, cut) = convert_what_fits("test", &events, &host(), &Overheads::default(), 8);
+    // Only the first half: the parent's fork, its post, and the child's first wait remain.
+    let (part, cut) = convert_up_to("test", &events, &host(), &Overheads::default(), 8);
     assert!(cut, "{part:?}");
     let all: Vec<_> = part.observed.stretches.iter().map(|(task, all)| (*task, all.len())).collect();
     assert_eq!(all, [(1, 1)], "{:?}", part.workload.tasks);
@@ -549,8 +552,8 @@ fn what_a_task_touches_between_its_waits_stands_beside_its_script() {
     assert!(recording.to_bytes().is_ok());
 }
 
-/// Whether all tasks come to their end, if each goes on as far as it can.
-pub(crate) fn comes_to_its_end(workload: &Workload) -> bool {
+/// Whether all tasks complete, each running as far as it can.
+pub(crate) fn completes(workload: &Workload) -> bool {
     let mut posted = vec![false; workload.signals as usize];
     let mut rest: Vec<&[Op]> = workload.tasks.iter().map(|task| &task.script[..]).collect();
     loop {
@@ -573,9 +576,9 @@ pub(crate) fn comes_to_its_end(workload: &Workload) -> bool {
     }
 }
 
-/// The kernel hid the turn of task 1 in which it woke task 0, so that two of its sleeps look like one.
+/// The kernel hid the run interval in which task 1 woke task 0, so that two of its sleeps look like one.
 #[test]
-fn a_turn_that_nobody_saw_makes_no_circle() {
+fn hidden_run_interval_creates_no_circular_wait() {
     let events = [
         birth(0, 0, None, 0),
         birth(10, 1, Some(0), 10),
@@ -585,13 +588,13 @@ fn a_turn_that_nobody_saw_makes_no_circle() {
         end(1_100, 0, 500),
     ];
     assert_eq!(scripts(&events), ["10 fork(1) 190 await(1) 200 post(0) 100", "100 post(1) await(0) 50"]);
-    assert!(comes_to_its_end(&convert("test", &events, &host(), &Overheads::default()).workload));
+    assert!(completes(&convert("test", &events, &host(), &Overheads::default()).workload));
 }
 
 proptest! {
-    /// Whatever sleeps there are, also such as cannot be.
+    /// Arbitrary sleeps, including impossible ones.
     #[test]
-    fn nobody_waits_in_a_circle(
+    fn sleeps_create_no_circular_wait(
         sleeps in prop::collection::vec((0u32..4, 0u32..4, 10u64..1_000, 0u64..300, 0u64..100), 0..60),
     ) {
         let births = (0..4).map(|task| birth(task.into(), task, (task > 0).then_some(0), task.into()));
@@ -599,6 +602,6 @@ proptest! {
             sleep(begin, who, work, begin + length, by(waker, work))
         });
         let events: Vec<Event> = births.chain(sleeps).collect();
-        prop_assert!(comes_to_its_end(&convert("test", &events, &host(), &Overheads::default()).workload));
+        prop_assert!(completes(&convert("test", &events, &host(), &Overheads::default()).workload));
     }
 }

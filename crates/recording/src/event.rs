@@ -1,288 +1,289 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events as the programs in `bpf/` send them. `wire.rs` reads their bytes.
+//! Events sent by the programs in `bpf/`. `wire.rs` parses their bytes.
 
 use ids::{CpuId, CpuSet, Nanos, Policy};
 use workload::Operation;
 
-/// Number of a recorded task, dense in the order of birth. The root is 0.
+/// Number of a recorded task, consecutive in the order of birth. The root is 0.
 pub type Number = u32;
 
-/// One event.
+/// An event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Event {
-    /// When, on the kernel's monotonic clock.
+    /// Time on the kernel's monotonic clock.
     pub time: Nanos,
-    /// Whom it is about.
+    /// Task that the event is about.
     pub task: Number,
-    /// Its CPU time at that moment; of its parent's for a birth, and its own if it has no parent here.
+    /// CPU time of the task at that moment. For a birth: CPU time of the parent, or of the task itself if its parent
+    /// is not recorded.
     pub work: Nanos,
-    /// What happened.
+    /// Kind of event.
     pub kind: Kind,
 }
 
-/// What happened.
+/// Kinds of events.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Kind {
     /// The task was forked.
     Birth {
-        /// By whom; `None` for the root.
+        /// Parent; `None` for the root.
         parent: Option<Number>,
-        /// Its thread id.
+        /// Thread ID.
         pid: u32,
-        /// Its process id.
+        /// Process ID.
         tgid: u32,
-        /// On which CPU.
+        /// CPU.
         cpu: CpuId,
-        /// Its name, that of its parent.
+        /// Name, inherited from its parent.
         comm: String,
     },
-    /// The task left its CPU to sleep, and was woken later.
+    /// The task slept and was woken.
     Sleep(Slept),
     /// The task executes another program.
     Exec {
-        /// CPU time by ticks, as the kernel counts it.
+        /// Tick-based CPU time, as accounted by the kernel.
         ticks: Ticks,
-        /// The new name.
+        /// New name.
         comm: String,
-        /// The command line, in arguments, as far as it was kept.
+        /// Command-line arguments, as far as recorded.
         arguments: Vec<String>,
-        /// Whether more followed.
+        /// Whether the arguments are truncated.
         truncated: bool,
     },
-    /// Policy, nice value or affinity are new.
+    /// Policy, nice value or affinity changed.
     Attributes {
-        /// The policy.
+        /// Scheduling policy.
         policy: Policy,
-        /// The nice value.
+        /// Nice value.
         nice: i8,
-        /// The affinity.
+        /// Affinity.
         cpus: CpuSet,
     },
-    /// The task calls exit. Its memory is freed after this.
+    /// The task calls exit. Its memory is freed after this event.
     Exit {
-        /// CPU time by ticks.
+        /// Tick-based CPU time.
         ticks: Ticks,
-        /// Largest resident set of its process, in pages.
+        /// Peak resident set size of its process, in pages.
         peak_rss_pages: u64,
-        /// Its name at the end.
+        /// Final name.
         comm: String,
-        /// The signal that ends it; 0 if it ends by itself.
+        /// Signal that ends the task; 0 for a normal exit.
         signal: u32,
     },
-    /// Its control group (the kernel's number for it), session or user are new.
+    /// Cgroup ID, session or user changed.
     Who {
-        /// The control group in the one hierarchy of version 2.
+        /// Cgroup in the v2 hierarchy.
         group: u64,
-        /// The session.
+        /// Session ID.
         session: u32,
-        /// The real user.
+        /// Real UID.
         uid: u32,
-        /// CPU time by ticks.
+        /// Tick-based CPU time.
         ticks: Ticks,
     },
-    /// A signal was sent to the task, which it may not have noticed yet. `Event::work` is 0.
+    /// A signal was sent to the task, possibly not delivered yet. `Event::work` is 0.
     Signal {
-        /// Which.
+        /// Signal number.
         number: u32,
-        /// By whom.
+        /// Sender.
         sender: Waker,
     },
     /// The task handles SIGALRM now.
     Alarm,
-    /// Bytes passed through a channel.
+    /// Bytes were written to or read from a channel.
     Pass(Passed),
-    /// What the task has touched so far: where it ends, where the recording does, and for a task that is there when it
-    /// begins, then.
+    /// Resource use of the task so far: sent at its exit, at the end of the recording, and at the start of the
+    /// recording for tasks that exist then.
     Touched {
-        /// Since its birth.
+        /// Counters since its birth.
         counters: Counters,
-        /// Where it runs, or ran last.
+        /// CPU on which it runs or last ran.
         cpu: CpuId,
     },
-    /// How much memory the task's process has, at the same places but the first.
+    /// Memory of the task's process, sent at the same points except the start of the recording.
     Footprint(Footprint),
-    /// A request of a block device is done, of whomever. `Event::time` is when its driver got it; the task is said here, as
-    /// it may be none of the tree.
+    /// A block-device request of any task completed. `Event::time` is when the driver got it. The task is in the
+    /// request, since it may be outside the tree.
     Request(Requested),
-    /// The task wants SIGALRM (`alarm(2)`, `setitimer(2)` of real time).
+    /// The task sets an alarm (`alarm(2)`, `setitimer(2)` of real time).
     SetAlarm {
-        /// After this time; 0: not any more.
+        /// Time until the alarm; 0 cancels it.
         after: Nanos,
-        /// And after that again and again; 0: once.
+        /// Interval of a repeated alarm; 0 for a single one.
         interval: Nanos,
     },
-    /// The task left its CPU for the last time.
+    /// The task was switched out for the last time.
     End(Scheduled),
-    /// The task lives when the recording ends.
+    /// The task is alive at the end of the recording.
     Last {
-        /// CPU time by ticks.
+        /// Tick-based CPU time.
         ticks: Ticks,
-        /// Until then.
+        /// Scheduling counters so far.
         scheduled: Scheduled,
     },
-    /// A CPU went from one task to another, one of which is idle or in the tree. `Event::work` is the CPU time of the
-    /// one that left. From the meter, as all that follow.
+    /// A context switch between two tasks, one of which is idle or in the tree. `Event::work` is the CPU time of the
+    /// previous task. Sent by the meter, like the kinds below.
     Switch {
-        /// Where.
+        /// CPU of the switch.
         cpu: CpuId,
-        /// Who left.
+        /// Task that was switched out.
         previous: Occupant,
-        /// Who runs now; the task of the event, if it is in the tree.
+        /// Task that was switched in; the task of the event, if it is in the tree.
         next: Occupant,
-        /// How the previous one left.
+        /// Reason why the previous task was switched out.
         left: Left,
-        /// `io_schedule()`, if it sleeps.
+        /// The previous task sleeps in `io_schedule()`.
         io_wait: bool,
-        /// State D, if it sleeps.
+        /// The previous task sleeps in state D.
         uninterruptible: bool,
     },
-    /// The task was blocked and is runnable again; [`Waker::Unseen`]: it even runs. `Event::work` is 0.
+    /// A blocked task became runnable, or already runs ([`Waker::Unseen`]). `Event::work` is 0.
     Wake {
-        /// By whom.
+        /// Waker.
         waker: Waker,
-        /// On which CPU that was.
+        /// CPU of the waker.
         waker_cpu: CpuId,
-        /// The CPU to whose runqueue the task went.
+        /// CPU to whose runqueue the task was added.
         target_cpu: CpuId,
-        /// It slept in `io_schedule()`, or in state D.
+        /// The task slept in `io_schedule()`; it slept in state D.
         device: (bool, bool),
-        /// It is new.
+        /// The task was just forked.
         new: bool,
     },
-    /// The task has another name.
+    /// The task changed its name.
     Rename {
-        /// The new one.
+        /// New name.
         comm: String,
     },
-    /// A CPU went or came, whoever wanted that.
+    /// A CPU went offline or came online, for whatever reason.
     Hotplug {
-        /// Which.
+        /// CPU.
         cpu: CpuId,
-        /// It came.
+        /// Whether it came online.
         online: bool,
     },
 }
 
-/// What a task's schedule has made it do since its birth.
+/// Scheduling counters of a task since its birth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Scheduled {
-    /// How often it got a CPU.
+    /// Number of times it was switched in.
     pub switches: u32,
-    /// How many interrupts it sent to other CPUs.
+    /// Number of IPIs that it sent.
     pub interrupts: u32,
-    /// How many of these went to a CPU that had idled for so long that its hypervisor may have put it to sleep.
+    /// Number of those IPIs sent to CPUs that had idled so long that a hypervisor may have halted them.
     pub interrupts_to_halted: u32,
 }
 
-/// A sleep that is over.
+/// A completed sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slept {
-    /// When it was woken.
+    /// Time of the wakeup.
     pub wake: Nanos,
-    /// By whom.
+    /// Waker.
     pub waker: Waker,
-    /// `io_schedule()`: it waited for a device.
+    /// It slept in `io_schedule()`: it waited for a device.
     pub io_wait: bool,
-    /// State D.
+    /// It slept in state D.
     pub uninterruptible: bool,
-    /// It waited for the end of a child that it named.
+    /// It waited for the exit of a specific child.
     pub names_child: bool,
-    /// Until the task fell asleep.
+    /// Scheduling counters until it fell asleep.
     pub scheduled: Scheduled,
-    /// The CPU that it left.
+    /// CPU from which it was switched out.
     pub cpu: CpuId,
-    /// The timer whose function ended it, if one did.
+    /// Timer whose callback ended the sleep, if any.
     pub expiry: Option<Expiry>,
-    /// After this time a timer of its own would have ended it.
+    /// Timeout of the sleep: a timer of its own would have ended it after this time.
     pub limit: Option<Nanos>,
-    /// What the task had touched.
+    /// Resource counters.
     pub counters: Counters,
 }
 
-/// What a task has touched since its birth. Numbers of 32 bits begin at 0 again.
+/// Resource counters of a task since its birth. 32-bit counters wrap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
-    /// Bytes that its system calls read, from wherever.
+    /// Bytes read by system calls from any file.
     pub read: u64,
-    /// Bytes that they wrote.
+    /// Bytes written by system calls.
     pub written: u64,
-    /// Sectors of 512 bytes that devices read for it.
+    /// 512-byte sectors read from devices.
     pub device_read: u32,
-    /// Sectors that it made dirty.
+    /// 512-byte sectors made dirty.
     pub device_written: u32,
-    /// Page faults that needed no device.
+    /// Minor page faults.
     pub minor_faults: u32,
-    /// And those that did.
+    /// Major page faults.
     pub major_faults: u32,
-    /// For how long it had a CPU while the other thread of its core was busy.
+    /// CPU time while the SMT sibling was busy.
     pub beside: Nanos,
 }
 
 /// Memory of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Footprint {
-    /// Pages of its own, in memory or swapped out.
+    /// Private pages, resident or swapped out.
     pub private_pages: u64,
-    /// Pages of files and of shared memory.
+    /// Pages of files and shared memory.
     pub shared_pages: u64,
-    /// Bytes of page tables.
+    /// Page tables, in bytes.
     pub table_bytes: u64,
-    /// Pages of a thread's stack in the kernel, 0 if that is not known.
+    /// Pages of a thread's kernel stack; 0 if unknown.
     pub stack_pages: u64,
-    /// What it executes, as a number.
+    /// Number that identifies the executable.
     pub executable: u64,
 }
 
-/// A request of a block device.
+/// Block-device request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Requested {
-    /// Who submitted it, if it was a task of the tree itself.
+    /// Task of the tree that submitted it itself, if any.
     pub task: Option<Number>,
-    /// How long the device took.
+    /// Service time of the device.
     pub service: Nanos,
-    /// The whole device: its major number times 2^20, and its minor number.
+    /// Device number of the whole device: major << 20 | minor.
     pub device: u32,
-    /// What it did.
+    /// Operation.
     pub operation: Operation,
-    /// Bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// Bytes that a task wrote to a pipe or socket, or read from one.
+/// Bytes that a task wrote to, or read from, a pipe or socket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Passed {
-    /// Which: a pipe, or one direction of a connection. Equal for those who write and those who read.
+    /// Channel: a pipe, or one direction of a connection. The same for writers and readers.
     pub channel: u64,
-    /// Written, not read.
+    /// Written rather than read.
     pub written: bool,
-    /// How far.
+    /// Progress of the channel.
     pub amount: Amount,
 }
 
-/// How far bytes have come in a channel.
+/// Progress of a byte stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Amount {
-    /// So many more than before.
+    /// Number of bytes transferred.
     Bytes(u64),
-    /// Up to this position, of which only the lower bits are known: the sequence number of TCP.
+    /// New position, of which only the low 32 bits are known: a TCP sequence number.
     Position(u32),
 }
 
-/// A timer that expired.
+/// Expiry of a timer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expiry {
-    /// Which: two that one task waits for at a time differ.
+    /// Identifies the timer among those that a task waits for at the same time.
     pub timer: u32,
-    /// The sleeper started it to end this very sleep.
+    /// The sleeper started the timer for this very sleep.
     pub own: bool,
-    /// When that was to be, on the timer's own clock.
+    /// Expiry time on the timer's own clock.
     pub due: Nanos,
 }
 
-/// Who has a CPU.
+/// Task on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Occupant {
-    /// Nobody: the idle task.
+    /// The idle task.
     Idle,
     /// A task outside the tree.
     Other,
@@ -290,43 +291,43 @@ pub enum Occupant {
     Task(Number),
 }
 
-/// How a task left its CPU.
+/// Reason why a task was switched out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// It can go on: preempted, out of its slice, or yielding.
+    /// It is still runnable: preempted, out of slice, or yielding.
     Runnable,
-    /// So can it, but the next one is of a higher scheduling class.
+    /// It is still runnable, but the next task is of a higher scheduling class.
     ForHigherClass,
     /// It sleeps.
     Blocked,
-    /// For ever.
+    /// It exited.
     Dead,
-    /// Nobody knows: the kernel was silent, and the switch is inferred from the CPU time of the one that came.
+    /// Unknown: no event was seen, and the switch is inferred from the CPU time of the next task.
     Unseen,
 }
 
-/// User and system time as the kernel's tick counts them: a whole tick for whatever mode the tick interrupts.
+/// User and system time by ticks: a whole tick is charged to the mode that it interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ticks {
-    /// In user mode.
+    /// User time.
     pub user: Nanos,
-    /// In the kernel.
+    /// System time.
     pub system: Nanos,
 }
 
-/// Where a wakeup came from.
+/// Origin of a wakeup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waker {
-    /// A recorded task, itself, when it had got so much CPU time.
+    /// A recorded task in its own context, with its CPU time at that moment.
     Task(Number, Nanos),
     /// A task outside the recording.
     Outside,
-    /// A hardware interrupt: on most machines a high-resolution timer.
+    /// A hardware interrupt: on most machines an hrtimer.
     HardInterrupt,
     /// The softirq of this number.
     SoftInterrupt(u8),
     /// A non-maskable interrupt.
     NonMaskable,
-    /// Nobody knows: the kernel was silent, but the task runs again.
+    /// Unknown: no wakeup event was seen, but the task runs again.
     Unseen,
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Waits for the end of a child, whichever ends first.
+//! Waits for the exit of any child.
 //!
-//! A builder of several jobs waits until one of them has ended, and any will do. Another scheduler lets another one end first.
-//! So a sleep that the end of a child ended becomes a wait for so many ends of children, not for this child's, unless
-//! the sleeper's system call named it (`waitpid(2)` with a number) or no other child lived.
+//! A parallel build waits until one of its jobs exits, whichever it is. Under another scheduler another job may exit
+//! first. So a sleep that was ended by the exit of a child becomes a wait for a number of child exits, not for this
+//! child, unless the system call named the child (`waitpid(2)` with a PID) or no other child was alive.
 
 use crate::event::Slept;
 use crate::life::Life;
 use ids::Nanos;
 
-/// When the children of a task were born, and when they ended; both in the order of time.
+/// Birth and exit times of a task's children, both in order.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Children {
     births: Vec<Nanos>,
@@ -17,25 +17,25 @@ pub(crate) struct Children {
 }
 
 impl Children {
-    /// One is born.
+    /// Adds the birth of a child.
     pub fn born(&mut self, time: Nanos) {
         insert(&mut self.births, time);
     }
 
-    /// One has ended.
+    /// Adds the exit of a child.
     pub fn ended(&mut self, time: Nanos) {
         insert(&mut self.ends, time);
     }
 
-    /// How many lived at a time at which one was about to end: without that one.
+    /// Number of children alive at the exit of one child, that child excluded.
     pub fn others_at(&self, time: Nanos) -> u32 {
         let until = |times: &[Nanos]| times.partition_point(|event| *event <= time);
         until(&self.births).saturating_sub(until(&self.ends) + 1) as u32
     }
 }
 
-/// How many children lived whose ends would have ended this sleep of a task as well as that of `waker` did; `None` if that
-/// is no end of a child, or of the only one that would do.
+/// Number of other children whose exit would also have ended this sleep. `None` if `waker` is not an exiting child,
+/// or is the only child that would do.
 pub(crate) fn others_that_would_do(lives: &[Life], sleeper: usize, waker: usize, slept: &Slept) -> Option<u32> {
     let (parent, child) = (&lives[sleeper], &lives[waker]);
     let is_process = child.parent == Some(sleeper) && child.tgid != parent.tgid;
@@ -44,7 +44,7 @@ pub(crate) fn others_that_would_do(lives: &[Life], sleeper: usize, waker: usize,
     (ends && !slept.names_child && others > 0).then_some(others)
 }
 
-/// Most events come in the order of time.
+/// Most events arrive in order of time.
 fn insert(times: &mut Vec<Nanos>, time: Nanos) {
     let place = times.partition_point(|before| *before <= time);
     times.insert(place, time);
@@ -55,7 +55,8 @@ mod tests {
     use crate::convert::tests::{birth, by, end, exit, scripts, sleep};
     use crate::event::{Event, Kind};
 
-    /// A shell of three children. Number 2 wakes it at 90 by its end, number 1 is gone before, 3 lives on.
+    /// A shell with three children. Number 2 wakes it at 90 by exiting, number 1 has exited before, number 3 lives
+    /// on.
     fn family(changes: impl Fn(&mut Event)) -> Vec<Event> {
         let mut events = vec![
             birth(0, 0, None, 0),
@@ -77,12 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn whichever_child_ends_first_will_do() {
+    fn wait_for_any_child_counts_exits() {
         assert_eq!(scripts(&family(|_| ()))[0], "10 fork(1) 10 fork(2) 10 fork(3) 10 Children(1) 10 await(1) 10");
     }
 
     #[test]
-    fn a_child_that_was_named_is_waited_for() {
+    fn wait_for_a_specific_child_awaits_its_exit() {
         let named = |event: &mut Event| {
             if let Kind::Sleep(slept) = &mut event.kind {
                 slept.names_child = true;
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_no_child_and_who_does_something_else_is_waited_for() {
+    fn wakeup_by_a_thread_or_by_a_living_child_is_awaited_directly() {
         let threads = |event: &mut Event| {
             if let Kind::Birth { tgid, .. } = &mut event.kind {
                 *tgid = 100;

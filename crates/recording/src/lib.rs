@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Turns what the recorder's BPF programs send into a workload. Needs no kernel.
+//! Converts the events of the recorder's BPF programs to a workload. Needs no kernel.
 //!
-//! [`wire`] parses raw events into [`event`]s; [`convert`] makes the scripts of tasks from them, in which each sleep keeps
-//! its cause.
+//! [`wire`] parses raw events into [`event`]s; [`convert`] makes the tasks' scripts from them, in which each sleep
+//! has its cause.
 
 pub mod convert;
 pub mod event;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! One recorded task: what it did, step by step, and the script that this makes.
+//! A recorded task: its steps, and the script made from them.
 
 use crate::event::{Counters, Footprint, Scheduled};
 use crate::family::Children;
@@ -12,7 +12,8 @@ use std::collections::BTreeMap;
 use std::mem::take;
 use workload::{Op, Stretch};
 
-/// Who is ended while it works has worked at least so long since it slept last; less is the way to its end.
+/// If a task is killed while working, it must have worked at least this long since its last sleep; less is part of
+/// its exit.
 const GLIMPSE: Nanos = Nanos::from_ms(1);
 
 /// Policy, nice value and affinity.
@@ -23,17 +24,17 @@ pub(crate) struct Attributes {
     pub cpus: Option<CpuSet>,
 }
 
-/// Something that a task did.
+/// An action of a task.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Step {
     pub time: Nanos,
-    /// Its CPU time at that moment.
+    /// CPU time of the task at that moment.
     pub work: Nanos,
-    /// What its schedule had made it do, if that is known here.
+    /// Scheduling counters at that moment, if known.
     pub scheduled: Option<Scheduled>,
-    /// What the task had touched, if that is known here.
+    /// Index of the resource counters at that moment, if known.
     pub reading: Option<u32>,
-    /// If it is a post or a fork: somebody was woken by it.
+    /// For a post or fork: it woke a task.
     pub woke: bool,
     pub op: Op,
 }
@@ -43,22 +44,22 @@ impl Step {
         Step { time, work, scheduled: None, reading: None, woke: true, op }
     }
 
-    /// Order at one instant: a task that sleeps does nothing more before it is woken.
+    /// Sort key: at the same instant, a task's sleep comes after its other steps.
     pub fn rank(&self) -> (Nanos, bool) {
         (self.time, is_wait(&self.op))
     }
 }
 
-/// Whether a task sleeps in it.
+/// Whether the task sleeps in this operation.
 fn is_wait(op: &Op) -> bool {
     matches!(op, Op::Sleep(..) | Op::Await(_) | Op::Timer { .. } | Op::Interval { .. })
 }
 
-/// One task.
+/// A recorded task.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Life {
     pub born: Nanos,
-    /// Index of its parent, if that is recorded.
+    /// Index of its parent, if recorded.
     pub parent: Option<usize>,
     pub tgid: u32,
     pub name: String,
@@ -68,53 +69,53 @@ pub(crate) struct Life {
     pub peak_rss_bytes: u64,
     pub steps: Vec<Step>,
     pub parts: Parts,
-    /// Its CPU time when it ended, and what its schedule had made it do.
+    /// CPU time and scheduling counters at its end.
     pub end: Option<(Nanos, Scheduled)>,
-    /// When that was.
+    /// Time of its end.
     pub ended: Nanos,
-    /// When it began to end.
+    /// Time at which it called exit.
     pub exited: Option<Nanos>,
     pub children: Children,
-    /// The same when the recording ended, if it lived and did not sleep then.
+    /// CPU time and scheduling counters at the end of the recording, if it was alive and not asleep then.
     pub seen: Option<(Nanos, Scheduled)>,
-    /// CPU time that it had before the recording began.
+    /// CPU time before the recording began.
     pub before: Nanos,
-    /// Its session, user and control group, if that was told.
+    /// Session, user and cgroup, if known.
     pub who: Option<(u32, u32, u64)>,
-    /// The alarm that it has asked for and not got, if that is to come once.
+    /// Time of a pending one-shot alarm.
     pub alarm: Option<Nanos>,
-    /// Its sleeps that timers ended.
+    /// Its sleeps that were ended by timers.
     pub expiries: Vec<Expired>,
-    /// Its sleeps that packets may have ended: from when to when.
+    /// Its sleeps that packets may have ended: start to end.
     pub arrivals: BTreeMap<Nanos, Nanos>,
-    /// When bytes passed that it wrote or read.
+    /// Times of its transfers.
     pub passes: Vec<Nanos>,
-    /// What it had touched: before the recording began, at those of its steps that say so, and when it was seen last.
+    /// Resource counters: before the recording, at steps that have them, and at the last observation.
     pub touched_before: Counters,
     pub readings: Vec<Reading>,
     pub touched_last: Option<(Nanos, Reading)>,
-    /// Memory of its process, if it leads that.
+    /// Memory of its process, if it is the leader.
     pub footprint: Option<Footprint>,
-    /// Of tasks that bytes came from: up to which CPU time of theirs it has waited for them.
+    /// For each task that it received bytes from: the CPU time of that task up to which it has waited.
     pub known: BTreeMap<u32, Nanos>,
-    /// The timers that ended its sleeps.
+    /// Timers that ended its sleeps.
     pub timers: Timers,
-    /// What was written of its script already, and whether that is all.
+    /// Part of its script already written, and whether that is all.
     pub so_far: SoFar,
     pub is_written: bool,
 }
 
-/// How far the script of a task is written.
+/// Progress in writing the script of a task.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct SoFar {
     counts: Counts,
-    /// The task's CPU time there, and what of that was its own work.
+    /// CPU time reached, and the part of it that was the task's own work.
     time: Nanos,
     work: Nanos,
     operations: usize,
 }
 
-/// What a task did at some time or later.
+/// Steps of a task at or after some time.
 #[derive(Default)]
 pub(crate) struct Aside {
     steps: Vec<Step>,
@@ -123,14 +124,14 @@ pub(crate) struct Aside {
 }
 
 impl Aside {
-    /// Whether nothing happened then.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 }
 
 impl Life {
-    /// Of a task that was just forked.
+    /// A newly forked task.
     pub fn new(born: Nanos, parent: Option<usize>, tgid: u32, name: &str) -> Life {
         Life {
             born,
@@ -165,7 +166,7 @@ impl Life {
         }
     }
 
-    /// Takes out what happened at `until` or later.
+    /// Removes the steps at `until` or later.
     pub fn put_aside(&mut self, until: Nanos) -> Aside {
         let (steps, readings) = (take(&mut self.steps), take(&mut self.readings));
         let mut expiries = take(&mut self.expiries).into_iter().peekable();
@@ -185,21 +186,21 @@ impl Life {
         aside
     }
 
-    /// It has so much CPU time at `time`. The kernel brings the CPU time of a task up to date at ticks and switches; of one
-    /// that ran on another CPU when the recording began it told less than it had. No task runs longer than time passes: what
-    /// is beyond that was before.
+    /// Adjusts for a CPU time observed at `time`. The kernel updates a task's CPU time at ticks and switches, so for
+    /// a task that ran on another CPU when the recording began it reported too little. No task gets more CPU time
+    /// than time passes, so the excess is CPU time before the recording.
     pub fn begins_no_earlier(&mut self, time: Nanos, work: Nanos) {
         if self.parent.is_none() && time > self.born {
             self.before += work.since(self.before).since(time.since(self.born));
         }
     }
 
-    /// What comes next is this.
+    /// Restores steps that were put aside.
     pub fn resume(&mut self, aside: Aside) {
         Aside { steps: self.steps, readings: self.readings, expiries: self.expiries } = aside;
     }
 
-    /// Forgets all that only its script needed.
+    /// Frees everything that only the script needed.
     pub fn forget(&mut self) {
         self.is_written = true;
         self.resume(Aside::default());
@@ -208,17 +209,17 @@ impl Life {
     }
 }
 
-/// What became of one task.
+/// Result for a written task.
 pub(crate) struct Written {
     pub script: Vec<Op>,
-    /// Its CPU time, and what of that is its own work.
+    /// CPU time, and the part of it that is the task's own work.
     pub total: Nanos,
     pub work: Nanos,
-    /// What it touched.
+    /// Resource use per stretch of work.
     pub stretches: Vec<Stretch>,
 }
 
-/// Makes the script of one task from its steps, which are in order, `until` some time or to its end.
+/// Makes the script of a task from its sorted steps, up to `until` or to its end.
 pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until: Option<Nanos>) -> Written {
     let is_last = until.is_none();
     let before = life.before;
@@ -235,11 +236,12 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until:
     let mut script = Vec::new();
     let mut stretches = Stretches::after(life.touched_before);
     let work_until = |progress: &mut Progress<'_>, time: Nanos, script: &mut Vec<Op>| {
-        // Between switches a position is taken from another clock than the CPU time: never back, never past the end.
+        // Between switches, positions come from another clock than the CPU time: they must not go back or pass the
+        // end.
         let from = progress.time;
         let own = progress.advance(time.min(total));
         if own > Nanos::ZERO {
-            // What is taken out was spent in the kernel.
+            // The subtracted overhead was spent in the kernel.
             let (user, _) = pool.divide(&life.parts, from, progress.time);
             let user = user.min(own);
             script.push(Op::Work { user, system: own - user });
@@ -252,7 +254,7 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until:
         progress.counts.passes += before.len() as u64;
         progress.counts.count(&step);
         if matches!(step.op, Op::WorkUntil { .. } | Op::WorkUntilPosted(_)) {
-            // It takes the place of the work before it. If there is next to none, its task slept until then.
+            // It replaces the work before it. If there is hardly any, the task slept until then.
             if step.work.min(total).since(progress.time) > GLIMPSE {
                 progress.advance(step.work.min(total));
                 script.push(step.op);
@@ -292,26 +294,26 @@ impl Counts {
         self.interrupts = u64::from(interrupts).saturating_sub(self.interrupts_to_halted);
     }
 
-    /// Takes in what a step says. A fork wakes the child.
+    /// Adds the costs of a step. A fork wakes the child.
     fn count(&mut self, step: &Step) {
         step.scheduled.into_iter().for_each(|scheduled| self.set(scheduled));
         self.wakes += u64::from(step.woke && matches!(step.op, Op::Post(_) | Op::Fork(_)));
     }
 }
 
-/// How far one task has come.
+/// Progress through a task.
 struct Progress<'a> {
     overheads: &'a Overheads,
     counts: Counts,
-    /// Its CPU time before the recording, and now.
+    /// CPU time before the recording, and current CPU time.
     before: Nanos,
     time: Nanos,
-    /// What of that was its own work.
+    /// The part of it that was own work.
     work: Nanos,
 }
 
 impl Progress<'_> {
-    /// It has got so much CPU time. Gives the work of its own since the last time.
+    /// Advances to this CPU time and returns the own work since the last call.
     fn advance(&mut self, time: Nanos) -> Nanos {
         self.time = self.time.max(time);
         let time = self.time.since(self.before);

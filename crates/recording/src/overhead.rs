@@ -1,51 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What of a task's CPU time is its schedule's and not its work.
+//! Scheduling overhead in a task's CPU time, which is not its work.
 //!
-//! The kernel counts as a task's time whatever is done while it has the CPU: the second half of the switch to it and the
-//! first half of the switch away, the wakeups that it causes, the ticks that interrupt it, and the recorder's own programs.
-//! Another scheduler would make other switches, and a simulated run charges for its own; so the recorded ones are taken
-//! out. What one of each costs is measured on the machine that records, just before ([`crate::calibrate`]), and what the
-//! recorder's programs take of it while they record ([`crate::own_time`]). How many there were is in the events.
+//! The kernel charges everything that happens on a CPU to the current task: the second half of the switch to it and
+//! the first half of the switch away, the wakeups that it causes, the ticks that interrupt it, and the recorder's own
+//! programs. Another scheduler would cause other switches, and a simulated run charges its own. So the recorded
+//! overhead is subtracted. The cost of each operation is measured on the recording machine just before
+//! ([`crate::calibrate`]), and that of the recorder's programs while recording ([`crate::own_time`]). The events
+//! contain the counts.
 //!
-//! It is taken out where it was spent, but never more than there is: what a short piece of work cannot pay, because costs
-//! are those of a typical switch and not of each single one, the next pieces do. So the sum is right, and no piece negative.
+//! Overhead is subtracted where it was incurred, but never more than the work there: the rest, which occurs because
+//! costs are typical values, is subtracted from the following stretches of work. The sum is therefore right, and no
+//! stretch is negative.
 
 use ids::Nanos;
 
-/// What recorded tasks paid for their schedule, in nanoseconds of CPU time.
+/// Costs of scheduling operations to a task, in nanoseconds of CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overheads {
-    /// For getting a CPU from another task or from idling.
+    /// Being switched in.
     pub switch_ns: u64,
-    /// For waking a task; falling asleep, which goes before it, is counted here.
+    /// Waking a task, including the preceding sleep of the wakee.
     pub wake_ns: u64,
-    /// For an interrupt sent to another CPU, beyond that.
+    /// Additional cost of an IPI.
     pub interrupt_ns: u64,
-    /// The same to a CPU that is halted.
+    /// Additional cost of an IPI to a halted CPU.
     pub interrupt_to_halted_ns: u64,
-    /// For being seen to write or read bytes.
+    /// Recording a transfer of bytes.
     pub pass_ns: u64,
-    /// For ticks, in each second of its own time.
+    /// Ticks per second of CPU time.
     pub tick_ns_in_s: u64,
 }
 
-/// What a task has done until some moment of its life that its schedule is to blame for.
+/// Scheduling operations of a task up to some moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// How often it got a CPU.
+    /// Number of times it was switched in.
     pub switches: u64,
-    /// Wakeups that it caused, of recorded tasks.
+    /// Number of recorded tasks that it woke.
     pub wakes: u64,
-    /// Interrupts that it sent to other CPUs that were not halted.
+    /// Number of IPIs to CPUs that were not halted.
     pub interrupts: u64,
-    /// And to others.
+    /// Number of IPIs to halted CPUs.
     pub interrupts_to_halted: u64,
-    /// How often bytes passed that it wrote or read.
+    /// Number of its transfers.
     pub passes: u64,
 }
 
 impl Overheads {
-    /// How much of `time`, the CPU time of a task in which this happened, was not its own work. It may be more than `time`.
+    /// Overhead within `time` of a task's CPU time. The result may exceed `time`.
     pub fn of(&self, counts: Counts, time: Nanos) -> Nanos {
         let ticks = u128::from(time.0) * u128::from(self.tick_ns_in_s) / 1_000_000_000;
         let switches = counts.switches * self.switch_ns;

@@ -1,70 +1,71 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! User and system parts of CPU time.
 //!
-//! The scheduler counts a task's CPU time to the nanosecond, but most kernels (`TICK_CPU_ACCOUNTING`) count user and
-//! system time by ticks: a sample every 4 ms or so. Over a long life the samples give a good ratio; a compiler driver
-//! that lives for 3 ms has one sample or none. So the exact time is divided by the ratio of samples: a task's own, if
-//! it has enough, else that of all parts of lives that ran the same program. What a task does after it called exit (it
-//! gives its memory back) is system time.
+//! A task's CPU time is accounted to the nanosecond, but most kernels (`TICK_CPU_ACCOUNTING`) account user and system
+//! time by ticks: one sample every 4 ms or so. For long-running tasks the ratio of samples is accurate; a compiler
+//! driver that runs for 3 ms has one sample or none. So the exact time is divided by the ratio of samples: the task's
+//! own, if it has enough, else that of all tasks that ran the same program. Everything after the call to exit, when
+//! memory is freed, is system time.
 
 use crate::event::Ticks;
 use ids::Nanos;
 use std::collections::BTreeMap;
 
-/// From here on a task's own samples decide: 25 ticks at 250 Hz, a standard error of at most 10 percentage points.
+/// Minimum sampled time for which a task's own samples are used: 25 ticks at 250 Hz, a standard error of at most 10
+/// percentage points.
 const ENOUGH: Nanos = Nanos::from_ms(100);
 
-/// What a part of a life runs.
+/// Program that a task runs for some time.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Program {
-    /// A copy of the parent, before it executes something else. Mostly page faults and the exec itself.
+    /// A copy of the parent before it executes another program: mostly page faults and the exec itself.
     Fork(String),
     /// A program by name.
     Image(String),
-    /// Nothing any more: it is on its way out.
+    /// No program: the task is exiting.
     Exiting,
 }
 
 #[derive(Clone, PartialEq, Debug)]
 struct Part {
-    /// CPU time of the task when it begins.
+    /// CPU time of the task at its start.
     from: Nanos,
     program: Program,
     ticks: Ticks,
 }
 
-/// One task's life, in parts.
+/// A task's lifetime, divided by program.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Parts {
     parts: Vec<Part>,
-    /// The counts at the beginning of the last part.
+    /// Tick counts at the start of the last part.
     before: Ticks,
 }
 
 impl Parts {
-    /// A task just forked by a task of this name.
+    /// A task newly forked by a task of this name.
     pub fn new(comm: &str) -> Parts {
         let first = Part { from: Nanos::ZERO, program: Program::Fork(comm.to_owned()), ticks: Ticks::default() };
         Parts { parts: vec![first], before: Ticks::default() }
     }
 
-    /// It had these counts before the recording began.
+    /// Tick counts before the recording began.
     pub fn begins_with(&mut self, ticks: Ticks) {
         self.before = ticks;
     }
 
-    /// It has these when the recording ends.
+    /// Tick counts at the end of the recording.
     pub fn ends_with(&mut self, ticks: Ticks) {
-        let last = self.parts.last_mut().expect("there is a first part");
+        let last = self.parts.last_mut().expect("a task has at least one part");
         last.ticks = Ticks { user: ticks.user.since(self.before.user), system: ticks.system.since(self.before.system) };
     }
 
-    /// It executes a program of this name at `work`, having these counts.
+    /// The task executes a program of this name at CPU time `work`, with these tick counts.
     pub fn exec(&mut self, work: Nanos, ticks: Ticks, comm: &str) {
         self.begin(work, ticks, Program::Image(comm.to_owned()));
     }
 
-    /// It calls exit at `work`, having these counts.
+    /// The task calls exit at CPU time `work`, with these tick counts.
     pub fn exit(&mut self, work: Nanos, ticks: Ticks) {
         self.begin(work, ticks, Program::Exiting);
     }
@@ -72,13 +73,13 @@ impl Parts {
     fn begin(&mut self, work: Nanos, ticks: Ticks, program: Program) {
         self.ends_with(ticks);
         self.before = ticks;
-        // Positions between switches are some nanoseconds uncertain: parts must not overlap for that.
+        // CPU times between switches are inaccurate by some nanoseconds; parts must not overlap.
         let from = work.max(self.parts.last().map_or(work, |last| last.from));
         self.parts.push(Part { from, program, ticks: Ticks::default() });
     }
 }
 
-/// The samples of all tasks by program.
+/// Tick samples of all tasks by program.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
     by_program: BTreeMap<Program, Ticks>,
@@ -86,7 +87,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Takes in one task's samples.
+    /// Adds a task's samples.
     pub fn add(&mut self, parts: &Parts) {
         for part in &parts.parts {
             let entry = self.by_program.entry(part.program.clone()).or_default();
@@ -97,7 +98,7 @@ impl Pool {
         }
     }
 
-    /// The user and system parts of a task's CPU time between `from` and `to`. Their sum is exact.
+    /// User and system part of a task's CPU time between `from` and `to`. Their sum is exact.
     pub fn divide(&self, parts: &Parts, from: Nanos, to: Nanos) -> (Nanos, Nanos) {
         let mut system = Nanos::ZERO;
         for (index, part) in parts.parts.iter().enumerate() {
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn own_samples_count_when_there_are_enough_else_those_of_the_program() {
+    fn own_tick_samples_are_used_if_sufficient_else_those_of_the_program() {
         // Forked from make, runs cc for 200 ms with three quarters in user mode, and exits.
         let mut long = Parts::new("make");
         long.exec(Nanos::from_ms(10), ticks(0, 8), "cc");
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_do_not_overlap_when_a_position_goes_back() {
+    fn parts_do_not_overlap_if_cpu_time_goes_back() {
         let mut parts = Parts::new("sh");
         parts.exec(Nanos(1_000), ticks(0, 10), "true");
         parts.exit(Nanos(990), ticks(0, 20));
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_task_that_was_there_before_and_goes_on_only_the_time_between_counts() {
+    fn task_older_and_longer_than_the_recording_counts_only_recorded_time() {
         let mut parts = Parts::new("server");
         parts.begins_with(ticks(5_000, 0));
         parts.ends_with(ticks(5_100, 300));
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn without_any_sample_everything_is_user_time() {
+    fn without_samples_all_time_is_user_time() {
         let pool = Pool::default();
         assert_eq!(pool.divide(&Parts::new("sh"), Nanos(5), Nanos(12)), (Nanos(7), Nanos::ZERO));
     }

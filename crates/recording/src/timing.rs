@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sleeps that end on a grid of time, whatever their task does in between.
+//! Periodic sleeps: sleeps that end at multiples of a period, however long the task works in between.
 //!
-//! A task that sleeps for so long after its work has another period on a slower machine; one that sleeps until a time, or
-//! for the next expiry of an interval timer, has the same. The kernel's events do not say which it is, but the times do: a
-//! sleep for so long ends when the clock stood somewhere, plus a length, and the clock stands at any nanosecond. Times that
-//! a program or the kernel has counted up by a period differ by its multiples, exactly. Three in a row are believed.
+//! A task that sleeps for a fixed time after its work has a longer period on a slower machine; one that sleeps until
+//! an absolute time, or for the next expiry of an interval timer, keeps its period. Kernel events do not distinguish
+//! these, but expiry times do: a relative sleep ends at the current time plus a length, and the current time is an
+//! arbitrary number of nanoseconds. Absolute times counted up by a period differ by exact multiples of it. Three such
+//! times in a row are taken as periodic.
 
 use crate::event::Expiry;
 use crate::life::Step;
@@ -12,46 +13,47 @@ use ids::Nanos;
 use std::collections::BTreeMap;
 use workload::{Op, Reference};
 
-/// Chance alone gives three times of a nanosecond's resolution a common divisor of this size once in 10,000 times or less.
+/// Three random times with nanosecond resolution have a common divisor of at least this size with probability at most
+/// 1 in 10,000.
 const SHORTEST_PERIOD: Nanos = Nanos::from_us(20);
 
-/// The private reference of alarms. Those of timers come after it.
+/// Private reference of alarms. References of timers follow it.
 pub(crate) const ALARM: Reference = Reference(Reference::PRIVATE);
 
-/// The most timers of one task that are looked at; a workload may have 65,536 references.
+/// Maximum number of timers of a task that are examined; a workload may have 65,536 references.
 const MOST_TIMERS: usize = 60_000;
 
-/// A sleep that a timer ended.
+/// A sleep that was ended by a timer.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Expired {
-    /// Which step of its task it is.
+    /// Index of the step of its task.
     pub step: u32,
-    /// The timer.
+    /// Expiry of the timer.
     pub expiry: Expiry,
-    /// How long it slept.
+    /// Length of the sleep.
     pub length: Nanos,
 }
 
-/// The timers of one task that ended sleeps of it, by whether they are its own, and their number.
+/// Timers of a task that ended its sleeps, by whether the task started them itself, and by number.
 pub(crate) type Timers = BTreeMap<(bool, u32), Timer>;
 
-/// What is known of a timer from before.
+/// State of a timer between calls.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Timer {
     reference: Reference,
-    /// When it was due at last, twice at most.
+    /// Its last expiry times, two at most.
     due: Vec<Nanos>,
-    /// The last sleep is on a grid.
+    /// Whether the last sleep was periodic.
     is_on_grid: bool,
 }
 
-/// Makes sleeps that end on a grid what they are. Call it before the steps are sorted: they are found by their index. It may
-/// be called again with what the task did next.
+/// Converts periodic sleeps to timer operations. Must be called before the steps are sorted, since sleeps are found
+/// by index. May be called again with later steps.
 pub(crate) fn find_grids(steps: &mut Vec<Step>, expiries: &[Expired], timers: &mut Timers) {
     let mut by_timer: BTreeMap<(bool, u32), Vec<Expired>> = BTreeMap::new();
     for expired in expiries {
         let Expiry { own, timer, .. } = expired.expiry;
-        // Timers of its own stand on its stack, wherever that is at the moment; it never waits for two.
+        // A task's own sleep timers are on its stack at varying addresses; it never waits for two at a time.
         by_timer.entry((own, if own { 0 } else { timer })).or_default().push(*expired);
     }
     for (name, mut sleeps) in by_timer {
@@ -66,7 +68,7 @@ pub(crate) fn find_grids(steps: &mut Vec<Step>, expiries: &[Expired], timers: &m
     }
 }
 
-/// The next sleeps that this timer ended.
+/// Processes the next sleeps that this timer ended.
 fn go_on(steps: &mut Vec<Step>, sleeps: &[Expired], timer: &mut Timer, own: bool) {
     let earlier = timer.due.len();
     let due: Vec<Nanos> = timer.due.iter().copied().chain(sleeps.iter().map(|sleep| sleep.expiry.due)).collect();
@@ -87,7 +89,7 @@ fn go_on(steps: &mut Vec<Step>, sleeps: &[Expired], timer: &mut Timer, own: bool
     timer.due = due[due.len().saturating_sub(2)..].to_vec();
 }
 
-/// How many of the first times are on one grid, and its period; 1 if they are on none.
+/// Number of leading times that share a period, and the period; 1 if there is none.
 fn grid(due: &[Nanos]) -> (usize, Nanos) {
     let mut steps = due.windows(2).map(|two| two[1].since(two[0]).0);
     let (Some(first), Some(second)) = (steps.next(), steps.next()) else { return (1, Nanos::ZERO) };
@@ -106,8 +108,8 @@ fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
-/// The grid begins with the first sleep, unless it was due `before`. What was slept through at once is one step over several
-/// periods.
+/// The sequence begins with the first sleep, unless there was an expiry `before`. Periods that were skipped at once
+/// become one operation over several periods.
 fn mark(
     steps: &mut Vec<Step>,
     sleeps: &[Expired],
@@ -123,8 +125,8 @@ fn mark(
     }
     for sleep in sleeps {
         let passed = before.map_or(sleep.length, |before| sleep.expiry.due.since(before));
-        // Expiries of a timer that goes on by itself are lost if nobody waits for them; a time that its task counts up
-        // is not.
+        // Expiries of an interval timer are lost while the task does not wait; absolute times that the task itself
+        // counts up are not.
         steps[sleep.step as usize].op = match before.is_some() && !own && passed == period {
             true => Op::Interval { reference, period },
             false => Op::Timer { reference, period: passed, absolute: true },
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
     use workload::Sleep;
 
-    /// Sleeps of 700 ns of a task that works for 300 ns in between; timers are due at these times.
+    /// Sleeps of 700 ns by a task that works for 300 ns in between; timers expire at these times.
     fn grids(own: bool, due: &[u64]) -> Vec<String> {
         let mut steps = Vec::new();
         let mut expiries = Vec::new();
@@ -152,7 +154,7 @@ mod tests {
         steps.sort_by_key(Step::rank);
         let short = |step: &Step| match step.op {
             Op::Sleep(time, _) => format!("sleep {}", time.0),
-            Op::Anchor(reference) => format!("anchor {}", reference.private().expect("its own")),
+            Op::Anchor(reference) => format!("anchor {}", reference.private().expect("a private reference")),
             Op::Timer { period, absolute: true, .. } => format!("until {}", period.0),
             Op::Interval { period, .. } => format!("interval {}", period.0),
             ref other => format!("{other:?}"),
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_somebody_counts_up_are_a_grid() {
+    fn absolute_times_at_a_fixed_interval_are_periodic() {
         let exact = [5_000_017, 6_000_017, 7_000_017, 9_000_017, 10_000_017];
         let until = ["anchor 1", "until 700", "until 1000000", "until 1000000", "until 2000000", "until 1000000"];
         assert_eq!(grids(true, &exact), until);
@@ -171,16 +173,16 @@ mod tests {
     }
 
     #[test]
-    fn times_that_come_from_the_clock_are_none() {
+    fn relative_sleeps_are_not_periodic() {
         assert_eq!(grids(true, &[5_000_017, 6_000_018, 7_000_017, 8_000_019]), ["sleep 700"; 4]);
-        // Two are no proof, and nor are periods that are no longer than what chance gives.
+        // Two expiries are not sufficient, nor are periods so short that they may be random.
         assert_eq!(grids(true, &[5_000_000, 6_000_000]), ["sleep 700"; 2]);
         assert_eq!(grids(true, &[5_000_000, 5_001_000, 5_002_000, 5_003_000]), ["sleep 700"; 4]);
-        assert_eq!(grids(true, &[7_000_000, 6_000_000, 5_000_000]), ["sleep 700"; 3], "a clock was set back");
+        assert_eq!(grids(true, &[7_000_000, 6_000_000, 5_000_000]), ["sleep 700"; 3], "the clock was set back");
     }
 
     #[test]
-    fn a_grid_may_begin_late_end_and_begin_again() {
+    fn periodic_sleeps_may_start_late_stop_and_resume() {
         let due = [1_234_567, 3_000_000, 4_000_000, 5_000_000, 5_777_777, 7_000_001, 7_500_001, 8_000_001];
         let expected = [
             "sleep 700",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What tasks touched between their waits, and what the block devices did: from counters that only grow to differences, and
-//! from events to requests.
+//! Resource use between the waits of tasks, and block-device requests: converts monotonic counters to differences,
+//! and events to requests.
 
 use crate::event::{Counters, Footprint, Requested};
 use ids::{CpuId, Nanos};
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, Write};
 use workload::{Device, Earlier, MAX_REQUESTS, Request, Stretch, Touched};
 
-/// Counters of a task where it stopped.
+/// Counters of a task when it was switched out.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Reading {
     pub cpu: CpuId,
     pub counters: Counters,
 }
 
-/// Takes the stretches of one task in the order of its life.
+/// Resource use of a task, stretch by stretch in order.
 #[derive(Debug, Default)]
 pub(crate) struct Stretches {
     pub before: Counters,
@@ -23,12 +23,12 @@ pub(crate) struct Stretches {
 }
 
 impl Stretches {
-    /// Of a task that had touched this before the recording began.
+    /// For a task with these counters at the start of the recording.
     pub fn after(before: Counters) -> Stretches {
         Stretches { before, all: Vec::new() }
     }
 
-    /// A stretch ends before the operation of this number. Without anything touched it is left out.
+    /// Ends a stretch before the operation of this index. A stretch without resource use is omitted.
     pub fn end(&mut self, until: usize, reading: &Reading) {
         let touched = since(&mut self.before, &reading.counters);
         if touched != Touched::default() {
@@ -37,7 +37,7 @@ impl Stretches {
     }
 }
 
-/// How much more there is than before. A reading from earlier, as there may be if the kernel hid a turn, says nothing new.
+/// Increase of the counters. An out-of-order reading, which occurs if the kernel hid a run interval, adds nothing.
 fn since(before: &mut Counters, now: &Counters) -> Touched {
     const SECTOR: u64 = 512;
     let wide = |before: &mut u64, now: u64| {
@@ -45,7 +45,7 @@ fn since(before: &mut Counters, now: &Counters) -> Touched {
         *before += more;
         more
     };
-    // They begin at 0 again after 2^32: two readings are never half of that apart.
+    // Counters wrap at 2^32; two readings are never more than half of that apart.
     let narrow = |before: &mut u32, now: u32| {
         let more = (now.wrapping_sub(*before) as i32).max(0) as u32;
         *before = before.wrapping_add(more);
@@ -62,26 +62,26 @@ fn since(before: &mut Counters, now: &Counters) -> Touched {
     }
 }
 
-/// How many threads each process has at a time.
+/// Current and maximum number of threads of each process.
 #[derive(Debug, Default)]
 pub(crate) struct Threads(BTreeMap<u32, (u64, u64)>);
 
 impl Threads {
-    /// One more. In the order of time, as the next.
+    /// Adds a thread. Must be called in order of time.
     pub fn begins(&mut self, tgid: u32) {
         let (now, most) = self.0.entry(tgid).or_default();
         *now += 1;
         *most = (*most).max(*now);
     }
 
-    /// One less.
+    /// Removes a thread.
     pub fn ends(&mut self, tgid: u32) {
         if let Some((now, _)) = self.0.get_mut(&tgid) {
             *now = now.saturating_sub(1);
         }
     }
 
-    /// The memory of a process, with the stacks of as many threads as it had at most.
+    /// Memory of a process, with stacks for its maximum number of threads.
     pub fn footprint(&self, tgid: u32, pages: &Footprint, page_bytes: u64) -> workload::Footprint {
         let threads = self.0.get(&tgid).map_or(1, |(_, most)| *most);
         let bytes = |pages: u64| pages.saturating_mul(page_bytes);
@@ -94,23 +94,23 @@ impl Threads {
     }
 }
 
-/// The requests of all block devices, as they come.
+/// Requests of all block devices in the order of completion.
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     requests: Vec<Request>,
     devices: BTreeMap<u32, u32>,
-    /// How many there were beyond those that a recording may have.
+    /// Number of requests beyond the limit of a recording.
     left_out: u64,
-    /// How many are written, and up to which time.
+    /// Number of written requests, and the time up to which they are written.
     written: usize,
     until: Nanos,
 }
 
-/// Requests in memory from which on the earlier half is written.
+/// Number of requests in memory above which the earlier half is written.
 const WAITING: usize = 1 << 18;
 
 impl Requests {
-    /// Takes one; its task is an index, and its time that since the recording began.
+    /// Adds a request; `task` is an index, `time` counts from the start of the recording.
     pub fn take(&mut self, time: Nanos, task: Option<u32>, requested: &Requested) {
         if self.requests.len() + self.written == MAX_REQUESTS {
             self.left_out += 1;
@@ -119,12 +119,12 @@ impl Requests {
         let Requested { device, operation, bytes, service, .. } = *requested;
         let next = self.devices.len() as u32;
         let device = *self.devices.entry(device).or_insert(next);
-        // One that took longer than all that are in memory is told too late.
+        // A request that took longer than all those in memory completes too late to be sorted in.
         let (time, service) = (time.max(self.until), service.since(self.until.since(time)));
         self.requests.push(Request { time, task, device, operation, bytes, service });
     }
 
-    /// Forgets those that began at this time or later; the tasks of the others get these numbers.
+    /// Drops requests that started at `end` or later, and renumbers the tasks of the others.
     pub fn cut(&mut self, end: Nanos, tasks: &[usize]) {
         self.requests.retain(|request| request.time < end);
         for task in self.requests.iter_mut().filter_map(|request| request.task.as_mut()) {
@@ -132,7 +132,7 @@ impl Requests {
         }
     }
 
-    /// The devices with these names.
+    /// Devices with their names.
     fn devices(&self, names: &BTreeMap<u32, String>) -> Vec<Device> {
         let mut devices: Vec<(u32, u32)> = self.devices.iter().map(|(number, index)| (*index, *number)).collect();
         devices.sort_unstable();
@@ -144,7 +144,7 @@ impl Requests {
         devices.into_iter().map(device).collect()
     }
 
-    /// Writes the earlier half if there are many.
+    /// Writes the earlier half if there are too many in memory.
     pub fn write<File: Read + Write + Seek>(
         &mut self,
         names: &BTreeMap<u32, String>,
@@ -162,7 +162,7 @@ impl Requests {
         Ok(())
     }
 
-    /// All that are not written in the order of time, the devices with these names, and how many were left out.
+    /// All unwritten requests in order of time, the devices with their names, and the number of omitted requests.
     pub fn finish(mut self, names: &BTreeMap<u32, String>) -> (Vec<Device>, Vec<Request>, u64) {
         self.requests.sort_by_key(|request| request.time);
         let devices = if self.requests.is_empty() { Vec::new() } else { self.devices(names) };
@@ -184,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_has_what_was_touched_since_the_last_one() {
+    fn stretch_has_the_counter_increase_since_the_previous_one() {
         let mut stretches = Stretches::after(reading(100, 50, u32::MAX - 1, 8).counters);
         stretches.end(0, &reading(100, 50, u32::MAX - 1, 8));
         stretches.end(2, &reading(5_000_000_100, 50, 3, 8));
-        // From before the last one.
+        // An out-of-order reading.
         stretches.end(3, &reading(400, 20, u32::MAX, 7));
         stretches.end(7, &reading(5_000_000_101, 60, 4, 10));
         let cpu = CpuId(3);
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_has_stacks_for_the_most_threads_that_it_had_at_a_time() {
+    fn footprint_includes_stacks_for_the_maximum_number_of_threads() {
         let mut threads = Threads::default();
         threads.begins(9);
         for _ in 0..3 {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_sorted_cut_and_get_the_names_of_their_devices() {
+    fn requests_are_sorted_truncated_and_named_by_device() {
         let requested =
             |device, bytes| Requested { task: None, service: Nanos(9), device, operation: Operation::Write, bytes };
         let mut requests = Requests::default();

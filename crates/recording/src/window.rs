@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A conversion that writes what is over while the recording goes on: in memory stay the tasks that live and the last quarter
-//! million or so of things that happened.
+//! Incremental conversion: completed parts are written during the recording. Only living tasks and about the last
+//! quarter of a million steps and transfers stay in memory.
 //!
-//! Some of it is told late: that a task was woken is told when it runs again, and that bytes were written when the call ends.
-//! What is told later than half a window stands behind what is written; and if its task has ended meanwhile, a sleep that it
-//! ended becomes one that somebody outside ended. So does a sleep before a read that the end of a window parts from it. Ticks
-//! are pooled over what ran until then. Until the first window is full nothing is written: shorter recordings are converted
-//! with all that is known at their end.
+//! Some events are reported late: a wakeup when the task runs again, a write when the system call returns. An event
+//! that is late by more than half a window is placed after the part already written. If its task has exited
+//! meanwhile, a sleep that it ended is attributed to a task outside the recording; so is a sleep before a read that
+//! the end of a window separates from it. Tick samples are pooled over the time so far. Nothing is written until the
+//! first window is full, so shorter recordings are converted with full knowledge.
 
 use crate::convert::Conversion;
 use crate::life::{self, Step};
@@ -18,20 +18,20 @@ use std::io::{self, Read, Seek, Write};
 use std::mem::take;
 use workload::Earlier;
 
-/// Things that happened (steps of all tasks, and bytes that passed) in memory from which on the earlier half is written.
+/// Number of steps and transfers in memory above which the earlier half is written.
 pub const WINDOW: usize = 1 << 19;
 
 impl Conversion {
-    /// How many things that happened are in memory.
+    /// Number of steps and transfers in memory.
     pub fn waiting(&self) -> usize {
         let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
         steps + self.channels.waiting()
     }
 
-    /// If more than a window waits: writes what happened before its last half, and forgets it.
+    /// If there is more than a window in memory, writes and frees everything before its last half.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If writing fails.
     pub fn write<File: Read + Write + Seek>(&mut self, earlier: &mut Earlier<File>, window: usize) -> io::Result<()> {
         self.requests.write(&self.host.devices, earlier)?;
         let waiting = self.waiting();
@@ -73,7 +73,7 @@ impl Conversion {
         Ok(())
     }
 
-    /// When so many of the things in memory have happened.
+    /// Time before which `count` of the steps and transfers in memory happened.
     fn middle(&self, count: usize) -> Nanos {
         let steps = self.lives.iter().flat_map(|life| &life.steps).map(|step| step.time);
         let mut times: Vec<Nanos> = steps.chain(self.channels.times()).collect();
@@ -81,7 +81,7 @@ impl Conversion {
         *times.select_nth_unstable(place).1
     }
 
-    /// Finds the grids and the causes in what happened before `until`, which is all that the lives have.
+    /// Evaluates timers and dependencies before `until`, the end of the steps in memory.
     pub(crate) fn settle(&mut self, until: Nanos) {
         for life in &mut self.lives {
             timing::find_grids(&mut life.steps, &take(&mut life.expiries), &mut life.timers);
@@ -90,7 +90,7 @@ impl Conversion {
         self.lives.iter_mut().for_each(|life| life.arrivals = life.arrivals.split_off(&until));
     }
 
-    /// The ticks of all tasks so far.
+    /// Tick samples of all tasks so far.
     pub(crate) fn pool(&self) -> Pool {
         let mut pool = self.sums.pool.clone();
         self.lives.iter().filter(|life| !life.is_written).for_each(|life| pool.add(&life.parts));

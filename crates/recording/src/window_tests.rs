@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Long recordings, made up: what is written while they go on, and how much is in memory.
+//! Synthetic long recordings: what is written during the recording, and how much stays in memory.
 
 use super::*;
 use crate::convert::tests::{birth, by, end, event, host, sleep};
@@ -8,7 +8,7 @@ use crate::overhead::Overheads;
 use std::io::Cursor;
 use workload::{Op, Recording, RecordingMeta};
 
-/// Things that happened in memory, and events of a batch.
+/// Size of a window, and of a batch of events.
 const SMALL: usize = 3_000;
 const BATCH: usize = 250;
 
@@ -16,7 +16,7 @@ fn pass(time: u64, task: Number, work: u64, channel: u64, written: bool) -> Even
     event(time, task, work, Kind::Pass(Passed { channel, written, amount: Amount::Bytes(3) }))
 }
 
-/// A sleep of a task that has a period of 1 ms.
+/// A sleep of a task with a period of 1 ms.
 fn periodic(number: u64) -> Event {
     let mut slept = sleep(1_000 * number + 500, 2, 100 * number, 1_000 * (number + 1), Waker::HardInterrupt);
     if let Kind::Sleep(slept) = &mut slept.kind {
@@ -25,12 +25,13 @@ fn periodic(number: u64) -> Event {
     slept
 }
 
-/// Two tasks hand over to each other so often, through a pipe; a third one has a period, and now and then one lives and ends.
+/// Two tasks wake each other `rounds` times and communicate through a pipe; a third is periodic, and now and then a
+/// short-lived task appears.
 fn events(rounds: u64) -> Vec<Event> {
     let mut all = vec![birth(0, 0, None, 0), birth(10, 1, Some(0), 10), birth(11, 2, Some(0), 11)];
     for round in 0..rounds {
         let (time, work) = (1_000 + 20 * round, 100 + 10 * round);
-        // Nobody recorded reads this one.
+        // This write has no recorded reader.
         all.push(pass(time + 8, 1, work + 8, 9, true));
         all.push(pass(time + 9, 1, work + 9, 7, true));
         all.push(sleep(time, 0, work, time + 10, by(1, work + 10)));
@@ -48,7 +49,7 @@ fn events(rounds: u64) -> Vec<Event> {
     all
 }
 
-/// A task that writes after each sleep, for one that reads and never sleeps itself.
+/// A task that writes after each sleep, and a reader that never sleeps itself.
 fn events_of_a_busy_reader(rounds: u64) -> Vec<Event> {
     let mut all = vec![birth(0, 0, None, 0), birth(10, 1, Some(0), 10)];
     for round in 0..rounds {
@@ -62,7 +63,8 @@ fn events_of_a_busy_reader(rounds: u64) -> Vec<Event> {
     all
 }
 
-/// The recording, and the most things that were in memory at a time, if the conversion writes in between.
+/// The recording, the maximum number of steps and transfers in memory, and the number of tasks in memory, if the
+/// conversion writes incrementally.
 fn converted(events: &[Event], window: usize) -> (Recording, usize, usize) {
     let mut conversion = Conversion::new(&host(), Overheads { wake_ns: 300, ..Overheads::default() }, usize::MAX);
     let mut earlier = Earlier::new(Cursor::new(Vec::new()));
@@ -70,7 +72,7 @@ fn converted(events: &[Event], window: usize) -> (Recording, usize, usize) {
     for batch in events.chunks(BATCH) {
         conversion.add_all(batch);
         most = most.max(conversion.waiting());
-        conversion.write(&mut earlier, window).expect("memory takes it");
+        conversion.write(&mut earlier, window).expect("writing to memory succeeds");
         let kept = |life: &life::Life| life.steps.len() + life.readings.len() + life.passes.len() + life.arrivals.len();
         most = most.max(conversion.lives.iter().map(kept).sum::<usize>() / 2);
         lives = conversion.lives.iter().filter(|life| !life.is_written).count();
@@ -80,37 +82,37 @@ fn converted(events: &[Event], window: usize) -> (Recording, usize, usize) {
     let recording =
         Recording { meta: RecordingMeta::default(), workload: converted.workload, observed: converted.observed };
     let mut bytes = Vec::new();
-    recording.write_after(earlier, &mut bytes).expect("memory takes it");
-    let read = Recording::from_bytes("test", &bytes).expect("what is written piece by piece is a recording");
+    recording.write_after(earlier, &mut bytes).expect("writing to memory succeeds");
+    let read = Recording::from_bytes("test", &bytes).expect("an incrementally written recording is valid");
     (read, most, lives)
 }
 
-/// Windows end between any two things that happen in a round.
+/// Windows end between any two events of a round.
 #[test]
-fn what_is_written_in_between_is_what_would_be_written_at_the_end() {
+fn incremental_conversion_gives_the_same_recording() {
     let events = events(5_000);
     let (whole, all, _) = converted(&events, usize::MAX);
     for window in SMALL..SMALL + 8 {
         let (pieces, most, lives) = converted(&events, window);
-        assert!(all > 15_000 && most < 5_000, "{all} things in memory, and {most}");
+        assert!(all > 15_000 && most < 5_000, "{all} steps and transfers in total, {most} in memory");
         assert!(lives < 20, "{lives} of 103 tasks are in memory at the end");
         for (index, (piece, whole)) in pieces.workload.tasks.iter().zip(&whole.workload.tasks).enumerate() {
             assert!(piece.script == whole.script, "window {window}, task {index}");
         }
-        assert!(pieces == whole, "window {window}, what was observed");
+        assert!(pieces == whole, "window {window}, resource use");
         let script = &pieces.workload.tasks[2].script;
-        assert_eq!(script.iter().filter(|op| matches!(op, Op::Anchor(_))).count(), 1, "one grid from end to end");
+        assert_eq!(script.iter().filter(|op| matches!(op, Op::Anchor(_))).count(), 1, "a single periodic sequence");
     }
 }
 
-/// Most reads wait for the next window, and what they read is forgotten only then. Where the end of a window parts a read
-/// from its write, the writer's post stands behind what is written: it may be late by a step, but it is there.
+/// Most reads are evaluated only with the next window. If a window boundary separates a read from its write, the
+/// writer's post is placed after the written part: it may be late by one step, but it exists.
 #[test]
-fn reads_that_wait_for_the_next_window_find_what_was_written_before() {
+fn reads_evaluated_in_the_next_window_keep_their_writes() {
     let events = events_of_a_busy_reader(5_000);
     let (whole, ..) = converted(&events, usize::MAX);
     let (pieces, most, _) = converted(&events, SMALL);
-    assert!(most < 5_000, "{most} things in memory");
+    assert!(most < 5_000, "{most} steps and transfers in memory");
     let script = |recording: &Recording, task: usize| recording.workload.tasks[task].script.clone();
     let awaited = script(&whole, 1).iter().filter(|op| matches!(op, Op::Await(_))).count();
     assert_eq!(awaited, 5_000);
@@ -122,10 +124,10 @@ fn reads_that_wait_for_the_next_window_find_what_was_written_before() {
 }
 
 #[test]
-fn ten_times_as_much_takes_no_more_memory() {
+fn memory_use_does_not_grow_with_the_length_of_the_recording() {
     let (_, some, _) = converted(&events(3_000), SMALL);
     let (ten_times, most, _) = converted(&events(30_000), SMALL);
-    assert!(most <= some + some / 10, "{some} things in memory, then {most}");
+    assert!(most <= some + some / 10, "{some} steps and transfers in memory, then {most}");
     let operations: usize = ten_times.workload.tasks.iter().map(|task| task.script.len()).sum();
     assert!(operations > 120_000, "{operations}");
 }

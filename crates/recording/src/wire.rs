@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The bytes of events: fixed layouts in the machine's byte order, parsed by hand.
+//! Wire format of events: fixed layouts in native byte order, parsed by hand.
 
 use crate::event::{
     Amount, Counters, Event, Expiry, Footprint, Kind, Left, Occupant, Passed, Requested, Scheduled, Slept, Ticks, Waker,
@@ -49,28 +49,28 @@ mod layout {
     pub const LEFT_FOR_HIGHER_CLASS: u32 = 1 << 10;
     pub const LEFT_UNSEEN: u32 = 1 << 12;
     pub const SOFTIRQ_SHIFT: u32 = 8;
-    /// Bytes of an exec event before its arguments.
+    /// Length of an exec event before its arguments, in bytes.
     pub const EXEC_FIXED: usize = 24 + 16 + COMM_LENGTH + 8;
 }
 
-/// What the consumer needs to know at once, without parsing the rest.
+/// Kind of an event as needed before parsing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Glance {
-    /// One task more.
+    /// A task was forked.
     Birth,
-    /// One task less.
+    /// A task ended.
     End,
     /// A sleep.
     Sleep,
-    /// Bytes that passed through a channel.
+    /// A transfer through a channel.
     Pass,
-    /// A request of a block device.
+    /// A block-device request.
     Request,
-    /// Anything else.
+    /// Any other kind.
     Other,
 }
 
-/// Looks at the kind of a raw event only.
+/// Reads only the kind of a raw event.
 pub fn glance(raw: &[u8]) -> Glance {
     match Reader(raw).skip(8).and_then(|mut rest| rest.u32()) {
         Some(layout::BIRTH) => Glance::Birth,
@@ -82,7 +82,7 @@ pub fn glance(raw: &[u8]) -> Glance {
     }
 }
 
-/// The part of a raw event that carries information: command lines have a fixed room that is mostly empty.
+/// The used part of a raw event: the fixed space for command lines is mostly empty.
 pub fn used(raw: &[u8]) -> &[u8] {
     let kind = Reader(raw).skip(8).and_then(|mut rest| rest.u32());
     let kept = Reader(raw).skip(layout::EXEC_FIXED - 4).and_then(|mut rest| rest.u32());
@@ -92,10 +92,10 @@ pub fn used(raw: &[u8]) -> &[u8] {
     }
 }
 
-/// Parses one raw event.
+/// Parses a raw event.
 ///
 /// # Errors
-/// Says what is wrong with an event of unknown kind or of the wrong length.
+/// A description, if the kind is unknown or the length is wrong.
 pub fn parse(raw: &[u8]) -> Result<Event, String> {
     let mut reader = Reader(raw);
     let event = reader.event();
@@ -105,7 +105,7 @@ pub fn parse(raw: &[u8]) -> Result<Event, String> {
     })
 }
 
-/// The innermost context counts: an interrupt borrows whoever runs.
+/// The innermost context decides: an interrupt runs in the context of an unrelated task.
 fn waker_of(flags: u32, waker: u32, waker_work: Nanos) -> Waker {
     if flags & layout::WAKE_UNSEEN != 0 {
         Waker::Unseen
@@ -240,16 +240,16 @@ impl<'a> Reader<'a> {
     fn footprint(&mut self) -> Option<Kind> {
         let (private_pages, shared_pages, table_bytes) = (self.u64()?, self.u64()?, self.u64()?);
         let (stack_pages, executable) = (self.u64()?, self.u64()?);
-        // A sum of counters per CPU may be below 0 by what is on its way.
+        // A sum of per-CPU counters may be transiently negative because of unfolded deltas.
         let [private_pages, shared_pages, table_bytes] =
             [private_pages, shared_pages, table_bytes].map(|count| (count as i64).max(0) as u64);
         Some(Kind::Footprint(Footprint { private_pages, shared_pages, table_bytes, stack_pages, executable }))
     }
 
-    /// `task` is the event's own.
+    /// `task` is the task of the event.
     fn request(&mut self, task: u32) -> Option<Kind> {
         let (service, device, operation, bytes) = (self.nanos()?, self.u32()?, self.u32()?, self.u64()?);
-        // Numbers from include/linux/blk_types.h.
+        // Numbers of include/linux/blk_types.h.
         let operation = match operation {
             0 => Operation::Read,
             1 => Operation::Write,
@@ -294,7 +294,7 @@ impl<'a> Reader<'a> {
         }))
     }
 
-    /// `next` is the event's own task.
+    /// `next` is the task of the event.
     fn switch(&mut self, next: u32) -> Option<Kind> {
         let (previous, cpu, flags, _unused) = (self.u32()?, CpuId(self.u32()?), self.u32()?, self.u32()?);
         let has = |flag| flags & flag != 0;
@@ -327,7 +327,7 @@ impl<'a> Reader<'a> {
         let comm = self.comm()?;
         let (length, kept) = (self.u32()?, self.u32()?);
         let bytes = self.bytes(kept as usize)?;
-        // Every argument ends with a zero byte, the last one too unless it was cut.
+        // Every argument ends with a zero byte; the last one does not if truncated.
         let whole = bytes.strip_suffix(&[0]).unwrap_or(bytes);
         let arguments = match kept {
             0 => Vec::new(),
@@ -341,7 +341,7 @@ impl<'a> Reader<'a> {
         let (runtime, deadline, period) = (self.nanos()?, self.nanos()?, self.nanos()?);
         let cpus: Vec<u64> = (0..words).map(|_| self.u64()).collect::<Option<_>>()?;
         let priority = priority.min(99) as u8;
-        // Numbers from include/uapi/linux/sched.h.
+        // Numbers of include/uapi/linux/sched.h.
         let policy = match policy {
             0 => Policy::Other,
             1 => Policy::Fifo(priority),
@@ -360,7 +360,7 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// A raw event with this kind and this after the head.
+    /// A raw event of this kind with this content after the header.
     fn raw(kind: u32, parts: &[&[u8]]) -> Vec<u8> {
         let mut bytes = 1_000u64.to_ne_bytes().to_vec();
         bytes.extend(kind.to_ne_bytes());
@@ -392,18 +392,18 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupt_is_never_its_victim() {
+    fn wakeup_from_an_interrupt_is_not_attributed_to_the_interrupted_task() {
         assert_eq!(sleep(3, 0), Waker::Task(3, Nanos(300)));
         assert_eq!(sleep(u32::MAX, 0), Waker::Outside);
         assert_eq!(sleep(u32::MAX, 1 << 2), Waker::HardInterrupt);
         assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8), Waker::SoftInterrupt(3));
-        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8 | 1 << 2), Waker::HardInterrupt, "the innermost context counts");
+        assert_eq!(sleep(u32::MAX, 1 << 4 | 3 << 8 | 1 << 2), Waker::HardInterrupt, "the innermost context decides");
         assert_eq!(sleep(u32::MAX, 1 << 3 | 1 << 2), Waker::NonMaskable);
         assert_eq!(sleep(u32::MAX, 1 << 6), Waker::Unseen);
     }
 
     #[test]
-    fn command_lines_keep_empty_arguments_and_say_when_they_are_cut() {
+    fn command_lines_keep_empty_arguments_and_mark_truncation() {
         let exec = |length: u32, kept: &[u8]| {
             let kept_bytes = (kept.len() as u32).to_ne_bytes();
             let parts: [&[u8]; 5] =
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_goes_and_comes() {
+    fn cpu_hotplug_event_is_parsed() {
         for (word, online) in [(0u32, false), (1, true)] {
             let event = parse(&raw(10, &[&5u32.to_ne_bytes(), &word.to_ne_bytes()])).expect("complete");
             assert_eq!((event.time, event.kind), (Nanos(1_000), Kind::Hotplug { cpu: CpuId(5), online }));
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn short_or_unknown_events_are_errors() {
+    fn truncated_or_unknown_events_are_errors() {
         let end = raw(6, &[&[0; 16]]);
         assert!(parse(&end).is_ok());
         for length in 0..end.len() {

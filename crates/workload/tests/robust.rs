@@ -45,7 +45,7 @@ fn unpacked(text: &str) -> Vec<u8> {
 
 #[test]
 fn undamaged_files_are_accepted() {
-    rt_app::play(&Workload::from_rt_app("w", RICH).unwrap());
+    rt_app::execute(&Workload::from_rt_app("w", RICH).unwrap());
     for text in shipped().iter().map(|file| file.1).chain([RICH]) {
         rt_app::run(text.as_bytes());
         recording::run(&unpacked(text));

@@ -3,7 +3,7 @@
 
 use crate::object_hash;
 use crate::simulated::violations;
-use executor::{End, Played, TaskPlayed};
+use executor::{End, ExecutionResult, TaskResult};
 use ids::Nanos;
 use invariants::{Conditions, Findings, Property};
 use kernel_link::meter::{Measured, MeterCost};
@@ -66,7 +66,7 @@ pub struct Outcome {
     /// Measured data.
     pub measured: Measured,
     /// Data on the execution of the workload; `None` if a command ran.
-    pub played: Option<Played>,
+    pub executed: Option<ExecutionResult>,
     /// Reason why the scheduler was ejected, if it was.
     pub ejected: Option<KernelExit>,
     /// Number of restarts of the scheduler.
@@ -83,11 +83,11 @@ pub struct Outcome {
 
 /// Report on a run.
 pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
-    let Outcome { checked, measured, played, ejected, restarts, calls, command_status, failure, cut } = outcome;
+    let Outcome { checked, measured, executed, ejected, restarts, calls, command_status, failure, cut } = outcome;
     let Measured { mut measures, threads, log_hash, cost } = measured;
     let checked = checked.map(|checked| believed(checked, &cost));
-    if let Some(played) = &played {
-        complete(&mut measures, &threads, played);
+    if let Some(executed) = &executed {
+        complete(&mut measures, &threads, executed);
     }
     let violations = checked.map(|findings| violations(findings, &measures));
     if cut {
@@ -99,10 +99,10 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
         ending: Ending {
             violations,
             ejected: ejected.map(exit),
-            deadlocked: played.as_ref().is_some_and(|played| matches!(played.end, End::Stuck(_))),
+            deadlocked: executed.as_ref().is_some_and(|executed| matches!(executed.end, End::Stuck(_))),
             command_status,
-            failed_forks: played.as_ref().map_or(0, |played| played.failed_forks),
-            refused_changes: played.as_ref().map_or(0, |played| played.refused_changes),
+            failed_forks: executed.as_ref().map_or(0, |executed| executed.failed_forks),
+            refused_changes: executed.as_ref().map_or(0, |executed| executed.refused_changes),
             restarts,
             calls,
         },
@@ -130,23 +130,24 @@ fn believed(Checked { mut findings, looked_for }: Checked, cost: &MeterCost) -> 
 }
 
 /// Adds data that only the executor knows: the work of each task, and its name.
-fn complete(measures: &mut RunMeasures, threads: &[u32], played: &Played) {
+fn complete(measures: &mut RunMeasures, threads: &[u32], executed: &ExecutionResult) {
     for (task, thread) in measures.tasks.iter_mut().zip(threads) {
-        if let Some(part) = played.tasks.iter().find(|part| part.tid == *thread) {
+        if let Some(part) = executed.tasks.iter().find(|part| part.tid == *thread) {
             task.account.work = part.work_done;
             task.name.clone_from(&part.name);
             task.periods.clone_from(&part.periods);
         }
     }
-    let groups = played.groups.iter();
+    let groups = executed.groups.iter();
     let groups = groups.map(|group| GroupMeasures::new(&group.path, group.weight, group.cap_percent));
     measures.gather(groups, |task| {
         let thread = threads.get(task.id.index())?;
-        let part = played.tasks.iter().find(|part| part.tid == *thread)?;
+        let part = executed.tasks.iter().find(|part| part.tid == *thread)?;
         part.group.as_deref()
     });
-    let last = |tasks: &mut dyn Iterator<Item = &TaskPlayed>| tasks.map(|task| task.ended).max().unwrap_or_default();
-    let behind = last(&mut played.tasks.iter()).since(last(&mut played.tasks.iter().filter(|task| !task.is_beside)));
+    let last = |tasks: &mut dyn Iterator<Item = &TaskResult>| tasks.map(|task| task.ended).max().unwrap_or_default();
+    let behind =
+        last(&mut executed.tasks.iter()).since(last(&mut executed.tasks.iter().filter(|task| !task.is_beside)));
     measures.makespan = measures.makespan.map(|makespan| makespan.since(behind));
     let mut periods = Periods::default();
     measures.tasks.iter().filter_map(|task| task.periods.as_ref()).for_each(|own| periods.add(own));

@@ -2,7 +2,7 @@
 //! Equal facts from simulated and real runs give equal reports.
 
 use crate::{header, real, simulated};
-use executor::{Calibration, End, Played, Stuck, TaskPlayed};
+use executor::{Calibration, End, ExecutionResult, Stuck, TaskResult};
 use ids::{CpuSet, Nanos, Policy, TaskId, Topology};
 use kernel_link::meter::{Measured, MeterCost};
 use kernel_link::scheduler::KernelExit;
@@ -67,10 +67,10 @@ fn simulated_outcome() -> simulator::Outcome {
     }
 }
 
-fn played(end: End) -> Played {
+fn executed(end: End) -> ExecutionResult {
     let name = "a name longer than comm".to_owned();
-    let task = TaskPlayed { name, tid: 4711, finished: true, work_done: Nanos::from_ms(2), ..TaskPlayed::default() };
-    Played {
+    let task = TaskResult { name, tid: 4711, finished: true, work_done: Nanos::from_ms(2), ..TaskResult::default() };
+    ExecutionResult {
         end,
         elapsed: Nanos::from_secs(1),
         calibration: Calibration { rounds: 1, fastest: Nanos(1), median: Nanos(1), tries: 1 },
@@ -88,7 +88,7 @@ fn real_outcome() -> real::Outcome {
     real::Outcome {
         checked: None,
         measured,
-        played: Some(played(End::Finished)),
+        executed: Some(executed(End::Finished)),
         ejected: None,
         restarts: 2,
         calls: vec![Called { call: "a@1s".to_owned(), made_ns: Some(5), returned: Some(0) }],
@@ -201,7 +201,7 @@ fn deadlocks_are_violations_for_simulated_and_real_runs() {
     assert_eq!((stuck.ending.outcome(), stuck.is_fine()), (Outcome::Violation, false));
     assert_eq!((stopped.ending.outcome(), stopped.is_fine()), (Outcome::Completed, true));
     let stuck = Stuck { task: TaskId(0), name: "a".to_owned(), waits_for: "b".to_owned() };
-    let stuck = real::Outcome { played: Some(played(End::Stuck(vec![stuck]))), cut: true, ..real_outcome() };
+    let stuck = real::Outcome { executed: Some(executed(End::Stuck(vec![stuck]))), cut: true, ..real_outcome() };
     let stuck = real::report(real_tags(), stuck);
     assert_eq!((stuck.ending.outcome(), stuck.is_fine(), stuck.measures.makespan), (Outcome::Violation, false, None));
 }
@@ -230,9 +230,9 @@ fn real_run_is_fine_without_ejection_failure_or_lost_events() {
 fn makespan_of_a_real_run_excludes_background_tasks() {
     let makespan = |beside: u64| {
         let mut outcome = real_outcome();
-        let tasks = &mut outcome.played.as_mut().unwrap().tasks;
+        let tasks = &mut outcome.executed.as_mut().unwrap().tasks;
         tasks[0].ended = Nanos::from_ms(900);
-        tasks.push(TaskPlayed { ended: Nanos::from_ms(beside), is_beside: true, ..TaskPlayed::default() });
+        tasks.push(TaskResult { ended: Nanos::from_ms(beside), is_beside: true, ..TaskResult::default() });
         real::report(real_tags(), outcome).measures.makespan
     };
     // All tasks ended after one second by the meter's clock.

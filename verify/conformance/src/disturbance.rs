@@ -18,7 +18,7 @@
 use crate::compare::{DIRECTOR, between_marks, odd_ticks, owners};
 use crate::record::Call;
 use crate::scenario::Masks;
-use executor::Played;
+use executor::ExecutionResult;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The CPU of the director and of whatever is foreign.
@@ -87,7 +87,7 @@ fn unfinished(calls: &[Call]) -> Vec<String> {
 }
 
 /// What the player tells of them.
-pub fn of_play(played: &Played) -> Vec<String> {
+pub fn of_play(played: &ExecutionResult) -> Vec<String> {
     let slept = (played.disturbances > 0).then(|| "a thread slept for the player's own lock".to_owned());
     slept.into_iter().collect()
 }

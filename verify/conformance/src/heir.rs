@@ -11,7 +11,7 @@ use crate::model::in_one_process;
 use crate::oracle::{self, PIECE_US, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
-use executor::{Options, play};
+use executor::{Options, execute};
 use kernel_link::scheduler::Attached;
 use launch_profile::Profile;
 use rustix::process::{Pid, setpriority_process};
@@ -170,7 +170,7 @@ pub(crate) fn play_cases(
         let old = processes()?;
         let played = std::thread::scope(|scope| {
             let reniced = scope.spawn(|| renice(case, &old));
-            let played = play(&workload, &Options { log: true, ..Options::default() });
+            let played = execute(&workload, &Options { log: true, ..Options::default() });
             reniced.join().expect("it does not panic")?;
             anyhow::Ok(played?)
         })?;

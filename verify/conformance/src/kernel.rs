@@ -6,7 +6,7 @@ use crate::scenario::Scenario;
 use crate::{disturbance, log, model, process};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::{LinkedObject, Object};
-use executor::{Calibration, Options, Played, Stage};
+use executor::{Calibration, ExecutionResult, Options, PreparedWorkload};
 use fault_plan::Action;
 use ids::{CpuId, Nanos, Topology};
 use kernel_link::LinkError;
@@ -32,7 +32,7 @@ const SPARE_PLAYS: usize = 12;
 /// Plays a scenario `plays` times without disturbance.
 pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
-    let calibration = Stage::prepare(&scenario.workload, &Options::default())?.calibration();
+    let calibration = PreparedWorkload::prepare(&scenario.workload, &Options::default())?.calibration();
     let model = model::play(scenario)?.runs.swap_remove(0);
     let mut runs: Vec<Run> = Vec::new();
     let wanted = plays as usize;
@@ -55,7 +55,7 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
     // Before the scheduler comes: the threads that try policies are no part of the scenario.
-    let stage = Stage::prepare(&workload, &options)?;
+    let stage = PreparedWorkload::prepare(&workload, &options)?;
     let mut attached = match attach(scenario) {
         Ok(attached) => attached,
         Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
@@ -63,7 +63,7 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     // Threads of the player that are in no scenario stay where the director is.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
     sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
-    let played = stage.begin(|running| -> Result<(KernelExit, Played)> {
+    let played = stage.begin(|running| -> Result<(KernelExit, ExecutionResult)> {
         let begin = Instant::now();
         let process = scenario.executes.as_deref().map(process::start).transpose()?;
         act(scenario, begin)?;

@@ -8,7 +8,7 @@ use crate::model::in_one_process;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use bpf_object::Object;
 use event_log::{Event, EventKind, Sink, TaskInfo};
-use executor::Played;
+use executor::ExecutionResult;
 use fault_plan::FaultPlan;
 use ids::{CpuSet, Nanos, TaskId};
 use kernel_link::scheduler::{Attached, Host, Request, load};
@@ -94,7 +94,7 @@ impl Values {
     }
 
     /// Adds what real threads did. The turns of hogs are told by the times at which they looked at the clock.
-    pub(crate) fn add_played(&mut self, case: &str, played: &Played, is_hog: impl Fn(&str) -> bool) {
+    pub(crate) fn add_played(&mut self, case: &str, played: &ExecutionResult, is_hog: impl Fn(&str) -> bool) {
         let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
         for (number, task) in played.tasks.iter().enumerate() {
             let id = TaskId(number as u32);
@@ -109,7 +109,7 @@ impl Values {
 
     /// Adds how long children waited for the CPU, from the moment at which their parents made them, and how often all tasks
     /// gave the CPU to another.
-    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &Played) {
+    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &ExecutionResult) {
         let mut waits = Waits::default();
         let mut made: BTreeMap<u32, VecDeque<Nanos>> = BTreeMap::new();
         for step in &played.log {

@@ -23,7 +23,7 @@ use crate::oracle;
 use anyhow::{Context, Error, Result, anyhow, bail};
 use bpf_object::Object;
 use event_log::{Event, EventKind, Sink, TaskInfo};
-use executor::{Options, play};
+use executor::{Options, execute};
 use fault_plan::FaultPlan;
 use ids::{CpuId, CpuSet, Nanos, TaskId, Topology};
 use launch_profile::Profile;
@@ -146,7 +146,7 @@ pub fn play_all(name: &str, loaded: bool) -> Result<String> {
 /// Where it went, if it woke in time.
 fn played(case: Case) -> Result<Option<CpuId>> {
     let workload = in_one_process(&case.workload()?, None);
-    let played = play(&workload, &Options { duration: Some(END), log: true, ..Options::default() })?;
+    let played = execute(&workload, &Options { duration: Some(END), log: true, ..Options::default() })?;
     let number = played.tasks.iter().position(|task| task.name == "woken").context("nobody was woken")?;
     let step = played.log.iter().find(|step| step.operation == AWAKE && step.task.index() == number);
     Ok(step.map(|step| step.cpu))

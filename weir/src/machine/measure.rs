@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `weir machine measure`: the costs of this machine, as far as user space can time them.
+//! `weir machine measure`: measures those costs of this machine that user space can time.
 
 use super::Args;
 use crate::args::MachineFormat;
@@ -10,10 +10,10 @@ use host::hardware::{self, Quantiles, Quantity, Scope};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Measures this machine.
+/// Measures this machine and prints the results.
 pub fn measure(args: &Args) -> Result<()> {
     let host = select::machine("host")?;
-    let usable = hardware::usable().context("which CPUs may be used")?;
+    let usable = hardware::usable().context("cannot read the CPUs that may be used")?;
     let scope = if args.keys { Scope::Keys } else { Scope::All };
     let mut quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
     if scope == Scope::All {
@@ -31,9 +31,9 @@ pub fn measure(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// A line for each number; the key of a machine file stands behind it in brackets.
+/// One line for each quantity, followed in brackets by its key in machine files.
 fn lines(quantities: &[Quantity]) -> String {
-    let mut text = format!("{:>9}  {:<20}  nanoseconds unless it says otherwise\n", "median", "10 % to 90 %");
+    let mut text = format!("{:>9}  {:<20}  in nanoseconds unless stated otherwise\n", "median", "10 % to 90 %");
     for Quantity { key, what, value } in quantities {
         let Quantiles { p10, median, p90 } = value;
         let range = format!("{} to {}", number(*p10), number(*p90));
@@ -47,7 +47,7 @@ fn lines(quantities: &[Quantity]) -> String {
     text
 }
 
-/// With a digit behind the point where that says something.
+/// With one decimal below 100.
 fn number(value: f64) -> String {
     if value < 100.0 { format!("{value:.1}") } else { format!("{value:.0}") }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A command that is measured.
+//! Runs and measures a command.
 
 use super::{Followed, Outside, SIGTERM};
 use anyhow::{Context, Result};
@@ -12,22 +12,22 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// After the command itself has ended, its descendants may live on. When none of them has run for so long, they are
-/// daemons, and the run is over without them.
+/// Descendants may outlive the command. If none of them has run for this long, they are taken for daemons, and the
+/// run ends without them.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What a command reads and writes.
+/// Standard input and output of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channels {
-    /// The same as this process.
+    /// Inherited from this process.
     Same,
-    /// The same, but what it writes to standard output goes to standard error.
+    /// Inherited, except that standard output is redirected to standard error.
     Apart,
-    /// That, and it reads nothing: keys are for this process.
+    /// As `Apart`, and standard input is empty because key presses are for the screen.
     Captured,
 }
 
-/// Starts it.
+/// Starts the command, measured from its first instruction on.
 pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], channels: Channels, signals: &Signals) -> Result<Child> {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
@@ -40,7 +40,7 @@ pub fn start<S: Sink>(meter: &Meter<S>, words: &[OsString], channels: Channels, 
     Ok(signals.unblocked(|| meter.spawn(&mut command))?)
 }
 
-/// Measures until the command and its descendants have ended, or the scheduler was ejected.
+/// Measures until the command and its descendants have exited, or the scheduler is ejected.
 pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Outside<'_>) -> Result<Followed> {
     let (mut status, mut stopped, mut cut) = (None, false, false);
     outside.begin();
@@ -66,7 +66,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
             return Err(kernel_link::LinkError::NothingSeen.into());
         }
         if meter.is_over() || stopped || last_news.elapsed() >= QUIET {
-            // The end that --for asks for is no failure.
+            // Being killed by the SIGTERM of --for is not a failure.
             let asked_for = cut && status.signal() == Some(SIGTERM);
             let failure = failure(status).filter(|_| !asked_for);
             return Ok(Followed { ejected: None, status: status_of(status), failure, cut: asked_for });
@@ -74,7 +74,7 @@ pub fn follow<S: Sink>(meter: &mut Meter<S>, child: &mut Child, outside: &mut Ou
     }
 }
 
-/// Lets a command that outlives the measuring end.
+/// Waits for a command that outlives the measurement.
 pub fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     loop {
         signals.pass_on(child.id());
@@ -85,12 +85,12 @@ pub fn wait(child: &mut Child, signals: &Signals) -> Result<ExitStatus> {
     }
 }
 
-/// As a shell has it in `$?`.
+/// Exit status as in a shell's `$?`.
 pub fn status_of(status: ExitStatus) -> Option<i32> {
     status.code().or_else(|| status.signal().map(|signal| 128 + signal))
 }
 
-/// What is said of a command that failed.
+/// Failure message of a command.
 pub fn failure(status: ExitStatus) -> Option<String> {
     (!status.success()).then(|| format!("the command failed: {status}"))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The scheduler of a run: loaded, loaded again when the kernel asks for that, unloaded.
+//! The scheduler of a run: loads it, reloads it when the kernel asks for a restart, unloads it.
 
 use crate::select::{Loadable, Scheduler};
 use anyhow::Result;
@@ -9,47 +9,47 @@ use report::Called;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A scheduler in the kernel.
+/// A scheduler loaded into the kernel.
 pub struct Loaded<'a> {
     name: &'a str,
     loadable: &'a Loadable,
     attached: Attached,
-    /// What was counted before it was loaded again.
+    /// Counts of earlier loads, before restarts.
     before: Counts,
     restarts: u64,
-    /// Why it was ejected, once that was seen.
+    /// Exit that ejected it, once observed.
     ejected: Option<KernelExit>,
-    /// When the run began.
+    /// Start time of the run.
     begun: Option<Instant>,
-    /// The first of the planned calls, made.
+    /// Planned calls made so far, in plan order.
     made: Vec<Called>,
 }
 
-/// How its time in the kernel ended.
+/// Summary of a scheduler that has been unloaded.
 pub struct Ended {
-    /// How often it was loaded again.
+    /// Number of restarts.
     pub restarts: u64,
-    /// Why it is gone.
+    /// Final exit.
     pub exit: KernelExit,
-    /// That was not its user's wish, nor for a CPU that came or went.
+    /// Whether the exit was neither requested by the user nor a restart after CPU hotplug.
     pub was_ejected: bool,
-    /// What came of the planned calls of its programs.
+    /// Results of the planned calls.
     pub calls: Vec<Called>,
 }
 
 impl Ended {
-    /// Why it was ejected, if it was.
+    /// The exit, if it was an ejection.
     pub fn ejection(self) -> Option<KernelExit> {
         self.was_ejected.then_some(self.exit)
     }
 }
 
-/// What a scheduler did so far.
+/// Activity of a scheduler so far.
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
-    /// Time in its programs.
+    /// CPU time spent in its programs.
     pub run_time: Nanos,
-    /// The kernel's event counters (`SCX_EV_*`), from 6.15 on.
+    /// The kernel's event counters (`SCX_EV_*`), since 6.15.
     pub events: BTreeMap<String, u64>,
 }
 
@@ -61,7 +61,7 @@ impl Counts {
         }
     }
 
-    /// What was counted since `earlier`; of the events only those that happened.
+    /// Activity since `earlier`; event counters without new events are omitted.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let new = |(name, count): (&String, &u64)| {
             let more = count.saturating_sub(earlier.events.get(name).copied().unwrap_or(0));
@@ -78,7 +78,7 @@ fn attach(name: &str, loadable: &Loadable) -> Result<Attached> {
 }
 
 impl<'a> Loaded<'a> {
-    /// Loads it, unless it is the kernel's own.
+    /// Loads the scheduler; `None` for the default scheduler.
     pub fn load(Scheduler { name, loadable }: &'a Scheduler) -> Result<Option<Loaded<'a>>> {
         let Some(loadable) = loadable else { return Ok(None) };
         let attached = attach(name, loadable)?;
@@ -89,17 +89,17 @@ impl<'a> Loaded<'a> {
         Ok(Some(Loaded { name, loadable, attached, before, restarts, ejected, begun, made }))
     }
 
-    /// As it was asked for.
+    /// Name as given on the command line.
     pub fn name(&self) -> &str {
         self.name
     }
 
-    /// As it calls itself.
+    /// Name in the scheduler's `sched_ext_ops`.
     pub fn own_name(&self) -> &str {
         self.attached.name()
     }
 
-    /// Why it was ejected, if it was. When a CPU came or went and the kernel wants it back, it is loaded again.
+    /// Returns the exit if it was ejected. Reloads it if the kernel asks for a restart after CPU hotplug.
     pub fn ejected(&mut self) -> Result<Option<KernelExit>> {
         if self.ejected.is_none()
             && let Some(exit) = self.attached.exited()?
@@ -109,18 +109,18 @@ impl<'a> Loaded<'a> {
         Ok(self.ejected.clone())
     }
 
-    /// The run begins: times of planned calls count from now.
+    /// Starts the run: times of planned calls count from now.
     pub fn begin(&mut self) {
         self.begun = Some(Instant::now());
     }
 
-    /// How long it is until the next planned call, if there is one.
+    /// Time until the next planned call, if there is one.
     pub fn until_call(&self) -> Option<Duration> {
         let next = self.attached.planned().get(self.made.len())?;
         Some(Duration::from_nanos(next.at.0).saturating_sub(self.begun?.elapsed()))
     }
 
-    /// Makes the planned calls that are due. A scheduler that was loaded again gets those that are left.
+    /// Makes the planned calls that are due. After a restart the remaining calls go to the new instance.
     pub fn make_calls(&mut self) -> Result<()> {
         while self.until_call().is_some_and(|time| time.is_zero()) {
             let number = self.made.len();
@@ -131,17 +131,17 @@ impl<'a> Loaded<'a> {
         Ok(())
     }
 
-    /// The planned calls that were made.
+    /// Planned calls made so far.
     pub fn made_calls(&self) -> &[Called] {
         &self.made
     }
 
-    /// Loads it again. That this cannot be done makes an ejection of its end.
+    /// Reloads it. If that fails, its exit counts as an ejection.
     fn load_again(&mut self, mut exit: KernelExit) -> Result<Option<KernelExit>> {
-        let why = if exit.by_hotplug() { "a CPU came or went" } else { "it asks for that" };
-        eprintln!("weir: {}: loading it again, because {why}", self.name());
+        let why = if exit.by_hotplug() { "of CPU hotplug" } else { "it requested a restart" };
+        eprintln!("weir: {}: reloading it because {why}", self.name());
         self.before = self.counts()?;
-        // The old link goes first: when it is closed, a kernel of 6.16 ends whatever scheduler is there by then.
+        // The old link is closed first: closing it on Linux 6.16 ends whichever scheduler is loaded by then.
         self.attached.unload()?;
         match attach(self.name, self.loadable) {
             Ok(attached) => {
@@ -151,13 +151,13 @@ impl<'a> Loaded<'a> {
             }
             Err(error) => {
                 let before = if exit.message.is_empty() { "" } else { "; " };
-                exit.message.push_str(&format!("{before}it cannot be loaded again: {error:#}"));
+                exit.message.push_str(&format!("{before}it cannot be reloaded: {error:#}"));
                 Ok(Some(exit))
             }
         }
     }
 
-    /// What it did so far.
+    /// Activity so far, over all restarts.
     pub fn counts(&self) -> Result<Counts> {
         let statistics = self.attached.statistics()?;
         let mut counts = Counts {
@@ -168,8 +168,8 @@ impl<'a> Loaded<'a> {
         Ok(counts)
     }
 
-    /// Unloads it, and says why it ended. Whoever is first gives the reason: a scheduler that the kernel began to eject
-    /// before was ejected, although nobody could see that until it was gone.
+    /// Unloads it and returns its exit. If the kernel had already begun to eject it, the exit is that ejection,
+    /// although it became visible only now.
     pub fn end(self) -> Result<Ended> {
         let not_made = self.attached.planned().get(self.made.len()..).unwrap_or_default().iter();
         let not_made = not_made.map(|step| Called { call: step.name.clone(), made_ns: None, returned: None });
@@ -180,7 +180,7 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Tells the kernel's words on why a scheduler is gone, and its dump, on standard error.
+/// Prints the kernel's exit message and debug dump on standard error.
 pub fn tell_exit(name: &str, exit: &KernelExit) {
     eprintln!("weir: EJECTED {name}: {} (kind {}, code {:#x})", exit.reason, exit.kind, exit.code);
     for line in exit.message.lines() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `--tui`: a run as it passes, on the whole terminal.
+//! `--tui`: live view of a run on the whole terminal.
 //!
-//! What is shown comes from the events of which the report is made, or, if nothing is started, from the sums of `--stats`.
-//! Frames are drawn by the thread that receives the events, between two looks at them and at most five a second, so that
-//! no thread of its own stands in the way of the run; its CPU time is part of what the report calls the reader's.
+//! The view is fed by the events of the report, or, without a command or workload, by the sums of `--stats`. The
+//! thread that receives the events also draws the frames, at most five per second, so that no extra thread disturbs
+//! the run. Its CPU time is part of what the report attributes to the reader of the probes.
 
 use super::whole::Whole;
 use anyhow::{Context, Result};
@@ -21,28 +21,28 @@ use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// From one frame to the next.
+/// Time between frames.
 const FRAME: Duration = Duration::from_millis(200);
 
-/// The last line of what was written is looked for in so many bytes at its end.
+/// Number of bytes at the end of the captured output in which its last line is searched.
 const LAST_BYTES: u64 = 512;
 
 const KEYS: &str = "q ends the run";
 
-/// The events of a run, at which the screen looks.
+/// Event sink of the screen.
 pub type Followed = Rc<RefCell<Follower>>;
 
-/// Where what is shown comes from.
+/// Data source of the screen.
 enum Source {
-    /// The run's own tasks, from its first event on.
+    /// The run's own tasks, and the time of the first event.
     Run(Followed, Option<Instant>),
-    /// The machine.
+    /// The whole machine.
     Machine(Box<Whole>),
 }
 
-/// The terminal, as long as the run lasts.
+/// Full-screen view for the duration of a run.
 pub struct Screen {
-    // The order of the members is the order in which they go: the terminal is as before when what was written comes.
+    // Members are dropped in this order: the terminal is restored before captured output is printed.
     terminal: Restored,
     captured: Captured,
     source: Source,
@@ -50,7 +50,7 @@ pub struct Screen {
     due: Instant,
 }
 
-/// A terminal that is as it was when this goes.
+/// Terminal that is restored when this is dropped.
 struct Restored(DefaultTerminal);
 
 impl Drop for Restored {
@@ -66,21 +66,22 @@ pub fn is_possible() -> bool {
 }
 
 impl Screen {
-    /// Shows a run of so many CPUs, to which the events of [`Screen::followed`] belong; of the machine if `follows` is none.
+    /// Shows a run on `follows` CPUs, whose events must be passed to [`Screen::followed`]; the whole machine if
+    /// `follows` is `None`.
     ///
     /// # Errors
-    /// If the terminal refuses, or the machine's sums cannot be read.
+    /// If the terminal cannot be used, or the machine's sums cannot be read.
     pub fn start(title: String, follows: Option<usize>) -> Result<Screen> {
         let source = match follows {
             Some(cpus) => Source::Run(Rc::new(RefCell::new(Follower::new(cpus))), None),
             None => Source::Machine(Box::new(Whole::start()?)),
         };
-        let captured = Captured::start().context("--tui: cannot keep what is written meanwhile")?;
+        let captured = Captured::start().context("--tui: cannot capture standard error")?;
         let terminal = Restored(ratatui::try_init().context("--tui: cannot use the terminal")?);
         Ok(Screen { terminal, captured, source, title, due: Instant::now() })
     }
 
-    /// The sink that the run's events have to be told to.
+    /// Sink to which the run's events must be passed.
     pub fn followed(&self) -> Option<Followed> {
         match &self.source {
             Source::Run(followed, _) => Some(Rc::clone(followed)),
@@ -88,7 +89,8 @@ impl Screen {
         }
     }
 
-    /// Draws a frame if it is time. Keys that ask for an end do what Ctrl-C does without a screen.
+    /// Handles keys, and draws a frame if one is due. Keys that end the run have the effect of Ctrl-C without a
+    /// screen.
     pub fn look(&mut self, signals: &Signals) -> Result<()> {
         let mut is_due = Instant::now() >= self.due;
         while event::poll(Duration::ZERO)? {
@@ -108,7 +110,7 @@ impl Screen {
         if !is_due {
             return Ok(());
         }
-        // A frame that is late does not make those after it come faster.
+        // A late frame does not shorten the interval to the next.
         self.due = Instant::now() + FRAME;
         let snapshot = self.snapshot()?;
         let foot = match self.captured.last_line() {
@@ -136,7 +138,8 @@ impl Screen {
     }
 }
 
-/// Standard error goes to a file meanwhile, that of commands too: it would stand between the frames. It comes when this goes.
+/// Redirects standard error, including that of commands, to a file, because it would corrupt the frames. Dropping
+/// this prints the captured text.
 struct Captured {
     file: File,
     before: OwnedFd,
@@ -150,7 +153,7 @@ impl Captured {
         Ok(Captured { file, before })
     }
 
-    /// What was written last, without the signs that would move the cursor.
+    /// Last captured line, with control characters escaped.
     fn last_line(&self) -> String {
         let end = self.file.metadata().map_or(0, |data| data.len());
         let from = end.saturating_sub(LAST_BYTES);
@@ -158,7 +161,7 @@ impl Captured {
         let read = self.file.read_at(&mut bytes, from).unwrap_or(0);
         let text = String::from_utf8_lossy(&bytes[..read]).into_owned();
         let last = text.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
-        // Programs show progress in one line that they write again and again.
+        // Programs redraw progress lines with carriage returns.
         report::escape(last.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or(last).trim()).into_owned()
     }
 }

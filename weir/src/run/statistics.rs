@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Live statistics: a line for each interval, of all tasks of the machine.
+//! Live statistics: one line per interval, over all tasks of the machine.
 
 use super::scheduler::{Counts, Loaded};
 use crate::args::Format;
@@ -11,20 +11,20 @@ use report::count;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Lines until the head of the table is said again.
+/// Number of lines after which the table head is repeated.
 const LINES: u64 = 20;
 
 const HEAD: &str = "    time  switches/s  wakeups/s  wait p50       p99     p99.9     busy     sched\n";
 
-/// Looks at the machine from time to time and prints what happened in between.
+/// Samples machine-wide counters periodically and prints the differences.
 pub struct Statistics {
     watch: Watch,
     format: Format,
-    /// On standard error.
+    /// Print to standard error.
     beside: bool,
     every: Duration,
     began: Instant,
-    /// When the next line is due.
+    /// Time of the next line.
     due: Instant,
     lines: u64,
     last: Sample,
@@ -32,7 +32,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Begins to watch, for a line after each `every`; on standard error if `beside` a report.
+    /// Starts statistics with one line per `every`, printed to standard error if `beside` another document.
     pub fn start(every: Duration, format: Format, beside: bool) -> Result<Statistics> {
         let watch = Watch::start()?;
         let last = watch.sample()?;
@@ -50,13 +50,13 @@ impl Statistics {
         })
     }
 
-    /// Prints a line if it is time. False if nobody reads it.
+    /// Prints a line if one is due. Returns false if the reader has closed the pipe.
     pub fn tell_if_due(&mut self, scheduler: Option<&Loaded<'_>>) -> Result<bool> {
         let now = Instant::now();
         if now < self.due {
             return Ok(true);
         }
-        // A line that is late does not make those after it come faster.
+        // A late line does not shorten the interval to the next.
         self.due = (self.due + self.every).max(now);
         let sample = self.watch.sample()?;
         let counts = scheduler.map(Loaded::counts).transpose()?.unwrap_or_default();
@@ -104,13 +104,13 @@ fn line_of_json(elapsed: Nanos, scheduler: Option<&str>, interval: &Interval, ne
     format!("{line}\n")
 }
 
-/// At most 80 columns; the kernel's events about the scheduler follow on lines of their own.
+/// A line of at most 80 columns; the kernel's sched_ext events follow on lines of their own.
 fn line_of_text(elapsed: Nanos, interval: &Interval, new: &Counts) -> String {
     let rate = |times: u64| {
         let per_second = u128::from(times) * 1_000_000_000 / u128::from(interval.length.0.max(1));
         count(per_second as u64)
     };
-    // Of what is there.
+    // Shares refer to online CPU time.
     let all = (interval.busy.0 + interval.idle.0).max(1);
     let share = |time: Nanos| format!("{:.1} %", 100.0 * time.0 as f64 / all as f64);
     let latency = interval.wakeup_latency;
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_fits_the_screen_and_stands_below_its_head() {
+    fn statistics_line_fits_80_columns_and_aligns_with_its_head() {
         let (interval, counts) = example();
         let text = line_of_text(Nanos::from_secs(12_345), &interval, &counts);
         let expected = " 12345 s   1,234,567    678,901   2.31 us   45.1 us   1.20 ms   88.1 %     1.3 %
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_json_is_one_document() {
+    fn statistics_json_line_is_one_document() {
         let (interval, counts) = example();
         let line = line_of_json(Nanos::from_secs(3), Some("bfs"), &interval, &counts);
         assert_eq!(line.lines().count(), 1);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_new_is_told() {
+    fn statistics_show_only_new_events() {
         let (_, earlier) = example();
         let mut now = earlier.clone();
         *now.events.get_mut("SCX_EV_REFILL_SLICE_DFL").unwrap() += 5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The whole machine as a snapshot: the sums of `--stats`, by which no single task is followed.
+//! Machine-wide snapshots for `--tui`, from the sums of `--stats`; no single task is followed.
 
 use anyhow::Result;
 use ids::Nanos;
@@ -8,23 +8,23 @@ use live_view::{CpuShare, Latencies, Snapshot};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Rates and shares are those of the last so many frames.
+/// Number of recent frames over which rates and shares are computed.
 const FRAMES: usize = 5;
-/// Waits are those of the last one to two times this, as [`live_view::Follower`] has them.
+/// Waits are those of the last one to two periods of this length, as in [`live_view::Follower`].
 const LATELY: Duration = Duration::from_secs(5);
 
-/// Looks at the machine.
+/// Samples the whole machine.
 pub struct Whole {
     watch: Watch,
     began: Instant,
-    /// The last frames, the latest last.
+    /// Samples of recent frames, newest last.
     frames: VecDeque<Sample>,
-    /// At the beginnings of the last two periods, and of the present one.
+    /// Samples at the start of the previous and of the current period, and start time of the current one.
     periods: (Sample, Sample, Instant),
 }
 
 impl Whole {
-    /// Begins to watch.
+    /// Starts sampling.
     pub fn start() -> Result<Whole> {
         let watch = Watch::start()?;
         let first = watch.sample()?;
@@ -32,7 +32,7 @@ impl Whole {
         Ok(Whole { watch, began, frames: VecDeque::from([first.clone()]), periods: (first.clone(), first, began) })
     }
 
-    /// What there is to show now.
+    /// Takes the current snapshot.
     pub fn snapshot(&mut self, frame: Nanos) -> Result<Snapshot> {
         let sample = self.watch.sample()?;
         if self.periods.2.elapsed() >= LATELY {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whose the tasks of a workload are, and what in it keeps time.
+//! Processes, users, groups and timing constructs of a workload.
 
 use ids::Nanos;
 use report::{count, counted, escape};
@@ -7,34 +7,34 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use workload::{Op, Reserved, TaskGroup, Workload};
 
-/// Names of users and groups that are shown.
+/// Number of users and groups shown by name.
 const SHOWN: usize = 4;
 
-/// What there is in a workload beside work.
+/// Contents of a workload other than work.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Inside {
-    /// Processes that are known as such, by the part of a composition that they are in.
+    /// Known processes, each with the index of its part in the composition.
     processes: BTreeSet<(usize, u32)>,
     sessions: BTreeSet<(usize, u32)>,
     users: BTreeSet<u32>,
     groups: BTreeSet<String>,
-    /// Groups of the machine that runs it, each with the number of tasks that are in it, or in one below.
+    /// Groups that the executing machine creates, each with the number of tasks in it and its subgroups.
     described: Vec<(TaskGroup, u64)>,
-    /// Tasks whose process is known.
+    /// Number of tasks whose process is known.
     members: u64,
-    /// Command lines, with whatever stands in them.
+    /// Number of recorded command lines.
     command_lines: u64,
-    /// Sleeps that end on a grid of time.
+    /// Number of sleeps until a multiple of a period.
     on_grid: u64,
-    /// Stretches of work that end at a time or by a signal.
+    /// Number of stretches of work that end at a time or by a signal.
     until: u64,
-    /// Waits that have a timeout, and the shortest.
+    /// Number of waits that have a timeout; the shortest timeout is the next field.
     timeouts: u64,
     shortest: Option<Nanos>,
 }
 
 impl Inside {
-    /// Looks at all tasks.
+    /// Collects the contents of all tasks.
     pub fn of(workload: &Workload) -> Inside {
         let mut inside = Inside::default();
         for (index, task) in (0u32..).zip(&workload.tasks) {
@@ -67,12 +67,12 @@ impl Inside {
         }
     }
 
-    /// Whether its work is the same everywhere.
+    /// Whether the amount of work is the same on every machine.
     pub fn has_fixed_work(&self) -> bool {
         self.until == 0
     }
 
-    /// Lines for people; none if nothing is known.
+    /// Lines of text; empty if nothing is known.
     pub fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         let mut parts = Vec::new();
@@ -80,7 +80,7 @@ impl Inside {
             let threads = self.members.saturating_sub(self.processes.len() as u64);
             parts.push(several(self.processes.len() as u64, "process", "processes"));
             if threads > 0 {
-                parts.push(format!("{} beside their first ones", counted(threads, "thread")));
+                parts.push(format!("{} besides the main threads", counted(threads, "thread")));
             }
             if !self.sessions.is_empty() {
                 parts.push(counted(self.sessions.len() as u64, "session"));
@@ -92,38 +92,40 @@ impl Inside {
         lines.extend(self.described.iter().map(|(group, tasks)| described(group, *tasks)));
         let mut time = Vec::new();
         if self.on_grid > 0 {
-            time.push(format!("{} on a grid of time", counted(self.on_grid, "sleep")));
+            time.push(format!("{} until a multiple of a period", counted(self.on_grid, "sleep")));
         }
         if self.until > 0 {
             time.push(format!("{} of work until an alarm or a signal", several(self.until, "stretch", "stretches")));
         }
         if let Some(shortest) = self.shortest {
-            time.push(format!("{} with a timeout, of {shortest} at least", counted(self.timeouts, "wait")));
+            time.push(format!("{} with a timeout, the shortest {shortest}", counted(self.timeouts, "wait")));
         }
         lines.extend((!time.is_empty()).then(|| time.join(", ")));
         if self.command_lines > 0 {
-            lines.push(format!("{} in it, with whatever stands in them", counted(self.command_lines, "command line")));
+            lines.push(format!(
+                "{} recorded, including any secrets on them",
+                counted(self.command_lines, "command line")
+            ));
         }
         lines
     }
 
-    /// What cannot be known because of that.
+    /// Uncertainties that follow from these contents.
     pub fn uncertain(&self) -> Vec<String> {
         let mut all = Vec::new();
         if self.timeouts > 0 {
-            all.push("what a task would do after a timeout that did not pass is not known".to_owned());
+            all.push("the behavior of a task after a timeout that did not expire is unknown".to_owned());
         }
         if self.until > 0 {
             all.push(
-                "work until an alarm or a signal is more on a faster machine and less on a slower one: there are no \
-                 bounds for it"
+                "work until an alarm or a signal grows with the speed of the machine: there are no bounds for it"
                     .to_owned(),
             );
         }
         all
     }
 
-    /// The same for scripts.
+    /// The same as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,
@@ -135,7 +137,7 @@ impl Inside {
     }
 }
 
-/// One line for a group.
+/// Line of text for a group.
 fn described(group: &TaskGroup, tasks: u64) -> String {
     let TaskGroup { path, weight, cap_percent, hard, cpus, uid, job, reserve } = group;
     let mut parts = vec![format!("group {}: weight {}", escape(path), count((*weight).into()))];
@@ -153,7 +155,7 @@ fn reserved(Reserved { cpus, from_ms, ms }: Reserved) -> String {
     let time = |ms: u32| Nanos::from_ms(ms.into());
     let from = if from_ms > 0 { format!(" from {}", time(from_ms)) } else { String::new() };
     format!(
-        "{} of its own{from}{}",
+        "{} reserved{from}{}",
         counted(cpus.into(), "CPU"),
         ms.map_or(String::new(), |ms| format!(" for {}", time(ms)))
     )
@@ -172,7 +174,7 @@ fn several(number: u64, one: &str, more: &str) -> String {
     format!("{} {}", count(number), if number == 1 { one } else { more })
 }
 
-/// The first of these by name, and how many more there are.
+/// The first few names and the number of further ones.
 fn some(what: &str, names: impl ExactSizeIterator<Item = String>) -> Option<String> {
     let number = names.len();
     let names: Vec<String> = names.take(SHOWN).collect();
@@ -191,14 +193,14 @@ mod tests {
         let text = r#"{"tasks": {"a": {"instance": 3, "loop": 1, "run": 10}}}"#;
         let mut workload = Workload::from_rt_app("w.json", text).expect("a workload");
         change(&mut workload);
-        // As it comes out of a file.
+        // Round trip through the file format.
         let recording = Recording { meta: Default::default(), workload, observed: Default::default() };
         let bytes = recording.to_bytes().expect("a recording");
         Inside::of(&Recording::from_bytes("w.weir", &bytes).expect("the same").workload)
     }
 
     #[test]
-    fn what_is_in_a_recording_is_told() {
+    fn summary_lists_processes_users_timers_and_timeouts() {
         let found = inside(|workload| {
             let who = |tgid, uid| Who {
                 tgid: Some(tgid),
@@ -224,10 +226,10 @@ mod tests {
             workload.tasks[2].script.push(Op::WorkUntilPosted(SignalId(0)));
         });
         let expected = [
-            "2 processes, 1 thread beside their first ones, 1 session, users 0 1000, group /a",
-            "2 sleeps on a grid of time, 1 stretch of work until an alarm or a signal, 2 waits with a timeout, of 30.0 ms at \
-             least",
-            "3 command lines in it, with whatever stands in them",
+            "2 processes, 1 thread besides the main threads, 1 session, users 0 1000, group /a",
+            "2 sleeps until a multiple of a period, 1 stretch of work until an alarm or a signal, 2 waits with a timeout, the \
+             shortest 30.0 ms",
+            "3 command lines recorded, including any secrets on them",
         ];
         assert_eq!(found.lines(), expected);
         assert!(!found.has_fixed_work() && found.uncertain().len() == 2);
@@ -236,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_are_told_with_what_is_in_them() {
+    fn groups_are_listed_with_limits_and_task_counts() {
         let text = r#"{"taskgroups": {"/a": {"weight": 3000, "job": true},
                                       "/a/x": {"cap_percent": 50, "hard": true, "cpus": "0-3", "uid": 7}},
                        "tasks": {"t": {"instance": 2, "taskgroup": "/a/x", "run": 1}, "u": {"taskgroup": "/a/y", "run": 1}}}"#;
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn of_what_is_not_known_nothing_is_told() {
+    fn summary_of_a_workload_without_metadata_is_empty() {
         let found = inside(|_| {});
         assert_eq!(found.lines(), Vec::<String>::new());
         assert!(found.has_fixed_work() && found.uncertain().is_empty());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tasks of a recording touched: faults and bytes, requests of block devices, memory.
+//! Resource use of a recording: page faults, I/O bytes, block-device requests, memory footprints.
 
 use ids::Nanos;
 use report::{count, counted, escape};
@@ -8,32 +8,33 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use workload::{Observed, Operation, Recording, Touched as Sums};
 
-/// Processes that are shown.
+/// Number of processes shown.
 const SHOWN: usize = 5;
 
-/// What is known of one recording. Nothing of older ones.
+/// Resource use of one recording; older recordings have none.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Touched {
     sums: Sums,
-    /// Stretches of work in which anything was touched.
+    /// Number of stretches of work with any resource use.
     stretches: u64,
     devices: Vec<Row>,
-    /// Processes, the largest first.
+    /// Processes, largest private memory first.
     processes: Vec<Process>,
-    /// Of all processes.
+    /// Private memory of all processes, in bytes.
     private: u64,
-    /// Of each executable that of its largest process, as they share it.
+    /// Shared memory in bytes, summed over executables. Processes of the same executable share it, so the largest
+    /// process counts for each.
     shared: u64,
     executables: u64,
     kernel: u64,
 }
 
-/// What one device did of one kind.
+/// Requests of one kind to one device.
 #[derive(Clone, PartialEq, Debug)]
 struct Row {
     device: String,
     operation: Operation,
-    /// And of these those that a recorded task submitted itself.
+    /// Number of requests; the next field counts those submitted by recorded tasks themselves.
     requests: u64,
     own: u64,
     bytes: u64,
@@ -48,7 +49,7 @@ struct Process {
 }
 
 impl Touched {
-    /// Of a recording; `None` if it says nothing of this.
+    /// Resource use of a recording; `None` if it has none.
     pub fn of(recording: &Recording) -> Option<Touched> {
         let observed = &recording.observed;
         if observed.is_empty() {
@@ -77,13 +78,13 @@ impl Touched {
         })
     }
 
-    /// Paragraphs and tables for people.
+    /// Paragraphs and tables as text.
     pub fn lines(&self) -> Vec<String> {
         let Sums { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self.sums;
         let mut lines = vec![format!(
-            "{} and {} that needed a device; calls read {} and wrote {}; of devices {} were read, and {} were to be \
-             written to them",
-            counted(minor_faults, "page fault"),
+            "{} and {} major ones; system calls read {} and wrote {}; {} were read from devices, and {} were queued for \
+             writing to devices",
+            counted(minor_faults, "minor page fault"),
             count(major_faults),
             bytes(read),
             bytes(written),
@@ -91,11 +92,11 @@ impl Touched {
             bytes(device_written),
         )];
         if beside_ns > 0 {
-            lines.push(format!("tasks had a CPU for {} while the other thread of its core was busy", Nanos(beside_ns)));
+            lines.push(format!("tasks ran for {} while the SMT sibling of their CPU was busy", Nanos(beside_ns)));
         }
         if !self.processes.is_empty() {
             lines.push(format!(
-                "memory at the end of {}: {} private, {} shared by those of the same executable ({}), {} of the kernel",
+                "memory at the exit of {}: {} private, {} shared within an executable ({}), {} in the kernel",
                 if self.processes.len() == 1 {
                     "one process".to_owned()
                 } else {
@@ -137,7 +138,7 @@ impl Touched {
         lines
     }
 
-    /// For programs.
+    /// The same as JSON.
     pub fn to_json(&self) -> Value {
         let Sums { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self.sums;
         let devices = self.devices.iter().map(|row| {
@@ -164,7 +165,7 @@ impl Touched {
     }
 }
 
-/// A row for each device and operation.
+/// One row for each device and operation.
 fn rows(observed: &Observed) -> Vec<Row> {
     let mut kinds: BTreeMap<(&str, usize), (Vec<Nanos>, u64, u64)> = BTreeMap::new();
     for request in &observed.requests {
@@ -176,7 +177,7 @@ fn rows(observed: &Observed) -> Vec<Row> {
     }
     let row = |((device, operation), (mut services, own, bytes)): ((&str, usize), (Vec<Nanos>, u64, u64))| {
         services.sort_unstable();
-        // The nearest rank: the smallest that so many are not above.
+        // Nearest-rank quantile.
         let rank = |permille: usize| services[(services.len() * permille).div_ceil(1_000) - 1];
         Row {
             device: device.to_owned(),
@@ -191,7 +192,7 @@ fn rows(observed: &Observed) -> Vec<Row> {
     kinds.into_iter().map(row).collect()
 }
 
-/// In units of 1024, as memory is counted.
+/// Bytes in binary units.
 fn bytes(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes as f64, "B");
     for next in ["KiB", "MiB", "GiB", "TiB", "PiB"] {
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_executables_share_counts_once_and_requests_have_their_quantiles() {
+    fn shared_memory_counts_once_per_executable_and_requests_have_quantiles() {
         let touched = Touched::of(&recording()).expect("something");
         let json = touched.to_json();
         assert_eq!(json["footprint"]["shared_bytes"], 700 + 900);
@@ -250,14 +251,17 @@ mod tests {
         assert_eq!(writes, &expected);
         assert_eq!((&reads["median_ns"], &reads["p99_ns"]), (&json!(7_000), &json!(7_000)));
         let lines = touched.lines();
-        assert!(lines[0].starts_with("1,500 page faults and 0 that needed a device; calls read 3.0 MiB"), "{lines:?}");
+        assert!(
+            lines[0].starts_with("1,500 minor page faults and 0 major ones; system calls read 3.0 MiB"),
+            "{lines:?}"
+        );
         let first = lines[2].lines().nth(2).expect("the largest process");
         assert!(first.starts_with("cc1 ") && first.contains("2.0 MiB"), "{lines:?}");
         assert!(lines.iter().flat_map(|line| line.lines().skip(1)).all(|line| line.chars().count() <= 80), "{lines:?}");
     }
 
     #[test]
-    fn nothing_is_said_of_what_was_not_observed() {
+    fn recording_without_resource_use_has_no_summary() {
         assert_eq!(Touched::of(&Recording { observed: Observed::default(), ..recording() }), None);
         assert_eq!([0, 1_023, 1_024, 5 << 40].map(bytes), ["0 B", "1023 B", "1.0 KiB", "5.0 TiB"]);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/reference/measures.md` explains every key that the JSON can have, and nothing else; what it says of a measure's name, unit
-//! and better way is what reports say.
+//! `docs/reference/measures.md` explains exactly the keys of the JSON format; names, units and better directions of measures
+//! agree with the reports.
 
 use crate::root;
 use measures::catalogue::{Better, CATALOGUE, Unit};
@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 
-/// What a distribution of times has; of tasks and parts the glossary explains it as one.
+/// Keys of a latency summary; in tasks and parts the glossary explains it as one entry.
 const SUMMARY: [&str; 7] = ["count", "max", "mean", "p50", "p90", "p99", "p999"];
 
-/// Rows of the glossary's tables that begin with a key: the keys of a row, then the other cells.
+/// Rows of the glossary's tables that begin with a key: the keys of a row, and its other cells.
 fn rows() -> Vec<(Vec<String>, Vec<String>)> {
     let text = fs::read_to_string(root().join("docs/reference/measures.md")).unwrap();
     let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
@@ -32,18 +32,19 @@ fn keys_of_the_glossary() -> BTreeSet<String> {
     keys
 }
 
-/// The path of a key below another one.
+/// Path of a key below another one.
 fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// Whether these keys are a distribution of a task or part. Keys of whole runs are measures, each of its own.
+/// Whether these keys are a latency summary of a task or part. In whole runs each of these keys is a measure of its
+/// own.
 fn is_summary<'a>(path: &str, keys: impl Iterator<Item = &'a String>) -> bool {
     let keys: BTreeSet<&str> = keys.map(String::as_str).collect();
     ["runs.tasks.", "runs.parts."].iter().any(|begin| path.starts_with(begin)) && keys == BTreeSet::from(SUMMARY)
 }
 
-/// What a schema stands for, past references and alternatives to null.
+/// Follows references and skips alternatives to null.
 fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     if let Some(reference) = schema["$ref"].as_str() {
         return resolved(root.pointer(reference.trim_start_matches('#')).unwrap(), root);
@@ -77,22 +78,22 @@ fn keys_of_a_document(value: &Value, path: &str, keys: &mut BTreeSet<String>) {
     }
 }
 
-/// A key of a run is explained without `runs.`, as people name it.
+/// Drops the prefix `runs.`, as the glossary does.
 fn as_explained(keys: BTreeSet<String>) -> BTreeSet<String> {
     keys.into_iter().map(|key| key.strip_prefix("runs.").map_or(key.clone(), str::to_owned)).collect()
 }
 
 #[test]
-fn every_key_that_the_schema_allows_is_explained_and_no_other() {
+fn glossary_explains_exactly_the_keys_of_the_schema() {
     let schema: Value = serde_json::from_slice(&fs::read(root().join("docs/schema/run.json")).unwrap()).unwrap();
     let mut keys = BTreeSet::new();
     keys_of_the_schema(&schema, &schema, "", &mut keys);
     assert_eq!(keys_of_the_glossary(), as_explained(keys));
 }
 
-/// The schema lets runs have further keys, so documents are looked at as well.
+/// The schema allows additional keys in runs, so printed documents are checked too.
 #[test]
-fn every_key_that_weir_prints_is_explained() {
+fn glossary_explains_every_printed_key() {
     let setups: [&[&str]; 3] = [
         &["kernel", "-m", "laptop-2c4t", "-w", "lock+video", "--for", "300ms"],
         &["fifo", "bfs", "-m", "nix-32", "-w", "periodic-4", "--for", "50ms", "--seeds", "6"],
@@ -109,7 +110,7 @@ fn every_key_that_weir_prints_is_explained() {
 }
 
 #[test]
-fn measures_are_called_what_reports_call_them() {
+fn glossary_names_measures_as_reports_do() {
     let rows = rows();
     for measure in &CATALOGUE {
         let row = rows.iter().find(|(keys, _)| keys.iter().any(|key| key == measure.key));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Pages lead to pages that exist, and commands that no test runs have options that exist.
+//! Links of the manual lead to existing pages, and commands that no test runs use existing options.
 
 use crate::{pages, root};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_contents_name_every_page_once() {
+fn table_of_contents_lists_every_page_once() {
     let text = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
     let mut named = links(&text);
     named.sort_unstable();
@@ -23,13 +23,13 @@ fn the_contents_name_every_page_once() {
 }
 
 #[test]
-fn links_and_names_of_pages_lead_somewhere() {
+fn links_and_page_names_lead_to_existing_files() {
     for page in pages() {
-        let folder = root().join(&page.name);
-        let folder = folder.parent().unwrap();
+        let directory = root().join(&page.name);
+        let directory = directory.parent().unwrap();
         for target in links(&page.text) {
             let path = target.split('#').next().unwrap();
-            let fine = path.is_empty() || path.starts_with("https://") || folder.join(path).exists();
+            let fine = path.is_empty() || path.starts_with("https://") || directory.join(path).exists();
             assert!(fine, "{}: {target} is not there", page.name);
         }
         let words = page.text.split(|c: char| !(c.is_alphanumeric() || "/.-_".contains(c)));
@@ -39,19 +39,20 @@ fn links_and_names_of_pages_lead_somewhere() {
     }
 }
 
-/// Whether a text has an option as a word.
+/// Whether a help text contains an option as a word.
 fn has(help: &str, option: &str) -> bool {
     help.split(|c: char| c.is_whitespace() || ",=<[".contains(c)).any(|word| word == option)
 }
 
 #[test]
-fn commands_that_no_test_runs_have_options_that_exist() {
+fn unexecuted_commands_use_existing_options() {
     let mut helps: BTreeMap<String, String> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for page in pages() {
         for block in page.blocks.iter().filter(|block| block.kind() != "console") {
             for line in &block.lines {
-                // `sudo weir run bfs -- make -j4    what it does`: what stands behind `--` or blanks is not weir's.
+                // In `sudo weir run bfs -- make -j4    what it does`, the words after `--` and after several blanks
+                // do not belong to weir's command line.
                 let Some((_, rest)) = line.split_once("weir ").filter(|(before, _)| commands(before)) else { continue };
                 let rest = rest.trim_start_matches("-- ").split("   ").next().unwrap().split(" #").next().unwrap();
                 let rest = rest.split(" -- ").next().unwrap().split(" | ").next().unwrap();
@@ -75,7 +76,7 @@ fn commands_that_no_test_runs_have_options_that_exist() {
     assert!(seen.len() > 10, "{seen:?}");
 }
 
-/// Whether what stands before `weir ` makes it a command.
+/// Whether the text before `weir ` makes it a command.
 fn commands(before: &str) -> bool {
     ["", "$ ", "sudo ", "cargo run --release -p "].contains(&before.trim_start_matches("target/release/"))
         || before.ends_with("target/release/")

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The manual in `docs/` and the README hold what they show: their commands run, print what stands below them, and name
-//! options that exist; every page is in the table of contents, links lead somewhere, and every key has a glossary entry.
+//! Tests of the manual in `docs/` and the README: commands run and print the output shown, options exist, every page
+//! is in the table of contents, links work, and every key has a glossary entry.
 //!
-//! `UPDATE_EXPECT=1 cargo test -p weir --test manual` writes what the commands print now into the pages.
+//! `UPDATE_EXPECT=1 cargo test -p weir --test manual` replaces the output in the pages by the current one.
 
 mod glossary;
 mod links;
@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::{env, fs, thread};
 
-/// What clang makes of a source decides what its callbacks cost, so outputs are compared where it is this one.
+/// The costs of callbacks depend on the code that clang generates, so outputs are compared only with this version.
 const CLANG: &str = "19.1.7";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The README and each page of the manual, by name, relative to the root.
+/// The README and all pages of the manual; names are relative to the root.
 fn pages() -> Vec<Page> {
     let mut names = Vec::new();
     for directory in ["docs", "docs/tutorial", "docs/how-to", "docs/reference", "docs/explanation", "lab/results"] {
@@ -35,38 +35,38 @@ fn pages() -> Vec<Page> {
     names.into_iter().map(|name| Page::new(&name, &fs::read_to_string(root().join(&name)).unwrap())).collect()
 }
 
-/// Pages are independent of each other, so they run side by side.
+/// Pages are independent of each other and run in parallel.
 #[test]
-fn commands_print_what_the_pages_show() {
+fn documented_commands_print_the_output_shown() {
     let pages = pages();
     let renew = env::var_os("UPDATE_EXPECT").is_some();
     let exact = session::clang_version().is_some_and(|version| version == CLANG);
     if !exact {
-        eprintln!("clang is not {CLANG}: of commands only the exit status is compared");
-        assert!(!renew, "outputs are those of clang {CLANG}");
+        eprintln!("clang is not {CLANG}: only the exit status of commands is checked");
+        assert!(!renew, "outputs can be updated only with clang {CLANG}");
     }
     let queue = Mutex::new(pages.iter().filter(|page| page.has_sessions()));
     let complaints = Mutex::new(Vec::new());
     let work = || {
         while let Some(page) = { queue.lock().unwrap().next() } {
-            let played = session::play(page, exact);
-            complaints.lock().unwrap().extend(played.complaints);
+            let executed = session::execute(page, exact);
+            complaints.lock().unwrap().extend(executed.complaints);
             if !renew {
-                complaints.lock().unwrap().extend(played.differences);
-            } else if played.text != page.text {
-                fs::write(root().join(&page.name), played.text).unwrap();
+                complaints.lock().unwrap().extend(executed.differences);
+            } else if executed.text != page.text {
+                fs::write(root().join(&page.name), executed.text).unwrap();
             }
         }
     };
     thread::scope(|scope| (0..4).for_each(|_| _ = scope.spawn(work)));
     let mut complaints = complaints.into_inner().unwrap();
     complaints.sort();
-    assert!(complaints.is_empty(), "{}\nUPDATE_EXPECT=1 renews what is shown", complaints.join("\n"));
+    assert!(complaints.is_empty(), "{}\nUPDATE_EXPECT=1 updates the pages", complaints.join("\n"));
 }
 
-/// The tutorial and the README are what a newcomer reads first: they cannot lose their commands unnoticed.
+/// The README and these pages must keep their commands, which newcomers try first.
 #[test]
-fn pages_that_teach_have_commands() {
+fn introductory_pages_have_executable_commands() {
     for name in [
         "README.md",
         "docs/tutorial/first-scheduler.md",
@@ -76,6 +76,6 @@ fn pages_that_teach_have_commands() {
     ] {
         let pages = pages();
         let page = pages.iter().find(|page| page.name == name).unwrap_or_else(|| panic!("no {name}"));
-        assert!(page.has_sessions(), "{name} shows no command that is run");
+        assert!(page.has_sessions(), "{name} has no executable command");
     }
 }

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A page and its fenced blocks. The words behind the fence say what a block is:
+//! A page of the manual and its fenced blocks. The info string after the fence says what a block is:
 //!
-//! - `console`: commands behind `$ `, each with what it prints. The commands of a page run one after another in one folder.
+//! - `console`: commands after `$ `, each followed by its output. The commands of a page run one after another in one
+//!   directory.
 //! - `c file=NAME`, `json file=NAME`, …: the reader saves this as NAME, and so does the test.
-//! - `diff file=NAME`: the reader changes NAME so; the lines of context and those with `-` stand in it once.
+//! - `diff file=NAME`: the reader applies this change to NAME; the context and `-` lines must occur exactly once in
+//!   it.
 //!
-//! All other blocks are only looked at.
+//! All other blocks are not executed.
 
-/// A block between two fences.
+/// Fenced block.
 #[derive(Debug)]
 pub struct Block {
-    /// What stands behind the fence.
+    /// Words of the info string.
     pub words: Vec<String>,
-    /// Index of its first line below the fence.
+    /// Index of its first line after the fence.
     pub first: usize,
-    /// Its lines.
+    /// Lines of the block.
     pub lines: Vec<String>,
 }
 
@@ -23,7 +25,7 @@ impl Block {
         self.words.first().map_or("", String::as_str)
     }
 
-    /// The file that it is, or changes.
+    /// Name of the file that the block creates or changes.
     pub fn file(&self) -> Option<&str> {
         self.words.iter().find_map(|word| word.strip_prefix("file="))
     }
@@ -33,9 +35,9 @@ impl Block {
     }
 }
 
-/// A page of Markdown.
+/// Markdown page.
 pub struct Page {
-    /// Its path from the root of the repository.
+    /// Path relative to the root of the repository.
     pub name: String,
     pub text: String,
     pub blocks: Vec<Block>,
@@ -66,7 +68,7 @@ impl Page {
 }
 
 #[test]
-fn blocks_are_found_with_their_words() {
+fn fenced_blocks_are_parsed_with_their_info_strings() {
     let page = Page::new("a.md", "# A\n\n```c file=a.bpf.c\nint a;\n```\ntext\n```\n$ no\n```\n");
     let seen: Vec<_> =
         page.blocks.iter().map(|block| (block.kind(), block.file(), block.first, block.text())).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The commands of a page, run as its reader would: one after another in one empty folder, by a shell, with the `weir` that
-//! was built in the `PATH`. What a terminal would show is one text, of both outputs.
+//! Executes the commands of a page as a reader would: one after another in an initially empty directory, in a shell,
+//! with the built `weir` in the `PATH`. Standard output and standard error are merged.
 
 use crate::page::{Block, Page};
 use crate::shown;
@@ -9,37 +9,37 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The program under its name in a tree that was built; elsewhere it is installed.
+/// Path of the program in a built source tree; pages may also use the installed name.
 const BUILT: &str = "target/release/weir";
 
-/// One command of a block, and where it stands.
+/// A command of a block and its position.
 struct Step {
     /// Index of its line in the page.
     line: usize,
     command: String,
-    /// What the page shows below it, as lines of the page.
+    /// Range of page lines with the output shown below it.
     shown: Range<usize>,
 }
 
-/// What came of the commands of a page.
-pub struct Played {
-    /// What is wrong with the page, whatever its commands print.
+/// Result of executing a page.
+pub struct Executed {
+    /// Errors in the page that do not depend on the output of its commands.
     pub complaints: Vec<String>,
-    /// Where a command prints something else than the page shows.
+    /// Commands whose output differs from the page.
     pub differences: Vec<String>,
-    /// The page with what they print.
+    /// The page with updated output.
     pub text: String,
 }
 
-/// Runs all commands of a page; `exact`: compares what they print.
-pub fn play(page: &Page, exact: bool) -> Played {
-    let folder = tempfile::tempdir().unwrap();
+/// Executes all commands of a page; `exact` compares their output.
+pub fn execute(page: &Page, exact: bool) -> Executed {
+    let directory = tempfile::tempdir().unwrap();
     let (mut complaints, mut differences) = (Vec::new(), Vec::new());
     let lines: Vec<String> = page.text.lines().map(str::to_owned).collect();
     let mut right: Vec<String> = Vec::new();
     let mut done = 0;
     for block in &page.blocks {
-        if let Some(Err(error)) = block.file().map(|name| save(folder.path(), name, block)) {
+        if let Some(Err(error)) = block.file().map(|name| save(directory.path(), name, block)) {
             complaints.push(format!("{}:{}: {error}", page.name, block.first));
         }
         let mut status = 0;
@@ -52,7 +52,7 @@ pub fn play(page: &Page, exact: bool) -> Played {
                     step.line + 1
                 ));
             }
-            let (output, ended) = run(folder.path(), &step.command, status);
+            let (output, ended) = run(directory.path(), &step.command, status);
             status = ended;
             let wanted = &lines[step.shown.clone()];
             right.extend_from_slice(&lines[done..step.shown.start]);
@@ -69,10 +69,10 @@ pub fn play(page: &Page, exact: bool) -> Played {
         }
     }
     right.extend_from_slice(&lines[done..]);
-    Played { complaints, differences, text: right.iter().map(|line| format!("{line}\n")).collect() }
+    Executed { complaints, differences, text: right.iter().map(|line| format!("{line}\n")).collect() }
 }
 
-/// The commands of a block that is a session.
+/// Commands of a console block.
 fn steps(block: &Block) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     if block.kind() != "console" {
@@ -96,15 +96,15 @@ fn steps(block: &Block) -> Vec<Step> {
     steps
 }
 
-/// A reader's terminal has 80 columns; `$?` is the status of the command before.
-fn run(folder: &Path, command: &str, before: i32) -> (Vec<String>, i32) {
+/// Runs a command with 80 columns; `before` is the previous exit status, for `$?`.
+fn run(directory: &Path, command: &str, before: i32) -> (Vec<String>, i32) {
     let program = Path::new(env!("CARGO_BIN_EXE_weir"));
     let path = std::env::var("PATH").unwrap_or_default();
-    let path = format!("{}:{path}", program.parent().expect("it lies in a folder").display());
+    let path = format!("{}:{path}", program.parent().expect("it is inside a directory").display());
     let command = command.replace(BUILT, "weir");
     let output = Command::new("sh")
         .args(["-c", &format!("exec 2>&1; (exit {before}); {command}")])
-        .current_dir(folder)
+        .current_dir(directory)
         .env("PATH", path)
         .env("COLUMNS", "80")
         .env_remove("BPF_CFLAGS")
@@ -115,9 +115,9 @@ fn run(folder: &Path, command: &str, before: i32) -> (Vec<String>, i32) {
     (text.lines().map(|line| line.trim_end().to_owned()).collect(), output.status.code().unwrap_or(-1))
 }
 
-/// Writes a file, or changes it.
-fn save(folder: &Path, name: &str, block: &Block) -> Result<(), String> {
-    let path = folder.join(name);
+/// Writes or patches a file of a page.
+fn save(directory: &Path, name: &str, block: &Block) -> Result<(), String> {
+    let path = directory.join(name);
     if block.kind() != "diff" {
         return fs::write(&path, block.text()).map_err(|error| format!("{name}: {error}"));
     }
@@ -126,7 +126,7 @@ fn save(folder: &Path, name: &str, block: &Block) -> Result<(), String> {
     fs::write(&path, changed).map_err(|error| format!("{name}: {error}"))
 }
 
-/// A text with changes. Each hunk ends with a line `@@`, or with the block.
+/// Applies a change. Hunks are separated by `@@` lines.
 fn changed(text: &str, lines: &[String]) -> Option<String> {
     let mut text = text.to_owned();
     for hunk in lines.split(|line| line.starts_with("@@")).filter(|hunk| !hunk.is_empty()) {
@@ -149,7 +149,7 @@ fn difference(page: &Page, step: &Step, shown: &[String], output: &[String]) -> 
     format!("{}:{}: $ {command}\n shown:\n{} it prints:\n{}", page.name, line + 1, text(shown), text(output))
 }
 
-/// What the clang that compiles policies says of itself.
+/// Version of the clang that compiles policies.
 pub fn clang_version() -> Option<String> {
     let output = Command::new(bpf_clang::find().ok()?).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -161,17 +161,17 @@ pub fn clang_version() -> Option<String> {
 mod tests {
     use super::*;
 
-    fn played(text: &str) -> Played {
-        play(&Page::new("a.md", text), true)
+    fn executed(text: &str) -> Executed {
+        execute(&Page::new("a.md", text), true)
     }
 
     fn complaints(text: &str) -> Vec<String> {
-        let played = played(text);
-        [played.complaints, played.differences].concat()
+        let executed = executed(text);
+        [executed.complaints, executed.differences].concat()
     }
 
     #[test]
-    fn what_a_page_shows_is_compared() {
+    fn output_differences_and_failed_commands_are_reported() {
         let fine = "```c file=a.c\nint a;\nint b;\n```\n```diff file=a.c\n-int a;\n+int c;\n int b;\n```\n\
                     ```console\n$ cat a.c\nint c;\nint b;\n$ false\n$ echo $?\n1\n$ echo a \\\n  b; echo c\na b\nc\n```\n";
         assert_eq!(complaints(fine), Vec::<String>::new());
@@ -190,16 +190,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_renewed_is_right() {
+    fn updated_page_passes_the_comparison() {
         let old = "# A\n\n```console\n$ printf 'a 2\\nb\\nc\\n'\na 1\n...\nd\n$ weir --version\n```\ntext\n";
-        let Played { complaints, differences, text } = played(old);
+        let Executed { complaints, differences, text } = executed(old);
         assert_eq!((complaints, differences.len()), (Vec::new(), 2));
         let version = format!("weir {}", env!("CARGO_PKG_VERSION"));
         assert!(
             text.contains("a 2\n...\nc\n$ weir") && text.contains(&version) && text.ends_with("```\ntext\n"),
             "{text}"
         );
-        let again = played(&text);
+        let again = executed(&text);
         assert_eq!((again.differences, &again.text), (Vec::new(), &text));
     }
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a page shows of an output. A line `...` stands for any number of lines; every other line is that of the output.
+//! Compares output with its excerpt in a page. A line `...` stands for any number of lines; every other line must
+//! match exactly.
 
 const ELISION: &str = "...";
 
-/// Whether an output is as shown.
+/// Whether the output matches the excerpt.
 pub fn agrees(shown: &[String], output: &[String]) -> bool {
     match shown.split_first() {
         None => output.is_empty(),
@@ -12,8 +13,8 @@ pub fn agrees(shown: &[String], output: &[String]) -> bool {
     }
 }
 
-/// The output shortened as a page shortened an earlier one: each piece between elisions becomes the lines that look most
-/// like it, numbers aside, behind those of the piece before. The first and the last piece keep to their ends.
+/// Shortens new output like the old excerpt: each piece between elisions is replaced by the most similar lines
+/// (ignoring numbers) after the previous piece. The first and last piece stay at the ends.
 pub fn renewed(shown: &[String], output: &[String]) -> Vec<String> {
     let pieces: Vec<&[String]> = shown.split(|line| line == ELISION).collect();
     if pieces.len() == 1 {
@@ -30,7 +31,7 @@ pub fn renewed(shown: &[String], output: &[String]) -> Vec<String> {
         let at = match index {
             0 => 0,
             _ if index + 1 == pieces.len() => last,
-            // Of two places that are as like, the first.
+            // Of equally similar positions, the first.
             _ => (from..=last).rev().max_by_key(|at| likeness(piece, &output[*at..*at + length])).unwrap_or(from),
         };
         lines.extend_from_slice(&output[at..at + length]);
@@ -39,7 +40,7 @@ pub fn renewed(shown: &[String], output: &[String]) -> Vec<String> {
     lines
 }
 
-/// How many lines have the same words.
+/// Number of lines with the same letters.
 fn likeness(a: &[String], b: &[String]) -> usize {
     let words = |line: &str| line.chars().filter(|c| c.is_alphabetic()).collect::<String>();
     a.iter().zip(b).filter(|(a, b)| words(a) == words(b)).count()
@@ -54,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn an_elision_stands_for_any_number_of_lines_and_nothing_else_does() {
+    fn elision_matches_any_number_of_lines() {
         for (shown, output, expected) in [
             ("a b", "a b", true),
             ("a b", "a c", false),
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_shortened_stays_so() {
+    fn updated_excerpt_keeps_its_elisions() {
         for (shown, output, expected) in [
             ("a1 b1", "a2 b2 c2", "a2 b2 c2"),
             ("a1 ... c1", "a2 b2 b3 c2", "a2 ... c2"),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Schedulers that the kernel ejects, one for each macro: LAZY never dispatches, COMPLAINS reports an error of its own,
+/* Schedulers that the kernel ejects, one for each macro: LAZY never dispatches, COMPLAINS calls scx_bpf_error(),
  * WILD writes through a null pointer, ENDLESS never returns.
  */
 #include <weir/scx.bpf.h>
@@ -13,9 +13,9 @@ OP2(void, broken_enqueue, struct task_struct *, p, u64, enq_flags)
 #elif defined(COMPLAINS)
 	scx_error("cannot place pid %d", p->pid);
 #elif defined(WILD)
-	struct task_struct *volatile nobody = NULL;
+	struct task_struct *volatile missing = NULL;
 
-	nobody->scx.slice = 1;
+	missing->scx.slice = 1;
 #elif defined(ENDLESS)
 	volatile u64 turns = 1;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A FIFO that only works if its user space did what it should: an element of a map before it is attached, and a call
- * afterwards. A program of it is not run by the model.
+ * A FIFO that needs its user space: a map element must be written before attach, and a program called afterwards. One
+ * of its programs (fentry) is not run by the model.
  */
 #include <weir/scx.bpf.h>
 
@@ -18,7 +18,7 @@ struct {
 
 static bool initialized, arrived;
 
-/* Called when the scheduler is attached: not before. */
+/* Must be called after attach, not before. */
 SEC("syscall")
 int arrive(void *ctx)
 {
@@ -35,7 +35,7 @@ int watch(void *ctx)
 OP2(void, launched_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	if (!arrived)
-		scx_error("nobody called arrive");
+		scx_error("arrive was not called");
 	dsq_insert(p, SHARED, SCX_SLICE_DFL, enq_flags);
 }
 

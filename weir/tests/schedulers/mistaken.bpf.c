@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * A FIFO that makes one mistake, which a macro chooses, in a line that ends in the macro's name as a comment. All kfuncs
- * but a few are called through inlined functions of a header.
+ * A FIFO with one mistake, selected by a macro; the faulty line ends in a comment with the macro's name. Most kfuncs are
+ * called through inlined functions of a header.
  */
 #pragma clang diagnostic ignored "-Wunused-function"
 #pragma clang diagnostic ignored "-Wunused-const-variable"
@@ -60,9 +60,9 @@ OP2(void, mistaken_enqueue, struct task_struct *, p, u64, enq_flags)
 #elif defined(SUBPROGRAM)
 	insert_from_header(p, NOWHERE); /* SUBPROGRAM */
 #elif defined(FAULT)
-	struct task_struct *volatile nobody = NULL;
+	struct task_struct *volatile missing = NULL;
 
-	nobody->scx.slice = 1; /* FAULT */
+	missing->scx.slice = 1; /* FAULT */
 #elif defined(COMPLAINT)
 	scx_error("no place for %d", p->pid); /* COMPLAINT */
 #else

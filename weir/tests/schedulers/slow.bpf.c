@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* Schedulers that make tasks wait, each by one decision in one op; one for each macro:
- * KEEPS puts no task with an even number into a queue; DEAF dispatches nothing while CPU 1 asks;
- * PINS puts every task into the queue of CPU 0; BLIND does so in select_cpu;
- * STACK takes the last that came first; PREPARED does so too, by a number that `stopping` computed;
- * RANDOM dispatches whom chance picks; GREEDY gives slices of half a second;
- * STUBBORN lets go on whoever has the CPU; UNFAIR takes all from a second queue, of tasks with an even number, first.
- * Without a macro it is a plain queue.
+ * KEEPS inserts tasks with an even PID into no queue; DEAF dispatches nothing for CPU 1;
+ * PINS inserts every task into the local queue of CPU 0; BLIND does so in select_cpu;
+ * STACK dispatches in LIFO order; PREPARED does so too, by a key computed in `stopping`;
+ * RANDOM dispatches a random task; GREEDY gives slices of 500 ms;
+ * STUBBORN keeps the running task on the CPU; UNFAIR drains a second queue, of tasks with an even PID, first.
+ * Without a macro it is a plain FIFO.
  */
 #include <weir/scx.bpf.h>
 

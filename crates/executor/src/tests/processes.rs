@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which tasks are processes, threads and leaders of sessions in the kernel; and that none of them survives a kill.
+//! Which tasks are processes, threads and session leaders in the kernel; and that no task survives a kill.
 
 use super::*;
 use nix::sys::signal::{Signal, kill, killpg};
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use workload::Who;
 
-/// What the kernel says of a task.
+/// Kernel attributes of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Kin {
     tid: u32,
@@ -18,7 +18,7 @@ struct Kin {
     session: u32,
 }
 
-/// All tasks of the processes that are children of this one, by name.
+/// All tasks of the child processes of `process`, by name.
 fn kin(process: u32) -> BTreeMap<String, Kin> {
     let mut kin = BTreeMap::new();
     for path in tasks_of_children(process) {
@@ -31,23 +31,23 @@ fn kin(process: u32) -> BTreeMap<String, Kin> {
     kin
 }
 
-/// Plays until all tasks with these names are there, and says what the kernel has of them.
-fn look(workload: &Workload, names: &[&str], check: impl FnOnce(u32, &BTreeMap<String, Kin>)) -> Played {
+/// Executes until all tasks with these names exist, and passes their kernel attributes to `check`.
+fn look(workload: &Workload, names: &[&str], check: impl FnOnce(u32, &BTreeMap<String, Kin>)) -> ExecutionResult {
     let options = Options { duration: Some(Nanos::from_secs(60)), ..options() };
-    let stage = Stage::prepare(workload, &options).unwrap();
-    stage.begin(|running| {
-        wait_until(|| names.iter().all(|name| kin(running.stage()).contains_key(*name)));
-        check(running.stage(), &kin(running.stage()));
+    let prepared = PreparedWorkload::prepare(workload, &options).unwrap();
+    prepared.begin(|running| {
+        wait_until(|| names.iter().all(|name| kin(running.coordinator()).contains_key(*name)));
+        check(running.coordinator(), &kin(running.coordinator()));
         running.stopper().stop();
-        let played = running.join().unwrap();
-        assert!(played.tasks.iter().all(|task| !is_alive(task.tid)));
-        played
+        let result = running.join().unwrap();
+        assert!(result.tasks.iter().all(|task| !is_alive(task.tid)));
+        result
     })
 }
 
-/// A session of the kernel belongs to the process that began it, so all numbers of a recording can be told apart.
+/// A kernel session belongs to the process that created it, so all IDs of a recording can be distinguished.
 #[test]
-fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
+fn tasks_are_processes_threads_and_session_leaders_as_in_the_workload() {
     let own = |name: &str, who: (u32, u32), script: Vec<Op>| {
         let who = Who { tgid: Some(who.0), session: Some(who.1), ..Who::default() };
         TaskSpec { start: Start::Forked, who, ..spec(name, script) }
@@ -61,7 +61,7 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
         own("child", (11, 5), vec![Op::Fork(5), long()]),
         own("second", (10, 5), vec![long()]),
         own("leader", (12, 6), vec![Op::Fork(6), Op::Fork(7), long()]),
-        // Forked by another process than that of the same number.
+        // Forked by a process other than the one of the same ID.
         own("stray", (10, 5), vec![long()]),
         own("led", (13, 6), vec![long()]),
         own("fellow", (12, 6), vec![long()]),
@@ -69,27 +69,27 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
     workload.tasks.push(spec("unknown", vec![long()]));
     let names: Vec<&str> = workload.tasks.iter().map(|task| task.name.as_str()).collect();
     let parents = [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(4), Some(4), None];
-    look(&workload, &names, |stage, kin| {
+    look(&workload, &names, |coordinator, kin| {
         let own_session = stat(Path::new("/proc/self")).unwrap()[3].parse::<u32>().unwrap();
-        let mut player = Executor::new(&workload);
+        let mut executor = Executor::new(&workload);
         for (index, parent) in (0..).zip(parents) {
-            // All play the same: only whose they are is asked for.
+            // All execute the same script; only their processes and sessions matter.
             match parent {
-                None if index == 0 || index == 8 => player.started(TaskId(index), index, Nanos::ZERO),
-                parent => player.forked(TaskId(index), index, TaskId(parent.unwrap_or_default()), Nanos::ZERO),
+                None if index == 0 || index == 8 => executor.started(TaskId(index), index, Nanos::ZERO),
+                parent => executor.forked(TaskId(index), index, TaskId(parent.unwrap_or_default()), Nanos::ZERO),
             }
         }
         for (index, parent) in (0..).zip(parents) {
             let (name, parent) = (names[index as usize], parent.map(TaskId));
             let (own, family) = (kin[name], parent.map(|parent| kin[names[parent.index()]]));
-            let is_thread = parent.is_some_and(|parent| player.is_thread(index, parent));
+            let is_thread = parent.is_some_and(|parent| executor.is_thread(index, parent));
             let process = family.filter(|_| is_thread).map_or(own.tid, |parent| parent.tgid);
-            assert_eq!((own.tgid, own.parent), (process, stage), "{name}");
+            assert_eq!((own.tgid, own.parent), (process, coordinator), "{name}");
             let inherited = family.map_or(own_session, |parent| parent.session);
-            let begins = !is_thread && player.begins_session(index, parent);
+            let begins = !is_thread && executor.begins_session(index, parent);
             assert_eq!(own.session, if begins { own.tid } else { inherited }, "session of {name}");
         }
-        // All of this was really there.
+        // All of these processes really existed.
         let shape: BTreeSet<u32> = kin.values().map(|own| own.tgid).collect();
         assert_eq!(shape.len(), 6, "{kin:?}");
         assert_eq!([kin["root"].session, kin["leader"].session], [kin["root"].tid, kin["leader"].tid]);
@@ -101,7 +101,7 @@ fn tasks_are_processes_threads_and_leaders_as_the_player_says() {
 }
 
 #[test]
-fn tasks_with_the_name_of_a_process_are_its_threads() {
+fn tasks_of_a_named_process_are_its_threads() {
     let text = r#"{"tasks": {
         "first": {"process": "p", "loop": 1, "phases": {"a": {"fork": "forked", "sleep": 60000000}}},
         "second": {"process": "p", "instance": 2, "loop": 1, "sleep": 60000000},
@@ -110,9 +110,9 @@ fn tasks_with_the_name_of_a_process_are_its_threads() {
         "forked": {"process": "p", "instance": 0, "loop": 1, "sleep": 60000000},
         "own": {"instance": 0, "loop": 1, "sleep": 60000000}}}"#;
     let names = ["first", "second-0", "second-1", "forked", "alone", "other", "own"];
-    look(&rt_app(text), &names, |stage, kin| {
-        assert_eq!(kin.len(), names.len(), "nobody else: {kin:?}");
-        assert!(kin.values().all(|own| own.parent == stage));
+    look(&rt_app(text), &names, |coordinator, kin| {
+        assert_eq!(kin.len(), names.len(), "no other task exists: {kin:?}");
+        assert!(kin.values().all(|own| own.parent == coordinator));
         for name in names {
             let p = ["first", "second-0", "second-1", "forked"].contains(&name);
             assert_eq!(kin[name].tgid, kin[if p { "first" } else { name }].tid, "{name}");
@@ -120,53 +120,54 @@ fn tasks_with_the_name_of_a_process_are_its_threads() {
     });
 }
 
-/// Those that begin later, and those that others fork, are created by an aide; which goes with the last one.
+/// Members that start later or are forked by other processes are created by a helper thread, which exits with the
+/// last member.
 #[test]
-fn who_comes_to_a_process_later_is_its_thread_as_well() {
+fn late_member_of_a_named_process_is_its_thread() {
     let text = r#"{"tasks": {
         "first": {"process": "p", "loop": 1, "sleep": 400000},
         "late": {"process": "p", "delay": 50000, "loop": 1, "sleep": 60000000},
         "forked": {"process": "p", "instance": 0, "loop": 1, "sleep": 60000000},
         "forker": {"loop": 1, "phases": {"a": {"sleep": 50000}, "b": {"fork": "forked", "sleep": 60000000}}}}}"#;
-    look(&rt_app(text), &["first", "late", "forked", "forker", "weir-aide"], |_, kin| {
+    look(&rt_app(text), &["first", "late", "forked", "forker", "weir-helper"], |_, kin| {
         let p = kin["first"].tid;
-        for (name, tgid) in [("late", p), ("forked", p), ("weir-aide", p), ("forker", kin["forker"].tid)] {
+        for (name, tgid) in [("late", p), ("forked", p), ("weir-helper", p), ("forker", kin["forker"].tid)] {
             assert_eq!(kin[name].tgid, tgid, "{name}");
         }
     });
-    // The process ends with its members, and the next one of its name begins another.
+    // The process ends with its members, and the next task of its name starts a new one.
     let text = r#"{"tasks": {
         "first": {"process": "p", "loop": 1, "sleep": 10000},
         "late": {"process": "p", "delay": 300000, "loop": 1, "sleep": 60000000}}}"#;
-    look(&rt_app(text), &["late", "weir-aide"], |_, kin| {
-        assert_eq!((kin.len(), kin["late"].tgid, kin["weir-aide"].tgid), (2, kin["late"].tid, kin["late"].tid));
+    look(&rt_app(text), &["late", "weir-helper"], |_, kin| {
+        assert_eq!((kin.len(), kin["late"].tgid, kin["weir-helper"].tgid), (2, kin["late"].tid, kin["late"].tid));
     });
-    // Without anything to be stopped, all of them end by themselves.
+    // Without a stop, all of them exit by themselves.
     let text = r#"{"tasks": {
         "first": {"process": "p", "loop": 1, "sleep": 30000},
         "late": {"process": "p", "delay": 10000, "loop": 1, "sleep": 1000}}}"#;
-    let played = real(&rt_app(text), &options());
-    assert_eq!((played.end, played.tasks.len()), (End::Finished, 2));
+    let result = real(&rt_app(text), &options());
+    assert_eq!((result.end, result.tasks.len()), (End::Finished, 2));
 }
 
 #[test]
 fn three_thousand_forks() {
     let text = r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#;
-    let played = real(&rt_app(text), &Options { log: false, ..options() });
-    assert_eq!((played.end, played.tasks.len(), played.failed_forks), (End::Finished, 3001, 0));
-    assert!(played.tasks.iter().all(|task| task.finished));
+    let result = real(&rt_app(text), &Options { log: false, ..options() });
+    assert_eq!((result.end, result.tasks.len(), result.failed_forks), (End::Finished, 3001, 0));
+    assert!(result.tasks.iter().all(|task| task.finished));
 }
 
 #[test]
-fn thousands_end_with_the_duration() {
+fn thousands_of_tasks_end_with_the_duration() {
     let text = r#"{"tasks": {"s": {"instance": 1000, "sleep": 60000000}, "w": {"instance": 1000, "suspend": ""},
         "h": {"instance": 20, "run": 1000}}}"#;
     let duration = Some(Nanos::from_ms(500));
-    let played = real(&rt_app(text), &Options { duration, log: false, ..options() });
-    assert_eq!((played.end, played.tasks.len()), (End::Duration, 2020));
+    let result = real(&rt_app(text), &Options { duration, log: false, ..options() });
+    assert_eq!((result.end, result.tasks.len()), (End::Duration, 2020));
 }
 
-/// A play in which tasks are in all states, and in a session of their own. The last one is the hog.
+/// Workload with tasks in all states and in a session of their own. The last task is the hog.
 fn mixed() -> Workload {
     let text = r#"{"tasks": {
         "sleeper": {"sleep": 60000000}, "waiter": {"suspend": ""}, "named": {"process": "p", "instance": 3, "sleep": 60000000},
@@ -183,63 +184,63 @@ fn mixed() -> Workload {
     workload
 }
 
-/// All names that tasks of [`mixed`] have after a moment.
+/// Names of all tasks of [`mixed`] once they have started.
 const MIXED: [&str; 9] = ["sleeper", "waiter", "named-0", "named-1", "named-2", "forker", "forked", "orphan", "hog"];
 
-/// Says in the environment that this program is one that shall be killed.
+/// Environment variable that marks the child program to be killed.
 const VICTIM: &str = "WEIR_TEST_VICTIM";
 
-/// No test, but what another program of this one does until it is killed.
+/// Not a test, but the body of the child program until it is killed.
 #[test]
 fn victim() {
     if std::env::var_os(VICTIM).is_some() {
         heed_ctrl_c();
-        let _ = play(&mixed(), &Options { duration: Some(Nanos::from_secs(60)), ..options() });
+        let _ = execute(&mixed(), &Options { duration: Some(Nanos::from_secs(60)), ..options() });
     }
 }
 
-/// A shell lets what it runs in the background ignore SIGINT, and these tests may be run there.
+/// Shells ignore SIGINT for background commands, and these tests may run in one.
 #[allow(unsafe_code)]
 fn heed_ctrl_c() {
     // SAFETY: no handler is installed.
     unsafe { nix::sys::signal::signal(Signal::SIGINT, nix::sys::signal::SigHandler::SigDfl) }.unwrap();
 }
 
-/// Starts that program in a group of its own, and waits until all of its tasks are there: its stage and they.
+/// Starts that program in its own process group, and waits until its coordinator and all tasks exist.
 fn start_victim() -> (Child, u32, BTreeMap<String, Kin>) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "tests::processes::victim"]).env(VICTIM, "1");
     let victim = command.process_group(0).stdout(Stdio::null()).spawn().unwrap();
-    let stage = || kin(victim.id()).get("weir-stage").map(|stage| stage.tid);
-    let tasks = || stage().map(kin).unwrap_or_default();
+    let coordinator = || kin(victim.id()).get("weir-coord").map(|coordinator| coordinator.tid);
+    let tasks = || coordinator().map(kin).unwrap_or_default();
     wait_until(|| MIXED.iter().all(|name| tasks().contains_key(*name)) && !tasks().contains_key("short"));
-    let (stage, tasks) = (stage().unwrap(), tasks());
-    (victim, stage, tasks)
+    let (coordinator, tasks) = (coordinator().unwrap(), tasks());
+    (victim, coordinator, tasks)
 }
 
-/// Whether a task is there and may still run. Whose parent is gone is buried by the first process of the machine, and some of
-/// those look around every few seconds only.
+/// Whether a task exists and can still run. Orphans are reaped by init, which in some containers polls only every few
+/// seconds.
 fn goes_on(task: u32) -> bool {
     stat(&PathBuf::from(format!("/proc/{task}"))).is_some_and(|fields| !["Z", "X"].contains(&fields[0].as_str()))
 }
 
 #[test]
-fn nothing_is_left_of_a_program_that_is_killed() {
+fn no_task_survives_a_killed_program() {
     let one = |victim: &Child, _: u32| kill(Pid::from_raw(victim.id() as i32), Signal::SIGKILL);
     let group = |victim: &Child, _: u32| killpg(Pid::from_raw(victim.id() as i32), Signal::SIGKILL);
     let ask = |victim: &Child, _: u32| kill(Pid::from_raw(victim.id() as i32), Signal::SIGTERM);
     let keys = |victim: &Child, _: u32| killpg(Pid::from_raw(victim.id() as i32), Signal::SIGINT);
-    let stage = |_: &Child, stage: u32| kill(Pid::from_raw(stage as i32), Signal::SIGKILL);
+    let coordinator = |_: &Child, coordinator: u32| kill(Pid::from_raw(coordinator as i32), Signal::SIGKILL);
     type Blow = dyn Fn(&Child, u32) -> nix::Result<()>;
     let blows: [(&str, &Blow); 5] =
-        [("program", &one), ("group", &group), ("SIGTERM", &ask), ("Ctrl-C", &keys), ("stage", &stage)];
+        [("program", &one), ("group", &group), ("SIGTERM", &ask), ("Ctrl-C", &keys), ("coordinator", &coordinator)];
     for (name, blow) in blows {
-        let (mut victim, stage, tasks) = start_victim();
+        let (mut victim, coordinator, tasks) = start_victim();
         let sessions: BTreeSet<u32> = tasks.values().map(|task| task.session).collect();
         assert!(sessions.len() >= 4 && tasks.len() >= MIXED.len(), "{tasks:?}");
-        blow(&victim, stage).unwrap();
+        blow(&victim, coordinator).unwrap();
         victim.wait().unwrap();
-        let all: Vec<u32> = tasks.values().map(|task| task.tid).chain([stage]).collect();
+        let all: Vec<u32> = tasks.values().map(|task| task.tid).chain([coordinator]).collect();
         let begun = Instant::now();
         while all.iter().any(|&task| goes_on(task)) {
             assert!(begun.elapsed() < Duration::from_secs(5), "{name}: left {tasks:?}");
@@ -249,17 +250,17 @@ fn nothing_is_left_of_a_program_that_is_killed() {
 }
 
 #[test]
-fn a_task_that_is_killed_ends_the_play_with_an_error() {
+fn killed_task_ends_the_execution_with_an_error() {
     let workload = mixed();
     let options = Options { duration: Some(Nanos::from_secs(60)), ..options() };
     let error = |victim: &str| {
-        let stage = Stage::prepare(&workload, &options).unwrap();
+        let prepared = PreparedWorkload::prepare(&workload, &options).unwrap();
         let begun = Instant::now();
-        let error = stage.begin(|running| {
-            let tasks = || kin(running.stage());
+        let error = prepared.begin(|running| {
+            let tasks = || kin(running.coordinator());
             wait_until(|| MIXED.iter().all(|name| tasks().contains_key(*name)));
             let all = tasks();
-            let victim = if victim == "stage" { running.stage() } else { all[victim].tid };
+            let victim = if victim == "coordinator" { running.coordinator() } else { all[victim].tid };
             kill(Pid::from_raw(victim as i32), Signal::SIGKILL).unwrap();
             let error = running.join().unwrap_err();
             assert!(!remains(|| all.values().any(|task| goes_on(task.tid))), "{victim}: {all:?}");
@@ -269,36 +270,37 @@ fn a_task_that_is_killed_ends_the_play_with_an_error() {
         error.to_string()
     };
     for (index, name) in [(0, "sleeper"), (1, "waiter"), (5, "forker"), (7, "orphan"), (8, "forked"), (9, "hog")] {
-        assert_eq!(error(name), format!("task {index} ({name}) was killed, and with it the play"));
+        assert_eq!(error(name), format!("task {index} ({name}) was killed, which ended the execution"));
     }
-    // With a thread die all of its process; any of them may be named.
+    // A killed thread kills its whole process; any of its tasks may be named.
     let named = error("named-1");
     assert!(
-        (2..5).any(|index| named == format!("task {index} (named-{}) was killed, and with it the play", index - 2))
+        (2..5)
+            .any(|index| named == format!("task {index} (named-{}) was killed, which ended the execution", index - 2))
     );
-    assert_eq!(error("stage"), "the stage was killed, and with it the play");
+    assert_eq!(error("coordinator"), "the coordinator was killed, which ended the execution");
 }
 
-/// The kernel wakes the stage for a task that is killed, but a stage that was stopped then does not sleep, and goes on to sleep
-/// when it may run again.
+/// The kernel wakes the coordinator when a task is killed; a coordinator that is stopped at that time misses the
+/// wakeup and would sleep again.
 #[test]
-fn a_task_that_is_killed_while_the_stage_does_not_sleep_is_missed_as_well() {
+fn task_killed_while_the_coordinator_is_stopped_is_detected() {
     let workload = mixed();
     let options = Options { duration: Some(Nanos::from_secs(60)), ..options() };
-    let stage = Stage::prepare(&workload, &options).unwrap();
+    let prepared = PreparedWorkload::prepare(&workload, &options).unwrap();
     let begun = Instant::now();
-    let error = stage.begin(|running| {
-        let tasks = || kin(running.stage());
+    let error = prepared.begin(|running| {
+        let tasks = || kin(running.coordinator());
         wait_until(|| MIXED.iter().all(|name| tasks().contains_key(*name)));
-        let (victim, stage) = (tasks()["hog"].tid, running.stage());
+        let (victim, coordinator) = (tasks()["hog"].tid, running.coordinator());
         let send = |to: u32, signal| kill(Pid::from_raw(to as i32), signal).unwrap();
-        send(stage, Signal::SIGSTOP);
-        wait_until(|| stat(&PathBuf::from(format!("/proc/{stage}"))).is_some_and(|fields| fields[0] == "T"));
+        send(coordinator, Signal::SIGSTOP);
+        wait_until(|| stat(&PathBuf::from(format!("/proc/{coordinator}"))).is_some_and(|fields| fields[0] == "T"));
         send(victim, Signal::SIGKILL);
         wait_until(|| !goes_on(victim));
-        send(stage, Signal::SIGCONT);
+        send(coordinator, Signal::SIGCONT);
         running.join().unwrap_err()
     });
     assert!(begun.elapsed() < Duration::from_secs(20));
-    assert_eq!(error.to_string(), "task 9 (hog) was killed, and with it the play");
+    assert_eq!(error.to_string(), "task 9 (hog) was killed, which ended the execution");
 }

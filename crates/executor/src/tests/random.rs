@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Random small workloads: both executors finish them and agree on the counts.
+//! Property test on small random workloads: both executors finish them and agree on the counters.
 
 use super::*;
 use proptest::prelude::*;
 
-/// A piece of a script whose counts do not depend on who is faster, apart from waits for a mutex.
+/// Piece of a script whose counters do not depend on timing, except for waits on a mutex.
 fn piece() -> impl Strategy<Value = Vec<Op>> {
     let mutex = || (0..2u32).prop_map(MutexId);
     prop_oneof![
@@ -29,7 +29,7 @@ fn piece() -> impl Strategy<Value = Vec<Op>> {
 
 fn any_workload() -> impl Strategy<Value = Workload> {
     let scripts = prop::collection::vec(prop::collection::vec(piece(), 0..6), 3);
-    // Posted by an earlier task or at the beginning, so that nobody waits for ever: (poster, waiter).
+    // Posted by an earlier task or at the start, so that no task waits forever: (poster, waiter).
     let signals = prop::collection::vec((0..3usize, 0..3usize), 8);
     (scripts, signals).prop_map(|(mut scripts, signals)| {
         use workload::SignalId;
@@ -58,18 +58,19 @@ fn any_workload() -> impl Strategy<Value = Workload> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
-    fn both_executors_finish_and_agree(workload in any_workload(), gate in any::<bool>()) {
+    fn real_and_virtual_execution_finish_and_agree(workload in any_workload(), gate in any::<bool>()) {
         prop_assert_eq!(workload.validate(), Ok(()));
-        let played = real(&workload, &Options { gate, ..options() });
-        prop_assert_eq!(&played.end, &End::Finished);
-        // Who waits for whom depends on who is faster, the rest does not. Children have numbers by chance.
+        let result = real(&workload, &Options { gate, ..options() });
+        prop_assert_eq!(&result.end, &End::Finished);
+        // Which task waits for which depends on timing; the other counters do not. The numbering of children is
+        // arbitrary.
         let plain = |counts: &Counts| Counts { waits: 0, wakes: 0, ..counts.clone() };
-        let mut real: Vec<Counts> = played.tasks.iter().map(|task| plain(&Counts::of(task))).collect();
+        let mut real: Vec<Counts> = result.tasks.iter().map(|task| plain(&Counts::of(task))).collect();
         let mut modelled: Vec<Counts> = model(&workload).0.iter().map(plain).collect();
         real.sort_unstable_by_key(|counts| counts.spec);
         modelled.sort_unstable_by_key(|counts| counts.spec);
         prop_assert_eq!(real, modelled);
-        let sum = |count: fn(&TaskPlayed) -> u64| played.tasks.iter().map(count).sum::<u64>();
-        prop_assert_eq!(sum(|task| task.waits), sum(|task| task.wakes), "each wait ends with one wakeup");
+        let sum = |count: fn(&TaskResult) -> u64| result.tasks.iter().map(count).sum::<u64>();
+        prop_assert_eq!(sum(|task| task.waits), sum(|task| task.wakes), "every wait ends with one wakeup");
     }
 }

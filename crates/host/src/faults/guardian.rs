@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A process of its own that brings CPUs back when the one that took them away cannot: after SIGKILL, or out of memory.
+//! A separate process that brings CPUs back online if the process that took them offline cannot: after SIGKILL, or
+//! when out of memory.
 //!
-//! It holds the reading end of a pipe whose writing end is the other's alone. However that one ends, the kernel closes the
-//! pipe, and the guardian looks after the CPUs. It is in a process group of its own and has the caller's signals blocked,
-//! so that Ctrl-C does not reach it.
+//! It holds the read end of a pipe whose only write end is in the other process. However that process ends, the
+//! kernel closes the pipe, and the guardian restores the CPUs. It is in its own process group and inherits blocked
+//! signals, so Ctrl-C does not reach it.
 
 use super::Faults;
 use super::sysfs::Sysfs;
@@ -14,13 +15,13 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// A guardian that watches. Dropping it, after [`Faults::end`], lets it go and waits for its end.
+/// A running guardian. Dropping it, after [`Faults::end`], closes its pipe and waits for its exit.
 #[derive(Debug)]
 pub struct Guardian(Child);
 
 impl Guardian {
-    /// Starts `command`, which must call [`guard`] with the two words that are added to it: the CPUs of the plan that are
-    /// online now, and those that are not.
+    /// Starts `command`, which must call [`guard`] with the two arguments appended to it: the CPUs of the plan that
+    /// are online now, and those that are offline.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -37,22 +38,22 @@ impl Guardian {
 impl Drop for Guardian {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // A guardian that was killed has nothing to do any more.
+        // A guardian that was killed needs no cleanup.
         let _ = self.0.wait();
     }
 }
 
-/// Waits until standard input ends and puts the CPUs back as they were. Which ones had to be.
+/// Waits until standard input is closed and restores the CPUs. Returns those that had to be restored.
 ///
 /// # Errors
-/// If this process is not root, or names the CPU that could not be put back.
+/// If this process is not root, or a CPU could not be restored.
 pub fn guard(online: &CpuSet, offline: &CpuSet) -> Result<CpuSet, HostError> {
     proc::check_root()?;
     guard_in(Path::new("/sys"), io::stdin(), online, offline)
 }
 
 fn guard_in(root: &Path, mut input: impl Read, online: &CpuSet, offline: &CpuSet) -> Result<CpuSet, HostError> {
-    // Nothing is written to it. An error is as good as its end.
+    // Nothing is written to the pipe; an error is treated like its end.
     let _ = io::copy(&mut input, &mut io::sink());
     let all = online.iter().chain(offline.iter()).collect();
     Sysfs::new(root).bring_back(&all, online)
@@ -65,10 +66,10 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn when_the_pipe_closes_cpus_are_put_back() {
+    fn guardian_restores_cpus_when_its_pipe_closes() {
         let root = machine();
         let (up, down) = ("1-2".parse().unwrap(), "3".parse().unwrap());
-        assert!(guard_in(root.path(), io::empty(), &up, &down).unwrap().is_empty(), "all was as it should be");
+        assert!(guard_in(root.path(), io::empty(), &up, &down).unwrap().is_empty(), "no CPU had to be restored");
         for (cpu, state) in [(1, "0"), (3, "1")] {
             fs::write(root.path().join(format!("devices/system/cpu/cpu{cpu}/online")), state).unwrap();
         }
@@ -76,9 +77,9 @@ mod tests {
         assert_eq!(online(&root), "110");
     }
 
-    /// The words that it gets, and that it goes when it is let go and not before.
+    /// Checks its arguments, and that it exits when its pipe is closed and not before.
     #[test]
-    fn it_is_told_the_cpus_and_ends_with_its_pipe() {
+    fn guardian_gets_the_cpus_and_exits_with_its_pipe() {
         let root = machine();
         let told = root.path().join("told");
         let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@1h,cpu3:online@1h")).unwrap();

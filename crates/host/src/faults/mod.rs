@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Carries out a fault plan on this machine: CPUs go and come, and it sleeps.
+//! Executes a fault plan on this machine: CPU hotplug and suspend.
 //!
-//! 1. [`Faults::prepare`] refuses what this machine cannot do, before anything happens.
-//! 2. A thread of its own does what is due, since taking a CPU away blocks for tens of milliseconds. A fault that is
-//!    due while another is on its way waits for it, as in the simulator.
-//! 3. However a run ends, the CPUs are as they were found: [`Faults::end`], or dropping this. For a process that is killed
-//!    (SIGKILL) a [`Guardian`] does it.
+//! 1. [`Faults::prepare`] rejects plans that this machine does not support, before anything happens.
+//! 2. A separate thread executes the faults, since offlining a CPU blocks for tens of milliseconds. A fault that is
+//!    due during another one waits for it, as in the simulator.
+//! 3. However the run ends, the CPUs are restored: by [`Faults::end`], or by dropping this. If the process is killed
+//!    (SIGKILL), a [`Guardian`] does it.
 
 mod guardian;
 mod sysfs;
@@ -21,46 +21,46 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use sysfs::Sysfs;
 
-/// What became of a fault. Times count from [`Faults::begin`].
+/// An executed fault. Times count from [`Faults::begin`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Done {
-    /// As the plan has it.
+    /// Fault of the plan.
     pub fault: Fault,
-    /// When it was begun: when it was due, or when the one before it was done.
+    /// Start time: when it was due, or when the previous fault had finished.
     pub began: Nanos,
-    /// How long that took. The kernel lets a CPU go only when all tasks have left it, which a scheduler can delay for
-    /// as long as its watchdog lets it; nobody can take the request back meanwhile.
+    /// Duration. The kernel offlines a CPU only after all tasks have been migrated away, which a scheduler can delay
+    /// until its watchdog fires; the request cannot be cancelled meanwhile.
     pub took: Nanos,
 }
 
-/// What became of a plan.
+/// Result of a plan.
 #[derive(Debug)]
 pub struct Carried {
-    /// The faults that were carried out.
+    /// Executed faults.
     pub done: Vec<Done>,
-    /// The fault that failed, if one did; those after it were not tried.
+    /// The fault that failed, if any; later ones were not tried.
     pub failed: Option<HostError>,
-    /// CPUs that were put back as they had been found.
+    /// CPUs that had to be restored.
     pub back: CpuSet,
 }
 
-/// A plan that is carried out.
+/// A fault plan in execution.
 #[derive(Debug)]
 pub struct Faults {
     sysfs: Sysfs,
-    /// CPUs that the plan speaks of, and those of them that are online without it.
+    /// CPUs named by the plan, and those of them that were online before.
     cpus: CpuSet,
     online: CpuSet,
-    /// Starts the clock, and stops the thread when it is dropped.
+    /// Starts the clock; dropping it stops the thread.
     begin: Option<Sender<Instant>>,
     worker: Option<JoinHandle<(Vec<Done>, Option<HostError>)>>,
 }
 
 impl Faults {
-    /// Checks that this machine can do it all, and waits for [`Faults::begin`].
+    /// Checks that this machine supports the plan, and prepares a thread that waits for [`Faults::begin`].
     ///
     /// # Errors
-    /// If this process is not root, or names the fault that is not possible here, and why.
+    /// If this process is not root, or a fault is not possible on this machine.
     pub fn prepare(plan: &FaultPlan) -> Result<Faults, HostError> {
         proc::check_root()?;
         Faults::prepare_in(Path::new("/sys"), plan)
@@ -78,34 +78,34 @@ impl Faults {
         Ok(Faults { sysfs, online, cpus, begin: Some(begin), worker: Some(worker) })
     }
 
-    /// The run begins: times of the plan count from now.
+    /// Starts the run: times of the plan count from now.
     pub fn begin(&self) {
         if let Some(begin) = &self.begin {
-            // A worker that has gone has nothing to do.
+            // The thread may already have ended.
             let _ = begin.send(Instant::now());
         }
     }
 
-    /// Stops, and brings everything back. Waits for a fault that is on its way.
+    /// Stops the plan and restores all CPUs. Waits for a fault in progress.
     ///
     /// # Errors
-    /// Names the CPUs that could not be brought back.
+    /// Names the CPUs that could not be restored.
     pub fn end(mut self) -> Result<Carried, HostError> {
         let (done, failed) = self.stop();
         Ok(Carried { done, failed, back: self.sysfs.bring_back(&self.cpus, &self.online)? })
     }
 
-    /// What is not yet due will not happen.
+    /// Cancels the faults that are not due yet.
     fn stop(&mut self) -> (Vec<Done>, Option<HostError>) {
         drop(self.begin.take());
-        // If it panicked, its message is on standard error, and the CPUs must be brought back all the more.
+        // If it panicked, the message is on standard error; the CPUs must be restored all the same.
         self.worker.take().map(|worker| worker.join().unwrap_or_default()).unwrap_or_default()
     }
 }
 
 impl Drop for Faults {
     fn drop(&mut self) {
-        // Whoever has not called `end` has an error to tell already.
+        // If `end` was not called, another error is already being reported.
         let _ = self.stop();
         let _ = self.sysfs.bring_back(&self.cpus, &self.online);
     }
@@ -118,7 +118,7 @@ fn cpu_of(action: Action) -> Option<CpuId> {
     }
 }
 
-/// The thread: waits for the beginning, then does what is due until all is done or the sender is gone.
+/// Body of the thread: waits for the start, then executes faults until all are done or the sender is dropped.
 fn carry_out(sysfs: &Sysfs, faults: &[Fault], control: &Receiver<Instant>) -> (Vec<Done>, Option<HostError>) {
     let mut all = Vec::new();
     let Ok(origin) = control.recv() else { return (all, None) };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The files of the kernel by which CPUs go and come and the machine sleeps: `Documentation/core-api/cpu_hotplug.rst`,
+//! Kernel files for CPU hotplug and suspend: `Documentation/core-api/cpu_hotplug.rst`,
 //! `Documentation/ABI/testing/sysfs-power` and `sysfs-class-rtc` of Linux.
 
 use crate::HostError;
@@ -9,11 +9,11 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The real-time clock that wakes the machine.
+/// Alarm of the real-time clock that wakes the machine.
 const WAKE_ALARM: &str = "class/rtc/rtc0/wakealarm";
 const POWER_STATE: &str = "power/state";
 
-/// Below `/sys`.
+/// Files below `/sys`.
 #[derive(Clone, Debug)]
 pub(super) struct Sysfs {
     root: PathBuf,
@@ -24,7 +24,7 @@ fn refused(fault: &Fault, problem: impl Into<String>) -> HostError {
 }
 
 impl Sysfs {
-    /// The file system that is mounted there.
+    /// Uses the file system mounted at `root`.
     pub fn new(root: &Path) -> Sysfs {
         Sysfs { root: root.to_owned() }
     }
@@ -49,17 +49,17 @@ impl Sysfs {
         if text.is_empty() { Ok(CpuSet::new()) } else { text.parse().map_err(|_| malformed()) }
     }
 
-    /// Whether a CPU is online; it must have a switch.
+    /// Whether a CPU is online; it must have an `online` file.
     pub fn is_online(&self, cpu: CpuId) -> Result<bool, HostError> {
         Ok(self.read(&format!("devices/system/cpu/cpu{cpu}/online"))? == "1")
     }
 
-    /// Takes a CPU away, or brings it. Returns when that is done.
+    /// Takes a CPU offline or online, and returns when that is done.
     pub fn set_online(&self, cpu: CpuId, online: bool) -> Result<(), HostError> {
         self.write(&format!("devices/system/cpu/cpu{cpu}/online"), if online { "1" } else { "0" })
     }
 
-    /// Puts CPUs back: of `cpus` those of `wanted` shall be online, and no other. Which ones had to be put back.
+    /// Restores CPUs: of `cpus` exactly those in `wanted` shall be online. Returns those that had to be changed.
     pub fn bring_back(&self, cpus: &CpuSet, wanted: &CpuSet) -> Result<CpuSet, HostError> {
         let (mut back, mut failed) = (CpuSet::new(), None);
         for cpu in cpus.iter() {
@@ -76,13 +76,14 @@ impl Sysfs {
         failed.map_or(Ok(back), Err)
     }
 
-    /// Lets the machine sleep. The alarm is set before it falls asleep, so it sleeps for so long less what that takes.
+    /// Suspends the machine. The alarm is set before the suspend, so the machine sleeps shorter by the time that
+    /// suspending takes.
     pub fn suspend(&self, length: Nanos) -> Result<(), HostError> {
         let states = self.read(POWER_STATE)?;
         let state =
             sleep_state(&states).ok_or_else(|| HostError::Malformed(format!("power/state holds `{states}`")))?;
-        // Something that wakes the machine from here on keeps it from falling asleep: else an alarm that comes too
-        // early would leave it asleep for ever.
+        // Any wakeup event from here on aborts the suspend. Otherwise an alarm that fires too early would leave the
+        // machine asleep forever.
         let wakeups = self.read("power/wakeup_count")?;
         self.write(WAKE_ALARM, "0")?;
         self.write(WAKE_ALARM, &format!("+{}", length.0 / 1_000_000_000))?;
@@ -90,7 +91,7 @@ impl Sysfs {
         self.write(POWER_STATE, state)
     }
 
-    /// Checks that the machine can do all of a plan. The CPUs that are online now.
+    /// Checks that the machine supports the plan. Returns the CPUs that are online.
     pub fn check(&self, plan: &FaultPlan) -> Result<CpuSet, HostError> {
         let (online, present) = (self.cpus("devices/system/cpu/online")?, self.cpus("devices/system/cpu/present")?);
         let offline = present.iter().filter(|cpu| !online.contains(*cpu)).collect();
@@ -130,7 +131,7 @@ impl Sysfs {
         })
     }
 
-    /// Opens it as for a write; nothing is changed.
+    /// Opens the file for writing without changing it.
     fn check_writable(&self, name: &str) -> io::Result<()> {
         OpenOptions::new().write(true).open(self.path(name)).map(drop)
     }
@@ -156,7 +157,7 @@ impl Sysfs {
     }
 }
 
-/// The deepest state that keeps memory, of those that the kernel offers.
+/// Deepest suspend state that keeps memory, among those that the kernel offers.
 fn sleep_state(states: &str) -> Option<&'static str> {
     ["mem", "freeze"].into_iter().find(|wanted| states.split_whitespace().any(|state| state == *wanted))
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A folder stands in for `/sys`: its files take what is written to them.
+//! A directory stands in for `/sys`: its files keep what is written to them.
 
 use super::*;
 use std::fs;
 use std::time::SystemTime;
 use tempfile::TempDir;
 
-/// Four CPUs, of which 0 has no switch and 3 is offline.
+/// Four CPUs: CPU 0 has no `online` file, CPU 3 is offline.
 pub(super) fn machine() -> TempDir {
     let root = TempDir::new().unwrap();
     let write = |name: &str, text: &str| {
@@ -34,7 +34,7 @@ pub(super) fn online(root: &TempDir) -> String {
     (1..4).map(|cpu| state(cpu).trim().to_owned()).collect()
 }
 
-/// Waits until CPUs 1 to 3 are like this.
+/// Waits until CPUs 1 to 3 have this state.
 fn wait_for(root: &TempDir, expected: &str) {
     let began = Instant::now();
     while online(root) != expected {
@@ -44,7 +44,7 @@ fn wait_for(root: &TempDir, expected: &str) {
 }
 
 #[test]
-fn cpus_go_and_come_at_their_times_and_are_brought_back() {
+fn cpus_are_hotplugged_on_time_and_restored_at_the_end() {
     let root = machine();
     let plan = plan("cpu1:offline@20ms,cpu2:offline@20ms,cpu3:online@40ms,cpu1:online@60ms,cpu1:offline@1h");
     let faults = Faults::prepare_in(root.path(), &plan).unwrap();
@@ -54,18 +54,18 @@ fn cpus_go_and_come_at_their_times_and_are_brought_back() {
     for (cpu, due_ms) in [(2, 20), (3, 40), (1, 60)] {
         let path = root.path().join(format!("devices/system/cpu/cpu{cpu}/online"));
         let written = fs::metadata(path).unwrap().modified().unwrap().duration_since(began).unwrap();
-        // File systems note the time of the last tick, which may be 10 ms ago.
+        // File systems use the time of the last tick, which may be 10 ms ago.
         assert!(written >= Duration::from_millis(due_ms - 10), "CPU {cpu} after {written:?}");
     }
     let Carried { done, failed, back } = faults.end().unwrap();
     assert_eq!((back.to_string(), failed.is_none(), online(&root)), ("2-3".into(), true, "110".into()));
     let due: Vec<(String, bool)> = done.iter().map(|one| (one.fault.to_string(), one.began >= one.fault.at)).collect();
     let expected = ["cpu1:offline@20ms", "cpu2:offline@20ms", "cpu3:online@40ms", "cpu1:online@60ms"];
-    assert_eq!(due, expected.map(|fault| (fault.to_owned(), true)), "the last one was not due");
+    assert_eq!(due, expected.map(|fault| (fault.to_owned(), true)), "the last fault was not due");
 }
 
 #[test]
-fn dropping_brings_them_back_too() {
+fn dropping_faults_restores_cpus() {
     let root = machine();
     let faults = Faults::prepare_in(root.path(), &plan("cpu1-2:offline@0s,cpu1:online@1h")).unwrap();
     faults.begin();
@@ -75,7 +75,7 @@ fn dropping_brings_them_back_too() {
 }
 
 #[test]
-fn nothing_happens_before_the_beginning() {
+fn faults_do_nothing_before_begin() {
     let root = machine();
     let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@0s")).unwrap();
     thread::sleep(Duration::from_millis(30));
@@ -85,28 +85,28 @@ fn nothing_happens_before_the_beginning() {
 }
 
 #[test]
-fn a_fault_that_fails_is_told_and_the_others_are_brought_back() {
+fn failed_fault_is_reported_and_cpus_are_restored() {
     let root = machine();
     let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@0s,cpu2:offline@20ms")).unwrap();
-    // As when the kernel refuses: there is no such file any more, but a folder.
+    // As if the kernel refused: the file is replaced by a directory.
     let path = root.path().join("devices/system/cpu/cpu2/online");
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     faults.begin();
-    while !faults.worker.as_ref().expect("it was started").is_finished() {
+    while !faults.worker.as_ref().expect("the thread was started").is_finished() {
         thread::sleep(Duration::from_millis(1));
     }
     fs::remove_dir(&path).unwrap();
     fs::write(&path, "1").unwrap();
     let Carried { done, failed, back } = faults.end().unwrap();
     assert_eq!(done.len(), 1);
-    let failed = failed.expect("CPU 2 could not go").to_string();
+    let failed = failed.expect("CPU 2 could not go offline").to_string();
     assert!(failed.starts_with("cpu2:offline@20ms: ") && failed.contains("cpu2/online: "), "{failed}");
     assert_eq!((back.to_string(), online(&root)), ("1".into(), "110".into()));
 }
 
 #[test]
-fn sleep_sets_the_alarm_first() {
+fn suspend_sets_the_wake_alarm_first() {
     let root = machine();
     let sysfs = Sysfs::new(root.path());
     sysfs.suspend(Nanos::from_secs(3)).unwrap();
@@ -118,7 +118,7 @@ fn sleep_sets_the_alarm_first() {
 }
 
 #[test]
-fn what_the_machine_cannot_do_is_refused_before_anything_happens() {
+fn unsupported_faults_are_rejected_by_prepare() {
     let check = |line: &str, change: &dyn Fn(&Path)| {
         let root = machine();
         change(root.path());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Lines, switches, wakeups, clocks: what one or two pinned threads see.
+//! Cache lines, switches, wakeups and clocks, as observed by one or two pinned threads.
 
 use super::{Quantiles, ROUNDS};
 use crate::sys;
@@ -10,7 +10,7 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// On a cache line of its own, and on none that is fetched along with its neighbour.
+/// Aligned so that the value shares neither its cache line nor an adjacent prefetched line.
 #[repr(align(256))]
 #[derive(Default)]
 pub struct Padded<T>(pub T);
@@ -21,13 +21,12 @@ pub(super) fn usable() -> std::io::Result<CpuSet> {
     Ok((0..Affinity::MAX_CPU).filter(|&cpu| affinity.is_set(cpu)).map(|cpu| CpuId(cpu as u32)).collect())
 }
 
-/// Runs `work` on this CPU, in a thread of its own. Where a CPU went away meanwhile, it runs anywhere: its numbers are as
-/// good as those of a busy machine.
+/// Runs `work` pinned to this CPU, in a new thread. If the CPU has gone offline, it runs anywhere.
 pub fn on<T: Send>(cpu: CpuId, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| scope.spawn(|| pinned(cpu, work)).join().expect("it does not panic"))
+    std::thread::scope(|scope| scope.spawn(|| pinned(cpu, work)).join().expect("the thread does not panic"))
 }
 
-/// Runs `work` on this CPU, in the calling thread.
+/// Runs `work` pinned to this CPU, in the calling thread.
 pub fn pinned<T>(cpu: CpuId, work: impl FnOnce() -> T) -> T {
     let mut affinity = Affinity::new();
     affinity.set(cpu.index());
@@ -39,7 +38,7 @@ fn each(duration: Duration, count: u64) -> f64 {
     duration.as_secs_f64() * 1e9 / count as f64
 }
 
-/// Reading the clock.
+/// Cost of reading the clock.
 pub(super) fn clock(cpu: CpuId) -> Quantiles {
     const READS: u64 = 10_000;
     let round = || {
@@ -52,7 +51,7 @@ pub(super) fn clock(cpu: CpuId) -> Quantiles {
     on(cpu, || Quantiles::of((0..ROUNDS).map(|_| round()).collect()))
 }
 
-/// A call of the kernel for nothing, as a mutex that was fought for makes when it is given back and nobody sleeps.
+/// Cost of a FUTEX_WAKE call without waiter, as made by the unlock of a contended mutex.
 pub(super) fn futex(cpu: CpuId) -> Quantiles {
     const CALLS: u64 = 2_000;
     let word = Padded(AtomicU32::new(0));
@@ -64,7 +63,7 @@ pub(super) fn futex(cpu: CpuId) -> Quantiles {
     on(cpu, || Quantiles::of((0..ROUNDS).map(|_| round()).collect()))
 }
 
-/// Gaps of 400 ns and more in a loop that reads the clock, and how many there are in a second. Zero if there were none.
+/// Gaps of 400 ns or more in a loop that reads the clock, and their number per second. Zero if there were none.
 pub(super) fn gaps(cpu: CpuId) -> (Quantiles, Quantiles) {
     const ROUND: Duration = Duration::from_millis(20);
     const LEAST: Duration = Duration::from_nanos(400);
@@ -87,7 +86,7 @@ pub(super) fn gaps(cpu: CpuId) -> (Quantiles, Quantiles) {
     })
 }
 
-/// One way of a cache line: two CPUs write to it in turn.
+/// Transfer latency of a cache line: two CPUs write to it alternately.
 pub(super) fn line(a: CpuId, b: CpuId) -> Quantiles {
     const TRIPS: u64 = 2_000;
     let turn = Padded(AtomicU64::new(0));
@@ -114,12 +113,12 @@ pub(super) fn line(a: CpuId, b: CpuId) -> Quantiles {
             each(start.elapsed(), 2 * TRIPS)
         };
         let rounds = scope.spawn(move || pinned(a, || (0..ROUNDS as u64).map(round).collect::<Vec<f64>>()));
-        Quantiles::of(rounds.join().expect("it does not panic"))
+        Quantiles::of(rounds.join().expect("the thread does not panic"))
     })
 }
 
-/// How often one of two CPUs that add to one number all the time does so before the other one gets the line: each sees by
-/// the number whether somebody came between. What this takes is how long the hardware leaves a line where it is wanted.
+/// Number of additions that one of two contending CPUs makes before the other one gets the line: each detects by the
+/// value whether the other has added. This measures how long the hardware keeps a contended line in one cache.
 pub(super) fn residency(a: CpuId, b: CpuId) -> Quantiles {
     const ADDITIONS: u64 = 20_000;
     let (number, barrier) = (Padded(AtomicU64::new(0)), Barrier::new(2));
@@ -142,11 +141,11 @@ pub(super) fn residency(a: CpuId, b: CpuId) -> Quantiles {
     std::thread::scope(|scope| {
         let add = &add;
         let both = [a, b].map(|cpu| scope.spawn(move || add(cpu)));
-        Quantiles::of(both.into_iter().flat_map(|thread| thread.join().expect("it does not panic")).collect())
+        Quantiles::of(both.into_iter().flat_map(|thread| thread.join().expect("the thread does not panic")).collect())
     })
 }
 
-/// From waking a thread on another CPU, which has slept for a moment, to its first instruction.
+/// Latency from waking a sleeping thread on another CPU to its first instruction.
 pub(super) fn wakeup(a: CpuId, b: CpuId) -> Quantiles {
     const WAKEUPS: usize = 200;
     const APART: Duration = Duration::from_micros(300);
@@ -159,7 +158,7 @@ pub(super) fn wakeup(a: CpuId, b: CpuId) -> Quantiles {
                 let mut took = Vec::new();
                 while !done.load(Ordering::Acquire) {
                     std::thread::park();
-                    // A thread may wake for no reason: then nothing was sent.
+                    // Spurious wakeup: no time was sent.
                     match sent.0.swap(0, Ordering::AcqRel) {
                         0 => {}
                         at => took.push((now() - at) as f64),
@@ -181,14 +180,14 @@ pub(super) fn wakeup(a: CpuId, b: CpuId) -> Quantiles {
                 waked.unpark();
             });
         });
-        let mut took = sleeper.join().expect("it does not panic");
+        let mut took = sleeper.join().expect("the thread does not panic");
         took.is_empty().then(|| took.push(0.0));
         Quantiles::of(took)
     })
 }
 
-/// How much slower a CPU is in the first millisecond after it idled than at the end of 60 ms of work, in percent. The
-/// median of the rounds is 0 where the frequency does not change, or not in a way that this can see.
+/// Slowdown of a CPU in the first millisecond after idling, compared to the end of 60 ms of work, in percent. The
+/// median of the rounds is 0 if the frequency does not change observably.
 pub(super) fn ramp(cpu: CpuId) -> Quantiles {
     const IDLE: Duration = Duration::from_millis(300);
     const FIRST: Duration = Duration::from_millis(1);

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From the kernel's events to those of a run, and the accounts of its tasks and CPUs.
+//! Converts kernel events to events of a run, and accounts the time of its tasks and CPUs.
 //!
-//! 1. The run begins at the birth of the first task, or, if a workload is played, at that of its stage: the first task may
-//!    come later. What happened before only tells who had which CPU then.
-//! 2. A CPU that runs a task outside the tree is busy, but for the run it runs nobody: the switch to no task is
-//!    followed by an event that it does not idle.
-//! 3. A task's time is charged to the state that it is leaving, so that its account adds up whatever was lost.
-//! 4. A switch that the kernel did not report comes as one from a task outside the tree, dated back. A wakeup that it
-//!    did not report comes when the task runs already: it counts, but says nothing of how long the task waited.
-//! 5. While a task has a CPU it runs for as long as the scheduler says (`sum_exec_runtime`, which leaves out interrupts
-//!    and what the host of a virtual machine stole, where the kernel accounts for these); the rest is stolen.
-//! 6. Who had a CPU when the run ended is told by the next switch there: the kernel may have kept the one to the idle
-//!    task to itself.
+//! 1. The run begins at the birth of the first task, or, for an executed workload, at that of its coordinator: the first
+//!    task may come later. Earlier events only determine which task each CPU runs at that time.
+//! 2. A CPU that runs a task outside the tree is busy, but the run has no task on it: the switch to no task is followed
+//!    by an event that the CPU is not idle.
+//! 3. A task's time is charged to the state that it leaves, so its account adds up even if events were lost.
+//! 4. A switch that the kernel did not report appears as a switch from a task outside the tree, dated back. A wakeup that
+//!    it did not report appears when the task already runs: it is counted, but without a latency.
+//! 5. A running task is charged the time that the scheduler accounts (`sum_exec_runtime`, which excludes interrupts and
+//!    steal time of a virtual machine, where the kernel accounts for these); the rest is stolen time.
+//! 6. The task on a CPU at the end of the run is known from the next switch there, since the kernel may have hidden the
+//!    switch to the idle task.
 
 use super::Scope;
 use event_log::{self as log, BlockCause, CallbackSite, EventKind, Sink, SwitchReason, TaskInfo};
@@ -21,7 +21,7 @@ use recording::convert::cause;
 use recording::event::{Event, Kind, Left, Number, Occupant, Waker};
 use workload::Sleep;
 
-/// What a task does.
+/// State of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Blocked,
@@ -40,18 +40,18 @@ struct Task {
     state: State,
     since: Nanos,
     ended: Option<Nanos>,
-    /// On a CPU, by the clock.
+    /// Time on a CPU, by the clock.
     on_cpu: Nanos,
-    /// On a CPU, as the scheduler counts, when it was switched out last.
+    /// CPU time accounted by the scheduler when it was last switched out.
     ran: Nanos,
-    /// By the clock, at that time.
+    /// `on_cpu` at that time.
     on_cpu_then: Nanos,
     runnable: Nanos,
     blocked: Nanos,
 }
 
 impl Task {
-    /// Charges the time since the last change and changes.
+    /// Charges the time since the last change to the old state.
     fn enter(&mut self, now: Nanos, state: State) {
         let passed = now.since(self.since);
         match self.state {
@@ -64,9 +64,9 @@ impl Task {
         self.state = state;
     }
 
-    /// Its account; nothing may follow.
+    /// Account of the task at the end of the run.
     fn account(&self) -> TaskAccount {
-        // What it ran since it was switched out last (it still runs) is known by the clock only.
+        // Time since it was last switched out, while it still runs, is known only by the clock.
         let run = self.ran + self.on_cpu.since(self.on_cpu_then);
         let stolen = self.on_cpu.since(run);
         let early = run.since(self.on_cpu);
@@ -82,9 +82,9 @@ impl Task {
     }
 }
 
-/// The thread that creates the tasks of a play, and what they inherit.
+/// The coordinator, which creates the tasks of an executed workload, and the attributes that they inherit.
 #[derive(Clone, Debug)]
-struct Stage {
+struct Coordinator {
     number: Number,
     allowed: CpuSet,
     policy: Policy,
@@ -104,7 +104,7 @@ struct Cpu {
 }
 
 impl Cpu {
-    /// Charges the time since the last change; `busy` if it was online then.
+    /// Charges the time since the last change, as `busy` or idle if the CPU was online.
     fn charge(&mut self, now: Nanos, busy: bool) {
         let passed = now.since(self.since);
         match (self.is_offline, busy) {
@@ -116,46 +116,46 @@ impl Cpu {
     }
 }
 
-/// What is known when the run is over.
+/// Accounts at the end of the run.
 #[derive(Debug)]
 pub(crate) struct Fed {
-    /// From the beginning to the end.
+    /// Duration of the run.
     pub elapsed: Nanos,
-    /// When the last task ended; `None` if one has not.
+    /// Time of the last exit; `None` if a task has not exited.
     pub makespan: Option<Nanos>,
     /// Busy (`run`) and idle time of each CPU.
     pub cpus: Vec<CpuAccount>,
-    /// Each task's account.
+    /// Account of each task.
     pub tasks: Vec<TaskAccount>,
-    /// Each task's last name.
+    /// Final name of each task.
     pub names: Vec<String>,
-    /// Each task's number in the kernel.
+    /// TID of each task.
     pub threads: Vec<u32>,
-    /// Tasks that had not ended.
+    /// Number of tasks that had not exited.
     pub unfinished: u32,
-    /// Events that named a task whose birth is not known, or a CPU that was not there at the beginning.
+    /// Number of events about a task without a known birth, or about a CPU that did not exist at the start.
     pub orphans: u64,
-    /// Switches to tasks and wakeups of tasks that the kernel did not report, and that were inferred.
+    /// Number of switches to tasks, and of wakeups, that the kernel did not report and that were inferred.
     pub unseen: (u64, u64),
 }
 
-/// Takes the kernel's events in the order of time.
+/// Processes the kernel's events in order of time.
 #[derive(Debug)]
 pub(crate) struct Feed<S> {
-    /// Who wants to know.
+    /// Receiver of the run's events.
     pub sink: S,
     origin: Option<Nanos>,
     now: Nanos,
-    /// By the number that the programs in the kernel gave: lost births leave gaps.
+    /// Task ID by the number that the BPF programs assigned; lost births leave gaps.
     ids: Vec<Option<TaskId>>,
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
-    /// Tasks that have not ended.
+    /// Number of tasks that have not exited.
     alive: u32,
     scope: Scope,
-    /// The thread that plays a workload, once it has been seen: it is not a task of the run, but its parent.
-    stage: Option<Stage>,
-    stage_gone: bool,
+    /// The coordinator of a workload, once seen: it is not a task of the run, but the parent of its tasks.
+    coordinator: Option<Coordinator>,
+    coordinator_gone: bool,
     over: bool,
     orphans: u64,
     own_events: u64,
@@ -164,8 +164,9 @@ pub(crate) struct Feed<S> {
 }
 
 impl<S: Sink> Feed<S> {
-    /// For a machine with so many CPUs. Of those that were `visited` while the programs listened it is known who has
-    /// them: nobody, if an event says so, and otherwise tasks outside the tree. The others idle until an event.
+    /// For a machine with `cpus` CPUs. For CPUs that were `visited` while the programs were attached, the current
+    /// task is known: idle if an event says so, otherwise a task outside the tree. The others count as idle until an
+    /// event.
     pub fn new(cpus: usize, visited: &CpuSet, scope: Scope, sink: S) -> Feed<S> {
         let cpu = |cpu| Cpu {
             occupant: if visited.contains(CpuId(cpu)) { Occupant::Other } else { Occupant::Idle },
@@ -185,8 +186,8 @@ impl<S: Sink> Feed<S> {
             cpus: (0..cpus as u32).map(cpu).collect(),
             alive: 0,
             scope,
-            stage: None,
-            stage_gone: false,
+            coordinator: None,
+            coordinator_gone: false,
             over: false,
             orphans: 0,
             own_events: 0,
@@ -195,22 +196,22 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    /// Whether the run is over: all of its tasks have ended.
+    /// Whether the run is over: all of its tasks have exited.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// The machine's CPUs.
+    /// CPUs of the machine.
     pub fn all_cpus(&self) -> &CpuSet {
         &self.all
     }
 
-    /// How many events were about a task of the tree.
+    /// Number of events about tasks of the tree.
     pub fn own_events(&self) -> u64 {
         self.own_events
     }
 
-    /// Takes the next event. Of those after the end of the run only the first switch of each CPU counts.
+    /// Processes the next event. After the end of the run only the first switch of each CPU counts.
     pub fn take(&mut self, event: &Event) {
         if self.over {
             if let Kind::Switch { cpu, previous, .. } = event.kind {
@@ -227,7 +228,7 @@ impl<S: Sink> Feed<S> {
             Kind::Hotplug { .. } => 0,
             _ => 1,
         };
-        if self.is_of_stage(event) {
+        if self.is_of_coordinator(event) {
             if self.origin.is_none() {
                 self.begin(event.time);
             }
@@ -251,13 +252,13 @@ impl<S: Sink> Feed<S> {
                     self.cpus[cpu.index()].occupant = *next;
                     return;
                 }
-                let was_stage = self.is_stage(*previous);
+                let was_coordinator = self.is_stage(*previous);
                 let (previous, next) = (self.known(*previous), self.known(*next));
                 self.leave(*cpu, previous, event.work, *left, *io_wait || *uninterruptible);
                 self.enter(*cpu, previous, next, *left);
-                self.stage_gone |= was_stage && *left == Left::Dead;
-                // Whoever waits for a thread goes on before that thread has left its CPU for the last time.
-                self.over |= self.stage_gone && self.alive == 0;
+                self.coordinator_gone |= was_coordinator && *left == Left::Dead;
+                // A task that joins a thread continues before that thread is switched out for the last time.
+                self.over |= self.coordinator_gone && self.alive == 0;
             }
             Kind::Sleep(_)
             | Kind::Pass(_)
@@ -277,7 +278,7 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    /// This occupant leaves a CPU after the end of the run, and if nobody did before, it had the CPU then.
+    /// If this is the first switch on the CPU after the end of the run, `occupant` was on it at the end.
     fn look_back(&mut self, cpu: CpuId, occupant: Occupant) {
         let Some(cpu) = self.cpus.get_mut(cpu.index()).filter(|cpu| !cpu.left_after_end) else { return };
         cpu.left_after_end = true;
@@ -285,23 +286,25 @@ impl<S: Sink> Feed<S> {
     }
 
     fn is_stage(&self, occupant: Occupant) -> bool {
-        self.stage.as_ref().is_some_and(|stage| occupant == Occupant::Task(stage.number))
+        self.coordinator.as_ref().is_some_and(|coordinator| occupant == Occupant::Task(coordinator.number))
     }
 
-    /// Keeps what the stage's tasks inherit. Its switches are those of a CPU too, and are left to others.
-    fn is_of_stage(&mut self, event: &Event) -> bool {
-        match (&event.kind, &mut self.stage) {
-            (Kind::Birth { .. }, stage @ None) if self.scope == Scope::Play => {
+    /// Tracks the attributes that the coordinator's children inherit. Its switches also concern a CPU and are
+    /// processed further.
+    fn is_of_coordinator(&mut self, event: &Event) -> bool {
+        match (&event.kind, &mut self.coordinator) {
+            (Kind::Birth { .. }, coordinator @ None) if self.scope == Scope::Workload => {
                 let (allowed, policy, nice) = (self.all.clone(), Policy::Other, 0);
-                *stage = Some(Stage { number: event.task, allowed, policy, nice });
+                *coordinator = Some(Coordinator { number: event.task, allowed, policy, nice });
                 true
             }
-            (Kind::Attributes { policy, nice, cpus }, Some(stage)) if event.task == stage.number => {
-                (stage.allowed, stage.policy, stage.nice) = (cpus.intersection(&self.all), *policy, *nice);
+            (Kind::Attributes { policy, nice, cpus }, Some(coordinator)) if event.task == coordinator.number => {
+                (coordinator.allowed, coordinator.policy, coordinator.nice) =
+                    (cpus.intersection(&self.all), *policy, *nice);
                 true
             }
             (Kind::Switch { .. }, _) | (_, None) => false,
-            (_, Some(stage)) => event.task == stage.number,
+            (_, Some(coordinator)) => event.task == coordinator.number,
         }
     }
 
@@ -309,7 +312,7 @@ impl<S: Sink> Feed<S> {
         self.ids.get(number as usize).copied().flatten()
     }
 
-    /// A task of which nothing is known is as good as one outside the tree.
+    /// Treats an unknown task as one outside the tree.
     fn known(&mut self, occupant: Occupant) -> Occupant {
         match occupant {
             Occupant::Task(number) if self.id(number).is_none() => {
@@ -324,7 +327,7 @@ impl<S: Sink> Feed<S> {
         self.sink.event(&log::Event { time: self.now, cpu, task, kind, site: CallbackSite::default() });
     }
 
-    /// The run begins now.
+    /// Starts the run at `now`.
     fn begin(&mut self, now: Nanos) {
         self.origin = Some(now);
         for number in 0..self.cpus.len() {
@@ -343,9 +346,9 @@ impl<S: Sink> Feed<S> {
             self.begin(event.time);
         }
         let parent = parent.and_then(|parent| self.id(parent));
-        let (allowed, policy, nice) = match (parent.map(|parent| &self.tasks[parent.index()]), &self.stage) {
+        let (allowed, policy, nice) = match (parent.map(|parent| &self.tasks[parent.index()]), &self.coordinator) {
             (Some(parent), _) => (parent.allowed.clone(), parent.policy, parent.nice),
-            (None, Some(stage)) => (stage.allowed.clone(), stage.policy, stage.nice),
+            (None, Some(coordinator)) => (coordinator.allowed.clone(), coordinator.policy, coordinator.nice),
             (None, None) => (self.all.clone(), Policy::Other, 0),
         };
         let id = TaskId(self.tasks.len() as u32);
@@ -387,7 +390,7 @@ impl<S: Sink> Feed<S> {
         });
     }
 
-    /// A CPU went, or comes, and idles first; or it has been offline from the beginning.
+    /// A CPU went offline, or came online and is idle first; or it has been offline from the start.
     pub fn hotplug(&mut self, cpu: CpuId, online: bool) {
         let Some(account) = self.cpus.get_mut(cpu.index()) else { return };
         let busy = account.occupant != Occupant::Idle;
@@ -454,10 +457,10 @@ impl<S: Sink> Feed<S> {
         self.tell(cpu, id, EventKind::Wakeup { waker, sync: false, target });
     }
 
-    /// The CPU's previous task leaves it.
+    /// Accounts for the task that leaves the CPU.
     fn leave(&mut self, cpu: CpuId, previous: Occupant, ran: Nanos, left: Left, device: bool) {
         let account = &mut self.cpus[cpu.index()];
-        // By what the event says: if a switch was lost, the last part of the time is the one that is known.
+        // The event decides: if a switch was lost, only the last part of the time is known.
         account.charge(self.now, previous != Occupant::Idle);
         account.is_offline = false;
         self.unseen.0 += u64::from(left == Left::Unseen);
@@ -487,7 +490,7 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    /// The CPU's next task has it.
+    /// Accounts for the task that gets the CPU.
     fn enter(&mut self, cpu: CpuId, previous: Occupant, next: Occupant, left: Left) {
         self.cpus[cpu.index()].occupant = next;
         let task_of = |occupant| match occupant {
@@ -513,7 +516,7 @@ impl<S: Sink> Feed<S> {
         }
     }
 
-    /// The run is over, at `end` on the kernel's clock if its tasks have not ended it before.
+    /// Ends the run, at `end` of the kernel's clock unless its tasks ended it before.
     pub fn finish(mut self, end: Nanos) -> (S, Fed) {
         if !self.over {
             self.now = self.now.max(end.since(self.origin.unwrap_or(end)));

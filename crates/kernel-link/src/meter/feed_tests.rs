@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Hand-made events whose measures are known, and random ones that must never break the accounts.
+//! Hand-made events with known measures, and random ones that must never break the accounts.
 
 use super::*;
 use ids::Topology;
@@ -7,7 +7,7 @@ use measures::{Collector, RunMeasures, Totals};
 use proptest::prelude::*;
 
 const CPUS: usize = 4;
-/// On the last one nothing happens: others have it.
+/// CPU visited before the run; it runs other tasks throughout.
 const VISITED: &str = "3";
 
 fn event(time_us: u64, task: Number, work_us: u64, kind: Kind) -> Event {
@@ -23,7 +23,7 @@ fn wake(time_us: u64, task: Number, waker: Waker, new: bool) -> Event {
     event(time_us, task, 0, Kind::Wake { waker, waker_cpu, target_cpu, device: (false, false), new })
 }
 
-/// `ran`: CPU time of the previous task.
+/// `ran_us`: CPU time of the previous task.
 fn switch(time_us: u64, cpu: u32, previous: Occupant, next: Occupant, left: Left, ran_us: u64) -> Event {
     let task = if let Occupant::Task(task) = next { task } else { u32::MAX };
     let cpu = CpuId(cpu);
@@ -47,7 +47,7 @@ fn feed(events: &[Event], scope: Scope) -> (RunMeasures, Fed) {
 }
 
 #[test]
-fn a_cpu_that_is_gone_does_not_idle() {
+fn offline_cpu_does_not_count_as_idle() {
     use Occupant::{Idle, Other, Task};
     let (runnable, dead) = (Left::Runnable, Left::Dead);
     let hotplug = |time_us, cpu, online| event(time_us, u32::MAX, 0, Kind::Hotplug { cpu: CpuId(cpu), online });
@@ -56,14 +56,14 @@ fn a_cpu_that_is_gone_does_not_idle() {
         birth(1_000, 0, None),
         wake(1_000, 0, Waker::Outside, true),
         switch(1_000, 0, Idle, Task(0), runnable, 0),
-        // Its child waits until CPU 1 is back: all that time nobody idles who could have run it.
+        // Its child waits until CPU 1 is back: no idle CPU could have run it in that time.
         hotplug(1_100, 1, false),
         birth(1_200, 1, Some(0)),
         wake(1_200, 1, Waker::Task(0, Nanos::ZERO), true),
         hotplug(1_500, 1, true),
         switch(1_510, 1, Idle, Other, runnable, 0),
         switch(1_520, 1, Other, Task(1), runnable, 0),
-        // CPU 2 comes without a word.
+        // CPU 2 comes online without a hotplug event.
         switch(1_600, 2, Idle, Other, runnable, 0),
         switch(1_700, 1, Task(1), Idle, dead, 180),
         switch(1_800, 0, Task(0), Idle, dead, 800),
@@ -71,27 +71,27 @@ fn a_cpu_that_is_gone_does_not_idle() {
     let (measures, fed) = feed(&events, Scope::Command);
     let us = |cpu: &CpuAccount| (cpu.run.0 / 1000, cpu.idle.0 / 1000, cpu.offline.0 / 1000);
     assert_eq!(fed.cpus.iter().map(us).collect::<Vec<_>>(), [(800, 0, 0), (190, 210, 400), (200, 0, 600), (800, 0, 0)]);
-    assert_eq!(measures.idle_while_runnable, Nanos::from_us(10), "CPU 1, until it had its first task");
+    assert_eq!(measures.idle_while_runnable, Nanos::from_us(10), "CPU 1, until its first task");
 }
 
 #[test]
-fn a_parent_a_child_and_a_stranger() {
+fn parent_child_and_outside_task_are_accounted() {
     use Occupant::{Idle, Other, Task};
     let (blocked, runnable, dead) = (Left::Blocked, Left::Runnable, Left::Dead);
     let events = [
-        // Before the run: CPU 1 runs somebody else's task; CPU 0 forks the first task and runs it.
+        // Before the run: CPU 1 runs a task outside the tree; CPU 0 forks the first task and runs it.
         switch(500, 1, Idle, Other, runnable, 0),
         switch(600, 0, Idle, Other, runnable, 0),
         birth(1_000, 0, None),
         wake(1_010, 0, Waker::Outside, true),
         switch(1_020, 0, Other, Task(0), runnable, 0),
-        // It forks a child, which waits for CPU 1 while CPU 2 idles, and runs 80 us later.
+        // It forks a child, which waits for CPU 1 while CPU 2 is idle, and runs 80 us later.
         birth(1_100, 1, Some(0)),
         wake(1_120, 1, Waker::Task(0, Nanos::ZERO), true),
         switch(1_200, 1, Other, Task(1), runnable, 0),
-        // The parent sleeps. Of its 280 us on the CPU an interrupt took 30.
+        // The parent sleeps. Of its 280 us on the CPU, an interrupt took 30 us.
         switch(1_300, 0, Task(0), Idle, blocked, 250),
-        // The child is preempted by the stranger, waits 50 us, and goes on elsewhere.
+        // The child is preempted by an outside task, waits 50 us, and continues on another CPU.
         switch(1_400, 1, Task(1), Other, runnable, 200),
         switch(1_450, 2, Idle, Task(1), runnable, 0),
         wake(1_500, 0, Waker::Task(1, Nanos::ZERO), false),
@@ -111,12 +111,13 @@ fn a_parent_a_child_and_a_stranger() {
         runnable: us(runnable),
         blocked: us(blocked),
     };
-    // By the clock the parent had 280 + 90 us, and the child 200 + 100.
+    // By the clock the parent had 280 + 90 us, and the child 200 + 100 us.
     assert_eq!(fed.tasks, [account(340, 30, 20, 210), account(300, 0, 130, 20)]);
     let latency = measures.wakeup_latency;
     assert_eq!((latency.count, latency.max, latency.mean), (3, us(80), Nanos(100_000 / 3)));
     assert_eq!((measures.run_delay.count, measures.migrations.llc), (4, 1));
-    // While the first task waited for CPU 0, the child for CPU 1 (twice), and the parent for CPU 0, others were idle.
+    // Other CPUs were idle while the first task waited for CPU 0, the child for CPU 1 (twice), and the parent for CPU
+    // 0.
     assert_eq!(measures.idle_while_runnable, us(10 + 80 + 50 + 10));
     let cpus: Vec<_> = fed.cpus.iter().map(|cpu| (cpu.run, cpu.idle)).collect();
     assert_eq!(cpus, [(us(390), us(210)), (us(600), us(0)), (us(100), us(500)), (us(600), us(0))]);
@@ -124,17 +125,17 @@ fn a_parent_a_child_and_a_stranger() {
 }
 
 #[test]
-fn what_the_kernel_hid_counts_but_says_nothing_of_latency() {
+fn hidden_wakeups_are_counted_without_latency() {
     use Occupant::{Idle, Other, Task};
     let events = [
         birth(0, 0, None),
         wake(0, 0, Waker::Outside, true),
         switch(10, 0, Idle, Task(0), Left::Runnable, 0),
-        // It sleeps, and somebody hidden gets the CPU. The task was woken meanwhile, came next and ran for 30 us.
+        // Task 0 blocks and a hidden task is switched in; task 0 is woken, runs next, for 30 us.
         switch(20, 0, Task(0), Other, Left::Blocked, 10),
         switch(70, 0, Other, Task(0), Left::Unseen, 0),
         wake(70, 0, Waker::Unseen, false),
-        // A wakeup by somebody hidden, after which the switch was seen.
+        // A wakeup by a hidden task, after which the switch was seen.
         switch(100, 0, Task(0), Idle, Left::Blocked, 40),
         switch(150, 0, Idle, Task(0), Left::Runnable, 0),
         wake(150, 0, Waker::Unseen, false),
@@ -143,21 +144,21 @@ fn what_the_kernel_hid_counts_but_says_nothing_of_latency() {
     let (measures, fed) = feed(&events, Scope::Command);
     assert_eq!((measures.context_switches, measures.wakeups, fed.unseen), (3, 3, (1, 2)));
     let latency = measures.wakeup_latency;
-    assert_eq!((latency.count, latency.max), (1, Nanos::from_us(10)), "of the first one alone");
+    assert_eq!((latency.count, latency.max), (1, Nanos::from_us(10)), "only the first wakeup has a latency");
     let account = fed.tasks[0];
     let [run, runnable, blocked] = [account.run, account.runnable, account.blocked].map(|time| time.0 / 1_000);
     assert_eq!((run, runnable, blocked), (50, 10, 100));
 }
 
 #[test]
-fn who_had_a_cpu_at_the_end_is_told_by_who_leaves_it_next() {
+fn occupant_at_the_end_is_known_from_the_next_switch() {
     use Occupant::{Idle, Other, Task};
     let idle = |after_the_end: &[Event]| {
         let mut events = vec![
             birth(0, 0, None),
             wake(0, 0, Waker::Outside, true),
             switch(0, 0, Idle, Task(0), Left::Runnable, 0),
-            // Somebody hidden gets CPU 1. Nobody tells when it leaves.
+            // A hidden task gets CPU 1, and no event reports when it leaves.
             switch(100, 1, Idle, Other, Left::Runnable, 0),
             switch(900, 0, Task(0), Idle, Left::Dead, 900),
         ];
@@ -169,11 +170,11 @@ fn who_had_a_cpu_at_the_end_is_told_by_who_leaves_it_next() {
     assert_eq!(idle(&[]), Nanos::from_us(100));
     let next = [switch(950, 1, Idle, Other, Left::Runnable, 0), switch(960, 1, Other, Idle, Left::Runnable, 0)];
     assert_eq!(idle(&next), Nanos::from_us(900));
-    assert_eq!(idle(&[next[1].clone(), next[0].clone()]), Nanos::from_us(100), "only the first one counts");
+    assert_eq!(idle(&[next[1].clone(), next[0].clone()]), Nanos::from_us(100), "only the first switch counts");
 }
 
 #[test]
-fn daemons_have_no_makespan_and_count_to_the_end() {
+fn run_with_unfinished_tasks_has_no_makespan() {
     use Occupant::{Idle, Task};
     let events = [
         birth(0, 0, None),
@@ -188,7 +189,7 @@ fn daemons_have_no_makespan_and_count_to_the_end() {
 }
 
 #[test]
-fn a_task_runs_as_long_as_the_scheduler_says_at_the_expense_of_its_waiting() {
+fn run_time_follows_the_scheduler_and_reduces_waiting_time() {
     use Occupant::{Idle, Task};
     let run = |ran| {
         let events = [
@@ -208,7 +209,7 @@ fn a_task_runs_as_long_as_the_scheduler_says_at_the_expense_of_its_waiting() {
 }
 
 #[test]
-fn of_a_play_the_stage_is_no_task_and_its_end_is_that_of_the_run() {
+fn coordinator_is_not_a_task_and_its_exit_ends_the_run() {
     use Occupant::{Idle, Other, Task};
     let nice = |time, task, nice| {
         let cpus = CpuSet::first_n(2);
@@ -229,10 +230,10 @@ fn of_a_play_the_stage_is_no_task_and_its_end_is_that_of_the_run() {
         switch(170, 0, Task(0), Idle, Left::Dead, 135),
         switch(900, 0, Idle, Other, Left::Runnable, 0),
     ];
-    let (measures, fed) = feed(&events, Scope::Play);
+    let (measures, fed) = feed(&events, Scope::Workload);
     assert_eq!((measures.tasks.len(), measures.wakeups, measures.context_switches), (1, 1, 1));
     assert_eq!((measures.elapsed, measures.makespan), (Nanos::from_us(170), Some(Nanos::from_us(150))));
-    assert_eq!(measures.tasks[0].cpus_allowed, CpuSet::first_n(2), "inherited from the stage");
+    assert_eq!(measures.tasks[0].cpus_allowed, CpuSet::first_n(2), "inherited from the coordinator");
     assert_eq!((fed.orphans, fed.unseen, fed.threads), (0, (0, 0), vec![1]));
     assert_eq!((fed.cpus[0].run, fed.cpus[1].run), (Nanos::from_us(165), Nanos::from_us(30)));
 }
@@ -263,17 +264,17 @@ fn any_event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// As after losses: births of known tasks, switches from who was not there. The collector asserts that each task's
-    /// and each CPU's time adds up.
+    /// As after losses: births of known tasks, switches from absent tasks. The collector asserts that the times of
+    /// each task and each CPU add up.
     #[test]
-    fn whatever_was_lost_the_accounts_add_up(events in prop::collection::vec((any_event(), 0..50u64), 0..80)) {
+    fn accounts_add_up_despite_lost_events(events in prop::collection::vec((any_event(), 0..50u64), 0..80)) {
         let mut born = [false; 6];
         let mut time = 0;
         let mut fed = Vec::new();
         for (mut event, pause) in events {
             time += pause;
             event.time = Nanos::from_us(time);
-            // Numbers are never given twice, and a task that has died is not heard of again.
+            // Task numbers are never reused, and a dead task has no further events.
             let again = matches!(event.kind, Kind::Birth { .. })
                 && std::mem::replace(&mut born[event.task as usize], true);
             if !again {

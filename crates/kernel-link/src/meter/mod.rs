@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A run in the real kernel, measured as a simulated one is: the kernel's events become those of `event_log`, and go
-//! through the same collector.
+//! Measures a run in the real kernel like a simulated one: kernel events are converted to those of `event_log` and
+//! pass through the same collector.
 //!
-//! What is conserved: each task's time and each CPU's time have one owner at every nanosecond, as in a simulated run.
-//! What is not known as exactly: stolen time of CPUs comes from `/proc/stat`, in steps of 10 ms; the scheduler's share
-//! of a CPU's time is known only where it is a BPF object, and as a sum over all CPUs.
+//! As in a simulated run, every nanosecond of each task and of each CPU has exactly one owner. Less accurate than
+//! there: the steal time of CPUs comes from `/proc/stat`, in steps of 10 ms; the scheduler's CPU time is known only
+//! for BPF objects, and only as a sum over all CPUs.
 
 mod feed;
 mod order;
@@ -47,90 +47,90 @@ static PROBES: ProbeSet = ProbeSet {
     by_perf: &[],
 };
 
-/// The program that loses nothing if the kernel skips a call of it: another tells the same a little later (6 in `meter.bpf.c`).
+/// A program whose skipped calls lose nothing: another reports the same a little later (6 in `meter.bpf.c`).
 const MADE_UP_FOR: &str = "on_rename";
 
-/// Whom a meter follows.
+/// Tasks that a meter follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// The command that [`Meter::spawn`] starts, with all its descendants. The run is over when all of them have ended.
+    /// The command started by [`Meter::spawn`] with all its descendants. The run ends when all of them have exited.
     Command,
-    /// The workload that the thread which starts the meter plays next, on a [`executor::Stage`]. The run is over
-    /// when the stage and all tasks have gone.
-    Play,
-    /// What a thread forks after [`Meter::follow_children_of`], with all descendants. The run lasts until it is
-    /// finished.
+    /// The workload that the starting thread executes next, by a [`executor::PreparedWorkload`]. The run ends when
+    /// the coordinator and all tasks have exited.
+    Workload,
+    /// All later children of the thread after [`Meter::follow_children_of`], with all descendants. The run lasts
+    /// until it is finished.
     Children,
 }
 
-/// How measuring went.
+/// Cost and quality of a measurement.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MeterCost {
-    /// Events received.
+    /// Number of events received.
     pub events: u64,
-    /// Events that did not fit the buffer, by CPU, and calls of the programs that the kernel skipped: with any of
-    /// them, counts are too low and times may be charged to the wrong state.
+    /// Number of events that did not fit the buffer, by CPU. If any were lost, counts are too low and times may be
+    /// charged to the wrong state.
     pub lost_by_cpu: Vec<u64>,
-    /// See `lost_by_cpu`; by program. Not that which is made up for ([`MADE_UP_FOR`]).
+    /// Programs whose calls the kernel skipped, and number of calls; these events are lost as well. Without
+    /// [`MADE_UP_FOR`].
     pub skipped: Vec<(String, u64)>,
-    /// Events about tasks whose birth was lost.
+    /// Number of events about tasks whose birth was lost.
     pub orphans: u64,
-    /// Switches to the run's tasks that the kernel did not report, although no event was lost on the way. A kernel may
-    /// keep its tracepoints quiet while certain tasks have a CPU, such as those by which the host of a virtual machine
-    /// looks after it. No probe hears of the switch from such a task, whether BPF, perf or ftrace attached it. These
-    /// switches are inferred from the CPU time of the task that came next, and counted.
+    /// Number of switches to tasks of the run that the kernel did not report, although no event was lost. A kernel
+    /// may suppress tracepoints while certain tasks run, such as those by which the host of a virtual machine manages
+    /// it; then neither BPF, perf nor ftrace observes the switch away from such a task. These switches are inferred
+    /// from the CPU time of the next task, and counted.
     ///
-    /// Not 0: the run shared its CPUs with somebody whom the kernel hides. Counts and CPU times hold all the same.
+    /// If not 0, the run shared its CPUs with a hidden task. Counts and CPU times are valid nevertheless.
     pub unseen_switches: u64,
-    /// Wakeups of the run's tasks by such a task, or by an interrupt in its turn. They are counted, but are not among
-    /// the latencies: nobody knows when they were.
+    /// Number of wakeups by such a task, or by an interrupt during it. They are counted, but have no latency since
+    /// their time is unknown.
     pub unseen_wakeups: u64,
-    /// Events that came more than 50 ms late, and were dated forward to keep the order.
+    /// Number of events that arrived more than 50 ms late and were dated forward to keep the order.
     pub late: u64,
-    /// Time in the meter's programs, as the kernel measured it; it is contained in the times of the tasks that ran
-    /// then.
+    /// Run time of the meter's programs, measured by the kernel; it is part of the times of the tasks that ran then.
     pub probes: Nanos,
-    /// How often they ran.
+    /// Number of program runs.
     pub probe_runs: u64,
     /// CPU time of the thread that received the events.
     pub reader: Nanos,
-    /// How long the programs were attached: the time in them and of the reader is of that.
+    /// How long the programs were attached; `probes` and `reader` refer to this time.
     pub listened: Nanos,
-    /// Tasks that had not ended when the run was over.
+    /// Number of tasks that had not exited at the end of the run.
     pub unfinished: u32,
 }
 
 impl MeterCost {
-    /// Events lost, on whatever way. Not 0: the measures are wrong by an unknown amount.
+    /// Number of lost events of any kind. If not 0, the measures are wrong by an unknown amount.
     pub fn lost(&self) -> u64 {
         lost(&self.lost_by_cpu, &self.skipped)
     }
 
-    /// Where they were lost, in words.
+    /// Places where events were lost, as text.
     pub fn lost_where(&self) -> Vec<String> {
         lost_where(&self.lost_by_cpu, &self.skipped)
     }
 }
 
-/// A run, measured.
+/// A measured run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Measured {
-    /// In the vocabulary of simulated runs.
+    /// Measures in the form of simulated runs.
     pub measures: RunMeasures,
-    /// The number in the kernel of each task.
+    /// TID of each task.
     pub threads: Vec<u32>,
     /// Hash of all events.
     pub log_hash: u128,
-    /// How measuring went.
+    /// Cost and quality of the measurement.
     pub cost: MeterCost,
 }
 
-/// Everything that is told of a run.
+/// Receivers of the events of a run.
 type Sinks<S> = Tee<LogHash, Tee<Collector, S>>;
 
-/// Programs in the kernel that follow a run, and what they have told so far.
+/// BPF programs that follow a run, and their results so far.
 pub struct Meter<S: Sink> {
-    // The order of the members is the order in which they go: first the programs stop.
+    // Members are dropped in this order: the programs stop first.
     links: Vec<Link>,
     ring: RingBuffer<'static>,
     probes: Probes,
@@ -138,16 +138,16 @@ pub struct Meter<S: Sink> {
     inbox: Rc<RefCell<Inbox>>,
     order: Order,
     feed: Feed<Sinks<S>>,
-    /// What is compared with what it is at the end: when the meter started, and when the tasks had ended.
+    /// Kernel counters at the start of the meter and at the exit of the tasks, whose difference is used.
     before: Moment,
     after: Option<Moment>,
 }
 
-/// What the kernel counts all the time.
+/// Values of kernel counters.
 #[derive(Debug)]
 struct Moment {
     time: Nanos,
-    /// CPU time of this thread.
+    /// CPU time of the receiving thread.
     reader: Nanos,
     stolen: Stolen,
 }
@@ -159,15 +159,15 @@ impl Moment {
 }
 
 impl<S: Sink> Meter<S> {
-    /// Attaches the programs. `sink` hears what happens from the first task's birth on.
+    /// Attaches the programs. `sink` gets the events from the first task's birth on.
     ///
     /// # Errors
     /// If this process is not root, or the kernel lacks BTF or a tracepoint.
     pub fn start(machine: &Machine, scope: Scope, sink: S) -> Result<Meter<S>, LinkError> {
         kernel::check()?;
         let roots = match scope {
-            Scope::Command | Scope::Play => Roots::NextChildOf(host::proc::thread_id()?),
-            Scope::Children => Roots::Nobody,
+            Scope::Command | Scope::Workload => Roots::NextChildOf(host::proc::thread_id()?),
+            Scope::Children => Roots::None,
         };
         let probes = Probes::load(&PROBES, &kernel::host()?.cpus, roots)?;
         let inbox = Rc::default();
@@ -177,47 +177,47 @@ impl<S: Sink> Meter<S> {
         let sinks = Tee(LogHash::new(), Tee(Collector::new(&machine.topology), sink));
         let visited = visit_cpus(&machine.all_cpus());
         let mut feed = Feed::new(machine.topology.len(), &visited, scope, sinks);
-        // Who goes or comes after this look is told by the programs.
+        // Later hotplug is reported by the programs.
         let online = host::proc::online()?;
         machine.all_cpus().iter().filter(|cpu| !online.contains(*cpu)).for_each(|cpu| feed.hotplug(cpu, false));
         let order = Order::default();
         Ok(Meter { links, ring, probes, metering, inbox, order, feed, before: Moment::now()?, after: None })
     }
 
-    /// Starts the command that is followed. Must be called by the thread that started the meter, before that has any
-    /// other child.
+    /// Starts the command to be followed. Must be called by the thread that started the meter, before it has another
+    /// child.
     ///
     /// # Errors
-    /// Says why the command cannot be started.
+    /// If the command cannot be started.
     pub fn spawn(&self, command: &mut Command) -> Result<Child, LinkError> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.spawn().map_err(|source| LinkError::Spawn { command: name, source })
     }
 
-    /// Follows the children that this thread will have.
+    /// Follows all children that this thread will have.
     ///
     /// # Errors
-    /// Says what the kernel answered.
+    /// The kernel's error.
     pub fn follow_children_of(&self, thread: u32) -> Result<(), LinkError> {
         self.probes.follow(Roots::ChildrenOf(thread))
     }
 
-    /// Waits for 100 ms, or less if there is much to do, and takes what the programs have sent.
+    /// Waits for 100 ms, or less if the buffer fills, and processes the events received.
     ///
     /// # Errors
-    /// Says what the kernel answered.
+    /// The kernel's error.
     pub fn receive(&mut self) -> Result<(), LinkError> {
         self.receive_within(PERIOD)
     }
 
-    /// The same, but waits for no longer than that.
+    /// As [`Meter::receive`], but waits no longer than `limit`.
     ///
     /// # Errors
     /// As [`Meter::receive`].
     pub fn receive_within(&mut self, time: Duration) -> Result<(), LinkError> {
         self.take(PERIOD.min(time))?;
         let now = sys::now();
-        // What was sent before that.
+        // Events sent before that.
         self.take(Duration::ZERO)?;
         self.order.release(Some(now), |event| self.feed.take(event));
         if self.is_over() && self.after.is_none() {
@@ -235,26 +235,26 @@ impl<S: Sink> Meter<S> {
         })
     }
 
-    /// Whether all tasks of the command or the play have ended.
+    /// Whether all tasks of the command or workload have exited.
     pub fn is_over(&self) -> bool {
         self.feed.is_over()
     }
 
-    /// How many events were about the run's own tasks, up to some 50 ms ago.
+    /// Number of events about the run's own tasks, up to about 50 ms ago.
     pub fn own_events(&self) -> u64 {
         self.feed.own_events()
     }
 
-    /// Whether a task of the run was seen.
+    /// Whether a task of the run has been seen.
     pub fn has_begun(&self) -> bool {
         self.inbox.borrow().births > 0
     }
 
-    /// Takes the programs out and adds up. `scheduler`: time that the scheduler took of all CPUs together since the meter
-    /// was started. Instructions are not counted.
+    /// Detaches the programs and computes the measures. `scheduler` is the CPU time that the scheduler used on all
+    /// CPUs since the meter started. BPF instructions are not counted.
     ///
     /// # Errors
-    /// Says what the kernel answered.
+    /// The kernel's error.
     pub fn finish(mut self, scheduler: Nanos) -> Result<(Measured, S), LinkError> {
         let after = self.after.take().map_or_else(Moment::now, Ok)?;
         if self.is_over() {
@@ -271,7 +271,7 @@ impl<S: Sink> Meter<S> {
         self.order.release(None, |event| self.feed.take(event));
         let (Tee(hash, Tee(collector, sink)), fed) = self.feed.finish(end);
         let mut cpus = fed.cpus;
-        // What others took is counted from a moment before the run to one after it, in which nothing is the run's.
+        // Time taken by others is counted from shortly before the run to shortly after it.
         let share = Share { part: fed.elapsed, whole: after.time.since(self.before.time) };
         after.stolen.charge(&self.before.stolen, share, &mut cpus);
         charge_scheduler(share.of(scheduler), &mut cpus);
@@ -296,9 +296,9 @@ impl<S: Sink> Meter<S> {
             tasks: fed.tasks,
             ..Totals::default()
         });
-        // A command does what it does: only a player knows how much work that was.
+        // The amount of work of a command is unknown; the executor adds it for workloads.
         (measures.work, measures.slowed, measures.spin) = (None, None, None);
-        // A task is announced at its birth, under its parent's name.
+        // Tasks are announced at their birth under their parent's name.
         for (task, name) in measures.tasks.iter_mut().zip(fed.names) {
             task.name = name;
         }
@@ -306,7 +306,7 @@ impl<S: Sink> Meter<S> {
     }
 }
 
-/// The run's part of the time in which something was counted.
+/// The run's share of a longer interval of counting.
 #[derive(Clone, Copy, Debug)]
 struct Share {
     part: Nanos,
@@ -314,15 +314,15 @@ struct Share {
 }
 
 impl Share {
-    /// As much of a time as falls to the run, if it passed evenly; at most all of it.
+    /// The part of `time` that belongs to the run, assuming an even distribution; at most all of it.
     fn of(self, time: Nanos) -> Nanos {
         let part = self.part.min(self.whole);
         Nanos((u128::from(time.0) * u128::from(part.0) / u128::from(self.whole.0.max(1))) as u64)
     }
 }
 
-/// Runs on each CPU for a moment and says on which it could: who has it is seen to leave it, and who idles there is seen
-/// to begin that again.
+/// Runs on each CPU for a moment and returns the CPUs on which that was possible. Each visit causes a switch event,
+/// which reveals the CPU's current task or its idle state.
 pub(crate) fn visit_cpus(cpus: &CpuSet) -> CpuSet {
     let here = Pid::from_raw(0);
     let Ok(before) = sched_getaffinity(here) else { return CpuSet::new() };
@@ -335,7 +335,7 @@ pub(crate) fn visit_cpus(cpus: &CpuSet) -> CpuSet {
     visited
 }
 
-/// Moves the scheduler's time from the run time of the CPUs, in proportion to that.
+/// Subtracts the scheduler's time from the run time of the CPUs, in proportion.
 fn charge_scheduler(scheduler: Nanos, cpus: &mut [measures::CpuAccount]) {
     let mut run: u64 = cpus.iter().map(|cpu| cpu.run.0).sum();
     let mut left = scheduler.0.min(run);
@@ -348,10 +348,10 @@ fn charge_scheduler(scheduler: Nanos, cpus: &mut [measures::CpuAccount]) {
     }
 }
 
-/// This machine, with all CPUs that are plugged in, whether online or not.
+/// This machine, with all present CPUs, online or offline.
 ///
 /// # Errors
-/// Names the file that could not be read or makes no sense.
+/// The file that could not be read or parsed.
 pub fn host_machine() -> Result<Machine, LinkError> {
     let machine = Machine::from_sysfs(&|path: &str| host::proc::read(path).ok());
     machine.map_err(|error| LinkError::Malformed(error.to_string()))
@@ -363,13 +363,13 @@ mod tests {
     use measures::CpuAccount;
 
     #[test]
-    fn a_short_run_gets_its_share_of_what_was_counted_for_longer() {
+    fn run_gets_its_share_of_a_longer_counted_interval() {
         let share = |part, whole| Share { part: Nanos::from_ms(part), whole: Nanos::from_ms(whole) }.of(Nanos(10_000));
         assert_eq!([share(5, 150), share(150, 150), share(160, 150), share(0, 0)], [333, 10_000, 10_000, 0].map(Nanos));
     }
 
     #[test]
-    fn the_schedulers_time_comes_out_of_run_time_to_the_nanosecond() {
+    fn scheduler_time_is_subtracted_from_run_time_exactly() {
         let cpu = |run| CpuAccount { run: Nanos(run), idle: Nanos(7), ..CpuAccount::default() };
         let mut cpus = [cpu(100), cpu(0), cpu(33), cpu(10)];
         charge_scheduler(Nanos(50), &mut cpus);

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Events in the order of time.
+//! Sorts events by time.
 //!
-//! The kernel's buffer has them nearly so: each CPU reads the clock before it claims its place, and a wakeup is sent
-//! where it ends but dated where it began. So an event is held back until it is [`WINDOW`] old: by the clock, as nothing
-//! newer may come for long where all CPUs are busy with tasks outside the tree. One that comes later still is dated
-//! forward to the last one that was given out, and counted.
+//! The kernel's buffer is nearly sorted: each CPU reads the clock before it reserves space, and a wakeup event is
+//! sent at its end but dated at its start. So an event is held back until it is [`WINDOW`] old by the clock, because
+//! no newer event may arrive for a long time if all CPUs run tasks outside the tree. An event that arrives even later
+//! is dated forward to the last one released, and counted.
 
 use ids::Nanos;
 use recording::event::Event;
 
-/// How long the host of a virtual machine may keep a CPU from the two steps of one event: several of its time slices.
+/// Maximum time for which a host may deschedule a virtual CPU between the two steps of an event: several of its time
+/// slices.
 const WINDOW: Nanos = Nanos::from_ms(50);
 
-/// Holds events back for a moment.
+/// Holds events back for sorting.
 #[derive(Debug, Default)]
 pub(crate) struct Order {
-    /// Sorted up to `sorted`.
+    /// Events, sorted up to `sorted`.
     held: Vec<Event>,
     newest: Nanos,
     given_out: Nanos,
-    /// Events that came too late for their place.
+    /// Number of events that arrived too late to be sorted in.
     pub late: u64,
 }
 
 impl Order {
-    /// Takes an event.
+    /// Adds an event.
     pub fn push(&mut self, mut event: Event) {
         if event.time < self.given_out {
             event.time = self.given_out;
@@ -34,10 +35,10 @@ impl Order {
         self.held.push(event);
     }
 
-    /// Gives out what is old enough; all of it if nothing more will come. `now`: on the clock of the events, before the
-    /// last of them were taken.
+    /// Releases events that are old enough, or all of them at the end. `now` is a time of the events' clock before
+    /// the last events were received.
     pub fn release(&mut self, now: Option<Nanos>, mut take: impl FnMut(&Event)) {
-        // Stable, and fast on what is nearly sorted: events of one time stay in the order in which they came.
+        // Stable, and fast on nearly sorted input: events of the same time stay in the order of arrival.
         self.held.sort_by_key(|event| event.time);
         let count = match now {
             Some(now) => {
@@ -52,7 +53,7 @@ impl Order {
         }
     }
 
-    /// The time of the newest event so far.
+    /// Time of the newest event so far.
     pub fn newest(&self) -> Nanos {
         self.newest
     }
@@ -70,7 +71,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn time_never_goes_back_and_nothing_is_lost(
+        fn released_events_are_ordered_and_complete(
             times in prop::collection::vec((0u64..200_000_000, any::<bool>()), 0..60)
         ) {
             let mut order = Order::default();
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_late_by_less_than_the_window_finds_its_place() {
+    fn event_late_by_less_than_the_window_is_sorted_in() {
         let mut order = Order::default();
         let mut out = Vec::new();
         for time in [100_000_000, 60_000_000, 140_000_000, 95_000_000] {
@@ -100,7 +101,7 @@ mod tests {
             order.release(Some(Nanos::ZERO), |event| out.push(event.time.0));
         }
         assert_eq!(out, [60_000_000]);
-        // Nothing newer comes, but time passes.
+        // No newer event arrives, but time passes.
         order.release(Some(Nanos(146_000_000)), |event| out.push(event.time.0));
         assert_eq!(out, [60_000_000, 95_000_000]);
         order.release(None, |event| out.push(event.time.0));

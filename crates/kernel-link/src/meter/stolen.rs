@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Time that interrupts and the host of a virtual machine took, as `/proc/stat` counts it.
+//! Time taken by interrupts and by the host of a virtual machine, from `/proc/stat`.
 //!
-//! The file has a line `cpuN user nice system idle iowait irq softirq steal …` for each CPU that is online, in ticks of
-//! 1/100 s (USER_HZ, the same on all architectures that Weir runs on). A kernel without IRQ_TIME_ACCOUNTING samples
-//! interrupts at its ticks, where it hardly ever meets one: the time is then 0, and stays with the tasks.
+//! The file has a line `cpuN user nice system idle iowait irq softirq steal …` for each online CPU, in ticks of 1/100
+//! s (USER_HZ, the same on all architectures that Weir supports). A kernel without IRQ_TIME_ACCOUNTING samples
+//! interrupts at ticks, which hardly ever coincide with one: the time is then 0, and is charged to the tasks.
 
 use super::Share;
 use crate::LinkError;
@@ -13,12 +13,12 @@ use measures::CpuAccount;
 const PATH: &str = "/proc/stat";
 const USER_TICK: Nanos = Nanos::from_ms(10);
 
-/// Stolen time of each CPU since boot, by number; `None` while it is offline.
+/// Stolen time of each CPU since boot; `None` while it is offline.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Stolen(Vec<Option<Nanos>>);
 
 impl Stolen {
-    /// As it is now.
+    /// Reads the current values.
     pub fn now() -> Result<Stolen, LinkError> {
         let text = host::proc::read(PATH)?;
         Stolen::parse(&text).ok_or_else(|| LinkError::Malformed(format!("{PATH} has no line of CPU 0 as expected")))
@@ -30,7 +30,7 @@ impl Stolen {
             let mut words = line.split_whitespace();
             let number = words.next().and_then(|name| name.strip_prefix("cpu")?.parse::<usize>().ok());
             let Some(number) = number else { continue };
-            // The fields from irq to steal; guest time, which follows, is contained in user time.
+            // The fields irq, softirq and steal; guest time, which follows, is part of user time.
             let ticks = words.skip(5).take(3).map(|word| word.parse::<u64>().ok()).sum::<Option<u64>>()?;
             if stolen.len() <= number {
                 stolen.resize(number + 1, None);
@@ -40,8 +40,8 @@ impl Stolen {
         (!stolen.is_empty()).then_some(Stolen(stolen))
     }
 
-    /// Moves the run's share of what was stolen since `before` from the run time of the CPUs to their stolen time. Of a
-    /// CPU that was offline then or is now, it is not known.
+    /// Moves the run's share of the time stolen since `before` from the run time of the CPUs to their stolen time.
+    /// Unknown for CPUs that were offline at one of the two times.
     pub fn charge(&self, before: &Stolen, share: Share, cpus: &mut [CpuAccount]) {
         for (index, cpu) in cpus.iter_mut().enumerate() {
             let of = |stolen: &Stolen| stolen.0.get(index).copied().flatten();
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_and_steal_are_taken_from_run_time_only() {
+    fn stolen_time_is_subtracted_from_run_time_only() {
         let before = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 1 2 3 9 9\ncpu2 9 9 9 9 9 0 0 0 9 9\nintr 5\n";
         let after = "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 9 9 9 9 9 2 4 7 9 9\ncpu2 9 9 9 9 9 0 0 9 9 9\n\
                      cpu3 9 9 9 9 9 0 0 9 9 9\nintr 5\n";

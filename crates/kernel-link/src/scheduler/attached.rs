@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A scheduler in the kernel: from libbpf's object to the link, and what can be asked of it then.
+//! A scheduler in the kernel: from libbpf's object to the attached link, and its state afterwards.
 
 use super::log::KernelLog;
 use super::prepare::{Prepared, Table};
@@ -16,30 +16,30 @@ use std::cell::OnceCell;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
-/// Enabling and disabling visit every task of the machine; a kernel under emulation with ten thousand tasks takes
-/// seconds.
+/// Timeout for enabling and disabling. Both visit every task of the machine, which takes seconds on an emulated
+/// machine with ten thousand tasks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A scheduler in the kernel. Dropping it unloads it without waiting.
+/// An attached scheduler. Dropping this unloads it without waiting.
 #[derive(Debug)]
 pub struct Attached {
-    /// First of the fields, so that it goes first.
+    /// Declared first, so that it is dropped first.
     link: Option<Link>,
     others: Vec<Link>,
     object: Object,
     table: Table,
     record: Option<Record>,
-    /// What the kernel says from before it was attached on, and the end that stands there.
+    /// The kernel log from before the attach on, in which the exit is logged.
     log: Option<KernelLog>,
     logged: OnceCell<KernelExit>,
     notes: Vec<String>,
     planned: Vec<PlannedStep>,
-    /// `enable_seq` of this scheduler: another number means that another one has come after it.
+    /// `enable_seq` of this scheduler; another number means that another scheduler has been enabled since.
     enable_seq: u64,
     _metering: Option<Metering>,
 }
 
-/// Opens, loads and attaches what has been prepared.
+/// Opens, loads and attaches a prepared object.
 pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attached, LinkError> {
     let mut object = load(request, &prepared)?;
     let metering = request.measure.then(Metering::start).transpose()?;
@@ -85,7 +85,7 @@ pub(super) fn attach(request: &Request<'_>, prepared: Prepared) -> Result<Attach
     Ok(attached)
 }
 
-/// Makes an inner map and puts it into its slot, as user space does where there are too many to declare.
+/// Creates an inner map and stores it in its slot, as user space does if there are too many to declare.
 fn fill_slot(object: &Object, (outer, slot, inner): &(String, u32, MapDef)) -> Result<(), LinkError> {
     let failed = LinkError::bpf(format!("fill slot {slot} of `{outer}`"));
     let options = libbpf_rs::libbpf_sys::bpf_map_create_opts {
@@ -101,7 +101,7 @@ fn fill_slot(object: &Object, (outer, slot, inner): &(String, u32, MapDef)) -> R
     made.and_then(put).map_err(failed)
 }
 
-/// Writes an element of a map; where each CPU has a value, that of all of them, or each its own.
+/// Writes a map element; for per-CPU maps the same value for all CPUs, or one for each.
 fn write(name: &str, object: &Object, element: &MapElement) -> Result<(), LinkError> {
     let map = object.maps().find(|map| map.name() == &*element.map).expect("it was just loaded");
     let written = match map.map_type() {
@@ -129,7 +129,7 @@ fn run(name: &str, object: &mut Object, call: &ProgramCall) -> Result<(), LinkEr
     }
 }
 
-/// What the program returns.
+/// Return value of the program.
 fn returned(object: &mut Object, call: &ProgramCall) -> Result<i32, LinkError> {
     let program = object.progs_mut().find(|program| program.name() == &*call.program).expect("it was just loaded");
     let mut context = call.context.clone();
@@ -139,19 +139,19 @@ fn returned(object: &mut Object, call: &ProgramCall) -> Result<i32, LinkError> {
     Ok(output.return_value as i32)
 }
 
-/// The verifier's part.
+/// Loads the object, including verification.
 fn load(request: &Request<'_>, prepared: &Prepared) -> Result<Object, LinkError> {
     let config = open::config(request.name, &prepared.config)?;
     complaints::listen();
     let failed = |_| load_error(request.name, &complaints::take());
-    // libbpf's ELF reader wants the bytes aligned, which an allocation is.
+    // libbpf's ELF reader needs aligned bytes, which an allocation is.
     let bytes = request.object.to_vec();
     let mut open = open::open(&bytes, &prepared.table.name, config.as_deref()).map_err(failed)?;
     fill(request.name, &mut open, prepared)?;
     Ok(open.load().map_err(failed)?)
 }
 
-/// Writes the prepared bytes over libbpf's own.
+/// Overwrites libbpf's data with the prepared bytes.
 pub(super) fn fill(name: &str, open: &mut OpenObject, prepared: &Prepared) -> Result<(), LinkError> {
     let unsuitable = |problem: String| SchedulerError::Unsuitable { name: name.to_owned(), problem };
     for mut program in open.progs_mut() {
@@ -188,12 +188,13 @@ pub(super) fn fill(name: &str, open: &mut OpenObject, prepared: &Prepared) -> Re
     Ok(())
 }
 
-/// libbpf names the maps of `.rodata`, `.data` and `.bss` after object and section, all others after the section alone.
+/// libbpf names the maps of `.rodata`, `.data` and `.bss` after object and section, all others after the section
+/// only.
 fn is_section(map: &str, section: &str) -> bool {
     map == section || map.ends_with(section) && matches!(section, ".rodata" | ".data" | ".bss")
 }
 
-/// What libbpf said becomes an error: that of the verifier if it was the verifier.
+/// Converts libbpf's log to an error: a verifier error if the verifier rejected the object.
 fn load_error(name: &str, log: &str) -> SchedulerError {
     let (name, log) = (name.to_owned(), log.to_owned());
     match verifier_verdict(&log) {
@@ -202,25 +203,26 @@ fn load_error(name: &str, log: &str) -> SchedulerError {
     }
 }
 
-/// The program that the verifier refused, and why: what it said last before its statistics.
+/// The rejected program and the reason, which is the verifier's last line before its statistics.
 pub(super) fn verifier_verdict(log: &str) -> Option<(String, String)> {
     let (before, rest) = log.split_once("-- BEGIN PROG LOAD LOG --")?;
     let program = before.rsplit_once("prog '")?.1.split('\'').next()?.to_owned();
     let said = rest.split("-- END PROG LOAD LOG --").next()?;
-    // 7.3 explains at length what it has just said.
+    // 7.3 repeats the reason with a long explanation.
     let said = said.split("\nVerification failed: ").next()?;
     let statistics = ["processed ", "verification time ", "stack depth "];
     let reason = said.lines().rfind(|line| !line.is_empty() && !statistics.iter().any(|words| line.starts_with(words)));
-    Some((program, reason.unwrap_or("it gives no reason").trim().to_owned()))
+    Some((program, reason.unwrap_or("no reason given").trim().to_owned()))
 }
 
-/// libbpf goes from the cause to what follows from it: its first line says most.
+/// libbpf logs the cause before its consequences: the first line is the most informative.
 pub(super) fn most_telling(log: &str) -> String {
     let first = log.lines().map(|line| line.trim_start_matches("libbpf: ").trim()).find(|line| !line.is_empty());
-    let first = first.unwrap_or("libbpf gives no reason");
-    // Some parameters are the kernel's own, which its BTF must not show; Debian's 7.1.13 shows them for some functions.
-    let why = ": this kernel's BTF gives the function other parameters; another build of the kernel may do better";
-    let config = ": it asks for the kernel's configuration; expected /proc/config.gz, /boot/config-RELEASE or \
+    let first = first.unwrap_or("no reason given by libbpf");
+    // Some parameters are internal to the kernel and must not be in its BTF; Debian's 7.1.13 has them for some
+    // functions.
+    let why = ": the BTF of this kernel has other parameters for the function; try another build of the kernel";
+    let config = ": it needs the kernel configuration; expected /proc/config.gz, /boot/config-RELEASE or \
                   /usr/lib/modules/RELEASE/config";
     match first {
         "failed to open system Kconfig" => format!("{first}{config}"),
@@ -229,58 +231,58 @@ pub(super) fn most_telling(log: &str) -> String {
     }
 }
 
-/// What it means that the kernel refuses the table (contract 1.3, step 1).
+/// Explains the kernel's rejection of the struct_ops table (contract 1.3, step 1).
 fn refused(request: &Request<'_>, table: &Table, error: &libbpf_rs::Error) -> LinkError {
     let errno = errno(error);
     let reason = match errno {
         Some(7) => "E2BIG: timeout_ms must not exceed 30000, dispatch_max_batch not 2^31 - 1".to_owned(),
         Some(16) => "EBUSY: another scheduler is active or being loaded: stop that first".to_owned(),
         Some(22) => format!(
-            "EINVAL: a name that is empty or has odd letters (`{}`), flags that this kernel does not know (flags are {:#x}), \
+            "EINVAL: an empty or invalid name (`{}`), flags unknown to this kernel (flags are {:#x}), \
              or an isolated CPU (boot parameter isolcpus)",
             table.name, table.flags
         ),
-        Some(number) => format!("{}, when its table of ops was attached", Errno::from_raw(number)),
+        Some(number) => format!("{} when attaching the struct_ops table", Errno::from_raw(number)),
         None => error.to_string(),
     };
     SchedulerError::Attach { name: request.name.to_owned(), errno: errno.unwrap_or(0), reason }.into()
 }
 
-/// The number behind libbpf's error, if there is one.
+/// The error number inside libbpf's error, if there is one.
 pub(super) fn errno(error: &libbpf_rs::Error) -> Option<i32> {
-    // libbpf-rs keeps the cause private and prints it with its context, as the standard library does.
+    // libbpf-rs does not expose the cause, but prints it like the standard library.
     let text = format!("{error:#}");
     text.rsplit_once("(os error ")?.1.split(')').next()?.parse().ok()
 }
 
 impl Attached {
-    /// How the scheduler calls itself (`sched_ext_ops.name`).
+    /// Name of the scheduler (`sched_ext_ops.name`).
     pub fn name(&self) -> &str {
         &self.table.name
     }
 
-    /// What had to be left out, one sentence each, because this kernel does not have it.
+    /// Features that were left out because this kernel does not have them, one sentence each.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// The calls that its profile plans while it runs, by time.
+    /// Planned calls of the launch profile, by time.
     pub fn planned(&self) -> &[PlannedStep] {
         &self.planned
     }
 
-    /// Makes the planned call of this number. What the program returns.
+    /// Makes a planned call. Returns the program's return value.
     ///
     /// # Errors
-    /// If the kernel does not call it.
+    /// If the kernel rejects the call.
     pub fn call(&mut self, number: usize) -> Result<i32, LinkError> {
         returned(&mut self.object, &self.planned[number].call)
     }
 
-    /// Whether the kernel has ejected the scheduler, and why. Never waits: while it is being ejected the answer is no.
+    /// The exit, if the kernel has ejected the scheduler. Does not block: `None` while the ejection is in progress.
     ///
     /// # Errors
-    /// If the object's own record, or the state of sched_ext, cannot be read.
+    /// If the object's exit record, or the state of sched_ext, cannot be read.
     pub fn exited(&self) -> Result<Option<KernelExit>, LinkError> {
         if let Some(exit) = self.recorded()? {
             return Ok(Some(exit));
@@ -288,11 +290,11 @@ impl Attached {
         if !self.has_ended(&kernel::state()?)? {
             return Ok(None);
         }
-        // It may have been written since it was read above.
+        // The record may have been written after it was read above.
         Ok(Some(self.end()?))
     }
 
-    /// How it ended, which is certain: by its own record, else by the kernel's log.
+    /// The exit of a scheduler that has ended: from its own record, else from the kernel log.
     fn end(&self) -> Result<KernelExit, LinkError> {
         let recorded = self.recorded()?;
         Ok(recorded.unwrap_or_else(|| {
@@ -301,7 +303,7 @@ impl Attached {
         }))
     }
 
-    /// Whether the kernel has got rid of this scheduler, given the state of sched_ext.
+    /// Whether this scheduler has ended, given the state of sched_ext.
     fn has_ended(&self, state: &str) -> Result<bool, LinkError> {
         Ok(state == "disabled" || kernel::number("enable_seq")? != self.enable_seq)
     }
@@ -313,16 +315,16 @@ impl Attached {
         }
     }
 
-    /// What it did so far.
+    /// Statistics so far.
     ///
     /// # Errors
-    /// Names the file that could not be read.
+    /// The file that could not be read.
     pub fn statistics(&self) -> Result<Statistics, LinkError> {
         let mut ops = Vec::new();
         for (op, name) in &self.table.ops {
             let program = self.object.progs().find(|program| program.name() == &**name);
             let Some(program) = program else { continue };
-            // The kernel's `bpf_prog_show_fdinfo()`: one `name:` and value a line.
+            // The kernel's `bpf_prog_show_fdinfo()`: one `name:` and value per line.
             let text = read(&format!("/proc/self/fdinfo/{}", program.as_fd().as_raw_fd()))?;
             let count = |wanted: &str| {
                 let found = text.lines().find_map(|line| line.strip_prefix(wanted)?.strip_prefix(':'));
@@ -342,7 +344,7 @@ impl Attached {
         Ok(Statistics { events: kernel::events(), nr_rejected, enable_seq, ops })
     }
 
-    /// The bytes of a data section as they are now: `.bss`, `.data`, `.data.NAME`, `.rodata`.
+    /// Current contents of a data section: `.bss`, `.data`, `.data.NAME`, `.rodata`.
     ///
     /// # Errors
     /// If the object has no such section.
@@ -358,16 +360,16 @@ impl Attached {
         Ok(value.map_err(LinkError::bpf(format!("read section `{name}`")))?.unwrap_or_default())
     }
 
-    /// Unloads it and waits until all tasks are back with the kernel's own scheduler. A scheduler that was ejected
-    /// before gives the reason for that.
+    /// Unloads it and waits until all tasks are back under the default scheduler. If the scheduler was ejected
+    /// before, its exit is that ejection.
     ///
     /// # Errors
-    /// If that takes longer than a minute, or the object's record cannot be read.
+    /// If unloading takes longer than a minute, or the object's record cannot be read.
     pub fn detach(mut self) -> Result<KernelExit, LinkError> {
         self.unload()
     }
 
-    /// The same; the object stays, and what it left in its sections can be read.
+    /// As [`Attached::detach`], but keeps the object, so that its sections can be read.
     ///
     /// # Errors
     /// As [`Attached::detach`].
@@ -379,11 +381,12 @@ impl Attached {
     }
 }
 
-/// The end of a scheduler that keeps no record.
+/// Exit of a scheduler that keeps no record.
 fn unrecorded() -> KernelExit {
     KernelExit {
-        message: "the object keeps no record of its end, and the kernel's log cannot be read or does not tell it"
-            .to_owned(),
+        message:
+            "unknown: the object keeps no exit record, and the kernel log cannot be read or does not contain the exit"
+                .to_owned(),
         ..KernelExit::default()
     }
 }

@@ -1,110 +1,110 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Why a scheduler did not get into the kernel, or not out of it: what, why, and what to do, in one line.
+//! Errors in loading and unloading a scheduler: problem, reason and advice, in one line.
 
 use bpf_object::ObjectError;
 use launch_profile::ProfileError;
 use machine_model::MachineError;
 use std::time::Duration;
 
-/// What went wrong with a scheduler in the running kernel.
+/// Reasons why a scheduler could not be loaded, monitored or unloaded.
 #[derive(Debug, thiserror::Error)]
 pub enum SchedulerError {
     /// The kernel was built without sched_ext.
     #[error("this kernel ({kernel}) has no sched_ext: boot one of 6.12 or later that has CONFIG_SCHED_CLASS_EXT=y")]
     NoSchedExt {
-        /// Its name and release.
+        /// Kernel name and release.
         kernel: String,
     },
-    /// Loading a scheduler needs rights.
+    /// This process may not load schedulers.
     #[error("loading a scheduler needs root, or CAP_BPF with CAP_PERFMON: use sudo")]
     NoRights,
-    /// There can be only one.
+    /// Another scheduler is active.
     #[error("scheduler `{name}` is active: stop the program that loaded it first")]
     Busy {
-        /// How it calls itself.
+        /// Name of the active scheduler.
         name: String,
     },
-    /// A scheduler that was active goes, or comes, and does not get done.
-    #[error("sched_ext is in the state `{state}` after {waited:?}, not `{expected}`: see the kernel's log (dmesg)")]
+    /// Enabling or disabling a scheduler does not finish.
+    #[error("sched_ext is in state `{state}` after {waited:?}, expected `{expected}`: see the kernel log (dmesg)")]
     Stuck {
-        /// What `/sys/kernel/sched_ext/state` says.
+        /// Contents of `/sys/kernel/sched_ext/state`.
         state: String,
-        /// What it should say.
+        /// Expected contents.
         expected: &'static str,
-        /// How long was waited.
+        /// Time waited.
         waited: Duration,
     },
-    /// The bytes are no sched_ext object.
+    /// The bytes are not a valid BPF object.
     #[error("{name}: {source}")]
     Object {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
-        /// What is wrong.
+        /// Error of the parser.
         source: ObjectError,
     },
-    /// The object is no scheduler that can be loaded here.
+    /// The object cannot be loaded as a scheduler on this machine.
     #[error("{name}: {problem}")]
     Unsuitable {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
-        /// What is wrong and what was expected.
+        /// Problem and expectation.
         problem: String,
     },
-    /// The profile does not fit the object.
+    /// The launch profile does not fit the object.
     #[error("{name}: {source}")]
     Profile {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
-        /// Where, and what is wrong.
+        /// Position and problem in the profile.
         source: ProfileError,
     },
     /// The topology of this machine cannot be described.
     #[error("{0}")]
     Machine(#[from] MachineError),
-    /// The verifier does not accept a program.
-    #[error("{name}: the kernel's verifier refuses program `{program}`: {last_line}")]
+    /// The verifier rejected a program.
+    #[error("{name}: the kernel's verifier rejects program `{program}`: {last_line}")]
     Verifier {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
         /// Function in the object.
         program: String,
-        /// The last thing that the verifier said before its statistics: the reason.
+        /// Last line of the verifier before its statistics, which is the reason.
         last_line: String,
-        /// All that it said.
+        /// Complete log.
         log: String,
     },
-    /// libbpf or the kernel refused something before or after the verifier.
+    /// libbpf or the kernel rejected the object before or after verification.
     #[error("{name}: the object cannot be loaded: {reason}")]
     Load {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
-        /// The most telling line.
+        /// Most informative line of the log.
         reason: String,
-        /// All that libbpf and the kernel said.
+        /// Complete log of libbpf and the kernel.
         log: String,
     },
-    /// The kernel refused the table of ops.
-    #[error("{name}: the kernel refuses the scheduler: {reason}")]
+    /// The kernel rejected the struct_ops table.
+    #[error("{name}: the kernel rejects the scheduler: {reason}")]
     Attach {
-        /// The scheduler, as it was asked for.
+        /// Scheduler as named by the user.
         name: String,
-        /// Number of the error, such as 22 for EINVAL.
+        /// Error number, such as 22 for EINVAL.
         errno: i32,
-        /// What that means here and what to do.
+        /// Meaning in this situation, and advice.
         reason: String,
     },
-    /// There is no such data section.
+    /// The object has no such data section.
     #[error("the object has no data section `{section}` (it has {known})")]
     NoSection {
-        /// What was asked for.
+        /// Requested section.
         section: String,
-        /// What there is.
+        /// Existing sections.
         known: String,
     },
 }
 
 impl SchedulerError {
-    /// All that the verifier or libbpf said, for a file or a curious reader. `None` if the message is everything.
+    /// Complete log of the verifier or libbpf; `None` if the message contains everything.
     pub fn log(&self) -> Option<&str> {
         match self {
             SchedulerError::Verifier { log, .. } | SchedulerError::Load { log, .. } => Some(log),

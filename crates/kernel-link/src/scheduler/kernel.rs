@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a loader must know of the running kernel: its sched_ext, its constants, this process's rights.
+//! Properties of the running kernel for loading schedulers: sched_ext, its constants, permissions of this process.
 
 use super::SchedulerError;
 use crate::LinkError;
@@ -21,10 +21,10 @@ const CAP_SYS_ADMIN: u64 = 1 << 21;
 const CAP_PERFMON: u64 = 1 << 38;
 const CAP_BPF: u64 = 1 << 39;
 
-/// How often a state is looked at while waiting for another.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
+/// Polling interval while waiting for a state.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// Checks that the kernel has sched_ext and describes its types, and that this process may load a scheduler.
+/// Checks that the kernel has sched_ext and BTF, and that this process may load a scheduler.
 pub(super) fn check() -> Result<(), LinkError> {
     if !Path::new(SCHED_EXT).exists() {
         return Err(SchedulerError::NoSchedExt { kernel: release()? }.into());
@@ -53,12 +53,12 @@ pub(super) fn state() -> Result<String, LinkError> {
     attribute("state")
 }
 
-/// How the active scheduler calls itself, if there is one.
+/// Name of the active scheduler, if any.
 fn active() -> Option<String> {
     attribute("root/ops").ok().filter(|name| !name.is_empty())
 }
 
-/// The event counters of the active scheduler; none where the kernel has no such file.
+/// Event counters of the active scheduler; empty if the kernel has none.
 pub(super) fn events() -> Vec<(String, u64)> {
     let text = attribute("root/events").unwrap_or_default();
     let pair = |line: &str| {
@@ -68,7 +68,7 @@ pub(super) fn events() -> Vec<(String, u64)> {
     text.lines().filter_map(pair).collect()
 }
 
-/// Waits until `done` says yes to the state. The error names `expected`.
+/// Waits until `done` accepts the state. The error names `expected`.
 pub(super) fn wait_for(
     expected: &'static str,
     at_most: Duration,
@@ -83,11 +83,11 @@ pub(super) fn wait_for(
         if began.elapsed() >= at_most {
             return Err(SchedulerError::Stuck { state, expected, waited: at_most }.into());
         }
-        thread::sleep(LOOK_AGAIN);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Checks that no scheduler is active. One that is just leaving is waited for.
+/// Checks that no scheduler is active. Waits for one that is being disabled.
 pub(super) fn check_free(at_most: Duration) -> Result<(), LinkError> {
     let mut busy = false;
     wait_for("disabled", at_most, |state| {
@@ -98,24 +98,24 @@ pub(super) fn check_free(at_most: Duration) -> Result<(), LinkError> {
     if busy { Err(SchedulerError::Busy { name: name() }.into()) } else { Ok(()) }
 }
 
-/// Timer interrupts per second of a busy CPU (CONFIG_HZ): the coarse clock advances by one tick at a time.
+/// Timer ticks per second (CONFIG_HZ), measured by the step of the coarse clock.
 pub(super) fn hz() -> u32 {
     let tick = rustix::time::clock_getres(rustix::time::ClockId::RealtimeCoarse);
     let tick_ns = Nanos(tick.tv_sec as u64 * 1_000_000_000 + tick.tv_nsec as u64).0.max(1);
     (1_000_000_000 / tick_ns) as u32
 }
 
-/// What the kernel's BTF says of sched_ext.
+/// sched_ext types in the kernel's BTF.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct KernelTypes {
-    /// Constants of the enums, those whose names begin with `SCX_` or `__SCX_`.
+    /// Enum constants whose names begin with `SCX_` or `__SCX_`.
     pub constants: BTreeMap<String, u64>,
     /// Members of `struct sched_ext_ops`.
     pub ops: BTreeSet<String>,
 }
 
 impl KernelTypes {
-    /// Those of the running kernel.
+    /// Reads the types of the running kernel.
     pub fn read() -> Result<KernelTypes, LinkError> {
         let btf = Btf::from_vmlinux().map_err(LinkError::bpf("read the kernel's BTF"))?;
         let wanted = |name: &str| name.starts_with("SCX_") || name.starts_with("__SCX_");
@@ -125,7 +125,7 @@ impl KernelTypes {
     }
 }
 
-/// Constants of all enums by name, as far as they are wanted.
+/// Wanted constants of all enums, by name.
 pub(super) fn constants(btf: &Btf<'_>, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, u64> {
     let mut constants = BTreeMap::new();
     let mut add = |name: Option<&OsStr>, value: u64| {

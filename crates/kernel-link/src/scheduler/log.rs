@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's log as a witness: it names the reason of an end that the object itself keeps no record of.
+//! Reads the kernel log for the exit of a scheduler that keeps no record itself.
 
 use super::KernelExit;
 use super::exit::{ACT_RESTART, REASON_HOTPLUG};
@@ -7,10 +7,10 @@ use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-/// Longest record that the kernel gives (`PRINTK_MESSAGE_MAX` of include/linux/printk.h is 2048, with its head).
+/// Buffer for the longest record (`PRINTK_MESSAGE_MAX` of include/linux/printk.h is 2048, including the header).
 const RECORD_MAX: usize = 8192;
 
-/// What `scx_exit_reason()` of kernel/sched/ext.c calls the kinds, from 6.12 to 7.3.
+/// Texts of `scx_exit_reason()` in kernel/sched/ext.c, 6.12 to 7.3, with their kinds.
 const REASONS: [(&str, u64); 7] = [
     ("unregistered from user space", 64),
     ("unregistered from BPF", 65),
@@ -21,19 +21,19 @@ const REASONS: [(&str, u64); 7] = [
     ("runnable task stall", 1026),
 ];
 
-/// The log from a certain moment on.
+/// The log from some time on.
 #[derive(Debug)]
 pub(super) struct KernelLog(File);
 
 impl KernelLog {
-    /// From now on. `None` where this process may not read the log, as in many containers.
+    /// The log from now on; `None` if this process may not read it, as in many containers.
     pub fn from_now() -> Option<KernelLog> {
         let mut file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open("/dev/kmsg").ok()?;
         file.seek(SeekFrom::End(0)).ok()?;
         Some(KernelLog(file))
     }
 
-    /// How the scheduler that calls itself `name` ended, if the log says so. What was read is not read again.
+    /// Exit of the scheduler named `name`, if logged. Each record is read only once.
     pub fn exit_of(&self, name: &str) -> Option<KernelExit> {
         exit_of(name, &self.rest())
     }
@@ -44,7 +44,8 @@ impl KernelLog {
             match (&self.0).read(&mut record) {
                 Ok(0) => return lines,
                 Ok(length) => lines.extend(message(&record[..length])),
-                // EPIPE: the oldest records were overwritten meanwhile, and the next read gives the first that is left.
+                // EPIPE: the oldest records were overwritten meanwhile; the next read returns the oldest remaining
+                // one.
                 Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::Interrupted) => {}
                 Err(_) => return lines,
             }
@@ -52,7 +53,7 @@ impl KernelLog {
     }
 }
 
-/// A record is `PRIORITY,NUMBER,TIME,FLAGS;MESSAGE`, and lines with keys may follow
+/// A record is `PRIORITY,NUMBER,TIME,FLAGS;MESSAGE`, optionally followed by lines with keys
 /// (`Documentation/ABI/testing/dev-kmsg`).
 fn message(record: &[u8]) -> Option<String> {
     let text = String::from_utf8_lossy(record);
@@ -60,14 +61,15 @@ fn message(record: &[u8]) -> Option<String> {
     Some(message.lines().next().unwrap_or_default().to_owned())
 }
 
-/// The kernel says `sched_ext: BPF scheduler "NAME" disabled (REASON)`, and after an error `sched_ext: NAME: MESSAGE`.
+/// The kernel logs `sched_ext: BPF scheduler "NAME" disabled (REASON)`, and after an error `sched_ext: NAME:
+/// MESSAGE`.
 fn exit_of(name: &str, lines: &[String]) -> Option<KernelExit> {
     let end = format!("BPF scheduler \"{name}\" disabled (");
     let (at, reason) =
         lines.iter().enumerate().find_map(|(at, line)| Some((at, line.split_once(&end)?.1.strip_suffix(')')?)))?;
-    // Only errors have reasons of other names.
+    // All other texts are errors.
     let kind = REASONS.iter().find(|(known, _)| *known == reason).map_or(1024, |(_, kind)| *kind);
-    // The kernel unregisters a scheduler for one cause alone: it has no op for a CPU that came or went.
+    // The kernel unregisters a scheduler for one reason only: CPU hotplug without a hotplug op.
     let code = if kind == 66 { ACT_RESTART | REASON_HOTPLUG } else { 0 };
     let said = format!("sched_ext: {name}: ");
     let message = lines[at + 1..].iter().find_map(|line| line.strip_prefix(&said)).unwrap_or_default().to_owned();
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_names_reason_and_message() {
+    fn kernel_log_gives_exit_reason_and_message() {
         let stall = lines(
             "sched_ext: BPF scheduler \"other\" disabled (scx_bpf_error)\nsched_ext: other: not this one\n\
              sched_ext: BPF scheduler \"mine\" disabled (runnable task stall)\nunrelated\n\
@@ -97,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_for_a_cpu_asks_for_a_restart_and_an_unknown_reason_is_an_error() {
+    fn hotplug_exit_in_the_log_is_a_restart_and_unknown_reasons_are_errors() {
         let exit = |reason: &str| {
             exit_of("x", &lines(&format!("sched_ext: BPF scheduler \"x\" disabled ({reason})"))).unwrap()
         };
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_has_a_head_and_keys() {
+    fn kmsg_record_has_a_header_and_keys() {
         let record = b"3,1234,98765432,-;sched_ext: x: y; z\n SUBSYSTEM=none\n";
         assert_eq!(message(record).as_deref(), Some("sched_ext: x: y; z"));
         assert_eq!(message(b"no head"), None);

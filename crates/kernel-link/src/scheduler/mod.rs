@@ -41,74 +41,74 @@ use machine_model::Machine;
 use std::fs;
 use std::time::Duration;
 
-/// A scheduler that is just being unloaded by somebody else is waited for.
+/// Maximum time to wait for another scheduler that is being unloaded.
 const LEAVING: Duration = Duration::from_secs(10);
 
-/// What shall be loaded.
+/// Request to load a scheduler.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The scheduler, as it was asked for: for errors.
+    /// Scheduler as named by the user, for errors.
     pub name: &'a str,
-    /// The object's bytes.
+    /// Bytes of the object.
     pub object: &'a [u8],
-    /// Its profile, preset and tunables chosen.
+    /// Launch profile with preset and tunables chosen.
     pub profile: &'a Profile,
-    /// The machine that the profile's tables describe.
+    /// Machine that the profile's tables describe.
     pub host: &'a Host,
-    /// Let the kernel count runs and run time of the scheduler's programs: some 40 ns for each call of an op.
+    /// Let the kernel measure runs and run time of the scheduler's programs, at about 40 ns per op call.
     pub measure: bool,
 }
 
-/// This machine at a certain moment.
+/// State of this machine at some time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Host {
     /// Its CPUs.
     pub machine: Machine,
-    /// How many CPUs had come or gone when that was read. If more have when the scheduler is attached, the kernel ends
-    /// it at once with the code for a restart (contract 1.3, step 4), and the tables can be made again.
+    /// Hotplug sequence number read before the CPUs. If it has changed at attach, the kernel ends the scheduler at
+    /// once with the restart code (contract 1.3, step 4), and it can be loaded again with new tables.
     pub hotplug_seq: u64,
 }
 
-/// What a scheduler did so far.
+/// Activity of a scheduler so far.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Statistics {
-    /// The kernel's event counters (`SCX_EV_*`), from 6.15 on; empty before, and after the scheduler's end.
+    /// The kernel's event counters (`SCX_EV_*`), since 6.15; empty before, and after the scheduler's exit.
     pub events: Vec<(String, u64)>,
-    /// Tasks that the scheduler disallowed.
+    /// Number of tasks that the scheduler disallowed.
     pub nr_rejected: u64,
-    /// How many schedulers were attached since boot.
+    /// Number of schedulers enabled since boot.
     pub enable_seq: u64,
-    /// The scheduler's programs, in the order of their ops in the kernel's table.
+    /// Programs of the scheduler, in the order of the kernel's struct.
     pub ops: Vec<OpStatistics>,
 }
 
-/// What one op did so far.
+/// Activity of one op.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OpStatistics {
-    /// The op: `enqueue`, `dispatch`, …
+    /// Op: `enqueue`, `dispatch`, …
     pub op: String,
-    /// The function in the object.
+    /// Function in the object.
     pub program: String,
-    /// Calls; 0 unless [`Request::measure`] was set.
+    /// Number of calls; 0 unless [`Request::measure`] was set.
     pub runs: u64,
-    /// Time in it; 0 unless [`Request::measure`] was set.
+    /// Run time in nanoseconds; 0 unless [`Request::measure`] was set.
     pub run_time_ns: u64,
-    /// Calls that the kernel skipped because the program was active on that CPU already.
+    /// Number of calls that the kernel skipped because the program was already active on that CPU.
     pub skipped: u64,
-    /// Instructions of the program, which the verifier has left over.
+    /// Number of instructions of the program after verification.
     pub instructions: u64,
-    /// Instructions that the verifier walked through.
+    /// Number of instructions that the verifier processed.
     pub verified_instructions: u64,
 }
 
 impl Host {
-    /// Reads it from the running kernel.
+    /// Reads the state of the running kernel.
     ///
     /// # Errors
-    /// If there is no sched_ext, or what sysfs says of the machine cannot be.
+    /// If there is no sched_ext, or sysfs describes an inconsistent machine.
     pub fn read() -> Result<Host, LinkError> {
         kernel::check()?;
-        // First: what comes or goes between the two is noticed at attach.
+        // Read first, so that later hotplug is noticed at attach.
         let hotplug_seq = kernel::number("hotplug_seq")?;
         let sysfs = |path: &str| fs::read_to_string(path).ok();
         let machine = Machine::from_sysfs(&sysfs).map_err(SchedulerError::Machine)?;
@@ -118,12 +118,12 @@ impl Host {
 
 /// Loads and attaches the scheduler, and waits until it is enabled.
 ///
-/// A scheduler that fails after the kernel has accepted it (its `init` returns an error, a task cannot be initialised)
-/// is no error here: [`Attached::exited`] tells why.
+/// A scheduler that fails after the kernel has accepted it (its `init` returns an error, a task cannot be
+/// initialized) is not an error here: [`Attached::exited`] returns its exit.
 ///
 /// # Errors
-/// If the kernel has no sched_ext or this process no rights; if another scheduler is active; if the object or its
-/// profile is unsuitable; if the verifier or the kernel refuses it.
+/// If the kernel has no sched_ext or this process lacks permission; if another scheduler is active; if the object or
+/// its profile is unsuitable; if the verifier or the kernel rejects it.
 pub fn load(request: &Request<'_>) -> Result<Attached, LinkError> {
     kernel::check()?;
     let prepared = prepare::prepare(request, &KernelTypes::read()?)?;

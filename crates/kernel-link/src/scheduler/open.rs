@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Opens an object with libbpf, and finds the kernel's configuration where libbpf does not look.
+//! Opens an object with libbpf, and finds the kernel configuration where libbpf does not look.
 
 use super::SchedulerError;
 use crate::LinkError;
@@ -12,37 +12,37 @@ use std::ffi::CString;
 use std::path::Path;
 use std::ptr::NonNull;
 
-/// Opens the object under a name; `config` is text as in a kernel's configuration file.
+/// Opens the object under a name; `config` is text in the format of a kernel configuration file.
 #[allow(unsafe_code)]
 pub(super) fn open(bytes: &[u8], name: &str, config: Option<&str>) -> libbpf_rs::Result<OpenObject> {
     let mut builder = ObjectBuilder::default();
     builder.name(name)?;
     let Some(config) = config else { return builder.open_memory(bytes) };
     let config = CString::new(config).expect("lines without a zero byte");
-    // SAFETY: the builder initialised its options and lives until libbpf has copied them.
+    // SAFETY: the builder initialized its options and lives until libbpf has copied them.
     let options = unsafe { *builder.as_libbpf_object().as_ptr() };
     let options = bpf_object_open_opts { kconfig: config.as_ptr(), ..options };
-    // SAFETY: the bytes and both strings are valid for the length of the call, and libbpf copies what it keeps.
+    // SAFETY: the bytes and both strings are valid during the call, and libbpf copies what it keeps.
     let object = unsafe { bpf_object__open_mem(bytes.as_ptr().cast(), bytes.len() as _, &options) };
     match NonNull::new(object) {
-        // SAFETY: libbpf has just opened it, and nobody else knows it.
+        // SAFETY: libbpf has just opened it, and it has no other owner.
         Some(object) => Ok(unsafe { OpenObject::from_ptr(object) }),
         None => Err(std::io::Error::last_os_error().into()),
     }
 }
 
-/// The lines of the kernel's configuration that libbpf has to be given for these externs: none if the object asks for
-/// nothing, or libbpf finds the configuration by itself.
+/// Lines of the kernel configuration to pass to libbpf for these externs; `None` if the object needs none, or libbpf
+/// finds the configuration itself.
 pub(super) fn config(name: &str, wanted: &[ConfigExtern]) -> Result<Option<String>, LinkError> {
     let release = release()?;
     let found_by_libbpf = [format!("/boot/config-{release}"), "/proc/config.gz".to_owned()];
     if wanted.is_empty() || found_by_libbpf.iter().any(|path| Path::new(path).exists()) {
         return Ok(None);
     }
-    // Where Debian and Fedora keep it.
+    // Locations of Debian and Fedora.
     let folders = ["/usr/lib/modules", "/lib/modules"];
     let paths = folders.map(|folder| format!("{folder}/{release}/config"));
-    // libbpf tells where it looked in vain.
+    // If none exists, let libbpf report the paths it tried.
     let Some(path) = paths.iter().find(|path| Path::new(path).exists()) else { return Ok(None) };
     let lines = lines(&read(path)?, wanted);
     lines.map(Some).map_err(|missing| {
@@ -51,8 +51,8 @@ pub(super) fn config(name: &str, wanted: &[ConfigExtern]) -> Result<Option<Strin
     })
 }
 
-/// What the configuration says of these, and that the weak ones among the others are not set: libbpf would look for its own
-/// file as long as one of them is unknown. The error names one that must be set and is not.
+/// Values of these externs, with the unset weak ones marked as not set; otherwise libbpf would search for its own
+/// file. The error is the name of a required one that is not set.
 fn lines<'a>(config: &str, wanted: &'a [ConfigExtern]) -> Result<String, &'a str> {
     let names: BTreeSet<&str> = wanted.iter().map(|one| one.name.as_str()).collect();
     let set: Vec<(&str, &str)> =
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_handed_on_and_weak_ones_are_not_set() {
+    fn config_lines_pass_values_and_mark_weak_externs_unset() {
         let config = "# CONFIG_B is not set\nCONFIG_HZ=250\nCONFIG_HZ_250=y\nCONFIG_NAME=\"a=b\"\n";
         let wanted = [
             value("CONFIG_HZ", false, "0"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From an object and its profile to the bytes that libbpf shall load. Needs no kernel.
+//! Computes from an object and its launch profile the bytes that libbpf will load. Needs no kernel.
 
 use super::kernel::KernelTypes;
 use super::record::{self, Record};
@@ -8,41 +8,41 @@ use bpf_object::btf::{Btf, Kind};
 use bpf_object::{ConfigExtern, LinkedObject, MapDef, MapKind, MemberValue, Object, ProgramKind, StructOps, Target};
 use launch_profile::Steps;
 
-/// Everything that libbpf has to be told.
+/// Everything to pass to libbpf.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Prepared {
     /// Initial contents of data sections.
     pub sections: Vec<(String, Vec<u8>)>,
-    /// Sections that shall have another size than in the file.
+    /// Sections with a size other than in the file.
     pub resized: Vec<(String, u32)>,
-    /// Maps that shall have another capacity.
+    /// Maps with another capacity.
     pub capacities: Vec<(String, u32)>,
-    /// Inner maps that user space makes: of which map, in which slot.
+    /// Inner maps that user space creates: outer map, slot, definition.
     pub inner_maps: Vec<(String, u32, MapDef)>,
-    /// The values of the kernel's configuration that it asks for.
+    /// Kernel configuration values that the object needs.
     pub config: Vec<ConfigExtern>,
     /// The struct_ops variable.
     pub table: Table,
-    /// Programs besides the ops that are to be attached to their own places (`tp_btf/…`, `fentry/…`).
+    /// Programs other than ops that are attached to their own hooks (`tp_btf/…`, `fentry/…`).
     pub others: Vec<String>,
     /// Programs that are not loaded.
     pub left_out: Vec<String>,
-    /// What to do once the object is loaded, before and after the table is attached.
+    /// Steps after loading the object, before and after attaching the table.
     pub steps: Steps,
-    /// Where the object will record its end.
+    /// Location of the object's exit record.
     pub record: Option<Record>,
-    /// What had to be left out, for people.
+    /// Features that were left out, as text.
     pub notes: Vec<String>,
 }
 
 /// The struct_ops variable.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Table {
-    /// Name of the variable, which is that of its map.
+    /// Name of the variable and of its map.
     pub variable: String,
-    /// How the scheduler calls itself.
+    /// Name of the scheduler.
     pub name: String,
-    /// Ops that the kernel will have: their names and functions, in the order of the object's struct.
+    /// Ops present in the kernel: name and function, in the order of the object's struct.
     pub ops: Vec<(String, String)>,
     /// Bytes to write over those of the file, by offset in the object's struct.
     pub patches: Vec<(usize, Vec<u8>)>,
@@ -50,8 +50,8 @@ pub(super) struct Table {
     pub flags: u64,
 }
 
-/// A kernel that has whatever is asked for. libbpf links the object against the real one; here only the data and the
-/// table of ops matter, and they do not depend on it.
+/// A kernel that has everything. libbpf links the object against the real kernel; here only data and the struct_ops
+/// table matter, which do not depend on the kernel.
 #[derive(Default)]
 struct Anything {
     btf: Btf,
@@ -111,18 +111,17 @@ pub(super) fn prepare(request: &Request<'_>, kernel: &KernelTypes) -> Result<Pre
     })
 }
 
-/// The inner maps that the profile has added to the first `own` maps, which are the object's.
+/// Inner maps that the profile added after the object's `own` maps.
 fn inner_maps(object: &LinkedObject, own: usize) -> Vec<(String, u32, MapDef)> {
     let slots = object.maps[..own].iter().flat_map(|map| map.inner_maps.iter().map(|(slot, id)| (&map.name, slot, id)));
     let added = slots.filter(|(_, _, id)| id.0 as usize >= own);
     added.map(|(name, slot, id)| (name.clone(), *slot, object.maps[id.0 as usize].clone())).collect()
 }
 
-/// The `__SCX_*` variables get the values that the kernel's enums have; those of constants that it lacks stay 0
-/// (contract L6).
+/// Sets the `__SCX_*` variables to the values of the kernel's enums; those of missing constants stay 0 (contract L6).
 fn fill_constants(object: &mut LinkedObject, kernel: &KernelTypes) {
     for (name, variable) in object.variables.iter().filter(|(name, _)| name.starts_with("__SCX_")) {
-        // The kernel has names that begin with two underscores themselves: `__SCX_ENQ_INTERNAL_MASK` is both.
+        // Some kernel names themselves begin with two underscores: `__SCX_ENQ_INTERNAL_MASK`.
         let Some(value) = kernel.constants.get(&name[2..]).or_else(|| kernel.constants.get(name)) else { continue };
         let (begin, size) = (variable.offset as usize, variable.size.min(8) as usize);
         let bytes = object.maps[variable.map.0 as usize].initial.as_mut();
@@ -137,8 +136,8 @@ fn number_of(ops: &StructOps, member: &str) -> u64 {
     found.map_or(0, |found| if let MemberValue::Number(number) = found.value { number } else { 0 })
 }
 
-/// The table with the profile's numbers, without the ops that this kernel does not have (contract L4): their place is
-/// zeroed, which is how libbpf is told to leave them out.
+/// The table with the profile's numbers. Ops that this kernel lacks (contract L4) are zeroed, which makes libbpf
+/// leave them out.
 fn table(
     object: &LinkedObject,
     ops: &StructOps,
@@ -178,7 +177,7 @@ fn table(
     table
 }
 
-/// What data sections begin with. libbpf itself fills in the kernel's configuration.
+/// Initial contents of data sections. libbpf itself fills in the kernel configuration.
 fn sections(object: &LinkedObject) -> Vec<(String, Vec<u8>)> {
     let sections = object.maps.iter().filter(|map| matches!(map.kind, MapKind::Array | MapKind::Arena));
     let sections = sections.filter(|map| map.name != ".kconfig");

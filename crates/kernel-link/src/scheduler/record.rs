@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where an object keeps the record of its end: a variable of a known struct that its `exit` op fills.
+//! Location of an object's exit record: a variable of a known struct type that its `exit` op fills.
 
 use super::KernelExit;
 use bpf_object::btf::Type;
 use bpf_object::{LinkedObject, Variable};
 
-/// Structs that serve as such a record: that of our policies, and that of the scx world.
+/// Struct types of exit records: that of Weir's policies, and that of scx.
 const STRUCTS: [&str; 2] = ["weir_exit", "user_exit_info"];
 
-/// `SCX_EXIT_DUMP_DFL_LEN`: bytes of a dump if the scheduler does not ask for more (contract O6).
+/// `SCX_EXIT_DUMP_DFL_LEN`: default length of a dump in bytes (contract O6).
 const DUMP_LEN: u32 = 32_768;
 
-/// Place of some bytes in a data section.
+/// Position of some bytes in a data section.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Place {
     section: String,
@@ -19,7 +19,7 @@ struct Place {
     size: usize,
 }
 
-/// The record, member by member.
+/// Position of the record's members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     kind: Place,
@@ -31,8 +31,8 @@ pub(super) struct Record {
 }
 
 impl Record {
-    /// Looks for the record in an object. In the scx world the dump is a variable of its own beside it, in a section of
-    /// its own, which the loader makes as large as needed: see [`resize_dump`].
+    /// Finds the record in an object. In scx objects the dump is a separate variable in a section of its own, which
+    /// the loader resizes: see [`resize_dump`].
     pub fn find(object: &LinkedObject) -> Option<Record> {
         let (name, variable) = variable_of(object)?;
         let place = |member: &str| member_place(object, variable, member);
@@ -55,7 +55,7 @@ impl Record {
         })
     }
 
-    /// Reads the record; `None` as long as the scheduler has not ended. `read` gives a section's bytes.
+    /// Reads the record; `None` while the scheduler has not exited. `read` returns the bytes of a section.
     pub fn read<E>(&self, mut read: impl FnMut(&str) -> Result<Vec<u8>, E>) -> Result<Option<KernelExit>, E> {
         let mut bytes = |place: &Place| -> Result<Vec<u8>, E> {
             let section = read(&place.section)?;
@@ -83,7 +83,7 @@ impl Record {
     }
 }
 
-/// The variable that is the record.
+/// Variable that holds the record.
 fn variable_of(object: &LinkedObject) -> Option<(&String, &Variable)> {
     let is_record = |variable: &Variable| match object.btf.resolved(variable.type_id) {
         Type::Struct { name, .. } => STRUCTS.contains(&name.as_str()),
@@ -101,15 +101,15 @@ fn member_place(object: &LinkedObject, variable: &Variable, member: &str) -> Opt
     })
 }
 
-/// Makes room for the dump of an object of the scx world: `NAME_dump_len` is told the length, and the section of
-/// `NAME_dump` gets it. Returns that section and its size; `None` if the object keeps its dump otherwise, or not at all.
+/// Makes room for the dump of an scx object: sets `NAME_dump_len`, and returns the section of `NAME_dump` with its
+/// new size; `None` if the object has no such dump.
 pub(super) fn resize_dump(object: &mut LinkedObject, exit_dump_len: u32) {
     let size = if exit_dump_len == 0 { DUMP_LEN } else { exit_dump_len };
     let Some((name, _)) = variable_of(object) else { return };
     let name = name.clone();
     let Some(dump) = object.variables.get(&format!("{name}_dump")) else { return };
     let dump = dump.map.0 as usize;
-    // Only a section that holds nothing else can grow.
+    // Only a section with a single variable can grow.
     if object.variables.values().filter(|variable| variable.map.0 as usize == dump).count() != 1 {
         return;
     }

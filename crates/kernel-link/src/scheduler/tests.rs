@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What can be said of loading a scheduler without a kernel that has sched_ext. `tests/in_kernel.rs` says the rest.
+//! Tests of loading a scheduler that need no sched_ext kernel. `tests/in_kernel.rs` has the others.
 
 use super::attached::{errno, fill, most_telling, verifier_verdict};
 use super::kernel::{KernelTypes, constants, hz};
@@ -18,7 +18,7 @@ fn host() -> Host {
     Host { machine: Machine::from_synthetic("node:2 core:3 pu:2").unwrap(), hotplug_seq: 12 }
 }
 
-/// A kernel with all the ops that are asked for here, and two constants.
+/// A kernel with all ops needed here, and two constants.
 fn kernel() -> KernelTypes {
     let constants = [("SCX_SLICE_DFL", 20_000_000), ("SCX_DSQ_LOCAL", 1 << 63 | 2)];
     let ops = "init_task enable disable select_cpu enqueue dispatch runnable running tick stopping quiescent yield set_weight \
@@ -30,7 +30,7 @@ fn kernel() -> KernelTypes {
     }
 }
 
-/// What `load` would load, and the sections and struct_ops variable that libbpf then has.
+/// The prepared object, and the sections and struct_ops variable that libbpf then has.
 fn filled(object: &[u8], profile: &str, kernel: &KernelTypes) -> (Prepared, BTreeMap<String, Vec<u8>>) {
     let profile = Profile::from_toml("profile.toml", profile).unwrap();
     let host = host();
@@ -46,7 +46,7 @@ fn filled(object: &[u8], profile: &str, kernel: &KernelTypes) -> (Prepared, BTre
     (prepared, maps)
 }
 
-/// The simulator's way: link, apply.
+/// The object as linked and applied by the simulator.
 fn applied(object: &[u8], profile: &str) -> LinkedObject {
     struct Nothing(bpf_object::btf::Btf);
     impl Target for Nothing {
@@ -74,7 +74,7 @@ fn variable<'a>(object: &LinkedObject, maps: &'a BTreeMap<String, Vec<u8>>, name
     &section[variable.offset as usize..][..variable.size as usize]
 }
 
-/// A number of the struct_ops variable, as libbpf has it.
+/// Member of the struct_ops variable in libbpf's data.
 fn member(object: &LinkedObject, maps: &BTreeMap<String, Vec<u8>>, name: &str) -> u64 {
     let table = &maps[&object.struct_ops[0].name];
     let type_id = object.btf.find("sched_ext_ops", bpf_object::btf::Kind::Struct).unwrap();
@@ -86,7 +86,7 @@ fn member(object: &LinkedObject, maps: &BTreeMap<String, Vec<u8>>, name: &str) -
 }
 
 #[test]
-fn libbpf_gets_the_bytes_that_the_simulator_gets() {
+fn libbpf_and_simulator_get_the_same_bytes() {
     for policy in policies::all() {
         let linked = applied(policy.object, policy.profile);
         let (prepared, maps) = filled(policy.object, policy.profile, &kernel());
@@ -110,7 +110,7 @@ fn libbpf_gets_the_bytes_that_the_simulator_gets() {
 }
 
 #[test]
-fn the_profile_reaches_the_table_of_ops() {
+fn launch_profile_sets_struct_ops_members() {
     let fifo = policies::find("fifo").unwrap().object;
     let profile = "[ops]\nflags = [\"ENQ_LAST\", \"ENQ_EXITING\"]\ntimeout_ms = 7000\n";
     let (prepared, maps) = filled(fifo, profile, &kernel());
@@ -122,7 +122,7 @@ fn the_profile_reaches_the_table_of_ops() {
 }
 
 #[test]
-fn what_the_profile_leaves_out_is_not_loaded() {
+fn programs_left_out_by_the_profile_are_not_loaded() {
     let bfs = policies::find("bfs").unwrap();
     let profile = format!("leave-out = [\"bfs_cpu_release\"]\n{}", bfs.profile);
     let parsed = Profile::from_toml("profile.toml", &profile).unwrap();
@@ -143,7 +143,7 @@ fn what_the_profile_leaves_out_is_not_loaded() {
 }
 
 #[test]
-fn what_the_kernel_lacks_is_left_out_with_a_word() {
+fn ops_missing_in_the_kernel_are_left_out_with_a_note() {
     let mut kernel = kernel();
     for gone in ["cpu_release", "hotplug_seq"] {
         kernel.ops.remove(gone);
@@ -158,7 +158,7 @@ fn what_the_kernel_lacks_is_left_out_with_a_word() {
 }
 
 #[test]
-fn the_record_of_an_end_is_found_in_both_forms() {
+fn exit_record_is_found_in_weir_and_scx_form() {
     let source = Path::new("tests/schedulers/customary.bpf.c");
     let object = bpf_clang::object_of(source, Path::new(env!("OUT_DIR")), &[]);
     let (prepared, maps) = filled(&object, "", &kernel());
@@ -181,7 +181,7 @@ fn the_record_of_an_end_is_found_in_both_forms() {
     data[at + 16..at + 19].copy_from_slice(b"why");
     data[at + 144..at + 148].copy_from_slice(b"what");
     sections.get_mut(".data.uei_dump").unwrap()[..4].copy_from_slice(b"dump");
-    let exit = read(&sections).expect("it has ended");
+    let exit = read(&sections).expect("the scheduler has exited");
     assert_eq!((exit.kind, exit.exit_cpu, exit.wants_restart(), exit.by_hotplug()), (66, None, true, true));
     assert_eq!([&*exit.reason, &*exit.message, &*exit.dump], ["why", "what", "dump"]);
 
@@ -190,19 +190,19 @@ fn the_record_of_an_end_is_found_in_both_forms() {
 }
 
 #[test]
-fn constants_come_from_the_kernels_own_types() {
+fn constants_are_read_from_the_kernel_btf() {
     let Ok(btf) = Btf::from_vmlinux() else {
         eprintln!("skipped: this kernel has no BTF");
         return;
     };
     let all = constants(&btf, |_| true);
-    // An enum of 32 bits and one of 64: include/uapi/linux/bpf.h.
+    // A 32-bit and a 64-bit enum of include/uapi/linux/bpf.h.
     assert_eq!((all["BPF_MAP_TYPE_TASK_STORAGE"], all["BPF_F_CTXLEN_MASK"]), (29, 0xf_ffff << 32));
     assert!([100, 250, 300, 1000].contains(&hz()), "{}", hz());
 }
 
 #[test]
-fn a_kernel_without_sched_ext_is_an_error_in_one_line() {
+fn kernel_without_sched_ext_gives_a_one_line_error() {
     if Path::new("/sys/kernel/sched_ext").exists() {
         eprintln!("skipped: this kernel has it");
         return;
@@ -218,7 +218,7 @@ fn a_kernel_without_sched_ext_is_an_error_in_one_line() {
 }
 
 #[test]
-fn objects_that_are_no_schedulers_are_refused_before_libbpf_sees_them() {
+fn objects_without_a_scheduler_are_rejected_before_libbpf() {
     let (host, profile) = (host(), Profile::from_toml("p", "[rodata]\nnothing = 1\n").unwrap());
     let error = |object: &[u8], profile: &Profile| {
         let request = Request { name: "it", object, profile, host: &host, measure: false };
@@ -237,7 +237,7 @@ fn objects_that_are_no_schedulers_are_refused_before_libbpf_sees_them() {
 }
 
 #[test]
-fn the_verifiers_reason_is_picked_from_its_log() {
+fn verifier_reason_is_extracted_from_its_log() {
     let log = "libbpf: prog 'x_enqueue': BPF program load failed: -EACCES\n\
                libbpf: prog 'x_enqueue': -- BEGIN PROG LOAD LOG --\n\
                0: (b7) r1 = 0\n\
@@ -257,8 +257,8 @@ fn the_verifiers_reason_is_picked_from_its_log() {
     assert_eq!(most_telling(other), "extern (func ksym) 'scx_bpf_none': not found in kernel or module BTFs");
     let other = "libbpf: extern (func ksym) 'scx_bpf_create_dsq': func_proto [38] incompatible with vmlinux [48029]\n";
     assert!(most_telling(other).ends_with(
-        "[48029]: this kernel's BTF gives the function other parameters; another build of \
-                                           the kernel may do better"
+        "[48029]: the BTF of this kernel has other parameters for the function; try another build of \
+                                           the kernel"
     ));
     let config = most_telling("libbpf: failed to open system Kconfig\n");
     let places = "expected /proc/config.gz, /boot/config-RELEASE or /usr/lib/modules/RELEASE/config";
@@ -266,7 +266,7 @@ fn the_verifiers_reason_is_picked_from_its_log() {
 }
 
 #[test]
-fn the_number_of_an_error_is_found_behind_its_context() {
+fn errno_is_found_behind_the_error_context() {
     use libbpf_rs::ErrorExt;
     let error = libbpf_rs::Error::from(std::io::Error::from_raw_os_error(22));
     assert_eq!(errno(&error.context("failed to attach struct_ops").context("again")), Some(22));

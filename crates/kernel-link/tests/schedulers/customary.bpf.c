@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * customary: keeps the record of its end as the schedulers of the scx world do, with the dump in a section that the
- * loader makes as large as needed. It has an op that older kernels lack.
+ * customary: keeps its exit record like scx schedulers, with the dump in a section that the loader resizes. It has an
+ * op that older kernels lack.
  */
 #include "user_exit.bpf.h"
 

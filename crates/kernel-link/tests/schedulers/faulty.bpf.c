@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * faulty: one shared queue that goes wrong in the way that its launch profile asks for. It has no cpu_offline, so the
- * kernel ejects it when a CPU goes.
+ * faulty: one shared queue with a fault selected by its launch profile. It has no cpu_offline op, so the kernel ends it
+ * with a restart code when a CPU goes offline.
  */
 #include <weir/scx.bpf.h>
 
@@ -14,7 +14,7 @@ enum fault {
 	FAULT_DROP_ALL,		/* no task that waits is ever queued */
 	FAULT_DROP_ONE,		/* the task `victim` is not */
 	FAULT_ERROR,		/* scx_error() */
-	FAULT_UNKNOWN_DSQ,	/* an insert into a queue that nobody made */
+	FAULT_UNKNOWN_DSQ,	/* an insert into a nonexistent queue */
 	FAULT_EXIT,		/* scx_bpf_exit() with a code for a restart */
 	FAULT_INIT,		/* init returns -ENOMEM */
 	FAULT_UNVERIFIABLE,	/* a read that the verifier does not allow */
@@ -22,7 +22,7 @@ enum fault {
 	FAULT_MARKED_ERROR,	/* such a task is an error */
 };
 
-/* Nice value that hardly anybody has: whoever takes it says when the fault shall happen. */
+/* Unusual nice value: the first task that takes it triggers the fault. */
 #define MARK 17
 
 /* Set by the profile. */
@@ -30,7 +30,7 @@ const volatile u32 fault;
 const volatile s32 victim;
 const volatile u32 exit_takes_ms;	/* at most so long, before the end is recorded */
 
-/* For whoever reads sections: how many tasks were queued. */
+/* Number of queued tasks, read by a test. */
 u64 queued;
 
 static void exit_for_restart(void)
@@ -42,7 +42,7 @@ static void exit_for_restart(void)
 	scx_bpf_exit_bstr(1LL << 48 | 7, format, data, sizeof(data));
 }
 
-/* Without it the kernel would give a task to an idle CPU, and enqueue would not hear of it. */
+/* Without this op the kernel would dispatch to idle CPUs directly, without calling enqueue. */
 OP3(s32, faulty_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	return prev_cpu;
@@ -93,7 +93,7 @@ OP1(void, faulty_exit, struct scx_exit_info *, info)
 {
 	u64 until = bpf_ktime_get_ns() + exit_takes_ms * 1000000ULL;
 
-	/* The most rounds that a kernel makes. */
+	/* Maximum number of iterations that a kernel allows. */
 	if (exit_takes_ms)
 		bpf_loop(1 << 23, is_time_up, &until, 0);
 	record_exit(info);

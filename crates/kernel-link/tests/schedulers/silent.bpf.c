@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * silent: one shared queue without an exit op, so that only the kernel's log knows how it ended. It asks for the kernel's
+ * silent: one shared queue without an exit op, so that its exit is only in the kernel log. It uses the kernel
  * configuration: a number that every kernel has, and a switch that none has.
  */
 #include <weir/scx.bpf.h>
@@ -12,10 +12,10 @@ LICENSE("GPL");
 extern int CONFIG_HZ __kconfig;
 extern bool CONFIG_WEIR_IS_IN_NO_KERNEL __kconfig __attribute__((weak));
 
-/* Set by the profile: no task that waits is ever queued. */
+/* Set by the profile: waiting tasks are never queued. */
 const volatile bool drop;
 
-/* For whoever reads sections: what the configuration says, as HZ + 100000 if the unknown switch is set. */
+/* Configuration values for a test: HZ, plus 100000 if the unknown switch is set. */
 u64 configured;
 
 OP2(void, silent_enqueue, struct task_struct *, p, u64, enq_flags)

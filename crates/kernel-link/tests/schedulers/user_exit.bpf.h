@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The record of its end as the schedulers of the scx world keep it, with the dump in a section that the loader makes as
- * large as the scheduler asks for. Its `exit` op calls keep_exit().
+ * Exit record in the form of scx schedulers, with the dump in a section that the loader resizes as requested. The
+ * `exit` op calls keep_exit().
  */
 #ifndef WEIR_TEST_USER_EXIT_BPF_H
 #define WEIR_TEST_USER_EXIT_BPF_H
@@ -20,7 +20,7 @@ char uei_dump[1] SEC(".data.uei_dump");
 const volatile u32 uei_dump_len;
 struct user_exit_info uei SEC(".data");
 
-/* The kind comes last: whoever sees it sees the rest. */
+/* The kind is written last: once it is visible, the rest is too. */
 static void keep_exit(struct scx_exit_info *info)
 {
 	bpf_probe_read_kernel_str(uei.reason, sizeof(uei.reason), info->reason);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * visitor: a scheduler as others write and load them, to see that Weir takes an object that it did not build. One queue
- * in the order of weighted run time, and all that user space customarily does for such an object: constants, calls of
- * `syscall` programs before attach, a record of its end with a dump as long as asked for. It refuses to start unless
- * every CPU that is online has been registered by a call, each CPU knows its number, and there are two queues to fill.
+ * visitor: a scheduler in the style of scx, to test that Weir loads objects that it did not build. It has one queue
+ * ordered by weighted run time, and needs the usual user-space setup: constants, calls of `syscall` programs before
+ * attach, an exit record with a dump of the requested length. Its init fails unless a call has registered every online
+ * CPU, each CPU knows its number, and two queues exist.
  */
 #include "user_exit.bpf.h"
 
@@ -19,7 +19,7 @@ static long (*const bpf_map_push_elem)(void *map, const void *value, u64 flags) 
 static void *(*const bpf_map_lookup_percpu_elem)(void *map, const void *key, u32 cpu) = (void *)195;
 static void *(*const bpf_task_storage_delete)(void *map, struct task_struct *p) = (void *)157;
 
-/* ---- What user space sets ---- */
+/* ---- Constants set by user space ---- */
 
 const volatile u64 slice_ns = 20000000;
 const volatile u64 period_ns = 100000000;
@@ -35,7 +35,7 @@ struct start_args {
 	u64 first_ns;
 };
 
-/* ---- What it keeps ---- */
+/* ---- State ---- */
 
 struct task {
 	u64 vtime;
@@ -87,7 +87,7 @@ struct {
 	struct queue *values[];
 } queues SEC(".maps");
 
-/* What user space knows of two groups of CPUs. */
+/* Two groups of CPUs, filled by user space. */
 struct group {
 	u32 id;
 	u32 members[2];
@@ -104,7 +104,7 @@ static void count(u32 what)
 		(*counter)++;
 }
 
-/* ---- What user space calls ---- */
+/* ---- Programs called by user space ---- */
 
 SEC("syscall")
 int register_cpu(struct register_args *args)
@@ -137,7 +137,7 @@ int start_beat(struct start_args *args)
 	return bpf_timer_start(&b->timer, args->first_ns, 0);
 }
 
-/* ---- The ops ---- */
+/* ---- Ops ---- */
 
 SLEEPABLE_OP2(s32, visitor_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -204,7 +204,7 @@ OP2(void, visitor_stopping, struct task_struct *, p, bool, runnable)
 		t->vtime += now_ns() - t->began;
 }
 
-/* Whether user space has told each CPU its number, has made two of three queues, and both groups. */
+/* Whether user space has set each CPU's number, two of three queues, and both groups. */
 static bool is_prepared(void)
 {
 	u32 zero = 0, queued = 0;
@@ -216,7 +216,7 @@ static bool is_prepared(void)
 			return false;
 	}
 	for (u32 i = 0; i < 3; i++) {
-		/* A copy: of what a helper was given the address of, the verifier may forget the value. */
+		/* A copy, because the verifier forgets the value of a variable whose address was passed to a helper. */
 		u32 slot = i;
 		void *queue = bpf_map_lookup_elem(&queues, &slot);
 

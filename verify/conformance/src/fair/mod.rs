@@ -14,7 +14,7 @@ use crate::oracle::{self, Values};
 use anyhow::{Context, Result, anyhow, bail};
 use bpf_object::Object;
 use cases::{CASES, Case};
-use executor::{Options, play};
+use executor::{Options, execute};
 use kernel_link::scheduler::Attached;
 use launch_profile::Profile;
 use std::path::Path;
@@ -73,7 +73,7 @@ pub fn play_all(how: &Play) -> Result<String> {
         }
         let workload = in_one_process(&case.workload(false)?, None);
         oracle::wait_for_phase(how.later);
-        let played = play(&workload, &Options { log: true, ..Options::default() })?;
+        let played = execute(&workload, &Options { log: true, ..Options::default() })?;
         values.add_played(case.name, &played, |task| case.is_hog(task));
         values.add_family_played(case.name, &workload, &played);
         eprintln!("{}", case.name);

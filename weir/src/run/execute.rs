@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A workload that real tasks play and that is measured.
+//! Executes a workload with real tasks and measures it.
 
 use super::{Followed, Outside};
 use anyhow::Result;
 use event_log::Sink;
-use executor::{End, Played, Stage, Stuck};
+use executor::{End, ExecutionResult, PreparedWorkload, Stuck};
 use kernel_link::LinkError;
 use kernel_link::meter::Meter;
 use std::time::{Duration, Instant};
 
-/// How long to wait for the last events, which would not come if they were lost.
+/// How long to wait for the last events, which never arrive if they were lost.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Plays and measures until all tasks have ended, the time is over, or the scheduler was ejected.
+/// Executes and measures the workload until all tasks have exited, the time limit is reached, or the scheduler is
+/// ejected.
 pub fn follow<S: Sink>(
     meter: &mut Meter<S>,
-    stage: &Stage<'_>,
+    prepared: &PreparedWorkload<'_>,
     outside: &mut Outside<'_>,
-) -> Result<(Followed, Played)> {
-    stage.begin(|running| {
+) -> Result<(Followed, ExecutionResult)> {
+    prepared.begin(|running| {
         outside.begin();
         let followed = watch(meter, &|| running.is_finished(), outside);
         if followed.as_ref().is_ok_and(|end| end.stopped) || followed.is_err() {
             running.stopper().stop();
         }
-        let played = running.join().map_err(LinkError::from)?;
-        // The last events, and those that are held back to be put in order.
+        let executed = running.join().map_err(LinkError::from)?;
+        // Receives the last events, and those held back for sorting.
         let joined = Instant::now();
         while !meter.is_over() && joined.elapsed() < LAST && followed.as_ref().is_ok_and(|end| end.ejected.is_none()) {
             meter.receive()?;
@@ -34,13 +35,16 @@ pub fn follow<S: Sink>(
             }
         }
         let Watched { ejected, .. } = followed?;
-        Ok((Followed { ejected, status: None, failure: failure(&played), cut: played.end != End::Finished }, played))
+        Ok((
+            Followed { ejected, status: None, failure: failure(&executed), cut: executed.end != End::Finished },
+            executed,
+        ))
     })
 }
 
 struct Watched {
     ejected: Option<kernel_link::scheduler::KernelExit>,
-    /// The play must be ended.
+    /// The execution must be stopped early.
     stopped: bool,
 }
 
@@ -55,12 +59,12 @@ fn watch<S: Sink>(meter: &mut Meter<S>, is_finished: &dyn Fn() -> bool, outside:
     Ok(Watched { ejected: None, stopped: false })
 }
 
-fn failure(played: &Played) -> Option<String> {
-    let End::Stuck(stuck) = &played.end else { return None };
-    // As the kernel writes a task.
-    let pid = |task: &Stuck| played.tasks.get(task.task.index()).map_or(0, |part| part.tid);
+fn failure(executed: &ExecutionResult) -> Option<String> {
+    let End::Stuck(stuck) = &executed.end else { return None };
+    // Task name and PID in the kernel's notation.
+    let pid = |task: &Stuck| executed.tasks.get(task.task.index()).map_or(0, |part| part.tid);
     let word = |task: &Stuck| format!("{}[{}] waits for {}", task.name, pid(task), task.waits_for);
     let words: Vec<String> = stuck.iter().take(3).map(word).collect();
     let more = if stuck.len() > words.len() { ", …" } else { "" };
-    Some(format!("its tasks wait for each other for ever: {}{more}", words.join(", ")))
+    Some(format!("deadlock: {}{more}", words.join(", ")))
 }

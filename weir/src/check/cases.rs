@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Cases: a machine, a workload and what happens to the machine, all in the words of the command line.
+//! Test cases of `weir check`: a machine, a workload and possibly a fault plan, all written as command-line options.
 //!
-//! Three kinds, as properties need them. *Mixed* workloads sleep and wake and come late: most properties can break there.
-//! In *steady* ones the same tasks want a CPU all the time. *Long* ones are steady for more than ten seconds, which is what CFS
-//! is given to find an idle CPU. Who promises something of groups, of caps or of windows has them
-//! drawn. What is seen only in runs that were made for it has cases of its own, three in four: [`shares`] and [`gangs`].
+//! There are three kinds. *Mixed* workloads sleep, wake and start late; most properties can be violated there. In
+//! *steady* workloads the same tasks are runnable all the time. *Long* workloads are steady for more than 10 s, the
+//! time that CFS is given to find an idle CPU. Groups, caps and windows are generated for schedulers whose promises
+//! concern them. Promises that can be checked only in purpose-built runs get three quarters of the cases: see
+//! [`shares`] and [`gangs`].
 
 mod caps;
 mod gangs;
@@ -15,7 +16,7 @@ use anyhow::Result;
 use ids::{CpuId, CpuSet, Nanos};
 use invariants::{GangsBy, Promises, WeightedShare, Weights};
 
-/// One run.
+/// A test case: one run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
     pub machine: String,
@@ -23,7 +24,7 @@ pub struct Case {
     pub duration_ms: u64,
     pub seed: u64,
     pub faults: Option<String>,
-    /// Without threads of the kernel, which noise draws otherwise.
+    /// Without the background kthreads that the noise model otherwise adds.
     pub undisturbed: bool,
 }
 
@@ -43,21 +44,21 @@ const MIXED: [&str; 11] = [
     "latency",
     "noise",
 ];
-/// Those of which a real-time version leaves time to others.
+/// Workloads that leave time to other tasks even under a real-time policy.
 const LIGHT: [&str; 3] = ["pingpong", "noise", "latency"];
 /// Workloads whose tasks never sleep: two tasks, and eight.
 const STEADY: [&str; 2] = ["pair", "hogs"];
 
-/// Its tasks have windows.
+/// Workload whose tasks have windows.
 const STREAMS: &str = "streams";
 
-/// How long jobs settle where nothing else is promised.
+/// Settling time of jobs unless the scheduler promises another.
 const GANG_SETTLES: Nanos = Nanos::from_ms(500);
 
-/// When the last absence of a CPU is over.
+/// Latest time at which an offlined CPU is back online, in ms.
 const ABSENT_MS: u64 = 500;
 
-/// What promises need to be broken.
+/// Features that a case needs so that the scheduler's promises can be checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
     /// Tasks in groups.
@@ -72,7 +73,7 @@ pub struct Needs {
     jobs: Option<Jobs>,
 }
 
-/// What jobs are, and how long they settle.
+/// How jobs are marked, and their settling time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Jobs {
     by: GangsBy,
@@ -89,8 +90,8 @@ impl Needs {
     }
 }
 
-/// What happens on a machine.
-struct Play {
+/// Everything in a case except the machine and the seed.
+struct Scenario {
     workload: Vec<String>,
     duration_ms: u64,
     faults: Option<String>,
@@ -98,88 +99,88 @@ struct Play {
 }
 
 impl Case {
-    /// The case of this number; the same on every host and for all schedulers with the same needs.
+    /// Generates case `number`, which is the same on every host and for all schedulers with the same needs.
     ///
     /// # Errors
     /// If a shipped machine cannot be read.
-    pub fn draw(number: u64, needs: Needs) -> Result<Case> {
-        let mut dice = Dice(number);
-        // Who promises caps as well has half of them.
-        let of_their_own =
-            (needs.share.is_some() || needs.jobs.is_some()) && dice.below(if needs.caps { 2 } else { 4 }) > 0;
-        let kind = dice.below(10);
-        let jobs = needs.jobs.filter(|_| of_their_own && (needs.share.is_none() || dice.below(2) == 0));
-        let share = needs.share.filter(|_| of_their_own && jobs.is_none());
+    pub fn generate(number: u64, needs: Needs) -> Result<Case> {
+        let mut rng = Rng(number);
+        // If caps are promised too, they need half of the cases.
+        let purpose_built =
+            (needs.share.is_some() || needs.jobs.is_some()) && rng.below(if needs.caps { 2 } else { 4 }) > 0;
+        let kind = rng.below(10);
+        let jobs = needs.jobs.filter(|_| purpose_built && (needs.share.is_none() || rng.below(2) == 0));
+        let share = needs.share.filter(|_| purpose_built && jobs.is_none());
         let whole = share.filter(|share| share.whole);
         let machine = match (jobs, whole) {
-            (Some(_), _) => dice.machine_of(2, u32::MAX)?,
-            (None, Some(share)) => dice.machine_of(1, share.cpus)?,
-            (None, None) => dice.machine(),
+            (Some(_), _) => rng.machine_of(2, u32::MAX)?,
+            (None, Some(share)) => rng.machine_of(1, share.cpus)?,
+            (None, None) => rng.machine(),
         };
         let online: Vec<CpuId> = select::machine(&machine)?.online_cpus().iter().collect();
-        let play = match (jobs, share) {
-            (Some(jobs), _) => gangs::draw(&mut dice, &online, jobs),
-            (None, Some(share)) => shares::draw(&mut dice, &online, share),
-            (None, None) => Play::draw(&mut dice, &online, kind, needs),
+        let scenario = match (jobs, share) {
+            (Some(jobs), _) => gangs::generate(&mut rng, &online, jobs),
+            (None, Some(share)) => shares::generate(&mut rng, &online, share),
+            (None, None) => Scenario::generate(&mut rng, &online, kind, needs),
         };
-        let seed = if dice.below(4) == 0 { 0 } else { number };
-        let Play { workload, duration_ms, faults, undisturbed } = play;
+        let seed = if rng.below(4) == 0 { 0 } else { number };
+        let Scenario { workload, duration_ms, faults, undisturbed } = scenario;
         Ok(Case { machine, workload: workload.join("+"), duration_ms, seed, faults, undisturbed })
     }
 }
 
-impl Play {
-    fn draw(dice: &mut Dice, online: &[CpuId], kind: u64, needs: Needs) -> Play {
+impl Scenario {
+    fn generate(rng: &mut Rng, online: &[CpuId], kind: u64, needs: Needs) -> Scenario {
         let last = online.len() as u64 - 1;
         let (names, parts, duration_ms): (&[&str], u64, u64) = match kind {
             0 => (&STEADY, 2, 11_500),
-            1..=3 => (&STEADY, 3, 1_500 + 100 * dice.below(15)),
-            _ => (&MIXED, 3, 300 + 100 * dice.below(8)),
+            1..=3 => (&STEADY, 3, 1_500 + 100 * rng.below(15)),
+            _ => (&MIXED, 3, 300 + 100 * rng.below(8)),
         };
         let mut workload = Vec::new();
-        let mut caps = caps::Caps::draw(needs.caps, dice);
-        for _ in 0..=dice.below(parts) {
-            let name = *dice.one_of(names);
-            let mut part = dice.part(name, last);
-            if needs.groups && dice.below(4) > 0 {
-                part += &format!(",group=/g{}", dice.below(3));
+        let mut caps = caps::Caps::generate(needs.caps, rng);
+        for _ in 0..=rng.below(parts) {
+            let name = *rng.one_of(names);
+            let mut part = rng.part(name, last);
+            if needs.groups && rng.below(4) > 0 {
+                part += &format!(",group=/g{}", rng.below(3));
             }
-            part += &caps.of_part(dice);
+            part += &caps.of_part(rng);
             workload.push(part);
         }
-        if needs.windows && dice.below(4) > 0 {
-            workload.push(dice.part(STREAMS, last));
+        if needs.windows && rng.below(4) > 0 {
+            workload.push(rng.part(STREAMS, last));
         }
-        // What steady tasks have to share is where the difficulty is: sometimes somebody else is there as well.
-        if kind <= 3 && dice.below(3) == 0 {
+        // How steady tasks share the CPUs is the difficult part; now and then background tasks disturb them.
+        if kind <= 3 && rng.below(3) == 0 {
             workload.push("noise".to_owned());
         }
-        let faults = (kind > 3 && last > 0 && dice.below(6) == 0).then(|| dice.absence(&online[1..]));
-        Play { workload, duration_ms, faults, undisturbed: false }
+        let faults = (kind > 3 && last > 0 && rng.below(6) == 0).then(|| rng.absence(&online[1..]));
+        Scenario { workload, duration_ms, faults, undisturbed: false }
     }
 }
 
-/// These CPUs, as a part of a workload is given them.
+/// The `cpus=` key of a workload part that is pinned to these CPUs.
 fn on(cpus: &[CpuId]) -> String {
     format!(",cpus={}", cpus.iter().copied().collect::<CpuSet>().to_string().replace(',', "\\,"))
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014).
-struct Dice(u64);
+/// Random number generator: SplitMix64 (Steele, Lea and Flood 2014).
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut drawn = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        drawn = (drawn ^ (drawn >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (drawn ^ (drawn >> 31)) % end
+        let mut mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % end
     }
 
     fn one_of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }
 
-    /// A preset, or a machine of at most 16 CPUs; one in ten has one.
+    /// A preset, or a synthetic machine of at most 16 CPUs; one in ten machines has a single CPU.
     fn machine(&mut self) -> String {
         match self.below(10) {
             0 => "core:1 pu:1".to_owned(),
@@ -191,7 +192,7 @@ impl Dice {
         }
     }
 
-    /// One of at least and at most so many CPUs.
+    /// A machine with `least` to `most` CPUs.
     fn machine_of(&mut self, least: u32, most: u32) -> Result<String> {
         loop {
             let machine = self.machine();
@@ -202,20 +203,20 @@ impl Dice {
         }
     }
 
-    /// One of these CPUs goes offline and comes back, within [`ABSENT_MS`].
+    /// Fault plan that takes one of these CPUs offline and brings it back within [`ABSENT_MS`].
     fn absence(&mut self, cpus: &[CpuId]) -> String {
         let (cpu, from) = (self.one_of(cpus), 50 + self.below(200));
         format!("cpu{cpu}:offline@{from}ms,cpu{cpu}:online@{}ms", from + 20 + self.below(200))
     }
 
-    /// A part of a workload on CPUs 0 to `last`.
+    /// A workload part that may be pinned to some of CPUs 0 to `last`.
     fn part(&mut self, name: &str, last: u64) -> String {
         let mut part = name.to_owned();
         let steady = STEADY.contains(&name);
         if self.below(2) == 0 {
             part += &format!(",nice={}", self.below(30) as i64 - 10);
         }
-        // Shares are promised of one CPU more often than of all.
+        // Steady parts are pinned more often: promised shares refer to one CPU more often than to the whole machine.
         match self.below(if steady { 3 } else { 6 }) {
             0 => part += &format!(",cpus={}", self.below(last + 1)),
             1 => {
@@ -241,9 +242,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_a_case_and_numbers_differ() {
-        let cases: Vec<Case> = (1..200).map(|number| Case::draw(number, Needs::default()).unwrap()).collect();
-        assert_eq!(cases[4], Case::draw(5, Needs::default()).unwrap());
+    fn cases_are_reproducible_and_vary_with_the_number() {
+        let cases: Vec<Case> = (1..200).map(|number| Case::generate(number, Needs::default()).unwrap()).collect();
+        assert_eq!(cases[4], Case::generate(5, Needs::default()).unwrap());
         let count = |what: &dyn Fn(&Case) -> bool| cases.iter().filter(|case| what(case)).count();
         assert!((5..40).contains(&count(&|case| case.duration_ms > 10_000)), "long ones");
         assert!(count(&|case| case.faults.is_some()) > 5 && count(&|case| case.seed == 0) > 20);
@@ -252,9 +253,9 @@ mod tests {
         assert!(machines.len() > 15, "{machines:?}");
     }
 
-    /// All of them can be run: names exist, and CPUs are there.
+    /// Every generated case can be run: its names and its CPUs exist.
     #[test]
-    fn cases_are_what_the_command_line_takes() {
+    fn generated_cases_are_valid_command_lines() {
         let groups = Needs { groups: true, windows: true, ..Needs::default() };
         let share = |by| WeightedShare { by, ..WeightedShare::new(2, 1) };
         let [shares, by_groups] = [Weights::Nice, Weights::Groups].map(|by| Needs { share: Some(share(by)), ..groups });
@@ -262,26 +263,27 @@ mod tests {
         let jobs = Needs { jobs: Some(Jobs { by: GangsBy::Groups, settles: GANG_SETTLES }), ..groups };
         let capped = Needs { caps: true, ..Needs::default() };
         let all = [Needs::default(), groups, shares, by_groups, jobs, whole, capped];
-        let drawn = |number| all.map(|needs| Case::draw(number, needs).unwrap());
-        let grouped = (1..100).filter(|number| drawn(*number)[1].workload.contains("group=/g")).count();
+        let generated = |number| all.map(|needs| Case::generate(number, needs).unwrap());
+        let grouped = (1..100).filter(|number| generated(*number)[1].workload.contains("group=/g")).count();
         assert!(grouped > 60, "{grouped}");
-        let streams = (1..100).filter(|number| drawn(*number)[1].workload.contains(STREAMS)).count();
+        let streams = (1..100).filter(|number| generated(*number)[1].workload.contains(STREAMS)).count();
         assert!((60..90).contains(&streams), "{streams}");
-        let caps = |kind: &str| (1..100).filter(|number| drawn(*number)[6].workload.contains(kind)).count();
+        let caps = |kind: &str| (1..100).filter(|number| generated(*number)[6].workload.contains(kind)).count();
         assert!((30..60).contains(&caps("cap=")), "{}", caps("cap="));
         assert!(
             caps(",hard-cap=") > 25 && caps(",cap=") > 10 && caps("/c0/c1") > 3,
             "hard ones, soft ones, one in another"
         );
-        let with = |index: usize, what: &dyn Fn(&Case) -> bool| (1..100).filter(|it| what(&drawn(*it)[index])).count();
+        let with =
+            |index: usize, what: &dyn Fn(&Case) -> bool| (1..100).filter(|it| what(&generated(*it)[index])).count();
         let of_weights = with(2, &|case| case.workload.contains("hog,cpus="));
         let of_groups = with(3, &|case| case.workload.contains(",weight="));
         let of_jobs = with(4, &|case| case.workload.starts_with("hog,count="));
-        // A whole machine of one CPU or two: no part is bound to a CPU.
+        // On a whole machine of one or two CPUs no part is pinned.
         let of_all = with(5, &|case| case.workload.starts_with("hog,count=") && case.workload.contains(",weight="));
-        let made_for_it = [of_weights, of_groups, of_jobs, of_all];
-        assert!(made_for_it.iter().all(|count| (60..90).contains(count)), "{made_for_it:?}");
-        for case in (1..100).flat_map(drawn) {
+        let purpose_built = [of_weights, of_groups, of_jobs, of_all];
+        assert!(purpose_built.iter().all(|count| (60..90).contains(count)), "{purpose_built:?}");
+        for case in (1..100).flat_map(generated) {
             let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
             select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));
             assert!(case.faults.iter().all(|faults| select::faults(faults).is_ok()), "{case:?}");

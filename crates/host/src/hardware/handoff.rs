@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What switches, wakeups and ticks take of the CPU time of threads. That is what others on the machine disturb least: the
-//! clock on the wall goes on while they have the CPU, this one does not.
+//! CPU time of threads for context switches, wakeups and ticks. Unlike elapsed time, it is hardly affected by other
+//! tasks.
 //!
-//! What shares a core with this virtual machine disturbs it nevertheless: for some tenths of a second everything takes a third
-//! to a half longer. So what is short and the same each time is measured in several visits, with other things between, and the
-//! [`Fastest`] counts.
+//! Other virtual machines on the same core do affect it: for some tenths of a second everything takes a third to a
+//! half longer. So short, repeatable quantities are measured in several visits with other measurements in between,
+//! and the [`Fastest`] visit is used.
 
 use super::Quantiles;
 use super::threads::{Padded, on, pinned};
@@ -18,11 +18,10 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a thread works before it hands over to another CPU that is to be halted by then: `bpf/idle.bpf.h` says after how
-/// long a CPU is.
+/// Work before a handoff to another CPU that should be halted by then; `bpf/idle.bpf.h` says after how long a CPU is.
 pub const APART: Duration = Duration::from_micros(300);
 
-/// And to one that idles and is not.
+/// Work before a handoff to another CPU that is idle but should not be halted.
 pub const CLOSE: Duration = Duration::from_micros(20);
 
 /// CPU time of the calling thread, in nanoseconds.
@@ -31,105 +30,108 @@ fn own_ns() -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Of several visits the one whose median is least.
+/// The visit with the least median.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fastest(Option<Quantiles>);
 
 impl Fastest {
-    /// Keeps the fastest of all visits.
+    /// Adds a visit, keeping the faster one.
     pub fn visit(&mut self, found: Quantiles) {
         if self.0.is_none_or(|known| found.median < known.median) {
             self.0 = Some(found);
         }
     }
 
-    /// Returns the fastest visit; 0 if there was none.
+    /// Returns the fastest visit.
+    ///
+    /// # Panics
+    /// If there was none.
     pub fn get(self) -> Quantiles {
-        self.0.expect("visited before")
+        self.0.expect("measured at least once")
     }
 }
 
-/// Switches and wakeups on one CPU.
+/// Costs of switches and wakeups on one CPU.
 #[derive(Default)]
 pub struct OnOneCpu {
-    /// CPU time of `sched_yield()` by one thread, and by each of two that take turns.
+    /// CPU time of `sched_yield()` by a single thread, and by each of two alternating threads.
     alone: Fastest,
     in_turn: Fastest,
-    /// Of the system calls of a hand-over where they neither wake nor sleep.
+    /// CPU time of the system calls of a handoff when they neither wake nor sleep.
     calls: Fastest,
-    handover: Option<Handovers>,
+    handoff: Option<Handoffs>,
 }
 
 impl OnOneCpu {
-    /// Measures all of it once more: some 10 ms.
+    /// Measures everything once more: about 10 ms.
     pub fn visit(&mut self, cpu: CpuId) {
         self.visit_switches(cpu);
-        self.visit_handovers(cpu);
+        self.visit_handoffs(cpu);
     }
 
-    /// Only switches that are no sleeps.
+    /// Measures switches by yields only.
     pub fn visit_switches(&mut self, cpu: CpuId) {
         self.alone.visit(yields(cpu, 1));
         self.in_turn.visit(yields(cpu, 2));
     }
 
-    /// Only hand-overs.
-    pub fn visit_handovers(&mut self, cpu: CpuId) {
+    /// Measures handoffs only.
+    pub fn visit_handoffs(&mut self, cpu: CpuId) {
         self.calls.visit(calls(cpu, BATCH));
-        let found = handovers(cpu, cpu, NEAR, BATCH, Duration::ZERO);
-        if self.handover.is_none_or(|known| found.took.median < known.took.median) {
-            self.handover = Some(found);
+        let found = handoffs(cpu, cpu, NEAR, BATCH, Duration::ZERO);
+        if self.handoff.is_none_or(|known| found.took.median < known.took.median) {
+            self.handoff = Some(found);
         }
     }
 
-    /// What a switch adds to a call of `sched_yield()`.
+    /// Cost of a switch beyond the `sched_yield()` call.
     pub fn switch(&self) -> Quantiles {
         self.in_turn.get().less(self.alone.get().median)
     }
 
-    /// What waking another thread, and having slept before that, add to the system calls. Where the scheduler lets the woken
-    /// thread run at once, the other one loses its CPU in place of sleeping, and its turn is a hand-over that needs no wakeup.
+    /// Cost of waking another thread, and of the preceding sleep, beyond the system calls. If the scheduler lets the
+    /// woken thread preempt, the waker is switched out instead of sleeping, and its next turn needs no wakeup.
     pub fn wake(&self) -> Quantiles {
-        let Handovers { took, switches, sleeps } = self.handover.expect("visited before");
+        let Handoffs { took, switches, sleeps } = self.handoff.expect("measured at least once");
         took.less(self.calls.get().median + switches * self.switch().median).divided(sleeps.max(LEAST_SLEEPS))
     }
 
-    /// How many switches went with each sleep.
+    /// Number of switches per sleep.
     pub fn switches_each_sleep(&self) -> f64 {
-        let Handovers { switches, sleeps, .. } = self.handover.expect("visited before");
+        let Handoffs { switches, sleeps, .. } = self.handoff.expect("measured at least once");
         switches / sleeps.max(LEAST_SLEEPS)
     }
 }
 
-/// Of hand-overs on one CPU at least a part needs a sleep. So many of each, lest a thread that never slept divides by nothing.
+/// Lower bound of sleeps per handoff, so that a thread that never slept does not cause a division by zero.
 const LEAST_SLEEPS: f64 = 0.1;
 
-/// Hand-overs with their system calls.
+/// Measured handoffs, with their system calls.
 #[derive(Clone, Copy, Debug)]
-struct Handovers {
-    /// CPU time of one.
+struct Handoffs {
+    /// CPU time of one handoff.
     took: Quantiles,
-    /// How often a thread lost its CPU for one.
+    /// Number of switches per handoff.
     switches: f64,
-    /// How often since it slept, and had to be woken.
+    /// Number of sleeps, and thus wakeups, per handoff.
     sleeps: f64,
 }
 
-/// Hand-overs that are timed together. Where the scheduler lets the woken thread run at once, one side pays for what both do,
-/// so only many of them have a typical time.
+/// Number of handoffs timed together. If the scheduler lets the woken thread preempt, one side is charged for both,
+/// so only a batch has a typical time.
 const BATCH: u32 = 50;
 
-/// Batches of a visit.
+/// Batches per visit.
 const NEAR: u32 = 20;
 
-/// CPU time that both threads need for a hand-over to another CPU, of which there are so many, each after so much work: waking
-/// the other, falling asleep, and running again. Without the time of the system calls that neither wake nor sleep.
-pub fn handover(a: CpuId, b: CpuId, times: u32, work: Duration) -> Quantiles {
-    handovers(a, b, times, 1, work).took.less(calls(a, 1).median)
+/// CPU time of both threads for a handoff to another CPU: waking the other thread, falling asleep, and being switched
+/// in again, without the system calls themselves. `times` handoffs are measured, each after `work`.
+pub fn handoff(a: CpuId, b: CpuId, times: u32, work: Duration) -> Quantiles {
+    handoffs(a, b, times, 1, work).took.less(calls(a, 1).median)
 }
 
-/// So many batches of so many hand-overs. Each batch begins with so much work.
-fn handovers(a: CpuId, b: CpuId, times: u32, batch: u32, work: Duration) -> Handovers {
+/// Measures `times` batches of `batch` handoffs. Each batch begins with `work`.
+fn handoffs(a: CpuId, b: CpuId, times: u32, batch: u32, work: Duration) -> Handoffs {
     let turn = Padded(AtomicU32::new(0));
     let side = |own: u32, cpu: CpuId| {
         pinned(cpu, || {
@@ -158,21 +160,22 @@ fn handovers(a: CpuId, b: CpuId, times: u32, batch: u32, work: Duration) -> Hand
         })
     };
     let sides = std::thread::scope(|scope| {
-        [scope.spawn(|| side(0, a)), scope.spawn(|| side(1, b))].map(|side| side.join().expect("it does not panic"))
+        [scope.spawn(|| side(0, a)), scope.spawn(|| side(1, b))]
+            .map(|side| side.join().expect("the thread does not panic"))
     });
     let of_each = |count: i64| count as f64 / f64::from(2 * times * batch);
     let (sleeps, preemptions) = sides.iter().fold((0, 0), |sum, (_, sleeps, more)| (sum.0 + sleeps, sum.1 + more));
     let took = sides.into_iter().flat_map(|(took, ..)| took).collect();
-    Handovers { took: Quantiles::of(took), switches: of_each(sleeps + preemptions), sleeps: of_each(sleeps) }
+    Handoffs { took: Quantiles::of(took), switches: of_each(sleeps + preemptions), sleeps: of_each(sleeps) }
 }
 
-/// How often the calling thread has slept, and how often it lost its CPU otherwise.
+/// Voluntary and involuntary context switches of the calling thread.
 fn switches() -> [i64; 2] {
     let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("Linux has it since 2.6.26");
     [usage.voluntary_context_switches(), usage.involuntary_context_switches()]
 }
 
-/// CPU time of a call of `sched_yield()` by so many threads on one CPU.
+/// CPU time of a `sched_yield()` call by this many threads on one CPU.
 pub fn yields(cpu: CpuId, threads: usize) -> Quantiles {
     const YIELDS: u32 = 100;
     const ROUNDS: usize = 40;
@@ -190,14 +193,14 @@ pub fn yields(cpu: CpuId, threads: usize) -> Quantiles {
     };
     std::thread::scope(|scope| {
         let sides: Vec<_> = (0..threads).map(|_| scope.spawn(side)).collect();
-        Quantiles::of(sides.into_iter().flat_map(|side| side.join().expect("it does not panic")).collect())
+        Quantiles::of(sides.into_iter().flat_map(|side| side.join().expect("the thread does not panic")).collect())
     })
 }
 
-/// Writing a byte to a pipe, or reading one that is there: half of what both take.
+/// Cost of writing a byte to a pipe or reading an available one: half of the sum.
 ///
 /// # Errors
-/// If there can be no pipe.
+/// If no pipe can be created.
 pub fn pass(cpu: CpuId) -> io::Result<Quantiles> {
     const PASSES: u32 = 100;
     const ROUNDS: usize = 50;
@@ -216,10 +219,9 @@ pub fn pass(cpu: CpuId) -> io::Result<Quantiles> {
     })
 }
 
-/// Gaps in the CPU time of a thread that looks at it all the time, and how many there are in a second of that time: ticks, and
-/// other interrupts that a task cannot help.
+/// Gaps in the CPU time observed by a spinning thread, and their number per second: ticks and other interrupts.
 pub fn ticks(cpu: CpuId) -> (Quantiles, f64) {
-    /// Shorter ones are the processor's own matter.
+    /// Minimum gap; shorter ones are caused by the processor itself.
     const LEAST_NS: f64 = 400.0;
     const LENGTH_NS: f64 = 100e6;
     on(cpu, || {
@@ -249,7 +251,7 @@ fn sleep_until(turn: &AtomicU32, own: u32) {
     }
 }
 
-/// What both calls take when nobody sleeps, and a look at the clock for each batch.
+/// Cost of both system calls when neither thread sleeps, and of reading the clock once per batch.
 fn calls(cpu: CpuId, batch: u32) -> Quantiles {
     const TIMES: u32 = 100;
     let word = AtomicU32::new(1);
@@ -267,23 +269,23 @@ fn calls(cpu: CpuId, batch: u32) -> Quantiles {
 }
 
 impl Fastest {
-    /// Returns the result of a single visit.
+    /// For tests: the result of a single visit.
     pub fn of(found: Quantiles) -> Fastest {
         Fastest(Some(found))
     }
 }
 
 impl OnOneCpu {
-    /// Where switches and wakeups take that, and there are so many switches for each sleep.
+    /// For tests: given costs of switches and wakeups, and number of switches per sleep.
     pub fn of(switch: Fastest, wake: Fastest, switches_each_sleep: f64) -> OnOneCpu {
         let nothing = Fastest::of(Quantiles { p10: 0.0, median: 0.0, p90: 0.0 });
         let all = wake.get().median + switches_each_sleep * switch.get().median;
-        let handover = Handovers {
+        let handoff = Handoffs {
             took: Quantiles { p10: all, median: all, p90: all },
             switches: switches_each_sleep,
             sleeps: 1.0,
         };
-        OnOneCpu { alone: nothing, in_turn: switch, calls: nothing, handover: Some(handover) }
+        OnOneCpu { alone: nothing, in_turn: switch, calls: nothing, handoff: Some(handoff) }
     }
 }
 
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_visit_with_the_least_median_counts() {
+    fn fastest_keeps_the_visit_with_the_least_median() {
         let mut fastest = Fastest::default();
         for median in [3.0, 2.0, 4.0] {
             fastest.visit(Quantiles { p10: 0.0, median, p90: 9.0 });
@@ -301,26 +303,26 @@ mod tests {
     }
 
     #[test]
-    fn a_wakeup_is_what_is_left_of_hand_overs_for_each_sleep() {
+    fn wakeup_cost_is_handoff_less_calls_and_switches_per_sleep() {
         let fastest = |median| Fastest(Some(Quantiles { p10: median, median, p90: median }));
         let took = Quantiles { p10: 900.0, median: 1_000.0, p90: 1_100.0 };
         let near = OnOneCpu {
             alone: fastest(200.0),
             in_turn: fastest(600.0),
             calls: fastest(300.0),
-            handover: Some(Handovers { took, switches: 1.0, sleeps: 0.5 }),
+            handoff: Some(Handoffs { took, switches: 1.0, sleeps: 0.5 }),
         };
         assert_eq!(near.switch().median, 400.0);
-        // 1000 less the calls' 300 and a switch of 400 is 300 for every second hand-over.
+        // (1000 - 300 for the calls - 400 for a switch) = 300 for every second handoff.
         assert_eq!(near.wake(), Quantiles { p10: 400.0, median: 600.0, p90: 800.0 });
     }
 
-    /// Whoever hands over on one CPU loses it then, and does not stay awake each time.
+    /// A handoff on one CPU switches; not every one sleeps.
     #[test]
-    fn hand_overs_are_counted() {
+    fn handoffs_on_one_cpu_switch_and_sleep() {
         let usable = crate::hardware::usable().unwrap();
         let here = usable.first().unwrap();
-        let near = handovers(here, here, 10, 20, Duration::ZERO);
+        let near = handoffs(here, here, 10, 20, Duration::ZERO);
         assert!(near.switches >= 0.9, "{near:?}");
         assert!(near.sleeps >= LEAST_SLEEPS && near.sleeps <= near.switches, "{near:?}");
     }
