@@ -39,7 +39,7 @@ try weir inspect ./mine.bpf.o >/dev/null
 
 for file in share/man/man1/weir.1 share/man/man1/weir-sim.1 share/bash-completion/completions/weir \
     share/zsh/site-functions/_weir share/fish/vendor_completions.d/weir.fish include/weir/scx.bpf.h \
-    share/doc/weir/README.md share/doc/weir/docs/tutorial.md share/doc/weir/docs/schema/run.json; do
+    share/doc/weir/README.md share/doc/weir/docs/tutorial/first-scheduler.md share/doc/weir/docs/schema/run.json; do
     [ -s "$usr/$file" ] || { echo "$file was not installed" >&2; exit 1; }
 done
 if command -v man >/dev/null; then

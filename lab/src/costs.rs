@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a decision costs under each scheduler: a switch with all that leads to it, wakeups and ticks included.
+//! Cost of a scheduling decision under each scheduler: a context switch with everything that leads to it, including
+//! wakeups and ticks.
 //!
 //! 1. The same work is simulated under each scheduler. A decision is a switch to a task.
-//! 2. Instructions are those that the scheduler's programs executed; the kernel's own scheduler has none, as the model knows
-//!    only what it costs.
-//! 3. Locks are those of runqueues and of dispatch queues, and those of the scheduler: how long all of them were held and
-//!    waited for. Who holds a runqueue's lock while its scheduler decides is charged with that time.
+//! 2. Instructions are those executed by the scheduler's programs; the default scheduler has none, because the model
+//!    knows only its cost.
+//! 3. Lock times are the total hold and wait times of runqueue locks, dispatch-queue locks and the scheduler's own
+//!    locks. A runqueue lock held while the scheduler decides includes the time of the decision.
 
 use crate::wall::weir;
 use anyhow::{Context, Result, ensure};
@@ -21,10 +22,10 @@ Examples:
   cargo xtask costs > lab/results/costs.md
   cargo xtask costs kernel cfs@4.1 vrq muqss,rqshare=none --weir target/debug/weir")]
 pub struct Arguments {
-    /// The schedulers: policies, with presets and tunables, objects, or the kernel's own
+    /// Schedulers: policies with presets and tunables, objects, or kernel for the default scheduler
     #[arg(default_values_t = ["kernel", "cfs", "bfs", "muqss"].map(str::to_owned))]
     schedulers: Vec<String>,
-    /// The weir to run; without it, a release build
+    /// weir to run; default: a release build
     #[arg(long, env = "WEIR")]
     weir: Option<PathBuf>,
     /// Simulated time of each run
@@ -32,7 +33,7 @@ pub struct Arguments {
     duration: String,
 }
 
-/// Machines, what they do, and how many at once of it.
+/// Machines and workloads.
 const CASES: [(&str, &str); 5] = [
     ("laptop-2c4t", "preempt-mix"),
     ("laptop-2c4t", "pingpong"),
@@ -54,7 +55,7 @@ Who switches less often for the same work has more in each switch: the number of
 is at the wall of its one queue ([wall.md](wall.md)).
 ";
 
-/// Prints the page.
+/// Prints the document.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     let weir = weir(arguments.weir.as_deref())?;
     println!("{}", PROSE.replace("DURATION", &arguments.duration));
@@ -71,10 +72,10 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The numbers of a run, each for one switch.
+/// Returns the values of a run per context switch.
 fn row(run: &Value) -> Result<String> {
     let switches = run["context_switches"].as_u64().context("a run has switches")?;
-    ensure!(switches > 0, "nobody ran");
+    ensure!(switches > 0, "no task ran");
     let locks = run["locks"].as_array().context("a run has locks")?;
     let all = |total: &str| locks.iter().filter_map(|lock| lock[total].as_u64()).sum::<u64>();
     let instructions = run["bpf_instructions"].as_u64().filter(|count| *count > 0);
@@ -88,10 +89,10 @@ fn row(run: &Value) -> Result<String> {
 fn simulate(weir: &Path, options: &[&str]) -> Result<Value> {
     let mut command = Command::new(weir);
     command.arg("sim").args(options).args(["--format", "json"]);
-    let output = command.output().context("weir cannot be run")?;
+    let output = command.output().context("cannot run weir")?;
     ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout)?;
-    document["runs"].get(0).cloned().context("weir tells of no run")
+    document["runs"].get(0).cloned().context("weir reports no run")
 }
 
 #[cfg(test)]
@@ -100,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn numbers_are_those_of_one_switch() {
+    fn values_are_per_context_switch() {
         let lock = |hold: u64, wait: u64| json!({ "hold_total_ns": hold, "wait_total_ns": wait });
         let mut run = json!({
             "context_switches": 10, "bpf_instructions": 4_250, "cpu_ns": { "scheduler": 9_000 },

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cargo xtask objects DIR`: every scheduler in a folder on machines of 1 to 64 CPUs, with workloads of several kinds and
-//! several seeds, as one table in Markdown: who runs as intended, who does not, and why. A profile beside an object
-//! (`NAME.toml` for `NAME.bpf.o`) is used.
+//! `cargo xtask objects DIR`: runs every scheduler of a directory on machines of 1 to 64 CPUs, with several kinds of
+//! workloads and several seeds. Prints a Markdown table of the schedulers that run as intended, and of the failures
+//! of the others. A profile beside an object (`NAME.toml` for `NAME.bpf.o`) is used.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// One CPU; two cores of two threads; two nodes with two caches each, of a core with two threads; 64 cores in two nodes.
+/// One CPU; two SMT cores; two nodes with two caches each, one SMT core per cache; 64 cores in two nodes.
 const MACHINES: [&str; 4] = ["pu:1", "laptop-2c4t", "node:2 l3:2 core:1 pu:2", "server-64"];
 
-/// Workload and length; none is played to its end.
+/// Workload and duration; only `build` runs to its end.
 const WORKLOADS: [(&str, Option<&str>); 5] = [
     ("preempt-mix", Some("300ms")),
     ("periodic-4", Some("300ms")),
@@ -21,17 +21,17 @@ const WORKLOADS: [(&str, Option<&str>); 5] = [
     ("build", None),
 ];
 
-/// Above this part of a run, in millionths, in which some CPU idles beside a task that waits, a scheduler does not run as
-/// intended: the bound of the report's own warning.
+/// A scheduler does not run as intended if some CPU is idle beside a waiting task for a larger part of a run, in
+/// millionths; the same bound as for the report's warning.
 const IDLE_PPM: u64 = 100_000;
 
 #[derive(clap::Args)]
 /// Arguments of `cargo xtask objects`.
 pub struct Arguments {
-    /// Folder of objects, NAME.bpf.o, with their profiles, NAME.toml
+    /// Directory of objects, NAME.bpf.o, with their profiles, NAME.toml
     #[arg(value_name = "DIR")]
     directory: PathBuf,
-    /// The program to run them with
+    /// weir to run
     #[arg(long, value_name = "FILE", default_value = "target/release/weir")]
     weir: PathBuf,
     /// Run with the seeds 0 to N - 1
@@ -39,18 +39,18 @@ pub struct Arguments {
     seeds: u64,
 }
 
-/// What came of all runs of an object.
+/// Summary of all runs of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Summary {
     runs: u64,
     completed: u64,
-    /// Number of runs by what went wrong.
+    /// Number of failed runs by cause.
     wrong: BTreeMap<String, u64>,
-    /// Greatest part of a run in which a CPU idled beside a waiting task, in millionths, and in which run.
+    /// Largest part of a run in which a CPU was idle beside a waiting task, in millionths, and that run.
     idle: Option<(u64, String)>,
 }
 
-/// Runs them all and prints the table. False if some object did not run as intended everywhere.
+/// Runs all objects and prints the table. Returns false if some object did not run as intended everywhere.
 pub fn execute(arguments: &Arguments) -> Result<bool> {
     let directory = &arguments.directory;
     let entries = std::fs::read_dir(directory).with_context(|| directory.display().to_string())?;
@@ -58,7 +58,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     objects.retain(|path| path.to_string_lossy().ends_with(".bpf.o"));
     objects.sort();
     if objects.is_empty() {
-        bail!("{}: expected objects, NAME.bpf.o, and there are none", directory.display());
+        bail!("{}: no objects; expected files NAME.bpf.o", directory.display());
     }
     println!("| object | runs | as intended | idle beside waiting, at most | what went wrong |\n|---|---|---|---|---|");
     let mut fine = true;
@@ -104,14 +104,15 @@ fn run_all(arguments: &Arguments, object: &Path) -> Result<Summary> {
 }
 
 impl Summary {
-    /// Takes what a run of `object` gave. False if it was refused before it could run, as it will be everywhere.
+    /// Adds the result of a run. Returns false if the object was refused before it could run, as it will be
+    /// everywhere.
     fn add(&mut self, output: &Output, object: &str, machine: &str, run: &str) -> bool {
         self.runs += 1;
         let Ok(document) = serde_json::from_slice::<Value>(&output.stdout) else {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
-            let last = said.lines().rev().find(|line| line.starts_with("weir: ")).unwrap_or("it said nothing");
+            let last = said.lines().rev().find(|line| line.starts_with("weir: ")).unwrap_or("no message");
             self.blame(last.trim_start_matches("weir: ").replace(object, "it"));
-            // A profile may ask for what this machine alone does not have: it is the place of the error then.
+            // A profile may require what only this machine lacks; the error then names a place in the profile.
             return output.status.code() != Some(2) || last.contains(".toml:");
         };
         let outcome = &document["runs"][0];
@@ -136,7 +137,7 @@ impl Summary {
     }
 }
 
-/// The message with `N` for numbers, so that messages about several tasks are one.
+/// Replaces numbers in a message with `N`, so that messages about several tasks count as one.
 fn without_numbers(message: &str) -> String {
     let mut text = String::new();
     for character in message.lines().next().unwrap_or_default().chars() {
@@ -154,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_what_went_wrong_and_how_often() {
+    fn row_lists_failures_with_their_counts() {
         let wrong = BTreeMap::from([("a|b".to_owned(), 2)]);
         let idle = Some((123_456, "build on pu:1, seed 0".to_owned()));
         let summary = Summary { runs: 80, completed: 78, wrong, idle };
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_counted_by_what_went_wrong() {
+    fn runs_are_counted_by_failure() {
         let mut summary = Summary::default();
         for (output, run) in [
             (ran("completed", 100_000, ""), "a"),
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_not_tried_again() {
+    fn refused_object_is_not_tried_again() {
         let mut summary = Summary::default();
         let refused = output(2, "", "a warning\nweir: error: x.bpf.o on pu:1: weir does not model arenas (map `a`)\n");
         assert!(!summary.add(&refused, "x.bpf.o", "pu:1", "a"));
@@ -203,8 +204,8 @@ mod tests {
             row("x", &summary),
             "| x | 1 | 0 | - | error: it on pu:1: weir does not model arenas (map `a`) (1) |"
         );
-        // Killed or out of memory: the next machine may do better.
+        // Killed or out of memory: the next machine may succeed.
         assert!(summary.add(&output(9, "", ""), "x.bpf.o", "pu:1", "b"));
-        assert_eq!(summary.wrong["it said nothing"], 1);
+        assert_eq!(summary.wrong["no message"], 1);
     }
 }

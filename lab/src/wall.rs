@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The wall: how many tasks a second pass through one queue on ever more CPUs, beside queues of each CPU.
-//!
-//! 1. CPUs are those of `server-512`, from the first on: 8 below one cache, then 4 caches a node, 4 nodes a socket, two
-//!    sockets, then the second threads of all cores.
-//! 2. Four tasks for each CPU work for 20 us and sleep for 20 us: with nothing in the way every CPU is always busy, at
-//!    some 30,000 switches a second. All of them are there at once.
-//! 3. Two tables have the same under `muqss`, whose CPUs share queues by a tunable, for a quarter of the time.
-//! 4. The next is the same on NIX's machine of 32 CPUs in 8 nodes, with tasks of 5 us, under kernels whose locks are
-//!    made in three ways. NIX's queue lock was a test-and-set lock.
-//! 5. The next is a case that somebody measured: as many pairs of processes that hand a token to each other as
-//!    there are CPUs, 128 of 8 nodes (sched-ext/scx, issue 998).
-//! 6. So is the last one: latencies of schbench on 512 CPUs under a scheduler with a queue for each cache.
+//! Scalability limit of a single shared queue: tasks per second through one queue with a growing number of CPUs,
+//! compared with per-CPU queues.
 
 mod schbench;
 mod sharing;
@@ -26,31 +16,32 @@ use std::process::Command;
 /// Options of `cargo xtask wall`.
 #[derive(Args)]
 pub struct Arguments {
-    /// The weir to run; without it, a release build
+    /// weir to run; default: a release build
     #[arg(long, env = "WEIR")]
     weir: Option<PathBuf>,
     /// Simulated time of each run, in milliseconds
     #[arg(long, default_value_t = 200)]
     milliseconds: u64,
-    /// An object of scx_rusty of December 2024, for the table of schbench
+    /// Object of scx_rusty of December 2024, for the schbench table
     #[arg(long)]
     rusty: Option<PathBuf>,
 }
 
 const CPUS: [u32; 10] = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
-/// One queue, one queue with a policy that costs more, a queue for each CPU.
+/// One queue, one queue with a more expensive policy, per-CPU queues.
 const SCHEDULERS: [&str; 3] = ["fifo", "bfs", "kernel"];
 const ALL: u32 = 512;
 
-/// Two sockets of 32 cores in 8 nodes, as the 128 CPUs of the case: EPYC 7001, four cores below each cache.
+/// Topology of the published case: 128 CPUs, two sockets of 32 SMT cores in 8 nodes (EPYC 7001), four cores per
+/// cache.
 const TOPOLOGY_OF_CASE: &str = "[topology]
 shape = \"node:8 l3:2 core:4 pu:2\"
 numbering = \"threads-last\"
 ";
-/// Pairs in the case: UnixBench starts as many copies as there are CPUs.
+/// Number of pairs in the published case: UnixBench starts as many copies as there are CPUs.
 const PAIRS: u32 = 128;
 
-/// The program to ask: the one that was named, or a release build.
+/// Returns the program to run: the given one, or a release build.
 pub fn weir(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(weir) = named {
         return Ok(weir.to_owned());
@@ -61,7 +52,7 @@ pub fn weir(named: Option<&Path>) -> Result<PathBuf> {
     Ok(crate::root().join("target/release/weir"))
 }
 
-/// Of the machine on which NIX was measured.
+/// CPU counts of the machine on which NIX was measured.
 const NIX_CPUS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const KERNELS: [&str; 3] = ["7.2", "7.2+ticket", "7.2+test-and-set"];
 
@@ -126,22 +117,23 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// The machine, but that all tasks are there at once: one after the other, those of 512 CPUs would come for a sixth of the
-/// time.
+/// Returns the machine with free task creation, so that all tasks start at once: otherwise creating the tasks of 512
+/// CPUs would take a sixth of the run.
 pub fn at_once(preset: &str) -> Result<String> {
     let is_cost = |line: &&str| line.starts_with("clone_ns");
     let line = preset.lines().find(is_cost).context("the preset says what it takes to make a task")?;
     Ok(preset.replacen(line, "clone_ns = 0", 1))
 }
 
-/// The numbers of a machine with the topology of another.
+/// Returns a machine with the costs of `preset` and another topology.
 fn with_topology(preset: &str, topology: &str) -> Result<String> {
     let begin = preset.find("[topology]").context("the preset has a topology")?;
     let end = preset.find("[costs]").context("the preset has costs")?;
     Ok(format!("{}{topology}\n{}", &preset[..begin], &preset[end..]))
 }
 
-/// A machine of which so many CPUs of all are there, and four tasks for each, which work and sleep for some microseconds.
+/// Writes a machine with `cpus` of `all` CPUs online, and a workload of four tasks per CPU that run and sleep for
+/// `us` microseconds.
 fn write(folder: &Path, preset: &str, cpus: u32, all: u32, us: u32) -> Result<()> {
     let offline = if cpus < all { format!("\noffline = \"{cpus}-{}\"", all - 1) } else { String::new() };
     std::fs::write(folder.join("machine.toml"), preset.replacen("[topology]", &format!("[topology]{offline}"), 1))?;
@@ -151,7 +143,8 @@ fn write(folder: &Path, preset: &str, cpus: u32, all: u32, us: u32) -> Result<()
     Ok(())
 }
 
-/// Pairs of tasks that give a signal and wait for one in turn, with the microsecond of work that a pipe takes.
+/// Returns a workload of pairs of tasks that signal and wait for each other in turn, with the microsecond of work of
+/// a pipe.
 fn pairs() -> String {
     let mut tasks = Vec::new();
     for pair in 0..PAIRS {
@@ -164,9 +157,9 @@ fn pairs() -> String {
     format!(r#"{{"tasks": {{{}}}}}"#, tasks.join(",\n"))
 }
 
-/// What a run says.
+/// Values of a run.
 struct Run {
-    /// Switches a second.
+    /// Context switches per second.
     rate: f64,
     document: Value,
 }
@@ -176,13 +169,13 @@ impl Run {
         format!("{:.2} M/s", self.rate / 1e6)
     }
 
-    /// The 99th percentile of the time from a wakeup to a CPU.
+    /// 99th percentile of the wakeup latency.
     fn wakeup_p99(&self) -> String {
         let p99 = self.document["runs"][0]["wakeup_latency_ns"]["p99"].as_u64();
         p99.map_or("-".to_owned(), |ns| Nanos(ns).to_string())
     }
 
-    /// Share of all CPU time in which CPUs waited for locks.
+    /// Share of all CPU time spent waiting for locks.
     fn waited(&self) -> String {
         let run = &self.document["runs"][0];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
@@ -190,7 +183,7 @@ impl Run {
         format!("{:.1} %", 100.0 * number(&run["lock_wait_ns"]) / owners.iter().sum::<f64>())
     }
 
-    /// Mean wait and mean hold of the dispatch queue that was waited for longest.
+    /// Mean wait and hold of the most contended dispatch queue.
     fn queue(&self) -> (String, String) {
         let locks = self.document["runs"][0]["locks"].as_array().into_iter().flatten();
         let Some(lock) = locks.into_iter().find(|lock| lock["type"] == "dsq") else { return ("-".into(), "-".into()) };
@@ -207,7 +200,7 @@ fn simulate(weir: &Path, folder: &Path, milliseconds: u64, scheduler: &str, opti
     let (machine, workload) = (folder.join("machine.toml"), folder.join("workload.json"));
     let mut command = Command::new(weir);
     command.args(["sim", scheduler, "--for", &duration, "--format", "json", "-m"]).arg(machine);
-    let output = command.arg("-w").arg(workload).args(options).output().context("weir cannot be run")?;
+    let output = command.arg("-w").arg(workload).args(options).output().context("cannot run weir")?;
     ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout)?;
     let switches = document["runs"][0]["context_switches"].as_f64().context("a run has switches")?;

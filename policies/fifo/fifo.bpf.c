@@ -2,27 +2,32 @@
 /*
  * fifo: one shared queue, first come, first served.
  *
- * 1. Every task that waits stands in one queue. Whichever CPU becomes free takes the first task that may run there.
- *    So no CPU idles while a task waits, and nobody waits longer than the tasks before it take.
- * 2. A task runs for at most one default slice (20 ms) and then goes to the end of the queue.
- * 3. If a CPU idles when a task wakes or its slice ends, the task goes straight to it and skips the queue: who stands there may
- *    not run on that CPU.
- * 4. The kernel can be mistaken about that: a real-time task was faster, or the scheduler has just been loaded, when every
- *    CPU counts as idle that has not idled since. Since 7.1 it brings the task back then, and the next CPU is tried. So it does
- *    with a task that loses its CPU to a real-time task.
- * 5. There is nothing else. Tasks are equal, whatever their nice value; a task that wakes never interrupts another.
+ * 1. Every waiting task is in one DSQ. A CPU that becomes free takes the first task that may run
+ *    there. So no CPU idles while a runnable task waits, and no task waits longer than the tasks
+ *    ahead of it take.
+ * 2. A task runs for at most one default slice (20 ms) and then goes to the tail of the queue.
+ * 3. If a CPU is idle when a task wakes or its slice ends, the task goes straight to that CPU and
+ *    bypasses the queue: no task in the queue may run on that CPU.
+ * 4. The kernel's idle mask can be stale: a real-time task may have taken the CPU, and right after
+ *    the scheduler is loaded each CPU that has not been idle since counts as idle. Since 7.1 the
+ *    kernel then reenqueues the task, and the next CPU is tried. The kernel also reenqueues a task
+ *    that loses its CPU to a real-time task.
+ * 5. Nothing else. Nice values have no effect, and a waking task never preempts another.
  *
- * What it teaches: the four ops that nearly every scheduler has, in the order in which a task meets them. What it
- * costs: all CPUs share the lock of one queue, and a task may change its CPU with every slice.
+ * Lesson: the four ops that nearly every scheduler implements, in the order in which a task meets
+ * them. Cost: all CPUs share the lock of one DSQ, and a task may migrate with every slice.
  */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");
 
-/* Numbers of queues are ours to choose below 2^63. */
+/* A scheduler may choose any DSQ id below 2^63. */
 #define SHARED_DSQ 0
 
-/* A task wakes: choose its CPU. The kernel's own search claims an idle one, the last CPU first, then near ones. */
+/*
+ * Chooses a CPU for a waking task. The kernel's default search claims an idle one: the previous CPU
+ * first, then near ones.
+ */
 OP3(s32, fifo_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	bool is_idle = false;
@@ -34,8 +39,9 @@ OP3(s32, fifo_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 }
 
 /*
- * Its slice is over, or the idle CPU was none: is there another? If not, it stands in line. Who has just woken does so at once:
- * nothing was idle. The last look comes after that, as a CPU that began to idle in between has found the queue empty.
+ * The slice is over, or the CPU was not idle after all: try another idle CPU, otherwise queue the
+ * task. A task that has just woken is queued at once, as no CPU was idle. The second search follows
+ * the insert, because a CPU that became idle in between has found the queue empty.
  */
 OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags)
 {
@@ -51,7 +57,7 @@ OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
-/* A CPU needs work. If the queue has none, the kernel lets `prev` go on. */
+/* The CPU needs a task. If the queue has none, the kernel lets `prev` continue. */
 OP2(void, fifo_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	dsq_move_to_local_as(SHARED_DSQ, SCX_ENQ_IMMED);

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Compiles the tracing scheduler in its variants and a witness of each policy, and lists the scenarios: the program
-//! carries all that it needs.
+//! Compiles the variants of the tracing scheduler and a witness of each policy, and lists the scenarios, all of which
+//! the program embeds.
 
 use anyhow::{Context, Result, bail};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// Ops that a scenario may take away. What the kernel does by itself then can only be seen with an object that does not
-/// have the op.
+/// Ops that a scenario may remove: the kernel's default behavior is visible only with an object without the op.
 const WITHOUT: [&str; 5] = ["", "select_cpu", "enqueue", "yield", "hotplug"];
 
 fn main() -> Result<()> {
-    let crate_folder = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
+    let crate_directory = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=BPF_CLANG");
     for input in ["log.bpf.h", "trace.bpf.c", "witness.bpf.c", "scenarios", "../../policies"] {
@@ -22,25 +21,25 @@ fn main() -> Result<()> {
     for without in WITHOUT {
         let object = out.join(format!("trace-{without}.bpf.o"));
         let define = format!("-DWITHOUT_{}", without.to_uppercase());
-        bpf_clang::compile(&crate_folder.join("trace.bpf.c"), &object, &[&define])?;
+        bpf_clang::compile(&crate_directory.join("trace.bpf.c"), &object, &[&define])?;
         writeln!(objects, "    ({without:?}, include_bytes!({object:?})),")?;
     }
     objects.push_str("]\n");
     fs::write(out.join("objects.rs"), objects)?;
     let mut witnesses = String::from("&[\n");
-    for policy in policies(&crate_folder.join("../../policies"))? {
+    for policy in policies(&crate_directory.join("../../policies"))? {
         let object = out.join(format!("witness-{policy}.bpf.o"));
-        // Relative to the witness, as an object has the names of its sources in it.
+        // Relative to the witness, because an object contains the names of its sources.
         let source = format!("../../policies/{policy}/{policy}.bpf.c");
-        let defines = defines(&source, &fs::read_to_string(crate_folder.join(&source)).context(source.clone())?)?;
+        let defines = defines(&source, &fs::read_to_string(crate_directory.join(&source)).context(source.clone())?)?;
         let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
-        bpf_clang::compile(&crate_folder.join("witness.bpf.c"), &object, &defines)?;
+        bpf_clang::compile(&crate_directory.join("witness.bpf.c"), &object, &defines)?;
         writeln!(witnesses, "    ({policy:?}, include_bytes!({object:?})),")?;
     }
     witnesses.push_str("]\n");
     fs::write(out.join("witnesses.rs"), witnesses)?;
     let mut table = String::from("&[\n");
-    for (name, path) in scenarios(&crate_folder.join("scenarios"))? {
+    for (name, path) in scenarios(&crate_directory.join("scenarios"))? {
         writeln!(table, "    ({name:?}, include_str!({path:?})),")?;
     }
     table.push_str("]\n");
@@ -48,10 +47,10 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The folders that hold a `NAME.bpf.c` of their own name, in alphabetical order.
-fn policies(folder: &Path) -> Result<Vec<String>> {
+/// Returns, sorted, the names of the directories that contain a `NAME.bpf.c` named like themselves.
+fn policies(directory: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+    for entry in fs::read_dir(directory).with_context(|| format!("{}", directory.display()))? {
         let path = entry?.path();
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if path.join(format!("{name}.bpf.c")).is_file() {
@@ -62,7 +61,7 @@ fn policies(folder: &Path) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// What `witness.bpf.c` must know of a policy: its file, and which function is which op.
+/// Returns the macros that `witness.bpf.c` needs for a policy: its file, and the function of each op.
 fn defines(source: &str, text: &str) -> Result<Vec<String>> {
     let (_, scheduler) = text.rsplit_once("\nSCHEDULER(").with_context(|| format!("{source}: no SCHEDULER"))?;
     let mut defines = vec![format!("-DPOLICY=\"{source}\"")];
@@ -72,22 +71,22 @@ fn defines(source: &str, text: &str) -> Result<Vec<String>> {
             Some(function) => {
                 let (name, function) = (name.to_uppercase(), function.trim_end_matches(','));
                 defines.push(format!("-DPOLICY_{name}={function}"));
-                // What may sleep may call other functions of the kernel.
+                // A sleepable op may call other kernel functions.
                 let sleeps = text.contains(&format!("SLEEPABLE_OP1(void, {function},"));
                 defines.push(format!("-DPOLICY_{name}_OP1={}OP1", if sleeps { "SLEEPABLE_" } else { "" }));
             }
             None if name == "name" => {}
             None if name == "flags" => defines.push(format!("-DPOLICY_FLAGS={}", value.trim_end_matches(','))),
-            None => bail!("{source}: the witness does not take over the member {name}"),
+            None => bail!("{source}: the witness does not support the member {name}"),
         }
     }
     Ok(defines)
 }
 
-/// Name and path of every scenario, in alphabetical order.
-fn scenarios(folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// Returns name and path of every scenario, in alphabetical order.
+fn scenarios(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(folder).with_context(|| format!("{}", folder.display()))? {
+    for entry in fs::read_dir(directory).with_context(|| format!("{}", directory.display()))? {
         let path = entry?.path();
         if let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".toml"))
         {

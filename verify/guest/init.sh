@@ -1,7 +1,7 @@
 #!/bin/busybox sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The first process of the virtual machine: makes the usual file systems, runs /script in /in, and sends what came of it
-# to the host. Port 1 takes the result as one tar file, port 2 the script's output while it runs.
+# First process of the virtual machine: mounts the usual file systems, runs /script in /in, and sends the results to
+# the host. Port 1 takes the results as one tar file, port 2 the script's output while it runs.
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /root /out /result
 /bin/busybox --install -s /bin
 export PATH=/in:/bin HOME=/root TMPDIR=/tmp TERM=dumb
@@ -29,6 +29,6 @@ cut -d' ' -f1 /proc/uptime >/result/ended_s
 dmesg >/result/dmesg
 mv /out /result/out
 tar -C /result -cf /dev/vport0p1 .
-# A machine of QEMU 7.2 that has slept can no longer be switched off. QEMU ends as well when it is reset.
+# A machine of QEMU 7.2 that has been suspended cannot be powered off. QEMU exits on a reset as well.
 [ "$(cat /sys/power/suspend_stats/success 2>/dev/null || echo 0)" = 0 ] || reboot -f
 poweroff -f

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# What steps share. A step ends with `fail` or with the status of its last command.
+# Functions shared by the steps. A step ends with `fail` or with the status of its last command.
 SCX=/sys/kernel/sched_ext
 
 fail() {
@@ -7,13 +7,14 @@ fail() {
     exit 1
 }
 
-# A number for the table of results.
+# Reports a number for the table of results.
 number() { echo "$STEP $1 $2" >>/out/numbers; }
 
 enabled() { [ "$(cat $SCX/state)" = enabled ]; }
 disabled() { [ "$(cat $SCX/state 2>/dev/null || echo disabled)" = disabled ]; }
 enable_seq() { cat $SCX/enable_seq; }
-# The kernel counts a scheduler after it has said "enabled", in a task that may have to wait for its CPU under it in between.
+# The kernel increments enable_seq after it has set the state to "enabled", in a task that may have to wait for a CPU
+# under the new scheduler in between.
 counted() { enabled && [ "$(enable_seq)" -gt "$LOADED" ]; }
 
 seconds() { cut -d. -f1 /proc/uptime; }
@@ -28,7 +29,7 @@ eventually() {
     done
 }
 
-# load SCHEDULER: has `weir run` load it in the background; its process is $WEIR, its output /tmp/weir.log.
+# load SCHEDULER: loads it with `weir run` in the background; its process is $WEIR, its output /tmp/weir.log.
 load() {
     LOADED=$(enable_seq)
     weir run "$1" >/tmp/weir.log 2>&1 &
@@ -39,19 +40,19 @@ load() {
     fi
 }
 
-# unload: as a user does; weir must end well and leave nothing.
+# unload: ends weir as a user does; it must exit with 0 and leave nothing.
 unload() {
     kill -TERM "$WEIR"
     wait "$WEIR" || { status=$?; cat /tmp/weir.log; fail "weir ends with status $status"; }
-    disabled || fail "weir has ended and the scheduler is still there"
+    disabled || fail "the scheduler is still loaded after weir has exited"
 }
 
-# Online CPUs but 0, which cannot go offline.
+# Online CPUs except 0, which cannot go offline.
 movable_cpus() { ls -d /sys/devices/system/cpu/cpu[1-9]* | sed 's/.*cpu//' | sort -n; }
 set_cpu() { echo "$2" >"/sys/devices/system/cpu/cpu$1/online"; }
 
-# quieten: whatever may be elsewhere goes to CPU 0, and what needs not be stops, until the machine is switched off. Scenarios
-# of conformance have the other CPUs for themselves. The caller and its children may still use all.
+# quieten: moves everything movable to CPU 0 and stops the rest, until the machine is powered off, so that conformance
+# scenarios have the other CPUs to themselves. The caller and its children may still use all CPUs.
 quieten() {
     echo 1 >/sys/devices/virtual/workqueue/cpumask
     echo 3600 >/proc/sys/vm/stat_interval

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs the steps that the host has put into /steps/list, a line each: NAME LIMIT_S SCRIPT ARGUMENT. Writes a line for
-# each into /out/results: NAME STATUS CENTISECONDS. After each step no scheduler may be left.
+# Runs the steps that the host has listed in /steps/list, one per line: NAME LIMIT_S SCRIPT ARGUMENT. Writes one line
+# per step to /out/results: NAME STATUS CENTISECONDS. No scheduler may be loaded after a step.
 . /steps/lib.sh
 
 centiseconds() { cut -d' ' -f1 /proc/uptime | tr -d .; }
@@ -12,11 +12,11 @@ while read -r name limit script argument <&3; do
     STEP=$name timeout -k 5 "$limit" sh "/steps/$script.sh" "$argument" >"/out/log/$name" 2>&1
     status=$?
     if ! eventually 10 disabled; then
-        echo "FAILED: a scheduler is left behind: $(cd $SCX && cat root/ops)" >>"/out/log/$name"
+        echo "FAILED: a scheduler is still loaded: $(cd $SCX && cat root/ops)" >>"/out/log/$name"
         [ "$status" = 0 ] && status=1
         echo S >/proc/sysrq-trigger
     fi
-    # A step that was cut short leaves its children, and CPUs offline.
+    # A step that timed out leaves its children, and CPUs offline.
     killall -q -KILL weir stress-ng yes
     for cpu in $(movable_cpus); do set_cpu "$cpu" 1 2>/dev/null; done
     spent=$(($(centiseconds) - begin))

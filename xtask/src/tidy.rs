@@ -1,32 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Rules of the house that neither rustfmt nor clippy know. The test below holds the repository to them, and
-//! `cargo run -p xtask -- tidy` lists what breaks them. CONTRIBUTING.md gives the reasons.
+//! House rules that rustfmt and clippy do not check. The test below enforces them, and `cargo run -p xtask -- tidy`
+//! lists violations. CONTRIBUTING.md gives the reasons.
 
 use crate::{architecture, words};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Longest line, in characters; a tab counts as 8. rustfmt holds code to 120; prose may run over a little.
+/// Maximum line length in columns; a tab counts as 8. rustfmt limits code to 120; prose may be slightly longer.
 const MOST_COLUMNS: usize = 128;
-/// Longest source file, in lines: above this nobody reads it from top to bottom.
+/// Maximum length of a source file in lines.
 const MOST_LINES: usize = 800;
-/// Longest source of a policy and header that policies share, in lines: each reads like a paper.
+/// Maximum length of a policy source or shared header in lines: each should read like a paper.
 const MOST_POLICY_LINES: usize = 600;
-/// Longest function in Rust, in lines: it fits a screen.
+/// Maximum length of a Rust function in lines: one screen.
 const MOST_FUNCTION_LINES: usize = 70;
-/// Functions that may be longer, and why.
+/// Exempt functions, with the reason.
 const LONG_FUNCTIONS: [(&str, &str); 1] =
     [("crates/bpf-machine/src/interpreter/straight.rs", "one match over all instructions")];
-/// Folders and files of tests: tables of cases make their functions and lines long.
+/// Directories and files of tests, whose tables of cases make functions and lines long.
 const TESTS: [&str; 3] = ["/tests/", "tests.rs", "/benches/"];
-/// The licence stands in one of the first lines: a script begins with `#!`.
+/// Number of leading lines that must contain the license; a script begins with `#!`.
 const LICENCE_LINES: usize = 3;
 
-/// Words of unfinished work, in two parts so that this file does not contain them.
+/// Markers of unfinished work, in two parts so that this file does not contain them.
 const UNFINISHED: [(&str, &str); 5] =
     [("todo", "!("), ("unimplemented", "!("), ("dbg", "!("), ("TO", "DO"), ("FIX", "ME")];
 
-/// Places of one machine and registries of packages, which a reader of the repository may not have.
+/// Machine-specific paths and package registries, which readers of the repository may not have.
 const LOCAL: [(&str, &str); 8] = [
     ("/ro", "ot/"),
     ("/wo", "rk/"),
@@ -38,12 +38,12 @@ const LOCAL: [(&str, &str); 8] = [
     ("static.", "rust-lang.org"),
 ];
 
-/// What only `weir`, `live` and `xtask` may do: everything else is the same on every host and at any time.
+/// APIs that depend on host or time; only some crates may use them, so that results are the same everywhere.
 const AMBIENT: [&str; 7] =
     ["std::fs", "std::env", "std::net", "std::process", "std::thread", "Instant::now", "SystemTime"];
-/// Iterating over these differs from run to run.
+/// Types with random iteration order.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
-/// Crates that may: programs, what needs the running kernel, and what helps build scripts and tests.
+/// Crates that may use host and time: programs, kernel access, and helpers of build scripts and tests.
 const WORLDLY: [&str; 7] = [
     "crates/executor/",
     "crates/host/",
@@ -59,19 +59,19 @@ const NAMES_OLD_WORDS: [&str; 3] = ["CHANGELOG.md", "CONTRIBUTING.md", "xtask/sr
 
 /// A file of the repository.
 struct File {
-    /// Relative to the root, with slashes.
+    /// Path relative to the root, with slashes.
     path: String,
     text: String,
 }
 
-/// Everything that breaks a rule, as `path:line: what`.
+/// Returns all violations as `path:line: message`.
 pub fn complaints(root: &Path) -> Vec<String> {
     let mut paths = Vec::new();
     list(root, &mut paths);
     paths.sort();
     let mut complaints = Vec::new();
     for path in paths {
-        // Recordings and the like are not text: they have no rules.
+        // Binary files such as recordings have no rules.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         let path = path.strip_prefix(root).expect("found below root").to_string_lossy().into_owned();
         check(&File { path, text }, &mut complaints);
@@ -109,7 +109,7 @@ fn check(file: &File, complaints: &mut Vec<String>) {
     }
     let most = if file.path.starts_with("policies/") { MOST_POLICY_LINES } else { MOST_LINES };
     if code && file.text.lines().count() > most {
-        complain(most + 1, format!("more than {most} lines"));
+        complain(most + 1, format!("file longer than {most} lines"));
     }
     if kind == "rs" {
         let test = TESTS.iter().any(|part| file.path.contains(part));
@@ -122,7 +122,7 @@ fn check(file: &File, complaints: &mut Vec<String>) {
 }
 
 fn check_licence(file: &File, complain: &mut dyn FnMut(usize, String)) {
-    // The workhorses stand alone, for others to use.
+    // The workhorses have their own license, for use elsewhere.
     let licence = if file.path.starts_with("workhorses/") {
         "SPDX-License-Identifier: MIT OR Apache-2.0"
     } else {
@@ -139,12 +139,12 @@ fn check_title(file: &File, complain: &mut dyn FnMut(usize, String)) {
         fenced ^= text.starts_with("```");
         let title = text.starts_with("# ") && !fenced;
         if title != (line == 1) {
-            complain(line, "a document has one title, in its first line".to_owned());
+            complain(line, "expected one title, in the first line of the document".to_owned());
         }
     }
 }
 
-/// rustfmt makes functions recognisable: they end with a brace under their first letter.
+/// Checks function lengths; after rustfmt a function ends with a brace in the column of its first letter.
 fn check_functions(file: &File, complain: &mut dyn FnMut(usize, String)) {
     let mut open: Option<(usize, &str)> = None;
     for (line, text) in numbered(&file.text) {
@@ -154,7 +154,7 @@ fn check_functions(file: &File, complain: &mut dyn FnMut(usize, String)) {
                 if line + 1 - begin > MOST_FUNCTION_LINES {
                     complain(
                         begin,
-                        format!("a function of {} lines: more than {MOST_FUNCTION_LINES}", line + 1 - begin),
+                        format!("function of {} lines; at most {MOST_FUNCTION_LINES} are allowed", line + 1 - begin),
                     );
                 }
                 open = None;
@@ -199,32 +199,32 @@ fn check_lines(file: &File, kind: &str, complain: &mut dyn FnMut(usize, String))
             session = text.starts_with("```console");
         }
         let columns: usize = text.chars().map(|c| if c == '\t' { 8 } else { 1 }).sum();
-        // A table in Markdown cannot be broken, nor what a command prints. rustfmt breaks neither strings nor what
-        // stands in a macro.
+        // Markdown tables and command output cannot be wrapped, and rustfmt wraps neither strings nor macro
+        // arguments.
         let unbreakable = match kind {
             "md" => text.starts_with('|') || session,
             "rs" => text.contains('"') || text.trim_start().starts_with("fn "),
             _ => false,
         };
         if columns > MOST_COLUMNS && !unbreakable {
-            complain(line, format!("{columns} columns: more than {MOST_COLUMNS}"));
+            complain(line, format!("{columns} columns; at most {MOST_COLUMNS} are allowed"));
         }
         if !NAMES_OLD_WORDS.contains(&file.path.as_str()) {
             let old = words::found(text).into_iter();
             old.for_each(|(old, new)| complain(line, format!("\"{old}\": write \"{new}\"")));
         }
         if text.ends_with([' ', '\t']) {
-            complain(line, "blanks at the end".to_owned());
+            complain(line, "trailing blanks".to_owned());
         }
         if UNFINISHED.iter().any(|word| find(text, word)) {
             complain(line, "unfinished".to_owned());
         }
         if LOCAL.iter().any(|word| find(text, word)) {
-            complain(line, "a place that others do not have".to_owned());
+            complain(line, "path or registry of one machine".to_owned());
         }
     }
     if !file.text.ends_with('\n') || file.text.ends_with("\n\n") {
-        complain(file.text.lines().count(), "a file ends with one newline".to_owned());
+        complain(file.text.lines().count(), "expected exactly one newline at the end of the file".to_owned());
     }
 }
 
@@ -259,23 +259,23 @@ mod tests {
         let local = format!("// {}{}\n", LOCAL[0].0, LOCAL[0].1);
         for (path, text, expected) in [
             ("a.rs", "fn f() {}\n", "a.rs:1: no SPDX line"),
-            ("a.rs", &format!("{SPDX}// {long}\n"), "a.rs:2: 132 columns: more than 128"),
-            ("a.c", &format!("{SPDX}{}\n", "\t".repeat(17)), "a.c:2: 136 columns: more than 128"),
-            ("a.rs", &format!("{SPDX}{function}"), "a.rs:2: a function of 71 lines: more than 70"),
-            ("a.rs", &format!("{SPDX}{lines}"), "a.rs:801: more than 800 lines"),
-            ("policies/a/a.bpf.c", &format!("{SPDX}{lines}"), "policies/a/a.bpf.c:601: more than 600 lines"),
+            ("a.rs", &format!("{SPDX}// {long}\n"), "a.rs:2: 132 columns; at most 128 are allowed"),
+            ("a.c", &format!("{SPDX}{}\n", "\t".repeat(17)), "a.c:2: 136 columns; at most 128 are allowed"),
+            ("a.rs", &format!("{SPDX}{function}"), "a.rs:2: function of 71 lines; at most 70 are allowed"),
+            ("a.rs", &format!("{SPDX}{lines}"), "a.rs:801: file longer than 800 lines"),
+            ("policies/a/a.bpf.c", &format!("{SPDX}{lines}"), "policies/a/a.bpf.c:601: file longer than 600 lines"),
             ("a.rs", &format!("{SPDX}{unfinished}"), "a.rs:2: unfinished"),
-            ("a.rs", &format!("{SPDX}{local}"), "a.rs:2: a place that others do not have"),
-            ("a.rs", &format!("{SPDX}fn f() {{}} \n"), "a.rs:2: blanks at the end"),
-            ("a.rs", SPDX.trim_end(), "a.rs:1: a file ends with one newline"),
+            ("a.rs", &format!("{SPDX}{local}"), "a.rs:2: path or registry of one machine"),
+            ("a.rs", &format!("{SPDX}fn f() {{}} \n"), "a.rs:2: trailing blanks"),
+            ("a.rs", SPDX.trim_end(), "a.rs:1: expected exactly one newline at the end of the file"),
             (
                 "crates/ids/src/a.rs",
                 &format!("{SPDX}use std::fs;\n"),
                 "crates/ids/src/a.rs:2: std::fs: results must be the same on every host",
             ),
-            ("a.md", "text\n", "a.md:1: a document has one title, in its first line"),
-            ("a.md", "# a\n# b\n", "a.md:2: a document has one title, in its first line"),
-            ("a.md", &format!("# a\n```console\n```\n{long}\n"), "a.md:4: 129 columns: more than 128"),
+            ("a.md", "text\n", "a.md:1: expected one title, in the first line of the document"),
+            ("a.md", "# a\n# b\n", "a.md:2: expected one title, in the first line of the document"),
+            ("a.md", &format!("# a\n```console\n```\n{long}\n"), "a.md:4: 129 columns; at most 128 are allowed"),
         ] {
             assert!(of(path, text).contains(&expected.to_owned()), "{path}: {expected}: {:?}", of(path, text));
         }

@@ -21,7 +21,8 @@ pub enum IterNum {
 /// `bpf_iter_num_new(it, start, end)`: returns -EINVAL if the range is backwards, -E2BIG if it has more than 8 Mi
 /// numbers; the iterator is then empty.
 ///
-/// # Errors If `args[0]` does not point to 8 writable bytes.
+/// # Errors
+/// If `args[0]` does not point to 8 writable bytes.
 pub fn new(cx: &mut Context<'_>, args: [u64; 5]) -> Result<u64, FaultKind> {
     let (start, end) = (args[1] as i32, args[2] as i32);
     let (range, result) = if start > end {
@@ -38,7 +39,8 @@ pub fn new(cx: &mut Context<'_>, args: [u64; 5]) -> Result<u64, FaultKind> {
 
 /// `bpf_iter_num_next(it)`: returns the address of the next number, or NULL after the last one.
 ///
-/// # Errors If `args[0]` does not point to 8 writable bytes.
+/// # Errors
+/// If `args[0]` does not point to 8 writable bytes.
 pub fn next(cx: &mut Context<'_>, args: [u64; 5]) -> Result<u64, FaultKind> {
     let state = cx.memory.load(args[0], 8)?;
     let (current, end) = (state as i32, (state >> 32) as i32);
@@ -53,7 +55,8 @@ pub fn next(cx: &mut Context<'_>, args: [u64; 5]) -> Result<u64, FaultKind> {
 
 /// `bpf_iter_num_destroy(it)`.
 ///
-/// # Errors If `args[0]` does not point to 8 writable bytes.
+/// # Errors
+/// If `args[0]` does not point to 8 writable bytes.
 pub fn destroy(cx: &mut Context<'_>, args: [u64; 5]) -> Result<u64, FaultKind> {
     set(cx, args[0], (0, 0))?;
     Ok(0)

@@ -122,10 +122,12 @@ pub struct Machine {
 impl Machine {
     /// Loads an object for `cpus` CPUs into `memory`, which may have objects of the host already.
     ///
-    /// # Errors If an instruction or symbol cannot be decoded, or a map cannot be created. Unresolved CO-RE
+    /// # Errors
+    /// If an instruction or symbol cannot be decoded, or a map cannot be created. Unresolved CO-RE
     /// relocations and missing kfuncs are errors only when executed.
     ///
-    /// # Panics If `cpus` is 0.
+    /// # Panics
+    /// If `cpus` is 0.
     pub fn load(
         object: &LinkedObject,
         mut memory: Memory,
@@ -156,7 +158,8 @@ impl Machine {
 
     /// Starts `function` on `execution` with up to five arguments in r1 to r5; counters are reset.
     ///
-    /// # Panics If the function or the CPU does not exist, or there are more than five arguments.
+    /// # Panics
+    /// If the function or the CPU does not exist, or there are more than five arguments.
     #[inline(always)]
     pub fn begin(&mut self, execution: &mut Execution, function: FunctionId, args: &[u64], cpu: u32) {
         assert!(args.len() <= 5, "{} arguments", args.len());
@@ -181,9 +184,11 @@ impl Machine {
 
     /// Runs the execution until it returns, pauses or faults. A fault ends it.
     ///
-    /// # Errors The fault and its position.
+    /// # Errors
+    /// The fault and its position.
     ///
-    /// # Panics If the execution was not begun, or has ended.
+    /// # Panics
+    /// If the execution was not begun, or has ended.
     // `Fault` is large, but is returned at most once per execution.
     #[allow(clippy::result_large_err)]
     #[inline(always)]
@@ -213,7 +218,8 @@ impl Machine {
 
     /// Position of an execution in progress: the next instruction.
     ///
-    /// # Panics If the execution was not begun, or has ended.
+    /// # Panics
+    /// If the execution was not begun, or has ended.
     pub fn site(&self, execution: &Execution) -> CodeSite {
         assert!(execution.depth > 0, "the execution is not in flight");
         self.program.site(execution)
@@ -221,7 +227,8 @@ impl Machine {
 
     /// The next instruction of an execution in progress, if it can be a pause point.
     ///
-    /// # Panics If the execution was not begun, or has ended.
+    /// # Panics
+    /// If the execution was not begun, or has ended.
     pub fn next(&self, execution: &Execution) -> Next {
         assert!(execution.depth > 0, "the execution is not in flight");
         let op = &self.program.ops[execution.pc];
@@ -283,7 +290,8 @@ impl Machine {
     /// Writes `args` as 64-bit words to the execution's argument block in guest memory, which r1 of a struct_ops
     /// program points to; returns its address. It is valid until the execution's next call.
     ///
-    /// # Panics If there are more than 12 arguments.
+    /// # Panics
+    /// If there are more than 12 arguments.
     #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());

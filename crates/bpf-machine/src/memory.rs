@@ -145,7 +145,8 @@ impl Default for Memory {
 impl Memory {
     /// Adds a region of `slots` zeroed objects of `size` bytes each.
     ///
-    /// # Panics If `size` is 0 or above 2 GiB, if the slots do not fit into 4 GiB, or on the 65536th region.
+    /// # Panics
+    /// If `size` is 0 or above 2 GiB, if the slots do not fit into 4 GiB, or on the 65536th region.
     pub fn add_region(&mut self, name: &str, size: u32, slots: u32, access: Access) -> RegionId {
         self.add_region_with_stride(name, size, size.next_power_of_two(), slots, access)
     }
@@ -183,7 +184,8 @@ impl Memory {
 
     /// Grows a region to at least `slots` objects; new ones are zeroed. Addresses stay valid.
     ///
-    /// # Panics If they do not fit into 4 GiB.
+    /// # Panics
+    /// If they do not fit into 4 GiB.
     pub fn grow(&mut self, region: RegionId, slots: u32) {
         if slots > self.region(region).slots {
             let bytes = self.span(region, slots);

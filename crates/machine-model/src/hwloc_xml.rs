@@ -64,7 +64,8 @@ impl Machine {
     /// Nodes are renumbered without gaps. HZ, NO_HZ, costs and noise are not in the file; those of the preset
     /// `server-64` are used.
     ///
-    /// # Errors Name line, column and what was expected.
+    /// # Errors
+    /// Name line, column and what was expected.
     pub fn from_hwloc_xml(name: &str, text: &str) -> Result<Machine, MachineError> {
         let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_ELEMENTS, ..ParsingOptions::default() };
         let document = Document::parse_with_options(text, options).map_err(|error| {

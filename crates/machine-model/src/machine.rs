@@ -128,7 +128,8 @@ impl Machine {
     /// Checks the properties that every constructor guarantees: a consistent topology ([`Topology::check`]), at least
     /// one online CPU, and a plausible HZ. For machines built by hand.
     ///
-    /// # Errors What is wrong and what was expected.
+    /// # Errors
+    /// What is wrong and what was expected.
     pub fn validate(&self) -> Result<(), MachineError> {
         let error = |problem| MachineError { place: self.name.clone(), problem };
         self.topology.check().map_err(|TopologyError(problem)| error(problem))?;

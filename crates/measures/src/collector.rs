@@ -116,7 +116,8 @@ impl Collector {
 
     /// Returns the measures of the run, which ends now.
     ///
-    /// # Panics If an account does not add up: every nanosecond belongs to exactly one category, so a difference is a
+    /// # Panics
+    /// If an account does not add up: every nanosecond belongs to exactly one category, so a difference is a
     /// bug in the code that keeps the accounts.
     pub fn finish(self, mut totals: Totals) -> RunMeasures {
         let cpu = conserved_cpus(&totals, self.topology.len());

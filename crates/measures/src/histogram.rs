@@ -72,7 +72,8 @@ impl<const BITS: u32> Histogram<BITS> {
 
     /// Converts to wider buckets; count, sum, minimum and maximum stay exact.
     ///
-    /// # Panics If the new buckets would be narrower.
+    /// # Panics
+    /// If the new buckets would be narrower.
     pub fn coarsened<const TO: u32>(&self) -> Histogram<TO> {
         assert!(TO <= BITS, "buckets cannot become narrower");
         let mut coarse =

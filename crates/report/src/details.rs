@@ -108,7 +108,8 @@ pub struct Buckets {
 
 /// Reads the output of [`crate::to_json`], one item per run.
 ///
-/// # Errors If it is not JSON, or not of this format.
+/// # Errors
+/// If it is not JSON, or not of this format.
 pub fn read_details(bytes: &[u8]) -> Result<Vec<Details>, ReadError> {
     let runs = document(bytes)?;
     let read = |(index, run): (usize, Value)| {

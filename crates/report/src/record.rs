@@ -65,7 +65,8 @@ impl Record {
 
     /// Value of a measure, if known.
     ///
-    /// # Panics If the catalogue has no such key.
+    /// # Panics
+    /// If the catalogue has no such key.
     pub fn value(&self, key: &str) -> Option<u64> {
         let index = CATALOGUE.iter().position(|measure| measure.key == key);
         self.values[index.expect("a key of the catalogue")]
@@ -88,7 +89,8 @@ pub(crate) fn refuse<T>(place: &str, problem: impl Into<String>) -> Result<T, Re
 
 /// Reads the output of [`crate::to_json`].
 ///
-/// # Errors If it is not JSON, or not of this format. Measures that are missing, as in documents of earlier versions,
+/// # Errors
+/// If it is not JSON, or not of this format. Measures that are missing, as in documents of earlier versions,
 /// are unknown.
 pub fn read_json(bytes: &[u8]) -> Result<Vec<Record>, ReadError> {
     let runs = document(bytes)?;

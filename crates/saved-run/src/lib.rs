@@ -66,7 +66,8 @@ impl SavedRun {
 
     /// Adds a part.
     ///
-    /// # Errors If the part is longer than 1 GiB, or there are already 4096 parts.
+    /// # Errors
+    /// If the part is longer than 1 GiB, or there are already 4096 parts.
     ///
     /// # Panics
     /// If the name does not consist of 1 to 64 letters, digits, `.`, `-` and `/`, or is already used.
@@ -95,7 +96,8 @@ impl SavedRun {
 
     /// Decompresses a part; `None` if there is no such part.
     ///
-    /// # Errors If the part is damaged.
+    /// # Errors
+    /// If the part is damaged.
     pub fn part(&self, name: &str) -> Result<Option<Vec<u8>>, SavedRunError> {
         self.parts.iter().find(|part| part.name == name).map(Part::decompress).transpose()
     }
@@ -117,7 +119,8 @@ impl SavedRun {
 
     /// Parses a file. Parts are decompressed on access.
     ///
-    /// # Errors If it is not a saved run, of another version, or truncated.
+    /// # Errors
+    /// If it is not a saved run, of another version, or truncated.
     pub fn from_bytes(bytes: &[u8]) -> Result<SavedRun, SavedRunError> {
         let refuse = |at: usize, problem: String| Err(SavedRunError { at, problem });
         if !Self::is_saved_run(bytes) {

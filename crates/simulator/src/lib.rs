@@ -191,7 +191,8 @@ pub fn run_then(
 /// Like [`run`], but also returns the executed lines of the scheduler's object, those of its unloading included,
 /// which the outcome excludes. `None` without an object.
 ///
-/// # Errors As for [`run`].
+/// # Errors
+/// As for [`run`].
 pub fn run_covered(
     setup: &Setup<'_>,
     log: &mut dyn Sink,

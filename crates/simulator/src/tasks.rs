@@ -143,7 +143,8 @@ impl Task {
 
     /// Changes the state; the time in the old state is accounted.
     ///
-    /// # Panics If the time for which it was current differs from the time that its CPU accounted to it.
+    /// # Panics
+    /// If the time for which it was current differs from the time that its CPU accounted to it.
     pub fn enter(&mut self, now: Nanos, state: State) {
         let length = now - self.since;
         match self.state {
@@ -218,7 +219,8 @@ impl Task {
 
     /// Continues with its next demand.
     ///
-    /// # Panics If the work done differs from the work requested.
+    /// # Panics
+    /// If the work done differs from the work requested.
     pub fn complete(&mut self) {
         if let Phase::Work(left) = self.phase {
             assert_eq!(left, Nanos::ZERO);
@@ -229,7 +231,8 @@ impl Task {
 
     /// Its account at the end of the run.
     ///
-    /// # Panics If the account does not add up to its lifetime.
+    /// # Panics
+    /// If the account does not add up to its lifetime.
     pub fn finish(mut self, end: Nanos) -> TaskAccount {
         let died = if self.state == State::Ended { self.since } else { end };
         if self.state != State::Ended {

@@ -70,7 +70,8 @@ impl Workload {
 
     /// Checks the size limits of a workload.
     ///
-    /// # Errors Names the quantity that exceeds its limit, and the limit.
+    /// # Errors
+    /// Names the quantity that exceeds its limit, and the limit.
     pub fn check_sizes(&self) -> Result<(), String> {
         let ops = self.tasks.iter().map(|task| task.script.len()).sum();
         let resources = [self.mutexes, self.conditions, self.references, self.barriers.len() as u32];

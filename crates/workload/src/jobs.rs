@@ -27,7 +27,8 @@ use std::collections::BTreeMap;
 impl Workload {
     /// Returns the same build with `jobs` parallel jobs (1 or more).
     ///
-    /// # Errors If `jobs` is 0; if the scripts have loops, which recordings never have; if no task forks, so that
+    /// # Errors
+    /// If `jobs` is 0; if the scripts have loops, which recordings never have; if no task forks, so that
     /// there is no builder; or if the build was recorded with one job, so that slots and dependencies cannot be
     /// distinguished.
     pub fn with_jobs(&self, jobs: u32) -> Result<Workload, WorkloadError> {

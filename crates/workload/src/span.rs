@@ -71,7 +71,8 @@ impl Workload {
     /// Executes the workload without costs until all finite tasks have exited or the limit is reached. `parts` is the
     /// number of timeline parts.
     ///
-    /// # Errors If the workload is endless and neither `limit` nor its duration limits it; or if it acts endlessly
+    /// # Errors
+    /// If the workload is endless and neither `limit` nor its duration limits it; or if it acts endlessly
     /// without time passing.
     pub fn span(&self, limit: Option<Nanos>, parts: usize) -> Result<Span, WorkloadError> {
         let fail = |problem: &str| WorkloadError { place: self.name.clone(), problem: problem.to_owned() };

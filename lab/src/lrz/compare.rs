@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Measures programs on the corpora. What was measured is kept beside the corpora, so that a run that was stopped goes
-//! on, and only a new build of lrz is measured again.
+//! Measures compression programs on the corpora. Results are kept beside the corpora, so that an interrupted run
+//! continues, and only a new build of lrz is measured again.
 
 use super::stages::{self, Stages};
 use super::{sha256, shell, table};
@@ -10,41 +10,41 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// `lrz compare`.
+/// Arguments of `lrz compare`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Where the corpora are
+    /// Directory of the corpora
     #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
     folder: PathBuf,
-    /// The lrz to measure [default: target/release/lrz, built now]
+    /// lrz to measure [default: target/release/lrz, built now]
     #[arg(long, value_name = "FILE")]
     lrz: Option<PathBuf>,
     /// Only these files
     #[arg(long = "file", value_name = "NAME")]
     files: Vec<String>,
-    /// Only these programs, as the table names them
+    /// Only these programs, as named in the table
     #[arg(long, value_name = "PROGRAM")]
     only: Vec<String>,
-    /// Measure again what is known, so that rows of one hour stand side by side
+    /// Measure again what is known, so that all rows are of the same time
     #[arg(long)]
     again: bool,
-    /// Measure nothing: write the table of what is known
+    /// Only write the table of known results
     #[arg(long)]
     table_only: bool,
-    /// Where the table goes
+    /// File for the table
     #[arg(long, default_value = "workhorses/lrz/RESULTS.md", value_name = "FILE")]
     output: PathBuf,
 }
 
-/// One program with its options.
+/// A program with its options.
 pub struct Contestant {
-    /// As the table names it.
+    /// Name in the table.
     pub name: &'static str,
     pack: &'static str,
     unpack: &'static str,
 }
 
-/// Cheap ones first: a run that is stopped has most of the rows.
+/// All programs, cheap ones first: an interrupted run then has most of the rows.
 pub const CONTESTANTS: [Contestant; 22] = [
     rival("zstd -3 --long=31", "zstd -q -f -T2 -3 --long=31 IN -o OUT", "zstd -q -f -d --long=31 IN -o OUT"),
     own("lrz -n", "LRZ -q -f -p2 -n --trace TRACE -o OUT IN"),
@@ -106,13 +106,13 @@ pub struct Row {
     pub packed: u64,
     pub pack: Cost,
     pub unpack: Cost,
-    /// What the trace of packing tells; only lrz has one.
+    /// Stages from the trace of packing; only lrz has one.
     #[serde(default)]
     pub stages: Option<Stages>,
 }
 
 impl Row {
-    /// Whether lrz made it.
+    /// Returns whether the program is lrz.
     pub fn is_own(&self) -> bool {
         !self.version.contains(' ')
     }

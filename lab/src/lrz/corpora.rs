@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The files. All but the image of disks, which follows Debian's point releases, are the same bytes everywhere.
+//! Creates the corpora. All except the disk image, which depends on Debian's point releases, are the same bytes
+//! everywhere.
 
 use super::{sha256, shell};
 use anyhow::{Context, Result, bail, ensure};
@@ -8,38 +9,38 @@ use std::path::Path;
 
 /// Names of the corpora, cheapest first.
 const NAMES: [&str; 4] = ["rand256.bin", "log256.txt", "kern2.tar", "disk.img"];
-/// Bytes of noise and of log.
+/// Size of the noise and of the log in bytes.
 const LENGTH: u64 = 256 << 20;
 const NOISE_SHA256: &str = "795db51677524a3d66d576203dccfee47fe23789fbe5c98c2b255fbd0910a367";
 const LOG_SHA256: &str = "d02084eb58805dd5137d1c2876059fefaa0af5d3bdb466a30922993466a4f929";
-/// The log is drawn by CPython's random numbers.
+/// Script that generates the log, with CPython's random numbers.
 const LOG_SCRIPT: &str = include_str!("log.py");
-/// What of each kernel tree is packed.
-const FOLDERS: &str = "arch/x86 arch/arm64 block crypto fs include init ipc kernel lib mm net security tools virt \
+/// Directories of each kernel tree that are packed.
+const DIRECTORIES: &str = "arch/x86 arch/arm64 block crypto fs include init ipc kernel lib mm net security tools virt \
                        drivers/net drivers/usb drivers/media Documentation scripts";
-/// Owner, order, modes and times of the members are the same wherever the archive is made.
+/// tar options that make owner, order, modes and times of the members reproducible.
 const TAR: &str = "tar c --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --format=gnu --mode='u=rwX,go=rX'";
-/// What the machines on the image of disks have beside the base system.
+/// Packages on the disk image besides the base system.
 const PACKAGES: &str = "python3,perl,git,vim-tiny,openssh-client";
 
-/// Makes those of the corpora that are not there.
-pub fn make(folder: &Path, names: &[String], kernels: &[String]) -> Result<()> {
+/// Creates the corpora that do not exist yet.
+pub fn make(directory: &Path, names: &[String], kernels: &[String]) -> Result<()> {
     if let Some(name) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        bail!("there is no corpus {name}: {}", NAMES.join(", "));
+        bail!("unknown corpus {name}; expected one of {}", NAMES.join(", "));
     }
     ensure!(kernels.len() == 2, "--kernels takes two versions");
-    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
     for name in NAMES.iter().filter(|name| names.is_empty() || names.iter().any(|wanted| wanted == *name)) {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if !path.exists() {
             eprintln!("making {name}");
-            // A name stands for a whole file: what is being made has another one.
-            let part = folder.join(format!("{name}.part"));
+            // A corpus under construction has another name, so that its own name always stands for a complete file.
+            let part = directory.join(format!("{name}.part"));
             match *name {
                 "rand256.bin" => noise(&part)?,
                 "log256.txt" => log(&part)?,
-                "kern2.tar" => kernel_trees(folder, &part, kernels)?,
-                _ => disks(folder, &part)?,
+                "kern2.tar" => kernel_trees(directory, &part, kernels)?,
+                _ => disks(directory, &part)?,
             }
             fs::rename(&part, &path).with_context(|| format!("naming {}", path.display()))?;
         }
@@ -69,12 +70,12 @@ fn expect(file: &Path, sum: &str) -> Result<()> {
     Ok(())
 }
 
-fn kernel_trees(folder: &Path, to: &Path, kernels: &[String]) -> Result<()> {
+fn kernel_trees(directory: &Path, to: &Path, kernels: &[String]) -> Result<()> {
     fs::write(to, []).context("beginning the archive")?;
-    let place = folder.display();
+    let place = directory.display();
     for (letter, version) in ["a", "b"].iter().zip(kernels) {
         let package = format!("linux-source-6.12_{version}_all.deb");
-        if !folder.join(&package).exists() {
+        if !directory.join(&package).exists() {
             shell(&format!("cd '{place}' && apt-get download -q linux-source-6.12={version}"))
                 .context("downloading a kernel: `apt-cache madison linux-source-6.12` lists versions for --kernels")?;
         }
@@ -84,21 +85,21 @@ fn kernel_trees(folder: &Path, to: &Path, kernels: &[String]) -> Result<()> {
              dpkg-deb --fsys-tarfile '{place}/{package}' | tar xO ./usr/src/linux-source-6.12.tar.xz | tar xJ -C '{tree}'"
         ))?;
         let transform = format!("--transform s,^,linux-{letter}/,");
-        shell(&format!("cd '{tree}/linux-source-6.12' && {TAR} {transform} {FOLDERS}> ../part"))?;
+        shell(&format!("cd '{tree}/linux-source-6.12' && {TAR} {transform} {DIRECTORIES}> ../part"))?;
         shell(&format!("cat '{tree}/part' >> '{to}' && rm -r '{tree}'"))?;
     }
     Ok(())
 }
 
-/// Three machines of one system on one file system of 1 GiB, two of which differ a little from the first.
-fn disks(folder: &Path, to: &Path) -> Result<()> {
-    let (tree, machines) = (format!("{}/system", folder.display()), format!("{}/machines", folder.display()));
+/// Creates one file system of 1 GiB with three copies of a system, two of which differ slightly from the first.
+fn disks(directory: &Path, to: &Path) -> Result<()> {
+    let (tree, machines) = (format!("{}/system", directory.display()), format!("{}/machines", directory.display()));
     shell(&format!(
         "rm -rf '{tree}' '{machines}' && debootstrap --variant=minbase --include={PACKAGES} bookworm '{tree}' && \
          rm -rf '{tree}'/var/cache/apt/*.bin '{tree}'/var/cache/apt/archives/*.deb '{tree}'/var/lib/apt/lists/* && \
          mkdir '{machines}'"
     ))
-    .context("making a system: debootstrap has to be installed, and needs root")?;
+    .context("creating a system: install debootstrap and run as root")?;
     shell(&format!(
         "for n in 1 2 3; do cp -a '{tree}' '{machines}'/vm$n; done; \
          echo other > '{machines}'/vm2/etc/hostname; \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Sizes for files of many kinds, beside the back ends alone and lrzip: `workhorses/lrz/KINDS.md` has them.
+//! Compressed sizes of files of many kinds, with lrz, its back ends alone, and lrzip: `workhorses/lrz/KINDS.md`.
 
 use super::shell;
 use anyhow::{Context, Result};
@@ -7,9 +7,9 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
 
-/// Most files are made by CPython's random numbers.
+/// Script that creates most of the files, with CPython's random numbers.
 const SCRIPT: &str = include_str!("kinds.py");
-/// Parts of the corpora, where these are there: name, corpus, first byte, bytes (0: as many as of all).
+/// Parts of the corpora, if these exist: name, corpus, first byte, number of bytes (0: the common length).
 const PARTS: [(&str, &str, u64, u64); 6] = [
     ("sources", "kern2.tar", 100_000_000, 0),
     ("log", "log256.txt", 100_000_000, 0),
@@ -18,30 +18,30 @@ const PARTS: [(&str, &str, u64, u64); 6] = [
     ("a few bytes", "kern2.tar", 300_000_000, 300),
     ("one byte", "kern2.tar", 300_000_000, 1),
 ];
-/// Below this, in bytes, heads decide: such files are not counted.
+/// Smaller files, in bytes, are dominated by headers and not counted.
 const COUNTED: u64 = 100_000;
-/// Back ends: the option, and the same alone, as a filter.
+/// Back ends: lrz's option, and the command of the back end alone, as a filter.
 const BACKENDS: [(&str, &str); 4] =
     [("-l", ""), ("-g", "gzip -7"), ("-b", "bzip2 -9"), ("--lzma", "xz -T1 -6 --format=lzma")];
 
-/// `lrz kinds`.
+/// Arguments of `lrz kinds`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Where the corpora are, of which some files are parts
+    /// Directory of the corpora from which some files are taken
     #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
     folder: PathBuf,
-    /// The lrz to measure
+    /// lrz to measure
     #[arg(long, default_value = "target/release/lrz", value_name = "FILE")]
     lrz: PathBuf,
-    /// Bytes of each file
+    /// Size of each file in bytes
     #[arg(long, default_value_t = 8_000_000, value_name = "N")]
     length: u64,
-    /// Where the table goes
+    /// File for the table
     #[arg(long, default_value = "workhorses/lrz/KINDS.md", value_name = "FILE")]
     output: PathBuf,
 }
 
-/// Sizes of one file with one back end; 0 stands for what does not exist.
+/// Sizes of one file with one back end; 0 for a missing variant.
 struct Sizes {
     lrz: u64,
     rivals: [u64; 3],
@@ -49,7 +49,7 @@ struct Sizes {
 
 /// Measures and writes the table.
 pub fn execute(arguments: &Arguments) -> Result<()> {
-    let folder = tempfile::tempdir().context("a temporary folder")?;
+    let folder = tempfile::tempdir().context("a temporary directory")?;
     let place = folder.path().display().to_string();
     let names = make(arguments, &place)?;
     let mut text = format!(
@@ -85,7 +85,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     fs::write(&arguments.output, text).with_context(|| format!("writing {}", arguments.output.display()))
 }
 
-/// Makes the files and gives their names.
+/// Creates the files and returns their names.
 fn make(arguments: &Arguments, place: &str) -> Result<Vec<String>> {
     let script = format!("{place}.py");
     fs::write(&script, SCRIPT).context("writing the script")?;
@@ -100,7 +100,7 @@ fn make(arguments: &Arguments, place: &str) -> Result<Vec<String>> {
             ))?;
         }
     }
-    // What this machine has of programs and of packed files.
+    // Programs of this machine, and compressed files.
     let length = arguments.length;
     shell(&format!(
         "(cat /usr/bin/* 2> /dev/null || true) | (head -c {length}; cat > /dev/null) > '{place}/programs'"

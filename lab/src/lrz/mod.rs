@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How well lrz does beside lrzip, zstd, xz and its own back ends: `workhorses/lrz/RESULTS.md` has the results.
+//! Compares lrz with lrzip, zstd, xz and its own back ends: `workhorses/lrz/RESULTS.md` has the results.
 //!
-//! `corpora` makes the files, `compare` measures and writes the table.
+//! `corpora` creates the files, `compare` measures and writes the table.
 
 mod compare;
 mod corpora;
@@ -14,18 +14,18 @@ use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `lrz`.
+/// Commands of `lrz`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Task {
-    /// Make the files that are packed: two kernel trees, a log, noise, and an image of disks (2 GB of downloads)
+    /// Create the files to pack: two kernel trees, a log, noise, a disk image (2 GB of downloads)
     Corpora {
-        /// Where they go
+        /// Directory for the corpora
         #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
         folder: PathBuf,
-        /// Only these
+        /// Only these corpora
         #[arg(value_name = "NAME")]
         names: Vec<String>,
-        /// The two versions of Debian's linux-source-6.12, the older one first
+        /// Two versions of Debian's linux-source-6.12, the older one first
         #[arg(
             long,
             default_value = "6.12.107-1~deb12u1,6.12.117-1~deb12u1",
@@ -34,15 +34,15 @@ pub enum Task {
         )]
         kernels: Vec<String>,
     },
-    /// Pack and unpack the files with lrz and its rivals, and write the table; goes on where it was stopped
+    /// Pack and unpack the files with lrz and other programs, and write the table; continues an interrupted run
     Compare(compare::Arguments),
-    /// Pack small files of many kinds, beside the back ends alone and lrzip, and write the table of sizes
+    /// Pack small files of many kinds, with the back ends alone and lrzip, and write the table of sizes
     Kinds(kinds::Arguments),
-    /// Record lrz with overlapping stages and without, simulate both, and write the table
+    /// Record lrz with and without overlapping stages, simulate both, and write the table
     Overlap(overlap::Arguments),
 }
 
-/// Does it.
+/// Runs a command.
 pub fn execute(task: &Task) -> Result<()> {
     match task {
         Task::Corpora { folder, names, kernels } => corpora::make(folder, names, kernels),
@@ -52,7 +52,7 @@ pub fn execute(task: &Task) -> Result<()> {
     }
 }
 
-/// Runs a line of shell and gives what it prints.
+/// Runs a shell command and returns its output.
 fn shell(line: &str) -> Result<String> {
     let output = Command::new("bash").args(["-euo", "pipefail", "-c", line]).output().context("running bash")?;
     let error = String::from_utf8_lossy(&output.stderr);
@@ -60,7 +60,7 @@ fn shell(line: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// SHA-256 of a file, in hexadecimal digits.
+/// Returns the SHA-256 of a file in hexadecimal digits.
 fn sha256(file: &Path) -> Result<String> {
     let line = shell(&format!("sha256sum < '{}'", file.display()))?;
     Ok(line.split_whitespace().next().unwrap_or_default().to_owned())

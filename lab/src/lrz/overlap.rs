@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the overlap of stages gains: lrz is recorded with it and without it, and both recordings are played on machines
-//! of 2 to 16 CPUs. `lab/results/lrz-overlap.md` has the table.
+//! Gain of overlapping stages: lrz is recorded with and without overlap, and both recordings are simulated on
+//! machines of 2 to 16 CPUs. `lab/results/lrz-overlap.md` has the table.
 
 use super::shell;
 use anyhow::{Context, Result, ensure};
@@ -10,34 +10,34 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `lrz overlap`.
+/// Arguments of `lrz overlap`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
     /// Record again (root): `lrz -b -w1 -p16` on the first 400 MB of kern2.tar
     #[arg(long)]
     record: bool,
-    /// Where the corpora are
+    /// Directory of the corpora
     #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
     folder: PathBuf,
-    /// The weir to record and simulate with
+    /// weir to record and simulate with
     #[arg(long, default_value = "target/release/weir", value_name = "FILE")]
     weir: PathBuf,
-    /// The lrz to record
+    /// lrz to record
     #[arg(long, default_value = "target/release/lrz", value_name = "FILE")]
     lrz: PathBuf,
-    /// Seeds of each row
+    /// Number of seeds per row
     #[arg(long, default_value_t = 16, value_name = "N")]
     seeds: u32,
 }
 
 const CPUS: [u32; 4] = [2, 4, 8, 16];
 const SCHEDULERS: [&str; 2] = ["kernel", "bfs"];
-/// Recordings, and what is recorded.
+/// Recordings, and the option of lrz recorded in each.
 const RECORDINGS: [(&str, &str); 2] =
     [("workloads/recorded/lrz-overlap.weir", ""), ("workloads/recorded/lrz-serial.weir", "--no-overlap")];
 const OUTPUT: &str = "lab/results/lrz-overlap.md";
 
-/// Records, simulates, and writes the table.
+/// Records if requested, simulates, and writes the table.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     if arguments.record {
         record(arguments)?;
@@ -72,12 +72,12 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
 }
 
 fn record(arguments: &Arguments) -> Result<()> {
-    let here = std::env::current_dir().context("the current folder")?;
+    let here = std::env::current_dir().context("the current directory")?;
     let full = |path: &Path| here.join(path).display().to_string();
     let folder = full(&arguments.folder);
     shell(&format!("head -c 400000000 '{folder}/kern2.tar' > '{folder}/four-chunks'"))?;
     let (weir, lrz) = (full(&arguments.weir), full(&arguments.lrz));
-    // Command lines are recorded: short names tell nothing of this machine.
+    // Recordings contain command lines: short paths reveal nothing about this machine.
     shell(&format!("cp '{lrz}' '{folder}/lrz'"))?;
     for (file, option) in RECORDINGS {
         let output = full(Path::new(file));
@@ -90,7 +90,7 @@ fn record(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Seconds of each seed, and CPU seconds of the work.
+/// Returns the makespan of each seed in seconds, and the CPU seconds of the work.
 fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> Result<(Vec<f64>, f64)> {
     let output = Command::new(&arguments.weir)
         .args(["sim", scheduler, "--machine", &format!("core:{cpus} pu:1"), "--workload", file])
@@ -98,9 +98,9 @@ fn makespans(arguments: &Arguments, scheduler: &str, cpus: u32, file: &str) -> R
         .output()
         .with_context(|| format!("running {}", arguments.weir.display()))?;
     ensure!(output.status.success(), "weir sim {scheduler}: {}", String::from_utf8_lossy(&output.stderr).trim());
-    let told: Value = serde_json::from_slice(&output.stdout).context("reading the runs")?;
-    let runs = told["runs"].as_array().context("no runs")?;
-    let seconds = runs.iter().map(|run| run["makespan_ns"].as_u64().context("a run without an end"));
+    let document: Value = serde_json::from_slice(&output.stdout).context("reading the runs")?;
+    let runs = document["runs"].as_array().context("no runs")?;
+    let seconds = runs.iter().map(|run| run["makespan_ns"].as_u64().context("the run does not finish"));
     let mut seconds = seconds.map(|ns| Ok(ns? as f64 / 1e9)).collect::<Result<Vec<f64>>>()?;
     seconds.sort_by(f64::total_cmp);
     let work_ns = runs.first().and_then(|run| run["work_ns"].as_u64()).context("a run without work")?;

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the trace of a run tells: how much work the search was, and whether there was always work for all cores.
+//! Evaluates the trace of a run of lrz: CPU time of the search, and whether all cores always had work.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Threads that the programs are given, and cores that they should keep busy.
+/// Number of threads given to the programs, and of cores they should keep busy.
 pub const CORES: usize = 2;
 /// The stages of the search.
 const SEARCH: [&str; 4] = ["scan", "look", "match", "weave"];
 
-/// Of one run of lrz.
+/// Measures of one run of lrz.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Stages {
     /// CPU seconds of the search.
     pub search_s: f64,
-    /// From the start of the first block to the end of the last one: the share of the cores' time for which there were
-    /// threads with work, from 0 to 1.
+    /// Share of the cores' time, from the start of the first block to the end of the last, in which threads had work;
+    /// 0 to 1.
     pub with_work: f64,
 }
 
@@ -60,10 +60,10 @@ mod tests {
     }
 
     #[test]
-    fn a_core_without_work_is_seen_and_the_search_is_summed() {
+    fn core_without_work_counts_and_search_time_is_summed() {
         let events = vec![
             json!({"ph": "M", "name": "thread_name"}),
-            // Before the first block and after the last one nothing counts.
+            // Time before the first block and after the last one does not count.
             span("scan", 0.0, 2.0, 1.5),
             span("pack", 1.0, 5.0, 4.0),
             span("look", 1.0, 2.0, 0.25),
@@ -73,7 +73,7 @@ mod tests {
             span("write", 5.0, 6.0, 1.0),
         ];
         let stages = read(&json!({"traceEvents": events}).to_string()).expect("a trace");
-        // Of seconds 1 to 5, seconds 1 and 3 have work for two cores, 2 and 4 for one.
+        // Of seconds 1 to 5, seconds 1 and 3 have work for two cores, seconds 2 and 4 for one.
         assert_eq!(stages, Stages { search_s: 2.0, with_work: 0.75 });
         assert!(read("{}").is_err());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The table of results, and what it says of the targets.
+//! Renders the table of results, and compares them with the targets.
 
 use super::compare::{CONTESTANTS, Row};
 use super::shell;
@@ -9,14 +9,14 @@ use std::fmt::Write as _;
 /// The files, in the order of the table.
 pub const FILES: [&str; 4] = ["kern2.tar", "log256.txt", "disk.img", "rand256.bin"];
 
-/// What a number has to be.
+/// Bound of a target.
 enum Bound {
     Most(f64),
     Least(f64),
 }
 use Bound::{Least, Most};
 
-/// A bound on a number of one program, or on the quotient of two.
+/// A bound on a value of one program, or on the ratio of two programs.
 struct Target {
     what: &'static str,
     file: &'static str,
@@ -59,7 +59,7 @@ fn size(row: &Row) -> Option<f64> {
     Some(row.packed as f64)
 }
 
-/// Megabytes that the search takes in a CPU second.
+/// Returns the throughput of the search in MB per CPU second.
 fn search_rate(row: &Row) -> Option<f64> {
     row.stages.map(|stages| row.bytes as f64 / 1e6 / stages.search_s)
 }
@@ -68,7 +68,7 @@ fn with_work(row: &Row) -> Option<f64> {
     row.stages.map(|stages| stages.with_work)
 }
 
-/// Fixed before anything was measured.
+/// Targets, fixed before the first measurement.
 const TARGETS: [Target; 29] = [
     least("search, MB in a CPU second", "kern2.tar", "lrz -l", search_rate, 200.0),
     least("search, MB in a CPU second", "log256.txt", "lrz -l", search_rate, 60.0),
@@ -101,7 +101,7 @@ const TARGETS: [Target; 29] = [
     beside("size beside the back end alone", "log256.txt", "lrz", "lrz --no-search", size, 1.0),
 ];
 
-/// `RESULTS.md`; `own` is the version of lrz.
+/// Renders `RESULTS.md`; `own` is the version of lrz.
 pub fn render(rows: &[Row], own: &str) -> Result<String> {
     let mut text = String::from(
         "# Results of lrz\n\nWritten by `cargo xtask lrz compare`: do not edit. Each row is one run of a program with two \

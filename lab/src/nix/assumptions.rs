@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What differs between the machine of the model and that of NIX, each as a run.
+//! Effect of each difference between the model's machine and NIX's machine, each as a run.
 
 use super::ALL;
 use super::bench::{Bench, Case, Runs, Work, head, number, short_work, switches_per_second};
@@ -7,20 +7,20 @@ use anyhow::{Context, Result, ensure};
 
 const SCHEDULERS: [&str; 5] = ["nix@smp", "nix@groups", "nix@groups-2011", "nix@amp", "kernel"];
 
-/// Those whose source is changed: the others have no such pass, or it decides nothing new.
+/// Schedulers whose source is changed: the others have no first pass, or it changes nothing.
 const CHANGEABLE: [&str; 2] = ["nix@smp", "nix@groups"];
 
-/// A scheduler with a change of its source.
+/// A change of a scheduler's source.
 struct Change {
     old: &'static str,
     new: &'static str,
 }
 
-/// 3 of the source: the first pass looks at all that waits. Without it a CPU takes the first task it may run.
+/// Theory 3 of the source: the first pass scans all waiting tasks. Without it a CPU takes the first task it may run.
 const NO_FIRST_PASS: Change =
     Change { old: "take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL)", new: "take(cpu, true, ~0ULL)" };
 
-/// What is changed: its name, the machine's lines, options, the policy's source.
+/// A changed assumption: name, replaced lines of the machine file, options, change of the policy's source.
 type Assumption = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str], Option<Change>);
 
 const ASSUMPTIONS: [Assumption; 7] = [
@@ -28,10 +28,10 @@ const ASSUMPTIONS: [Assumption; 7] = [
     ("test-and-set locks, as NIX had", &[], &["--kernel", "7.2+test-and-set"], None),
     ("ticket locks", &[], &["--kernel", "7.2+ticket"], None),
     ("no locks at all", &[], &["--without", "locks"], None),
-    ("no first pass: no walk through all that waits", &[], &[], Some(NO_FIRST_PASS)),
+    ("no first pass: no scan of all waiting tasks", &[], &[], Some(NO_FIRST_PASS)),
     ("1000 ticks a second, not 100", &[("hz = 100 ", "hz = 1000 ")], &[], None),
     (
-        "idle cores look at a line, and need no interrupt",
+        "idle cores poll a cache line, and need no interrupt",
         &[
             ("ipi_ns = [750, 1100, 2000]", "ipi_ns = [45, 80, 120]"),
             ("idle_exit_ns = 1500", "idle_exit_ns = 0"),
@@ -89,14 +89,14 @@ fn table(bench: &Bench, title: &str, cell: Cell) -> Result<()> {
     Ok(())
 }
 
-/// The scheduler with its source changed, as an argument of `weir sim`.
+/// Returns the scheduler with its changed source as an argument of `weir sim`.
 fn changed(bench: &Bench, scheduler: &str, change: &Change) -> Result<String> {
     let folder = crate::root().join("policies/nix");
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).with_context(|| name.to_owned());
     for header in ["share.bpf.h", "groups.bpf.h", "amp.bpf.h"] {
         bench.file(header, &read(header)?)?;
     }
-    // A path has no presets: that of groups sets this constant and nothing else.
+    // A scheduler given by path has no presets; preset `groups` sets only this constant.
     let (profile, by_node) = (read("profile.toml")?, "by_node = true\n\n[tunables.steal]");
     let profile = if scheduler == "nix@groups" { profile.replacen("[tunables.steal]", by_node, 1) } else { profile };
     bench.file("nix.toml", &profile)?;

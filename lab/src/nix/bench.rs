@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs on the machine of NIX, and what they say.
+//! Runs on the machine of NIX and evaluates them.
 
 use crate::wall::at_once;
 use anyhow::{Context, Result, ensure};
@@ -7,34 +7,34 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The machine, and how it is run.
+/// The machine and the parameters of its runs.
 pub struct Bench {
     weir: PathBuf,
-    folder: PathBuf,
-    /// The machine's file, all tasks at once.
+    directory: PathBuf,
+    /// Text of the machine file.
     pub preset: String,
-    /// Simulated time of a run that has no end of its own.
+    /// Simulated time of a workload without an end.
     pub milliseconds: u64,
     pub seeds: u32,
 }
 
-/// A machine and what it does.
+/// A machine with a workload.
 pub struct Case<'a> {
-    /// The first ones are there.
+    /// Number of CPUs that are online, from CPU 0 on.
     pub cpus: u32,
-    /// The machine's file.
+    /// Text of the machine file.
     pub machine: &'a str,
-    /// Its name, or the text of a file in rt-app's form.
+    /// Workload.
     pub workload: Work<'a>,
     /// Further options of `weir sim`.
     pub options: &'a [&'a str],
 }
 
-/// What a machine does.
+/// A workload.
 pub enum Work<'a> {
-    /// A workload that ends.
+    /// Name of a workload that ends.
     Named(&'a str),
-    /// Text of a file; it runs for as long as the bench says.
+    /// Text of an rt-app file; runs for the bench's simulated time.
     Text(String),
 }
 
@@ -43,26 +43,26 @@ impl Bench {
         ensure!(milliseconds > 0 && seeds > 0, "runs need time and seeds");
         let path = crate::root().join("machines/nix-32.toml");
         let preset = at_once(&std::fs::read_to_string(&path).with_context(|| path.display().to_string())?)?;
-        let folder = crate::root().join("target/nix");
-        std::fs::create_dir_all(&folder)?;
-        Ok(Bench { weir: weir.to_owned(), folder, preset, milliseconds, seeds })
+        let directory = crate::root().join("target/nix");
+        std::fs::create_dir_all(&directory)?;
+        Ok(Bench { weir: weir.to_owned(), directory, preset, milliseconds, seeds })
     }
 
-    /// The same with so many seeds.
+    /// Returns the same bench with another number of seeds.
     pub fn with_seeds(&self, seeds: u32) -> Bench {
-        let Bench { weir, folder, preset, milliseconds, .. } = self;
-        let (weir, folder, preset) = (weir.clone(), folder.clone(), preset.clone());
-        Bench { weir, folder, preset, milliseconds: *milliseconds, seeds }
+        let Bench { weir, directory, preset, milliseconds, .. } = self;
+        let (weir, directory, preset) = (weir.clone(), directory.clone(), preset.clone());
+        Bench { weir, directory, preset, milliseconds: *milliseconds, seeds }
     }
 
-    /// A file of the bench's own.
+    /// Writes a file into the bench's directory.
     pub fn file(&self, name: &str, text: &str) -> Result<PathBuf> {
-        let path = self.folder.join(name);
+        let path = self.directory.join(name);
         std::fs::write(&path, text).with_context(|| path.display().to_string())?;
         Ok(path)
     }
 
-    /// One run for each seed.
+    /// Runs the case once per seed.
     pub fn runs(&self, scheduler: &str, case: &Case) -> Result<Runs> {
         let offline = match case.cpus {
             cpus if cpus < super::ALL => format!("[topology]\noffline = \"{cpus}-{}\"", super::ALL - 1),
@@ -82,19 +82,19 @@ impl Bench {
             }
         };
         let cflags = format!("-I{}", crate::root().join("policies/include").display());
-        let output = command.args(case.options).env("BPF_CFLAGS", cflags).output().context("weir cannot be run")?;
+        let output = command.args(case.options).env("BPF_CFLAGS", cflags).output().context("cannot run weir")?;
         ensure!(output.status.success(), "{command:?} failed:\n{}", String::from_utf8_lossy(&output.stderr));
         let document: Value = serde_json::from_slice(&output.stdout)?;
-        let runs = document["runs"].as_array().filter(|runs| !runs.is_empty()).context("weir tells of no run")?;
+        let runs = document["runs"].as_array().filter(|runs| !runs.is_empty()).context("weir reports no run")?;
         Ok(Runs(runs.clone()))
     }
 }
 
-/// The runs of all seeds.
+/// Runs of all seeds.
 pub struct Runs(pub Vec<Value>);
 
 impl Runs {
-    /// The median of what `of` says of each run, and how far it is to the one furthest away, as a share of it.
+    /// Returns the median of a measure, and the largest relative distance of a run from it.
     pub fn median(&self, of: impl Fn(&Value) -> Result<f64>) -> Result<(f64, f64)> {
         let mut all = self.0.iter().map(of).collect::<Result<Vec<f64>>>()?;
         all.sort_by(f64::total_cmp);
@@ -104,30 +104,30 @@ impl Runs {
     }
 }
 
-/// A number of a run, or of a part of it.
+/// Returns a number of a run, or of a part of it.
 pub fn number(part: &Value, key: &str) -> Result<f64> {
     part[key].as_f64().with_context(|| format!("a run has {key}"))
 }
 
-/// Tasks that began to run, for each second.
+/// Returns context switches per second.
 pub fn switches_per_second(run: &Value) -> Result<f64> {
     Ok(number(run, "context_switches")? * 1e9 / number(run, "elapsed_ns")?)
 }
 
-/// Share of all CPU time in which CPUs spun for locks.
+/// Returns the share of all CPU time spent spinning for locks.
 pub fn waited(run: &Value) -> Result<f64> {
     let owners = ["run", "idle", "scheduler", "stolen"].map(|owner| number(&run["cpu_ns"], owner));
     let all: f64 = owners.into_iter().collect::<Result<Vec<f64>>>()?.iter().sum();
     Ok(number(run, "lock_wait_ns")? / all)
 }
 
-/// Tasks that work and sleep for so long, so many for each CPU.
+/// Returns a workload of tasks that alternately run and sleep for `us` microseconds, `for_each` per CPU.
 pub fn short_work(cpus: u32, for_each: u32, us: u32) -> String {
     let tasks = cpus * for_each;
     format!(r#"{{"tasks": {{"t": {{"instance": {tasks}, "loop": -1, "run": {us}, "sleep": {us}}}}}}}"#)
 }
 
-/// A pair of tasks for each CPU that hand a token to each other, each with 5 us of work.
+/// Returns a workload with a pair of tasks per CPU that pass a token to each other, with 5 us of work each.
 pub fn pairs(cpus: u32) -> String {
     let one = |pair: u32, side: &str| {
         format!(
@@ -138,7 +138,7 @@ pub fn pairs(cpus: u32) -> String {
     format!(r#"{{"tasks": {{{}}}}}"#, tasks.join(",\n"))
 }
 
-/// The head of a table: its first cells, and a column for each of these.
+/// Prints the head of a table: its first cells, and a column for each of these.
 pub fn head(first: &[&str], columns: &[&str]) {
     let columns: Vec<String> = columns.iter().map(|column| format!("`{column}`")).collect();
     let rules = "---|".repeat(first.len() + columns.len());

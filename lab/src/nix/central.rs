@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the core can give that only schedules for others.
+//! Capacity of the core that only dispatches for others (`nix@amp`).
 
 use super::ALL;
 use super::bench::{Bench, Case, Work, number, short_work, switches_per_second};
@@ -8,10 +8,10 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 const WORK_US: [u32; 6] = [1000, 200, 100, 50, 20, 5];
-/// Work for which the run without a draw is shown as well.
+/// Work lengths for which the run without random variation is shown as well.
 const IN_STEP_US: [u32; 3] = [50, 20, 5];
 
-/// Each row has the seeds 1 to this at least.
+/// Minimum number of seeds per row.
 const SEEDS: u32 = 8;
 
 const PROSE: &str = "
@@ -45,7 +45,7 @@ fn row(bench: &Bench, name: &str, us: u32, options: &[&str]) -> Result<()> {
     let runs = bench.runs("nix@amp", &case(options))?;
     let of = |what: fn(&Value) -> Result<f64>| Ok::<f64, anyhow::Error>(runs.median(what)?.0);
     let log = bench.file("run.jsonl", "")?;
-    let log_option = log.to_str().context("the folder has a name in UTF-8")?;
+    let log_option = log.to_str().context("the name of the directory is not UTF-8")?;
     let seed = options.get(1).copied().unwrap_or("1");
     let logged = bench.runs("nix@amp", &case(&["--seed", seed, "--log", log_option]))?;
     let given = number(&logged.0[0], "context_switches")? / looks(&std::fs::read_to_string(&log)?)?.max(1) as f64;
@@ -67,27 +67,27 @@ fn row(bench: &Bench, name: &str, us: u32, options: &[&str]) -> Result<()> {
 
 fn cpus(run: &Value) -> Result<&[Value]> {
     let cpus = run["cpus"].as_array().context("a run has CPUs")?;
-    ensure!(cpus.len() > 1, "there are others than CPU 0");
+    ensure!(cpus.len() > 1, "the run needs more CPUs than CPU 0");
     Ok(cpus)
 }
 
-/// CPU 0's time for others, in nanoseconds.
+/// Returns CPU 0's time for dispatching, in nanoseconds.
 fn busy(run: &Value) -> Result<f64> {
     let central = &cpus(run)?[0];
     Ok(number(central, "scheduler_ns")? + number(central, "stolen_ns")?)
 }
 
-/// The same as a share of all time.
+/// Returns the same as a share of all time.
 fn share_busy(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "elapsed_ns")?)
 }
 
-/// Its time for one pick.
+/// Returns CPU 0's time per dispatched task.
 fn pick(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "context_switches")?)
 }
 
-/// A number of the queue's lock where CPU 0 looks into it, for each pick.
+/// Returns a number of the queue's lock in CPU 0's dispatch, per dispatched task.
 fn of_queue(run: &Value, key: &str) -> Result<f64> {
     let locks = run["locks"].as_array().context("a run has locks")?;
     let is_look = |lock: &&Value| lock["type"] == "dsq" && lock["caller"] == "dispatch";
@@ -95,14 +95,15 @@ fn of_queue(run: &Value, key: &str) -> Result<f64> {
     Ok(all / number(run, "context_switches")?)
 }
 
-/// Share of their time in which the others had nothing to do.
+/// Returns the share of their time in which the other CPUs were idle.
 fn others_idle(run: &Value) -> Result<f64> {
     let others = &cpus(run)?[1..];
     let idle: f64 = others.iter().map(|cpu| number(cpu, "idle_ns")).sum::<Result<f64>>()?;
     Ok(idle / (number(run, "elapsed_ns")? * others.len() as f64))
 }
 
-/// How often CPU 0 looked and gave somebody away: the model decides all of one look at one time.
+/// Returns the number of CPU 0's scans that dispatched a task; in the model all decisions of one scan have the same
+/// time stamp.
 fn looks(log: &str) -> Result<usize> {
     let mut times = BTreeSet::new();
     for line in log.lines().filter(|line| line.contains("\"insert\"")) {
@@ -120,7 +121,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn looks_of_cpu_0_are_told_from_others() {
+    fn scans_of_cpu_0_are_counted() {
         let insert = |time: u64, cpu: u32, op: &str| json!({ "time_ns": time, "kind": "insert", "cpu": cpu, "op": op });
         let events =
             [insert(5, 0, "dispatch"), insert(5, 0, "dispatch"), insert(7, 0, "enqueue"), insert(9, 1, "dispatch")];
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pick_is_what_cpu_0_did_for_each_that_began() {
+    fn pick_time_is_cpu_0_time_per_dispatched_task() {
         let run = json!({
             "context_switches": 10, "elapsed_ns": 1000,
             "cpus": [{ "scheduler_ns": 700, "stolen_ns": 100, "idle_ns": 200 }, { "idle_ns": 250 }, { "idle_ns": 750 }],

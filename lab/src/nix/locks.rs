@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who waits where, and for how long.
+//! Lock contention: where CPUs wait and for how long.
 
 use super::bench::{Bench, Case, Work, number, short_work};
 use super::{ALL, SCHEDULERS};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// So many locks of each scheduler.
+/// Number of locks per scheduler.
 const MOST: usize = 3;
 
 const PROSE: &str = "
@@ -57,7 +57,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn a_row_has_means_of_those_that_waited_and_holds_of_all() {
+    fn row_has_mean_waits_of_contended_and_holds_of_all_acquisitions() {
         let lock = json!({ "type": "dsq", "lock": "0x1", "caller": "take", "count": 10, "contended": 4,
             "wait_total_ns": 8_000, "wait_max_ns": 5_000, "hold_total_ns": 20_000 });
         assert_eq!(row(&lock, 16_000.0).unwrap(), "dsq 0x1 | take | 10 | 40.0 % | 2.00 us | 5 us | 2.00 us | 50.0 %");

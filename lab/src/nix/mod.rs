@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the three schedulers of NIX do on its machine, as a page: throughput by cores and what it depends on, the locks that
-//! explain it, what one core can give, and NIX's own tests.
+//! The three NIX schedulers on their machine, as a document: throughput by cores and its dependencies, the locks that
+//! explain it, the capacity of one dispatching core, and NIX's own tests.
 //!
-//! CPUs are the first ones of `nix-32`, 4 in each node, and all tasks of a table of throughput are there at once. Each number
-//! is the median of several seeds.
+//! CPUs are the first ones of `nix-32`, 4 per node, and all tasks of a throughput table start at once. Each number is
+//! the median of several seeds.
 
 mod assumptions;
 mod bench;
@@ -25,21 +25,21 @@ Examples:
   cargo xtask nix > lab/results/nix.md
   cargo xtask nix --part central --weir target/debug/weir")]
 pub struct Arguments {
-    /// The weir to run; without it, a release build
+    /// weir to run; default: a release build
     #[arg(long, env = "WEIR")]
     weir: Option<PathBuf>,
-    /// Simulated time of each run of throughput, in milliseconds
+    /// Simulated time of each throughput run, in milliseconds
     #[arg(long, default_value_t = 50)]
     milliseconds: u64,
-    /// Each run has the seeds 1 to this
+    /// Run with the seeds 1 to N
     #[arg(long, default_value_t = 3)]
     seeds: u32,
-    /// One part of the page alone
+    /// Print only one part of the document
     #[arg(long)]
     part: Option<Part>,
 }
 
-/// The parts of the page, in order.
+/// Parts of the document, in order.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     Throughput,
@@ -51,14 +51,14 @@ enum Part {
 
 const PARTS: [Part; 5] = [Part::Throughput, Part::Locks, Part::Central, Part::Tests, Part::Assumptions];
 
-/// All CPUs of the machine.
+/// Number of CPUs of the machine.
 const ALL: u32 = 32;
 
-/// NIX's, the lecture's dispatcher, and what to compare them with: one queue, the kernel's own.
+/// NIX's schedulers, pushback, and for comparison two single-queue policies and the default scheduler.
 const SCHEDULERS: [&str; 8] =
     ["nix@smp", "nix@groups", "nix@groups-2011", "nix@amp", "pushback", "fifo", "bfs", "kernel"];
 
-/// Prints the page.
+/// Prints the document.
 pub fn execute(arguments: &Arguments) -> Result<()> {
     let bench = Bench::new(&weir(arguments.weir.as_deref())?, arguments.milliseconds, arguments.seeds)?;
     let parts = arguments.part.map_or(PARTS.to_vec(), |part| vec![part]);

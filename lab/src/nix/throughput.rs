@@ -7,7 +7,7 @@ use anyhow::Result;
 
 const CPUS: [u32; 7] = [1, 2, 4, 6, 8, 16, ALL];
 
-/// Title, and the workload for so many CPUs.
+/// Title, and the workload for a number of CPUs.
 type Table = (&'static str, fn(u32) -> String);
 
 const WORKLOADS: [Table; 3] = [

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How much the time of the kernel's own code varies, and what strikes a CPU that only works.
+//! Variation of the kernel's own code paths, and disturbances of a busy CPU.
 //!
-//! 1. **Wakeups**: from `sched_waking` to `sched_wakeup` on one CPU, in runs of `pool`: choosing a CPU and queueing.
+//! 1. **Wakeups**: from `sched_waking` to `sched_wakeup` on one CPU, in runs of `pool`: CPU selection and enqueue.
 //! 2. **Interrupts**: from `local_timer_entry` to `local_timer_exit`, in the same runs.
-//! 3. **Switches**: two threads take turns on one CPU with `sched_yield`, above all others (SCHED_FIFO): from switch to
-//!    switch.
-//! 4. **Disturbances**: a thread reads the clock over and over on one CPU, above all others. A gap is one; those that
-//!    come once a tick are left out.
+//! 3. **Switches**: two SCHED_FIFO threads alternate on one CPU with `sched_yield`; the time from switch to switch.
+//! 4. **Disturbances**: a SCHED_FIFO thread reads the clock in a loop on one CPU. A gap is a disturbance, except the
+//!    gap of each tick.
 //!
-//! All but the gaps are counted in ticks of the CPU's own clock, and only their ratios to their median are used.
+//! All but the gaps are counted in TSC cycles, and only their ratios to their median are used.
 
 use super::kinds::KINDS;
 use super::sizes::{around_median, line};
@@ -19,26 +18,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Runs of `pool` that are traced.
+/// Number of traced runs of `pool`.
 const ROUNDS: u32 = 4;
 
-/// Programs of `pool`: what else the machine does is not looked at.
+/// Programs of `pool`; other tasks are ignored.
 const PLAYED: [&str; 5] = ["sh", "xargs", "head", "gzip", "seq"];
 
-/// How long two threads take turns.
+/// Duration of the alternation of two threads.
 const TURNS: Duration = Duration::from_secs(1);
 
-/// A shorter gap is how long a look at the clock takes, with what the host's caches do to it.
+/// Shorter gaps are the cost of reading the clock, including cache effects of the host.
 const GAP_NS: u64 = 700;
 
-/// Ticks lie on a grid of this length on the kernels that this is for.
+/// Tick period of the kernels that this is for.
 const TICK_NS: u64 = 4_000_000;
 
-/// So far from its usual place on the grid a tick may be: `tick_ns` of a busy CPU is below that.
+/// Largest deviation of a tick from its usual phase; `tick_ns` of a busy CPU is below.
 const LATE_NS: u64 = 60_000;
 
-/// Longer gaps are no interrupts: the kernel lets fair tasks run for 50 ms of each second beside SCHED_FIFO, and the host
-/// takes CPUs away, which is `steal_ns`.
+/// Longer gaps are not interrupts: the kernel lets fair tasks run for 50 ms of each second beside SCHED_FIFO, and the
+/// host takes CPUs away, which is `steal_ns`.
 const LONGEST_NS: u64 = 1_000_000;
 
 const EVENTS: [&str; 5] = [
@@ -49,7 +48,7 @@ const EVENTS: [&str; 5] = [
     "irq_vectors/local_timer_exit",
 ];
 
-/// Measures and prints all.
+/// Measures everything and prints it.
 pub fn measure(place: &Place, seconds: u64) -> Result<()> {
     let (mut wakeups, mut interrupts, mut switches) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -78,7 +77,7 @@ pub fn measure(place: &Place, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Runs a hidden command of this program on the last CPU, above all others, and returns what it prints.
+/// Runs a hidden command of this program on the last CPU with SCHED_FIFO, and returns its output.
 fn alone(what: &str, seconds: u64) -> Result<String> {
     let last = std::thread::available_parallelism()?.get() - 1;
     let xtask = std::env::current_exe()?;
@@ -92,14 +91,14 @@ fn alone(what: &str, seconds: u64) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Is two threads that yield to each other.
+/// Implements the hidden command `yield`: two threads that yield to each other.
 pub fn take_turns() {
     let end = Instant::now() + TURNS;
     let turns = || (0..).take_while(|_| Instant::now() < end).for_each(|_| std::thread::yield_now());
     std::thread::scope(|scope| (0..2).for_each(|_| _ = scope.spawn(turns)));
 }
 
-/// Reads the clock for so long, and prints when gaps began and how long they were.
+/// Reads the clock for `seconds`, and prints start and length of the gaps.
 pub fn spin(seconds: u64) {
     let begin = Instant::now();
     let (mut last, mut gaps) = (0, Vec::new());
@@ -113,7 +112,7 @@ pub fn spin(seconds: u64) {
     gaps.iter().for_each(|(begin, length)| println!("{begin} {length}"));
 }
 
-/// Intervals between two events that belong together, in ticks of the CPU's clock.
+/// Intervals between two matching events, in TSC cycles.
 #[derive(Default)]
 struct Pairs {
     wakeups: Vec<f64>,
@@ -131,7 +130,7 @@ impl Pairs {
                     _ = line.number("pid").map(|pid| waking.insert(line.cpu, (pid, line.time_us)));
                 }
                 "sched_wakeup" => {
-                    // A wakeup that another CPU completes is no stretch of code.
+                    // A wakeup that another CPU completes is not one code path.
                     if let Some((pid, since)) = waking.remove(&line.cpu)
                         && line.number("pid") == Some(pid)
                     {
@@ -149,7 +148,7 @@ impl Pairs {
     }
 }
 
-/// From switch to switch, where both are between the same two threads of this program.
+/// Returns the intervals between successive switches of the same two threads of this program.
 fn turns(text: &str) -> Vec<f64> {
     let mut last: BTreeMap<usize, f64> = BTreeMap::new();
     let mut turns = Vec::new();
@@ -164,8 +163,8 @@ fn turns(text: &str) -> Vec<f64> {
     turns
 }
 
-/// Distances from gap to gap and lengths, of those gaps that are no ticks: in each period of the grid the one that is
-/// nearest to where most gaps lie is the tick.
+/// Returns distances and lengths of the gaps that are not ticks. In each tick period, the gap nearest to the most
+/// frequent phase is the tick.
 fn disturbances(gaps: &[(u64, u64)]) -> (Vec<f64>, Vec<f64>) {
     let mut places = vec![0u32; (TICK_NS / LATE_NS) as usize + 1];
     gaps.iter().for_each(|(begin, _)| places[(begin % TICK_NS / LATE_NS) as usize] += 1);
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_between_events_that_belong_together() {
+    fn intervals_are_between_matching_events() {
         let lines = [
             "x-1 [000] d..2. 1000: sched_waking: comm=sh pid=7 prio=120 target_cpu=000",
             "x-1 [001] d..2. 1010: local_timer_entry: vector=236",
@@ -226,9 +225,9 @@ mod tests {
         assert_eq!(in_units(&turns(&text.join("\n"))), [150]);
     }
 
-    /// A tick each 4 ms, up to 20 us late, of 2 us; a gap of 5 us each 0.9 ms; and one of 50 ms.
+    /// A tick every 4 ms, up to 20 us late, of 2 us; a gap of 5 us every 0.9 ms; and one of 50 ms.
     #[test]
-    fn ticks_are_no_disturbances() {
+    fn ticks_are_not_disturbances() {
         let ticks = (0..100u64).map(|n| (1_300_000 + n * TICK_NS + n * 7_919 % 20_000, 2_000));
         let others = (0..440u64).map(|n| (n * 900_000, 5_000));
         let mut gaps: Vec<(u64, u64)> = ticks.chain(others).chain([(410_000_000, 50_000_000)]).collect();

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether the model's noise is as large as that of real runs.
+//! Compares the spread of the model's runs with that of real runs.
 //!
-//! The rule was settled before the first judgement. For each kind and measure, real runs and seeds are divided by their
-//! own median: where that lies is the model's accuracy, not its noise. The model's 90 % interval is that between the
-//! quantiles at 5 and 95 % of its seeds. A kind agrees if at least 16 of 20 real runs lie in it: with 90 % each, fewer
-//! do in one case of 25.
+//! The rule was fixed before the first comparison. For each kind and measure, real runs and seeds are divided by
+//! their own median, whose position is the model's accuracy, not its noise. The model's 90 % interval lies between
+//! the quantiles at 5 and 95 % of its seeds. A kind agrees if at least 16 of 20 real runs are inside: with 90 % each,
+//! fewer are in one case of 25.
 
 use super::kinds::{KINDS, Kind, Play};
 use super::{Place, Runs, document, quantile, spread};
@@ -16,13 +16,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// At least so many of 20 real runs must lie in the model's interval.
+/// Minimum number of real runs, per 20, inside the model's interval.
 const AGREE: (usize, usize) = (16, 20);
 
-/// What is compared: the key, and whether the machine's speed is divided out of the real runs.
+/// Compared measures: key, and whether the machine's speed is divided out of the real runs.
 const MEASURES: [(&str, bool); 4] = [("makespan_ns", true), ("cpu_ns", true), ("p50_ns", false), ("p99_ns", false)];
 
-/// Plays all kinds in the model, and prints a row for each measure.
+/// Simulates all kinds, and prints a row for each measure.
 pub fn judge(place: &Place, seeds: u64, data: &Path, out: Option<&Path>) -> Result<()> {
     let real = Runs::read(data)?;
     let host = Host::measure(&Weir::of(place.weir.clone(), &place.directory)?)?;
@@ -72,7 +72,7 @@ fn row(kind: &Kind, key: &str, real: &[f64], model: &[serde_json::Value]) {
     );
 }
 
-/// This machine with the noise of the reference as it stands in the repository, whatever `weir` has compiled in.
+/// Returns this machine with the noise of the repository's reference machine, whatever `weir` has compiled in.
 fn noisy(place: &Place, host: &Host) -> Result<String> {
     let reference = fs::read_to_string(crate::root().join("machines/server-64.toml"))?;
     let noise = reference.find("[noise]").context("machines/server-64.toml has no [noise]")?;
@@ -82,14 +82,14 @@ fn noisy(place: &Place, host: &Host) -> Result<String> {
     Ok(path.display().to_string())
 }
 
-/// What the model plays: the file, or the recording that `play` made beside the runs.
+/// Returns the workload for the model: a file, or the recording that `noise play` made beside the runs.
 fn workload(place: &Place, kind: &Kind) -> Result<PathBuf> {
     let file = if let Play::Command(_) = kind.play { place.recording(kind) } else { place.file(kind) };
-    anyhow::ensure!(file.exists(), "{}: not there; expected a recording that `noise play` makes", file.display());
+    anyhow::ensure!(file.exists(), "{} does not exist; run `noise play` to record it", file.display());
     Ok(file)
 }
 
-/// A run of the model, as `play` writes real ones.
+/// Runs the model and returns the values that `play` keeps of real runs.
 fn run(place: &Place, machine: &str, workload: &Path, seed: u64) -> Result<serde_json::Value> {
     let mut command = Command::new(&place.weir);
     command.args(["sim", "kernel", "--format", "json", "-m", machine, "--seed", &seed.to_string(), "-w"]);

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The six kinds of workload whose real runs are compared with the model's noise.
 //!
-//! The sizes of the noise were fitted on `periodic` and `pool`; that was settled before any run of the other four was
-//! looked at.
+//! The noise parameters were fitted on `periodic` and `pool`; that was decided before any run of the other four was
+//! evaluated.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
-/// How a kind is played.
+/// How a kind is run.
 pub enum Play {
-    /// A workload file, the same in both worlds.
+    /// A workload file, the same for real and simulated runs.
     File(&'static str),
-    /// A command for the shell; a recording of it is what the model plays. `{xtask}` is this program.
+    /// A shell command; the model simulates a recording of it. `{xtask}` is this program.
     Command(&'static str),
 }
 
 /// A kind of workload.
 pub struct Kind {
     pub name: &'static str,
-    /// The sizes may be fitted on it.
+    /// Whether the noise is fitted on it.
     pub fitted: bool,
     pub play: Play,
 }
 
-/// All of them.
+/// All kinds.
 pub const KINDS: [Kind; 6] = [
     Kind { name: "periodic", fitted: true, play: Play::File(PERIODIC) },
     Kind {
@@ -42,22 +42,22 @@ pub const KINDS: [Kind; 6] = [
     Kind { name: "server", fitted: false, play: Play::Command("{xtask} noise serve") },
 ];
 
-/// Three tasks of 1 ms each 10 ms beside two hogs.
+/// Three periodic tasks, 1 ms of work every 10 ms, beside two hogs.
 const PERIODIC: &str = r#"{"tasks": {
     "hog": {"instance": 2, "loop": 40, "run": 10000},
     "beat": {"instance": 3, "loop": 50, "run": 1000, "timer": {"ref": "beat", "period": 10000}}}}"#;
 
-/// Hogs of four nice values that pause now and then.
+/// Hogs of four nice values with short sleeps.
 const HOGS: &str = r#"{"tasks": {
     "plain": {"instance": 2, "loop": 25, "run": 10000, "sleep": 500},
     "five": {"priority": 5, "loop": 15, "run": 10000, "sleep": 500},
     "ten": {"priority": 10, "loop": 10, "run": 10000, "sleep": 500},
     "eager": {"priority": -5, "loop": 100, "run": 1000, "sleep": 1500}}}"#;
 
-/// Files to compile.
+/// Number of files to compile.
 const FILES: u32 = 16;
 
-/// Writes what the kinds need to `directory`.
+/// Writes the files of the kinds to `directory`.
 pub fn prepare(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory.join("build")).with_context(|| directory.display().to_string())?;
     for kind in &KINDS {
@@ -78,7 +78,7 @@ pub fn prepare(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A C file of its own length.
+/// Returns a C file whose length depends on its number.
 fn source(number: u32) -> String {
     let function = |index: u32| {
         format!(

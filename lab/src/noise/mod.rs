@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How large the noise of real runs is, and whether the model's is as large: `docs/explanation/noise.md` has the results.
+//! Size of the noise of real runs, and of the model's noise: `docs/explanation/noise.md` has the results.
 //!
-//! 1. `play` makes real runs of six kinds of workload under the kernel's own scheduler, in turn with a spin of fixed
-//!    length, by which a change of the machine's speed can be told from anything else.
-//! 2. `sizes` measures the sources on this machine: what the kernel's threads do while nothing else happens, and what
-//!    varies in traced runs of the kind `periodic`.
-//! 3. `judge` plays each kind in the model with many seeds and compares how far its runs are spread with the real ones.
+//! 1. `play` makes real runs of six kinds of workload under the default scheduler, alternating with a spin of fixed
+//!    length, which shows changes of the machine's speed.
+//! 2. `sizes` measures the sources of noise on this machine: the activity of kthreads on an idle machine, and what
+//!    varies in traced runs of `periodic`.
+//! 3. `judge` simulates each kind with many seeds and compares the spread with that of the real runs.
 
 mod code;
 mod judge;
@@ -22,70 +22,69 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// `noise`.
+/// Commands of `noise`.
 #[derive(clap::Subcommand, Debug)]
 pub enum Task {
-    /// Play all kinds of workload for real, so many rounds, append a line for each run to a file, and record each
-    /// command once (root)
+    /// Run all kinds of workload for real, append a line per run to a file, and record each command (root)
     Play {
-        /// How often each kind is played
+        /// Number of runs of each kind
         #[arg(long, value_name = "N", default_value_t = 20)]
         rounds: u32,
         /// Only these kinds
         #[arg(long = "kind", value_name = "KIND")]
         kinds: Vec<String>,
-        /// Where the lines go
+        /// File for the lines
         #[arg(value_name = "FILE")]
         out: PathBuf,
     },
-    /// Show how far the real runs in such a file are spread
+    /// Show the spread of the real runs in a file
     Show {
-        /// What `play` wrote
+        /// File written by `play`
         #[arg(value_name = "FILE")]
         data: PathBuf,
     },
-    /// Measure the sources of noise of this machine and print them as `[noise]` of a machine file (root)
+    /// Measure the sources of noise of this machine and print the `[noise]` section of a machine file (root)
     Sizes {
-        /// How long the kernel's threads are watched
+        /// Observation time of kthreads
         #[arg(long, value_name = "SECS", default_value_t = 30)]
         seconds: u64,
-        /// What `play` wrote: how far whole runs of the fitted kinds are spread
+        /// File written by `play`: spread of whole runs of the fitted kinds
         #[arg(value_name = "FILE")]
         data: PathBuf,
     },
-    /// Play all kinds in the model with many seeds, and compare the spreads (root)
+    /// Simulate all kinds with many seeds, and compare the spreads (root)
     Judge {
-        /// Seeds for each kind
+        /// Number of seeds per kind
         #[arg(long, value_name = "N", default_value_t = 100)]
         seeds: u64,
-        /// Where the model's runs go, as lines
+        /// File for the model's runs, one per line
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// What `play` wrote
+        /// File written by `play`
         #[arg(value_name = "FILE")]
         data: PathBuf,
     },
-    /// Show how far the model's own runs are spread, and what a change of 1 ns does to them
+    /// Show the spread of the model's own runs, and the effect of a change of 1 ns
     Spreads {
-        /// Seeds for each scheduler, machine and workload
+        /// Number of seeds per scheduler, machine and workload
         #[arg(long, value_name = "N", default_value_t = 40)]
         seeds: u64,
     },
     /// Be the workload `server`
     #[command(hide = true)]
     Serve,
-    /// Be two threads that take turns
+    /// Be two threads that yield to each other
     #[command(hide = true)]
     Yield,
-    /// Look for gaps in the time of a CPU
+    /// Search gaps in the time of a CPU
     #[command(hide = true)]
     Spin {
-        /// For so many seconds
+        /// Duration in seconds
         seconds: u64,
     },
 }
 
-/// Carries it out.
+/// Runs a command.
 pub fn execute(task: &Task) -> Result<()> {
     match task {
         Task::Play { rounds, kinds, out } => play::play(&Place::new()?, *rounds, kinds, &absolute(out)?),
@@ -109,14 +108,14 @@ fn absolute(path: &Path) -> Result<PathBuf> {
     Ok(std::path::absolute(path)?)
 }
 
-/// Where it all happens.
+/// Program and directory of the experiment.
 struct Place {
     weir: PathBuf,
     directory: PathBuf,
 }
 
 impl Place {
-    /// With the `weir` that the environment names in WEIR, else with one that is built now.
+    /// Uses the `weir` of the environment variable WEIR, or builds one.
     fn new() -> Result<Place> {
         let root = crate::root();
         let directory = root.join("target/noise");
@@ -129,7 +128,7 @@ impl Place {
             .current_dir(root)
             .status()?;
         if !status.success() {
-            bail!("weir was not built");
+            bail!("building weir failed");
         }
         Ok(Place { weir: root.join("target/release/weir"), directory })
     }
@@ -138,24 +137,24 @@ impl Place {
         self.directory.join(format!("{}.json", kind.name))
     }
 
-    /// Where `play` leaves the recording of a kind that is a command.
+    /// Returns the path of the recording that `play` makes of a command.
     fn recording(&self, kind: &Kind) -> PathBuf {
         self.directory.join(format!("{}.weir", kind.name))
     }
 
-    /// The command of a kind.
+    /// Returns the shell command of a kind.
     fn shell(&self, text: &str) -> String {
         let xtask = std::env::current_exe().unwrap_or_else(|_| "xtask".into());
         text.replace("{xtask}", &xtask.display().to_string())
     }
 }
 
-/// The only run of the document that a `weir` prints.
+/// Returns the only run of the document that `weir` prints.
 fn document(command: &mut Command) -> Result<Value> {
     Ok(document_of_all(command)?["runs"][0].take())
 }
 
-/// All of it. A scheduler that was ejected, or tasks that wait for each other, are a mistake here.
+/// Returns the whole document. An ejected scheduler or a deadlock of tasks is an error here.
 fn document_of_all(command: &mut Command) -> Result<Value> {
     let output = command.stderr(Stdio::piped()).output()?;
     if !output.status.success() {
@@ -164,7 +163,7 @@ fn document_of_all(command: &mut Command) -> Result<Value> {
     serde_json::from_slice(&output.stdout).with_context(|| format!("{command:?}"))
 }
 
-/// The lines of a file of runs.
+/// Lines of a file of runs.
 struct Runs(Vec<Value>);
 
 impl Runs {
@@ -174,12 +173,12 @@ impl Runs {
         Ok(Runs(lines.with_context(|| path.display().to_string())?))
     }
 
-    /// One measure of all runs of a kind.
+    /// Returns one measure of all runs of a kind.
     fn values(&self, kind: &str, key: &str) -> Vec<f64> {
         self.0.iter().filter(|run| run["kind"] == kind).filter_map(|run| run[key].as_f64()).collect()
     }
 
-    /// The same as if the machine had been as fast in all of them as in the median one.
+    /// Returns the same, scaled to the machine's median speed.
     fn steady(&self, kind: &str, key: &str) -> Vec<f64> {
         let spins = self.values(kind, "spin_ns");
         let usual = quantile(&spins, 0.5);
@@ -187,7 +186,7 @@ impl Runs {
     }
 }
 
-/// How far values are spread around their median, in percent of it.
+/// Spread of values around their median, in percent.
 struct Spread {
     median: f64,
     low: f64,
@@ -200,7 +199,7 @@ fn spread(values: &[f64]) -> Spread {
     Spread { median, low: part(0.05), high: part(0.95) }
 }
 
-/// The quantile of at least one value, with straight lines between values.
+/// Returns a quantile of at least one value, with linear interpolation.
 fn quantile(values: &[f64], p: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -215,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_lie_on_lines_between_values() {
+    fn quantiles_interpolate_linearly() {
         let values = [4.0, 1.0, 3.0, 2.0, 5.0];
         assert_eq!([0.0, 0.25, 0.5, 0.6, 1.0].map(|p| quantile(&values, p)), [1.0, 2.0, 3.0, 3.4, 5.0]);
         assert_eq!(quantile(&[7.0], 0.9), 7.0);
@@ -224,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn a_faster_machine_is_divided_out() {
+    fn machine_speed_is_divided_out() {
         let line =
             |spin: u64, makespan: u64| serde_json::json!({"kind": "a", "spin_ns": spin, "makespan_ns": makespan});
         let runs = Runs(vec![line(100, 1_000), line(200, 2_000), line(50, 500)]);

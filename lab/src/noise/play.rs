@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Real runs of all kinds, in turn with a calibration spin, as lines of JSON.
+//! Real runs of all kinds, alternating with a calibration spin, as JSON lines.
 
 use super::kinds::{KINDS, Kind, Play};
 use super::{Place, document, spread};
@@ -15,8 +15,8 @@ use std::time::Instant;
 /// Steps of the calibration spin: about 25 ms on this kind of machine.
 const STEPS: u64 = 20_000_000;
 
-/// Plays so many rounds of all kinds, or of those that are named, and appends a line for each run to `out`. Then it records
-/// each command once, so that the model plays what the machine did at that time, and not on another day.
+/// Runs all kinds, or the named ones, `rounds` times and appends a line per run to `out`. Then it records each
+/// command once, so that the model simulates the machine of the same time.
 pub fn play(place: &Place, rounds: u32, only: &[String], out: &Path) -> Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(out).with_context(|| out.display().to_string())?;
     let kinds = || KINDS.iter().filter(|kind| only.is_empty() || only.iter().any(|name| name == kind.name));
@@ -43,7 +43,7 @@ fn record(place: &Place, kind: &Kind) -> Result<()> {
     Ok(())
 }
 
-/// What is kept of a run, real or not.
+/// Returns the values that are kept of a run, real or simulated.
 pub fn summary(run: &Value) -> Result<Value> {
     let tasks = run["tasks"].as_array().context("no tasks")?.iter().filter(|task| task["kernel_thread"] != true);
     let cpu_ns: u64 = tasks.filter_map(|task| task["cpu_ns"].as_u64()).sum();
@@ -54,12 +54,12 @@ pub fn summary(run: &Value) -> Result<Value> {
     }))
 }
 
-/// One real run under the kernel's own scheduler.
+/// Makes one real run under the default scheduler.
 fn measure(place: &Place, kind: &Kind) -> Result<Value> {
     document(&mut real(place, kind))
 }
 
-/// The command that makes it.
+/// Returns the command for it.
 pub fn real(place: &Place, kind: &Kind) -> Command {
     let mut command = Command::new(&place.weir);
     command.current_dir(&place.directory).args(["run", "--format", "json"]);
@@ -70,7 +70,7 @@ pub fn real(place: &Place, kind: &Kind) -> Command {
     command
 }
 
-/// Nanoseconds that a fixed number of steps takes: how fast the machine is just now.
+/// Returns the nanoseconds that a fixed number of steps takes: the machine's present speed.
 fn spin() -> u64 {
     let begin = Instant::now();
     let mut state = 1u64;
@@ -80,7 +80,7 @@ fn spin() -> u64 {
     begin.elapsed().as_nanos() as u64
 }
 
-/// Shows how wide the runs of `data` are spread, with the machine's speed divided out and without.
+/// Shows the spread of the runs in `data`, with and without the machine's speed divided out.
 pub fn show(data: &Path) -> Result<()> {
     let runs = super::Runs::read(data)?;
     println!("kind      runs  spin p5..p95     measure       median     p5..p95 of the median, %  at one speed, %");

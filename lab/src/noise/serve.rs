@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kind `server`: two threads answer the requests of four clients over sockets.
+//! The kind `server`: two threads answer requests of four clients over sockets.
 
 use std::hint::black_box;
 use std::io::{Read, Result, Write};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 const CLIENTS: u32 = 4;
 const REQUESTS: u32 = 2_000;
-/// Requests after which a client pauses.
+/// Number of requests after which a client pauses.
 const BURST: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Plays it to its end. Client `c` talks to a server thread of its pair.
+/// Runs the workload. Client `c` talks to the server thread of its pair.
 pub fn serve() -> Result<()> {
     let mut threads = Vec::new();
     for pair in 0..CLIENTS / 2 {
@@ -23,7 +23,7 @@ pub fn serve() -> Result<()> {
             ends.push(far);
             threads.push(thread::spawn(move || ask(near, pair * 2 + client)));
         }
-        // Blocking reads in turn: a client that is slow lets the other one of its pair wait.
+        // Blocking reads in turn: a slow client delays the other one of its pair.
         threads.push(thread::spawn(move || answer(&ends)));
     }
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))
@@ -54,7 +54,7 @@ fn answer(clients: &[UnixStream]) -> Result<()> {
     Ok(())
 }
 
-/// Some work of so many steps.
+/// Performs a number of steps of work.
 fn compute(steps: u64) {
     let mut state = steps;
     for step in 0..steps {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How large each source of noise is on this machine, as quantiles for a machine file.
+//! Size of each source of noise on this machine, as quantiles for a machine file.
 //!
-//! 1. **Threads.** While nothing is played, each wakeup of a thread of the kernel (a child of `kthreadd`) is followed to
-//!    its next sleep. Threads of one name up to its first digit or slash are one kind.
-//! 2. **The rest** comes from traced runs of `periodic`: how late timers fire on a CPU that is busy and on one that is
-//!    idle, where each CPU's ticks lie, how long the pieces of 1 ms of its tasks take if no tick strikes them, and when
-//!    its threads run first.
-//! 3. **The kernel's code** and what disturbs a CPU: see [`super::code`].
-//! 4. **Whole runs** differ by what the real runs of the fitted kinds show, with the machine's speed divided out.
+//! 1. **Threads.** On an idle machine, each wakeup of a kthread (a child of `kthreadd`) is followed to its next
+//!    sleep. Kthreads whose names agree up to the first digit or slash are one kind.
+//! 2. **Other sources** come from traced runs of `periodic`: lateness of timers on a busy and on an idle CPU, phase
+//!    of each CPU's ticks, lengths of its tasks' 1 ms segments without a tick, and first wakeups of its tasks.
+//! 3. **The kernel's code** and disturbances of a CPU: see [`super::code`].
+//! 4. **Whole runs**: variation of the real runs of the fitted kinds, with the machine's speed divided out.
 
 use super::kinds::KINDS;
 use super::trace::{self, Clock, Line};
@@ -21,7 +20,7 @@ use std::time::Duration;
 /// Probabilities of the quantiles in a machine file.
 const PROBABILITIES: [f64; 11] = [0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0];
 
-/// Events that are traced.
+/// Traced events.
 const EVENTS: [&str; 5] = [
     "sched/sched_switch",
     "sched/sched_waking",
@@ -30,13 +29,13 @@ const EVENTS: [&str; 5] = [
     "irq_vectors/local_timer_entry",
 ];
 
-/// Traced runs of `periodic`.
+/// Number of traced runs of `periodic`.
 const ROUNDS: u32 = 5;
 
-/// A thread that woke up less often says nothing of its kind.
+/// A kthread with fewer wakeups is ignored.
 const WAKEUPS: usize = 8;
 
-/// Measures all and prints it.
+/// Measures everything and prints it.
 pub fn measure(place: &Place, seconds: u64, data: &Path) -> Result<()> {
     println!("[noise]");
     let (text, ()) = trace::during(&EVENTS, Clock::Monotonic, || {
@@ -58,7 +57,7 @@ pub fn measure(place: &Place, seconds: u64, data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A line of a machine file, if there is enough to say.
+/// Prints a line of a machine file, if there are enough values.
 pub(super) fn line(key: &str, values: &[f64], note: &str) {
     if values.len() < PROBABILITIES.len() {
         println!("# {key}: only {} values", values.len());
@@ -68,8 +67,8 @@ pub(super) fn line(key: &str, values: &[f64], note: &str) {
     println!("{key} = [{}]  # {} {note}", numbers.join(", "), values.len());
 }
 
-/// Quantiles from which draws have the mean of the values. Lines between quantiles would stretch what only the last of a
-/// thousand values did over a whole percent, so the outermost two are such that the mean of that percent is kept.
+/// Returns quantiles whose samples have the mean of the values. Interpolation would stretch the few largest values in
+/// a thousand over a whole percent, so the two outermost quantiles are chosen to keep the mean of that percent.
 fn quantiles(values: &[f64]) -> [i64; 11] {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -81,7 +80,7 @@ fn quantiles(values: &[f64]) -> [i64; 11] {
     found.map(|value| value.round() as i64)
 }
 
-/// Parts per million around the median.
+/// Returns deviations from the median in millionths.
 pub(super) fn around_median(values: &[f64]) -> Vec<f64> {
     if values.is_empty() {
         return Vec::new();
@@ -90,8 +89,8 @@ pub(super) fn around_median(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| (value / median - 1.0) * 1e6).collect()
 }
 
-/// The values below 0, and the same above it. Pieces of work are lengthened by disturbances, which are a source of their
-/// own, and never shortened: so the lower half shows how far they vary without.
+/// Returns the values below 0, mirrored. Segments of work are lengthened by disturbances, which are a separate
+/// source, and never shortened: so the lower half shows the variation without them.
 fn mirrored(values: &[f64]) -> Vec<f64> {
     values.iter().filter(|&&value| value <= 0.0).flat_map(|&value| [value, -value]).collect()
 }
@@ -108,7 +107,7 @@ fn runs(data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What the threads of one kind do.
+/// Activity of one kind of kthread.
 struct ThreadKind {
     name: String,
     each_cpu: bool,
@@ -135,7 +134,7 @@ struct Thread {
     work_ns: Vec<f64>,
 }
 
-/// The kernel's threads in a trace, by kind.
+/// Returns the kthreads of a trace, by kind.
 fn threads(text: &str) -> Vec<ThreadKind> {
     let mut threads: BTreeMap<u64, Thread> = BTreeMap::new();
     for line in text.lines().filter_map(Line::parse) {
@@ -174,12 +173,12 @@ fn threads(text: &str) -> Vec<ThreadKind> {
     kinds.into_values().filter(|kind| kind.sleep_us.len() >= PROBABILITIES.len()).collect()
 }
 
-/// Name of the kind of a thread of the kernel that is scheduled like any other task, and whether it stays on one CPU.
+/// Returns the kind of a kthread of the normal policy, and whether it is bound to one CPU.
 fn kernel_thread(pid: u64) -> Option<(String, bool)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (before, after) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = after.split_whitespace().collect();
-    // Fields 4 and 41 of proc(5): the parent, and the policy, of which 0 is SCHED_OTHER.
+    // Fields 4 and 41 of proc(5): the parent, and the policy, where 0 is SCHED_OTHER.
     if fields.get(1) != Some(&"2") || fields.get(38) != Some(&"0") {
         return None;
     }
@@ -191,7 +190,7 @@ fn kernel_thread(pid: u64) -> Option<(String, bool)> {
     Some((if name.contains("/u") { format!("{kind}-unbound") } else { kind }, cpus.parse::<u32>().is_ok()))
 }
 
-/// What varies in traced runs of `periodic`.
+/// Variation in traced runs of `periodic`.
 #[derive(Default)]
 struct Samples {
     timer_busy_ns: Vec<f64>,
@@ -222,7 +221,8 @@ impl Samples {
         for line in text.lines().filter_map(Line::parse) {
             match line.event {
                 "hrtimer_start" => {
-                    // Tasks of a play have no slack; others have 50 us and more, by which their timers may come late.
+                    // Tasks of a workload have no timer slack; others have 50 us or more, by which their timers may
+                    // be late.
                     let tick = line.value("function").is_some_and(|name| name.starts_with("tick_"));
                     let ours = current.get(&line.cpu).is_some_and(|pid| beats.contains_key(pid));
                     if let (Some(timer), Some(expires)) = (line.value("hrtimer"), line.number("expires"))
@@ -288,8 +288,8 @@ impl Samples {
         }
     }
 
-    /// Pieces of 1 ms. What is a fifth off is no such piece: its task waited in it for the lock of the play, or the host
-    /// took the CPU away.
+    /// Segments of 1 ms. A length off by a fifth is something else: the task waited for the executor's lock, or the
+    /// host took the CPU away.
     fn work(&mut self, beats: BTreeMap<u64, Beat>) {
         let whole = |us: &f64| (800.0..1_250.0).contains(us);
         let all: Vec<f64> = beats.values().flat_map(|beat| beat.segments_us.iter().copied().filter(whole)).collect();
@@ -322,7 +322,7 @@ impl Samples {
         line("start_ns", &self.start_ns, "first wakeups of the tasks of `periodic`, after the first of all");
         line("work_task_ppm", &self.task_ppm, "tasks of `periodic`, median piece");
         line("work_segment_ppm", &mirrored(&self.segment_ppm), "halves of pieces of 1 ms");
-        // A clock is read with an error of its own: nothing fires before its time.
+        // Reading the clock has an error of its own: no timer fires early.
         let delays = |values: &[f64]| values.iter().map(|value| value.max(0.0)).collect::<Vec<f64>>();
         line("tick_ns", &delays(&self.tick_ns), "ticks of a busy CPU");
         line("timer_ns", &delays(&self.timer_busy_ns), "timers on a busy CPU");
@@ -335,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_great_value_does_not_make_a_percent_of_them() {
+    fn outermost_quantiles_keep_the_mean_of_rare_large_values() {
         let mut values: Vec<f64> = (0..1_000).map(f64::from).collect();
         values[999] = 100_000.0;
         let found = quantiles(&values);
@@ -346,12 +346,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_shortens_pieces_is_taken() {
+    fn only_shortened_segments_are_mirrored() {
         assert_eq!(mirrored(&[-3.0, 90.0, -1.0, 7.0]), [-3.0, 3.0, -1.0, 1.0]);
     }
 
     #[test]
-    fn pieces_of_work_that_no_tick_struck_are_measured() {
+    fn segments_without_a_tick_are_measured() {
         let mut text = String::new();
         let mut event = |us: u64, what: &str| text += &format!("x-1 [000] d..2. 0.{us:06}: {what}\n");
         for beat in 0..14 {
@@ -374,10 +374,14 @@ mod tests {
             );
         }
         let samples = Samples::of(&text);
-        assert_eq!(samples.segment_ppm.len(), 13, "all but the one with a tick");
+        assert_eq!(samples.segment_ppm.len(), 13, "all except the segment with a tick");
         let most = quantile(&samples.segment_ppm, 1.0);
         assert!((most - 20_000.0).abs() < 1.0, "{most}");
-        assert_eq!((samples.timer_busy_ns.len(), samples.timer_busy_ns[3]), (13, 304.0), "nobody armed the first");
+        assert_eq!(
+            (samples.timer_busy_ns.len(), samples.timer_busy_ns[3]),
+            (13, 304.0),
+            "the first timer was not armed in the trace"
+        );
         assert_eq!(samples.start_ns, [0.0]);
     }
 }

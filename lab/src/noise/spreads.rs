@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How far the model's own runs are spread over seeds, and what a change that means nothing does to them.
+//! Spread of the model's own runs over seeds, and the effect of a meaningless change.
 //!
-//! The change is a context switch that is 1 ns shorter: the placebo. Where runs are chaotic, a run of the placebo with
-//! the same seed is another draw, and pairing the seeds of two schedulers gains nothing: the *pairing* of a cell, the
-//! standard deviation of paired differences over that of unpaired ones, is near 1 then, and near 0 where both do the same.
+//! The change, a context switch that is 1 ns shorter, is a placebo. Where runs are chaotic, a run of the placebo with
+//! the same seed is an independent sample, and pairing the seeds of two schedulers gains nothing: the *pairing* of a
+//! cell, the standard deviation of paired differences divided by that of unpaired ones, is then near 1. It is near 0
+//! where both do the same.
 
 use super::{Place, document_of_all, quantile, spread};
 use anyhow::{Context, Result};
@@ -22,7 +23,7 @@ const MEASURES: [&str; 3] = ["makespan_ns", "mean_ns", "p99_ns"];
 /// Values by scheduler, machine, workload and measure.
 type Cells = BTreeMap<(usize, usize, usize, usize), Vec<f64>>;
 
-/// Plays all cells with so many seeds, as they are and with the placebo, and prints a row for each.
+/// Simulates all cells, with and without the placebo, and prints a row for each.
 pub fn show(place: &Place, seeds: u64) -> Result<()> {
     let machines = MACHINES.map(str::to_owned);
     let placebos = MACHINES.map(|name| placebo(&place.directory, name));
@@ -46,7 +47,7 @@ pub fn show(place: &Place, seeds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Standard deviation of differences in pairs over that of differences between strangers. `None` if nothing varies.
+/// Returns the standard deviation of paired differences divided by that of unpaired ones; `None` if nothing varies.
 fn pairing(left: &[f64], right: &[f64]) -> Option<f64> {
     let variance = |values: &[f64]| {
         let mean = values.iter().sum::<f64>() / values.len() as f64;
@@ -57,7 +58,7 @@ fn pairing(left: &[f64], right: &[f64]) -> Option<f64> {
     (strangers > 0.0).then(|| (variance(&differences) / strangers).sqrt())
 }
 
-/// A machine file like the preset, with a context switch that is 1 ns shorter.
+/// Writes a machine file like the preset, with a context switch that is 1 ns shorter.
 fn placebo(directory: &Path, name: &str) -> Result<String> {
     let (_, text) = presets().iter().find(|(preset, _)| *preset == name).context("a preset")?;
     let (before, rest) = text.split_once("context_switch_ns = ").context("every preset gives its costs")?;
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pairs_that_move_together_differ_little() {
+    fn correlated_pairs_have_a_low_pairing() {
         let left = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(pairing(&left, &left), Some(0.0));
         assert_eq!(pairing(&left, &[1.5, 2.5, 3.5, 4.5]), Some(0.0), "a constant difference is no spread");

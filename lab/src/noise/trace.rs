@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Kernel events through tracefs, as text: who ran when, who was woken when, which timers fired when.
+//! Kernel events through tracefs, as text: switches, wakeups, timers.
 
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -8,33 +8,33 @@ use std::process::Command;
 
 const TRACEFS: &str = "/sys/kernel/tracing";
 
-/// Which clock stamps the events.
+/// Trace clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
     /// CLOCK_MONOTONIC, to a microsecond.
     Monotonic,
-    /// The CPU's own counter, whose ticks are printed where seconds would be.
+    /// TSC; cycles are printed as seconds.
     Processor,
 }
 
-/// KiB for each CPU.
+/// Buffer size per CPU in KiB.
 const BUFFER_KIB: &str = "65536";
 
 /// One event.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line<'a> {
     pub cpu: usize,
-    /// Microseconds by the kernel's clock; a million times the ticks of the CPU's own counter.
+    /// Microseconds of the trace clock; for the TSC, a million times the cycles.
     pub time_us: f64,
     pub event: &'a str,
-    /// What follows: `key=value` by words.
+    /// Details after the event name: `key=value` words.
     pub details: &'a str,
 }
 
 impl<'a> Line<'a> {
-    /// `None` for a comment.
+    /// Parses a line; `None` for a comment.
     pub fn parse(text: &'a str) -> Option<Line<'a>> {
-        // `comm-pid [cpu] flags seconds.micros: event: details`, where a comm may have anything but "] ".
+        // `comm-pid [cpu] flags seconds.micros: event: details`, where a comm may contain anything but "] ".
         let (before, rest) = text.split_once("] ").filter(|_| !text.starts_with('#'))?;
         let cpu = before.rsplit('[').next()?.parse().ok()?;
         let mut words = rest.splitn(2, ": ");
@@ -44,7 +44,7 @@ impl<'a> Line<'a> {
         Some(Line { cpu, time_us: time * 1e6, event, details: details.trim() })
     }
 
-    /// The value of a key. Values with spaces, such as names of tasks, end before the next key.
+    /// Returns the value of a key. Values with spaces, such as task names, end before the next key.
     pub fn value(&self, key: &str) -> Option<&'a str> {
         let begin = format!("{key}=");
         let at = if self.details.starts_with(&begin) { 0 } else { self.details.find(&format!(" {begin}"))? + 1 };
@@ -53,13 +53,13 @@ impl<'a> Line<'a> {
         Some(rest[..end].trim().trim_end_matches(" ==>"))
     }
 
-    /// The same as a number.
+    /// Returns the value as a number.
     pub fn number(&self, key: &str) -> Option<u64> {
         self.value(key)?.parse().ok()
     }
 }
 
-/// Traces these events while `what` happens; the text, which is complete.
+/// Traces these events while `what` runs. Returns the text; lost events are an error.
 pub fn during<T>(events: &[&str], clock: Clock, what: impl FnOnce() -> Result<T>) -> Result<(String, T)> {
     if !Path::new(TRACEFS).join("tracing_on").exists() {
         let status = Command::new("mount").args(["-t", "tracefs", "nodev", TRACEFS]).status()?;
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_read() {
+    fn trace_lines_are_parsed() {
         let text = "    memfd:se ld-9 [001] d..2.  2112.947338: sched_switch: prev_comm=a b prev_pid=18 prev_prio=0 \
                     prev_state=R+ ==> next_comm=swapper/0 next_pid=0 next_prio=120";
         let line = Line::parse(text).unwrap();

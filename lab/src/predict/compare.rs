@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Real runs beside predicted ones.
+//! Comparison of real and predicted runs.
 
 use super::run::Run;
 use comfy_table::{CellAlignment, Table, presets};
@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets};
 /// One measure of all runs of a case.
 struct Measure {
     name: &'static str,
-    /// How many units of the source one printed unit has.
+    /// Number of source units per printed unit.
     scale: f64,
     real: Vec<f64>,
     predicted: Vec<f64>,
@@ -18,7 +18,7 @@ pub struct Comparison {
     measures: Vec<Measure>,
     /// See [`task_error`].
     task_error: f64,
-    /// The same between real runs: no prediction can be expected to be better.
+    /// The same error between real runs, the lower bound for any prediction.
     task_spread: f64,
 }
 
@@ -26,7 +26,7 @@ const NS_PER_S: f64 = 1e9;
 const NS_PER_US: f64 = 1e3;
 
 impl Comparison {
-    /// Of at least one run on each side, on so many CPUs.
+    /// Compares at least one run on each side, on this number of CPUs.
     pub fn new(real: &[Run], predicted: &[Run], cpus: u64) -> Comparison {
         let unused = |run: &Run| (cpus * run.makespan_ns).saturating_sub(run.cpu_total_ns());
         let measure = |name, scale, of: &dyn Fn(&Run) -> u64| Measure {
@@ -38,7 +38,7 @@ impl Comparison {
         let measures = vec![
             measure("makespan, s", NS_PER_S, &|run| run.makespan_ns),
             measure("CPU time, s", NS_PER_S, &Run::cpu_total_ns),
-            // Idle, or with others: disk waits, the kernel's threads, switches, and what the scheduler wasted.
+            // Idle time or other tasks: disk waits, kthreads, switches, and time lost by the scheduler.
             measure("rest of CPUs, s", NS_PER_S, &unused),
             measure("switches", 1.0, &|run| run.context_switches),
             measure("wakeups", 1.0, &|run| run.wakeups),
@@ -55,7 +55,7 @@ impl Comparison {
         Comparison { measures, task_error: pairs(real, predicted), task_spread: pairs(real, &shifted) }
     }
 
-    /// At most 80 columns.
+    /// Renders a table of at most 80 columns.
     pub fn table(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
@@ -84,8 +84,8 @@ impl Comparison {
     }
 }
 
-/// By how much the CPU times of single tasks differ: tasks of one name are paired by rank, and the absolute differences
-/// are summed and divided by the sum of the left run's times. A task without a partner counts whole.
+/// Returns the relative difference of the CPU times of single tasks: tasks of one name are paired by rank, and the
+/// sum of absolute differences is divided by the sum of the left run's times. A task without a partner counts fully.
 fn task_error(left: &Run, right: &Run) -> Option<f64> {
     let mut difference = 0;
     let names: std::collections::BTreeSet<&String> = left.cpu_ns.keys().chain(right.cpu_ns.keys()).collect();
@@ -103,7 +103,7 @@ fn task_error(left: &Run, right: &Run) -> Option<f64> {
     (total > 0).then(|| difference as f64 / total as f64)
 }
 
-/// Three significant digits or all before the point.
+/// Formats with three significant digits, or all digits before the point.
 fn digits(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),
@@ -112,7 +112,7 @@ fn digits(value: f64) -> String {
     }
 }
 
-/// The middle one; the mean of the two in the middle. Of at least one value.
+/// Returns the median of at least one value.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let half = values.len() / 2;
@@ -135,14 +135,14 @@ mod tests {
     fn tasks_are_paired_by_name_and_rank() {
         let left = run(1, &[("cc1", &[10, 50]), ("as", &[40])]);
         assert_eq!(task_error(&left, &left), Some(0.0));
-        // 50 beside 60, 10 beside 8, a third of 5 alone, and `as` without a partner.
+        // 50 is paired with 60, 10 with 8, the third value 5 is alone, and `as` has no partner.
         let right = run(1, &[("cc1", &[5, 8, 60])]);
         assert_eq!(task_error(&left, &right), Some((10.0 + 2.0 + 5.0 + 40.0) / 100.0));
         assert_eq!(task_error(&run(1, &[]), &right), None);
     }
 
     #[test]
-    fn medians_and_spreads_stand_in_a_table_of_80_columns() {
+    fn table_has_medians_and_spreads_in_80_columns() {
         let task: &[(&str, &[u64])] = &[("a", &[2_000_000_000])];
         let real = [run(10, task), run(12, task), run(11, task)];
         let predicted = [run(22, task), run(23, task)];

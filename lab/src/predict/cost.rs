@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What recording costs what is recorded.
+//! Overhead of recording.
 //!
-//! The same command runs with and without a recording, in turn. Each time the kernel's `/proc/stat` is read just before and
-//! after it, by the shell that runs it: all that the CPUs did meanwhile counts, the reader of the events and softirqs too.
-//! The order within a pair changes from pair to pair. Of the pairs' ratios the median is shown, and the end of the interval
-//! (sign test, 95 %) in which the true one lies: that is the bound.
+//! The same command runs with and without a recording, in pairs. The shell reads `/proc/stat` just before and after
+//! it, so that all busy time of the CPUs counts, including the event reader and softirqs. The order within a pair
+//! alternates. The median of the ratios is shown, and the upper end of its 95 % confidence interval (sign test) as
+//! the bound.
 //!
-//! Beside that stands what the recorder's programs and its reader know themselves to take, which `weir record` says. It lacks
-//! what they do to the caches of others, and the conversion; but a neighbour of this virtual machine cannot make 7 % of it.
+//! In addition, the time that the recorder's programs and its reader measure themselves, as printed by `weir record`.
+//! It excludes cache effects on other tasks and the conversion, but is insensitive to neighbors of this virtual
+//! machine.
 
 use super::suite::{Kinds, Place};
 use super::{Weir, run_to_end};
@@ -17,46 +18,46 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// `recording-cost`.
+/// Arguments of `recording-cost`.
 #[derive(clap::Args, Debug)]
 pub struct Arguments {
-    /// Pairs of runs of each command; 15 or more for a bound that means something
+    /// Pairs of runs of each command; 15 or more for a meaningful bound
     #[arg(long, value_name = "N", default_value_t = 15)]
     pairs: u32,
-    /// A weir that is built already
+    /// weir to run; default: a release build
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
-    /// Where the page goes; without, to standard output
+    /// File for the document; default: standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Kinds of `kinds.toml` that are builds and servers, for which it should be under 2 %.
+/// Kinds of `kinds.toml` that are builds and servers, whose overhead should be under 2 %.
 const WANTED: [&str; 6] = ["make", "xargs", "forks", "tcp", "unix", "web"];
 
-/// Two processes that wake each other, with so many nanoseconds of work between, on one CPU: from many to few switches.
+/// Nanoseconds of work between handoffs of two processes on one CPU: from many to few switches.
 const STEPS: [u32; 5] = [0, 1_000, 4_000, 20_000, 100_000];
 
-/// What the machine did while a command ran.
+/// Activity of the machine while a command ran.
 #[derive(Clone, Copy)]
 struct Spent {
     busy_s: f64,
     elapsed_s: f64,
     switches: f64,
-    /// Of `busy_s`, what the recorder knows itself to have taken.
+    /// Part of `busy_s` that the recorder attributes to itself.
     recorder_s: f64,
 }
 
-/// One command's pairs: without and with a recording.
+/// Pairs of one command: without and with a recording.
 struct Row {
     what: String,
     wanted: bool,
     pairs: Vec<[Spent; 2]>,
 }
 
-/// Runs everything and writes the page.
+/// Runs everything and writes the document.
 pub fn execute(arguments: &Arguments) -> Result<()> {
-    ensure!(arguments.pairs >= 6, "{} pairs bound nothing; expected 6 or more", arguments.pairs);
+    ensure!(arguments.pairs >= 6, "{} pairs give no bound; expected 6 or more", arguments.pairs);
     let here = Path::new(".");
     let weir = match &arguments.weir {
         Some(program) => Weir::of(fs::canonicalize(program).context("--weir")?, here)?,
@@ -67,12 +68,12 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     let mut rows = Vec::new();
     for name in WANTED {
         let kind = kinds.kind.iter().find(|kind| kind.name == name).expect("kinds.toml has it");
-        // Long enough for a counter in hundredths of a second.
+        // Repeated, to be long enough for counters of 10 ms.
         let command = format!("for again in 1 2 3; do {}; {}; done", kind.prepare_or_nothing(), kind.command);
         rows.push(measure(&weir, &place, &kind.what, true, &command, arguments.pairs)?);
     }
     for steps in STEPS {
-        let what = format!("hand-overs on one CPU, {steps} ns of work between");
+        let what = format!("handoffs on one CPU, {steps} ns of work between");
         let command = format!("for again in 1 2 3; do taskset -c 0 $BIN/sockets ping-pong {steps}; done");
         rows.push(measure(&weir, &place, &what, false, &command, arguments.pairs)?);
     }
@@ -115,7 +116,7 @@ fn measure(weir: &Weir<'_>, place: &Place, what: &str, wanted: bool, command: &s
         let first = run(pair % 2 == 1)?;
         let second = run(pair % 2 == 0)?;
         let both = if pair % 2 == 1 { [second, first] } else { [first, second] };
-        // The first pair fills caches.
+        // The first pair warms up the caches.
         if pair > 0 {
             row.pairs.push(both);
         }
@@ -125,7 +126,7 @@ fn measure(weir: &Weir<'_>, place: &Place, what: &str, wanted: bool, command: &s
 }
 
 impl Spent {
-    /// From copies of `/proc/stat`, and of `/proc/uptime` beside them.
+    /// Returns the differences between copies of `/proc/stat`, and of `/proc/uptime` beside them.
     fn between(before: &Path, after: &Path) -> Result<Spent> {
         let read = |path: &Path| fs::read_to_string(path).with_context(|| path.display().to_string());
         let uptime = |path: &Path| -> Result<f64> {
@@ -138,7 +139,7 @@ impl Spent {
     }
 }
 
-/// What `weir record` says that its programs and their reader took of the time of all CPUs.
+/// Parses the share of all CPU time that `weir record` reports for its programs and their reader.
 fn recorder_percent(said: &str) -> Result<f64> {
     let number = |before: &str| {
         let (_, rest) = said.split_once(before)?;
@@ -149,9 +150,9 @@ fn recorder_percent(said: &str) -> Result<f64> {
         .with_context(|| format!("weir record does not say what it took: {said}"))
 }
 
-/// Seconds in which CPUs did not idle, and switches, both since boot.
+/// Returns the busy seconds of all CPUs and the context switches, both since boot.
 fn counters(stat: &str) -> Result<(f64, f64)> {
-    // USER_HZ is 100 on every architecture that matters. In order: user, nice, system, idle, iowait, irq, softirq, steal.
+    // USER_HZ is 100 on every relevant architecture. Columns: user, nice, system, idle, iowait, irq, softirq, steal.
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu ")).context("/proc/stat has no line cpu")?;
     let ticks: Vec<f64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let busy = |(place, ticks): (usize, &f64)| (!matches!(place, 3 | 4)).then_some(*ticks);
@@ -163,7 +164,7 @@ fn counters(stat: &str) -> Result<(f64, f64)> {
 }
 
 impl Row {
-    /// More CPU time with a recording, in percent: the median of the pairs and its upper bound.
+    /// Returns the additional CPU time with a recording, in percent: median of the pairs and upper bound.
     fn cost(&self) -> (f64, f64) {
         let ratios: Vec<u64> =
             self.pairs.iter().map(|[plain, recorded]| (1e6 * recorded.busy_s / plain.busy_s).round() as u64).collect();
@@ -172,21 +173,21 @@ impl Row {
         (percent(statistics::median(&ratios)), bound)
     }
 
-    /// What the recorder knows itself to have added, in percent: the median.
+    /// Returns the median of the recorder's own time, in percent.
     fn known(&self) -> f64 {
         let added = |spent: &Spent| 1e6 * spent.recorder_s / (spent.busy_s - spent.recorder_s);
         let all: Vec<u64> = self.pairs.iter().map(|[_, recorded]| added(recorded).round() as u64).collect();
         statistics::median(&all) as f64 / 1e4
     }
 
-    /// The same in microseconds for each switch.
+    /// Returns the same in microseconds per context switch.
     fn known_us(&self) -> f64 {
         let each = |spent: &Spent| (1e9 * spent.recorder_s / spent.switches.max(1.0)).round() as u64;
         let all: Vec<u64> = self.pairs.iter().map(|[_, recorded]| each(recorded)).collect();
         statistics::median(&all) as f64 / 1e3
     }
 
-    /// Switches a second without a recording, of the median pair.
+    /// Returns the context switches per second without a recording, of the median pair.
     fn rate(&self) -> u64 {
         let rates: Vec<u64> = self.pairs.iter().map(|[plain, _]| (plain.switches / plain.elapsed_s) as u64).collect();
         statistics::median(&rates)
@@ -219,13 +220,13 @@ fn page(rows: &[Row], pairs: u32) -> String {
             row.what
         );
     }
-    // Others do more than to hand over: what is recorded of a new program takes as long as several switches.
+    // Other programs do more than handoffs: recording a new program costs as much as several switches.
     let each: Vec<f64> = rows.iter().filter(|row| !row.wanted).map(Row::known_us).collect();
     let (least, most) = (each.iter().copied().fold(f64::INFINITY, f64::min), each.iter().copied().fold(0.0, f64::max));
     if most > 0.0 {
         let _ = writeln!(
             text,
-            "\nWhat is recorded of a hand-over takes {least:.2} to {most:.2} us a switch. For a program that keeps one CPU\n\
+            "\nRecording a handoff takes {least:.2} to {most:.2} us per switch. For a program that keeps one CPU\n\
             busy, 2 % are {},000 to {},000 switches a second.",
             thousands_within(most),
             thousands_within(least),
@@ -234,7 +235,7 @@ fn page(rows: &[Row], pairs: u32) -> String {
     text
 }
 
-/// Thousands of switches a second that take 2 % of a CPU, at so many microseconds each.
+/// Returns the thousands of switches per second that take 2 % of a CPU at this cost each.
 fn thousands_within(us: f64) -> u64 {
     (0.02 * 1e6 / us / 1e3).round() as u64
 }
@@ -244,33 +245,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn busy_time_is_all_but_idling() {
+    fn busy_time_excludes_idle_time() {
         let stat = "cpu  100 20 300 9000 800 40 50 60 7 7\ncpu0 1 1 1 1\nctxt 1234\n";
         assert_eq!(counters(stat).unwrap(), (5.7, 1234.0));
         assert!(counters("cpu  1 2\n").is_err() && counters("ctxt 3\n").is_err());
     }
 
     #[test]
-    fn the_bound_is_that_of_the_median() {
+    fn bound_is_the_end_of_the_medians_interval() {
         let spent = |busy_s: f64| Spent { busy_s, elapsed_s: 2.0, switches: 4000.0, recorder_s: 0.02 };
         let pairs = (0..15).map(|number| [spent(1.0), spent(1.0 + f64::from(number) / 1000.0)]).collect();
         let mut row = Row { what: "x".into(), wanted: true, pairs };
-        // Of 15 the interval is from the 4th to the 12th.
+        // For 15 values the interval is from the 4th to the 12th.
         let (cost, bound) = row.cost();
         assert!((cost - 0.7).abs() < 1e-9 && (bound - 1.1).abs() < 1e-9, "{cost} {bound}");
         let text = page(std::slice::from_ref(&row), 15);
         assert!(text.contains("| x | 2000 | +0.7 % | +1.1 % | +2.0 % | 5.00 | under 2 % |"), "{text}");
-        assert!(!text.contains("hand-over"), "{text}");
+        assert!(!text.contains("handoff"), "{text}");
         row.wanted = false;
         let text = page(&[row], 15);
         assert!(
-            text.contains("takes 5.00 to 5.00 us a switch") && text.contains("2 % are 4,000 to 4,000 switches"),
+            text.contains("takes 5.00 to 5.00 us per switch") && text.contains("2 % are 4,000 to 4,000 switches"),
             "{text}"
         );
     }
 
     #[test]
-    fn what_the_recorder_says_of_itself_is_found() {
+    fn recorders_own_time_is_parsed() {
         let said = "weir: wrote x\nweir: probes took 2.44 % of all CPU time, their reader 0.51 %; 9 events, 0 lost\n";
         assert!((recorder_percent(said).unwrap() - 2.95).abs() < 1e-9);
         assert!(recorder_percent("weir: probes took a lot").is_err());

@@ -1,49 +1,49 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What stands in for this machine and its kernel in a prediction.
+//! Model of this machine and its kernel for predictions.
 //!
-//! 1. The kernel's own scheduler is that of the kernel model.
-//! 2. The machine is the one that sysfs shows, as a machine file. Its costs of a switch, a wakeup and an interrupt sent to
-//!    another CPU are those of `weir machine measure`, in each round anew: a virtual machine is 20 % slower in one minute than
-//!    in the next, and what a program that only switches takes is such costs and nothing else. So is how often its CPUs look
-//!    for tasks when they begin to idle, which the programs before have left in the kernel.
-//! 3. What it takes until an idle CPU runs a task that another CPU woke is measured, too, once when it has idled for a short
-//!    time and once for a long one. That is where machines differ most, a virtual one by ten times. Two threads on two CPUs
-//!    wake each other for real and in the model without that cost, and the cost is what is missing.
+//! 1. The default scheduler is that of the kernel model.
+//! 2. The machine is the one that sysfs shows, as a machine file. The costs of a switch, a wakeup and an IPI are
+//!    measured in each round by `weir machine measure`: a virtual machine can be 20 % slower from one minute to the
+//!    next, and the runtime of a program that only switches consists of such costs. The newidle balance ratio, which
+//!    earlier programs have left in the kernel, is measured as well.
+//! 3. The time until an idle CPU runs a task woken by another CPU is measured after a short and after a long idle
+//!    period. Machines differ most in it, virtual ones by a factor of ten. Two threads on two CPUs wake each other,
+//!    for real and in the model without that cost; the difference is the cost.
 
 use super::Weir;
 use anyhow::{Context, Result};
 use machine_model::Machine;
 use std::fs;
 
-/// Times that it is measured. Others who want the CPUs only make wakeups longer, so the least counts.
+/// Number of measurements. Other tasks only prolong wakeups, so the minimum counts.
 const ROUNDS: u32 = 5;
 
-/// How long CPUs idle then: half as long and twice as long as it takes until KVM gives them away.
+/// Idle periods: half and twice the time after which KVM gives a halted CPU away.
 const SOON_US: u32 = 100;
 const LATE_US: u32 = 400;
 
-/// As `bpf/idle.bpf.h` of the recorder has it, with the source.
+/// As in the recorder's `bpf/idle.bpf.h`, with its source.
 const HALTED_AFTER_NS: u64 = 200_000;
 
-/// How often CPUs look for tasks when they begin to idle: no cost, but measured like one.
+/// Key of the newidle balance ratio: not a cost, but measured like one.
 const NEWIDLE_RATIO: &str = "newidle_ratio";
 
-/// The kernel's own scheduler.
+/// Name of the default scheduler.
 pub const KERNEL: &str = "kernel";
 
-/// The machines of a prediction, as `weir sim` is to be told.
+/// Machines of a prediction, as arguments of `weir sim`.
 pub struct Host {
-    /// All its CPUs.
+    /// The machine with all CPUs.
     pub whole: String,
-    /// One of them.
+    /// The machine with one CPU.
     pub single: String,
-    /// What was measured, for people.
+    /// Measured values, for display.
     pub note: String,
     /// For [`Host::price`]; `None` if the costs are not those of this machine.
     files: Option<Files>,
 }
 
-/// What the machine files have besides costs.
+/// Contents of the machine files besides costs.
 struct Files {
     machine: Machine,
     topology: String,
@@ -51,14 +51,14 @@ struct Files {
 }
 
 impl Files {
-    /// Writes the file of the whole machine, or of one CPU of it, and says where it is.
+    /// Writes the machine file of the whole machine or of one CPU, and returns its path.
     fn write(&self, weir: &Weir<'_>, name: &str, topology: &str, costs: &[(&str, u64)]) -> Result<String> {
         let path = weir.scratch.join(format!("{name}.toml"));
         fs::write(&path, machine_file(&self.machine, topology, costs, self.exits))?;
         Ok(path.display().to_string())
     }
 
-    /// Both, with these costs.
+    /// Writes both, with these costs.
     fn write_both(&self, weir: &Weir<'_>, costs: &[(&str, u64)]) -> Result<[String; 2]> {
         let whole = self.write(weir, "host", &self.topology, costs)?;
         Ok([whole, self.write(weir, "host-1", "shape = \"core:1 pu:1\"", costs)?])
@@ -66,8 +66,8 @@ impl Files {
 }
 
 impl Host {
-    /// Of the running machine. What has no place in a machine file, such as CPUs that are offline, is seen by `weir`
-    /// itself, which then counts with the costs of another machine.
+    /// Measures the running machine. If a machine file cannot describe it, for example with offline CPUs, `weir`
+    /// reads sysfs itself and uses the costs of another machine.
     pub fn measure(weir: &Weir<'_>) -> Result<Host> {
         let machine = Machine::from_sysfs(&|path| fs::read_to_string(path).ok())?;
         let plain = |note: String| Host { whole: "host".into(), single: "core:1 pu:1".into(), note, files: None };
@@ -86,7 +86,7 @@ impl Host {
             document["runs"][0]["wakeup_latency_ns"]["p50"].as_u64().context("no wakeup latency")
         };
         let [bare, _] = files.write_both(weir, &costs)?;
-        // For real and predicted, when each CPU idles for so long.
+        // Returns real and predicted latency if each CPU is idle for this time.
         let wakeup = |idle_us: u32| -> Result<(u64, u64)> {
             let game = weir.scratch.join("pingpong.json");
             fs::write(&game, pingpong(first.0, second.0, idle_us))?;
@@ -112,7 +112,7 @@ impl Host {
         Ok(Host { whole, single, note, files: Some(files) })
     }
 
-    /// Measures what switches, wakeups and interrupts cost now, and writes the machines with that.
+    /// Measures the present costs of switches, wakeups and interrupts, and writes the machines with them.
     pub fn price(&self, weir: &Weir<'_>) -> Result<()> {
         if let Some(files) = &self.files {
             files.write_both(weir, &measured(weir)?)?;
@@ -121,16 +121,17 @@ impl Host {
     }
 }
 
-/// How long an idle CPU needs until it executes.
+/// Exit latency of an idle CPU.
 #[derive(Clone, Copy)]
 struct Exits {
-    /// When it has idled for a short time.
+    /// After a short idle period.
     idle_ns: u64,
-    /// When it has idled for so long that the host of this machine has given it away.
+    /// After an idle period in which the host has given the CPU away.
     halt_ns: u64,
 }
 
-/// Two threads that wake each other in turn, each on a CPU of its own, which idles for so long meanwhile.
+/// Returns a workload of two threads, on one CPU each, that wake each other in turn; each CPU is idle for this time
+/// in between.
 fn pingpong(first: u32, second: u32, idle_us: u32) -> String {
     let task = |cpu: u32| {
         format!(
@@ -141,7 +142,7 @@ fn pingpong(first: u32, second: u32, idle_us: u32) -> String {
     format!(r#"{{ "global": {{ "duration": 1 }}, "tasks": {{ "ping": {}, "pong": {} }} }}"#, task(first), task(second))
 }
 
-/// Costs of this machine that `weir machine measure` finds, by their keys in a machine file: the medians.
+/// Returns the median costs that `weir machine measure` finds, by their keys in a machine file.
 fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
     const KEYS: [&str; 5] =
         ["costs.context_switch_ns", "costs.wakeup_ns", "costs.ipi_send_ns", "halt.send_ns", NEWIDLE_RATIO];
@@ -154,7 +155,7 @@ fn measured(weir: &Weir<'_>) -> Result<Vec<(&'static str, u64)>> {
     Ok(KEYS.into_iter().filter_map(find).collect())
 }
 
-/// Without exits nothing is known of idle CPUs, and none is given away.
+/// Returns the text of a machine file. Without exit latencies no CPU is given away.
 fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], exits: Option<Exits>) -> String {
     let table = |name: &str| -> String {
         let keys = costs.iter().filter_map(|(key, ns)| Some((key.strip_prefix(name)?.strip_prefix('.')?, ns)));
@@ -177,7 +178,7 @@ fn machine_file(machine: &Machine, topology: &str, costs: &[(&str, u64)], exits:
     )
 }
 
-/// The keys of `[topology]` for this machine, if it has equally many CPUs everywhere.
+/// Returns the `[topology]` keys of this machine, if it is uniform.
 fn topology(machine: &Machine) -> Option<String> {
     let topology = &machine.topology;
     let (nodes, caches, cores, cpus) = (topology.nodes(), topology.llcs(), topology.cores(), topology.len());
@@ -200,7 +201,7 @@ mod tests {
     use machine_model::Halt;
 
     #[test]
-    fn a_uniform_machine_becomes_a_file_and_comes_back() {
+    fn uniform_machine_round_trips_through_a_file() {
         for shape in ["core:2 pu:1", "core:4 pu:2", "node:2 l3:2 core:4 pu:2"] {
             let machine = Machine::from_synthetic(shape).unwrap();
             let topology = topology(&machine).expect(shape);
@@ -215,7 +216,7 @@ mod tests {
             assert_eq!(back(&file(&costs[..1], Some(exits))).costs.halt, None);
             assert_eq!(back(&file(&costs, None)).costs.halt, None);
         }
-        // The laptop's threads are numbered last.
+        // SMT siblings of the laptop are numbered last.
         let laptop = Machine::preset("laptop-2c4t").unwrap();
         assert!(topology(&laptop).unwrap().contains("threads-last"));
     }
@@ -227,6 +228,6 @@ mod tests {
         assert_eq!(topology(&machine), None, "a core of two threads beside two of one");
         let mut machine = Machine::from_synthetic("core:2 pu:1").unwrap();
         machine.offline = machine.all_cpus();
-        assert_eq!(topology(&machine), None, "CPUs that are offline");
+        assert_eq!(topology(&machine), None, "offline CPUs");
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! How well does a simulated run of a recording predict the real one?
 //!
-//! One command is recorded on this machine with all its CPUs. From that recording come three predictions: the same run
-//! again, the run on one CPU, and the run with another number of jobs. Each is then run for real, under the kernel's
-//! own scheduler and measured by `weir run`, and compared with what `weir sim` said for a model of that scheduler and
-//! of this machine (`host`). Recording, prediction and reality are all repeated, so that a difference can be told from
-//! the spread of either side.
+//! One command is recorded on this machine with all its CPUs. The recording gives three predictions: the same run
+//! again, the run on one CPU, and the run with another number of jobs. Each is run for real under the default
+//! scheduler, measured by `weir run`, and compared with the result of `weir sim` for a model of that scheduler and
+//! machine (`host`). Recording, prediction and real runs are repeated, so that a difference can be told from the
+//! spread of either side.
 
 mod compare;
 pub mod cost;
@@ -23,18 +23,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// `predict`.
+/// Arguments of `predict`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Example, with Lua's source unpacked in a directory:
   cargo xtask predict --in lua --prepare 'make clean' --jobs 2 --other-jobs 1 --other-jobs 4 'make -j{jobs}'")]
 pub struct Arguments {
-    /// What to run, for the shell; {jobs} stands for the number of jobs
+    /// Shell command to run; {jobs} stands for the number of jobs
     command: String,
-    /// Where to run it
+    /// Directory in which to run it
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
-    /// What to run before each run, for the shell
+    /// Shell command to run before each run
     #[arg(long, value_name = "COMMAND", default_value = "true")]
     prepare: String,
     /// Number of jobs in the recording
@@ -43,23 +43,23 @@ pub struct Arguments {
     /// Numbers of jobs to predict
     #[arg(long = "other-jobs", value_name = "N")]
     other_jobs: Vec<u32>,
-    /// Schedulers that stand in for the kernel's own; kernel is the model of it
+    /// Schedulers that model the default scheduler; kernel is its own model
     #[arg(long = "scheduler", value_name = "SCHED", default_values = [host::KERNEL, "bfs"])]
     schedulers: Vec<String>,
-    /// How often to record, and how often to run each case for real
+    /// Number of recordings, and of real runs of each case
     #[arg(long, value_name = "N", default_value_t = 5)]
     runs: u32,
 }
 
-/// One thing to predict.
+/// One prediction.
 struct Case {
     name: String,
-    /// What stands before and in the command.
+    /// Prefix of the command.
     prefix: &'static str,
     jobs: u32,
     machine: String,
     cpus: u64,
-    /// What stands behind the recording's name.
+    /// Suffix of the recording's name.
     change: String,
 }
 
@@ -87,9 +87,9 @@ impl Arguments {
     }
 }
 
-/// Runs the whole experiment and prints a table for each case.
+/// Runs the experiment and prints a table for each case.
 pub fn execute(arguments: &Arguments) -> Result<()> {
-    ensure!(arguments.runs > 0, "0 runs say nothing; expected 1 or more");
+    ensure!(arguments.runs > 0, "--runs 0; expected 1 or more");
     ensure!(
         arguments.other_jobs.is_empty() || arguments.command.contains("{jobs}"),
         "--other-jobs needs a command with {{jobs}} in it"
@@ -101,10 +101,10 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     let cases = arguments.cases(cpus, &host);
     let mut real: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
     let mut recordings = Vec::new();
-    // The first round fills the page cache and counts for nothing. Kinds of runs alternate, so that whatever else
-    // happens on the machine meanwhile meets all of them.
+    // The first round fills the page cache and does not count. Kinds of runs alternate, so that other activity on the
+    // machine affects all of them.
     for round in 0..=arguments.runs {
-        // Others who want the CPUs make real runs slower, and no prediction knows of them.
+        // Other load makes real runs slower, and no prediction knows of it.
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         eprintln!("round {round} of {}, load {}", arguments.runs, load.split(' ').next().unwrap_or("unknown"));
         let file = weir.scratch.join(format!("recording-{round}.weir"));
@@ -125,19 +125,19 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         for scheduler in &arguments.schedulers {
             let predict = |file: &PathBuf| weir.predict(scheduler, case, file);
             let predicted = recordings.iter().map(predict).collect::<Result<Vec<_>>>()?;
-            println!("{}: {}, {scheduler} stands in\n", case.name, arguments.shell(case));
+            println!("{}: {}, predicted with {scheduler}\n", case.name, arguments.shell(case));
             println!("{}\n", Comparison::new(real, &predicted, case.cpus).table());
         }
     }
     Ok(())
 }
 
-/// The program, and where it works.
+/// The program and its working directories.
 pub(crate) struct Weir<'a> {
     program: PathBuf,
     scratch: PathBuf,
     directory: &'a Path,
-    /// Held as long as this lives: nobody else measures in the same folder.
+    /// Held as long as this value lives: no other measurement uses the directory.
     _lock: File,
 }
 
@@ -150,7 +150,7 @@ impl<'a> Weir<'a> {
         Weir::of(root.join("target/release/weir"), directory)
     }
 
-    /// With a program that is built already.
+    /// Uses an existing program.
     pub(crate) fn of(program: PathBuf, directory: &'a Path) -> Result<Weir<'a>> {
         let scratch = crate::root().join("target/predict");
         std::fs::create_dir_all(&scratch).with_context(|| scratch.display().to_string())?;
@@ -170,12 +170,12 @@ impl<'a> Weir<'a> {
         run_to_end(&mut Command::new("sync")).map(drop)
     }
 
-    /// Gives what `weir record` says.
+    /// Records a command and returns the messages of `weir record`.
     fn record(&self, file: &Path, shell: &str) -> Result<String> {
         run_to_end(self.command().arg("record").arg("-o").arg(file).args(["--", "sh", "-c", shell]))
     }
 
-    /// Runs it without anything that measures beside the clock.
+    /// Runs a command without any measurement except the clock.
     fn run_plain(&self, shell: &str) -> Result<Plain> {
         let (start, before) = (Instant::now(), cpu_time::of_children()?);
         run_to_end(Command::new("sh").args(["-c", shell]).current_dir(self.directory))?;
@@ -184,7 +184,7 @@ impl<'a> Weir<'a> {
     }
 
     fn measure(&self, shell: &str) -> Result<Run> {
-        // What the command prints must not stand between us and the report.
+        // The command's output must not mix with the report.
         let shell = format!("{{ {shell}; }} >/dev/null 2>&1");
         self.report(&["run", "--format", "json", "--", "sh", "-c", &shell])
     }
@@ -212,7 +212,7 @@ impl<'a> Weir<'a> {
     }
 }
 
-/// Runs a command, and gives what it wrote to standard error.
+/// Runs a command and returns its standard error.
 fn run_to_end(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("{command:?}"))?;
     if !output.status.success() {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the comparison needs of one run's JSON.
+//! Values of a run's JSON that the comparison needs.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// One run, real or predicted. Times in nanoseconds.
+/// A run, real or predicted. Times in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Run {
     /// From the start of the command to the end of its last task.
@@ -18,21 +18,21 @@ pub struct Run {
     pub latency_ns: [u64; 3],
     /// CPU times of its tasks by name, in ascending order.
     pub cpu_ns: BTreeMap<String, Vec<u64>>,
-    /// Time of switches, wakeups and ticks, which a kernel counts as the tasks' own: 0 in a real run.
+    /// Time of switches, wakeups and ticks, which a kernel accounts to tasks; 0 in a real run.
     pub scheduler_ns: u64,
 }
 
-/// A real run that nobody looked at. Times in nanoseconds.
+/// A real run without measurement except the clock. Times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plain {
     /// From the start of the command to its end.
     pub makespan_ns: u64,
-    /// CPU time of the command and of all that it waited for.
+    /// CPU time of the command and its waited-for children.
     pub cpu_ns: u64,
 }
 
 impl Run {
-    /// From the document that `weir sim` and `weir run` print.
+    /// Parses the document of `weir sim` or `weir run`.
     pub fn from_json(text: &[u8]) -> Result<Run> {
         let document: Value = serde_json::from_slice(text)?;
         let run = &document["runs"][0];
@@ -57,12 +57,12 @@ impl Run {
         })
     }
 
-    /// CPU time as a kernel counts it: of all its tasks, with what the scheduler took of it.
+    /// Returns the CPU time as a kernel accounts it: of all tasks, including scheduler time.
     pub fn counted_ns(&self) -> u64 {
         self.cpu_total_ns() + self.scheduler_ns
     }
 
-    /// CPU time of all its tasks.
+    /// Returns the CPU time of all tasks.
     pub fn cpu_total_ns(&self) -> u64 {
         self.cpu_ns.values().flatten().sum()
     }
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_is_read_and_its_gaps_are_named() {
+    fn document_is_parsed_and_missing_values_are_named() {
         let text = |makespan: &str| {
             format!(
                 r#"{{"runs": [{{"makespan_ns": {makespan}, "context_switches": 5, "wakeups": 3,
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!((run.makespan_ns, run.latency_ns, run.cpu_total_ns()), (100, [10, 8, 90], 9));
         assert_eq!(run.counted_ns(), 13);
         assert_eq!(run.cpu_ns["cc1"], [2, 7]);
-        // An endless or a stuck run has no makespan.
+        // An endless or deadlocked run has no makespan.
         assert_eq!(Run::from_json(text("null").as_bytes()).unwrap_err().to_string(), "no number makespan_ns");
     }
 }

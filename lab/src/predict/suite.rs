@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How good predictions are, for many kinds of programs and four questions.
+//! Quality of predictions for many kinds of programs and four questions.
 //!
-//! Each kind of `lab/predict/kinds.toml` is recorded alone, with all CPUs. From that come four predictions: the same again,
-//! on one CPU, with another nice value, and two of them beside each other. Each is run for real in turn with the others.
+//! Each kind of `lab/predict/kinds.toml` is recorded alone, with all CPUs. The recording gives four predictions: the
+//! same again, on one CPU, with another nice value, and two copies at once. Each is run for real, alternating with
+//! the others.
 //!
-//! A machine on which others work is slower than it was in another minute, and no recording knows of that. So beside the error
-//! of the makespan stands the one that is left when the ratio of the CPU times, predicted to real, is divided out.
+//! A machine with other load is slower than in another minute, which no recording knows. So besides the error of the
+//! makespan, the error is given with the ratio of predicted to real CPU time divided out.
 //!
-//! What `weir run` measures wakeups with takes some 2 us of each switch, which is more than half of the time of a program that
-//! does nothing but switch. So makespans and CPU times are those of runs that nobody looks at, and wakeups those of others.
+//! The wakeup probes of `weir run` take about 2 us per switch, more than half of the runtime of a program that only
+//! switches. So makespans and CPU times come from runs without measurement, and wakeups from other runs.
 
 use super::run::{Plain, Run};
 use super::{Host, Weir, host, run_to_end};
@@ -20,7 +21,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// `predictions`.
+/// Arguments of `predictions`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,13 +31,13 @@ pub struct Arguments {
     /// Only these kinds
     #[arg(long = "kind", value_name = "KIND")]
     kinds: Vec<String>,
-    /// How often each kind is recorded, and each question asked
+    /// Number of recordings and of real runs per kind and question
     #[arg(long, value_name = "N", default_value_t = 10)]
     runs: u32,
-    /// A weir that is built already
+    /// weir to run; default: a release build
     #[arg(long, value_name = "PROGRAM")]
     weir: Option<PathBuf>,
-    /// Where the page goes; without, to standard output
+    /// File for the document; default: standard output
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -59,13 +60,13 @@ impl Kinds {
 pub(super) struct Kind {
     pub(super) name: String,
     pub(super) what: String,
-    /// The makespan should be predicted within 4 % in the median and 10 % at worst.
+    /// Whether the makespan should be predicted within 4 % in the median and 10 % at worst.
     #[serde(default)]
     steady: bool,
-    /// And this one, within so many percent each time it is asked for.
+    /// Bound for this kind, in percent, for every question.
     within_percent: Option<u32>,
-    /// Its makespan is judged as it is, without the ratio of CPU times: a clock ends it, or it is the CPU time that is in
-    /// question.
+    /// Whether the makespan is compared without dividing out CPU times: a timer ends the program, or its CPU time is
+    /// the question.
     #[serde(default)]
     plain: bool,
     #[serde(default)]
@@ -74,13 +75,13 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    /// A command of a shell in any case.
+    /// Returns a valid shell command in any case.
     pub(super) fn prepare_or_nothing(&self) -> &str {
         if self.prepare.is_empty() { ":" } else { &self.prepare }
     }
 }
 
-/// What is asked of a recording.
+/// Question to a recording.
 #[derive(Clone, Copy)]
 enum Question {
     Again,
@@ -101,7 +102,7 @@ impl Question {
         }
     }
 
-    /// What stands behind the recording's name.
+    /// Suffix of the recording's name.
     fn change(self) -> &'static str {
         match self {
             Question::Again | Question::OneCpu => "",
@@ -129,19 +130,19 @@ impl Question {
     }
 }
 
-/// For single quotes of a shell.
+/// Escapes text for single quotes of a shell.
 fn quoted(text: &str) -> String {
     text.replace('\'', r"'\''")
 }
 
-/// Where the kinds are run.
+/// Directories of the runs.
 pub(super) struct Place {
     scratch: PathBuf,
     kinds: PathBuf,
 }
 
 impl Place {
-    /// Compiles what the kinds need.
+    /// Compiles the programs that the kinds need.
     pub(super) fn new(scratch: &Path) -> Result<Place> {
         let place = Place { scratch: scratch.join("kinds"), kinds: crate::root().join("lab/predict") };
         let bin = place.scratch.join("bin");
@@ -161,7 +162,7 @@ impl Place {
         format!("export KINDS='{}' BIN='{}'; ", self.kinds.display(), self.scratch.join("bin").display())
     }
 
-    /// Both copies, ready to run.
+    /// Prepares both copies.
     fn prepare(&self, kind: &Kind) -> Result<()> {
         for copy in 0..2 {
             let directory = self.copy(copy);
@@ -173,12 +174,12 @@ impl Place {
     }
 }
 
-/// Runs everything and writes the page.
+/// Runs everything and writes the document.
 pub fn execute(arguments: &Arguments) -> Result<()> {
-    ensure!(arguments.runs > 0, "0 runs say nothing; expected 1 or more");
+    ensure!(arguments.runs > 0, "--runs 0; expected 1 or more");
     let kinds = Kinds::read()?;
     for name in &arguments.kinds {
-        ensure!(kinds.kind.iter().any(|kind| kind.name == *name), "there is no kind {name}");
+        ensure!(kinds.kind.iter().any(|kind| kind.name == *name), "unknown kind {name}");
     }
     let here = Path::new(".");
     let weir = match &arguments.weir {
@@ -200,7 +201,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
         for copy in 0..2 {
             fs::remove_dir_all(place.copy(copy)).with_context(|| place.copy(copy))?;
         }
-        // Half an hour of measuring is worth something even if the rest is never reached.
+        // Written after each kind, so that an interrupted run keeps its results.
         if let Some(path) = &arguments.output {
             fs::write(path, page(&rows, &failed, &host, arguments.runs)).with_context(|| path.display().to_string())?;
         }
@@ -208,12 +209,12 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     if arguments.output.is_none() {
         print!("{}", page(&rows, &failed, &host, arguments.runs));
     }
-    ensure!(failed.is_empty(), "without an answer: {}", failed.join(", "));
+    ensure!(failed.is_empty(), "failed kinds: {}", failed.join(", "));
     Ok(())
 }
 
-/// A question to a kind: its real runs, those of them that were measured by `weir run`, and what was predicted for each from
-/// the recording of its round.
+/// Results of one question for one kind: real runs, those measured by `weir run`, and the prediction from the
+/// recording of each round.
 struct Row {
     kind: String,
     what: String,
@@ -226,7 +227,7 @@ struct Row {
     predicted: Vec<Run>,
 }
 
-/// The first round fills caches and counts for nothing.
+/// Runs all rounds of a kind; the first one warms up caches and does not count.
 fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> Result<Vec<Row>> {
     let row = |question: Question| Row {
         kind: kind.name.clone(),
@@ -251,7 +252,7 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
             let shell = format!("{}{}", place.environment(), question.shell(place, kind));
             place.prepare(kind)?;
             let real = weir.run_plain(&shell)?;
-            // Wakeups do not vary so much that each round would have to tell them.
+            // Wakeups vary little, so every second round is enough.
             if round % 2 == 1 {
                 place.prepare(kind)?;
                 row.measured.push(weir.measure(&shell)?);
@@ -280,8 +281,8 @@ fn play(weir: &Weir<'_>, place: &Place, host: &Host, kind: &Kind, runs: u32) -> 
 }
 
 impl Row {
-    /// By how many percent the prediction of the makespan is off, and by how many with the CPU times' ratio divided out. Real
-    /// and predicted are compared round by round, as a machine changes from one to the next.
+    /// Returns the error of the predicted makespan in percent, without and with the ratio of CPU times divided out.
+    /// Real and predicted runs are compared round by round, because the machine changes in between.
     fn errors(&self) -> (f64, f64) {
         let rounds = || self.real.iter().zip(&self.predicted);
         let plain = rounds().map(|(real, predicted)| predicted.makespan_ns as f64 / real.makespan_ns as f64);
@@ -291,7 +292,7 @@ impl Row {
         (percent(plain.collect()), percent(over_cpu.collect()))
     }
 
-    /// The one that counts.
+    /// Returns the error that counts for this kind.
     fn error(&self) -> f64 {
         let (plain, over_cpu) = self.errors();
         if self.plain { plain } else { over_cpu }
@@ -323,25 +324,25 @@ impl Row {
     }
 }
 
-/// A value of all runs, in ascending order.
+/// Returns a value of all runs, in ascending order.
 fn sorted<T>(runs: &[T], value: impl Fn(&T) -> u64) -> Vec<f64> {
     let mut values: Vec<f64> = runs.iter().map(|run| value(run) as f64).collect();
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The median of ratios.
+/// Returns the median of ratios.
 fn median(mut ratios: Vec<f64>) -> f64 {
     ratios.sort_by(f64::total_cmp);
     middle(&ratios)
 }
 
-/// The middle of values in ascending order.
+/// Returns the median of sorted values.
 fn middle(values: &[f64]) -> f64 {
     (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0
 }
 
-/// Microseconds.
+/// Formats nanoseconds as microseconds.
 fn us(ns: f64) -> String {
     match ns / 1e3 {
         us if us < 10.0 => format!("{us:.1}"),
@@ -378,7 +379,8 @@ fn page(rows: &[Row], failed: &[String], host: &Host, runs: u32) -> String {
     text
 }
 
-/// Builds, pools, compressors, periodic tasks and timeouts were to be predicted within 4 % in the median, 10 % at worst.
+/// Renders the comparison with the targets: builds, pools, compressors, periodic tasks and timeouts within 4 % in the
+/// median, 10 % at worst.
 fn verdict(rows: &[Row]) -> String {
     let mut errors: Vec<(f64, &Row)> =
         rows.iter().filter(|row| row.steady).map(|row| (row.error().abs(), row)).collect();
@@ -453,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_compared_with_the_prediction_of_its_own_round() {
+    fn real_run_is_compared_with_its_rounds_prediction() {
         let row = Row {
             kind: "k".into(),
             what: "w".into(),
@@ -465,12 +467,12 @@ mod tests {
             measured: vec![],
             predicted: vec![run(300, 1), run(100, 1), run(150, 1)],
         };
-        // Three times as long, and twice half as long; the medians alone would be 150 to 200.
+        // Ratios 3, 0.5 and 0.5; the medians alone would be 150 to 200.
         assert!((row.error() + 50.0).abs() < 1e-9, "{}", row.error());
     }
 
     #[test]
-    fn every_kind_is_read() {
+    fn every_kind_is_parsed() {
         let kinds = Kinds::read().unwrap();
         assert!(kinds.kind.len() >= 18 && kinds.kind.iter().any(|kind| kind.steady));
     }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How good are the marks of a comparison? docs/explanation/statistics.md has the answers.
+//! Error rates of the marks in a comparison; docs/explanation/statistics.md has the results.
 //!
-//! A policy is compiled once more with a delay in its dispatch whose length is a tunable, 0 by default: a test of that
-//! tunable is all that is added. Three questions follow, for several numbers of seeds.
+//! A policy is compiled once more with a delay in its dispatch whose length is a tunable, 0 by default, so that only
+//! a test of the tunable is added. Three questions are answered for several numbers of seeds.
 //!
-//! 1. Placebo: how many tables have any mark if the copy runs with a delay of 0, on seeds that the policy did not have?
-//!    Both have run with all seeds of two pools; which seeds are whose is drawn for each table.
-//! 2. Plants: with delays that make the makespan longer, or the work done less, by 1, 2, 3 and 5 %, in how many tables
-//!    is it marked as worse?
-//! 3. Promises: if a table says what difference it would tell, how many other tables tell that much? The runs of the
-//!    copy with a delay of 0, on the same seeds, get it as a factor.
+//! 1. Placebo: how many tables have any mark if the copy runs with a delay of 0 on other seeds than the policy? Both
+//!    have run with all seeds of two pools; each table samples its seeds at random.
+//! 2. Plants: with delays that lengthen the makespan, or reduce the work done, by 1, 2, 3 and 5 %, in how many tables
+//!    is the copy marked as worse?
+//! 3. Minimum detectable difference: if a table states one, how many other tables mark such a difference? The runs of
+//!    the copy with a delay of 0, on the same seeds, are scaled by it.
 //!
-//! A pool of seeds is run once, and tables are drawn from it, without repetition within a table. The length of a delay
-//! is found with the first seeds; the effect that it really had over the pool stands beside the one that was wanted.
+//! A pool of seeds is run once, and tables are sampled from it, without repetition within a table. The length of a
+//! delay is calibrated with the first seeds; the effect over the whole pool is shown beside the intended one.
 
 mod plant;
 mod run;
@@ -23,36 +23,36 @@ use run::{Place, SETTINGS, Setting};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// `statistics`.
+/// Arguments of `statistics`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 The table goes to standard output; docs/explanation/statistics.md has that of the last time.")]
 pub struct Arguments {
-    /// Seeds in the pool
+    /// Number of seeds in the pool
     #[arg(long, value_name = "N", default_value_t = 96)]
     pool: u64,
-    /// Seeds of a table, several numbers with commas
+    /// Numbers of seeds per table, separated by commas
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [4, 8, 16, 32])]
     seeds: Vec<usize>,
-    /// Tables to draw for each number
+    /// Number of tables to sample for each
     #[arg(long, value_name = "N", default_value_t = 1000)]
     tables: u32,
-    /// The program to run [default: target/release/weir, built now]
+    /// weir to run [default: target/release/weir, built now]
     #[arg(long, value_name = "FILE")]
     weir: Option<PathBuf>,
-    /// Only the setting of this number, counted from 1
+    /// Only this setting, counted from 1
     #[arg(long, value_name = "N")]
     only: Option<usize>,
 }
 
-/// Effects that are planted, in percent.
+/// Planted effects, in percent.
 const PLANTS: [u64; 4] = [1, 2, 3, 5];
 
-/// Seeds that the length of a delay is found with.
+/// Number of seeds for calibrating a delay.
 const CALIBRATION: u64 = 8;
 
-/// Measures of which the sentences of a comparison say what they would tell; the first one that a setting has is the one
-/// that plants change.
+/// Measures for which a comparison states a minimum detectable difference; plants change the first one that a setting
+/// has.
 const TOLD: [&str; 4] = ["makespan_ns", "work_ns", "wakeup_latency_ns.mean", "wakeup_latency_ns.p99"];
 
 /// Runs all settings and prints the table.
@@ -74,14 +74,14 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The runs of a setting.
+/// Runs of a setting.
 struct Pools {
     name: String,
-    /// What plants change.
+    /// Measure that plants change.
     key: &'static str,
-    /// With the seeds of two pools.
+    /// Runs of the policy with the seeds of two pools.
     original: Vec<Record>,
-    /// The copy with a delay of 0, on the same seeds.
+    /// Runs of the copy with a delay of 0, on the same seeds.
     copy: Vec<Record>,
     /// By [`PLANTS`]; empty if no delay changes the measure.
     planted: Vec<Vec<Record>>,
@@ -110,7 +110,7 @@ impl Pools {
         Ok(Pools { name, key, original, copy, planted })
     }
 
-    /// How far runs are spread, with one seed and between strangers, and what the plants really did.
+    /// Describes the spread of runs, in pairs of one seed and between seeds, and the effect of the plants.
     fn note(&self) -> Result<String> {
         let (a, b) = (values(&self.original, self.key)?, values(&self.copy, self.key)?);
         let pairs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b / a).collect();
@@ -129,7 +129,7 @@ impl Pools {
     }
 }
 
-/// A row of the table.
+/// Returns a row of the table.
 fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
     let mut draw = Draw(1);
     let mut placebo = |paired: bool| {
@@ -155,8 +155,8 @@ fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-/// What tables of so many seeds say that they would tell, as a median, and how many other tables tell it: of what plants
-/// change, the mean wait and the 99th percentile.
+/// Returns the median minimum detectable difference that tables of this number of seeds state, and how many other
+/// tables detect it: for the planted measure, the mean wait and the 99th percentile.
 fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [String; 3] {
     let keys = [pools.key, TOLD[2], TOLD[3]];
     let (mut told, mut promised) = ([0; 3], [const { Vec::new() }; 3]);
@@ -186,7 +186,7 @@ fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [Strin
     })
 }
 
-/// Makes one measure of a run worse by so much.
+/// Makes one measure of a run worse by this many millionths.
 fn change(run: &mut Record, key: &str, ppm: i64) {
     let place = measure(key);
     let by = if key == "work_ns" { -ppm } else { ppm };
@@ -195,7 +195,7 @@ fn change(run: &mut Record, key: &str, ppm: i64) {
     run.values[place] = run.values[place].map(changed);
 }
 
-/// Where a measure is in a record.
+/// Returns the index of a measure in a record.
 fn measure(key: &str) -> usize {
     measures::catalogue::CATALOGUE.iter().position(|measure| measure.key == key).expect("a key of the catalogue")
 }
@@ -204,7 +204,7 @@ fn judged<'a>(table: &'a [Judged], key: &str) -> Option<&'a Judged> {
     table.iter().find(|judged| judged.measure.key == key)
 }
 
-/// The table of a comparison, by the code that `weir sim` prints it with. `paired` takes the n-th runs for a pair.
+/// Returns the table of a comparison, computed as by `weir sim`. `paired` compares the n-th runs in pairs.
 fn table(a: &[Record], b: &[Record], paired: bool) -> Vec<Judged> {
     let side = |runs: &[Record], name: &str, first: u64| {
         let numbered = |(index, run): (usize, &Record)| {
@@ -219,7 +219,7 @@ fn table(a: &[Record], b: &[Record], paired: bool) -> Vec<Judged> {
     report::judge(&both)
 }
 
-/// The runs of these numbers.
+/// Returns the runs at these indices.
 fn some(runs: &[Record], chosen: &[usize]) -> Vec<Record> {
     chosen.iter().map(|&index| runs[index].clone()).collect()
 }
@@ -234,12 +234,12 @@ fn mean(runs: &[Record], key: &str) -> Result<f64> {
     Ok(all.iter().sum::<f64>() / all.len() as f64)
 }
 
-/// How much worse, in percent: the makespan is longer, or the work is less.
+/// Returns how much worse a value is, in percent: the makespan is longer, or the work is less.
 fn worse(key: &str, before: f64, after: f64) -> f64 {
     100.0 * if key == "work_ns" { 1.0 - after / before } else { after / before - 1.0 }
 }
 
-/// Standard deviation in percent of the mean.
+/// Returns the standard deviation in percent of the mean.
 fn spread(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let variance = values.iter().map(|one| (one - mean).powi(2)).sum::<f64>() / (values.len() - 1) as f64;
@@ -250,7 +250,7 @@ fn percent(hits: usize, tables: u32) -> String {
     format!("{:.1} %", 100.0 * hits as f64 / f64::from(tables))
 }
 
-/// SplitMix64, to draw tables.
+/// SplitMix64 random number generator, for sampling tables.
 struct Draw(u64);
 
 impl Draw {
@@ -262,7 +262,7 @@ impl Draw {
         bits ^ (bits >> 31)
     }
 
-    /// `some` of the numbers below `all`, none twice, in random order.
+    /// Returns `some` distinct numbers below `all`, in random order.
     fn choose(&mut self, all: usize, some: usize) -> Vec<usize> {
         let mut numbers: Vec<usize> = (0..all).collect();
         for place in 0..some {

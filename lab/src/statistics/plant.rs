@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy that wastes time in its dispatch, as much as a tunable says: how much a measure changes for it is found by
-//! trying.
+//! Compiles a policy that wastes time in its dispatch, as set by a tunable; the effect on a measure is found by
+//! trial.
 
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
-/// The policy with a delay in its dispatch: calls of a helper that reads the clock, as a program can waste time.
+/// Compiles the policy with a delay in its dispatch: repeated calls of the helper that reads the clock.
 pub fn compile(policy: &str, folder: &Path) -> Result<PathBuf> {
     let path = crate::root().join(format!("policies/{policy}/{policy}.bpf.c"));
     let source = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;

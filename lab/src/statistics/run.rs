@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is run, and how.
+//! Settings of the experiment, and their runs.
 
 use anyhow::{Result, ensure};
 use report::Record;
@@ -11,11 +11,11 @@ pub struct Setting {
     pub policy: &'static str,
     pub machine: &'static str,
     pub workload: &'static str,
-    /// The work comes to an end; otherwise it goes on for [`FOR`].
+    /// Whether the work ends; otherwise the run lasts [`FOR`].
     pub is_finite: bool,
 }
 
-/// How long endless work goes on.
+/// Duration of runs of endless work.
 const FOR: &str = "1s";
 
 const fn finite(policy: &'static str, machine: &'static str, workload: &'static str) -> Setting {
@@ -26,7 +26,7 @@ const fn endless(policy: &'static str, machine: &'static str, workload: &'static
     Setting { policy, machine, workload, is_finite: false }
 }
 
-/// Chosen before any of them was run: several kinds of work, sizes of machines, and both policies.
+/// Settings, chosen before the first run: several kinds of work, machine sizes, and both policies.
 pub const SETTINGS: [Setting; 7] = [
     finite("fifo", "laptop-2c4t", "bursts"),
     finite("bfs", "desktop-4c", "mix"),
@@ -37,7 +37,7 @@ pub const SETTINGS: [Setting; 7] = [
     endless("bfs", "laptop-2c4t", "lock"),
 ];
 
-/// Workloads that come to an end; those that ship with weir do not.
+/// Workloads that end, unlike those shipped with weir.
 const WORKLOADS: [(&str, &str); 3] = [
     ("bursts", r#"{"tasks": {"burst": {"instance": 12, "loop": 150, "run": 400, "sleep": 700}}}"#),
     (
@@ -49,14 +49,14 @@ const WORKLOADS: [(&str, &str); 3] = [
     ("crowd", r#"{"tasks": {"one": {"instance": 160, "loop": 12, "run": 2000, "sleep": 900}}}"#),
 ];
 
-/// Where it all happens.
+/// Program and directory of the experiment.
 pub struct Place {
     weir: PathBuf,
     pub folder: PathBuf,
 }
 
 impl Place {
-    /// With this `weir`, or with one that is built now.
+    /// Uses this `weir`, or builds one.
     pub fn new(weir: Option<&Path>) -> Result<Place> {
         let root = crate::root();
         let weir = match weir {
@@ -76,7 +76,7 @@ impl Place {
         Ok(Place { weir, folder })
     }
 
-    /// Runs of the seeds 1 to `seeds`, in that order.
+    /// Returns the runs of seeds 1 to `seeds`, in order.
     pub fn simulate(&self, scheduler: &str, setting: &Setting, seeds: u64) -> Result<Vec<Record>> {
         let own = WORKLOADS.iter().any(|(name, _)| *name == setting.workload);
         let workload = self.folder.join(format!("{}.json", setting.workload));

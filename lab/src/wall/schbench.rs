@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What somebody measured with schbench on 512 CPUs: the latencies of wakeups under `scx_rusty` beside EEVDF
+//! A published measurement with schbench on 512 CPUs: wakeup latencies under `scx_rusty` compared with EEVDF
 //! (sched-ext/scx, issue 3129, 2025).
-//!
-//! `schbench -m 16 -t 32`: 16 messengers with 32 workers each. A worker tells its messenger that it waits, is woken by
-//! it, works for 30 ms and sleeps for 30 ms; the latency is that of this wakeup. In the model it is that of all wakeups,
-//! those by timers and of messengers too.
 
 use super::with_topology;
 use anyhow::{Context, Result, ensure};
@@ -19,17 +15,17 @@ numbering = \"threads-last\"
 ";
 const MESSENGERS: u32 = 16;
 const PERCENTILES: [&str; 4] = ["p50", "p90", "p99", "p999"];
-/// In microseconds, under EEVDF and under rusty.
+/// Published latencies in microseconds, under EEVDF and under scx_rusty.
 const PUBLISHED: [[u32; 2]; 4] = [[37, 72], [64, 122], [2_292, 5_032], [3_772, 12_048]];
 
-/// Prints the table. `object` is rusty.
+/// Prints the table. `object` is scx_rusty.
 pub fn execute(weir: &Path, folder: &Path, preset: &str, object: &Path) -> Result<()> {
     std::fs::write(folder.join("machine.toml"), with_topology(preset, TOPOLOGY)?)?;
     std::fs::write(folder.join("workload.json"), workload())?;
     let mut command = Command::new(weir);
     command.args(["sim", "kernel"]).arg(object);
     command.arg("--profile").arg(crate::root().join("profiles/scx_rusty-2024-12.toml"));
-    // Latencies: so operations of the kernel wait.
+    // Latencies are compared, so kernel operations wait for locks (`+waiting`).
     command.args(["--kernel", "7.2+waiting", "--for", "3s", "--seeds", "5", "--format", "json"]);
     command.arg("-m").arg(folder.join("machine.toml"));
     let output = command.arg("-w").arg(folder.join("workload.json")).output().context("weir cannot be run")?;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The way around the wall that MuQSS took: the same order of tasks from several queues, by how many CPUs share one.
+//! MuQSS's solution to the limit of a single queue: the same order of tasks from several queues, by the number of
+//! CPUs that share one.
 
 use super::{ALL, Run, simulate, write};
 use anyhow::Result;
 use std::path::Path;
 
 const CPUS: [u32; 7] = [8, 16, 32, 64, 128, 256, 512];
-/// How the CPUs of `server-512` share queues: `mc` and `smp` are a node there, as `all` is with one.
+/// Sharing levels on `server-512`; there `mc` and `smp` mean one queue per node, and `all` means one queue.
 const SHARES: [(&str, &str); 6] = [
     ("`bfs`", "bfs"),
     ("none", "muqss,rqshare=0"),

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who takes part where CPU time is shared, and how those are put in line who do.
+ * Clients: the tasks that share CPU time, and how a client is enqueued.
  *
- * 1. Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
- *    quanta of 100 ms. Where there is only one CPU, all tasks are bound to it, and what tells is a flag that the kernel keeps
- *    to itself (kthread_is_per_cpu()): threads that work for long, such as those that look for memory, do not have it.
- * 2. Whoever is put in line tells one idle CPU that it may use.
- * 3. A task that wakes goes to an idle CPU. The kernel can be mistaken there: a real-time task was faster, or the scheduler
- *    has just been loaded, when every CPU counts as idle that has not idled since. Since 7.1 it brings the task back then
- *    (SCX_ENQ_IMMED), which tells all CPUs that count as idle: one of them may be. So it does with a task that loses its CPU to
- *    a real-time task.
+ * 1. Per-CPU kthreads are not clients and run at once; otherwise the kernel itself would wait for
+ *    quanta of 100 ms. The test is kthread_is_per_cpu(), not the mask: on a machine with one CPU
+ *    every task is pinned. Long-running kthreads, such as those that reclaim memory, are not
+ *    per-CPU and therefore are clients.
+ * 2. Enqueueing a client kicks one idle CPU in its mask.
+ * 3. A waking task goes to an idle CPU. The kernel's idle mask can be stale: a real-time task may
+ *    have taken the CPU, and right after the scheduler is loaded each CPU that has not been idle
+ *    since counts as idle. Since 7.1 the kernel then reenqueues the task (SCX_ENQ_IMMED), as it
+ *    does when a real-time task takes the CPU. A reenqueued task kicks all CPUs that count as idle,
+ *    up to 64, as any one of them may really be.
  */
 #ifndef WEIR_CLIENT_BPF_H
 #define WEIR_CLIENT_BPF_H
@@ -23,13 +25,16 @@ static __always_inline bool is_client(const struct task_struct *p)
 	return !is_bound_thread(p);
 }
 
-/* 1: before whoever runs there. */
+/* 1: preempts the running task. */
 static __always_inline void run_at_once(struct task_struct *p, u64 slice_ns, u64 enq_flags)
 {
 	dsq_insert(p, SCX_DSQ_LOCAL, slice_ns, enq_flags | SCX_ENQ_PREEMPT);
 }
 
-/* 3: the CPU to which a task goes that wakes. If that idles, it runs there at once. */
+/*
+ * 3: returns the CPU for a waking task. If that CPU is idle, the task is inserted into its local
+ * DSQ.
+ */
 static __always_inline s32 go_to_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags, u64 slice_ns)
 {
 	bool is_idle = false;
@@ -42,7 +47,7 @@ static __always_inline s32 go_to_idle_cpu(struct task_struct *p, s32 prev_cpu, u
 
 #define IDLE_TOLD_AT_MOST 64
 
-/* 2, 3: whether there was one. */
+/* 2, 3: returns whether a CPU was idle. */
 static __always_inline bool tell_idle_cpu(struct task_struct *p, u64 enq_flags)
 {
 	int told, at_most = enq_flags & SCX_ENQ_REENQ ? IDLE_TOLD_AT_MOST : 1;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One clock for all CPUs, for times that one CPU writes and another compares.
+ * One clock for all CPUs, for timestamps that one CPU writes and another compares.
  *
- * 1. Counters of CPUs may be out of step. The kernel's count of ticks is the same everywhere.
- * 2. So a CPU's own reading counts as far as it is no more than two ticks away from that count; else it is moved to the
- *    nearer end. This is what the kernel does to its scheduler's clock where it knows that counters are not in step
- *    (`sched_clock_local`); where they are, nothing is ever moved.
+ * 1. The CPUs' counters may be out of sync. The kernel's jiffies are the same on every CPU.
+ * 2. A CPU's own reading is therefore clamped to within two ticks of the time that jiffies give.
+ *    The kernel clamps its scheduler clock in the same way where the counters are unstable
+ *    (`sched_clock_local`); with synchronized counters the clamp never takes effect.
  */
 #ifndef WEIR_CLOCK_BPF_H
 #define WEIR_CLOCK_BPF_H
 
 #include "deadline.bpf.h"
 
-/* The same moment by both. */
+/* The same moment on both clocks. */
 u64 clock_began_ns;
 u64 clock_began_jiffies;
 

@@ -50,7 +50,7 @@ static const u16 ratios[NICE_LEVELS] = {
 	2161, 2377, 2614, 2875, 3162, 3478, 3825, 4207, 4627, 5089,
 };
 
-/* What is left of a task's turn, or what waits to be used. */
+/* What remains of a task's slice and deadline. */
 struct turn {
 	u64 slice_ns;	/* scx.slice is not to be trusted: kicks and yields clear it */
 	u64 deadline;
@@ -83,7 +83,7 @@ static __always_inline void renew(struct turn *t, u64 now)
 	t->deadline = now + t->ratio * deadline_unit_ns;
 }
 
-/* 2: takes the time since the last charge from the slice. */
+/* 2: charges the time since the last charge to the slice. */
 static __always_inline void charge(struct turn *t, u64 now)
 {
 	u64 used = now > t->since ? (now - t->since) & ~(US_NS - 1) : 0;
@@ -92,13 +92,19 @@ static __always_inline void charge(struct turn *t, u64 now)
 	t->since = now;
 }
 
-/* 4: whether the tick that is now ends the turn. `early`: it began in the first half of a tick period. */
+/*
+ * 4: returns whether this tick ends the slice. `early`: the task started in the first half of a
+ * tick period.
+ */
 static __always_inline bool tick_ends(const struct turn *t, bool early)
 {
 	return t->slice_ns < (early ? half_tick_ns : SLICE_EMPTY_NS);
 }
 
-/* 5: whether there was enough to share. The child has a whole turn if not. */
+/*
+ * 5: returns whether the remaining slice was large enough to split. If not, the child gets a full
+ * slice.
+ */
 static __always_inline bool share(struct turn *child, struct turn *parent, u64 now)
 {
 	charge(parent, now);

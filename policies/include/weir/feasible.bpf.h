@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Feasible shares: how much of its tickets a task can make use of, on several CPUs.
+ * Feasible shares: how many of its tickets a task can use on several CPUs.
  *
- * 1. A task runs on one CPU at a time. If it holds more than 1/m of all tickets on m CPUs, it cannot use what is beyond that,
- *    however long it waits (A. Chandra, M. Adler, P. Goyal, P. Shenoy, "Surplus fair scheduling", OSDI 2000).
- * 2. So each such task counts as one CPU, and the others share the other CPUs by their tickets. What one of the heavy tasks
- *    counts for is the cap: the tickets of the others, divided by the CPUs that are left to them. It is found from above:
- *    is the heaviest of all too heavy? Then, without it and its CPU, the next one?
- * 3. If there are no more tasks than CPUs, each has a CPU and all count the same.
- * 4. Tasks are counted by classes of tickets, four to an octave. Sums are exact; what is of one class, up to 19 % apart, is
- *    too heavy together or not at all.
- * 5. Nothing is locked. A CPU that looks while another counts sees a cap of a moment ago.
+ * 1. A task runs on one CPU at a time. On m CPUs, a task with more than 1/m of all tickets cannot
+ *    use the excess, however long it waits (A. Chandra, M. Adler, P. Goyal, P. Shenoy, "Surplus
+ *    fair scheduling", OSDI 2000).
+ * 2. So each such task counts as one CPU, and the others share the remaining CPUs by their tickets.
+ *    A heavy task counts for the cap: the tickets of the others divided by the remaining CPUs. The
+ *    search goes from the heaviest class down, removes a class that is too heavy together with its
+ *    CPUs, and stops at the first that is not.
+ * 3. With no more tasks than CPUs, each task has a CPU and all count the same.
+ * 4. Tasks are counted by class of tickets, four classes per octave. Sums are exact. The tasks of
+ *    one class (up to 19 % apart) are either all too heavy or none of them is.
+ * 5. No lock is taken: a CPU that reads during an update sees a slightly old cap.
  */
 #ifndef WEIR_FEASIBLE_BPF_H
 #define WEIR_FEASIBLE_BPF_H
@@ -26,10 +28,10 @@ struct tickets {
 	u64 count;
 };
 
-/* Of all tasks that run or wait: together, and by class. */
+/* Runnable tasks: all of them, and by class. */
 struct tickets all_tickets, ticket_classes[FEASIBLE_CLASSES];
 
-/* `tasks` more of them, each with so many tickets; less if negative. */
+/* Adds `tasks` tasks with `tickets` tickets each; a negative number removes them. */
 static __noinline void count_tickets(u32 tickets, s32 tasks)
 {
 	u32 number = log2_of(tickets ? tickets : 1) * FEASIBLE_PER_OCTAVE >> LOG2_BITS;
@@ -42,14 +44,14 @@ static __noinline void count_tickets(u32 tickets, s32 tasks)
 	__sync_fetch_and_add(&all_tickets.count, (s64)tasks);
 }
 
-/* What tickets count for. */
+/* Bounds on what a task's tickets count for. */
 struct feasible {
 	u64 least;	/* 3: nobody counts for less, */
 	u64 cap;	/* 2: and nobody for more */
 	u64 sum;	/* of all that counts */
 };
 
-/* 2, by counters that may change while they are read. */
+/* 2: from counters that may change during the scan. */
 static __always_inline struct feasible feasible_on(u32 cpus)
 {
 	u64 sum = READ_ONCE(all_tickets.sum), tasks = READ_ONCE(all_tickets.count);
@@ -62,7 +64,7 @@ static __always_inline struct feasible feasible_on(u32 cpus)
 		return (struct feasible){ mean, mean, tasks ? mean * tasks : 1 };
 	}
 	for_range(i, 1, FEASIBLE_CLASSES + 1) {
-		/* 6.12's verifier knows no bounds of a remainder. */
+		/* The 6.12 verifier derives no bounds from a remainder. */
 		u32 number = FEASIBLE_CLASSES - i;
 		struct tickets *class = &ticket_classes[number < FEASIBLE_CLASSES ? number : 0];
 		u64 count = READ_ONCE(class->count), of_class = READ_ONCE(class->sum);
@@ -80,7 +82,7 @@ static __always_inline struct feasible feasible_on(u32 cpus)
 	return (struct feasible){ 1, sum, sum * cpus };
 }
 
-/* What a task's tickets count for. */
+/* Tickets of a task, clamped to the feasible range. */
 static __always_inline u64 feasible_tickets(const struct feasible *f, u64 tickets)
 {
 	if (tickets < f->least)

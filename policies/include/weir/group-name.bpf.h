@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Names of groups, as far as user space can speak of them: 31 bytes and the 0 behind them. A group whose name is longer
- * is none of those that it speaks of, however its name begins.
+ * Cgroup names as user space passes them: up to 31 bytes and a terminating NUL. A cgroup with a
+ * longer name matches none of them, whatever its prefix.
  */
 #ifndef WEIR_GROUP_NAME_BPF_H
 #define WEIR_GROUP_NAME_BPF_H
@@ -10,7 +10,7 @@ struct name {
 	char text[32];
 };
 
-/* The name of a group; nothing, if it is longer. */
+/* Reads the name of a cgroup; empty if it is longer than 31 bytes. */
 static __always_inline void read_name(struct name *name, struct cgroup *cgrp)
 {
 	struct {

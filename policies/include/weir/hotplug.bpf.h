@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * CPUs that come and go, for schedulers whose tasks wait in queues of their own.
+ * CPU hotplug, for schedulers that keep waiting tasks in DSQs of their own.
  *
- * 1. A kick travels through an interrupt that this CPU sends to itself. One that is on its way offline no longer
- *    receives it, and the kernel (up to 7.2 at least) then waits for it for ever: no later kick from that CPU would
- *    arrive either, and the scheduler could not even be unloaded. So such a CPU kicks nobody.
- * 2. A CPU on its way offline sleeps until no task is counted at it, and looks for that only when it picks a task. A task
- *    that waits is counted where it was queued. Another CPU takes it, and must say so, or the first one sleeps for ever
- *    (seen in 6.16 to 6.19).
- * 3. It must also give away the tasks that are counted at it, but kernels without "Fix CPU hotplug hang when a dying
- *    CPU's tasks sit in the BPF scheduler" (in 6.12 since 6.12.114) no longer let it look into the scheduler's queues.
- *    No other CPU can take a task that may run on this one alone, so it would never go. It still looks into the kernel's
- *    own queue.
- * 4. A CPU that comes and that the tables do not know would never be found idle: the scheduler is loaded anew.
+ * 1. A kick is sent through an interrupt that the kicking CPU sends to itself. A CPU that is going
+ *    offline no longer receives it, and the kernel (up to 7.2 at least) then waits for it forever:
+ *    later kicks from that CPU are lost, and the scheduler cannot even be unloaded. So a CPU that
+ *    is going offline kicks no other CPU.
+ * 2. A CPU that is going offline sleeps until its runqueue counts no task, and checks that only
+ *    when it picks a task. A waiting task is counted at the runqueue on which it was enqueued. When
+ *    another CPU takes such a task it must kick the first CPU, which otherwise sleeps forever (seen
+ *    in 6.16 to 6.19).
+ * 3. It must also give away the tasks that its runqueue counts, but kernels without "Fix CPU
+ *    hotplug hang when a dying CPU's tasks sit in the BPF scheduler" (in 6.12 since 6.12.114) no
+ *    longer let it take tasks from the scheduler's DSQs. A task that is pinned to this CPU can run
+ *    nowhere else, so the CPU would never go offline. Such a CPU still consumes the global DSQ.
+ * 4. A CPU that comes online but is missing from the topology tables would never be found idle: the
+ *    scheduler is reloaded.
  */
 #ifndef WEIR_HOTPLUG_BPF_H
 #define WEIR_HOTPLUG_BPF_H
 
 #include "topology.bpf.h"
 
-/* On its way offline, or there. */
+/* The CPU is going offline, or is offline. */
 bool leaving[MAX_CPUS];
 
 static __always_inline bool is_leaving(s32 cpu)
@@ -34,7 +37,7 @@ static __always_inline void kick(s32 cpu, u64 flags)
 		scx_bpf_kick_cpu(cpu, flags);
 }
 
-/* 2: the task is counted at `cpu` from now on. */
+/* 2: the task is counted at the runqueue of `cpu` from now on. */
 static __always_inline void count_at(s32 *counted_at, s32 cpu)
 {
 	s32 before = *counted_at;
@@ -45,7 +48,7 @@ static __always_inline void count_at(s32 *counted_at, s32 cpu)
 }
 
 #ifdef __bpf__
-/* 3: what is counted at `cpu` leaves this queue for the kernel's own. */
+/* 3: moves the tasks counted at `cpu` from this DSQ to the global one. */
 static __always_inline void give_away(s32 cpu, u64 dsq_id)
 {
 	struct task_struct *p;
@@ -56,7 +59,7 @@ static __always_inline void give_away(s32 cpu, u64 dsq_id)
 	}
 }
 
-/* The same for a queue into which only this CPU looks. */
+/* The same for a DSQ that only this CPU consumes. */
 static __always_inline void give_all_away(u64 dsq_id)
 {
 	struct task_struct *p;
@@ -66,7 +69,7 @@ static __always_inline void give_all_away(u64 dsq_id)
 }
 #endif
 
-/* 4: whether it may come. */
+/* 4: returns whether the topology tables contain the CPU. */
 static __always_inline bool cpu_comes(s32 cpu)
 {
 	WRITE_ONCE(leaving[cpu & MAX_CPU_MASK], false);

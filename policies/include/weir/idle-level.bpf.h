@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * SCHED_IDLE as a level of its own: its tasks run if no other task wants the CPU.
+ * SCHED_IDLE as a level of its own: its tasks run only when no other task wants the CPU.
  *
- * 1. They wait in a queue of their own, in the order of deadlines, and are looked at last. A task that exits is not of this
- *    level: others may wait for what it holds.
- * 2. A kernel that runs sched_ext ejects a scheduler that leaves any task waiting for 30 s. So, where others want the CPU,
- *    the first that waits is promoted: it runs before them, for 2 ms, and that was its turn. One at a time, and so often
- *    that each has its turn in 8 s. The first that comes to an empty queue waits for 8 s.
- * 3. Nobody passes the first one, even where it may not run: else one that is bound to a CPU could wait for ever.
+ * 1. They wait in a DSQ of their own, ordered by deadline, which is tried last. An exiting task is
+ *    not at this level, because others may wait for resources that it holds.
+ * 2. The kernel ejects a scheduler that lets a task wait for 30 s. So where other tasks want the
+ *    CPU, the first waiting task is promoted: it runs before them for 2 ms, and its slice is then
+ *    used up. One task is promoted at a time, often enough that each gets its 2 ms within 8 s. The
+ *    first task in an empty queue waits for 8 s.
+ * 3. No task overtakes the first one, even if that one may not run on this CPU: otherwise a pinned
+ *    task could starve.
  *
- * A policy defines before it includes this: IDLE_DSQ, a queue that it makes, ON_PROMOTION(p), and POLICY_NOW(), its clock.
+ * Before including this, a policy defines IDLE_DSQ (a DSQ that it creates), ON_PROMOTION(p), and
+ * POLICY_NOW() (its clock).
  */
 #ifndef WEIR_IDLE_LEVEL_BPF_H
 #define WEIR_IDLE_LEVEL_BPF_H
@@ -27,13 +30,13 @@ static __always_inline bool is_idle_level(struct task_struct *p)
 	return p->policy == SCHED_IDLE && !(p->flags & PF_EXITING);
 }
 
-/* A deadline with its level: of two, the smaller one goes first. */
+/* The deadline with the level in its top bits: the smaller key runs first. */
 static __always_inline u64 with_level(struct task_struct *p, u64 deadline)
 {
 	return deadline | (is_idle_level(p) ? IDLE_LEVEL : 0);
 }
 
-/* Into the queue of its level. */
+/* Inserts `p` into the DSQ of its level. */
 static __always_inline void insert_by_level(struct task_struct *p, u64 normal_dsq, struct turn *t, u64 enq_flags)
 {
 	u64 dsq_id = is_idle_level(p) ? IDLE_DSQ : normal_dsq;
@@ -43,7 +46,7 @@ static __always_inline void insert_by_level(struct task_struct *p, u64 normal_ds
 	dsq_insert_by_key(p, dsq_id, t->slice_ns, t->deadline, enq_flags);
 }
 
-/* 2, 3: whether a task was promoted to `cpu`. */
+/* 2, 3: returns whether a task was promoted to `cpu`. */
 static __noinline bool promote(s32 cpu, u64 now)
 {
 	u32 waiting = scx_bpf_dsq_nr_queued(IDLE_DSQ);

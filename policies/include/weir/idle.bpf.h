@@ -42,20 +42,21 @@ RODATA u8 rank_enough = 0;
 RODATA bool last_idle_first = false;
 RODATA bool last_task_counts = false;
 
-/* 4: who ran last on each CPU, kept only if that counts. */
+/* 4: pid of the last task on each CPU; kept only if it counts. */
 s32 last_task[MAX_CPUS];
 
-/* A rank and, below it, the order of equals: the smaller, the better. */
+/* The rank with the order among equals below it: the smaller, the better. */
 #define NO_MERIT (~0U)
 #define MERIT_ORDER_BITS 20
 #define MERIT(rank, order) ((u32)(rank) << MERIT_ORDER_BITS | (order))
 #define RANK(merit) ((merit) >> MERIT_ORDER_BITS)
 
 /*
- * What a search has found so far. It is kept in memory for each CPU that searches, which nothing interrupts meanwhile: of
- * what is in memory the verifier believes that it can be anything, and so the loops below have few states. On the stack
- * it would follow every rank that a CPU can have through every round. For the same reason the searches are functions that
- * are verified once: those of 6.12 to 6.14 do not come to their end otherwise.
+ * Result of a search so far. Each searching CPU keeps it in memory, where nothing interrupts the
+ * search: the verifier assumes that memory can hold any value, so the loops below have few states.
+ * On the stack the verifier would track every possible rank through every iteration. For the same
+ * reason the searches are functions that are verified once: otherwise 6.12 to 6.14 do not finish
+ * verifying them.
  */
 struct idle_found {
 	u32 merit;
@@ -78,7 +79,7 @@ static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 		last_task[cpu & MAX_CPU_MASK] = p->pid;
 }
 
-/* 1 without the other CPUs below its cache: what they add is the same for all CPUs there. */
+/* 1: rank without the other CPUs of the cache; they add the same to all CPUs there. */
 static __always_inline u32 merit_alone(struct task_struct *p, const struct cpumask *whole, u32 last, u32 cpu)
 {
 	u32 rank = rank_by_distance[distance(last, cpu)];
@@ -92,7 +93,7 @@ static __always_inline u32 merit_alone(struct task_struct *p, const struct cpuma
 	return MERIT(rank, IDLE_ORDER(last, cpu));
 }
 
-/* The least rank that a CPU at this distance can have. */
+/* Lowest rank that a CPU at this distance can have. */
 static __always_inline u32 least_rank(enum distance distance)
 {
 	return last_task_counts ? 0 : rank_by_distance[distance];
@@ -104,7 +105,10 @@ static __always_inline void next_cache(struct idle_found *f)
 	WRITE_ONCE(f->cache_busy, 0);
 }
 
-/* A cache is over: its best CPU, with what others below it add. */
+/*
+ * All CPUs of a cache are rated: compares its best one, with the rank that busy CPUs of the cache
+ * add.
+ */
 static __always_inline void consider(struct idle_found *f)
 {
 	u32 merit = READ_ONCE(f->cache_merit);
@@ -211,7 +215,7 @@ VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpum
 
 #define PLACES(begin, end) ((u64)(begin) << 32 | (end))
 
-/* Near places first, and no farther than something better can be. */
+/* Searches near places first, and stops when farther ones cannot be better. */
 static __noinline s32 search_machine(struct task_struct *p, u32 last, const struct cpumask *idle, const struct cpumask *whole)
 {
 	struct idle_found *f = found_here();
@@ -229,8 +233,8 @@ static __noinline s32 search_machine(struct task_struct *p, u32 last, const stru
 }
 
 /*
- * The best idle CPU for `p`, which ran on `last`; -1 if none is idle. That is the most frequent answer where all CPUs are
- * busy, and it comes before anything else is looked at.
+ * Best idle CPU for `p`, whose previous CPU is `last`; -1 if none is idle. On a busy machine -1 is
+ * the most frequent result, so that check comes first.
  */
 static __noinline s32 find_idle_cpu(struct task_struct *p, u32 last)
 {
@@ -251,7 +255,7 @@ static __noinline s32 find_idle_cpu(struct task_struct *p, u32 last)
 	return best;
 }
 
-/* 5: the same, claimed. */
+/* 5: the same, and claims the CPU. */
 static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
 {
 	s32 cpu;

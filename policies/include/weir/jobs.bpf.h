@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Jobs: cgroups as what shares are for, in a table.
+ * Jobs: a table of the cgroups that receive shares.
  *
- * 1. Each cgroup is a job with a number; the root is job 0, and threads of the kernel are of it. A job knows its parent, its
- *    weight (`cpu.weight`), and the jobs from the root down to itself as bits.
- * 2. There is room for JOBS of them, DEPTH below the root. Tasks of a cgroup for which there is no room are of its parent.
- * 3. A task's job is kept where the policy keeps what it knows of the task: first_job() in init_task, number_of() in
- *    cgroup_move. What else a policy knows of a job is in a table of its own with the same numbers.
+ * 1. Each cgroup is a job with a number. The root is job 0, and kthreads belong to it. A job
+ *    records its parent, its weight (`cpu.weight`), and the path from the root to itself as a bit
+ *    mask.
+ * 2. The table holds JOBS jobs, up to JOB_DEPTH levels below the root. Tasks of a cgroup that does
+ *    not fit belong to the job of its parent.
+ * 3. A policy stores a task's job in its own struct task: first_job() in init_task, number_of() in
+ *    cgroup_move. Other data of a job is in a table of the policy, indexed by the same numbers.
  */
 #ifndef WEIR_JOBS_BPF_H
 #define WEIR_JOBS_BPF_H
@@ -27,10 +29,10 @@ struct job {
 
 struct job jobs[JOBS];
 
-/* No number is higher. */
+/* Highest number in use so far. */
 u32 last_job;
 
-/* A cgroup's number. */
+/* Number of each cgroup's job. */
 CGROUP_STORAGE(job_numbers, u32);
 
 static __always_inline struct job *job_at(u32 number)
@@ -57,7 +59,7 @@ static __always_inline u32 parent_of(struct cgroup *cgrp)
 	return number;
 }
 
-/* A number that nobody has; JOBS if there is none. */
+/* Reserves a free number; JOBS if there is none. */
 static __always_inline u32 take_number(void)
 {
 	int number;
@@ -72,7 +74,7 @@ static __always_inline u32 take_number(void)
 	return JOBS;
 }
 
-/* 2: what ops.cgroup_init does. */
+/* 2: implements ops.cgroup_init. */
 static __always_inline s32 make_job(struct cgroup *cgrp, u32 weight)
 {
 	u32 *kept = bpf_cgrp_storage_get(&job_numbers, cgrp, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -96,13 +98,13 @@ static __always_inline s32 make_job(struct cgroup *cgrp, u32 weight)
 	return 0;
 }
 
-/* Whether the job is the cgroup's own. */
+/* Returns whether the cgroup has a job of its own. */
 static __always_inline bool is_own(struct cgroup *cgrp, u32 number)
 {
 	return !cgrp->level || number != parent_of(cgrp);
 }
 
-/* What ops.cgroup_exit does. No task is in it. */
+/* Implements ops.cgroup_exit. The cgroup has no tasks. */
 static __always_inline void end_job(struct cgroup *cgrp)
 {
 	u32 number = number_of(cgrp);
@@ -111,7 +113,7 @@ static __always_inline void end_job(struct cgroup *cgrp)
 		job_at(number)->taken = 0;
 }
 
-/* What ops.cgroup_set_weight does. */
+/* Implements ops.cgroup_set_weight. */
 static __always_inline void weigh_job(struct cgroup *cgrp, u32 weight)
 {
 	u32 number = number_of(cgrp);
@@ -120,7 +122,10 @@ static __always_inline void weigh_job(struct cgroup *cgrp, u32 weight)
 		job_at(number)->weight = weight;
 }
 
-/* 3: in a program that may sleep, what is read from the kernel's structures only counts under RCU. */
+/*
+ * 3: in a sleepable program, pointers read from kernel structures are trusted only under the RCU
+ * read lock.
+ */
 static __always_inline u32 first_job(struct scx_init_task_args *args)
 {
 	u32 number;

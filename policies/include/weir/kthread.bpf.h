@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Whether a thread of the kernel belongs to a CPU: kthread_is_per_cpu(), of which programs see no more than a flag in a struct
- * that the kernel keeps to itself (kernel/kthread.c), behind an untyped pointer.
+ * Tells whether a kthread is per-CPU. kthread_is_per_cpu() is not available to BPF programs; the
+ * flag is in a struct that is private to kernel/kthread.c, behind an untyped pointer.
  */
 #ifndef WEIR_KTHREAD_BPF_H
 #define WEIR_KTHREAD_BPF_H
@@ -19,7 +19,7 @@ struct task_struct___thread {
 
 #define KTHREAD_IS_PER_CPU 1ULL
 
-/* Of a task with PF_KTHREAD; others have nothing there. */
+/* `p` must have PF_KTHREAD; `worker_private` is meaningless for other tasks. */
 static __noinline bool belongs_to_cpu(const struct task_struct *p)
 {
 	const struct kthread *thread = ((const struct task_struct___thread *)p)->worker_private;
@@ -32,7 +32,10 @@ static __noinline bool belongs_to_cpu(const struct task_struct *p)
 #include "host.h"
 #endif
 
-/* Where there is only one CPU, all tasks may use no other one, and most threads of the kernel belong to none. */
+/*
+ * nr_cpus_allowed alone does not suffice: on a machine with one CPU it is 1 for every task, and
+ * most kthreads are not per-CPU.
+ */
 static __always_inline bool is_bound_thread(const struct task_struct *p)
 {
 	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1 && belongs_to_cpu(p);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Logarithms and powers of 2 in whole numbers, for policies that draw lots or let usage decay.
+ * Integer log2 and powers of 2, for policies that hold lotteries or decay usage.
  *
- * 1. Numbers are fixed point with 16 bits after the point: LOG2_ONE is 1.
- * 2. The whole part of log2(x) is the place of the highest bit of x. What is left is between 1 and 2. Its square is 2 or
- *    more if and only if the next bit of the logarithm is 1; if so it is halved, and the next bit follows. So 16 squares
- *    give 16 bits, rounded down, and no table is needed.
- * 3. The other way: each bit of x after the point that is 1 multiplies 2^-x by a constant, and the whole part shifts.
+ * 1. Values are fixed point with 16 fractional bits: LOG2_ONE is 1.
+ * 2. The integer part of log2(x) is the index of the highest set bit of x. The rest is in [1, 2).
+ *    Its square is at least 2 exactly if the next bit of the logarithm is 1; it is then halved, and
+ *    the next bit follows. So 16 squarings give 16 bits, rounded down, without a table.
+ * 3. The inverse: each set fractional bit of x multiplies 2^-x by a constant, and the integer part
+ *    shifts.
  */
 #ifndef WEIR_LOG2_BPF_H
 #define WEIR_LOG2_BPF_H
@@ -21,7 +22,7 @@
 #define LOG2_ONE (1ULL << LOG2_BITS)
 #define LN_2 45426ULL	/* 0.693147 */
 
-/* The place of the highest bit; `x` is not 0. */
+/* Index of the highest set bit; `x` is not 0. */
 static __always_inline u32 highest_bit(u64 x)
 {
 	u32 place = 0, step;

@@ -94,7 +94,7 @@ static void set_key(struct task_struct *p, struct task *t)
 	t->key = with_level(p, t->turn.deadline);
 }
 
-/* 2: the task stops, or would. One that was promoted has had its turn. */
+/* 2: the task stops, or is about to. A promoted task has used its slice. */
 static void settle(struct task_struct *p, struct task *t, u64 now)
 {
 	charge(&t->turn, now);
@@ -106,7 +106,7 @@ static void settle(struct task_struct *p, struct task *t, u64 now)
 	set_key(p, t);
 }
 
-/* To the idle CPU at once, if there is one: what ops.select_cpu answers. */
+/* Implements ops.select_cpu: inserts the task on an idle CPU at once, if there is one. */
 static s32 select_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 {
 	struct task *t = task_of(p);
@@ -125,8 +125,8 @@ static s32 select_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 }
 
 /*
- * A thread of the kernel that belongs to one CPU: that CPU's own queue, by the same rule of preemption. A CPU on its way
- * offline looks into no queue of ours.
+ * A pinned kthread waits in the DSQ of its CPU, under the same preemption rule. A CPU that is going
+ * offline consumes none of the policy's DSQs.
  */
 static void enqueue_pinned(struct task_struct *p, struct task *t, u64 enq_flags)
 {
@@ -143,7 +143,7 @@ static void enqueue_pinned(struct task_struct *p, struct task *t, u64 enq_flags)
 		tell_victim(cpu, t->key);
 }
 
-/* What ops.enqueue does. */
+/* Implements ops.enqueue. */
 static __always_inline void enqueue(struct task_struct *p, u64 enq_flags)
 {
 	struct task *t = task_of(p);
@@ -161,7 +161,7 @@ static __always_inline void enqueue(struct task_struct *p, u64 enq_flags)
 	t->searched = t->sync = t->displaced = t->child = false;
 }
 
-/* 1: the best task that is not later than `limit`, and not of SCHED_IDLE. */
+/* 1: takes the best task that is not later than `limit` and not SCHED_IDLE. */
 static bool take_normal(s32 cpu, u64 limit)
 {
 	u64 own = first_deadline(PINNED_DSQ + cpu);
@@ -171,7 +171,10 @@ static bool take_normal(s32 cpu, u64 limit)
 	return own <= limit && own != NO_LIMIT && dsq_move_to_local(PINNED_DSQ + cpu);
 }
 
-/* Somebody else for the CPU, or nobody. `limit` and `idle_limit` are how late they may be. */
+/*
+ * Takes another task for the CPU, if there is one. `limit` and `idle_limit` are the latest
+ * deadlines allowed.
+ */
 static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now)
 {
 	bool wanted = !idle_limit || shared_waits(cpu);
@@ -183,7 +186,7 @@ static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now
 	return idle_limit && take(IDLE_DSQ, cpu, idle_limit);
 }
 
-/* The task begins, or goes on with what it has left. */
+/* The task starts to run, or continues with the rest of its slice. */
 static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -194,7 +197,7 @@ static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
 	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
 }
 
-/* 3: what ops.tick does. The kernel looks at the slice after this. */
+/* 3: implements ops.tick. The kernel checks the slice after this. */
 static __always_inline void tick(struct task_struct *p)
 {
 	struct cpu *c = cpu_of(scx_bpf_task_cpu(p));
@@ -211,7 +214,7 @@ static __always_inline void tick(struct task_struct *p)
 	}
 }
 
-/* 4: what ops.set_weight does. The kernel queues a waiting task anew after this. */
+/* 4: implements ops.set_weight. The kernel reenqueues a waiting task after this. */
 static __always_inline void change_nice(struct task_struct *p, struct task *t)
 {
 	u32 ratio = ratio_of(p->static_prio);
@@ -226,7 +229,7 @@ static __always_inline void change_nice(struct task_struct *p, struct task *t)
 	set_key(p, t);
 }
 
-/* A CPU goes: nobody's victim, and what is counted there is for others. */
+/* A CPU goes offline: it is no preemption victim, and the tasks counted there go to other CPUs. */
 static __always_inline void leave_queues(s32 cpu)
 {
 	cpu_goes(cpu);
@@ -236,7 +239,7 @@ static __always_inline void leave_queues(s32 cpu)
 	give_away(cpu, PINNED_DSQ + cpu);
 }
 
-/* At init: tables, constants, queues. */
+/* At init: tables, constants, DSQs. */
 static __always_inline s32 make_queues(void)
 {
 	s32 error;

@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Overdue: nobody waits for ever, however small its share is.
+ * Overdue tasks: no task starves, however small its share.
  *
- * 1. Linux ejects a scheduler that leaves a task waiting for 30 s. By shares alone a task of weight 1 beside one of 10,000
- *    waits for minutes.
- * 2. Once a second all queues are looked through. Whoever has waited for 10 s goes into another one, first come, first served,
- *    which every CPU looks into before the others. So one waits for 11 s, and until a CPU takes somebody.
- * 3. It is not its share that comes early, so a turn from there is as short as ticks allow: 1 ms. A hundred tasks that have
- *    no other turns cost the others a hundredth of a CPU.
- * 4. Whoever goes on after that does so by the rules of its policy, which also says what such a turn costs.
+ * 1. The kernel ejects a scheduler that lets a task wait for 30 s. By shares alone, a task of
+ *    weight 1 beside one of weight 10,000 waits for minutes.
+ * 2. A timer scans all DSQs once a second. A task that has waited for 10 s moves to a FIFO that
+ *    every CPU tries before the other DSQs. So a task waits for 11 s at most, plus the time until a
+ *    CPU picks.
+ * 3. Such a slice is not the task's share, only early, so it is as short as ticks allow: 1 ms. A
+ *    hundred tasks that run only by this rule cost the others a hundredth of a CPU.
+ * 4. Afterward the rules of the policy apply again; they also define what the slice costs.
  *
- * A policy defines before it includes this: OVERDUE_DSQ, a number that no queue of its own has; task_of(); and in its struct
- * task `waits_since` and `overdue`. It defines look_for_overdue(), which calls move_overdue() for each of its queues; and calls
- * waits_from() in runnable and stopping, take_overdue() first in dispatch, and overdue_init() in init.
+ * Before including this, a policy defines OVERDUE_DSQ (an id that none of its DSQs has), task_of(),
+ * and `waits_since` and `overdue` in its struct task. It implements look_for_overdue(), which calls
+ * move_overdue() for each of its DSQs, and calls waits_from() in runnable and stopping,
+ * take_overdue() first in dispatch, and overdue_init() in init.
  */
 #ifndef WEIR_OVERDUE_BPF_H
 #define WEIR_OVERDUE_BPF_H
@@ -36,14 +38,14 @@ struct {
 
 static void look_for_overdue(u64 now);
 
-/* It begins to wait. */
+/* `t` starts to wait. */
 static __always_inline void waits_from(struct task *t, u64 now)
 {
 	t->waits_since = now;
 	t->overdue = false;
 }
 
-/* 2: from a queue of the policy. A CPU that has just looked in vain may idle by now. */
+/* 2: from a DSQ of the policy. A CPU that found nothing a moment ago may be idle by now. */
 static __noinline void move_overdue(u64 dsq_id, u64 now)
 {
 	struct task_struct *p;
@@ -60,7 +62,10 @@ static __noinline void move_overdue(u64 dsq_id, u64 now)
 
 static int each_overdue_look(void *map, u32 *key, struct overdue_look *look)
 {
-	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	/*
+	 * The verifier of 6.12 requires the RCU read lock to iterate over a DSQ in a timer
+	 * callback.
+	 */
 	bpf_rcu_read_lock();
 	look_for_overdue(now_ns());
 	bpf_rcu_read_unlock();
@@ -68,7 +73,7 @@ static int each_overdue_look(void *map, u32 *key, struct overdue_look *look)
 	return 0;
 }
 
-/* 3: whether there was somebody for this CPU. */
+/* 3: returns whether a task was taken for this CPU. */
 static __noinline bool take_overdue(s32 cpu)
 {
 	struct task_struct *p;
@@ -87,7 +92,7 @@ static __noinline bool take_overdue(s32 cpu)
 	return false;
 }
 
-/* The queue and its timer. */
+/* Creates the DSQ and starts the timer. */
 static __always_inline s32 overdue_init(void)
 {
 	u32 key = 0;

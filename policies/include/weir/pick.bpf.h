@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Pick: the best task of a queue in deadline order, for one CPU.
+ * Pick: the best task for one CPU from a DSQ in deadline order.
  *
- * 1. Tasks that may not run on the CPU are passed over.
- * 2. Without a bias the first one is the best.
- * 3. With a bias a CPU sees some deadlines as later than they are. None is seen as earlier, so nobody is better once a
- *    bare deadline is as late as the best so far: mostly a few steps are enough.
- * 4. What was seen is what is taken: an iterator may move any task that was queued when it began, so one look into the queue
- *    is enough. If another CPU was faster, the search begins anew.
- * 5. A task must not be later than a limit. It may be as late: then it waited, and who has the limit ran.
+ * 1. Tasks that may not run on the CPU are skipped.
+ * 2. Without a bias the first remaining task is the best.
+ * 3. With a bias, a CPU sees some deadlines later than they are, never earlier. So the scan stops
+ *    as soon as an unbiased deadline is as late as the best one found; a few steps usually suffice.
+ * 4. The task that was chosen is the one that is moved: an iterator may move any task that was
+ *    queued when the iterator was created, so one scan of the DSQ suffices. If another CPU takes
+ *    that task first, the scan restarts.
+ * 5. The task's deadline must not be later than a limit. It may equal the limit: the running task,
+ *    whose deadline is the limit, has run, and the other one has waited.
  *
- * A policy defines before it includes this: PICK_REFUSED(p, cpu), for tasks that are to be passed over though they may
- * run here; PICK_BIASED, whether there is a bias; and PICK_SEEN(p, deadline, cpu), a deadline with its bias. It may define
- * PICK_FLAGS: how a task is put before the CPU.
+ * Before including this, a policy defines PICK_REFUSED(p, cpu), true for tasks to skip although
+ * they may run here; PICK_BIASED, whether there is a bias; and PICK_SEEN(p, deadline, cpu), the
+ * biased deadline. It may define PICK_FLAGS, the flags of the insert into the local DSQ.
  */
 #ifndef WEIR_PICK_BPF_H
 #define WEIR_PICK_BPF_H
@@ -31,7 +33,7 @@ static __always_inline bool may_take(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !PICK_REFUSED(p, cpu);
 }
 
-/* 2: whether a task was taken. */
+/* 2: returns whether a task was taken. */
 static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
 {
 	struct task_struct *p;
@@ -46,7 +48,7 @@ static __always_inline bool take_first(u64 dsq_id, s32 cpu, u64 limit)
 	return taken;
 }
 
-/* The number of the best task that an iterator finds; 0 if there is none. */
+/* Pid of the best task that the iterator finds; 0 if there is none. */
 static __always_inline s32 find_best(struct bpf_iter_scx_dsq *it, s32 cpu, u64 limit)
 {
 	struct task_struct *p;
@@ -71,7 +73,10 @@ static __always_inline s32 find_best(struct bpf_iter_scx_dsq *it, s32 cpu, u64 l
 #define TAKEN 1
 #define LOST 2
 
-/* 3, 4: TAKEN, LOST if another CPU was faster, 0 if there is none. An iterator moves only what was queued when it began. */
+/*
+ * 3, 4: TAKEN; LOST if another CPU was faster; 0 if there is no task. An iterator moves only tasks
+ * that were queued when it was created.
+ */
 static __noinline u32 try_best(u64 dsq_id, s32 cpu, u64 limit)
 {
 	struct bpf_iter_scx_dsq it;
@@ -114,7 +119,7 @@ static __noinline bool take(u64 dsq_id, s32 cpu, u64 limit)
 	return PICK_BIASED ? take_best(dsq_id, cpu, limit) : take_first(dsq_id, cpu, limit);
 }
 
-/* The deadline of the first task of a queue whose tasks all belong to one CPU. */
+/* Deadline of the first task of a DSQ that belongs to one CPU. */
 static __noinline __attribute__((unused)) u64 first_deadline(u64 dsq_id)
 {
 	struct task_struct *p;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * SMT-nice: a light task does not slow a heavy one down from the other thread of its core.
+ * SMT-nice: a light task does not slow down a heavy one from the sibling thread of its core.
  *
- * 1. A task has a weight: 40 for nice -20 down to 1 for nice 19, and 0 for SCHED_IDLE and for threads of the kernel. It
- *    counts down by one with every slice, and starts anew at 0.
- * 2. A task must not run beside a sibling whose task is heavier, unless that weight leaves 1 when divided by 4. As weights
- *    count down, light tasks so get a quarter of the slices beside a heavy one. Threads of the kernel run anywhere.
- * 3. When the weight on a CPU changes, siblings that have become too light pick again, and those that idle look for
- *    tasks that may run now.
+ * 1. A task has a weight: 40 for nice -20 down to 1 for nice 19, and 0 for SCHED_IDLE and kthreads.
+ *    The weight drops by one with every slice and starts over after 1.
+ * 2. A task must not run beside a sibling whose task is heavier, unless the heavier weight modulo 4
+ *    is 1. As weights count down, light tasks get a quarter of the slices beside a heavy one.
+ *    Kthreads run anywhere.
+ * 3. When the weight on a CPU changes, siblings whose task has become too light pick again, and
+ *    idle siblings look for tasks that may run now.
  */
 #ifndef WEIR_SMT_NICE_BPF_H
 #define WEIR_SMT_NICE_BPF_H
@@ -17,7 +18,7 @@
 
 RODATA bool smt_nice = false;
 
-/* Who runs on a CPU. */
+/* The task that runs on a CPU. */
 struct smt_load {
 	u32 weight;
 	bool busy;
@@ -52,7 +53,7 @@ static __always_inline bool outweighs(u32 sibling, u32 weight)
 	return sibling > weight && sibling % 4 != 1;
 }
 
-/* Whether `p` must not run on `cpu` because of who runs beside it. */
+/* Returns whether a heavier task on a sibling keeps `p` from running on `cpu`. */
 static __noinline bool is_outweighed(struct task_struct *p, u32 weight, s32 cpu)
 {
 	u32 heaviest = 0;
@@ -82,7 +83,7 @@ static __noinline void tell_siblings(s32 cpu, u32 weight)
 	}
 }
 
-/* 3: a task runs on `cpu` from now on. */
+/* 3: `p` runs on `cpu` from now on. */
 static __always_inline void smt_runs(const struct task_struct *p, u32 weight, s32 cpu)
 {
 	struct smt_load *load = smt_load_of(cpu);
@@ -97,7 +98,7 @@ static __always_inline void smt_runs(const struct task_struct *p, u32 weight, s3
 		tell_siblings(cpu, weight);
 }
 
-/* 3: nobody does. */
+/* 3: `cpu` becomes idle. */
 static __always_inline void smt_idles(s32 cpu)
 {
 	struct smt_load *load = smt_load_of(cpu);

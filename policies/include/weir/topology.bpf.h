@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Topology: how far CPUs are from each other. The launch profile fills the tables.
+ * Topology: distances between CPUs. The loader fills the tables from the launch profile.
  *
- * 1. A place is a position in `cpu_at`, which lists the online CPUs by node, last-level cache, core and number. So the
- *    CPUs of one core, those below one cache, and those of one node are neighbours in it.
- * 2. `place_of` is its inverse. For each CPU the other tables say where its cache and its node begin and end.
- * 3. A CPU that was offline when the tables were made has the place of another.
+ * 1. A place is an index into `cpu_at`, which lists the online CPUs by node, last-level cache,
+ *    core, and number. So the CPUs of a core, of a cache, and of a node are adjacent.
+ * 2. `place_of` is the inverse. The other tables give the first place and the end of each CPU's
+ *    cache and node.
+ * 3. A CPU that was offline when the tables were made has the place of another CPU; has_place()
+ *    tells them apart.
  */
 #ifndef WEIR_TOPOLOGY_BPF_H
 #define WEIR_TOPOLOGY_BPF_H
@@ -29,9 +31,9 @@ RODATA u16 cache_end[MAX_CPUS];
 RODATA u16 node_begin[MAX_CPUS];
 RODATA u16 node_end[MAX_CPUS];
 
-/* The most that a core has. */
+/* Highest number of threads in a core. */
 u32 max_threads = 1;
-/* Not all CPUs are below one cache. */
+/* The machine has more than one last-level cache. */
 bool many_caches;
 
 /* At init. */
@@ -51,7 +53,7 @@ static __always_inline void topology_init(void)
 	many_caches = cache_end[cpu_at[0] & MAX_CPU_MASK] < nr_online;
 }
 
-/* What two CPUs have in common at most. */
+/* The closest topology level that two CPUs share. */
 enum distance { SAME_CPU, SAME_CORE, SAME_CACHE, SAME_NODE, OTHER_NODE, DISTANCES };
 
 static __always_inline enum distance distance(u32 a, u32 b)
@@ -67,13 +69,13 @@ static __always_inline enum distance distance(u32 a, u32 b)
 	return node_begin[a] == node_begin[b] ? SAME_NODE : OTHER_NODE;
 }
 
-/* Whether the tables know this CPU. */
+/* Returns whether the tables contain this CPU. */
 static __always_inline bool has_place(u32 cpu)
 {
 	return cpu < nr_cpus && cpu_at[place_of[cpu & MAX_CPU_MASK] & MAX_CPU_MASK] == cpu;
 }
 
-/* The CPU that stands `steps` places beyond `cpu` if it is a sibling, or else -1. */
+/* Returns the CPU `steps` places after `cpu` if it is a sibling, otherwise -1. */
 static __always_inline s32 sibling_at(u32 cpu, s32 steps)
 {
 	u32 place = place_of[cpu & MAX_CPU_MASK] + steps, other;
@@ -84,13 +86,13 @@ static __always_inline s32 sibling_at(u32 cpu, s32 steps)
 	return distance(other, cpu) == SAME_CORE ? (s32)other : -1;
 }
 
-/* Whether it has no sibling. */
+/* Returns whether `cpu` has no sibling. */
 static __always_inline bool is_alone(u32 cpu)
 {
 	return sibling_at(cpu, -1) < 0 && sibling_at(cpu, 1) < 0;
 }
 
-/* for each other CPU of a core: `steps` is for the loop. */
+/* Visits each other CPU of the core; `steps` is the loop variable. */
 #define for_each_sibling(steps, sibling, cpu)					\
 	for_range(steps, 1 - (s32)max_threads, (s32)max_threads)		\
 		if (((sibling) = sibling_at(cpu, steps)) >= 0)

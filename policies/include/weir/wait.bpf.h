@@ -1,15 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * An experiment: a task that wakes while its last CPU works waits for that one for a moment, though others idle.
+ * Experiment: a task that wakes while its previous CPU is busy waits for that CPU for a moment,
+ * although other CPUs are idle.
  *
- * 1. It stands in the queue, and only its last CPU takes it, for `wait_us`.
- * 2. A timer ends this: the best idle CPU for it is told, if there is one. Each CPU has one timer, for whoever waits for it
- *    longest; it begins anew for the others. It must not begin anew for each that comes: then nobody's wait would ever end.
+ * 1. The task is in the DSQ, and for `wait_us` only its previous CPU takes it.
+ * 2. A timer ends this wait and kicks the best idle CPU, if there is one. Each CPU has one timer,
+ *    set for the task that has waited longest, and rearms it for the others. A newly arriving task
+ *    must not rearm it, or no wait would ever end.
  *
- * The author of BFS tried this before 0.360, found "a pitiful improvement in throughput" for much complexity, and left it.
+ * The author of BFS tried this before 0.360, found "a pitiful improvement in throughput" for much
+ * complexity, and dropped it.
  *
- * A policy includes <weir/one-queue.bpf.h> before this and defines IDLE_IN_SLEEPABLE, as timers are made in a program that may
- * sleep; it has `wait_us`, and its struct task `waits` and `waits_until`.
+ * Before including this, a policy includes <weir/one-queue.bpf.h> and defines IDLE_IN_SLEEPABLE,
+ * because timers are initialized in a sleepable program. It provides `wait_us`, and `waits` and
+ * `waits_until` in its struct task.
  */
 #ifndef WEIR_WAIT_BPF_H
 #define WEIR_WAIT_BPF_H
@@ -31,7 +35,7 @@ static __always_inline struct waiting *waiting_for(u32 cpu)
 	return bpf_map_lookup_elem(&waiting, &cpu);
 }
 
-/* 1: whether the task waits for a CPU that is not this one. */
+/* 1: returns whether the task waits for a CPU other than `cpu`. */
 static __always_inline bool waits_for_another(struct task_struct *p, s32 cpu)
 {
 	struct task *t;
@@ -41,13 +45,13 @@ static __always_inline bool waits_for_another(struct task_struct *p, s32 cpu)
 	return now_ns() < t->waits_until;
 }
 
-/* Whether a task that wakes is to wait for its last CPU. */
+/* Returns whether a waking task should wait for its previous CPU. */
 static __always_inline bool has_to_wait(struct task_struct *p, s32 last)
 {
 	return wait_us && !is_idle_level(p) && !is_leaving(last) && bpf_cpumask_test_cpu(last, p->cpus_ptr);
 }
 
-/* It is in the queue. Its CPU may have begun to idle just before that. */
+/* Called after the insert: the CPU may have become idle just before it. */
 static __always_inline void begin_to_wait(struct task_struct *p, struct task *t)
 {
 	s32 last = scx_bpf_task_cpu(p);
@@ -61,8 +65,8 @@ static __always_inline void begin_to_wait(struct task_struct *p, struct task *t)
 }
 
 /*
- * 2: whoever waited long enough looks for an idle CPU; for whoever did not, the timer begins anew. Who comes while this goes
- * through the queue is either met there or finds the timer unarmed.
+ * 2: for each task whose wait is over, kicks an idle CPU; rearms the timer for the others. A task
+ * that arrives during the scan is either found by it or finds the timer unarmed.
  */
 static int end_waiting(void *map, u32 *cpu, struct waiting *w)
 {

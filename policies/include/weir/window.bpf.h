@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Windows: how urgent it is that a stream's next request is served in time, after R. West and K. Schwan.
+ * Window constraints: how urgently a stream's next request must be served in time, after R. West
+ * and K. Schwan.
  *
- * 1. Of each y requests x may be late. What is left of that is x' and y': so many of the y' requests that remain of this
- *    window. Served in time, a request leaves the window: y' falls, or, where all that remain may be late, both fall. A late
- *    one takes from both. When nothing remains the window begins anew.
- * 2. A late request where x' = 0 violates the window. Then y' grows, which makes the stream more urgent, until it is served;
- *    then its window begins anew.
- * 3. Who goes first: the earlier deadline; of equal ones the lower x'/y'; of these with x' = 0 the higher y', else the lower
- *    x'; then who came first. The order of 1999 begins with x'/y', and asks for the deadline after that.
- * 4. All of that is one number, the lower the sooner. Two fractions with denominators up to 255 differ by 1/(255 * 254) at
- *    least, so 16 bits tell them apart. Deadlines count in units of 2^17 ns, 0.13 ms.
+ * 1. Of every y requests, x may be late. The current values x' and y' are the late requests still
+ *    allowed and the requests left in this window. A request served in time lowers y', or both
+ *    values if all remaining requests may be late. A late request lowers both. At zero the window
+ *    restarts.
+ * 2. A late request at x' = 0 violates the window. Then y' grows, which makes the stream more
+ *    urgent until it is served; its window then restarts.
+ * 3. Order: the earlier deadline; with equal deadlines the lower x'/y'; among those with x' = 0 the
+ *    higher y', otherwise the lower x'; then FIFO. The order of 1999 compares x'/y' first and the
+ *    deadline second.
+ * 4. One key encodes this order; the lower key runs first. Two fractions with denominators up to
+ *    255 differ by at least 1/(255 * 254), so 16 bits distinguish them. Deadlines count in units of
+ *    2^17 ns (0.13 ms).
  */
 #ifndef WEIR_WINDOW_BPF_H
 #define WEIR_WINDOW_BPF_H
@@ -52,7 +56,7 @@ static __always_inline void window_served(struct window *w)
 		window_begin(w);
 }
 
-/* 1, 2: whether that violates it. */
+/* 1, 2: returns whether this violates the window. */
 static __always_inline bool window_missed(struct window *w)
 {
 	u32 more = w->x ? (w->y - 1) / w->x : w->y;	/* (y - x) / x, rounded up */
@@ -79,7 +83,7 @@ static __always_inline u64 window_deadline(u64 deadline_ns)
 	return deadline_ns >> DEADLINE_SHIFT & ((1ULL << DEADLINE_BITS) - 1);
 }
 
-/* 3: among those with the same deadline and fraction. */
+/* 3: order among requests with equal deadline and fraction. */
 static __always_inline u64 window_last(const struct window *w)
 {
 	return w->now_x ? w->now_x : WINDOW_MOST - w->now_y;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The kernel's own classes (`kernel`), against what real threads got under them: shares, wakeups, latencies, switches.
+//! Compares the model of the kernel's own classes (`kernel`) with real threads under them: shares, wakeups,
+//! latencies, switches.
 //!
-//! `classes/` has the workloads and the machine, `recorded/classes-6.18` what a 6.18 kernel on a host of 2 CPUs did with
-//! them, the median of several rounds. Tasks that differ in their number only are one row. What does not fit is on the
-//! list of [`MISSES`] with a reason, and a test fails if it fits after all.
+//! `classes/` has the workloads and the machine, `recorded/classes-6.18` the recordings of a 6.18 kernel on a host
+//! with 2 CPUs, as medians of several rounds. Tasks that differ only in their number are one row. Known differences
+//! are in [`MISSES`] with a reason, and a test fails if one of them agrees after all.
 
-use crate::shares::Unheard;
+use crate::shares::Discard;
 use anyhow::{Context, Result, anyhow};
 use event_log::Sink;
 use fault_plan::FaultPlan;
@@ -18,20 +19,20 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use workload::Workload;
 
-/// Shares of all CPU time may differ by half a point of a hundred, or a tenth of the share if that is more.
+/// Shares of all CPU time may differ by half a percentage point, or a tenth of the share if that is more.
 const SHARE_POINTS: f64 = 0.5;
 const SHARE_PART: f64 = 0.1;
 /// Wakeups may differ by a tenth.
 const WAKEUPS_PART: f64 = 0.1;
-/// Medians of latencies may differ by this factor, their 99th percentiles by the next one.
+/// Maximum factor between median latencies, and between 99th percentiles.
 const P50_FACTOR: f64 = 2.0;
 const P99_FACTOR: f64 = 3.0;
-/// The number of switches may differ by this factor.
+/// Maximum factor between numbers of context switches.
 const SWITCHES_FACTOR: f64 = 1.5;
-/// Of fewer wakeups no percentile is taken, and their number is that of a start.
+/// Minimum number of wakeups for a comparison of wakeups and percentiles.
 const WAKEUPS: u64 = 100;
 
-/// What played: a kernel, and its machine as the model knows it.
+/// A recorded kernel, and the model of its machine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Host {
     /// The kernel's version.
@@ -40,11 +41,11 @@ pub(crate) struct Host {
     pub machine: &'static str,
 }
 
-/// That of the records.
+/// Host of the records.
 pub(crate) const HOST: Host = Host { kernel: (6, 18), machine: include_str!("../classes/host.toml") };
 const RECORDED: &str = include_str!("../recorded/classes-6.18");
 const MISSES: &str = include_str!("../classes/misses");
-/// Recordings of programs: three processes joined by pipes, and a build of 25 files with four jobs.
+/// Recorded programs: three processes joined by pipes, and a build of 25 files with four jobs.
 pub(crate) const RECORDINGS: [(&str, &[u8]); 2] =
     [("pipes", include_bytes!("../classes/pipes.weir")), ("build", include_bytes!("../classes/build.weir"))];
 /// Synthetic workloads.
@@ -61,22 +62,22 @@ pub(crate) const WORKLOADS: [(&str, &str); 10] = [
     ("pingpong-2", include_str!("../classes/pingpong-2.json")),
 ];
 
-/// What the tasks of one name got.
+/// Results of the tasks of one name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
     /// The workload.
     pub workload: String,
-    /// Their name, without the number of the instance.
+    /// Name without the instance number.
     pub task: String,
-    /// CPU time of all of them, ns.
+    /// CPU time of all of them in ns.
     pub cpu_ns: u64,
-    /// How often they were woken.
+    /// Number of wakeups.
     pub wakeups: u64,
     /// Median of their medians of wakeup latency, ns.
     pub p50_ns: u64,
     /// Median of their 99th percentiles, ns.
     pub p99_ns: u64,
-    /// Switches of the whole run.
+    /// Context switches of the whole run.
     pub switches: u64,
 }
 
@@ -113,12 +114,12 @@ fn median(mut values: Vec<u64>) -> u64 {
     values[values.len() / 2]
 }
 
-/// The name without the number of an instance.
+/// Returns the name without an instance number.
 pub(crate) fn stem(name: &str) -> &str {
     name.rsplit_once('-').filter(|(_, number)| number.parse::<u32>().is_ok()).map_or(name, |(stem, _)| stem)
 }
 
-/// Tasks of one name become a row.
+/// Combines tasks of one name into a row.
 fn rows(workload: &str, tasks: Vec<Task>, switches: u64) -> Vec<Got> {
     let mut groups = BTreeMap::<String, Vec<Task>>::new();
     for task in tasks {
@@ -136,7 +137,8 @@ fn rows(workload: &str, tasks: Vec<Task>, switches: u64) -> Vec<Got> {
     groups.into_iter().map(row).collect()
 }
 
-/// Reads what `weir run --format json` left: one folder for each round, with `WORKLOAD.json`; medians of the rounds.
+/// Reads the output of `weir run --format json`, one directory per round with `WORKLOAD.json`; returns medians of the
+/// rounds.
 pub fn reports(folders: &[PathBuf]) -> Result<Vec<Got>> {
     let mut rounds = Vec::new();
     for folder in folders {
@@ -176,7 +178,7 @@ fn round(folder: &Path) -> Result<Vec<Got>> {
     Ok(got)
 }
 
-/// As text, one row a line.
+/// Formats rows as text, one per line.
 pub fn write(got: &[Got]) -> String {
     let mut text = String::from("# workload task cpu_ns wakeups p50_ns p99_ns switches\n");
     for Got { workload, task, cpu_ns, wakeups, p50_ns, p99_ns, switches } in got {
@@ -186,7 +188,7 @@ pub fn write(got: &[Got]) -> String {
     text
 }
 
-/// What is kept of the kernel.
+/// Returns the kept records of the kernel.
 pub fn recorded() -> Result<Vec<Got>> {
     let lines = RECORDED.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
     lines.map(|(line, number)| parse(line).ok_or_else(|| anyhow!("line {number}: expected seven columns"))).collect()
@@ -201,11 +203,11 @@ fn parse(line: &str) -> Option<Got> {
     Some(Got { workload, task, cpu_ns, wakeups, p50_ns, p99_ns, switches })
 }
 
-/// What the model gives.
+/// Returns the model's results.
 pub fn simulated() -> Result<Vec<Got>> {
     let mut got = Vec::new();
     for (name, text) in WORKLOADS {
-        let measures = simulate(HOST, &Workload::from_rt_app(name, text)?, 0, &mut Unheard)?.measures;
+        let measures = simulate(HOST, &Workload::from_rt_app(name, text)?, 0, &mut Discard)?.measures;
         let tasks = measures.tasks.iter().map(|task| {
             let latency = &task.wakeup_latency;
             (task.name.clone(), task.account.run.0, latency.count, latency.p50.0, latency.p99.0)
@@ -215,7 +217,7 @@ pub fn simulated() -> Result<Vec<Got>> {
     Ok(got)
 }
 
-/// Plays a workload in the model of a host.
+/// Runs a workload in the model of a host.
 pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dyn Sink) -> Result<Outcome> {
     let machine = Machine::from_toml("host.toml", host.machine)?;
     let faults = FaultPlan::default();
@@ -231,7 +233,7 @@ pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dy
     Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }
 
-/// A number that does not fit, and by how much: `workload task column`.
+/// Returns the values that do not agree, as `workload task column`, with both values.
 fn misses(there: &Got, here: &Got, totals: (u64, u64)) -> Vec<(String, String)> {
     let mut missed = Vec::new();
     let mut miss = |fits: bool, column: &str, size: String| {
@@ -260,7 +262,7 @@ fn misses(there: &Got, here: &Got, totals: (u64, u64)) -> Vec<(String, String)> 
     missed
 }
 
-/// A table for people, and whether all fits but what is known not to.
+/// Returns a table, and whether everything agrees except the known differences.
 pub fn compare(kernel: &[Got], model: &[Got]) -> (String, bool) {
     let mut text = format!(
         "{:11} {:8} {:>13} {:>13} {:>19} {:>21} {:>13}\n",

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Holds what the kernel did against what the model did.
+//! Compares a kernel's records with the model's.
 //!
-//! 1. Each task of the workload has a story: the ops that were called about it, in order, with arguments, CPUs, flags
-//!    and verdicts. Stories are compared one by one, so what different tasks do at the same time may be in any order.
-//! 2. A CPU's own ops go to the story of the task that they stand next to on that CPU: what leads to `running`, and a
-//!    CPU's going idle, or its being taken by a higher class, after a task has left it.
-//! 3. The director (`d_dir`) moves the others; nobody compares it. It marks the begin and the end of what is compared
-//!    by changing its nice value to 5 and to 6: how threads come to be is not a scheduler's matter.
-//! 4. What time decides is left out, see [`ALWAYS_MASKED`] and [`Masks`].
-//! 5. A real machine has other tasks, and they disturb; [`crate::disturbance`] knows when. Every play that was not
-//!    disturbed must be like the model's. Where all were disturbed, one that is like the model's is enough: what a wrong
-//!    model does, a kernel does never.
-//! 6. What a CPU asks for in vain, a `dispatch` that leads to no task, is the story of that CPU, but for CPU 0, where
-//!    foreign tasks are.
-//! 7. Who runs after whom on a CPU is a story too: the tasks' own do not tell it.
+//! 1. Each task of the workload has a sequence: the ops called for it, in order, with arguments, CPUs, flags and
+//!    verdicts. Sequences are compared one by one, so simultaneous actions of different tasks may be in any order.
+//! 2. A CPU's own ops belong to the sequence of the adjacent task on that CPU: ops that lead to `running`, and going
+//!    idle or being taken by a higher class after a task has left.
+//! 3. The director (`d_dir`) controls the others and is not compared. It marks begin and end of the comparison by
+//!    changing its nice value to 5 and to 6, because thread creation is not the scheduler's matter.
+//! 4. Effects of timing are left out, see [`ALWAYS_MASKED`] and [`Masks`].
+//! 5. A real machine has other tasks, which disturb; [`crate::disturbance`] detects that. Every undisturbed run must
+//!    equal the model's. If all were disturbed, one equal run is enough: what a wrong model does never happens in a
+//!    kernel.
+//! 6. A `dispatch` that leads to no task belongs to a sequence of the CPU, except on CPU 0, where foreign tasks run.
+//! 7. The order in which tasks run on each CPU is a sequence too, because those of the tasks do not contain it.
 
 use crate::record::{Call, Exit, Record, Run};
 use crate::scenario::{Masks, Scenario};
@@ -21,22 +20,22 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-/// Who moves the others.
+/// Task that controls the others.
 pub const DIRECTOR: &str = "d_dir";
-/// Whose story it is that CPUs come and go.
+/// Sequence of CPU hotplug events.
 const MACHINE: &str = "(machine)";
-/// In logs: a foreign task.
+/// Marker of a foreign task in logs.
 const FOREIGN: &str = "*";
-/// Ticks that may be missing or too many: one at either end, and one that came too late to be told from the next.
+/// Tolerated number of missing or extra ticks: one at either end, and one too late to be told from the next.
 const MISSED_TICKS: u64 = 2;
-/// A tick of the kernels that scenarios are played in: 250 Hz.
+/// Tick period of the recorded kernels: 250 Hz.
 const TICK_NS: u64 = 4_000_000;
-/// Weight of nice 5, the director's mark of the begin (contract T13).
+/// Weight of nice 5, the director's begin mark (contract T13).
 const BEGIN_WEIGHT: u64 = 33;
-/// Weight of nice 6, the mark of the end.
+/// Weight of nice 6, the end mark.
 const END_WEIGHT: u64 = 27;
 
-/// What no comparison looks at, and why.
+/// Parts that no comparison includes, with reasons.
 pub const ALWAYS_MASKED: [(&str, &str); 6] = [
     ("order of ticks", "when a tick comes is a matter of time; each stretch on a CPU must have as many as it is long"),
     ("foreign tasks", "a real machine has kernel threads and other processes"),
@@ -55,38 +54,38 @@ pub const ALWAYS_MASKED: [(&str, &str); 6] = [
     ),
 ];
 
-/// In `scx.flags`: the task was placed with `SCX_ENQ_IMMED`. It stays set while the task sleeps.
+/// Bit of `scx.flags`: the task was inserted with `SCX_ENQ_IMMED`. It stays set during sleep.
 const IMMED: u32 = 0x20;
 /// QUEUED, IN_CUSTODY, IMMED, state, reason of a reenqueue.
 const FLAGS: u32 = 0x1 | 0x2 | IMMED | 0x700 | 0x3000;
 
-/// What came of one scenario.
+/// Result of one scenario.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Verdict {
-    /// Its name.
+    /// Name of the scenario.
     pub scenario: String,
-    /// Rules that it shows.
+    /// Contract rules that it covers.
     pub covers: Vec<String>,
-    /// Whether the kernel's plays, but for disturbed ones, were like the model's.
+    /// Whether all undisturbed runs of the kernel equal the model's.
     pub agrees: bool,
-    /// How many plays were disturbed.
+    /// Number of disturbed runs.
     pub disturbed: usize,
-    /// Why it is known not to.
+    /// Reason for a known difference.
     pub departure: Option<String>,
-    /// Which play is shown, from 1 on: of those that count the one that differs most.
+    /// Number of the shown run, from 1: of those that count, the one that differs most.
     pub play: usize,
-    /// How many the kernel has played.
+    /// Number of runs in the kernel.
     pub plays: usize,
-    /// Calls that were compared.
+    /// Number of compared calls.
     pub calls: usize,
-    /// The end of the scheduler alone was compared: the scenario masks all calls.
+    /// Whether only the exit was compared, because the scenario masks all calls.
     pub end_only: bool,
-    /// What differs, for people.
+    /// Differences, for display.
     pub differences: Vec<String>,
 }
 
 impl Verdict {
-    /// Whether all is as it is said to be: it agrees, or is known not to.
+    /// Returns whether the result is as expected: it agrees, or is known not to.
     pub fn is_expected(&self) -> bool {
         self.agrees != self.departure.is_some()
     }
@@ -120,7 +119,7 @@ pub fn compare(scenario: &Scenario, kernel: &Record, model: &Record) -> Verdict 
     }
 }
 
-/// A play in the form that is compared.
+/// A run in the compared form.
 #[derive(PartialEq, Debug)]
 struct Told {
     end: String,
@@ -154,7 +153,7 @@ impl Told {
         Told { end, stories }
     }
 
-    /// What of `self`, the kernel's, is not so in the model's.
+    /// Returns what differs between `self`, the kernel's run, and the model's.
     fn differences(&self, model: &Told) -> Vec<String> {
         let mut found = Vec::new();
         if self.end != model.end {
@@ -172,12 +171,12 @@ impl Told {
     }
 }
 
-/// How it ended, without pids and times.
+/// Returns the exit without pids and times.
 fn ending(exit: &Exit) -> String {
     format!("kind {} code {:#x} ({}) {:?}", exit.kind, exit.code, exit.reason, masked(&exit.message))
 }
 
-/// `victim[205] failed to run for 3.752s` becomes `victim[#] failed to run for #s`.
+/// Masks numbers: `victim[205] failed to run for 3.752s` becomes `victim[#] failed to run for #s`.
 fn masked(message: &str) -> String {
     let first_line = message.lines().next().unwrap_or_default();
     let mut out = String::new();
@@ -197,7 +196,7 @@ fn masked(message: &str) -> String {
     without_foreign_name(&out)
 }
 
-/// The first task that there is has another name on another machine.
+/// Masks the name of a foreign task, which differs between machines.
 fn without_foreign_name(message: &str) -> String {
     let Some((before, rest)) = message.split_once("[#]") else { return message.to_owned() };
     let name = before.rsplit(' ').next().unwrap_or_default();
@@ -207,10 +206,10 @@ fn without_foreign_name(message: &str) -> String {
     format!("{}*[#]{rest}", &before[..before.len() - name.len()])
 }
 
-/// Longest round of ops that is taken for a repetition.
+/// Longest sequence of ops that is recognized as a repetition.
 const LONGEST_ROUND: usize = 16;
 
-/// Of rounds that follow each other only the first.
+/// Keeps only the first of repeated sequences.
 fn without_repeats(story: &[String]) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for line in story {
@@ -226,9 +225,9 @@ fn without_repeats(story: &[String]) -> Vec<String> {
     kept
 }
 
-/// Without the ops of a running task that changes a property of its own (contract T9).
+/// Removes the ops of a running task that changes its own properties (contract T9).
 fn without_changes(story: &[String]) -> Vec<String> {
-    // Moving to another group has no op that this scheduler implements.
+    // Moving to another cgroup has no op that this scheduler implements.
     let changes: [&[&str]; 2] =
         [&["stopping", "quiescent", "set_", "runnable", "running"], &["stopping", "quiescent", "runnable", "running"]];
     let (mut kept, mut rest) = (Vec::new(), story);
@@ -246,7 +245,7 @@ fn without_changes(story: &[String]) -> Vec<String> {
     kept
 }
 
-/// Makes one story of those of `alike`: which lines occur in any of them.
+/// Replaces the sequences of `alike` by one with the set of their lines.
 fn unite(stories: &mut BTreeMap<String, Vec<String>>, alike: &[String]) {
     let lines: BTreeSet<String> = alike.iter().filter_map(|task| stories.remove(task)).flatten().collect();
     if !lines.is_empty() {
@@ -254,7 +253,7 @@ fn unite(stories: &mut BTreeMap<String, Vec<String>>, alike: &[String]) {
     }
 }
 
-/// How often each line occurs.
+/// Counts the occurrences of each line.
 fn tally(story: &[String]) -> Vec<String> {
     let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
     for line in story {
@@ -263,14 +262,15 @@ fn tally(story: &[String]) -> Vec<String> {
     counts.into_iter().map(|(line, count)| format!("{count} x {line}")).collect()
 }
 
-/// The stories of the workload's tasks.
+/// Returns the sequences of the workload's tasks.
 fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
     let calls = between_marks(&run.calls);
     let owners = owners(calls);
     let mut stories = odd_ticks(calls, masks);
     stories.extend(turns(calls, masks));
-    // Tasks that have run: what slice a task brought from before the first mark is a matter of time. Tasks that were placed:
-    // who came to be while the scheduler was loaded was placed by the kernel in one world and by the scheduler in the other.
+    // Tasks that have run: the slice a task has from before the first mark depends on timing. Tasks that were
+    // inserted: one created while the scheduler was being loaded was inserted by the kernel in one case and by the
+    // scheduler in the other.
     let (mut ran, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for (call, owner) in calls.iter().zip(owners) {
         if call.op == "running" {
@@ -298,7 +298,8 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
     stories
 }
 
-/// Which tasks ran on each CPU, in order. One that went on after somebody foreign, or after itself, is told once.
+/// Returns the order of tasks on each CPU. A task that continues after a foreign task, or after itself, is listed
+/// once.
 fn turns(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<String>> {
     let mut turns: BTreeMap<String, Vec<String>> = BTreeMap::new();
     if masks.cpus || masks.ops.iter().any(|op| op == "running") {
@@ -318,12 +319,12 @@ fn turns(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<String>> {
     turns
 }
 
-/// Stretches on a CPU with more or fewer ticks than fit into them. In neither world there should be any.
+/// Returns run intervals with more or fewer ticks than fit into them; there should be none in kernel or model.
 pub(crate) fn odd_ticks(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<String>> {
     if masks.ops.iter().any(|op| op == "tick") {
         return BTreeMap::new();
     }
-    // Since when the task that runs on each CPU does, and its ticks.
+    // Start of the present run interval on each CPU, and its ticks.
     let mut stretches: BTreeMap<i32, (u64, u64)> = BTreeMap::new();
     let mut odd: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for call in calls.iter().filter(|call| !call.task.is_empty() && call.task != FOREIGN && call.task != DIRECTOR) {
@@ -344,7 +345,7 @@ pub(crate) fn odd_ticks(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<S
     odd
 }
 
-/// The calls between the director's marks.
+/// Returns the calls between the director's marks.
 pub(crate) fn between_marks(calls: &[Call]) -> &[Call] {
     let mark =
         |weight| calls.iter().position(|call| call.op == "set_weight" && call.task == DIRECTOR && call.a == weight);
@@ -353,8 +354,8 @@ pub(crate) fn between_marks(calls: &[Call]) -> &[Call] {
     &calls[begin..end]
 }
 
-/// Of a kernel's record what is worth keeping: the play that is shown; of that what is compared, and of the calls on CPU 0
-/// that belong to nobody those that separate others.
+/// Returns the part of a kernel's record worth keeping: the shown run, its compared calls, and those unowned calls on
+/// CPU 0 that separate others.
 pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
     let play = compare(scenario, kernel, model).play - 1;
     let mut run = kernel.runs[play].clone();
@@ -362,7 +363,7 @@ pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
     let owners = owners(calls);
     let is_nobodys = |at: usize| owners[at].is_empty();
     let mut kept = vec![true; calls.len()];
-    // What is foreign is on CPU 0.
+    // Foreign tasks are on CPU 0.
     let line: Vec<usize> = (0..calls.len()).filter(|&at| calls[at].cpu == 0).collect();
     for three in line.windows(3) {
         kept[three[1]] = !three.iter().all(|&at| is_nobodys(at));
@@ -371,12 +372,12 @@ pub fn keep(scenario: &Scenario, kernel: &Record, model: &Record) -> Record {
     Record { runs: vec![run], ..kernel.clone() }
 }
 
-/// Whose story each call belongs to; empty: nobody's.
+/// Returns the sequence to which each call belongs; empty for none.
 pub(crate) fn owners(calls: &[Call]) -> Vec<String> {
     let is_ours = |call: &Call| !call.task.is_empty() && call.task != FOREIGN;
     let mut owners: Vec<String> =
         calls.iter().map(|call| if is_ours(call) { call.task.clone() } else { String::new() }).collect();
-    // Where each CPU's ops lie in the log, and the story that the last of them belongs to.
+    // Positions of each CPU's ops in the log, and the sequence to which the last of them belongs.
     let mut before: BTreeMap<i32, Vec<usize>> = BTreeMap::new();
     for (at, call) in calls.iter().enumerate() {
         let line = before.entry(call.cpu).or_default();
@@ -397,8 +398,8 @@ pub(crate) fn owners(calls: &[Call]) -> Vec<String> {
     owners
 }
 
-/// The CPU's own ops that lead to `running`: the last `dispatch` with nothing before it, leaving idle, taking the CPU
-/// back from a higher class.
+/// Assigns the CPU's own ops that lead to `running`: the last `dispatch` without a preceding op, leaving idle, and
+/// reacquiring the CPU from a higher class.
 fn lead_in(calls: &[Call], owners: &mut [String], line: &[usize], task: &str) {
     for &at in line.iter().rev() {
         let call = &calls[at];
@@ -415,7 +416,7 @@ fn lead_in(calls: &[Call], owners: &mut [String], line: &[usize], task: &str) {
     }
 }
 
-/// A CPU's own op that directly follows what its last task did.
+/// Assigns a CPU's own op that directly follows an op of its last task.
 fn follow(calls: &[Call], owners: &mut [String], line: &[usize], at: usize) {
     let leaves = ["stopping", "quiescent", "dispatch", "enqueue", "insert", "dequeue", "disable", "exit_task"];
     if let Some(&last) = line.last()
@@ -425,8 +426,8 @@ fn follow(calls: &[Call], owners: &mut [String], line: &[usize], at: usize) {
     }
 }
 
-/// A call in words. What a CPU number says is left out where the scenario asks for that, the slice of a task that has not
-/// run, and IMMED of one that was not placed.
+/// Describes a call. Left out are CPU numbers where the scenario masks them, the slice of a task that has not run,
+/// and IMMED of one that was not inserted.
 fn tell(call: &Call, masks: &Masks, ran: bool, placed: bool) -> String {
     let cpu = |number: i64| if masks.cpus { "?".to_owned() } else { number.to_string() };
     let caller =
@@ -466,7 +467,7 @@ fn tell(call: &Call, masks: &Masks, ran: bool, placed: bool) -> String {
     text
 }
 
-/// Name of a queue.
+/// Returns the name of a queue.
 fn queue(id: u64, masks: &Masks) -> String {
     match id {
         0x8000_0000_0000_0001 => "GLOBAL".into(),
@@ -479,7 +480,7 @@ fn queue(id: u64, masks: &Masks) -> String {
     }
 }
 
-/// Where two stories part, with what came before and comes after.
+/// Returns the first difference of two sequences, with its context.
 fn first_difference(task: &str, kernel: &[String], model: &[String]) -> Option<String> {
     let at = (0..kernel.len().max(model.len())).find(|&at| kernel.get(at) != model.get(at))?;
     let mut text = format!("{task}, call {}:", at + 1);
@@ -502,7 +503,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_runs_after_whom_is_told_for_each_cpu() {
+    fn order_of_tasks_is_compared_per_cpu() {
         let run = |task: &str, task_cpu| Call { op: "running".into(), task: task.into(), task_cpu, ..Call::default() };
         let calls = [run("w_b", 1), run("*", 1), run("w_b", 1), run("w_a", 1), run("d_dir", 0), run("w_a", 2)];
         let told = |masks: Masks| turns(&calls, &masks);
@@ -515,7 +516,7 @@ mod tests {
     }
 
     #[test]
-    fn how_a_task_was_placed_counts_from_the_first_time_on() {
+    fn immed_flag_counts_from_the_first_insert_on() {
         let call = |op: &str, flags| Call { op: op.into(), task: "w_a".into(), flags, ..Call::default() };
         let told = |first, second| {
             let run = Run { calls: vec![call("runnable", first), call("running", second)], ..Run::default() };
@@ -527,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_that_are_alike_have_one_story_of_what_occurs() {
+    fn alike_tasks_share_one_set_of_calls() {
         let story = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let told = |a: &str, b: &str| {
             let mut stories = BTreeMap::from([("a".to_owned(), story(a)), ("b".to_owned(), story(b))]);

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Whether something that is not in the scenario disturbed a play.
+//! Detects disturbances of a run by something outside the scenario.
 //!
-//! 1. A real machine has other tasks. As long as they stay on CPU 0 with the director, or come to another CPU while no
-//!    task of the scenario wants one, nothing of what is compared changes. One that is on another CPU while a task of
-//!    the scenario is runnable, or before the CPU that such a task left has gone idle, may change everything. So may one
-//!    on CPU 0 where a scenario uses that.
-//! 2. A virtual CPU may stand still. A task that runs sees a tick every 4 ms; when none comes for long, some are
-//!    missing.
-//! 3. Where the machine is slow, the last mark may come before a task has done its work. And the stop class has work of
-//!    its own at times, for which it takes a CPU away. Both are seen only beside the model's log. A kernel that always
-//!    differs so is noticed all the same: where all plays are disturbed, one must still be like the model's.
-//! 4. Where only the scenario's tasks are under the scheduler, what is foreign is seen by the CPUs that it finds idle.
-//! 5. CPU 0 may stand still as well. Then wakeups come late that follow each other at once in the model, and others have
-//!    gone on meanwhile.
-//! 6. The player's own lock is no part of the scenario: who slept for it slept once more than the scenario says.
+//! 1. A real machine has other tasks. As long as they stay on CPU 0 with the director, or come to another CPU while
+//!    no scenario task wants one, the comparison is unaffected. A foreign task on another CPU while a scenario task
+//!    is runnable, or before the CPU that such a task left has gone idle, may change anything. So may one on CPU 0 if
+//!    the scenario uses that.
+//! 2. A virtual CPU may stall. A running task has a tick every 4 ms; after a long gap some are missing.
+//! 3. On a slow machine the last mark may come before a task has finished. And the stop class sometimes has work, for
+//!    which it takes a CPU. Both are visible only against the model's log. A kernel that always differs in this way
+//!    is still detected: if all runs are disturbed, one must equal the model's.
+//! 4. If only the scenario's tasks are under the scheduler, foreign tasks are detected by the idle CPUs they take.
+//! 5. CPU 0 may stall as well. Then wakeups that are simultaneous in the model are late, and other tasks have
+//!    continued meanwhile.
+//! 6. The executor's own lock is not part of the scenario: a task that slept for it slept once more than specified.
 
 use crate::compare::{DIRECTOR, between_marks, odd_ticks, owners};
 use crate::record::Call;
@@ -21,31 +20,31 @@ use crate::scenario::Masks;
 use executor::ExecutionResult;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The CPU of the director and of whatever is foreign.
+/// CPU of the director and of foreign tasks.
 const HOUSE: i32 = 0;
-/// A tick and a half at 250 Hz: when a running task is not heard of for longer, a tick is lost.
+/// One and a half tick periods at 250 Hz: a longer gap in the calls of a running task means a lost tick.
 const STALL_NS: u64 = 6_000_000;
-/// More than a waker needs from one to the next.
+/// More than a waker needs between two wakeups.
 const AT_ONCE_NS: u64 = 1_000_000;
 /// `DEQUEUE_SLEEP`.
 const SLEEP: u64 = 1;
 
-/// What the log tells of disturbances, each kind once. `only_ours`: foreign tasks are not under the scheduler.
+/// Returns the kinds of disturbances found in the log. `only_ours`: foreign tasks are not under the scheduler.
 pub fn of_log(calls: &[Call], masks: &Masks, only_ours: bool) -> Vec<String> {
     let calls = between_marks(calls);
     let is_guest = |call: &Call| call.op == "running" && call.task_cpu == HOUSE && !is_at_home(call);
     let mut watch = Watch { guests: calls.iter().any(is_guest), only_ours, ..Watch::default() };
     calls.iter().for_each(|call| watch.see(call));
     let still = watch.still.iter().filter(|_| !odd_ticks(calls, masks).is_empty());
-    watch.found.into_iter().chain(still.map(|cpu| format!("CPU {cpu} stood still"))).collect()
+    watch.found.into_iter().chain(still.map(|cpu| format!("CPU {cpu} stalled"))).collect()
 }
 
-/// What it tells beside the log of the model, which nothing disturbs.
+/// Returns the disturbances found by comparison with the model's log.
 pub fn of_log_beside(calls: &[Call], model: &[Call]) -> Vec<String> {
     let mut found = Vec::new();
     let (late, expected) = (unfinished(calls), unfinished(model));
     if let Some(task) = late.iter().find(|task| !expected.contains(task)) {
-        found.push(format!("the end came before {task} was done"));
+        found.push(format!("the end came before {task} had finished"));
     }
     if are_late(calls, model) {
         found.push("wakeups came late".to_owned());
@@ -56,7 +55,7 @@ pub fn of_log_beside(calls: &[Call], model: &[Call]) -> Vec<String> {
     found
 }
 
-/// Whether wakeups that follow each other at once in the model did not do so.
+/// Returns whether wakeups that are simultaneous in the model were not.
 fn are_late(calls: &[Call], model: &[Call]) -> bool {
     let pairs = wakeups(calls).zip(wakeups(model));
     let same: Vec<(u64, u64)> =
@@ -65,20 +64,20 @@ fn are_late(calls: &[Call], model: &[Call]) -> bool {
         .any(|two| two[1].1.saturating_sub(two[0].1) < AT_ONCE_NS && two[1].0.saturating_sub(two[0].0) > STALL_NS)
 }
 
-/// Those of the scenario's tasks.
+/// Returns the wakeups of the scenario's tasks.
 fn wakeups(calls: &[Call]) -> impl Iterator<Item = &Call> {
     let ours = |call: &&Call| call.op == "runnable" && !is_at_home(call);
     between_marks(calls).iter().filter(ours)
 }
 
-/// How often a higher class took a CPU from a task of the scenario.
+/// Returns how often a higher class took a CPU from a scenario task.
 fn taken(calls: &[Call]) -> usize {
     let calls = between_marks(calls);
     let owners = owners(calls);
     calls.iter().zip(owners).filter(|(call, owner)| call.op == "cpu_release" && !owner.is_empty()).count()
 }
 
-/// Tasks that want a CPU when the last mark comes, and CPUs that did not come to rest.
+/// Returns tasks that want a CPU at the last mark, and CPUs that have not gone idle.
 fn unfinished(calls: &[Call]) -> Vec<String> {
     let mut watch = Watch::default();
     between_marks(calls).iter().for_each(|call| watch.see(call));
@@ -86,38 +85,38 @@ fn unfinished(calls: &[Call]) -> Vec<String> {
     tasks.chain(watch.left.iter().map(|cpu| format!("CPU {cpu}"))).collect()
 }
 
-/// What the player tells of them.
-pub fn of_play(played: &ExecutionResult) -> Vec<String> {
-    let slept = (played.disturbances > 0).then(|| "a thread slept for the player's own lock".to_owned());
+/// Returns the disturbances that the executor reports.
+pub fn of_play(played: &Played) -> Vec<String> {
+    let slept = (played.disturbances > 0).then(|| "a thread slept for the executor's own lock".to_owned());
     slept.into_iter().collect()
 }
 
-/// Whether it is about a task that belongs on CPU 0.
+/// Returns whether the call is about a task that belongs on CPU 0.
 fn is_at_home(call: &Call) -> bool {
     matches!(call.task.as_str(), "" | "*" | DIRECTOR)
 }
 
-/// What is known in the middle of a log.
+/// State while reading a log.
 #[derive(Default)]
 struct Watch<'a> {
-    /// Tasks of the scenario come to CPU 0 too.
+    /// Whether scenario tasks come to CPU 0 too.
     guests: bool,
-    /// Foreign tasks are not under the scheduler.
+    /// Whether foreign tasks are not under the scheduler.
     only_ours: bool,
-    /// Then: CPUs that are no longer idle, and nobody of the scenario came.
+    /// With `only_ours`: CPUs that left idle without a scenario task.
     woken: BTreeSet<i32>,
-    /// Tasks of the scenario that want a CPU or have one.
+    /// Scenario tasks that want a CPU or have one.
     active: BTreeSet<&'a str>,
-    /// CPUs on which a foreign task is.
+    /// CPUs on which a foreign task runs.
     foreign: BTreeSet<i32>,
-    /// CPUs that a task of the scenario left, and nobody came since.
+    /// CPUs that a scenario task left, and to which no other has come.
     left: BTreeSet<i32>,
-    /// CPUs that looked for work in vain, and nothing came since. A foreign task that comes now hides that: it looks as
-    /// if it had been found.
+    /// CPUs that looked for work in vain, without a later event. A foreign task that comes now hides that: it looks
+    /// as if it had been found.
     vain: BTreeSet<i32>,
-    /// When the running task of the scenario was last heard of, by CPU.
+    /// Time of the last call about the running scenario task, by CPU.
     heard: BTreeMap<i32, u64>,
-    /// CPUs on which a running task was not heard of for long.
+    /// CPUs on which a running task had no call for too long.
     still: BTreeSet<i32>,
     found: BTreeSet<String>,
 }
@@ -180,7 +179,7 @@ impl<'a> Watch<'a> {
     fn see_ours(&mut self, task: &'a str, op: &str, call: &Call) {
         match op {
             "select_cpu" | "runnable" | "enqueue" => _ = self.active.insert(task),
-            // Who changes a task that runs elsewhere is another CPU.
+            // Another CPU changes a task that runs elsewhere.
             "running" => {
                 self.vain.remove(&call.cpu);
                 self.active.insert(task);
@@ -202,7 +201,7 @@ impl<'a> Watch<'a> {
 mod tests {
     use super::*;
 
-    /// `op cpu task ms`, a call each; `sleeps` is `quiescent` with SLEEP, `idle` is `update_idle` with true.
+    /// Calls as `op cpu task ms`; `sleeps` is `quiescent` with SLEEP, `idle` is `update_idle` with true.
     fn found(log: &str) -> Vec<String> {
         of_log(&parse(log), &Masks::default(), false)
     }
@@ -224,12 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn foreign_tasks_disturb_while_a_task_of_the_scenario_wants_a_cpu() {
+    fn foreign_task_disturbs_while_a_scenario_task_is_runnable() {
         let life = "runnable 1 w_a 1,running 1 w_a 1,stopping 1 w_a 2,sleeps 1 w_a 2,update_idle 1 - 2";
         let with = |before: &str, after: &str| found(&[before, life, after].concat());
         assert_eq!(with("", ""), [""; 0]);
         assert_eq!(with("running 2 * 0,stopping 2 * 0,", ",running 1 * 3,stopping 1 * 4"), [""; 0]);
-        assert_eq!(with("running 0 * 0,", ""), [""; 0], "it is at home there");
+        assert_eq!(with("running 0 * 0,", ""), [""; 0], "foreign tasks belong on CPU 0");
         assert_eq!(with("running 2 * 0,", ""), ["a foreign task is on CPU 2"]);
         let guest = ",runnable 0 w_c 5,running 0 w_c 5,stopping 0 w_c 6,sleeps 0 w_c 6,update_idle 0 - 6";
         assert_eq!(with("running 0 * 0,", guest), ["a foreign task is on CPU 0"]);
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_tasks_are_seen_where_they_are_not_under_the_scheduler() {
+    fn foreign_task_outside_the_scheduler_is_detected() {
         let life = "runnable 1 w_a 1,update_idle 1 - 1,running 1 w_a 1,stopping 1 w_a 4,sleeps 1 w_a 4,idle 1 - 4";
         let with = |before: &str, during: &str| {
             let life = life.replace("stopping", &[during, "stopping"].concat());
@@ -245,20 +244,20 @@ mod tests {
         };
         assert_eq!(with("", ""), [""; 0]);
         assert_eq!(with("update_idle 2 - 0,idle 2 - 0,", ""), [""; 0]);
-        assert_eq!(with("update_idle 0 - 0,", "idle 0 - 2,"), [""; 0], "it is at home there");
+        assert_eq!(with("update_idle 0 - 0,", "idle 0 - 2,"), [""; 0], "foreign tasks belong on CPU 0");
         assert_eq!(with("update_idle 2 - 0,", ""), ["a foreign task is on CPU 2"]);
         assert_eq!(with("", "update_idle 2 - 2,idle 2 - 3,"), ["a foreign task was on CPU 2"]);
     }
 
     #[test]
-    fn what_the_model_does_not_do_may_be_a_disturbance() {
+    fn difference_from_the_model_may_be_a_disturbance() {
         let (half, rest) = ("runnable 1 w_a 1,running 1 w_a 1", ",stopping 1 w_a 2,sleeps 1 w_a 2,update_idle 1 - 2");
         let whole = [half, rest].concat();
         let beside = |log: &str, model: &str| of_log_beside(&parse(log), &parse(model));
         assert_eq!(beside(&whole, &whole), [""; 0]);
         assert_eq!(beside(half, half), [""; 0]);
-        assert_eq!(beside(half, &whole), ["the end came before w_a was done"]);
-        assert_eq!(beside(whole.rsplit_once(',').unwrap().0, &whole), ["the end came before CPU 1 was done"]);
+        assert_eq!(beside(half, &whole), ["the end came before w_a had finished"]);
+        assert_eq!(beside(whole.rsplit_once(',').unwrap().0, &whole), ["the end came before CPU 1 had finished"]);
         let taken = whole.replace("sleeps", "cpu_release 1 - 2,sleeps");
         assert_eq!(beside(&taken, &whole), ["a higher class took a CPU from a task"]);
         assert_eq!(beside(&taken, &taken), [""; 0]);
@@ -266,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn wakeups_that_follow_each_other_come_at_once() {
+    fn simultaneous_wakeups_must_not_be_late() {
         let log =
             |second: &str, third: &str| format!("runnable 1 w_a 1,runnable 1 w_b {second},runnable 1 w_a {third}");
         let beside = |log: &str, model: &str| are_late(&parse(log), &parse(model));
@@ -278,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_task_hides_that_a_cpu_looked_for_work() {
+    fn foreign_task_after_a_vain_dispatch_disturbs() {
         let vain = "dispatch 2 - 1,update_idle 2 - 4";
         assert_eq!(found(&format!("{vain},running 2 * 4")), ["a foreign task comes to CPU 2"]);
         assert_eq!(found(&format!("{vain},running 3 * 4")), [""; 0]);
@@ -287,20 +286,20 @@ mod tests {
     }
 
     #[test]
-    fn a_cpu_that_does_not_go_idle_is_disturbed() {
+    fn cpu_that_does_not_go_idle_is_disturbed() {
         let life = "runnable 1 w_a 1,running 1 w_a 1,stopping 1 w_a 2,sleeps 1 w_a 2,dispatch 1 w_a 2";
         assert_eq!(found(&format!("{life},running 1 * 3")), ["a foreign task comes to CPU 1"]);
         assert_eq!(found(&format!("{life},running 2 * 3")), [""; 0]);
     }
 
     #[test]
-    fn a_cpu_that_stood_still_has_too_few_ticks() {
+    fn stalled_cpu_has_too_few_ticks() {
         let run =
             |last: &str| found(&format!("runnable 1 w_a 0,running 1 w_a 0,tick 1 w_a 4,{last},update_idle 1 - 90"));
         assert_eq!(run("stopping 1 w_a 15"), [""; 0]);
-        assert_eq!(run("stopping 1 w_a 17"), ["CPU 1 stood still"]);
-        assert_eq!(run("tick 1 w_a 8,tick 1 w_a 11,tick 1 w_a 12,stopping 1 w_a 25"), [""; 0], "it has enough of them");
+        assert_eq!(run("stopping 1 w_a 17"), ["CPU 1 stalled"]);
+        assert_eq!(run("tick 1 w_a 8,tick 1 w_a 11,tick 1 w_a 12,stopping 1 w_a 25"), [""; 0], "it has enough ticks");
         let many = "tick 1 w_a 5,tick 1 w_a 6,tick 1 w_a 7,tick 1 w_a 8,stopping 1 w_a 9";
-        assert_eq!(run(many), [""; 0], "it did not stand still");
+        assert_eq!(run(many), [""; 0], "the CPU did not stall");
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `bfs` beside its living heir: MuQSS 0.31 with one queue for all CPUs, which is BFS's deadlines, slices and preemption
-//! in a kernel of today. What that kernel did in the deterministic virtual machine is kept in `heir/`; the model must do
-//! the same, as far as the kernel does the same twice.
+//! `bfs` compared with its maintained successor: MuQSS 0.31 with one queue for all CPUs, which has BFS's deadlines,
+//! slices and preemption in a recent kernel. Recordings of that kernel in the deterministic virtual machine are in
+//! `heir/`; the model must agree as far as the kernel agrees with itself.
 //!
-//! Two kernels: *A* is MuQSS as it is, whose slices a timer ends; *B* has ticks end them, by the rule of BFS 0.360
-//! (`highres=off`). `bfs` ends slices at ticks: it is held against B, and against A where ticks do not matter. *A4* is A on
-//! four CPUs, which take turns there: only shares mean something. *forks* is A with a task that forks.
+//! Two kernels: *A* is unchanged MuQSS, in which a timer ends slices; in *B* ticks end them, by the rule of BFS 0.360
+//! (`highres=off`). `bfs` ends slices at ticks: it is compared with B, and with A where ticks do not matter. *A4* is
+//! A on four CPUs, which are emulated in turn: only shares are meaningful. *forks* is A with a task that forks.
 
 use crate::model::in_one_process;
 use crate::oracle::{self, PIECE_US, Values};
@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 use workload::Workload;
 
-/// Where a kernel with MuQSS is told its time slice, and whether it is interactive.
+/// Kernel settings of MuQSS: time slice, and interactive mode.
 const RR_INTERVAL: &str = "/proc/sys/kernel/rr_interval";
 const INTERACTIVE: &str = "/proc/sys/kernel/interactive";
 const RECORDS: [(&str, &str); 14] = [
@@ -40,7 +40,7 @@ const RECORDS: [(&str, &str); 14] = [
     ("forks", include_str!("../muqss/forks-3.txt")),
 ];
 
-/// Work and period of a job, in microseconds.
+/// Work and period of a periodic task, in microseconds.
 #[derive(Clone, Copy)]
 pub(crate) struct Job {
     pub nice: i8,
@@ -48,14 +48,14 @@ pub(crate) struct Job {
     pub period_us: u32,
 }
 
-/// Hogs by nice value, perhaps a periodic job beside them.
+/// Hogs by nice value, optionally with a periodic task.
 pub(crate) struct Case {
     pub name: &'static str,
     pub rr_ms: u32,
     pub interactive: bool,
     pub hogs: &'static [i8],
     pub job: Option<Job>,
-    /// One more hog, which makes a task of so much work after each so many pieces of its own.
+    /// A further hog that forks a task with this work (us) after each number of pieces.
     pub forks: Option<(u32, u32)>,
     pub seconds: u32,
 }
@@ -87,14 +87,14 @@ pub(crate) const fn apart(name: &'static str, hogs: &'static [i8], interactive: 
     Case { name, rr_ms: 6, interactive, hogs, job: None, forks: None, seconds: 3 }
 }
 
-/// For four CPUs.
+/// Cases for four CPUs.
 pub(crate) const FOUR: [Case; 3] = [
     apart("five", &[0, 0, 0, 0, 0], true),
     apart("five-apart", &[0, 0, 0, 0, 0], false),
     apart("by-nice", &[0, 0, 0, 0, 5, 5, 5, 5], true),
 ];
 
-/// The cases of a kernel. `bfs` knows nothing of `interactive`, which is a matter of several queues.
+/// Returns the cases of a kernel. `bfs` does not have `interactive`, which concerns several queues.
 fn cases(kernel: &str) -> impl Iterator<Item = &'static Case> {
     let cases: &[Case] = match kernel {
         "A4" => &FOUR,
@@ -108,7 +108,7 @@ pub(crate) fn is_hog(task: &str) -> bool {
     task.starts_with("hog")
 }
 
-/// A hog that makes a task of 1 ms after each 10 ms, beside others.
+/// A hog that forks a task of 1 ms after each 10 ms, beside others.
 const fn forks(name: &'static str, hogs: &'static [i8]) -> Case {
     Case { name, rr_ms: 6, interactive: true, hogs, job: None, forks: Some((50, 1_000)), seconds: 3 }
 }
@@ -137,24 +137,23 @@ impl Case {
     }
 }
 
-/// Plays all cases with real threads in the running kernel, which has MuQSS, and tells what was measured as text. Each begins
-/// so much later than it would: in another phase of the tick. In the deterministic machine nothing else tells one time from
-/// another.
+/// Runs all cases with real threads in the running kernel, which has MuQSS, and returns the measurements as text.
+/// Each case starts `later`, in another phase of the tick: in the deterministic machine runs differ by nothing else.
 ///
 /// # Errors
-/// If a case cannot be played, or the kernel has no such setting.
+/// If a case cannot be run, or the kernel lacks a setting.
 pub fn play_all(later: Duration) -> Result<String> {
     play_cases(&CASES, later, is_hog, set)
 }
 
-/// MuQSS is told what a case asks for.
+/// Applies the settings of a case to MuQSS.
 pub(crate) fn set(case: &Case) -> Result<Option<Attached>> {
     std::fs::write(RR_INTERVAL, case.rr_ms.to_string()).context(RR_INTERVAL)?;
     std::fs::write(INTERACTIVE, u32::from(case.interactive).to_string()).context(INTERACTIVE)?;
     Ok(None)
 }
 
-/// `prepare` sets what a case asks for, or loads a policy that stays for the case.
+/// Runs cases; `prepare` applies the settings of a case, or loads a policy for it.
 pub(crate) fn play_cases(
     cases: &[Case],
     later: Duration,
@@ -166,7 +165,7 @@ pub(crate) fn play_cases(
         let attached = prepare(case)?;
         let workload = in_one_process(&case.workload()?, None);
         oracle::wait_for_phase(later);
-        // The processes of the case before may still be on their way out.
+        // Processes of the previous case may still be exiting.
         let old = processes()?;
         let played = std::thread::scope(|scope| {
             let reniced = scope.spawn(|| renice(case, &old));
@@ -183,7 +182,7 @@ pub(crate) fn play_cases(
     Ok(values.to_string())
 }
 
-/// Gives the hogs their nice values from outside: MuQSS 0.31 takes none from `sched_setattr`, by which the player sets them.
+/// Sets the hogs' nice values from outside: MuQSS 0.31 ignores those of `sched_setattr`, which the executor uses.
 fn renice(case: &Case, old: &[i32]) -> Result<()> {
     let mut missing: BTreeMap<String, i8> =
         case.hogs.iter().enumerate().map(|(number, nice)| (format!("hog-{number}"), *nice)).collect();
@@ -202,14 +201,14 @@ fn renice(case: &Case, old: &[i32]) -> Result<()> {
     Ok(())
 }
 
-/// All processes there are.
+/// Returns all processes.
 fn processes() -> Result<Vec<i32>> {
     let entries = std::fs::read_dir("/proc")?.flatten();
     Ok(entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect())
 }
 
-/// What the model gives for the same cases under `bfs`, on a machine with the ticks of kernel B, or, for all others, with so
-/// many that they do not matter and cost nothing.
+/// Returns the model's values for the same cases under `bfs`, on a machine with the ticks of kernel B, or otherwise
+/// with ticks so frequent that they do not matter, and without cost.
 ///
 /// # Errors
 /// If the policy or a case cannot be simulated.
@@ -232,28 +231,28 @@ pub fn simulated(kernel: &str) -> Result<Values> {
     Ok(values)
 }
 
-/// What kernel A, A4 or B did, or A with forks, each time that it was asked.
+/// Returns the recordings of kernel A, A4 or B, or of A with forks.
 ///
 /// # Errors
-/// If the records cannot be read.
+/// If the records cannot be parsed.
 pub fn recorded(kernel: &str) -> Result<Vec<Values>> {
     RECORDS.iter().filter(|(name, _)| *name == kernel).map(|(_, text)| text.parse()).collect()
 }
 
-/// With `highres=off` every sleep ends one tick later than it should: that is no doing of the scheduler.
+/// Corrects a value: with `highres=off` every sleep ends one tick late, which is not the scheduler's doing.
 fn without_tick(kernel: &str, measure: &str, value: u64) -> u64 {
     if kernel == "B" && measure.starts_with("response") { value.saturating_sub(1_000) } else { value }
 }
 
-/// Values of the model that are too far from a kernel's: kernel, case, task, measure. One that is new is an error, and one
-/// that is gone.
+/// Known differences of the model: kernel, case, task, measure. An unknown one is an error, and so is one that no
+/// longer exists.
 ///
-/// - B: a hog of nice -5 among five others waits for four turns at most there and for three here. The hogs of the kernel
-///   begin with nice 0 and are given their values a moment later, so the turns fall together differently.
-/// - A: responses of a job that mostly finds the CPU free, and the longest of many gaps. There a timer ends slices and
-///   sleeps, here a tick of 0.1 ms does; why that takes up to 3.6 ms more is not known.
-/// - forks: a thread that BFS makes goes first, and one that MuQSS makes waits for half a slice. So switches differ (as those
-///   of `muqss` do for other reasons), and what the parent and the hog beside it have, by 0.4 points.
+/// - B: a hog of nice -5 among five others waits for at most four runs there and for three here. In the kernel hogs
+///   start with nice 0 and get their values slightly later, so their runs fall together differently.
+/// - A: responses of a periodic task that mostly finds the CPU idle, and the longest of many gaps. There a timer ends
+///   slices and sleeps, here a tick of 0.1 ms does; why that takes up to 3.6 ms more is unknown.
+/// - forks: a thread forked under BFS runs first, one forked under MuQSS waits for half a slice. So the switches
+///   differ (for `muqss` for other reasons), and the shares of the parent and the hog beside it, by 0.4 points.
 const KNOWN: [(&str, &str, &str, &str); 16] = [
     ("B", "mix", "hog-0", "gap-max"),
     ("A", "job-1", "job", "response-p90"),
@@ -273,8 +272,8 @@ const KNOWN: [(&str, &str, &str, &str); 16] = [
     ("forks", "forks-4", "child", "wait-p50"),
 ];
 
-/// A table of every value, and whether the model's lies within the kernel's spread: as far from what a kernel did as it
-/// did itself, from one time to another, or as can be told at all. Those that are known not to are marked.
+/// Returns a table of all values, and whether the model's are within the kernel's spread, or within the resolution.
+/// Known exceptions are marked.
 pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
     let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
     oracle::table("bfs", model, kernel, known, |measure, value| without_tick(name, measure, value))
@@ -285,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_farther_than_the_kernel_from_itself_is_named() {
+    fn values_outside_the_kernels_spread_are_named() {
         let values = |share: u64, response: u64| {
             format!("a hog-0 share {share}\na job response-p50 {response}\n").parse::<Values>().unwrap()
         };
@@ -299,7 +298,7 @@ mod tests {
         ] {
             assert_eq!(compare("B", &values(share, response), &kernel).1, fits, "{share} {response}");
         }
-        assert!(!compare("B", &Values::default(), &kernel).1, "nothing is not enough");
+        assert!(!compare("B", &Values::default(), &kernel).1, "missing values are an error");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plays a scenario in the running kernel.
+//! Runs a scenario in the running kernel.
 
 use crate::record::{Exit, Record, Run};
 use crate::scenario::Scenario;
@@ -16,20 +16,20 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// A waker looks so long for a waiter that sleeps.
+/// Time limit of a waker for its waiter to sleep.
 const SETTLE: Nanos = Nanos::from_secs(5);
-/// A play that is cut short ends so long after the scheduler was unloaded.
+/// A run that is cut short ends this long after the scheduler was unloaded.
 const AFTERWARDS: Nanos = Nanos::from_ms(200);
-/// How long a scheduler stays that was loaded again: some slices. It is no longer bypassed then.
+/// Time for which a reloaded scheduler stays: some slices, after bypass mode has ended.
 const SECOND_LIFE: Duration = Duration::from_millis(100);
-/// Disabling a scheduler visits every task of the machine.
+/// Time limit of disabling, which visits every task of the machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For so many disturbed plays there are others. Where only the end is compared, or the model is known to depart, nothing
-/// disturbs.
+/// Number of disturbed runs that are repeated. Disturbances do not matter where only the exit is compared, or the
+/// model is known to differ.
 const SPARE_PLAYS: usize = 12;
 
-/// Plays a scenario `plays` times without disturbance.
+/// Runs a scenario until there are `plays` undisturbed runs.
 pub fn play(scenario: &Scenario, plays: u32) -> Result<Record> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
     let calibration = PreparedWorkload::prepare(&scenario.workload, &Options::default())?.calibration();
@@ -54,16 +54,16 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     workload.tasks.retain(|task| Some(&task.name) != scenario.executes.as_ref());
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
-    // Before the scheduler comes: the threads that try policies are no part of the scenario.
-    let stage = PreparedWorkload::prepare(&workload, &options)?;
+    // Done before the scheduler is loaded: threads that probe policies are not part of the scenario.
+    let stage = Stage::prepare(&workload, &options)?;
     let mut attached = match attach(scenario) {
         Ok(attached) => attached,
         Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
     };
-    // Threads of the player that are in no scenario stay where the director is.
+    // The executor's own threads stay on the director's CPU.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
-    sched_setaffinity(None, &only_cpu_0()).context("a thread for CPU 0")?;
-    let played = stage.begin(|running| -> Result<(KernelExit, ExecutionResult)> {
+    sched_setaffinity(None, &only_cpu_0()).context("moving this thread to CPU 0")?;
+    let played = stage.begin(|running| -> Result<(KernelExit, Played)> {
         let begin = Instant::now();
         let process = scenario.executes.as_deref().map(process::start).transpose()?;
         act(scenario, begin)?;
@@ -116,7 +116,7 @@ fn only_cpu_0() -> CpuSet {
     cpus
 }
 
-/// Ends the scheduler as the scenario says.
+/// Ends the scheduler as the scenario specifies.
 fn end(scenario: &Scenario, attached: &mut Attached) -> Result<KernelExit> {
     if scenario.sysrq {
         let path = "/proc/sysrq-trigger";
@@ -126,19 +126,19 @@ fn end(scenario: &Scenario, attached: &mut Attached) -> Result<KernelExit> {
     Ok(attached.unload()?)
 }
 
-/// Waits until the kernel has got rid of the scheduler.
+/// Waits until the kernel has disabled the scheduler.
 fn wait_for_end(attached: &Attached) -> Result<()> {
     let begin = Instant::now();
     while attached.exited()?.is_none() {
         if begin.elapsed() > PATIENCE {
-            bail!("the kernel keeps the scheduler");
+            bail!("the kernel does not disable the scheduler");
         }
         thread::sleep(Duration::from_millis(5));
     }
     Ok(())
 }
 
-/// What went comes back, for the next play.
+/// Brings offline CPUs back for the next run.
 fn all_online(scenario: &Scenario) -> Result<()> {
     for fault in scenario.faults.faults() {
         if let Action::Offline(cpu) = fault.action {
@@ -153,7 +153,7 @@ fn set_online(cpu: CpuId, online: bool) -> Result<()> {
     fs::write(&path, online).with_context(|| format!("write {online} to {path}"))
 }
 
-/// Does to the machine what the scenario says.
+/// Applies the scenario's faults to the machine.
 fn act(scenario: &Scenario, begin: Instant) -> Result<()> {
     for fault in scenario.faults.faults() {
         sleep_until(begin, fault.at);
@@ -161,7 +161,7 @@ fn act(scenario: &Scenario, begin: Instant) -> Result<()> {
             Action::Offline(cpu) => set_online(cpu, false)?,
             Action::Online(cpu) => set_online(cpu, true)?,
             Action::Suspend(_) => bail!("scenario {}: a real machine is not suspended here", scenario.name),
-            Action::Clock(..) => bail!("scenario {}: clocks of a real machine stay right", scenario.name),
+            Action::Clock(..) => bail!("scenario {}: clocks of a real machine cannot be changed", scenario.name),
         }
     }
     Ok(())
@@ -171,7 +171,7 @@ fn sleep_until(begin: Instant, time: Nanos) {
     thread::sleep(Duration::from_nanos(time.0).saturating_sub(begin.elapsed()));
 }
 
-/// Reads what the scheduler left.
+/// Reads the scheduler's log.
 fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Run> {
     let KernelExit { kind, code, reason, message, .. } = exit;
     let mut run = Run { exit: Some(Exit { kind: kind as u32, code, reason, message }), ..Run::default() };
@@ -179,7 +179,7 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
     let variable = |name: &str| -> Result<&[u8]> {
         let place = object.variables.get(name).ok_or_else(|| anyhow!("the log has no {name}"))?;
         let begin = place.offset as usize;
-        bss.get(begin..begin + place.size as usize).ok_or_else(|| anyhow!("{name} lies outside of .bss"))
+        bss.get(begin..begin + place.size as usize).ok_or_else(|| anyhow!("{name} is outside .bss"))
     };
     let logged = u32::from_le_bytes(variable("logged")?.try_into().context("four bytes")?);
     run.calls = log::read(variable("entries")?, logged)?;
@@ -191,7 +191,7 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
     Ok(run)
 }
 
-/// The object as we link it ourselves: it tells where its variables are.
+/// Links the object like the kernel, to find its variables.
 fn linked(scenario: &Scenario) -> Result<LinkedObject> {
     let config =
         Config { topology: Topology::flat(1), hz: 250, version: (7, 2), budget: 1, seed: 1, newidle_ratio: None };

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Reads what `log.bpf.h` left in the memory of a scheduler.
+//! Reads the log of `log.bpf.h` from a scheduler's memory.
 
 use crate::record::Call;
 use anyhow::{Result, bail};
 use std::collections::BTreeMap;
 
-/// Bytes of `struct entry`.
+/// Size of `struct entry` in bytes.
 const ENTRY: usize = 80;
-/// Name of a task about which nothing was called but `init_task`.
+/// Name of a task for which only `init_task` was called.
 pub const REFUSED: &str = "(refused)";
-/// `enum op`: what a policy does in an op, seen by its witness.
+/// `enum op`: an action of a policy within an op, seen by its witness.
 const INSERT: u32 = 64;
-/// `enum role`: foreign.
+/// `enum role`: foreign task.
 const FOREIGN: u32 = 0;
 
-/// An entry as it lies in memory.
+/// An entry in the layout of the BPF program.
 struct Entry<'a>(&'a [u8]);
 
 impl Entry<'_> {
@@ -37,14 +37,17 @@ impl Entry<'_> {
     }
 }
 
-/// The log: the variables `entries` and `logged`. An error if there were more calls than it takes.
+/// Returns the log from the variables `entries` and `logged`.
 ///
-/// A task has one name here, the last one that was seen: a new thread first has the name of its parent. One that never
-/// came to be has none of its own.
+/// A task has one name here, the last one seen, because a new thread first has its parent's name. A task that was
+/// never created has none of its own.
+///
+/// # Errors
+/// If there were more calls than the log holds.
 pub fn read(entries: &[u8], logged: u32) -> Result<Vec<Call>> {
     let entries: Vec<Entry> = entries.chunks_exact(ENTRY).take(logged as usize).map(Entry).collect();
     if entries.len() < logged as usize {
-        bail!("the log has place for {} calls, and there were {logged}", entries.len());
+        bail!("the log holds {} calls; {logged} were made", entries.len());
     }
     let ours = entries.iter().filter(|entry| entry.is_ours());
     let mut names: BTreeMap<i32, String> = ours.clone().map(|entry| (entry.pid(), entry.name())).collect();
@@ -56,8 +59,8 @@ pub fn read(entries: &[u8], logged: u32) -> Result<Vec<Call>> {
     Ok(entries.iter().map(|entry| call(entry, &names)).collect())
 }
 
-/// Holds the log against how often the ops were called, as the kernel itself counts (`run_cnt` of the programs). Where
-/// only the tasks of the scenario are under the scheduler these must agree, but for ops that are called about all tasks.
+/// Compares the log with the kernel's own counts of ops (`run_cnt` of the programs). They must agree where only the
+/// scenario's tasks are under the scheduler, except for ops called for all tasks.
 pub fn check_counts(calls: &[Call], counted: &BTreeMap<String, u64>) -> Result<()> {
     let is_compared = |op: &str| !matches!(op, "insert" | "init_task" | "exit_task");
     let mut logged: BTreeMap<String, u64> = BTreeMap::new();
@@ -67,7 +70,7 @@ pub fn check_counts(calls: &[Call], counted: &BTreeMap<String, u64>) -> Result<(
     let mut counted = counted.clone();
     counted.retain(|op, count| is_compared(op) && *count > 0);
     if logged != counted {
-        bail!("the log has {logged:?}, and the ops were called {counted:?}");
+        bail!("the log has {logged:?}, but the kernel counted {counted:?}");
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plays scenarios in the running kernel or in the model, and compares.
+//! Runs scenarios in the running kernel or in the model, and compares.
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -10,7 +10,7 @@ use conformance::{
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Holds the kernel model against a kernel.
+/// Compares the kernel model with a kernel.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
@@ -22,135 +22,135 @@ struct Arguments {
 enum Command {
     /// List the scenarios.
     List,
-    /// Play scenarios in the model and print the records.
+    /// Run scenarios in the model and print the records.
     Model {
-        /// Which; all if none is named.
+        /// Scenarios; default: all.
         scenarios: Vec<String>,
     },
-    /// Play scenarios in the running kernel, as root.
+    /// Run scenarios in the running kernel, as root.
     Kernel {
-        /// Which; all if none is named.
+        /// Scenarios; default: all.
         scenarios: Vec<String>,
-        /// Only the quick ones.
+        /// Run only the quick ones.
         #[arg(long)]
         smoke: bool,
-        /// How often each.
+        /// Number of runs of each scenario.
         #[arg(long, default_value_t = 3)]
         plays: u32,
-        /// A folder that takes one file for each scenario.
+        /// Directory for the records, one file per scenario.
         #[arg(short, long)]
         output: PathBuf,
     },
     /// Be a process that executes itself, which scenarios need.
     #[command(hide = true)]
     Execute {
-        /// How often it did.
+        /// Number of executions so far.
         times: u32,
     },
-    /// Play in the model what a kernel has played, and compare.
+    /// Run the kernel's scenarios in the model, and compare.
     Compare {
-        /// Folder of the kernel's records.
+        /// Directory of the kernel's records.
         records: PathBuf,
-        /// Which scenarios; all that are recorded if none is named.
+        /// Scenarios; default: all recorded ones.
         scenarios: Vec<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Compare shares of a CPU and latencies with what `shares/play.sh` left of a kernel.
+    /// Compare CPU shares and latencies with the results of `shares/play.sh` in a kernel.
     Shares {
-        /// Folder of the reports.
+        /// Directory of the reports.
         reports: PathBuf,
-        /// Keep the kernel's numbers in this file.
+        /// Keep the kernel's values in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// Compare the model of the kernel's own classes with what `weir run` reported of real threads under them.
+    /// Compare the model of the kernel's own classes with what `weir run` reported of real threads.
     Classes {
-        /// Folders of the reports, one for each round; what is kept of a kernel if none is named.
+        /// Directories of the reports, one per round; default: the kept records.
         reports: Vec<PathBuf>,
-        /// Keep the kernel's numbers in this file.
+        /// Keep the kernel's values in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// Compare who ran after whom, and for how long, under the kernel's own classes with what `classes/play.sh` left.
+    /// Compare run intervals and successors under the kernel's own classes with the results of `classes/play.sh`.
     Order {
-        /// Folders of the saved runs, one for each round; what is kept of a kernel if none is named.
+        /// Directories of the saved runs, one per round; default: the kept records.
         rounds: Vec<PathBuf>,
-        /// Which kernel played: 6.18 on a host, or 7.2 in the deterministic virtual machine.
+        /// Recorded kernel: 6.18 on a host, or 7.2 in the deterministic virtual machine.
         #[arg(long, default_value = "6.18")]
         kernel: String,
-        /// Seed of the model's runs; the misses that are known are those of seed 0, which draws nothing.
+        /// Seed of the model's runs; the known misses are those of seed 0, without random variation.
         #[arg(long, default_value_t = 0)]
         seed: u64,
         /// Keep the kernel's ranges in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
     },
-    /// Play hogs and a periodic job in the running kernel, which must be one with MuQSS, and print what was measured.
+    /// Run hogs and a periodic task in the running kernel, which must have MuQSS, and print the measurements.
     Heir {
-        /// Which cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
+        /// Cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
         #[arg(default_value = "bfs", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
-        /// Load muqss first: the kernel is one with sched_ext.
+        /// Load muqss first, in a kernel with sched_ext.
         #[arg(long)]
         loaded: bool,
-        /// Begin each so much later.
+        /// Delay the start of each case by this time.
         #[arg(long, default_value_t = 0)]
         later_us: u64,
     },
-    /// Play hogs, sleepers and jobs in the running kernel, which must be Linux 6.1 or near, and print what was measured.
+    /// Run hogs, sleepers and periodic tasks in the running kernel, about Linux 6.1, and print the measurements.
     Fair {
-        /// Which cases; all on so many CPUs if none is named.
+        /// Cases; default: all for this number of CPUs.
         cases: Vec<String>,
-        /// Those on so many CPUs.
+        /// Number of CPUs of the cases.
         #[arg(long, default_value_t = 1)]
         cpus: u32,
-        /// Load cfs@6.1 first: the kernel is one with sched_ext.
+        /// Load cfs@6.1 first, in a kernel with sched_ext.
         #[arg(long)]
         loaded: bool,
-        /// Begin each so much later.
+        /// Delay the start of each case by this time.
         #[arg(long, default_value_t = 0)]
         later_us: u64,
     },
-    /// Compare bfs with what kernels with MuQSS did: B, whose slices end at ticks, or A.
+    /// Compare bfs with recordings of kernels with MuQSS: B, whose slices end at ticks, or A.
     Heirs {
-        /// Which kernel.
+        /// Recorded kernel.
         #[arg(default_value = "B", value_parser = ["A", "A4", "B", "forks"])]
         kernel: String,
     },
-    /// Compare muqss with what MuQSS 0.31 did.
+    /// Compare muqss with recordings of MuQSS 0.31.
     Muqss {
-        /// Which cases.
+        /// Cases.
         #[arg(default_value = "one", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
     },
-    /// Play where a task goes that wakes, in the running kernel, which must be one with MuQSS, and print it.
+    /// Run the placement of woken tasks in the running kernel, which must have MuQSS, and print it.
     Placement {
-        /// Which machine: its CPUs are those of the running one.
+        /// Machine with the CPUs of the running one.
         #[arg(value_parser = ["threads", "nodes"])]
         machine: String,
-        /// Load muqss first: the kernel is one with sched_ext.
+        /// Load muqss first, in a kernel with sched_ext.
         #[arg(long)]
         loaded: bool,
     },
-    /// Compare where tasks go under muqss in the model with what was recorded in kernels.
+    /// Compare muqss task placement in the model with placement recorded on real kernels.
     Placements {
-        /// Which machine.
+        /// Machine.
         #[arg(value_parser = ["threads", "nodes"])]
         machine: String,
     },
-    /// Compare cfs in the model with what Linux 6.1 did.
+    /// Compare cfs in the model with recordings of Linux 6.1.
     Fairs {
-        /// Which version of cfs.
+        /// Preset of cfs.
         #[arg(default_value = "6.1")]
         preset: String,
     },
-    /// Keep of a kernel's records what a comparison needs, as text files.
+    /// Extract from a kernel's records what a comparison needs, as text files.
     Keep {
-        /// Folder of the kernel's records.
+        /// Directory of the kernel's records.
         records: PathBuf,
-        /// Folder of the text files.
+        /// Directory for the text files.
         output: PathBuf,
     },
 }
@@ -166,7 +166,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is well.
+/// Runs a command. Returns whether everything agrees.
 fn run(command: Command) -> Result<bool> {
     match command {
         Command::List => {
@@ -253,7 +253,7 @@ fn keep_all(records: &Path, output: &Path) -> Result<bool> {
     Ok(true)
 }
 
-/// Prints a comparison and keeps what was compared, in the file that was asked for; whether all is well.
+/// Prints a comparison and keeps the kernel's values in the requested file. Returns whether everything agrees.
 fn say((text, well): &(String, bool), keep: Option<PathBuf>, kept: &str) -> Result<bool> {
     print!("{text}");
     keep.map_or(Ok(()), |path| write(&path, kept))?;
@@ -287,7 +287,7 @@ fn compare_all(records: &Path, names: &[String]) -> Result<Vec<Verdict>> {
     recorded.iter().map(|(scenario, kernel)| Ok(compare(scenario, kernel, &model::play(scenario)?))).collect()
 }
 
-/// Scenarios with what a kernel did in them; without names all that there are records of.
+/// Returns scenarios with their recordings; without names, all recorded ones.
 fn recorded_scenarios(records: &Path, names: &[String]) -> Result<Vec<(Scenario, Record)>> {
     let mut found = Vec::new();
     for scenario in Scenario::find(names)? {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plays a scenario in the simulator.
+//! Runs a scenario in the simulator.
 
 use crate::log;
 use crate::record::{Exit, Record, Run};
@@ -13,29 +13,28 @@ use machine_model::Machine;
 use simulator::{Scheduler, Setup, SetupError};
 use workload::Workload;
 
-/// CONFIG_HZ of the kernels that the records come from.
+/// CONFIG_HZ of the recorded kernels.
 const HZ: u32 = 250;
 
-/// A log that nobody reads: what counts is the tracing scheduler's own.
-struct Unheard;
+/// Discards events: only the tracing scheduler's log counts.
+struct Discard;
 
-impl Sink for Unheard {
+impl Sink for Discard {
     fn task(&mut self, _: Nanos, _: &TaskInfo) {}
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
     fn event(&mut self, _: &Event) {}
 }
 
-/// The machine of all scenarios.
+/// Returns the machine of all scenarios.
 pub fn machine() -> Machine {
     let mut machine = Machine::from_synthetic(&format!("core:{CPUS} pu:1")).expect("a plain topology");
     machine.hz = HZ;
-    // The real tasks wait at a gate, which opens for all of them at once.
+    // Real tasks wait at a gate that opens for all of them at once.
     machine.costs.clone_ns = 0;
     machine
 }
 
-/// Whom a task forks is a thread of its process, as all tasks were when the kernels' records were made, but for one that
-/// executes itself.
+/// Makes forked tasks threads of one process, as in the recorded kernels, except a task that executes a program.
 pub(crate) fn in_one_process(workload: &Workload, but: Option<&str>) -> Workload {
     let mut workload = workload.clone();
     let threads = workload.tasks.iter_mut().filter(|task| but != Some(&task.name));
@@ -43,10 +42,10 @@ pub(crate) fn in_one_process(workload: &Workload, but: Option<&str>) -> Workload
     workload
 }
 
-/// Plays a scenario.
+/// Runs a scenario.
 pub fn play(scenario: &Scenario) -> Result<Record> {
     let machine = machine();
-    let object = Object::parse(scenario.object()).context("our own object")?;
+    let object = Object::parse(scenario.object()).context("embedded object")?;
     let workload = in_one_process(&scenario.workload, scenario.executes.as_deref());
     let setup = Setup {
         machine: &machine,
@@ -60,17 +59,18 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     let mut run = Ok(Run::default());
     let mut read = |kernel: &Kernel, object: &LinkedObject| run = last(scenario, kernel, object);
     let result = if scenario.sysrq {
-        simulator::run_then(&setup, &mut Unheard, &mut |_| (), &mut |kernel, object| {
+        simulator::run_then(&setup, &mut Discard, &mut |_| (), &mut |kernel, object| {
             kernel.sysrq(CpuId(0));
             kernel.end_disable(CpuId(0));
             read(kernel, object);
         })
     } else {
-        simulator::run_and_unload(&setup, &mut Unheard, &mut |_| (), &mut read)
+        simulator::run_and_unload(&setup, &mut Discard, &mut |_| (), &mut read)
     };
     let mut run = run?;
     match result {
-        // A scheduler that is to be loaded again was: what counts is the first end, unless the scenario is about that.
+        // A scheduler that requests a restart was reloaded; the first exit counts, unless the scenario is about the
+        // reload.
         Ok(outcome) if !scenario.again => run.exit = outcome.restarts.first().map(exit).or(run.exit),
         Ok(_) => {}
         Err(SetupError::Launch(error)) => run.refused = Some(error.to_string()),
@@ -80,7 +80,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     Ok(Record { scenario: scenario.name.clone(), world: "model".into(), kernel, runs: vec![run] })
 }
 
-/// Reads what the scheduler left.
+/// Reads the scheduler's log.
 fn last(scenario: &Scenario, kernel: &Kernel, object: &LinkedObject) -> Result<Run> {
     let mut run = Run { exit: kernel.exit_info().map(exit), ..Run::default() };
     let variable = |name| kernel.variable(object, name).expect("a variable of log.bpf.h");

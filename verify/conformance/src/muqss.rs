@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `muqss` beside MuQSS 0.31 itself: the cases of [`heir`](crate::heir) as kernel A played them, whose timer ends slices, and
-//! more of them: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
+//! `muqss` compared with MuQSS 0.31 itself: the cases of [`heir`](crate::heir) in kernel A, in which a timer ends
+//! slices, and further ones: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
 
 use crate::heir::{self, Case, FORKS, FOUR, Job, apart, is_hog, play_cases};
 use crate::oracle::{self, Values};
@@ -10,12 +10,12 @@ use launch_profile::Profile;
 use machine_model::Machine;
 use std::time::Duration;
 
-/// Two hogs, of which one has nice 0.
+/// Two hogs, one of them with nice 0.
 const fn hogs(name: &'static str, hogs: &'static [i8]) -> Case {
     Case { name, rr_ms: 6, interactive: true, hogs, job: None, forks: None, seconds: 2 }
 }
 
-/// 1 ms every 10 ms beside hogs.
+/// A task with 1 ms of work every 10 ms beside hogs.
 const fn sleeper(name: &'static str, hogs: &'static [i8]) -> Case {
     let job = Some(Job { nice: 0, run_us: 1_000, period_us: 10_000 });
     Case { name, rr_ms: 6, interactive: true, hogs, job, forks: None, seconds: 2 }
@@ -35,7 +35,7 @@ const ONE: [Case; 10] = [
 ];
 const TWO: [Case; 2] = [apart("three", &[0, 0, 0], true), apart("three-apart", &[0, 0, 0], false)];
 
-/// What the kernel did: which cases, and each time that it was asked. It was booted with `rqshare=none` for several CPUs.
+/// Recordings of the kernel, by cases. It was booted with `rqshare=none` for several CPUs.
 const RECORDS: [(&str, &str); 15] = [
     ("bfs", include_str!("../heir/a1.txt")),
     ("bfs", include_str!("../heir/a2.txt")),
@@ -64,16 +64,17 @@ fn cases(name: &str) -> &'static [Case] {
     }
 }
 
-/// Whose turns are measured. CPUs of the deterministic machine take turns, so on several only shares mean something.
+/// Returns whether run intervals of a task are measured. CPUs of the deterministic machine are emulated in turn, so
+/// on several only shares are meaningful.
 fn has_turns(cases: &str, task: &str) -> bool {
     is_hog(task) && !["two", "four"].contains(&cases)
 }
 
-/// Plays cases with real threads in the running kernel, which has MuQSS, or gets `muqss` for each case, each so much later than
-/// it would begin.
+/// Runs cases with real threads in the running kernel, which has MuQSS, or loads `muqss` for each case. Each case
+/// starts `later`.
 ///
 /// # Errors
-/// If a case cannot be played, or the kernel has no such setting or does not take the policy.
+/// If a case cannot be run, or the kernel lacks a setting or rejects the policy.
 pub fn play_all(name: &str, later: Duration, loaded: bool) -> Result<String> {
     let load = |case: &Case| Ok(Some(oracle::attach("muqss", &profile(case)?)?));
     let has_turns = |task: &str| has_turns(name, task);
@@ -83,7 +84,7 @@ pub fn play_all(name: &str, later: Duration, loaded: bool) -> Result<String> {
     }
 }
 
-/// The profile of `muqss` with what a case asks for, and a queue for each CPU.
+/// Returns the profile of `muqss` with the settings of a case, and per-CPU queues.
 fn profile(case: &Case) -> Result<Profile> {
     let shipped = policies::find("muqss").ok_or_else(|| anyhow!("no policy muqss"))?;
     let mut profile = Profile::from_toml("muqss", shipped.profile)?;
@@ -97,7 +98,7 @@ fn profile(case: &Case) -> Result<Profile> {
     Ok(profile)
 }
 
-/// A machine of so many CPUs with the costs of the deterministic one.
+/// Returns a machine with the number of CPUs of the cases and the costs of the deterministic machine.
 fn machine(name: &str) -> Result<Machine> {
     let cpus = match name {
         "two" => 2,
@@ -107,7 +108,7 @@ fn machine(name: &str) -> Result<Machine> {
     oracle::machine(1_000, cpus)
 }
 
-/// What the model gives for these cases under `muqss`.
+/// Returns the model's values for these cases under `muqss`.
 ///
 /// # Errors
 /// If the policy or a case cannot be simulated.
@@ -119,7 +120,8 @@ pub fn simulated(name: &str) -> Result<Values> {
     for case in cases(name) {
         let profile = profile(case)?;
         let workload = case.workload()?;
-        // Without noise all CPUs of the model end their slices at one moment, for ever, and such ties keep what is near.
+        // Without noise all CPUs of the model end their slices at the same instant, for ever, and such ties keep near
+        // tasks.
         let seed = u64::from(machine.topology.len() > 1);
         values
             .add_simulated_with_seed(
@@ -135,30 +137,31 @@ pub fn simulated(name: &str) -> Result<Values> {
     Ok(by_size(values))
 }
 
-/// Which of equal hogs is alone on a CPU is a matter of chance: where they stay apart, they are named by their shares.
+/// Which of equal hogs has a CPU alone is random: where hogs stay apart, they are named in order of their shares.
 fn by_size(mut values: Values) -> Values {
     values.order_by_size(|case, measure| case.ends_with("-apart") && measure == "share");
     values
 }
 
-/// What the kernel did in these cases, each time that it was asked.
+/// Returns the kernel's recordings of these cases.
 ///
 /// # Errors
-/// If the records cannot be read.
+/// If the records cannot be parsed.
 pub fn recorded(name: &str) -> Result<Vec<Values>> {
     RECORDS.iter().filter(|(cases, _)| *cases == name).map(|(_, text)| text.parse().map(by_size)).collect()
 }
 
-/// Values of the model that are too far from the kernel's: cases, case, task, measure. One that is new is an error, and one
-/// that is gone.
+/// Known differences of the model: cases, case, task, measure. An unknown one is an error, and so is one that no
+/// longer exists.
 ///
-/// - bfs: as `bfs` itself (`heir`); why is not known.
-/// - one, below-20: the run ends within a turn of 38 ms.
-/// - one, sleepers: gaps of single hogs by 0.5 to 1.2 ms, shares by 0.31 points, and the 99th percentile beside 8 hogs, which
-///   is 4 ms shorter here. Why is not known.
-/// - forks: the kernel switches two to three times more for each child, and where nobody else is there, most children wait for
-///   0.7 ms instead of 2.5, but for the longest. Why is not known: perhaps the parent sleeps while the thread is made.
-/// - four, five-apart: in the kernel the pair of hogs changes now and then, here it does not.
+/// - bfs: as for `bfs` itself (`heir`); the reason is unknown.
+/// - one, below-20: the run ends within a run interval of 38 ms.
+/// - one, sleepers: gaps of single hogs by 0.5 to 1.2 ms, shares by 0.31 points, and the 99th percentile beside 8
+///   hogs, which is 4 ms shorter here. The reason is unknown.
+/// - forks: the kernel switches two to three times more per child, and without other tasks most children wait for 0.7
+///   ms instead of 2.5 ms, except the longest. The reason is unknown: perhaps the parent sleeps while the thread is
+///   created.
+/// - four, five-apart: in the kernel the pair of hogs on one CPU changes now and then, here it does not.
 const KNOWN: [(&str, &str, &str, &str); 16] = [
     ("bfs", "job-1", "job", "response-p90"),
     ("bfs", "job-1", "job", "response-p99"),
@@ -178,7 +181,8 @@ const KNOWN: [(&str, &str, &str, &str); 16] = [
     ("four", "five-apart", "hog-3", "share"),
 ];
 
-/// A table of every value, and whether the model's lies within the kernel's spread, as in [`heir`](crate::heir).
+/// Returns a table of all values, and whether the model's are within the kernel's spread, as in
+/// [`heir`](crate::heir).
 pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
     let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
     oracle::table("muqss", model, kernel, known, |_, value| value)
@@ -197,7 +201,7 @@ mod tests {
                 let others = usize::from(case.job.is_some()) + 2 * usize::from(case.forks.is_some());
                 assert_eq!(workload.tasks.len(), case.hogs.len() + others, "{}", case.name);
                 let made = workload.tasks.iter().filter(|task| task.start == Start::Forked).count();
-                assert_eq!(made, usize::from(case.forks.is_some()), "children begin when they are made");
+                assert_eq!(made, usize::from(case.forks.is_some()), "children start when they are forked");
             }
         }
     }

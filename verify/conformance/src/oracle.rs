@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy beside the kernel whose scheduler it re-creates: the same cases played with real threads there and simulated
-//! here, the same measures of each task, and a table of those that are farther apart than that kernel is from itself.
+//! Comparison of a policy with the kernel scheduler it re-creates: the same cases are run with real threads there and
+//! simulated here, with the same measures per task, in a table that marks values farther apart than the kernel's own
+//! runs.
 //!
 //! `heir` and `fair` are such comparisons, both in the deterministic virtual machine.
 
@@ -22,50 +23,50 @@ use std::str::FromStr;
 use std::time::{Duration, Instant};
 use workload::{Op, Workload};
 
-/// A hog looks at the clock so often, in its own time.
+/// Interval at which a hog reads the clock, in its own CPU time.
 pub(crate) const PIECE_US: u64 = 200;
-/// Who is away for longer has lost the CPU; interrupts and threads of the kernel take less.
+/// A longer gap means that the task lost the CPU; interrupts and kthreads take less.
 const AWAY: Nanos = Nanos::from_us(500);
-/// The kind of exit of a scheduler that was unloaded.
+/// Exit kind of an unloaded scheduler.
 const UNREGISTERED: u64 = 64;
-/// 1 CPU of 1000 ticks a second, with the costs of the other comparisons in that machine.
+/// 1 CPU with 1000 ticks a second, with the costs of the other comparisons in that machine.
 const MACHINE: &str = include_str!("../shares/icount.toml");
 
-/// The machine in which the cases are simulated, with as many ticks a second as the kernel had.
+/// Returns the machine for simulated cases, with the kernel's tick rate.
 ///
 /// # Errors
-/// If its description cannot be read.
+/// If its description cannot be parsed.
 pub(crate) fn machine(hz: u32, cpus: u32) -> Result<Machine> {
     machine_of(hz, &format!("core:{cpus} pu:1"))
 }
 
-/// The same of another shape.
+/// As [`machine`], with another topology.
 ///
 /// # Errors
-/// If its description cannot be read.
+/// If its description cannot be parsed.
 pub(crate) fn machine_of(hz: u32, shape: &str) -> Result<Machine> {
     let text = MACHINE.replace("core:1 pu:1", shape);
     Ok(Machine { hz, ..Machine::from_toml("icount.toml", &text)? })
 }
 
-/// The running kernel gets a policy.
+/// Loads a policy into the running kernel.
 pub(crate) fn attach(name: &str, profile: &Profile) -> Result<Attached> {
     let shipped = policies::find(name).ok_or_else(|| anyhow!("no policy {name}"))?;
     let host = Host::read()?;
     Ok(load(&Request { name, object: shipped.object, profile, host: &host, measure: false })?)
 }
 
-/// The policy must have lasted until now.
+/// Unloads the policy, which must not have exited before.
 pub(crate) fn unload(mut attached: Attached) -> Result<()> {
     let exit = attached.unload()?;
     if exit.kind != UNREGISTERED {
-        bail!("the scheduler ended by itself: {} {}", exit.reason, exit.message);
+        bail!("the scheduler exited by itself: {} {}", exit.reason, exit.message);
     }
     Ok(())
 }
 
-/// Spins for so long before a case begins: in the deterministic machine nothing else tells one time from another. A sleep
-/// would end at a tick.
+/// Spins before a case starts: in the deterministic machine only the start phase differs between runs. A sleep would
+/// end at a tick.
 pub(crate) fn wait_for_phase(later: Duration) {
     let begun = Instant::now();
     while begun.elapsed() < later {
@@ -73,18 +74,18 @@ pub(crate) fn wait_for_phase(later: Duration) {
     }
 }
 
-/// What was measured of tasks: a case, a task, a measure, and its value in thousandths of a percent or in microseconds.
+/// Measurements of tasks: case, task, measure, and value in thousandths of a percent or microseconds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Values(BTreeMap<(String, String, String), u64>);
 
 impl Values {
-    /// How many there are.
+    /// Returns the number of values.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// Gives the largest of these values to the first task, and so on: where it is chance which task has which.
+    /// Assigns these values to the tasks in descending order, where it is random which task has which.
     pub(crate) fn order_by_size(&mut self, which: impl Fn(&str, &str) -> bool) {
         let chosen = self.0.iter_mut().filter(|((case, _, measure), _)| which(case, measure));
         let chosen: Vec<&mut u64> = chosen.map(|(_, value)| value).collect();
@@ -93,13 +94,13 @@ impl Values {
         chosen.into_iter().zip(values.into_iter().rev()).for_each(|(to, value)| *to = value);
     }
 
-    /// Adds what real threads did. The turns of hogs are told by the times at which they looked at the clock.
-    pub(crate) fn add_played(&mut self, case: &str, played: &ExecutionResult, is_hog: impl Fn(&str) -> bool) {
+    /// Adds the results of real threads. Run intervals of hogs follow from the times at which they read the clock.
+    pub(crate) fn add_played(&mut self, case: &str, played: &Played, is_hog: impl Fn(&str) -> bool) {
         let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
         for (number, task) in played.tasks.iter().enumerate() {
             let id = TaskId(number as u32);
             let times: Vec<Nanos> = played.log.iter().filter(|step| step.task == id).map(|step| step.time).collect();
-            // A piece ends when the next one begins, or where the CPU was lost: nobody knows when in it.
+            // A piece ends when the next one begins, or where the CPU was lost, at an unknown time within it.
             let seen = times.windows(2).map(|pair| (pair[0], pair[1].min(pair[0] + Nanos::from_us(PIECE_US))));
             let stretches = is_hog(&task.name).then(|| Stretches::of(seen));
             let response = task.periods.as_ref().map(|periods| periods.summary().response);
@@ -107,9 +108,8 @@ impl Values {
         }
     }
 
-    /// Adds how long children waited for the CPU, from the moment at which their parents made them, and how often all tasks
-    /// gave the CPU to another.
-    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &ExecutionResult) {
+    /// Adds the wait of forked children, from fork to first run, and the number of context switches of all tasks.
+    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &Played) {
         let mut waits = Waits::default();
         let mut made: BTreeMap<u32, VecDeque<Nanos>> = BTreeMap::new();
         for step in &played.log {
@@ -139,7 +139,7 @@ impl Values {
         insert("all", "switches", switches);
     }
 
-    /// Adds what the tasks of a workload do in the model.
+    /// Adds the results of a workload in the model.
     ///
     /// # Errors
     /// If it cannot be simulated.
@@ -154,7 +154,7 @@ impl Values {
         self.add_simulated_with_seed(case, workload, machine, scheduler, is_hog, 0)
     }
 
-    /// The same with noise.
+    /// As [`Values::add_simulated`], with noise.
     pub(crate) fn add_simulated_with_seed(
         &mut self,
         case: &str,
@@ -210,7 +210,7 @@ impl Values {
     }
 }
 
-/// A line for each value, which `parse` reads again.
+/// Formats one value per line, as the parser reads it.
 impl Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         writeln!(f, "# case task measure value (share: 1/1000 %; others: us)")?;
@@ -233,7 +233,7 @@ impl FromStr for Values {
     }
 }
 
-/// Stretches on the CPU, and what lies between them, in microseconds.
+/// Run intervals and the gaps between them, in microseconds.
 #[derive(Default)]
 struct Stretches {
     turns: Vec<u64>,
@@ -241,7 +241,7 @@ struct Stretches {
 }
 
 impl Stretches {
-    /// From the times at which the task was seen on the CPU, begin and end.
+    /// Builds intervals from the begin and end times at which the task was seen on the CPU.
     fn of(seen: impl IntoIterator<Item = (Nanos, Nanos)>) -> Stretches {
         let mut stretches = Stretches::default();
         let mut current: Option<(Nanos, Nanos)> = None;
@@ -259,7 +259,8 @@ impl Stretches {
         stretches
     }
 
-    /// The median turn and the longest gap, without the first of each: the tasks begin one after another.
+    /// Returns the median run interval and the longest gap, without the first of each, because tasks start one after
+    /// another.
     fn values(mut self) -> Option<(u64, u64)> {
         let mut turns = self.turns.split_off(1.min(self.turns.len()));
         let gaps = self.gaps.split_off(1.min(self.gaps.len()));
@@ -268,7 +269,7 @@ impl Stretches {
     }
 }
 
-/// How long children waited until they ran first, by name.
+/// Wait of children until their first run, by name.
 #[derive(Default)]
 struct Waits(BTreeMap<String, Vec<Nanos>>);
 
@@ -282,7 +283,7 @@ impl Waits {
 #[derive(Default)]
 struct OnCpu {
     names: BTreeMap<u32, String>,
-    /// Children that have not run yet, and when they were made.
+    /// Children that have not run yet, and their fork times.
     made: BTreeMap<u32, Nanos>,
     waits: Waits,
     since: BTreeMap<u32, Nanos>,
@@ -290,7 +291,7 @@ struct OnCpu {
 }
 
 impl OnCpu {
-    /// When the task was on the CPU.
+    /// Returns the intervals in which the task was on the CPU.
     fn take(&mut self, task: TaskId) -> Vec<(Nanos, Nanos)> {
         self.seen.remove(&task.0).unwrap_or_default()
     }
@@ -318,9 +319,9 @@ impl Sink for OnCpu {
     }
 }
 
-/// How finely a measure can be told at all: a share by the turn that the end of a run cuts, a stretch by the pieces in
-/// which hogs look at the clock, a response by the tick at which a sleep ends without high-resolution timers, switches by what
-/// the calls between them cost, to a twentieth.
+/// Returns the resolution of a measure: of a share by the run interval cut at the end, of an interval by the pieces
+/// of hogs, of a response by the tick that ends a sleep without high-resolution timers, of switches by the cost of
+/// the calls in between, to a twentieth.
 fn resolution(measure: &str, value: u64) -> u64 {
     match measure {
         "switches" => value / 20,
@@ -330,9 +331,9 @@ fn resolution(measure: &str, value: u64) -> u64 {
     }
 }
 
-/// A table of every value, and whether the policy's lies within the kernel's spread: as far from what the kernel did as it
-/// did itself, from one time to another, or as can be told at all. Those that are known not to are marked; one that is
-/// known in vain is an error too. A kernel's values are adjusted first.
+/// Returns a table of all values, and whether the policy's are within the kernel's spread: as near to the kernel's
+/// runs as these are to each other, or within the resolution. Known exceptions are marked; one that is not needed is
+/// an error too. Kernel values are adjusted first.
 pub(crate) fn table(
     policy: &str,
     model: &Values,
@@ -353,7 +354,7 @@ pub(crate) fn table(
         let fits = value.is_some_and(|value| value + spread >= low && value <= high + spread);
         let mark = match (fits, known(case, task, measure)) {
             (true, false) => "",
-            (true, true) => "  KNOWN IN VAIN",
+            (true, true) => "  KNOWN EXCEPTION NOT NEEDED",
             (false, true) => "  known",
             (false, false) => "  TOO FAR",
         };
@@ -374,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn stretches_end_where_somebody_is_away() {
+    fn run_interval_ends_when_the_cpu_is_lost() {
         let pieces = [(0, 200), (210, 410), (1_000, 1_200), (1_201, 1_400), (9_000, 9_100), (20_000, 20_200)];
         let stretches = Stretches::of(pieces.map(|(begin, end)| (at(begin), at(end))));
         assert_eq!((&stretches.turns[..], &stretches.gaps[..]), (&[410, 400, 100][..], &[590, 7_600, 10_900][..]));

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who ran after whom, and for how long: the same workloads under the kernel's own classes, in a real kernel and in the
+//! Order of tasks and run intervals: the same workloads under the kernel's own classes, in a real kernel and in the
 //! model.
 //!
-//! A *stint* is what a task does on a CPU until it sleeps, ends, goes elsewhere, or another task of the workload runs
-//! there. Whoever else comes between (other programs, threads of the kernel) ends no stint, and its time is not counted.
-//! For the tasks of one name, a round has the number of stints, their median and 90th percentile, how many of 1,000
-//! ended by preemption, and of 1,000 how many were followed on that CPU by each name. Recorded processes have too many
-//! names: there a follower is the parent, a child, a sibling or somebody else.
+//! A *run interval* is a task's time on a CPU until it sleeps, exits, migrates, or another task of the workload runs
+//! there. Other tasks in between (other programs, kthreads) do not end it, and their time is not counted. For the
+//! tasks of one name, a round has the number of run intervals, their median and 90th percentile, how many of 1,000
+//! ended by preemption, and how many of 1,000 were followed on that CPU by each name. Recorded processes have too
+//! many names; there the successor is the parent, a child, a sibling or another task.
 //!
-//! A number of the model agrees if it is no farther from the real rounds' range than that range is wide. A range counts
-//! as at least a twentieth of its middle, and as 20 of 1,000 if it is a share.
+//! A value of the model agrees if it is no farther from the range of the real rounds than that range is wide. The
+//! width counts as at least a twentieth of the median, and for shares as at least 20 of 1,000.
 
 use crate::classes::{HOST, Host, RECORDINGS, WORKLOADS, simulate, stem};
 use anyhow::{Context, Result, anyhow, bail};
@@ -22,20 +22,20 @@ use std::fmt::Write as _;
 use std::path::Path;
 use workload::Workload;
 
-/// What is kept of a kernel.
+/// Kept records of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Records {
-    /// Its version, as people say it.
+    /// Version of the kernel, for display.
     pub kernel: &'static str,
     host: Host,
-    /// Workloads that it played; all if none is named.
+    /// Recorded workloads; all if empty.
     played: &'static [&'static str],
     ranges: &'static str,
-    /// What the model is known to miss: `WORKLOAD TASKS WHAT: reason`, one a line.
+    /// Known differences of the model: `WORKLOAD TASKS WHAT: reason`, one per line.
     pub known: &'static str,
 }
 
-/// Of a host with a 6.18 kernel and 2 CPUs, and of 7.2 with as many in the deterministic virtual machine.
+/// Records of a host with a 6.18 kernel and 2 CPUs, and of 7.2 with 2 CPUs in the deterministic virtual machine.
 pub const RECORDS: [Records; 2] = [
     Records {
         kernel: "6.18",
@@ -53,31 +53,32 @@ pub const RECORDS: [Records; 2] = [
     },
 ];
 
-/// Of fewer stints nothing but their number is compared.
+/// With fewer run intervals only their number is compared.
 const STINTS: u64 = 100;
-/// How many of 1,000 stints ended while somebody from elsewhere had the CPU: not compared, as in the model it is nobody.
+/// Number per 1,000 run intervals that ended while a foreign task had the CPU; not compared, because the model has
+/// none.
 const DISTURBED: &str = "disturbed";
-/// Followers that are rarer than this many of 1,000 in all rounds are left out.
+/// Successors rarer than this many per 1,000 in all rounds are left out.
 const RARE: u64 = 20;
-/// The narrowest range that counts: a part of the middle, or this many of 1,000 for shares.
+/// Minimum width of a range: a part of the median, or this many of 1,000 for shares.
 const NARROWEST_PART: f64 = 0.05;
 const NARROWEST_SHARE: f64 = 20.0;
 
-/// Workload, tasks, and what of them: `stints`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
+/// Workload, tasks, and measure: `stints`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
 pub type Key = (String, String, String);
 /// One round.
 pub type Round = BTreeMap<Key, u64>;
 
-/// The last stint of a CPU.
+/// The last run interval of a CPU.
 #[derive(Clone, Copy, Debug)]
-struct Stint {
+struct RunInterval {
     task: TaskId,
     ran: Nanos,
-    /// When the task got the CPU, unless somebody from elsewhere has it.
+    /// Time at which the task got the CPU; `None` while a foreign task has it.
     since: Option<Nanos>,
-    /// Somebody from elsewhere had the CPU when it ended.
+    /// Whether a foreign task had the CPU when the interval ended.
     elsewhere: bool,
-    /// It is over, and whether the task wanted that.
+    /// Set when it is over: whether the task left voluntarily.
     over: Option<bool>,
 }
 
@@ -89,57 +90,61 @@ struct Group {
     then: BTreeMap<String, u64>,
 }
 
-/// Hears of switches and keeps stints.
+/// Observes switches and collects run intervals.
 #[derive(Default, Debug)]
-pub struct Stints {
+pub struct RunIntervals {
     tasks: Vec<Option<TaskInfo>>,
-    cpus: Vec<Option<Stint>>,
+    cpus: Vec<Option<RunInterval>>,
     groups: BTreeMap<String, Group>,
-    /// Tasks are told apart by kinship instead of names.
+    /// Distinguishes tasks by kinship instead of names.
     kinship: bool,
-    /// What tasks are called at their end, if that is known.
+    /// Final names of tasks, if known.
     names: Vec<String>,
 }
 
-impl Stints {
-    /// For a workload whose tasks have names of their own, or one of recorded processes.
-    pub fn new(recorded: bool) -> Stints {
-        Stints { kinship: recorded, ..Stints::default() }
+impl RunIntervals {
+    /// Creates an observer for a workload with task names, or for recorded processes.
+    pub fn new(recorded: bool) -> RunIntervals {
+        RunIntervals { kinship: recorded, ..RunIntervals::default() }
     }
 
     fn info(&self, task: TaskId) -> Option<&TaskInfo> {
         self.tasks.get(task.some()?.index())?.as_ref()
     }
 
-    /// A task of the workload has `cpu` from now on.
+    /// Records that a task of the workload gets `cpu`.
     fn starts(&mut self, cpu: usize, task: TaskId, now: Nanos) {
-        for other in
-            self.cpus.iter_mut().enumerate().filter(|(other, _)| *other != cpu).filter_map(|(_, stint)| stint.as_mut())
+        for other in self
+            .cpus
+            .iter_mut()
+            .enumerate()
+            .filter(|(other, _)| *other != cpu)
+            .filter_map(|(_, interval)| interval.as_mut())
         {
             if other.task == task && other.over.is_none() {
                 other.over = Some(false);
             }
         }
         match &mut self.cpus[cpu] {
-            Some(stint) if stint.task == task && stint.over.is_none() => {
-                (stint.since, stint.elsewhere) = (Some(now), false)
+            Some(interval) if interval.task == task && interval.over.is_none() => {
+                (interval.since, interval.elsewhere) = (Some(now), false)
             }
             open => {
-                let next = Stint { task, ran: Nanos::ZERO, since: Some(now), elsewhere: false, over: None };
-                if let Some(stint) = open.replace(next) {
-                    self.keep(stint, Some(task));
+                let next = RunInterval { task, ran: Nanos::ZERO, since: Some(now), elsewhere: false, over: None };
+                if let Some(interval) = open.replace(next) {
+                    self.keep(interval, Some(task));
                 }
             }
         }
     }
 
-    fn keep(&mut self, stint: Stint, next: Option<TaskId>) {
-        let group = if self.kinship { "process".to_owned() } else { self.name(stint.task) };
-        let then = next.map(|next| self.relation(stint.task, next));
+    fn keep(&mut self, interval: RunInterval, next: Option<TaskId>) {
+        let group = if self.kinship { "process".to_owned() } else { self.name(interval.task) };
+        let then = next.map(|next| self.relation(interval.task, next));
         let group = self.groups.entry(group).or_default();
-        group.lengths.push(stint.ran.0);
-        group.preempted += u64::from(!stint.over.unwrap_or(false));
-        group.disturbed += u64::from(stint.over.is_none() && stint.elsewhere);
+        group.lengths.push(interval.ran.0);
+        group.preempted += u64::from(!interval.over.unwrap_or(false));
+        group.disturbed += u64::from(interval.over.is_none() && interval.elsewhere);
         if let Some(then) = then {
             *group.then.entry(then).or_default() += 1;
         }
@@ -164,10 +169,10 @@ impl Stints {
         word.to_owned()
     }
 
-    /// What was heard, of a workload with this name.
+    /// Returns the measures, for a workload of this name.
     pub fn round(mut self, workload: &str) -> Round {
-        for stint in std::mem::take(&mut self.cpus).into_iter().flatten() {
-            self.keep(stint, None);
+        for interval in std::mem::take(&mut self.cpus).into_iter().flatten() {
+            self.keep(interval, None);
         }
         let mut round = Round::new();
         for (who, mut group) in self.groups {
@@ -188,7 +193,7 @@ impl Stints {
     }
 }
 
-impl Sink for Stints {
+impl Sink for RunIntervals {
     fn task(&mut self, _: Nanos, info: &TaskInfo) {
         let index = info.id.index();
         if self.tasks.len() <= index {
@@ -205,13 +210,13 @@ impl Sink for Stints {
         if self.cpus.len() <= cpu {
             self.cpus.resize(cpu + 1, None);
         }
-        if let Some(stint) = self.cpus[cpu].as_mut().filter(|stint| stint.task == prev)
-            && let Some(since) = stint.since.take()
+        if let Some(interval) = self.cpus[cpu].as_mut().filter(|interval| interval.task == prev)
+            && let Some(since) = interval.since.take()
         {
-            stint.ran += now.since(since);
-            stint.elsewhere = event.task == TaskId::NONE;
+            interval.ran += now.since(since);
+            interval.elsewhere = event.task == TaskId::NONE;
             if matches!(reason, SwitchReason::Block | SwitchReason::Exit) {
-                stint.over = Some(true);
+                interval.over = Some(true);
             }
         }
         if self.info(event.task).is_some_and(|info| !info.kernel_thread) {
@@ -220,19 +225,19 @@ impl Sink for Stints {
     }
 }
 
-/// The range and the middle of real rounds.
+/// Range and median of real rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Real {
-    /// The least of all rounds.
+    /// Minimum of all rounds.
     pub least: u64,
-    /// Their median.
+    /// Median of the rounds.
     pub median: u64,
-    /// The most.
+    /// Maximum of all rounds.
     pub most: u64,
 }
 
 impl Real {
-    /// Whether a number is as near to the rounds as they are to each other.
+    /// Returns whether a value is as near to the rounds as they are to each other.
     fn admits(&self, value: u64, is_share: bool) -> bool {
         let narrowest = if is_share { NARROWEST_SHARE } else { self.median as f64 * NARROWEST_PART };
         let width = ((self.most - self.least) as f64).max(narrowest);
@@ -241,7 +246,7 @@ impl Real {
     }
 }
 
-/// The records of this kernel.
+/// Returns the records of this kernel.
 pub fn records(kernel: &str) -> Result<&'static Records> {
     let known = RECORDS.map(|records| records.kernel).join(", ");
     let found = RECORDS.iter().find(|records| records.kernel == kernel);
@@ -249,30 +254,30 @@ pub fn records(kernel: &str) -> Result<&'static Records> {
 }
 
 impl Records {
-    /// The names of the workloads, and which are recordings.
+    /// Returns the names of the workloads, and whether each is a recording.
     fn names(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let synthetic = WORKLOADS.iter().map(|&(name, _)| (name, false));
         let all = synthetic.chain(RECORDINGS.iter().map(|&(name, _)| (name, true)));
         all.filter(|(name, _)| self.played.is_empty() || self.played.contains(name))
     }
 
-    /// What the kernel did.
+    /// Returns the kernel's measures.
     pub fn ranges(&self) -> Result<BTreeMap<Key, Real>> {
         read(self.ranges)
     }
 
-    /// Who ran after whom in the model, with this seed.
+    /// Returns the model's measures with this seed.
     pub fn simulated(&self, seed: u64) -> Result<Round> {
         let mut round = Round::new();
         for (name, recorded) in self.names() {
-            let mut stints = Stints::new(recorded);
+            let mut stints = RunIntervals::new(recorded);
             simulate(self.host, &workload(name)?, seed, &mut stints)?;
             round.extend(stints.round(name));
         }
         Ok(round)
     }
 
-    /// Reads what `weir run --save` left: one folder for each round, with `WORKLOAD.weirrun`.
+    /// Reads the output of `weir run --save`: one directory per round, with `WORKLOAD.weirrun`.
     pub fn saved(&self, folders: &[impl AsRef<Path>]) -> Result<BTreeMap<Key, Real>> {
         let mut rounds = Vec::new();
         for folder in folders {
@@ -285,7 +290,7 @@ impl Records {
             rounds.push(round);
         }
         if rounds.len() < 3 {
-            bail!("{} folders of saved runs; expected one for each of three or more rounds", rounds.len());
+            bail!("{} directories of saved runs; expected one for each of three or more rounds", rounds.len());
         }
         Ok(ranges(&rounds))
     }
@@ -307,7 +312,7 @@ fn one(bytes: &[u8], name: &str, recorded: bool) -> Result<Round> {
     let runs = saved.part("runs.json")?.ok_or_else(|| anyhow!("it has no part \"runs.json\"; expected a report"))?;
     let runs: Reports = serde_json::from_slice(&runs)?;
     let mut reader = LogReader::new(&events[..])?;
-    let mut stints = Stints::new(recorded);
+    let mut stints = RunIntervals::new(recorded);
     stints.names = runs.runs.into_iter().next().map_or(Vec::new(), Report::names);
     while let Some(record) = reader.read()? {
         record.send_to(&mut stints);
@@ -332,7 +337,7 @@ struct Named {
 }
 
 impl Report {
-    /// By number: a real task is born with the name of its parent.
+    /// Returns final names by task number, because a real task starts with its parent's name.
     fn names(self) -> Vec<String> {
         let mut names = Vec::new();
         for Named { id, name } in self.tasks {
@@ -343,7 +348,7 @@ impl Report {
     }
 }
 
-/// What is not in a round happened no time in it.
+/// A measure missing in a round counts as 0.
 fn ranges(rounds: &[Round]) -> BTreeMap<Key, Real> {
     let keys: std::collections::BTreeSet<&Key> = rounds.iter().flat_map(BTreeMap::keys).collect();
     let mut ranges = BTreeMap::new();
@@ -358,7 +363,7 @@ fn ranges(rounds: &[Round]) -> BTreeMap<Key, Real> {
     ranges
 }
 
-/// As text, one number a line.
+/// Formats as text, one measure per line.
 pub fn write(real: &BTreeMap<Key, Real>) -> String {
     let mut text = String::from("# workload tasks least median most what\n");
     for ((workload, who, what), Real { least, median, most }) in real {
@@ -367,7 +372,7 @@ pub fn write(real: &BTreeMap<Key, Real>) -> String {
     text
 }
 
-/// Reads what [`write`] wrote.
+/// Parses the text of [`write`].
 pub fn read(text: &str) -> Result<BTreeMap<Key, Real>> {
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
     lines.map(|(line, number)| parse(line).ok_or_else(|| anyhow!("line {number}: expected six columns"))).collect()
@@ -380,7 +385,7 @@ fn parse(line: &str) -> Option<(Key, Real)> {
     Some(((workload.to_owned(), who.to_owned(), what.to_owned()), real))
 }
 
-/// A table for people, and whether all agrees but what is known not to.
+/// Returns a table, and whether everything agrees except known differences.
 pub fn compare(real: &BTreeMap<Key, Real>, model: &Round, known: &str) -> (String, bool) {
     let known: Vec<(&str, &str)> =
         known.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(": ")).collect();
@@ -443,9 +448,9 @@ mod tests {
         }
     }
 
-    /// Hears of switches: time in us, CPU, who comes, who goes and why.
-    fn hear(recorded: bool, switches: &[(u64, u32, TaskId, TaskId, SwitchReason)]) -> Round {
-        let mut stints = Stints::new(recorded);
+    /// Observes switches given as time in us, CPU, next task, previous task, reason.
+    fn observe(recorded: bool, switches: &[(u64, u32, TaskId, TaskId, SwitchReason)]) -> Round {
+        let mut stints = RunIntervals::new(recorded);
         let tasks = [info(0, "a-0", None), info(1, "b", Some(0)), info(2, "b-1", Some(0))];
         tasks.iter().for_each(|task| stints.task(Nanos::ZERO, task));
         for &(us, cpu, task, prev, reason) in switches {
@@ -461,10 +466,10 @@ mod tests {
     }
 
     #[test]
-    fn somebody_from_elsewhere_ends_no_stint_and_sleep_does() {
+    fn foreign_task_does_not_end_a_run_interval_but_sleep_does() {
         use SwitchReason::{Block, Idle, Preempt};
         let (a, b, none) = (TaskId(0), TaskId(1), TaskId::NONE);
-        let round = hear(
+        let round = observe(
             false,
             &[
                 (0, 0, a, none, Idle),
@@ -481,16 +486,16 @@ mod tests {
         assert_eq!((number(&round, "b", "stints"), number(&round, "b", "preempted")), (2, 0));
         assert_eq!((number(&round, "b", "median_ns"), number(&round, "b", "p90_ns")), (300_000, 300_000));
         assert_eq!((number(&round, "b", "then itself"), number(&round, "b", "then a")), (500, 500));
-        assert_eq!(number(&round, "a", "disturbed"), 0, "it had the CPU again before the other came");
+        assert_eq!(number(&round, "a", "disturbed"), 0, "the task had the CPU again before the other came");
         assert_eq!((number(&round, "a", "preempted"), number(&round, "a", "then b")), (1000, 1000));
         assert_eq!(number(&round, "a", "median_ns"), 200_000, "100 and 100 us; the last one has only begun");
     }
 
     #[test]
-    fn who_goes_elsewhere_has_ended_its_stint() {
+    fn migration_ends_a_run_interval() {
         use SwitchReason::{Idle, Preempt};
         let (a, none) = (TaskId(0), TaskId::NONE);
-        let round = hear(
+        let round = observe(
             false,
             &[
                 (0, 0, a, none, Idle),
@@ -505,17 +510,17 @@ mod tests {
     }
 
     #[test]
-    fn recorded_processes_are_told_apart_by_kinship() {
+    fn recorded_processes_are_distinguished_by_kinship() {
         use SwitchReason::{Exit, Idle, Preempt};
         let (a, b, c, none) = (TaskId(0), TaskId(1), TaskId(2), TaskId::NONE);
         let switches = [(0, 0, a, none, Idle), (1, 0, b, a, Preempt), (2, 0, c, b, Preempt), (3, 0, a, c, Exit)];
-        let round = hear(true, &switches);
+        let round = observe(true, &switches);
         let then = ["child", "sibling", "parent"].map(|who| number(&round, "process", &format!("then {who}")));
         assert_eq!(then, [333; 3]);
     }
 
     #[test]
-    fn a_number_agrees_within_the_width_of_the_rounds() {
+    fn value_agrees_within_the_width_of_the_rounds() {
         let real = Real { least: 900, median: 1000, most: 1100 };
         assert_eq!([699, 700, 1300, 1301].map(|value| real.admits(value, false)), [false, true, true, false]);
         let narrow = Real { least: 1000, median: 1000, most: 1000 };
@@ -525,7 +530,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let real = ranges(&[hear(false, &[(0, 0, TaskId(0), TaskId::NONE, SwitchReason::Idle)]), Round::new()]);
+        let real = ranges(&[observe(false, &[(0, 0, TaskId(0), TaskId::NONE, SwitchReason::Idle)]), Round::new()]);
         assert_eq!(read(&write(&real)).unwrap(), real);
         assert!(read("w a 1 2\n").is_err());
     }

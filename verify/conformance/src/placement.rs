@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where a task that wakes goes, by which CPUs are busy, which it may use, and which was its last: `muqss` in the model beside
-//! MuQSS 0.31, and beside `muqss` loaded in Linux 7.2. Each case is a hog on each busy CPU, and a task that sleeps; meanwhile
-//! somebody else changes its affinity.
+//! Placement of a woken task, depending on busy CPUs, affinity and last CPU: `muqss` in the model compared with MuQSS
+//! 0.31, and with `muqss` loaded in Linux 7.2. Each case has a hog on each busy CPU and a sleeping task, whose
+//! affinity another task changes.
 //!
-//! What is compared is not the number of the CPU but what kind of one it is: of equals each world may have another one that
-//! idled last. It has to be a kind that the kernel chose in the same case, in one of its plays. Times do not matter, so an
-//! emulated machine of any kind will do. Two caches in one package cannot be had with the QEMU of here.
+//! The kind of CPU is compared, not its number: among equal CPUs, another one may have gone idle last. It must be a
+//! kind that the kernel chose in the same case in one of its runs. Timing does not matter, so any emulated machine
+//! will do. Two caches in one package are not possible with the available QEMU.
 //!
-//! With `rqshare=mc`, as MuQSS is shipped, the model agrees with MuQSS in 73 and 62 of 96 cases (threads, nodes), and with
-//! `muqss` loaded in 7.2 in 87 and 86. MuQSS agrees less with itself than that: from one play to the next 32 and 20 of 96 tasks
+//! With `rqshare=mc`, MuQSS's default, the model agrees with MuQSS in 73 and 62 of 96 cases (threads, nodes), and
+//! with `muqss` loaded in 7.2 in 87 and 86. MuQSS agrees less with itself: between two runs, 32 and 20 of 96 tasks
 //! went to another CPU. Of the 57 cases that differ
 //!
-//! - in 31 the task went to a busy CPU though one that it might use idled, which happened in 19 to 31 cases of each play, and
-//!   never under `muqss`. MuQSS does not give the task to the CPU that it wakes: whoever picks first has it, and in a machine
-//!   whose CPUs take turns that is often another;
-//! - in 35 the last CPU was not allowed any more when the task woke;
-//! - in 4 on two nodes it went to an idle core of the other node, and not to a CPU of its own node whose sibling works, which
-//!   its ranks would prefer. Why is not known.
+//! - in 31 the task went to a busy CPU though an allowed one was idle, which happened in 19 to 31 cases of each run,
+//!   and never under `muqss`. MuQSS does not bind the task to the CPU that it wakes: the first CPU to pick has it,
+//!   and in a machine whose CPUs are emulated in turn that is often another one;
+//! - in 35 the last CPU was no longer allowed when the task woke;
+//! - in 4 on two nodes the task went to an idle core of the other node, rather than to a CPU of its own node with a
+//!   busy sibling, which the ranks would prefer. The reason is unknown.
 
 use crate::model::in_one_process;
 use crate::oracle;
@@ -34,23 +34,23 @@ use std::fmt::Write as _;
 use std::str::FromStr;
 use workload::Workload;
 
-/// So many for each machine.
+/// Number of cases per machine.
 const CASES: u64 = 96;
-/// A prime: cases are so far apart in the list of all.
+/// A prime: distance of the chosen cases in the list of all.
 const STRIDE: u64 = 7_919;
-/// Index of what the task does after its sleep.
+/// Index of the task's phase after its sleep.
 const AWAKE: u32 = 2;
-/// Times are long for an emulated machine that gets little of its host.
+/// Long times, for an emulated machine that gets little CPU time of its host.
 const SLEEP_US: u32 = 200_000;
 const CHANGE: Nanos = Nanos::from_us(150_000);
 const END: Nanos = Nanos::from_us(450_000);
-/// A thread may come too late there all the same.
+/// A thread may still be late there.
 const ATTEMPTS: u32 = 5;
 
 /// Machines of 8 CPUs.
 const MACHINES: [(&str, &str); 2] = [("threads", "node:1 core:4 pu:2"), ("nodes", "node:2 core:2 pu:2")];
 
-/// Machine, whose, and what.
+/// Recordings: machine, scheduler, text.
 const RECORDS: [(&str, &str, &str); 6] = [
     ("threads", "MuQSS", include_str!("../placement/threads-1.txt")),
     ("threads", "MuQSS", include_str!("../placement/threads-2.txt")),
@@ -60,7 +60,7 @@ const RECORDS: [(&str, &str, &str); 6] = [
     ("nodes", "muqss", include_str!("../placement/nodes-loaded.txt")),
 ];
 
-/// Bits are CPUs.
+/// A case; bits of the masks are CPUs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Case {
     last: u32,
@@ -72,7 +72,7 @@ fn members(mask: u64) -> impl Iterator<Item = u32> {
     (0..u64::BITS).filter(move |cpu| mask >> cpu & 1 == 1)
 }
 
-/// Those of a machine of so many CPUs: spread evenly over all.
+/// Returns the cases for this number of CPUs, evenly spread over all combinations.
 fn cases(cpus: u32) -> impl Iterator<Item = Case> {
     let (sets, last) = (1 << cpus, u64::from(cpus));
     let all = last * (sets - 1) * sets;
@@ -100,7 +100,7 @@ impl Case {
         Ok(Workload::from_rt_app("placement", &text)?)
     }
 
-    /// What a CPU is to the task: how far it is from the last one, and what is busy there.
+    /// Describes a CPU relative to the task: its distance from the last CPU, and what is busy there.
     fn kind(self, topology: &Topology, cpu: u32) -> String {
         let place = |cpu: u32| topology.place(CpuId(cpu));
         let (own, other) = (place(self.last), place(cpu));
@@ -124,11 +124,11 @@ fn machine(name: &str) -> Result<Machine> {
     oracle::machine_of(1_000, shape)
 }
 
-/// Plays all cases with real threads in the running kernel, which has MuQSS or gets `muqss` first, and tells where the task
-/// went as text: its last CPU, the CPUs that it might use, those that were busy, and the one.
+/// Runs all cases with real threads in the running kernel, which has MuQSS or loads `muqss` first. Returns one line
+/// per case: last CPU, allowed CPUs, busy CPUs, chosen CPU.
 ///
 /// # Errors
-/// If there is no such machine, the policy cannot be loaded, or a case cannot be played.
+/// If there is no such machine, the policy cannot be loaded, or a case cannot be run.
 pub fn play_all(name: &str, loaded: bool) -> Result<String> {
     let cpus = machine(name)?.topology.len();
     let attached = loaded.then(|| oracle::attach("muqss", &profile()?)).transpose()?;
@@ -143,7 +143,7 @@ pub fn play_all(name: &str, loaded: bool) -> Result<String> {
     Ok(text)
 }
 
-/// Where it went, if it woke in time.
+/// Returns the chosen CPU, if the task woke in time.
 fn played(case: Case) -> Result<Option<CpuId>> {
     let workload = in_one_process(&case.workload()?, None);
     let played = execute(&workload, &Options { duration: Some(END), log: true, ..Options::default() })?;
@@ -152,7 +152,7 @@ fn played(case: Case) -> Result<Option<CpuId>> {
     Ok(step.map(|step| step.cpu))
 }
 
-/// `mc` is a queue for all CPUs of a package, or, in Weir's words, of a node.
+/// Returns the profile; `mc` is one queue per package, which is a node in Weir's terms.
 fn profile() -> Result<Profile> {
     let shipped = policies::find("muqss").ok_or_else(|| anyhow!("no policy muqss"))?;
     let mut profile = Profile::from_toml("muqss", shipped.profile)?;
@@ -160,7 +160,7 @@ fn profile() -> Result<Profile> {
     Ok(profile)
 }
 
-/// Where it went in the model: the first CPU after its sleep.
+/// Finds the chosen CPU in the model: the first one after the task's sleep.
 #[derive(Default)]
 struct Went {
     woken: Option<TaskId>,
@@ -182,7 +182,7 @@ impl Sink for Went {
     }
 }
 
-/// Where it goes in the model.
+/// Returns the chosen CPU in the model.
 fn simulated(case: Case, machine: &Machine, object: &Object, profile: &Profile) -> Result<u32> {
     let workload = case.workload()?;
     let setup = Setup {
@@ -199,7 +199,7 @@ fn simulated(case: Case, machine: &Machine, object: &Object, profile: &Profile) 
     Ok(went.to.with_context(|| format!("{case:?}: it did not wake"))?.0)
 }
 
-/// Where the task went in each case.
+/// Chosen CPU of each case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record(Vec<(Case, u32)>);
 
@@ -218,7 +218,7 @@ impl FromStr for Record {
     }
 }
 
-/// What the model does in the same cases.
+/// Runs the same cases in the model.
 ///
 /// # Errors
 /// If there is no such machine, or a case cannot be simulated.
@@ -229,10 +229,10 @@ pub fn model(name: &str) -> Result<Record> {
     cases(cpus).map(|case| Ok((case, simulated(case, &machine, &object, &profile)?))).collect::<Result<_>>().map(Record)
 }
 
-/// What was recorded on a machine, each time, and of whom.
+/// Returns the recordings on a machine, by scheduler.
 ///
 /// # Errors
-/// If a record cannot be read.
+/// If a record cannot be parsed.
 pub fn recorded(name: &str) -> Result<BTreeMap<&'static str, Vec<Record>>> {
     let mut all: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
     for (_, who, text) in RECORDS.iter().filter(|(machine, ..)| *machine == name) {
@@ -241,7 +241,8 @@ pub fn recorded(name: &str) -> Result<BTreeMap<&'static str, Vec<Record>>> {
     Ok(all)
 }
 
-/// Each case in which the model chooses another kind of CPU than who was recorded ever did, and in how many it does not.
+/// Lists each case in which the model chooses another kind of CPU than any recording, and returns the number of the
+/// others.
 ///
 /// # Errors
 /// If there is no such machine.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a play leaves, in both worlds the same, as JSON.
+//! Record of a scenario's runs, the same for kernel and model, as JSON.
 
 use serde::{Deserialize, Serialize};
 
-/// Plays of one scenario.
+/// Runs of one scenario.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Record {
     /// Name of the scenario.
@@ -12,26 +12,26 @@ pub struct Record {
     pub world: String,
     /// Release of the kernel.
     pub kernel: String,
-    /// One for each play.
+    /// One entry per run.
     pub runs: Vec<Run>,
 }
 
-/// One play.
+/// One run.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Run {
-    /// How the scheduler ended; `None` if it could not be loaded.
+    /// Exit of the scheduler; `None` if it could not be loaded.
     pub exit: Option<Exit>,
-    /// Why it could not be loaded.
+    /// Reason why the scheduler could not be loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
-    /// What the scheduler logged.
+    /// Log of the scheduler.
     pub calls: Vec<Call>,
-    /// What disturbed the play ([`crate::disturbance`]).
+    /// Disturbances of the run ([`crate::disturbance`]).
     #[serde(default)]
     pub disturbed: Vec<String>,
 }
 
-/// Why a scheduler ended.
+/// Exit of a scheduler.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Exit {
     /// `SCX_EXIT_*`.
@@ -51,7 +51,7 @@ pub struct Call {
     pub op: String,
     /// CPU on which it ran.
     pub cpu: i32,
-    /// Task that it is about: our own by name, `*` for a foreign one; nothing if it is about none.
+    /// Task that the call is about: name of a scenario task, `*` for a foreign task, empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub task: String,
     /// First argument.
@@ -59,21 +59,21 @@ pub struct Call {
     /// Second argument.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub b: u64,
-    /// CPU of the task; -1: not asked.
+    /// CPU of the task; -1 if not recorded.
     pub task_cpu: i32,
-    /// What the op returned.
+    /// Return value of the op.
     #[serde(default)]
     pub result: i32,
-    /// Queue that it put the task into; 0: none.
+    /// Queue into which the op inserted the task; 0 for none.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub verdict: u64,
-    /// Flags of the task for sched_ext.
+    /// `scx.flags` of the task.
     #[serde(default)]
     pub flags: u32,
-    /// Whether any slice was left.
+    /// Whether slice was left.
     #[serde(default)]
     pub slice: bool,
-    /// When, on the clock of its world.
+    /// Time on the clock of kernel or model.
     #[serde(default)]
     pub time_ns: u64,
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Records as text, one call a line: what is kept in the repository, and what people look into.
+//! Records as text, one call per line: the form kept in the repository, and readable.
 
 use crate::record::{Call, Exit, Record, Run};
 use anyhow::{Context, Result, anyhow};
 use std::fmt::Write as _;
 
-/// The columns of a call.
+/// Columns of a call.
 const COLUMNS: &str = "op cpu task a b task_cpu result verdict flags slice time_ns";
 
-/// A record as text.
+/// Formats a record as text.
 pub fn write(record: &Record) -> String {
     let mut text = format!("scenario {}\nworld {}\nkernel {}\n", record.scenario, record.world, record.kernel);
     let mut line = |what: std::fmt::Arguments<'_>| {
@@ -34,7 +34,7 @@ pub fn write(record: &Record) -> String {
     text
 }
 
-/// The record that was written so.
+/// Parses the text of [`write`].
 pub fn read(text: &str) -> Result<Record> {
     let mut record = Record { scenario: String::new(), world: String::new(), kernel: String::new(), runs: Vec::new() };
     for (line, number) in text.lines().zip(1..) {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_with_its_line() {
+    fn malformed_text_is_refused_with_its_line() {
         for text in ["scenario", "tick 1", "play: x\ntick 1 w", "play: x\nexit 1"] {
             assert!(read(text).unwrap_err().to_string().contains("line"), "{text}");
         }

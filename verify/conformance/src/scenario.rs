@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Scenarios: what is played in both worlds, as data.
+//! Scenarios as data: workloads, schedulers and faults, run in kernel and model.
 
 use crate::settings::{Common, Role, Settings};
 use anyhow::{Context, Result, anyhow, bail};
@@ -10,45 +10,45 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use workload::{Op, Workload};
 
-/// CPUs of every scenario: cores without SMT that share a cache.
+/// Number of CPUs of every scenario: cores without SMT that share a cache.
 pub const CPUS: u32 = 4;
 
 const OBJECTS: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/objects.rs"));
-/// By policy.
+/// Witness objects by policy.
 const WITNESSES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/witnesses.rs"));
 const SCENARIOS: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/scenarios.rs"));
 
-/// What a comparison leaves out, with the reason in the scenario's own words.
+/// Parts that a comparison leaves out, with the scenario's reason.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Masks {
     /// Ops that are not compared.
     pub ops: Vec<String>,
-    /// CPU numbers are not compared: which of several idle CPUs is taken depends on foreign tasks.
+    /// CPU numbers are not compared: foreign tasks decide which of several idle CPUs is taken.
     pub cpus: bool,
     /// Only the exit is compared.
     pub events: bool,
     /// The number of ops of each kind is compared, not their order.
     pub order: bool,
-    /// Of ops that repeat in the same order only the first round is compared.
+    /// Of repeated sequences of ops only the first one is compared.
     pub repeats: bool,
     /// Tasks whose changes of affinity, policy and nice value are not compared.
     pub setup: Vec<String>,
-    /// How it ends is not compared.
+    /// The exit is not compared.
     pub end: bool,
     /// Whether slice is left is not compared.
     pub slices: bool,
-    /// Only so many calls about each task are compared; 0: all.
+    /// Number of calls per task that are compared; 0 for all.
     pub first: usize,
-    /// It is chance which of these tasks has its turn when: they have one story, in which each kind of call is told once.
+    /// Tasks whose order is random: they share one sequence that lists each kind of call once.
     pub alike: Vec<String>,
     /// Tasks that are not compared.
     pub tasks: Vec<String>,
-    /// Why.
+    /// Reason.
     pub why: String,
 }
 
-/// What is written in a scenario's file.
+/// Contents of a scenario's file.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 struct File {
@@ -95,60 +95,60 @@ struct File {
 /// A scenario.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scenario {
-    /// Its name: that of the file.
+    /// Name of the scenario and of its file.
     pub name: String,
-    /// One sentence.
+    /// Description in one sentence.
     pub about: String,
-    /// Rules of the contract that it shows.
+    /// Contract rules that it covers.
     pub covers: Vec<String>,
     /// Part of the quick subset.
     pub smoke: bool,
-    /// Why the model is known to differ here (`docs/explanation/departures.md`).
+    /// Reason for a known difference of the model (`docs/explanation/departures.md`).
     pub departure: Option<String>,
-    /// A policy of this repository that runs instead of the tracing scheduler, with a witness.
+    /// Policy of this repository that runs, with a witness, instead of the tracing scheduler.
     pub policy: Option<String>,
-    /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`); there the file's SCHED_OTHER is SCHED_EXT.
+    /// Only the workload's tasks are under the scheduler (`SWITCH_PARTIAL`); SCHED_OTHER in the file then means
+    /// SCHED_EXT.
     pub only_ours: bool,
-    /// What happens to the machine.
+    /// Faults of the machine.
     pub faults: FaultPlan,
-    /// The scheduler leaves with the wish to be loaded again; what is compared is its second life, which begins while
-    /// the tasks live.
+    /// The scheduler exits with a restart request; its second life is compared, which begins while the tasks exist.
     pub again: bool,
-    /// The machine's user ejects it by the system request `S` when the duration is over.
+    /// SysRq-S ejects the scheduler at the end of the duration.
     pub sysrq: bool,
-    /// A task that is a process of its own in the kernel, and executes its program anew between two sleeps.
+    /// A task that is a process of its own in the kernel, and executes its program again between two sleeps.
     pub executes: Option<String>,
-    /// What is not compared.
+    /// Parts that are not compared.
     pub masks: Masks,
-    /// What the tasks do.
+    /// Workload.
     pub workload: Workload,
     without: String,
     profile: Profile,
 }
 
 impl Scenario {
-    /// All of them, by name.
+    /// Returns all scenarios, sorted by name.
     ///
     /// # Panics
-    /// If one is wrong: they are part of the program.
+    /// If one is malformed: they are part of the program.
     pub fn all() -> Vec<Scenario> {
         SCENARIOS.iter().map(|(name, text)| Scenario::parse(name, text).expect("a test reads them all")).collect()
     }
 
-    /// Those with these names, or all if there are none.
+    /// Returns the scenarios with these names, or all if there are none.
     pub fn find(names: &[String]) -> Result<Vec<Scenario>> {
         let mut all = Scenario::all();
         for name in names {
             if !all.iter().any(|scenario| scenario.name == *name) {
                 let known: Vec<&str> = all.iter().map(|scenario| scenario.name.as_str()).collect();
-                bail!("no scenario {name:?} (there are: {})", known.join(", "));
+                bail!("no scenario {name:?}; expected one of {}", known.join(", "));
             }
         }
         all.retain(|scenario| names.is_empty() || names.contains(&scenario.name));
         Ok(all)
     }
 
-    /// From a file's text.
+    /// Parses a scenario's file.
     pub fn parse(name: &str, text: &str) -> Result<Scenario> {
         let file: File = toml::from_str(text).with_context(|| format!("scenario {name}"))?;
         let mut workload = Workload::from_rt_app(name, &file.workload)?;
@@ -172,7 +172,7 @@ impl Scenario {
         }
         let mut masks = file.mask;
         if file.only_ours {
-            // A foreign task that leaves a CPU has it look for work, and nobody sees why.
+            // A foreign task that leaves a CPU makes it look for work, without a visible cause.
             masks.tasks.extend((1..CPUS).map(|cpu| format!("(CPU {cpu})")));
         }
         let mut scenario = Scenario {
@@ -192,7 +192,7 @@ impl Scenario {
             without: file.without,
             profile: Profile::default(),
         };
-        // The log has `update_idle`.
+        // The log implements `update_idle`.
         flags.push("KEEP_BUILTIN_IDLE".into());
         if scenario.policy.is_none() {
             let director = Role::foreign();
@@ -216,7 +216,7 @@ impl Scenario {
         policies::find(name).ok_or_else(|| anyhow!("scenario {}: no policy {name:?}", self.name))
     }
 
-    /// The scheduler's object.
+    /// Returns the scheduler's object.
     pub fn object(&self) -> &'static [u8] {
         let (objects, name) = match &self.policy {
             Some(policy) => (WITNESSES, policy),
@@ -225,7 +225,7 @@ impl Scenario {
         objects.iter().find(|(key, _)| key == name).expect("checked when it was read").1
     }
 
-    /// Its launch profile.
+    /// Returns its launch profile.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }

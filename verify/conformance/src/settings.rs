@@ -1,102 +1,102 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What the tracing scheduler shall do, as words in a scenario and as numbers in its read-only data.
+//! Settings of the tracing scheduler, as words in a scenario and as numbers in its read-only data.
 
 use serde::Deserialize;
 use std::fmt::Write as _;
 
-/// Where a task is put. The order is that of `enum place` in `trace.bpf.c`.
+/// Queue into which a task is inserted, in the order of `enum place` in `trace.bpf.c`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// Nowhere: from `enqueue` that drops the task.
+    /// None: `enqueue` drops the task.
     #[default]
     Nowhere,
-    /// The local queue.
+    /// Local queue.
     Local,
-    /// The global queue.
+    /// Global queue.
     Global,
-    /// Our own queue, at the end.
+    /// The scheduler's FIFO queue, at the end.
     Fifo,
-    /// Our own ordered queue, by name.
+    /// The scheduler's vtime queue, ordered by task name.
     Vtime,
-    /// The local queue of `target-cpu`.
+    /// Local queue of `target-cpu`.
     LocalOn,
     /// A queue that does not exist.
     Unknown,
-    /// Our own queue, two times.
+    /// The FIFO queue, twice.
     Twice,
-    /// The local queue, by name.
+    /// Local queue with a vtime insert.
     VtimeLocal,
-    /// The global queue, by name.
+    /// Global queue with a vtime insert.
     VtimeGlobal,
-    /// The local queue of a CPU that cannot exist.
+    /// Local queue of an impossible CPU.
     NoCpu,
-    /// The FIFO queue, by name.
+    /// FIFO queue with a vtime insert.
     BothQueues,
-    /// Nowhere; `dispatch` can find it.
+    /// None; the task is held for `dispatch`.
     Hold,
-    /// Nowhere: `scx_bpf_error`.
+    /// None: calls `scx_bpf_error`.
     Error,
-    /// Nowhere: `scx_bpf_exit`.
+    /// None: calls `scx_bpf_exit`.
     Exit,
 }
 
-/// Which CPU `select_cpu` answers. The order is that of `enum choice`.
+/// CPU that `select_cpu` returns, in the order of `enum choice`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Choice {
-    /// Where the task was.
+    /// The task's previous CPU.
     #[default]
     Previous,
-    /// What the default search finds.
+    /// Result of the default idle search.
     Search,
     /// `target-cpu`.
     Target,
-    /// One that cannot exist.
+    /// An impossible CPU.
     Impossible,
 }
 
-/// What `cpu_release` does. The order is that of `enum releasing`.
+/// Action of `cpu_release`, in the order of `enum releasing`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Releasing {
     /// Nothing.
     #[default]
     Nothing,
-    /// Has the local queue enqueued again, by the call of 6.12.
+    /// Re-enqueues the local queue with the kfunc of 6.12.
     AtOnce,
-    /// The same by the call of 6.19.
+    /// Re-enqueues the local queue with the kfunc of 6.19.
     Afterwards,
 }
 
-/// What `dispatch` does. The order is that of `enum giving`.
+/// Action of `dispatch`, in the order of `enum giving`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Giving {
     /// Nothing.
     Nothing,
-    /// Takes the first of our queues, FIFO before ordered.
+    /// Moves the first task of the scheduler's queues, FIFO before vtime.
     #[default]
     Queues,
-    /// Inserts the task that was held back longest into the local queue.
+    /// Inserts the task held longest into the local queue.
     Held,
-    /// Twice.
+    /// Inserts it twice.
     HeldTwice,
-    /// Cancels that, inserts it into the FIFO queue and takes it from there.
+    /// Cancels the insert, inserts the task into the FIFO queue and moves it from there.
     Cancelled,
-    /// More often than a batch has places.
+    /// Inserts more often than a batch has slots.
     TooMany,
-    /// Takes from a queue that does not exist.
+    /// Moves from a queue that does not exist.
     Unknown,
-    /// Cancels what was not inserted.
+    /// Cancels without an insert.
     CancelNothing,
     /// Inserts the held task into the local queue of `target-cpu`.
     HeldToTarget,
-    /// Inserts the held task into the FIFO queue and takes it from there.
+    /// Inserts the held task into the FIFO queue and moves it from there.
     HeldToFifo,
 }
 
-/// What `enqueue` sends to `kick-cpu`. The order is that of `enum kick`.
+/// Kick that `enqueue` sends to `kick-cpu`, in the order of `enum kick`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kick {
@@ -117,41 +117,41 @@ pub enum Kick {
     PreemptWait,
 }
 
-/// What happens to the tasks of one role.
+/// Settings for the tasks of one role.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Role {
-    /// CPU that `select_cpu` answers.
+    /// CPU that `select_cpu` returns.
     #[serde(default)]
     pub select: Choice,
-    /// Where `select_cpu` puts the task.
+    /// Queue into which `select_cpu` inserts the task.
     #[serde(default)]
     pub select_put: Place,
-    /// `select_cpu` puts it only if the search found an idle CPU.
+    /// `select_cpu` inserts only if the search found an idle CPU.
     #[serde(default)]
     pub only_if_idle: bool,
-    /// Where `enqueue` puts it.
+    /// Queue into which `enqueue` inserts it.
     #[serde(default = "default_queue")]
     pub enqueue: Place,
-    /// Where `enqueue` puts it when it comes again because it lost the place that it had.
+    /// Queue into which `enqueue` inserts it at a re-enqueue.
     #[serde(default)]
     pub reenqueue: Place,
-    /// Slice in microseconds; 0: what the task has.
+    /// Slice in microseconds; 0 keeps the task's slice.
     #[serde(default = "default_slice_us")]
     pub slice_us: u64,
-    /// With HEAD.
+    /// Insert with SCX_ENQ_HEAD.
     #[serde(default)]
     pub at_head: bool,
-    /// With PREEMPT.
+    /// Insert with SCX_ENQ_PREEMPT.
     #[serde(default)]
     pub preempting: bool,
-    /// With IMMED.
+    /// Insert with SCX_ENQ_IMMED.
     #[serde(default)]
     pub immediate: bool,
-    /// What `enqueue` sends to `kick-cpu`.
+    /// Kick that `enqueue` sends to `kick-cpu`.
     #[serde(default)]
     pub kick: Kick,
-    /// What `init_task` returns, but for threads that come to be before the first mark.
+    /// Return value of `init_task`, except for threads created before the first mark.
     #[serde(default)]
     pub init_result: i32,
     /// `init_task` sets `disallow`.
@@ -159,12 +159,12 @@ pub struct Role {
     pub disallow: bool,
 }
 
-/// So long that none is over on a slow machine; scenarios about slices say how long.
+/// Long enough not to end on a slow machine; scenarios about slices set their own.
 fn default_slice_us() -> u64 {
     2_000_000
 }
 
-/// Our own queue.
+/// The scheduler's FIFO queue.
 fn default_queue() -> Place {
     Place::Fifo
 }
@@ -189,8 +189,8 @@ impl Default for Role {
 }
 
 impl Role {
-    /// What foreign tasks need to live: an idle CPU if there is one, else the global queue, which every CPU empties
-    /// before it asks `dispatch`.
+    /// Settings for foreign tasks: an idle CPU if there is one, else the global queue, which every CPU serves before
+    /// it calls `dispatch`.
     pub fn foreign() -> Role {
         Role {
             select: Choice::Search,
@@ -203,43 +203,43 @@ impl Role {
     }
 }
 
-/// What does not depend on the task.
+/// Settings that do not depend on the task.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields, default)]
 pub struct Common {
-    /// What `dispatch` does.
+    /// Action of `dispatch`.
     pub dispatch: Giving,
-    /// Of [`Place::LocalOn`] and [`Choice::Target`].
+    /// CPU of [`Place::LocalOn`] and [`Choice::Target`].
     pub target_cpu: u32,
-    /// Of [`Role::kick`].
+    /// Target of [`Role::kick`].
     pub kick_cpu: u32,
-    /// What `yield` returns.
+    /// Return value of `yield`.
     pub yield_answer: bool,
-    /// `tick` sets the slice of our tasks to 0.
+    /// `tick` sets the slice of the scenario's tasks to 0.
     pub tick_ends_slice: bool,
-    /// What `cpu_release` does.
+    /// Action of `cpu_release`.
     pub release: Releasing,
-    /// What `init` returns.
+    /// Return value of `init`.
     pub init_result: i32,
 }
 
-/// All of it.
+/// All settings.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Settings<'a> {
     /// Names of `SCX_OPS_*` flags.
     pub flags: &'a [String],
-    /// Watchdog, if not the default.
+    /// Watchdog timeout, if not the default.
     pub timeout_ms: Option<u32>,
-    /// The log has no marks.
+    /// The log contains no marks.
     pub without_marks: bool,
-    /// What does not depend on the task.
+    /// Settings that do not depend on the task.
     pub common: &'a Common,
-    /// Foreign tasks, workers, victims, directors.
+    /// Roles: foreign tasks, workers, victims, directors.
     pub roles: [&'a Role; 4],
 }
 
 impl Settings<'_> {
-    /// As a launch profile: both worlds read the same.
+    /// Returns the settings as a launch profile, which kernel and model both read.
     pub fn profile(&self) -> String {
         let mut text = String::from("[ops]\n");
         let mut line = |name: &str, value: &dyn std::fmt::Debug| {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Shares of a CPU and latencies under load: here time decides, so what is compared are sizes and not sequences.
+//! CPU shares and latencies under load: timing decides here, so sizes are compared rather than sequences.
 //!
-//! `shares/` has the workloads, all for one CPU, the script that plays them in the deterministic virtual machine, a
-//! model of that machine, and what came of it.
+//! `shares/` has the workloads, all for one CPU, the script that runs them in the deterministic virtual machine, a
+//! model of that machine, and the results.
 
 use anyhow::{Context, Result, anyhow};
 use bpf_object::Object;
@@ -17,16 +17,16 @@ use std::fmt::Write as _;
 use std::path::Path;
 use workload::Workload;
 
-/// Shares may differ by so many points of a hundred,
+/// Tolerance of a share in percentage points,
 pub const SHARE_POINTS: f64 = 0.5;
-/// or by this part of the kernel's share, if that is more.
+/// or as a part of the kernel's share, if that is more.
 pub const SHARE_PART: f64 = 0.1;
-/// Latencies may differ by this factor.
+/// Maximum factor between latencies.
 pub const LATENCY_FACTOR: f64 = 3.0;
-/// Of fewer wakeups no percentile is taken: those of a task that never sleeps are its start.
+/// Minimum number of wakeups for percentiles: a task that never sleeps has only its start.
 const WAKEUPS: u64 = 20;
 
-/// The policies, in the order of their latencies: the later one has the lower.
+/// The policies, in descending order of their latencies.
 const POLICIES: [&str; 2] = ["fifo", "bfs"];
 const EXCEPTIONS: &str = include_str!("../shares/exceptions.toml");
 const MACHINE: &str = include_str!("../shares/icount.toml");
@@ -46,13 +46,13 @@ pub struct Exception {
     workload: String,
     policy: String,
     task: String,
-    /// By so many points.
+    /// Tolerance in percentage points.
     points: f64,
-    /// Why, for people.
+    /// Reason, for display.
     reason: String,
 }
 
-/// The rows that are excepted, from text as in `shares/exceptions.toml`.
+/// Parses exceptions in the form of `shares/exceptions.toml`.
 pub fn exceptions(text: &str) -> Result<Vec<Exception>> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -63,30 +63,30 @@ pub fn exceptions(text: &str) -> Result<Vec<Exception>> {
     Ok(toml::from_str::<File>(text).context("exceptions.toml")?.row)
 }
 
-/// Those of this repository.
+/// Returns the exceptions of this repository.
 ///
 /// # Panics
-/// If they cannot be read, which a test would show.
+/// If they cannot be parsed, which a test would show.
 pub fn own_exceptions() -> Vec<Exception> {
     exceptions(EXCEPTIONS).expect("exceptions.toml of this repository")
 }
 
-/// What one task got.
+/// Results of one task.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Got {
     /// The workload.
     pub workload: String,
     /// The scheduler.
     pub policy: String,
-    /// Its name.
+    /// Name of the task.
     pub task: String,
-    /// CPU time, ns.
+    /// CPU time in ns.
     pub cpu_ns: u64,
-    /// How often it was woken.
+    /// Number of wakeups.
     pub wakeups: u64,
     /// Median of its wakeup latency, ns.
     pub p50_ns: u64,
-    /// 90 % of them were below that, ns.
+    /// 90th percentile of its wakeup latency, ns.
     pub p90_ns: u64,
 }
 
@@ -124,12 +124,12 @@ struct Latency {
     p90: u64,
 }
 
-/// All combinations of workload and policy.
+/// Returns all combinations of workload and policy.
 fn combinations() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     WORKLOADS.iter().flat_map(|(name, text)| POLICIES.map(|policy| (*name, *text, policy)))
 }
 
-/// Reads what `weir run --format json` left, `WORKLOAD-POLICY.json`.
+/// Reads the output of `weir run --format json`, `WORKLOAD-POLICY.json`.
 pub fn reports(folder: &Path) -> Result<Vec<Got>> {
     let mut got = Vec::new();
     for (workload, _, policy) in combinations() {
@@ -153,7 +153,7 @@ pub fn reports(folder: &Path) -> Result<Vec<Got>> {
     Ok(got)
 }
 
-/// As text, one task a line.
+/// Formats as text, one task per line.
 pub fn write(got: &[Got]) -> String {
     let mut text = String::from("# workload policy task cpu_ns wakeups p50_ns p90_ns\n");
     for Got { workload, policy, task, cpu_ns, wakeups, p50_ns, p90_ns } in got {
@@ -162,7 +162,7 @@ pub fn write(got: &[Got]) -> String {
     text
 }
 
-/// What was written so.
+/// Parses the text of [`write`].
 pub fn read(text: &str) -> Result<Vec<Got>> {
     let lines = text.lines().zip(1..).filter(|(line, _)| !line.starts_with('#'));
     lines.map(|(line, number)| parse(line).ok_or_else(|| anyhow!("line {number}: expected seven columns"))).collect()
@@ -177,15 +177,15 @@ fn parse(line: &str) -> Option<Got> {
     Some(Got { workload, policy, task, cpu_ns, wakeups, p50_ns, p90_ns })
 }
 
-pub(crate) struct Unheard;
+pub(crate) struct Discard;
 
-impl Sink for Unheard {
+impl Sink for Discard {
     fn task(&mut self, _: Nanos, _: &TaskInfo) {}
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
     fn event(&mut self, _: &Event) {}
 }
 
-/// What the model gives.
+/// Returns the model's results.
 pub fn simulated() -> Result<Vec<Got>> {
     let machine = Machine::from_toml("icount.toml", MACHINE)?;
     let mut got = Vec::new();
@@ -204,7 +204,7 @@ pub fn simulated() -> Result<Vec<Got>> {
             faults: &FaultPlan::default(),
             kernel: (7, 2).into(),
         };
-        let outcome = simulator::run(&setup, &mut Unheard, &mut |_| ())?;
+        let outcome = simulator::run(&setup, &mut Discard, &mut |_| ())?;
         let tasks = outcome.measures.tasks.iter().filter(|task| !task.kernel_thread);
         got.extend(tasks.map(|task| Got {
             workload: name.to_owned(),
@@ -219,13 +219,13 @@ pub fn simulated() -> Result<Vec<Got>> {
     Ok(got)
 }
 
-/// By how many points a share may differ from the kernel's: half a point, or a tenth of it if that is more. So a task of
-/// nice 19 beside one of nice 0, which has 3.4 %, must have 2.9 to 3.9 %.
+/// Returns the tolerance of a share in points: half a point, or a tenth of the kernel's share if that is more. So a
+/// nice-19 task beside a nice-0 task, with 3.4 %, must have 2.9 to 3.9 %.
 fn allowed_points(kernel_share: f64) -> f64 {
     SHARE_POINTS.max(SHARE_PART * kernel_share)
 }
 
-/// A table for people, and whether all is within the limits.
+/// Returns a table, and whether everything is within the limits.
 pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (String, bool) {
     let mut text = format!(
         "{:13} {:6} {:11} {:>16} {:>6}  {:>21} {:>21}\n",
@@ -258,7 +258,7 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
         }
         let mark = match exception {
             _ if !fits => "  TOO FAR".to_owned(),
-            Some(_) if within => "  EXCEPTED IN VAIN".to_owned(),
+            Some(_) if within => "  EXCEPTION NOT NEEDED".to_owned(),
             Some(row) => format!("  excepted: {}", row.reason),
             None => String::new(),
         };
@@ -268,7 +268,7 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
     }
     for (who, got) in [("kernel", kernel), ("model", model)] {
         for task in out_of_order(got) {
-            writeln!(text, "{who}: {task} does not wait less under {}", POLICIES[1]).expect("a string takes all");
+            writeln!(text, "{who}: {task} has no lower latency under {}", POLICIES[1]).expect("a string takes all");
             well = false;
         }
     }
@@ -278,10 +278,10 @@ pub fn compare(kernel: &[Got], model: &[Got], exceptions: &[Exception]) -> (Stri
 const BEGIN: &str = "<!-- made by UPDATE_EXPECT=1 cargo test -p conformance -->\n";
 const END: &str = "<!-- end of the shares -->\n";
 
-/// Both worlds side by side as a table of a page, and the largest differences.
+/// Returns a table of kernel and model for a document, with the largest differences.
 ///
 /// # Errors
-/// If the model lacks a task of the kernel's.
+/// If the model lacks a task of the kernel.
 pub fn markdown(kernel: &[Got], model: &[Got]) -> Result<String> {
     let mut text = String::from(
         "| workload | policy | task | share % | | p50 ms | | p90 ms | |\n|---|---|---|---|---|---|---|---|---|\n\
@@ -322,28 +322,28 @@ fn raise<'a>(most: &mut (f64, Option<&'a Got>), value: f64, whose: &'a Got) {
     }
 }
 
-/// The page with this table in place of the one that it has.
+/// Replaces the table in a document.
 ///
 /// # Errors
-/// If it has no place for one.
+/// If the document lacks the markers.
 pub fn in_page(page: &str, table: &str) -> Result<String> {
     let place = page.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) = place.context("the page has no place for the table of shares")?;
+    let (before, after) = place.context("the document lacks the markers for the table of shares")?;
     Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
 }
 
-/// By which factor two times differ, at least 1.
+/// Returns the factor between two times, at least 1.
 fn factor(a: u64, b: u64) -> f64 {
     (a.max(b) as f64) / (a.min(b).max(1) as f64)
 }
 
-/// Its part of what all tasks of its run got, in points of a hundred.
+/// Returns a task's share of its run's total, in percent.
 fn share(got: &Got, all: &[Got]) -> f64 {
     let total: u64 = all.iter().filter(|other| got.is_beside(other)).map(|other| other.cpu_ns).sum();
     100.0 * got.cpu_ns as f64 / total.max(1) as f64
 }
 
-/// Tasks whose median latency is not lower under the policy that should be better.
+/// Returns the tasks whose median latency is not lower under the better policy.
 fn out_of_order(got: &[Got]) -> Vec<String> {
     let under = |policy: &'static str| got.iter().filter(move |got| got.policy == policy && got.has_latency());
     let is_worse = |better: &&Got| {
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_far_is_named() {
+    fn values_beyond_the_limits_are_named() {
         let kernel = read(KERNEL).unwrap();
         assert!(compare(&kernel, &kernel, &[]).1);
         for (model, name) in [
@@ -375,17 +375,17 @@ mod tests {
             (KERNEL.replace("900 2000", "290 2000"), "TOO FAR"),
             (KERNEL.replace("900 2000", "900 6001"), "TOO FAR"),
             (KERNEL.replace("fifo b", "fifo c"), "not in the model"),
-            (KERNEL.replace("30 100", "30 900"), "model: latency a does not wait less"),
+            (KERNEL.replace("30 100", "30 900"), "model: latency a has no lower latency"),
         ] {
             let (text, well) = compare(&kernel, &read(&model).unwrap(), &[]);
             assert!(!well && text.contains(name), "{name}: {text}");
         }
     }
 
-    /// Half a point or a tenth, whichever is more. What one has more the other has less: of 60 and 40 % the second is the
-    /// stricter one, at 4 points.
+    /// Half a point or a tenth, whichever is more. What one task gains, the other loses: of 60 and 40 % the second is
+    /// stricter, at 4 points.
     #[test]
-    fn a_share_may_differ_by_half_a_point_or_a_tenth() {
+    fn share_may_differ_by_half_a_point_or_a_tenth() {
         let kernel = read(KERNEL).unwrap();
         for (cpu_ns, fits) in [(600, true), (520, true), (500, false), (700, true), (720, false), (0, false)] {
             let model = KERNEL.replace("fifo a 600", &format!("fifo a {cpu_ns}"));
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn an_exception_names_its_reason_and_is_needed() {
+    fn exception_names_its_reason_and_must_be_needed() {
         let row = "[[row]]\nworkload = \"latency\"\npolicy = \"fifo\"\ntask = \"a\"\npoints = 20.0\nreason = \"why\"\n";
         let kernel = read(KERNEL).unwrap();
         let other = read(&KERNEL.replace("fifo a 600", "fifo a 900")).unwrap();
@@ -404,7 +404,7 @@ mod tests {
         let (text, well) = compare(&kernel, &other, &rows);
         assert!(well && text.contains("excepted: why"), "{text}");
         let (text, well) = compare(&kernel, &kernel, &rows);
-        assert!(!well && text.contains("EXCEPTED IN VAIN"), "{text}");
+        assert!(!well && text.contains("EXCEPTION NOT NEEDED"), "{text}");
         assert!(exceptions("[[row]]\nworkload = \"x\"\n").is_err());
     }
 }

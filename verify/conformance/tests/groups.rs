@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Weights of groups under the kernel's own scheduler: what tasks had of all CPU time in kernel 7.2.13, and what they have in
-//! the model. Both the workloads and the script that played them are in `shares/groups`.
+//! Group weights under the default scheduler: the tasks' shares of all CPU time in kernel 7.2.13, compared with the
+//! model. The workloads and the script that ran them are in `shares/groups`.
 
 use conformance::shares::{SHARE_PART, SHARE_POINTS};
 use event_log::{Event, Sink, TaskInfo};
@@ -22,19 +22,20 @@ const WORKLOADS: [(&str, &str); 6] = [
     ("pin", include_str!("../shares/groups/pin.json")),
 ];
 
-/// What is further away than shares may be, with two CPUs. In `flat` three hogs take turns at being alone on a CPU. In `sleep`
-/// the emulated CPUs take turns, so a task needs more of their clock for its work when the other CPU works too.
+/// Rows on two CPUs with a larger tolerance. In `flat` three hogs alternately have a CPU alone. In `sleep` the
+/// emulated CPUs run in turn, so a task needs more of their clock for its work while the other CPU is busy.
 const FURTHER: [(&str, &str); 3] = [("flat", "t-a"), ("sleep", "t-a"), ("sleep", "t-c")];
 
-struct Unheard;
+struct Discard;
 
-impl Sink for Unheard {
+impl Sink for Discard {
     fn task(&mut self, _: Nanos, _: &TaskInfo) {}
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
     fn event(&mut self, _: &Event) {}
 }
 
-/// Percent of all CPU time by task, the mean of those of one name: which of them has a CPU for longer is chance.
+/// Returns the percentage of all CPU time by task, averaged over tasks of one name, because it is random which of
+/// them has a CPU for longer.
 fn shares(ran: impl Iterator<Item = (String, u64)>) -> BTreeMap<String, f64> {
     let mut all: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for (name, ns) in ran.filter(|(name, _)| name.starts_with("t-")) {
@@ -61,12 +62,12 @@ fn simulated(cpus: usize, name: &str, text: &str) -> BTreeMap<String, f64> {
     let (faults, kernel) = (FaultPlan::default(), (7, 2).into());
     let (machine, workload, faults) = (&machine, &workload, &faults);
     let setup = Setup { machine, workload, scheduler: Scheduler::Kernel, seed: 1, duration: None, faults, kernel };
-    let outcome = simulator::run(&setup, &mut Unheard, &mut |_| ()).unwrap();
+    let outcome = simulator::run(&setup, &mut Discard, &mut |_| ()).unwrap();
     shares(outcome.measures.tasks.iter().map(|task| (task.name.clone(), task.account.run.0)))
 }
 
 #[test]
-fn groups_have_of_a_cpu_what_they_have_in_a_kernel() {
+fn group_shares_match_the_kernel() {
     let mut wrong = Vec::new();
     for (cpus, (name, text)) in [1, 2].into_iter().flat_map(|cpus| WORKLOADS.map(|workload| (cpus, workload))) {
         let kernel = recorded(cpus, name);

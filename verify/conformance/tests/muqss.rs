@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `muqss` in the model beside what MuQSS 0.31 did (`verify/conformance/muqss`, and kernel A of `verify/conformance/heir`).
+//! `muqss` in the model compared with MuQSS 0.31 (`verify/conformance/muqss`, and kernel A of
+//! `verify/conformance/heir`).
 
 use conformance::{heir, muqss};
 
-/// As far from the kernel as that is from itself, but for what is known.
+/// Asserts that the model is within the kernel's own spread, except known differences.
 fn compare(cases: &str, values: usize) {
     let records = muqss::recorded(cases).unwrap();
     assert!(records.len() == 3 && records.iter().all(|record| record.count() == values), "{cases}");
@@ -11,42 +12,44 @@ fn compare(cases: &str, values: usize) {
     assert!(well, "{text}");
 }
 
-/// Shares of hogs by nice, turns and gaps at several slices, responses of a periodic job beside 1 to 8 hogs.
+/// Shares of hogs by nice value, run intervals and gaps with several slices, responses of a periodic task beside 1 to
+/// 8 hogs.
 #[test]
-fn muqss_does_what_its_model_does_on_one_cpu() {
+fn muqss_matches_muqss_0_31_on_one_cpu() {
     compare("bfs", 133);
 }
 
-/// Two hogs of more nice values, one of nice 19 beside four, and a short job every 10 ms beside 2 to 8 hogs.
+/// Two hogs of further nice values, a nice-19 hog beside four, and a short periodic task beside 2 to 8 hogs.
 #[test]
-fn shares_and_sleepers_are_those_of_the_kernel() {
+fn muqss_shares_and_sleepers_match_the_kernel() {
     compare("one", 105);
 }
 
-/// A hog that makes a thread of 1 ms after each 10 ms, alone and beside 1 and 4 hogs: shares, how long children wait, switches.
+/// A hog that forks a thread of 1 ms after each 10 ms, alone and beside 1 and 4 hogs: shares, waits of children,
+/// switches.
 #[test]
-fn forks_are_those_of_the_kernel() {
+fn muqss_forks_match_the_kernel() {
     compare("forks", 30);
 }
 
-/// Three hogs on two CPUs, five on four, and two nice values on four, with a queue for each CPU.
+/// Three hogs on two CPUs, five on four, and two nice values on four, with per-CPU queues.
 #[test]
-fn cpus_share_hogs_as_the_kernel_does() {
+fn muqss_shares_hogs_on_several_cpus_like_the_kernel() {
     compare("two", 6);
     compare("four", 18);
 }
 
-/// It can fail: under `bfs` the child goes first.
+/// The comparison can fail: under `bfs` the child runs first.
 #[test]
-fn children_that_go_first_are_too_far() {
+fn children_running_first_do_not_match() {
     let records = muqss::recorded("forks").unwrap();
     let (text, well) = muqss::compare("forks", &heir::simulated("forks").unwrap(), &records);
     assert!(!well && text.lines().any(|line| line.contains("wait-p50") && line.ends_with("TOO FAR")), "{text}");
 }
 
-/// The comparison can fail: hogs that stay where they are do not share what others share.
+/// The comparison can fail: hogs that do not migrate do not share CPUs.
 #[test]
-fn hogs_that_stay_are_too_far() {
+fn hogs_that_do_not_migrate_do_not_match() {
     let records = muqss::recorded("two").unwrap();
     let text = muqss::simulated("two").unwrap().to_string();
     let swapped = text.replace("three-apart", "x").replace("three ", "three-apart ").replace("x ", "three ");

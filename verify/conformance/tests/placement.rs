@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where tasks go that wake: `muqss` in the model beside MuQSS 0.31, and beside `muqss` in Linux 7.2
+//! Placement of woken tasks: `muqss` in the model compared with MuQSS 0.31, and with `muqss` in Linux 7.2
 //! (`verify/conformance/placement`).
 
 use conformance::placement;
 
-/// On each machine, in how many of 96 cases the model chooses a CPU of a kind that each of the two chose. `placement`
-/// says what is known of the others.
+/// Number of the 96 cases per machine in which the model chooses a kind of CPU that each of the two chose.
+/// `placement` describes what is known of the others.
 #[test]
-fn tasks_go_where_they_do_under_muqss() {
+fn muqss_placement_matches_the_recorded_number_of_cases() {
     for (machine, expected) in [("threads", [73, 87]), ("nodes", [62, 86])] {
         let model = placement::model(machine).unwrap();
         let records = placement::recorded(machine).unwrap();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The model against what kernels did, as recorded in `recorded/`: no kernel and no virtual machine needed.
+//! Compares the model with kernel recordings in `recorded/`; needs neither a kernel nor a virtual machine.
 
 use conformance::compare::{Verdict, compare};
 use conformance::{Scenario, classes, model, order, recorded, shares, table};
 use std::path::{Path, PathBuf};
 
-/// Folders of records, one for each kernel.
+/// Returns the directories of records, one per kernel.
 fn kernels() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded");
     folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
@@ -26,7 +26,7 @@ fn every_scenario_has_a_record() {
 }
 
 #[test]
-fn the_model_does_what_the_kernel_did() {
+fn model_matches_recorded_scenarios() {
     assert!(!kernels().is_empty());
     for folder in kernels() {
         let verdict = |scenario: &Scenario| {
@@ -41,7 +41,7 @@ fn the_model_does_what_the_kernel_did() {
 }
 
 #[test]
-fn shares_and_latencies_are_those_of_the_kernel() {
+fn shares_and_latencies_match_the_kernel() {
     for folder in kernels() {
         let text = std::fs::read_to_string(folder.join("shares")).unwrap();
         let (kernel, model) = (shares::read(&text).unwrap(), shares::simulated().unwrap());
@@ -50,19 +50,19 @@ fn shares_and_latencies_are_those_of_the_kernel() {
     }
 }
 
-/// `UPDATE_EXPECT=1` renews the page.
+/// `UPDATE_EXPECT=1` updates the document.
 #[test]
-fn the_page_shows_these_shares() {
+fn document_shows_these_shares() {
     let kernel = shares::read(include_str!("../recorded/7.2.13/shares")).unwrap();
     let table = shares::markdown(&kernel, &shares::simulated().unwrap()).unwrap();
     let page = expect_test::expect_file!["../../../lab/results/fidelity.md"];
     page.assert_eq(&shares::in_page(&page.data(), &table).unwrap());
 }
 
-/// Beside a task of nice 0 one of nice 19 has 3.4 % under `bfs`. Nothing at all and too much by a factor of 2.5 both differ by
-/// no more than 5 points, and must be seen.
+/// Beside a nice-0 task, a nice-19 task has 3.4 % under `bfs`. No share at all, and 2.5 times as much, both differ by
+/// at most 5 points, and must be detected.
 #[test]
-fn a_share_of_nothing_or_of_twice_as_much_is_seen() {
+fn missing_or_doubled_share_is_detected() {
     for folder in kernels() {
         let text = std::fs::read_to_string(folder.join("shares")).unwrap();
         let kernel = shares::read(&text).unwrap();
@@ -81,12 +81,12 @@ fn a_share_of_nothing_or_of_twice_as_much_is_seen() {
 }
 
 #[test]
-fn the_kernels_own_classes_share_and_wait_as_a_kernel_does() {
+fn kernel_classes_match_in_shares_and_latencies() {
     let (kernel, model) = (classes::recorded().unwrap(), classes::simulated().unwrap());
     assert_eq!(kernel.len(), model.len());
     let (table, well) = classes::compare(&kernel, &model);
     assert!(well, "{table}");
-    // The comparison can fail: in every column.
+    // The comparison can fail, in every column.
     let light = |got: &&mut classes::Got| got.workload == "light-1" && got.task == "light";
     let changes: [fn(&mut classes::Got); 4] = [
         |got| got.wakeups = got.wakeups * 8 / 10,
@@ -102,12 +102,12 @@ fn the_kernels_own_classes_share_and_wait_as_a_kernel_does() {
 }
 
 #[test]
-fn under_the_kernels_own_classes_the_same_run_after_the_same_and_as_long() {
+fn kernel_classes_match_in_order_and_run_intervals() {
     for records in order::RECORDS {
         let (real, model) = (records.ranges().unwrap(), records.simulated(0).unwrap());
         let (table, well) = order::compare(&real, &model, records.known);
         assert!(well, "{}\n{table}", records.kernel);
-        // The comparison can fail: in every kind of number.
+        // The comparison can fail, for every measure.
         for (workload, task, what) in [
             ("light-1", "hog", "stints"),
             ("light-1", "hog", "median_ns"),

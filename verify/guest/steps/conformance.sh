@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# The quick scenarios of verify/conformance/, and the model beside them, which is one of 7.2. Leaves a quiet machine.
+# Runs the quick scenarios of verify/conformance/ and compares with the model, which models 7.2. Leaves a quiet
+# machine.
 . /steps/lib.sh
 
 case $(uname -r) in
@@ -8,6 +9,6 @@ case $(uname -r) in
 esac
 
 quieten
-conformance kernel --smoke --plays 1 -o /tmp/records || fail "a scenario cannot be played"
+conformance kernel --smoke --plays 1 -o /tmp/records || fail "a scenario cannot be run"
 conformance compare /tmp/records || fail "kernel and model differ"
 number scenarios "$(ls /tmp/records | wc -l)"

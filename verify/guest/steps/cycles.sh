@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Loaded and unloaded many times: $1 is SCHEDULER:TIMES.
+# Loads and unloads a scheduler many times: $1 is SCHEDULER:TIMES.
 . /steps/lib.sh
 times=${1#*:}
 for cycle in $(seq "$times"); do

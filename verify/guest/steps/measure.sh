@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A command under the kernel's own scheduler is measured, with the meter's BPF programs.
+# A command under the default scheduler is measured with the meter's BPF programs.
 . /steps/lib.sh
 weir run --format json -- sh -c 'seq 1000 | tail -n 1' >/tmp/out 2>/tmp/err
 status=$?

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# After everything: no scheduler, no BPF program in the kernel (its symbols stay with it), no pin, no process of ours.
+# At the end: no scheduler, no BPF program in the kernel (including their symbols), no pinned object, no process of
+# Weir.
 . /steps/lib.sh
-disabled || fail "a scheduler is there"
+disabled || fail "a scheduler is loaded"
 pidof weir && fail "weir still runs"
 no_programs() { ! grep '\[bpf\]$' /proc/kallsyms; }
 eventually 20 no_programs || fail "BPF programs are left"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A command is recorded, and what was recorded can be simulated.
+# Records a command and simulates the recording.
 . /steps/lib.sh
 weir record -o /tmp/it.weir -- sh -c 'for i in 1 2 3 4 5; do seq 1000 | tail -n 1; done' >/tmp/out 2>&1
 status=$?
@@ -11,7 +11,7 @@ status=$?
 tasks=$(grep -o '"name": *"\(seq\|tail\)"' /tmp/out | wc -l)
 [ "$tasks" = 10 ] || fail "$tasks tasks are seq or tail; expected 10"
 
-# Short processes on all CPUs at once, and nothing of them is lost: each shell of the outer loop has 40 children.
+# Short processes on all CPUs at once, none of which may be lost: each of 8 shells has 40 children.
 storm='f() { i=0; while [ $i -lt 40 ]; do busybox true; i=$((i + 1)); done; }; for j in 1 2 3 4 5 6 7 8; do f & done; wait'
 weir record -o /tmp/storm.weir -- sh -c "$storm" >/tmp/out 2>&1
 status=$?
@@ -19,7 +19,7 @@ tail -n 20 /tmp/out
 [ $status = 0 ] || fail "recording short processes ends with status $status"
 grep -q ' 329 tasks' /tmp/out || fail "expected 329 tasks: 8 shells of 40 children, and the first"
 
-# What an interrupt to a halted CPU costs is measured before each recording, by two tasks that wake each other after long work,
-# and kept if the recorder counted such interrupts.
+# The cost of an interrupt to a halted CPU is measured before each recording, by two tasks that wake each other after
+# long work, and is kept if the recorder counted such interrupts.
 weir workload /tmp/it.weir --format json >/tmp/out || fail "weir workload fails"
 grep -q '"interrupt_to_halted"' /tmp/out || fail "no interrupt to a halted CPU was counted"

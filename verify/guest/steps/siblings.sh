@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# A recording tells for how long the other thread of its core was busy beside a task. Cores have two threads here.
+# A recording contains the time for which a task's SMT sibling was busy. Cores have two hardware threads here.
 . /steps/lib.sh
 threads=$(tr ',-' '  ' </sys/devices/system/cpu/cpu0/topology/thread_siblings_list)
 set -- $threads
@@ -8,7 +8,7 @@ together=$2
 apart=1
 [ $apart != "$together" ] || apart=2
 
-# beside_ms CPU: two tasks run for 2 s, one on CPU 0 and one on this; for how long another was busy beside them.
+# beside_ms CPU: two tasks run for 2 s, on CPU 0 and on CPU; prints how long another task was busy beside them.
 beside_ms() {
     hog="timeout 2 sh -c 'while :; do :; done'"
     weir record -o /tmp/two.weir -- sh -c "taskset 1 $hog & taskset $(printf %x $((1 << $1))) $hog; wait" >/tmp/out 2>&1 ||
@@ -21,5 +21,5 @@ beside=$(beside_ms "$together") || fail "$beside"
 [ "$beside" -ge 3000 ] || fail "$beside ms beside the other thread of the core; expected 4000"
 number beside_ms "$beside"
 beside=$(beside_ms "$apart") || fail "$beside"
-[ "$beside" -le 400 ] || fail "$beside ms on two cores, where nobody is beside them"
+[ "$beside" -le 400 ] || fail "$beside ms on two cores; expected none"
 number apart_ms "$beside"

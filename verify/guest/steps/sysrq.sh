@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# An operator throws the scheduler out with the system request key S: weir says so and ends.
+# SysRq-S ejects the scheduler: weir prints the reason and exits.
 . /steps/lib.sh
 load "$1"
 echo S >/proc/sysrq-trigger
-eventually 10 disabled || fail "it is still there"
+eventually 10 disabled || fail "the scheduler is still loaded"
 wait "$WEIR"
 status=$?
 cat /tmp/weir.log
 [ $status = 1 ] || fail "status $status; expected 1"
-grep -qi 'sysrq' /tmp/weir.log || fail "weir does not say why"
+grep -qi 'sysrq' /tmp/weir.log || fail "weir does not print the reason"

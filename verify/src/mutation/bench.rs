@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where mutants are compiled and judged. Each test is a process of its own, as many at a time as there are CPUs, and the first
-//! that fails is enough: so those come first that noticed most mutants, and of others the quick ones.
+//! Compiles and judges mutants. Each test runs as a process, as many at a time as there are CPUs, and the first
+//! failure is enough. Tests that have killed the most mutants run first; among equals, the fastest.
 
 use super::policy::HEADERS;
 use super::source::{Mutant, Source};
@@ -17,50 +17,50 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{available_parallelism, scope, sleep};
 use std::time::Duration;
 
-/// A test never ends if it took so many times the CPU time that it takes without a mutant, and a second. Time that passes
-/// says nothing: a busy host makes any test long.
+/// A test times out after this multiple of its CPU time without a mutant, plus a second. Wall time is not used: a
+/// busy host prolongs any test.
 const LIMIT: u32 = 3;
 const LIMIT_AT_LEAST: Duration = Duration::from_secs(1);
-/// How often a test that runs is looked at.
+/// Polling interval of running tests.
 const LOOK: Duration = Duration::from_millis(5);
-/// Tests that policies have in common.
+/// Tests that several policies share.
 const IN_COMMON: [(&str, &[&str]); 3] = [
     ("both::", &["bfs", "vrq", "muqss"]),
     ("overdue::", &["currency", "entitlement", "lottery", "stride"]),
     ("sharing::", &["currency", "dwcs", "entitlement", "gang", "lottery", "sets", "stride"]),
 ];
 
-/// What came of a mutant.
+/// Result of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// By this test.
-    Noticed(String),
-    /// This test did not come to its end.
-    Endless(String),
-    Missed,
-    /// clang refuses it: it is no mutant.
-    Refused,
+    /// Killed by this test.
+    Killed(String),
+    /// Killed, because this test did not finish.
+    TimedOut(String),
+    Survived,
+    /// clang rejects the source: not a mutant.
+    Invalid,
 }
 
 impl Outcome {
-    /// The test that noticed it.
+    /// Returns the test that killed the mutant.
     pub fn test(&self) -> Option<&str> {
         match self {
-            Outcome::Noticed(test) | Outcome::Endless(test) => Some(test),
-            Outcome::Missed | Outcome::Refused => None,
+            Outcome::Killed(test) | Outcome::TimedOut(test) => Some(test),
+            Outcome::Survived | Outcome::Invalid => None,
         }
     }
 }
 
-/// Compiles and judges.
+/// Workspace for compiling and judging.
 pub struct Bench {
-    /// A folder like the repository, with `policies/` alone.
+    /// A directory like the repository, with `policies/` alone.
     pub tree: PathBuf,
     policy: String,
-    /// The program of the policies' tests.
+    /// Test program of the policies.
     program: PathBuf,
-    /// Where it runs.
-    crate_folder: PathBuf,
+    /// Directory in which it runs.
+    crate_directory: PathBuf,
     tests: Vec<Test>,
 }
 
@@ -68,57 +68,57 @@ struct Test {
     name: String,
     /// CPU time without a mutant.
     time: Duration,
-    /// So many mutants.
-    noticed: usize,
+    /// Number of mutants killed.
+    killed: usize,
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(PartialEq, Eq)]
 enum End {
     Passed,
     Failed,
-    Endless,
-    /// Another one failed.
+    TimedOut,
+    /// Stopped, because another test failed.
     Stopped,
 }
 
 impl Bench {
-    /// With the tests that there are now.
+    /// Builds the workspace with the current tests.
     ///
     /// # Errors
     /// If they do not compile.
     pub fn new(root: &Path, policy: &str) -> Result<Bench> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let tree = target.join("mutants").join(policy);
-        // All headers: they have tests of their own.
+        // Copies all headers: they have tests of their own.
         let (from, to) = (root.join(HEADERS), tree.join(HEADERS));
         fs::create_dir_all(&to)?;
         for entry in fs::read_dir(&from).with_context(|| from.display().to_string())? {
             let entry = entry?;
             fs::copy(entry.path(), to.join(entry.file_name()))?;
         }
-        // A copy: a build meanwhile replaces the program itself.
+        // A copy, because a concurrent build replaces the program.
         let program = tree.join("tests");
         let _ = fs::remove_file(&program);
         fs::copy(test_program(root)?, &program)?;
-        let (policy, crate_folder) = (policy.to_owned(), root.join("crates/policies"));
-        let mut bench = Bench { tree, policy, program, crate_folder, tests: Vec::new() };
+        let (policy, crate_directory) = (policy.to_owned(), root.join("crates/policies"));
+        let mut bench = Bench { tree, policy, program, crate_directory, tests: Vec::new() };
         bench.tests = bench.list()?;
         Ok(bench)
     }
 
-    /// Those of the policy, of the headers, and those that it has in common with others.
+    /// Returns the tests of the policy, of the headers, and those the policy shares with others.
     fn list(&self) -> Result<Vec<Test>> {
         let common = IN_COMMON.iter().filter(|(_, policies)| policies.contains(&self.policy.as_str()));
         let filters = [self.policy.as_str(), "headers::"].into_iter().chain(common.map(|(tests, _)| *tests));
         let output =
-            Command::new(&self.program).arg("--list").args(filters).current_dir(&self.crate_folder).output()?;
+            Command::new(&self.program).arg("--list").args(filters).current_dir(&self.crate_directory).output()?;
         let text = String::from_utf8_lossy(&output.stdout);
         let names = text.lines().filter_map(|line| line.strip_suffix(": test"));
-        Ok(names.map(|name| Test { name: name.to_owned(), time: Duration::ZERO, noticed: 0 }).collect())
+        Ok(names.map(|name| Test { name: name.to_owned(), time: Duration::ZERO, killed: 0 }).collect())
     }
 
-    /// What the policy and its tests are: where it differs nothing that was found out before holds.
+    /// Returns a digest of the policy and its tests; earlier results count only if it is unchanged.
     ///
     /// # Errors
     /// If the tests cannot be read.
@@ -129,13 +129,13 @@ impl Bench {
         Ok(hasher.finish())
     }
 
-    /// Tells that a test has noticed a mutant.
+    /// Records that a test has killed a mutant.
     pub fn count(&mut self, name: &str) {
         let test = self.tests.iter_mut().find(|test| test.name == name);
-        test.into_iter().for_each(|test| test.noticed += 1);
+        test.into_iter().for_each(|test| test.killed += 1);
     }
 
-    /// Runs all tests on the policy as it is, to know how long each takes.
+    /// Runs all tests on the unchanged policy and records their CPU times.
     ///
     /// # Errors
     /// If one fails.
@@ -147,37 +147,40 @@ impl Bench {
             &order,
             |_| Duration::MAX,
             |test, time| {
-                times.lock().expect("nobody panics")[test] = time;
+                times.lock().expect("no worker panics")[test] = time;
             },
         )?;
         if let Some((test, _)) = failed {
             bail!("without a mutant: {} fails", self.tests[test].name);
         }
-        self.tests.iter_mut().zip(times.into_inner().expect("nobody panics")).for_each(|(test, time)| test.time = time);
+        self.tests
+            .iter_mut()
+            .zip(times.into_inner().expect("no worker panics"))
+            .for_each(|(test, time)| test.time = time);
         Ok(())
     }
 
-    /// What the tests say of a mutant; this one first.
+    /// Runs the tests on a mutant, `first` before the others.
     ///
     /// # Errors
     /// If tests cannot be started.
     pub fn judge(&mut self, source: &Source, mutant: &Mutant, first: Option<&str>) -> Result<Outcome> {
         if !source.compile(&self.tree, Some(mutant))? {
-            return Ok(Outcome::Refused);
+            return Ok(Outcome::Invalid);
         }
         let mut order: Vec<usize> = (0..self.tests.len()).collect();
         order.sort_by_key(|&at| {
             let test = &self.tests[at];
-            (first != Some(test.name.as_str()), Reverse(test.noticed), test.time)
+            (first != Some(test.name.as_str()), Reverse(test.killed), test.time)
         });
         let limit = |at: usize| self.tests[at].time * LIMIT + LIMIT_AT_LEAST;
-        let Some((test, end)) = self.first_to_fail(&order, limit, |_, _| ())? else { return Ok(Outcome::Missed) };
+        let Some((test, end)) = self.first_to_fail(&order, limit, |_, _| ())? else { return Ok(Outcome::Survived) };
         let name = self.tests[test].name.clone();
         self.count(&name);
-        Ok(if end == End::Endless { Outcome::Endless(name) } else { Outcome::Noticed(name) })
+        Ok(if end == End::TimedOut { Outcome::TimedOut(name) } else { Outcome::Killed(name) })
     }
 
-    /// Runs tests in this order until one fails, and tells the CPU time of each that passed.
+    /// Runs tests in this order until one fails, and reports the CPU time of each that passed.
     fn first_to_fail(
         &self,
         order: &[usize],
@@ -192,7 +195,7 @@ impl Bench {
                     (End::Stopped, _) => return Ok(()),
                     (end, _) => {
                         failed.store(true, Ordering::Relaxed);
-                        found.lock().expect("nobody panics").get_or_insert((test, end));
+                        found.lock().expect("no worker panics").get_or_insert((test, end));
                         return Ok(());
                     }
                 }
@@ -202,16 +205,16 @@ impl Bench {
         let workers = available_parallelism().map_or(1, usize::from);
         scope(|scope| {
             let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-            workers.into_iter().try_for_each(|worker| worker.join().expect("nobody panics"))
+            workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
         })?;
-        Ok(found.into_inner().expect("nobody panics"))
+        Ok(found.into_inner().expect("no worker panics"))
     }
 
-    /// Runs a test; how it ended, and the CPU time that it took, to 10 ms.
+    /// Runs a test. Returns its result and its CPU time, to 10 ms.
     fn run(&self, test: usize, limit: Duration, stop: &AtomicBool) -> Result<(End, Duration)> {
         let mut child = Command::new(&self.program)
             .args(["--exact", &self.tests[test].name])
-            .current_dir(&self.crate_folder)
+            .current_dir(&self.crate_directory)
             .env("WEIR_POLICY_OBJECTS", &self.tree)
             .env("WEIR_POLICY_HEADERS", self.tree.join("policies/include"))
             .env("PROPTEST_CASES", "60")
@@ -229,14 +232,14 @@ impl Bench {
             if stopped || time > limit {
                 child.kill()?;
                 child.wait()?;
-                return Ok((if stopped { End::Stopped } else { End::Endless }, time));
+                return Ok((if stopped { End::Stopped } else { End::TimedOut }, time));
             }
             sleep(LOOK);
         }
     }
 }
 
-/// Compiles the tests of the policies and says where their program is.
+/// Compiles the tests of the policies and returns the path of their program.
 fn test_program(root: &Path) -> Result<PathBuf> {
     let output = Command::new("cargo")
         .args(["test", "--locked", "-p", "policies", "--test", "policies", "--no-run", "--message-format=json"])

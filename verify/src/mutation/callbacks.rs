@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which callbacks of a policy a place of its source belongs to: those whose code is there, or that use what is there by name,
-//! directly or by way of others.
+//! Finds the callbacks of a policy to which a place in its source belongs: those that contain the place, or that use
+//! the definition containing it by name, directly or indirectly.
 
 use super::source::Source;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,11 +9,11 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 struct Item {
     file: usize,
-    /// Where its text begins and ends.
+    /// Byte range of its text.
     from: usize,
     to: usize,
     name: String,
-    /// All names in it.
+    /// All names that occur in it.
     names: BTreeSet<String>,
 }
 
@@ -21,12 +21,12 @@ struct Item {
 #[derive(Debug)]
 pub struct Callbacks {
     items: Vec<Item>,
-    /// The function of each op.
+    /// Function of each op.
     ops: BTreeMap<String, String>,
 }
 
 impl Callbacks {
-    /// Of the policy without a mutant.
+    /// Collects the definitions of the policy without a mutant.
     pub fn of(source: &Source) -> Callbacks {
         let mut callbacks = Callbacks { items: Vec::new(), ops: BTreeMap::new() };
         for (file, (_, text)) in source.files(None).enumerate() {
@@ -44,7 +44,7 @@ impl Callbacks {
         callbacks
     }
 
-    /// The ops to which the text of this file at this offset belongs.
+    /// Returns the ops to which the text at this offset of this file belongs.
     pub fn at(&self, file: usize, offset: usize) -> BTreeSet<String> {
         let here = self.items.iter().find(|item| item.file == file && (item.from..item.to).contains(&offset));
         let mut reached: BTreeSet<&str> = here.iter().map(|item| item.name.as_str()).collect();
@@ -62,7 +62,7 @@ impl Callbacks {
     }
 }
 
-/// The text with blanks in place of comments.
+/// Returns the text with comments replaced by blanks.
 fn without_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     let mut at = 0;
@@ -74,7 +74,7 @@ fn without_comments(text: &str) -> String {
     String::from_utf8(bytes).expect("whole comments were replaced")
 }
 
-/// Beginning and end of each definition.
+/// Returns the byte range of each definition.
 fn definitions(text: &str) -> Vec<(usize, usize)> {
     let (mut found, mut from, mut depth, mut at) = (Vec::new(), 0, 0, 0);
     let bytes = text.as_bytes();
@@ -93,7 +93,7 @@ fn definitions(text: &str) -> Vec<(usize, usize)> {
             b'}' | b')' => depth -= 1,
             _ => {}
         }
-        // A function ends with its body; whatever else has braces ends with a semicolon.
+        // A function ends with its body; other definitions with braces end with a semicolon.
         let rest = text[at + 1..].trim_start();
         let ends = match bytes[at] {
             b';' => true,
@@ -117,7 +117,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c| !is_word(c)).filter(|word| !word.is_empty() && !word.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// What a definition defines.
+/// Returns the name that a definition defines.
 fn name_of(body: &str) -> Option<String> {
     if let Some(rest) = body.strip_prefix("#define ") {
         return words(rest).next().map(str::to_owned);
@@ -125,7 +125,7 @@ fn name_of(body: &str) -> Option<String> {
     if body.starts_with('#') {
         return None;
     }
-    // OP2(void, NAME, …) and its kin.
+    // OP2(void, NAME, …) and similar macros.
     let head = body.split(['{', '=', ';']).next().unwrap_or(body);
     if let Some((before, arguments)) = head.split_once('(')
         && before.trim_end().trim_start_matches("SLEEPABLE_").starts_with("OP")
@@ -139,7 +139,7 @@ fn name_of(body: &str) -> Option<String> {
     }
 }
 
-/// Op and function of each member of the table of ops.
+/// Returns op and function of each member of the ops table.
 fn members(body: &str) -> impl Iterator<Item = (String, String)> {
     body.split('.').filter_map(|member| {
         let (op, value) = member.split_once('=')?;
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_belongs_to_the_callbacks_that_use_it() {
+    fn place_belongs_to_the_callbacks_that_use_it() {
         assert_eq!(at("fifo", "SHARED_DSQ, SCX_SLICE_DFL"), ["enqueue"]);
         assert_eq!(at("fifo", "SCX_DSQ_LOCAL, SCX_SLICE_DFL"), ["select_cpu"]);
         assert_eq!(at("fifo", "SHARED_DSQ 0"), ["dispatch", "enqueue", "init"]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_can_be_changed_has_a_callback_or_is_data() {
+    fn nearly_every_mutable_place_has_a_callback() {
         for policy in ["bfs", "vrq", "fifo"] {
             let source = Source::read(crate::root(), policy).unwrap();
             let callbacks = Callbacks::of(&source);

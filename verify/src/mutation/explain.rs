@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Does `weir explain` name the callback in which a mistake was made? Mutants are drawn from all policies; those that stall,
-//! or double the 99th percentile of a wait, are run again, saved and explained.
+//! Does `weir explain` name the callback that contains a fault? Mutants are sampled from all policies; those that
+//! stall, or double the 99th percentile of a wait, are run again, saved and explained.
 //!
-//! 1. A mutant counts if a run that does not stall without it does with it, or if the 99th percentile of its wakeup latency or
-//!    of its waits is at least twice that without it, in one of [`WORKLOADS`]. The first of these decides.
-//! 2. It is *named* if a suspect of one of the three longest waits (or of the stall) has the line of the mutant, or is an op to
-//!    which that line belongs ([`Callbacks`]). It is *first* if that is the first suspect of the longest wait.
-//! 3. The same question is asked of the run without the mutant: an answer that would be right there too says little.
-//! 4. What each rule contributes: how often it speaks, how often it is right, and what would be named without it.
+//! 1. A mutant counts if, in one of [`WORKLOADS`], it stalls where the policy without it does not, or at least
+//!    doubles the 99th percentile of the wakeup latency or run-queue latency. The first such workload decides.
+//! 2. It is *named* if a suspect for one of the three longest waits (or for the stall) is the line of the mutant, or
+//!    an op to which that line belongs ([`Callbacks`]). It is *first* if that is the first suspect of the longest
+//!    wait.
+//! 3. The run without the mutant is explained in the same way: an answer that would be right there too says little.
+//! 4. For each rule of `weir explain`: how often it applies, how often it is right, and what would be named without
+//!    it.
 
 use super::callbacks::Callbacks;
 use super::source::{Mutant, Source};
@@ -20,21 +22,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// What is run: workload and duration. A stall takes 30 s, and costs little where nobody sleeps.
+/// Workloads and durations. A stall takes 30 s, which is cheap if no task sleeps.
 const WORKLOADS: [(&str, &str); 5] =
     [("hogs", "35s"), ("preempt-mix", "1s"), ("build", "2s"), ("periodic-4", "1s"), ("video", "2s")];
-/// Where.
+/// Machine of the runs.
 const MACHINE: &str = "laptop-2c4t";
-/// So many of the longest waits are asked about.
+/// Number of longest waits to explain.
 const WAITS: &str = "3";
-/// Some runs that take longer never end.
+/// Time limit of a run; some mutants loop forever.
 const LIMIT: Duration = Duration::from_secs(60);
 /// SCX_EXIT_ERROR_STALL.
 const STALL: u64 = 1026;
-/// What has to be named.
+/// Percentage of mutants that must be named.
 const PERCENT: usize = 80;
 
-/// `explained-mutants`.
+/// Arguments of `mutants explained`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -43,49 +45,49 @@ Examples:
   cargo xtask mutants explained --write lab/results/explained-mutants.md
 
 It runs target/debug/weir: build that first. Exit status: 0 if at least 80 % are
-named, 1 if not, 2 if the command itself cannot work.")]
+named, 1 if not, 2 if the command itself fails.")]
 pub struct Arguments {
-    /// The policies, in turn
+    /// Policies, in turn
     #[arg(default_values_t = ["bfs".to_owned(), "vrq".to_owned(), "fifo".to_owned()])]
     policies: Vec<String>,
-    /// How many that count
+    /// Number of mutants that count
     #[arg(long, default_value_t = 30)]
     count: usize,
-    /// Which ones
+    /// Seed of the sampling
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Stop after this time, in minutes
+    /// Stop after this number of minutes
     #[arg(long, default_value_t = 60)]
     minutes: u64,
-    /// Write what came of it to this document
+    /// Write the result to this document
     #[arg(long)]
     write: Option<PathBuf>,
 }
 
-/// How a mutant shows.
+/// Effect of a mutant.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Symptom {
     Stall,
-    /// This measure is so much larger, in percent.
+    /// The measure is now this percentage of its value without the mutant.
     Slow {
         measure: &'static str,
         percent: u64,
     },
 }
 
-/// What was said of a mutant.
-struct Judged {
+/// Explanation of a mutant's effect.
+struct Explained {
     policy: String,
     mutant: Mutant,
     workload: &'static str,
     symptom: Symptom,
     callbacks: BTreeSet<String>,
-    /// What was said, and of the run without the mutant.
-    said: Answer,
+    /// Answers for the runs with and without the mutant.
+    answer: Answer,
     without: Answer,
 }
 
-/// Runs it. Whether enough are named.
+/// Runs the command. Returns whether enough mutants are named.
 ///
 /// # Errors
 /// If a policy has no source, or a run without a mutant fails.
@@ -97,22 +99,22 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         let source = Source::read(root, policy)?;
         let bench = Bench::new(root, policy)?;
         ensure!(source.compile(&bench.tree, None)?, "{policy} does not compile");
-        let plain = bench.simulate(&WORKLOADS)?.context("a run without a mutant does not end")?;
+        let plain = bench.simulate(&WORKLOADS)?.context("a run without a mutant does not finish")?;
         benches.push((Callbacks::of(&source), bench, plain, source));
     }
-    let mut drawn: Vec<_> = benches.iter().map(|(.., source)| source.draw(arguments.seed)).collect();
-    let (mut judged, mut tried): (Vec<Judged>, u64) = (Vec::new(), 0);
+    let mut sampled: Vec<_> = benches.iter().map(|(.., source)| source.draw(arguments.seed)).collect();
+    let (mut judged, mut tried): (Vec<Explained>, u64) = (Vec::new(), 0);
     while judged.len() < arguments.count && began.elapsed() < Duration::from_secs(60 * arguments.minutes) {
-        let mut all_drawn = true;
-        for (draw, (callbacks, bench, plain, source)) in drawn.iter_mut().zip(&benches) {
+        let mut all_sampled = true;
+        for (draw, (callbacks, bench, plain, source)) in sampled.iter_mut().zip(&benches) {
             let Some(mutant) = draw.next() else { continue };
-            all_drawn = false;
+            all_sampled = false;
             tried += 1;
             let Some(one) = bench.judge(source, callbacks, plain, mutant)? else { continue };
             eprintln!(
                 "{:3} of {tried} {}: {}",
                 judged.len() + 1,
-                if one.said.names("") { "named" } else { "MISSED" },
+                if one.answer.names("") { "named" } else { "MISSED" },
                 one.mutant.name
             );
             judged.push(one);
@@ -120,29 +122,29 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
                 break;
             }
         }
-        if all_drawn {
+        if all_sampled {
             break;
         }
     }
     if judged.is_empty() {
-        bail!("of {tried} mutants none stalls or doubles a percentile");
+        bail!("none of {tried} mutants stalls or doubles a percentile");
     }
     let text = document(&judged, tried, arguments);
     match &arguments.write {
         Some(path) => fs::write(path, text).with_context(|| path.display().to_string())?,
         None => print!("{text}"),
     }
-    let named = judged.iter().filter(|one| one.said.names("")).count();
+    let named = judged.iter().filter(|one| one.answer.names("")).count();
     Ok(named * 100 >= judged.len() * PERCENT)
 }
 
-/// Where mutants of a policy are compiled and run.
+/// Workspace in which the mutants of a policy are compiled and run.
 pub(super) struct Bench {
-    /// A folder like the repository, with `policies/` alone.
+    /// A directory like the repository, with `policies/` alone.
     pub(super) tree: PathBuf,
     policy: String,
     weir: PathBuf,
-    /// What takes longer never ends.
+    /// Time limit of a run.
     pub(super) limit: Duration,
 }
 
@@ -150,19 +152,19 @@ impl Bench {
     pub(super) fn new(root: &Path, policy: &str) -> Result<Bench> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
         let (tree, weir) = (target.join("explained-mutants").join(policy), target.join("debug/weir"));
-        ensure!(weir.exists(), "{} is missing; cargo build -p weir makes it", weir.display());
+        ensure!(weir.exists(), "{} is missing; build it with cargo build -p weir", weir.display());
         fs::create_dir_all(&tree)?;
         let profile = root.join(format!("policies/{policy}/profile.toml"));
         fs::copy(&profile, tree.join(format!("{policy}.toml"))).with_context(|| profile.display().to_string())?;
         Ok(Bench { tree, policy: policy.to_owned(), weir, limit: LIMIT })
     }
 
-    /// Its object, as its folder knows it.
+    /// Returns the path of the object relative to the directory.
     pub(super) fn object(&self) -> String {
         format!("./{}.bpf.o", self.policy)
     }
 
-    /// The first run of each; `None`: they do not begin, or do not end. Saved as `WORKLOAD.weirrun`.
+    /// Returns the first run of each workload, saved as `WORKLOAD.weirrun`; `None` if a run does not start or finish.
     fn simulate(&self, workloads: &[(&str, &str)]) -> Result<Option<Vec<Value>>> {
         let mut runs = Vec::new();
         for (workload, duration) in workloads {
@@ -175,7 +177,7 @@ impl Bench {
         Ok(Some(runs))
     }
 
-    /// What `weir` prints as JSON; `None` if it refuses, or does not end.
+    /// Returns the JSON that `weir` prints; `None` if it refuses or does not finish.
     pub(super) fn weir(&self, arguments: &[&str]) -> Result<Option<Value>> {
         let (out, began) = (self.tree.join("out.json"), Instant::now());
         let mut child = Command::new(&self.weir)
@@ -202,8 +204,14 @@ impl Bench {
         }
     }
 
-    /// What comes of a mutant; `None`: it does not count.
-    fn judge(&self, source: &Source, callbacks: &Callbacks, plain: &[Value], mutant: Mutant) -> Result<Option<Judged>> {
+    /// Evaluates a mutant; `None` if it does not count.
+    fn judge(
+        &self,
+        source: &Source,
+        callbacks: &Callbacks,
+        plain: &[Value],
+        mutant: Mutant,
+    ) -> Result<Option<Explained>> {
         if !source.compile(&self.tree, Some(&mutant))? {
             return Ok(None);
         }
@@ -212,7 +220,7 @@ impl Bench {
             let Some(symptom) = symptom(plain, &runs[0]) else { continue };
             let place = callbacks.at(mutant.file(), mutant.offset());
             let line = mutant.line(source);
-            let said = self.explain(workload.0, &symptom)?;
+            let answer = self.explain(workload.0, &symptom)?;
             ensure!(source.compile(&self.tree, None)?, "{} does not compile", self.policy);
             self.simulate(&[*workload])?;
             let without = match symptom {
@@ -220,11 +228,11 @@ impl Bench {
                 Symptom::Slow { .. } => self.explain(workload.0, &symptom)?,
             };
             let read = |waits: Vec<Value>| Answer::read(&waits, &place, line.as_ref());
-            return Ok(Some(Judged {
+            return Ok(Some(Explained {
                 policy: self.policy.clone(),
                 workload: workload.0,
                 symptom,
-                said: read(said),
+                answer: read(answer),
                 without: read(without),
                 callbacks: place,
                 mutant,
@@ -233,7 +241,7 @@ impl Bench {
         Ok(None)
     }
 
-    /// The waits that were asked about, the longest first.
+    /// Returns the explained waits, the longest first.
     fn explain(&self, workload: &str, symptom: &Symptom) -> Result<Vec<Value>> {
         let file = format!("{workload}.weirrun");
         let what: &[&str] = match symptom {
@@ -250,15 +258,15 @@ impl Bench {
     }
 }
 
-/// The suspects of each wait, the first one first.
+/// Suspects of each wait, in order.
 struct Answer(Vec<Vec<Suspect>>);
 
-/// One that `weir explain` names.
+/// One suspect that `weir explain` names.
 struct Suspect {
-    /// The rule, as the JSON calls it.
+    /// Rule, as named in the JSON.
     reason: String,
     sentence: String,
-    /// It is a callback to which the mutant belongs, or its line.
+    /// The suspect is the mutant's line or a callback to which it belongs.
     right: bool,
 }
 
@@ -274,9 +282,9 @@ impl Answer {
         Answer(waits.iter().map(of_wait).collect())
     }
 
-    /// Those of each wait that the text would show if this rule were not there.
+    /// Returns the suspects of each wait that the text would show without this rule.
     fn shown(&self, left_out: &str) -> impl Iterator<Item = &Suspect> {
-        // As many as the text shows of each.
+        // Number of suspects that the text shows for each wait.
         const SHOWN: usize = 5;
         self.0.iter().flat_map(move |wait| wait.iter().filter(move |suspect| suspect.reason != left_out).take(SHOWN))
     }
@@ -289,14 +297,14 @@ impl Answer {
         self.shown("").next().is_some_and(|suspect| suspect.right)
     }
 
-    /// Whether this rule speaks; and whether it is right somewhere.
-    fn says(&self, reason: &str) -> (bool, bool) {
+    /// Returns whether this rule applies, and whether it is right somewhere.
+    fn applies(&self, reason: &str) -> (bool, bool) {
         let mut own = self.shown("").filter(|suspect| suspect.reason == reason).map(|suspect| suspect.right);
         own.next().map_or((false, false), |first| (true, first || own.any(|right| right)))
     }
 }
 
-/// How a run shows that something is wrong which was not before.
+/// Returns the effect visible in the run with the mutant, compared with the plain run.
 fn symptom(plain: &Value, run: &Value) -> Option<Symptom> {
     let stalls = |run: &Value| run["exit"]["kind"] == STALL;
     if stalls(run) && !stalls(plain) {
@@ -312,22 +320,23 @@ fn symptom(plain: &Value, run: &Value) -> Option<Symptom> {
     })
 }
 
-fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
-    let count = |counts: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| counts(one)).count();
+fn document(judged: &[Explained], tried: u64, arguments: &Arguments) -> String {
+    let count = |counts: &dyn Fn(&Explained) -> bool| judged.iter().filter(|one| counts(one)).count();
     let percent = |part: usize| part * 100 / judged.len();
     let mut text = String::new();
-    let (all, named, first) = (judged.len(), count(&|one| one.said.names("")), count(&|one| one.said.names_first()));
+    let (all, named, first) =
+        (judged.len(), count(&|one| one.answer.names("")), count(&|one| one.answer.names_first()));
     let (named_without, first_without) = (count(&|one| one.without.names("")), count(&|one| one.without.names_first()));
     let policies = arguments.policies.join(" ");
     let made = format!(
-        "Made by `cargo xtask mutants explained {policies} --count {} --seed {}`. Of {tried} small mistakes in the \
-         sources of policies, {all} stall a run, or double the 99th percentile of a wait, in one of five workloads on \
-         `{MACHINE}`. A mistake is *named* if a suspect of one of the three longest waits, or of the stall, is a \
+        "Made by `cargo xtask mutants explained {policies} --count {} --seed {}`. Of {tried} mutants of \
+         policies, {all} stall a run, or double the 99th percentile of a wait, in one of five workloads on \
+         `{MACHINE}`. A mutant is *named* if a suspect for one of the three longest waits, or for the stall, is a \
          callback to which its line belongs, or that line; *first* if the first suspect of the longest wait is. The \
-         same question asked of the run without the mistake shows how much is chance.",
+         run without the mutant, explained in the same way, shows how much is chance.",
         arguments.count, arguments.seed,
     );
-    let _ = writeln!(text, "# What `weir explain` says of mutants\n");
+    let _ = writeln!(text, "# How well `weir explain` names mutants\n");
     made.split(". ").for_each(|sentence| {
         let _ = writeln!(
             text,
@@ -335,13 +344,13 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
             report::wrap("", &format!("{}.", sentence.trim_end_matches('.'))).replace("\n  ", "\n")
         );
     });
-    let _ = writeln!(text, "\n| | of {all} | | without the mistake |\n|---|---|---|---|");
+    let _ = writeln!(text, "\n| | of {all} | | without the mutant |\n|---|---|---|---|");
     let _ = writeln!(text, "| named | {named} | {} % | {} % |", percent(named), percent(named_without));
     let _ = writeln!(text, "| named first | {first} | {} % | {} % |\n", percent(first), percent(first_without));
     text.push_str(&rules(judged));
     for (title, wanted) in [("Missed", false), ("Named", true)] {
         let _ = writeln!(text, "## {title}\n");
-        for one in judged.iter().filter(|one| one.said.names("") == wanted) {
+        for one in judged.iter().filter(|one| one.answer.names("") == wanted) {
             let how = match &one.symptom {
                 Symptom::Stall => "stalls".to_owned(),
                 Symptom::Slow { measure, percent } => {
@@ -350,13 +359,13 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
             };
             let callbacks: Vec<&str> = one.callbacks.iter().map(String::as_str).collect();
             let of = if callbacks.is_empty() { "data".to_owned() } else { callbacks.join(", ") };
-            let first = if one.said.names_first() { "; named first" } else { "" };
+            let first = if one.answer.names_first() { "; named first" } else { "" };
             let item = format!(
                 "{}, `{}` (of {of}){first}: {how} in {}: {}.",
                 one.policy,
                 one.mutant.name,
                 one.workload,
-                one.said.shown("").next().map_or("nothing", |suspect| &suspect.sentence)
+                one.answer.shown("").next().map_or("nothing", |suspect| &suspect.sentence)
             );
             let _ = writeln!(text, "{}", report::wrap("", &format!("- {item}")));
         }
@@ -367,21 +376,21 @@ fn document(judged: &[Judged], tried: u64, arguments: &Arguments) -> String {
     text
 }
 
-/// A table of what each rule contributes.
-fn rules(judged: &[Judged]) -> String {
-    let answers = || judged.iter().flat_map(|one| [&one.said, &one.without]);
+/// Returns the table of each rule's contribution.
+fn rules(judged: &[Explained]) -> String {
+    let answers = || judged.iter().flat_map(|one| [&one.answer, &one.without]);
     let reasons: BTreeSet<&str> =
         answers().flat_map(|answer| answer.shown("")).map(|suspect| &*suspect.reason).collect();
-    let count = |counts: &dyn Fn(&Judged) -> bool| judged.iter().filter(|one| counts(one)).count();
-    let mut text = "What each rule contributes, by its word in the JSON: of how many mistakes it says\n\
-         something, and where it is right; and how many would be named without that rule,\n\
-         with the mistake and by chance.\n\n\
-         | rule | says | right | named without it | and by chance |\n|---|---|---|---|---|\n"
+    let count = |counts: &dyn Fn(&Explained) -> bool| judged.iter().filter(|one| counts(one)).count();
+    let mut text = "Contribution of each rule, by its name in the JSON: mutants for which it applies,\n\
+         and for which it is right; mutants that would be named without that rule,\n\
+         and those that would be named by chance.\n\n\
+         | rule | applies | right | named without it | by chance |\n|---|---|---|---|---|\n"
         .to_owned();
     for reason in reasons {
-        let [says, right] = [count(&|one| one.said.says(reason).0), count(&|one| one.said.says(reason).1)];
-        let [named, chance] = [count(&|one| one.said.names(reason)), count(&|one| one.without.names(reason))];
-        let _ = writeln!(text, "| `{reason}` | {says} | {right} | {named} | {chance} |");
+        let [applies, right] = [count(&|one| one.answer.applies(reason).0), count(&|one| one.answer.applies(reason).1)];
+        let [named, chance] = [count(&|one| one.answer.names(reason)), count(&|one| one.without.names(reason))];
+        let _ = writeln!(text, "| `{reason}` | {applies} | {right} | {named} | {chance} |");
     }
     text.push('\n');
     text

@@ -10,7 +10,7 @@
 mod bench;
 mod callbacks;
 pub mod explain;
-mod judged;
+mod journal;
 mod policy;
 pub mod promises;
 mod rules;
@@ -31,7 +31,7 @@ pub enum Command {
     Explained(explain::Arguments),
 }
 
-/// Runs one of the commands. Returns whether the result is as it should be.
+/// Runs one of the commands. Returns whether the result is as required.
 ///
 /// # Errors
 /// If the command cannot do its work: a source does not compile without a mutant, or tests fail without one.

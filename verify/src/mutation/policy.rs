@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Do the tests of a policy notice small mistakes in its source? Mutants are drawn by a seed: one operator or one constant
-//! differs. Each is compiled as the policy is, and the policy's tests run with its object, and with its headers.
+//! Mutation testing of a policy: mutants with one changed operator or constant are sampled by a seed. Each is
+//! compiled like the policy, and the policy's tests run with its object and headers.
 
 use super::bench::{Bench, Outcome};
-use super::judged::Judged;
+use super::journal::Journal;
 use super::source::{Mutant, Source};
 use super::survivors::Survivors;
 use anyhow::Result;
@@ -11,42 +11,42 @@ use std::time::{Duration, Instant};
 
 pub(super) const HEADERS: &str = "policies/include/weir";
 
-/// `mutants`.
+/// Arguments of `mutants policy`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   cargo xtask mutants policy bfs                   100 of them, some minutes
-  cargo xtask mutants policy cfs --minutes 7       the same command goes on later
+  cargo xtask mutants policy cfs --minutes 7       run it again to continue
   cargo xtask mutants policy bfs --seed 2 --count 20
   cargo xtask mutants policy vrq --matching 'vrq.bpf.c: if (victim_first'
-  cargo xtask mutants policy bfs --list            which would be drawn
+  cargo xtask mutants policy bfs --list            the mutants it would sample
 
-Mutants that make no difference, and those that nobody notices, are explained in
-verify/mutation/policies/POLICY.toml. Exit status: 0 if at least 90 % were noticed and the
-others are explained, 1 if not, or if time was up before, 2 if the command
-itself cannot work. What was judged stays in target/mutants/POLICY/judged, and
-counts until the policy or its tests change.")]
+Equivalent mutants and survivors are explained in
+verify/mutation/policies/POLICY.toml. Exit status: 0 if at least 90 % were killed
+and the survivors are explained, 1 if not, or at the time limit, 2 if the command
+itself fails. Results are kept in target/mutants/POLICY/judged, and count until
+the policy or its tests change.")]
 pub struct Arguments {
-    /// The policy
+    /// Policy to mutate
     policy: String,
-    /// How many to draw
+    /// Number of mutants to sample
     #[arg(long, default_value_t = 100)]
     count: usize,
-    /// Which ones
+    /// Seed of the sampling
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only those whose name has this text
+    /// Only mutants whose name contains this text
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     matching: String,
-    /// Stop after this time, in minutes
+    /// Stop after this number of minutes
     #[arg(long)]
     minutes: Option<u64>,
-    /// Name them and do nothing
+    /// Print the names of the mutants and exit
     #[arg(long)]
     list: bool,
 }
 
-/// Runs it. Whether enough are noticed and the others explained.
+/// Runs the command. Returns whether enough mutants are killed and the survivors explained.
 ///
 /// # Errors
 /// If the policy has no source, its tests do not compile, or they fail without a mutant.
@@ -54,18 +54,18 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
     let root = crate::root();
     let source = Source::read(root, &arguments.policy)?;
     let survivors = Survivors::read(root, &arguments.policy)?;
-    let drawn = || source.draw(arguments.seed).filter(|mutant| mutant.name.contains(&arguments.matching));
+    let sampled = || source.draw(arguments.seed).filter(|mutant| mutant.name.contains(&arguments.matching));
     if arguments.list {
-        drawn().take(arguments.count).for_each(|mutant| println!("{}", mutant.name));
+        sampled().take(arguments.count).for_each(|mutant| println!("{}", mutant.name));
         return Ok(true);
     }
     let mut bench = Bench::new(root, &arguments.policy)?;
-    let mut judged = Judged::open(&bench.tree.join("judged"), bench.digest(&source)?)?;
-    judged.noticers().for_each(|test| bench.count(test));
+    let mut journal = Journal::open(&bench.tree.join("judged"), bench.digest(&source)?)?;
+    journal.killers().for_each(|test| bench.count(test));
     bench.measure(&source)?;
     let end = arguments.minutes.map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let (mut outcomes, mut equivalent, mut whole) = (Vec::new(), 0, true);
-    for mutant in drawn() {
+    for mutant in sampled() {
         if outcomes.len() == arguments.count {
             break;
         }
@@ -73,7 +73,7 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
             equivalent += 1;
             continue;
         }
-        let known = judged.outcome(&mutant.name);
+        let known = journal.outcome(&mutant.name);
         if known.is_none() && end.is_some_and(|end| Instant::now() > end) {
             whole = false;
             break;
@@ -81,48 +81,49 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         let outcome = match known {
             Some(outcome) => outcome,
             None => {
-                let outcome = bench.judge(&source, &mutant, judged.noticer(&mutant.name))?;
-                judged.add(&mutant.name, &outcome)?;
+                let outcome = bench.judge(&source, &mutant, journal.killer(&mutant.name))?;
+                journal.add(&mutant.name, &outcome)?;
                 eprintln!("{:3} {}: {}", outcomes.len() + 1, words(&outcome), mutant.name);
                 outcome
             }
         };
-        if outcome != Outcome::Refused {
+        if outcome != Outcome::Invalid {
             outcomes.push((mutant, outcome));
         }
     }
-    println!("{equivalent} were not tried, as they make no difference");
+    println!("{equivalent} equivalent mutants were not tried");
     if !whole {
-        println!("time was up; the same command goes on");
+        println!("time limit reached; run the same command to continue");
     }
     Ok(report(&outcomes, &survivors) && whole)
 }
 
 fn words(outcome: &Outcome) -> String {
     match outcome {
-        Outcome::Noticed(test) => format!("noticed by {test}"),
-        Outcome::Endless(test) => format!("noticed: no end of {test}"),
-        Outcome::Missed => "MISSED".to_owned(),
-        Outcome::Refused => "no mutant, as clang refuses it".to_owned(),
+        Outcome::Killed(test) => format!("killed by {test}"),
+        Outcome::TimedOut(test) => format!("killed: {test} does not finish"),
+        Outcome::Survived => "SURVIVED".to_owned(),
+        Outcome::Invalid => "no mutant: clang rejects it".to_owned(),
     }
 }
 
 fn report(outcomes: &[(Mutant, Outcome)], survivors: &Survivors) -> bool {
-    let missed: Vec<&Mutant> = outcomes.iter().filter(|(_, how)| *how == Outcome::Missed).map(|(one, _)| one).collect();
+    let survived: Vec<&Mutant> =
+        outcomes.iter().filter(|(_, how)| *how == Outcome::Survived).map(|(one, _)| one).collect();
     let (known, unknown): (Vec<&Mutant>, Vec<&Mutant>) =
-        missed.iter().partition(|mutant| survivors.why(&mutant.name).is_some());
+        survived.iter().partition(|mutant| survivors.why(&mutant.name).is_some());
     for mutant in &known {
         println!("explained: {}\n           {}", mutant.name, survivors.why(&mutant.name).unwrap_or_default());
     }
     for mutant in &unknown {
-        println!("MISSED:    {}", mutant.name);
+        println!("SURVIVED:  {}", mutant.name);
     }
-    for (mutant, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Missed) {
+    for (mutant, outcome) in outcomes.iter().filter(|(_, outcome)| *outcome != Outcome::Survived) {
         if survivors.why(&mutant.name).is_some() {
             println!("explained, but {}: {}", words(outcome), mutant.name);
         }
     }
-    let noticed = outcomes.len() - missed.len();
-    println!("{noticed} of {} were noticed, {} of the others are explained", outcomes.len(), known.len());
-    noticed * 10 >= outcomes.len() * 9 && unknown.is_empty()
+    let killed = outcomes.len() - survived.len();
+    println!("{killed} of {} were killed, {} of the others are explained", outcomes.len(), known.len());
+    killed * 10 >= outcomes.len() * 9 && unknown.is_empty()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Which promises do small mistakes break? Mutants are drawn as for `cargo xtask mutants`, and `weir check` holds each to what
-//! the policy promises and to what every run owes.
+//! Which promises do mutants violate? Mutants are sampled as for `cargo xtask mutants policy`, and `weir check` tests
+//! each against the policy's promises and the built-in invariants.
 //!
-//! Most mistakes break no promise: they make a scheduler slower, or another one that is as good. What is counted is which
-//! properties speak at all, and that none speaks without a mutant.
+//! Most mutants violate no promise: they make a scheduler slower, or a different one that is as good. The command
+//! counts which properties detect a mutant at all, and checks that none is violated without one.
 
 use super::explain::Bench;
 use super::source::Source;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// `promise-mutants`.
+/// Arguments of `mutants promises`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -20,40 +20,40 @@ Examples:
   cargo xtask mutants promises nix@groups --runs 300
 
 It runs target/debug/weir: build that first. Exit status: 0 if the policies
-themselves break nothing, 1 if one does, 2 if the command itself cannot work.")]
+themselves violate nothing, 1 if one does, 2 if the command itself fails.")]
 pub struct Arguments {
-    /// The policies, each as POLICY or POLICY@PRESET
+    /// Policies, each as POLICY or POLICY@PRESET
     #[arg(default_values_t = ["fifo".to_owned(), "bfs".to_owned(), "cfs".to_owned()])]
     policies: Vec<String>,
-    /// How many mutants of each
+    /// Number of mutants per policy
     #[arg(long, default_value_t = 20)]
     count: usize,
-    /// Which ones
+    /// Seed of the sampling
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// In how many drawn runs each is looked at
+    /// Number of sampled runs per mutant
     #[arg(long, default_value_t = 100)]
     runs: u64,
 }
 
-/// Runs it. Whether the policies themselves break nothing.
+/// Runs the command. Returns whether the unmutated policies violate nothing.
 ///
 /// # Errors
 /// If a policy has no source, or does not compile without a mutant.
 pub fn execute(arguments: &Arguments) -> Result<bool> {
     let (mut fine, mut by_property) = (true, BTreeMap::new());
     for policy in &arguments.policies {
-        fine &= look_at(policy, arguments, &mut by_property)?;
+        fine &= check(policy, arguments, &mut by_property)?;
     }
-    by_property.iter().for_each(|(property, mutants)| println!("{property}: broken by {mutants}"));
+    by_property.iter().for_each(|(property, mutants)| println!("{property}: violated by {mutants}"));
     Ok(fine)
 }
 
-/// The mutants of one policy. Whether it breaks nothing itself.
-fn look_at(policy: &str, arguments: &Arguments, by_property: &mut BTreeMap<String, usize>) -> Result<bool> {
+/// Checks the mutants of one policy. Returns whether the policy itself violates nothing.
+fn check(policy: &str, arguments: &Arguments, by_property: &mut BTreeMap<String, usize>) -> Result<bool> {
     let (name, preset) = policy.split_once('@').map_or((policy, None), |(name, preset)| (name, Some(preset)));
     let (source, mut bench) = (Source::read(crate::root(), name)?, Bench::new(crate::root(), name)?);
-    // A hundred runs are let as long as those by which mistakes are explained.
+    // A hundred runs get the time limit of one explained mutant.
     bench.limit = bench.limit.mul_f64((arguments.runs as f64 / 100.0).max(1.0));
     if let Some(preset) = preset {
         let path = bench.tree.join(format!("{name}.toml"));
@@ -61,9 +61,9 @@ fn look_at(policy: &str, arguments: &Arguments, by_property: &mut BTreeMap<Strin
         fs::write(path, profile)?;
     }
     ensure!(source.compile(&bench.tree, None)?, "{policy} does not compile");
-    let plain = broken(&bench, arguments.runs)?.context("runs without a mutant do not end")?;
+    let plain = violated(&bench, arguments.runs)?.context("runs without a mutant do not finish")?;
     println!("{policy} itself: {}", words(&plain));
-    let (mut judged, mut told) = (0, 0);
+    let (mut judged, mut violating) = (0, 0);
     for mutant in source.draw(arguments.seed) {
         if judged == arguments.count {
             break;
@@ -72,20 +72,21 @@ fn look_at(policy: &str, arguments: &Arguments, by_property: &mut BTreeMap<Strin
             continue;
         }
         judged += 1;
-        let Some(found) = broken(&bench, arguments.runs)? else {
-            println!("no end: {}", mutant.name);
+        let Some(found) = violated(&bench, arguments.runs)? else {
+            println!("does not finish: {}", mutant.name);
             continue;
         };
         println!("{}: {}", words(&found), mutant.name);
         let mut new = found.difference(&plain).peekable();
-        told += usize::from(new.peek().is_some());
+        violating += usize::from(new.peek().is_some());
         new.for_each(|property| *by_property.entry(property.clone()).or_default() += 1);
     }
-    println!("{policy}: {told} of {judged} break something\n");
+    println!("{policy}: {violating} of {judged} violate something\n");
     Ok(plain.is_empty())
 }
 
-/// A profile that does without a choice what it does with the preset: an object that is given by its path has no presets.
+/// Returns a profile that behaves without a preset as the given one does with it, because an object named by its path
+/// has no presets.
 fn with_preset(profile: &str, preset: &str) -> Result<String> {
     let mut profile: toml::Table = toml::from_str(profile)?;
     let chosen = profile.get("presets").and_then(|all| all.get(preset)).and_then(toml::Value::as_table).cloned();
@@ -113,8 +114,8 @@ fn words(properties: &BTreeSet<String>) -> String {
     }
 }
 
-/// What is broken in drawn runs; `None` if they do not end.
-fn broken(bench: &Bench, runs: u64) -> Result<Option<BTreeSet<String>>> {
+/// Returns the properties violated in sampled runs; `None` if the runs do not finish.
+fn violated(bench: &Bench, runs: u64) -> Result<Option<BTreeSet<String>>> {
     let (object, runs) = (bench.object(), runs.to_string());
     let Some(document) = bench.weir(&["check", &object, "--seeds", &runs, "--format", "json"])? else {
         return Ok(None);
@@ -129,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_preset_takes_the_place_of_what_the_profile_says_without_one() {
+    fn preset_overrides_the_profile() {
         let profile = "[rodata]\na = 1\nb = 2\n[promises]\nx = true\ny = 3\n\
                        [presets.p]\ndoc = 'd'\nb = 5\n[presets.p.promises]\nx = false\n";
         let profile: toml::Table = toml::from_str(&with_preset(profile, "p").unwrap()).unwrap();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Where C code can be changed in a small way: operators and constants.
+//! Finds the places where C code can be mutated: operators and constants.
 
 /// One change of one token.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Site {
-    /// Offset of the token in the text.
+    /// Byte offset of the token in the text.
     pub at: usize,
-    /// The token.
+    /// Original token.
     pub old: String,
-    /// What takes its place.
+    /// Replacement token.
     pub new: String,
 }
 
-/// Operators and words, and what each becomes. Longer ones stand before those that they begin with.
+/// Operators and their replacements. Longer ones precede their own prefixes.
 const SWAPS: [(&str, &str); 29] = [
     ("<<=", "<<="),
     (">>=", ">>="),
@@ -45,10 +45,10 @@ const SWAPS: [(&str, &str); 29] = [
     ("!", ""),
 ];
 
-/// These mean something else if no operand stands before them.
+/// Operators with another meaning if no operand precedes them.
 const UNARY_TOO: [&str; 4] = ["+", "-", "*", "&"];
 
-/// All changes of a C source, in order. Comments, texts and directives other than `#define` have none.
+/// Returns all mutations of a C source, in order. Comments, strings and directives other than `#define` have none.
 pub fn sites(text: &str) -> Vec<Site> {
     let mut lexer = Lexer { text, at: 0, operand: false, sites: Vec::new() };
     while lexer.at < text.len() {
@@ -60,7 +60,7 @@ pub fn sites(text: &str) -> Vec<Site> {
 struct Lexer<'a> {
     text: &'a str,
     at: usize,
-    /// The last token was the end of an operand: a name, a number or a closing bracket.
+    /// The last token ended an operand: a name, a number or a closing bracket.
     operand: bool,
     sites: Vec<Site>,
 }
@@ -98,7 +98,7 @@ impl Lexer<'_> {
         self.operand = true;
     }
 
-    /// Of a definition the value is code; its name, and the parameters that stand right behind it, are not.
+    /// In a definition only the value is code, not the name and the parameter list directly behind it.
     fn directive(&mut self) {
         let line = self.text[self.at..].lines().next().unwrap_or_default();
         let Some(definition) = line.strip_prefix("#define ") else {
@@ -127,7 +127,7 @@ impl Lexer<'_> {
             _ => {}
         }
         self.at += word.len();
-        // `return -1` and `return *p` have no operand before the operator; nor have types that are followed by a star.
+        // In `return -1` and `return *p` no operand precedes the operator, nor in types followed by a star.
         self.operand = !matches!(word, "return" | "case" | "struct" | "const" | "void" | "char" | "int" | "bool");
     }
 
@@ -164,7 +164,8 @@ impl Lexer<'_> {
         self.operand = matches!(*old, "++" | "--");
     }
 
-    /// Whether a star belongs to a declaration or a cast: `struct task *t`, `(void *)`. Products here have blanks around.
+    /// Returns whether a star belongs to a declaration or a cast: `struct task *t`, `(void *)`. Multiplications here
+    /// have blanks around the star.
     fn declares(&self) -> bool {
         !self.text[self.at + 1..].starts_with(' ')
     }
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_and_constants_are_changed() {
+    fn operators_and_constants_are_mutated() {
         assert_eq!(changes("a <= b"), ["a < b"]);
         assert_eq!(changes("if (!a && b)"), ["if (a && b)", "if (!a || b)"]);
         assert_eq!(changes("x = 100ULL;"), ["x = 101ULL;", "x = 99ULL;"]);
@@ -196,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_operation_stays() {
+    fn declarations_strings_and_comments_are_not_mutated() {
         for text in [
             "struct task *t;",
             "(void *)x",
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_value_of_a_definition_is_code() {
+    fn macro_values_are_mutated() {
         assert_eq!(changes("#define LESS(a1, b) ((a1) < (b))"), ["#define LESS(a1, b) ((a1) <= (b))"]);
         assert_eq!(changes("#define N2 (3 * x)"), ["#define N2 (4 * x)", "#define N2 (2 * x)", "#define N2 (3 / x)"]);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! A policy with the headers that are part of it, and its mutants.
+//! A policy with its own headers, and its mutants.
 
 use super::policy::HEADERS;
 use super::sites::{self, Site};
@@ -7,38 +7,38 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Headers that are no part of a policy: the language, the kernel, and a kernel for tests.
+/// Headers that do not belong to a policy: language, kernel interface, and the host shim for tests.
 const FOREIGN: [&str; 4] = ["bpf.bpf.h", "kernel.bpf.h", "scx.bpf.h", "host.h"];
 
 /// The files of a policy.
 pub struct Source {
-    /// Path below the root and text, the policy's own first; then the headers that are part of it, then the others.
+    /// Path below the root, and text: the policy first, then its own headers, then the others.
     files: Vec<(String, String)>,
-    /// So many of them have mutants.
+    /// Number of leading files that have mutants.
     own: usize,
 }
 
 /// One change of one file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mutant {
-    /// File, line and change, in words that survive changes elsewhere in the file.
+    /// File, line and change, in a form that survives changes elsewhere in the file.
     pub name: String,
     file: usize,
     site: Site,
 }
 
 impl Mutant {
-    /// Which file of the policy, in the order of [`Source::files`].
+    /// Index of the file in [`Source::files`].
     pub fn file(&self) -> usize {
         self.file
     }
 
-    /// Where in that file.
+    /// Byte offset of the change in the file.
     pub fn offset(&self) -> usize {
         self.site.at
     }
 
-    /// File, without its folder, and line.
+    /// Returns the file name without directory, and the line.
     pub fn line(&self, source: &Source) -> Option<(String, u64)> {
         let (path, text) = &source.files[self.file];
         let line = text[..self.site.at].matches('\n').count() as u64 + 1;
@@ -46,12 +46,13 @@ impl Mutant {
     }
 }
 
-/// Writes files, the first of which is a policy, below `tree` and compiles it. None if clang does not take it.
+/// Writes the files, the first of which is the policy, below `tree` and compiles it. Returns `None` if clang rejects
+/// it.
 fn compile<'a>(tree: &Path, files: impl Iterator<Item = (&'a str, String)>) -> Result<Option<PathBuf>> {
     let mut source = None;
     for (path, text) in files {
         let to = tree.join(path);
-        fs::create_dir_all(to.parent().context("a file of a folder")?)?;
+        fs::create_dir_all(to.parent().context("the file has no directory")?)?;
         fs::write(&to, text).with_context(|| to.display().to_string())?;
         source.get_or_insert(to);
     }
@@ -61,7 +62,8 @@ fn compile<'a>(tree: &Path, files: impl Iterator<Item = (&'a str, String)>) -> R
 }
 
 impl Source {
-    /// Reads `policies/NAME/NAME.bpf.c` and what it includes of its folder and of `policies/include/weir`.
+    /// Reads `policies/NAME/NAME.bpf.c` and the headers it includes from its directory and from
+    /// `policies/include/weir`.
     ///
     /// # Errors
     /// If there is no such policy.
@@ -74,7 +76,7 @@ impl Source {
         let mut next = 0;
         while next < files.len() {
             for header in includes(&files[next].1) {
-                // Beside the policy, or one that policies share.
+                // A header beside the policy, or a shared one.
                 let beside = format!("policies/{policy}/{header}");
                 let shared = format!("{HEADERS}/{header}");
                 let path = if root.join(&beside).is_file() { beside } else { shared };
@@ -91,7 +93,8 @@ impl Source {
         Ok(Source { files, own })
     }
 
-    /// Writes the policy below `tree`, with or without a mutant, and compiles it there to `NAME.bpf.o`. Whether clang takes it.
+    /// Writes the policy below `tree`, with or without a mutant, and compiles it there to `NAME.bpf.o`. Returns
+    /// whether clang accepts it.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -99,24 +102,24 @@ impl Source {
         Ok(compile(tree, self.files(mutant))?.is_some())
     }
 
-    /// The same with some changes of the policy's own text; gives the object.
+    /// As [`Source::compile`], with changes of the policy's own text. Returns the path of the object.
     ///
     /// # Errors
-    /// If a text is not there exactly once, a file cannot be written, or clang does not take it.
+    /// If a text does not occur exactly once, a file cannot be written, or clang rejects it.
     pub fn compile_changed(&self, tree: &Path, changes: &[(&str, &str)]) -> Result<PathBuf> {
         let mut files: Vec<(&str, String)> = self.files(None).collect();
         let (path, text) = &mut files[0];
         for (from, to) in changes {
             if text.matches(from).count() != 1 {
-                bail!("{path}: `{from}` is there {} times; expected once", text.matches(from).count());
+                bail!("{path}: `{from}` occurs {} times; expected once", text.matches(from).count());
             }
             *text = text.replace(from, to);
         }
         let path = *path;
-        compile(tree, files.into_iter())?.with_context(|| format!("clang does not take {path} with {changes:?}"))
+        compile(tree, files.into_iter())?.with_context(|| format!("clang rejects {path} with {changes:?}"))
     }
 
-    /// All files with, or without, a mutant.
+    /// Returns all files, with or without a mutant.
     pub fn files(&self, mutant: Option<&Mutant>) -> impl Iterator<Item = (&str, String)> {
         self.files.iter().enumerate().map(move |(index, (path, text))| match mutant {
             Some(Mutant { file, site, .. }) if *file == index => {
@@ -126,7 +129,7 @@ impl Source {
         })
     }
 
-    /// All mutants in an order that the seed decides.
+    /// Returns all mutants in an order that depends on the seed.
     pub fn draw(&self, seed: u64) -> impl Iterator<Item = Mutant> {
         let mut all = Vec::new();
         for (file, (path, text)) in self.files[..self.own].iter().enumerate() {
@@ -146,7 +149,7 @@ impl Source {
     }
 }
 
-/// Names of headers, however they are included.
+/// Returns the names of included headers.
 fn includes(text: &str) -> Vec<String> {
     let name = |line: &str| {
         let rest = line.strip_prefix("#include ")?;
@@ -165,7 +168,7 @@ fn name(path: &str, text: &str, site: &Site) -> String {
     format!("{file}: {}", line.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Fisher and Yates, with the generator of Steele, Lea and Flood (SplitMix64).
+/// Fisher-Yates shuffle with the SplitMix64 generator of Steele, Lea and Flood.
 fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut state = seed;
     for last in (1..items.len()).rev() {
@@ -181,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_decides_the_order_and_loses_nobody() {
+    fn seed_decides_the_order_of_the_same_mutants() {
         let source = Source::read(crate::root(), "bfs").unwrap();
         let names = |seed| source.draw(seed).map(|mutant| mutant.name).collect::<Vec<_>>();
         let (one, two) = (names(1), names(2));
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mutant_changes_one_file() {
+    fn mutant_changes_exactly_one_file() {
         let source = Source::read(crate::root(), "bfs").unwrap();
         let plain: Vec<String> = source.files(None).map(|(_, text)| text).collect();
         for mutant in source.draw(3).take(50) {

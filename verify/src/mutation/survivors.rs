@@ -7,10 +7,10 @@ use serde::Deserialize;
 use std::fs;
 use std::path::Path;
 
-/// The file for headers.
+/// File stem for the shared headers.
 const HEADERS: &str = "headers";
 
-/// The file of a policy.
+/// Contents of a policy's file.
 #[derive(Default, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Survivors {
@@ -21,20 +21,20 @@ pub struct Survivors {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct One {
-    /// As the command names it.
+    /// Name of the mutant, as the command prints it.
     name: String,
-    /// Why nobody notices.
+    /// Reason why no test kills it.
     why: String,
-    /// It does the same as the source, whatever happens.
+    /// The mutant behaves like the original in all cases.
     #[serde(default)]
     equivalent: bool,
 }
 
 impl Survivors {
-    /// What is known of a policy's mutants; nothing if there is no file.
+    /// Reads the explained mutants of a policy; none if there is no file.
     ///
     /// # Errors
-    /// If the file is not as it should be.
+    /// If the file is malformed.
     pub fn read(root: &Path, policy: &str) -> Result<Survivors> {
         let mut all = Survivors::read_file(root, policy)?;
         all.mutant.extend(Survivors::read_file(root, HEADERS)?.mutant);
@@ -50,17 +50,17 @@ impl Survivors {
         toml::from_str(&text).with_context(|| path.display().to_string())
     }
 
-    /// Why nobody notices this one.
+    /// Returns the reason why no test kills this mutant.
     pub fn why(&self, name: &str) -> Option<&str> {
         self.mutant.iter().find(|one| one.name == name).map(|one| one.why.as_str())
     }
 
-    /// Whether it does the same as the source.
+    /// Returns whether the mutant is equivalent to the original.
     pub fn is_equivalent(&self, name: &str) -> bool {
         self.mutant.iter().any(|one| one.name == name && one.equivalent)
     }
 
-    /// Their names.
+    /// Names of the mutants.
     #[cfg(test)]
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.mutant.iter().map(|one| one.name.as_str())
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
     use crate::mutation::source::Source;
 
-    /// A source that changes loses its explanations: they are about the text of its lines.
+    /// When a line of a policy changes, explanations of its mutants must change too: they quote the line.
     #[test]
-    fn what_is_explained_exists() {
+    fn every_explained_mutant_exists() {
         for entry in fs::read_dir(crate::root().join("verify/mutation/policies")).unwrap() {
             let path = entry.unwrap().path();
             let file = path.file_stem().unwrap().to_str().unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Packages of Debian suites that this host does not use: a kernel with sched_ext, a newer QEMU. apt gets them from the
-//! host's own mirror into a folder below `target/vm` and verifies them as ever; they are unpacked, never installed.
+//! Packages of Debian suites that this host does not use: a kernel with sched_ext, a newer QEMU. apt downloads them
+//! from the host's own mirror into a directory below `target/vm` and verifies them as usual; they are unpacked, never
+//! installed.
 
 use super::missing::Missing;
 use anyhow::{Context, Result, bail};
@@ -8,29 +9,29 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where Debian keeps its public keys; a host whose sources name no key trusts them anyway.
+/// Debian's public keys; without a key in its sources, a host trusts these anyway.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// One suite of the host's mirror, with its lists in a private folder.
+/// A suite of the host's mirror, with its package lists in a private directory.
 pub struct Suite {
-    folder: PathBuf,
+    directory: PathBuf,
     name: String,
 }
 
 impl Suite {
-    /// Gets the lists of `suite` into `folder`.
+    /// Downloads the package lists of `suite` into `directory`.
     ///
     /// # Errors
-    /// [`Missing`] if this is no Debian, its sources name no mirror, or the mirror cannot be reached.
-    pub fn update(folder: &Path, suite: &str) -> Result<Suite> {
+    /// [`Missing`] if this host is not Debian, its sources name no mirror, or the mirror cannot be reached.
+    pub fn update(directory: &Path, suite: &str) -> Result<Suite> {
         let mirror = mirror(&host_codename()?)?;
-        fs::create_dir_all(folder.join("lists/partial"))?;
-        fs::create_dir_all(folder.join("cache/archives/partial"))?;
+        fs::create_dir_all(directory.join("lists/partial"))?;
+        fs::create_dir_all(directory.join("cache/archives/partial"))?;
         let key = if Path::new(KEYRING).exists() { format!("[signed-by={KEYRING}] ") } else { String::new() };
-        fs::write(folder.join("sources.list"), format!("deb {key}{mirror} {suite} main\n"))?;
-        let this = Suite { folder: folder.to_owned(), name: suite.to_owned() };
+        fs::write(directory.join("sources.list"), format!("deb {key}{mirror} {suite} main\n"))?;
+        let this = Suite { directory: directory.to_owned(), name: suite.to_owned() };
         eprintln!("vm: getting the package lists of {suite}");
-        let output = this.apt("apt-get").args(["-q", "update"]).output().context("apt-get does not start")?;
+        let output = this.apt("apt-get").args(["-q", "update"]).output().context("cannot start apt-get")?;
         if !output.status.success() {
             let text = String::from_utf8_lossy(&output.stderr).replace('\n', " ");
             if text.contains("NO_PUBKEY") || text.contains("not signed") || text.contains("GPG error") {
@@ -41,7 +42,7 @@ impl Suite {
         Ok(this)
     }
 
-    /// Names of all packages that begin with `prefix`, sorted.
+    /// Returns the names of all packages that begin with `prefix`, sorted.
     pub fn names(&self, prefix: &str) -> Result<Vec<String>> {
         let output = self.apt("apt-cache").args(["pkgnames", prefix]).output()?;
         let mut names: Vec<String> = String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect();
@@ -49,10 +50,10 @@ impl Suite {
         Ok(names)
     }
 
-    /// Downloads and unpacks packages into `folder`, which appears only when all of them are in it.
-    pub fn unpack(&self, packages: &[&str], folder: &Path) -> Result<()> {
+    /// Downloads and unpacks packages into `directory`, which appears only when all of them are in it.
+    pub fn unpack(&self, packages: &[&str], directory: &Path) -> Result<()> {
         eprintln!("vm: getting {} from {}", packages.join(", "), self.name);
-        let partial = folder.with_extension(format!("partial-{}", std::process::id()));
+        let partial = directory.with_extension(format!("partial-{}", std::process::id()));
         let unpacked = partial.join("unpacked");
         fs::create_dir_all(&unpacked)?;
         let wanted = packages.iter().map(|package| format!("{package}/{}", self.name));
@@ -65,12 +66,12 @@ impl Suite {
         {
             let status = Command::new("dpkg").arg("-x").arg(entry.path()).arg(&unpacked).status()?;
             if !status.success() {
-                bail!("dpkg does not unpack {}", entry.path().display());
+                bail!("dpkg cannot unpack {}", entry.path().display());
             }
         }
-        match fs::rename(&unpacked, folder) {
-            // Somebody else was faster.
-            Err(_) if folder.exists() => {}
+        match fs::rename(&unpacked, directory) {
+            // A concurrent process was faster.
+            Err(_) if directory.exists() => {}
             other => other?,
         }
         fs::remove_dir_all(&partial)?;
@@ -80,9 +81,9 @@ impl Suite {
     fn apt(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         for (key, value) in [
-            ("Dir::Etc::sourcelist", self.folder.join("sources.list").as_path()),
-            ("Dir::State::lists", &self.folder.join("lists")),
-            ("Dir::Cache", &self.folder.join("cache")),
+            ("Dir::Etc::sourcelist", self.directory.join("sources.list").as_path()),
+            ("Dir::State::lists", &self.directory.join("lists")),
+            ("Dir::Cache", &self.directory.join("cache")),
             ("Dir::Etc::sourceparts", Path::new("-")),
             ("Dir::Etc::preferencesparts", Path::new("-")),
         ] {
@@ -94,7 +95,7 @@ impl Suite {
             "Acquire::PDiffs=false",
             "Acquire::Retries=2",
             "APT::Update::Error-Mode=any",
-            // The folder need not be readable for the user that apt would change to.
+            // The directory need not be readable by the user to which apt would switch.
             "APT::Sandbox::User=",
         ] {
             command.args(["-o", option]);
@@ -104,7 +105,7 @@ impl Suite {
     }
 }
 
-/// The name of this host's Debian release.
+/// Returns the code name of this host's Debian release.
 pub fn host_codename() -> Result<String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     let value = |key: &str| text.lines().find_map(|line| Some(line.strip_prefix(key)?.trim_matches('"').to_owned()));
@@ -116,7 +117,7 @@ pub fn host_codename() -> Result<String> {
     }
 }
 
-/// The mirror from which this host gets `codename`.
+/// Returns the mirror from which this host gets `codename`.
 fn mirror(codename: &str) -> Result<String> {
     let output = Command::new("apt-get")
         .args(["indextargets", "--format", "$(RELEASE) $(REPO_URI)", "Created-By: Packages"])
@@ -135,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mirror_is_that_of_the_release_itself() {
+    fn mirror_is_that_of_the_release_itself() {
         let targets =
             "bookworm-security http://a.example/s/\nbookworm http://b.example/d/\nbookworm http://c.example/\n";
         assert_eq!(mirror_of(targets, "bookworm").as_deref(), Some("http://b.example/d/"));

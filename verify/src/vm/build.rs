@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Builds what goes into the virtual machine: programs and test programs of the workspace, as developers have them.
+//! Builds what goes into the virtual machine: programs and test programs of the workspace, in the debug profile.
 
 use super::files::Transfer;
 use anyhow::{Context, Result, bail};
@@ -7,43 +7,43 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// The scheduler that goes wrong as its profile asks for; `crates/live` builds it for its own tests.
+/// Object of the scheduler with configurable faults; built by `crates/live` for its own tests.
 const FAULTY: &str = "faulty.bpf.o";
 
-/// The program `weir` and the faulty scheduler.
+/// Builds the program `weir` and the faulty scheduler.
 pub fn programs() -> Result<Vec<Transfer>> {
     let built = cargo(&["build", "-p", "weir", "--bins"])?;
-    let faulty = built.folders.iter().map(|folder| folder.join(FAULTY)).find(|path| path.is_file());
-    let faulty = faulty.with_context(|| format!("no build script left {FAULTY}"))?;
+    let faulty = built.directories.iter().map(|directory| directory.join(FAULTY)).find(|path| path.is_file());
+    let faulty = faulty.with_context(|| format!("no build script has produced {FAULTY}"))?;
     Ok(vec![place(&built.executables, "weir")?, Transfer { host: faulty, guest: format!("/in/{FAULTY}") }])
 }
 
-/// The program of a package that has its name.
+/// Builds the program of a package that has the package's name.
 pub fn program(package: &str) -> Result<Transfer> {
     place(&cargo(&["build", "-p", package, "--bins"])?.executables, package)
 }
 
-/// A test program: one of the files in `tests` of a package.
+/// Builds a test program, one of the files in `tests` of a package.
 pub fn test(package: &str, name: &str) -> Result<Transfer> {
     place(&cargo(&["test", "--no-run", "-p", package, "--test", name])?.executables, name)
 }
 
-/// Cargo adds a hash to the names of test programs.
+/// Finds a program; cargo adds a hash to the names of test programs.
 fn place(executables: &[PathBuf], name: &str) -> Result<Transfer> {
     let fits = |path: &&PathBuf| {
         let file = path.file_name().and_then(|file| file.to_str()).and_then(|file| file.strip_prefix(name));
         file.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
     };
-    let host = executables.iter().find(fits).with_context(|| format!("cargo names no program {name}"))?;
+    let host = executables.iter().find(fits).with_context(|| format!("cargo reports no program {name}"))?;
     Ok(Transfer { host: host.clone(), guest: format!("/in/{name}") })
 }
 
-/// What cargo says it has built, or has had already.
+/// Results that cargo reports as built or up to date.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Built {
     executables: Vec<PathBuf>,
-    /// Where build scripts put their results.
-    folders: Vec<PathBuf>,
+    /// Output directories of build scripts.
+    directories: Vec<PathBuf>,
 }
 
 fn cargo(arguments: &[&str]) -> Result<Built> {
@@ -54,9 +54,9 @@ fn cargo(arguments: &[&str]) -> Result<Built> {
         .current_dir(crate::root())
         .stderr(Stdio::inherit())
         .output()
-        .context("cargo does not start")?;
+        .context("cannot start cargo")?;
     if !output.status.success() {
-        bail!("cargo {} fails", arguments.join(" "));
+        bail!("cargo {} failed", arguments.join(" "));
     }
     read(&String::from_utf8_lossy(&output.stdout))
 }
@@ -66,7 +66,7 @@ fn read(messages: &str) -> Result<Built> {
     for line in messages.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("a message of cargo")?;
         built.executables.extend(message["executable"].as_str().map(PathBuf::from));
-        built.folders.extend(message["out_dir"].as_str().map(PathBuf::from));
+        built.directories.extend(message["out_dir"].as_str().map(PathBuf::from));
     }
     Ok(built)
 }
@@ -76,12 +76,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_found_in_messages() {
+    fn build_results_are_found_in_cargo_messages() {
         let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
                         {\"reason\":\"build-script-executed\",\"out_dir\":\"/t/build/live-1/out\"}\n\
                         {\"reason\":\"compiler-artifact\",\"executable\":\"/t/debug/weir\"}\n\
                         {\"reason\":\"build-finished\",\"success\":true}\n";
-        let expected = Built { executables: vec!["/t/debug/weir".into()], folders: vec!["/t/build/live-1/out".into()] };
+        let expected =
+            Built { executables: vec!["/t/debug/weir".into()], directories: vec!["/t/build/live-1/out".into()] };
         assert_eq!(read(messages).unwrap(), expected);
         assert!(read("no JSON").is_err());
     }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! How fast the emulated machine's time stamp counter runs.
+//! Frequency of the emulated machine's time stamp counter.
 //!
-//! It is the host's own. A kernel that measures it while the host is busy errs by factors: its seconds then last tens of
-//! seconds, and every limit of time is missed. So the kernel is told.
+//! It is the host's own. A kernel that measures it on a busy host is wrong by factors: its seconds then last tens of
+//! seconds, and every time limit is missed. So the kernel gets it on its command line.
 
 use std::fs;
 
-/// In kHz; none if this host does not tell.
+/// Returns the frequency in kHz; `None` if this host does not show it.
 pub fn tsc_khz() -> Option<u32> {
     of_cpuinfo(&fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 
-/// Linux on x86 takes the length of its delay loops from the counter (`lpj_fine` in init/calibrate.c), and shows twice
-/// its MHz as "BogoMIPS", with two digits. The MHz that it shows are another thing: they follow the CPU's frequency.
+/// Linux on x86 derives the length of its delay loop from the counter (`lpj_fine` in init/calibrate.c) and shows
+/// twice its MHz as "BogoMIPS", with two decimals. The "cpu MHz" line is something else: it follows the CPU's present
+/// frequency.
 fn of_cpuinfo(text: &str) -> Option<u32> {
     let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix(": "));
     value("flags")?.split(' ').find(|flag| *flag == "constant_tsc")?;
@@ -27,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_half_of_bogomips_where_the_counter_is_constant() {
+    fn tsc_frequency_is_half_of_bogomips_if_constant() {
         for (flags, bogomips, expected) in [
             ("fpu tsc constant_tsc nonstop_tsc", "5192.28", Some(2_596_140)),
             ("constant_tsc", "8000.00", Some(4_000_000)),

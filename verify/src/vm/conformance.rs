@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Plays the scenarios of `verify/conformance/` in the virtual machine, one boot for all, and compares with the model.
+//! Runs the scenarios of `verify/conformance/` in the virtual machine, all in one boot, and compares with the model.
 
 use super::build;
 use super::files::Transfer;
@@ -12,40 +12,40 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// CPUs of every scenario.
+/// Number of CPUs for every scenario.
 const CPUS: usize = 4;
-/// All scenarios, three times each, take a quarter of it on a quiet host.
+/// A quiet host needs a quarter of it for three runs of all scenarios.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// Has `quieten`.
+/// Contains `quieten`.
 const LIBRARY: &str = include_str!("../../guest/lib.sh");
-/// Its script says which these are.
+/// Directory of the share workloads, with the script that runs them.
 const SHARES: &str = "verify/conformance/shares";
 
 /// Arguments of `vm conformance`.
 #[derive(clap::Args)]
 pub struct ConformanceArguments {
-    /// Only these scenarios; all by default
+    /// Scenarios to run; default: all
     scenarios: Vec<String>,
-    /// Compare shares of a CPU and latencies instead: the deterministic machine, 1 CPU
+    /// Compare CPU shares and latencies instead: deterministic machine, 1 CPU
     #[arg(long, conflicts_with = "scenarios")]
     shares: bool,
-    /// Only the quick scenarios
+    /// Run only the quick scenarios
     #[arg(long, conflicts_with_all = ["scenarios", "shares"])]
     smoke: bool,
-    /// How often each scenario is played
+    /// Number of runs of each scenario
     #[arg(long, default_value_t = 3)]
     plays: u32,
-    /// In the deterministic machine, whose CPUs never stand still: for a busy host, which disturbs plays
+    /// Use the deterministic machine, whose CPUs are never stopped: for a busy host
     #[arg(long)]
     deterministic: bool,
     #[command(flatten)]
     kernel: KernelArgument,
-    /// Keep what the kernel did in this folder, for comparisons without a kernel
+    /// Keep the kernel's recordings in this directory, for comparisons without a kernel
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
 
-/// Plays, compares, prints the table. 1 if something differs, or something went wrong in the machine.
+/// Runs, compares and prints the table. Returns 1 if something differs or the machine failed.
 pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
     let compare = build::program("conformance")?;
@@ -67,41 +67,41 @@ pub fn conformance(arguments: &ConformanceArguments) -> Result<u8> {
     let run = |words: &mut Command| words.status().with_context(|| format!("{}", compare.host.display()));
     let mut command = Command::new(&compare.host);
     let status = if arguments.shares {
-        let file = keep.map(|folder| folder.join("shares"));
+        let file = keep.map(|directory| directory.join("shares"));
         run(command
             .args(["shares"])
             .arg(&records)
             .args(file.iter().flat_map(|file| ["--keep".as_ref(), file.as_os_str()])))?
     } else {
-        if let Some(folder) = keep {
-            run(Command::new(&compare.host).arg("keep").arg(&records).arg(folder))?;
+        if let Some(directory) = keep {
+            run(Command::new(&compare.host).arg("keep").arg(&records).arg(directory))?;
         }
         run(command.arg("compare").arg(&records).args(&arguments.scenarios))?
     };
     println!("kernel {} ({:.0} s, {:.0} s CPU)", outcome.kernel, outcome.wall.as_secs_f64(), outcome.cpu.as_secs_f64());
     let fine = outcome.success() && status.success();
     match (outcome.success(), status.success()) {
-        (true, true) => fs::remove_dir_all(&outcome.folder)?,
-        (true, false) => println!("what the kernel did is in {}", records.display()),
+        (true, true) => fs::remove_dir_all(&outcome.directory)?,
+        (true, false) => println!("the kernel's recordings are in {}", records.display()),
         (false, _) => outcome.explain(),
     }
     Ok(u8::from(!fine))
 }
 
-/// Script and files that play scenarios.
-fn scenarios(arguments: &ConformanceArguments, player: &Transfer) -> (String, Vec<Transfer>) {
+/// Returns script and files that run scenarios.
+fn scenarios(arguments: &ConformanceArguments, program: &Transfer) -> (String, Vec<Transfer>) {
     let ConformanceArguments { plays, smoke, .. } = arguments;
     let smoke = if *smoke { " --smoke" } else { "" };
     let play = format!("conformance kernel -o /out --plays {plays}{smoke} {}\n", arguments.scenarios.join(" "));
-    (format!("{LIBRARY}\nquieten\n{play}"), vec![player.clone()])
+    (format!("{LIBRARY}\nquieten\n{play}"), vec![program.clone()])
 }
 
-/// Script and files that play the workloads for shares and latencies.
+/// Returns script and files that run the workloads for shares and latencies.
 fn shares() -> Result<(String, Vec<Transfer>)> {
-    let folder = crate::root().join(SHARES);
-    let script = fs::read_to_string(folder.join("play.sh")).with_context(|| format!("{SHARES}/play.sh"))?;
+    let directory = crate::root().join(SHARES);
+    let script = fs::read_to_string(directory.join("play.sh")).with_context(|| format!("{SHARES}/play.sh"))?;
     let mut files = vec![build::program("weir")?];
-    for entry in fs::read_dir(&folder).context(SHARES)?.flatten() {
+    for entry in fs::read_dir(&directory).context(SHARES)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name.ends_with(".json") {
             files.push(Transfer { host: entry.path(), guest: format!("/in/{name}") });

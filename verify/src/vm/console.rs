@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Finds what a kernel says when something is wrong with it.
+//! Finds warnings and failures in a kernel log.
 
-/// Parts of lines that no healthy kernel prints. A scheduler that is ejected for its faults prints none of these.
+/// Parts of lines that no healthy kernel prints. The ejection of a faulty scheduler prints none of these.
 const ALARMS: [&str; 18] = [
     "WARNING: ",
     "BUG: ",
@@ -23,13 +23,13 @@ const ALARMS: [&str; 18] = [
     "double fault",
 ];
 
-/// Lines that look like alarms and are none: part of the line, and why.
+/// Harmless lines that look like alarms: part of the line, and the reason.
 const HARMLESS: [(&str, &str); 2] = [
     ("Spectre V2 : WARNING: ", "the kernel complains of mitigations that the emulated CPU lacks"),
     ("RETBleed: WARNING: ", "the same, in 6.16"),
 ];
 
-/// The first line of `log` that is an alarm.
+/// Returns the first line of `log` that is an alarm.
 pub fn alarm(log: &str) -> Option<&str> {
     let harmless = |line: &str| HARMLESS.iter().any(|(part, _)| line.contains(part));
     log.lines().find(|line| ALARMS.iter().any(|part| line.contains(part)) && !harmless(line))
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ejected_scheduler_is_no_alarm() {
+    fn ejected_scheduler_is_no_alarm() {
         let log = "[    5.1] sched_ext: BPF scheduler \"drops\" enabled\n\
                    [    8.7] sched_ext: BPF scheduler \"drops\" disabled (runnable task stall)\n\
                    [    8.7] sched_ext: drops: victim[205] failed to run for 3.752s\n\

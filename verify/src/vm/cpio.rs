@@ -1,46 +1,46 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Writes the archive that the kernel unpacks as its first file system: cpio in the "newc" format, as
-//! Documentation/driver-api/early-userspace/buffer-format.rst in Linux describes it.
+//! Writes the archive that the kernel unpacks as its initial file system: cpio in the "newc" format, as described in
+//! Documentation/driver-api/early-userspace/buffer-format.rst.
 
 use std::collections::BTreeSet;
 
-/// Type bits of a mode, as in stat(2).
+/// File type bits of a mode, as in stat(2).
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
 const CHARACTER_DEVICE: u32 = 0o020_000;
-/// The kernel takes the next archive from the next multiple of this, and QEMU asks for nothing more.
+/// Alignment at which the kernel expects a following archive; QEMU needs no other.
 const PADDING: usize = 512;
 
-/// A growing archive. Folders that a path needs are made with it.
+/// An archive under construction. Parent directories of a path are created with it.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
-    folders: BTreeSet<String>,
+    directories: BTreeSet<String>,
     inodes: u32,
 }
 
 impl Archive {
-    /// A file. `path` begins with a slash; `mode` has the permission bits only.
+    /// Adds a file. `path` begins with a slash; `mode` has only the permission bits.
     pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
         self.parents(path);
         self.entry(path, REGULAR | mode, (0, 0), content);
     }
 
-    /// An empty folder, also if it is there already.
-    pub fn folder(&mut self, path: &str) {
+    /// Adds a directory; it may exist already.
+    pub fn directory(&mut self, path: &str) {
         self.parents(path);
-        if self.folders.insert(path.to_owned()) {
+        if self.directories.insert(path.to_owned()) {
             self.entry(path, DIRECTORY | 0o755, (0, 0), &[]);
         }
     }
 
-    /// A character device with its major and minor number.
+    /// Adds a character device with its major and minor number.
     pub fn device(&mut self, path: &str, device: (u32, u32)) {
         self.parents(path);
         self.entry(path, CHARACTER_DEVICE | 0o600, device, &[]);
     }
 
-    /// The archive, with its end mark and padding.
+    /// Returns the archive, with its end mark and padding.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("/TRAILER!!!", 0, (0, 0), &[]);
         self.pad(PADDING);
@@ -48,9 +48,9 @@ impl Archive {
     }
 
     fn parents(&mut self, path: &str) {
-        assert!(path.starts_with('/') && !path.ends_with('/'), "{path:?} is no absolute path");
+        assert!(path.starts_with('/') && !path.ends_with('/'), "{path:?} is not an absolute path");
         if let Some((parent, _)) = path.rsplit_once('/').filter(|(parent, _)| !parent.is_empty()) {
-            self.folder(parent);
+            self.directory(parent);
         }
     }
 
@@ -58,7 +58,8 @@ impl Archive {
         let name = &path[1..];
         let size = u32::try_from(content.len()).expect("files of 4 GiB do not fit into the format");
         self.inodes += 1;
-        // inode, mode, uid, gid, links, mtime, size, device, device of a node, length of the name, checksum (unused)
+        // inode, mode, uid, gid, links, mtime, size, device, device of the node, length of the name, checksum
+        // (unused)
         let name_size = name.len() as u32 + 1;
         let fields = [self.inodes, mode, 0, 0, 1, 0, size, 0, 0, device.0, device.1, name_size, 0];
         self.bytes.extend(b"070701");
@@ -83,7 +84,7 @@ mod tests {
     /// Name, mode, device, content.
     type Entry = (String, u32, (u32, u32), Vec<u8>);
 
-    /// A reader of its own.
+    /// An independent reader.
     fn read(mut bytes: &[u8]) -> Vec<Entry> {
         let mut entries = Vec::new();
         loop {
@@ -108,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out() {
+    fn archive_entries_round_trip() {
         let mut archive = Archive::default();
         archive.device("/dev/console", (5, 1));
         archive.file("/a/b/c", 0o755, b"12345");
         archive.file("/a/b/empty", 0o644, b"");
-        archive.folder("/a/b");
-        archive.folder("/out");
+        archive.directory("/a/b");
+        archive.directory("/out");
         let bytes = archive.finish();
         assert_eq!(bytes.len() % PADDING, 0);
         let none = Vec::new;

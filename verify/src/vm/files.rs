@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Host files for the guest. A program brings the libraries that it is linked with, and leaves its debug information
-//! at home: so the debug build that developers have anyway serves, and no second, static build is needed.
+//! Host files for the guest. A program is copied with its shared libraries and without its debug information, so that
+//! the usual debug build serves and no second, static build is needed.
 
 use super::cpio::Archive;
 use anyhow::{Context, Result, bail};
@@ -10,15 +10,15 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Folder of the guest where a file lands that names no place; the script starts there, and it is in the PATH.
-const DEFAULT_FOLDER: &str = "/in";
+/// Guest directory for files without a given place; the script starts there, and it is in PATH.
+const DEFAULT_DIRECTORY: &str = "/in";
 
-/// A file or folder of the host and where it goes.
+/// A file or directory of the host and its place in the guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transfer {
-    /// On the host.
+    /// Path on the host.
     pub host: PathBuf,
-    /// In the guest, absolute.
+    /// Absolute path in the guest.
     pub guest: String,
 }
 
@@ -32,14 +32,14 @@ impl Transfer {
             Some(guest) => return Err(format!("the place in the guest is {guest:?}; expected an absolute path")),
             None => {
                 let name = host.file_name().and_then(|name| name.to_str());
-                format!("{DEFAULT_FOLDER}/{}", name.ok_or(format!("{text:?} names no file"))?)
+                format!("{DEFAULT_DIRECTORY}/{}", name.ok_or(format!("{text:?} names no file"))?)
             }
         };
         Ok(Transfer { host, guest })
     }
 }
 
-/// Adds files with their libraries.
+/// Adds files, with the libraries of programs.
 pub fn add(archive: &mut Archive, transfers: &[Transfer]) -> Result<()> {
     let mut libraries = BTreeMap::new();
     for transfer in transfers {
@@ -55,11 +55,11 @@ type Libraries = BTreeMap<String, PathBuf>;
 
 fn add_path(archive: &mut Archive, host: &Path, guest: &str, libraries: &mut Libraries) -> Result<()> {
     if host.is_dir() {
-        archive.folder(guest);
+        archive.directory(guest);
         let mut names: Vec<_> = fs::read_dir(host)?.flatten().map(|entry| entry.file_name()).collect();
         names.sort();
         for name in names {
-            let below = format!("{guest}/{}", name.to_str().context("a file name that is not UTF-8")?);
+            let below = format!("{guest}/{}", name.to_str().context("a file name is not UTF-8")?);
             add_path(archive, &host.join(&name), &below, libraries)?;
         }
         return Ok(());
@@ -79,13 +79,13 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("{}", path.display()))
 }
 
-/// What the program needs to start, at the paths where its loader will look for it.
+/// Returns the files the program needs to start, at the paths where its loader looks for them.
 fn linked(program: &Path) -> Result<Libraries> {
-    let output = Command::new("ldd").arg(program).output().context("ldd does not start")?;
+    let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
     libraries_of(&String::from_utf8_lossy(&output.stdout)).with_context(|| format!("{}", program.display()))
 }
 
-/// From the output of ldd: `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`. A static program has neither.
+/// Parses the output of ldd: `NAME => PATH (ADDRESS)` or `PATH (ADDRESS)`. A static program has neither.
 fn libraries_of(text: &str) -> Result<Libraries> {
     let mut libraries = Libraries::new();
     for line in text.lines() {
@@ -100,7 +100,7 @@ fn libraries_of(text: &str) -> Result<Libraries> {
     Ok(libraries)
 }
 
-/// The program without debug information; none if there is no `strip` or it cannot.
+/// Returns the program without debug information; `None` if `strip` is missing or fails.
 fn stripped(program: &Path) -> Option<Vec<u8>> {
     let copy = super::parts::state().join(format!("strip-{}", std::process::id()));
     fs::create_dir_all(copy.parent()?).ok()?;

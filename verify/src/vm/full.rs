@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The long test in the virtual machine (`make test-vm`): each policy in a boot of its own is loaded and unloaded many
-//! times, loses CPUs, works under stress, and is ended in every way there is. The first boot also has the tests that
+//! Long test in the virtual machine (`make test-vm`): each policy, in a boot of its own, is loaded and unloaded many
+//! times, loses CPUs, runs under stress, and is ended in every possible way. The first boot also runs the tests that
 //! need a kernel.
 
 use super::files::Transfer;
@@ -15,29 +15,29 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const CYCLES: u32 = 50;
-/// For each preset: it is the same object with other constants.
+/// Load cycles per preset, fewer because it is the same object with other constants.
 const CYCLES_OF_PRESET: u32 = 5;
 const STRESS_OF_PRESET_S: u32 = 10;
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// Programs of the host that make the stress, where they are installed.
+/// Stress programs to take from the host, if installed.
 const STRESSORS: [&str; 2] = ["stress-ng", "hackbench"];
 
 /// Arguments of `vm full`.
 #[derive(clap::Args)]
 pub struct FullArguments {
-    /// Only these policies, NAME or NAME@PRESET; all by default, without a preset
+    /// Policies to test, NAME or NAME@PRESET; default: all, without presets
     policies: Vec<String>,
-    /// Each preset of these policies instead, in a boot of its own: 5 load cycles and 10 s of stress, and nothing else at
-    /// length. A policy without presets goes as it is
+    /// Test each preset of these policies instead, in its own boot: 5 load cycles, 10 s of stress. A policy without
+    /// presets is tested as it is
     #[arg(long, conflicts_with = "stress")]
     presets: bool,
-    /// How long stress-ng works, and again hackbench; a second of the guest's is one of the host's
+    /// Duration of stress-ng, and of hackbench; guest seconds are host seconds
     #[arg(long, value_name = "SECS", default_value_t = 150, value_parser = clap::value_parser!(u32).range(1..=200))]
     stress: u32,
-    /// Only these steps, such as cycles,hotplug; first and last ever come those that look at the machine
+    /// Run only these steps, such as cycles,hotplug, between those that check the machine
     #[arg(long, value_name = "STEP,...", value_delimiter = ',')]
     steps: Vec<String>,
-    /// Number of CPUs: some policies do more from six on
+    /// Number of CPUs; some policies behave differently from 6 on
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(4..=64))]
     smp: u8,
     #[command(flatten)]
@@ -74,7 +74,7 @@ fn list_of_preset(policy: &str, cpus: usize, cycles: u32, stress_s: u32) -> Vec<
     ]
 }
 
-/// What is the same under every policy; the first boot alone has these steps.
+/// Steps that do not depend on the policy; only the first boot has them.
 fn common() -> Vec<Step> {
     vec![
         Step::new("measure", "", 60),
@@ -85,7 +85,7 @@ fn common() -> Vec<Step> {
     ]
 }
 
-/// Runs it, prints a table, and writes `target/vm/full.json`.
+/// Runs the test, prints a table, and writes `target/vm/full.json`.
 pub fn full(arguments: &FullArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
     let lists = lists(arguments)?;
@@ -99,7 +99,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     for name in STRESSORS {
         match on_path(name) {
             Some(host) => files.push(Transfer { host, guest: format!("/in/{name}") }),
-            None => eprintln!("vm: no {name} on this host: the stress is weaker without it"),
+            None => eprintln!("vm: {name} is not installed: the stress is weaker"),
         }
     }
     let mut boots = Vec::new();
@@ -115,7 +115,7 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     Ok(u8::from(boots.iter().any(|boot| boot.problem.is_some())))
 }
 
-/// What is to be done: policies and the steps of their boots.
+/// Returns the policies and the steps of their boots.
 fn lists(arguments: &FullArguments) -> Result<Vec<(String, Vec<Step>)>> {
     let cpus = usize::from(arguments.smp);
     let mut lists = Vec::new();
@@ -139,17 +139,17 @@ fn lists(arguments: &FullArguments) -> Result<Vec<(String, Vec<Step>)>> {
 }
 
 /// # Errors
-/// If a step is named that is not among those of the first boot, which has all.
+/// If a named step is not among those of the first boot, which has all.
 fn known(steps: &[Step], named: &[String]) -> Result<()> {
     if let Some(unknown) = named.iter().find(|name| !steps.iter().any(|step| step.script() == name.as_str())) {
         let mut known: Vec<&str> = steps.iter().map(Step::script).collect();
         known.dedup();
-        bail!("no step {unknown} here; there are {}", known.join(", "));
+        bail!("no step {unknown} here; expected one of {}", known.join(", "));
     }
     Ok(())
 }
 
-/// Leaves those that are named, and the first and the last, which see that the machine is fit and stays so.
+/// Keeps the named steps, and the first and the last, which check the machine.
 fn keep(steps: &mut Vec<Step>, named: &[String]) {
     let last = steps.len() - 1;
     let mut index = 0..;
@@ -168,7 +168,7 @@ fn boot(policy: &str, list: &[Step], files: Vec<Transfer>, cpus: usize, kernel: 
     if problem.is_some() {
         outcome.explain();
     } else {
-        fs::remove_dir_all(&outcome.folder)?;
+        fs::remove_dir_all(&outcome.directory)?;
     }
     let (wall, cpu, kernel) = (outcome.wall, outcome.cpu, outcome.kernel);
     Ok(Boot { policy: policy.to_owned(), kernel, steps, wall, cpu, problem })
@@ -213,7 +213,7 @@ fn to_json(boots: &[Boot], cpus: usize) -> serde_json::Value {
     json!({ "weir_vm": 1, "cpus": cpus, "boots": boots.iter().map(boot).collect::<Vec<_>>() })
 }
 
-/// Those that the user named, or all; their presets, if these are wanted.
+/// Returns the named policies, or all; with `each_preset` their presets.
 fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
     let known = policies()?;
     let mut chosen = if named.is_empty() { known.clone() } else { named.to_vec() };
@@ -221,11 +221,11 @@ fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
         let (policy, preset) =
             one.split_once('@').map_or((one.as_str(), None), |(policy, preset)| (policy, Some(preset)));
         if !known.iter().any(|known| known == policy) {
-            bail!("no policy {policy}; there are {}", known.join(", "));
+            bail!("no policy {policy}; expected one of {}", known.join(", "));
         }
         let presets = presets(policy)?;
         if preset.is_some_and(|preset| !presets.iter().any(|known| known == preset)) {
-            bail!("{policy} has no such preset as in {one}; there are {}", presets.join(", "));
+            bail!("{one}: {policy} has no such preset; expected one of {}", presets.join(", "));
         }
     }
     if each_preset {
@@ -244,7 +244,7 @@ fn chosen(named: &[String], each_preset: bool) -> Result<Vec<String>> {
     Ok(chosen)
 }
 
-/// The presets of a policy, by its profile, sorted.
+/// Returns the presets of a policy's profile, sorted.
 fn presets(policy: &str) -> Result<Vec<String>> {
     let path = crate::root().join(format!("policies/{policy}/profile.toml"));
     let text = fs::read_to_string(&path).with_context(|| format!("{}", path.display()))?;
@@ -253,19 +253,20 @@ fn presets(policy: &str) -> Result<Vec<String>> {
     Ok(presets.into_iter().flat_map(|presets| presets.keys().cloned()).collect())
 }
 
-/// Names of the folders of `policies` that hold a scheduler, sorted.
+/// Returns the names of the directories of `policies` that contain a scheduler, sorted.
 fn policies() -> Result<Vec<String>> {
-    let folder = crate::root().join("policies");
-    let entries = fs::read_dir(&folder).with_context(|| format!("{}", folder.display()))?;
+    let directory = crate::root().join("policies");
+    let entries = fs::read_dir(&directory).with_context(|| format!("{}", directory.display()))?;
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
-    let mut names: Vec<String> = names.filter(|name| folder.join(format!("{name}/{name}.bpf.c")).is_file()).collect();
+    let mut names: Vec<String> =
+        names.filter(|name| directory.join(format!("{name}/{name}.bpf.c")).is_file()).collect();
     names.sort();
     Ok(names)
 }
 
 fn on_path(name: &str) -> Option<PathBuf> {
-    let folders = std::env::var_os("PATH")?;
-    std::env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+    let directories = std::env::var_os("PATH")?;
+    std::env::split_paths(&directories).map(|directory| directory.join(name)).find(|path| path.is_file())
 }
 
 #[cfg(test)]
@@ -299,11 +300,11 @@ mod tests {
         keep(&mut steps, &names(&["hotplug", "cycles"]));
         assert_eq!(steps.iter().map(Step::script).collect::<Vec<_>>(), ["kernel", "cycles", "hotplug", "nothing-left"]);
         let error = known(&list_of_preset("bfs", 4, 5, 9), &names(&["kill"])).unwrap_err().to_string();
-        assert!(error.starts_with("no step kill here; there are kernel, command, cycles"), "{error}");
+        assert!(error.starts_with("no step kill here; expected one of kernel, command, cycles"), "{error}");
     }
 
     #[test]
-    fn numbers_go_into_json() {
+    fn step_numbers_are_in_the_json() {
         let steps = vec![StepResult {
             name: "cycles-bfs".to_owned(),
             status: Some(0),

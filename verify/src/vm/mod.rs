@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Boots a kernel with sched_ext under QEMU and runs things in it; docs/how-to/virtual-machine.md tells how to use it and what it costs.
+//! Boots a kernel with sched_ext under QEMU and runs scripts and tests in it; docs/how-to/virtual-machine.md describes the use and the
+//! cost.
 
 mod apt;
 mod build;
@@ -30,14 +31,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 use topology::Topology;
 
-/// Exit status when this host lacks what a virtual machine takes, as test harnesses have it.
+/// Exit status if this host cannot run a virtual machine; test harnesses count it as skipped.
 const CANNOT_RUN: u8 = 77;
-/// Exit status when time was up, as of timeout(1).
+/// Exit status after a timeout, as of timeout(1).
 const TIMED_OUT: u8 = 124;
-/// Exit status when the machine ended before its script did.
+/// Exit status if the machine ended before its script.
 const DIED: u8 = 125;
 
-/// What can be done with virtual machines.
+/// Commands for virtual machines.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Run a shell script; its exit status becomes this command's
@@ -46,49 +47,49 @@ pub enum Command {
     Smoke(smoke::SmokeArguments),
     /// Test each policy in the kernel at length; part of `make test-vm`
     Full(full::FullArguments),
-    /// Play scenarios in the kernel and compare the kernel model with it; part of `make test-vm`
+    /// Run scenarios in the kernel and compare the kernel model with it; part of `make test-vm`
     Conformance(conformance::ConformanceArguments),
-    /// Hold real runs to what schedulers promise and to the shares that are due; part of `make test-vm`
+    /// Check real runs against promises and expected shares; part of `make test-vm`
     Promises(promises::PromisesArguments),
 }
 
 /// Arguments of `vm run`.
 #[derive(Args)]
 pub struct RunArguments {
-    /// The script: for busybox sh, as root, in /in; what it leaves in /out comes back
+    /// Script for busybox sh; runs as root in /in, and files it leaves in /out are copied back
     script: PathBuf,
-    /// Put this file or folder into the guest, as /in/NAME by default; a program brings its libraries
+    /// Copy this file or directory into the guest, by default to /in/NAME; programs bring their libraries
     #[arg(long = "file", value_name = "HOST[:GUEST]", value_parser = Transfer::parse)]
     files: Vec<Transfer>,
-    /// CPUs like this machine's: a preset or a machine file
+    /// CPU topology of this machine: a preset or a machine file
     #[arg(long, value_name = "NAME.toml", conflicts_with = "smp")]
     machine: Option<String>,
     /// Number of CPUs
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..))]
     smp: u8,
-    /// Memory in MB; 512 and three times the files by default
+    /// Memory in MB; default: 512 plus three times the size of the files
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u64).range(256..=65_536))]
     memory: Option<u64>,
     #[command(flatten)]
     kernel: KernelArgument,
-    /// Kill the machine after this long
+    /// Kill the machine after this number of seconds
     #[arg(long, value_name = "SECS", default_value_t = 120)]
     timeout: u64,
-    /// Every run the same to the last byte: one instruction takes one nanosecond, nothing is random
+    /// Make every run identical: one instruction takes one nanosecond, nothing is random
     #[arg(long)]
     deterministic: bool,
-    /// Seed of what the guest takes for random
+    /// Seed of the guest's random numbers
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Folder for what the script left in /out, and console.log and dmesg
+    /// Directory for the script's /out, console.log and dmesg
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// More words for the kernel's command line
+    /// Further words for the kernel command line
     #[arg(long, value_name = "WORDS", default_value = "", hide_default_value = true, allow_hyphen_values = true)]
     append: String,
 }
 
-/// Does it, and says on standard error what went wrong.
+/// Runs a command and prints errors on standard error.
 pub fn execute(command: Command) -> ExitCode {
     let result = match command {
         Command::Run(arguments) => run(arguments),
@@ -116,7 +117,7 @@ fn run(arguments: RunArguments) -> Result<u8> {
         None => Topology::flat(usize::from(arguments.smp)),
     };
     for note in &topology.notes {
-        eprintln!("vm: not as in the machine file: {note}");
+        eprintln!("vm: differs from the machine file: {note}");
     }
     let script = fs::read_to_string(&arguments.script).with_context(|| format!("{}", arguments.script.display()))?;
     let outcome = machine::run(&Job {
@@ -136,14 +137,14 @@ fn run(arguments: RunArguments) -> Result<u8> {
         keep(&outcome, out)?;
     }
     eprintln!(
-        "vm: kernel {}, script begun at {} s of guest time; {:.1} s, {:.1} s CPU",
+        "vm: kernel {}, script started at {} s of guest time; {:.1} s, {:.1} s CPU",
         if outcome.kernel.is_empty() { "unknown" } else { &outcome.kernel },
         if outcome.booted_s.is_empty() { "?" } else { &outcome.booted_s },
         outcome.wall.as_secs_f64(),
         outcome.cpu.as_secs_f64()
     );
     if outcome.success() {
-        fs::remove_dir_all(&outcome.folder)?;
+        fs::remove_dir_all(&outcome.directory)?;
     } else {
         outcome.explain();
     }
@@ -159,12 +160,12 @@ fn status_of(outcome: &Outcome) -> u8 {
     }
 }
 
-/// Copies what the machine left to where the user wants it.
+/// Copies the results to the user's directory.
 fn keep(outcome: &Outcome, out: &Path) -> Result<()> {
     fs::create_dir_all(out).with_context(|| format!("{}", out.display()))?;
     copy_tree(&outcome.out(), out)?;
     for (from, name) in [("console.log", "console.log"), ("result/dmesg", "dmesg")] {
-        let from = outcome.folder.join(from);
+        let from = outcome.directory.join(from);
         if from.is_file() {
             fs::copy(from, out.join(name))?;
         }

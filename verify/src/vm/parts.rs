@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What a virtual machine is made of beside its kernel, and where it comes from: QEMU, busybox.
+//! Parts of a virtual machine besides its kernel, QEMU and busybox, and where they come from.
 
 use super::apt::{self, Suite};
 use super::missing::Missing;
@@ -8,44 +8,45 @@ use std::env;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The oldest QEMU whose `-icount` hands the turn from one virtual CPU to the next fairly (7.2 does not).
+/// Oldest QEMU whose `-icount` switches between virtual CPUs fairly (7.2 does not).
 const ICOUNT_MAJOR: u32 = 10;
-/// Packages that make up a QEMU without its libraries, which the host's own QEMU brings.
+/// Packages of a QEMU without its libraries, which the host's own QEMU brings.
 const QEMU_PACKAGES: [&str; 2] = ["qemu-system-x86", "qemu-system-data"];
 
-/// A QEMU and the folders with its firmware; none for the host's own, which knows where its firmware is.
+/// A QEMU and the directories with its firmware; none for the host's own, which knows them.
 #[derive(Clone, Debug)]
 pub struct Qemu {
     /// The program.
     pub program: PathBuf,
-    /// Folders for `-L`.
+    /// Directories for `-L`.
     pub data: Vec<PathBuf>,
 }
 
-/// State that outlives a run; `cargo clean` removes it.
+/// Returns the directory for state that outlives a run; `cargo clean` removes it.
 pub fn state() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from).join("vm")
 }
 
-/// QEMU from the search path; for `icount` one that is new enough, if need be from Debian's backports.
+/// Returns the host's QEMU, or for `icount` one that is new enough, if necessary from Debian's backports.
 pub fn qemu(icount: bool) -> Result<Qemu> {
     let own = Qemu { program: "qemu-system-x86_64".into(), data: Vec::new() };
     let major = version(&own)?;
     if !icount || major >= ICOUNT_MAJOR {
         return Ok(own);
     }
-    let folder = state().join("qemu");
-    if !folder.exists() {
+    let directory = state().join("qemu");
+    if !directory.exists() {
         let suite = format!("{}-backports", apt::host_codename()?);
-        Suite::update(&state().join("apt").join(&suite), &suite)?.unpack(&QEMU_PACKAGES, &folder)?;
+        Suite::update(&state().join("apt").join(&suite), &suite)?.unpack(&QEMU_PACKAGES, &directory)?;
     }
-    let share = folder.join("usr/share");
+    let share = directory.join("usr/share");
     let newer = Qemu {
-        program: folder.join("usr/bin/qemu-system-x86_64"),
+        program: directory.join("usr/bin/qemu-system-x86_64"),
         data: vec![share.join("qemu"), share.join("seabios"), "/usr/share/seabios".into(), "/usr/share/qemu".into()],
     };
     if version(&newer)? < ICOUNT_MAJOR {
-        let what = format!("--deterministic needs QEMU {ICOUNT_MAJOR} or newer; here and in backports it is older");
+        let what =
+            format!("--deterministic needs QEMU {ICOUNT_MAJOR} or newer; the host's and that of backports are older");
         return Err(Missing::thing(what));
     }
     Ok(newer)
@@ -63,12 +64,12 @@ fn version(qemu: &Qemu) -> Result<u32> {
     })
 }
 
-/// From `QEMU emulator version 7.2.22 (Debian …)`.
+/// Parses `QEMU emulator version 7.2.22 (Debian …)`.
 fn major(text: &str) -> Option<u32> {
     text.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
-/// A busybox that needs no libraries.
+/// Returns the path of a statically linked busybox.
 pub fn busybox() -> Result<PathBuf> {
     let places = ["/usr/bin/busybox", "/bin/busybox"].map(PathBuf::from);
     let linked = |path: &PathBuf| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The quick test in the virtual machine, part of `make test`: each thing that Weir does with a kernel once. A second
-//! boot has cores of two threads.
+//! Quick test in the virtual machine, part of `make test`: each interaction of Weir with a kernel once. A second boot
+//! has SMT cores.
 
 use super::files::Transfer;
 use super::kernel::{Kernel, KernelArgument};
@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 const CPUS: usize = 4;
-/// A quiet host takes a fifth of it or less.
+/// A quiet host takes at most a fifth of it.
 const TIMEOUT: Duration = Duration::from_secs(420);
 
 /// Arguments of `vm smoke`.
@@ -25,9 +25,9 @@ pub struct SmokeArguments {
     kernel: KernelArgument,
 }
 
-/// Machines and what is done on them.
+/// Returns the topologies and their steps.
 fn boots() -> [(Topology, Vec<Step>); 2] {
-    let laptop = Topology::named("laptop-2c4t").expect("it ships");
+    let laptop = Topology::named("laptop-2c4t").expect("the preset exists");
     let cpus = laptop.cpus().to_string();
     let threads =
         vec![Step::new("kernel", &cpus, 10), Step::new("siblings", "", 60), Step::new("nothing-left", "", 60)];
@@ -55,8 +55,8 @@ fn list() -> Vec<Step> {
     ]
 }
 
-/// Runs it. On a host that cannot, says so in one line and is content; but where everything can be installed (root, in
-/// CI) only a dead network is an excuse.
+/// Runs the test. A host that cannot run it prints one line and passes; in CI as root, where everything can be
+/// installed, only a missing network is accepted.
 pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
     match machine::provide(&arguments.kernel.kernel) {
         Ok(()) => {}
@@ -84,7 +84,7 @@ pub fn smoke(arguments: &SmokeArguments) -> Result<u8> {
     Ok(u8::from(!fine))
 }
 
-/// Whether all steps passed.
+/// Returns whether all steps passed.
 fn boot(topology: Topology, steps: &[Step], files: Vec<Transfer>, kernel: &Kernel) -> Result<bool> {
     let outcome = machine::run(&steps::job(steps, files, topology, kernel, TIMEOUT))?;
     let results = steps::results(steps, &outcome)?;
@@ -98,14 +98,14 @@ fn boot(topology: Topology, steps: &[Step], files: Vec<Transfer>, kernel: &Kerne
         outcome.cpu.as_secs_f64()
     );
     if fine {
-        fs::remove_dir_all(&outcome.folder)?;
+        fs::remove_dir_all(&outcome.directory)?;
     } else {
         outcome.explain();
     }
     Ok(fine)
 }
 
-/// CI runs as root in a machine of its own, where `tools/deps.sh` installs what is missing.
+/// CI runs as root in its own machine, where `tools/deps.sh` installs what is missing.
 fn must_run() -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     root && env::var("CI").is_ok_and(|value| value == "true" || value == "1")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests in the virtual machine: a list of steps, each a shell script with one argument, all of them in one boot.
-//! To add one, put its script into `guest/steps`, name it in [`SCRIPTS`], and put it on a list.
+//! Tests in the virtual machine: a list of steps, each a shell script with one argument, all in one boot. To add one,
+//! put its script into `guest/steps`, name it in [`SCRIPTS`], and add it to a list.
 
 use super::files::Transfer;
 use super::kernel::Kernel;
@@ -26,42 +26,42 @@ const SCRIPTS: &[(&str, &str)] = scripts! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     name: String,
-    /// Of guest time.
+    /// Limit in seconds of guest time.
     limit_s: u32,
     script: &'static str,
     argument: String,
 }
 
 impl Step {
-    /// `script` is one of [`SCRIPTS`]; the name is made of it and the argument.
+    /// Creates a step; `script` is one of [`SCRIPTS`], and the name combines it with the argument.
     pub fn new(script: &'static str, argument: &str, limit_s: u32) -> Step {
-        assert!(SCRIPTS.iter().any(|(name, _)| *name == script), "no step {script}");
+        assert!(SCRIPTS.iter().any(|(name, _)| *name == script), "unknown step {script}");
         let short = argument.split(':').next().unwrap_or_default();
         let short = short.rsplit_once('/').map_or(short, |(_, file)| file.split('.').next().unwrap_or_default());
         let name = if short.is_empty() { script.to_owned() } else { format!("{script}-{short}") };
         Step { name, limit_s, script, argument: argument.to_owned() }
     }
 
-    /// Name of its script, as in `guest/steps`.
+    /// Name of the script in `guest/steps`.
     pub fn script(&self) -> &str {
         self.script
     }
 }
 
-/// What became of a step.
+/// Result of a step.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StepResult {
-    /// Its name.
+    /// Name of the step.
     pub name: String,
-    /// Exit status of its script; 124 if it took too long, none if the machine did not get to it.
+    /// Exit status of its script; 124 after a timeout, `None` if it was not run.
     pub status: Option<u8>,
-    /// Guest time.
+    /// Duration in guest time.
     pub spent: Duration,
-    /// Counts that the step left, by name.
+    /// Numbers that the step reported, by name.
     pub numbers: Vec<(String, u64)>,
 }
 
-/// A machine of this topology that runs `steps`.
+/// Returns a boot with this topology that runs `steps`.
 pub fn job(steps: &[Step], files: Vec<Transfer>, topology: Topology, kernel: &Kernel, timeout: Duration) -> Job {
     let list: String = steps
         .iter()
@@ -84,7 +84,7 @@ pub fn job(steps: &[Step], files: Vec<Transfer>, topology: Topology, kernel: &Ke
     }
 }
 
-/// What became of each step.
+/// Returns the result of each step.
 pub fn results(steps: &[Step], outcome: &Outcome) -> Result<Vec<StepResult>> {
     let text = |name: &str| fs::read_to_string(outcome.out().join(name)).unwrap_or_default();
     read_results(steps, &text("results"), &text("numbers"))
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_read_and_missing_ones_are_seen() {
+    fn results_are_parsed_and_missing_ones_detected() {
         let steps = [Step::new("cycles", "bfs:50", 9), Step::new("kill", "bfs", 9), Step::new("kernel", "4", 9)];
         let results = read_results(&steps, "cycles-bfs 0 1234\nkill-bfs 124 900\n", "cycles-bfs cycles 50\n").unwrap();
         let of = |name: &str, status, spent_ms, numbers: &[(&str, u64)]| StepResult {
@@ -155,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn every_script_is_known() {
-        let folder = crate::root().join("verify/guest/steps");
-        let mut names: Vec<String> = fs::read_dir(folder)
+    fn every_script_is_listed() {
+        let directory = crate::root().join("verify/guest/steps");
+        let mut names: Vec<String> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
             .collect();

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! From one of our machine files to QEMU's `-smp` and `-numa`.
+//! Translates a machine file into QEMU's `-smp` and `-numa` arguments.
 
 use anyhow::{Context, Result, bail};
 use machine_model::Machine;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// More CPUs need an interrupt remapper, and emulating them on one core takes minutes.
+/// More CPUs need an interrupt remapper, whose emulation on one core takes minutes.
 const MOST_CPUS: usize = 255;
 
-/// What QEMU can be told of a machine.
+/// The part of a machine's topology that QEMU can represent.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// Sockets: one for each last-level cache, because QEMU 10 aborts with several dies in a socket of an Intel model.
+    /// Sockets, one per last-level cache, because QEMU 10 aborts with several dies per socket of an Intel model.
     sockets: usize,
     cores: usize,
     threads: usize,
-    /// The sockets of each node.
+    /// Sockets of each node.
     nodes: Vec<Vec<usize>>,
     distances: Vec<Vec<u32>>,
-    /// What of the machine QEMU cannot be told, for people.
+    /// Properties of the machine that QEMU cannot represent, for display.
     pub notes: Vec<String>,
 }
 
 impl Topology {
-    /// CPUs that are all alike: cores of one socket.
+    /// Returns a topology of identical cores in one socket.
     pub fn flat(cpus: usize) -> Topology {
         let notes = Vec::new();
         Topology { sockets: 1, cores: cpus, threads: 1, nodes: vec![vec![0]], distances: vec![vec![10]], notes }
     }
 
-    /// Of a machine file, or of a preset by its name.
+    /// Returns the topology of a machine file or of a preset.
     pub fn named(name: &str) -> Result<Topology> {
         let machine = if Path::new(name).is_file() {
             let text = std::fs::read_to_string(name).with_context(|| name.to_owned())?;
@@ -41,7 +41,7 @@ impl Topology {
         Topology::of(&machine)
     }
 
-    /// Of a machine.
+    /// Returns the topology of a machine.
     pub fn of(machine: &Machine) -> Result<Topology> {
         let count = machine.topology.len();
         if count > MOST_CPUS {
@@ -56,7 +56,7 @@ impl Topology {
         let per_cache = cores[&0].len();
         let threads = *cores[&0].values().next().expect("a machine has CPUs");
         if cores.values().any(|cores| cores.len() != per_cache || cores.values().any(|&count| count != threads)) {
-            bail!("{}: QEMU needs caches of equally many cores and cores of equally many threads", machine.name);
+            bail!("{}: QEMU requires the same number of cores per cache and of threads per core", machine.name);
         }
         let mut of_node = vec![Vec::new(); machine.topology.distances.len()];
         for (&llc, &node) in &nodes {
@@ -66,7 +66,7 @@ impl Topology {
         if cores.len() > of_node.len() {
             notes.push("each last-level cache is a socket of its own".to_owned());
         }
-        // QEMU numbers socket by socket, core by core, thread by thread.
+        // QEMU numbers CPUs socket by socket, core by core, thread by thread.
         let in_order = |index: usize| (index / (per_cache * threads)) as u32 == machine.topology.places[index].llc;
         let together = machine.topology.places.windows(2).all(|two| two[0].core <= two[1].core);
         if !together || !(0..count).all(in_order) {
@@ -82,7 +82,7 @@ impl Topology {
         self.sockets * self.cores * self.threads
     }
 
-    /// QEMU's arguments for the CPUs and `memory_mb` of memory.
+    /// Returns QEMU's arguments for the CPUs and `memory_mb` of memory.
     pub fn arguments(&self, memory_mb: u64) -> Vec<String> {
         let per_node = memory_mb.div_ceil(self.nodes.len() as u64).next_multiple_of(2);
         let (sockets, cores, threads) = (self.sockets, self.cores, self.threads);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_cores_threads_and_nodes() {
+    fn arguments_have_sockets_cores_threads_and_nodes() {
         for (machine, expected) in [
             ("pu:3", "-m 512 -smp 3,sockets=1,cores=3,threads=1"),
             ("package:1 l3:2 core:2 pu:2", "-m 512 -smp 8,sockets=2,cores=2,threads=2"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_honoured_is_said() {
+    fn unsupported_properties_are_noted() {
         let notes = |name: &str| Topology::named(name).unwrap().notes.join("; ");
         assert!(notes("laptop-2c4t.toml").contains("CPUs have other numbers"));
         assert!(!notes("desktop-4c").contains("CPUs have other numbers"));

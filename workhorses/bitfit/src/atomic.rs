@@ -16,7 +16,8 @@ pub trait AtomicWord {
 
     /// Replaces `current` by `new` with acquire-release ordering.
     ///
-    /// # Errors The word's value, if it was not `current`.
+    /// # Errors
+    /// The word's value, if it was not `current`.
     fn replace(&self, current: u64, new: u64) -> Result<(), u64>;
 }
 
@@ -89,7 +90,8 @@ impl<'a, W: AtomicWord> AtomicBitmap<'a, W> {
     /// Changes `block` to `next` and returns its previous state. If several threads make the same change, exactly one
     /// succeeds.
     ///
-    /// # Errors Those of [`Bitmap::set`](crate::Bitmap::set).
+    /// # Errors
+    /// Those of [`Bitmap::set`](crate::Bitmap::set).
     pub fn set(&self, block: usize, next: State) -> Result<State, SetError> {
         if block >= self.blocks {
             return Err(SetError::OutOfRange { block, blocks: self.blocks });

@@ -126,7 +126,8 @@ impl<B: AsRef<[u8]>> Bitmap<B> {
 impl<B: AsRef<[u8]> + AsMut<[u8]>> Bitmap<B> {
     /// Changes `block` to `next` and returns its previous state.
     ///
-    /// # Errors [`SetError::OutOfRange`] for a block outside the map, [`SetError::Illegal`] for a change not allowed
+    /// # Errors
+    /// [`SetError::OutOfRange`] for a block outside the map, [`SetError::Illegal`] for a change not allowed
     /// by [`State::may_become`]. The map is then unchanged.
     #[inline]
     pub fn set(&mut self, block: usize, next: State) -> Result<State, SetError> {

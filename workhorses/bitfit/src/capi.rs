@@ -25,7 +25,8 @@ fn state(number: c_int) -> Option<State> {
 
 /// The map at an address, if the arguments are valid.
 ///
-/// # Safety If `map` is not null, `bytes` bytes must be readable there and unchanged during `'a`.
+/// # Safety
+/// If `map` is not null, `bytes` bytes must be readable there and unchanged during `'a`.
 unsafe fn read<'a>(map: *const u8, bytes: usize) -> Option<Bitmap<&'a [u8]>> {
     if bytes == 0 {
         return Some(Bitmap::new(&[]));
@@ -40,7 +41,8 @@ unsafe fn read<'a>(map: *const u8, bytes: usize) -> Option<Bitmap<&'a [u8]>> {
 
 /// Performs a search; returns `BITFIT_NONE` for invalid arguments.
 ///
-/// # Safety As [`read`].
+/// # Safety
+/// As [`read`].
 unsafe fn search(
     map: *const u8,
     bytes: usize,
@@ -54,7 +56,8 @@ unsafe fn search(
 
 /// `bitfit_get`: state of a block, or -1.
 ///
-/// # Safety Unless `map` is null, `bytes` bytes must be readable there and unchanged during the call.
+/// # Safety
+/// Unless `map` is null, `bytes` bytes must be readable there and unchanged during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_get(map: *const u8, bytes: usize, block: usize) -> c_int {
     // SAFETY: guaranteed by the caller.
@@ -64,7 +67,8 @@ pub unsafe extern "C" fn bitfit_get(map: *const u8, bytes: usize, block: usize) 
 
 /// `bitfit_set`: changes a block if the change is allowed.
 ///
-/// # Safety Unless `map` is null, `bytes` bytes must be readable and writable there and not accessed by others during
+/// # Safety
+/// Unless `map` is null, `bytes` bytes must be readable and writable there and not accessed by others during
 /// the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_set(map: *mut u8, bytes: usize, block: usize, next: c_int) -> c_int {
@@ -87,7 +91,8 @@ pub unsafe extern "C" fn bitfit_set(map: *mut u8, bytes: usize, block: usize, ne
 
 /// `bitfit_find`: first block in a state at or after `from`, or `BITFIT_NONE`.
 ///
-/// # Safety As [`bitfit_get`].
+/// # Safety
+/// As [`bitfit_get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_find(map: *const u8, bytes: usize, state: c_int, from: usize) -> usize {
     // SAFETY: guaranteed by the caller.
@@ -96,7 +101,8 @@ pub unsafe extern "C" fn bitfit_find(map: *const u8, bytes: usize, state: c_int,
 
 /// `bitfit_find_other`: first block in another state at or after `from`, or `BITFIT_NONE`.
 ///
-/// # Safety As [`bitfit_get`].
+/// # Safety
+/// As [`bitfit_get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_find_other(map: *const u8, bytes: usize, state: c_int, from: usize) -> usize {
     // SAFETY: guaranteed by the caller.
@@ -105,7 +111,8 @@ pub unsafe extern "C" fn bitfit_find_other(map: *const u8, bytes: usize, state: 
 
 /// `bitfit_find_run`: start of the first run of `length` blocks in a state at or after `from`, or `BITFIT_NONE`.
 ///
-/// # Safety As [`bitfit_get`].
+/// # Safety
+/// As [`bitfit_get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_find_run(
     map: *const u8,
@@ -120,7 +127,8 @@ pub unsafe extern "C" fn bitfit_find_run(
 
 /// `bitfit_find_last`: last block in a state below `end`, or `BITFIT_NONE`.
 ///
-/// # Safety As [`bitfit_get`].
+/// # Safety
+/// As [`bitfit_get`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_find_last(map: *const u8, bytes: usize, state: c_int, end: usize) -> usize {
     // SAFETY: guaranteed by the caller.
@@ -129,7 +137,8 @@ pub unsafe extern "C" fn bitfit_find_last(map: *const u8, bytes: usize, state: c
 
 /// `bitfit_count`: number of blocks in each state.
 ///
-/// # Safety As [`bitfit_get`]; `counts` must be null or point to four numbers outside the map.
+/// # Safety
+/// As [`bitfit_get`]; `counts` must be null or point to four numbers outside the map.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bitfit_count(map: *const u8, bytes: usize, counts: *mut [usize; 4]) -> c_int {
     // SAFETY: guaranteed by the caller.

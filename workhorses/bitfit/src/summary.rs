@@ -163,7 +163,8 @@ impl<'a> Indexed<'a> {
     /// Indexes the map `bytes` for `states`, with one pass over the map per state. A state listed twice is indexed
     /// once but needs storage twice.
     ///
-    /// # Errors [`StorageTooSmall`] if `storage` has fewer than [`words_per_state`](Self::words_per_state) words per
+    /// # Errors
+    /// [`StorageTooSmall`] if `storage` has fewer than [`words_per_state`](Self::words_per_state) words per
     /// state.
     pub fn new(bytes: &'a mut [u8], states: &[State], storage: &'a mut [u64]) -> Result<Indexed<'a>, StorageTooSmall> {
         let each = Self::words_per_state(bytes.len());
@@ -195,7 +196,8 @@ impl<'a> Indexed<'a> {
 
     /// Changes a block as [`Bitmap::set`] does, and updates the index.
     ///
-    /// # Errors Those of [`Bitmap::set`].
+    /// # Errors
+    /// Those of [`Bitmap::set`].
     #[inline]
     pub fn set(&mut self, block: usize, next: State) -> Result<State, SetError> {
         let before = self.map.set(block, next)?;

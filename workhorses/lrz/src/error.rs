@@ -59,7 +59,8 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub trait Context<T> {
     /// Converts an error to an [`Error::Io`] that begins with `what`.
     ///
-    /// # Errors The error itself, with its context.
+    /// # Errors
+    /// The error itself, with its context.
     fn context(self, what: impl FnOnce() -> String) -> Result<T>;
 }
 

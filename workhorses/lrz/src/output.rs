@@ -26,7 +26,8 @@ pub struct Output {
 impl Output {
     /// Creates a file that will be named `path`; an existing file is replaced if `replace`.
     ///
-    /// # Errors [`Error::Io`] if the file exists and may not be replaced, if it is a directory, device or other
+    /// # Errors
+    /// [`Error::Io`] if the file exists and may not be replaced, if it is a directory, device or other
     /// special file, and for errors of the operating system.
     pub fn create(path: &Path, replace: bool) -> Result<Output> {
         Output::new(path, replace, false)
@@ -34,7 +35,8 @@ impl Output {
 
     /// Creates a file with a temporary name from the start.
     ///
-    /// # Errors As [`Output::create`].
+    /// # Errors
+    /// As [`Output::create`].
     pub fn create_named(path: &Path, replace: bool) -> Result<Output> {
         Output::new(path, replace, true)
     }
@@ -74,7 +76,8 @@ impl Output {
 
     /// Syncs the file and gives it its name.
     ///
-    /// # Errors Those of the operating system; then the name is unchanged.
+    /// # Errors
+    /// Those of the operating system; then the name is unchanged.
     pub fn finish(mut self) -> Result<()> {
         let name = || format!("writing {}", self.path.display());
         self.file.sync_all().context(name)?;

@@ -90,7 +90,8 @@ impl Layout {
 
 /// Writes parity for about `share` of the archive; the returned file must still be finished.
 ///
-/// # Errors [`Error::Io`] for either file.
+/// # Errors
+/// [`Error::Io`] for either file.
 pub fn create(archive: &File, path: &Path, share: f64, replace: bool) -> Result<Output> {
     let length = archive.length().context(|| "reading the archive".to_owned())?;
     let layout = Layout::new(length, share);
@@ -133,7 +134,8 @@ pub fn create(archive: &File, path: &Path, share: f64, replace: bool) -> Result<
 /// Repairs an archive: writes a repaired copy and replaces the damaged file once all shards are verified. Returns a
 /// message about the result.
 ///
-/// # Errors [`Error::Foreign`] if `path` is no parity file, [`Error::Checksum`] if the damage exceeds the parity.
+/// # Errors
+/// [`Error::Foreign`] if `path` is no parity file, [`Error::Checksum`] if the damage exceeds the parity.
 pub fn repair(archive: &Path, path: &Path) -> Result<String> {
     let damaged = File::open(archive).context(|| format!("opening {}", archive.display()))?;
     let parity = File::open(path).context(|| format!("opening {}", path.display()))?;

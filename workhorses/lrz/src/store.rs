@@ -10,16 +10,19 @@ use std::sync::{Mutex, PoisonError};
 pub trait ReadAt: Send + Sync {
     /// Reads up to `buffer.len()` bytes at `offset`; returns 0 only at the end.
     ///
-    /// # Errors Those of the operating system.
+    /// # Errors
+    /// Those of the operating system.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Length in bytes.
     ///
-    /// # Errors Those of the operating system.
+    /// # Errors
+    /// Those of the operating system.
     fn length(&self) -> io::Result<u64>;
 
     /// Fills the buffer from `offset`.
     ///
-    /// # Errors `UnexpectedEof` if fewer bytes exist, and those of the operating system.
+    /// # Errors
+    /// `UnexpectedEof` if fewer bytes exist, and those of the operating system.
     fn read_exact_at(&self, mut buffer: &mut [u8], mut offset: u64) -> io::Result<()> {
         while !buffer.is_empty() {
             match self.read_at(buffer, offset) {
@@ -40,11 +43,13 @@ pub trait ReadAt: Send + Sync {
 pub trait Store: ReadAt {
     /// Writes all bytes at `offset`.
     ///
-    /// # Errors Those of the operating system.
+    /// # Errors
+    /// Those of the operating system.
     fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Sets the length; added bytes read as zeros.
     ///
-    /// # Errors Those of the operating system.
+    /// # Errors
+    /// Those of the operating system.
     fn set_length(&self, length: u64) -> io::Result<()>;
 }
 

@@ -106,7 +106,8 @@ impl<'a> View<'a> {
 
     /// Returns up to `most` bytes from `at`; empty at the end of the data.
     ///
-    /// # Errors Those of the file; `NotFound` if the piece was evicted and there is no file.
+    /// # Errors
+    /// Those of the file; `NotFound` if the piece was evicted and there is no file.
     pub fn forward(&mut self, at: u64, most: usize) -> io::Result<&[u8]> {
         let (index, inside) = ((at / PIECE as u64) as usize, (at % PIECE as u64) as usize);
         if self.window.piece(index).is_some() {
@@ -122,7 +123,8 @@ impl<'a> View<'a> {
 
     /// Returns up to `most` bytes that end at `end`; empty at the start of the file.
     ///
-    /// # Errors As [`View::forward`].
+    /// # Errors
+    /// As [`View::forward`].
     pub fn backward(&mut self, end: u64, most: usize) -> io::Result<&[u8]> {
         let Some(last) = end.checked_sub(1) else { return Ok(&[]) };
         let (index, inside) = ((last / PIECE as u64) as usize, (last % PIECE as u64) as usize);

@@ -46,7 +46,8 @@ pub struct AsmError {
 /// Assembles a text. Each instruction's source line is its line in the text; `file` is the file name that faults
 /// report. Functions, maps and kfuncs are numbered in the order of their declarations.
 ///
-/// # Errors The first line that is not a statement or that refers to a missing name.
+/// # Errors
+/// The first line that is not a statement or that refers to a missing name.
 pub fn assemble(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
     parse::object(file, text)
 }

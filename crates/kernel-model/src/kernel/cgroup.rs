@@ -18,7 +18,8 @@ impl Kernel {
     /// Creates a cgroup named `name` in `parent`, with the cpu controller; executed by `cpu`. If an attached
     /// scheduler refuses it in `cgroup_init`, the op's errno is returned and the number stays used.
     ///
-    /// # Errors The negative errno of mkdir(2).
+    /// # Errors
+    /// The negative errno of mkdir(2).
     pub fn make_cgroup(&mut self, cpu: CpuId, parent: CgroupId, name: &str) -> Result<CgroupId, i32> {
         if self.core.cgroups.get(parent).level == MAX_CGROUP_LEVEL {
             return Err(EAGAIN);
@@ -36,7 +37,8 @@ impl Kernel {
 
     /// Removes an empty cgroup, which must not be the root.
     ///
-    /// # Errors -EBUSY if it has tasks or child cgroups.
+    /// # Errors
+    /// -EBUSY if it has tasks or child cgroups.
     pub fn remove_cgroup(&mut self, cpu: CpuId, cgroup: CgroupId) -> Result<(), i32> {
         let is_inside = |task: &crate::core::task::Task| task.cgroup == cgroup && task.run_state != RunState::Dead;
         if !self.core.cgroups.get(cgroup).children.is_empty() || self.core.tasks.iter().any(is_inside) {
@@ -76,7 +78,8 @@ impl Kernel {
     /// Moves tasks to a cgroup, all or none of them. Calls `cgroup_prep_move` for all tasks before the first one
     /// moves, and `cgroup_move` for each move. Tasks that are in the cgroup already are skipped.
     ///
-    /// # Errors The negative errno with which the scheduler refused a task.
+    /// # Errors
+    /// The negative errno with which the scheduler refused a task.
     pub fn move_to_cgroup(&mut self, cpu: CpuId, tasks: &[TaskId], to: CgroupId) -> Result<(), i32> {
         self.core.context.cpu = cpu;
         let moves = |task: &TaskId| self.core.task(*task).cgroup != to;

@@ -23,7 +23,8 @@ use ids::{CpuId, TaskId};
 impl Kernel {
     /// First step of going offline (`set_cpu_active(false)`, `balance_push_set`), executed by `cpu` itself.
     ///
-    /// # Panics If no other active CPU remains, or `cpu` is going offline already.
+    /// # Panics
+    /// If no other active CPU remains, or `cpu` is going offline already.
     pub fn deactivate_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
@@ -39,7 +40,8 @@ impl Kernel {
 
     /// Second step (`rq_offline_scx`, `handle_hotplug`), executed by `cpu` itself.
     ///
-    /// # Panics Unless the first step was done.
+    /// # Panics
+    /// Unless the first step was done.
     pub fn offline_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];
@@ -75,7 +77,8 @@ impl Kernel {
     /// Last step: `cpu` stops. Built-in idle tracking still marks it idle, as its idle task was the last to run
     /// (`take_cpu_down`, then `do_idle`), until a search claims the CPU.
     ///
-    /// # Panics Unless the second step was done and no task is left on `cpu`.
+    /// # Panics
+    /// Unless the second step was done and no task is left on `cpu`.
     pub fn kill_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         assert!(
@@ -94,7 +97,8 @@ impl Kernel {
 
     /// Brings `cpu` online: it idles, and its per-CPU kthreads may run there. [`Kernel::activate_cpu`] follows.
     ///
-    /// # Panics If it is online.
+    /// # Panics
+    /// If it is online.
     pub fn start_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let now = self.core.rq_clock(cpu);
@@ -109,7 +113,8 @@ impl Kernel {
     /// Allows tasks on a CPU that was started; the scheduler gets `cpu_online` or is disabled if it lacks the op
     /// (`sched_cpu_activate`).
     ///
-    /// # Panics If `cpu` was not started, or is active already.
+    /// # Panics
+    /// If `cpu` was not started, or is active already.
     pub fn activate_cpu(&mut self, cpu: CpuId) {
         self.core.context.cpu = cpu;
         let rq = &mut self.core.cpus[cpu.index()];

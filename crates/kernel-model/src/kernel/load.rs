@@ -124,7 +124,8 @@ impl Kernel {
     /// Writes an element of a map of the loaded object, as user space does. In a per-CPU map it writes the values of
     /// all CPUs; if `values` is shorter, the first one is repeated.
     ///
-    /// # Errors A positive errno: ENOENT if there is no map of this name, otherwise the reason why the map rejects
+    /// # Errors
+    /// A positive errno: ENOENT if there is no map of this name, otherwise the reason why the map rejects
     /// the element.
     pub fn set_element(&mut self, map: &str, key: &[u8], values: &[Vec<u8>]) -> Result<(), i32> {
         const ENOENT: i32 = 2;
@@ -141,7 +142,8 @@ impl Kernel {
     /// Runs a `syscall` program of the object with this context, as user space does before attach; returns its `int`
     /// result. `None` if there is no program of this name.
     ///
-    /// # Panics If the context is longer than 96 bytes.
+    /// # Panics
+    /// If the context is longer than 96 bytes.
     pub fn run_program(&mut self, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         let program = object.programs.iter().find(|program| {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
@@ -160,7 +162,8 @@ impl Kernel {
 
     /// Like [`Kernel::run_program`], on `cpu` while the scheduler runs.
     ///
-    /// # Panics Like [`Kernel::run_program`].
+    /// # Panics
+    /// Like [`Kernel::run_program`].
     pub fn run_program_on(&mut self, cpu: CpuId, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         self.core.context.cpu = cpu;
         self.run_program(object, name, context)

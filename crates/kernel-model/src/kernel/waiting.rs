@@ -155,7 +155,8 @@ impl Kernel {
 
     /// Begins an operation on `cpu`, which runs up to its first stop. [`Operation::Wake`] is never synchronous.
     ///
-    /// # Panics If an operation is in progress on that CPU.
+    /// # Panics
+    /// If an operation is in progress on that CPU.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation) -> Progress {
         assert!(!self.is_waiting(cpu), "an operation is in progress on CPU {cpu}");
         let slot = Rc::new(KernelSlot::default());
@@ -173,7 +174,8 @@ impl Kernel {
 
     /// Continues the operation on `cpu`.
     ///
-    /// # Panics Unless [`Kernel::may_resume`].
+    /// # Panics
+    /// Unless [`Kernel::may_resume`].
     pub fn resume(&mut self, cpu: CpuId) -> Progress {
         assert!(self.may_resume(cpu), "the operation on CPU {cpu} cannot continue");
         let Waiting { coroutine, slot, .. } = self.contexts.waiting[cpu.index()].take().expect("it waits");

@@ -206,7 +206,8 @@ impl Machine {
     /// numbered in tree order; the distance of remote nodes is 20, and HZ, NO_HZ and costs are those of the preset
     /// `server-64`.
     ///
-    /// # Errors Name the character position and what was expected.
+    /// # Errors
+    /// Name the character position and what was expected.
     pub fn from_synthetic(text: &str) -> Result<Machine, MachineError> {
         let short: String = text.chars().take(80).collect();
         let error = |problem| MachineError { place: format!("synthetic topology {short:?}"), problem };

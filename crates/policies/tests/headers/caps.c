@@ -169,8 +169,8 @@ static void caps_are_usages(void)
 			double due = H / log(2) * all[i].quota / all[i].period;
 			u64 found = usage_at(all[i].quota, all[i].period);
 
-			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, expected %.0f", half_lives[h], i, N(found),
-			      due);
+			CHECK(fabs(found - due) <= 1e-5 * due + 400, "%u ms, %u: %llu, expected %.0f",
+			      half_lives[h], i, N(found), due);
 		}
 	}
 	half_life_ms = 1000;

@@ -88,7 +88,8 @@ int main(void)
 	CHECK(kicked_of(64, SCX_ENQ_REENQ, true) == 64 && kicked_of(100, SCX_ENQ_REENQ, true) == 64, "%u", host_kicks);
 	/* Theory 3 */
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 67 && inserted.count == 2, "%u", inserted.count);
-	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED, "inserted on the idle CPU");
+	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED,
+	      "inserted on the idle CPU");
 	host_idle = (struct cpumask){};
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 2 && inserted.count == 2, "no CPU is idle");
 	host_idle = (struct cpumask){ .bits = { 1 } };

@@ -135,10 +135,12 @@ static void tasks_waiting_for_10_s_are_moved(void)
 	wait_in(5, OWN_DSQ, 0, 1);
 	tasks[5].pid = 0;
 	host_ns = 15 * S;
-	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0, "the next scan is in a second");
+	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0,
+	      "the next scan is in a second");
 	CHECK(queue_of[0] == OVERDUE_DSQ && queue_of[3] == OVERDUE_DSQ, "waited for 10 s and 11 s");
 	CHECK(queue_of[1] == OWN_DSQ && queue_of[4] == OWN_DSQ, "waited for a nanosecond less, and not at all");
-	CHECK(queue_of[2] == OTHER_DSQ && queue_of[5] == OWN_DSQ && idle_kicks == 2, "%u; tasks of another queue, or unknown", idle_kicks);
+	CHECK(queue_of[2] == OTHER_DSQ && queue_of[5] == OWN_DSQ && idle_kicks == 2,
+	      "%u; tasks of another queue, or unknown", idle_kicks);
 	known[0].overdue = false;
 }
 
@@ -148,7 +150,8 @@ static void overdue_turn_is_a_millisecond(void)
 	CHECK(take_overdue(1), "the second overdue task may run there");
 	CHECK(queue_of[3] == SCX_DSQ_LOCAL && slice_of[3] == S / 1000 && known[3].overdue, "%llu", N(slice_of[3]));
 	CHECK(queue_of[0] == OVERDUE_DSQ && !known[0].overdue, "the first one may not");
-	CHECK(!take_overdue(1) && take_overdue(0) && queue_of[0] == SCX_DSQ_LOCAL && known[0].overdue, "each CPU takes its own");
+	CHECK(!take_overdue(1) && take_overdue(0) && queue_of[0] == SCX_DSQ_LOCAL && known[0].overdue,
+	      "each CPU takes its own");
 	CHECK(!take_overdue(0), "no overdue task is left");
 }
 

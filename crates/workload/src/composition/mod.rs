@@ -65,7 +65,8 @@ pub(crate) const MAX_COUNT: u32 = 10_000;
 impl Workload {
     /// Composes parts into one workload; each part is given with its specification and its loaded workload.
     ///
-    /// # Errors If an option does not apply to its part, or the composition exceeds the size limits of a workload.
+    /// # Errors
+    /// If an option does not apply to its part, or the composition exceeds the size limits of a workload.
     ///
     /// # Panics
     /// If there is no part.

@@ -29,7 +29,8 @@ const MAX_LOAD: u32 = 100_000;
 impl PartSpec {
     /// Parses `PART{+PART}`.
     ///
-    /// # Errors Names the part and what was expected.
+    /// # Errors
+    /// Names the part and what was expected.
     pub fn parse_all(text: &str) -> Result<Vec<PartSpec>, WorkloadError> {
         let parse = |part: &str| {
             PartSpec::parse(part).map_err(|problem| WorkloadError { place: format!("workload {part:?}"), problem })

@@ -38,7 +38,8 @@ impl<File: Read + Write + Seek> Earlier<File> {
 
     /// Writes further operations of these tasks.
     ///
-    /// # Errors If writing fails.
+    /// # Errors
+    /// If writing fails.
     pub fn scripts(&mut self, parts: &BTreeMap<u32, Vec<Op>>) -> io::Result<()> {
         self.operations += parts.values().map(Vec::len).sum::<usize>();
         scripts(&mut self.blocks, parts.iter().map(|(task, ops)| (*task, &ops[..])))
@@ -46,14 +47,16 @@ impl<File: Read + Write + Seek> Earlier<File> {
 
     /// Writes what these tasks touched next. Operations are counted from the start of each script.
     ///
-    /// # Errors If writing fails.
+    /// # Errors
+    /// If writing fails.
     pub fn stretches(&mut self, parts: &BTreeMap<u32, Vec<Stretch>>) -> io::Result<()> {
         stretches(&mut self.blocks, parts, &mut self.ends)
     }
 
     /// Writes further block-device requests, in order of time.
     ///
-    /// # Errors If writing fails.
+    /// # Errors
+    /// If writing fails.
     pub fn requests(&mut self, devices: &[Device], run: &[Request]) -> io::Result<()> {
         requests(&mut self.blocks, devices, run)
     }

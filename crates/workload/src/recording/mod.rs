@@ -70,7 +70,8 @@ pub struct Recording {
 impl Recording {
     /// Encodes the file.
     ///
-    /// # Errors If the workload is not valid, or contains something the format cannot represent.
+    /// # Errors
+    /// If the workload is not valid, or contains something the format cannot represent.
     pub fn to_bytes(&self) -> Result<Vec<u8>, WorkloadError> {
         let mut bytes = Vec::new();
         self.write_to(&mut bytes)?;
@@ -79,7 +80,8 @@ impl Recording {
 
     /// Writes the file block by block; returns its length in bytes.
     ///
-    /// # Errors If the workload is not valid, contains something the format cannot represent (locks in shared memory,
+    /// # Errors
+    /// If the workload is not valid, contains something the format cannot represent (locks in shared memory,
     /// spinning barriers) or a name of more than 16 MiB; or if writing fails.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
@@ -100,7 +102,8 @@ impl Recording {
     /// Writes the file of a recording whose scripts begin in `earlier`; `self` holds the rest and all tasks. Nothing
     /// is validated, as most of the data is no longer in memory; readers validate the file.
     ///
-    /// # Errors If writing, or reading `earlier`, fails.
+    /// # Errors
+    /// If writing, or reading `earlier`, fails.
     pub fn write_after<File: Read + Write + Seek>(
         &self,
         earlier: Earlier<File>,
@@ -120,7 +123,8 @@ impl Recording {
     /// Reads a file; `name` is the file name for errors. Needs as much memory as the workload and some blocks; a
     /// version 1 file is read as a whole.
     ///
-    /// # Errors If the recording is incomplete, or its workload is not valid or too large: at most 2^20 tasks and
+    /// # Errors
+    /// If the recording is incomplete, or its workload is not valid or too large: at most 2^20 tasks and
     /// 2^25 operations.
     pub fn read_from(name: &str, mut input: impl Read) -> Result<Recording, WorkloadError> {
         let at = |at: &dyn std::fmt::Display, problem| WorkloadError { place: format!("{name}: byte {at}"), problem };

@@ -1,31 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! The cases that are played under Linux 6.1, under `cfs` in a newer kernel, and in the model.
+//! Cases that are run under Linux 6.1, under `cfs` in a newer kernel, and in the model.
 
 use crate::oracle::PIECE_US;
 use anyhow::Result;
 use workload::Workload;
 
-/// Before a play begins all its threads sleep at a gate, and are woken together. In the model they sleep for so long instead.
+/// Before a real run all threads sleep at a gate and are woken together. In the model they sleep for this time
+/// instead.
 const GATE_US: u32 = 2_000;
 
-/// What a task does. Times are in microseconds.
+/// Behavior of a task. Times are in microseconds.
 #[derive(Clone, Copy)]
 enum Does {
     /// Always runs.
     Hog,
-    /// Work every so many.
+    /// Work in each period.
     Job(u32, u32),
     /// Work, then sleep.
     Sleeps(u32, u32),
-    /// A hog that has another nice value after so many pieces, and the first one again after as many.
+    /// A hog that changes to another nice value after a number of pieces, and back after as many.
     Changes(i8, u32),
-    /// A hog that makes one more hog after so many pieces: `child`.
+    /// A hog that forks one more hog, `child`, after a number of pieces.
     Parent(u32),
-    /// A hog that makes a task for each so many pieces, with so much work: `child`.
+    /// A hog that forks a task, `child`, with this much work after each number of pieces.
     Forks(u32, u32),
-    /// Works, and resumes the receiver of its number.
+    /// Works, and resumes the receiver of the same number.
     Sender(u32),
-    /// Is suspended, then works.
+    /// Suspends itself, then works.
     Receiver(u32),
 }
 
@@ -51,16 +52,16 @@ const fn of_policy(name: &'static str, policy: &'static str, does: Does) -> Acto
     Actor { name, count: 1, policy, nice: 0, does }
 }
 
-/// Actors on one CPU, unless it says otherwise.
+/// Actors on one CPU, unless stated otherwise.
 pub(super) struct Case {
     pub(super) name: &'static str,
-    /// Latency and granularities of one CPU, or of four: three times as long.
+    /// Factor on latency and granularities: 1 for one CPU, 3 for four CPUs.
     factor: u64,
     actors: &'static [Actor],
     seconds: u32,
-    /// A wakeup preempts at once, without a granularity.
+    /// Wakeups preempt at once, without a wakeup granularity.
     eager: bool,
-    /// On so many CPUs.
+    /// Number of CPUs.
     pub(super) cpus: u32,
 }
 
@@ -107,13 +108,13 @@ pub(super) const CASES: [Case; 33] = [
     Case { cpus: 2, ..case("three-on-two", 1, &[hogs(3, 0)], 6) },
 ];
 
-/// One object of JSON: a phase of a task.
+/// Returns a JSON object for a phase of a task.
 fn phase(name: &str, times: i64, does: &str) -> String {
     format!(r#""{name}": {{ "loop": {times}, {does} }}"#)
 }
 
 impl Actor {
-    /// Its phases, whether they are repeated, and the task that it makes.
+    /// Returns the phases, whether they repeat, and the task to fork.
     fn phases(&self, number: u32) -> (Vec<String>, bool, Option<String>) {
         let piece = format!(r#""run": {PIECE_US}"#);
         let once = |does: &str| (vec![phase("does", -1, does)], false, None);
@@ -144,7 +145,7 @@ impl Actor {
 }
 
 impl Case {
-    /// Its tasks; with a gate of their own for the model.
+    /// Returns the workload; `gate` adds the sleep that replaces the gate in the model.
     pub(super) fn workload(&self, gate: bool) -> Result<Workload> {
         let mut tasks = Vec::new();
         for actor in self.actors {
@@ -166,13 +167,13 @@ impl Case {
         Ok(Workload::from_rt_app(self.name, &text)?)
     }
 
-    /// Whether the task's stretches on the CPU are told by the times at which it looks at the clock.
+    /// Returns whether the task's run intervals follow from the times at which it reads the clock.
     pub(super) fn is_hog(&self, task: &str) -> bool {
         let looks = |does| matches!(does, Does::Hog | Does::Changes(..) | Does::Parent(..));
         self.cpus == 1 && self.actors.iter().any(|actor| looks(actor.does) && task.starts_with(actor.name))
     }
 
-    /// Latency, minimal and wakeup granularity in nanoseconds.
+    /// Returns latency, minimal and wakeup granularity in nanoseconds.
     pub(super) fn units_ns(&self) -> [u64; 3] {
         let [latency, minimal, wakeup] = [6_000_000, 750_000, 1_000_000].map(|ns| ns * self.factor);
         [latency, minimal, if self.eager { 0 } else { wakeup }]

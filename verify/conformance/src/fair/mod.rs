@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `cfs@6.1` beside the scheduler after which it is made: that of Linux 6.1, in the deterministic virtual machine. What that
-//! kernel did is kept in `fair/`, and what Linux 7.2 did there with `cfs@6.1` loaded. The model and the loaded policy must do
-//! the same, as far as the first kernel does the same twice.
+//! `cfs@6.1` compared with the scheduler it re-creates, that of Linux 6.1, in the deterministic virtual machine.
+//! Recordings of that kernel are in `fair/`, with those of Linux 7.2 with `cfs@6.1` loaded. The model and the loaded
+//! policy must agree with the first kernel as far as it agrees with itself.
 //!
-//! All of it is on one CPU, but for a share or two: on several, the emulated CPUs take turns, and nothing but shares would
-//! mean anything.
+//! Nearly everything is on one CPU: on several, the emulated CPUs run in turn, and only shares are meaningful.
 
 mod cases;
 pub mod properties;
@@ -20,9 +19,9 @@ use launch_profile::Profile;
 use std::path::Path;
 use std::time::Duration;
 
-/// Where Linux 6.1 is told its latency and granularities.
+/// Kernel settings of Linux 6.1 for latency and granularities.
 const SETTINGS: &str = "/sys/kernel/debug/sched";
-/// Their names there, and the tunables of `cfs`.
+/// Names of the settings, and the tunables of `cfs`.
 const UNITS: [(&str, &str); 3] = [
     ("latency_ns", "latency_us"),
     ("min_granularity_ns", "min_granularity_us"),
@@ -34,29 +33,29 @@ const RECORDS: [(&str, &str); 4] = [
     ("6.1-1000", include_str!("../../fair/6.1-1000-3.txt")),
     ("7.2-250", include_str!("../../fair/7.2-250-1.txt")),
 ];
-/// What is too far from Linux 6.1, with what is known of the reasons.
+/// Known differences from Linux 6.1, with reasons where known.
 const KNOWN: &str = include_str!("../../fair/known.txt");
 
-/// What to play, and under what.
+/// Parameters of a run.
 pub struct Play {
-    /// Only these cases; all on `cpus` if there are none.
+    /// Cases; all for `cpus` if empty.
     pub names: Vec<String>,
-    /// On a machine of so many CPUs.
+    /// Number of CPUs of the machine.
     pub cpus: u32,
-    /// `cfs@6.1` is loaded; without it the kernel's own scheduler is the one.
+    /// Load `cfs@6.1`; otherwise the default scheduler runs.
     pub loaded: bool,
-    /// Each case begins so much later than it would: in another phase of the tick. In the deterministic machine nothing else
-    /// tells one time from another.
+    /// Delay of the start of each case, for another phase of the tick: in the deterministic machine runs differ by
+    /// nothing else.
     pub later: Duration,
 }
 
-/// Plays cases with real threads in the running kernel, and tells what was measured as text.
+/// Runs cases with real threads in the running kernel, and returns the measurements as text.
 ///
 /// # Errors
-/// If there is no such case, or it cannot be played, or the kernel has no such setting or does not take the policy.
+/// If there is no such case, it cannot be run, or the kernel lacks a setting or rejects the policy.
 pub fn play_all(how: &Play) -> Result<String> {
     if let Some(unknown) = how.names.iter().find(|name| CASES.iter().all(|case| case.name != **name)) {
-        bail!("no case {unknown}; there are {}", CASES.map(|case| case.name).join(", "));
+        bail!("no case {unknown}; expected one of {}", CASES.map(|case| case.name).join(", "));
     }
     let wanted = |case: &&Case| match how.names.is_empty() {
         true => case.cpus == how.cpus,
@@ -82,7 +81,7 @@ pub fn play_all(how: &Play) -> Result<String> {
     Ok(values.to_string())
 }
 
-/// Linux 6.1 gets the units of a case.
+/// Applies the latency and granularities of a case to Linux 6.1.
 fn set_units(case: &Case) -> Result<()> {
     for ((setting, _), ns) in UNITS.iter().zip(case.units_ns()) {
         let path = Path::new(SETTINGS).join(setting);
@@ -91,7 +90,7 @@ fn set_units(case: &Case) -> Result<()> {
     Ok(())
 }
 
-/// The profile of `cfs` with the units of a case, whatever the number of CPUs.
+/// Returns the profile of `cfs` with the latency and granularities of a case, whatever the number of CPUs.
 fn profile(preset: &str, case: &Case) -> Result<(&'static [u8], Profile)> {
     let shipped = policies::find("cfs").ok_or_else(|| anyhow!("no policy cfs"))?;
     let mut profile = Profile::from_toml("cfs", shipped.profile)?;
@@ -102,7 +101,7 @@ fn profile(preset: &str, case: &Case) -> Result<(&'static [u8], Profile)> {
     Ok((shipped.object, profile))
 }
 
-/// What the model gives for the same cases under `cfs`, with so many ticks a second.
+/// Returns the model's values for the same cases under `cfs`, with this tick rate.
 ///
 /// # Errors
 /// If the policy or a case cannot be simulated.
@@ -118,18 +117,18 @@ pub fn simulated(preset: &str, hz: u32) -> Result<Values> {
     Ok(values)
 }
 
-/// What was measured, by how the files of `fair/` begin: under Linux 6.1 with 1000 ticks a second, or under 7.2 with `cfs@6.1`
-/// loaded and 250.
+/// Returns the recordings whose file names in `fair/` begin like this: Linux 6.1 with 1000 ticks a second, or 7.2
+/// with `cfs@6.1` loaded and 250.
 ///
 /// # Errors
-/// If the records cannot be read.
+/// If the records cannot be parsed.
 pub fn recorded(who: &str) -> Result<Vec<Values>> {
     RECORDS.iter().filter(|(name, _)| *name == who).map(|(_, text)| text.parse()).collect()
 }
 
-/// A table of every value of Linux 6.1, and whether the model's is as far from what the kernel did as that is from itself, or
-/// as can be told at all. Values that are known not to be are marked (`fair/known.txt`); one that is new is an error, and one
-/// that is gone.
+/// Returns a table of all values of Linux 6.1, and whether the model's are within the kernel's spread, or within the
+/// resolution. Known differences are marked (`fair/known.txt`); an unknown one is an error, and so is one that no
+/// longer exists.
 pub fn compare(model: &Values, kernel: &[Values]) -> (String, bool) {
     let known = |case: &str, task: &str, measure: &str| {
         let line = format!("{case} {task} {measure}");

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What CFS should do, by a computation of our own (P1 to P12), beside what Linux 6.1 and `cfs@6.1` did: as a table.
+//! Expected properties of CFS (P1 to P12, computed, not published), compared with Linux 6.1 and `cfs@6.1`, as a
+//! table.
 
 use crate::oracle::Values;
 use anyhow::{Context, Result};
 use std::fmt::Write as _;
 
-/// One value of a case, and what it should be.
+/// A value of a case, and its expected value.
 struct Row {
     number: &'static str,
     what: &'static str,
     case: &'static str,
     task: &'static str,
     measure: &'static str,
-    /// In thousandths of a percent, or microseconds, with 1000 ticks a second, and with 250.
+    /// In thousandths of a percent, or microseconds, with 1000 and with 250 ticks a second.
     expected: [Option<u64>; 2],
     tolerance: [u64; 2],
 }
 
 const HALF_A_POINT: [u64; 2] = [500; 2];
-/// One tick.
+/// Tick period.
 const TICK: [u64; 2] = [1_000, 4_000];
 
 #[rustfmt::skip]
@@ -27,7 +28,7 @@ const fn share(number: &'static str, what: &'static str, case: &'static str, tas
     Row { number, what, case, task, measure: "share", expected: [Some(expected); 2], tolerance }
 }
 
-/// Expected in milliseconds.
+/// Row with an expected time in milliseconds.
 #[rustfmt::skip]
 const fn time(number: &'static str, what: &'static str, case: &'static str, task: &'static str, measure: &'static str,
               at_1000: u64, at_250: Option<u64>) -> Row {
@@ -65,7 +66,7 @@ const ROWS: [Row; 34] = [
     time("P7", "of the child of one of 4 hogs", "child-4", "child", "wait-max", 8, None),
     time("P7", "the same, units of 4 CPUs", "child-4-of-4", "child", "wait-max", 16, None),
     share("P8", "share of a hog beside 20 tasks of 1 ms run, 9 ms sleep", "many-sleepers", "hog-0", 4_800, [300; 2]),
-    // Of 1 ms of work, so the wait is 0 to 4 ms, or 8 with ticks of 4 ms.
+    // Includes 1 ms of work, so the wait is 0 to 4 ms, or 8 ms with ticks of 4 ms.
     Row { tolerance: [2_000, 3_500], expected: [Some(3_000), Some(4_500)],
           ..time("P9", "response of a job of SCHED_BATCH beside a hog", "batch-job", "job-0", "response-p99", 3, None) },
     share("P10", "share of one of 3 hogs on 2 CPUs, of all time", "three-on-two", "hog-0", 33_333, [2_500; 2]),
@@ -81,7 +82,7 @@ impl Row {
         of.get(self.case, self.task, self.measure)
     }
 
-    /// As people write it.
+    /// Formats a value for display.
     fn shown(&self, value: u64) -> String {
         match self.measure {
             "share" => format!("{}.{:02} %", value / 1_000, value % 1_000 / 10),
@@ -94,7 +95,7 @@ impl Row {
         Some(value.abs_diff(expected) <= self.tolerance[at])
     }
 
-    /// A column: the values from the least to the largest, marked if they are not as expected.
+    /// Returns a column: range of the values, marked if they are not as expected.
     fn column(&self, of: &[Values], at: usize) -> String {
         let values: Vec<u64> = of.iter().filter_map(|values| self.value(values)).collect();
         let (Some(least), Some(most)) = (values.iter().min(), values.iter().max()) else { return "not played".into() };
@@ -108,7 +109,7 @@ impl Row {
     }
 }
 
-/// P12: how many switches there are without a wakeup granularity for each thousand with it.
+/// P12: switches without a wakeup granularity per thousand with it.
 fn p12(of: &[Values]) -> String {
     let ratio = |values: &Values| {
         let switches = |case| values.get(case, "all", "switches");
@@ -120,7 +121,7 @@ fn p12(of: &[Values]) -> String {
     if *least > 1_000 { shown } else { format!("{shown}, **does not hold**") }
 }
 
-/// A table in Markdown: what was expected, and a column for each of these, with so many ticks a second.
+/// Returns a Markdown table: expected values, and a column for each set of values, with this tick rate.
 #[must_use]
 pub fn markdown(hz: u32, columns: &[(&str, &[Values])]) -> String {
     let at = usize::from(hz == 250);
@@ -149,7 +150,7 @@ pub fn markdown(hz: u32, columns: &[(&str, &[Values])]) -> String {
     lines.join("\n")
 }
 
-/// Rows whose values are farther apart than the tolerance: as they are shown, with so many ticks a second.
+/// Returns the rows whose values differ by more than the tolerance, as displayed, with this tick rate.
 #[must_use]
 pub fn apart(hz: u32, model: &Values, kernel: &Values) -> Vec<String> {
     let tolerance = |row: &Row| row.tolerance[usize::from(hz == 250)];
@@ -165,14 +166,14 @@ pub fn apart(hz: u32, model: &Values, kernel: &Values) -> Vec<String> {
     ROWS.iter().filter(differs).map(shown).collect()
 }
 
-/// A page with this table in its place for so many ticks a second.
+/// Replaces the table for this tick rate in a document.
 ///
 /// # Errors
-/// If it has no such place.
+/// If the document lacks the markers.
 pub fn in_page(page: &str, hz: u32, table: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- made by UPDATE_EXPECT=1 cargo test -p conformance: {hz} -->"), "<!-- end -->");
     let place = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(end)?.1)));
-    let (before, after) = place.with_context(|| format!("the page has no place for the table of {hz}"))?;
+    let (before, after) = place.with_context(|| format!("the document lacks the markers for the table of {hz}"))?;
     Ok(format!("{before}{begin}\n{table}\n{end}{after}"))
 }
 
@@ -181,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_hold_is_marked() {
+    fn violated_properties_are_marked() {
         let of = |share: u64, wait: u64, switches: u64| -> Values {
             format!(
                 "nice-1 hog-0 share {share}\nchild-1 child wait-max {wait}\nmessages all switches 200\n\

@@ -1,96 +1,98 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Can the tests fail? Rules are broken, one at a time, in a copy of this repository, and the scenarios of
-//! `verify/conformance/` and the tests that a break names are run against it. Whoever then fails has noticed.
+//! Mutation testing of the model's rules: rules are broken, one at a time, in a copy of this repository, and the
+//! scenarios of `verify/conformance/` and the tests that a mutant names run against it. Each one that fails kills the
+//! mutant.
 //!
-//! The breaks are data (`verify/mutation/rules/*.toml`). Nothing is noticed without a break (that is tried first),
-//! and the canary must be noticed (that comes second): only then do the others mean anything. Each file has a canary,
-//! and a page that shows what came of it.
+//! The mutants are data (`verify/mutation/rules/*.toml`). First everything must pass without a mutant, and then the
+//! canary of each file must be killed; otherwise the other results mean nothing. Each file names a document page that
+//! shows the results.
 
 mod data;
 mod docs;
-mod noticers;
+mod killers;
 mod tree;
 
 use anyhow::{Context, Result, bail};
-use data::Break;
-use noticers::Noticed;
+use data::RuleMutant;
+use killers::Killers;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use tree::Tree;
 
-/// `sabotage`.
+/// Arguments of `mutants rules`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
   cargo xtask mutants rules --list
   cargo xtask mutants rules --only p4-global --only d7-first
   cargo xtask mutants rules --rules invariants  those of verify/mutation/rules/invariants.toml
-  cargo xtask mutants rules --docs              all of them; writes the tables of the pages,
-                                           and leaves rows of what was not tried
+  cargo xtask mutants rules --docs              all of them; writes the tables of the documents,
+                                                which keep the rows of mutants not tried
 
-It compiles what is broken anew for each break: half a minute or so for the model
-on two cores, some seconds for the judge of runs (`invariants`). Exit status: 0 if
-all breaks were noticed by whom the data expects, 1 if not, 2 if the command itself cannot work.")]
+Each mutant is compiled: about half a minute for the model on two cores, some
+seconds for the invariant checker (`invariants`). Exit status: 0 if all mutants
+were killed by the expected tests, 1 if not, 2 if the command itself fails.")]
 pub struct Arguments {
-    /// Only this break; may be repeated. The canary comes first in any case
+    /// Only this mutant; may be repeated. The canary runs first in any case
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
-    /// Only the breaks of this file of verify/mutation/rules
+    /// Only the mutants of this file of verify/mutation/rules
     #[arg(long, value_name = "FILE")]
     rules: Option<String>,
-    /// Only this break and those behind it
+    /// Only this mutant and those after it
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
-    /// Stop after this time, in minutes, and say where to go on
+    /// Stop after this number of minutes and print how to continue
     #[arg(long)]
     minutes: Option<u64>,
-    /// List the breaks and do nothing
+    /// List the mutants and exit
     #[arg(long)]
     list: bool,
-    /// How to print the result
+    /// Output format of the result
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// Write the tables of the pages that the files name
+    /// Write the result tables of the documents that the files name
     #[arg(long, conflicts_with = "list")]
     docs: bool,
-    /// Keep the copy and what was compiled in it, in target/sabotage
+    /// Keep the copy and its build results in target/sabotage
     #[arg(long)]
     keep: bool,
 }
 
-/// For people or for programs.
+/// Output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 enum Format {
     Text,
     Json,
 }
 
-/// What came of one break.
+/// Result of one mutant.
 #[derive(Debug)]
 struct Outcome<'a> {
-    sabotage: &'a Break,
-    noticed: Noticed,
+    mutant: &'a RuleMutant,
+    killers: Killers,
     seconds: u64,
 }
 
 impl Outcome<'_> {
-    /// Who should have noticed and did not.
+    /// Returns the expected killers that did not kill the mutant.
     fn missing(&self) -> Vec<&str> {
-        let all = || self.noticed.scenarios.iter().chain(&self.noticed.tests);
+        let all = || self.killers.scenarios.iter().chain(&self.killers.tests);
         let missing = |wanted: &&String| !all().any(|name| name == *wanted);
-        self.sabotage.expect.iter().filter(missing).map(String::as_str).collect()
+        self.mutant.expect.iter().filter(missing).map(String::as_str).collect()
     }
 
     fn is_fine(&self) -> bool {
-        self.noticed.by_anybody() && self.missing().is_empty()
+        self.killers.is_killed() && self.missing().is_empty()
     }
 }
 
-/// Runs it. Whether every break was noticed as it should be.
+/// Runs the command. Returns whether every mutant was killed as expected.
 ///
 /// # Errors
-/// If a break does not fit the tree or does not compile, something fails without a break, or nobody notices the canary.
+/// If a mutant does not fit the tree or does not compile, a test fails without a mutant, or the canary
+/// survives.
 pub fn execute(arguments: &Arguments) -> Result<bool> {
     let all = data::read(crate::root())?;
     let chosen = choose(&all, arguments)?;
@@ -109,58 +111,59 @@ pub fn execute(arguments: &Arguments) -> Result<bool> {
         docs::write(crate::root(), &all, &outcomes)?;
     }
     if let Some(next) = chosen.get(outcomes.len()) {
-        println!("time was up; --from {} goes on", next.name);
+        println!("time limit reached; continue with --from {}", next.name);
     }
     Ok(outcomes.iter().all(Outcome::is_fine) && outcomes.len() == chosen.len())
 }
 
-/// The canaries, and then the breaks that were asked for, or all.
-fn choose<'a>(all: &'a [Break], arguments: &Arguments) -> Result<Vec<&'a Break>> {
+/// Returns the canaries, and then the requested mutants, or all.
+fn choose<'a>(all: &'a [RuleMutant], arguments: &Arguments) -> Result<Vec<&'a RuleMutant>> {
     let Arguments { only, from, rules, .. } = arguments;
     if let Some(unknown) = only.iter().chain(from).find(|name| !all.iter().any(|one| one.name == **name)) {
         let names: Vec<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        bail!("no break {unknown:?} (there are: {})", names.join(", "));
+        bail!("no mutant {unknown:?}; expected one of {}", names.join(", "));
     }
-    let of_file = |one: &&Break| rules.as_ref().is_none_or(|rules| one.rules == *rules);
-    let is_first = |one: &Break| of_file(&one) && from.as_ref().is_none_or(|from| one.name == *from);
-    let first = all.iter().position(is_first).context("no such file of breaks, or that one is not in it")?;
-    let asked = |one: &&Break| of_file(one) && (only.is_empty() || only.contains(&one.name));
-    let asked: Vec<&Break> = all[first..].iter().filter(asked).collect();
-    // Each file's canary tells whether its breaks can be noticed.
+    let of_file = |one: &&RuleMutant| rules.as_ref().is_none_or(|rules| one.rules == *rules);
+    let is_first = |one: &RuleMutant| of_file(&one) && from.as_ref().is_none_or(|from| one.name == *from);
+    let first =
+        all.iter().position(is_first).context("no such file of mutants, or the mutant of --from is not in it")?;
+    let asked = |one: &&RuleMutant| of_file(one) && (only.is_empty() || only.contains(&one.name));
+    let asked: Vec<&RuleMutant> = all[first..].iter().filter(asked).collect();
+    // The canary of each file shows whether its mutants can be killed.
     let files: BTreeSet<&str> = asked.iter().map(|one| one.rules.as_str()).collect();
     let canaries = all.iter().filter(|one| one.canary && files.contains(one.rules.as_str()));
-    let chosen: Vec<&Break> = canaries.chain(asked.iter().copied().filter(|one| !one.canary)).collect();
+    let chosen: Vec<&RuleMutant> = canaries.chain(asked.iter().copied().filter(|one| !one.canary)).collect();
     if chosen.iter().filter(|one| one.canary).count() < files.len() || chosen.is_empty() {
-        bail!("a file has no canary: nothing would tell that this command works");
+        bail!("a file has no canary; add one, so that the results can be trusted");
     }
     Ok(chosen)
 }
 
-/// Until then, if there is an end. The outcomes of the first ones.
-fn run<'a>(tree: &Tree, chosen: &[&'a Break], end: Option<Instant>) -> Result<Vec<Outcome<'a>>> {
-    eprintln!("sabotage: first without a break, in {}", tree.root().display());
+/// Tries the mutants until `end`, if given. Returns the results so far.
+fn run<'a>(tree: &Tree, chosen: &[&'a RuleMutant], end: Option<Instant>) -> Result<Vec<Outcome<'a>>> {
+    eprintln!("mutants: first without a mutant, in {}", tree.root().display());
     let mut calls: Vec<&[String]> = chosen.iter().map(|one| &one.tests[..]).collect();
     calls.sort();
     calls.dedup();
-    let calm = noticers::ask(tree, chosen.iter().any(|one| one.scenarios), &calls).context("without a break")?;
-    if calm.by_anybody() {
-        bail!("something fails without a break already: {}", calm.in_words(&[]));
+    let calm = killers::ask(tree, chosen.iter().any(|one| one.scenarios), &calls).context("without a mutant")?;
+    if calm.is_killed() {
+        bail!("tests fail without a mutant: {}", calm.describe(&[]));
     }
     let mut outcomes = Vec::new();
-    for (number, sabotage) in chosen.iter().enumerate() {
+    for (number, mutant) in chosen.iter().enumerate() {
         let began = Instant::now();
         if end.is_some_and(|end| began > end) {
             break;
         }
-        let noticed = tree.with(sabotage, || noticers::ask(tree, sabotage.scenarios, &[&sabotage.tests]));
-        let noticed = noticed.with_context(|| format!("break {}", sabotage.name))?;
+        let killers = tree.with(mutant, || killers::ask(tree, mutant.scenarios, &[&mutant.tests]));
+        let killers = killers.with_context(|| format!("mutant {}", mutant.name))?;
         let seconds = began.elapsed().as_secs();
-        let words = noticed.in_words(&sabotage.expect);
-        eprintln!("sabotage: {} of {}: {}: {words} ({seconds} s)", number + 1, chosen.len(), sabotage.name);
-        if sabotage.canary && !noticed.by_anybody() {
-            bail!("nobody notices the canary ({}): this command cannot tell anything", sabotage.what);
+        let words = killers.describe(&mutant.expect);
+        eprintln!("mutants: {} of {}: {}: {words} ({seconds} s)", number + 1, chosen.len(), mutant.name);
+        if mutant.canary && !killers.is_killed() {
+            bail!("the canary survives ({}), so no result can be trusted", mutant.what);
         }
-        outcomes.push(Outcome { sabotage, noticed, seconds });
+        outcomes.push(Outcome { mutant, killers, seconds });
     }
     Ok(outcomes)
 }
@@ -168,23 +171,23 @@ fn run<'a>(tree: &Tree, chosen: &[&'a Break], end: Option<Instant>) -> Result<Ve
 fn text(outcomes: &[Outcome<'_>]) -> String {
     let mut text = String::new();
     for outcome in outcomes {
-        let Break { name, rule, what, expect, .. } = outcome.sabotage;
-        text.push_str(&format!("{rule}: {name}: {what}\n       {}\n", outcome.noticed.in_words(expect)));
+        let RuleMutant { name, rule, what, expect, .. } = outcome.mutant;
+        text.push_str(&format!("{rule}: {name}: {what}\n       {}\n", outcome.killers.describe(expect)));
         let missing = outcome.missing();
         if !missing.is_empty() {
-            text.push_str(&format!("       EXPECTED AS WELL: {}\n", missing.join(", ")));
+            text.push_str(&format!("       NOT KILLED BY: {}\n", missing.join(", ")));
         }
     }
-    let noticed = outcomes.iter().filter(|outcome| outcome.noticed.by_anybody()).count();
-    text.push_str(&format!("{noticed} of {} breaks were noticed\n", outcomes.len()));
+    let killed = outcomes.iter().filter(|outcome| outcome.killers.is_killed()).count();
+    text.push_str(&format!("{killed} of {} mutants were killed\n", outcomes.len()));
     text
 }
 
 fn to_json(outcomes: &[Outcome<'_>]) -> serde_json::Value {
     let one = |outcome: &Outcome<'_>| {
-        let Break { name, rule, what, file, .. } = outcome.sabotage;
-        let Noticed { scenarios, tests, trouble } = &outcome.noticed;
-        json!({ "name": name, "rule": rule, "what": what, "file": file, "noticed": outcome.noticed.by_anybody(),
+        let RuleMutant { name, rule, what, file, .. } = outcome.mutant;
+        let Killers { scenarios, tests, trouble } = &outcome.killers;
+        json!({ "name": name, "rule": rule, "what": what, "file": file, "noticed": outcome.killers.is_killed(),
             "scenarios": scenarios, "tests": tests, "trouble": trouble, "missing": outcome.missing(),
             "seconds": outcome.seconds })
     };

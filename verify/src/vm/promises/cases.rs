@@ -1,42 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! What is run, and what must come of it.
+//! Runs in the kernel and their expected results.
 
 /// One run in the kernel.
 pub struct Case {
-    /// Name, of its report as well.
+    /// Name of the case and of its report.
     pub name: &'static str,
-    /// The scheduler, as on the command line.
+    /// Scheduler specification, as on the command line.
     pub scheduler: &'static str,
-    /// CPUs of the machine.
+    /// Number of CPUs of the machine.
     pub cpus: usize,
-    /// The workload, as of rt-app.
+    /// Workload in rt-app's format.
     pub workload: &'static str,
-    /// How long, as on the command line.
+    /// Duration, as on the command line.
     pub time: &'static str,
-    /// What must come of it.
+    /// Expected result.
     pub expected: Expected,
 }
 
-/// What must come of a run.
+/// Expected result of a run.
 pub enum Expected {
-    /// No promise is broken, and these, by their names in reports, could have been.
+    /// No promise is violated, and these properties, by their names in reports, were checked.
     Kept(&'static [&'static str]),
-    /// This one is broken.
+    /// This property is violated.
     Broken(&'static str),
-    /// Parts of all CPU time by names of tasks, as the model has them; and what is due, in percent, if the theory says so.
+    /// Shares of the tasks' total CPU time by task names, compared with the model; and the expected share in percent,
+    /// where the theory states one.
     Shares(&'static [(&'static str, Option<f64>)]),
 }
 
 use Expected::{Broken, Kept, Shares};
 
-/// More than four CPUs have time for, some of them short.
+/// More tasks than four CPUs can run, some of them short.
 const CROWD: &str = r#"{"tasks": {
   "short": {"instance": 4, "loop": -1, "run": 2000, "sleep": 9000},
   "long": {"instance": 5, "loop": -1, "run": 30000, "sleep": 4000}
 }}"#;
 
-/// One task of CPU 0, and one that has to be beside it by turns and then may go anywhere: it is on CPU 0 then, whatever the
-/// scheduler, and its next slice ends beside idle CPUs. Somebody has CPU 1 now and then.
+/// One task pinned to CPU 0, and one that is alternately pinned there and unpinned: whatever the scheduler, it then
+/// starts on CPU 0, and its next slice ends while other CPUs are idle. A third task uses CPU 1 now and then.
 const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
   "free": {"loop": -1, "phases": {
     "beside": {"cpus": [0], "run": 60000},
@@ -46,39 +47,39 @@ const BESIDE_A_PINNED_ONE: &str = r#"{"tasks": {
   "guest": {"loop": -1, "cpus": [1], "run": 5000, "sleep": 90000}
 }}"#;
 
-/// Two groups of two and four.
+/// Two jobs, of two and four tasks.
 const TWO_JOBS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight": 100}}, "tasks": {
   "a": {"instance": 2, "taskgroup": "/a", "loop": -1, "run": 100000},
   "b": {"instance": 4, "taskgroup": "/b", "loop": -1, "run": 100000}
 }}"#;
 
-/// 95 % of a CPU for two who may be late now and then, and one who wants all of it (docs/explanation/sharing.md).
+/// Two streams that need 95 % of a CPU and may miss some deadlines, and a hog (docs/explanation/sharing.md).
 const SOUND_AND_FILM: &str = r#"{"tasks": {
   "sound": {"window": [1, 10], "request-us": 10000, "run": 2000, "timer": {"ref": "a", "period": 10000}},
   "film": {"window": [1, 2], "request-us": 40000, "run": 30000, "timer": {"ref": "v", "period": 40000}},
   "hog": {"loop": -1, "run": 1000000}
 }}"#;
 
-/// Ten to one (docs/explanation/sharing.md).
+/// Weights of 10 : 1 (docs/explanation/sharing.md).
 const TEN_TO_ONE: &str = r#"{"taskgroups": {"/a": {"weight": 1000}, "/b": {"weight": 100}}, "tasks": {
   "a": {"taskgroup": "/a", "loop": -1, "run": 1000000},
   "b": {"taskgroup": "/b", "loop": -1, "run": 1000000}
 }}"#;
 
-/// 120 : 20 : 10 shares.
+/// Shares of 120 : 20 : 10.
 const NICE: &str = r#"{"tasks": {
   "eager": {"priority": -10, "loop": -1, "run": 1000000},
   "plain": {"loop": -1, "run": 1000000},
   "meek": {"priority": 10, "loop": -1, "run": 1000000}
 }}"#;
 
-/// Two users, one with three tasks.
+/// Two users, one of them with three tasks.
 const USERS: &str = r#"{"taskgroups": {"/a": {"weight": 300}, "/b": {"weight": 100}}, "tasks": {
   "a": {"taskgroup": "/a", "loop": -1, "run": 1000000},
   "b": {"instance": 3, "taskgroup": "/b", "loop": -1, "run": 1000000}
 }}"#;
 
-/// Workers have what their clients lend them (docs/explanation/sharing.md).
+/// Workers run with the tickets that their clients transfer (docs/explanation/sharing.md).
 const QUERIES: &str = r#"{"taskgroups": {"/a": {"weight": 800}, "/b": {"weight": 300}, "/c": {"weight": 100}}, "tasks": {
   "client_a": {"loop": -1, "taskgroup": "/a", "lends": "worker_a", "run": 50, "sync": {"ref": "a", "mutex": "a"}},
   "client_b": {"loop": -1, "taskgroup": "/b", "lends": "worker_b", "run": 50, "sync": {"ref": "b", "mutex": "b"}},
@@ -88,7 +89,7 @@ const QUERIES: &str = r#"{"taskgroups": {"/a": {"weight": 800}, "/b": {"weight":
   "worker_c": {"loop": -1, "run": 110000, "sync": {"ref": "c", "mutex": "c"}}
 }}"#;
 
-/// One may have a fifth of a CPU, one 30 % while others want it, one all that is left.
+/// A hard cap of 20 % of a CPU, a soft cap of 30 %, and a task that gets the rest.
 const CAPPED: &str = r#"{
   "taskgroups": {"/hard": {"cap_percent": 20, "hard": true}, "/soft": {"cap_percent": 30}},
   "tasks": {
@@ -98,7 +99,7 @@ const CAPPED: &str = r#"{
   }
 }"#;
 
-/// Two of four CPUs are a job's for a half of the time; else it shares with six others.
+/// Two of four CPUs are reserved for a job half of the time; otherwise it shares the machine with six other tasks.
 const RESERVED: &str = r#"{
   "taskgroups": {"/job": {"reserve": {"cpus": 2, "from-ms": 500, "ms": 2000}}, "/rest": {}},
   "tasks": {
@@ -122,16 +123,16 @@ const fn shares(
 
 const TEN: &[(&str, Option<f64>)] = &[("a", Some(100.0 * 10.0 / 11.0)), ("b", Some(100.0 / 11.0))];
 
-/// All runs.
+/// All cases.
 ///
-/// Quanta are short, so that many of them fit into seconds: 1,500 draws of `lottery` have a standard deviation of
-/// sqrt(10/11 * 1/11 / 1500) = 0.74 points, and turns of the others are less than a hundredth of the run.
+/// Quanta are short, so that many fit into a few seconds: 1,500 lotteries have a standard deviation of sqrt(10/11 *
+/// 1/11 / 1500) = 0.74 points, and slices of the other policies are below a hundredth of the run.
 pub const CASES: &[Case] = &[
     kept("fifo", BESIDE_A_PINNED_ONE, &["work-conserving"]),
     kept("bfs", CROWD, &["work-conserving"]),
     kept("lottery", CROWD, &["work-conserving"]),
     kept("stride", CROWD, &["work-conserving"]),
-    // Whether jobs run as one is judged in the model alone, which shows all tasks.
+    // Co-running of jobs is checked only in the model, where all tasks are visible.
     kept("gang", TWO_JOBS, &["affinity"]),
     Case {
         name: "fifo-blind",
@@ -166,7 +167,7 @@ pub const CASES: &[Case] = &[
         expected: Kept(&["work-conserving"]),
     },
     shares("shares-lottery", "lottery,quantum_us=4000", TEN_TO_ONE, TEN),
-    // 10,000 quanta of a tick: a standard deviation of at most 0.5 points, and of 0.7 against the model.
+    // 10,000 quanta of one tick: a standard deviation of at most 0.5 points, and of 0.7 against the model.
     Case {
         name: "shares-lent",
         scheduler: "lottery,quantum_us=4000",
@@ -188,7 +189,7 @@ pub const CASES: &[Case] = &[
         NICE,
         &[("eager", Some(80.0)), ("plain", Some(100.0 * 2.0 / 15.0)), ("meek", Some(100.0 / 15.0))],
     ),
-    // The capped ones take a third of a second or two to have had what they may.
+    // The capped tasks take a few tenths of a second to two seconds to reach their caps.
     Case {
         name: "shares-caps",
         scheduler: "entitlement,half_life_ms=500,slice_us=8000",
@@ -197,8 +198,8 @@ pub const CASES: &[Case] = &[
         time: "15s",
         expected: Shares(&[("hard", Some(20.0)), ("soft", Some(30.0)), ("rest", Some(50.0))]),
     },
-    // Its users take the first ten seconds to come where they are going to be, each world in its own steps; what they have
-    // by the end only the model says.
+    // The users need the first ten seconds to reach equilibrium, at a different pace in kernel and model; the final
+    // shares are known only from the model.
     Case {
         name: "shares-share",
         scheduler: "entitlement@share,half_life_ms=500,user_half_life_ms=1000",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Runs in a real kernel are held to what schedulers promise, and to the shares that are due. In the deterministic machine:
-//! in the other one CPUs stand still by turns of some 20 ms, and everybody is accused of what the emulator does.
+//! Checks runs in a real kernel against promises and expected shares. Uses the deterministic machine: in the other
+//! one, emulated CPUs are stopped in turn for about 20 ms, and schedulers would be blamed for it.
 
 mod cases;
 
@@ -20,12 +20,12 @@ use std::process::Command;
 use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// What a share may be off, in hundredths of all CPU time.
+/// Tolerance of a share, in percentage points of all CPU time.
 const POINTS: f64 = 2.0;
-/// The deterministic machine with one CPU, for the model.
+/// Machine file of the deterministic machine with one CPU, for the model.
 const MACHINE: &str = "verify/conformance/shares/icount.toml";
-/// The object of a policy that breaks its promise, and what is changed in it. A task whose slice is over goes straight to a CPU
-/// that idles; the kick is for one that began to idle after that look. So it has to lose both.
+/// Name of a policy that violates its promise, and the changes to `fifo` that make it so. An expired task goes
+/// straight to an idle CPU, and a CPU that goes idle after that check is kicked; so both must be removed.
 const BROKEN: &str = "fifo-blind";
 const BLINDED: [(&str, &str); 2] = [
     ("enq_flags & SCX_ENQ_WAKEUP ? -1 : scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);", "-1;"),
@@ -35,13 +35,13 @@ const BLINDED: [(&str, &str); 2] = [
 /// Arguments of `vm promises`.
 #[derive(clap::Args)]
 pub struct PromisesArguments {
-    /// Only these runs; all by default
+    /// Cases to run; default: all
     cases: Vec<String>,
     #[command(flatten)]
     kernel: KernelArgument,
 }
 
-/// Runs, judges, prints a line for each. 1 if a run is not as expected, or something went wrong in the machine.
+/// Runs and checks the cases, and prints a line for each. Returns 1 if a result is unexpected or the machine failed.
 pub fn promises(arguments: &PromisesArguments) -> Result<u8> {
     machine::provide(&arguments.kernel.kernel)?;
     let chosen = chosen(&arguments.cases)?;
@@ -59,12 +59,12 @@ pub fn promises(arguments: &PromisesArguments) -> Result<u8> {
             let verdict = verdict(case, &outcome.out(), &weir.host);
             fine &= verdict.is_ok();
             match verdict {
-                Ok(told) => println!("ok      {:<22} {told}", case.name),
+                Ok(message) => println!("ok      {:<22} {message}", case.name),
                 Err(error) => println!("FAILED  {:<22} {error:#}", case.name),
             }
         }
         if outcome.success() && fine {
-            fs::remove_dir_all(&outcome.folder)?;
+            fs::remove_dir_all(&outcome.directory)?;
         } else if outcome.success() {
             println!("reports are in {}", outcome.out().display());
         } else {
@@ -75,10 +75,13 @@ pub fn promises(arguments: &PromisesArguments) -> Result<u8> {
     Ok(u8::from(!fine))
 }
 
-/// Those that are named, or all.
+/// Returns the named cases, or all.
 fn chosen(named: &[String]) -> Result<Vec<&'static Case>> {
     if let Some(unknown) = named.iter().find(|name| !CASES.iter().any(|case| case.name == name.as_str())) {
-        bail!("no run {unknown}; there are {}", CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", "));
+        bail!(
+            "no case {unknown}; expected one of {}",
+            CASES.iter().map(|case| case.name).collect::<Vec<_>>().join(", ")
+        );
     }
     Ok(CASES.iter().filter(|case| named.is_empty() || named.iter().any(|name| name == case.name)).collect())
 }
@@ -96,7 +99,7 @@ fn job(cases: &[&Case], cpus: usize, files: Vec<Transfer>, arguments: &PromisesA
              >/out/{name}.json 2>/out/{name}.err\n"
         );
     }
-    // A run that breaks its promise has status 1, and one of them shall.
+    // A run that violates its promise exits with status 1, and one of them does.
     script += "true\n";
     Job {
         script: format!("mkdir -p /out\n{script}"),
@@ -113,7 +116,7 @@ fn job(cases: &[&Case], cpus: usize, files: Vec<Transfer>, arguments: &PromisesA
     }
 }
 
-/// `fifo` that never looks for an idle CPU when a slice is over: such tasks wait beside idle CPUs.
+/// Compiles a `fifo` that never searches an idle CPU for an expired task, so that such tasks wait beside idle CPUs.
 fn blinded() -> Result<Transfer> {
     let tree = parts::state().join(BROKEN);
     fs::create_dir_all(&tree)?;
@@ -122,10 +125,10 @@ fn blinded() -> Result<Transfer> {
     Ok(Transfer { host: object, guest: format!("/in/{BROKEN}.bpf.o") })
 }
 
-/// What is to be told of a run that is as expected.
+/// Returns the message for a run with the expected result.
 ///
 /// # Errors
-/// What is not as expected.
+/// The unexpected result.
 fn verdict(case: &Case, out: &Path, weir: &Path) -> Result<String> {
     let text = fs::read_to_string(out.join(format!("{}.json", case.name))).unwrap_or_default();
     let run = first_run(&text).with_context(|| {
@@ -143,7 +146,7 @@ fn first_run(text: &str) -> Result<Value> {
     Ok(report["runs"][0].take())
 }
 
-/// The report of the same run in the model.
+/// Returns the report of the same run in the model.
 fn simulated(case: &Case, weir: &Path) -> Result<String> {
     let path = parts::state().join(format!("{}.json", case.name));
     fs::write(&path, case.workload)?;
@@ -163,26 +166,26 @@ fn simulated(case: &Case, weir: &Path) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// `model` is the report of the same run there, for shares.
+/// Judges a run. `model` is the report of the same run in the model, for shares.
 fn judge(case: &Case, run: &Value, model: Option<&Value>) -> Result<String> {
     if run["outcome"] == "ejected" {
-        bail!("the scheduler is ejected");
+        bail!("the scheduler was ejected");
     }
-    let count = run["violation_count"].as_u64().context("nothing was checked")?;
+    let count = run["violation_count"].as_u64().context("no property was checked")?;
     let broken: Vec<&str> = list(&run["violations"], |it| it["property"].as_str());
     let unseen: Vec<&str> = list(&run["not_seen"], Value::as_str);
     match &case.expected {
         Expected::Kept(seen) => {
             if count > 0 {
-                bail!("{count} times a promise is broken: {}", run["violations"][0]);
+                bail!("{count} violations of promises: {}", run["violations"][0]);
             }
             if let Some(name) = seen.iter().find(|name| unseen.contains(name)) {
-                bail!("{name} is not seen");
+                bail!("{name} was not checked");
             }
-            Ok(format!("nothing is broken; seen: {}", seen.join(", ")))
+            Ok(format!("no violation; checked: {}", seen.join(", ")))
         }
-        Expected::Broken(name) if broken.contains(name) => Ok(format!("{name} is broken, {count} times in all")),
-        Expected::Broken(name) => bail!("{name} is not reported; {count} times others"),
+        Expected::Broken(name) if broken.contains(name) => Ok(format!("{name} is violated; {count} violations in all")),
+        Expected::Broken(name) => bail!("{name} is not reported as violated; {count} other violations"),
         Expected::Shares(due) => {
             let model = model.context("no run of the model")?;
             let rows = due.iter().map(|(name, due)| (*name, share(run, name), share(model, name), *due));
@@ -195,7 +198,8 @@ fn list<'a>(array: &'a Value, text: impl Fn(&'a Value) -> Option<&'a str>) -> Ve
     array.as_array().into_iter().flatten().filter_map(text).collect()
 }
 
-/// What tasks of this name, with a number or without, had of all that the workload's tasks had, in percent.
+/// Returns the CPU time of tasks of this name, with or without a number suffix, in percent of all tasks of the
+/// workload.
 fn share(run: &Value, name: &str) -> f64 {
     let (mut own, mut all) = (0.0, 0.0);
     for task in run["tasks"].as_array().into_iter().flatten().filter(|task| task["kernel_thread"] != true) {
@@ -208,21 +212,21 @@ fn share(run: &Value, name: &str) -> f64 {
     100.0 * own / all
 }
 
-/// Rows of name, share in the kernel, in the model, and what is due.
+/// Judges rows of name, share in the kernel, share in the model, and expected share.
 fn shares(rows: &[(&str, f64, f64, Option<f64>)]) -> Result<String> {
-    let told = rows.iter().map(|(name, kernel, model, due)| {
-        let due = due.map_or(String::new(), |due| format!(", due {due:.1}"));
+    let text = rows.iter().map(|(name, kernel, model, due)| {
+        let due = due.map_or(String::new(), |due| format!(", expected {due:.1}"));
         format!("{name} {kernel:.1} % (model {model:.1}{due})")
     });
-    let told = told.collect::<Vec<_>>().join("; ");
-    // A share that is no number is not near either.
+    let text = text.collect::<Vec<_>>().join("; ");
+    // A share that is NaN is not near either.
     let near = |one: f64, other: f64| (one - other).abs() <= POINTS;
     let fine =
         rows.iter().all(|&(_, kernel, model, due)| near(kernel, model) && due.is_none_or(|due| near(kernel, due)));
     if !fine {
-        bail!("more than {POINTS} points off: {told}");
+        bail!("more than {POINTS} points off: {text}");
     }
-    Ok(told)
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -242,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_or_not_seen_is_told() {
+    fn violated_or_unchecked_properties_fail_the_case() {
         let kept = case(Expected::Kept(&["windows"]));
         assert!(judge(&kept, &report(&[], &["caps"], &[]), None).is_ok());
         assert!(judge(&kept, &report(&[], &["windows"], &[]), None).is_err());
@@ -255,17 +259,17 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_held_to_the_model_and_to_what_is_due() {
+    fn shares_must_match_the_model_and_the_expectation() {
         let both = case(Expected::Shares(&[("a", Some(75.0)), ("b", None)]));
         let of = |a, b| report(&[], &[], &[("a", a), ("b-0", b), ("b-1", b)]);
         assert!(judge(&both, &of(750, 125), Some(&of(760, 120))).is_ok());
-        assert!(judge(&both, &of(750, 125), Some(&of(780, 110))).is_err(), "the model");
-        assert!(judge(&both, &of(780, 110), Some(&of(780, 110))).is_err(), "what is due");
-        assert!(judge(&both, &of(0, 0), Some(&of(0, 0))).is_err(), "nothing has run");
+        assert!(judge(&both, &of(750, 125), Some(&of(780, 110))).is_err(), "differs from the model");
+        assert!(judge(&both, &of(780, 110), Some(&of(780, 110))).is_err(), "differs from the expected share");
+        assert!(judge(&both, &of(0, 0), Some(&of(0, 0))).is_err(), "no task has run");
     }
 
     #[test]
-    fn names_of_runs_are_unique() {
+    fn case_names_are_unique() {
         let mut names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         names.sort_unstable();
         names.dedup();

@@ -127,7 +127,8 @@ pub struct Volume<R> {
 impl<R: Read + Seek> Volume<R> {
     /// Reads the superblock.
     ///
-    /// # Errors [`OpenError`] if reading fails or the data is not a GFS2 image.
+    /// # Errors
+    /// [`OpenError`] if reading fails or the data is not a GFS2 image.
     pub fn open(mut reader: R) -> Result<Volume<R>, OpenError> {
         let bytes = reader.seek(SeekFrom::End(0))?;
         if bytes < disk::SUPERBLOCK_AT + disk::SUPERBLOCK_BYTES as u64 {

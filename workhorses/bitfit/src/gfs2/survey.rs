@@ -59,7 +59,8 @@ pub struct Survey {
 impl<R: Read + Seek> Volume<R> {
     /// Reads all groups and calls `each` for each one, in index order.
     ///
-    /// # Errors Those of the reader and of `each`. Damage of the image is reported as [`Mismatch`]es, not as an
+    /// # Errors
+    /// Those of the reader and of `each`. Damage of the image is reported as [`Mismatch`]es, not as an
     /// error.
     pub fn survey(&mut self, mut each: impl FnMut(&Group) -> io::Result<()>) -> io::Result<Survey> {
         let mut survey = Survey {

@@ -44,7 +44,8 @@ pub struct Filtered<R> {
 impl<R: Read> Filtered<R> {
     /// Creates a stream that undoes `filter` on the bytes of `inner`.
     ///
-    /// # Errors [`Error::Memory`] if memory is short.
+    /// # Errors
+    /// [`Error::Memory`] if memory is short.
     pub fn new(filter: Filter, inner: R) -> Result<Filtered<R>> {
         let mut filters = Filters::new();
         match filter {

@@ -81,7 +81,8 @@ pub struct Unpacker<R> {
 impl<R: BufRead> Unpacker<R> {
     /// Creates a reader of the `plain` decompressed bytes of `packed`.
     ///
-    /// # Errors [`Error::Unsupported`] for invalid LZMA properties, [`Error::Memory`] if memory is short.
+    /// # Errors
+    /// [`Error::Unsupported`] for invalid LZMA properties, [`Error::Memory`] if memory is short.
     pub fn new(packed: R, plain: u64, properties: [u8; 5]) -> Result<Unpacker<R>> {
         // Limit the dictionary to the block length, so that a damaged header cannot request excessive memory.
         let dictionary = reach(properties, plain).max(4096) as u32;

@@ -37,7 +37,8 @@ type Memory = Vec<MmapMut>;
 
 /// `malloc` for liblzma.
 ///
-/// # Safety `memory` must point to a [`Memory`] that has no other user during the call.
+/// # Safety
+/// `memory` must point to a [`Memory`] that has no other user during the call.
 unsafe extern "C" fn allocate(memory: *mut c_void, count: usize, size: usize) -> *mut c_void {
     // SAFETY: guaranteed by the caller, see above.
     let memory = unsafe { &mut *memory.cast::<Memory>() };
@@ -57,7 +58,8 @@ unsafe extern "C" fn allocate(memory: *mut c_void, count: usize, size: usize) ->
 
 /// `free` for liblzma.
 ///
-/// # Safety As for [`allocate`].
+/// # Safety
+/// As for [`allocate`].
 unsafe extern "C" fn release(memory: *mut c_void, start: *mut c_void) {
     // SAFETY: guaranteed by the caller, see above.
     let memory = unsafe { &mut *memory.cast::<Memory>() };
@@ -66,7 +68,8 @@ unsafe extern "C" fn release(memory: *mut c_void, start: *mut c_void) {
 
 /// Compresses a block, without a header.
 ///
-/// # Errors [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
+/// # Errors
+/// [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
 pub fn pack(plain: &[u8], settings: &Settings) -> Result<Vec<u8>, Failure> {
     let mut packed = room_for(plain)?;
     let mut memory = Memory::new();

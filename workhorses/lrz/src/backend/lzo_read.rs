@@ -45,7 +45,8 @@ pub struct Unpacker<R> {
 impl<R: BufRead> Unpacker<R> {
     /// Creates a reader of the decompressed bytes.
     ///
-    /// # Errors [`crate::error::Error::Memory`] if memory is short.
+    /// # Errors
+    /// [`crate::error::Error::Memory`] if memory is short.
     pub fn new(packed: R) -> Result<Unpacker<R>> {
         let mut window = Vec::new();
         window.try_reserve_exact(BUFFER).map_err(|_| short_of_memory("the LZO window", BUFFER as u64))?;

@@ -69,7 +69,8 @@ impl Packer {
 
     /// Compresses a block; the result is always smaller than the input.
     ///
-    /// # Errors [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
+    /// # Errors
+    /// [`Failure::NotSmaller`] if the result would not be smaller, [`Failure::Memory`] if memory is short.
     pub fn pack(self, plain: &[u8], level: u8, dictionary: u32) -> std::result::Result<Vec<u8>, Failure> {
         match self {
             Packer::None => Err(Failure::NotSmaller),
@@ -91,7 +92,8 @@ fn room_for(plain: &[u8]) -> std::result::Result<Vec<u8>, Failure> {
 /// Returns a reader of the block's `plain` decompressed bytes. `packed` supplies the block's compressed bytes; `lzma`
 /// is the LZMA properties field of the archive's magic.
 ///
-/// # Errors [`Error::Unsupported`] for invalid LZMA properties, [`Error::Memory`] if memory is short.
+/// # Errors
+/// [`Error::Unsupported`] for invalid LZMA properties, [`Error::Memory`] if memory is short.
 pub fn unpacker<'a>(
     kind: Kind,
     packed: impl Read + Send + 'a,

@@ -41,7 +41,8 @@ pub fn fresh_salt(rounds: [u8; 2]) -> Result<[u8; SALT_BYTES]> {
 impl Keys {
     /// Derives the keys by repeated hashing of salt and password, which makes guessing a password expensive.
     ///
-    /// # Errors [`Error::Unsupported`] if the salt asks for more than [`MOST_ROUNDS`] rounds.
+    /// # Errors
+    /// [`Error::Unsupported`] if the salt asks for more than [`MOST_ROUNDS`] rounds.
     pub fn derive(salt: [u8; SALT_BYTES], password: &[u8]) -> Result<Keys> {
         let salted_password = [&salt[..], password].concat();
         // A u8 shifted by less than 56 fits in a u64.

@@ -36,7 +36,8 @@ impl Cipher {
     /// Derives the keys of an archive to be read; `description` is the 32 bytes after the magic if the encryption is
     /// [`Encryption::Gcm`].
     ///
-    /// # Errors [`Error::NeedsPassword`] without a password, [`Error::Unsupported`] for unknown parameters or for
+    /// # Errors
+    /// [`Error::NeedsPassword`] without a password, [`Error::Unsupported`] for unknown parameters or for
     /// more key-derivation work than any writer requests.
     pub fn for_reading(magic: &Magic, description: &[u8], password: Option<&[u8]>) -> Result<Cipher> {
         match magic.encryption {
@@ -53,7 +54,8 @@ impl Cipher {
     /// Chooses a salt and derives the keys of an archive to be written; also returns the [`Encryption`] for its
     /// magic.
     ///
-    /// # Errors [`Error::Io`] if the system provides no random numbers.
+    /// # Errors
+    /// [`Error::Io`] if the system provides no random numbers.
     pub fn for_writing(password: Option<&[u8]>, rounds: [u8; 2]) -> Result<(Cipher, Encryption)> {
         let Some(password) = password else { return Ok((Cipher::None, Encryption::None)) };
         let salt = cbc::fresh_salt(rounds)?;
@@ -76,7 +78,8 @@ impl Cipher {
 
     /// Decrypts an item of [`Cipher::sealed_length`]`(length)` bytes.
     ///
-    /// # Errors [`Error::Password`] if authentication fails (format 0.7).
+    /// # Errors
+    /// [`Error::Password`] if authentication fails (format 0.7).
     pub fn open(&self, part: Part, mut sealed: Vec<u8>, length: usize) -> Result<Vec<u8>> {
         match self {
             Cipher::None => Ok(sealed),
@@ -93,7 +96,8 @@ impl Cipher {
 
     /// Decrypts the MD5, which has no salt of its own in format 0.6.
     ///
-    /// # Errors As [`Cipher::open`].
+    /// # Errors
+    /// As [`Cipher::open`].
     pub fn open_md5(&self, mut sealed: Vec<u8>) -> Result<Vec<u8>> {
         if let Cipher::Cbc(keys) = self {
             keys.open(keys.salt(), &mut sealed);
@@ -110,9 +114,11 @@ impl Cipher {
 
     /// Encrypts an item.
     ///
-    /// # Errors [`Error::Io`] if the system provides no random numbers.
+    /// # Errors
+    /// [`Error::Io`] if the system provides no random numbers.
     ///
-    /// # Panics With the cipher of format 0.7, which is read-only.
+    /// # Panics
+    /// With the cipher of format 0.7, which is read-only.
     pub fn seal(&self, bytes: Vec<u8>) -> Result<Vec<u8>> {
         match self {
             Cipher::None => Ok(bytes),

@@ -51,7 +51,8 @@ pub struct Magic {
 impl Magic {
     /// Parses the magic.
     ///
-    /// # Errors [`Error::Foreign`] for a file that is no lrzip archive, [`Error::Unsupported`] with the name of any
+    /// # Errors
+    /// [`Error::Foreign`] for a file that is no lrzip archive, [`Error::Unsupported`] with the name of any
     /// other version, [`Error::Damaged`] for flags that no writer sets.
     pub fn parse(bytes: &[u8]) -> Result<Magic> {
         if bytes.len() < 4 || &bytes[..4] != b"LRZI" {

@@ -24,7 +24,8 @@ pub enum Token {
 
 /// Reads a token through `take`, which fills the buffer it is given; returns `None` for an invalid token type.
 ///
-/// # Errors Those of `take`.
+/// # Errors
+/// Those of `take`.
 pub fn read_token<E>(width: u8, mut take: impl FnMut(&mut [u8]) -> Result<(), E>) -> Result<Option<Token>, E> {
     let mut head = [0; 3];
     take(&mut head)?;

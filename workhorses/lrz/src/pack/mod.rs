@@ -104,7 +104,8 @@ pub struct Summary {
 
 /// Writes an archive of `source` at the start of `archive`, which must be empty.
 ///
-/// # Errors [`crate::error::Error::Io`] for the input and the output, [`crate::error::Error::Memory`] if memory does
+/// # Errors
+/// [`crate::error::Error::Io`] for the input and the output, [`crate::error::Error::Memory`] if memory does
 /// not suffice even for the smallest plan.
 pub fn pack(source: Source<'_>, archive: &dyn Store, options: &Options<'_>) -> Result<Summary> {
     let holder;

@@ -49,7 +49,8 @@ fn shorten_last(matches: &mut Vec<Match>, next: &Match) {
 /// Chooses matches in the piece at file offset `start`, in order and without overlap; sources before `from` are
 /// excluded. `view` reads the file up to the end of the piece.
 ///
-/// # Errors Those of reading the file again.
+/// # Errors
+/// Those of reading the file again.
 pub fn choose(
     piece: &[u8],
     found: &[Found],

@@ -45,7 +45,8 @@ pub struct Table {
 impl Table {
     /// Creates a table of `bytes` bytes, at least one bucket.
     ///
-    /// # Errors [`Error::Memory`] if memory is short.
+    /// # Errors
+    /// [`Error::Memory`] if memory is short.
     pub fn new(bytes: u64) -> Result<Table> {
         let buckets = (bytes / (8 * BUCKET as u64)).clamp(1, u64::from(u32::MAX));
         let needed = buckets * 8 * BUCKET as u64;

@@ -63,7 +63,8 @@ pub struct Chunk {
 impl<'a> Archive<'a> {
     /// Reads the magic and derives the keys of an encrypted archive.
     ///
-    /// # Errors See [`Magic::parse`] and [`Cipher::for_reading`].
+    /// # Errors
+    /// See [`Magic::parse`] and [`Cipher::for_reading`].
     pub fn open(bytes: &'a dyn ReadAt, password: Option<&[u8]>) -> Result<Archive<'a>> {
         let length = bytes.length().context(|| "reading the archive".to_owned())?;
         let mut head = vec![0; MAGIC_BYTES.min(usize::try_from(length).unwrap_or(MAGIC_BYTES))];
@@ -102,7 +103,8 @@ impl<'a> Archive<'a> {
 
     /// Reads `length` bytes at `at`.
     ///
-    /// # Errors [`Error::Damaged`] if the archive ends before.
+    /// # Errors
+    /// [`Error::Damaged`] if the archive ends before.
     pub fn read(&self, at: u64, length: u64) -> Result<Vec<u8>> {
         if at.checked_add(length).is_none_or(|end| end > self.length) {
             let what = format!("the archive ends at byte {}, but {length} bytes were expected here", self.length);
@@ -123,7 +125,8 @@ impl<'a> Archive<'a> {
 
     /// Reads the headers of the chunk at `start`.
     ///
-    /// # Errors [`Error::Damaged`] for invalid headers, [`Error::Password`] if decryption fails.
+    /// # Errors
+    /// [`Error::Damaged`] for invalid headers, [`Error::Password`] if decryption fails.
     pub fn chunk(&self, start: Start) -> Result<Chunk> {
         let seven = self.magic.minor == Minor::Seven;
         let room = self.length.saturating_sub(start.at).min(11);

@@ -82,7 +82,8 @@ pub enum Verified {
 
 /// Unpacks an archive into `target`.
 ///
-/// # Errors Any problem of the archive, see [`Error`]; output written before it must not be used.
+/// # Errors
+/// Any problem of the archive, see [`Error`]; output written before it must not be used.
 pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -> Result<Summary> {
     let archive = Archive::open(archive, options.password.as_deref())?;
     if archive.magic().size.is_some_and(|size| size > options.most) {
@@ -203,7 +204,8 @@ fn conclude(archive: &Archive<'_>, (end, bytes): (u64, u64), crc: bool, md5: [u8
 impl Archive<'_> {
     /// Reads the MD5 at the end, `end`; `None` if the archive has none.
     ///
-    /// # Errors [`Error::Damaged`] if the archive ends before, [`Error::Password`] if decryption fails.
+    /// # Errors
+    /// [`Error::Damaged`] if the archive ends before, [`Error::Password`] if decryption fails.
     pub fn recorded_md5(&self, end: u64) -> Result<Option<Vec<u8>>> {
         if !self.magic().md5 {
             return Ok(None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Who may notice a break: the scenarios of `verify/conformance/`, compared with what a kernel did, and tests.
+//! Runs what may kill a mutant: the scenarios of `verify/conformance/`, compared with recordings of a kernel, and
+//! tests.
 
 use super::tree::Tree;
 use anyhow::{Context, Result, bail};
@@ -7,37 +8,37 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// What a kernel did, for the scenarios.
+/// Recordings of a kernel for the scenarios.
 const RECORDS: &str = "verify/conformance/recorded/7.2.13";
-/// A break may make the model loop for ever.
+/// Time limit in seconds: a mutant may make the model loop forever.
 const PATIENCE_S: &str = "600";
-/// Exit status of timeout(1) when time was up.
+/// Exit status of timeout(1) after a timeout.
 const TIME_UP: i32 = 124;
-/// More names than this are counted, and one or two are named.
+/// Up to this number of names are listed; of more, the count and one or two names are given.
 const NAMED: usize = 6;
 
-/// Who noticed.
+/// Scenarios and tests that killed a mutant.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Noticed {
-    /// Scenarios that differ from the kernel, or cannot be played.
+pub struct Killers {
+    /// Scenarios that differ from the kernel or cannot be run.
     pub scenarios: Vec<String>,
-    /// Tests that fail.
+    /// Tests that failed.
     pub tests: Vec<String>,
-    /// Tests that did not come to their end.
+    /// Description of test programs that did not finish.
     pub trouble: Option<String>,
 }
 
-impl Noticed {
-    /// Whether anybody did.
-    pub fn by_anybody(&self) -> bool {
+impl Killers {
+    /// Returns whether the mutant was killed.
+    pub fn is_killed(&self) -> bool {
         !self.scenarios.is_empty() || !self.tests.is_empty() || self.trouble.is_some()
     }
 
-    /// In a few words; of many, those that were expected are named.
-    pub fn in_words(&self, expected: &[String]) -> String {
+    /// Describes the killers in a few words; of many, the expected ones are named.
+    pub fn describe(&self, expected: &[String]) -> String {
         let all: Vec<&str> = self.scenarios.iter().chain(&self.tests).map(String::as_str).collect();
         let mut words = match all.len() {
-            0 if self.trouble.is_none() => "NOBODY NOTICES".to_owned(),
+            0 if self.trouble.is_none() => "SURVIVED".to_owned(),
             ..=NAMED => all.join(", "),
             count => {
                 let known: Vec<&str> =
@@ -54,17 +55,17 @@ impl Noticed {
     }
 }
 
-/// Asks the scenarios, if wanted, and calls `cargo test` with each of these lists of arguments.
+/// Runs the scenarios, if wanted, and `cargo test` with each of these lists of arguments.
 ///
 /// # Errors
 /// If the copy does not compile.
-pub fn ask(tree: &Tree, scenarios: bool, calls: &[&[String]]) -> Result<Noticed> {
-    let mut noticed = Noticed::default();
+pub fn ask(tree: &Tree, scenarios: bool, calls: &[&[String]]) -> Result<Killers> {
+    let mut killers = Killers::default();
     if scenarios {
-        noticed.scenarios = ask_scenarios(tree)?;
+        killers.scenarios = ask_scenarios(tree)?;
     }
-    calls.iter().filter(|call| !call.is_empty()).try_for_each(|call| ask_tests(tree, call, &mut noticed))?;
-    Ok(noticed)
+    calls.iter().filter(|call| !call.is_empty()).try_for_each(|call| ask_tests(tree, call, &mut killers))?;
+    Ok(killers)
 }
 
 fn ask_scenarios(tree: &Tree) -> Result<Vec<String>> {
@@ -73,7 +74,7 @@ fn ask_scenarios(tree: &Tree) -> Result<Vec<String>> {
     if let Some(differing) = compare(tree, &program, &[])? {
         return Ok(differing);
     }
-    // The model panicked or did not end: in some scenario, which is found by playing them one by one.
+    // The model panicked or did not finish in some scenario, which is found by running them one by one.
     let listed = Command::new(&program).arg("list").output()?;
     let text = String::from_utf8_lossy(&listed.stdout).into_owned();
     let mut differing = Vec::new();
@@ -86,7 +87,7 @@ fn ask_scenarios(tree: &Tree) -> Result<Vec<String>> {
     Ok(differing)
 }
 
-/// The scenarios that are not as they should be; `None` if the program did not come to its end.
+/// Returns the scenarios with unexpected results; `None` if the program did not finish.
 fn compare(tree: &Tree, program: &Path, names: &[&str]) -> Result<Option<Vec<String>>> {
     let output = Command::new("timeout")
         .arg(PATIENCE_S)
@@ -109,7 +110,7 @@ fn differing(json: &[u8]) -> Result<Vec<String>> {
     Ok(verdicts.iter().filter(is_wrong).filter_map(|verdict| Some(verdict["scenario"].as_str()?.to_owned())).collect())
 }
 
-fn ask_tests(tree: &Tree, arguments: &[String], noticed: &mut Noticed) -> Result<()> {
+fn ask_tests(tree: &Tree, arguments: &[String], killers: &mut Killers) -> Result<()> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     build(tree, &[&["test", "-q", "--locked", "--no-run"], &words[..]].concat())?;
     let output = Command::new("timeout")
@@ -121,14 +122,14 @@ fn ask_tests(tree: &Tree, arguments: &[String], noticed: &mut Noticed) -> Result
         .context("timeout does not start")?;
     let failed = failed(&String::from_utf8_lossy(&output.stdout));
     if failed.is_empty() && !output.status.success() {
-        let how = if output.status.code() == Some(TIME_UP) { "do not end" } else { "end by a signal or a panic" };
-        noticed.trouble = Some(format!("the tests of `{}` {how}", words.join(" ")));
+        let how = if output.status.code() == Some(TIME_UP) { "do not finish" } else { "end with a signal or a panic" };
+        killers.trouble = Some(format!("the tests of `{}` {how}", words.join(" ")));
     }
-    noticed.tests.extend(failed);
+    killers.tests.extend(failed);
     Ok(())
 }
 
-/// The tests that failed, in the order in which libtest names them.
+/// Returns the failed tests in libtest's order.
 fn failed(output: &str) -> Vec<String> {
     let name = |line: &str| Some(line.strip_prefix("test ")?.strip_suffix(" ... FAILED")?.to_owned());
     output.lines().filter_map(name).collect()
@@ -153,20 +154,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_who_notice_are_named_or_counted() {
+    fn killers_are_named_or_counted() {
         let names = |count: usize| (0..count).map(|number| format!("s{number}")).collect::<Vec<_>>();
-        let noticed = |count| Noticed { scenarios: names(count), ..Noticed::default() };
-        assert_eq!(noticed(0).in_words(&[]), "NOBODY NOTICES");
-        assert_eq!(noticed(2).in_words(&[]), "s0, s1");
-        assert_eq!(noticed(9).in_words(&[]), "9, for example s0");
-        assert_eq!(noticed(9).in_words(&["s7".into(), "x".into(), "s3".into(), "s5".into()]), "9, for example s3, s5");
-        let hung = Noticed { trouble: Some("hangs".into()), ..Noticed::default() };
-        assert!(hung.by_anybody() && !noticed(0).by_anybody());
-        assert_eq!(hung.in_words(&[]), "hangs");
+        let killers = |count| Killers { scenarios: names(count), ..Killers::default() };
+        assert_eq!(killers(0).describe(&[]), "SURVIVED");
+        assert_eq!(killers(2).describe(&[]), "s0, s1");
+        assert_eq!(killers(9).describe(&[]), "9, for example s0");
+        assert_eq!(killers(9).describe(&["s7".into(), "x".into(), "s3".into(), "s5".into()]), "9, for example s3, s5");
+        let hung = Killers { trouble: Some("hangs".into()), ..Killers::default() };
+        assert!(hung.is_killed() && !killers(0).is_killed());
+        assert_eq!(hung.describe(&[]), "hangs");
     }
 
     #[test]
-    fn verdicts_and_tests_are_read() {
+    fn verdicts_and_failed_tests_are_parsed() {
         let json = r#"[{"scenario": "a", "agrees": true, "departure": null},
                        {"scenario": "b", "agrees": false, "departure": null},
                        {"scenario": "c", "agrees": false, "departure": "known"},
