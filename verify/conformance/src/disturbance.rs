@@ -86,7 +86,7 @@ fn unfinished(calls: &[Call]) -> Vec<String> {
 }
 
 /// Returns the disturbances that the executor reports.
-pub fn of_play(played: &Played) -> Vec<String> {
+pub fn of_play(played: &ExecutionResult) -> Vec<String> {
     let slept = (played.disturbances > 0).then(|| "a thread slept for the executor's own lock".to_owned());
     slept.into_iter().collect()
 }

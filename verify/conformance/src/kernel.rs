@@ -55,7 +55,7 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
     let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
     // Done before the scheduler is loaded: threads that probe policies are not part of the scenario.
-    let stage = Stage::prepare(&workload, &options)?;
+    let stage = PreparedWorkload::prepare(&workload, &options)?;
     let mut attached = match attach(scenario) {
         Ok(attached) => attached,
         Err(error) => return Ok(Run { refused: Some(error.to_string()), ..Run::default() }),
@@ -63,7 +63,7 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     // The executor's own threads stay on the director's CPU.
     let everywhere = sched_getaffinity(None).context("CPUs of this thread")?;
     sched_setaffinity(None, &only_cpu_0()).context("moving this thread to CPU 0")?;
-    let played = stage.begin(|running| -> Result<(KernelExit, Played)> {
+    let played = stage.begin(|running| -> Result<(KernelExit, ExecutionResult)> {
         let begin = Instant::now();
         let process = scenario.executes.as_deref().map(process::start).transpose()?;
         act(scenario, begin)?;

@@ -95,7 +95,7 @@ impl Values {
     }
 
     /// Adds the results of real threads. Run intervals of hogs follow from the times at which they read the clock.
-    pub(crate) fn add_played(&mut self, case: &str, played: &Played, is_hog: impl Fn(&str) -> bool) {
+    pub(crate) fn add_played(&mut self, case: &str, played: &ExecutionResult, is_hog: impl Fn(&str) -> bool) {
         let total: u64 = played.tasks.iter().map(|task| task.cpu.0).sum();
         for (number, task) in played.tasks.iter().enumerate() {
             let id = TaskId(number as u32);
@@ -109,7 +109,7 @@ impl Values {
     }
 
     /// Adds the wait of forked children, from fork to first run, and the number of context switches of all tasks.
-    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &Played) {
+    pub(crate) fn add_family_played(&mut self, case: &str, workload: &Workload, played: &ExecutionResult) {
         let mut waits = Waits::default();
         let mut made: BTreeMap<u32, VecDeque<Nanos>> = BTreeMap::new();
         for step in &played.log {
