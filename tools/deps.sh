@@ -80,8 +80,8 @@ missing() {
     find_rust || echo rust
 }
 
-# What only some tests need; they skip themselves without it. Jobs that need the virtual machine (docs/how-to/virtual-machine.md) say so
-# with `vm=smoke` or `vm=full`.
+# Programs that only some tests need; these are skipped without them. Jobs that need the virtual machine
+# (docs/how-to/virtual-machine.md) set `vm=smoke` or `vm=full`.
 missing_for_tests() {
     [ -n "${only:-}" ] && return
     PATH=$PATH:/usr/sbin:/sbin

@@ -321,8 +321,9 @@ fn measure(
     let tags = tags(args, schedulers, &kernel);
     let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
-    let keeps = args.save.is_some() || args.report.is_some();
-    let log = keeps.then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION))).transpose()?;
+    let log = (args.save.is_some() || args.report.is_some())
+        .then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION)))
+        .transpose()?;
     let followed = outside.screen.as_ref().and_then(Screen::followed);
     let own = select::kernel();
     let checked = schedulers.first().unwrap_or(&own);
@@ -353,9 +354,8 @@ fn measure(
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
     outside.screen = None;
     let (measured, Tee(checker, Tee(_, Tee(trace, log)))) = meter.finish(outside.scheduler_time()?.since(before))?;
-    if let Some(path) = &args.trace {
-        trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
-    }
+    let name = || args.trace.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
+    trace.map(perfetto::Writer::finish).transpose().with_context(name)?;
     drop(outside.statistics);
     let (mut restarts, mut calls) = (0, Vec::new());
     if let Some(loaded) = outside.scheduler {
@@ -374,9 +374,18 @@ fn measure(
     }
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
-    let failure = failure.or(fault);
-    let outcome =
-        Outcome { checked, measured, executed, ejected, restarts, calls, command_status: status, failure, cut };
+    let command_status = status;
+    let outcome = Outcome {
+        checked,
+        measured,
+        executed,
+        ejected,
+        restarts,
+        calls,
+        command_status,
+        failure: failure.or(fault),
+        cut,
+    };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(prepared.into_iter().flat_map(|prepared| prepared.workload().labels()));
     let fine = report.is_fine();

@@ -54,6 +54,9 @@ const WORLDLY: [&str; 7] = [
     "workhorses/lrz/",
 ];
 
+/// Number of places with words of [`words::WORDS`] that are left. It may only fall.
+#[cfg(test)]
+const OLD_WORDS_LEFT: usize = 210;
 /// Files that name old words on purpose.
 const NAMES_OLD_WORDS: [&str; 3] = ["CHANGELOG.md", "CONTRIBUTING.md", "xtask/src/words.rs"];
 
@@ -135,7 +138,9 @@ fn check_licence(file: &File, complain: &mut dyn FnMut(usize, String)) {
 
 fn check_title(file: &File, complain: &mut dyn FnMut(usize, String)) {
     let mut fenced = false;
-    for (line, text) in numbered(&file.text) {
+    // The table of contents has a title for each part of the book.
+    let numbered = numbered(&file.text).filter(|_| !file.path.ends_with("SUMMARY.md"));
+    for (line, text) in numbered {
         fenced ^= text.starts_with("```");
         let title = text.starts_with("# ") && !fenced;
         if title != (line == 1) {
@@ -238,8 +243,11 @@ mod tests {
 
     #[test]
     fn the_repository_is_tidy() {
-        let complaints = complaints(crate::root());
+        let is_old_word = |complaint: &String| complaint.contains(": write \"");
+        let (old_words, complaints): (Vec<_>, Vec<_>) = complaints(crate::root()).into_iter().partition(is_old_word);
         assert!(complaints.is_empty(), "\n{}\n", complaints.join("\n"));
+        let left = old_words.len();
+        assert!(left <= OLD_WORDS_LEFT, "{left} old words, {OLD_WORDS_LEFT} before:\n{}", old_words.join("\n"));
     }
 
     fn of(path: &str, text: &str) -> Vec<String> {

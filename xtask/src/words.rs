@@ -2,7 +2,7 @@
 //! Words that the project no longer uses, each with the word of the field that takes its place. CONTRIBUTING.md has the
 //! rules of the language.
 
-/// Old words in lower case, and their replacements. A word is matched whole and in any case; `_` and digits are parts of
+/// Old words in lower case, and their replacements. A word is matched whole and in any case; `_`, `-` and digits are parts of
 /// words.
 pub const WORDS: [(&str, &str); 24] = [
     ("queue_wait", "run_delay"),
@@ -38,7 +38,7 @@ pub fn found(line: &str) -> Vec<(&'static str, &'static str)> {
 }
 
 fn contains_whole(text: &str, word: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     text.match_indices(word)
         .any(|(at, _)| !text[..at].ends_with(is_part) && !text[at + word.len()..].starts_with(is_part))
 }
@@ -51,6 +51,6 @@ mod tests {
     fn words_match_whole_and_in_any_case() {
         let old = |line| found(line).into_iter().map(|(old, _)| old).collect::<Vec<_>>();
         assert_eq!(old("A Stint, then a passage"), ["passage", "stint"]);
-        assert_eq!(old("stint_ticks, constraint, passages_1"), Vec::<&str>::new());
+        assert_eq!(old("stint_ticks, stint-ticks, constraint, passages_1"), Vec::<&str>::new());
     }
 }

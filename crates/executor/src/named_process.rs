@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Named processes: processes that a workload names and that any of its tasks may join_group_and_user to.
+//! Named processes: processes that a workload names and that any of its tasks may belong to.
 //!
 //! The kernel lets only a thread create further threads of its process. The first task of a name leads the *named
 //! process* and creates those that start with it before its own script; members create the tasks that they fork. If

@@ -243,7 +243,7 @@ unsafe fn clone<'a>(
     let recipient = donor.recipient.as_ptr();
     let (stack, storage) = (donor.stack as *mut c_void, donor.storage as *mut c_void);
     let start = Box::into_raw(Box::new(Start { run, donor, pool: pool.clone(), parent: parameters.parent }));
-    // SAFETY: stack and storage join_group_and_user to a donor that sleeps and that no other task uses: it was acquired, and the
+    // SAFETY: stack and storage belong to a donor that sleeps and that no other task uses: it was acquired, and the
     // kernel had cleared `recipient`. That word stays in place, since donors end after their recipients. `start`
     // belongs to the new task. The caller guarantees its lifetime.
     let number = unsafe { libc::clone(enter, stack, parameters.flags, start.cast(), recipient, storage, recipient) };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Noise: random variation between runs of the same workload on a machine, with a distribution per source.
 //!
-//! Each distribution is a [`Spread`] of measured quantiles, so no shape has to be assumed. `docs/explanation/noise.md` documents
-//! the sources of the numbers and how to measure them again.
+//! Each distribution is a [`Spread`] of measured quantiles, so no shape has to be assumed. `docs/explanation/noise.md`
+//! documents the sources of the numbers and how to measure them again.
 
 use std::fmt;
 use std::str::FromStr;

@@ -200,7 +200,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const lane = data.lanes[cpu];
     const [from, to, wait, code] = [lane.from[index], lane.to[index], lane.wait[index], lane.reason[index]];
     const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from, 3)} for ${span(to - from)}`];
-    if (wait) lines.push(`waited ${span(wait)} for a CPU, ${code & 1 ? "since it was woken" : "since it was preempted or yielded"}`);
+    const since = code & 1 ? "since it was woken" : "since it was preempted or yielded";
+    if (wait) lines.push(`waited ${span(wait)} for a CPU, ${since}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
     return lines.join("\n");
   };

@@ -42,7 +42,8 @@ proptest! {
             (if together { first * 7 + own } else { own }).pow(power)
         };
         let side = |row: usize, side: usize| (0..pairs).map(|pair| value(row, side, pair)).collect::<Vec<u64>>();
-        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), direction: Direction::LowerIsBetter }).collect();
+        let direction = Direction::LowerIsBetter;
+        let rows: Vec<Row> = (0..6).map(|row| Row { a: side(row, 0), b: side(row, 1), direction }).collect();
         let (significant, all) = significant(&rows);
         prop_assert!(significant * 20 <= all, "{significant} of {all}");
     }
