@@ -357,14 +357,11 @@ fn measure(
     let name = || args.trace.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
     trace.map(perfetto::Writer::finish).transpose().with_context(name)?;
     drop(outside.statistics);
-    let (mut restarts, mut calls) = (0, Vec::new());
-    if let Some(loaded) = outside.scheduler {
-        let mut ended = loaded.end()?;
-        restarts = ended.restarts;
-        calls = std::mem::take(&mut ended.calls);
-        // It may have been ejected after the last check.
-        ejected = ejected.or(ended.ejection());
-    }
+    let ended = outside.scheduler.map(Loaded::end).transpose()?;
+    let restarts = ended.as_ref().map_or(0, |ended| ended.restarts);
+    let calls = ended.as_ref().map_or_else(Vec::new, |ended| ended.calls.clone());
+    // It may have been ejected after the last check.
+    ejected = ejected.or(ended.and_then(|ended| ended.ejection()));
     let fault = end_faults(outside.faults)?;
     restore_affinities(&mut outside.affinities)?;
     if let (Some(_), Some(child)) = (&ejected, &mut child) {
@@ -375,17 +372,8 @@ fn measure(
     let looked_for = checked.looked_for();
     let checked = checker.map(|checker| Checked { findings: checker.finish(measured.measures.elapsed), looked_for });
     let command_status = status;
-    let outcome = Outcome {
-        checked,
-        measured,
-        executed,
-        ejected,
-        restarts,
-        calls,
-        command_status,
-        failure: failure.or(fault),
-        cut,
-    };
+    let failure = failure.or(fault);
+    let outcome = Outcome { checked, measured, executed, ejected, restarts, calls, command_status, failure, cut };
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(prepared.into_iter().flat_map(|prepared| prepared.workload().labels()));
     let fine = report.is_fine();
