@@ -252,7 +252,7 @@ fn explain_bad_input_gives_one_error_line() {
     let cases: [(&[&str], &str); 11] = [
         (&["none.weirrun"], "No such file"),
         (&["text"], "not a saved run"),
-        (&["runs.json"], "JSON of runs; expected a file of weir sim --save"),
+        (&["runs.json"], "runs as JSON; expected a file written by weir sim --save"),
         (&["run.weirrun", "--seed", "7"], "no matching run; it contains ./it.bpf.o on laptop-2c4t"),
         (&["run.weirrun", "--task", "hoge-3"], "no task named \"hoge-3\"; the closest names are hog-3["),
         (&["run.weirrun", "--task", "hog-3", "--at", "99s"], "hog-3[104] lived from "),
