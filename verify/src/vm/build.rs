@@ -7,7 +7,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-/// Object of the scheduler with configurable faults; built by `crates/live` for its own tests.
+/// Object of the scheduler with configurable faults; built by `crates/kernel-link` for its own tests.
 const FAULTY: &str = "faulty.bpf.o";
 
 /// Builds the program `weir` and the faulty scheduler.
