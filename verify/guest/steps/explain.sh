@@ -7,7 +7,7 @@ weir run "$1" --save /tmp/a.weirrun --report /tmp/a.html -- sh -c "$work" >/tmp/
     { cat /tmp/out; fail "the run failed"; }
 weir explain /tmp/a.weirrun >/tmp/out 2>&1 || { cat /tmp/out; fail "weir explain fails"; }
 grep -q 'The longest chain of causes took' /tmp/out || { cat /tmp/out; fail "there is no chain"; }
-grep -q 'not seen: only a simulated run' /tmp/out || { cat /tmp/out; fail "unseen facts are not reported"; }
+grep -q 'unknown: only a simulated run' /tmp/out || { cat /tmp/out; fail "unseen facts are not reported"; }
 weir report /tmp/a.weirrun -o /tmp/b.html 2>/dev/null || fail "weir report fails"
 cmp /tmp/a.html /tmp/b.html || fail "--report differs from --save with weir report"
 printf '[ops]\ntimeout_ms = 1000\n[rodata]\nfault = 1\n' >/tmp/faulty.toml

@@ -11,4 +11,4 @@ set_cpu 3 1 || fail "CPU 3 does not come online"
 eventually 20 loaded_again 2 || { cat /tmp/weir.log; fail "not reloaded after CPU 3 came online"; }
 [ "$(enable_seq)" = $((first + 2)) ] || fail "loaded $(($(enable_seq) - first)) times; expected 2"
 unload
-[ "$(grep -c 'loading it again, because a CPU came or went' /tmp/weir.log)" = 2 ] || fail "weir does not report the reloads"
+[ "$(grep -c 'reloading it because of CPU hotplug' /tmp/weir.log)" = 2 ] || fail "weir does not report the reloads"
