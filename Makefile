@@ -111,7 +111,7 @@ install:
 	install -D -m 644 target/completions/weir.fish "$(SHARE)/fish/vendor_completions.d/weir.fish"; \
 	"$$weir" generate headers "$(DESTDIR)$(PREFIX)/include"; \
 	"$$weir" generate objects "$(DESTDIR)$(PREFIX)/lib/weir"; \
-	for file in policies/*/*.bpf.c docs/*.md docs/*/*.md docs/schema/* lab/results/*.md; do \
+	for file in policies/*/*.bpf.c docs/*.md docs/*/*.md docs/images/* docs/schema/* lab/results/*.md; do \
 		install -D -m 644 "$$file" "$(SHARE)/doc/weir/$$file"; \
 	done; \
 	install -m 644 LICENSE README.md CHANGELOG.md "$(SHARE)/doc/weir"

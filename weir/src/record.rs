@@ -24,7 +24,7 @@ pub fn record(args: &Record) -> Result<bool> {
     let file = Output::new(&output)?;
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
     let directory = file.directory();
-    let options = RecordOptions { folder: directory.as_deref(), command_lines: !args.no_argv, limit };
+    let options = RecordOptions { directory: directory.as_deref(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
     let recorded = kernel_link::record(&stem, whom, options, &signals)?;
     let summary = recorded.summary.clone();

@@ -179,13 +179,13 @@ fn html_report_has_the_numbers_of_the_json_report() {
          const kernel = data.names.map(([, name]) => name.startsWith('['));
          const sum = (list) => list.reduce((all, value) => all + value, 0);
          return { idle: sum(data.bad.to.map((to, index) => to - data.bad.from[index])), unit: data.unit, end: data.end,
-           stints: sum(data.lanes.map((lane) => lane.task.filter((task) => !kernel[task]).length)),
+           intervals: sum(data.lanes.map((lane) => lane.task.filter((task) => !kernel[task]).length)),
            apart: data.lanes.every((lane) => lane.from.every((from, index) => !index || from >= lane.to[index - 1])),
            longest: data.longest[0].length, most: data.running.most }",
     );
     let run = &runs[1];
     assert_eq!(sums["idle"], run["idle_while_runnable_ns"]);
-    assert_eq!(sums["stints"], run["context_switches"]);
+    assert_eq!(sums["intervals"], run["context_switches"]);
     assert_eq!(sums["end"], run["elapsed_ns"]);
     assert_eq!(sums["longest"], run["run_delay_ns"]["max"]);
     assert_eq!((&sums["unit"], &sums["apart"], &sums["most"]), (&json!(1), &json!(true), &json!(4)));

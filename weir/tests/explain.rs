@@ -135,8 +135,8 @@ fn missed_idle_cpu_and_passed_over_task_are_named() {
 fn ejection_is_explained_with_verdict_op_line_and_dump() {
     let directory = workspace("slow.bpf.c", "KEEPS");
     save(directory.path(), &["./it.bpf.o", "--for", "60s"]);
-    let told = explain(directory.path(), &["--ejection"]);
-    let unwrapped = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let explained = explain(directory.path(), &["--ejection"]);
+    let unwrapped = explained.split_whitespace().collect::<Vec<_>>().join(" ");
     for part in [
         "runnable task stall",
         "failed to run for 30.",
@@ -146,9 +146,9 @@ fn ejection_is_explained_with_verdict_op_line_and_dump() {
         "kernel dump",
         "dsq_id=(n/a)",
     ] {
-        assert!(unwrapped.contains(part), "{part:?} is not in:\n{told}");
+        assert!(unwrapped.contains(part), "{part:?} is not in:\n{explained}");
     }
-    let before_dump = told.split("kernel dump").next().unwrap();
+    let before_dump = explained.split("kernel dump").next().unwrap();
     assert!(before_dump.lines().all(|line| line.chars().count() <= 80), "{before_dump}");
     let without = explain(directory.path(), &[]);
     assert!(without.contains("into no queue") && !without.contains("kernel dump"), "the dump is long: {without}");
@@ -156,10 +156,10 @@ fn ejection_is_explained_with_verdict_op_line_and_dump() {
     assert!(json["ejection"]["verdict"].as_str().unwrap().contains("into no queue"), "{json:#}");
     let directory = workspace("broken.bpf.c", "COMPLAINS");
     save(directory.path(), &["./it.bpf.o"]);
-    let told = explain(directory.path(), &["--ejection"]);
+    let explained = explain(directory.path(), &["--ejection"]);
     let line = line_of("broken.bpf.c", "scx_error(\"cannot place");
     for part in ["scx_bpf_error", "cannot place pid", &format!("broken.bpf.c:{line}"), "scx_error(", "last events of"] {
-        assert!(told.contains(part) || part == "last events of", "{part:?} is not in:\n{told}");
+        assert!(explained.contains(part) || part == "last events of", "{part:?} is not in:\n{explained}");
     }
 }
 
@@ -183,9 +183,9 @@ fn wait_is_found_by_task_and_time() {
     // With 8 tasks on 4 CPUs the task advances in the queue as others leave it.
     let (came, then) = (stands[0]["ahead"].as_u64().unwrap(), stands[0]["ahead_at"].as_u64().unwrap());
     assert!(then <= came, "{came} tasks ahead when it was queued, {then} in the middle of the wait");
-    let told = explain(directory.path(), &["--task", name, "--at", &at]);
-    assert!(told.contains("it was in queue 0x0 behind"), "{told}");
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let explained = explain(directory.path(), &["--task", name, "--at", &at]);
+    assert!(explained.contains("it was in queue 0x0 behind"), "{explained}");
+    assert!(explained.lines().all(|line| line.chars().count() <= 80), "{explained}");
 }
 
 /// The critical path ends with the run, and its parts add up to its length.
@@ -200,8 +200,11 @@ fn critical_path_parts_add_up_to_the_run() {
         chain["sums"]["ran_ns"].as_u64().unwrap() > 0 && chain["sums"]["cpu_ns"].as_u64().unwrap() > 0,
         "{chain:#}"
     );
-    let told = explain(directory.path(), &["--chain"]);
-    assert!(told.contains("waited for a CPU") && told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let explained = explain(directory.path(), &["--chain"]);
+    assert!(
+        explained.contains("waited for a CPU") && explained.lines().all(|line| line.chars().count() <= 80),
+        "{explained}"
+    );
 }
 
 /// The default scheduler has no callbacks: unobserved parts are listed as such, not guessed.
@@ -209,8 +212,11 @@ fn critical_path_parts_add_up_to_the_run() {
 fn unobserved_queues_are_reported_as_not_seen() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["kernel"]);
-    let told = explain(directory.path(), &["--worst", "2"]);
-    assert!(told.contains("unknown: only a simulated run") && !told.contains("responsible callbacks, most"), "{told}");
+    let explained = explain(directory.path(), &["--worst", "2"]);
+    assert!(
+        explained.contains("unknown: only a simulated run") && !explained.contains("responsible callbacks, most"),
+        "{explained}"
+    );
     let json = explain_json(directory.path(), &["--worst", "1"]);
     let wait = &json["waits"][0];
     assert_eq!((&wait["queues_seen"], &wait["suspects"]), (&false.into(), &Value::Array(vec![])), "{wait:#}");

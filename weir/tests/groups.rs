@@ -158,10 +158,10 @@ fn launch_profile_passes_group_data_to_the_scheduler() {
     let profile = "summary = \"t\"\n[rodata]\ngroups = { workload = \"groups\" }\n\
         weights = { workload = \"group-weights\" }\ncaps = { workload = \"group-caps\" }\n\
         uids = { workload = \"group-uids\" }\n";
-    fs::write(directory.path().join("told.bpf.c"), source).unwrap();
-    fs::write(directory.path().join("told.toml"), profile).unwrap();
+    fs::write(directory.path().join("groups.bpf.c"), source).unwrap();
+    fs::write(directory.path().join("groups.toml"), profile).unwrap();
     let heard =
-        |workload: &str| text(&weir(directory.path(), &["sim", "./told.bpf.c", "-m", "pu:2", "-w", workload]).stderr);
+        |workload: &str| text(&weir(directory.path(), &["sim", "./groups.bpf.c", "-m", "pu:2", "-w", workload]).stderr);
     let told = heard("./g.json");
     assert!(told.contains("3 groups, 50 50") && told.contains("1001 4294967295"), "{told}");
     assert!(heard("latency").contains("0 groups, 0 0"));

@@ -51,11 +51,17 @@ fn real_run_explanation_omits_unobserved_queues() {
     assert_eq!(made.status.code(), Some(0), "{}", text(&made.stderr));
     let explained = run(&["explain", "a.weirrun"]);
     assert_eq!(explained.status.code(), Some(0), "{}", text(&explained.stderr));
-    let told = text(&explained.stdout);
-    assert!(told.contains("unknown: only a simulated run with a loaded scheduler shows them"), "{told}");
-    assert!(told.contains("The longest chain of causes took") && told.contains("slept until a timer"), "{told}");
-    assert!(!told.contains("responsible callbacks, most likely first"), "unobserved decisions are not blamed: {told}");
-    assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
+    let explained = text(&explained.stdout);
+    assert!(explained.contains("unknown: only a simulated run with a loaded scheduler shows them"), "{explained}");
+    assert!(
+        explained.contains("The longest chain of causes took") && explained.contains("slept until a timer"),
+        "{explained}"
+    );
+    assert!(
+        !explained.contains("responsible callbacks, most likely first"),
+        "unobserved decisions are not blamed: {explained}"
+    );
+    assert!(explained.lines().all(|line| line.chars().count() <= 80), "{explained}");
     let json = run(&["explain", "a.weirrun", "--worst", "5", "--chain", "--format", "json"]);
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();
     for wait in json["waits"].as_array().unwrap() {
@@ -158,7 +164,10 @@ fn tui_without_a_terminal_prints_plain_lines() {
     if !could(&output) {
         return;
     }
-    let told = text(&output.stdout);
+    let explained = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    assert!(told.contains("switches/s") && told.contains("completed") && !told.contains('\u{1b}'), "{told}");
+    assert!(
+        explained.contains("switches/s") && explained.contains("completed") && !explained.contains('\u{1b}'),
+        "{explained}"
+    );
 }

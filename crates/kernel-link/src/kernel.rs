@@ -135,9 +135,9 @@ fn devices() -> BTreeMap<u32, String> {
     let device = |entry: fs::DirEntry| {
         let name = entry.file_name();
         let (major, minor) = name.to_str()?.split_once(':')?;
-        let folder = fs::read_link(entry.path()).ok()?;
+        let directory = fs::read_link(entry.path()).ok()?;
         let number = major.parse::<u32>().ok()? << 20 | minor.parse::<u32>().ok()?;
-        Some((number, folder.file_name()?.to_str()?.to_owned()))
+        Some((number, directory.file_name()?.to_str()?.to_owned()))
     };
     entries.filter_map(device).collect()
 }
@@ -152,8 +152,8 @@ fn groups() -> BTreeMap<u64, String> {
     // Fields of proc_pid_mountinfo(5): the fifth is the mount point, and the type follows a dash.
     let mounted = mounts.lines().find(|line| line.contains(" - cgroup2 ")).and_then(|line| line.split(' ').nth(4));
     let mut todo: Vec<PathBuf> = mounted.map(PathBuf::from).into_iter().collect();
-    while let Some(folder) = todo.pop().filter(|_| groups.len() < MOST) {
-        let inside = fs::read_dir(&folder).into_iter().flatten().flatten();
+    while let Some(directory) = todo.pop().filter(|_| groups.len() < MOST) {
+        let inside = fs::read_dir(&directory).into_iter().flatten().flatten();
         for entry in inside.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
             let path = entry.path();
             let name = path.strip_prefix(mounted.unwrap_or_default()).unwrap_or(&path).to_string_lossy();

@@ -60,7 +60,7 @@ impl Recorded {
 pub struct RecordOptions<'a> {
     /// Directory for the unnamed temporary file of a long recording; `None` stands for the default temporary
     /// directory.
-    pub folder: Option<&'a Path>,
+    pub directory: Option<&'a Path>,
     /// Record command lines, which may contain file names, tokens and passwords.
     pub command_lines: bool,
     /// Time after which the command gets SIGTERM, which ends the recording.

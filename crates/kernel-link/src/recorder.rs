@@ -188,8 +188,8 @@ pub(crate) fn run(
     let inbox = Rc::default();
     let ring = probes.listen(&inbox)?;
     let (began, cpu_before) = (Instant::now(), sys::cpu_time());
-    let folder = options.folder.map_or_else(std::env::temp_dir, Path::to_owned);
-    let stream = Stream::new(&host, folder);
+    let directory = options.directory.map_or_else(std::env::temp_dir, Path::to_owned);
+    let stream = Stream::new(&host, directory);
     let mut receiver = Receiver { probes: &probes, ring: &ring, inbox: &inbox, calibration: &calibration, stream };
     let (status, asked) = listen(whom, options.limit, &mut receiver, signals)?;
     probes.for_each_task("on_last")?;

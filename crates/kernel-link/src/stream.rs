@@ -37,15 +37,15 @@ type Converter = (SyncSender<(Chunks, Overheads)>, JoinHandle<Result<Work, LinkE
 struct Work {
     conversion: Conversion,
     earlier: Option<Earlier<File>>,
-    folder: PathBuf,
+    directory: PathBuf,
     window: usize,
 }
 
 impl Stream {
     /// Conversion for this machine. Completed parts are written to an unlinked file in this directory.
-    pub fn new(host: &Host, folder: PathBuf) -> Stream {
+    pub fn new(host: &Host, directory: PathBuf) -> Stream {
         let conversion = Conversion::new(host, Overheads::default(), workload::MAX_OPS);
-        let work = Work { conversion, earlier: None, folder, window: WINDOW };
+        let work = Work { conversion, earlier: None, directory, window: WINDOW };
         Stream { work: Some(work), thread: None }
     }
 
@@ -117,9 +117,9 @@ impl Work {
 
     /// Writes completed parts if there are enough.
     fn write(&mut self) -> Result<(), LinkError> {
-        let failed = || LinkError::file(format!("a temporary file in {}", self.folder.display()));
+        let failed = || LinkError::file(format!("a temporary file in {}", self.directory.display()));
         if self.earlier.is_none() && self.conversion.waiting() > self.window {
-            self.earlier = Some(Earlier::new(tempfile::tempfile_in(&self.folder).map_err(failed())?));
+            self.earlier = Some(Earlier::new(tempfile::tempfile_in(&self.directory).map_err(failed())?));
         }
         let Some(earlier) = &mut self.earlier else { return Ok(()) };
         self.conversion.write(earlier, self.window).map_err(failed())

@@ -16,7 +16,7 @@ use workload::{Op, Sleep, Start, TaskSpec};
 /// Serializes the tests: the kernel's switch for run-time statistics is global.
 static TURN: Mutex<()> = Mutex::new(());
 
-const WHOLE: RecordOptions<'static> = RecordOptions { folder: None, command_lines: true, limit: None };
+const WHOLE: RecordOptions<'static> = RecordOptions { directory: None, command_lines: true, limit: None };
 
 /// Records a shell script; `None` if that is not possible here.
 fn record_script(script: &str) -> Option<Recorded> {
@@ -284,8 +284,8 @@ fn touched(recorded: &Recorded, prefix: &str) -> workload::Touched {
 #[test]
 fn bytes_faults_and_memory_of_tasks_are_recorded() {
     const MIB: u64 = 1 << 20;
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("data").display().to_string();
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("data").display().to_string();
     let script = format!(
         "dd if=/dev/zero of={file} bs=1M count=8 conv=fsync 2>/dev/null; cat {file} | wc -c > /dev/null
         dd if=/dev/zero of=/dev/null bs=64M count=1 2>/dev/null"

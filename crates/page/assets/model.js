@@ -170,7 +170,7 @@ const Timelines = (() => {
     const head = unpack(buffer);
     const { columns, end } = head;
     let first = 0;
-    const lanes = rows(columns.gap, columns.length, columns.stints).map(({ from, to }) => {
+    const lanes = rows(columns.gap, columns.length, columns.intervals).map(({ from, to }) => {
       const cut = (column) => column.subarray(first, first + from.length);
       const lane = new Lane(from, to, cut(columns.task), end);
       Object.assign(lane, { wait: cut(columns.wait), reason: cut(columns.reason) });

@@ -196,7 +196,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return index >= 0 && ticks < to[index] ? index : -1;
   };
 
-  const sayStint = (cpu, index) => {
+  const sayInterval = (cpu, index) => {
     const lane = data.lanes[cpu];
     const [from, to, wait, code] = [lane.from[index], lane.to[index], lane.wait[index], lane.reason[index]];
     const lines = [`${name(lane.task[index])} on CPU ${cpu}`, `from ${clock(from, 3)} for ${span(to - from)}`];
@@ -208,7 +208,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const sayLane = (cpu, ticks) => {
     const lane = data.lanes[cpu];
     const index = find(lane.to, ticks);
-    if (index < lane.from.length && lane.from[index] <= ticks) return sayStint(cpu, index);
+    if (index < lane.from.length && lane.from[index] <= ticks) return sayInterval(cpu, index);
     const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
     const other = inside(data.others[cpu], ticks);
     if (other >= 0) {
@@ -365,7 +365,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const middle = (lane.from[cursor] + lane.to[cursor]) / 2;
     if (middle < view.from || middle > view.to) look(middle - (view.to - view.from) / 2, middle + (view.to - view.from) / 2);
     const { left: x, top: y } = canvas.getBoundingClientRect();
-    tell(sayStint(chosen, cursor), x + xOf(middle), y + rows.find((row) => row.cpu === chosen).top + laneHeight);
+    tell(sayInterval(chosen, cursor), x + xOf(middle), y + rows.find((row) => row.cpu === chosen).top + laneHeight);
     redraw();
   };
   const choose = (way) => {

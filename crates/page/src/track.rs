@@ -50,11 +50,11 @@ struct Served {
 pub fn encode(track: &Track, most: usize) -> Vec<u8> {
     let timeline = &track.timeline;
     let cut = cut(timeline, most);
-    let stints: usize = timeline.cpus.iter().map(|cpu| cpu.run_intervals.len()).sum();
-    let unit = if stints.min(most) > EXACT { COARSE_NS } else { 1 };
+    let intervals: usize = timeline.cpus.iter().map(|cpu| cpu.run_intervals.len()).sum();
+    let unit = if intervals.min(most) > EXACT { COARSE_NS } else { 1 };
     let clock = Clock { unit, end: cut.unwrap_or(timeline.end) };
     let (served, lost) = waits(timeline);
-    let mut columns = of_stints(timeline, clock, &served);
+    let mut columns = of_run_intervals(timeline, clock, &served);
     columns.extend(of_lost(&lost, clock));
     let all = |name, lengths, rows: &[(Nanos, Nanos)]| clock.rows(name, lengths, rows.iter().copied());
     columns.extend(all("bad_gap", "bad_length", &track.idle_gaps));
@@ -96,7 +96,7 @@ fn varint(bytes: &mut Vec<u8>, mut number: u64) {
 /// cut.
 pub fn cut(timeline: &Timeline, most: usize) -> Option<Nanos> {
     let mut begins: Vec<Nanos> =
-        timeline.cpus.iter().flat_map(|cpu| &cpu.run_intervals).map(|stint| stint.from).collect();
+        timeline.cpus.iter().flat_map(|cpu| &cpu.run_intervals).map(|interval| interval.from).collect();
     if begins.len() <= most {
         return None;
     }
@@ -158,17 +158,18 @@ fn waits(timeline: &Timeline) -> (Vec<Served>, Vec<(TaskId, Nanos, Nanos)>) {
     (served, lost)
 }
 
-fn of_stints(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column> {
-    let mut columns = ["stints", "gap", "length", "task", "wait", "reason"].map(|name| (name, Vec::<u64>::new()));
+fn of_run_intervals(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column> {
+    let mut columns = ["intervals", "gap", "length", "task", "wait", "reason"].map(|name| (name, Vec::<u64>::new()));
     for (cpu, row) in (0..).map(CpuId).zip(&timeline.cpus) {
         let (mut last, mut count) = (0, 0);
-        for stint in &row.run_intervals {
-            let Some((from, to)) = clock.within(stint.from, stint.to) else { break };
-            let wait = wait_of(served, cpu, stint);
+        for interval in &row.run_intervals {
+            let Some((from, to)) = clock.within(interval.from, interval.to) else { break };
+            let wait = wait_of(served, cpu, interval);
             let waited = wait.map_or(0, |wait| from.saturating_sub(clock.tick(wait.since)));
             let woken = u64::from(wait.is_some_and(|wait| wait.woken));
-            let reason = stint.reason.map_or(0, |reason| 1 + number(reason));
-            let numbers = [from.saturating_sub(last), to - from, u64::from(stint.task.0), waited, reason * 2 + woken];
+            let reason = interval.reason.map_or(0, |reason| 1 + number(reason));
+            let numbers =
+                [from.saturating_sub(last), to - from, u64::from(interval.task.0), waited, reason * 2 + woken];
             columns[1..].iter_mut().zip(numbers).for_each(|((_, column), number)| column.push(number));
             (last, count) = (to, count + 1);
         }
@@ -178,9 +179,9 @@ fn of_stints(timeline: &Timeline, clock: Clock, served: &[Served]) -> Vec<Column
 }
 
 /// The wait that a run interval ended.
-fn wait_of<'a>(served: &'a [Served], cpu: CpuId, stint: &RunInterval) -> Option<&'a Served> {
-    let first = served.partition_point(|wait| (wait.cpu, wait.at, wait.task) < (cpu, stint.from, stint.task));
-    served.get(first).filter(|wait| (wait.cpu, wait.at, wait.task) == (cpu, stint.from, stint.task))
+fn wait_of<'a>(served: &'a [Served], cpu: CpuId, interval: &RunInterval) -> Option<&'a Served> {
+    let first = served.partition_point(|wait| (wait.cpu, wait.at, wait.task) < (cpu, interval.from, interval.task));
+    served.get(first).filter(|wait| (wait.cpu, wait.at, wait.task) == (cpu, interval.from, interval.task))
 }
 
 /// Number of a switch reason, as used by `timeline.js`.

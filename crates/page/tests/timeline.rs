@@ -135,7 +135,7 @@ fn timeline_columns_contain_run_intervals_waits_and_marks() {
     assert_eq!((head["end"].as_u64(), head["unit"].as_u64(), &head["cut"]), (Some(2000), Some(1), &Value::Null));
     assert_eq!(head["names"][2], serde_json::json!([102, "[</script>2]"]));
     let is = |name: &str, wanted: &[u64]| assert_eq!(columns[name], wanted, "{name}");
-    is("stints", &[2, 1]);
+    is("intervals", &[2, 1]);
     is("gap", &[10, 0, 200]);
     is("length", &[120, 870, 1800]);
     is("task", &[0, 1, 0]);

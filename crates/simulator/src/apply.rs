@@ -162,7 +162,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Drops an expired timer that its busy CPU has not handled yet, because the timer is set anew or cancelled.
+    /// Drops an expired timer that its busy CPU has not handled yet, because the timer is re-armed or canceled.
     fn forget_fired(&mut self, timer: TimerKey) {
         if let Some(cpu) = self.alarms.timer_cpu(timer) {
             self.cpus[cpu.index()].inbox.retain(|&interrupt| interrupt != Interrupt::Timer(timer));

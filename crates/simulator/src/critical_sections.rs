@@ -45,7 +45,7 @@ impl<M: Model> Run<'_, M> {
             let passing = locks.passing(id).expect("the task is in a critical section");
             match passing.stage {
                 Stage::Begin => {
-                    (passing.stage, passing.fought) = (Stage::Arrive, false);
+                    (passing.stage, passing.contended) = (Stage::Arrive, false);
                     let between = passing.length(passing.op.between);
                     let own = locks.choose(id);
                     return self.tasks[id.index()].begin_work(between + own);
@@ -111,9 +111,9 @@ impl<M: Model> Run<'_, M> {
             }
             LockKind::Mutex => {
                 let locks = self.shared();
-                locks.words[number].fought = true;
+                locks.words[number].contended = true;
                 let passing = locks.passing(id).expect("the task is in a critical section");
-                (passing.stage, passing.fought) = (Stage::Call, true);
+                (passing.stage, passing.contended) = (Stage::Call, true);
                 self.spend(id, self.half_futex_call());
             }
             _ => {
@@ -131,7 +131,7 @@ impl<M: Model> Run<'_, M> {
         let passing = locks.passing(id).expect("the task is in a critical section");
         let number = passing.word;
         let word = &locks.words[number];
-        if word.writer.is_some() && word.fought {
+        if word.writer.is_some() && word.contended {
             self.queue(id, number, false);
             self.report_lock_wait(cpu, id, false);
             self.schedule(cpu, Leave::Block(BlockCause::Task));
@@ -167,9 +167,9 @@ impl<M: Model> Run<'_, M> {
     /// `id` takes a free lock.
     fn take_word(&mut self, cpu: CpuId, id: TaskId, number: usize) {
         let locks = self.shared();
-        let fought = locks.passing(id).expect("the task is in a critical section").fought;
+        let contended = locks.passing(id).expect("the task is in a critical section").contended;
         let word = &mut locks.words[number];
-        (word.writer, word.fought) = (Some(id), fought);
+        (word.writer, word.contended) = (Some(id), contended);
         self.enter_lock(cpu, id, true);
     }
 
@@ -237,7 +237,7 @@ impl<M: Model> Run<'_, M> {
             LockKind::Mutex => {
                 let locks = self.shared();
                 let (futex, word) = (locks.futex(), &mut locks.words[number]);
-                if std::mem::take(&mut word.fought) {
+                if std::mem::take(&mut word.contended) {
                     match word.waiting.pop_front() {
                         Some(waiter) => self.wake(cpu, id, waiter.task),
                         None => self.spend(id, futex),

@@ -211,7 +211,7 @@ impl<M: Model> Run<'_, M> {
         None
     }
 
-    /// Changes the clock of a CPU. Ticks then see another remaining slice, so they are planned anew.
+    /// Changes the clock of a CPU. Ticks then see another remaining slice, so they are replanned.
     fn disturb_clock(&mut self, cpu: CpuId, fault: ClockFault) {
         self.settle(cpu);
         self.tell_time();

@@ -53,7 +53,7 @@ pub(crate) struct SectionProgress {
     /// Version that a reader of a sequence lock saw when it began.
     pub seen: u64,
     /// The task has found a mutex held once.
-    pub fought: bool,
+    pub contended: bool,
     /// Row in the lock table.
     pub row: usize,
     draw: Draw,
@@ -82,7 +82,7 @@ pub(crate) struct Word {
     pub writer: Option<TaskId>,
     pub readers: u32,
     /// A task may be asleep waiting for this mutex, so its release calls the kernel.
-    pub fought: bool,
+    pub contended: bool,
     /// Number of writes so far.
     pub version: u64,
     pub waiting: VecDeque<Waiter>,
@@ -148,7 +148,7 @@ impl SharedLocks {
             asked,
             entered: asked,
             seen: 0,
-            fought: false,
+            contended: false,
             row,
             draw,
         }));

@@ -4,7 +4,7 @@
 //! 1. A CPU counts as busy from the interrupt that wakes it, or from when it gets a task, until it owes no time and
 //!    has no task. A tick on an idle CPU does not count.
 //! 2. Changed rates are applied in one place, after all events of that instant: the account is settled at the old
-//!    rate, and planned events are planned anew.
+//!    rate, and planned events are replanned.
 //! 3. Scheduler code and interrupts take the times of the machine file at any rate.
 
 use crate::alarms::Alarm;

@@ -211,7 +211,7 @@ proptest! {
         prop_assert!(measures.energy_ratio_ppm.is_some());
     }
 
-    /// A task that works under ticks, at rates that change at any time: its end is planned anew at each change, and
+    /// A task that works under ticks, at rates that change at any time: its end is replanned at each change, and
     /// is identical to that of a simulation with steps of a nanosecond.
     #[test]
     fn planned_end_at_changing_rates_matches_naive(

@@ -61,7 +61,7 @@ fn calls_wait_for_a_scheduler_being_restarted() {
     assert!(back > Nanos::from_ms(170));
     let expected = [made(calls[0], Nanos::from_ms(50), 0), made(calls[1], back, -22), made(calls[2], back, 0)];
     assert_eq!(played.outcome.calls, expected);
-    // The effect of the first call is lost: a scheduler that is loaded again starts anew.
+    // The effect of the first call is lost: a reloaded scheduler starts from its initial state.
     let of_last = |names: &[&str]| scheduler.variables_after(&bypass_machine(3), &hogs(5), &plan, names);
     assert_eq!(of_last(&["turn_ns", "changes"]), [12_000_000, 1]);
 }

@@ -272,8 +272,8 @@ fn contended_mutex_makes_useless_futex_calls() {
     let played = |hold: u64, futex: u64| {
         let mut machine = machine(2, 0);
         machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(futex);
-        let passages = format!(r#""critical_sections": {{"lock": "l", "hold_ns": {hold}, "times": 1}}"#);
-        play(&machine, "mutex", "", &format!(r#""t": {{"instance": 2, "loop": 1, {passages}}}"#))
+        let sections = format!(r#""critical_sections": {{"lock": "l", "hold_ns": {hold}, "times": 1}}"#);
+        play(&machine, "mutex", "", &format!(r#""t": {{"instance": 2, "loop": 1, {sections}}}"#))
     };
     let found = |hold: u64, futex: u64| {
         let played = played(hold, futex);

@@ -277,7 +277,7 @@ fn idle_core_in_a_light_state_limits_turbo_until_the_next_tick() {
     }
     run_until(&mut processor, 4 * MS);
     assert_eq!(processor.rate(CpuId(0)), Rate::ratio(1, 2));
-    // The CPU chooses the deep state after a tick; the hardware then counts anew.
+    // The CPU chooses the deep state after a tick; the hardware then restarts its count.
     assert_eq!(run_until(&mut processor, 10 * MS), [(5 * MS + 100_000, 65_536)]);
 }
 

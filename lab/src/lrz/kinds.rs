@@ -29,7 +29,7 @@ const BACKENDS: [(&str, &str); 4] =
 pub struct Arguments {
     /// Directory of the corpora from which some files are taken
     #[arg(long, default_value = "target/lrz-corpora", value_name = "DIR")]
-    folder: PathBuf,
+    directory: PathBuf,
     /// lrz to measure
     #[arg(long, default_value = "target/release/lrz", value_name = "FILE")]
     lrz: PathBuf,
@@ -49,8 +49,8 @@ struct Sizes {
 
 /// Measures and writes the table.
 pub fn execute(arguments: &Arguments) -> Result<()> {
-    let folder = tempfile::tempdir().context("a temporary directory")?;
-    let place = folder.path().display().to_string();
+    let directory = tempfile::tempdir().context("a temporary directory")?;
+    let place = directory.path().display().to_string();
     let names = make(arguments, &place)?;
     let mut text = format!(
         "# Sizes of lrz for files of many kinds\n\nWritten by `cargo xtask lrz kinds`: do not edit. Files of {} bytes but \
@@ -62,7 +62,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     );
     let mut worst = [(0.0f64, String::new()), (0.0, String::new()), (0.0, String::new())];
     for name in &names {
-        let length = fs::metadata(folder.path().join(name)).context("a file that was just made")?.len();
+        let length = fs::metadata(directory.path().join(name)).context("a file that was just made")?.len();
         for (option, alone) in BACKENDS {
             let sizes = measure(arguments, &format!("{place}/{name}"), option, alone)?;
             let shares = sizes.rivals.map(|rival| (rival > 0).then(|| sizes.lrz as f64 / rival as f64));
@@ -91,7 +91,7 @@ fn make(arguments: &Arguments, place: &str) -> Result<Vec<String>> {
     fs::write(&script, SCRIPT).context("writing the script")?;
     shell(&format!("python3 '{script}' '{place}' {}; rm '{script}'", arguments.length))?;
     for (name, corpus, first, bytes) in PARTS {
-        let corpus = arguments.folder.join(corpus);
+        let corpus = arguments.directory.join(corpus);
         let bytes = if bytes == 0 { arguments.length } else { bytes };
         if corpus.exists() {
             shell(&format!(

@@ -60,7 +60,9 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     let most = arguments.seeds.iter().max().copied().unwrap_or(0);
     ensure!(arguments.pool >= 2 * most as u64, "--pool must be at least twice --seeds");
     let place = Place::new(arguments.weir.as_deref())?;
-    println!("| setting | seeds | placebo, paired | unpaired | 1 % | 2 % | 3 % | 5 % | told: work | mean wait | p99 |");
+    println!(
+        "| setting | seeds | placebo, paired | unpaired | 1 % | 2 % | 3 % | 5 % | detectable: work | mean wait | p99 |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|");
     let mut notes = String::new();
     for (index, setting) in SETTINGS.iter().enumerate() {
@@ -159,7 +161,7 @@ fn row(pools: &Pools, seeds: usize, tables: u32) -> String {
 /// tables detect it: for the planted measure, the mean wait and the 99th percentile.
 fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [String; 3] {
     let keys = [pools.key, TOLD[2], TOLD[3]];
-    let (mut told, mut promised) = ([0; 3], [const { Vec::new() }; 3]);
+    let (mut detected, mut promised) = ([0; 3], [const { Vec::new() }; 3]);
     for _ in 0..tables {
         let chosen = draw.choose(pools.original.len(), 2 * seeds);
         let (first, second) = chosen.split_at(seeds);
@@ -172,8 +174,8 @@ fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [Strin
         let other = table(&some(&pools.original, second), &changed, true);
         for (index, ppm) in promises.into_iter().enumerate() {
             promised[index].extend(ppm);
-            let is_told = ppm.is_some() && judged(&other, keys[index]).is_some_and(Judged::is_worse);
-            told[index] += usize::from(is_told);
+            let is_detected = ppm.is_some() && judged(&other, keys[index]).is_some_and(Judged::is_worse);
+            detected[index] += usize::from(is_detected);
         }
     }
     std::array::from_fn(|index| {
@@ -181,7 +183,7 @@ fn promises(pools: &Pools, seeds: usize, tables: u32, draw: &mut Draw) -> [Strin
         promised.sort_unstable();
         match promised.get(promised.len() / 2) {
             None => "-".to_owned(),
-            Some(&ppm) => format!("{:.1} %: {}", ppm as f64 / 1e4, percent(told[index], promised.len() as u32)),
+            Some(&ppm) => format!("{:.1} %: {}", ppm as f64 / 1e4, percent(detected[index], promised.len() as u32)),
         }
     })
 }

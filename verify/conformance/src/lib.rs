@@ -9,7 +9,6 @@ pub mod classes;
 pub mod compare;
 pub mod disturbance;
 pub mod fair;
-pub mod heir;
 pub mod kernel;
 pub mod log;
 pub mod model;
@@ -23,6 +22,7 @@ pub mod recorded;
 pub mod scenario;
 pub mod settings;
 pub mod shares;
+pub mod successor;
 pub mod table;
 
 pub use record::{Call, Exit, Record, Run};

@@ -5,7 +5,8 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
 use conformance::{
-    Record, Scenario, classes, fair, heir, kernel, model, muqss, order, placement, process, recorded, shares, table,
+    Record, Scenario, classes, fair, kernel, model, muqss, order, placement, process, recorded, shares, successor,
+    table,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -88,7 +89,7 @@ enum Command {
         keep: Option<PathBuf>,
     },
     /// Run hogs and a periodic task in the running kernel, which must have MuQSS, and print the measurements.
-    Heir {
+    MuqssKernel {
         /// Cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
         #[arg(default_value = "bfs", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
@@ -114,7 +115,7 @@ enum Command {
         later_us: u64,
     },
     /// Compare bfs with recordings of kernels with MuQSS: B, whose slices end at ticks, or A.
-    Heirs {
+    Successor {
         /// Recorded kernel.
         #[arg(default_value = "B", value_parser = ["A", "A4", "B", "forks"])]
         kernel: String,
@@ -208,7 +209,7 @@ fn run(command: Command) -> Result<bool> {
             let real = if rounds.is_empty() { records.ranges()? } else { records.saved(&rounds)? };
             say(&order::compare(&real, &records.simulated(seed)?, records.known), keep, &order::write(&real))
         }
-        Command::Heir { cases, loaded, later_us } => {
+        Command::MuqssKernel { cases, loaded, later_us } => {
             print!("{}", muqss::play_all(&cases, std::time::Duration::from_micros(later_us), loaded)?);
             Ok(true)
         }
@@ -217,8 +218,8 @@ fn run(command: Command) -> Result<bool> {
             print!("{}", fair::play_all(&fair::Play { names: cases, cpus, loaded, later })?);
             Ok(true)
         }
-        Command::Heirs { kernel } => {
-            say(&heir::compare(&kernel, &heir::simulated(&kernel)?, &heir::recorded(&kernel)?), None, "")
+        Command::Successor { kernel } => {
+            say(&successor::compare(&kernel, &successor::simulated(&kernel)?, &successor::recorded(&kernel)?), None, "")
         }
         Command::Muqss { cases } => {
             say(&muqss::compare(&cases, &muqss::simulated(&cases)?, &muqss::recorded(&cases)?), None, "")

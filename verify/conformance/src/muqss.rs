@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `muqss` compared with MuQSS 0.31 itself: the cases of [`heir`](crate::heir) in kernel A, in which a timer ends
+//! `muqss` compared with MuQSS 0.31 itself: the cases of [`successor`](crate::successor) in kernel A, in which a timer ends
 //! slices, and further ones: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
 
-use crate::heir::{self, Case, FORKS, FOUR, Job, apart, is_hog, play_cases};
 use crate::oracle::{self, Values};
+use crate::successor::{self, Case, FORKS, FOUR, Job, apart, is_hog, play_cases};
 use anyhow::{Context, Result, anyhow};
 use bpf_object::Object;
 use launch_profile::Profile;
@@ -37,9 +37,9 @@ const TWO: [Case; 2] = [apart("three", &[0, 0, 0], true), apart("three-apart", &
 
 /// Recordings of the kernel, by cases. It was booted with `rqshare=none` for several CPUs.
 const RECORDS: [(&str, &str); 15] = [
-    ("bfs", include_str!("../heir/a1.txt")),
-    ("bfs", include_str!("../heir/a2.txt")),
-    ("bfs", include_str!("../heir/a3.txt")),
+    ("bfs", include_str!("../successor/a1.txt")),
+    ("bfs", include_str!("../successor/a2.txt")),
+    ("bfs", include_str!("../successor/a3.txt")),
     ("one", include_str!("../muqss/one-1.txt")),
     ("one", include_str!("../muqss/one-2.txt")),
     ("one", include_str!("../muqss/one-3.txt")),
@@ -60,7 +60,7 @@ fn cases(name: &str) -> &'static [Case] {
         "forks" => &FORKS,
         "two" => &TWO,
         "four" => &FOUR,
-        _ => &heir::CASES,
+        _ => &successor::CASES,
     }
 }
 
@@ -80,7 +80,7 @@ pub fn play_all(name: &str, later: Duration, loaded: bool) -> Result<String> {
     let has_turns = |task: &str| has_turns(name, task);
     match loaded {
         true => play_cases(cases(name), later, has_turns, load),
-        false => play_cases(cases(name), later, has_turns, heir::set),
+        false => play_cases(cases(name), later, has_turns, successor::set),
     }
 }
 
@@ -120,7 +120,7 @@ pub fn simulated(name: &str) -> Result<Values> {
     for case in cases(name) {
         let profile = profile(case)?;
         let workload = case.workload()?;
-        // Without noise all CPUs of the model end their slices at the same instant, for ever, and such ties keep near
+        // Without noise all CPUs of the model end their slices at the same instant forever, and such ties keep near
         // tasks.
         let seed = u64::from(machine.topology.len() > 1);
         values
@@ -154,7 +154,7 @@ pub fn recorded(name: &str) -> Result<Vec<Values>> {
 /// Known differences of the model: cases, case, task, measure. An unknown one is an error, and so is one that no
 /// longer exists.
 ///
-/// - bfs: as for `bfs` itself (`heir`); the reason is unknown.
+/// - bfs: as for `bfs` itself (`successor`); the reason is unknown.
 /// - one, below-20: the run ends within a run interval of 38 ms.
 /// - one, sleepers: gaps of single hogs by 0.5 to 1.2 ms, shares by 0.31 points, and the 99th percentile beside 8
 ///   hogs, which is 4 ms shorter here. The reason is unknown.
@@ -182,7 +182,7 @@ const KNOWN: [(&str, &str, &str, &str); 16] = [
 ];
 
 /// Returns a table of all values, and whether the model's are within the kernel's spread, as in
-/// [`heir`](crate::heir).
+/// [`successor`](crate::successor).
 pub fn compare(name: &str, model: &Values, kernel: &[Values]) -> (String, bool) {
     let known = |case: &str, task: &str, measure: &str| KNOWN.contains(&(name, case, task, measure));
     oracle::table("muqss", model, kernel, known, |_, value| value)

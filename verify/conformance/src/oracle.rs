@@ -3,7 +3,7 @@
 //! simulated here, with the same measures per task, in a table that marks values farther apart than the kernel's own
 //! runs.
 //!
-//! `heir` and `fair` are such comparisons, both in the deterministic virtual machine.
+//! `successor` and `fair` are such comparisons, both in the deterministic virtual machine.
 
 use crate::model::in_one_process;
 use anyhow::{Context, Error, Result, anyhow, bail};

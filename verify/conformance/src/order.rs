@@ -54,7 +54,7 @@ pub const RECORDS: [Records; 2] = [
 ];
 
 /// With fewer run intervals only their number is compared.
-const STINTS: u64 = 100;
+const MIN_RUN_INTERVALS: u64 = 100;
 /// Number per 1,000 run intervals that ended while a foreign task had the CPU; not compared, because the model has
 /// none.
 const DISTURBED: &str = "disturbed";
@@ -64,7 +64,7 @@ const RARE: u64 = 20;
 const NARROWEST_PART: f64 = 0.05;
 const NARROWEST_SHARE: f64 = 20.0;
 
-/// Workload, tasks, and measure: `stints`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
+/// Workload, tasks, and measure: `run_intervals`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
 pub type Key = (String, String, String);
 /// One round.
 pub type Round = BTreeMap<Key, u64>;
@@ -179,7 +179,7 @@ impl RunIntervals {
             group.lengths.sort_unstable();
             let count = group.lengths.len() as u64;
             let mut put = |what: String, value: u64| round.insert((workload.to_owned(), who.clone(), what), value);
-            put("stints".to_owned(), count);
+            put("run_intervals".to_owned(), count);
             put("median_ns".to_owned(), group.lengths[group.lengths.len() / 2]);
             put("p90_ns".to_owned(), group.lengths[group.lengths.len() * 9 / 10]);
             put("preempted".to_owned(), group.preempted * 1000 / count);
@@ -270,9 +270,9 @@ impl Records {
     pub fn simulated(&self, seed: u64) -> Result<Round> {
         let mut round = Round::new();
         for (name, recorded) in self.names() {
-            let mut stints = RunIntervals::new(recorded);
-            simulate(self.host, &workload(name)?, seed, &mut stints)?;
-            round.extend(stints.round(name));
+            let mut intervals = RunIntervals::new(recorded);
+            simulate(self.host, &workload(name)?, seed, &mut intervals)?;
+            round.extend(intervals.round(name));
         }
         Ok(round)
     }
@@ -312,12 +312,12 @@ fn one(bytes: &[u8], name: &str, recorded: bool) -> Result<Round> {
     let runs = saved.part("runs.json")?.ok_or_else(|| anyhow!("it has no part \"runs.json\"; expected a report"))?;
     let runs: Reports = serde_json::from_slice(&runs)?;
     let mut reader = LogReader::new(&events[..])?;
-    let mut stints = RunIntervals::new(recorded);
-    stints.names = runs.runs.into_iter().next().map_or(Vec::new(), Report::names);
+    let mut intervals = RunIntervals::new(recorded);
+    intervals.names = runs.runs.into_iter().next().map_or(Vec::new(), Report::names);
     while let Some(record) = reader.read()? {
-        record.send_to(&mut stints);
+        record.send_to(&mut intervals);
     }
-    Ok(stints.round(name))
+    Ok(intervals.round(name))
 }
 
 #[derive(Deserialize)]
@@ -394,8 +394,8 @@ pub fn compare(real: &BTreeMap<Key, Real>, model: &Round, known: &str) -> (Strin
     let mut used = vec![false; known.len()];
     for (key, range) in real {
         let (workload, who, what) = key;
-        let stints = |what: &str| real.get(&(workload.clone(), who.clone(), what.to_owned()));
-        if what != "stints" && stints("stints").is_some_and(|stints| stints.median < STINTS) {
+        let range_of = |what: &str| real.get(&(workload.clone(), who.clone(), what.to_owned()));
+        if what != "run_intervals" && range_of("run_intervals").is_some_and(|count| count.median < MIN_RUN_INTERVALS) {
             continue;
         }
         let value = model.get(key).copied().unwrap_or(0);
@@ -450,15 +450,15 @@ mod tests {
 
     /// Observes switches given as time in us, CPU, next task, previous task, reason.
     fn observe(recorded: bool, switches: &[(u64, u32, TaskId, TaskId, SwitchReason)]) -> Round {
-        let mut stints = RunIntervals::new(recorded);
+        let mut intervals = RunIntervals::new(recorded);
         let tasks = [info(0, "a-0", None), info(1, "b", Some(0)), info(2, "b-1", Some(0))];
-        tasks.iter().for_each(|task| stints.task(Nanos::ZERO, task));
+        tasks.iter().for_each(|task| intervals.task(Nanos::ZERO, task));
         for &(us, cpu, task, prev, reason) in switches {
             let (time, cpu) = (Nanos::from_us(us), CpuId(cpu));
             let site = CallbackSite::default();
-            stints.event(&Event { time, cpu, task, site, kind: EventKind::Switch { prev, reason } });
+            intervals.event(&Event { time, cpu, task, site, kind: EventKind::Switch { prev, reason } });
         }
-        stints.round("w")
+        intervals.round("w")
     }
 
     fn number(round: &Round, who: &str, what: &str) -> u64 {
@@ -482,8 +482,8 @@ mod tests {
                 (1100, 0, a, none, Idle),
             ],
         );
-        assert_eq!(number(&round, "a", "stints"), 2);
-        assert_eq!((number(&round, "b", "stints"), number(&round, "b", "preempted")), (2, 0));
+        assert_eq!(number(&round, "a", "run_intervals"), 2);
+        assert_eq!((number(&round, "b", "run_intervals"), number(&round, "b", "preempted")), (2, 0));
         assert_eq!((number(&round, "b", "median_ns"), number(&round, "b", "p90_ns")), (300_000, 300_000));
         assert_eq!((number(&round, "b", "then itself"), number(&round, "b", "then a")), (500, 500));
         assert_eq!(number(&round, "a", "disturbed"), 0, "the task had the CPU again before the other came");
@@ -506,7 +506,7 @@ mod tests {
                 (600, 0, none, a, Preempt),
             ],
         );
-        assert_eq!((number(&round, "a", "stints"), number(&round, "a", "median_ns")), (3, 200_000));
+        assert_eq!((number(&round, "a", "run_intervals"), number(&round, "a", "median_ns")), (3, 200_000));
     }
 
     #[test]

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `muqss` in the model compared with MuQSS 0.31 (`verify/conformance/muqss`, and kernel A of
-//! `verify/conformance/heir`).
+//! `verify/conformance/successor`).
 
-use conformance::{heir, muqss};
+use conformance::{muqss, successor};
 
 /// Asserts that the model is within the kernel's own spread, except known differences.
 fn compare(cases: &str, values: usize) {
@@ -43,7 +43,7 @@ fn muqss_shares_hogs_on_several_cpus_like_the_kernel() {
 #[test]
 fn children_running_first_do_not_match() {
     let records = muqss::recorded("forks").unwrap();
-    let (text, well) = muqss::compare("forks", &heir::simulated("forks").unwrap(), &records);
+    let (text, well) = muqss::compare("forks", &successor::simulated("forks").unwrap(), &records);
     assert!(!well && text.lines().any(|line| line.contains("wait-p50") && line.ends_with("TOO FAR")), "{text}");
 }
 

@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 
 /// Returns the directories of records, one per kernel.
 fn kernels() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded");
-    folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("recorded");
+    directory.read_dir().unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect()
 }
 
 #[test]
 fn every_scenario_has_a_record() {
-    for folder in kernels() {
-        let missing = |scenario: &&Scenario| !folder.join(format!("{}.txt", scenario.name)).exists();
+    for directory in kernels() {
+        let missing = |scenario: &&Scenario| !directory.join(format!("{}.txt", scenario.name)).exists();
         let all = Scenario::all();
         let missing: Vec<&str> = all.iter().filter(missing).map(|scenario| scenario.name.as_str()).collect();
         assert!(
             missing.is_empty(),
             "{}: {missing:?}; docs/explanation/departures.md tells how to record",
-            folder.display()
+            directory.display()
         );
     }
 }
@@ -28,25 +28,25 @@ fn every_scenario_has_a_record() {
 #[test]
 fn model_matches_recorded_scenarios() {
     assert!(!kernels().is_empty());
-    for folder in kernels() {
+    for directory in kernels() {
         let verdict = |scenario: &Scenario| {
-            let text = std::fs::read_to_string(folder.join(format!("{}.txt", scenario.name))).ok()?;
+            let text = std::fs::read_to_string(directory.join(format!("{}.txt", scenario.name))).ok()?;
             let kernel = recorded::read(&text).unwrap();
             Some(compare(scenario, &kernel, &model::play(scenario).unwrap()))
         };
         let verdicts: Vec<Verdict> = Scenario::all().iter().filter_map(verdict).collect();
         let wrong: Vec<Verdict> = verdicts.iter().filter(|verdict| !verdict.is_expected()).cloned().collect();
-        assert!(wrong.is_empty(), "{}\n{}", folder.display(), table::text(&wrong));
+        assert!(wrong.is_empty(), "{}\n{}", directory.display(), table::text(&wrong));
     }
 }
 
 #[test]
 fn shares_and_latencies_match_the_kernel() {
-    for folder in kernels() {
-        let text = std::fs::read_to_string(folder.join("shares")).unwrap();
+    for directory in kernels() {
+        let text = std::fs::read_to_string(directory.join("shares")).unwrap();
         let (kernel, model) = (shares::read(&text).unwrap(), shares::simulated().unwrap());
         let (table, well) = shares::compare(&kernel, &model, &shares::own_exceptions());
-        assert!(well, "{}\n{table}", folder.display());
+        assert!(well, "{}\n{table}", directory.display());
     }
 }
 
@@ -63,8 +63,8 @@ fn document_shows_these_shares() {
 /// at most 5 points, and must be detected.
 #[test]
 fn missing_or_doubled_share_is_detected() {
-    for folder in kernels() {
-        let text = std::fs::read_to_string(folder.join("shares")).unwrap();
+    for directory in kernels() {
+        let text = std::fs::read_to_string(directory.join("shares")).unwrap();
         let kernel = shares::read(&text).unwrap();
         let nice19 = |got: &shares::Got| (&*got.workload, &*got.policy, &*got.task) == ("shares-2", "bfs", "nice19");
         let total: u64 =
@@ -109,7 +109,7 @@ fn kernel_classes_match_in_order_and_run_intervals() {
         assert!(well, "{}\n{table}", records.kernel);
         // The comparison can fail, for every measure.
         for (workload, task, what) in [
-            ("light-1", "hog", "stints"),
+            ("light-1", "hog", "run_intervals"),
             ("light-1", "hog", "median_ns"),
             ("hogs-1", "heavy10", "p90_ns"),
             ("light-1", "hog", "preempted"),

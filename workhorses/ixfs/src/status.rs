@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a running server tells of itself.
+//! Status of a running server.
 
 use crate::server::Durability;
 use crate::store::{Recovery, Usage};

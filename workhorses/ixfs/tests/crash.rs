@@ -127,7 +127,7 @@ fn verify(run: &Run, mistake: Mistake, most: usize) -> Result<u64, String> {
     wrong.map_or(Ok(count), Err)
 }
 
-/// Recovers one image. It must hold one of `allowed`, and go on working.
+/// Recovers one image. It must hold one of `allowed`, and keep working.
 fn recovers(image: Vec<u8>, allowed: &[Durable], mistake: Mistake) -> Result<(), String> {
     let device = Arc::new(MemoryDevice::new(image));
     let (store, mut tree, recovery) =
@@ -174,7 +174,7 @@ const OPS: [Op; 18] = [
     Op::Evict(0),
 ];
 
-/// What stands in the store before a sequence of the exhaustive part.
+/// Content of the store before a sequence of the exhaustive part.
 const SETUP: [(Op, Persist); 3] =
     [(Op::Create(0), Persist::Nothing), (Op::Mkdir(4), Persist::Nothing), (Op::Write(0, 0, 9000), Persist::Commit)];
 

@@ -211,7 +211,7 @@ fn mutate(image: &mut [u8], edits: &[(usize, u8)]) {
     }
 }
 
-/// A store whose tree stands in the root record, and its superblock.
+/// A store whose tree is in the root record, and its superblock.
 fn whole_tree_in_one_record() -> (Vec<u8>, Superblock) {
     let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
     let (store, mut tree, _) = Store::open(device.clone()).unwrap();
@@ -225,7 +225,7 @@ fn whole_tree_in_one_record() -> (Vec<u8>, Superblock) {
     let image = device.image();
     let slots = [0, 1].map(|slot| Superblock::decode(&image[slot * BLOCK..(slot + 1) * BLOCK], u64::MAX).ok());
     let superblock = slots.into_iter().flatten().max_by_key(|superblock| superblock.generation).unwrap();
-    assert!(superblock.root.len > 400, "the tree stands in the root record");
+    assert!(superblock.root.len > 400, "the tree is in the root record");
     (image, superblock)
 }
 

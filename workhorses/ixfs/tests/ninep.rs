@@ -128,7 +128,7 @@ fn files_are_created_written_read_listed_renamed_and_removed() {
     let mut names = Vec::new();
     let mut offset = 0;
     loop {
-        // Room for one entry at a time: listing must go on from any cookie.
+        // Room for one entry at a time: a listing must continue from any cookie.
         let list = client.call(40, f().u32(2).u64(offset).u32(40)).unwrap();
         if list.len() == 4 {
             break;

@@ -27,7 +27,7 @@ pub(crate) struct Line {
     pub column: u32,
 }
 
-/// A CO-RE relocation as it stands in the file.
+/// A CO-RE relocation as stored in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreRecord {
     pub type_id: u32,

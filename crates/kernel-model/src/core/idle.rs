@@ -159,7 +159,7 @@ pub(crate) struct Masks {
     pub cpus: CpuSet,
     /// All CPUs of fully idle cores.
     pub cores: CpuSet,
-    /// Last choice of each calling CPU, from which "distribute" choices go on (contract I3).
+    /// Last choice of each calling CPU, from which "distribute" choices continue (contract I3).
     cursor: Vec<u32>,
 }
 

@@ -155,7 +155,7 @@ fn pinned_job_goes_into_the_first_row_with_its_column_free() {
 }
 
 /// Theory 2: columns assigned to tasks that have not reached their row yet are not free for others. Otherwise jobs
-/// would take them from each other, change their rows for ever and never run as a whole.
+/// would take them from each other, change rows forever and never run as a whole.
 #[test]
 fn job_placement_reaches_a_fixed_point() {
     for sizes in [&[6, 4, 8, 7][..], &[7, 8, 4, 6], &[5, 5, 5, 5, 5, 5], &[8, 6, 6, 5, 3, 7]] {

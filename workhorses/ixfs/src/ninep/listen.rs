@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets of the 9P door, and who is at the other end.
+//! Sockets of the 9P door, and the credentials of the peer.
 
 use super::locks::Locks;
 use super::message::{self, HEADER, Message};
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 /// Waiting `fsync`s of a connection that have threads of their own; further ones hold up the connection.
 const MAX_SYNCS: usize = 64;
 
-/// A door that listens until it is dropped. Connections that exist go on.
+/// A door that listens until it is dropped. Existing connections continue.
 pub struct Door {
     socket: Option<PathBuf>,
     /// Where the door listens: of use where port 0 was asked for.

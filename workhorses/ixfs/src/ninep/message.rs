@@ -246,7 +246,7 @@ impl Message {
         message
     }
 
-    /// Appends the qid of an inode. Inode numbers are never used twice, so the path is unique for ever.
+    /// Appends the qid of an inode. Inode numbers are never used twice, so the path is unique forever.
     pub fn qid(self, attr: &Attr) -> Message {
         self.u8(qid_type(attr.mode)).u32(version(attr)).u64(attr.ino)
     }

@@ -3,7 +3,7 @@
 //!
 //! - [`message`]: requests as bytes. Nothing that a client sends can make it panic or allocate more than was sent.
 //! - [`session`]: one connection's fids and what each request does.
-//! - [`listen`]: sockets and who is at the other end.
+//! - [`listen`]: sockets and the credentials of the peer.
 //!
 //! # Threat model
 //! On the unix socket the kernel vouches for the client's user. User 0 may attach as any user, as a mounting kernel does;

@@ -57,7 +57,7 @@ struct Fid {
 pub enum Answer {
     /// Send a reply.
     Reply(Message),
-    /// Make everything durable, then reply; other requests go on.
+    /// Make everything durable, then reply; other requests continue.
     Sync(u16, bool),
     /// Forget the reply of a request that waits for durability, then reply.
     Flush(u16, Message),

@@ -189,12 +189,12 @@ impl Geometry {
         Ok(Geometry { blocks: superblock::SLOTS + log_blocks + data as u32, log_blocks, limit })
     }
 
-    /// The same with room for so many bytes more of big files, which like all files need it twice.
+    /// The same with room for this number of additional bytes of big files, which like all files need it twice.
     pub fn with_big_files(self, bytes: u64) -> Result<Geometry> {
         self.with_archive_space(bytes.saturating_mul(9) / 4)
     }
 
-    /// The same with so many bytes more for archived epochs.
+    /// The same with this number of additional bytes for archived epochs.
     pub fn with_archive_space(self, bytes: u64) -> Result<Geometry> {
         let blocks = u64::from(self.blocks) + bytes / BLOCK as u64;
         match u32::try_from(blocks) {

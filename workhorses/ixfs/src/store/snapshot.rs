@@ -15,11 +15,11 @@ use crate::tree::radix::{Node, Slot};
 use crate::tree::{Body, Data, Entry, Page, Tree};
 use std::sync::{Arc, Mutex};
 
-/// A node of at most this many bytes stands in the record above it.
+/// Maximum size of a node, in bytes, that is stored in the record above it.
 const INLINE_MAP: usize = 1024;
-/// A file of one page of at most this many bytes stands in its inode's record.
+/// Maximum size of a one-page file, in bytes, that is stored in its inode's record.
 pub const INLINE_DATA: usize = 1024;
-/// Extended attributes of at most this many bytes stand in their inode's record.
+/// Maximum size of extended attributes, in bytes, that are stored in their inode's record.
 const INLINE_XATTRS: usize = 1024;
 /// Adjacent blocks are gathered into writes of at most this many bytes.
 const RUN: usize = 1 << 20;
@@ -192,7 +192,7 @@ impl<'a> Writer<'a> {
         self.runs.finish()
     }
 
-    /// Appends a map, or a part of one. A node whose record would be short stands in the record above it: small
+    /// Appends a map, or a part of one. A node with a short record is stored in the record above it: small
     /// directories and files need no blocks of their own, and neither do the thinly filled nodes of larger maps.
     fn map<V: Value>(&mut self, slot: &Slot<V>, out: &mut Bytes) -> Result<()> {
         match slot {
@@ -325,7 +325,7 @@ struct Attempt {
 }
 
 impl Store {
-    /// Writes the tree that `freeze` returns and makes it the root that recovery starts from. Commits go on meanwhile,
+    /// Writes the tree that `freeze` returns and makes it the root that recovery starts from. Commits continue meanwhile,
     /// except where the log has no room: then they wait. With `epoch`, the snapshot is archived under that name.
     pub fn snapshot(&self, freeze: &dyn Fn() -> Tree, now: i64, epoch: Option<&str>) -> Result<Written> {
         self.snapshot_and(freeze, now, epoch.map_or(Change::None, Change::Add))

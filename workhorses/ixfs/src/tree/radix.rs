@@ -51,7 +51,7 @@ impl<T> Node<T> {
         (key >> self.shift) % FAN
     }
 
-    /// The position in `slots` of a digit, and whether a slot stands there.
+    /// The position in `slots` of a digit, and whether the slot exists.
     fn position(&self, digit: u64) -> (usize, bool) {
         let below = self.present & ((1 << digit) - 1);
         (below.count_ones() as usize, self.present >> digit & 1 == 1)

@@ -188,7 +188,7 @@ impl Subject {
     }
 }
 
-/// Nanoseconds for one write of 4 KiB with `fsync`, with so many writers of a file each.
+/// Nanoseconds for one write of 4 KiB with `fsync`, with this number of writers, each of a file of its own.
 fn syncs(dir: &Path, writers: usize, count: usize) -> anyhow::Result<u64> {
     let begin = Instant::now();
     std::thread::scope(|scope| -> anyhow::Result<()> {

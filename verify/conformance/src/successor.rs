@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `bfs` compared with its maintained successor: MuQSS 0.31 with one queue for all CPUs, which has BFS's deadlines,
 //! slices and preemption in a recent kernel. Recordings of that kernel in the deterministic virtual machine are in
-//! `heir/`; the model must agree as far as the kernel agrees with itself.
+//! `successor/`; the model must agree as far as the kernel agrees with itself.
 //!
 //! Two kernels: *A* is unchanged MuQSS, in which a timer ends slices; in *B* ticks end them, by the rule of BFS 0.360
 //! (`highres=off`). `bfs` ends slices at ticks: it is compared with B, and with A where ticks do not matter. *A4* is
@@ -24,17 +24,17 @@ use workload::Workload;
 const RR_INTERVAL: &str = "/proc/sys/kernel/rr_interval";
 const INTERACTIVE: &str = "/proc/sys/kernel/interactive";
 const RECORDS: [(&str, &str); 14] = [
-    ("B", include_str!("../heir/b1.txt")),
-    ("B", include_str!("../heir/b2.txt")),
-    ("B", include_str!("../heir/b3.txt")),
-    ("B", include_str!("../heir/b4.txt")),
-    ("B", include_str!("../heir/b5.txt")),
-    ("A", include_str!("../heir/a1.txt")),
-    ("A", include_str!("../heir/a2.txt")),
-    ("A", include_str!("../heir/a3.txt")),
-    ("A4", include_str!("../heir/a4-1.txt")),
-    ("A4", include_str!("../heir/a4-2.txt")),
-    ("A4", include_str!("../heir/a4-3.txt")),
+    ("B", include_str!("../successor/b1.txt")),
+    ("B", include_str!("../successor/b2.txt")),
+    ("B", include_str!("../successor/b3.txt")),
+    ("B", include_str!("../successor/b4.txt")),
+    ("B", include_str!("../successor/b5.txt")),
+    ("A", include_str!("../successor/a1.txt")),
+    ("A", include_str!("../successor/a2.txt")),
+    ("A", include_str!("../successor/a3.txt")),
+    ("A4", include_str!("../successor/a4-1.txt")),
+    ("A4", include_str!("../successor/a4-2.txt")),
+    ("A4", include_str!("../successor/a4-3.txt")),
     ("forks", include_str!("../muqss/forks-1.txt")),
     ("forks", include_str!("../muqss/forks-2.txt")),
     ("forks", include_str!("../muqss/forks-3.txt")),
