@@ -47,7 +47,7 @@ test-asan: deps
 	@. ./tools/deps.sh; set -ex; \
 	ASAN_OPTIONS=detect_leaks=0 RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p bitfit --locked -q \
 		--target x86_64-unknown-linux-gnu --target-dir target/asan --no-default-features --features std \
-		--lib --test oracle --test operations --test guard_pages --test summary --test atomic --test history --test gfs2
+		--lib --test suite
 
 test-vm: deps
 	@vm=full; . ./tools/deps.sh; set -ex; \

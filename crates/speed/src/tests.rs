@@ -346,7 +346,7 @@ fn documented_table_of_effects_matches_code() {
         include_str!("decay.rs"),
         include_str!("../../simulator/src/speed_tests.rs"),
         include_str!("../../simulator/src/locks_tests.rs"),
-        include_str!("../../simulator/tests/critical_sections.rs"),
+        include_str!("../../simulator/tests/suite/critical_sections.rs"),
     ];
     let mut table = "<!-- table -->\n| effect | verified | validated here | validated by published data |\n".to_owned();
     table += "|---|---|---|---|\n";

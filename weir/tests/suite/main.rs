@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The integration tests of this crate, in one program: linking a program per file takes longer than most tests.
+
+mod browser;
+mod calls;
+mod check;
+mod command_line;
+mod ejections;
+mod explain;
+mod groups;
+mod manual;
+mod nix;
+mod own;
+mod pages;
+mod places;
+mod promises;
+mod real;
+mod recordings;
+mod results;
+mod run;
+mod runs;
+mod sources;
+mod suites;
+mod visitors;

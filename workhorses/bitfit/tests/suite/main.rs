@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The integration tests of this crate, in one program: linking a program per file takes longer than most tests.
+
+mod atomic;
+mod capi;
+mod common;
+mod gfs2;
+mod gfs2_tools;
+mod guard_pages;
+mod history;
+mod operations;
+mod oracle;
+mod program;
+mod summary;
