@@ -570,7 +570,7 @@ SCHEDULER(sets_ops,
 	.cgroup_move = (void *)sets_cgroup_move,
 	.init = (void *)sets_init,
 	.exit = (void *)sets_exit,
-	/* 5: whoever may not stay goes, though nobody else wants the CPU. */
+	/* 5: without lending, a task must leave a CPU of another set even if no task waits. */
 	.flags = SCX_OPS_ENQ_LAST,
 	.name = "sets",
 );

@@ -201,7 +201,7 @@ impl<'a, 'r> Builder<'a, 'r> {
                 self.check_suspend(value).map_err(fault)?;
                 Op::Suspend
             }
-            // The value has no meaning.
+            // The value of `yield` is ignored.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
