@@ -156,7 +156,7 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
             format!("{site} had computed {}, for {}", slice_name(slice_ns), longest())
         }
         Reason::LongSlice { slice_ns } => {
-            format!("{site} gave {}, which ran longest, {}", longest(), slice_name(slice_ns))
+            format!("{site} gave {} to {}, which ran longest", slice_name(slice_ns), longest())
         }
         Reason::TookCpu => format!("{site} preempted it"),
         Reason::ShortSlice { slice_ns } => format!("{site} had given it {}", slice_name(slice_ns)),

@@ -29,7 +29,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Group<'a> {
     /// Common properties of the setups.
     pub title: String,
-    /// Property that names the setups: `scheduler`.
+    /// Property in which the setups differ and by which they are named, such as `scheduler`.
     pub axis: &'static str,
     pub setups: Vec<Setup<'a>>,
     /// One for each setup but the first.

@@ -55,7 +55,7 @@ pub(crate) enum Role {
 /// CPU time that a task needs until it acts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// To run for this time.
+    /// The task is to run for this time.
     Run(Nanos),
     /// Its CPU clock to advance by this time: it must be current for this time, and then run.
     Clock(Nanos),
@@ -80,7 +80,7 @@ pub(crate) struct Task {
     pub phase: Phase,
     /// Set in [`Phase::Act`]; boxed because it is rarely set: most wakeups come from timers.
     pub later: Option<Box<Later>>,
-    /// It has begun to block. Only used if operations wait.
+    /// Whether the task has begun to block. Only used if operations wait.
     pub blocks: bool,
     /// It was woken after it decided to block and before it blocked.
     pub woken_before_block: bool,
@@ -191,7 +191,8 @@ impl Task {
         work
     }
 
-    /// Whether it uses its CPU without doing work: it waits for a lock of its workload, or for a cache line.
+    /// Whether the task keeps its CPU busy without doing work: it waits for a lock of its workload, or for a cache
+    /// line.
     pub fn spins(&self) -> bool {
         matches!(self.phase, Phase::Spin | Phase::Line(_))
     }

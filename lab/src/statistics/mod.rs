@@ -85,7 +85,7 @@ struct Pools {
     original: Vec<Record>,
     /// Runs of the copy with a delay of 0, on the same seeds.
     copy: Vec<Record>,
-    /// By [`PLANTS`]; empty if no delay changes the measure.
+    /// Runs with each delay, in the order of [`PLANTS`]; empty if no delay changes the measure.
     planted: Vec<Vec<Record>>,
 }
 

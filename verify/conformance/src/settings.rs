@@ -103,7 +103,7 @@ pub enum Kick {
     /// Nothing.
     #[default]
     None,
-    /// No flags.
+    /// A kick without flags.
     Plain,
     /// IDLE.
     Idle,

@@ -262,8 +262,8 @@ fn failed_passes_allow_heavier_tasks_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five tasks it is two and a half
-/// by weight, into which the third still fits, or two by number.
+/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five equal tasks, half the weight
+/// is two and a half: the kernels that count weight pull a third one, the kernel that counts tasks pulls two.
 #[test]
 fn idle_cpu_pulls_half_of_the_tasks() {
     for (hogs, taken) in [(6, [3, 3, 3]), (5, [3, 3, 2])] {

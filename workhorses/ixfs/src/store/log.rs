@@ -69,7 +69,7 @@ pub struct Log {
 pub struct Batch {
     /// Next inode number after the batch.
     pub next_ino: Ino,
-    /// Its changes.
+    /// Changes that the batch makes.
     pub records: Vec<Record>,
     /// Where the batch behind it begins.
     pub next: Position,

@@ -214,7 +214,7 @@ impl Geometry {
     }
 }
 
-/// What [`Store::open`] found.
+/// What opening a store ([`Store::open`]) loaded and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recovery {
     /// Snapshot that the tree was loaded from.

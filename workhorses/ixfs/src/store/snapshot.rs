@@ -301,7 +301,7 @@ fn mark_slot<V>(slot: &Slot<V>, marks: &mut Marks, value: &mut dyn FnMut(&V, &mu
 /// What a snapshot wrote.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Written {
-    /// Its generation.
+    /// Generation of the snapshot.
     pub generation: u64,
     /// Blocks written.
     pub blocks: u64,
