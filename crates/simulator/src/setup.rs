@@ -38,6 +38,9 @@ pub(crate) fn prepare<'a>(
         return Err(SetupError::Machine(format!("{}: kernel {}: {problem}", setup.machine.name, setup.kernel)));
     }
     check_workload(setup.workload, setup.machine, setup.duration)?;
+    if matches!(setup.scheduler, Scheduler::Kernel) {
+        check_caps(setup.workload)?;
+    }
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
     let mut kernel = Kernel::new(config(setup));
     kernel.set_uptime(UPTIME);
@@ -70,6 +73,19 @@ pub(crate) fn prepare<'a>(
     run.plan_faults(setup.faults);
     run.operations.wait = setup.kernel.form == Form::Waiting;
     Ok(run)
+}
+
+/// Refuses caps that the model of the default scheduler does not enforce: a run without throttling would show CPU time
+/// beyond the cap.
+fn check_caps(workload: &Workload) -> Result<(), SetupError> {
+    match workload.all_groups().iter().find(|group| group.cap_percent.is_some()) {
+        Some(group) => {
+            let problem = "has a cap, which the model of the default scheduler does not enforce (cpu.max); remove it, \
+                           or choose a scheduler whose profile has the group's caps, such as entitlement";
+            Err(SetupError::Workload(format!("group {} {problem}", group.path)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Links, loads and attaches a scheduler.

@@ -388,6 +388,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         no_hz_idle: true,
         newidle_ratio: None,
         llc_kb: 0,
+        caveats: Vec::new(),
         costs: Costs::zero(),
         noise: Default::default(),
         effects: Default::default(),

@@ -387,6 +387,10 @@ impl Core {
             self.fail(format!("invalid node {node}"));
             return Err(EINVAL);
         }
+        if !self.config.topology.has_node(node as u32) {
+            self.fail(format!("unavailable node {node}"));
+            return Err(EINVAL);
+        }
         Ok(node as u32)
     }
 

@@ -55,7 +55,7 @@ fn shares_and_latencies_match_the_kernel() {
 fn document_shows_these_shares() {
     let kernel = shares::read(include_str!("../../recorded/7.2.13/shares")).unwrap();
     let table = shares::markdown(&kernel, &shares::simulated().unwrap()).unwrap();
-    let page = expect_test::expect_file!["../../../lab/results/fidelity.md"];
+    let page = expect_test::expect_file!["../../../../lab/results/fidelity.md"];
     page.assert_eq(&shares::in_page(&page.data(), &table).unwrap());
 }
 
