@@ -31,7 +31,7 @@ impl World {
 pub struct Tags {
     /// The scheduler as requested: `bfs@0.360`, or the path of an object.
     pub scheduler: String,
-    /// Hash of its object, in hexadecimal. `None` for the kernel's own scheduler.
+    /// Hash of its object, in hexadecimal. `None` for the default scheduler.
     #[serde(default)]
     pub object_hash: Option<String>,
     /// Name of the machine.

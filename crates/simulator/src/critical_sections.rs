@@ -258,7 +258,7 @@ impl<M: Model> Run<'_, M> {
             let polling = self.polling(number);
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
             let waiter = locks.words[number].waiting.remove(place).expect("a waiter");
-            // Readers of a sequence lock check by themselves.
+            // Readers of a sequence lock do not wait in line: they check the version themselves.
             let enters = kind != LockKind::Sequence || !waiter.reads;
             if enters {
                 self.grant(waiter, number, kind, op, polling);

@@ -255,7 +255,7 @@ impl<M: Model> Run<'_, M> {
                 return;
             }
         }
-        // In order of arrival: a wakeup may concern a task that is about to block.
+        // Process the CPUs in the order in which they were held: a wakeup may concern a task that is about to block.
         for cpu in std::mem::take(&mut self.operations.held) {
             self.settle(cpu);
             self.cpus[cpu.index()].parked = false;

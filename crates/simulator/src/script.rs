@@ -186,7 +186,8 @@ impl<M: Model> Run<'_, M> {
                 locks.give(lock, free);
                 return self.cpus[cpu.index()].charge(Charge::scheduler(free + after - from));
             }
-            // In the other case it gets the lock without an event, too.
+            // Even if it has to wait, it gets the lock without an event, provided that nothing else happens before
+            // `at`.
             if at > self.now && next <= at && self.may_execute_ahead(cpu) {
                 return self.execute_ahead(cpu, acquisition, at);
             }

@@ -18,7 +18,7 @@ pub enum Signal {
     /// scheduler, so the kernel ignores utilization.
     #[default]
     Targets,
-    /// Utilization of each CPU, as with the kernel's own scheduler.
+    /// Utilization of each CPU, as with the default scheduler.
     Utilization,
 }
 

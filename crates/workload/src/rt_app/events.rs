@@ -225,7 +225,7 @@ impl<'a, 'r> Builder<'a, 'r> {
                 self.suspend(at, value);
                 return Ok(());
             }
-            // The value has no meaning.
+            // The value of `yield` is ignored.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
