@@ -4,7 +4,7 @@
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
 use crate::interrupt::Interrupt;
-use crate::model::Model;
+use crate::model::{Change, Model};
 use crate::run::Run;
 use crate::setup::existing;
 use crate::tasks::{Later, Phase, Role, State};
@@ -137,12 +137,7 @@ impl<M: Model> Run<'_, M> {
             task.woken_before_block = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
             return self.cpus[cpu].charge(Charge::default());
         }
-        if self.operations.wait() {
-            return self.begin(cpu, Operation::Wake(other, Waker::Task(id)), charge);
-        }
-        self.tell_time();
-        self.kernel.model.wake(cpu, other, Waker::Task(id));
-        self.apply(cpu, charge);
+        self.operate(cpu, Operation::Wake(other, Waker::Task(id)), charge);
     }
 
     /// The external parent, which runs on `cpu`, starts a task of this spec. If further tasks become due before it
@@ -176,11 +171,12 @@ impl<M: Model> Run<'_, M> {
         self.noise.started(child, spec);
         if result.is_ok() {
             if let Some(group) = self.demands.group_of(spec) {
-                let moved = self.kernel.model.move_to_cgroup(cpu, &[child], group);
+                let moved = self.kernel.model.change(cpu, child, Change::Cgroup(group));
                 self.kernel.count_if_refused(moved);
             }
             if let Some(uid) = self.demands.spec(spec).who.uid {
-                self.kernel.model.set_user(child, uid);
+                let set = self.kernel.model.change(cpu, child, Change::User(uid));
+                self.kernel.count_if_refused(set);
             }
             self.demands.begin(child, spec, parent, self.clock.kernel_now());
             if self.operations.wait() {
@@ -188,7 +184,7 @@ impl<M: Model> Run<'_, M> {
                 let wakeup = self.wakeup(cpu, child);
                 return self.begin(cpu, Operation::WakeNew(child), wakeup);
             }
-            self.kernel.model.wake_new(cpu, child);
+            self.kernel.model.execute(cpu, Operation::WakeNew(child));
             let wakeup = self.wakeup(cpu, child);
             return self.apply(cpu, Charge { scheduler: wakeup.scheduler + Nanos(own), ..wakeup });
         }
@@ -230,7 +226,7 @@ impl<M: Model> Run<'_, M> {
         self.tell_time();
         if let Some(cpus) = cpus {
             let allowed = existing(Some(&cpus), &self.machine.all_cpus());
-            let result = self.kernel.model.set_affinity(cpu, id, &allowed);
+            let result = self.kernel.model.change(cpu, id, Change::Affinity(&allowed));
             if result.is_ok() {
                 self.sinks.affinity(self.clock.now(), id, &allowed);
                 self.kernel.affinity_reported = true;
@@ -238,7 +234,7 @@ impl<M: Model> Run<'_, M> {
             self.kernel.count_if_refused(result);
         }
         if let Some((policy, nice)) = policy {
-            let result = self.kernel.model.set_policy(cpu, id, policy, nice);
+            let result = self.kernel.model.change(cpu, id, Change::Policy(policy, nice));
             self.kernel.count_if_refused(result);
         }
         self.apply(cpu, Charge::default());

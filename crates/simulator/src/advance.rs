@@ -169,7 +169,8 @@ impl<M: Model> Run<'_, M> {
     fn housekeeping_wakeup(&mut self) {
         self.ticks.plan_housekeeping(Nanos::MAX);
         if !self.tick_is_idle_until(BOOT_CPU, self.clock.now() + Nanos(1)) {
-            self.play_tick(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
+            let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
+            self.operate(BOOT_CPU, Operation::Tick, charge);
         }
     }
 
@@ -191,16 +192,7 @@ impl<M: Model> Run<'_, M> {
         if self.ticks.may_skip() && self.tick_is_idle_until(cpu, self.clock.now() + Nanos(1)) {
             return self.cpus[cpu].charge(charge);
         }
-        self.play_tick(cpu, charge);
-    }
-
-    fn play_tick(&mut self, cpu: CpuId, charge: Charge) {
-        if self.operations.wait() {
-            return self.begin(cpu, Operation::Tick, charge);
-        }
-        self.tell_time();
-        self.kernel.model.tick(cpu);
-        self.apply(cpu, charge);
+        self.operate(cpu, Operation::Tick, charge);
     }
 
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
@@ -213,14 +205,10 @@ impl<M: Model> Run<'_, M> {
         if self.faults.are_freezing() && !goes_on(&interrupt) {
             return self.faults.miss(interrupt);
         }
-        if let Interrupt::Theft(interrupt) = interrupt {
-            return self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() });
-        }
         if self.operations.wait() && self.interrupt_needs_quiet(interrupt) && !self.is_quiet(cpu) {
             return self.cpus[cpu].inbox.push_front(interrupt);
         }
-        let costs = &self.machine.costs;
-        self.tell_time();
+        let cost = self.machine.costs.interrupt_ns;
         match interrupt {
             Interrupt::Sleep(task) => {
                 let role = self.tasks[task].role;
@@ -230,44 +218,35 @@ impl<M: Model> Run<'_, M> {
                     BlockCause::Io => Waker::Interrupt,
                     BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
                 };
-                if !self.operations.wait() {
-                    self.kernel.model.wake(cpu, task, waker);
-                }
-                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
+                let interrupt = self.noise.interrupt(cpu, cost);
                 let wakeup = self.wakeup(cpu, task);
-                self.apply_or_begin(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
+                self.operate(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
             }
             Interrupt::Timer(key) => {
-                if !self.operations.wait() {
-                    self.kernel.model.timer(cpu, key);
-                }
-                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
-                self.apply_or_begin(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
+                let interrupt = self.noise.interrupt(cpu, cost);
+                self.operate(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
             }
-            Interrupt::Start(spec) => self.start_by_external_parent(cpu, spec),
+            Interrupt::Start(spec) => {
+                self.tell_time();
+                self.start_by_external_parent(cpu, spec);
+            }
             Interrupt::Fault(step) => {
+                self.tell_time();
                 let charge = self.do_step(cpu, step);
                 self.apply(cpu, charge);
             }
             Interrupt::Load(load) => {
+                self.tell_time();
                 self.do_load(cpu, load);
                 self.apply(cpu, Charge::default());
             }
             Interrupt::Call => {
+                self.tell_time();
                 self.make_calls(cpu);
                 self.apply(cpu, Charge::default());
             }
-            Interrupt::Theft(_) => unreachable!("the kernel does not see it"),
-        }
-    }
-
-    /// Applies the output of an operation that the kernel model has completed, or begins the operation if operations
-    /// wait for locks.
-    fn apply_or_begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
-        if self.operations.wait() {
-            self.begin(cpu, operation, charge);
-        } else {
-            self.apply(cpu, charge);
+            // The kernel does not see it.
+            Interrupt::Theft(interrupt) => self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() }),
         }
     }
 
@@ -291,7 +270,8 @@ impl<M: Model> Run<'_, M> {
         }
         let awaits = std::mem::take(&mut entry.awaits);
         self.tell_time();
-        let switch = self.kernel.model.schedule(cpu, leave);
+        let switch = self.kernel.model.execute(cpu, Operation::Schedule(leave));
+        let switch = switch.expect("schedule decides");
         let entry = &mut self.cpus[cpu];
         assert_eq!(switch.prev, entry.current, "the kernel and the clock have the same current task on CPU {cpu}");
         let mut charge = Charge::default();

@@ -2,11 +2,10 @@
 //! What the workload asks for: the scripts of its tasks, its groups, and the tasks that its external parent starts.
 
 use crate::groups::Groups;
-use crate::model::Model;
 use crate::noise::Noise;
 use crate::setup::existing;
 use ids::{CpuSet, Nanos, TaskId};
-use kernel_model::{CgroupId, Identity, TaskAttributes};
+use kernel_model::{CgroupId, Identity, Kernel, TaskAttributes};
 use measures::PeriodsOfTasks;
 use std::collections::VecDeque;
 use workload::{Demand, Executor, Start, TaskSpec, Workload};
@@ -48,8 +47,8 @@ impl<'a> Demands<'a> {
     }
 
     /// Creates the cgroups of the workload, before a scheduler is attached.
-    pub fn make_groups(&mut self, model: &mut impl Model) {
-        self.groups = Groups::make(model, self.workload);
+    pub fn make_groups(&mut self, kernel: &mut Kernel) {
+        self.groups = Groups::make(kernel, self.workload);
     }
 
     /// Whether the workload has groups.

@@ -12,13 +12,13 @@
 use crate::alarms::Alarm;
 use crate::cpu::{Charge, Cpu};
 use crate::interrupt::{Interrupt, Step};
-use crate::model::Model;
+use crate::model::{MachineChange, Model};
 use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Role;
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, ClockFault, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Identity, Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 
 /// Duration of `synchronize_rcu()` between the first steps of taking a CPU offline: three ticks at 250 Hz. A choice.
@@ -63,8 +63,8 @@ impl<M: Model> Run<'_, M> {
     /// Leaves these CPUs offline at boot, before anything runs.
     pub fn boot_without(&mut self, cpus: &CpuSet) {
         for cpu in cpus.iter() {
-            self.kernel.model.deactivate_cpu(cpu);
-            self.kernel.model.offline_cpu(cpu);
+            self.kernel.model.change_machine(cpu, MachineChange::Deactivate);
+            self.kernel.model.change_machine(cpu, MachineChange::Offline);
             self.apply(cpu, Charge::default());
             self.cpus[cpu].resched = false;
             assert_eq!(self.kill(cpu), None, "no task exists yet");
@@ -147,10 +147,10 @@ impl<M: Model> Run<'_, M> {
         match step {
             Step::Deactivate(target) | Step::Offline(target) | Step::Activate(target) => {
                 let thread = self.faults.thread(target);
-                self.kernel.model.wake(cpu, thread, Waker::External);
+                self.kernel.model.execute(cpu, Operation::Wake(thread, Waker::External));
                 return self.wakeup(cpu, thread);
             }
-            Step::Bypass => self.kernel.model.begin_suspend(cpu),
+            Step::Bypass => self.kernel.model.change_machine(cpu, MachineChange::BeginSuspend),
             Step::Thaw => self.thaw(cpu),
             _ => unreachable!("{step:?} is not executed by a CPU"),
         }
@@ -166,12 +166,13 @@ impl<M: Model> Run<'_, M> {
         }
         task.took_work = false;
         self.tell_time();
-        match self.faults.step().expect("the kthread was woken for a step") {
-            Step::Deactivate(_) => self.kernel.model.deactivate_cpu(cpu),
-            Step::Offline(_) => self.kernel.model.offline_cpu(cpu),
-            Step::Activate(_) => self.kernel.model.activate_cpu(cpu),
+        let change = match self.faults.step() {
+            Some(Step::Deactivate(_)) => MachineChange::Deactivate,
+            Some(Step::Offline(_)) => MachineChange::Offline,
+            Some(Step::Activate(_)) => MachineChange::Activate,
             step => unreachable!("{step:?} is not executed by a kthread"),
-        }
+        };
+        self.kernel.model.change_machine(cpu, change);
         self.faults.obey();
         self.apply(cpu, Charge::default());
         if !self.clock.is_over() {
@@ -187,7 +188,7 @@ impl<M: Model> Run<'_, M> {
         }
         self.watch(cpu);
         self.tell_time();
-        self.kernel.model.kill_cpu(cpu);
+        self.kernel.model.change_machine(cpu, MachineChange::Kill);
         self.apply(BOOT_CPU, Charge::default());
         // No CPU waits for a switch of this one: contract K1 waits only for CPUs that run a task of the scheduler,
         // and this one has switched to idle since.
@@ -204,10 +205,11 @@ impl<M: Model> Run<'_, M> {
     fn disturb_clock(&mut self, cpu: CpuId, fault: ClockFault) {
         self.settle(cpu);
         self.tell_time();
-        match fault {
-            ClockFault::Step(step) => self.kernel.model.disturb_clock(cpu, step, None),
-            ClockFault::Drift(ppm) => self.kernel.model.disturb_clock(cpu, 0, Some(ppm)),
-        }
+        let change = match fault {
+            ClockFault::Step(step) => MachineChange::StepClock(step),
+            ClockFault::Drift(ppm) => MachineChange::DriftClock(ppm),
+        };
+        self.kernel.model.change_machine(cpu, change);
         self.advance(cpu);
     }
 
@@ -218,7 +220,7 @@ impl<M: Model> Run<'_, M> {
         let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { first_tick() };
         (entry.offline, entry.next_tick) = (false, next_tick);
         self.tell_time();
-        self.kernel.model.start_cpu(cpu);
+        self.kernel.model.change_machine(cpu, MachineChange::Start);
         self.apply(cpu, Charge::default());
         self.advance(cpu);
     }
@@ -272,13 +274,13 @@ impl<M: Model> Run<'_, M> {
     fn thaw(&mut self, cpu: CpuId) {
         for task in self.faults.end_freeze() {
             self.tasks[task].frozen = false;
-            self.kernel.model.wake(cpu, task, Waker::External);
+            self.kernel.model.execute(cpu, Operation::Wake(task, Waker::External));
             let wakeup = self.wakeup(cpu, task);
             self.apply(cpu, wakeup);
         }
         let missed = self.faults.take_missed();
         self.cpus[cpu].inbox.extend(missed);
-        self.kernel.model.end_suspend(cpu);
+        self.kernel.model.change_machine(cpu, MachineChange::EndSuspend);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::calls::Calls;
 use crate::clock::End;
 use crate::cpu::Charge;
 use crate::interrupt::{Interrupt, Load};
-use crate::model::Model;
+use crate::model::{LoadStep, Model};
 use crate::run::{BOOT_CPU, Run};
 use bpf_object::LinkedObject;
 use ids::{CpuId, Nanos};
@@ -100,10 +100,10 @@ impl<M: Model> Run<'_, M> {
         match load {
             Load::Attach => self.attach_again(cpu),
             Load::EndAttach => {
-                self.kernel.model.end_attach(cpu);
+                self.kernel.model.load(cpu, LoadStep::EndAttach);
                 let loader = self.loading.loader();
-                if !self.kernel.model.is_disabling() && !self.kernel.model.call_programs(&loader.object, &loader.calls)
-                {
+                let calls = LoadStep::CallPrograms(&loader.object, &loader.calls);
+                if !self.kernel.model.is_disabling() && !self.kernel.model.load(cpu, calls) {
                     self.clock.end_with(End::Ejected);
                 }
                 if self.kernel.model.is_disabling() {
@@ -111,8 +111,8 @@ impl<M: Model> Run<'_, M> {
                 }
                 self.await_calls();
             }
-            Load::Detach => self.kernel.model.detach(cpu),
-            Load::EndDisable => self.kernel.model.end_disable(cpu),
+            Load::Detach => _ = self.kernel.model.load(cpu, LoadStep::Detach),
+            Load::EndDisable => _ = self.kernel.model.load(cpu, LoadStep::EndDisable),
         }
     }
 
@@ -124,7 +124,7 @@ impl<M: Model> Run<'_, M> {
         let applied = loader.profile.apply(&mut loader.object, &machine);
         let steps = applied.and_then(|()| loader.profile.steps(&loader.object, &machine));
         let steps = steps.expect("it fitted the whole machine before");
-        if self.kernel.model.begin_attach(cpu, &loader.object, &steps) {
+        if self.kernel.model.load(cpu, LoadStep::BeginAttach(&loader.object, &steps)) {
             loader.calls = steps.calls_attached;
             self.load_later(Load::EndAttach, Nanos(self.machine.costs.attach_ns));
         } else {
@@ -158,7 +158,7 @@ impl<M: Model> Run<'_, M> {
         self.clock.advance_to(self.clock.latest_end());
         self.settle(BOOT_CPU);
         self.tell_time();
-        self.kernel.model.end_disable(BOOT_CPU);
+        self.kernel.model.load(BOOT_CPU, LoadStep::EndDisable);
         self.apply(BOOT_CPU, Charge::default());
     }
 

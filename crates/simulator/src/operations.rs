@@ -13,7 +13,7 @@
 use crate::alarms::Alarm;
 use crate::cost::price;
 use crate::cpu::Charge;
-use crate::model::Model;
+use crate::model::{Model, Obstacle};
 use crate::run::Run;
 use crate::script::Step;
 use event_log::EventKind;
@@ -75,6 +75,17 @@ impl Operations {
 }
 
 impl<M: Model> Run<'_, M> {
+    /// Executes an operation on `cpu` that costs `charge` in addition to the scheduler's code, or begins it if
+    /// operations wait for locks.
+    pub fn operate(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
+        if self.operations.wait {
+            return self.begin(cpu, operation, charge);
+        }
+        self.tell_time();
+        self.kernel.model.execute(cpu, operation);
+        self.apply(cpu, charge);
+    }
+
     /// Begins an operation on `cpu`, or defers it until others are complete.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
         if let Operation::Wake(task, _) = operation {
@@ -128,16 +139,20 @@ impl<M: Model> Run<'_, M> {
         let pending = self.cpus[cpu].operation.as_mut().expect("an operation is in progress");
         if let Some(operation) = pending.planned.take() {
             self.begin_now(cpu, operation);
-        } else if self.kernel.model.may_resume(cpu) {
-            self.tell_time();
-            let progress = self.kernel.model.resume(cpu);
-            self.follow_operation(cpu, &progress);
-        } else if self.kernel.model.waits_for_switch(cpu) {
-            self.cpus[cpu].parked = true;
-            self.operations.switches.push(cpu);
-        } else {
+            return;
+        }
+        match self.kernel.model.obstacle(cpu) {
+            None => {
+                self.tell_time();
+                let progress = self.kernel.model.resume(cpu);
+                self.follow_operation(cpu, &progress);
+            }
+            Some(Obstacle::Switch) => {
+                self.cpus[cpu].parked = true;
+                self.operations.switches.push(cpu);
+            }
             // The CPU that releases the lock at this very time comes later in the order of CPUs.
-            self.cpus[cpu].charge(Charge { scheduler: Nanos(1), ..Charge::default() });
+            Some(Obstacle::Lock) => self.cpus[cpu].charge(Charge::scheduler(Nanos(1))),
         }
     }
 
@@ -223,7 +238,7 @@ impl<M: Model> Run<'_, M> {
             self.release_spinning();
         }
         for waiter in std::mem::take(&mut self.operations.switches) {
-            if self.kernel.model.may_resume(waiter) {
+            if self.kernel.model.obstacle(waiter).is_none() {
                 self.release(waiter);
             } else {
                 self.operations.switches.push(waiter);

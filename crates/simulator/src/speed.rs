@@ -9,7 +9,7 @@
 
 use crate::alarms::Alarm;
 use crate::cpu::Cpu;
-use crate::model::Model;
+use crate::model::{MachineChange, Model};
 use crate::run::Run;
 use ids::{CpuId, Nanos, TaskId};
 use machine_model::{Halt, Machine};
@@ -95,7 +95,8 @@ impl<M: Model> Run<'_, M> {
     pub fn want_performance(&mut self, cpu: CpuId, target: u32) {
         if let Some(speed) = &mut self.speed {
             speed.touch().set_target(self.clock.now(), cpu, target);
-            self.kernel.model.set_performance(cpu, speed.processor.performance(cpu));
+            let change = MachineChange::Performance(speed.processor.performance(cpu));
+            self.kernel.model.change_machine(cpu, change);
         }
     }
 
@@ -106,7 +107,8 @@ impl<M: Model> Run<'_, M> {
             let mut changed = std::mem::take(&mut speed.changed);
             speed.processor.take_changed(&mut changed);
             for &cpu in &changed {
-                self.kernel.model.set_performance(cpu, speed.processor.performance(cpu));
+                let change = MachineChange::Performance(speed.processor.performance(cpu));
+                self.kernel.model.change_machine(cpu, change);
                 let rate = speed.processor.rate(cpu);
                 if rate == self.cpus[cpu].rate {
                     continue;

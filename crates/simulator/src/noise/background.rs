@@ -15,7 +15,7 @@ use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Role;
 use event_log::BlockCause;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Identity, Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use machine_model::{BackgroundThread, Machine};
 
 /// A kernel background thread.
@@ -86,10 +86,10 @@ impl<M: Model> Run<'_, M> {
         result.expect("no scheduler is attached that could refuse it");
         let entry = &mut self.tasks[task];
         (entry.role, entry.slept_on) = (role, cpu);
-        self.kernel.model.wake_new(cpu, task);
-        let switch = self.kernel.model.schedule(cpu, Leave::Preempt);
-        assert_eq!(switch.next, task, "no other task exists");
-        self.kernel.model.schedule(cpu, Leave::Block(BlockCause::External));
+        self.kernel.model.execute(cpu, Operation::WakeNew(task));
+        let switch = self.kernel.model.execute(cpu, Operation::Schedule(Leave::Preempt));
+        assert_eq!(switch.map(|switch| switch.next), Some(task), "no other task exists");
+        self.kernel.model.execute(cpu, Operation::Schedule(Leave::Block(BlockCause::External)));
         self.apply(cpu, Charge::default());
         self.cpus[cpu].resched = false;
         task
