@@ -256,7 +256,7 @@ pub struct Sim {
     /// interleave kernel operations at lock waits: exact latencies under contention, at a slower simulation.
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel_name)]
     pub kernel: KernelName,
-    /// Leave out effects: smt, frequency, idle-states, locks
+    /// Leave out effects: smt, capacity, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Turn off sources of noise, such as threads,order

@@ -28,6 +28,12 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
     other.collect()
 }
 
+/// Whether the scheduler implements this op.
+pub fn implements(object: &Object, op: &str) -> bool {
+    let mut members = object.struct_ops().iter().flat_map(|table| &table.members);
+    members.any(|member| member.name == op && matches!(member.value, MemberValue::Function(_)))
+}
+
 /// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/reference/contract.md describes 7.2.)
 const LATER: [(&str, (u16, u16)); 10] = [
     ("ENQ_MIGRATION_DISABLED", (6, 14)),

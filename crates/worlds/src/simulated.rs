@@ -44,6 +44,8 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         draw: Some(draw),
         effects: Some(effects),
         unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
+        assumed: names(&mut machine.effects.assumed.iter().copied()),
+        machine_caveats: machine.caveats.clone(),
         kernel: kernel.to_string(),
         form: Some(kernel.form.name().to_owned()),
         ..Tags::default()

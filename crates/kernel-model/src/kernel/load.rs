@@ -114,7 +114,7 @@ impl Kernel {
             self.machine.count_lines();
         }
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.core.files = self.machine.files().iter().map(name).collect();
+        self.core.attached.files = self.machine.files().iter().map(name).collect();
         *self.execution = self.machine.execution();
         self.contexts.forget_executions();
         self.execution.budget = self.core.config.budget;

@@ -271,7 +271,7 @@ impl Kernel {
         }
         self.exit_task(task, false).await;
         let pid = self.core.task(task).pid;
-        self.core.by_pid.remove(&pid);
+        self.core.tasks.free_pid(pid);
         let addr = self.addr(task);
         self.machine.maps.forget_owner(&mut self.machine.memory, addr).expect("a task is an owner");
     }

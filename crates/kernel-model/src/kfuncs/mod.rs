@@ -5,6 +5,7 @@ mod args;
 mod cpumask;
 mod dsq;
 mod helpers;
+mod host;
 mod idle;
 mod iter;
 mod kick;
@@ -14,13 +15,13 @@ mod table;
 mod task;
 mod text;
 
-use crate::core::Core;
+use crate::core::{Callee, Core};
 use crate::ops::Group;
 use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Context, FaultKind};
 use table::{KFUNCS, Kfunc};
 
-pub(crate) use helpers::{REFUSED as REFUSED_HELPERS, helper, helper_name, helper_nature, prandom, refusal};
+pub(crate) use helpers::{REFUSED as REFUSED_HELPERS, helper, helper_name, helper_nature, refusal};
 
 /// Cost class of a call. The order is that of `machine_model::Nature`; the index is passed on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +119,14 @@ fn get(kfunc: u32) -> &'static Kfunc {
 /// Name of a kfunc.
 pub(crate) fn name(kfunc: u32) -> &'static str {
     get(kfunc).name
+}
+
+/// Name in the kernel of what a program called.
+pub(crate) fn callee_name(callee: Callee) -> String {
+    match callee {
+        Callee::Kfunc(kfunc) => name(kfunc).to_owned(),
+        Callee::Helper(helper) => helper_name(helper),
+    }
 }
 
 /// Groups of a kfunc; an op may call it if it allows any of them.
