@@ -216,8 +216,8 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
 #[test]
 fn balance_pass_pulls_the_imbalance() {
     for (cpus, expected) in [
-        // Twice the load: the imbalance is half a task, which up to 4.1 moves a whole one. In 6.1 the task is too
-        // heavy in the first pass.
+        // One CPU has twice the load of the other: the imbalance is half a task, for which kernels up to 4.1 move
+        // a whole task. In 6.1 the task is too heavy in the first pass.
         (&[&[0, 0][..], &[0]][..], [true, true, false]),
         (&[&[0, 0, 0], &[0, 0]], [true, true, false]),
         // The imbalance is exactly one task.

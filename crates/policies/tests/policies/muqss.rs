@@ -278,7 +278,7 @@ fn repeated_forks_share_one_slice() {
 fn yield_type_decides_whether_the_task_continues() {
     for (yield_type, nice, goes_on) in [(0, -20, true), (1, -20, false), (1, 1, true), (2, 1, false), (2, 19, true)] {
         let mut world = alone(&format!(",yield_type={yield_type}"));
-        // SCHED_BATCH waits without preempting first.
+        // A SCHED_BATCH task, so that its wakeup does not preempt `first`.
         let waiting = world.start(vec![TaskAttributes { policy: Policy::Batch, ..world.pinned(0, nice) }])[0];
         world.block(waiting);
         let first = world.start(vec![world.pinned(0, 0)])[0];

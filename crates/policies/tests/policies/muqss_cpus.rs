@@ -59,7 +59,7 @@ fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
 /// Theory 4: with `interactive`, hogs share all CPUs, whatever the queues. Without it, a CPU runs the hogs of its own
 /// queue unless another queue is longer.
 #[test]
-fn hogs_share_all_cpus_only_with_interactive() {
+fn tunable_interactive_makes_hogs_share_all_cpus() {
     for (cpus, hogs, all, most, least) in [(2, 3, 66, 99, 49), (4, 5, 79, 99, 49)] {
         let shape = format!("node:1 core:{cpus} pu:1");
         for share in ["none", "mc"] {
