@@ -104,8 +104,8 @@ fn run_all(arguments: &Arguments, object: &Path) -> Result<Summary> {
 }
 
 impl Summary {
-    /// Adds the result of a run. Returns false if the object was refused before it could run, as it will be
-    /// everywhere.
+    /// Adds the result of a run. Returns false if the object was refused before it could run: further runs would be
+    /// refused, too.
     fn add(&mut self, output: &Output, object: &str, machine: &str, run: &str) -> bool {
         self.runs += 1;
         let Ok(document) = serde_json::from_slice::<Value>(&output.stdout) else {

@@ -25,17 +25,18 @@ pub(crate) enum State {
 /// What a task does while it has a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Asks its script for the next demand.
+    /// The task asks its script for the next demand.
     Ask,
-    /// Works; contains the remaining work.
+    /// The task works; contains the remaining work.
     Work(Nanos),
-    /// Runs until its CPU clock has advanced by this time.
+    /// The task runs until its CPU clock has advanced by this time.
     CpuTime(Nanos),
-    /// Polls a lock of its workload until the lock is handed off to it.
+    /// The task spins on a lock of its workload until the lock is handed off to it.
     Spin,
-    /// Waits this long for a cache line, or for a futex call without effect: uses its CPU, but does no work.
+    /// The task waits this long for a cache line, or for a futex call without effect: it keeps its CPU busy without
+    /// doing work.
     Line(Nanos),
-    /// Is in the kernel to wake others, and then carries out its demand ([`Task::later`]).
+    /// The task wakes others in the kernel, and then carries out its demand ([`Task::later`]).
     Act,
 }
 
