@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 /// One CPU; two SMT cores; two nodes with two caches each, one SMT core per cache; 64 cores in two nodes.
 const MACHINES: [&str; 4] = ["pu:1", "laptop-2c4t", "node:2 l3:2 core:1 pu:2", "server-64"];
 
-/// Workload and duration; only `build` runs to its end.
+/// Workloads and their durations; `build` has none and runs until all its work is done.
 const WORKLOADS: [(&str, Option<&str>); 5] = [
     ("preempt-mix", Some("300ms")),
     ("periodic-4", Some("300ms")),

@@ -44,7 +44,7 @@ pub fn perform(times: u32) -> Result<()> {
     if times == TIMES {
         return Ok(());
     }
-    // The same path, so that it keeps its name.
+    // Executed by the same path, so that the process keeps its name.
     let link = env::args_os().next().context("a program has a name")?;
     Err(Command::new(link).arg(ARGUMENT).arg((times + 1).to_string()).exec()).context("execute this program anew")
 }

@@ -168,9 +168,9 @@ fn busy_cpus_see_averaged_loads_before_6_1() {
     }
 }
 
-/// The same for an idle CPU: it sees the load of the last tick, or an average over two or four ticks. The movable
-/// task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at least
-/// its weight.
+/// "balance.bpf.h" 4: before 6.1 an idle CPU sees the load of the last tick, or an average over two or four ticks. The
+/// movable task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at
+/// least its weight.
 #[test]
 fn idle_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(NODE, [3, 1]), (MACHINE, [6, 3])] {

@@ -490,7 +490,8 @@ fn idle_smt_core_beats_a_core_without_smt() {
         let mut world = World::on(&spec("mc", ""), machine, (7, 2));
         let task = world.start(vec![world.pinned(0, 0)])[0];
         world.block(task);
-        // One of the cores without SMT is the last one that went idle. That must only matter between cores of equal rank.
+        // One of the cores without SMT is the last one that went idle. That must only matter between cores of equal
+        // rank.
         let small = world.start(vec![world.pinned(4, 0)])[0];
         world.run_ms(20);
         world.block(small);

@@ -173,8 +173,8 @@ fn no_cpu_is_kicked_for_an_empty_slot() {
     assert_eq!((world.running(1), &world.rescheduled[..]), (fifo, &[CpuId(1)][..]), "CPU 0 stays idle");
 }
 
-/// The same on either CPU, repeatedly: as soon as a real-time task takes a CPU with an occupied slot, an idle CPU is
-/// kicked for the task. Once the real-time task has gone, other CPUs leave the slot alone again.
+/// As soon as a real-time task takes a CPU with an occupied slot, an idle CPU is kicked for the task in the slot. Once
+/// the real-time task has gone, other CPUs leave the slot alone again.
 #[test]
 fn slot_of_a_preempted_cpu_is_served_by_an_idle_cpu() {
     for victim in [0, 1] {

@@ -155,8 +155,8 @@ impl<S: Stream> Connection<S> {
         lock(&self.out).write_all(&reply.finish())
     }
 
-    /// Makes changes durable and replies, in a thread of its own. `datasync` asks for less than a full sync: the log has
-    /// no cheaper form, so both do the same.
+    /// Makes changes durable and replies, in a thread of its own. `datasync` asks for less than a full sync: the log
+    /// has no cheaper form, so both do the same.
     fn sync(self: &Arc<Self>, tag: u16) -> io::Result<()> {
         let crowded = {
             let mut waiting = lock(&self.waiting);

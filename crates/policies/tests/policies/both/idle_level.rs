@@ -138,9 +138,9 @@ fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_normal_task() {
     }
 }
 
-/// The same beside a task that yields at every tick. With 3,000 SCHED_IDLE tasks a promotion is due every 2.7 ms, but
-/// comes only after 4.2 ms, at the fifth tick; with 1,500 it is due after 5.3 ms, at the sixth. A promotion lasts 2.1
-/// ms, or two ticks where slices end at ticks.
+/// Promotions also leave most of the CPU to a task that yields at every tick. With 3,000 SCHED_IDLE tasks a promotion
+/// is due every 2.7 ms, but comes only after 4.2 ms, at the fifth tick; with 1,500 it is due after 5.3 ms, at the
+/// sixth. A promotion lasts 2.1 ms, or two ticks where slices end at ticks.
 #[test]
 fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_yielding_task() {
     for (name, (crowd, least, most)) in
