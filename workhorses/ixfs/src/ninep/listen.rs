@@ -119,7 +119,7 @@ struct Connection<S> {
 }
 
 impl<S: Stream> Connection<S> {
-    /// Serves until the client goes or sends what is no message.
+    /// Serves the client until it closes the connection or sends something that is not a message.
     fn serve(server: &Arc<Server>, mut session: Session, mut stream: S) -> io::Result<()> {
         let connection =
             Arc::new(Connection { server: server.clone(), out: Mutex::new(stream.copy()?), waiting: Mutex::default() });
