@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 /// One CPU; two SMT cores; two nodes with two caches each, one SMT core per cache; 64 cores in two nodes.
 const MACHINES: [&str; 4] = ["pu:1", "laptop-2c4t", "node:2 l3:2 core:1 pu:2", "server-64"];
 
-/// Workload and duration; only `build` runs to its end.
+/// Workloads and their durations; `build` has none and runs until all its work is done.
 const WORKLOADS: [(&str, Option<&str>); 5] = [
     ("preempt-mix", Some("300ms")),
     ("periodic-4", Some("300ms")),
@@ -104,8 +104,8 @@ fn run_all(arguments: &Arguments, object: &Path) -> Result<Summary> {
 }
 
 impl Summary {
-    /// Adds the result of a run. Returns false if the object was refused before it could run, as it will be
-    /// everywhere.
+    /// Adds the result of a run. Returns false if the object was refused before it could run: further runs would be
+    /// refused, too.
     fn add(&mut self, output: &Output, object: &str, machine: &str, run: &str) -> bool {
         self.runs += 1;
         let Ok(document) = serde_json::from_slice::<Value>(&output.stdout) else {

@@ -46,7 +46,7 @@ LICENSE("GPL");
 
 SLEEPABLE_OP2(s32, cfs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 	s32 cpu = args->fork ? (s32)bpf_get_smp_processor_id() : scx_bpf_task_cpu(p);
 
 	if (!t)

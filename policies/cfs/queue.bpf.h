@@ -68,7 +68,7 @@ struct task {
 	bool detached;		/* not in this class: vruntime is the difference to min_vruntime */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* Result of a scan of the queue for a pick. */
 struct seen {
@@ -117,11 +117,6 @@ static __always_inline u32 index_of(s32 cpu)
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[index_of(cpu)];
-}
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
 /* Returns whether virtual time `a` is before `b`; both may wrap. */

@@ -60,7 +60,7 @@ struct task {
 	bool overdue;
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* Account of a job. It has the number that the job has in <weir/jobs.bpf.h>. */
 struct purse {
@@ -77,11 +77,6 @@ struct cpu {
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 #include <weir/overdue.bpf.h>
 
@@ -326,7 +321,7 @@ static void scan_for_overdue(u64 now)
 
 SLEEPABLE_OP2(s32, currency_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

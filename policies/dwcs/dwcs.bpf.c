@@ -91,7 +91,7 @@ struct task {
 	bool late;	/* 3: its work belongs to a late request */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* 5: CPUs that run a task without a request. */
 struct cpu {
@@ -102,11 +102,6 @@ struct cpu cpus[MAX_CPUS];
 
 /* 6: time at which a task without a window last had a slice. Deadlines are relative to `began`. */
 u64 rest_at, began;
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
@@ -273,7 +268,7 @@ static __noinline void preempt_rest(struct task_struct *p)
 
 SLEEPABLE_OP2(s32, dwcs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	return bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE) ? 0 : -12; /* ENOMEM */
+	return make_task(p) ? 0 : -12; /* ENOMEM */
 }
 
 static __always_inline u64 slice_of(const struct task *t)

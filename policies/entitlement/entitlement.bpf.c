@@ -116,7 +116,7 @@ struct task {
 	bool counted;	/* in its user's number of runnable tasks */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* 5: key of the task that runs on each CPU, as of the last tick; 0 if there is none to preempt. */
 struct cpu {
@@ -124,11 +124,6 @@ struct cpu {
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 #include <weir/overdue.bpf.h>
 
@@ -349,7 +344,7 @@ static void scan_for_overdue(u64 now)
 /* 6 */
 SLEEPABLE_OP2(s32, entitlement_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 	struct task *parent;
 
 	if (!t)

@@ -72,7 +72,7 @@ struct task {
 	bool has_begun;	/* 7: has run since it last woke */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 struct cell {
 	u32 job;	/* 1 + number of the job; 0 if the cell is free */
@@ -105,11 +105,6 @@ struct cpu {
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 static __always_inline struct gang *gang_of(u32 job)
 {
@@ -405,7 +400,7 @@ static void scan_for_overdue(u64 now)
 
 SLEEPABLE_OP2(s32, gang_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

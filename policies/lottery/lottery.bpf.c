@@ -75,7 +75,7 @@ struct task {
 	struct loan loan;
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /*
  * 7: a currency holds two lotteries: among its own tasks, and among its child currencies and its
@@ -97,11 +97,6 @@ static u64 redrawn(struct task_struct *p, u64 key);
 #define PICK_SEEN(p, key, cpu) redrawn(p, key)
 #define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 #define OVERDUE_DSQ JOBS
 #include <weir/overdue.bpf.h>
@@ -337,7 +332,7 @@ static __noinline void settle_accounts(void)
 
 SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

@@ -99,7 +99,7 @@ struct task {
 	bool promoted;	/* SCHED_IDLE task that runs before others */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /*
  * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
@@ -310,7 +310,7 @@ static void split(struct task *t, struct task_struct *parent, u64 now)
 
 SLEEPABLE_OP2(s32, muqss_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 	u64 now = now_ns();
 
 	if (!t)

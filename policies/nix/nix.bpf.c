@@ -59,7 +59,7 @@ struct task {
 	bool displaced;	/* was preempted */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /*
  * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
@@ -82,11 +82,6 @@ struct cpu cpus[MAX_CPUS];
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[cpu & MAX_CPU_MASK];
-}
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
 static __always_inline bool is_fresh(u64 key)
@@ -214,7 +209,7 @@ static __always_inline void timer_init(void)
 
 SLEEPABLE_OP2(s32, nix_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

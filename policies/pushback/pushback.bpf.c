@@ -57,7 +57,7 @@ struct task {
 	bool pushed;	/* was preempted with some of its slice left */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 struct cpu {
 	bool global_next;	/* 4: the global queue is next */
@@ -84,16 +84,11 @@ static __always_inline bool is_shut(s32 cpu)
 #define IDLE_REFUSED(p, cpu) is_shut(cpu)
 #include <weir/idle.bpf.h>
 
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
-
 /* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, pushback_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	return t ? 0 : -12; /* ENOMEM */
 }

@@ -81,7 +81,7 @@ struct task {
 	u32 job;
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* 1, 5: set of each CPU, and whether it runs a task of another set. */
 struct cpu {
@@ -93,11 +93,6 @@ struct cpu cpus[MAX_CPUS];
 
 /* CPUs that are not in the default set. */
 u32 nr_reserved;
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 static __always_inline struct set *set_at(u32 number)
 {
@@ -411,7 +406,7 @@ VERIFIED_ONCE u32 take_from_others(u32 own)
 
 SLEEPABLE_OP2(s32, sets_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

@@ -88,15 +88,10 @@ struct task {
 	bool overdue;
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /* 3: the global pass, and the time up to which it is computed. */
 u64 global_pass, global_at;
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
 
 #include <weir/overdue.bpf.h>
 
@@ -315,7 +310,7 @@ static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
 /* 3: a new task starts one quantum behind. */
 SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct task *t = make_task(p);
 
 	if (!t)
 		return -12; /* ENOMEM */

@@ -95,7 +95,7 @@ struct task {
 	bool promoted;	/* SCHED_IDLE task that runs before others */
 };
 
-TASK_STORAGE(tasks, struct task);
+#include <weir/task.bpf.h>
 
 /*
  * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
@@ -251,7 +251,7 @@ static void kick_victim(s32 cpu, u64 key)
 
 SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
-	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE), *from;
+	struct task *t = make_task(p), *from;
 	struct task_struct *parent = bpf_get_current_task_btf();
 	u64 now = vrq_now();
 

@@ -10,7 +10,7 @@ use bpf_clang::{ClangError, Compiled};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Whether this is the file name of a source.
+/// Whether a file with this name is a source.
 pub fn is_source(name: &str) -> bool {
     name.ends_with(".c")
 }

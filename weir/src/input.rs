@@ -70,7 +70,7 @@ pub fn exists(path: &Path) -> bool {
     provided(path).map_or_else(|| path.exists(), |file| file.is_some())
 }
 
-/// From now on remembers the files that are read.
+/// Starts to remember the files that are read.
 pub fn remember() {
     REMEMBERS.store(true, Ordering::Relaxed);
 }

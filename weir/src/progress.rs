@@ -32,7 +32,7 @@ impl Progress {
         self.runs == 1
     }
 
-    /// Starts the bar's part of a run that ends at simulated time `end`, if that is known.
+    /// Starts to show the progress of a run; `end` is the simulated time of its end, if known.
     pub fn begin(&self, end: Option<Nanos>) -> Part<'_> {
         Part { progress: self, end, told: 0 }
     }

@@ -171,7 +171,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
     let draws = args.tui && screen::is_possible();
     let every = args.stats.or(args.monitor).map(Duration::from_secs);
-    // Without command and workload statistics are the only output. They also replace a screen that cannot be drawn.
+    // Without a command or workload, statistics are the only output. They also replace a screen that cannot be drawn.
     let every = every.or((watches || args.tui).then_some(Duration::from_secs(1))).filter(|_| !draws);
     // Standard output carries one JSON or CSV document, so statistics go to standard error.
     let beside = !watches && args.format != Format::Text;

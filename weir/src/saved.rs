@@ -248,7 +248,7 @@ impl Saved {
     fn machine(&self, run: usize) -> Result<Machine> {
         let name = &self.runs[run].tags.machine;
         let Some(saved) = self.setup.machines.iter().find(|machine| machine.name == *name) else {
-            bail!("{}: {} names no machine {name:?}", self.path.display(), save::SETUP);
+            bail!("{}: the part {} contains no machine {name:?}", self.path.display(), save::SETUP);
         };
         let text = String::from_utf8(self.part(&saved.machine)?).context("a machine is text")?;
         let machine = Machine::from_toml(&saved.machine, &text)?;

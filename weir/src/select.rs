@@ -268,9 +268,9 @@ pub fn faults(text: &str) -> Result<FaultPlan> {
     plan.context("--faults")
 }
 
-/// This machine with assumed effects, as far as sysfs does not tell them. Frequencies are not assumed: what was recorded
-/// or measured here contains them already. As in scx, `SCX_SYSFS_PREFIX` is prepended to `/sys`, so that a copied tree of another
-/// machine can be read.
+/// This machine with assumed effects, as far as sysfs does not tell them. Frequencies are not assumed: what was
+/// recorded or measured here contains them already. As in scx, `SCX_SYSFS_PREFIX` is prepended to `/sys`, so that a
+/// copied tree of another machine can be read.
 fn host() -> Result<Machine> {
     let prefix = std::env::var("SCX_SYSFS_PREFIX").unwrap_or_default();
     let read = |path: &str| {

@@ -2,8 +2,8 @@
 //! Words that the project no longer uses, each with the word of the field that takes its place. CONTRIBUTING.md has the
 //! rules of the language.
 
-/// Old words in lower case, and their replacements. A word is matched whole and in any case; `_`, `-` and digits are parts of
-/// words.
+/// Old words in lower case, and their replacements. A word is matched whole and in any case; `_`, `-` and digits are
+/// parts of words.
 pub const WORDS: [(&str, &str); 24] = [
     ("queue_wait", "run_delay"),
     ("queue_wait_ns", "run_delay_ns"),

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 /// Counts of the lines and functions of an object. The counts of several runs can be added.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Coverage {
-    /// By file path as the compiler saw it.
+    /// Counts by file path, as the compiler wrote it.
     pub files: BTreeMap<String, FileCoverage>,
 }
 

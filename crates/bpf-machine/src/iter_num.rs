@@ -7,7 +7,7 @@ use crate::FaultKind;
 use crate::errno::{E2BIG, EINVAL, negative};
 use crate::execution::MAX_LOOPS;
 
-/// One of the kfuncs.
+/// The kfuncs `bpf_iter_num_new`, `bpf_iter_num_next` and `bpf_iter_num_destroy`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum IterNum {
     /// [`new`]

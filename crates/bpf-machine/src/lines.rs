@@ -157,7 +157,8 @@ mod tests {
         own_lines_with(program, Vec::new())
     }
 
-    /// Own lines of ops given as code, jump target and line; a negative line is in a header.
+    /// Own lines of the ops of a program. Each op is given by its code, jump target and line; a negative line number
+    /// stands for a line in a header.
     fn own_lines_with(program: &[(Code, i32, i32)], inlined: Vec<InlinedCall>) -> Vec<u32> {
         let ops: Vec<Op> = program.iter().zip(1..).map(|(&(code, to, _), next)| op(code, to - next)).collect();
         let info = |(insn, &(_, _, line)): (usize, &(Code, i32, i32))| LineInfo {

@@ -167,7 +167,7 @@ impl Code {
         matches!(self, Code::Jeq64K | Code::Jeq32K | Code::Jne64K | Code::Jne32K)
     }
 
-    /// Whether such a jump is taken for this register value.
+    /// Whether the jump that this op makes is taken if the register has this value.
     pub fn holds(self, register: u64, number: u64) -> bool {
         match self {
             Code::Jeq64K => register == number,

@@ -70,7 +70,7 @@ fn critical_section(kind: LockKind, reads: bool, steps: u64, cpus: &[CpuId]) -> 
     let locks = Locks::new(&[SharedLock { name: String::new(), kind, stripes: 1, lines: 0, beside: false }]);
     let (hold, between) = (Nanos(steps), Nanos::ZERO);
     let op = CriticalSections { lock: LockId(0), reads, hold, between, times: BATCH, exponential: false };
-    // One nanosecond stands for one step here.
+    // The script's times count steps of work here, not nanoseconds.
     let work = |steps: Nanos| spend(steps.0);
     let (barrier, acquisitions, epoch) = (Barrier::new(cpus.len()), AtomicU64::new(0), Instant::now());
     let (first, last) = (AtomicU64::new(u64::MAX), AtomicU64::new(0));

@@ -134,7 +134,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Its PID.
+    /// PID of the process.
     pub fn number(&self) -> u32 {
         self.number as u32
     }

@@ -486,7 +486,7 @@ fn tasks_of_children(process: u32) -> Vec<PathBuf> {
     children.flat_map(|child| entries(&child.join("task")).collect::<Vec<_>>()).collect()
 }
 
-/// Those of them with this name.
+/// Paths of the threads with this name, below the children of a process.
 fn called(process: u32, name: &str) -> Vec<PathBuf> {
     let is_called = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
     tasks_of_children(process).into_iter().filter(is_called).collect()

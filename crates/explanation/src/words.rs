@@ -141,7 +141,7 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
         Reason::KickedNone => format!("{site} queued it and kicked no idle CPU"),
         Reason::PassedOver { tasks } => format!("{site} took {} from behind it", counted(tasks, "task")),
         Reason::TookOthers { tasks } => {
-            format!("{site} took {} from other queues that had come later", counted(tasks, "task"))
+            format!("{site} took {} that came later from other queues", counted(tasks, "task"))
         }
         Reason::KeptBusy { calls } => {
             format!("{site} was called {} for busy CPUs and let the running tasks continue", times(calls))
@@ -156,7 +156,7 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
             format!("{site} had computed {}, for {}", slice_name(slice_ns), longest())
         }
         Reason::LongSlice { slice_ns } => {
-            format!("{site} gave {}, which ran longest, {}", longest(), slice_name(slice_ns))
+            format!("{site} gave {} to {}, which ran longest", slice_name(slice_ns), longest())
         }
         Reason::TookCpu => format!("{site} preempted it"),
         Reason::ShortSlice { slice_ns } => format!("{site} had given it {}", slice_name(slice_ns)),

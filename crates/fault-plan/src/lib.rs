@@ -103,7 +103,7 @@ pub struct FaultPlan {
 pub struct FaultError {
     /// The fault as written, or file and line.
     place: String,
-    /// What was wrong or expected.
+    /// What is wrong, or what was expected.
     problem: String,
 }
 

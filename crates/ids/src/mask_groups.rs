@@ -24,7 +24,7 @@ impl GroupId {
 pub struct MaskGroups {
     masks: Vec<CpuSet>,
     by_mask: BTreeMap<Vec<u64>, GroupId>,
-    /// For each CPU, the restricted groups that contain it.
+    /// For each CPU, the groups that contain it, except [`GroupId::ALL`].
     of_cpu: Vec<Vec<GroupId>>,
 }
 

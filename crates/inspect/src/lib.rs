@@ -34,7 +34,8 @@ pub fn implements(object: &Object, op: &str) -> bool {
     members.any(|member| member.name == op && matches!(member.value, MemberValue::Function(_)))
 }
 
-/// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/reference/contract.md describes 7.2.)
+/// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/reference/contract.md describes
+/// 7.2.)
 const LATER: [(&str, (u16, u16)); 10] = [
     ("ENQ_MIGRATION_DISABLED", (6, 14)),
     ("ALLOW_QUEUED_WAKEUP", (6, 15)),

@@ -64,7 +64,7 @@ impl ProbeCost {
             let count = |name: &str| {
                 let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
                 line.and_then(|value| value.trim().parse::<u64>().ok())
-                    .ok_or_else(|| LinkError::Malformed(format!("the kernel says nothing of a program's {name}")))
+                    .ok_or_else(|| LinkError::Malformed(format!("the fdinfo of a BPF program has no {name}")))
             };
             sum.time += Nanos(count("run_time_ns")?);
             sum.runs += count("run_cnt")?;
@@ -84,7 +84,7 @@ pub(crate) fn lost(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> u64 {
 
 /// Places where events were lost, as text.
 pub(crate) fn lost_where(lost_by_cpu: &[u64], skipped: &[(String, u64)]) -> Vec<String> {
-    let skipped = skipped.iter().map(|(program, calls)| format!("calls of {program} that were skipped: {calls}"));
+    let skipped = skipped.iter().map(|(program, calls)| format!("skipped calls of {program}: {calls}"));
     let at_buffer = lost_by_cpu.iter().enumerate().filter(|(_, count)| **count > 0);
-    skipped.chain(at_buffer.map(|(cpu, count)| format!("at the buffer by CPU {cpu}: {count}"))).collect()
+    skipped.chain(at_buffer.map(|(cpu, count)| format!("buffer full on CPU {cpu}: {count}"))).collect()
 }

@@ -64,7 +64,7 @@ pub fn preempt_count_from_rq(tracepoints: &[&str]) -> Result<i64, LinkError> {
     let count = variable_offset(&btf, "__preempt_count")
         .or_else(|| Some(variable_offset(&btf, "pcpu_hot")? + member_offset(&btf, "pcpu_hot", "preempt_count")?));
     let missing = |name: &str| LinkError::Unsupported {
-        missing: format!("per-CPU variable {name} in its BTF"),
+        missing: format!("per-CPU variable {name} in the kernel's BTF"),
         reason: "it tells wakeups by interrupts from those by tasks",
     };
     Ok(count.ok_or_else(|| missing("__preempt_count"))? - rq.ok_or_else(|| missing("runqueues"))?)

@@ -113,7 +113,7 @@ pub struct RecordSummary {
     pub cut_at: Option<Nanos>,
     /// Exit status of the command.
     pub status: ExitStatus,
-    /// It was ended by the time limit.
+    /// Whether the time limit ended the command.
     pub was_ended: bool,
 }
 
@@ -132,7 +132,7 @@ impl RecordSummary {
     pub(crate) fn note(&self) -> String {
         let mut cut = self.cut_at.map_or(String::new(), |at| format!("; it went on, and is cut at {at}"));
         if self.requests_left_out > 0 {
-            cut += &format!("; {} block requests more are left out", self.requests_left_out);
+            cut += &format!("; {} further block requests are not recorded", self.requests_left_out);
         }
         format!(
             "{} tasks ({} unfinished), {} events, {} of CPU time; of all CPUs' time: probes {:.3} %, consumer {:.3} %{cut}",

@@ -460,7 +460,7 @@ fn cpus_are_restored_however_the_run_ends() {
         eventually(30, "CPU 1 is away", || !online().starts_with("0-"));
     };
     let plan = ["--faults", "cpu1:offline@200ms"];
-    // At the end of the command, after signals, after an ejection, and without a scheduler.
+    // CPUs are restored at the end of the command, after signals, after an ejection, and without a scheduler.
     let sleep = |seconds: &'static str| ["--", "sleep", seconds];
     let ended = here.run(&[&["run", "bfs"], &plan[..], &sleep("1")].concat());
     assert_eq!((ended.status, online()), (Some(0), before.clone()), "{}", ended.err);

@@ -142,7 +142,7 @@ fn ejections_have_kind_code_reason_and_message() {
     }
 }
 
-/// An object without an exit op, which also needs the kernel configuration.
+/// An object that does not record its exit. It also has a kconfig variable.
 #[test]
 fn exit_of_an_object_without_record_comes_from_the_kernel_log() {
     let Some((host, _turn)) = here() else { return };

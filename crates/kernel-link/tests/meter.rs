@@ -175,7 +175,8 @@ fn idle_time_matches_proc_stat() {
     let Some((Measured { measures, cost, .. }, _)) = measure("sleep 1.5") else { return };
     let (after, window) = (proc_stat(), Nanos(began.elapsed().as_nanos() as u64));
     let cpus = measures.cpus.len() as u64;
-    // Outside the run CPUs may have idled or not; idle and iowait have whole ticks at both ends.
+    // Before and after the run the CPUs may have idled or not. The kernel's idle and iowait times are in whole ticks, so
+    // each may be off by a tick at both ends.
     let (outside, ticks) = (Nanos((window - measures.elapsed).0 * cpus), Nanos::from_ms(20));
     let (kernel, idle) = (after.0 - before.0, measures.cpu.idle);
     assert!(

@@ -155,7 +155,7 @@ pub enum TimerKey {
 pub enum Leave {
     /// Reschedule: requested by an effect, or the CPU is idle.
     Preempt,
-    /// The current task sleeps.
+    /// The current task blocks.
     Block(BlockCause),
     /// The current task exits.
     Exit,

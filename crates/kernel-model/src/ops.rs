@@ -131,7 +131,7 @@ impl Op {
         ALL.into_iter().find(|op| op.name() == name && !op.is_no_member())
     }
 
-    /// Whether `struct sched_ext_ops` lacks such a member.
+    /// Whether this is a timer callback or a `syscall` program, not a member of `struct sched_ext_ops`.
     fn is_no_member(self) -> bool {
         matches!(self, Op::Timer | Op::Program)
     }

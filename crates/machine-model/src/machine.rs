@@ -170,7 +170,8 @@ pub(crate) fn with_offline(places: Vec<Option<Place>>, node_of: impl Fn(CpuId) -
     places.iter().enumerate().map(|(number, place)| place.unwrap_or_else(|| guess(number))).collect()
 }
 
-/// Creates the topology of all CPU numbers and the set of nonexistent ones, which are placed beside the first CPU.
+/// Creates a topology without gaps in the CPU numbers, and the set of CPUs that do not exist (`None` in `places`). In
+/// the topology these share the node of the first existing CPU.
 ///
 /// # Panics
 /// If there is no CPU.

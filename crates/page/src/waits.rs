@@ -10,7 +10,7 @@ use report::{Buckets, Distributions, Table};
 /// Keys of the named percentiles in the JSON, in the order of [`NAMED`].
 const KEYS: [&str; NAMED.len()] = ["p50", "p90", "p99", "p999"];
 
-/// Both distributions.
+/// Plots of the wakeup latencies and the run delays.
 pub fn waits(report: &Report<'_>, table: &Table) -> Markup {
     let wakeup = plot(report, table, "wakeup_latency_ns", |all| &all.wakeup_latency_ns);
     let queue = plot(report, table, "run_delay_ns", |all| &all.run_delay_ns);

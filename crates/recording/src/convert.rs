@@ -98,7 +98,7 @@ pub struct Conversion {
     pub(crate) lives: Vec<Life>,
     /// Leader of each process, to which the process's peak RSS is attributed.
     leaders: BTreeMap<u32, usize>,
-    /// Last signal of each number sent to each process by a task: time, sender, CPU time of the sender.
+    /// Last signal that a task sent, by receiving process and signal number: time, sender, CPU time of the sender.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
     /// Posts of all signals.
     pub(crate) posts: Posts,

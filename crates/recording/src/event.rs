@@ -182,11 +182,11 @@ pub struct Slept {
     pub wake: Nanos,
     /// Waker.
     pub waker: Waker,
-    /// It slept in `io_schedule()`: it waited for a device.
+    /// Whether the task slept in `io_schedule()`, that is, waited for a device.
     pub io_wait: bool,
-    /// It slept in state D.
+    /// Whether the task slept in state D.
     pub uninterruptible: bool,
-    /// It waited for the exit of a specific child.
+    /// Whether the task waited for the exit of a specific child.
     pub names_child: bool,
     /// Scheduling counters until it fell asleep.
     pub scheduled: Scheduled,
@@ -294,13 +294,13 @@ pub enum Occupant {
 /// Reason why a task was switched out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
-    /// It is still runnable: preempted, out of slice, or yielding.
+    /// The task is still runnable: preempted, out of slice, or yielding.
     Runnable,
     /// It is still runnable, but the next task is of a higher scheduling class.
     ForHigherClass,
-    /// It sleeps.
+    /// The task sleeps.
     Blocked,
-    /// It exited.
+    /// The task exited.
     Dead,
     /// Unknown: no event was seen, and the switch is inferred from the CPU time of the next task.
     Unseen,

@@ -34,7 +34,7 @@ pub(crate) struct Step {
     pub scheduled: Option<Scheduled>,
     /// Index of the resource counters at that moment, if known.
     pub reading: Option<u32>,
-    /// For a post or fork: it woke a task.
+    /// For a post or fork: whether it woke a task.
     pub woke: bool,
     pub op: Op,
 }
@@ -84,9 +84,9 @@ pub(crate) struct Life {
     pub who: Option<(u32, u32, u64)>,
     /// Time of a pending one-shot alarm.
     pub alarm: Option<Nanos>,
-    /// Its sleeps that were ended by timers.
+    /// Sleeps of the task that were ended by timers.
     pub expiries: Vec<Expired>,
-    /// Its sleeps that packets may have ended: start to end.
+    /// Sleeps of the task that packets may have ended: start to end.
     pub arrivals: BTreeMap<Nanos, Nanos>,
     /// Times of its transfers.
     pub passes: Vec<Nanos>,

@@ -41,7 +41,7 @@ pub(crate) type Timers = BTreeMap<(bool, u32), Timer>;
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Timer {
     reference: Reference,
-    /// Its last expiry times, two at most.
+    /// Last expiry times of the timer, two at most.
     due: Vec<Nanos>,
     /// Whether the last sleep was periodic.
     is_on_grid: bool,

@@ -75,7 +75,7 @@ pub struct Row {
 pub struct Cell {
     /// The known values of its runs, or of its machine samples.
     pub values: Vec<u64>,
-    /// Their median.
+    /// Median of the values.
     pub median: Option<u64>,
     /// 95 % confidence interval of the median.
     pub interval: Option<(u64, u64)>,

@@ -15,8 +15,8 @@ pub struct Doubt {
 }
 
 /// Share of the CPUs' time spent waiting for kernel locks from which latencies are affected: 5 %. In the table of
-/// `docs/explanation/machine-model.md` the two forms of operations agree within some microseconds below that, and differ
-/// strongly above.
+/// `docs/explanation/machine-model.md` the two forms of operations agree within some microseconds below that, and
+/// differ strongly above.
 const LOCKED_PERMILLE: u64 = 50;
 
 /// Kinds of kernel locks in the lock table; all others belong to a workload.

@@ -14,7 +14,7 @@ pub struct Record {
     pub tags: Tags,
     /// File that it was read from, if any.
     pub file: Option<String>,
-    /// How it ended.
+    /// How the run ended.
     pub ending: Ending,
     /// Measurement data, if it ran in a real kernel.
     pub meter: Option<Meter>,

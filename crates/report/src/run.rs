@@ -12,7 +12,7 @@ pub enum World {
     /// On a simulated machine.
     #[default]
     Sim,
-    /// In a real kernel.
+    /// Run in a real kernel.
     Real,
 }
 
@@ -278,7 +278,7 @@ mod nanoseconds {
 pub struct RunReport {
     /// Inputs of the run.
     pub tags: Tags,
-    /// How it ended.
+    /// How the run ended.
     pub ending: Ending,
     /// Hash of all events.
     pub log_hash: u128,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Interpretation of a comparison in one or two sentences, the largest differences first, better and worse alike:
-//! makespan or work, wakeup latency, response time, idle CPUs beside waiting tasks, by their confidence intervals. If the
-//! runs are inconclusive, it states the smallest difference they could have detected, or how many runs could.
+//! makespan or work, wakeup latency, response time, idle CPUs beside waiting tasks, by their confidence intervals. If
+//! the runs are inconclusive, it states the smallest difference they could have detected, or how many runs could.
 
 use crate::numbers::{GLUE, permille, ppm, times};
 use crate::setups::{Compared, Group, Judgement, Setup};

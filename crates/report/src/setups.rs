@@ -29,7 +29,7 @@ pub(crate) struct Setup<'a> {
 pub(crate) struct Group<'a> {
     /// Common properties of the setups.
     pub title: String,
-    /// Property that names the setups: `scheduler`.
+    /// Property in which the setups differ and by which they are named, such as `scheduler`.
     pub axis: &'static str,
     pub setups: Vec<Setup<'a>>,
     /// One for each setup but the first.
@@ -162,7 +162,8 @@ fn of_simulated(several: &[usize]) -> (Vec<usize>, Vec<usize>) {
     ((0..AXES.len()).filter(|&other| other != axis).collect(), vec![axis])
 }
 
-/// Like [`of_simulated`], for runs from files. The world is always named, other properties only if they distinguish setups.
+/// Like [`of_simulated`], for runs from files. The world is always named, other properties only if they distinguish
+/// setups.
 fn of_files(setups: &[Setup<'_>], several: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let same_workload = |one: &Setup<'_>, other: &Setup<'_>| {
         (&tags(one).workload, &tags(one).part) == (&tags(other).workload, &tags(other).part)

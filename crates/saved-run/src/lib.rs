@@ -2,8 +2,8 @@
 //! Container format of saved runs, `FILE.weirrun`: named parts, each compressed and checksummed separately.
 //!
 //! A reader decompresses only the parts it needs: a comparison reads the runs' JSON and leaves objects and events
-//! alone. `docs/reference/saved-runs.md` describes the container and the parts' contents. File contents are not trusted: every
-//! length is checked against the available bytes before memory is allocated.
+//! alone. `docs/reference/saved-runs.md` describes the container and the parts' contents. File contents are not
+//! trusted: every length is checked against the available bytes before memory is allocated.
 
 use std::io::Read;
 use xxhash_rust::xxh3::xxh3_64;

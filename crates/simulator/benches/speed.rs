@@ -167,7 +167,7 @@ struct ReferenceLoad {
 
 impl ReferenceLoad {
     const BYTES: usize = 256 << 10;
-    /// Takes a few milliseconds after this much CPU time of the run.
+    /// The reference load runs whenever the benchmark has used this much CPU time; it takes a few milliseconds.
     const EVERY_NS: u64 = 20_000_000;
 
     fn new() -> ReferenceLoad {

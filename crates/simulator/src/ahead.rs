@@ -27,7 +27,7 @@ use std::collections::BinaryHeap;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ahead {
     acquisition: Acquisition,
-    /// Its cost from the lock on.
+    /// Cost of the operation from the acquisition of the lock on.
     cost: Nanos,
 }
 

@@ -21,11 +21,12 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 
-/// Duration of `synchronize_rcu()` between the first steps of taking a CPU offline: three ticks at 250 Hz. A choice.
+/// Duration of `synchronize_rcu()` between the first steps of taking a CPU offline: three ticks at 250 Hz (chosen, not
+/// measured).
 const GRACE: Nanos = Nanos::from_ms(12);
-/// Work of that kthread before a step takes effect. A choice: only tasks of that CPU could notice.
+/// Work of the hotplug kthread before a step takes effect (chosen, not measured): only tasks of that CPU could notice.
 const STEP_NS: Nanos = Nanos::from_us(20);
-/// Interval at which a CPU that goes offline is checked for remaining tasks. A choice.
+/// Interval at which a CPU that goes offline is checked for remaining tasks (chosen, not measured).
 const LOOK: Nanos = Nanos::from_us(10);
 /// Interval at which the freezer checks whether all tasks have stopped (`try_to_freeze_tasks`).
 const FREEZER_LOOK: Nanos = Nanos::from_ms(1);

@@ -22,7 +22,8 @@ use kernel_model::ExitInfo;
 use launch_profile::{PlannedStep, Profile, ProgramCall};
 use std::borrow::Cow;
 
-/// Time from the exit of a scheduler to its next attach: the loader has to notice and to load. A choice.
+/// Time from the exit of a scheduler to its next attach: the loader has to notice and to load (chosen, not
+/// measured).
 const RELOAD: Nanos = Nanos::from_ms(100);
 /// `SCX_ECODE_ACT_RESTART`: the loader shall load the scheduler again (contract E2).
 const ACT_RESTART: i64 = 1 << 48;

@@ -157,7 +157,7 @@ impl Locks {
         !entry.held && entry.free <= time && entry.planned_hold.is_none()
     }
 
-    /// Its future acquisition, if any.
+    /// Future acquisition of a lock, if one is planned.
     pub fn planned_hold(&self, number: LockNumber) -> Option<PlannedHold> {
         self.table[number.0 as usize].planned_hold
     }

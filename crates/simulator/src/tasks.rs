@@ -25,17 +25,18 @@ pub(crate) enum State {
 /// What a task does while it has a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Asks its script for the next demand.
+    /// The task asks its script for the next demand.
     Ask,
-    /// Works; contains the remaining work.
+    /// The task works; contains the remaining work.
     Work(Nanos),
-    /// Runs until its CPU clock has advanced by this time.
+    /// The task runs until its CPU clock has advanced by this time.
     CpuTime(Nanos),
-    /// Polls a lock of its workload until the lock is handed off to it.
+    /// The task spins on a lock of its workload until the lock is handed off to it.
     Spin,
-    /// Waits this long for a cache line, or for a futex call without effect: uses its CPU, but does no work.
+    /// The task waits this long for a cache line, or for a futex call without effect: it keeps its CPU busy without
+    /// doing work.
     Line(Nanos),
-    /// Is in the kernel to wake others, and then carries out its demand ([`Task::later`]).
+    /// The task wakes others in the kernel, and then carries out its demand ([`Task::later`]).
     Act,
 }
 
@@ -55,7 +56,7 @@ pub(crate) enum Role {
 /// CPU time that a task needs until it acts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// To run for this time.
+    /// The task is to run for this time.
     Run(Nanos),
     /// Its CPU clock to advance by this time: it must be current for this time, and then run.
     Clock(Nanos),
@@ -80,7 +81,7 @@ pub(crate) struct Task {
     pub phase: Phase,
     /// Set in [`Phase::Act`]; boxed because it is rarely set: most wakeups come from timers.
     pub later: Option<Box<Later>>,
-    /// It has begun to block. Only used if operations wait.
+    /// Whether the task has begun to block. Only used if operations wait.
     pub blocks: bool,
     /// It was woken after it decided to block and before it blocked.
     pub woken_before_block: bool,
@@ -191,7 +192,8 @@ impl Task {
         work
     }
 
-    /// Whether it uses its CPU without doing work: it waits for a lock of its workload, or for a cache line.
+    /// Whether the task keeps its CPU busy without doing work: it waits for a lock of its workload, or for a cache
+    /// line.
     pub fn spins(&self) -> bool {
         matches!(self.phase, Phase::Spin | Phase::Line(_))
     }

@@ -10,7 +10,8 @@ pub enum Direction {
     LowerIsBetter,
     /// Higher is better.
     HigherIsBetter,
-    /// Neither. The row gets an interval but no verdict of better or worse, and is left out of the joint limit.
+    /// Neither: the verdict can only be that the setups differ. The row enters the joint limit only if no row has a
+    /// better direction.
     Neutral,
 }
 

@@ -81,17 +81,17 @@ impl Phase {
 /// Activity of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Activity {
-    /// It runs.
+    /// The task runs.
     Runs {
         /// CPU on which it runs.
         cpu: CpuId,
     },
-    /// It is runnable and waits for a CPU.
+    /// The task is runnable and waits for a CPU.
     Waits {
         /// Why it waits.
         reason: WaitReason,
     },
-    /// It is not runnable: new or asleep.
+    /// The task is not runnable: new or asleep.
     Sleeps {
         /// Cause of the sleep; `None` if the task is new or the cause unknown.
         cause: Option<BlockCause>,
@@ -101,7 +101,7 @@ pub enum Activity {
 /// Reason that a task waits for a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitReason {
-    /// It was woken.
+    /// The task was woken.
     Woken {
         /// Waker.
         waker: Waker,
@@ -110,7 +110,7 @@ pub enum WaitReason {
         /// CPU on whose runqueue it was put.
         target: CpuId,
     },
-    /// It lost its CPU.
+    /// The task lost its CPU.
     Lost {
         /// Reason of the switch.
         reason: SwitchReason,
@@ -149,7 +149,7 @@ pub struct QueueStay {
 /// How a stay in a queue ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Departure {
-    /// It did not end.
+    /// The task was still queued at the end of the run.
     StillQueued,
     /// The task got a CPU.
     Ran,

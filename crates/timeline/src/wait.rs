@@ -38,11 +38,11 @@ impl Wait {
 /// Why a task ran before the waiting one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Order {
-    /// It had the CPU already.
+    /// The other task had the CPU already.
     Before,
-    /// It was ahead in the queue, or waited for a CPU for longer.
+    /// The other task was ahead in the queue, or had waited for a CPU for longer.
     Ahead,
-    /// It became runnable or was queued later.
+    /// The other task became runnable or was queued later.
     Overtook,
     /// It is outside the run, and it is unknown since when it waited.
     Unseen,

@@ -258,7 +258,7 @@ fn check_cpus(group: &TaskGroup, around: &[&TaskGroup]) -> Result<(), String> {
         let both = left.as_ref().map_or_else(|| own.clone(), |left| left.intersection(own));
         if both.is_empty() {
             let left = left.unwrap_or_default();
-            return Err(format!("group {:?} has CPUs {own}, but those around it have {left}", group.path));
+            return Err(format!("group {:?} has CPUs {own}, but the enclosing groups have {left}", group.path));
         }
         left = Some(both);
     }

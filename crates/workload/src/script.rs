@@ -110,7 +110,7 @@ pub enum Op {
         /// New policy and nice value.
         policy: Option<Box<(Policy, i8)>>,
     },
-    /// The same for all live tasks of another spec (`taskset -p`, `renice`).
+    /// Change CPUs, policy and nice value of all live tasks of another spec (`taskset -p`, `renice`).
     ChangeOf {
         /// Spec of the tasks.
         spec: u32,

@@ -39,7 +39,8 @@ pub struct Span {
     pub levels: BTreeMap<u32, Nanos>,
     /// Mean number of working tasks, in thousandths, in equal parts of the span.
     pub timeline: Vec<u64>,
-    /// Longest chain from its start; if incomplete, the chain of the task that acted last.
+    /// Longest chain of dependent work, from its start. If the workload did not complete, the chain of the task that
+    /// acted last.
     pub chain: Vec<Link>,
 }
 

@@ -17,7 +17,7 @@ use report::{Called, Ending, Exit, Meter, RunReport, Tags, World};
 pub struct Setup<'a> {
     /// The scheduler as requested.
     pub scheduler: &'a str,
-    /// Its object; `None`: the scheduler that is already attached.
+    /// Object of the scheduler; `None`: the scheduler that is already attached.
     pub object: Option<&'a [u8]>,
     /// Name of the workload, or the command in shell syntax.
     pub workload: &'a str,
@@ -25,7 +25,7 @@ pub struct Setup<'a> {
     pub kernel: &'a str,
 }
 
-/// Tags of such a run: no seed, and all effects of its machine.
+/// Tags of a real run: no seed, and all effects of its machine.
 pub fn tags(setup: &Setup<'_>) -> Tags {
     Tags {
         scheduler: setup.scheduler.to_owned(),

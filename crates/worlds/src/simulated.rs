@@ -15,7 +15,7 @@ use simulator::{CallMade, KernelName, Outcome};
 pub struct Setup<'a> {
     /// The scheduler as requested.
     pub scheduler: &'a str,
-    /// Its object; `None`: the default scheduler.
+    /// Object of the scheduler; `None`: the default scheduler.
     pub object: Option<&'a [u8]>,
     /// Name of the workload.
     pub workload: &'a str,
@@ -27,7 +27,7 @@ pub struct Setup<'a> {
     pub kernel: KernelName,
 }
 
-/// Tags of such a run.
+/// Tags of a simulated run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
     let Setup { scheduler, object, workload, seed, draw, kernel } = *setup;
     let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();

@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Only these programs, as named in the table
     #[arg(long, value_name = "PROGRAM")]
     only: Vec<String>,
-    /// Measure again what is known, so that all rows are of the same time
+    /// Repeat measurements with known results, so that all rows are equally recent
     #[arg(long)]
     again: bool,
     /// Only write the table of known results
@@ -79,7 +79,7 @@ const fn rival(name: &'static str, pack: &'static str, unpack: &'static str) -> 
     Contestant { name, pack, unpack }
 }
 
-/// What one run took.
+/// Resources that one run took.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Cost {
     pub user_s: f64,

@@ -116,8 +116,9 @@ fn make(arguments: &Arguments, place: &str) -> Result<Vec<String>> {
 
 fn measure(arguments: &Arguments, file: &str, option: &str, alone: &str) -> Result<Sizes> {
     let lrz = arguments.lrz.display();
-    let size =
-        |line: &str| -> Result<u64> { shell(line)?.parse().with_context(|| format!("the size that {line} tells")) };
+    let size = |line: &str| -> Result<u64> {
+        shell(line)?.parse().with_context(|| format!("the output of {line} is not a size"))
+    };
     let packed = |line: String| {
         size(&format!("{line} -o '{file}.packed' '{file}' && stat -c %s '{file}.packed' && rm '{file}.packed'"))
     };

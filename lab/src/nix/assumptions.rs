@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 
 const SCHEDULERS: [&str; 5] = ["nix@smp", "nix@groups", "nix@groups-2011", "nix@amp", "kernel"];
 
-/// Schedulers whose source is changed: the others have no first pass, or it changes nothing.
+/// Schedulers from whose source the first pass is removed: the others have none, or it has no effect.
 const CHANGEABLE: [&str; 2] = ["nix@smp", "nix@groups"];
 
 /// A change of a scheduler's source.

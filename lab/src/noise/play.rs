@@ -59,7 +59,7 @@ fn measure(place: &Place, kind: &Kind) -> Result<Value> {
     document(&mut real(place, kind))
 }
 
-/// Returns the command for it.
+/// Returns the command of a real run of this kind.
 pub fn real(place: &Place, kind: &Kind) -> Command {
     let mut command = Command::new(&place.weir);
     command.current_dir(&place.directory).args(["run", "--format", "json"]);

@@ -18,7 +18,7 @@ pub struct Comparison {
     measures: Vec<Measure>,
     /// See [`task_error`].
     task_error: f64,
-    /// The same error between real runs, the lower bound for any prediction.
+    /// [`task_error`] between real runs, the lower bound for any prediction.
     task_spread: f64,
 }
 

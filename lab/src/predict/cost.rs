@@ -147,7 +147,7 @@ fn recorder_percent(said: &str) -> Result<f64> {
     };
     let both = number("probes took ").zip(number("their reader "));
     both.map(|(probes, reader)| probes + reader)
-        .with_context(|| format!("weir record does not say what it took: {said}"))
+        .with_context(|| format!("no cost in the output of weir record: {said}"))
 }
 
 /// Returns the busy seconds of all CPUs and the context switches, both since boot.

@@ -126,7 +126,7 @@ impl Host {
 struct Exits {
     /// After a short idle period.
     idle_ns: u64,
-    /// After an idle period in which the host has given the CPU away.
+    /// After an idle period that was long enough for the host to give the CPU to others.
     halt_ns: u64,
 }
 

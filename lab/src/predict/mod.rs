@@ -104,7 +104,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
     // The first round fills the page cache and does not count. Kinds of runs alternate, so that other activity on the
     // machine affects all of them.
     for round in 0..=arguments.runs {
-        // Other load makes real runs slower, and no prediction knows of it.
+        // Other load on the machine makes real runs slower; the predictions do not include it.
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
         eprintln!("round {round} of {}, load {}", arguments.runs, load.split(' ').next().unwrap_or("unknown"));
         let file = weir.scratch.join(format!("recording-{round}.weir"));

@@ -85,7 +85,7 @@ struct Pools {
     original: Vec<Record>,
     /// Runs of the copy with a delay of 0, on the same seeds.
     copy: Vec<Record>,
-    /// By [`PLANTS`]; empty if no delay changes the measure.
+    /// Runs with each delay, in the order of [`PLANTS`]; empty if no delay changes the measure.
     planted: Vec<Vec<Record>>,
 }
 
@@ -112,20 +112,20 @@ impl Pools {
         Ok(Pools { name, key, original, copy, planted })
     }
 
-    /// Describes the spread of runs, in pairs of one seed and between seeds, and the effect of the plants.
+    /// Describes the spread of runs, between seeds and between the two runs of a seed, and the effect of the delays.
     fn note(&self) -> Result<String> {
         let (a, b) = (values(&self.original, self.key)?, values(&self.copy, self.key)?);
         let pairs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| b / a).collect();
         let strangers = spread(&a);
         let mut text = format!("{}: `{}` varies by {strangers:.2} %", self.name, self.key);
-        let _ = write!(text, ", in pairs of one seed with a copy by {:.2} %", spread(&pairs));
+        let _ = write!(text, ", and within pairs of one seed with a copy by {:.2} %", spread(&pairs));
         let had = |planted: &Vec<Record>| {
             let base = mean(&self.original[..planted.len()], self.key)?;
             Ok(format!("{:.1}", worse(self.key, base, mean(planted, self.key)?)))
         };
         let had: Vec<String> = self.planted.iter().map(had).collect::<Result<_>>()?;
         if !had.is_empty() {
-            let _ = write!(text, "; the plants did {} %", had.join(", "));
+            let _ = write!(text, "; the true differences are {} %", had.join(", "));
         }
         Ok(text)
     }

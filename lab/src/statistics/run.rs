@@ -11,7 +11,7 @@ pub struct Setting {
     pub policy: &'static str,
     pub machine: &'static str,
     pub workload: &'static str,
-    /// Whether the work ends; otherwise the run lasts [`FOR`].
+    /// Whether the workload ends by itself; otherwise a run is ended after [`FOR`].
     pub is_finite: bool,
 }
 

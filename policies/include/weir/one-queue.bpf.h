@@ -11,9 +11,8 @@
  * 4. A new nice value moves the deadline of a waiting task by the difference. A running task keeps
  *    its deadline, but its CPU picks again if the new nice value is higher.
  *
- * Before including this, a policy defines:
- * - struct task with the members used here, in the task storage `tasks`, and struct cpu likewise,
- *   in the array `cpus`;
+ * Before including this, a policy includes <weir/task.bpf.h> and defines:
+ * - the members used here, in struct task and in struct cpu, which is the type of the array `cpus`;
  * - POLICY_NOW(), its clock, and ON_RENEWAL(p, t), called when slice and deadline were renewed;
  * - enqueue_shared(), for tasks of the machine's queue;
  * - kick_victim(cpu, key), which makes a CPU pick again whose task is later than `key`;
@@ -77,11 +76,6 @@ static __always_inline void leave_shared(s32 cpu)
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[cpu & MAX_CPU_MASK];
-}
-
-static struct task *task_of(struct task_struct *p)
-{
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
 static __always_inline void note_promotion(struct task_struct *p)

@@ -11,10 +11,10 @@
  *    hundred tasks that run only by this rule cost the others a hundredth of a CPU.
  * 4. Afterward the rules of the policy apply again; they also define what the slice costs.
  *
- * Before including this, a policy defines OVERDUE_DSQ (an id that none of its DSQs has), task_of(),
- * and `waits_since` and `overdue` in its struct task. It implements scan_for_overdue(), which calls
- * move_overdue() for each of its DSQs, and calls waits_from() in runnable and stopping,
- * take_overdue() first in dispatch, and overdue_init() in init.
+ * Before including this, a policy defines OVERDUE_DSQ (an id that none of its DSQs has),
+ * `waits_since` and `overdue` in its struct task, and task_of() by <weir/task.bpf.h>. It implements
+ * scan_for_overdue(), which calls move_overdue() for each of its DSQs, and calls waits_from() in
+ * runnable and stopping, take_overdue() first in dispatch, and overdue_init() in init.
  */
 #ifndef WEIR_OVERDUE_BPF_H
 #define WEIR_OVERDUE_BPF_H

@@ -335,7 +335,7 @@ pub(crate) fn odd_ticks(calls: &[Call], masks: &Masks) -> BTreeMap<String, Vec<S
                 let Some((begin, ticks)) = stretches.remove(&call.task_cpu) else { continue };
                 let fit = call.time_ns.saturating_sub(begin) / TICK_NS;
                 if ticks.abs_diff(fit) > MISSED_TICKS && !masks.tasks.contains(&call.task) {
-                    let line = format!("{ticks} ticks where {fit} fit");
+                    let line = format!("{ticks} ticks in a run interval of {fit} tick periods");
                     odd.entry(format!("{}'s ticks", call.task)).or_default().push(line);
                 }
             }

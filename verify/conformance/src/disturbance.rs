@@ -44,7 +44,7 @@ pub fn of_log_beside(calls: &[Call], model: &[Call]) -> Vec<String> {
     let mut found = Vec::new();
     let (late, expected) = (unfinished(calls), unfinished(model));
     if let Some(task) = late.iter().find(|task| !expected.contains(task)) {
-        found.push(format!("the end came before {task} had finished"));
+        found.push(format!("the log ends before {task} finished"));
     }
     if are_late(calls, model) {
         found.push("wakeups came late".to_owned());
@@ -109,7 +109,7 @@ struct Watch<'a> {
     active: BTreeSet<&'a str>,
     /// CPUs on which a foreign task runs.
     foreign: BTreeSet<i32>,
-    /// CPUs that a scenario task left, and to which no other has come.
+    /// CPUs that a scenario task left, and that no other scenario task has used since.
     left: BTreeSet<i32>,
     /// CPUs that looked for work in vain, without a later event. A foreign task that comes now hides that: it looks
     /// as if it had been found.
@@ -256,8 +256,8 @@ mod tests {
         let beside = |log: &str, model: &str| of_log_beside(&parse(log), &parse(model));
         assert_eq!(beside(&whole, &whole), [""; 0]);
         assert_eq!(beside(half, half), [""; 0]);
-        assert_eq!(beside(half, &whole), ["the end came before w_a had finished"]);
-        assert_eq!(beside(whole.rsplit_once(',').unwrap().0, &whole), ["the end came before CPU 1 had finished"]);
+        assert_eq!(beside(half, &whole), ["the log ends before w_a finished"]);
+        assert_eq!(beside(whole.rsplit_once(',').unwrap().0, &whole), ["the log ends before CPU 1 finished"]);
         let taken = whole.replace("sleeps", "cpu_release 1 - 2,sleeps");
         assert_eq!(beside(&taken, &whole), ["a higher class took a CPU from a task"]);
         assert_eq!(beside(&taken, &taken), [""; 0]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `muqss` compared with MuQSS 0.31 itself: the cases of [`successor`](crate::successor) in kernel A, in which a timer ends
-//! slices, and further ones: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
+//! `muqss` compared with MuQSS 0.31 itself: the cases of [`successor`](crate::successor) in kernel A, in which a timer
+//! ends slices, and further ones: shares of two hogs, sleepers beside hogs, and hogs on several CPUs with a queue each.
 
 use crate::oracle::{self, Values};
 use crate::successor::{self, Case, FORKS, FOUR, Job, apart, is_hog, play_cases};

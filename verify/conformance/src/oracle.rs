@@ -187,13 +187,13 @@ impl Values {
         Ok(())
     }
 
-    /// One value.
+    /// Value of a measure of a task in a case.
     pub(crate) fn get(&self, case: &str, task: &str, measure: &str) -> Option<u64> {
         self.0.get(&(case.to_owned(), task.to_owned(), measure.to_owned())).copied()
     }
 
     fn add(&mut self, case: &str, task: &str, share: u64, turns: Option<Stretches>, response: Option<LatencySummary>) {
-        // Tasks of one name, the children of one parent, have one share.
+        // Tasks with the same name (children of one parent) are counted as one: their shares are added.
         let key = |measure: &str| (case.to_owned(), task.to_owned(), measure.to_owned());
         *self.0.entry(key("share")).or_default() += share;
         let mut insert = |measure: &str, value: u64| {

@@ -18,7 +18,7 @@ const BEFORE: Duration = Duration::from_millis(400);
 const BETWEEN: Duration = Duration::from_millis(100);
 /// Longer than a director needs to its last mark.
 const AFTERWARDS: Duration = Duration::from_millis(3_000);
-/// How often it executes its program.
+/// Number of times that it executes its program.
 const TIMES: u32 = 2;
 
 /// Starts it. The kernel calls a task by the file that it executes: so that is a link of this name to this program.
@@ -44,7 +44,7 @@ pub fn perform(times: u32) -> Result<()> {
     if times == TIMES {
         return Ok(());
     }
-    // The same path, so that it keeps its name.
+    // Executed by the same path, so that the process keeps its name.
     let link = env::args_os().next().context("a program has a name")?;
     Err(Command::new(link).arg(ARGUMENT).arg((times + 1).to_string()).exec()).context("execute this program anew")
 }

@@ -100,20 +100,20 @@ pub enum Giving {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kick {
-    /// Nothing.
+    /// No kick.
     #[default]
     None,
-    /// No flags.
+    /// A kick without flags.
     Plain,
-    /// IDLE.
+    /// A kick with `SCX_KICK_IDLE`.
     Idle,
-    /// PREEMPT.
+    /// A kick with `SCX_KICK_PREEMPT`.
     Preempt,
-    /// WAIT.
+    /// A kick with `SCX_KICK_WAIT`.
     Wait,
-    /// IDLE and PREEMPT, which is an error.
+    /// A kick with both `SCX_KICK_IDLE` and `SCX_KICK_PREEMPT`, which is an error.
     IdlePreempt,
-    /// PREEMPT and WAIT.
+    /// A kick with both `SCX_KICK_PREEMPT` and `SCX_KICK_WAIT`.
     PreemptWait,
 }
 

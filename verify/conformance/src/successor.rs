@@ -189,7 +189,7 @@ fn renice(case: &Case, old: &[i32]) -> Result<()> {
     let begun = Instant::now();
     while !missing.is_empty() {
         if begun.elapsed() > Duration::from_secs(2) {
-            bail!("{}: {missing:?} did not begin", case.name);
+            bail!("{}: no process for {missing:?} appeared within 2 s", case.name);
         }
         std::thread::sleep(Duration::from_millis(1));
         for process in processes()?.into_iter().filter(|process| !old.contains(process)) {

@@ -25,7 +25,7 @@ pub enum Command {
     Rules(rules::Arguments),
     /// Mutate a policy's source at random, and report which mutants its tests kill
     Policy(policy::Arguments),
-    /// Report which promises of policies such mutants violate
+    /// Mutate policies' sources at random, and report which promises the mutants break
     Promises(promises::Arguments),
     /// Report whether weir explain names the mutated callback
     Explained(explain::Arguments),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Mutants that no test kills, each with its reason: `verify/mutation/policies/POLICY.toml`, and `headers.toml` for mutants
-//! of shared headers that survive in every policy. Equivalent mutants are not sampled.
+//! Mutants that no test kills, each with its reason: `verify/mutation/policies/POLICY.toml`, and `headers.toml` for
+//! mutants of shared headers that survive in every policy. Equivalent mutants are not sampled.
 
 use anyhow::{Context, Result};
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Boots a kernel with sched_ext under QEMU and runs scripts and tests in it; docs/how-to/virtual-machine.md describes its
-//! use.
+//! Boots a kernel with sched_ext under QEMU and runs scripts and tests in it; docs/how-to/virtual-machine.md describes
+//! its use.
 
 mod apt;
 mod build;

@@ -45,8 +45,9 @@ pub fn qemu(icount: bool) -> Result<Qemu> {
         data: vec![share.join("qemu"), share.join("seabios"), "/usr/share/seabios".into(), "/usr/share/qemu".into()],
     };
     if version(&newer)? < ICOUNT_MAJOR {
-        let what =
-            format!("--deterministic needs QEMU {ICOUNT_MAJOR} or newer; the host's and that of backports are older");
+        let what = format!(
+            "--deterministic needs QEMU {ICOUNT_MAJOR} or newer; the host and the backports suite have older ones"
+        );
         return Err(Missing::thing(what));
     }
     Ok(newer)

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Number of recent frames over which rates and shares are computed.
 const FRAMES: usize = 5;
-/// Waits are those of the last one to two periods of this length, as in [`live_view::Follower`].
+/// Waits are shown over the last one to two intervals of this length, as in [`live_view::Follower`].
 const LATELY: Duration = Duration::from_secs(5);
 
 /// Samples the whole machine.

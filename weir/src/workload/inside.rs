@@ -125,7 +125,7 @@ impl Inside {
         all
     }
 
-    /// The same as JSON.
+    /// The same data as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,

@@ -77,7 +77,7 @@ pub enum SetError {
     Illegal {
         /// Requested block.
         block: usize,
-        /// Its current state.
+        /// State that the block is in.
         from: State,
         /// Requested state.
         to: State,

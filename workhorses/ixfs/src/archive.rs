@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Archived epochs as directories `/archive/YYYY/MMDD`, read-only, and the view of both worlds that the doors share.
 //!
-//! `archive` is a name of the root that listings do not show. It exists if there is an epoch and the root has no entry of
-//! that name. An epoch's metadata is loaded when it is first used; its pages are read when they are.
+//! `archive` is a name of the root that listings do not show. It exists if there is an epoch and the root has no entry
+//! of that name. An epoch's metadata is loaded when it is first used; its pages are read when they are.
 
 use crate::server::{Server, lock};
 use crate::store::Store;

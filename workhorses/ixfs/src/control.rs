@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The control socket of a running server: `ixfs status` and `ixfs archive` talk to it. One line in, one line of JSON out.
+//! The control socket of a running server: `ixfs status` and `ixfs archive` talk to it. One line in, one line of JSON
+//! out.
 //!
 //! The socket lies in the user's runtime directory under the store's identity and belongs to the server's user alone.
 

@@ -239,7 +239,7 @@ impl Server {
         self.snapshot(None)
     }
 
-    /// Archives the present tree under a name. What the live tree may take shrinks by what the epoch keeps.
+    /// Archives the present tree as an epoch with this name. The epoch's blocks are no longer available to the live tree.
     ///
     /// # Errors
     /// The store has no room for the epoch beside two snapshots of the live tree.

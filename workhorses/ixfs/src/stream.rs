@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Archived epochs as a stream of bytes: whole, or as the difference from an older epoch.
 //!
-//! An epoch is immutable, so it can be read from the store while a server continues to write. The stream is a header and
-//! frames; each frame holds records of the log's format and a checksum that continues the one before, so that a missing,
-//! damaged or foreign frame is noticed. `FORMAT.md` has the details.
+//! An epoch is immutable, so it can be read from the store while a server continues to write. The stream is a header
+//! and frames; each frame holds records of the log's format and a checksum that continues the one before, so that a
+//! missing, damaged or foreign frame is noticed. `FORMAT.md` has the details.
 
 use crate::store::codec::{Malformed, Reader, Writer};
 use crate::store::device::Device;

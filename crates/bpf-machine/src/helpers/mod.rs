@@ -11,11 +11,11 @@ use crate::{Context, FaultKind, GuestAddr, Host, Maps, Memory};
 
 /// Outcome of a helper call.
 pub(crate) enum Outcome {
-    /// It returned this value.
+    /// The helper returned this value.
     Value(u64),
     /// It called a callback; its value is known when the callback returns.
     Entered,
-    /// It must wait for another execution, and be called again.
+    /// The call must wait for another execution, and be repeated.
     Wait,
 }
 
@@ -116,7 +116,7 @@ fn lock<H: Host>(
     addr: GuestAddr,
 ) -> Result<Outcome, FaultKind> {
     if x.lock != 0 {
-        let problem = format!("takes the spin lock at {addr:#x} while it holds that at {:#x}", x.lock);
+        let problem = format!("acquires the spin lock at {addr:#x} while it holds the one at {:#x}", x.lock);
         return Err(FaultKind::BadArgument(problem));
     }
     if engine.memory.load(addr, 4)? != 0 {

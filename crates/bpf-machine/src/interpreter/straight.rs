@@ -17,7 +17,7 @@ use bpf_object::FunctionId;
 pub(super) enum Stop {
     /// The program has returned.
     Returned,
-    /// At an op for the outer loop, not yet counted.
+    /// The next op is one that only the outer loop executes; it is not counted yet.
     Special,
     /// The budget is exhausted.
     Budget,

@@ -18,7 +18,7 @@ struct Entry {
 pub(super) struct Index {
     /// First slot of each chain; the length is a power of two, or 0.
     heads: Vec<u32>,
-    /// By slot.
+    /// Entries of the slots, by slot number.
     entries: Vec<Entry>,
     /// Free slots; the last freed is reused first.
     free: Vec<u32>,

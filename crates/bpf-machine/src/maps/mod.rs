@@ -70,7 +70,7 @@ enum Store {
         entries: u32,
         per_slot: u32,
     },
-    /// By key, or by the address of the owner.
+    /// Keyed by bytes, or by the address of the owner (local storage).
     Hash(HashStore),
     Queue(QueueStore),
     /// Maps by index.
@@ -97,7 +97,7 @@ pub(crate) enum ElementKey {
 /// All maps of one machine.
 #[derive(Debug)]
 pub struct Maps {
-    /// By handle, which is also the slot in `objects`.
+    /// Maps by handle; the handle is also the slot in `objects`.
     list: Vec<Map>,
     /// Targets of map pointers; their content is never read.
     objects: RegionId,

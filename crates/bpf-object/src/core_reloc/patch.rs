@@ -32,7 +32,9 @@ pub(super) fn apply(
         Err(text) => return Ok(Some(text)),
     };
     let agrees = |found: u64, original: Option<u64>| match original {
-        Some(original) if original != found => Err(format!("the instruction holds {found}, the types say {original}")),
+        Some(original) if original != found => {
+            Err(format!("the instruction holds {found}, but the types require {original}"))
+        }
         _ => Ok(()),
     };
     match insn.code & 7 {

@@ -103,7 +103,7 @@ impl Sysfs {
                     self.check_switch(fault, cpu)?;
                     left.remove(cpu);
                     if left.is_empty() {
-                        return Err(refused(fault, format!("CPU {cpu} is the last one that is online then")));
+                        return Err(refused(fault, format!("CPU {cpu} is the only CPU that is still online")));
                     }
                 }
                 Action::Online(cpu) => {

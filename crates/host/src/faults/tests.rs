@@ -139,7 +139,7 @@ fn unsupported_faults_are_rejected_by_prepare() {
             "cpu1:offline@1s: CPU 1 has no /sys/devices/system/cpu/cpu1/online: this kernel cannot take it \
              away, or was built without CONFIG_HOTPLUG_CPU",
         ),
-        ("cpu2:offline@1s", &only, "cpu2:offline@1s: CPU 2 is the last one that is online then"),
+        ("cpu2:offline@1s", &only, "cpu2:offline@1s: CPU 2 is the only CPU that is still online"),
         (
             "suspend@1s+2s",
             &disk,

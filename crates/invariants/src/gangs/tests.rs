@@ -46,7 +46,7 @@ fn jobs_whose_tasks_run_at_different_times_are_reported() {
     assert_eq!((misses[0].value, misses.len()), (Nanos::ZERO, 1), "the tasks take turns");
 }
 
-/// The first task always has its CPU, outside its slots as an alternate.
+/// The first task runs all the time: outside the slots of its job it uses its CPU as an alternate.
 #[test]
 fn running_alone_outside_the_jobs_slots_is_no_violation() {
     let mut gangs = two();

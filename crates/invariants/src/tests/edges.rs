@@ -128,7 +128,7 @@ fn cpu_leaving_an_idle_state_no_longer_counts_as_idle() {
     assert_eq!(run.dispatch(1_500, 0, 0).run(1_500, 0, 0).found(2_000), []);
 }
 
-/// The default scheduler is always attached and shows no queues.
+/// Events of the default scheduler contain no queues; it counts as attached from the start.
 #[test]
 fn promises_are_not_checked_before_the_scheduler_is_attached() {
     for (has_queues, found) in [(true, 0), (false, 1)] {

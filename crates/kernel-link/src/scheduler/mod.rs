@@ -62,7 +62,7 @@ pub struct Request<'a> {
 /// State of this machine at some time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Host {
-    /// Its CPUs.
+    /// CPUs of the host.
     pub machine: Machine,
     /// Hotplug sequence number read before the CPUs. If it has changed at attach, the kernel ends the scheduler at
     /// once with the restart code (contract 1.3, step 4), and it can be loaded again with new tables.

@@ -18,7 +18,7 @@ pub(crate) struct Cgroup {
     pub knobs: CgroupKnobs,
     /// SCX_TG_INITED: `cgroup_init` was called for it.
     pub is_initialized: bool,
-    /// It was removed.
+    /// Whether the cgroup was removed.
     pub is_removed: bool,
     /// Weight of the fair tasks and groups that compete in it, by CPU, as last computed; `load` is their sum.
     loads: Vec<u64>,

@@ -19,7 +19,7 @@ pub(crate) enum Turn {
     First,
     /// After its equals.
     Last,
-    /// At its old position.
+    /// At the position it had before.
     Kept,
 }
 

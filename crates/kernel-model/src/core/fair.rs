@@ -41,7 +41,7 @@ pub(crate) struct FairQueue {
     pub delayed: BTreeSet<TaskKey>,
     /// Sum of the weights of all competing tasks except the running one.
     load: u64,
-    /// Sum over the same tasks of virtual runtime times weight.
+    /// Sum of virtual runtime times weight, over all competing tasks except the running one.
     sum: u128,
     /// Average virtual runtime when it was last saved.
     clock: u64,

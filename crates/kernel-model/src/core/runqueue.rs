@@ -108,8 +108,9 @@ impl Runqueue {
 pub(crate) enum Reenqueue {
     /// IMMED tasks that cannot run at once.
     Immediate,
-    /// All: `cpu_release` called `scx_bpf_reenqueue_local` while this task was still the current one of its CPU.
+    /// All tasks, because `cpu_release` called `scx_bpf_reenqueue_local`. This task was still the current one of its
+    /// CPU.
     Released(TaskId),
-    /// All: requested by the scheduler.
+    /// All tasks, at the request of the scheduler.
     All,
 }

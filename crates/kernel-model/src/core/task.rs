@@ -161,7 +161,7 @@ pub(crate) struct Task {
     pub uid: u32,
     /// Pid of the session leader.
     pub session: u32,
-    /// Its cgroup.
+    /// The task's cgroup.
     pub cgroup: CgroupId,
 
     /// CPU where it runs, waits or last ran.
@@ -189,7 +189,7 @@ pub(crate) struct Task {
     pub owner: Owner,
     /// Number of its `enqueue` calls, to detect a verdict that answers an earlier one. 6.12 counts per runqueue.
     pub ops_qseq: u32,
-    /// In BPF custody (contract T14).
+    /// Whether the task is in BPF custody (contract T14).
     pub custody: bool,
     /// IMMED: must run at once or be re-enqueued; holds until its next enqueue (contract D10).
     pub immediate: bool,
@@ -205,7 +205,7 @@ pub(crate) struct Task {
     pub selected_cpu: CpuId,
     /// Queue that holds it.
     pub queue: Option<QueueRef>,
-    /// Its position in that queue.
+    /// Position of the task in that queue.
     pub position: Position,
     /// Insert count of the queue when it was inserted.
     pub queue_seq: u64,

@@ -49,7 +49,7 @@ pub(crate) struct CpuTime {
 
 #[derive(Debug)]
 pub(crate) struct PerCpu {
-    /// By index in `VARIABLES`.
+    /// Regions of the variables, in the order of `VARIABLES`.
     regions: [RegionId; VARIABLES.len()],
     cpus: u32,
 }

@@ -79,9 +79,9 @@ pub enum Wait {
 /// Progress of an operation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// It has stopped.
+    /// The operation has stopped.
     Waits(Wait),
-    /// It has finished; the result of [`Operation::Schedule`].
+    /// The operation has finished, with the result of [`Operation::Schedule`].
     Done(Option<Switch>),
 }
 
@@ -148,7 +148,7 @@ impl fmt::Debug for Contexts {
 }
 
 impl Kernel {
-    /// Also stops at these points in operations begun from now on.
+    /// Adds these points to those at which operations stop, for operations begun from now on.
     pub fn stop_at(&mut self, stops: Stops) {
         self.contexts.stops = stops;
     }

@@ -59,11 +59,11 @@ pub(crate) fn takes_from_queue(kfunc: u32) -> bool {
 /// Why a kernel lacks a kfunc, or has a different one of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Absence {
-    /// It was added in this later version.
+    /// The kfunc was added in this later version.
     Later((u16, u16)),
-    /// It was removed in this version.
+    /// The kfunc was removed in this version.
     Gone((u16, u16)),
-    /// It has this number of parameters.
+    /// The kfunc has this number of parameters.
     Parameters(u32),
     /// A kfunc that the kernel has and the model does not; the text names its family.
     Unmodelled(&'static str),

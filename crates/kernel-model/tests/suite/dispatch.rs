@@ -304,7 +304,7 @@ fn d11_without_select_cpu_an_idle_cpu_gets_the_task_directly() {
 
 #[test]
 fn k2_reenqueue_local_calls_enqueue_for_every_waiting_task() {
-    let mut bench = released("put_local_back();", "FLAGS=0");
+    let mut bench = released("reenqueue_local();", "FLAGS=0");
     assert_eq!(bench.line(), "cpu_release:0:0 enqueue:0:1(0x10000000000) enqueue:0:2(0x10000000000)");
     assert_eq!(bench.kernel.event_count("SCX_EV_ENQ_SKIP_MIGRATION_DISABLED"), 0);
 }

@@ -185,7 +185,7 @@ fn k2_requested_reenqueue_has_the_kfunc_reason() {
     let enqueue = format!(
         "ON_ENQUEUE=if(enq_flags&{REENQ})counter=counter*10+{REASON};dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);"
     );
-    let release = "ON_RELEASE=put_local_back();";
+    let release = "ON_RELEASE=reenqueue_local();";
     let mut bench = Bench::probe(1, &with(&[&enqueue, "OP_PREEMPT", release]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     let rt = bench.task_with("rt", "", Policy::Fifo(9), 0);

@@ -72,7 +72,7 @@ fn missing_capacities_are_derived_from_frequencies() {
     let machine = read(&text);
     assert_eq!(machine.topology.capacities, [1024, 1024, 1024, 1024, 798, 798, 798, 798, 1024]);
     assert!(machine.description.ends_with("; capacities are derived from maximum frequencies"));
-    // With a capacity of one kind only, all are treated as equal, with a caveat.
+    // If the capacity is known for one kind of CPU only, all CPUs get the same capacity, and a caveat says so.
     let text = HYBRID_2.replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"");
     assert_eq!((read(&text).topology.capacities, read(&text).caveats.len()), (vec![1024; 9], 1));
 }

@@ -132,7 +132,7 @@ fn bias_of_0_360_is_below_two_microseconds() {
     }
 }
 
-/// The same bias is subtracted from the deadline of a preemption victim: 5089 * 9 / 128 << 1 = 714 ns between two
+/// 0.360 subtracts its bias from the deadline of a preemption victim, too: 5089 * 9 / 128 << 1 = 714 ns between two
 /// caches of a node, << 2 = 1,428 ns between nodes. The woken task last ran on CPU 1, so the deadline there counts
 /// unchanged; the task on CPU 0 was queued `later_ns` later.
 #[test]

@@ -116,7 +116,8 @@ fn repeated_forks_share_one_slice() {
         tasks.push(world.spawn(0, TaskAttributes { parent: Some(running), ..world.pinned(0, 0) }));
     }
     let left: u64 = tasks.iter().map(|task| world.last_queued(*task).slice_ns).sum();
-    // The running task was queued after its slice was split: it forked and stopped, or is the last child.
+    // `last_queued` has the current slice of the running task, too: the task was queued after its slice was split,
+    // because it forked and stopped, or because it is the last child.
     assert_eq!(left, 6 * MS_2);
 }
 

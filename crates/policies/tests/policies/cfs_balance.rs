@@ -168,9 +168,9 @@ fn busy_cpus_see_averaged_loads_before_6_1() {
     }
 }
 
-/// The same for an idle CPU: it sees the load of the last tick, or an average over two or four ticks. The movable
-/// task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at least
-/// its weight.
+/// "balance.bpf.h" 4: before 6.1 an idle CPU sees the load of the last tick, or an average over two or four ticks. The
+/// movable task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at
+/// least its weight.
 #[test]
 fn idle_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(NODE, [3, 1]), (MACHINE, [6, 3])] {
@@ -216,8 +216,8 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
 #[test]
 fn balance_pass_pulls_the_imbalance() {
     for (cpus, expected) in [
-        // Twice the load: the imbalance is half a task, which up to 4.1 moves a whole one. In 6.1 the task is too
-        // heavy in the first pass.
+        // One CPU has twice the load of the other: the imbalance is half a task, for which kernels up to 4.1 move
+        // a whole task. In 6.1 the task is too heavy in the first pass.
         (&[&[0, 0][..], &[0]][..], [true, true, false]),
         (&[&[0, 0, 0], &[0, 0]], [true, true, false]),
         // The imbalance is exactly one task.
@@ -262,8 +262,8 @@ fn failed_passes_allow_heavier_tasks_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five tasks it is two and a half
-/// by weight, into which the third still fits, or two by number.
+/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five equal tasks, half the weight
+/// is two and a half: the kernels that count weight pull a third one, the kernel that counts tasks pulls two.
 #[test]
 fn idle_cpu_pulls_half_of_the_tasks() {
     for (hogs, taken) in [(6, [3, 3, 3]), (5, [3, 3, 2])] {

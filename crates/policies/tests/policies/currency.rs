@@ -53,7 +53,7 @@ fn jobs_get_cpu_time_by_weight() {
 }
 
 /// Theory 2: a job that can use only one CPU is credited for no more, and the rest goes to the others by weight. It
-/// still waits for its turn while others have credit, so it gets slightly less; jobs that are over get that.
+/// still waits for its next slice while others have credit, so it gets slightly less; jobs that are over get that.
 #[test]
 fn unusable_share_of_a_job_goes_to_others_by_weight() {
     let (mut world, jobs) = world("node:1 core:4 pu:1", &[(900, 1), (200, 4), (100, 4)]);

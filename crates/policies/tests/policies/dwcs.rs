@@ -341,7 +341,7 @@ fn deadline_is_at_most_two_periods_ahead() {
     }
 }
 
-/// Theory 6: streams that demand all CPU time leave one turn per 100 ms to tasks without a window, and a request that
+/// Theory 6: streams that demand all CPU time leave one slice per 100 ms to tasks without a window, and a request that
 /// always has the lowest precedence still runs.
 #[test]
 fn lowest_precedence_request_and_plain_task_still_run() {

@@ -148,7 +148,7 @@ fn soft_cap_applies_only_under_contention() {
     assert_near(&percent(&mut world, &groups, 60_000), &[33.3, 66.7], 1.0);
 }
 
-/// Theory 2: a soft cap of 0 means background: while another task wants the CPU, only a turn of 1 ms every 10 s, and
+/// Theory 2: a soft cap of 0 means background: while another task wants the CPU, only a slice of 1 ms every 10 s, and
 /// otherwise all the time left over.
 #[test]
 fn soft_cap_of_0_runs_in_the_background() {

@@ -77,7 +77,7 @@ fn longer_slices_favor_users_with_few_shares() {
     assert!((0.335..0.38).contains(&found[1]), "{found:?}");
 }
 
-/// The same on four CPUs, with enough hogs of each user.
+/// Users get CPU time by shares on four CPUs, too, if each has enough hogs.
 #[test]
 fn users_share_several_cpus_by_shares() {
     let (mut world, hogs) = users("node:1 core:4 pu:1", &[(300, &[0; 8]), (100, &[0; 4]), (400, &[0; 6])]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tests of the rules of `policies/gang`. A row's turn is 100 ms.
+//! Tests of the rules of `policies/gang`. A row's slot lasts 100 ms.
 
 use crate::world::{MS, World, only};
 use ids::{CpuId, TaskId};
@@ -92,8 +92,8 @@ fn alternates_fill_idle_cpus_of_a_row() {
 }
 
 /// Theory 4: if several CPUs have no task in the current row, their alternates belong to the same job. During the
-/// turn of the task outside any job, they belong to one of the first two jobs, also on the CPU that has just run one
-/// of them during the third job's turn.
+/// slot of the task outside any job, they belong to one of the first two jobs, also on the CPU that has just run one
+/// of them during the third job's slot.
 #[test]
 fn alternates_belong_to_one_job() {
     let (mut world, jobs) = world("gang", 4, &[4, 4, 3], 1);
@@ -165,7 +165,7 @@ fn alternate_runs_before_tasks_outside_any_job() {
 }
 
 /// Theory 4: while a task sleeps its CPU runs an alternate, which is preempted at once when the task wakes, but only
-/// during the turn of the task's row.
+/// during the slot of the task's row.
 #[test]
 fn alternate_is_preempted_when_the_rows_task_wakes() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
@@ -190,7 +190,8 @@ fn alternate_is_preempted_when_the_rows_task_wakes() {
     assert_eq!(running(&world, &jobs)[..2], [0, 2]);
 }
 
-/// Theory 5: tasks outside any job have a turn like a row, and CPUs without other work run them at any time.
+/// Theory 5: tasks outside any job have a slot of their own, like a row, and CPUs without other work run them at any
+/// time.
 #[test]
 fn tasks_outside_any_job_have_a_slot() {
     let (mut world, jobs) = world("gang", 4, &[4, 4], 4);
@@ -208,7 +209,7 @@ fn tasks_outside_any_job_have_a_slot() {
 }
 
 /// Theory 2: all tasks of a job larger than the machine run, several of them in one cell, and no other task runs
-/// during its turn.
+/// during its slot.
 #[test]
 fn job_larger_than_the_machine_shares_cells() {
     let (mut world, jobs) = world("gang", 2, &[5, 2], 0);
@@ -271,7 +272,7 @@ fn cells_of_tasks_that_left_are_reused() {
     assert!(together >= 490, "{together}");
 }
 
-/// Theory 2, 3, 5: a task alone in its cell runs for the whole turn of the row; tasks that share a cell, and tasks
+/// Theory 2, 3, 5: a task alone in its cell runs for the whole slot of the row; tasks that share a cell, and tasks
 /// outside any job, run in slices of 20 ms.
 #[test]
 fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
@@ -294,7 +295,7 @@ fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
 
-/// Theory 2, 3: an empty row has no turn: of three jobs the remaining two get half of the time each.
+/// Theory 2, 3: an empty row has no slot: of three jobs the remaining two get half of the time each.
 #[test]
 fn empty_row_has_no_slot() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
@@ -385,7 +386,7 @@ fn tasks_outside_any_job_fill_idle_cpus() {
     }
 }
 
-/// Theory 4: a task that continues as an alternate when its own row's turn ends is preempted like any other
+/// Theory 4: a task that continues as an alternate when its own row's slot ends is preempted like any other
 /// alternate.
 #[test]
 fn task_continuing_as_an_alternate_is_preempted() {
@@ -410,7 +411,7 @@ fn task_continuing_as_an_alternate_is_preempted() {
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![0, 2, 0], Some(cpu)));
 }
 
-/// Theory 3, 4: a task that continues during its own row's turn keeps the whole turn; outside it, it is rescheduled
+/// Theory 3, 4: a task that continues during its own row's slot keeps the whole slot; outside it, it is rescheduled
 /// after each slice.
 #[test]
 fn continuing_task_keeps_its_slot_and_is_rescheduled_outside_it() {

@@ -230,8 +230,8 @@ fn job_without_cells_reserves_no_columns() {
     assert_eq!(rows_of_jobs(&world, 2), [0, 0]);
 }
 
-/// Theory 8: at most one job moves up in each turn, also if several rows have room; after a cell becomes free, each
-/// row is scanned once, when its turn ends.
+/// Theory 8: at most one job moves up in each slot, also if several rows have room; after a cell becomes free, each
+/// row is scanned once, when its slot ends.
 #[test]
 fn each_row_is_scanned_once_after_a_cell_is_freed() {
     for sizes in [&[4, 2, 2][..], &[4, 4, 2, 2]] {
@@ -271,7 +271,7 @@ fn run_intervals(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     intervals
 }
 
-/// Theory 7: within its job's turn the running task of a cell continues until it sleeps, also after turns of other
+/// Theory 7: within its job's slot the running task of a cell continues until it sleeps, also after slots of other
 /// jobs; then the one that has waited longest runs. Without the preset they alternate in slices of 20 ms.
 #[test]
 fn fifo_preset_runs_a_cells_task_until_it_sleeps() {
@@ -373,7 +373,7 @@ fn task_is_overdue_after_exactly_10_s() {
     }
 }
 
-/// Theory 7: a task alone in its cell is not overdue, though 26 others have turns of 400 ms in the meantime.
+/// Theory 7: a task alone in its cell is not overdue, though 26 others have slots of 400 ms in the meantime.
 #[test]
 fn lone_task_of_a_cell_is_not_overdue() {
     let (mut world, _) = world("gang@fifo,row_ms=400", 1, &[1; 27], 0);

@@ -75,7 +75,7 @@ fn pictures(show_ms: u64, seconds: u64) -> [u64; 3] {
     shown
 }
 
-/// Blocks a task, which may just have lost the CPU, when it runs next.
+/// Waits until the task runs (it may just have lost the CPU), and blocks it.
 fn leave(world: &mut World, task: TaskId) {
     while world.running(0) != task {
         world.run_ms(TICK_MS);

@@ -87,7 +87,7 @@ fn two_hogs_share_in_whole_slices() {
     }
 }
 
-/// The same with more hogs: CPU time of a nice-0 hog in percent of that of a hog with the other nice value.
+/// Theory 2, with more hogs: CPU time of a nice-0 hog in percent of that of a hog with the other nice value.
 #[test]
 fn many_hogs_share_by_deadlines() {
     for (zeros, others, nice, percent) in [(4, 1, 19, 930), (8, 8, 19, 440), (8, 8, 5, 125)] {
@@ -278,7 +278,7 @@ fn repeated_forks_share_one_slice() {
 fn yield_type_decides_whether_the_task_continues() {
     for (yield_type, nice, goes_on) in [(0, -20, true), (1, -20, false), (1, 1, true), (2, 1, false), (2, 19, true)] {
         let mut world = alone(&format!(",yield_type={yield_type}"));
-        // SCHED_BATCH waits without preempting first.
+        // A SCHED_BATCH task, so that its wakeup does not preempt `first`.
         let waiting = world.start(vec![TaskAttributes { policy: Policy::Batch, ..world.pinned(0, nice) }])[0];
         world.block(waiting);
         let first = world.start(vec![world.pinned(0, 0)])[0];
@@ -347,8 +347,8 @@ fn slice_timer_is_rearmed_only_if_it_moves_by_5_us() {
         world.block(tasks[0]);
         world.wake(0, other, false);
         assert_eq!((world.running(0), world.armed), (other, armed), "{later_ns}");
-        // The same for an earlier expiry: the first task's slice is shorter by the time it used, rounded down to
-        // units of 1024 ns.
+        // An expiry that moves to an earlier time: the first task's slice is shorter by the time it used, rounded down
+        // to units of 1024 ns.
         let used_ns = later_ns & !1023;
         world.armed = 0;
         world.block(other);

@@ -59,7 +59,7 @@ fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
 /// Theory 4: with `interactive`, hogs share all CPUs, whatever the queues. Without it, a CPU runs the hogs of its own
 /// queue unless another queue is longer.
 #[test]
-fn hogs_share_all_cpus_only_with_interactive() {
+fn tunable_interactive_makes_hogs_share_all_cpus() {
     for (cpus, hogs, all, most, least) in [(2, 3, 66, 99, 49), (4, 5, 79, 99, 49)] {
         let shape = format!("node:1 core:{cpus} pu:1");
         for share in ["none", "mc"] {
@@ -490,7 +490,8 @@ fn idle_smt_core_beats_a_core_without_smt() {
         let mut world = World::on(&spec("mc", ""), machine, (7, 2));
         let task = world.start(vec![world.pinned(0, 0)])[0];
         world.block(task);
-        // One of the cores without SMT went idle last, which counts only among equal ranks.
+        // One of the cores without SMT is the last one that went idle. That must only matter between cores of equal
+        // rank.
         let small = world.start(vec![world.pinned(4, 0)])[0];
         world.run_ms(20);
         world.block(small);

@@ -120,7 +120,7 @@ fn amp_chooses_the_nearest_free_cpu() {
     }
 }
 
-/// Amp 4, first round: the nearest CPU whose task has a lower priority is preempted, at its next tick and not before.
+/// Amp 4, first pass: the nearest CPU whose task has a lower priority is preempted, at its next tick and not before.
 #[test]
 fn amp_preempts_a_lower_priority_at_a_tick() {
     let mut world = four_nodes();
@@ -138,7 +138,7 @@ fn amp_preempts_a_lower_priority_at_a_tick() {
     assert_eq!(lower.iter().filter(|task| world.cpu_of(**task).is_some()).count(), 2);
 }
 
-/// Amp 4, second round: a task of equal priority is preempted after 100 ms, one of higher priority after 1 s.
+/// Amp 4, second pass: a task of equal priority is preempted after 100 ms, one of higher priority after 1 s.
 #[test]
 fn amp_preempts_equal_after_100_ms_and_higher_after_1_s() {
     for (nice, ms) in [(0, 100), (-4, 1_000)] {

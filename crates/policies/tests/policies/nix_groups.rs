@@ -180,7 +180,8 @@ fn new_processes_are_donated_round_robin() {
     assert_eq!(queue(&world, stays), 0);
 }
 
-/// `donate_from_first`: every search starts at CPU 0, so group 1 gets as many as allowed before the next group.
+/// `donate_from_first`: every search for a group to donate to starts at CPU 0, so group 2 receives a task only when
+/// group 1 may receive no more.
 #[test]
 fn donate_from_first_fills_the_first_group() {
     for (from_first, expected) in [("true", [1, 1, 1]), ("false", [1, 1, 2])] {

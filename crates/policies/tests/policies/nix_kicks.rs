@@ -34,7 +34,7 @@ fn kicked_cpu_takes_the_task_it_was_kicked_for() {
     }
 }
 
-/// The same across groups.
+/// Theory 2: the kicked CPU takes the task it was kicked for, also from the queue of another group.
 #[test]
 fn kicked_cpu_takes_another_groups_task() {
     let mut world = world("groups", "node:2 core:2 pu:1");

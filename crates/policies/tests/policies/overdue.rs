@@ -49,8 +49,8 @@ fn longest_waits(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<u64> {
     longest
 }
 
-/// Theory 2: a task that has waited for 10 s runs within another second plus a quantum. Its turn comes soon after one
-/// of the periodic scans, so at the tenth scan after that turn its wait is still slightly below 10 s; the next scan
+/// Theory 2: a task that has waited for 10 s runs within another second plus a quantum. Its slice comes soon after one
+/// of the periodic scans, so at the tenth scan after that slice its wait is still slightly below 10 s; the next scan
 /// finds it overdue.
 #[test]
 fn light_tasks_run_every_11_s_beside_heavy_tasks() {
@@ -65,8 +65,8 @@ fn light_tasks_run_every_11_s_beside_heavy_tasks() {
     }
 }
 
-/// Theory 3: a turn of an overdue task is 1 ms long and comes once in 10 or 11 s, so it leaves the shares unchanged.
-/// Now and then a light task also wins a regular turn. (A turn is 100 ms long in `entitlement`, where no share is
+/// Theory 3: the slice of an overdue task is 1 ms long and comes once in 10 or 11 s, so it leaves the shares unchanged.
+/// Now and then a light task also wins a regular slice. (A slice is 100 ms long in `entitlement`, where no share is
 /// smaller than that of nice 19, 1 of 420.)
 #[test]
 fn overdue_task_gets_a_short_slice() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Checks that `lab/results/desktop-rules.md` lists each rule of `bfs`, `vrq` and `muqss` with its existing tests, and every
-//! test with a rule.
+//! Checks that `lab/results/desktop-rules.md` lists each rule of `bfs`, `vrq` and `muqss` with its existing tests, and
+//! every test with a rule.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -109,8 +109,8 @@ fn idle_reserved_cpus_are_lent() {
     }
 }
 
-/// Theory 1, 4: a permanent set has its CPUs and no others while those are in demand, and its tasks share them in
-/// turns.
+/// Theory 1, 4: a permanent set has its CPUs and no others while those are in demand, and its tasks share their
+/// time.
 #[test]
 fn set_tasks_stay_on_their_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);

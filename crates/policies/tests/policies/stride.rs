@@ -180,7 +180,7 @@ fn newcomer_does_not_starve_a_task_beside_an_infeasible_one() {
     }
 }
 
-/// The same after the tickets of a cgroup have changed often: previous tickets no longer count.
+/// Theory 5: after the tickets of a cgroup have changed many times, its previous tickets no longer count.
 #[test]
 fn changed_tickets_are_counted_once() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);

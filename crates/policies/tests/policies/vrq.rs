@@ -41,7 +41,7 @@ fn woken_task_goes_into_the_slot_of_its_victim() {
     }
 }
 
-/// Theory 3: a CPU whose slot is occupied is no victim; the next one is.
+/// Theory 3: a CPU whose slot is occupied is not preempted; the next one is.
 #[test]
 fn simultaneous_wakeups_preempt_different_cpus() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
@@ -173,8 +173,8 @@ fn no_cpu_is_kicked_for_an_empty_slot() {
     assert_eq!((world.running(1), &world.rescheduled[..]), (fifo, &[CpuId(1)][..]), "CPU 0 stays idle");
 }
 
-/// The same on either CPU, repeatedly: as soon as a real-time task takes a CPU with an occupied slot, an idle CPU is
-/// kicked for the task. Once the real-time task has gone, other CPUs leave the slot alone again.
+/// As soon as a real-time task takes a CPU with an occupied slot, an idle CPU is kicked for the task in the slot. Once
+/// the real-time task has gone, other CPUs leave the slot alone again.
 #[test]
 fn slot_of_a_preempted_cpu_is_served_by_an_idle_cpu() {
     for victim in [0, 1] {
@@ -279,7 +279,7 @@ fn sched_idle_task_is_promoted_every_8_s() {
     assert_eq!(world.ran_ms(tasks[1]), 10);
 }
 
-/// CPU shares are those of bfs.
+/// CPU shares equal those of bfs.
 #[test]
 fn nice_19_gets_one_slice_in_36() {
     let mut world = World::new("vrq", "node:1 core:1 pu:1", 1000);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* All tasks have turns of the same length, which can be changed during the run. */
+/* All tasks have slices of the same length, which can be changed during the run. */
 #include <weir/scx.bpf.h>
 
 LICENSE("GPL");

@@ -182,7 +182,8 @@ fn polling_cpus_lengthen_the_handoff_of_a_test_and_set_lock() {
     let alone = makespan(&play(&machine, "test-and-set", "", &task.replace("3", "1")));
     let more = |machine: &Machine, lock: &str| makespan(&play(machine, "test-and-set", lock, task)) - alone - 2_000;
     assert_eq!(more(&machine, ""), 200 + 100);
-    // The data line of the second is transferred once more from the third, which polls that line.
+    // The second holder writes a data line in the lock's cache line. The third task polls that cache line, so it has
+    // to be transferred back once more.
     assert_eq!(more(&machine, r#", "beside": true"#), 200 + 100 + 100);
     machine.effects.locks.as_mut().unwrap().spinner_slowdown_percent = Estimate::exactly(0);
     assert_eq!(more(&machine, ""), 100 + 100);

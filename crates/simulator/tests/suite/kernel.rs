@@ -74,7 +74,7 @@ fn tasks_of_every_policy_make_progress() {
 
 /// A hog and a task that runs for 0.1 ms every 1 ms on one CPU. A 6.18 kernel gave 1,775 wakeups in 2 s with a median
 /// latency of 2.6 us: the hog is nearly always ahead in virtual time, and is then not protected by its slice. Since
-/// 7.1 its turn ends with its request, so it is never further ahead: the light task never misses a period.
+/// 7.1 its run interval ends with its request, so it is never further ahead: the light task never misses a period.
 #[test]
 fn light_task_is_not_delayed_by_a_hog() {
     let pair = rt_app(

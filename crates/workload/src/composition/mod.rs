@@ -110,7 +110,7 @@ impl Workload {
             whole.parts.clear();
         }
         whole.validate()?;
-        // Applied to the whole, because tasks of one part may be in a group described by another.
+        // Only when all parts are in: tasks of one part may be in a group that another part describes.
         whole.apply_groups();
         Ok(whole)
     }

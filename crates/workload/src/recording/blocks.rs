@@ -66,7 +66,7 @@ pub(super) struct BlockWriter<W> {
 }
 
 impl<W: Write> BlockWriter<W> {
-    /// Creates a writer behind the file header, which has `header` bytes; `level` is zstd's.
+    /// Creates a writer that continues after a file header of `header` bytes; `level` is the compression level of zstd.
     pub fn new(out: W, header: usize, level: i32) -> BlockWriter<W> {
         BlockWriter { out, level, written: header as u64, blocks: 0 }
     }

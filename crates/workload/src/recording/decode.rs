@@ -162,7 +162,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Older writers ended here.
+    /// The footprint of a task; older versions of the format end before it.
     pub fn footprint(&mut self) -> Result<Option<Footprint>, Failure> {
         if self.at == self.bytes.len() {
             return Ok(None);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! File format of recorded workloads. `docs/reference/recording-format.md` describes the bytes; [`VERSION`] changes with them.
+//! File format of recorded workloads. `docs/reference/recording-format.md` describes the bytes; [`VERSION`] changes
+//! with them.
 //!
 //! A recording is a workload with metadata. A file is a sequence of blocks, each zstd-compressed and checksummed, so
 //! writing and reading need no more memory than the workload and one block. Memory is bounded whatever lengths a file

@@ -404,7 +404,7 @@ fn unknown_blocks_are_skipped_or_refused_by_name() {
     assert_eq!(add(99, 0), refused(99, "unknown"));
     assert_eq!(add(16, 0), refused(16, "channels"));
     assert_eq!(add(18, 0), refused(18, "locks"));
-    // Data of later writers in known blocks: another metadata value, another cost, more task fields.
+    // Known blocks with data that later versions may add: another metadata value, another cost, more task fields.
     let more_values = [&[10u8][..], &DOCUMENTED[0].2[1..], b"\x04host\x01\x01x"].concat();
     assert_eq!(Recording::from_bytes("build", &with(0, (1, 0, &more_values))), Ok(small_2()));
     let more_costs = [&[2u8][..], &DOCUMENTED[1].2[1..], b"\x04page\x01\x02\x03"].concat();

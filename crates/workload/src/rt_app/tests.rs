@@ -434,7 +434,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:74: groups "/b/x" and "/a/x" have different caps; expected different names or equal caps
         dir/w.json:1:32: cpus is an array; expected a list of CPUs such as "0-3,6"
         dir/w.json:1:31: uid is -1; expected an integer from 0 to 4294967294
-        dir/w.json:1:64: group "/a/x" has CPUs 4, but those around it have 0-3
+        dir/w.json:1:64: group "/a/x" has CPUs 4, but the enclosing groups have 0-3
         dir/w.json:1:24: reserve has no "cpus"
         dir/w.json:1:44: cpus is 0; expected an integer from 1 to 4096
         dir/w.json:1:86: groups "/b/x" and "/a/x" both reserve CPUs; expected different names

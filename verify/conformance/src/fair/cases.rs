@@ -14,13 +14,13 @@ const GATE_US: u32 = 2_000;
 enum Does {
     /// Always runs.
     Hog,
-    /// Work in each period.
+    /// Work and period of a periodic task.
     Job(u32, u32),
-    /// Work, then sleep.
+    /// Work, then sleep, repeated.
     Sleeps(u32, u32),
-    /// A hog that changes to another nice value after a number of pieces, and back after as many.
+    /// A hog that changes to another nice value after a number of pieces of work, and back after the same number.
     Changes(i8, u32),
-    /// A hog that forks one more hog, `child`, after a number of pieces.
+    /// A hog that forks one more hog, `child`, after a number of pieces of work.
     Parent(u32),
     /// A hog that forks a task, `child`, with this much work after each number of pieces.
     Forks(u32, u32),

@@ -44,7 +44,7 @@ const ROWS: [Row; 34] = [
     share("P1", "beside nice 19", "nice-19", "hog-0", 98_560, HALF_A_POINT),
     share("P1", "of nice -5 beside nice 0", "better-5", "hog-0", 75_300, HALF_A_POINT),
     share("P2", "share of SCHED_IDLE beside nice 0", "idle", "idle-0", 290, [100; 2]),
-    time("P3", "turn of 2 hogs", "hogs-2", "hog-0", "turn-p50", 4, Some(4)),
+    time("P3", "run interval of 2 hogs", "hogs-2", "hog-0", "turn-p50", 4, Some(4)),
     time("P3", "of 4", "hogs-4", "hog-0", "turn-p50", 2, Some(4)),
     time("P3", "of 8", "hogs-8", "hog-0", "turn-p50", 1, Some(4)),
     time("P3", "of 16", "hogs-16", "hog-0", "turn-p50", 1, Some(4)),

@@ -59,8 +59,8 @@ fn document_shows_these_shares() {
     page.assert_eq(&shares::in_page(&page.data(), &table).unwrap());
 }
 
-/// Beside a nice-0 task, a nice-19 task has 3.4 % under `bfs`. No share at all, and 2.5 times as much, both differ by
-/// at most 5 points, and must be detected.
+/// Beside a nice-0 task, a nice-19 task has 3.4 % of a CPU under `bfs`. A model that gives it 0 % or 8.4 % differs by
+/// no more than 5 points; the comparison must detect it all the same.
 #[test]
 fn missing_or_doubled_share_is_detected() {
     for directory in kernels() {

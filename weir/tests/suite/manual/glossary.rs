@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! `docs/reference/measures.md` explains exactly the keys of the JSON format; names, units and better directions of measures
-//! agree with the reports.
+//! `docs/reference/measures.md` explains exactly the keys of the JSON format; names, units and better directions of
+//! measures agree with the reports.
 
 use super::root;
 use measures::catalogue::{Better, CATALOGUE, Unit};

@@ -220,7 +220,7 @@ fn count_words(words: &[[u8; BYTES]]) -> Bits {
     bits
 }
 
-/// The same loop, compiled with the popcnt instruction.
+/// The loop of [`count_words`], compiled with the popcnt instruction.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "popcnt")]
 fn count_words_popcnt(words: &[[u8; BYTES]]) -> Bits {

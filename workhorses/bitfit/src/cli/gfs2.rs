@@ -150,7 +150,7 @@ fn used_shade(cell: &Cell) -> char {
         _ if cell.blocks == 0 => ' ',
         0 => '.',
         _ if cell.free == 0 => '#',
-        // `.` and `#` are reserved for exactly none and exactly all.
+        // Shades 0 (`.`) and 8 (`#`) only mean that none or all of the blocks are used.
         _ => SHADES[((used * 8 + cell.blocks / 2) / cell.blocks).clamp(1, 7) as usize],
     }
 }

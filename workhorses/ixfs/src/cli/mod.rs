@@ -80,7 +80,7 @@ fn make(store: &Path, limit: u64, archive_space: Option<u64>, big_files: u64) ->
     let exists = std::fs::metadata(store).ok();
     let device = match exists {
         Some(found) if found.file_type().is_block_device() => FileDevice::open(store),
-        Some(_) => bail!("{}: exists already; remove it, or say --force to lose its content", store.display()),
+        Some(_) => bail!("{}: exists already; remove it, or overwrite it with --force", store.display()),
         None => FileDevice::create(store, geometry.len()),
     };
     let device = device.with_context(|| format!("{}", store.display()))?;

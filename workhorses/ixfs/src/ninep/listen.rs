@@ -119,7 +119,7 @@ struct Connection<S> {
 }
 
 impl<S: Stream> Connection<S> {
-    /// Serves until the client goes or sends what is no message.
+    /// Serves the client until it closes the connection or sends something that is not a message.
     fn serve(server: &Arc<Server>, mut session: Session, mut stream: S) -> io::Result<()> {
         let connection =
             Arc::new(Connection { server: server.clone(), out: Mutex::new(stream.copy()?), waiting: Mutex::default() });
@@ -155,8 +155,8 @@ impl<S: Stream> Connection<S> {
         lock(&self.out).write_all(&reply.finish())
     }
 
-    /// Makes changes durable and replies, in a thread of its own. `datasync` asks for less than a full sync: the log has
-    /// no cheaper form, so both do the same.
+    /// Makes changes durable and replies, in a thread of its own. `datasync` asks for less than a full sync: the log
+    /// has no cheaper form, so both do the same.
     fn sync(self: &Arc<Self>, tag: u16) -> io::Result<()> {
         let crowded = {
             let mut waiting = lock(&self.waiting);

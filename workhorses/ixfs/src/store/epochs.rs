@@ -16,7 +16,7 @@ pub struct Epoch {
     pub time: i64,
     /// Generation of its snapshot.
     pub generation: u64,
-    /// Its tree.
+    /// Root of the epoch's tree.
     pub root: Ptr,
 }
 

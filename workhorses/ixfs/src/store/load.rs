@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reading trees back, and recovery: the newest whole snapshot, then the log.
+//! Reads trees from the store, and recovers a store: loads the newest complete snapshot, then replays the log.
 
 use super::codec::{self, Malformed, Reader};
 use super::device::Device;

@@ -26,7 +26,8 @@ const INLINE_PAGES: usize = 256;
 
 /// A change in a batch.
 pub enum Record {
-    /// An inode is new, or its attributes changed. The flag tells whether the extended attributes in it replace the old.
+    /// An inode is new, or its attributes changed. The flag tells whether the extended attributes in it replace the
+    /// old.
     Inode(Box<Inode>, bool),
     /// An inode was removed.
     Gone(Ino),
@@ -69,7 +70,7 @@ pub struct Log {
 pub struct Batch {
     /// Next inode number after the batch.
     pub next_ino: Ino,
-    /// Its changes.
+    /// Changes that the batch makes.
     pub records: Vec<Record>,
     /// Where the batch behind it begins.
     pub next: Position,

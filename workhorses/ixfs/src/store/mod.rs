@@ -189,12 +189,12 @@ impl Geometry {
         Ok(Geometry { blocks: superblock::SLOTS + log_blocks + data as u32, log_blocks, limit })
     }
 
-    /// The same with room for this number of additional bytes of big files, which like all files need it twice.
+    /// Returns this geometry with additional space for big files, in bytes; like all files they need it twice.
     pub fn with_big_files(self, bytes: u64) -> Result<Geometry> {
         self.with_archive_space(bytes.saturating_mul(9) / 4)
     }
 
-    /// The same with this number of additional bytes for archived epochs.
+    /// Returns this geometry with additional space for archived epochs, in bytes.
     pub fn with_archive_space(self, bytes: u64) -> Result<Geometry> {
         let blocks = u64::from(self.blocks) + bytes / BLOCK as u64;
         match u32::try_from(blocks) {
@@ -214,7 +214,7 @@ impl Geometry {
     }
 }
 
-/// What [`Store::open`] found.
+/// What opening a store ([`Store::open`]) loaded and replayed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Recovery {
     /// Snapshot that the tree was loaded from.
@@ -253,13 +253,13 @@ struct Roots {
 pub struct Store {
     device: Arc<dyn Device>,
     mistake: Mistake,
-    /// What the roots say, for readers that must not wait for a snapshot.
+    /// Copy of the superblock and the epochs in `roots`, for readers that must not wait for a snapshot.
     view: Mutex<(Superblock, Vec<Epoch>)>,
-    /// Taken first.
+    /// Lock order: first.
     roots: Mutex<Roots>,
-    /// Taken second.
+    /// Lock order: second.
     log: Mutex<Log>,
-    /// Taken last.
+    /// Lock order: last.
     space: Mutex<Space>,
 }
 

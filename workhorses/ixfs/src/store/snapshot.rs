@@ -301,7 +301,7 @@ fn mark_slot<V>(slot: &Slot<V>, marks: &mut Marks, value: &mut dyn FnMut(&V, &mu
 /// What a snapshot wrote.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub struct Written {
-    /// Its generation.
+    /// Generation of the snapshot.
     pub generation: u64,
     /// Blocks written.
     pub blocks: u64,
@@ -325,8 +325,9 @@ struct Attempt {
 }
 
 impl Store {
-    /// Writes the tree that `freeze` returns and makes it the root that recovery starts from. Commits continue meanwhile,
-    /// except where the log has no room: then they wait. With `epoch`, the snapshot is archived under that name.
+    /// Writes the tree that `freeze` returns and makes it the root that recovery starts from. Commits continue
+    /// meanwhile, except where the log has no room: then they wait. With `epoch`, the snapshot is archived under that
+    /// name.
     pub fn snapshot(&self, freeze: &dyn Fn() -> Tree, now: i64, epoch: Option<&str>) -> Result<Written> {
         self.snapshot_and(freeze, now, epoch.map_or(Change::None, Change::Add))
     }

@@ -70,7 +70,7 @@ pub enum Body {
 /// An inode.
 #[derive(Clone)]
 pub struct Inode {
-    /// Its number.
+    /// Inode number.
     pub ino: Ino,
     /// Type and permissions.
     pub mode: u32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tree in memory: the master copy.
 //!
-//! [`Tree`] is a persistent structure: [`Tree::freeze`] is a clone that takes constant time, and a change of either copy
-//! melts (copies) only the nodes on its path. The store writes frozen trees while the live one keeps changing.
+//! [`Tree`] is a persistent structure: [`Tree::freeze`] is a clone that takes constant time, and a change of either
+//! copy melts (copies) only the nodes on its path. The store writes frozen trees while the live one keeps changing.
 //!
 //! No operation here touches the disk, with one exception: a page that was evicted from memory is read through
 //! [`Fetch`].

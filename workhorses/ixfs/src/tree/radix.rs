@@ -363,8 +363,8 @@ impl<'a, T> Iterator for Range<'a, T> {
 /// What [`diff`] reports of a key: its old and its new value, at least one of them present.
 pub type Change<'a, T> = (u64, Option<&'a T>, Option<&'a T>);
 
-/// Lists the keys whose values differ between two maps in ascending order. Shared nodes are skipped, so the cost is that
-/// of the changes, not of the maps. `same` tells whether two values are equal.
+/// Lists the keys whose values differ between two maps in ascending order. Shared nodes are skipped, so the cost is
+/// that of the changes, not of the maps. `same` tells whether two values are equal.
 pub fn diff<'a, T>(old: &'a Radix<T>, new: &'a Radix<T>, same: &dyn Fn(&T, &T) -> bool) -> Vec<Change<'a, T>> {
     let mut changes = Vec::new();
     diff_slots(&old.root, &new.root, same, &mut changes);

@@ -29,13 +29,13 @@ pub fn dictionary_of(level: u8) -> u32 {
     }
 }
 
-/// The five LZMA property bytes of the magic for a dictionary size.
+/// The five LZMA property bytes for a dictionary size, as they are stored in the archive's magic.
 pub fn properties(dictionary: u32) -> [u8; 5] {
     let [a, b, c, d] = dictionary.to_le_bytes();
     [PROPERTIES, a, b, c, d]
 }
 
-/// Dictionary size in bytes given by the five property bytes of the magic.
+/// Dictionary size in bytes that the five LZMA property bytes of an archive's magic give.
 pub fn dictionary(properties: [u8; 5]) -> u32 {
     u32::from_le_bytes(properties[1..].try_into().expect("four bytes"))
 }

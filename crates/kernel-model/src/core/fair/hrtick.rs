@@ -63,7 +63,7 @@ impl Core {
         self.cpus[cpu.index()].fair.hrtick = None;
     }
 
-    /// `hrtick_schedule_exit` of a CPU that goes idle.
+    /// `hrtick_schedule_exit`: cancels the timer of a CPU that goes idle.
     pub fn hrtick_stop(&mut self, cpu: CpuId) {
         if self.cpus[cpu.index()].fair.hrtick.take().is_some() {
             let timer = TimerKey::Hrtick(cpu);

@@ -28,11 +28,11 @@ pub(super) enum State {
 pub(super) enum Leaves {
     /// Involuntarily.
     Preempted,
-    /// It yields.
+    /// The task yields.
     Yields,
-    /// It sleeps.
+    /// The task sleeps.
     Sleeps,
-    /// It ends.
+    /// The task exits.
     Ends,
 }
 

@@ -72,7 +72,7 @@ fn leaving_sched_idle_requeues_the_task_as_normal() {
 }
 
 /// When a promotion is due and the first SCHED_IDLE task may not run on this CPU, no other task overtakes it: the
-/// next promotion is left to its CPU. Every task gets its turn, including one pinned to the busiest CPU.
+/// next promotion is left to its CPU. Every task is promoted in time, including one pinned to the busiest CPU.
 #[test]
 fn pinned_sched_idle_task_is_not_overtaken_at_promotion() {
     for name in tested() {
@@ -90,7 +90,7 @@ fn pinned_sched_idle_task_is_not_overtaken_at_promotion() {
     }
 }
 
-/// A promoted task runs shortly, can be preempted by any woken task, and even so has had its turn.
+/// A promoted task runs briefly and can be preempted by any woken task; a preempted promotion counts too.
 #[test]
 fn promoted_sched_idle_task_is_preempted_by_a_wakeup() {
     for name in tested() {
@@ -111,7 +111,7 @@ fn promoted_sched_idle_task_is_preempted_by_a_wakeup() {
         assert_eq!(world.running(0), sleeper);
         world.block(sleeper);
         assert_eq!(world.running(0), tasks[0]);
-        // The other SCHED_IDLE task is next: the first one has had its turn.
+        // The other SCHED_IDLE task is next: the preempted promotion counts.
         world.run_ms(4_100);
         let other = tasks[1..].iter().copied().find(|task| *task != promoted).unwrap();
         assert_eq!(world.ran_ms(other), 2);
@@ -138,9 +138,9 @@ fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_normal_task() {
     }
 }
 
-/// The same beside a task that yields at every tick. With 3,000 SCHED_IDLE tasks a promotion is due every 2.7 ms, but
-/// comes only after 4.2 ms, at the fifth tick; with 1,500 it is due after 5.3 ms, at the sixth. A promotion lasts 2.1
-/// ms, or two ticks where slices end at ticks.
+/// Promotions also leave most of the CPU to a task that yields at every tick. With 3,000 SCHED_IDLE tasks a promotion
+/// is due every 2.7 ms, but comes only after 4.2 ms, at the fifth tick; with 1,500 it is due after 5.3 ms, at the
+/// sixth. A promotion lasts 2.1 ms, or two ticks where slices end at ticks.
 #[test]
 fn thousands_of_sched_idle_tasks_leave_most_of_the_cpu_to_a_yielding_task() {
     for (name, (crowd, least, most)) in

@@ -53,7 +53,7 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// The kernel's own scheduler.
+    /// Returns the default scheduler of the kernel.
     pub fn kernel() -> Scheduler {
         Scheduler::of(None)
     }
@@ -103,7 +103,7 @@ impl Scheduler {
         self.play_faults(machine, workload, seed, &FaultPlan::default())
     }
 
-    /// Returns the reason for which such a run is refused.
+    /// Returns the error with which the simulator refuses to run this setup.
     pub fn refused(&self, machine: &Machine, workload: &Workload, faults: &FaultPlan) -> SetupError {
         let setup = self.setup(machine, workload, 0, faults);
         simulator::run(&setup, &mut Watcher::new(machine.topology.len()), &mut |_| ()).expect_err("it is refused")

@@ -106,7 +106,8 @@ fn algorithm(name: &str) -> &'static Algorithm {
     ALGORITHMS.iter().find(|algorithm| algorithm.name == name).expect("the name is one of the module's")
 }
 
-/// The search of the bug's experiment: the only block in the state is near the end, the goal is at 25 %.
+/// The search with which the bug was demonstrated: the only block in the wanted state is near the end, and the search
+/// starts at 25 %.
 pub fn search(bytes: &mut [u8], question: Question) -> Race {
     let Question { state, effort, .. } = question;
     maps::fill(bytes, state, question.factor);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memory file system that does as little as FUSE allows: one lock, hash maps, no permissions, no disk, no removal. It
-//! shows what FUSE itself costs.
+//! A memory file system that does as little as FUSE allows: one lock, hash maps, no permissions, no disk, no removal.
+//! It shows what FUSE itself costs.
 
 use fuser::{
     Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, LockOwner, OpenFlags,

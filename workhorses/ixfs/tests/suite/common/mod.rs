@@ -225,7 +225,8 @@ fn subsets(n: usize, most: usize) -> Vec<Vec<usize>> {
     prefixes.chain(all_but_one).collect()
 }
 
-/// Positions at which a write of this number of sectors is torn: everywhere if it is short, else at the ends and in the middle.
+/// Positions at which a write of this number of sectors is torn: everywhere if it is short, else at the ends and in the
+/// middle.
 fn cuts(sectors: usize) -> Vec<usize> {
     if sectors <= 4 { (1..sectors).collect() } else { vec![1, sectors / 2, sectors - 1] }
 }
