@@ -6,6 +6,7 @@ mod cases;
 
 use crate::args::{Args, Check, Command, Format, Sim};
 use crate::output::{self, quote};
+use crate::plan::Single;
 use crate::progress::Progress;
 use crate::{select, sim};
 use anyhow::{Result, bail};
@@ -116,7 +117,7 @@ fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some((run, result)) = at(&next, runs, &results) {
-                    *result.lock().expect("only this thread locks it") = Some(sim::one(run, scheduler, &progress));
+                    *result.lock().expect("only this thread locks it") = Some(one(run, scheduler, &progress));
                 }
             });
         }
@@ -125,6 +126,10 @@ fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>
     let done =
         |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was executed");
     results.into_iter().map(done).collect()
+}
+
+fn one(args: &Sim, scheduler: &select::Scheduler, progress: &Progress) -> Result<RunReport> {
+    sim::one(Single::of(args)?.run(scheduler), progress)
 }
 
 /// Takes the next index, which no other worker has taken, and returns the run and its result slot.
