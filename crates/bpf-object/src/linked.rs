@@ -269,6 +269,38 @@ pub struct StructOps {
     pub members: Vec<StructOpsMember>,
 }
 
+/// What an instruction does with the member of a kernel's struct that it names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MemberAccess {
+    /// Asks whether the kernel has the member (`bpf_core_field_exists`).
+    Exists,
+    /// Loads it.
+    Load,
+    /// Stores to it.
+    Store,
+    /// Computes its address.
+    Address,
+    /// Asks for its size, sign or position (`bpf_core_field_size`, bit-fields).
+    Shape,
+}
+
+/// A use of a member of a kernel's struct, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberUse {
+    /// Function that uses it.
+    pub function: FunctionId,
+    /// Instruction slot in the function.
+    pub slot: u32,
+    /// Struct from which the path starts, without a flavor.
+    pub structure: String,
+    /// Path of the member, such as `scx.slice`, without flavors.
+    pub path: String,
+    /// What the instruction does with it.
+    pub access: MemberAccess,
+    /// Whether the kernel has the member, with a type that fits.
+    pub present: bool,
+}
+
 /// An object whose references are all resolved.
 #[derive(Clone, Debug)]
 pub struct LinkedObject {
@@ -282,6 +314,8 @@ pub struct LinkedObject {
     pub maps: Vec<MapDef>,
     /// Kfuncs that the code uses.
     pub kfuncs: Vec<KfuncRef>,
+    /// Members of kernel structs that the code uses by name, in the order of the file.
+    pub members: Vec<MemberUse>,
     /// struct_ops variables.
     pub struct_ops: Vec<StructOps>,
     /// Global variables by name.

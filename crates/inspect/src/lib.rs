@@ -153,6 +153,7 @@ impl Facts {
             budget: 0,
             seed: 0,
             newidle_ratio: None,
+            types: None,
         };
         Facts {
             name: name.to_owned(),

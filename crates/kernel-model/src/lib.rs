@@ -16,5 +16,6 @@ pub use api::{
     Switch, TaskAttributes, TimerKey, Usage,
 };
 pub use bpf_machine::{Coverage, FileCoverage, LineCoverage};
+pub use guest::{KernelTypes, TypesError};
 pub use kernel::{Kernel, Operation, Progress, Stops, Wait};
 pub use lacks::Lacks;

@@ -19,6 +19,7 @@ mod idle_balance;
 mod insert;
 mod kick;
 mod locks;
+mod members;
 pub(crate) mod queues;
 pub(crate) mod task;
 
@@ -167,6 +168,8 @@ pub(crate) struct Runqueue {
     pub performance: u32,
     /// CPU time by kind (user, nice, system, idle), charged up to `exec_start`.
     pub time: CpuTime,
+    /// Number of switches (`rq->nr_switches`).
+    pub switches: u64,
 }
 
 impl Runqueue {
@@ -199,6 +202,7 @@ impl Runqueue {
             cpuperf: 1024,
             performance: 1024,
             time: CpuTime::default(),
+            switches: 0,
         }
     }
 }

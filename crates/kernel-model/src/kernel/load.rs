@@ -10,7 +10,7 @@ use crate::ops::{OP_COUNT, Op};
 use crate::{Effect, LaunchError, guest};
 use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Machine, Memory, Resolver};
-use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
+use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberUse, MemberValue, ProgramKind, StructOps, Symbol};
 use ids::{CpuId, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +37,7 @@ pub(super) fn empty_object() -> LinkedObject {
         programs: Vec::new(),
         maps: Vec::new(),
         kfuncs: Vec::new(),
+        members: Vec::new(),
         struct_ops: Vec::new(),
         variables: Default::default(),
         btf: Default::default(),
@@ -58,6 +59,7 @@ impl Resolver for EmptyResolver {
 /// The kfuncs and variables of a kernel, for symbol resolution.
 struct Symbols {
     version: (u16, u16),
+    types: guest::KernelTypes,
     /// Guest addresses of its variables.
     variables: BTreeMap<String, u64>,
 }
@@ -72,6 +74,9 @@ impl Resolver for Symbols {
     fn iterator(&self, kfunc: &KfuncRef) -> Option<IterNum> {
         kfuncs::iterator(&kfunc.name)
     }
+    fn is_live(&self, member: &MemberUse) -> bool {
+        matches!(self.types.source(&member.structure, &member.path), Some(guest::Source::Live(_)))
+    }
     fn plain(&self, kfunc: &KfuncRef) -> Option<u32> {
         kfuncs::plain::number(&kfunc.name)
     }
@@ -85,7 +90,7 @@ impl Kernel {
             return Err(LaunchError::Unsuitable("a scheduler is attached already".into()));
         }
         let mut object = object.clone();
-        guest::fill_constants(&mut object, self.core.config.version);
+        guest::fill_constants(&mut object, &self.core.objects.types);
         let ops = object.scheduler().map_err(|error| unsuitable(error.to_string()))?;
         let scheduler = read_ops(ops, self.core.config.hz)?;
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
@@ -105,7 +110,8 @@ impl Kernel {
         // The maps of the previous object are freed, and their timers are cancelled.
         let armed = std::mem::take(&mut self.core.armed);
         self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
-        let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
+        let (version, types) = (self.core.config.version, self.core.objects.types.clone());
+        let symbols = Symbols { version, types, variables: variables.collect() };
         if let Some(coverage) = &mut self.coverage {
             self.machine.cover(coverage);
         }
