@@ -128,7 +128,7 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     let (mut schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     select::plan(&mut schedulers, &args.calls)?;
     check_kernel(&schedulers, args)?;
-    notes::tell(&schedulers);
+    notes::tell(&schedulers, args.btf.as_ref());
     Ok((schedulers, broken))
 }
 
@@ -225,6 +225,9 @@ fn command_line(args: &Sim) -> String {
         option("faults", faults);
     }
     args.calls.iter().for_each(|call| option("call", &call.to_string()));
+    if let Some(types) = &args.btf {
+        option("btf", types.name());
+    }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }
@@ -278,13 +281,22 @@ fn run_all(runs: &[Run<'_>], args: &Sim) -> Vec<Result<Done>> {
 }
 
 /// Simulator setup of a run.
-fn setup<'a>(run: Run<'a>, args: &Sim) -> Setup<'a> {
+fn setup<'a>(run: Run<'a>, args: &'a Sim) -> Setup<'a> {
     let Run { scheduler, machine, workload, faults, seed, .. } = run;
     let scheduler = match &scheduler.loadable {
         None => simulator::Scheduler::Kernel,
         Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
     };
-    Setup { machine, workload, scheduler, seed, duration: args.duration, faults, kernel: args.kernel }
+    Setup {
+        machine,
+        workload,
+        scheduler,
+        seed,
+        duration: args.duration,
+        faults,
+        kernel: args.kernel,
+        types: args.btf.as_ref(),
+    }
 }
 
 /// Reproduces a run of this command line and passes its events to `sink`. `nominal` is the machine before sampling.

@@ -13,7 +13,7 @@ pub use skeleton::{profile, wishes};
 
 use bpf_object::{MapDef, MemberValue, NeedKind, Object, ProgramKind, StructOpsMember, Variable};
 use ids::Topology;
-use kernel_model::{Config, Kernel};
+use kernel_model::{Config, Kernel, KernelTypes};
 use launch_profile::{FLAGS, type_name};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -26,6 +26,24 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
         ProgramKind::StructOps { .. } | ProgramKind::Syscall => None,
     });
     other.collect()
+}
+
+/// The kernel that objects are inspected against: one CPU of the modelled version, with these types if they are given.
+fn modelled(types: Option<&KernelTypes>) -> Config {
+    Config {
+        topology: Topology::flat(1),
+        hz: 1000,
+        version: MODELLED,
+        budget: 0,
+        seed: 0,
+        newidle_ratio: None,
+        types: types.cloned(),
+    }
+}
+
+/// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
+pub fn unmodelled(object: &Object, types: Option<&KernelTypes>) -> Vec<String> {
+    Kernel::lacks(&modelled(types), object).unmodelled
 }
 
 /// Flags and ops that 6.12 does not have, with the first kernel that has them. (docs/reference/contract.md describes 7.2.)
@@ -146,15 +164,7 @@ impl Facts {
             }
             _ => String::new(),
         };
-        let config = Config {
-            topology: Topology::flat(1),
-            hz: 1000,
-            version: MODELLED,
-            budget: 0,
-            seed: 0,
-            newidle_ratio: None,
-            types: None,
-        };
+        let config = modelled(None);
         Facts {
             name: name.to_owned(),
             is_file,
@@ -200,7 +210,9 @@ impl Facts {
             "maps": maps.collect::<Vec<_>>(),
             "tunables": tunables.collect::<Vec<_>>(),
             "kernel": {"first": version(self.first_kernel()), "needs": later.collect::<Vec<_>>()},
-            "lacks": {"needed": self.lacks.needed, "reached": self.lacks.reached},
+            "lacks": {
+                "needed": self.lacks.needed, "reached": self.lacks.reached, "members": self.lacks.unmodelled,
+            },
             "profile": self.profile,
         })
     }
@@ -239,6 +251,7 @@ impl Facts {
         line("what a launch profile must contain", &self.profile);
         line("required features that weir does not model", &self.lacks.needed);
         line("optional features that weir does not model", &self.lacks.reached);
+        line("members of kernel structs that are not modelled and read 0", &self.lacks.unmodelled);
         if self.lacks.needed.is_empty() {
             let mut commands = vec![format!("weir sim {}", self.name)];
             // For a policy, the profile determines which constants can be set on the command line.

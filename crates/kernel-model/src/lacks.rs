@@ -4,7 +4,8 @@
 
 use crate::kfuncs::{self, Absence};
 use crate::{Config, Kernel};
-use bpf_object::{MapKind, NeedKind, Object, ProgramKind};
+use bpf_object::{MapKind, MemberAccess, MemberUse, NeedKind, Object, ProgramKind};
+use std::collections::BTreeSet;
 
 /// Features that an object uses and this kernel lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +14,8 @@ pub struct Lacks {
     pub needed: Vec<String>,
     /// Features without which the object loads, but fails or takes another path when it uses them.
     pub reached: Vec<String>,
+    /// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
+    pub unmodelled: Vec<String>,
 }
 
 impl Lacks {
@@ -82,6 +85,7 @@ impl Kernel {
         for (number, name) in UNMODELLED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(format!("weir does not model the helper {name} (number {number})"));
         }
+        lacks.unmodelled = unmodelled(config, object, &entries);
         for (_, name) in kfuncs::REFUSED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(kfuncs::refusal(name, config.version));
         }
@@ -92,6 +96,19 @@ impl Kernel {
     pub fn kfunc_since(name: &str) -> Option<(u16, u16)> {
         kfuncs::since(name)
     }
+}
+
+/// Members of kernel structs that the functions with these indices and their callees read, and that have no value in
+/// the model, without repetitions.
+fn unmodelled(config: &Config, object: &Object, entries: &[u32]) -> Vec<String> {
+    let types = config.kernel_types();
+    let reached = object.callees(entries);
+    let used = object.members(&*Kernel::target(config)).unwrap_or_default();
+    let reads = |used: &&MemberUse| matches!(used.access, MemberAccess::Load | MemberAccess::Address);
+    let used = used.iter().filter(|used| used.present && reached.contains(&used.function.0)).filter(reads);
+    let without = used.filter(|used| !types.has_value(&used.structure, &used.path));
+    let names: BTreeSet<String> = without.map(|used| format!("{}.{}", used.structure, used.path)).collect();
+    names.into_iter().collect()
 }
 
 /// Explains why the kernel lacks a kfunc. Begins with "kernel" if the modelled version has no such kfunc, with "weir"

@@ -208,7 +208,7 @@ fn config(setup: &Setup<'_>) -> Config {
         budget: CALLBACK_BUDGET,
         seed: derive_seed(setup.seed, "kernel"),
         newidle_ratio: machine.newidle_ratio,
-        types: None,
+        types: setup.types.cloned(),
     }
 }
 

@@ -224,6 +224,18 @@ impl KernelTypes {
         self.layout("cpumask").size * 8
     }
 
+    /// Whether reading a member, or a struct that is a member, gives its true value. Structs that programs make
+    /// themselves, such as arguments of kfuncs, are theirs.
+    pub(crate) fn has_value(&self, structure: &str, path: &str) -> bool {
+        const OF_PROGRAMS: [&str; 2] = ["scx_bpf_", "bpf_"];
+        let inside = format!("{path}.");
+        let of_member = |(own, member): &&(String, String)| own == structure && member.starts_with(&inside);
+        OF_PROGRAMS.iter().any(|start| structure.starts_with(start))
+            || ["scx_event_stats", "upid", "class_rcu_t"].contains(&structure)
+            || self.source(structure, path).is_some()
+            || self.0.sources.keys().any(|key| of_member(&key))
+    }
+
     /// How the model keeps a member; `None` for a member that it does not model, which reads 0.
     pub(crate) fn source(&self, structure: &str, path: &str) -> Option<&'static Source> {
         let exact = self.0.sources.get(&(structure.to_owned(), path.to_owned())).copied();
