@@ -85,7 +85,8 @@ pub(crate) struct Member {
     pub source: Source,
     /// Whether the model cannot do without it: a kernel without it has no sched_ext.
     pub is_needed: bool,
-    /// Its value, as far as the name does not say it.
+    /// Its value, as far as the name does not say it; for the manual.
+    #[cfg_attr(not(test), expect(dead_code))]
     pub value: &'static str,
 }
 
@@ -191,10 +192,14 @@ pub(crate) const MEMBERS: &[Structure] = &[
         stored("live", "as `nr_threads`"),
         needed("pids", "the process and its session"),
     ] },
+    Structure { name: "task_group", members: &[
+        stored("css.cgroup", ""),
+        stored("parent", ""),
+    ] },
     Structure { name: "task_struct", members: &[
         live("thread_info.cpu", Live::Cpu, "the CPU where it runs, waits or last ran"),
         live("__state", Live::State,
-            "TASK_RUNNING, TASK_NEW, TASK_WAKING, TASK_DEAD; blocked: TASK_UNINTERRUPTIBLE for I/O, else TASK_INTERRUPTIBLE"),
+            "TASK_RUNNING, TASK_NEW, TASK_WAKING, TASK_DEAD; blocked tasks: TASK_INTERRUPTIBLE, for I/O _UNINTERRUPTIBLE"),
         needed("flags", "PF_KTHREAD, PF_EXITING and PF_IDLE"),
         zero("ptrace", "no debugger"),
         live("on_cpu", Live::OnCpu, ""),
@@ -251,8 +256,70 @@ pub(crate) const MEMBERS: &[Structure] = &[
         stored("sched_task_group", ""),
         zero("mempolicy", "no memory policy"),
     ] },
-    Structure { name: "task_group", members: &[
-        stored("css.cgroup", ""),
-        stored("parent", ""),
-    ] },
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guest::KernelTypes;
+    use std::fmt::Write;
+
+    /// Structs that the kernel passes to ops, or that ops pass to the kernel: all of their members have a value.
+    fn is_argument(structure: &str) -> bool {
+        structure.ends_with("_args") || structure.ends_with("_info") || structure.ends_with("_ctx")
+    }
+
+    /// The page in the manual lists the members of this table. `UPDATE_EXPECT=1` updates it.
+    #[test]
+    fn manual_lists_the_members_that_have_a_value() {
+        let mut page = "# Members of kernel structs
+
+A scheduler reads members of the kernel's structs by name. Which of them exist, at which offset and of which type, is
+taken from the BTF of a real kernel: of Debian's 7.2.13, unless `weir sim --btf FILE` names another. A member that the
+kernel lacks does not exist for `bpf_core_field_exists` either.
+
+The members listed here have their true value. **Every other member reads 0**; `weir inspect` and `weir sim` name those
+that an object reads. A departure from a real kernel stands behind the member.
+
+This page is made from the table of the model (`UPDATE_EXPECT=1 cargo test -p kernel-model manual_lists`).
+"
+        .to_owned();
+        for structure in MEMBERS.iter().filter(|one| !one.members.is_empty() && !is_argument(one.name)) {
+            let _ = writeln!(page, "\n## `struct {}`\n", structure.name);
+            for Member { path, value, source, .. } in structure.members {
+                let value = match (*source, *value) {
+                    (Source::Zero, why) => format!(": always 0: {why}"),
+                    (_, "") => String::new(),
+                    (_, value) => format!(": {value}"),
+                };
+                let _ = writeln!(page, "- `{path}`{value}");
+            }
+        }
+        expect_test::expect_file!["../../../../docs/reference/kernel-members.md"].assert_eq(&page);
+    }
+
+    #[test]
+    fn table_is_sorted_and_its_members_exist_in_the_packaged_kernel() {
+        assert!(MEMBERS.is_sorted_by_key(|structure| structure.name));
+        let types = KernelTypes::of((7, 2));
+        for structure in MEMBERS {
+            let layout = types.layout(structure.name);
+            for member in structure.members {
+                assert!(layout.place(member.path).exists(), "{}.{}", structure.name, member.path);
+            }
+        }
+    }
+
+    /// Members of nested structs are found from the struct on their path, members of others are not.
+    #[test]
+    fn source_of_a_member_is_found_from_each_struct_on_its_path() {
+        let types = KernelTypes::of((7, 2));
+        assert_eq!(types.source("task_struct", "nvcsw"), Some(&Source::Live(Live::VoluntarySwitches)));
+        assert_eq!(types.source("sched_entity", "vruntime"), Some(&Source::Live(Live::FairVruntime)));
+        assert_eq!(types.source("sched_ext_entity", "slice"), Some(&Source::Stored));
+        assert_eq!(types.source("task_struct", "stats.nr_wakeups"), Some(&Source::Zero));
+        assert_eq!(types.source("task_struct", "cpus_mask.bits"), Some(&Source::Stored));
+        assert_eq!(types.source("task_struct", "se.avg.util_avg"), None);
+        assert_eq!(types.source("rq", "avg_idle"), None);
+    }
+}
