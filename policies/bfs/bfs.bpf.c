@@ -2,101 +2,120 @@
 /*
  * bfs: one queue in virtual-deadline order, after Con Kolivas' BFS 0.357 (2010) to 0.467 (2015).
  *
- * 1. One queue (<weir/one-queue.bpf.h>). All tasks that wait stand in a single queue for the whole machine; a task that
- *    runs is not in it. Every CPU sees every task, so latency depends on the load per CPU and on nothing else.
+ * 1. One queue (<weir/one-queue.bpf.h>). All waiting tasks of the machine are in a single queue; a
+ *    running task is not. Every CPU can take every task, so latency depends only on the number of
+ *    runnable tasks per CPU.
  *
- * 2. Slice and deadline (<weir/deadline.bpf.h>). A task gets a slice and a virtual deadline together, and uses both up
- *    together. Nice levels share one slice of 6 ms; only the deadline tells them apart: 41 ms away for nice 0, 250 ms
- *    for nice 19. There is no credit for sleep and nothing to guess: a task that sleeps much simply comes back with the
- *    early deadline that it has not used up.
+ * 2. Slice and deadline (<weir/deadline.bpf.h>). A task gets a slice and a virtual deadline
+ *    together, and keeps both until the slice is used up. The slice is 6 ms at all nice levels.
+ *    Nice levels differ only in the distance of the deadline: 41 ms for nice 0, 250 ms for nice 19.
+ *    Sleep earns no credit, and there is no interactivity estimate: a task that sleeps often simply
+ *    returns with an early deadline, because it has not used up its slice.
  *
- * 3. Pick: the earliest deadline among the tasks that may run here. The task that ran competes too, behind its equals.
+ * 3. Pick: the earliest deadline among the tasks that may run on this CPU. The task that was
+ *    running competes too, and loses against a task with the same deadline.
  *
- * 4. Levels (<weir/idle-level.bpf.h>). SCHED_IDLE tasks run if no other task wants the CPU. SCHED_BATCH tasks get a
- *    new deadline whenever they stop. (Real-time tasks run above sched_ext. The isochronous level has no counterpart in
- *    today's kernels.)
+ * 4. Levels (<weir/idle-level.bpf.h>). SCHED_IDLE tasks run if no other task wants the CPU.
+ *    SCHED_BATCH tasks get a new deadline whenever they stop. (Real-time tasks run in a class above
+ *    sched_ext. SCHED_ISO has no counterpart in current kernels.)
  *
- * 5. Tick. A running task ends when its slice is empty, half of the tasks half a tick period early.
+ * 5. Tick. A tick ends the running task's slice when it is empty, and for half of the tasks up to
+ *    half a tick period early.
  *
- * 6. Idle CPU (<weir/idle.bpf.h>). A task that wakes prefers an idle CPU: a whole idle core before one whose sibling
- *    works; then near before far; a far node comes after all of these. A task that another displaced looks for one too.
+ * 6. Idle CPU (<weir/idle.bpf.h>). A waking task goes to an idle CPU if there is one. A whole idle
+ *    core is preferred to a CPU with a busy sibling; among those, near CPUs are preferred to far
+ *    ones; CPUs of other nodes come last. A preempted task also looks for an idle CPU.
  *
- * 7. Preemption. If nothing is idle, the running task with the latest deadline of all is looked for among the CPUs that
- *    the woken task may use; if its deadline is later than that of the woken task, its CPU is told to pick again. Only
- *    one CPU is told, and the task stays in the queue: any CPU that comes first may take it. SCHED_IDLE tasks do not
- *    preempt, and a waker that says it is about to sleep is not preempted.
+ * 7. Preemption. If no CPU is idle, the waking task looks for the CPU whose running task has the
+ *    latest deadline, among the CPUs in its mask. If that deadline is later than its own, that CPU
+ *    is kicked to pick again. Only one CPU is kicked, and the woken task stays in the queue, where
+ *    the first CPU that picks may take it. SCHED_IDLE tasks do not preempt, and a sync wakeup (the
+ *    waker is about to sleep) does not preempt.
  *
- * 8. Fork. Parent and child share the parent's slice in halves and its deadline: forking gains nothing. The child goes
- *    first; up to 0.360 only if it has memory of its own, so neither a thread nor a vfork.
+ * 8. Fork. Parent and child each get half of the parent's remaining slice and share its deadline,
+ *    so forking gains nothing. The child runs first. Up to 0.360 it does so only if it has its own
+ *    address space, so not for threads and vfork.
  *
- * 9. A new nice value moves the deadline of a task that waits by the difference. One that runs keeps its deadline until
- *    it is renewed, but picks again if the value is worse. sched_yield only lets the deadlines decide again.
+ * 9. A new nice value moves the deadline of a waiting task by the difference. A running task keeps
+ *    its deadline until it is renewed, but its CPU picks again if the new nice value is higher.
+ *    sched_yield only makes the CPU pick again.
  *
- * 10. Locality. The versions differ in what a CPU thinks of tasks that ran elsewhere last:
- *     - up to 0.360 their deadlines count as later by as many nanoseconds as their whole turn has milliseconds, shifted
- *       by the distance: at most 3.8 us, for the shift was meant to double and quadruple it;
- *     - in 0.41x and until 0.465 this is about the sticky task of each CPU, the last that had to stop while it could go
- *       on. Other CPUs see its deadline later by the longest turn (0.41x), or shifted by the distance (0.440);
- *     - in 0.466, and 0.467 if it is not interactive, the deadlines of all tasks are shifted by the distance. As a
- *       deadline is a time since boot, that is an order: near tasks first, and the deadline only among equals;
- *     - in 0.467, if it is interactive, as it is shipped, deadlines are what they are.
+ * 10. Locality. The versions differ in how a CPU sees the deadlines of tasks that last ran on
+ *     another CPU:
+ * - up to 0.360 the deadline counts as later, by as many nanoseconds as the task's deadline
+ *   distance has milliseconds, shifted left by the distance of the CPUs. That is at most 3.8 us:
+ *   the shift was meant to double and quadruple the deadline distance;
+ * - in 0.41x and until 0.465 only the sticky task of each CPU is affected: the task that was last
+ *   preempted there. Other CPUs see its deadline later by the longest deadline distance (0.41x), or
+ *   shifted left by the distance of the CPUs (0.440);
+ * - in 0.466, and in 0.467 if not `interactive`, the deadlines of all tasks are shifted left by the
+ *   distance of the CPUs. A deadline is a time since boot, so this orders tasks by distance first,
+ *   and by deadline only within one distance;
+ * - in 0.467 if `interactive`, the default, deadlines are not changed.
  *
- * 11. SMT-nice (since about 0.460). A task does not run beside a sibling whose task has more weight, by nice; three times
- *     out of four.
+ * 11. SMT-nice (since about 0.460). In three of four slices, a task does not run beside a sibling
+ *     whose task has a larger weight by nice.
  *
  * Where this departs from BFS, and why:
- * - A task for which an idle CPU is found is given to that CPU, which counts as busy from then on. In BFS the CPU is
- *   only woken and the task stays in the queue. There two tasks that wake within one interrupt's time can choose the
- *   same CPU, or a third task can take it, and the one for which it woke waits while other CPUs idle.
- * - For the same reason a CPU that has been told to pick again counts as running the task for which it was told.
- * - A kernel that runs sched_ext ejects a scheduler that leaves any task waiting for 30 s. So the first SCHED_IDLE task
- *   that waits runs for 2 ms before others, one at a time, and so often that each has its turn within 16 s or so.
- * - Threads of the kernel that belong to one CPU wait in a queue of that CPU, in the same order: the pick compares the
- *   heads of both. All other CPUs would only skip them.
- * - A sync wakeup of a task that may use one CPU preempts: the kernel does not ask where such a task shall run, and
- *   tells who wakes it only there.
- * - Nothing tells that a CPU runs slowly: no governor slows it down behind the back of a scheduler of sched_ext.
+ * - A task for which an idle CPU is found is inserted on that CPU, which counts as busy from then
+ *   on. In BFS the CPU is only woken, and the task stays in the queue. There, two tasks that wake
+ *   within one interrupt latency can choose the same CPU, or a third task can take it, and then the
+ *   woken task waits while other CPUs are idle.
+ * - For the same reason, a CPU that was kicked to pick again counts as running the task for which
+ *   it was kicked.
+ * - A kernel with sched_ext ejects a scheduler that lets a task wait for 30 s. So the first waiting
+ *   SCHED_IDLE task runs for 2 ms before others, one at a time, and often enough that each waiting
+ *   task runs within about 16 s.
+ * - Kthreads that are pinned to one CPU wait in a queue of that CPU, in the same order: a pick
+ *   compares the first tasks of both queues. All other CPUs would only skip them.
+ * - A sync wakeup of a pinned task preempts: the kernel does not call ops.select_cpu for such a
+ *   task, and passes the sync flag only there.
+ * - Reduced CPU frequencies are ignored, because no governor changes a frequency that a sched_ext
+ *   scheduler did not request.
  */
 #include <weir/smt-nice.bpf.h>
 
 LICENSE("GPL");
 
-/* 10: what a CPU thinks of tasks from elsewhere. */
+/* 10: how CPUs see the deadlines of tasks that last ran elsewhere. */
 #define BIAS_NONE 0
-#define BIAS_TURN 1	/* all tasks: + their turn in ms, as ns, shifted by distance */
-#define BIAS_STICKY_ADD 2	/* sticky tasks: + the longest turn */
-#define BIAS_STICKY_SHIFT 3	/* sticky tasks: shifted by distance */
-#define BIAS_SHIFT 4	/* all tasks: shifted by distance */
+#define BIAS_ADD 1		/* all tasks: + ms of the deadline distance, as ns, << distance */
+#define BIAS_STICKY_ADD 2	/* sticky tasks: + the longest deadline distance */
+#define BIAS_STICKY_SHIFT 3	/* sticky tasks: << distance */
+#define BIAS_SHIFT 4		/* all tasks: << distance */
 
-/* Set by the preset. */
-RODATA u32 bias = BIAS_TURN;
-RODATA bool own_counts_as_sibling = false;	/* 0.467 sees its own threads as far as its siblings, by mistake */
+/* Set by the presets. */
+RODATA u32 bias = BIAS_ADD;
+RODATA bool own_counts_as_sibling = false;	/* a bug of 0.467: a CPU is as far from itself as its sibling */
 RODATA bool child_always_first = false;
 RODATA u32 wait_us = 0;	/* <weir/wait.bpf.h> */
 
-/* What bfs knows of a task. */
+/* State of a task. */
 struct task {
-	struct turn turn;
+	struct budget budget;
 	u64 key;	/* deadline and level */
-	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
+	s32 counted_at;	/* CPU whose runqueue counted it when it was last queued, or ran */
 	u32 weight;	/* 11 */
 	u64 waits_until;
-	bool waits;	/* for its last CPU: <weir/wait.bpf.h> */
-	bool searched;	/* no CPU was idle a moment ago */
-	bool sync;	/* woken by a task that is about to sleep */
-	bool displaced;	/* stopped while it could go on */
-	bool child;	/* forked, and has not run */
-	bool promoted;	/* of SCHED_IDLE, and runs before others */
+	bool waits;	/* for its previous CPU: <weir/wait.bpf.h> */
+	bool searched;	/* select_cpu has just found no idle CPU */
+	bool sync;	/* sync wakeup */
+	bool displaced;	/* was preempted */
+	bool child;	/* forked, has not run yet */
+	bool promoted;	/* SCHED_IDLE task that runs before others */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What other CPUs may know of a CPU. A cache line each: they are written at every switch. */
+/*
+ * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
+ * switch.
+ */
 struct cpu {
-	u64 key;	/* of the task that runs; 0 if nobody runs who could be preempted */
+	u64 key;	/* of the running task; 0 if there is none that can be preempted */
 	u64 last_tick;
-	s32 sticky;	/* 10: the task's number */
-	bool early;	/* 5: that task began in the first half of a tick period */
+	s32 sticky;	/* 10: pid */
+	bool early;	/* 5: the task started in the first half of a tick period */
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
@@ -105,12 +124,12 @@ static bool is_refused(struct task_struct *p, s32 cpu);
 static bool waits(struct task_struct *p, s32 cpu);
 static u64 effective(struct task_struct *p, u64 deadline, s32 cpu);
 
-/* The kernel goes on to call a CPU idle that has left. */
+/* The kernel's idle mask can contain a CPU that is going offline. */
 #define IDLE_REFUSED(p, cpu) (is_leaving(cpu) || is_refused(p, cpu))
 #define IDLE_IN_SLEEPABLE (wait_us != 0)
 #define PICK_REFUSED(p, cpu) (is_refused(p, cpu) || waits(p, cpu))
-/* A turn is added between caches only. */
-#define PICK_BIASED (bias == BIAS_TURN ? many_caches : bias != BIAS_NONE)
+/* BIAS_ADD applies only between caches. */
+#define PICK_BIASED (bias == BIAS_ADD ? many_caches : bias != BIAS_NONE)
 #define PICK_SEEN(p, deadline, cpu) effective(p, deadline, cpu)
 #define POLICY_NOW() now_ns()
 #define ON_RENEWAL(p, t) ((t)->weight = smt_weight_after_slice(p, (t)->weight))
@@ -131,23 +150,23 @@ static bool waits(struct task_struct *p, s32 cpu)
 
 /* ---- 10: locality ---- */
 
-/* A task's turn in ms, as ns. */
-static __always_inline u64 turn_ns(struct task_struct *p)
+/* Distance of a new deadline in ms, used as ns. */
+static __always_inline u64 deadline_ms_as_ns(struct task_struct *p)
 {
 	return ratio_of(p->static_prio) * rr_ms / 128;
 }
 
-/* What is added to deadlines of tasks that are farther than one cache. */
-static __always_inline u64 turn_bias(struct task_struct *p, s32 last, s32 cpu)
+/* BIAS_ADD: added to the deadlines of tasks that last ran below another cache. */
+static __always_inline u64 deadline_bias(struct task_struct *p, s32 last, s32 cpu)
 {
 	last &= MAX_CPU_MASK;
 	cpu &= MAX_CPU_MASK;
 	if (cache_begin[last] == cache_begin[cpu])
 		return 0;
-	return turn_ns(p) << (node_begin[last] == node_begin[cpu] ? 1 : 2);
+	return deadline_ms_as_ns(p) << (node_begin[last] == node_begin[cpu] ? 1 : 2);
 }
 
-/* 0.467 counts each CPU among its own siblings, if it has any. */
+/* In 0.467 a CPU that has siblings counts as its own sibling. */
 static __always_inline enum distance distance_seen(s32 last, s32 cpu)
 {
 	enum distance far = distance(last, cpu);
@@ -160,16 +179,16 @@ static __always_inline enum distance distance_seen(s32 last, s32 cpu)
 	return far;
 }
 
-/* A task's deadline as `cpu` sees it. */
+/* Deadline of a task as `cpu` sees it. */
 static __noinline u64 effective(struct task_struct *p, u64 deadline, s32 cpu)
 {
 	s32 last;
 
-	if (bias == BIAS_NONE || (bias == BIAS_TURN && !many_caches))
+	if (bias == BIAS_NONE || (bias == BIAS_ADD && !many_caches))
 		return deadline;
 	last = scx_bpf_task_cpu(p);
-	if (bias == BIAS_TURN)
-		return deadline + turn_bias(p, last, cpu);
+	if (bias == BIAS_ADD)
+		return deadline + deadline_bias(p, last, cpu);
 	if (bias == BIAS_SHIFT)
 		return deadline << distance_seen(last, cpu);
 	if (last == cpu || READ_ONCE(cpu_of(last)->sticky) != p->pid)
@@ -181,25 +200,28 @@ static __noinline u64 effective(struct task_struct *p, u64 deadline, s32 cpu)
 
 /* ---- 7: preemption ---- */
 
-/* The CPU picks again, and counts as running the task for which it was told. */
-static void tell_victim(s32 cpu, u64 key)
+/* The CPU picks again. From now on it counts as running the task for which it was kicked. */
+static void kick_victim(s32 cpu, u64 key)
 {
 	WRITE_ONCE(cpu_of(cpu)->key, key);
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
-/* The key of the task that runs on `cpu`, with its bias, if `p` could preempt it; 0 if not. */
+/* Key of the task that runs on `cpu`, with the bias, if `p` could preempt it; 0 if not. */
 static __noinline u64 victim_key(struct task_struct *p, s32 cpu, u64 key, u64 latest)
 {
-	if (bias == BIAS_TURN)
-		key -= turn_bias(p, scx_bpf_task_cpu(p), cpu);
+	if (bias == BIAS_ADD)
+		key -= deadline_bias(p, scx_bpf_task_cpu(p), cpu);
 	return key > latest && bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !is_refused(p, cpu) ? key : 0;
 }
 
-/* CPUs at a time: most keys are not later, and that is all there is to a CPU then. There are none behind the last one. */
+/* Number of CPUs that are compared in one unrolled step. Unused entries of `cpus` have key 0. */
 #define AT_ONCE 4
 
-/* The bias never makes a running task later, so who is not late without it is passed over first. */
+/*
+ * The bias never makes a running task's key later. So CPUs whose key is not late enough without it
+ * are skipped before it is computed.
+ */
 static void preempt_latest(struct task_struct *p, struct task *t)
 {
 	u64 latest = t->key;
@@ -209,7 +231,7 @@ static void preempt_latest(struct task_struct *p, struct task *t)
 	for_range(first, 0, (nr_cpus + AT_ONCE - 1) / AT_ONCE) {
 		struct cpu *c = &cpus[first * AT_ONCE & MAX_CPU_MASK & -AT_ONCE];
 
-		/* One address with four offsets, instead of four addresses. */
+		/* Keeps one base address with four offsets in place of four addresses. */
 		asm volatile("" : "+r"(c));
 		#pragma unroll
 		for (i = 0; i < AT_ONCE; i++) {
@@ -222,19 +244,22 @@ static void preempt_latest(struct task_struct *p, struct task *t)
 		}
 	}
 	if (victim >= 0)
-		tell_victim(victim, t->key);
+		kick_victim(victim, t->key);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
-/* 8: the child takes half of what its parent has left, or, if that is too little, the parent has to stop. */
+/*
+ * 8: the child takes half of its parent's remaining slice. If that is too short, the parent must
+ * stop.
+ */
 static void split(struct task *t, struct task_struct *parent, u64 now)
 {
 	struct task *from = task_of(parent);
 
 	if (!from)
 		return;
-	if (!share(&t->turn, &from->turn, now))
+	if (!share(&t->budget, &from->budget, now))
 		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
 }
 
@@ -245,9 +270,9 @@ SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->turn.ratio = ratio_of(p->static_prio);
+	t->budget.ratio = ratio_of(p->static_prio);
 	t->weight = smt_weight(p);
-	renew(&t->turn, now);
+	renew(&t->budget, now);
 	if (args->fork) {
 		t->child = true;
 		split(t, bpf_get_current_task_btf(), now);
@@ -256,7 +281,7 @@ SLEEPABLE_OP2(s32, bfs_init_task, struct task_struct *, p, struct scx_init_task_
 	return 0;
 }
 
-/* 6: to the idle CPU at once, if there is one. */
+/* 6: inserts the task on an idle CPU at once, if there is one. */
 OP3(s32, bfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	struct task *t = task_of(p);
@@ -265,14 +290,14 @@ OP3(s32, bfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags
 		t->waits = !scx_bpf_test_and_clear_cpu_idle(prev_cpu);
 		if (!t->waits) {
 			set_key(p, t);
-			dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, SCX_ENQ_IMMED);
+			dsq_insert(p, SCX_DSQ_LOCAL, t->budget.slice_ns, SCX_ENQ_IMMED);
 		}
 		return prev_cpu;
 	}
 	return select_idle_cpu(p, prev_cpu, wake_flags);
 }
 
-/* 7, 8: nothing idles, so who shall make way for a task that has just been put into the queue? */
+/* 7, 8: no CPU was idle; finds a task to preempt for `p`, which is already in the queue. */
 static void preempt(struct task_struct *p, struct task *t)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
@@ -286,8 +311,9 @@ static void preempt(struct task_struct *p, struct task *t)
 }
 
 /*
- * The second search comes after the insert: a CPU that began to idle in between has found the queue empty. A CPU that
- * has been claimed is kicked in any case: if its task is taken away before it comes, nothing else would wake it.
+ * The second search follows the insert, because a CPU that became idle in between has found the
+ * queue empty. A claimed CPU is always kicked: if another CPU takes the task first, nothing else
+ * would wake the claimed one.
  */
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 {
@@ -295,14 +321,14 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 
 	if (t->waits) {
 		t->waits = false;
-		insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
+		insert_by_level(p, QUEUE_DSQ, &t->budget, enq_flags);
 		return begin_to_wait(p, t);
 	}
 	cpu = t->searched ? -1 : claim_idle_cpu(p, last);
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags | SCX_ENQ_IMMED);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->budget.slice_ns, enq_flags | SCX_ENQ_IMMED);
 	} else {
-		insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
+		insert_by_level(p, QUEUE_DSQ, &t->budget, enq_flags);
 		cpu = claim_idle_cpu(p, last);
 	}
 	if (cpu >= 0)
@@ -318,11 +344,11 @@ OP2(void, bfs_enqueue, struct task_struct *, p, u64, enq_flags)
 
 static __always_inline void begin(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
-	begin_turn(t, cpu, now);
+	begin_run(t, cpu, now);
 	smt_runs(p, t->weight, cpu);
 }
 
-/* 3 */
+/* 3: takes the best task, or lets `prev` continue. */
 OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	u64 now = now_ns(), limit = NO_LIMIT, idle_limit = NO_LIMIT;
@@ -337,16 +363,16 @@ OP2(void, bfs_dispatch, s32, cpu, struct task_struct *, prev)
 	settle(prev, t, now);
 	stays = !smt_nice || !is_outweighed(prev, t->weight, cpu);
 	if (stays && is_idle_level(prev)) {
-		idle_limit = effective(prev, t->turn.deadline, cpu);
+		idle_limit = effective(prev, t->budget.deadline, cpu);
 	} else if (stays) {
-		limit = effective(prev, t->turn.deadline, cpu);
+		limit = effective(prev, t->budget.deadline, cpu);
 		idle_limit = 0;
 	}
 	if (take_by_level(cpu, limit, idle_limit, now))
 		return;
 	if (stays) {
 		begin(prev, t, cpu, now);
-		task_set_slice(prev, t->turn.slice_ns);
+		task_set_slice(prev, t->budget.slice_ns);
 	} else {
 		smt_idles(cpu);
 	}
@@ -366,7 +392,7 @@ OP1(void, bfs_running, struct task_struct *, p)
 	if (c->sticky == p->pid)
 		c->sticky = 0;
 	if (t->promoted)
-		t->turn.slice_ns = IDLE_TURN_NS;
+		t->budget.slice_ns = IDLE_SLICE_NS;
 	begin(p, t, cpu, now_ns());
 }
 
@@ -399,19 +425,19 @@ OP2(void, bfs_set_weight, struct task_struct *, p, u32, weight)
 	change_nice(p, t);
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
 OP2(void, bfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
 	cpu_of(cpu)->sticky = 0;
-	put_local_back();
+	reenqueue_local();
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, bfs_cpu_online, s32, cpu)
 {
 	cpu_of(cpu)->key = 0;
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when bfs was loaded", cpu);
 }
 
@@ -432,7 +458,7 @@ OP1(void, bfs_exit, struct scx_exit_info *, info)
 	record_exit(info);
 }
 
-/* Without the flag a CPU cannot idle beside a task that SMT-nice keeps from it. */
+/* Without SCX_OPS_ENQ_LAST a CPU could not stay idle beside a task that SMT-nice bars from it. */
 SCHEDULER(bfs_ops,
 	.init_task = (void *)bfs_init_task,
 	.select_cpu = (void *)bfs_select_cpu,

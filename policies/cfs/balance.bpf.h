@@ -1,27 +1,33 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * How load gets from one CPU to another.
+ * Load balancing between CPUs.
  *
- * 1. A CPU that runs out of tasks takes one from the busiest CPU, domain by domain from its core upwards (new-idle
- *    balance) that has two. Before 6.1 it does not if it idled for less than 0.5 ms at a time lately.
- * 2. Every CPU looks at each of its domains once in an interval: as many ms as the domain has CPUs, and 32 times as long
- *    if it is busy (16 times in 6.1). In 2.6.36 the intervals are 1 ms (8 in a node, 64 in the machine), 64 times as long
- *    (32, 128). It doubles while there is nothing to do, up to twice (2.6.36: 2, 4, 4 or 1 times) the shortest. Only the first
- *    idle CPU of a group does it for its group, or the first one.
- * 3. A busy CPU notices that at a tick, and goes through dispatch without a pick. An idle one has no ticks: a busy CPU with two
- *    tasks wakes one that idles at its tick (no-HZ balance), and that looks for itself.
- * 4. The busiest group has the highest load for each CPU, among those with more tasks than CPUs. Nothing is done if the own
- *    group has more than the domain on average, or if the other has not the percentage of imbalance more. What moves is the
- *    smaller of what the busiest is above the average and what the own group is below, and one task at least if that
- *    makes both more even. In 6.1 a group that has idle CPUs evens the number of tasks instead, by half of the difference.
- *    Before 6.1 loads are biased against moving (LB_BIAS): periodic looks take the larger of a load and its average over
- *    ticks for the own group, and the smaller for others. So whoever lost a task does not take it back a tick later.
- * 5. From the busiest CPU of that group tasks are taken that weigh no more than twice of what shall move. In 6.1 they weigh
- *    no more than that, but twice as much is allowed with each failure.
- * 6. A task that ran less than 0.5 ms ago, and a buddy, stays, unless balancing has failed so often as the domain tries. In
- *    6.1 SCHED_IDLE and siblings of the same core never mind.
- * 7. If it fails 3 times more than that, the running task of the busiest CPU is pushed (active balance). Before 6.1 the next
- *    one is pushed after two failures more.
+ * 1. A CPU that runs out of tasks pulls one from the busiest CPU that has at least two, domain by
+ *    domain from its core upwards (new-idle balancing). Before 6.1 it does not do so if its average
+ *    idle time was recently below 0.5 ms.
+ * 2. Each CPU balances each of its domains periodically. The interval is 1 ms per CPU of the
+ *    domain, and 32 times as long for a busy CPU (16 times in 6.1). In 2.6.36 it is 1 ms (8 ms in a
+ *    node, 64 ms in the machine), and 64 times as long for a busy CPU (32, 128). The interval
+ *    doubles while there is nothing to do, up to twice the shortest (2.6.36: 2, 4, 4 or 1 times).
+ *    Only the first idle CPU of a group balances for the group, or its first CPU if none is idle.
+ * 3. A busy CPU checks this at its tick, and goes through dispatch without a pick. An idle CPU has
+ *    no ticks: at its tick, a busy CPU with two tasks wakes an idle CPU (no-HZ balancing), which
+ *    then balances for itself.
+ * 4. The busiest group has the highest load per CPU, among the groups with more tasks than CPUs.
+ *    Nothing moves if the local group has more than the average of the domain, or if the busiest
+ *    group does not exceed it by the imbalance percentage. The amount to move is the smaller of the
+ *    busiest group's excess over the average and the local group's deficit, and at least one task
+ *    if that reduces the imbalance. In 6.1, a group with idle CPUs evens out the number of tasks
+ *    instead, by half the difference. Before 6.1, loads are biased against migration (LB_BIAS):
+ *    periodic balancing uses the larger of a load and its average over ticks for the local group,
+ *    and the smaller for others. So a CPU that lost a task does not pull it back one tick later.
+ * 5. Tasks are pulled from the busiest CPU of that group if they weigh at most twice the amount to
+ *    move. In 6.1 the limit is the amount itself, doubled with each failed attempt.
+ * 6. A task that ran less than 0.5 ms ago (cache-hot) or is a buddy stays, until balancing has
+ *    failed more often than the domain's limit. In 6.1, SCHED_IDLE tasks and moves between siblings
+ *    of a core are exempt.
+ * 7. After 3 more failures, the running task of the busiest CPU is pushed (active balancing).
+ *    Before 6.1, the next one is pushed after two more failures.
  */
 #ifndef CFS_BALANCE_BPF_H
 #define CFS_BALANCE_BPF_H
@@ -34,45 +40,45 @@ RODATA bool balances_load = true;
 RODATA u32 hz = 250;
 
 #define MS 1000000ULL
-#define LOOK_AT_MOST 32
+#define MAX_SCANNED 32
 #define AVERAGES 3
 #define FORGOTTEN_TICKS 64
 
-/* How a CPU looks: it has become idle, idles, or is busy. */
+/* State of a balancing CPU: it has just become idle, is idle, or is busy. */
 enum state { NEWLY_IDLE, IDLING, BUSY };
 
-/* A CPU's balance in each of its domains. */
+/* State of a CPU in each of its domains. */
 struct balance {
 	u64 next[LEVELS];
 	u32 interval_ms[LEVELS];
 	u32 failed[LEVELS];
 	u64 idle_since;		/* 0 while it is not idle */
-	u64 idles_ns;		/* for so long at a time, lately */
+	u64 idles_ns;		/* 1: average length of recent idle periods */
 	bool due;		/* 3: the next dispatch balances */
-	bool woken;		/* 3: from its idle sleep, to balance */
-	u64 averages[AVERAGES];	/* 4: of the load: of the last tick, over two ticks, over four */
+	bool woken;		/* 3: was idle and was woken to balance */
+	u64 averages[AVERAGES];	/* 4: load at the last tick, and averaged over two and four ticks */
 	u64 averaged_at;
-	s32 push_to;		/* 7: CPU + 1 */
-	s32 pushed;		/* the task that goes there when it stops */
+	s32 push_to;		/* 7: 1 + the CPU that gets the running task */
+	s32 pushed;		/* 7: pid of the task that goes there when it stops */
 } __attribute__((aligned(64)));
 
 struct balance balances[MAX_CPUS];
 
-/* What a look at a domain has found. One for each CPU that looks. */
+/* Result of a scan of a domain. One for each balancing CPU. */
 struct survey {
-	/* The group at hand. */
+	/* The scanned group. */
 	u64 load;
 	u32 nr, idle;
 	s32 heaviest, first_idle;
 	u64 heaviest_load, weight;
-	/* The own group, the busiest other, and all. Loads are biased, weights are sums of what is there. */
+	/* The local group, the busiest other group, and all. Loads are biased, weights are not. */
 	u64 own_load, busiest_load, total_load, busiest_weight;
 	u32 own_nr, own_cpus, own_idle, busiest_nr, busiest_cpus, busiest_idle;
 	s32 busiest;		/* CPU, -1 if there is none */
 	s32 own_first_idle;
-	u64 amount;		/* weight that shall move, or tasks */
+	u64 amount;		/* to move: weight or number of tasks */
 	bool by_number;
-	u32 moved, looked;
+	u32 moved, scanned;
 	bool bound;		/* no task of the busiest CPU may run here */
 } __attribute__((aligned(64)));
 
@@ -83,7 +89,7 @@ static __always_inline struct balance *balance_of(s32 cpu)
 	return &balances[index_of(cpu)];
 }
 
-/* ---- 2: when ---- */
+/* ---- 2: intervals ---- */
 
 static __always_inline u32 least_interval_ms(enum level level, s32 cpu)
 {
@@ -115,7 +121,10 @@ static __always_inline u32 tries(enum level level)
 	return level == THE_MACHINE && version != V2_6_36 ? 2 : level == A_NODE && version == V2_6_36 ? 2 : 1;
 }
 
-/* No longer than a tenth of a second for each CPU. In 6.1 busy CPUs look a tick earlier, so that not all look at once. */
+/*
+ * At most 100 ms per CPU of the machine. In 6.1 busy CPUs balance one tick earlier, so that not all
+ * do at the same time.
+ */
 static __always_inline u64 interval_ns(const struct balance *b, enum level level, s32 cpu, enum state state)
 {
 	u64 ns = (b->interval_ms[level] ? b->interval_ms[level] : least_interval_ms(level, cpu)) * MS;
@@ -136,16 +145,19 @@ static __always_inline void lengthen_interval(struct balance *b, u32 level, s32 
 	b->interval_ms[level] = twice < most ? twice : most;
 }
 
-/* ---- 4: what ---- */
+/* ---- 4: imbalance ---- */
 
-/* As `index_of`. */
+/* As index_of(). */
 static __always_inline u32 average_index(u32 average)
 {
 	asm volatile("" : "+r"(average));
 	return average < AVERAGES ? average : 0;
 }
 
-/* The CPU had this load at its last tick, or until now while it idled: ticks that it missed then count. */
+/*
+ * Updates the averages with the CPU's load at a tick. An idle CPU without ticks makes up for the
+ * ones it missed.
+ */
 static __always_inline void average_load(s32 cpu, u64 load, u64 now)
 {
 	struct balance *b = balance_of(cpu);
@@ -161,7 +173,7 @@ static __always_inline void average_load(s32 cpu, u64 load, u64 now)
 
 		for_range(tick, 1, ticks < FORGOTTEN_TICKS ? ticks : FORGOTTEN_TICKS)
 			old -= old >> shift;
-		/* Rounded towards the load, so that it comes there. */
+		/* Rounded towards the load, so that the average reaches it. */
 		if (load > old)
 			old += (load - old + (1 << shift) - 1) >> shift;
 		else
@@ -170,7 +182,7 @@ static __always_inline void average_load(s32 cpu, u64 load, u64 now)
 	}
 }
 
-/* Which average a look takes, counted from 1; 0: none, the load itself. */
+/* 4: index of the average that is used, counted from 1; 0 means the load itself. */
 static __always_inline u32 average_of(enum level level, enum state state)
 {
 	if (version == V6_1 || state == NEWLY_IDLE || level == A_CORE)
@@ -192,7 +204,7 @@ static __always_inline u64 biased_load(s32 cpu, u32 average, bool own)
 	return own == (usual > load) ? usual : load;
 }
 
-/* The group at hand is complete: it is the own one, or perhaps the busiest. */
+/* Called at the end of each group, which may be the local one or the busiest so far. */
 static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 {
 	u64 load = s->load / cpus;
@@ -214,8 +226,8 @@ static __always_inline void end_group(struct survey *s, bool own, u32 cpus)
 	}
 }
 
-/* Looks at all CPUs of a domain. */
-VERIFIED_ONCE u32 look(s32 cpu, u32 level, u32 state)
+/* Scans all CPUs of a domain. */
+VERIFIED_ONCE u32 survey_domain(s32 cpu, u32 level, u32 state)
 {
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 	struct survey *s = &surveys[index_of(cpu)];
@@ -252,7 +264,7 @@ VERIFIED_ONCE u32 look(s32 cpu, u32 level, u32 state)
 	return 0;
 }
 
-/* How much shall move to the own group; whether anything. */
+/* 4: computes the amount to move to the local group. Returns whether there is any. */
 static __always_inline bool compute_amount(struct survey *s, enum level level, u32 cpus, enum state state)
 {
 	u64 average = s->total_load / cpus, above, below, task = s->busiest_weight / s->busiest_nr;
@@ -287,7 +299,7 @@ static __always_inline bool compute_amount(struct survey *s, enum level level, u
 	return s->amount;
 }
 
-/* ---- 5, 6: which tasks ---- */
+/* ---- 5, 6: choice of tasks ---- */
 
 static __always_inline bool is_hot(struct task *t, const struct cpu *from, s32 number, enum level level, u64 now)
 {
@@ -307,7 +319,10 @@ static __always_inline bool fits(const struct survey *s, const struct task *t, u
 	return t->weight / 2 <= s->amount;
 }
 
-/* Moves tasks from the busiest CPU to `cpu`: one that has become idle takes one, and runs it at once. */
+/*
+ * Moves tasks from the busiest CPU to `cpu`. A CPU that has just become idle takes one, and runs it
+ * at once.
+ */
 VERIFIED_ONCE u32 pull(s32 cpu, u32 level, u32 state, u64 now)
 {
 	struct survey *s = &surveys[index_of(cpu)];
@@ -315,12 +330,12 @@ VERIFIED_ONCE u32 pull(s32 cpu, u32 level, u32 state, u64 now)
 	s32 from = s->busiest;
 	struct task_struct *p;
 
-	s->moved = s->looked = 0;
+	s->moved = s->scanned = 0;
 	s->bound = cpu_of(from)->current_bound;
 	for_each_queued(p, from) {
 		struct task *t = task_of(p);
 
-		if (s->looked++ >= LOOK_AT_MOST)
+		if (s->scanned++ >= MAX_SCANNED)
 			return 0;
 		if (!t || !may_run(p, cpu))
 			continue;
@@ -348,9 +363,9 @@ VERIFIED_ONCE u32 pull(s32 cpu, u32 level, u32 state, u64 now)
 	return 0;
 }
 
-/* ---- 1, 2, 7: a look at one domain ---- */
+/* ---- 1, 2, 7: balancing of one domain ---- */
 
-/* 7: the running task of the busiest CPU shall come here. */
+/* 7: the running task of the busiest CPU will move to `cpu`. */
 static __always_inline void push_from(s32 busiest, s32 cpu)
 {
 	struct balance *b = balance_of(busiest);
@@ -361,7 +376,7 @@ static __always_inline void push_from(s32 busiest, s32 cpu)
 	kick(busiest, SCX_KICK_PREEMPT);
 }
 
-/* Whether tasks came. */
+/* Returns whether tasks moved. */
 VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 {
 	struct survey *s = &surveys[index_of(cpu)];
@@ -369,8 +384,8 @@ VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 	u32 at = level_index(level), least = least_interval_ms(level, cpu);
 	s32 chosen;
 
-	look(cpu, level, state);
-	/* 2: the first idle CPU of the own group, or the first one. */
+	survey_domain(cpu, level, state);
+	/* 2: the first idle CPU of the local group, or its first CPU. */
 	chosen = s->own_first_idle >= 0 ? s->own_first_idle : cpu_at_place(begin_of(level - 1, cpu));
 	if (state != NEWLY_IDLE && chosen != cpu && !(state == IDLING && b->woken))
 		return false;
@@ -399,7 +414,10 @@ VERIFIED_ONCE u32 balance_domain(s32 cpu, u32 level, u32 state, u64 now)
 	return false;
 }
 
-/* 7: whether the task that runs has to go. It will when it stops: somebody else waits. */
+/*
+ * 7: returns whether the running task must leave. It leaves when it stops, which it does because
+ * another task waits.
+ */
 static __always_inline bool is_pushed(struct task_struct *prev, const struct cpu *c, s32 cpu)
 {
 	struct balance *b = balance_of(cpu);
@@ -414,7 +432,7 @@ static __always_inline bool is_pushed(struct task_struct *prev, const struct cpu
 	return b->pushed;
 }
 
-/* 7: the CPU to whose queue a task goes: its own, but for the one that is pushed. */
+/* 7: CPU to whose queue a task goes: its own CPU, except for the task that is pushed. */
 static __always_inline s32 destination(struct task_struct *p, s32 cpu)
 {
 	struct balance *b = balance_of(cpu);
@@ -426,7 +444,7 @@ static __always_inline s32 destination(struct task_struct *p, s32 cpu)
 	return may_run(p, to) ? to : cpu;
 }
 
-/* 2: all domains whose time has come. */
+/* 2: balances all domains that are due. */
 VERIFIED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
 {
 	struct balance *b = balance_of(cpu);
@@ -447,7 +465,7 @@ VERIFIED_ONCE u32 balance_domains(s32 cpu, u32 state, u64 now)
 	return 0;
 }
 
-/* 1: nobody is left. Whether somebody comes. */
+/* 1: the CPU has no task left. Returns whether it got one. */
 VERIFIED_ONCE u32 balance_newly_idle(s32 cpu, u64 now)
 {
 	const struct balance *b = balance_of(cpu);
@@ -464,7 +482,7 @@ VERIFIED_ONCE u32 balance_newly_idle(s32 cpu, u64 now)
 
 /* ---- 3: at ticks ---- */
 
-/* Whether the CPU, which is busy, has to look at some domain. */
+/* Returns whether this busy CPU must balance some domain. */
 VERIFIED_ONCE u32 is_due(s32 cpu, u64 now)
 {
 	const struct balance *b = balance_of(cpu);
@@ -477,7 +495,7 @@ VERIFIED_ONCE u32 is_due(s32 cpu, u64 now)
 	return 0;
 }
 
-/* A CPU that idles is woken, if this one has more than one task. */
+/* 3: wakes an idle CPU if this one has more than one task. */
 static __always_inline void wake_balancer(s32 cpu)
 {
 	const struct cpumask *idle;
@@ -494,13 +512,16 @@ static __always_inline void wake_balancer(s32 cpu)
 	kick(other, SCX_KICK_IDLE);
 }
 
-/* 1: how long the CPU idles at a time; at most twice of what counts. Called when it begins and ends to idle. */
+/*
+ * 1: averages the length of idle periods, each limited to twice the threshold. Called when the CPU
+ * becomes idle and when it stops being idle.
+ */
 static __always_inline void note_idle(s32 cpu, bool idle, u64 now)
 {
 	struct balance *b = balance_of(cpu);
 	u64 most = 2 * migration_cost_us * 1000ULL, ns;
 
-	/* An idle CPU that was woken to balance goes on to idle. */
+	/* An idle CPU that was woken to balance stays idle. */
 	if (idle) {
 		b->idle_since = b->idle_since ? b->idle_since : now;
 		return;
@@ -513,7 +534,7 @@ static __always_inline void note_idle(s32 cpu, bool idle, u64 now)
 	b->idles_ns = ns > most ? most : (7 * b->idles_ns + ns) / 8;
 }
 
-/* At init: a CPU of which nothing is known has time. */
+/* At init an idle period is assumed to be long. */
 static __always_inline void balance_init(void)
 {
 	int cpu;

@@ -2,30 +2,36 @@
 /*
  * cfs: the kernel's fair scheduler of 2007 to 2023, as it was in Linux 2.6.36, 4.1 and 6.1.
  *
- * 1. Weights ("weight.bpf.h"). A task's share of its CPU is in proportion to a weight, which its nice value gives.
+ * 1. Weights ("weight.bpf.h"). A task's share of its CPU is proportional to a weight, which depends
+ *    on its nice value.
  *
- * 2. Virtual time ("queue.bpf.h"). Each CPU has a queue of its own. A task's virtual time is the CPU time it had, divided by
- *    its weight, and whoever has the least runs next: so at any moment all have had the same, in virtual time, as nearly as
- *    turns allow. All turns together shall take one latency (6 ms on one CPU); turns are no shorter than 0.75 ms.
+ * 2. Virtual time ("queue.bpf.h"). Each CPU has a queue of its own. A task's virtual time is its
+ *    CPU time divided by its weight, and the task with the least virtual time runs next. So at any
+ *    moment all tasks have had the same virtual time, as nearly as slices allow. All tasks together
+ *    should run once per latency period (6 ms on one CPU); slices are no shorter than 0.75 ms.
  *
- * 3. Sleep. A task that wakes begins half of a latency before the others at most, and a new one a turn behind them.
+ * 3. Sleep. A waking task starts at most half a latency period before the others; a new task starts
+ *    one slice behind them.
  *
- * 4. Pick, preemption, yield ("pick.bpf.h"). Whoever wakes preempts if it is behind by more than 1 ms, weighed. Turns end at
- *    ticks. Buddies pass the first in order: whoever woke and preempted, and whoever was preempted.
+ * 4. Pick, preemption, yield ("pick.bpf.h"). A waking task preempts if it is behind by more than 1
+ *    ms, scaled by its weight. Slices end at ticks. Buddies pass the first task in the order: a
+ *    task that woke and preempted, and a task that was preempted.
  *
- * 5. CPUs ("wake.bpf.h"). A task wakes on its last CPU or on that of its waker, and looks for an idle one below that cache. A
- *    new task goes where the load is least.
+ * 5. CPU selection ("wake.bpf.h"). A task wakes on its last CPU or on that of its waker, and looks
+ *    for an idle CPU below that cache. A new task goes to the CPU with the least load.
  *
- * 6. Balance ("balance.bpf.h"). CPUs that run out of tasks, and all at intervals, take tasks from the busiest CPU of their
- *    core, cache, node and machine.
+ * 6. Balance ("balance.bpf.h"). CPUs that run out of tasks, and periodically all CPUs, pull tasks
+ *    from the busiest CPU of their core, cache, node and machine.
  *
  * Where this departs from the kernels, and why:
- * - Interrupts count as time of the task that they interrupt. Kernels keep a clock for each CPU that leaves them out, which no
- *   scheduler of sched_ext can read.
- * - A kernel that runs sched_ext ejects a scheduler that leaves any task waiting for 30 s, and CFS gives no such bound: beside
- *   two tasks of nice -20 one of nice 19 waits for 50 s. So whoever waits for 16 s runs next, for one tick at least.
- * - A task that a higher class displaced goes back to the queue. In the kernels it never leaves it.
- * - Groups are left out: control groups and sessions (autogroups, since 2.6.38). All tasks are compared one by one.
+ * - Interrupt time is charged to the interrupted task. The kernels have a per-CPU clock that
+ *   excludes it, which a sched_ext scheduler cannot read.
+ * - A kernel with sched_ext ejects a scheduler that lets a task wait for 30 s. CFS has no such
+ *   bound: beside two tasks of nice -20, a task of nice 19 waits for 50 s. So a task that has
+ *   waited for 16 s runs next, for at least one tick.
+ * - A task that a higher class preempts returns to the queue. In the kernels it stays where it is.
+ * - Groups are left out: cgroups and sessions (autogroups, since 2.6.38). All tasks are compared
+ *   one by one.
  */
 #include "pick.bpf.h"
 #include "wake.bpf.h"
@@ -34,9 +40,9 @@
 LICENSE("GPL");
 
 #define OVERDUE_NS (16 * SECOND_NS)
-#define OVERDUE_LOOKS_NS (SECOND_NS / 2)
+#define OVERDUE_SCAN_NS (SECOND_NS / 2)
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, cfs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -54,26 +60,28 @@ SLEEPABLE_OP2(s32, cfs_init_task, struct task_struct *, p, struct scx_init_task_
 	return 0;
 }
 
-/* A task of another class keeps how far it was before or behind the others. */
+/*
+ * A task that leaves the class keeps the difference between its virtual time and that of its CPU.
+ */
 OP1(void, cfs_disable, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
 
-	if (!t || t->apart)
+	if (!t || t->detached)
 		return;
 	t->vruntime -= cpu_of(t->home)->min_vruntime;
-	t->apart = true;
+	t->detached = true;
 }
 
 OP1(void, cfs_enable, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
 
-	if (!t || !t->apart)
+	if (!t || !t->detached)
 		return;
 	t->home = scx_bpf_task_cpu(p);
 	t->vruntime += cpu_of(t->home)->min_vruntime;
-	t->apart = false;
+	t->detached = false;
 }
 
 OP3(s32, cfs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
@@ -141,14 +149,14 @@ OP2(void, cfs_enqueue, struct task_struct *, p, u64, enq_flags)
 	}
 	if (!t->preempted)
 		check_preemption(p, t, c, cpu);
-	/* Only a task that wakes, or is new, wakes the CPU to which it goes. */
+	/* Only a waking or a new task wakes the CPU to which it goes. */
 	if (!t->preempted && !c->current && !(enq_flags & SCX_ENQ_WAKEUP))
 		kick(cpu, SCX_KICK_IDLE);
 	t->preempted = false;
 }
 
-/* The task that runs goes on. */
-static __always_inline void keep(struct task_struct *prev, struct cpu *c)
+/* The running task continues. */
+static __always_inline void keep_running(struct task_struct *prev, struct cpu *c)
 {
 	if (version == V2_6_36)
 		c->ran_ns = 0;
@@ -157,7 +165,10 @@ static __always_inline void keep(struct task_struct *prev, struct cpu *c)
 	task_set_slice(prev, SLICE_NS);
 }
 
-/* Whoever is best goes to the CPU; whether somebody did. `stays`: the task that runs is among them, and may be the best. */
+/*
+ * Moves the best task to the CPU and returns whether there was one. With `stays`, the running task
+ * competes; if it is the best, the result is 0.
+ */
 VERIFIED_ONCE u32 take_best(s32 cpu, u32 stays)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -172,11 +183,11 @@ VERIFIED_ONCE u32 take_best(s32 cpu, u32 stays)
 		return 0;
 	if (best != c->seen.first && take_numbered(cpu, best))
 		return 1;
-	/* The first one, or whoever is first by now. */
+	/* Takes the first task, or the one that has become the first meanwhile. */
 	return dsq_move_to_local(cpu);
 }
 
-/* All domains that are due. Whether somebody came who preempts the task that runs. */
+/* Balances all domains that are due. Returns whether a pulled task preempts the running one. */
 static __always_inline bool balance_due(struct cpu *c, s32 cpu, u64 now)
 {
 	u32 before = c->nr;
@@ -191,8 +202,8 @@ static __always_inline bool balance_due(struct cpu *c, s32 cpu, u64 now)
 	return c->waits && (s64)(c->vruntime - c->first) > (s64)wakeup_granularity_ns;
 }
 
-/* Nobody is there: somebody from elsewhere, or idle. */
-static __always_inline void fill(s32 cpu, u64 now)
+/* The CPU has no task: tries to pull one, otherwise it becomes idle. */
+static __always_inline void fill_idle_cpu(s32 cpu, u64 now)
 {
 	struct balance *b = balance_of(cpu);
 
@@ -206,22 +217,22 @@ static __always_inline void fill(s32 cpu, u64 now)
 		note_idle(cpu, true, now);
 }
 
-/* A task that was only stopped to balance or to be pushed goes on without a pick. */
+/* A task that stopped only to balance or to be pushed continues without a pick. */
 OP2(void, cfs_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct cpu *c = cpu_of(cpu);
 	struct balance *b = balance_of(cpu);
 	bool stays = prev && (prev->scx.flags & SCX_TASK_QUEUED) && c->current == prev->pid;
-	bool asked = c->told || c->overdue || !(b->due || b->push_to);
+	bool must_pick = c->need_resched || c->overdue || !(b->due || b->push_to);
 	u64 now = now_ns();
 
-	c->told = false;
+	c->need_resched = false;
 	update_current(cpu, now);
 	if (stays) {
-		asked |= balance_due(c, cpu, now);
+		must_pick |= balance_due(c, cpu, now);
 		if (is_pushed(prev, c, cpu))
 			stays = false;
-		else if (!asked) {
+		else if (!must_pick) {
 			task_set_slice(prev, SLICE_NS);
 			return;
 		}
@@ -229,9 +240,9 @@ OP2(void, cfs_dispatch, s32, cpu, struct task_struct *, prev)
 	if (take_best(cpu, stays))
 		return;
 	if (stays)
-		keep(prev, c);
+		keep_running(prev, c);
 	else if (!b->pushed)
-		fill(cpu, now);
+		fill_idle_cpu(cpu, now);
 }
 
 OP1(void, cfs_running, struct task_struct *, p)
@@ -253,17 +264,17 @@ OP1(void, cfs_running, struct task_struct *, p)
 	c->weight = t->weight;
 	c->current_idle = is_idle_weight(t->weight);
 	c->current_bound = p->nr_cpus_allowed == 1;
-	c->told = false;
+	c->need_resched = false;
 	t->preempted = false;
 	c->current = p->pid;
 	see_first(cpu);
 }
 
 /*
- * Somebody who waits for very long: the first such one runs next. Looking goes through the whole queue, so it is done twice
- * a second.
+ * Finds the first task that has waited for OVERDUE_NS; it runs next. The scan visits the whole
+ * queue, so it runs only twice a second.
  */
-VERIFIED_ONCE u32 look_for_overdue(s32 cpu, u64 now)
+VERIFIED_ONCE u32 scan_for_overdue(s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 	struct task_struct *p;
@@ -271,7 +282,7 @@ VERIFIED_ONCE u32 look_for_overdue(s32 cpu, u64 now)
 
 	if (now < c->overdue_check)
 		return 0;
-	c->overdue_check = now + OVERDUE_LOOKS_NS;
+	c->overdue_check = now + OVERDUE_SCAN_NS;
 	for_each_queued(p, cpu) {
 		if (!(t = task_of(p)) || now < t->queued_at + OVERDUE_NS)
 			continue;
@@ -290,9 +301,9 @@ OP1(void, cfs_tick, struct task_struct *, p)
 
 	update_current(cpu, now);
 	if (c->nr > 1 && !c->overdue)
-		look_for_overdue(cpu, now);
-	if (c->told || c->overdue || turn_ends(c)) {
-		c->told = true;
+		scan_for_overdue(cpu, now);
+	if (c->need_resched || c->overdue || slice_ends(c)) {
+		c->need_resched = true;
 		task_set_slice(p, 0);
 	}
 	if (!balances_load)
@@ -344,7 +355,9 @@ OP2(void, cfs_quiescent, struct task_struct *, p, u64, deq_flags)
 	forget_buddy(cpu_of(t->home), p->pid);
 }
 
-/* A new nice value or policy. The task is not counted now, and its virtual time stays. */
+/*
+ * A new nice value or policy. The task is not counted at this moment, and its virtual time stays.
+ */
 OP2(void, cfs_set_weight, struct task_struct *, p, u32, weight)
 {
 	struct task *t = task_of(p);
@@ -356,29 +369,29 @@ OP2(void, cfs_set_weight, struct task_struct *, p, u32, weight)
 	t->weight = weight_of(p);
 	t->preempted = false;
 	if (t->weight < old && scx_bpf_task_running(p))
-		tell(cpu_of(scx_bpf_task_cpu(p)), scx_bpf_task_cpu(p));
+		resched_cpu(cpu_of(scx_bpf_task_cpu(p)), scx_bpf_task_cpu(p));
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
-/* A task of a higher class takes the CPU: whoever was about to run waits with the others. */
+/* A task of a higher class takes the CPU, so the tasks of its local DSQ return to the queue. */
 OP2(void, cfs_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
-	put_local_back();
+	reenqueue_local();
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, cfs_cpu_online, s32, cpu)
 {
 	scale(__sync_add_and_fetch(&online_cpus, 1));
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when cfs was loaded", cpu);
 }
 
 OP1(void, cfs_cpu_offline, s32, cpu)
 {
 	scale(__sync_add_and_fetch(&online_cpus, -1));
-	cpu_goes(cpu);
+	mark_offline(cpu);
 	give_all_away(cpu);
 }
 

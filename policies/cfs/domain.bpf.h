@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Domains: sets of CPUs within which load is compared, one within the other.
+ * Domains: nested sets of CPUs within which load is balanced.
  *
- * 1. A CPU is in a core, below a last-level cache, in a node, in the machine. Each is a domain, and its groups are the
- *    domains one level below: the caches of a node, say. A domain of one group is none.
- * 2. All are ranges of places (<weir/topology.bpf.h>).
- * 3. The load of a CPU is the sum of the weights of its tasks, of those that wait and of the one that runs.
+ * 1. A CPU belongs to a core, a last-level cache, a node, and the machine. Each is a domain; its
+ *    groups are the domains one level below, such as the caches of a node. A domain with a single
+ *    group is skipped.
+ * 2. All domains are ranges of places (<weir/topology.bpf.h>).
+ * 3. The load of a CPU is the sum of the weights of its runnable tasks, the running one included.
  */
 #ifndef CFS_DOMAIN_BPF_H
 #define CFS_DOMAIN_BPF_H
@@ -14,14 +15,17 @@
 
 enum level { A_CPU, A_CORE, A_CACHE, A_NODE, THE_MACHINE, LEVELS };
 
-/* The places of each domain, by level and CPU: the first, and that behind the last. Tables, as the verifier follows every way
- * through a program, and a switch has five. */
+/*
+ * First place and end of each domain, by level and CPU. Tables, because the verifier follows every
+ * path through a program, and a switch would have five.
+ */
 u16 begins[LEVELS][MAX_CPUS];
 u16 ends[LEVELS][MAX_CPUS];
 
 /*
- * The first barrier as in `index_of`. Without the second the compiler makes one test of this and of others of the same number,
- * on a copy from which it has subtracted something. A verifier that does not follow that then knows no bounds of the number.
+ * The first barrier is that of index_of(). Without the second, the compiler merges this test with
+ * others of the same number, on a copy from which it has subtracted something. A verifier that does
+ * not follow that then knows no bounds of the number.
  */
 static __always_inline u32 level_index(u32 level)
 {
@@ -81,7 +85,7 @@ static __always_inline u32 cpus_in(enum level level, s32 cpu)
 	return end_of(level, cpu) - begin_of(level, cpu);
 }
 
-/* 1: whether it has several groups. */
+/* 1: returns whether the domain has several groups. */
 static __always_inline bool is_domain(enum level level, s32 cpu)
 {
 	return level > A_CPU && cpus_in(level, cpu) > cpus_in(level - 1, cpu);
@@ -99,7 +103,7 @@ static __always_inline bool shares_cache(s32 a, s32 b)
 	return is_within(A_CACHE, a, b);
 }
 
-/* The least that holds both. */
+/* Lowest level at which one domain contains both CPUs. */
 static __always_inline enum level common_level(s32 a, s32 b)
 {
 	if (is_within(A_CORE, a, b))
@@ -109,7 +113,7 @@ static __always_inline enum level common_level(s32 a, s32 b)
 	return is_within(A_NODE, a, b) ? A_NODE : THE_MACHINE;
 }
 
-/* By how much more load counts as an imbalance, in percent. */
+/* Ratio of loads in percent above which they count as imbalanced. */
 static __always_inline u32 imbalance_percent(enum level level)
 {
 	if (level == A_CORE)
@@ -121,7 +125,10 @@ static __always_inline u32 imbalance_percent(enum level level)
 	return level == THE_MACHINE ? 133 : 125;
 }
 
-/* No task is there, and no higher class. The kernel goes on to call a CPU idle that has left. */
+/*
+ * Returns whether neither a task of this class nor one of a higher class is there. The kernel's
+ * idle mask can contain a CPU that is going offline.
+ */
 static __always_inline bool is_idle(const struct cpumask *idle, s32 cpu)
 {
 	return READ_ONCE(cpu_of(cpu)->nr) == 0 && bpf_cpumask_test_cpu(cpu, idle) && !is_leaving(cpu);

@@ -1,20 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who runs next on one CPU, and when that is asked.
+ * Pick: which task a CPU runs next, and when it picks again.
  *
- * 1. The pick is whoever has the least virtual time, the running task included; at a tie somebody who waits.
- * 2. A buddy goes before it, if its virtual time is no more than the wakeup granularity later, weighed by the weight of the
- *    one it passes. Two tasks can be buddies: `next`, who woke and preempted (since 4.1), and `last`, who was preempted
- *    then, if at least 8 tasks are there: its data are still in the cache. In 2.6.36 `last` goes before `next`, and later
- *    `next` goes before `last`.
- * 3. A task that yields becomes the `skip` buddy (since 4.1): the second goes before it on the same terms. In 2.6.36 a
- *    yield is only a pick; SCHED_BATCH, or all with `compat_yield`, go behind all others.
- * 4. A task that wakes preempts if its virtual time is earlier by more than the wakeup granularity, weighed by its own
- *    weight: a light task has to be further behind. SCHED_IDLE is preempted by all others; SCHED_BATCH and SCHED_IDLE never
- *    preempt otherwise.
- * 5. A tick ends a task's turn if it ran for more than its slice, or for the minimal granularity at least while the first
- *    that waits is earlier by more than that slice. It then is nobody's buddy.
- * 6. A task that is picked again goes on with its turn since 4.1, and begins a new one in 2.6.36.
+ * 1. The pick is the task with the least virtual time, the running task included; on a tie, a
+ *    waiting task.
+ * 2. A buddy passes it if its virtual time is later by no more than the wakeup granularity, scaled
+ *    by the weight of the task that it passes. There are two buddies: `next`, a task that woke and
+ *    preempted (since 4.1), and `last`, the task that was preempted then, if there are at least 8
+ *    tasks: its data are still cached. In 2.6.36 `last` goes before `next`, later `next` before
+ *    `last`.
+ * 3. A task that yields becomes the `skip` buddy (since 4.1): the second task passes it on the same
+ *    terms. In 2.6.36 a yield only picks again; SCHED_BATCH tasks, or all with `compat_yield`, move
+ *    behind all others.
+ * 4. A waking task preempts if its virtual time is earlier by more than the wakeup granularity,
+ *    scaled by its own weight: a task with little weight must be further behind. All others preempt
+ *    SCHED_IDLE; SCHED_BATCH and SCHED_IDLE tasks preempt in no other case.
+ * 5. A tick ends the running task's slice if the task ran for longer than its slice. It also does
+ *    so after the minimal granularity, if the first waiting task is earlier by more than that
+ *    slice. In the first case the task stops being a buddy.
+ * 6. A task that is picked again continues its slice since 4.1, and starts a new one in 2.6.36.
  */
 #ifndef CFS_PICK_BPF_H
 #define CFS_PICK_BPF_H
@@ -23,12 +27,12 @@
 
 RODATA bool compat_yield = false;
 
-/* ---- 4, 5: whether to pick ---- */
+/* ---- 4, 5: when to pick ---- */
 
-/* Whoever runs on the CPU goes through a pick as soon as possible. A kick may get lost; the next tick repeats it. */
-static __always_inline void tell(struct cpu *c, s32 cpu)
+/* The CPU picks again as soon as possible. A kick can get lost; the next tick repeats it. */
+static __always_inline void resched_cpu(struct cpu *c, s32 cpu)
 {
-	c->told = true;
+	c->need_resched = true;
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
@@ -37,7 +41,7 @@ static __always_inline u64 wakeup_granularity(u32 weight)
 	return weighed(wakeup_granularity_ns, weight);
 }
 
-/* 2: SCHED_IDLE is nobody's buddy. */
+/* 2: SCHED_IDLE tasks are never buddies. */
 static __always_inline void note_buddies(struct cpu *c, s32 wakee, u32 weight, bool won)
 {
 	if (won && version >= V4_1 && !is_idle_weight(weight))
@@ -46,12 +50,12 @@ static __always_inline void note_buddies(struct cpu *c, s32 wakee, u32 weight, b
 		c->last = c->current;
 }
 
-/* 4: `p` has just been put into the queue of a CPU whose task is charged. */
+/* 4: `p` has just been inserted into the queue of a CPU whose running task is charged. */
 static __always_inline void check_preemption(struct task_struct *p, struct task *t, struct cpu *c, s32 cpu)
 {
 	bool won = false;
 
-	if (!c->current || c->told)
+	if (!c->current || c->need_resched)
 		return;
 	if (!c->current_idle || is_idle_weight(t->weight)) {
 		s64 ahead = c->vruntime - t->vruntime;
@@ -62,12 +66,12 @@ static __always_inline void check_preemption(struct task_struct *p, struct task 
 			return;
 		won = true;
 	}
-	tell(c, cpu);
+	resched_cpu(c, cpu);
 	note_buddies(c, p->pid, t->weight, won);
 }
 
-/* 5: whether the turn of the task that runs, and is charged, ends at this tick. */
-static __always_inline bool turn_ends(struct cpu *c)
+/* 5: returns whether this tick ends the slice of the running task, which is charged. */
+static __always_inline bool slice_ends(struct cpu *c)
 {
 	u64 slice = slice_ns(c, c->weight, c->nr, c->load);
 
@@ -82,7 +86,9 @@ static __always_inline bool turn_ends(struct cpu *c)
 
 /* ---- 1 to 3: the pick ---- */
 
-/* The latest virtual time with which somebody may go before the first one, who may be the running task. */
+/*
+ * 2: latest virtual time with which a task may pass the first one, which may be the running task.
+ */
 static __always_inline u64 limit_of(const struct cpu *c, struct task_struct *first, bool stays)
 {
 	u64 vruntime = first->scx.dsq_vtime;
@@ -93,7 +99,9 @@ static __always_inline u64 limit_of(const struct cpu *c, struct task_struct *fir
 	return vruntime + wakeup_granularity(t ? t->weight : NICE_0_WEIGHT);
 }
 
-/* Looks through the queue: at the first, and, if there are buddies, as far as one may stand. */
+/*
+ * Scans the queue: only the first task if there are no buddies, otherwise as far as a buddy can be.
+ */
 VERIFIED_ONCE u32 see_queue(s32 cpu, u32 stays)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -125,7 +133,10 @@ VERIFIED_ONCE u32 see_queue(s32 cpu, u32 stays)
 	return 0;
 }
 
-/* 3: who runs instead of the one that yielded: the next in order, if it is not too late. */
+/*
+ * 3: the task that runs in place of the one that yielded: the next in the order, if it is not too
+ * late.
+ */
 static __always_inline s32 instead_of_skipped(const struct cpu *c, s32 skipped, bool stays)
 {
 	const struct seen *seen = &c->seen;
@@ -139,7 +150,7 @@ static __always_inline s32 instead_of_skipped(const struct cpu *c, s32 skipped, 
 	return other && !before(seen->limit, vruntime) ? other : skipped;
 }
 
-/* The number of the best task, 0 if there is none. `stays`: the task that runs may go on. */
+/* Pid of the best task; 0 if there is none. With `stays`, the running task competes. */
 VERIFIED_ONCE s32 choose(s32 cpu, u32 stays)
 {
 	const struct cpu *c = cpu_of(cpu);
@@ -172,7 +183,7 @@ VERIFIED_ONCE u32 take_numbered(s32 cpu, s32 number)
 	return 0;
 }
 
-/* 3: what ops.yield does. Alone, a task just goes on. */
+/* 3: implements ops.yield. A task that is alone continues. */
 static __always_inline void yield_current(struct task_struct *p, struct cpu *c, s32 cpu, u64 now)
 {
 	struct task_struct *other;
@@ -187,7 +198,7 @@ static __always_inline void yield_current(struct task_struct *p, struct cpu *c, 
 		for_each_queued(other, cpu)
 			c->vruntime = later(c->vruntime, other->scx.dsq_vtime + 1);
 	}
-	c->told = true;
+	c->need_resched = true;
 	task_set_slice(p, 0);
 }
 

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * One CPU: its tasks in the order of virtual time.
+ * The queue of one CPU: its tasks in the order of virtual time.
  *
- * 1. A task's virtual time is the time it ran, divided by its weight: 1 ms of CPU time is 1 ms for nice 0, and 68 ms for nice
- *    19. Whoever has the least runs next. Tasks that wait stand in a queue of their CPU in that order; the one that runs is
- *    not in it.
- * 2. The CPU's `min_vruntime` follows the least of all its tasks and never goes back. Virtual times mean something only
- *    beside it: a task that changes its CPU keeps the difference.
- * 3. In a period all tasks shall run once: the latency (6 ms), or 0.75 ms for each if they are more than 8. A task's slice
- *    is its part of that, by weight. Since 6.1 it is never shorter than 0.75 ms.
- * 4. Latency and granularities are multiplied by 1 + log2(CPUs), where more than 8 CPUs count as 8.
- * 5. A task that wakes gets at least min_vruntime less half of a latency, so that long sleep is not saved up. Without
- *    GENTLE_FAIR_SLEEPERS it is a whole latency. In 6.1 a SCHED_IDLE task has the minimal granularity for a latency.
- * 6. A new task begins where its parent is, but a slice after min_vruntime at least (START_DEBIT): forking gains nothing.
+ * 1. A task's virtual time is its CPU time divided by its weight: 1 ms of CPU time is 1 ms for nice
+ *    0, and 68 ms for nice 19. The task with the least virtual time runs next. Waiting tasks are in
+ *    their CPU's DSQ in this order; the running task is not.
+ * 2. The CPU's `min_vruntime` follows the minimum over all its tasks and never decreases. Virtual
+ *    times are meaningful only relative to it: a task that migrates keeps the difference.
+ * 3. In a period, each task should run once. The period is the latency (6 ms), or 0.75 ms per task
+ *    for more than 8 tasks. A task's slice is its part of the period by weight. Since 6.1 it is
+ *    never shorter than 0.75 ms.
+ * 4. Latency and granularities are multiplied by 1 + log2(CPUs), with at most 8 CPUs counted.
+ * 5. A waking task gets at least min_vruntime minus half the latency, so that a long sleep earns no
+ *    more credit than that; without GENTLE_FAIR_SLEEPERS it is the whole latency. In 6.1,
+ *    SCHED_IDLE tasks have the minimal granularity in place of the latency.
+ * 6. A new task starts at its parent's virtual time, but at least one slice after min_vruntime
+ *    (START_DEBIT), so forking gains nothing.
  *
- * All of a CPU's state is changed under the lock of its runqueue, except for what it counts: tasks are taken away from it
- * by other CPUs.
+ * The state of a CPU is protected by its runqueue lock, except for its task counters, because other
+ * CPUs take tasks from its queue.
  */
 #ifndef CFS_QUEUE_BPF_H
 #define CFS_QUEUE_BPF_H
@@ -24,7 +27,7 @@
 
 #include <weir/hotplug.bpf.h>
 
-/* Versions, for all that is not a number. */
+/* Versions, for all differences that are not a number. */
 enum { V2_6_36, V4_1, V6_1 };
 
 RODATA u32 version = V6_1;
@@ -35,63 +38,66 @@ RODATA u32 scaling = 1;			/* 4: 0 none, 1 by the logarithm, 2 linear */
 RODATA bool gentle_sleepers = true;
 RODATA bool start_debit = true;
 
-/* Nobody's slice ends by itself: ticks end it. Not SCX_SLICE_INF, with which a CPU could do without ticks. */
+/*
+ * Practically infinite, because ticks end slices. SCX_SLICE_INF would permit the kernel to stop the
+ * tick.
+ */
 #define SLICE_NS (1000 * 1000000000ULL)
 
-/* Computed at init and when a CPU comes or goes. */
+/* Computed at init and at CPU hotplug events. */
 u64 latency_ns;
 u64 min_granularity_ns;
 u64 wakeup_granularity_ns;
-u32 fit_in_latency;			/* 3: so many tasks, 8 */
+u32 fit_in_latency;			/* 3: number of tasks whose minimal slices fill the latency: 8 */
 u32 online_cpus;
 
-/* What cfs knows of a task. */
+/* State of a task. */
 struct task {
 	u64 vruntime;
-	u64 ran_at;		/* until when it ran last */
+	u64 ran_at;		/* end of its last run */
 	u64 queued_at;
-	s32 home;		/* the CPU beside whose min_vruntime it means something, in whose queue it is */
-	s32 counted_at;		/* the CPU at which the kernel counts it */
-	s32 recent_cpu;		/* where it ran before that one */
+	s32 home;		/* CPU whose queue it is in, and to whose min_vruntime it is relative */
+	s32 counted_at;		/* CPU whose runqueue counts it */
+	s32 recent_cpu;		/* CPU on which it ran before its last one */
 	u32 weight;
-	u32 counted;		/* the weight with which `home` counts it; 0 while it sleeps */
+	u32 counted;		/* its weight in the load of `home`; 0 while it sleeps */
 	s32 last_wakee;
-	u32 flips;		/* how often it woke another one than before */
+	u32 flips;		/* number of changes of the task that it wakes */
 	u64 flips_since;
-	bool preempted;		/* stopped while it could go on */
-	bool apart;		/* not of this class: its virtual time is the difference to min_vruntime alone */
+	bool preempted;
+	bool detached;		/* not in this class: vruntime is the difference to min_vruntime */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What a pick has seen. */
+/* Result of a scan of the queue for a pick. */
 struct seen {
-	s32 first, second;	/* numbers of tasks; 0 if there is none */
+	s32 first, second;	/* pids; 0 if there is none */
 	u64 first_vruntime, second_vruntime;
-	u64 limit;		/* nobody with a later virtual time may pass the first one */
-	bool next, last;	/* whether that buddy waits and may pass */
+	u64 limit;		/* latest virtual time with which a task may pass the first one */
+	bool next, last;	/* whether that buddy waits and may pass the first one */
 };
 
 struct cpu {
 	u64 min_vruntime;
-	/* The task that runs. Its own record has its virtual time again when it stops. */
+	/* State of the running task. Its struct task gets the virtual time when it stops. */
 	u64 vruntime;
-	u64 since;		/* last charged */
+	u64 since;		/* time of the last charge */
 	u64 ran_ns;		/* since it was picked */
-	u64 first;		/* of those that wait, as last seen */
+	u64 first;		/* virtual time of the first waiting task, as last seen */
 	bool waits;		/* whether there was one */
-	s32 current;		/* its number, 0 if none of ours runs */
+	s32 current;		/* pid; 0 if no task of this class runs */
 	u32 weight;
-	bool current_idle;	/* it is SCHED_IDLE */
-	bool current_bound;	/* it may run nowhere else */
-	bool told;		/* to pick again */
-	/* Counted with all that wait. */
+	bool current_idle;	/* SCHED_IDLE */
+	bool current_bound;	/* pinned to this CPU */
+	bool need_resched;	/* must pick again */
+	/* Over all runnable tasks. */
 	u32 nr;
-	u32 nr_idle;		/* of these, SCHED_IDLE */
+	u32 nr_idle;		/* SCHED_IDLE tasks among them */
 	u64 load;		/* sum of weights */
-	/* Buddies: numbers of tasks. */
+	/* Pids of buddies. */
 	s32 next, last, skip;
-	s32 overdue;		/* a task that has to run now */
+	s32 overdue;		/* pid of a task that must run next */
 	u64 overdue_check;
 	struct seen seen;
 } __attribute__((aligned(64)));
@@ -99,8 +105,8 @@ struct cpu {
 struct cpu cpus[MAX_CPUS];
 
 /*
- * The index of a CPU in a table. Without the barrier the compiler would keep the masked number through the rounds of a loop,
- * where the verifier forgets that it was masked.
+ * Index of a CPU in a table. Without the barrier, the compiler would keep the masked number in a
+ * register across the iterations of a loop, where the verifier loses its bounds.
  */
 static __always_inline u32 index_of(s32 cpu)
 {
@@ -118,7 +124,7 @@ static struct task *task_of(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
-/* Whether virtual time `a` is before `b`: they may wrap. */
+/* Returns whether virtual time `a` is before `b`; both may wrap. */
 static __always_inline bool before(u64 a, u64 b)
 {
 	return (s64)(a - b) < 0;
@@ -129,7 +135,7 @@ static __always_inline u64 later(u64 a, u64 b)
 	return before(a, b) ? b : a;
 }
 
-/* ---- 4: the unit of time ---- */
+/* ---- 4: scaling ---- */
 
 static __always_inline u32 scale_factor(u32 online)
 {
@@ -160,7 +166,7 @@ static __always_inline void scale(u32 online)
 
 /* ---- 2, 1: virtual time ---- */
 
-/* The virtual time of the first that waits, if there is one. */
+/* Updates the virtual time of the first waiting task. */
 VERIFIED_ONCE u32 see_first(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -189,7 +195,7 @@ static __always_inline void update_min_vruntime(struct cpu *c, s32 cpu)
 	c->min_vruntime = later(c->min_vruntime, least);
 }
 
-/* Whoever runs is charged. */
+/* Charges the running task. */
 static __always_inline void charge_current(struct cpu *c, u64 now)
 {
 	u64 ran_ns = now - c->since;
@@ -202,8 +208,8 @@ static __always_inline void charge_current(struct cpu *c, u64 now)
 }
 
 /*
- * Called at all moments at which virtual times are compared; but not between a pick and the moment at which that task runs:
- * it is in the queue no more.
+ * Called before virtual times are compared, but not between a pick and the start of the picked
+ * task, which is in no queue then.
  */
 VERIFIED_ONCE u32 update_current(s32 cpu, u64 now)
 {
@@ -214,7 +220,7 @@ VERIFIED_ONCE u32 update_current(s32 cpu, u64 now)
 	return 0;
 }
 
-/* ---- Who is counted where ---- */
+/* ---- Task counters ---- */
 
 static __always_inline bool is_idle_weight(u32 weight)
 {
@@ -257,7 +263,7 @@ static __always_inline void forget_buddy(struct cpu *c, s32 number)
 		c->skip = 0;
 }
 
-/* 2: the task is of `cpu` from now on. */
+/* 2: moves the task to `cpu`. */
 static __noinline void move_home(struct task *t, s32 number, s32 cpu)
 {
 	s32 old = t->home;
@@ -267,7 +273,7 @@ static __noinline void move_home(struct task *t, s32 number, s32 cpu)
 		return;
 	uncount(t);
 	forget_buddy(cpu_of(old), number);
-	if (!t->apart)
+	if (!t->detached)
 		t->vruntime += cpu_of(cpu)->min_vruntime - READ_ONCE(cpu_of(old)->min_vruntime);
 	t->home = cpu;
 	if (counted)
@@ -276,7 +282,7 @@ static __noinline void move_home(struct task *t, s32 number, s32 cpu)
 
 /* ---- 3: slices ---- */
 
-/* The part of a period of `nr` tasks with the weights `load`. */
+/* 3: the task's part of a period of `nr` tasks with the total weight `load`. */
 static __always_inline u64 slice_ns(const struct cpu *c, u32 weight, u32 nr, u64 load)
 {
 	u64 period_ns = nr > fit_in_latency ? nr * min_granularity_ns : latency_ns;
@@ -284,7 +290,7 @@ static __always_inline u64 slice_ns(const struct cpu *c, u32 weight, u32 nr, u64
 
 	if (version < V6_1)
 		return slice;
-	/* SCHED_IDLE beside others has the granularity of a machine with one CPU. */
+	/* SCHED_IDLE beside other tasks has the unscaled granularity. */
 	if (is_idle_weight(weight) && c->nr > c->nr_idle)
 		least = min_granularity_us * 1000ULL;
 	return slice > least ? slice : least;
@@ -301,7 +307,10 @@ static __always_inline void place_sleeper(struct task *t, const struct cpu *c)
 	t->vruntime = later(t->vruntime, c->min_vruntime - credit);
 }
 
-/* This runs without the lock of a runqueue, so the parent is not charged here, but seen as if it were. */
+/*
+ * 6: runs without the runqueue lock, so the parent is not charged. Its virtual time is computed as
+ * if it were.
+ */
 static __always_inline void place_child(struct task *t, const struct cpu *c, u64 now)
 {
 	u64 floor = c->min_vruntime, parent = floor, least;

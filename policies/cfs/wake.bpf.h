@@ -1,23 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * On which CPU a task wakes, and a new one begins.
+ * CPU selection for waking and new tasks.
  *
- * 1. A task that wakes goes to its last CPU or to that of its waker, by their loads (affine wakeups); from there it looks
- *    for an idle CPU that shares the cache. If none idles it stays there, whatever other caches do.
- * 2. The waker's CPU is taken if its load with the task is not larger than that of the last CPU and a half of the imbalance
- *    of their domain more; or if it has no load. A waker that is about to sleep does not count. In 2.6.36 also if its load
- *    is not larger, and both loads are not larger than one of its tasks.
- * 3. In 6.1 idle CPUs come first: the last CPU or the waker's if the waker's idles and shares the cache; the waker's if the
- *    waker sleeps and nobody else is there; the last CPU.
- * 4. Who wakes many others that wake many is not affine (since 4.1): tasks count the wakees that were not those before,
- *    half as much after each second.
- * 5. The search, by version: in 2.6.36 the domains of the target upwards, the first idle CPU by number, until the domain
- *    that holds both. In 4.1 the target, the last CPU, then the first core of the cache that idles as a whole, then the
- *    target's own core. In 6.1 the target, the last CPU, the one before that, an idle core, a sibling of the last CPU, any
- *    idle one after the target; a CPU with nothing but SCHED_IDLE tasks counts as idle.
- * 6. An idle CPU is not claimed: of two wakers at the same moment both may choose it.
- * 7. A new task goes down the domains from the machine: to the group with the least load, if its own has more by half of
- *    the imbalance, and to the idlest CPU there. In 6.1 groups with idle CPUs are compared by the number of these.
+ * 1. A waking task goes to its last CPU or to that of its waker, by their loads (affine wakeup).
+ *    From there it looks for an idle CPU below the same cache. If there is none it stays there,
+ *    whatever the state of other caches.
+ * 2. The waker's CPU is chosen if it has no load, or if its load including the task does not exceed
+ *    the load of the last CPU by more than half the imbalance percentage of their domain. A waker
+ *    that is about to sleep does not count. In 2.6.36, the waker's CPU is also chosen if its load
+ *    is not larger, and the sum of both loads is not larger than the mean load of its tasks.
+ * 3. In 6.1 idle CPUs come first. If the waker's CPU is idle and shares the cache: the last CPU if
+ *    that is idle, otherwise the waker's. Then the waker's CPU, if the waker is about to sleep and
+ *    is alone there. Then the last CPU if it is idle.
+ * 4. A wakeup is not affine if waker and wakee each wake many different tasks (since 4.1). Each
+ *    task counts changes of its wakee, halved after each second.
+ * 5. The search depends on the version. 2.6.36: the domains of the target upwards, the idle CPU
+ *    with the lowest number, up to the domain that contains both CPUs. 4.1: the target, the last
+ *    CPU, the first fully idle core of the cache, the target's own core. 6.1: the target, the last
+ *    CPU, the CPU before that, a fully idle core, a sibling of the last CPU, any idle CPU after the
+ *    target; a CPU with only SCHED_IDLE tasks counts as idle.
+ * 6. An idle CPU is not claimed: two wakers can choose the same one at the same moment.
+ * 7. A new task descends through the domains, from the machine on. At each level it goes to the
+ *    group with the least load, if the local group has more by half the imbalance percentage, and
+ *    to the idlest CPU there. In 6.1, groups with idle CPUs are compared by the number of these.
  */
 #ifndef CFS_WAKE_BPF_H
 #define CFS_WAKE_BPF_H
@@ -26,20 +31,23 @@
 
 #define SECOND_NS 1000000000ULL
 
-/* What a search has found so far. The verifier would follow numbers on the stack through all rounds. */
+/*
+ * State of a search. In memory, because the verifier would track numbers on the stack through all
+ * iterations.
+ */
 struct search {
-	u64 load;		/* of the group at hand, divided by its CPUs when it is complete */
+	u64 load;		/* of the scanned group; divided by its CPUs at its end */
 	u64 local_load, best_load;
 	u32 idle, local_idle, best_idle;
 	s32 best;		/* CPU, or a CPU of the best group; -1 if there is none */
 	u64 best_since;
-	bool allowed;		/* the task may run somewhere in the group at hand */
+	bool allowed;		/* the task may run on some CPU of the scanned group */
 } __attribute__((aligned(64)));
 
-/* One for each CPU that searches. */
+/* One for each searching CPU. */
 struct search searches[MAX_CPUS];
 
-/* ---- 4: who wakes many ---- */
+/* ---- 4: wakers of many tasks ---- */
 
 static __always_inline void note_wakee(struct task *waker, s32 wakee, u64 now)
 {
@@ -67,7 +75,7 @@ static __always_inline bool is_wide(const struct task *waker, const struct task 
 	return slave >= cpus && master >= slave * cpus;
 }
 
-/* ---- 2, 3: the last CPU or the waker's ---- */
+/* ---- 2, 3: last CPU or waker's CPU ---- */
 
 /* 2 */
 static __noinline bool is_affine_by_load(const struct task *waker, const struct task *t, s32 here, s32 prev, bool sync)
@@ -85,7 +93,7 @@ static __noinline bool is_affine_by_load(const struct task *waker, const struct 
 	return version == V2_6_36 && own <= load && own + load <= (nr ? cpu_of(here)->load / nr : 0);
 }
 
-/* Where the search begins. */
+/* 2, 3: CPU at which the search starts. */
 static __always_inline s32 affine_target(const struct cpumask *idle, const struct task *waker, const struct task *t,
 					 s32 here, s32 prev, bool sync)
 {
@@ -109,7 +117,7 @@ static __always_inline bool may_run(const struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && !is_leaving(cpu);
 }
 
-/* Idle; or, in 6.1, with nothing but SCHED_IDLE tasks. */
+/* Returns whether the CPU is idle or, in 6.1, has only SCHED_IDLE tasks. */
 static __always_inline bool is_available(const struct cpumask *idle, s32 cpu)
 {
 	const struct cpu *c = cpu_of(cpu);
@@ -119,7 +127,7 @@ static __always_inline bool is_available(const struct cpumask *idle, s32 cpu)
 	return version == V6_1 && READ_ONCE(c->nr) && READ_ONCE(c->nr) == READ_ONCE(c->nr_idle);
 }
 
-/* The idle CPU with the smallest number between two places; -1 if there is none. */
+/* Idle CPU with the lowest number between two places; -1 if there is none. */
 static __noinline s32 lowest_idle(struct task_struct *p, const struct cpumask *idle, u32 begin, u32 end)
 {
 	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
@@ -148,7 +156,10 @@ static s32 search_upwards(struct task_struct *p, const struct cpumask *idle, s32
 	return cache >= 0 ? cache : core >= 0 ? core : target;
 }
 
-/* The first CPU of a core that idles as a whole, from the core of `target` on and around its cache; -1 if there is none. */
+/*
+ * First CPU of a fully idle core, starting with the core of `target` and wrapping around its cache;
+ * -1 if there is none.
+ */
 static __noinline s32 whole_idle_core(struct task_struct *p, const struct cpumask *idle, s32 target)
 {
 	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
@@ -175,7 +186,7 @@ static __noinline s32 whole_idle_core(struct task_struct *p, const struct cpumas
 	return -1;
 }
 
-/* The first idle CPU of the target's domain after it, and around; -1 if there is none. */
+/* First idle CPU after the target, wrapping around its domain; -1 if there is none. */
 static __noinline s32 next_idle(struct task_struct *p, const struct cpumask *idle, s32 target, enum level level)
 {
 	u32 begin = begin_of(level, target), count = cpus_in(level, target);
@@ -251,7 +262,7 @@ static s32 cpu_for_wakee(struct task_struct *p, struct task *t, const struct cpu
 
 /* ---- 7: new tasks ---- */
 
-/* The group at hand is complete. */
+/* Called at the end of each group. */
 static __always_inline void compare_group(struct search *s, s32 member, bool local, u32 cpus)
 {
 	s->load /= cpus;
@@ -271,7 +282,7 @@ static __always_inline void compare_group(struct search *s, s32 member, bool loc
 	s->best_idle = s->idle;
 }
 
-/* A CPU of the group that is idler than that of `cpu` by enough; or `cpu`. */
+/* A CPU of the idlest group if that is idler than the group of `cpu` by enough, otherwise `cpu`. */
 static __noinline s32 idlest_group(struct task_struct *p, const struct cpumask *idle, s32 cpu, enum level level)
 {
 	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];
@@ -300,7 +311,9 @@ static __noinline s32 idlest_group(struct task_struct *p, const struct cpumask *
 	return 100 * s->local_load < percent * s->best_load ? cpu : s->best;
 }
 
-/* The CPU with the least load in a group. Of idle ones that which began to idle last (since 4.1). */
+/*
+ * CPU with the least load in a group. Among idle CPUs, the one that became idle last (since 4.1).
+ */
 static __noinline s32 idlest_cpu(struct task_struct *p, const struct cpumask *idle, s32 cpu, enum level level)
 {
 	struct search *s = &searches[index_of(bpf_get_smp_processor_id())];

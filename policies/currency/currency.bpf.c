@@ -1,33 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * currency: jobs are paid in CPU time, after the job currency of SGI's IRIX, as the scalability lecture of Peter Chubb tells
- * it.
+ * currency: jobs are paid in CPU time, after the job currency of SGI's IRIX as described in the
+ * scalability lecture by Peter Chubb.
  *
- * 1. A job is a cgroup; tasks of none are of one job together. It has a weight, 100 unless somebody said otherwise.
+ * 1. A job is a cgroup; tasks outside all cgroups together form one job. A job has a weight, 100 by
+ *    default.
  *
- * 2. Every interval of 100 ms all CPU time of the machine is paid out to the jobs that had a task to run, by weight. Running
- *    costs what it takes. A job that can use less than its part, for want of tasks, gets no more than it can use; what is
- *    left is for the others. Nobody has or owes more than the machine's time of one interval: to be idle for long earns
- *    no more than that.
+ * 2. In every interval of 100 ms, the whole CPU time of the machine is paid out to the jobs that
+ *    had a runnable task, by weight. Running is charged at the time used. A job with too few tasks
+ *    to use its share gets only what it can use, and the rest goes to the others. No job has more
+ *    credit or more debt than the machine's CPU time of one interval. So a job that was idle for
+ *    long has saved up no more than that.
  *
- * 3. A job with credit is under its entitlement, one without is over it. All tasks of jobs that are under come before all tasks
- *    of jobs that are over, and within each of these bands tasks take turns. So nothing is sorted, and a task is put in line in
- *    one step: this goes with hundreds of CPUs.
+ * 3. A job with credit is under its entitlement, one without credit is over it. All tasks of jobs
+ *    that are under go before all tasks of jobs that are over; within each of these two bands,
+ *    tasks run round robin. Nothing is sorted, and an enqueue is a single step, which scales to
+ *    hundreds of CPUs.
  *
- * 4. A job whose credit is used up is over from then on: its tasks that wait stay where they are, and change their band at the
- *    next interval, as those do whose job was paid.
+ * 4. A job that has used up its credit is over from then on. Its waiting tasks stay where they are
+ *    and change their band at the next interval, like those of jobs that were paid.
  *
- * 5. A task of a job that is under interrupts one of a job that is over, when it wakes and at each interval.
+ * 5. A task of a job that is under preempts a task of a job that is over, when it wakes and at each
+ *    interval.
  *
- * 6. Topology. Each last-level cache has its own pair of queues, and a task waits where it ran. A CPU looks into those of its
- *    own cache, then of its node, then of all others, for the one band and then for the other. The lecture misses this in IRIX.
+ * 6. Topology. Each last-level cache has its own pair of DSQs, and a task waits below the cache
+ *    where it ran. A CPU looks into those of its own cache, then of its node, then of all others,
+ *    first for one band and then for the other. The lecture criticizes IRIX for the lack of this.
  *
- * 7. Whoever has waited for 10 s has a short turn before all others, whatever its job has or owes (overdue.bpf.h). It is paid
- *    for as any other.
+ * 7. A task that has waited for 10 s gets a short slice before all others, whatever the credit of
+ *    its job (<weir/overdue.bpf.h>). It is charged like any other.
  *
  * Where this departs from IRIX, and why:
- * - No text with IRIX' numbers could be found: interval and bounds are this policy's own, and tunables.
- * - Threads of the kernel that belong to one CPU run at once.
+ * - No source with the constants of IRIX was found. The interval and the limits were chosen for
+ *   this policy, and are tunable.
+ * - Per-CPU kthreads run at once.
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
@@ -35,37 +41,37 @@
 
 LICENSE("GPL");
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 interval_ms = 100;
 RODATA u32 turn_us = 10000;
 
 enum band { UNDER, OVER, BANDS };
 
-/* 6: a cache has the number of its first place. */
+/* 6: a cache is identified by its first place. */
 #define QUEUE(cache, band) ((u64)(cache) * BANDS + (band))
 #define OVERDUE_DSQ QUEUE(MAX_CPUS, UNDER)
 #define MOVED_AT_MOST 512
 
 struct task {
-	u64 since;	/* has paid until then */
+	u64 since;	/* time up to which it is charged */
 	u64 waits_since;
 	u32 job;
-	bool counted;	/* among its job's tasks that run or wait */
+	bool counted;	/* in its job's number of runnable tasks */
 	bool overdue;
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What a job has, with the numbers of <weir/jobs.bpf.h>. */
+/* Account of a job. It has the number that the job has in <weir/jobs.bpf.h>. */
 struct purse {
 	s64 credit_ns;
 	u64 used_ns;	/* in this interval */
-	s64 tasks;	/* that run or wait */
+	s64 tasks;	/* runnable tasks */
 };
 
 struct purse purses[JOBS];
 
-/* 5: CPUs that run a task of a job, and which: its number + 1. */
+/* 5: 1 + the job whose task runs on each CPU; 0 if there is none to preempt. */
 struct cpu {
 	u32 job;
 } __attribute__((aligned(64)));
@@ -123,7 +129,7 @@ static __always_inline bool take_from(u32 cache, enum band band)
 	return scx_bpf_dsq_nr_queued(QUEUE(cache, band)) && dsq_move_to_local_as(QUEUE(cache, band), SCX_ENQ_IMMED);
 }
 
-/* The caches whose first places are from `begin` on and before `end`, but for `own`. */
+/* Takes a task from the caches whose first places are from `begin` to `end`, except `own`. */
 static __noinline bool take_between(u32 begin, u32 end, u32 own, enum band band)
 {
 	u32 at = begin;
@@ -147,10 +153,13 @@ static __noinline bool take_near(s32 cpu, enum band band)
 	       take_between(0, node_begin[here], own, band) || take_between(node_end[here], nr_online, own, band);
 }
 
-/* ---- 5: who makes way ---- */
+/* ---- 5: preemption ---- */
 
-/* The first CPU for `p`, or for anybody, that runs a task of a job that is over. It counts as one that does not then. */
-static __noinline void interrupt_over(struct task_struct *p)
+/*
+ * Preempts the first CPU in the mask of `p` (any CPU if NULL) that runs a task of a job that is
+ * over. It no longer counts as such, so that it is preempted once.
+ */
+static __noinline void preempt_over(struct task_struct *p)
 {
 	int cpu;
 
@@ -178,7 +187,7 @@ struct {
 	MAP_TYPE(value, struct payday);
 } paydays SEC(".maps");
 
-/* Jobs that are still to be paid, their weights, and what there is for them. */
+/* 2: jobs that are still to be paid, the sum of their weights, and the CPU time left for them. */
 struct payroll {
 	u64 jobs;
 	u64 weights;
@@ -216,7 +225,10 @@ static __noinline void list_jobs(void)
 	}
 }
 
-/* What a job can use: a CPU for each of its tasks. Those that sleep at this moment have used what they have used. */
+/*
+ * 2: CPU time that a job can use: one CPU for each runnable task, and at least the time that it
+ * used in this interval, for tasks that sleep now.
+ */
 static __always_inline u64 usable_by(struct purse *purse)
 {
 	u64 by_tasks = purse->tasks > 0 ? interval_ns() * purse->tasks : 0;
@@ -224,7 +236,7 @@ static __always_inline u64 usable_by(struct purse *purse)
 	return by_tasks > purse->used_ns ? by_tasks : purse->used_ns;
 }
 
-/* Those for whom there is more than they can use get what they can, or, if `all`, all get their part. */
+/* 2: pays the jobs whose share exceeds what they can use; with `all`, pays all jobs. */
 static __noinline void pay_jobs(bool all)
 {
 	u64 ns = payroll.ns, weights = payroll.weights;
@@ -242,11 +254,14 @@ static __noinline void pay_jobs(bool all)
 	}
 }
 
-/* In memory, since a number in a register is another state in each round: the verifier would go through all of them. */
+/*
+ * In memory, not in a register, where each value would be another state in each iteration for the
+ * verifier.
+ */
 u32 moved;
 
-/* 4: tasks whose job is in the other band by now go there. */
-static __noinline void sort_queue(u32 cache, enum band band)
+/* 4: moves tasks whose job has changed to the other band. */
+static __noinline void sort_dsq(u32 cache, enum band band)
 {
 	struct task_struct *p;
 
@@ -271,18 +286,21 @@ static int payday(void *map, u32 *key, struct payday *day)
 	list_jobs();
 	for_range(i, 0, ROUNDS)
 		pay_jobs(i == ROUNDS - 1);
-	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	/*
+	 * The verifier of 6.12 requires the RCU read lock to iterate over a DSQ in a timer
+	 * callback.
+	 */
 	bpf_rcu_read_lock();
 	for_range(i, 0, nr_online) {
 		if (at >= nr_online)
 			break;
-		sort_queue(at, OVER);
-		sort_queue(at, UNDER);
+		sort_dsq(at, OVER);
+		sort_dsq(at, UNDER);
 		under += scx_bpf_dsq_nr_queued(QUEUE(at, UNDER));
 		at = cache_end[cpu_at[at & MAX_CPU_MASK] & MAX_CPU_MASK];
 	}
 	for_range(i, 0, under < nr_online ? under : nr_online)
-		interrupt_over(NULL);
+		preempt_over(NULL);
 	bpf_rcu_read_unlock();
 	bpf_timer_start(&day->timer, interval_ns(), 0);
 	return 0;
@@ -290,7 +308,7 @@ static int payday(void *map, u32 *key, struct payday *day)
 
 /* ---- 7 ---- */
 
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	u32 at = 0;
 	int i;
@@ -304,7 +322,7 @@ static void look_for_overdue(u64 now)
 	}
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, currency_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -350,17 +368,20 @@ OP2(void, currency_enqueue, struct task_struct *, p, u64, enq_flags)
 	}
 	band = band_of(t->job);
 	dsq_insert(p, QUEUE(cache_begin[scx_bpf_task_cpu(p) & MAX_CPU_MASK], band), turn_ns(), enq_flags);
-	if (!tell_idle_cpu(p, enq_flags) && band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
-		interrupt_over(p);
+	if (!kick_idle_cpu(p, enq_flags) && band == UNDER && (enq_flags & SCX_ENQ_WAKEUP))
+		preempt_over(p);
 }
 
 /* 5 */
-static __always_inline void tell_job(s32 cpu, struct task_struct *p, const struct task *t)
+static __always_inline void note_job(s32 cpu, struct task_struct *p, const struct task *t)
 {
 	WRITE_ONCE(cpu_of(cpu)->job, is_client(p) ? t->job + 1 : 0);
 }
 
-/* 3: whoever ran is behind its equals. Where it was interrupted for somebody who may not run here it goes on. */
+/*
+ * 3: the running task loses against a task of the same band. If it was preempted for a task that
+ * may not run here, it continues.
+ */
 OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -372,7 +393,7 @@ OP2(void, currency_dispatch, s32, cpu, struct task_struct *, prev)
 	if ((t && band_of(t->job) == UNDER) || !take_near(cpu, OVER)) {
 		if (!t)
 			return;
-		tell_job(cpu, prev, t);
+		note_job(cpu, prev, t);
 		task_set_slice(prev, turn_ns());
 	}
 }
@@ -384,7 +405,7 @@ OP1(void, currency_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now_ns();
-	tell_job(scx_bpf_task_cpu(p), p, t);
+	note_job(scx_bpf_task_cpu(p), p, t);
 }
 
 OP1(void, currency_tick, struct task_struct *, p)
@@ -414,7 +435,7 @@ OP2(void, currency_quiescent, struct task_struct *, p, u64, deq_flags)
 		count(t, false);
 }
 
-/* ---- The life of a job ---- */
+/* ---- Lifecycle of a job ---- */
 
 SLEEPABLE_OP2(s32, currency_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {
@@ -426,7 +447,7 @@ SLEEPABLE_OP1(void, currency_cgroup_exit, struct cgroup *, cgrp)
 	end_job(cgrp);
 }
 
-/* The task is in no queue and does not run. */
+/* The task is in no DSQ and does not run. */
 OP3(void, currency_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
 {
 	struct task *t = task_of(p);

@@ -1,39 +1,44 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * dwcs: at most x of y requests late, after R. West and K. Schwan, "Dynamic window-constrained scheduling for multimedia
- * applications" (1999), and R. West and C. Poellabauer, "Analysis of a window-constrained scheduler for real-time and
- * best-effort packet streams" (2000).
+ * dwcs: at most x of y requests are late, after R. West and K. Schwan, "Dynamic window-constrained
+ * scheduling for multimedia applications" (1999), and R. West and C. Poellabauer, "Analysis of a
+ * window-constrained scheduler for real-time and best-effort packet streams" (2000).
  *
- * 1. A stream is a task with a window: of each y requests x may be late. A request is what it does from when it wakes until
- *    it sleeps. It has a period's time for that. The next deadline is a period after the last one, or after the wakeup if
- *    that is later; who wakes more often than once in a period has its deadline two periods ahead at most.
+ * 1. A stream is a task with a window: of every y requests, x may be late. A request is the work of
+ *    the task from a wakeup until it sleeps, and must be finished within one period. The next
+ *    deadline is one period after the last one, or after the wakeup if that is later. If a task
+ *    wakes more than once per period, its deadline is at most two periods ahead.
  *
- * 2. The order of streams is that of <weir/window.bpf.h>: deadlines first, or, in the order of 1999 (`window_first`), windows
- *    first. It is looked at whenever a turn of 1 ms ends, not in between.
+ * 2. The order of streams is that of <weir/window.bpf.h>: by deadline first, or, in the order of
+ *    1999 (`window_first`), by window first. It is evaluated whenever a slice of 1 ms ends, not in
+ *    between.
  *
- * 3. A request that is not done by its deadline is late, and the next one's deadline counts. The papers drop late packets. A
- *    task can not be dropped, and goes on with its work; what it does until it sleeps still belongs to the request that was
- *    late, so its next one has what is left of the period.
+ * 3. A request that is not finished by its deadline is late, and from then on the next deadline
+ *    counts. The papers drop late packets. A task cannot be dropped, so it continues; its work
+ *    until it sleeps still belongs to the late request, so that its next request has only the rest
+ *    of the period.
  *
- * 4. A request that has had a slot of CPU time, 10 ms, counts as served. What its task wants beyond that is a request of the
- *    next period: until then it only gets what nobody else wants. So a stream that never sleeps has a slot in each period.
+ * 4. A request that has received a slot of CPU time, 10 ms, counts as served. Further work of the
+ *    task is a request of the next period; until then the task runs only when no other task wants
+ *    the CPU. So a stream that never sleeps gets a slot in each period.
  *
- * 5. Tasks without a window take turns in what is left. A stream that wakes interrupts them.
+ * 5. Tasks without a window share the remaining time round robin. A stream that wakes preempts
+ *    them.
  *
- * 6. Nobody is forgotten, which the papers leave to whoever admits streams: tasks without a window have a turn each 100 ms, and
- *    a request that has waited for 5 s is among them.
+ * 6. No task starves, which the papers leave to admission control: tasks without a window get a
+ *    slice every 100 ms, and a request that has waited for 5 s is treated like one of them.
  *
  * Where this departs from the papers, and why:
- * - Service times of packets are known, those of requests are not: hence 4.
- * - They have one link. Here each CPU takes the first request that may run on it.
- * - Threads of the kernel that belong to one CPU run at once.
+ * - The service time of a packet is known, that of a request is not: hence 4.
+ * - The papers have one link. Here each CPU takes the first request that may run on it.
+ * - Per-CPU kthreads run at once.
  */
 #include <weir/client.bpf.h>
 #include <weir/window.bpf.h>
 
 LICENSE("GPL");
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 nr_cpus = 1;
 RODATA u32 turn_us = 1000;
 RODATA u32 slot_us = 10000;
@@ -45,7 +50,10 @@ RODATA bool window_first = false;
 #define MISSES_AT_ONCE 64
 #define STARVED_NS 5000000000ULL
 
-/* Requests in their order; streams that were served, by when their next period begins; the others, first come first. */
+/*
+ * Requests in their order; served streams by the start of their next period; and all other tasks in
+ * FIFO order.
+ */
 enum queue { REQUESTS, SERVED, REST };
 
 #define PICK_REFUSED(p, cpu) false
@@ -54,14 +62,14 @@ enum queue { REQUESTS, SERVED, REST };
 #define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
-/* What user space knows of tasks, by their names. */
+/* Windows of streams, by task name. User space fills the map. */
 struct name {
 	char text[16];
 };
 
 struct stream {
-	u32 late;	/* so many */
-	u32 of;		/* of so many */
+	u32 late;	/* x: requests that may be late ... */
+	u32 of;		/* y: ... of this many */
 	u64 request_us;	/* period */
 };
 
@@ -73,26 +81,26 @@ struct {
 } streams SEC(".maps");
 
 struct task {
-	u64 period_ns;	/* 0: it has no window */
-	u64 deadline;	/* of its request; of the last one if it has none */
+	u64 period_ns;	/* 0: no window */
+	u64 deadline;	/* of its request, or of the last one if it has none */
 	u64 used_ns;	/* of its slot */
-	u64 since;	/* has been charged until then; or has waited from then on */
+	u64 since;	/* time up to which it is charged, or since which it waits */
 	struct window window;
 	bool awake;
-	bool asks;	/* its request waits or runs */
-	bool late;	/* 3: what it does belongs to a request that was late */
+	bool has_request;	/* waiting or running */
+	bool late;	/* 3: its work belongs to a late request */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* 5: CPUs that run something that no stream asks for. */
+/* 5: CPUs that run a task without a request. */
 struct cpu {
 	bool rest;
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
 
-/* 6: when a task without a window last had a turn. Deadlines count from `began`. */
+/* 6: time at which a task without a window last had a slice. Deadlines are relative to `began`. */
 u64 rest_at, began;
 
 static struct task *task_of(struct task_struct *p)
@@ -122,7 +130,7 @@ static __always_inline u64 key_of(const struct task *t)
 
 /* ---- 1: requests ---- */
 
-/* Whether the task has a window by now: it may have got its name, or another one. */
+/* Updates the window of the task, whose name may have changed. */
 static __noinline void find_stream(struct task_struct *p, struct task *t)
 {
 	struct name name = {};
@@ -142,15 +150,15 @@ static __noinline void find_stream(struct task_struct *p, struct task *t)
 	window_begin(&t->window);
 }
 
-/* At a wakeup. The rest of a late request's period is what the next one has. */
-static __noinline void ask(struct task *t, u64 now)
+/* 1, 3: starts a request at a wakeup. After a late request it has only the rest of the period. */
+static __noinline void begin_request(struct task *t, u64 now)
 {
 	u64 ahead = t->deadline > now ? t->deadline - now : 0;
 
 	if (!t->late || !ahead)
 		t->deadline = now + (ahead < t->period_ns ? ahead : t->period_ns) + t->period_ns;
 	t->used_ns = 0;
-	t->asks = true;
+	t->has_request = true;
 	t->late = false;
 }
 
@@ -158,17 +166,17 @@ static __always_inline void serve(struct task *t)
 {
 	window_served(&t->window);
 	t->used_ns = 0;
-	t->asks = false;
+	t->has_request = false;
 	t->late = false;
 }
 
-/* 3: all deadlines before `end` have passed. */
+/* 3: counts all deadlines before `end` as missed. */
 static __noinline void settle(struct task *t, u64 end)
 {
 	int i;
 
 	for_range(i, 0, MISSES_AT_ONCE) {
-		if (!t->asks || t->deadline >= end)
+		if (!t->has_request || t->deadline >= end)
 			return;
 		window_missed(&t->window);
 		t->deadline += t->period_ns;
@@ -178,24 +186,24 @@ static __noinline void settle(struct task *t, u64 end)
 		t->deadline = end;
 }
 
-/* 4: what it has had since it was last charged. */
+/* 4: charges the time since the last charge. */
 static __noinline void charge(struct task *t, u64 now)
 {
 	t->used_ns += now > t->since ? now - t->since : 0;
 	t->since = now;
 	settle(t, now);
-	if (t->asks && t->used_ns >= slot_ns())
+	if (t->has_request && t->used_ns >= slot_ns())
 		serve(t);
 }
 
-/* ---- 3, 4: what time has brought ---- */
+/* ---- 3, 4: periods that begin or end ---- */
 
-/* A stream that was served and never slept asks again. */
-static __always_inline void ask_again(struct task *t)
+/* 4: a served stream that never slept has its next request. */
+static __always_inline void begin_next_request(struct task *t)
 {
 	t->deadline += t->period_ns;
 	t->used_ns = 0;
-	t->asks = true;
+	t->has_request = true;
 }
 
 static __noinline void begin_periods(u64 now)
@@ -207,12 +215,12 @@ static __noinline void begin_periods(u64 now)
 
 		if (!t || t->deadline > now)
 			break;
-		ask_again(t);
+		begin_next_request(t);
 		dsq_move_by_key(&p_it, p, REQUESTS, key_of(t));
 	}
 }
 
-/* Requests that nobody can serve in time any more. By deadlines these are the first ones. */
+/* 3: requests that can no longer be served in time. In deadline order these are the first ones. */
 static __noinline void end_periods(u64 now)
 {
 	struct task_struct *p;
@@ -234,7 +242,7 @@ static __noinline void end_periods(u64 now)
 	}
 }
 
-/* ---- 5, 6: those without a window ---- */
+/* ---- 5, 6: tasks without a window ---- */
 
 static __always_inline bool take_rest(s32 cpu, u64 now)
 {
@@ -244,8 +252,11 @@ static __always_inline bool take_rest(s32 cpu, u64 now)
 	return true;
 }
 
-/* The first CPU for `p` that runs something that no stream asks for. It counts as one that does not then. */
-static __noinline void interrupt_rest(struct task_struct *p)
+/*
+ * Preempts the first CPU for `p` that runs a task without a request. It no longer counts as such,
+ * so that it is preempted once.
+ */
+static __noinline void preempt_rest(struct task_struct *p)
 {
 	int cpu;
 
@@ -258,7 +269,7 @@ static __noinline void interrupt_rest(struct task_struct *p)
 	}
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, dwcs_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -269,7 +280,7 @@ static __always_inline u64 slice_of(const struct task *t)
 {
 	u64 left = slot_ns() > t->used_ns ? slot_ns() - t->used_ns : 1;
 
-	return t->asks && left < turn_ns() ? left : turn_ns();
+	return t->has_request && left < turn_ns() ? left : turn_ns();
 }
 
 OP3(s32, dwcs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
@@ -286,7 +297,7 @@ OP2(void, dwcs_runnable, struct task_struct *, p, u64, enq_flags)
 	t->awake = true;
 	find_stream(p, t);
 	if (t->period_ns)
-		ask(t, now_ns());
+		begin_request(t, now_ns());
 }
 
 OP2(void, dwcs_enqueue, struct task_struct *, p, u64, enq_flags)
@@ -298,39 +309,42 @@ OP2(void, dwcs_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	t->since = now_ns();
-	if (t->asks)
+	if (t->has_request)
 		dsq_insert_by_key(p, REQUESTS, slice_of(t), key_of(t), enq_flags);
 	else if (t->period_ns)
 		dsq_insert_by_key(p, SERVED, turn_ns(), t->deadline, enq_flags);
 	else
 		dsq_insert(p, REST, turn_ns(), enq_flags);
-	if (!tell_idle_cpu(p, enq_flags) && t->asks)
-		interrupt_rest(p);
+	if (!kick_idle_cpu(p, enq_flags) && t->has_request)
+		preempt_rest(p);
 }
 
-/* 2: whoever runs goes on if it is first by now. Among the others who waited goes before who ran. */
+/*
+ * 2: the running task continues if it is the first in the order. Among tasks without a request, a
+ * waiting task goes first.
+ */
 OP2(void, dwcs_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u64 now = now_ns();
-	bool asks;
+	bool has_request;
 
 	if (t) {
 		charge(t, now);
-		if (t->period_ns && !t->asks && t->deadline <= now)
-			ask_again(t);
+		if (t->period_ns && !t->has_request && t->deadline <= now)
+			begin_next_request(t);
 	}
 	begin_periods(now);
 	end_periods(now);
-	asks = t && t->asks;
+	has_request = t && t->has_request;
 	if (now > READ_ONCE(rest_at) + rest_ms * 1000000ULL && take_rest(cpu, now))
 		return;
-	if (take(REQUESTS, cpu, asks ? key_of(t) : NO_LIMIT))
+	if (take(REQUESTS, cpu, has_request ? key_of(t) : NO_LIMIT))
 		return;
-	if (!asks && (take_rest(cpu, now) || ((!t || t->period_ns) && take(SERVED, cpu, NO_LIMIT))))
+	if (!has_request && (take_rest(cpu, now) || ((!t || t->period_ns) && take(SERVED, cpu, NO_LIMIT))))
 		return;
 	if (t) {
-		WRITE_ONCE(cpu_of(cpu)->rest, !asks);
+		WRITE_ONCE(cpu_of(cpu)->rest, !has_request);
 		task_set_slice(prev, slice_of(t));
 	}
 }
@@ -342,7 +356,7 @@ OP1(void, dwcs_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now_ns();
-	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->rest, !t->asks && is_client(p));
+	WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->rest, !t->has_request && is_client(p));
 }
 
 OP2(void, dwcs_stopping, struct task_struct *, p, bool, runnable)
@@ -365,9 +379,9 @@ OP2(void, dwcs_quiescent, struct task_struct *, p, u64, deq_flags)
 	if (!t || !(deq_flags & SCX_DEQ_SLEEP))
 		return;
 	t->awake = false;
-	if (t->asks && !t->late)
+	if (t->has_request && !t->late)
 		serve(t);
-	t->asks = false;
+	t->has_request = false;
 }
 
 SLEEPABLE_OP0(s32, dwcs_init)

@@ -1,44 +1,51 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Caps: groups of tasks that may not have more of the CPUs than this, after P. Williams' caps of tasks (2004).
+ * Caps: limits on the CPU usage of groups of tasks, after P. Williams' caps of tasks (2004).
  *
- * 1. A cap is in percent of one CPU. Usage of a group is that of a task, for all of its tasks together: each CPU that one of
- *    them has counts, and what is one half-life h old counts half. A group at which usage stands still has the CPUs at the
- *    rate of its usage. So a group that is kept from running while its usage is above its cap has its cap in the long run.
- *    Who has had less before may have more for a while: u rises from 0 to a cap c on one CPU in h * log2(1 / (1 - c)).
+ * 1. A cap is in percent of one CPU. The usage of a group is defined like that of a task, for all
+ *    its tasks together: it sums over the CPUs on which they run, and CPU time counts half after
+ *    one half-life h. A group whose usage is constant uses CPUs at the rate of its usage. So a
+ *    group that does not run while its usage is above its cap gets its cap in the long run. A group
+ *    that used less before may use more for a while: u rises from 0 to a cap c on one CPU in h *
+ *    log2(1 / (1 - c)).
  *
- * 2. Soft caps. Above it tasks of the group are late: they run when nobody else wants the CPU. Among themselves their order
- *    is that of all. A soft cap of 0 is above all usage: background.
+ * 2. Soft caps. While the group is above its cap, its tasks are late: they run when no other task
+ *    wants the CPU, in the usual order among themselves. Any usage is above a soft cap of 0:
+ *    background tasks.
  *
- * 3. Hard caps. Above it tasks of the group are parked: no CPU takes them, though it idles.
+ * 3. Hard caps. While the group is above its cap, its tasks are parked: no CPU takes them, even if
+ *    it is idle.
  *
- * 4. Usage decays in looks, each 10 ms, and who runs is charged at ticks in between. So a group is found above its cap up to
- *    a look's decay too early, and below it up to a look too late: 10 ms * ln 2 / h of the cap, which is a seven-hundredth for
- *    the half-life of 5 s. A look puts each task where it belongs by then. When a group has come to its hard cap its waiting
- *    tasks are parked before that: they would seem to want a CPU. Nobody looks before there is a cap, and what a group used
- *    before it had one does not count.
+ * 4. A timer decays usage in checks every 10 ms; in between, running tasks are charged at ticks. So
+ *    a group is found above its cap too early by up to the decay of one check interval, and below
+ *    it too late by up to one check interval: 10 ms * ln 2 / h of the cap, 1/700 for the half-life
+ *    of 5 s. A check moves each task to the DSQ where it belongs. When a group reaches its hard
+ *    cap, its waiting tasks are parked without waiting for a check, because they would look like
+ *    tasks that want a CPU. There are no checks before there is a cap, and CPU time from before a
+ *    group had a cap does not count.
  *
- * 5. Groups in a group count for it, and its cap holds for them: bits say which groups are above theirs, and a job knows which
- *    groups it is in.
+ * 5. Child groups count for their parent, and its cap applies to them: a bit mask says which groups
+ *    are above their caps, and a job knows its ancestors.
  *
- * 6. Nobody is late or parked for longer than the watchdog allows: whoever is overdue has its short turn (overdue.bpf.h).
+ * 6. No task is late or parked for longer than the watchdog permits: an overdue task gets its short
+ *    slice (<weir/overdue.bpf.h>).
  *
- * Hard caps are `cpu.max` of a cgroup, as a part of its period; the kernel tells of it from 6.17 on, and itself holds nobody to
- * it who is not in its own fair class. Soft caps no cgroup has: these, and hard ones for older kernels, are told by user space,
- * by the names of cgroups.
+ * Hard caps are `cpu.max` of a cgroup, as quota divided by period. The kernel reports it from 6.17
+ * on, and enforces it itself only for its own fair class. Cgroups have no soft caps: user space
+ * passes these, and hard caps for older kernels, by cgroup name.
  */
 #ifndef CAPS_BPF_H
 #define CAPS_BPF_H
 
 #include <weir/group-name.bpf.h>
 
-#define LOOK_NS 10000000ULL
+#define CHECK_NS 10000000ULL
 #define NO_CAP (~0ULL)
 #define NO_QUOTA (~0ULL)
-#define MOST_CAPPED 1000	/* groups of a workload */
+#define MOST_CAPPED 1000	/* named groups */
 #define ONE_BY_LN_2 94548ULL	/* 1.442695, in units of 2^-16 */
 
-/* The longest period, and more CPU time in it than the largest machine has: both in microseconds. */
+/* Limits of period and quota in us. The quota limit exceeds what the largest machine can use. */
 #define MOST_PERIOD_US 1000000ULL
 #define MOST_QUOTA_US (MAX_CPUS * MOST_PERIOD_US)
 
@@ -54,27 +61,30 @@ struct {
 	MAP_TYPE(value, struct told_cap);
 } told_caps SEC(".maps");
 
-/* 1: usage is in ns of CPU time: of who has had one CPU for ever it is h / ln 2. Of a job, with the numbers of jobs.bpf.h. */
+/*
+ * 1: state of a job with the same number in <weir/jobs.bpf.h>. Usage is in ns of CPU time: it is h
+ * / ln 2 for a group that has used one CPU forever.
+ */
 struct cap {
-	u64 soft;	/* most usage */
+	u64 soft;	/* limit of the usage */
 	u64 hard;
-	u64 usage;	/* as of the last look */
-	u64 charged;	/* since */
+	u64 usage;	/* as of the last check */
+	u64 charged;	/* since the last check */
 };
 
 struct cap caps[JOBS];
 
-/* 5: which jobs are above their caps, as bits. */
+/* 5: jobs above their caps, as bit masks. */
 u64 above_soft, above_hard;
 
-/* The same at the last look, and what changed there. */
-u64 looked_soft, looked_hard, looked_change;
+/* The same at the last check, and the bits that changed there. */
+u64 checked_soft, checked_hard, checked_change;
 
 /* 4 */
 u32 nr_caps;
-u32 looks;
-u64 looked_at;
-u64 next_look;
+u32 checks_active;
+u64 checked_at;
+u64 next_check;
 
 static __always_inline struct cap *cap_at(u32 job)
 {
@@ -100,17 +110,20 @@ static __always_inline bool is_late(u32 job)
 
 /* ---- 1 ---- */
 
-/* 4: a group has come to its hard cap. No queue may be changed here, but in the callback of a timer. */
+/*
+ * 4: a group has reached its hard cap. Tasks cannot be moved between DSQs here, only in the
+ * callback of a timer.
+ */
 static __noinline void park_soon(void)
 {
-	u32 key = LOOKS;
+	u32 key = CAP_CHECKS;
 	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
 
 	if (loop)
 		bpf_timer_start(&loop->timer, 0, 0);
 }
 
-/* The job, and those that it is in, have used a CPU. */
+/* 5: charges CPU time to the job and its ancestors. */
 static __noinline void charge_caps(u32 job, u64 ns)
 {
 	int level;
@@ -132,20 +145,23 @@ static __noinline void charge_caps(u32 job, u64 ns)
 	}
 }
 
-/* How often usage has been halved since the last look. What is too short to count is kept for the next one. */
-static __always_inline u64 halvings_since_look(u64 now)
+/*
+ * Number of half-lives since the last check, in units of 2^-16. A shorter rest is kept for the next
+ * check.
+ */
+static __always_inline u64 halvings_since_check(u64 now)
 {
-	u64 h = half_life_ns(), ns = now - looked_at;
+	u64 h = half_life_ns(), ns = now - checked_at;
 	u64 times = ns < 32 * h ? (ns << LOG2_BITS) / h : 32 * LOG2_ONE;
 
-	looked_at = times < 32 * LOG2_ONE ? looked_at + (times * h >> LOG2_BITS) : now;
+	checked_at = times < 32 * LOG2_ONE ? checked_at + (times * h >> LOG2_BITS) : now;
 	return times;
 }
 
-/* 4: the bits of who is above now. */
-static __noinline void reckon_caps(u64 now)
+/* 4: updates usages and the bit masks of jobs above their caps. */
+static __noinline void update_caps(u64 now)
 {
-	u64 times = halvings_since_look(now), left = left_after(times), left_of_half = left_after(times / 2);
+	u64 times = halvings_since_check(now), left = left_after(times), left_of_half = left_after(times / 2);
 	u64 soft = 0, hard = 0;
 	int job;
 
@@ -155,7 +171,9 @@ static __noinline void reckon_caps(u64 now)
 
 		if (!has_cap(c))
 			continue;
-		/* What was charged is half as old as the last look. */
+		/*
+		 * The time charged since the last check has on average half the age of that check.
+		 */
 		usage = part(c->usage, left) + part(__sync_lock_test_and_set(&c->charged, 0), left_of_half);
 		WRITE_ONCE(c->usage, usage);
 		if (usage >= c->soft)
@@ -167,9 +185,9 @@ static __noinline void reckon_caps(u64 now)
 	WRITE_ONCE(above_hard, hard);
 }
 
-/* ---- Where caps come from ---- */
+/* ---- Sources of caps ---- */
 
-/* Most usage of who may have so much of each period. */
+/* Usage of a group that always uses its quota in each period. */
 static __always_inline u64 usage_at(u64 quota_us, u64 period_us)
 {
 	u64 h_us = half_life_ms * 1000ULL;
@@ -179,24 +197,24 @@ static __always_inline u64 usage_at(u64 quota_us, u64 period_us)
 	return (h_us * quota_us / period_us * 1000 >> 8) * ONE_BY_LN_2 >> 8;
 }
 
-/* 4: the first cap begins the looks. */
+/* 4: the first cap starts the checks. */
 static __always_inline void set_cap(u32 job, u64 soft, u64 hard)
 {
 	struct cap *c = cap_at(job);
-	u32 key = LOOKS;
+	u32 key = CAP_CHECKS;
 	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
 
 	nr_caps += (soft != NO_CAP || hard != NO_CAP) - has_cap(c);
 	WRITE_ONCE(c->soft, soft);
 	WRITE_ONCE(c->hard, hard);
-	if (!nr_caps || !loop || __sync_lock_test_and_set(&looks, 1))
+	if (!nr_caps || !loop || __sync_lock_test_and_set(&checks_active, 1))
 		return;
-	looked_at = now_ns();
-	next_look = looked_at + LOOK_NS;
-	bpf_timer_start(&loop->timer, LOOK_NS, 0);
+	checked_at = now_ns();
+	next_check = checked_at + CHECK_NS;
+	bpf_timer_start(&loop->timer, CHECK_NS, 0);
 }
 
-/* What ops.cgroup_init does: what user space says of this name, and what the kernel says. */
+/* Implements ops.cgroup_init: caps that user space passed for this name, and `cpu.max`. */
 static __always_inline void first_cap(struct cgroup *cgrp, struct scx_cgroup_init_args *args)
 {
 	u32 number = number_of(cgrp);
@@ -218,7 +236,7 @@ static __always_inline void first_cap(struct cgroup *cgrp, struct scx_cgroup_ini
 	set_cap(number, soft, hard);
 }
 
-/* What ops.cgroup_set_bandwidth does. */
+/* Implements ops.cgroup_set_bandwidth. */
 static __always_inline void change_cap(struct cgroup *cgrp, u64 period_us, u64 quota_us)
 {
 	u32 number = number_of(cgrp);
@@ -227,7 +245,7 @@ static __always_inline void change_cap(struct cgroup *cgrp, u64 period_us, u64 q
 		set_cap(number, cap_at(number)->soft, usage_at(quota_us, period_us));
 }
 
-/* What ops.cgroup_exit does, before the job's number is free. */
+/* Implements ops.cgroup_exit, before the job's number is released. */
 static __always_inline void end_cap(struct cgroup *cgrp)
 {
 	u32 number = number_of(cgrp);
@@ -236,7 +254,7 @@ static __always_inline void end_cap(struct cgroup *cgrp)
 		set_cap(number, NO_CAP, NO_CAP);
 }
 
-/* ---- 4: a look ---- */
+/* ---- 4: checks ---- */
 
 static __always_inline u64 queue_of(u32 job)
 {
@@ -244,8 +262,8 @@ static __always_inline u64 queue_of(u32 job)
 }
 
 /*
- * Who is elsewhere than it belongs goes there. Who may run from now on is as one that wakes; so are those of `changed` jobs
- * that no CPU would take where they are.
+ * Moves tasks of `changed` jobs to the DSQ where they belong. Those that may run now, including
+ * those that stay but that no CPU would take before, are treated like waking tasks.
  */
 static __noinline u32 sweep(u64 dsq_id, u64 changed)
 {
@@ -263,23 +281,26 @@ static __noinline u32 sweep(u64 dsq_id, u64 changed)
 		to = queue_of(t->job);
 		if (to != dsq_id)
 			moved += dsq_move_by_key(&p_it, p, to, t->key);
-		if (to != PARK_DSQ && !tell_idle_cpu(p, 0))
-			interrupt_latest(p, t);
+		if (to != PARK_DSQ && !kick_idle_cpu(p, 0))
+			preempt_latest(p, t);
 	}
 	return moved;
 }
 
-/* Who is put into a queue meanwhile may have been told before this look: so the next one looks after the same jobs, too. */
-static __always_inline void look(u64 now)
+/*
+ * A task enqueued during a check may have gone to a DSQ by the old masks. So the next check covers
+ * the same jobs again.
+ */
+static __always_inline void check_caps(u64 now)
 {
 	u64 soft = READ_ONCE(above_soft), hard = READ_ONCE(above_hard), changed, all;
 
-	reckon_caps(now);
-	changed = (soft ^ above_soft) | (hard ^ above_hard) | (looked_soft ^ above_soft) | (looked_hard ^ above_hard);
-	all = changed | looked_change;
-	looked_soft = above_soft;
-	looked_hard = above_hard;
-	looked_change = changed;
+	update_caps(now);
+	changed = (soft ^ above_soft) | (hard ^ above_hard) | (checked_soft ^ above_soft) | (checked_hard ^ above_hard);
+	all = changed | checked_change;
+	checked_soft = above_soft;
+	checked_hard = above_hard;
+	checked_change = changed;
 	if (all) {
 		sweep(PARK_DSQ, all);
 		sweep(LATE_DSQ, all);
@@ -287,31 +308,34 @@ static __always_inline void look(u64 now)
 	}
 }
 
-static int each_look(void *map, u32 *key, struct loop *loop)
+static int cap_timer_fn(void *map, u32 *key, struct loop *loop)
 {
 	u64 now = now_ns();
 
-	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	/*
+	 * The verifier of 6.12 requires the RCU read lock to iterate over a DSQ in a timer
+	 * callback.
+	 */
 	bpf_rcu_read_lock();
-	if (now < next_look) {
+	if (now < next_check) {
 		sweep(QUEUE_DSQ, READ_ONCE(above_hard));
 		sweep(LATE_DSQ, READ_ONCE(above_hard));
 	} else {
-		look(now);
-		next_look = now + LOOK_NS;
+		check_caps(now);
+		next_check = now + CHECK_NS;
 	}
 	bpf_rcu_read_unlock();
 	if (READ_ONCE(nr_caps))
-		bpf_timer_start(&loop->timer, next_look - now < LOOK_NS ? next_look - now : LOOK_NS, 0);
+		bpf_timer_start(&loop->timer, next_check - now < CHECK_NS ? next_check - now : CHECK_NS, 0);
 	else
-		WRITE_ONCE(looks, 0);
+		WRITE_ONCE(checks_active, 0);
 	return 0;
 }
 
-/* The queues, and the timer of looks. */
+/* Creates the DSQs and the timer of the checks. */
 static __always_inline s32 caps_init(void)
 {
-	u32 key = LOOKS;
+	u32 key = CAP_CHECKS;
 	struct loop *loop = bpf_map_lookup_elem(&loops, &key);
 	int job;
 
@@ -320,7 +344,7 @@ static __always_inline s32 caps_init(void)
 	for_range(job, 0, JOBS)
 		cap_at(job)->soft = cap_at(job)->hard = NO_CAP;
 	bpf_timer_init(&loop->timer, &loops, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&loop->timer, each_look);
+	bpf_timer_set_callback(&loop->timer, cap_timer_fn);
 	return scx_bpf_create_dsq(LATE_DSQ, -1) ?: scx_bpf_create_dsq(PARK_DSQ, -1);
 }
 

@@ -1,55 +1,69 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * entitlement: shares by usage that is fed back, after Peter Williams' entitlement-based scheduler (EBS, 2004) and the Share
- * scheduler of J. Kay and P. Lauder (1988), as the scalability lecture of Peter Chubb tells them.
+ * entitlement: shares by feedback from usage, after Peter Williams' entitlement-based scheduler
+ * (EBS, 2004) and the Share scheduler of J. Kay and P. Lauder (1988), both as described in the
+ * scalability lecture by Peter Chubb.
  *
- * 1. Usage. A task's usage u is the part of a CPU that it has had lately: an average over all its past in which what is one
- *    half-life old counts half. While a task runs, the rest to 1 is halved in each half-life; while it does not, u is.
+ * 1. Usage. A task's usage u is the fraction of a CPU that it has had lately: an average over its
+ *    whole past in which CPU time counts half after one half-life. While the task runs, 1 - u is
+ *    halved in each half-life; while it does not run, u is.
  *
- * 2. Entitlement. A task has shares: 20 - nice for nice values from 0 on, 20 + nice^2 below: 420 to 1. Who has the smallest
- *    usage for each share runs next. So in the long run usages are as shares, and nothing is guessed: a task that sleeps much
- *    has little usage, and is quick.
+ * 2. Entitlement. A task has shares: 20 - nice for nice values from 0 on, and 20 + nice^2 below, so
+ *    420 to 1. The task with the least usage per share runs next. So in the long run usages are
+ *    proportional to shares. No heuristics are needed: a task that sleeps often has little usage
+ *    and responds fast.
  *
- * 3. One key does it. Usages of all who wait are halved together, so their order does not change. log2(u / shares) of all
- *    falls by 1 in each half-life h. So the key
+ * 3. One key is enough. The usages of all waiting tasks are halved together, so their order does
+ *    not change: log2(u / shares) of each falls by 1 in each half-life h. So the key
  *
- *	now + h * log2(u / shares)
+ * 	now + h * log2(u / shares)
  *
- *    of a task that stops is right for as long as it waits, and the queue is in its order. No timer ages anybody.
+ * computed when a task stops stays valid while it waits, and orders the queue. No timer needs to
+ * age waiting tasks.
  *
- * 4. A slice is 100 ms, in Share a tick of 10 ms. The task whose slice ends competes by its usage up to then.
+ * 4. A slice is 100 ms, in Share one tick of 10 ms. The task whose slice ends competes with its
+ *    usage up to then.
  *
- * 5. A task that wakes, or is new, interrupts the task with the latest key, if that is later than its own. The keys of
- *    those that run grow, and are told at each tick.
+ * 5. A waking or new task preempts the running task with the latest key, if that is later than its
+ *    own. The keys of running tasks grow, and are updated at each tick.
  *
- * 6. A child begins with its parent's usage: forking gains nothing.
+ * 6. A child starts with its parent's usage, so forking gains nothing.
  *
- * 7. What an averaging filter means, the lecture shows: a newcomer without a past has the CPU alone until its usage is that
- *    of the others: beside n equal old tasks for h * log2((n + 1) / n).
+ * 7. The averaging has a consequence that the lecture shows: a new task without a past has the CPU
+ *    alone until its usage reaches that of the others. Beside n equal old tasks, that takes h *
+ *    log2((n + 1) / n).
  *
- * 8. Share asks what users have had, who are cgroups, and forgets it slowly: its three loops are in share.bpf.h. What is kept
- *    of a task is the priority there, which a task gathers while it runs: as usage goes to 1, it goes to where usage of the
- *    task's user says, and it decays in the same way. So 3 is true for it, too, without shares. Where half-lives differ, by
- *    nice value, keys are of nice 0, and those of others are told anew every second.
+ * 8. Share looks at the usage of users, which are cgroups here, and forgets it slowly; its three
+ *    loops are in "share.bpf.h". There a task has a priority, which it accumulates while it runs.
+ *    The priority goes to a limit that depends on the usage of the task's user, as usage goes to 1,
+ *    and decays in the same way. So 3 holds for it, too, without shares. Where half-lives differ,
+ *    by nice value, keys are those of nice 0, and the keys of other tasks are updated every second.
  *
- * 9. Caps. A group of tasks, which is a cgroup, can be kept below a usage of its own: above a soft cap its tasks are late, they
- *    run when nobody else wants the CPU; above a hard one they do not run. caps.bpf.h has what that takes: two more queues, and
- *    a timer that looks who has come down. Who is late counts as later than all others.
+ * 9. Caps. The usage of a group of tasks, which is a cgroup, can be capped. Tasks above a soft cap
+ *    are late: they run when no other task wants the CPU. Tasks above a hard cap do not run.
+ *    "caps.bpf.h" implements this with two more DSQs, and a timer that checks which groups have
+ *    fallen below their caps. A late task counts as later than all tasks that are not late.
  *
- * 10. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h): by 3 a task of 1 share that had the CPU
- *    alone waits for h * log2(420), 44 s, beside a new one of 420. It costs what any other turn costs.
+ * 10. A task that has waited for 10 s gets a short slice before all others, at the usual cost
+ *     (<weir/overdue.bpf.h>). By 3, a task of 1 share that had the CPU alone waits for h *
+ *     log2(420), 44 s, beside a new one of 420.
  *
  * Where this departs from EBS, and why:
- * - EBS maps the ratio of usage per share to the highest one of a CPU, its yardstick, to 100 priorities, and moves lists of
- *   waiting tasks up as they age. The order is that of 3 without the rounding.
- * - Caps are of groups; there they are of tasks, for each of which a system call tells them.
- * - A usage below 2^-20 counts as that: else there is no logarithm of the usage of a new task.
+ * - EBS maps the ratio of usage per share to the highest one on a CPU, its yardstick, to 100
+ *   priorities, and moves lists of waiting tasks up as they age. The order is that of 3 without the
+ *   rounding.
+ * - Caps belong to groups. In EBS they belong to tasks, and are set by a system call.
+ * - A usage below 2^-20 counts as 2^-20, because the usage of a new task has no logarithm
+ *   otherwise.
+ *
  * And from Share:
- * - CPU time is charged as it is used, in place of whole ticks, and nothing else is. Priorities decay without steps.
- * - Users count who want to run, or did lately. In Share those count who are logged in, and what idle ones take from others
- *   of their group is given back: charges of a group that gets too little are lowered. Here neither is needed.
- * - Nobody is kept from using more than twice what is due.
- * - Threads of the kernel that belong to one CPU run at once.
+ * - CPU time is charged as it is used, not in whole ticks, and nothing else is charged. Priorities
+ *   decay continuously.
+ * - Users count if they have a runnable task, or had one lately. In Share, users count if they are
+ *   logged in. It then gives back what idle users take from others of their group, by reducing the
+ *   charges of a group that gets too little. Neither is needed here.
+ * - No user is kept from using more than twice its due share.
+ * - Per-CPU kthreads run at once.
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
@@ -63,13 +77,13 @@ LICENSE("GPL");
 #define PARK_DSQ 2
 #define OVERDUE_DSQ 3	/* 10 */
 
-/* 9: later than any key. */
+/* 9: added to the key of a late task; larger than any key. */
 #define LATE_BY (1ULL << 62)
 
 #define MAX_CPUS 4096
 #define MAX_CPU_MASK (MAX_CPUS - 1)
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 nr_cpus = 1;
 RODATA u32 half_life_ms = 5000;
 RODATA u32 slice_us = 100000;
@@ -89,22 +103,22 @@ static bool is_refused(struct task_struct *p);
 #include <weir/pick.bpf.h>
 
 struct task {
-	u64 usage;	/* 8: priority */
-	u64 limit;	/* where it goes */
-	u64 at;		/* when it was that */
+	u64 usage;	/* at time `at`; 8: the priority */
+	u64 limit;	/* of the usage, which goes to it */
+	u64 at;
 	u64 key;
 	u64 half_life_ns;
-	u64 since;	/* its user was charged until then */
+	u64 since;	/* time up to which its user is charged */
 	u64 waits_since;	/* 10 */
 	u32 log_shares;
 	u32 job;
 	bool overdue;
-	bool counted;	/* among those of its user that want to run */
+	bool counted;	/* in its user's number of runnable tasks */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* 5: the key of the task that runs on each CPU, as of the last tick; 0 if nobody does who could be interrupted. */
+/* 5: key of the task that runs on each CPU, as of the last tick; 0 if there is none to preempt. */
 struct cpu {
 	u64 key;
 } __attribute__((aligned(64)));
@@ -140,7 +154,10 @@ static __always_inline u64 part(u64 x, u64 of_32_bits)
 	return (x >> 32) * of_32_bits + ((x & 0xffffffff) * of_32_bits >> 32);
 }
 
-/* By themselves: in a loop over a queue the verifier would follow each way through their bits for each task. */
+/*
+ * Functions of their own: inlined into a loop over a DSQ, the verifier would follow every path
+ * through their bits for each task.
+ */
 VERIFIED_ONCE u64 left_after(u64 times)
 {
 	return half_to(times);
@@ -153,7 +170,10 @@ VERIFIED_ONCE u64 log_of(u64 usage)
 
 #define LONG_AGO (32 * LOG2_ONE)
 
-/* Usage is told anew. Halves are counted in units of 2^-16: what is too short to count is kept for the next time. */
+/*
+ * 1: updates the usage. Time is measured in 2^-16 of a half-life; a shorter rest is kept for the
+ * next update.
+ */
 static __noinline void update(struct task *t, u64 now)
 {
 	u64 h = t->half_life_ns, ns = now > t->at ? now - t->at : 0;
@@ -175,13 +195,16 @@ static __always_inline u32 shares_of(struct task_struct *p)
 	return nice < 0 ? 20 + nice * nice : 20 - nice;
 }
 
-/* 3. It is later by 48 half-lives, for usage counts in units of 2^-32, and so a positive number. */
+/*
+ * 3: the key is shifted by 48 half-lives, so that it is always positive: usage is in units of 2^-32,
+ * which gives 32 of them.
+ */
 static __noinline void set_key(struct task *t)
 {
 	u64 usage = t->usage > USAGE_LEAST ? t->usage : USAGE_LEAST;
 	u64 halvings = 16 * LOG2_ONE + log_of(usage) - t->log_shares;
 
-	/* In two steps: the product has more than 64 bits. */
+	/* In two steps, because the product has more than 64 bits. */
 	t->key = t->at + (half_life_ns() >> 8) * halvings / (LOG2_ONE >> 8);
 }
 
@@ -193,8 +216,8 @@ static __always_inline void set_shares(struct task_struct *p, struct task *t)
 
 /* ---- 9: caps ---- */
 
-/* What happens by itself: each second in Share, and looks at caps. */
-enum { SECONDS, LOOKS, LOOPS };
+/* Timers: each second for Share, and checks of caps. */
+enum { SECONDS, CAP_CHECKS, LOOPS };
 
 struct loop {
 	struct bpf_timer timer;
@@ -207,7 +230,7 @@ struct {
 	MAP_TYPE(value, struct loop);
 } loops SEC(".maps");
 
-static void interrupt_latest(struct task_struct *p, struct task *t);
+static void preempt_latest(struct task_struct *p, struct task *t);
 
 #include "caps.bpf.h"
 
@@ -225,7 +248,10 @@ static __always_inline u64 seen_key(struct task *t)
 
 /* ---- 8: users ---- */
 
-/* From now on until it stops, or its user's usage is told anew. */
+/*
+ * Charges the time until now, and sets the limit of the usage until the task stops or its user's
+ * usage is updated.
+ */
 static __noinline void charge_and_aim(struct task *t, u64 now)
 {
 	u64 ns = now - t->since;
@@ -248,11 +274,14 @@ static __always_inline void count(struct task *t, bool counted)
 	t->counted = counted;
 }
 
-/* Of nice values other than 0: what decays in another way than keys do, has another key by now. */
-static __noinline u32 tell_keys(u64 now)
+/*
+ * 8: updates the keys of tasks with a nice value other than 0, which decay differently than the key
+ * assumes.
+ */
+static __noinline u32 update_keys(u64 now)
 {
 	struct task_struct *p;
-	u32 told = 0;
+	u32 moved = 0;
 
 	for_each_queued(p, QUEUE_DSQ) {
 		struct task *t = task_of(p);
@@ -261,26 +290,32 @@ static __noinline u32 tell_keys(u64 now)
 			continue;
 		update(t, now);
 		set_key(t);
-		told += dsq_move_by_key(&p_it, p, QUEUE_DSQ, t->key);
+		moved += dsq_move_by_key(&p_it, p, QUEUE_DSQ, t->key);
 	}
-	return told;
+	return moved;
 }
 
 static int second(void *map, u32 *key, struct loop *loop)
 {
 	each_second(half_to((SECONDS_OF_USAGE * 1000ULL << LOG2_BITS) / user_half_life_ms) >> LOG2_BITS);
-	/* 6.12 lets nobody look through a queue in a timer's callback without it. */
+	/*
+	 * The verifier of 6.12 requires the RCU read lock to iterate over a DSQ in a timer
+	 * callback.
+	 */
 	bpf_rcu_read_lock();
-	tell_keys(now_ns());
+	update_keys(now_ns());
 	bpf_rcu_read_unlock();
 	bpf_timer_start(&loop->timer, SECOND_NS, 0);
 	return 0;
 }
 
-/* ---- 5: who is interrupted ---- */
+/* ---- 5: preemption ---- */
 
-/* The CPU counts as running the task for which it is told. */
-static void interrupt_latest(struct task_struct *p, struct task *t)
+/*
+ * Preempts the CPU with the latest key. From then on it counts as running the task for which it was
+ * kicked.
+ */
+static void preempt_latest(struct task_struct *p, struct task *t)
 {
 	u64 own = seen_key(t), latest = own;
 	s32 victim = -1;
@@ -302,14 +337,14 @@ static void interrupt_latest(struct task_struct *p, struct task *t)
 
 /* ---- 10 ---- */
 
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	move_overdue(QUEUE_DSQ, now);
 	move_overdue(LATE_DSQ, now);
 	move_overdue(PARK_DSQ, now);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 /* 6 */
 SLEEPABLE_OP2(s32, entitlement_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
@@ -361,12 +396,12 @@ OP2(void, entitlement_enqueue, struct task_struct *, p, u64, enq_flags)
 	dsq_insert_by_key(p, queue, slice_ns(), t->key, enq_flags);
 	if (queue == PARK_DSQ)
 		return;
-	if (!tell_idle_cpu(p, enq_flags) && (enq_flags & SCX_ENQ_WAKEUP))
-		interrupt_latest(p, t);
+	if (!kick_idle_cpu(p, enq_flags) && (enq_flags & SCX_ENQ_WAKEUP))
+		preempt_latest(p, t);
 }
 
-/* Who runs is later and later. */
-static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
+/* The key of a running task becomes later and later. */
+static __always_inline void publish_key(struct task_struct *p, struct task *t, u64 now)
 {
 	update(t, now);
 	charge_and_aim(t, now);
@@ -375,7 +410,10 @@ static __always_inline void tell(struct task_struct *p, struct task *t, u64 now)
 		WRITE_ONCE(cpu_of(scx_bpf_task_cpu(p))->key, seen_key(t));
 }
 
-/* 4. By 9 who is parked competes for nothing, and who is late with its like alone. */
+/*
+ * 4. By 9, a task that is parked does not compete, and a late task competes only with other late
+ *    tasks.
+ */
 OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -384,7 +422,7 @@ OP2(void, entitlement_dispatch, s32, cpu, struct task_struct *, prev)
 	if (take_overdue(cpu))
 		return;
 	if (t)
-		tell(prev, t, now_ns());
+		publish_key(prev, t, now_ns());
 	if (t && is_client(prev) && is_parked(t->job))
 		t = NULL;
 	late = t && is_late(t->job);
@@ -404,11 +442,11 @@ OP1(void, entitlement_running, struct task_struct *, p)
 	if (!t)
 		return;
 	t->since = now;
-	tell(p, t, now);
+	publish_key(p, t, now);
 }
 
-/* 9: its group has had its cap. By 10 a turn of who is overdue is as long as it is. */
-static __always_inline bool must_go(struct task *t)
+/* 9: the group of the task has used up its cap. By 10, an overdue task keeps its short slice. */
+static __always_inline bool must_stop(struct task *t)
 {
 	return !t->overdue && (is_parked(t->job) || (is_late(t->job) && scx_bpf_dsq_nr_queued(QUEUE_DSQ)));
 }
@@ -419,8 +457,8 @@ OP1(void, entitlement_tick, struct task_struct *, p)
 
 	if (!t)
 		return;
-	tell(p, t, now_ns());
-	if (is_client(p) && must_go(t))
+	publish_key(p, t, now_ns());
+	if (is_client(p) && must_stop(t))
 		task_set_slice(p, 0);
 }
 
@@ -446,7 +484,7 @@ OP2(void, entitlement_quiescent, struct task_struct *, p, u64, deq_flags)
 		count(t, false);
 }
 
-/* The kernel queues a waiting task anew after this. */
+/* The kernel reenqueues a waiting task after this. */
 OP2(void, entitlement_set_weight, struct task_struct *, p, u32, weight)
 {
 	struct task *t = task_of(p);
@@ -464,7 +502,7 @@ OP3(void, entitlement_cgroup_move, struct task_struct *, p, struct cgroup *, fro
 		t->job = number_of(to);
 }
 
-/* ---- The life of a cgroup ---- */
+/* ---- Lifecycle of a cgroup ---- */
 
 SLEEPABLE_OP2(s32, entitlement_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The loops of the Share scheduler, after J. Kay and P. Lauder, "A fair share scheduler" (CACM 31, 1988).
+ * The loops of the Share scheduler, after J. Kay and P. Lauder, "A fair share scheduler" (CACM 31,
+ * 1988).
  *
  * A user is a cgroup, and its shares are the cgroup's weight.
  *
- * 1. Users, every 4 seconds. A user's usage is what it was charged, where each CPU second counts half after 2 minutes. A
- *    charge is divided by the square of the user's part of the machine. That makes CPU time proportional to shares: who has
- *    the CPU at a rate r, of shares s, has a usage of r/s^2, its processes are put back at a rate of r * r/s^2, and those
- *    rates are the same for all when the r are as the s.
+ * 1. Users, every 4 seconds. A user's usage is the sum of its charges, each of which counts half
+ *    after 2 minutes. A charge is CPU time divided by the square of the user's part of the machine.
+ *    This makes CPU time proportional to shares: a user with CPU rate r and shares s has a usage of
+ *    r/s^2, so the priority of its processes worsens at the rate r * r/s^2, and these rates are
+ *    equal for all users if the rates r are proportional to the shares s.
  *
- * 2. Processes, every second. The priority of a process, which is worse the larger it is, decays: at nice 0 it is half after
- *    2 seconds, with a higher nice value it is slower to be forgotten, up to a minute.
+ * 2. Processes, every second. The priority of a process, where larger is worse, decays: at nice 0
+ *    it halves in 2 seconds; with higher nice values it decays more slowly, in up to a minute.
  *
- * 3. Ticks. The priority of who runs grows by the user's usage times the number of the user's processes that want to run: so
- *    it does not help to have many. That number is smoothed, half of it in 4 seconds.
+ * 3. Ticks. The priority of a running process grows by its user's usage times the number of the
+ *    user's runnable processes, so more processes do not help. That number is smoothed with a
+ *    half-life of 4 seconds.
  *
- * 4. The hierarchy. A user's part of the machine is its part of its group, times that of the group, and so on. Those count
- *    who have processes that want to run, or have been charged lately. Tasks of a cgroup that has others in it are as one
- *    more of those, with a weight of 100.
+ * 4. Hierarchy. A user's part of the machine is its part of its group, times that of the group, and
+ *    so on. Users count if they have runnable processes or were charged lately. The tasks of a
+ *    cgroup with children count as one more child, with a weight of 100.
  */
 #ifndef SHARE_BPF_H
 #define SHARE_BPF_H
@@ -25,15 +28,21 @@
 #define SECOND_NS 1000000000ULL
 #define SECONDS_OF_USAGE 4
 
-/* A CPU tick of 10 ms is charged as 1000, and that much is the largest usage. */
+/* A CPU tick of 10 ms is charged as 1000. MOST_USAGE is the largest usage. */
 #define NS_OF_CHARGE 10000
 #define MOST_USAGE 1000000000000ULL
 #define LEAST_USAGE 2
 
-/* 10 ms, times the logarithm of 2: so many times what a tick adds is where a priority comes to rest, for each half-life. */
+/*
+ * 10 ms times ln 2. Per half-life of this length, the limit of a priority is the growth of one
+ * tick.
+ */
 #define TICK_LN_2_NS 6931472ULL
 
-/* 2: 0.9885 (nice + 47) / 66 is left after a second; logarithms. 0.7040 at nice 0, 0.9885 at 19, 0.4044 at -20. */
+/*
+ * 2: the factor 0.9885 (nice + 47) / 66 that remains after a second, as logarithms: 0.7040 at nice
+ * 0, 0.9885 at 19, 0.4044 at -20.
+ */
 #define LOG_AT_19 1092
 #define NICE_RANGE 66
 
@@ -45,11 +54,11 @@
 
 struct user {
 	u64 usage;
-	u64 charged_ns;		/* since usage was last told */
+	u64 charged_ns;		/* since the last update of the usage */
 	u64 part;		/* 4 */
 	u64 active;		/* 3: smoothed */
 	s64 runnable;
-	u64 weights;		/* of those in it that count */
+	u64 weights;		/* sum over its children that count */
 };
 
 struct user users[JOBS];
@@ -68,7 +77,7 @@ static __always_inline u64 log_left_at(s32 nice)
 	return LOG_AT_19 + log2_of(NICE_RANGE) - log2_of(nice + NICE_RANGE - 19);
 }
 
-/* As often as a second at nice 0 has the half-life of nice 0. */
+/* 2: half-life at a nice value, given that at nice 0. */
 static __always_inline u64 half_life_at(s32 nice, u64 at_0_ns)
 {
 	return at_0_ns * log_left_at(0) / log_left_at(nice);
@@ -76,7 +85,7 @@ static __always_inline u64 half_life_at(s32 nice, u64 at_0_ns)
 
 /* ---- 3 ---- */
 
-/* Where the priority of a process would come to rest if it had a CPU for ever. */
+/* 3: limit of the priority of a process that runs forever. */
 static __noinline u64 rest_of_priority(u32 job, u64 half_life_ns)
 {
 	u64 usage = READ_ONCE(user_at(job)->usage), active = READ_ONCE(user_at(job)->active);
@@ -111,8 +120,8 @@ static __always_inline bool counts(struct user *user)
 	return user->active >= ACTIVE_ONE / 8 || READ_ONCE(user->charged_ns);
 }
 
-/* Those who count, and whoever they are in, as bits. */
-static __noinline u64 who_counts(void)
+/* 4: users that count, and their ancestors, as a bit mask. */
+static __noinline u64 counted_users(void)
 {
 	u64 those = 1;
 	int job;
@@ -161,7 +170,7 @@ static __noinline u64 part_of(u32 job)
 
 /* ---- 1 ---- */
 
-static __noinline void tell_usage(struct user *user, u64 left)
+static __noinline void update_usage(struct user *user, u64 left)
 {
 	u64 charged = __sync_lock_test_and_set(&user->charged_ns, 0) / NS_OF_CHARGE;
 	u64 once = (charged << PART_BITS) / (user->part ? user->part : 1);
@@ -172,19 +181,19 @@ static __noinline void tell_usage(struct user *user, u64 left)
 	WRITE_ONCE(user->usage, usage < MOST_USAGE ? usage : MOST_USAGE);
 }
 
-/* `left` is what is left of usage after 4 seconds, in units of 2^-16. */
+/* `left` is the part of a usage that remains after 4 seconds, in units of 2^-16. */
 static __noinline void each_second(u64 left)
 {
-	bool told = ++seconds % SECONDS_OF_USAGE == 0;
+	bool updates_usage = ++seconds % SECONDS_OF_USAGE == 0;
 	int job;
 
 	for_range(job, 0, last_job + 1)
 		smooth(user_at(job));
-	add_weights(who_counts());
+	add_weights(counted_users());
 	for_range(job, 0, last_job + 1) {
 		user_at(job)->part = part_of(job);
-		if (told)
-			tell_usage(user_at(job), left);
+		if (updates_usage)
+			update_usage(user_at(job), left);
 	}
 }
 

@@ -1,39 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * gang: all tasks of a job run at the same time, after J. K. Ousterhout, "Scheduling techniques for concurrent systems" (1982).
+ * gang: all tasks of a job run at the same time, after J. K. Ousterhout, "Scheduling techniques for
+ * concurrent systems" (1982).
  *
- * 1. A job is a cgroup below the root, or by a preset a memory space, which is a process of several threads (spaces.bpf.h).
- *    Its tasks may wait for each other in short loops; if one of them does not run, the others wait in vain. So they run
- *    together or not at all.
+ * 1. A job is a cgroup below the root, or, by a preset, an address space, which is a process of
+ *    several threads ("spaces.bpf.h"). Its tasks may spin while they wait for each other. If one of
+ *    them does not run, the others wait in vain. So all run together, or none does.
  *
- * 2. The matrix. Its columns are the CPUs, its rows are slices of time. Each task of a job has a cell, and all cells of a job
- *    are in one row: the first row with as many free columns as the job has tasks. A job that grows beyond what is free in
- *    its row goes to another one, each task when it is next put in line; until then the columns that they will have there
- *    are not free for others. A job with more tasks than there are CPUs has several of them in each of its cells, spread
- *    evenly: the paper has no such job, and where some must take turns it is best that no cell has more of them than another.
+ * 2. The matrix. Its columns are the CPUs and its rows are time slots. Each task of a job has a
+ *    cell, and all cells of a job are in one row: the first row with at least as many free columns
+ *    as the job has tasks. A job that outgrows the free columns of its row moves to another row,
+ *    each task when it is next enqueued; until then, the columns reserved for them are not free for
+ *    other jobs. A job with more tasks than CPUs has several tasks in each of its cells, spread
+ *    evenly. The paper does not consider such jobs. If some tasks must alternate, it is best that
+ *    no cell has more of them than another.
  *
- * 3. Rows take turns of 100 ms. At the end of each, every CPU is told to look again, and takes its cell of the next row.
+ * 3. Rows alternate in slots of 100 ms. At the end of a slot, every CPU is kicked, and takes its
+ *    cell of the next row.
  *
- * 4. Alternates. A CPU whose cell of this row is empty, or whose task sleeps, runs its cell of another row meanwhile: of the
- *    first one behind this that has anybody there. All CPUs go through the rows in this order, so alternates are of one job
- *    as far as may be. When the task comes back, the alternate makes way at once.
+ * 4. Alternates. If a CPU's cell of this row is empty or its task sleeps, the CPU runs its cell of
+ *    another row meanwhile: of the next row in order with a task in that cell. All CPUs search the
+ *    rows in this order, so the alternates belong to one job as far as possible. When the task of
+ *    this row wakes, the alternate is preempted at once.
  *
- * 5. Tasks of no job stand in a common queue, which is as a row of its own: in its turn CPUs take from there first. CPUs
- *    without anybody in their column take from there at any time.
+ * 5. Tasks that belong to no job are in a common queue, which counts as one more row. In its slot,
+ *    CPUs take tasks from this queue first. CPUs without a runnable task in their column take from
+ *    it at any time.
  *
- * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for cells from its first one on. So
- *    a job has neighbours, as far as they are free.
+ * 6. Near CPUs: columns are in the order of places (<weir/topology.bpf.h>), and a job looks for
+ *    cells from the first column on. So the CPUs of a job are near each other as far as these are
+ *    free.
  *
- * 7. Tasks that share a cell take turns of 20 ms, or by a preset are first come, first served: whoever has begun goes on until
- *    it sleeps, in each turn of its row. The next one could wait for ever, so whoever has waited for 10 s has a turn of 1 ms
- *    before all others, and then stands last (overdue.bpf.h).
+ * 7. Tasks that share a cell alternate with slices of 20 ms, or, by a preset, run in FIFO order: a
+ *    task that has started continues in each slot of its row until it sleeps. Then the next one
+ *    could wait forever. So a task that has waited for 10 s gets a slice of 1 ms before all others,
+ *    and then goes to the tail (<weir/overdue.bpf.h>).
  *
- * 8. When a job leaves cells, a later one that fits there moves up (pack.bpf.h).
+ * 8. When a job leaves cells, a job of a later row that fits moves up ("pack.bpf.h").
  *
  * Where this departs from the paper, and why:
- * - Ousterhout places a task force as a whole, when it is made. Here jobs grow task by task, as a kernel makes them.
- * - There are at most 4096 cells, so 64 rows on 64 CPUs and one on 4096. A task that finds no cell is as one of no job.
- * - Threads of the kernel that belong to one CPU run at once.
+ * - Ousterhout places a task force as a whole when it is created. Here jobs grow task by task, as a
+ *   kernel creates tasks.
+ * - There are at most 4096 cells, so 64 rows on 64 CPUs and one row on 4096 CPUs. A task that finds
+ *   no cell is treated like one without a job.
+ * - Per-CPU kthreads run at once.
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
@@ -41,7 +51,7 @@
 
 LICENSE("GPL");
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 row_ms = 100;
 RODATA u32 turn_us = 20000;
 RODATA bool spaces = false;	/* 1 */
@@ -50,43 +60,46 @@ RODATA bool fifo = false;	/* 7 */
 #define CELLS 4096
 #define NO_CELL CELLS
 #define MOST_ROWS 64
-#define COMMON_DSQ CELLS	/* queues of cells have their numbers */
+#define COMMON_DSQ CELLS	/* the DSQ of a cell has the number of the cell */
 #define OVERDUE_DSQ (CELLS + 1)	/* 7 */
 
 struct task {
 	u64 waits_since;	/* 7 */
 	u32 cell;
 	u32 job;
-	u32 moves;	/* 2: how often its job had moved when it got the cell */
+	u32 moves;	/* 2: `moves` of its job when it got the cell */
 	bool overdue;
-	bool has_begun;	/* 7: since it last woke */
+	bool has_begun;	/* 7: has run since it last woke */
 };
 
 TASK_STORAGE(tasks, struct task);
 
 struct cell {
-	u32 job;	/* + 1; 0 if it is free */
+	u32 job;	/* 1 + number of the job; 0 if the cell is free */
 	u32 tasks;
 };
 
 struct cell cells[CELLS];
 
-/* Of a job, with the numbers of <weir/jobs.bpf.h>. */
+/* Placement of a job. It has the number that the job has in <weir/jobs.bpf.h>. */
 struct gang {
 	u32 row;
 	u32 tasks;
-	u32 placed;	/* of its tasks: those with a cell, of this row or of an older one */
-	u32 moves;
-	bool is_bound;	/* some task of it may not use all CPUs */
+	u32 placed;	/* tasks with a cell, in this row or an earlier row of the job */
+	u32 moves;	/* number of times the job changed its row */
+	bool is_bound;	/* the mask of some task lacks a CPU */
 };
 
 struct gang gangs[JOBS];
 
-/* Tasks with a cell in each row; and the row whose turn it is, which may be the common one. */
+/*
+ * Number of tasks with a cell in each row; and the row of the current slot, which is `nr_rows` for
+ * the common queue.
+ */
 u32 row_tasks[MOST_ROWS];
 u32 nr_rows, active_row;
 
-/* 4: what each CPU runs is not what this row has for it. */
+/* 4: whether each CPU runs a task that is not of the current row. */
 struct cpu {
 	bool alternate;
 } __attribute__((aligned(64)));
@@ -122,7 +135,10 @@ static __always_inline s32 cpu_of_cell(u32 cell)
 {
 	u32 column = cell % (nr_online ? nr_online : 1);
 
-	/* clang knows that a remainder of a cell is below MAX_CPUS, and drops the mask; 6.12's verifier does not. */
+	/*
+	 * clang knows that a remainder of a cell is below MAX_CPUS and drops the mask, but the
+	 * verifier of 6.12 needs it.
+	 */
 	asm volatile("" : "+r"(column));
 	return cpu_at[column & MAX_CPU_MASK];
 }
@@ -137,7 +153,7 @@ static __always_inline u64 turn_ns(void)
 	return turn_us * 1000ULL;
 }
 
-/* 2: so many cells a job of so many tasks has. */
+/* 2: number of cells for a job with this many tasks. */
 static __always_inline u32 columns_of(u32 tasks)
 {
 	return tasks < nr_online ? tasks : nr_online;
@@ -172,7 +188,10 @@ static __always_inline void take_cell(struct task *t, u32 cell)
 	t->cell = cell;
 }
 
-/* A cell of the row for `p`: a free one, or, if so many tasks may be in one, one that the job has with fewer of them. */
+/*
+ * Finds a cell of the row for `p`: a free one if `most` is 0, otherwise a cell of its job with
+ * fewer than `most` tasks.
+ */
 static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row, u32 most)
 {
 	u32 mine = t->job + 1;
@@ -193,13 +212,16 @@ static __noinline bool find_cell(struct task_struct *p, struct task *t, u32 row,
 	return false;
 }
 
-/* `even`: what each cell has if all have as many, and nobody is left over. Who may not use all CPUs may find no such cell. */
+/*
+ * `even` is the job's number of tasks per cell, rounded down. A task that may not use all CPUs may
+ * find only a cell with more tasks.
+ */
 static __noinline bool share_cell(struct task_struct *p, struct task *t, u32 row, u32 even)
 {
 	return (even && find_cell(p, t, row, even)) || find_cell(p, t, row, even + 1) || find_cell(p, t, row, ~0U);
 }
 
-/* Whether `p` may use one of the columns of the row that are free or the job's. */
+/* Returns whether `p` may run in a column of the row that is free or belongs to the job. */
 static __noinline bool has_column_for(struct task_struct *p, u32 row, u32 job)
 {
 	int column;
@@ -214,7 +236,10 @@ static __noinline bool has_column_for(struct task_struct *p, u32 row, u32 job)
 	return false;
 }
 
-/* The first row where the job may have so many columns, among them one that `p` may use; `nr_rows` if there is none. */
+/*
+ * First row in which the job may have `columns` columns, one of them usable for `p`; `nr_rows` if
+ * there is none.
+ */
 static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
 {
 	int row;
@@ -226,7 +251,10 @@ static __noinline u32 row_for(struct task_struct *p, u32 job, u32 columns)
 	return nr_rows;
 }
 
-/* A task has no cell, or an old one: its new one, in its job's row, which may have to change. */
+/*
+ * Finds a new cell for a task without one, or with one in an earlier row of its job. The job may
+ * have to change its row.
+ */
 VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 {
 	struct task *t = task_of(p);
@@ -253,7 +281,7 @@ VERIFIED_ONCE u32 find_place(struct task_struct *p TRUSTED)
 	return t->cell;
 }
 
-static __noinline void join(struct task *t, u32 job)
+static __noinline void join_job(struct task *t, u32 job)
 {
 	t->job = job;
 	t->cell = NO_CELL;
@@ -262,7 +290,7 @@ static __noinline void join(struct task *t, u32 job)
 		__sync_fetch_and_add(&gang_of(job)->tasks, 1);
 }
 
-static __noinline void part(struct task *t)
+static __noinline void leave_job(struct task *t)
 {
 	struct gang *gang = gang_of(t->job);
 
@@ -273,7 +301,10 @@ static __noinline void part(struct task *t)
 	WRITE_ONCE(*space_of(t->job), 0);
 }
 
-/* Whether the task has a cell, in the row of its job by now. */
+/*
+ * Returns whether the task has a cell. If its job has changed its row, the task gets a cell there
+ * first.
+ */
 static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 {
 	if (spaces)
@@ -283,7 +314,7 @@ static __always_inline bool has_cell(struct task_struct *p, struct task *t)
 	return t->cell < CELLS;
 }
 
-/* ---- 3: rows take turns ---- */
+/* ---- 3: rotation of rows ---- */
 
 struct rotation {
 	struct bpf_timer timer;
@@ -296,7 +327,7 @@ struct {
 	MAP_TYPE(value, struct rotation);
 } rotations SEC(".maps");
 
-/* The row after this one that has anybody. The common one is behind the last. */
+/* The next row that has tasks. The common queue follows the last row. */
 static __noinline u32 next_row(u32 row)
 {
 	int steps;
@@ -327,16 +358,19 @@ static int rotate(void *map, u32 *key, struct rotation *rotation)
 	return 0;
 }
 
-/* ---- 4, 5: what a CPU runs ---- */
+/* ---- 4, 5: dispatch ---- */
 
 static __always_inline bool take_from(u64 queue)
 {
 	return scx_bpf_dsq_nr_queued(queue) && dsq_move_to_local(queue);
 }
 
-enum alternate { NOBODY, TAKEN, GOES_ON };
+enum alternate { NONE, TAKEN, CONTINUES };
 
-/* Its cells of the other rows, from the next one on. Whoever ran goes on if its row, `own`, is the first. */
+/*
+ * Takes a task of the CPU's cells of the other rows, from the next row on. The running task, of row
+ * `own`, continues if no earlier row has a task.
+ */
 VERIFIED_ONCE u32 take_alternate(u32 column, u32 active, u32 own)
 {
 	int steps;
@@ -345,18 +379,18 @@ VERIFIED_ONCE u32 take_alternate(u32 column, u32 active, u32 own)
 		u32 row = (active + steps) % (nr_rows + 1);
 
 		if (fifo && row == own)
-			return GOES_ON;
+			return CONTINUES;
 		if (row < nr_rows && row_tasks[row % MOST_ROWS] && take_from(row * nr_online + column))
 			return TAKEN;
 		if (row == own)
-			return GOES_ON;
+			return CONTINUES;
 	}
-	return NOBODY;
+	return NONE;
 }
 
-/* ---- 7: nobody waits for ever ---- */
+/* ---- 7: overdue tasks ---- */
 
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	int number;
 
@@ -367,7 +401,7 @@ static void look_for_overdue(u64 now)
 	}
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, gang_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -375,7 +409,7 @@ SLEEPABLE_OP2(s32, gang_init_task, struct task_struct *, p, struct scx_init_task
 
 	if (!t)
 		return -12; /* ENOMEM */
-	join(t, spaces ? ROOT_JOB : first_job(args));
+	join_job(t, spaces ? ROOT_JOB : first_job(args));
 	return 0;
 }
 
@@ -384,7 +418,7 @@ OP2(void, gang_exit_task, struct task_struct *, p, struct scx_exit_task_args *, 
 	struct task *t = task_of(p);
 
 	if (t)
-		part(t);
+		leave_job(t);
 }
 
 OP3(s32, gang_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
@@ -406,8 +440,10 @@ OP3(s32, gang_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 	return cpu;
 }
 
-/* 7: who has to leave in between comes back before those who wait. Others wait from now on. */
-static __always_inline bool goes_on_first(struct task *t, u64 enq_flags)
+/*
+ * 7: a task that stops before it sleeps returns to the head of its DSQ. Other tasks start to wait.
+ */
+static __always_inline bool continues_first(struct task *t, u64 enq_flags)
 {
 	if (!fifo)
 		return false;
@@ -418,14 +454,17 @@ static __always_inline bool goes_on_first(struct task *t, u64 enq_flags)
 	return false;
 }
 
-/* 4: in its row's turn an alternate makes way; in another's it is for a CPU that idles. */
+/*
+ * 4: if it is the slot of the task's row, an alternate is preempted; otherwise an idle CPU is
+ * woken.
+ */
 static __always_inline void enqueue_in_cell(struct task_struct *p, struct task *t, u64 enq_flags)
 {
 	s32 cpu = cpu_of_cell(t->cell);
 	bool now = row_of(t->cell) == READ_ONCE(active_row) && READ_ONCE(cpu_of(cpu)->alternate);
 	u64 ns = !fifo && cell_at(t->cell)->tasks > 1 ? turn_ns() : row_ns();
 
-	dsq_insert(p, t->cell, ns, enq_flags | (goes_on_first(t, enq_flags) ? SCX_ENQ_HEAD : 0));
+	dsq_insert(p, t->cell, ns, enq_flags | (continues_first(t, enq_flags) ? SCX_ENQ_HEAD : 0));
 	scx_bpf_kick_cpu(cpu, now ? SCX_KICK_PREEMPT : SCX_KICK_IDLE);
 }
 
@@ -444,18 +483,19 @@ OP2(void, gang_enqueue, struct task_struct *, p, u64, enq_flags)
 	if (fifo)
 		waits_from(t, now_ns());
 	dsq_insert(p, COMMON_DSQ, turn_ns(), enq_flags);
-	tell_idle_cpu(p, enq_flags);
+	kick_idle_cpu(p, enq_flags);
 }
 
 /*
- * Who ran goes on if it is its row's turn and nobody shares its cell, or by 7 if somebody does; or if there is nobody else. But
- * not if its cell is in another column by now: it is put in line there.
+ * The running task continues if it is the slot of its row and no task shares its cell, or, by 7, if
+ * one does; or if no other task waits. It does not continue if its cell is now in another column:
+ * then it is enqueued there.
  */
 OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u32 column = place_of[cpu & MAX_CPU_MASK], active = READ_ONCE(active_row);
-	u32 own = NO_CELL, alternate = NOBODY;
+	u32 own = NO_CELL, alternate = NONE;
 	bool in_turn, taken = false;
 
 	if (t && has_cell(prev, t) && cpu_of_cell(t->cell) != cpu)
@@ -471,7 +511,7 @@ OP2(void, gang_dispatch, s32, cpu, struct task_struct *, prev)
 		taken = take_from(active * nr_online + column);
 	if (!taken && !in_turn)
 		alternate = take_alternate(column, active, own < nr_rows ? own : NO_CELL);
-	if (!taken && !in_turn && alternate == NOBODY)
+	if (!taken && !in_turn && alternate == NONE)
 		taken = take_from(COMMON_DSQ);
 	taken = taken || alternate == TAKEN;
 	if (taken || !t)
@@ -490,7 +530,7 @@ OP1(void, gang_running, struct task_struct *, p)
 		t->has_begun = !t->overdue;
 }
 
-/* ---- The life of a job ---- */
+/* ---- Lifecycle of a job ---- */
 
 SLEEPABLE_OP2(s32, gang_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {
@@ -502,15 +542,15 @@ SLEEPABLE_OP1(void, gang_cgroup_exit, struct cgroup *, cgrp)
 	end_job(cgrp);
 }
 
-/* The task is in no queue and does not run. */
+/* The task is in no DSQ and does not run. */
 OP3(void, gang_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
 {
 	struct task *t = task_of(p);
 
 	if (!t || spaces)
 		return;
-	part(t);
-	join(t, number_of(to));
+	leave_job(t);
+	join_job(t, number_of(to));
 }
 
 SLEEPABLE_OP0(s32, gang_init)

@@ -1,21 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Packing: a job moves to an earlier row when that has room for it, so that there are no more rows than there need be.
+ * Packing: a job moves to an earlier row that has room for it, so that there are no more rows than
+ * needed.
  *
- * 1. Room comes when the last task leaves a cell: a job ends, becomes smaller, or goes to another row. After that each row is
- *    looked at when its turn ends, until all have been: its first job that fits into an earlier row goes there. One for each
- *    turn: where others would fit is known when that one's tasks are where they belong. What it leaves is room for others.
- * 2. At the end of its turn, since then all tasks of a job that do not sleep run and are put in line now, all at once. At any
- *    other time some would be in the new row and some in the old one for a whole round.
- * 3. A job of which somebody may not use all CPUs stays: nobody knows whether that one's CPU is among those that are free.
+ * 1. Room appears when the last task leaves a cell, because a job ends, shrinks, or moves to
+ *    another row. After that, each row is checked once at the end of its slot, and its first job
+ *    that fits into an earlier row moves there. Only one job moves per slot, since the room for
+ *    others is known only when its tasks are in their new cells. The cells that it leaves are room
+ *    for others.
+ * 2. Jobs move at the end of their slot, because all their tasks that do not sleep are running then
+ *    and are enqueued together. At any other time, some would be in the new row and some in the old
+ *    one for a whole round.
+ * 3. A job with a task that may not use all CPUs does not move: that task's CPU might not be among
+ *    the free columns.
  */
 #ifndef GANG_PACK_BPF_H
 #define GANG_PACK_BPF_H
 
-/* 1: so many turns will pass before all rows have been looked at. */
+/* 1: number of slots until all rows have been checked. */
 u32 unpacked;
 
-/* Columns of a row that are not this job's, but of jobs that are there or on their way to it. */
+/* Number of columns claimed by other jobs that are in the row or moving to it. */
 VERIFIED_ONCE u32 claimed_in(u32 row, u32 job)
 {
 	u32 columns = 0;
@@ -30,7 +35,7 @@ VERIFIED_ONCE u32 claimed_in(u32 row, u32 job)
 	return columns;
 }
 
-/* Columns of a row where nobody but this job has a cell. */
+/* Number of columns of a row without a cell of another job. */
 VERIFIED_ONCE u32 open_in(u32 row, u32 job)
 {
 	u32 columns = 0;
@@ -46,11 +51,12 @@ VERIFIED_ONCE u32 open_in(u32 row, u32 job)
 }
 
 /*
- * Columns of a row that the job may have: those that are open, and are left when all tasks of the row's jobs have theirs. Who
- * sleeps keeps its cell of an earlier row of its job, and whose job has just moved has none in the new row yet.
+ * Number of columns of a row that the job may have: columns without cells of other jobs, minus
+ * those that the row's jobs still need. A sleeping task keeps its cell in the earlier row of its
+ * job, and a task whose job has just moved has no cell in the new row yet.
  *
- * Both are counted by functions of their own, since the verifier must not know the sums: it would go through all rounds of a
- * loop to see how a comparison of its sum ends.
+ * Two separate functions count both, because the verifier must not know the sums: it would follow
+ * all iterations of a loop to decide a comparison with its sum.
  */
 static __noinline u32 room_in(u32 row, u32 job)
 {
@@ -59,7 +65,10 @@ static __noinline u32 room_in(u32 row, u32 job)
 	return open < left ? open : left;
 }
 
-/* 1: whether a job of the row whose turn ends went to one that has so much room. */
+/*
+ * 1: moves a job of the row whose slot ends to row `to` with `room` free columns. Returns whether
+ * there was one.
+ */
 VERIFIED_ONCE u32 move_up(u32 row, u32 to, u32 room)
 {
 	int number;

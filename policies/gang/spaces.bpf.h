@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Spaces: jobs that are memory spaces in place of cgroups, as in Peter Chubb's lecture.
+ * Spaces: jobs that are address spaces instead of cgroups, as in Peter Chubb's lecture.
  *
- * 1. Threads that share memory are those of a process, and what tells it is its number (`tgid`): its memory can be another one
- *    from one moment to the next (execve(2)), its number stays.
- * 2. A process is a job while it has two threads or more. How many it has is looked at when one of its tasks is put in line or
- *    asks for more time, so the first thread joins a little later than the second one.
+ * 1. Threads that share an address space are those of a process. A process is identified by its
+ *    `tgid`, because execve(2) can replace its address space, but not the tgid.
+ * 2. A process is a job while it has two or more threads. The number of threads is checked when one
+ *    of its tasks is enqueued or gets a new slice, so the first thread joins the job a little later
+ *    than the second.
  *
- *    Processes of one thread are one job together. Nobody of them has to run with anybody, but they have cells for that: tasks
- *    without one run wherever there is room, so what they leave free is on other CPUs each time, and the alternates there are
- *    never the same part of a job. There are hundreds of them on any machine, too many for a job each.
- * 3. A job has the number of a process until its last task leaves it. Two CPUs can give one process two numbers, if both look
- *    for a free one while a third one becomes free; then it is two jobs. A number that was taken back from somebody who had
- *    just found it belongs to nobody, and is given to nobody before that task has looked again.
+ * All single-threaded processes form one job. These tasks need not run together, but they need
+ * cells: tasks without a cell run wherever there is room, so the room they leave changes its CPUs
+ * each time, and the alternates there are never the same part of a job. Any machine has hundreds of
+ * such processes, too many for a job each.
+ * 3. A job number belongs to a process until the last task leaves the job. If two CPUs search for a
+ *    free number for the same process while a third one becomes free, the process can get two
+ *    numbers; then it is two jobs. If a number is released while another task has just found it,
+ *    the number is free but is not reused before that task has searched again.
  */
 #ifndef GANG_SPACES_BPF_H
 #define GANG_SPACES_BPF_H
 
 #define SINGLE_JOB (JOBS - 1)	/* 2 */
 
-/* By the number of the job: whose it is; 0: nobody's. */
+/* Tgid of the process of each job; 0 if there is none. */
 u32 spaces_of[JOBS];
 
 static __always_inline u32 *space_of(u32 job)
@@ -27,10 +30,10 @@ static __always_inline u32 *space_of(u32 job)
 	return &spaces_of[job % JOBS];
 }
 
-static void join(struct task *t, u32 job);
-static void part(struct task *t);
+static void join_job(struct task *t, u32 job);
+static void leave_job(struct task *t);
 
-/* 3: SINGLE_JOB if all numbers are taken. */
+/* 3: job number of a process; SINGLE_JOB if all numbers are taken. */
 static __noinline u32 job_of_space(u32 tgid)
 {
 	int number;
@@ -47,7 +50,7 @@ static __noinline u32 job_of_space(u32 tgid)
 	return SINGLE_JOB;
 }
 
-/* 2: whether its job is what it should be. Threads of the kernel have no memory of their own. */
+/* 2: returns whether the task is in the right job. Kthreads have no address space. */
 static __always_inline bool is_in_its_space(struct task_struct *p, struct task *t)
 {
 	if (!p->mm)
@@ -66,8 +69,8 @@ static __noinline void follow_space(struct task_struct *p, struct task *t)
 	job = !p->mm ? ROOT_JOB : p->signal->nr_threads > 1 ? job_of_space(p->tgid) : SINGLE_JOB;
 	if (job == t->job)
 		return;
-	part(t);
-	join(t, job);
+	leave_job(t);
+	join_job(t, job);
 }
 
 #endif

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Lend: a client that waits for a server lends it its tickets (section 3.1 of the paper).
+ * Ticket transfers: a client that waits for a server lends it its tickets (section 3.1 of the
+ * paper).
  *
- * 1. A kernel does not see who waits for whom. The workload says by names whom each client waits for whenever it sleeps.
- * 2. A client lends the tickets that it has when it falls asleep, with those that it has been lent, until it wakes.
- * 3. A server has an account of what it is lent. Tickets count in the currency of which they are: a server takes part in the
- *    lottery of the client that lent last, and its own tickets count there only if the currency is its own, too.
- * 4. What is lent to a server that waits already counts at once: the next CPU that draws lets it draw anew. That is fair, as
- *    draws have no memory.
+ * 1. A kernel does not see which task waits for which. The workload declares, by task name, the
+ *    server for which each client waits when it sleeps.
+ * 2. When a client falls asleep it lends all its tickets, including those lent to it, until it
+ *    wakes.
+ * 3. A server has an account of the tickets lent to it. Tickets count in the currency that issued
+ *    them: a server takes part in the lottery of the client that lent last, and its own tickets
+ *    count there only if the currency is also its own.
+ * 4. Tickets lent to a server that already waits count at once: the next CPU that holds a lottery
+ *    makes the server sample again. This is fair, because the distribution is memoryless.
  *
- * Where this departs from the paper: one that is lent tickets of two currencies has them all in the last one; and a client
- * that sleeps for another reason than its server lends as well.
+ * Where this departs from the paper: if tickets of two currencies are lent to a server, all count
+ * in the currency of the last ones; and a client that sleeps for another reason than its server
+ * lends, too.
  */
 #ifndef LOTTERY_LEND_BPF_H
 #define LOTTERY_LEND_BPF_H
@@ -19,17 +24,17 @@
 #define ACCOUNTS 64
 #define NO_ACCOUNT 0
 
-/* So many tasks lend or are lent to: set by the profile. */
+/* Number of tasks that lend or borrow; set by the profile. */
 RODATA u32 nr_parties = 0;
 
-/* 1: what user space knows of tasks, by their names. */
+/* 1: clients and servers by task name. User space fills the map. */
 struct name {
 	char text[16];
 };
 
 struct party {
-	u32 lends_to;	/* the account of its server */
-	u32 lent_as;	/* its own account */
+	u32 lends_to;	/* account of its server */
+	u32 lent_as;	/* account of its own, if it is a server */
 };
 
 struct {
@@ -39,23 +44,23 @@ struct {
 	MAP_TYPE(value, struct party);
 } parties SEC(".maps");
 
-/* 3 */
+/* 3: account of a server. */
 struct account {
 	u32 tickets;
-	u32 job;	/* whose they are */
+	u32 job;	/* currency of the tickets */
 	s32 pid;	/* of the server */
 };
 
 struct account accounts[ACCOUNTS];
 
-/* 4: accounts that have changed, as bits. */
+/* 4: accounts that have changed, as a bit mask. */
 u64 changed_accounts;
 
-/* What a task lends, and is lent. */
+/* Tickets that a task lends, and its account as a server. */
 struct loan {
-	u32 tickets;	/* that it has lent */
-	u32 to;		/* and to which account */
-	u32 account;	/* its own */
+	u32 tickets;	/* lent by it */
+	u32 to;		/* account to which it lends */
+	u32 account;	/* its own account */
 };
 
 static __always_inline struct account *account_at(u32 number)
@@ -63,7 +68,7 @@ static __always_inline struct account *account_at(u32 number)
 	return &accounts[number % ACCOUNTS];
 }
 
-/* An account beyond the table is none. */
+/* Accounts beyond the table are ignored. */
 static __always_inline u32 known_account(u32 number)
 {
 	return number < ACCOUNTS ? number : NO_ACCOUNT;
@@ -82,13 +87,13 @@ static __always_inline u32 lent_to(const struct loan *loan)
 	return loan->account == NO_ACCOUNT ? 0 : READ_ONCE(account_at(loan->account)->tickets);
 }
 
-/* 3: the job in whose lottery a task of job `home` takes part. */
+/* 3: job in whose lottery a task of job `home` takes part. */
 static __always_inline u32 job_for(const struct loan *loan, u32 home)
 {
 	return lent_to(loan) ? READ_ONCE(account_at(loan->account)->job) : home;
 }
 
-/* 2: it wakes. */
+/* 2: the client wakes. */
 static __noinline void take_back(struct loan *loan)
 {
 	if (loan->to == NO_ACCOUNT)
@@ -98,7 +103,7 @@ static __noinline void take_back(struct loan *loan)
 	loan->to = NO_ACCOUNT;
 }
 
-/* 2: it falls asleep with so many tickets of this job. */
+/* 2: the client falls asleep. */
 static __noinline void lend(struct task_struct *p, struct loan *loan, u32 tickets, u32 job)
 {
 	struct party *party = party_of(p);
@@ -113,7 +118,7 @@ static __noinline void lend(struct task_struct *p, struct loan *loan, u32 ticket
 	__sync_fetch_and_or(&changed_accounts, 1ULL << to % ACCOUNTS);
 }
 
-/* Its account, if it is a server. It may have got its name by now, or another one. */
+/* Finds the account of the task if it is a server. Its name may have changed. */
 static __noinline void find_account(struct task_struct *p, struct loan *loan)
 {
 	struct party *party = party_of(p);

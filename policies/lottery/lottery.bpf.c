@@ -1,45 +1,56 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * lottery: who runs next is drawn by lot, after C. A. Waldspurger and W. E. Weihl, "Lottery scheduling: flexible
- * proportional-share resource management" (OSDI 1994).
+ * lottery: the next task is chosen at random in proportion to its tickets, after C. A. Waldspurger
+ * and W. E. Weihl, "Lottery scheduling: flexible proportional-share resource management" (OSDI
+ * 1994).
  *
- * 1. Tickets. A task that waits with t of all T tickets wins the next quantum with probability t/T, whatever was drawn
- *    before. So shares are right on average, no task with a ticket starves, and there is nothing to keep up to date when
- *    tasks come, go, or change their tickets. A task has as many tickets as its nice value has weight: 100 for nice 0.
+ * 1. Tickets. A waiting task with t of all T tickets wins the next quantum with probability t/T,
+ *    independently of earlier quanta. So shares are right on average, no task with a ticket
+ *    starves, and there is no state to update when tasks arrive, leave, or change their tickets.
+ *    The tickets of a task are the weight of its nice value: 100 for nice 0.
  *
- * 2. The race. The paper draws a number and walks the list of clients to its owner. Here each task draws for itself, once,
- *    when it begins to wait: a time from the exponential distribution with mean 1/t. The earliest one wins. That is the
- *    same lottery: the smallest of such times belongs to a task with probability t/T. And these times have no memory: what
- *    is left of the others' when one has won is distributed as if it were drawn anew. So a lottery is a queue in the order of
- *    keys, where a key is the clock of the lottery plus a draw, and that clock is the key of the last winner.
+ * 2. The race. The paper draws a number and walks the list of clients to its owner. Here each task
+ *    samples one time when it begins to wait, from the exponential distribution with mean 1/t, and
+ *    the earliest time wins. This is the same lottery, because a task has the smallest of these
+ *    times with probability t/T. The distribution is memoryless: when one task has won, the
+ *    remaining times of the others are distributed as if they were sampled again. So a lottery is a
+ *    queue ordered by keys. A key is the lottery's clock plus a sample, and the clock is the key of
+ *    the last winner.
  *
- * 3. The quantum is 100 ms, as in the paper. Nobody is interrupted before it ends.
+ * 3. The quantum is 100 ms, as in the paper. No task is preempted before it ends.
  *
- * 4. The task whose quantum ends takes part in the next draw as everybody does.
+ * 4. The task whose quantum ends takes part in the next lottery like any other.
  *
- * 5. Compensation. A task that used only the fraction f of its quantum has 1/f times its tickets until it wins again. For
- *    the race this means: the mean of its draw is what it used for each of its tickets, in place of a quantum for each.
+ * 5. Compensation. A task that used only the fraction f of its quantum has 1/f times its tickets
+ *    until it wins again. In the race, the mean of its sample is then its used time per ticket, in
+ *    place of a quantum per ticket.
  *
- * 6. A CPU draws among the tasks that may run there. One that may not was passed over when its time came; when its own CPU
- *    looks, it draws again. As draws have no memory, this is fair too.
+ * 6. A CPU chooses among the tasks that may run there. Other tasks are skipped although their time
+ *    has come. When a CPU that may run such a task looks at it, the task samples again. As the
+ *    distribution is memoryless, this is fair, too.
  *
- * 7. Currencies. Each cgroup issues its own tickets, and is backed by its weight: 100 unless somebody said otherwise. A draw
- *    begins at the root. Of the cgroups in which somebody wants the CPU one wins by its weight, then one of those in it, and so
- *    on down to a task; a cgroup's own tasks together are as one of weight 100. So what happens inside of a currency changes
- *    nothing outside: more tickets there only make each of them worth less. The paper computes values of tickets instead,
- *    and adjusts them whenever somebody comes or goes; to draw at each level gives the same chances.
+ * 7. Currencies. Each cgroup issues tickets of its own, backed by its weight (default 100). A
+ *    lottery starts at the root. Among the cgroups with a task that wants the CPU, one wins by its
+ *    weight, then one of its children, and so on down to a task. A cgroup's own tasks together
+ *    count as one child of weight 100. So changes inside a currency have no effect outside: more
+ *    tickets there only lower the value of each. The paper instead computes ticket values and
+ *    adjusts them whenever a task arrives or leaves; a lottery at each level gives the same
+ *    probabilities.
  *
- * 8. Transfers. A client lends its tickets to the server for which it waits: the header beside this one.
+ * 8. Transfers. A client lends its tickets to the server for which it waits ("lend.bpf.h").
  *
- * 9. A task that wakes goes to an idle CPU if there is one: where nobody else waits, there is nothing to draw.
+ * 9. A waking task goes to an idle CPU if there is one: no other task waits there, so no lottery is
+ *    needed.
  *
- * 10. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It has won nothing: its price is that
- *    of the quantum before, and the clock stands.
+ * 10. A task that has waited for 10 s gets a short slice before all others (<weir/overdue.bpf.h>).
+ *     This is not a win: the used time of its last quantum still counts for its compensation, and
+ *     the clock does not advance.
  *
  * Where this departs from the paper, and why:
- * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
+ * - Per-CPU kthreads are not clients: they run at once. Otherwise the kernel itself would wait for
  *   quanta of 100 ms.
- * - Two CPUs that draw at the same moment may see the clock of one winner ago.
+ * - Of two CPUs that hold a lottery at the same moment, one may see the clock without the other's
+ *   winner.
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
@@ -48,30 +59,33 @@
 
 LICENSE("GPL");
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 quantum_us = 100000;
 RODATA bool compensation = true;
 
 struct task {
-	u64 key;	/* 2: when it wins, by the clock of the lottery */
-	u64 price_ns;	/* 5: what it used of the quantum that it had last */
-	u64 used_ns;	/* of the quantum that it has now */
-	u64 since;	/* when it began to run */
+	u64 key;	/* 2: time at which it wins, by the lottery's clock */
+	u64 price_ns;	/* 5: used time of its last quantum */
+	u64 used_ns;	/* used time of its current quantum */
+	u64 since;	/* time at which it started to run */
 	u64 waits_since;
-	u32 job;	/* 7: its currency, whose queue has the same number */
-	u32 home;	/* that of its cgroup, which 8 can make another one */
-	bool overdue;	/* 10: has not won this turn */
+	u32 job;	/* 7: its currency, whose DSQ has the same number */
+	u32 home;	/* currency of its cgroup; a transfer (8) can change `job` */
+	bool overdue;	/* 10: has not won its current slice */
 	struct loan loan;
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* 7: two lotteries are held in a currency. They have its cgroup's number. */
+/*
+ * 7: a currency holds two lotteries: among its own tasks, and among its child currencies and its
+ * own tasks as a whole. It has the number of its cgroup.
+ */
 struct currency {
-	u64 clock;	/* 2, of its own tasks */
-	u64 inner_clock;	/* of the currencies in it, and of its own tasks as a whole */
-	u64 key;	/* when it wins among its parent's */
-	u64 own_key;	/* when its own tasks win, as a whole */
+	u64 clock;	/* 2: of the first lottery */
+	u64 inner_clock;	/* of the second lottery */
+	u64 key;	/* of this currency, in the second lottery of its parent */
+	u64 own_key;	/* of its own tasks as a whole, in the second lottery */
 };
 
 struct currency currencies[JOBS];
@@ -93,7 +107,7 @@ static struct task *task_of(struct task_struct *p)
 #include <weir/overdue.bpf.h>
 
 /* 10 */
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	int number;
 
@@ -118,13 +132,19 @@ static __always_inline u64 quantum_ns(void)
 
 /* ---- 2: the race ---- */
 
-/* From the exponential distribution with mean 1, in units of 2^-16: -ln of a number that is as likely anywhere up to 1. */
+/*
+ * Sample of the exponential distribution with mean 1, in units of 2^-16: -ln of a uniform random
+ * number in (0, 1].
+ */
 static __always_inline u64 draw(void)
 {
 	return (32 * LOG2_ONE - log2_of(bpf_get_prandom_u32() + 1ULL)) * LN_2 >> LOG2_BITS;
 }
 
-/* How long until somebody wins who has used `price_ns`. Keys count 2^-10 ns for each ticket. */
+/*
+ * Sampled time until a task wins that used `price_ns` of its last quantum. Keys are in units of
+ * 2^-10 ns per ticket.
+ */
 static __noinline u64 time_to_win(u64 price_ns, u32 tickets)
 {
 	if (!compensation || price_ns > quantum_ns())
@@ -132,7 +152,7 @@ static __noinline u64 time_to_win(u64 price_ns, u32 tickets)
 	return (draw() * price_ns >> 6) / (tickets ? tickets : 1);
 }
 
-/* 8: what it is lent, and its own where they are tickets of this job. */
+/* 8: tickets lent to the task, plus its own if they are of this job. */
 static __always_inline u32 tickets_in(u32 job, struct task_struct *p, const struct task *t)
 {
 	return lent_to(&t->loan) + (job == t->home ? p->scx.weight : 0);
@@ -154,7 +174,10 @@ static __always_inline void set_clock(u64 *clock, u64 key)
 		WRITE_ONCE(*clock, key);
 }
 
-/* 6: a task that was passed over draws again. No draw is before the clock, so nobody is seen as earlier than its key. */
+/*
+ * 6: a task that was skipped samples again. No sample is earlier than the clock, so no task is seen
+ * with an earlier key than its own.
+ */
 static u64 redrawn(struct task_struct *p, u64 key)
 {
 	struct task *t = task_of(p);
@@ -166,7 +189,7 @@ static u64 redrawn(struct task_struct *p, u64 key)
 
 /* ---- 7: currencies ---- */
 
-/* Jobs of which somebody waits, as bits. */
+/* Jobs with a waiting task, as a bit mask. */
 VERIFIED_ONCE u64 jobs_that_wait(void)
 {
 	u64 found = 0;
@@ -179,7 +202,7 @@ VERIFIED_ONCE u64 jobs_that_wait(void)
 	return found;
 }
 
-/* The same with those in which they are. */
+/* Adds the ancestors of the jobs in a bit mask. */
 static __noinline u64 with_ancestors(u64 some)
 {
 	u64 found = 0;
@@ -192,15 +215,18 @@ static __noinline u64 with_ancestors(u64 some)
 	return found;
 }
 
-/* 6: when one of a currency wins; one that has won, or was passed over, draws anew. */
-static __always_inline u64 lot_of(u64 *key, u64 clock, u32 weight)
+/* 6, 7: key of a currency in its lottery. A currency that has won or was skipped samples again. */
+static __always_inline u64 key_of_currency(u64 *key, u64 clock, u32 weight)
 {
 	if (READ_ONCE(*key) <= clock)
 		WRITE_ONCE(*key, clock + time_to_win(quantum_ns(), weight));
 	return READ_ONCE(*key);
 }
 
-/* Who wins in currency `at`: one of those in it, or itself, which means its own tasks. */
+/*
+ * 7: winner of the second lottery of currency `at`: a child, or `at` itself, which means its own
+ * tasks.
+ */
 static __noinline u32 draw_in(u32 at, u64 some, u64 all)
 {
 	struct currency *c = &currencies[at % JOBS];
@@ -209,13 +235,13 @@ static __noinline u32 draw_in(u32 at, u64 some, u64 all)
 	int number;
 
 	if (some >> at & 1)
-		best = lot_of(&c->own_key, clock, DEFAULT_WEIGHT);
+		best = key_of_currency(&c->own_key, clock, DEFAULT_WEIGHT);
 	for_range(number, 1, last_job + 1) {
 		u64 key;
 
 		if (!(all >> number & 1) || job_at(number)->parent != at)
 			continue;
-		key = lot_of(&currencies[(u32)number % JOBS].key, clock, job_at(number)->weight);
+		key = key_of_currency(&currencies[(u32)number % JOBS].key, clock, job_at(number)->weight);
 		if (key < best) {
 			best = key;
 			winner = number;
@@ -226,7 +252,7 @@ static __noinline u32 draw_in(u32 at, u64 some, u64 all)
 	return winner;
 }
 
-/* Of the jobs `some`, of which somebody wants the CPU, the one that wins. */
+/* 7: the job that wins among the jobs `some`, each of which has a task that wants the CPU. */
 VERIFIED_ONCE u32 draw_job(u64 some)
 {
 	u64 all = with_ancestors(some);
@@ -242,8 +268,11 @@ VERIFIED_ONCE u32 draw_job(u64 some)
 	return at;
 }
 
-/* Somebody of the jobs that wait. If a winner's tasks may not run here, another job is drawn. */
-static __noinline bool take_by_lot(s32 cpu, struct task *own, u64 own_key)
+/*
+ * Takes a task of the jobs with waiting tasks. If the winner's tasks may not run on this CPU, the
+ * lottery is repeated without it.
+ */
+static __noinline bool take_by_lottery(s32 cpu, struct task *own, u64 own_key)
 {
 	u64 some = jobs_that_wait() | (own ? 1ULL << own->job % JOBS : 0);
 	int attempt;
@@ -267,8 +296,8 @@ static __noinline bool take_by_lot(s32 cpu, struct task *own, u64 own_key)
 
 /* ---- 8: transfers ---- */
 
-/* The server of this account draws anew if it waits. */
-VERIFIED_ONCE u32 draw_anew(u32 number)
+/* 8: the server of this account samples again if it waits. */
+VERIFIED_ONCE u32 redraw(u32 number)
 {
 	struct task_struct *p = bpf_task_from_pid(account_at(number)->pid);
 	struct task *t = p ? task_of(p) : NULL;
@@ -300,11 +329,11 @@ static __noinline void settle_accounts(void)
 	__sync_fetch_and_and(&changed_accounts, ~some);
 	for_range(number, 1, ACCOUNTS) {
 		if (some >> number & 1)
-			draw_anew(number);
+			redraw(number);
 	}
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, lottery_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -360,10 +389,10 @@ OP2(void, lottery_enqueue, struct task_struct *, p, u64, enq_flags)
 	t->job = job_for(&t->loan, t->home);
 	t->key = key_for(p, t, t->price_ns);
 	dsq_insert_by_key(p, t->job, quantum_ns(), t->key, enq_flags);
-	tell_idle_cpu(p, enq_flags);
+	kick_idle_cpu(p, enq_flags);
 }
 
-/* 4: whoever ran draws too, and goes on if nobody is earlier. */
+/* 4: the running task samples, too, and continues if no waiting task is earlier. */
 OP2(void, lottery_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -374,7 +403,7 @@ OP2(void, lottery_dispatch, s32, cpu, struct task_struct *, prev)
 		t->job = job_for(&t->loan, t->home);
 		own = key_for(prev, t, t->overdue ? t->price_ns : t->used_ns + (now - t->since));
 	}
-	if (take_overdue(cpu) || take_by_lot(cpu, t, own) || !t)
+	if (take_overdue(cpu) || take_by_lottery(cpu, t, own) || !t)
 		return;
 	set_clock(&currency_of(t)->clock, own);
 	t->used_ns = 0;
@@ -415,7 +444,7 @@ OP2(void, lottery_quiescent, struct task_struct *, p, u64, deq_flags)
 		lend(p, &t->loan, tickets_in(t->job, p, t), t->job);
 }
 
-/* It leaves this scheduler, maybe in its sleep. */
+/* The task leaves this scheduler, possibly while it sleeps. */
 OP1(void, lottery_disable, struct task_struct *, p)
 {
 	struct task *t = task_of(p);
@@ -424,7 +453,7 @@ OP1(void, lottery_disable, struct task_struct *, p)
 		take_back(&t->loan);
 }
 
-/* ---- The life of a cgroup ---- */
+/* ---- Lifecycle of a cgroup ---- */
 
 SLEEPABLE_OP2(s32, lottery_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {

@@ -1,60 +1,80 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * muqss: several queues in virtual-deadline order, after Con Kolivas' MuQSS 0.31 (for Linux 7.2, August 2026).
+ * muqss: several queues in virtual-deadline order, after Con Kolivas' MuQSS 0.31 (for Linux 7.2,
+ * August 2026).
  *
- * 1. Queues ("queues.bpf.h"). CPUs share a queue by `rqshare`: each has its own, or those of a core, a package, a cache, a
- *    node, or all of them. A task waits in the queue of the CPU where it was put; one that runs is in none. With one queue
- *    for all this is BFS.
+ * 1. Queues ("queues.bpf.h"). `rqshare` sets which CPUs share a queue: none, those of a core, a
+ *    package, a cache, a node, or all. A task waits in the queue of the CPU on which it was
+ *    enqueued; a running task is in no queue. With one queue for all CPUs this is BFS.
  *
- * 2. Slice and deadline (<weir/deadline.bpf.h>), as in BFS: 6 ms of 2^20 ns for every nice level, and a deadline by nice.
- *    Both are kept until the slice is used up, also across sleep. 6 ms are never scaled.
+ * 2. Slice and deadline (<weir/deadline.bpf.h>) are those of BFS: a slice of 6 ms of 2^20 ns at all
+ *    nice levels, and a deadline by nice. Both are kept until the slice is used up, also across
+ *    sleep. The slice does not grow with the number of CPUs.
  *
- * 3. A timer for each CPU ends slices, to the microsecond; ticks only come to its help. So nothing is rounded to ticks,
- *    and the halves and thirds that BFS shares CPUs in come out exactly.
+ * 3. A timer per CPU ends slices to the microsecond; ticks only back it up. So nothing is rounded
+ *    to ticks, and tasks get exactly the halves and thirds of a CPU that BFS only approximates.
  *
- * 4. Pick. A CPU takes the earliest deadline of all queues, near queues first among equals. It reads the best key of each
- *    queue and looks only into those that are better than what it has. The task that ran competes too, behind its
- *    equals. With `interactive` off only longer queues count.
+ * 4. Pick. A CPU takes the earliest deadline of all queues, and among equal deadlines that of the
+ *    nearest queue. It reads the best key of each queue, and looks only into queues whose best key
+ *    is better than the best task found so far. The task that was running competes too, and loses
+ *    against a task with the same deadline. With `interactive` off, only queues that are longer
+ *    count.
  *
- * 5. Levels (<weir/idle-level.bpf.h>). SCHED_IDLE tasks run if no other task wants the CPU. SCHED_BATCH tasks get a new
- *    deadline whenever they stop, and preempt nobody of their level.
+ * 5. Levels (<weir/idle-level.bpf.h>). SCHED_IDLE tasks run if no other task wants the CPU.
+ *    SCHED_BATCH tasks get a new deadline whenever they stop, and preempt only SCHED_IDLE tasks.
  *
- * 6. Placement. A task that wakes goes to its last CPU if that idles. Else to the idle CPU with the lowest rank: 1 if its
- *    core has no second thread, 2 the sibling of the last CPU, 4 another core below its cache, 8 another cache of the node,
- *    16 if others below that cache are busy, 64 if its sibling is, 128 another node. So an idle core below a cache that
- *    idles as a whole (8) is better than one beside the last CPU (4 + 16). Of equals the one that began to idle last, which is
- *    still clocked up. If nothing idles, to the CPU that counts the fewest tasks, the nearest of those.
+ * 6. Placement. A waking task goes to its last CPU if that is idle, otherwise to the idle CPU with
+ *    the lowest rank. The rank is the sum of: 1 if the core has no second thread; 2 for the sibling
+ *    of the last CPU, 4 for another core below its cache, 8 for another cache of the node, 128 for
+ *    another node; 16 if another CPU below the same cache is busy; 64 if the sibling is busy. So a
+ *    core below a fully idle cache (8) is better than an idle core below the last CPU's busy cache
+ *    (4 + 16). Among equals, the CPU that became idle last wins, because its frequency is still
+ *    high. If no CPU is idle, the task goes to the CPU with the fewest tasks, the nearest one among
+ *    equals.
  *
- * 7. Preemption. From that CPU on, near before far, the first CPU whose task has a later deadline is told to pick again, and
- *    which task it is for. (BFS looks for the latest of all.) With `interactive` off other CPUs are only told if they count
- *    more tasks. A waker that is about to sleep is not preempted on its own CPU.
+ * 7. Preemption. Starting from that CPU, near CPUs first, the first CPU whose running task has a
+ *    later deadline is kicked to pick again, with a hint which task to pick. (BFS looks for the
+ *    latest deadline of all.) With `interactive` off, a CPU other than the first is kicked only if
+ *    it has more tasks. A sync wakeup (the waker is about to sleep) does not preempt on the waker's
+ *    CPU.
  *
- * 8. Fork. The child waits on its parent's CPU and gets half of its slice, and its deadline. If no CPU idles for it, it
- *    goes before its parent, unless it is a thread: that preempts by its deadline. If less than 200 us are left, the parent
- *    has to stop.
+ * 8. Fork. The child waits on its parent's CPU with half of the parent's remaining slice, and the
+ *    parent's deadline. If no CPU is idle, the child runs before its parent, unless it is a thread,
+ *    which preempts only by its deadline. If less than 200 us of the slice are left, the parent
+ *    must stop.
  *
- * 9. sched_yield, by `yield_type`: 0 does nothing, 1 lets the deadlines decide again, 2 has a new turn begin first.
+ * 9. sched_yield depends on `yield_type`: 0 does nothing, 1 makes the CPU pick again, 2 renews
+ *    slice and deadline first.
  *
- * 10. A new nice value moves the deadline by the difference, whether the task waits or runs. Who becomes worse picks again.
+ * 10. A new nice value moves the deadline by the difference, for waiting and running tasks. If the
+ *     nice value of a running task increases, its CPU picks again.
  *
- * 11. SMT-nice (<weir/smt-nice.bpf.h>): a task does not run beside a sibling whose task has more weight, three times out
- *     of four. What it weighs itself is told by its nice value alone, what its sibling weighs counts down with each slice.
+ * 11. SMT-nice (<weir/smt-nice.bpf.h>): in three of four slices, a task does not run beside a
+ *     sibling whose task has a larger weight. Its own weight depends only on its nice value; that
+ *     of the sibling's task counts down with each slice.
  *
  * Where this departs from MuQSS 0.31, and why:
- * - SCHED_IDLE tasks of all CPUs wait in one queue, and the first of them runs for 2 ms before others, so often that each has
- *   its turn within 16 s or so. In MuQSS they may wait for ever; a kernel ejects a scheduler of sched_ext after 30 s.
- * - An idle CPU that is found is given the task, and counts as busy from then on. MuQSS only wakes it, and two tasks may
- *   choose the same one. For the same reason a CPU that was told to pick again counts as running the task it was told of.
- * - Other queues are never skipped because somebody has their lock.
- * - Threads of the kernel that belong to one CPU wait in a queue of that CPU.
- * - The timer of a CPU that begins to idle is not taken back: it fires once, for nobody.
- * - A package is a node. Yielding to a task does nothing. There is no isochronous class, and no charge for I/O.
- * - A sync wakeup of a task that may use one CPU preempts: the kernel tells of it only where a CPU is chosen.
+ * - The SCHED_IDLE tasks of all CPUs wait in one queue. The first of them runs for 2 ms before
+ *   others, often enough that each runs within about 16 s. In MuQSS they may wait forever, but a
+ *   kernel ejects a sched_ext scheduler that lets a task wait for 30 s.
+ * - A task for which an idle CPU is found is inserted on that CPU, which counts as busy from then
+ *   on. MuQSS only wakes the CPU, and two tasks may choose the same one. For the same reason, a CPU
+ *   that was kicked to pick again counts as running the task of its hint.
+ * - A queue is never skipped because its lock is held.
+ * - Kthreads that are pinned to one CPU wait in a queue of that CPU.
+ * - The timer of a CPU that becomes idle is not cancelled: it fires once, without effect.
+ * - A package is a node. Directed yield does nothing. There is no SCHED_ISO, and I/O is not
+ *   charged.
+ * - A sync wakeup of a pinned task preempts: the kernel passes the sync flag only to
+ *   ops.select_cpu, which it does not call for such a task.
  *
- * What is wrong in its source, and not so here:
- * - Deadlines are computed in 32 bits, and wrap for nice 19 from an rr_interval of 52 ms on, for nice 0 from 314.
- * - When a heavy task begins, it compares each sibling's task with that sibling itself, so no light one has to stop at once.
- * - With a CPU offline it looks only at as many CPUs as are online, and so not at the farthest ones.
+ * Bugs of MuQSS 0.31 that this does not have:
+ * - Deadlines are computed in 32 bits. They wrap for nice 19 from an rr_interval of 52 ms on, and
+ *   for nice 0 from 314 ms on.
+ * - When a task with a large weight starts to run, each sibling's task is compared with that
+ *   sibling itself, so no task with a smaller weight has to stop.
+ * - With a CPU offline, a scan visits only as many CPUs as are online, and so misses the farthest
+ *   ones.
  */
 #include <weir/smt-nice.bpf.h>
 
@@ -65,29 +85,32 @@ enum yield_type { YIELD_NOTHING, YIELD_PICK, YIELD_RENEW };
 
 RODATA u32 yield_type = YIELD_PICK;
 
-/* What muqss knows of a task. */
+/* State of a task. */
 struct task {
-	struct turn turn;
+	struct budget budget;
 	u64 key;	/* deadline and level */
-	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
-	s32 load_at;	/* 6: the CPU that counts it, + 1; 0 while it sleeps */
+	s32 counted_at;	/* CPU whose runqueue counted it when it was last queued, or ran */
+	s32 load_at;	/* 6: 1 + the CPU in whose `load` it is counted; 0 while it sleeps */
 	u32 weight;	/* 11 */
-	bool searched;	/* no CPU was idle a moment ago */
-	bool sync;	/* woken by a task that is about to sleep */
-	bool displaced;	/* stopped while it could go on */
-	bool child;	/* forked, and has not run */
-	bool promoted;	/* of SCHED_IDLE, and runs before others */
+	bool searched;	/* select_cpu has just found no idle CPU */
+	bool sync;	/* sync wakeup */
+	bool displaced;	/* was preempted */
+	bool child;	/* forked, has not run yet */
+	bool promoted;	/* SCHED_IDLE task that runs before others */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What other CPUs may know of a CPU. A cache line each: they are written at every switch. */
+/*
+ * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
+ * switch.
+ */
 struct cpu {
-	u64 key;	/* of the task that runs; 0 if nobody runs who could be preempted */
+	u64 key;	/* of the running task; 0 if there is none that can be preempted */
 	u64 last_tick;
-	u64 stopped_at;	/* 6: when somebody last stopped here, in ticks */
-	u32 load;	/* 6: tasks that wait or run and were put here last */
-	s32 hint;	/* 7: for whom it was told to pick again */
+	u64 stopped_at;	/* 6: time at which a task last stopped here, in jiffies */
+	u32 load;	/* 6: runnable tasks that were last enqueued or run here */
+	s32 hint;	/* 7: pid of the task for which it was kicked */
 	bool early;
 } __attribute__((aligned(64)));
 
@@ -115,7 +138,7 @@ static bool is_refused(struct task_struct *p, s32 cpu)
 	return smt_nice && is_outweighed(p, smt_weight(p), cpu);
 }
 
-/* 6: who began to idle last is the first, and then the lowest number. */
+/* 6: the CPU that became idle last comes first; then the lowest number. */
 static __always_inline u64 idle_order(u32 cpu)
 {
 	u64 ago = bpf_jiffies64() - READ_ONCE(cpu_of(cpu)->stopped_at);
@@ -126,11 +149,11 @@ static __always_inline u64 idle_order(u32 cpu)
 /* ---- 3: the timer ---- */
 
 #define TIMER_PINNED 2	/* BPF_F_TIMER_CPU_PIN */
-#define TIMER_SAME_NS 5000	/* one that is so near is left alone */
+#define TIMER_SAME_NS 5000	/* a timer that is off by less than this is not rearmed */
 
 struct slice_timer {
 	struct bpf_timer timer;
-	u64 ends_at;	/* 0: it is not armed */
+	u64 ends_at;	/* 0: not armed */
 };
 
 struct {
@@ -140,7 +163,10 @@ struct {
 	MAP_TYPE(value, struct slice_timer);
 } slice_timers SEC(".maps");
 
-/* On the CPU whose slice ends. Who ran when it was armed may have left: who came then has armed it anew, or nobody came. */
+/*
+ * Timer callback, on the CPU whose slice ends. If the task for which it was armed has left, either
+ * the next task has rearmed the timer, or no task runs and its key is 0.
+ */
 static int end_slice(void *map, u32 *cpu, struct slice_timer *s)
 {
 	s->ends_at = 0;
@@ -149,16 +175,16 @@ static int end_slice(void *map, u32 *cpu, struct slice_timer *s)
 	return 0;
 }
 
-/* For the task that runs on this CPU, `cpu`. */
-static void arm_timer(u32 cpu, const struct turn *turn, u64 now)
+/* Arms the timer for the task that runs on `cpu`, the current CPU. */
+static void arm_timer(u32 cpu, const struct budget *budget, u64 now)
 {
 	struct slice_timer *s = bpf_map_lookup_elem(&slice_timers, &cpu);
-	u64 ends_at = now + turn->slice_ns;
+	u64 ends_at = now + budget->slice_ns;
 
 	if (!s || (ends_at < s->ends_at + TIMER_SAME_NS && s->ends_at < ends_at + TIMER_SAME_NS))
 		return;
 	s->ends_at = ends_at;
-	bpf_timer_start(&s->timer, turn->slice_ns, TIMER_PINNED);
+	bpf_timer_start(&s->timer, budget->slice_ns, TIMER_PINNED);
 }
 
 static __always_inline void timers_init(void)
@@ -176,7 +202,7 @@ static __always_inline void timers_init(void)
 	}
 }
 
-/* ---- 6: where a task is counted ---- */
+/* ---- 6: number of tasks per CPU ---- */
 
 static __always_inline void count_load(struct task *t, s32 cpu)
 {
@@ -189,7 +215,10 @@ static __always_inline void count_load(struct task *t, s32 cpu)
 		__sync_fetch_and_add(&cpu_of(cpu)->load, 1);
 }
 
-/* The CPU that counts the fewest tasks, the nearest of those. Nobody idles, so one is as few as there can be. */
+/*
+ * The CPU with the fewest tasks, the nearest one among equals. No CPU is idle, so the scan stops at
+ * a CPU with one task.
+ */
 VERIFIED_ONCE s32 find_least_loaded(struct task_struct *p TRUSTED, s32 last)
 {
 	struct walk *w = walk_here();
@@ -213,14 +242,17 @@ VERIFIED_ONCE s32 find_least_loaded(struct task_struct *p TRUSTED, s32 last)
 
 /* ---- 7: preemption ---- */
 
-/* The CPU picks again, and counts as running the task for which it was told. */
-static void tell_victim(s32 cpu, u64 key)
+/* The CPU picks again. From now on it counts as running the task for which it was kicked. */
+static void kick_victim(s32 cpu, u64 key)
 {
 	WRITE_ONCE(cpu_of(cpu)->key, key);
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
-/* The first CPU, counted from `target`, whose task is later than `key`. SCHED_BATCH is earlier than SCHED_IDLE only. */
+/*
+ * First CPU, counted from `target`, whose task has a later key; -1 if there is none. SCHED_BATCH
+ * tasks preempt only SCHED_IDLE tasks.
+ */
 VERIFIED_ONCE s32 find_victim(struct task_struct *p TRUSTED, s32 target, u64 key)
 {
 	u32 load = READ_ONCE(cpu_of(target)->load);
@@ -240,7 +272,10 @@ VERIFIED_ONCE s32 find_victim(struct task_struct *p TRUSTED, s32 target, u64 key
 	return -1;
 }
 
-/* 7, 8: nothing idles, so who shall make way for a task that has just been put into the queue of `target`? */
+/*
+ * 7, 8: no CPU was idle; finds a task to preempt for `p`, which is already in the queue of
+ * `target`.
+ */
 static void preempt(struct task_struct *p, struct task *t, s32 target)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
@@ -256,17 +291,20 @@ static void preempt(struct task_struct *p, struct task *t, s32 target)
 	if (victim < 0)
 		return;
 	WRITE_ONCE(cpu_of(victim)->hint, p->pid);
-	tell_victim(victim, t->key);
+	kick_victim(victim, t->key);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
-/* 8: the child takes half of what its parent has left, or, if that is too little, the parent has to stop. */
+/*
+ * 8: the child takes half of its parent's remaining slice. If that is too short, the parent must
+ * stop.
+ */
 static void split(struct task *t, struct task_struct *parent, u64 now)
 {
 	struct task *from = task_of(parent);
 
-	if (from && !share(&t->turn, &from->turn, now))
+	if (from && !share(&t->budget, &from->budget, now))
 		kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
 }
 
@@ -277,9 +315,9 @@ SLEEPABLE_OP2(s32, muqss_init_task, struct task_struct *, p, struct scx_init_tas
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->turn.ratio = ratio_of(p->static_prio);
+	t->budget.ratio = ratio_of(p->static_prio);
 	t->weight = smt_weight(p);
-	renew(&t->turn, now);
+	renew(&t->budget, now);
 	if (args->fork) {
 		t->child = true;
 		split(t, bpf_get_current_task_btf(), now);
@@ -297,7 +335,7 @@ OP3(s32, muqss_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_fla
 	return t && t->searched && !t->child ? find_least_loaded(p, prev_cpu) : cpu;
 }
 
-/* The slice of a parent has become shorter: its timer shall know. */
+/* The slice of the parent has become shorter, so its timer must be rearmed. */
 static __always_inline void rearm_parent(u64 now)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
@@ -306,13 +344,14 @@ static __always_inline void rearm_parent(u64 now)
 
 	if (!from || !READ_ONCE(cpu_of(cpu)->key))
 		return;
-	charge(&from->turn, now);
-	arm_timer(cpu, &from->turn, now);
+	charge(&from->budget, now);
+	arm_timer(cpu, &from->budget, now);
 }
 
 /*
- * The second search comes after the insert: a CPU that began to idle in between has found the queue empty. A CPU that
- * has been claimed is kicked in any case: if its task is taken away before it comes, nothing else would wake it.
+ * The second search follows the insert, because a CPU that became idle in between has found the
+ * queue empty. A claimed CPU is always kicked: if another CPU takes the task first, nothing else
+ * would wake the claimed one.
  */
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 {
@@ -322,11 +361,11 @@ static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 	if (t->child)
 		rearm_parent(now_ns());
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->budget.slice_ns, enq_flags);
 	} else {
-		insert_by_level(p, SHARED_DSQ + queue, &t->turn, enq_flags);
+		insert_by_level(p, SHARED_DSQ + queue, &t->budget, enq_flags);
 		if (!is_idle_level(p))
-			note_key(queue, t->turn.deadline);
+			note_key(queue, t->budget.deadline);
 		cpu = claim_idle_cpu(p, target);
 	}
 	if (cpu >= 0)
@@ -346,12 +385,12 @@ OP2(void, muqss_enqueue, struct task_struct *, p, u64, enq_flags)
 
 static __always_inline void begin(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
-	begin_turn(t, cpu, now);
-	arm_timer(cpu, &t->turn, now);
+	begin_run(t, cpu, now);
+	arm_timer(cpu, &t->budget, now);
 	smt_runs(p, t->weight, cpu);
 }
 
-/* 4: `prev` competes if it can go on and SMT-nice lets it. */
+/* 4: `prev` competes if it can continue and SMT-nice permits it. */
 OP2(void, muqss_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -362,15 +401,15 @@ OP2(void, muqss_dispatch, s32, cpu, struct task_struct *, prev)
 		if (is_refused(prev, cpu))
 			t = NULL;
 		else if (is_idle_level(prev))
-			idle_limit = t->turn.deadline;
+			idle_limit = t->budget.deadline;
 		else
-			limit = t->turn.deadline, idle_limit = 0;
+			limit = t->budget.deadline, idle_limit = 0;
 	}
 	if (take_by_level(cpu, limit, idle_limit, now))
 		return;
 	if (t) {
 		begin(prev, t, cpu, now);
-		task_set_slice(prev, t->turn.slice_ns);
+		task_set_slice(prev, t->budget.slice_ns);
 	} else {
 		smt_idles(cpu);
 	}
@@ -386,7 +425,7 @@ OP1(void, muqss_running, struct task_struct *, p)
 	count_at(&t->counted_at, cpu);
 	count_load(t, cpu);
 	if (t->promoted)
-		t->turn.slice_ns = IDLE_TURN_NS;
+		t->budget.slice_ns = IDLE_SLICE_NS;
 	begin(p, t, cpu, now_ns());
 }
 
@@ -416,7 +455,7 @@ OP2(void, muqss_quiescent, struct task_struct *, p, u64, deq_flags)
 		count_load(t, -1);
 }
 
-/* 9: the kernel asks for a pick in any case, which keeps a task that has some of its slice left. */
+/* 9: the kernel picks again in any case, but keeps a task that has some of its slice left. */
 OP2(bool, muqss_yield, struct task_struct *, from, struct task_struct *, to)
 {
 	struct task *t = task_of(from);
@@ -424,8 +463,8 @@ OP2(bool, muqss_yield, struct task_struct *, from, struct task_struct *, to)
 	if (to || yield_type == YIELD_NOTHING || !t)
 		return false;
 	if (yield_type == YIELD_RENEW) {
-		renew(&t->turn, now_ns());
-		t->turn.since = now_ns();
+		renew(&t->budget, now_ns());
+		t->budget.since = now_ns();
 	}
 	task_set_slice(from, 0);
 	return false;
@@ -442,18 +481,18 @@ OP2(void, muqss_set_weight, struct task_struct *, p, u32, weight)
 	change_nice(p, t);
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
 OP2(void, muqss_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
-	put_local_back();
+	reenqueue_local();
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, muqss_cpu_online, s32, cpu)
 {
 	cpu_of(cpu)->key = 0;
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when muqss was loaded", cpu);
 }
 
@@ -474,7 +513,7 @@ OP1(void, muqss_exit, struct scx_exit_info *, info)
 	record_exit(info);
 }
 
-/* Without the flag a CPU cannot idle beside a task that SMT-nice keeps from it. */
+/* Without SCX_OPS_ENQ_LAST a CPU could not stay idle beside a task that SMT-nice bars from it. */
 SCHEDULER(muqss_ops,
 	.init_task = (void *)muqss_init_task,
 	.select_cpu = (void *)muqss_select_cpu,

@@ -1,37 +1,47 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The queues of MuQSS: who shares one, in which order a CPU looks into them, and whom it takes.
+ * The queues of MuQSS: which CPUs share one, in which order a CPU looks into them, and which task
+ * it takes.
  *
- * 1. CPUs that share a queue are neighbours in the table of places (<weir/topology.bpf.h>), so queues have an order too: by
- *    node, cache and core. A queue is its tasks in the order of their keys, and the best of these keys where all can read it.
- * 2. Near before far: the own core, what is below the own cache, the own node, the rest. Each of these is a range of
- *    places, or of queues, around the ranges inside of it, so the one at any distance is found without a table. Within
- *    a range CPUs of the lower half of the machine count upwards and the others downwards, each around the end.
- * 3. A CPU looks into its own queue first. Of the others it reads the best key, and looks into a queue if that key is
- *    better than the best task so far. Equal keys: the nearer queue wins. Without `interactive` a queue must also be
- *    longer than that of the best so far, the first task that may not run here ends it, and other nodes are asked only while
- *    there is nobody at all.
- * 4. Who was told which task to pick is content as soon as that is the best so far.
- * 5. What was found is taken with a second look. If another CPU was faster, the search begins anew, at most twice.
- * 6. Best keys are hints: two CPUs that renew one at the same moment may leave it wrong until somebody renews it again. A
- *    CPU that found nobody does not trust them, and asks every queue for its length: it never idles beside a task.
+ * 1. CPUs that share a queue are adjacent in the table of places (<weir/topology.bpf.h>), so queues
+ *    are ordered, too: by node, cache and core. Each queue publishes its best key.
+ * 2. Near before far: the CPU's own core, the CPUs below its cache, its node, the rest. Each of
+ *    these is a range of places or queues around the one before, so the n-th nearest is computed
+ *    without a table. Within a range, CPUs of the lower half of the machine count upwards and the
+ *    others downwards, both with wraparound.
+ * 3. A CPU looks into its own queue first. Of another queue it reads the best key, and looks into
+ *    the queue only if that key is better than the best task found so far. Among equal keys the
+ *    nearer queue wins. Without `interactive`, a queue must also be longer than that of the best
+ *    task so far, its search ends at the first task that may not run here, and other nodes are
+ *    searched only while no task is found.
+ * 4. A CPU that was kicked for a certain task stops its search as soon as that task is the best so
+ *    far.
+ * 5. The task found is taken in a second step. If another CPU was faster, the search restarts, at
+ *    most twice.
+ * 6. Best keys are hints: two CPUs that update one at the same moment may leave it wrong until the
+ *    next update. So a CPU that found no task does not trust them, and checks the length of every
+ *    queue: it is never idle beside a waiting task.
  *
- * A policy defines before it includes this: struct cpu with `hint`, and what <weir/one-queue.bpf.h> asks for.
+ * Before including this, a policy defines struct cpu with `hint`, and what <weir/one-queue.bpf.h>
+ * requires.
  */
 #ifndef MUQSS_QUEUES_BPF_H
 #define MUQSS_QUEUES_BPF_H
 
 #include <weir/topology.bpf.h>
 
-#define SHARED_DSQ 0x10000	/* + number of the queue */
+#define SHARED_DSQ 0x10000	/* + queue number */
 
-/* The boot option of that name. Without a word for packages, those of a node are one. */
+/*
+ * Values of MuQSS's boot option `rqshare`. There is no value for packages; the packages of a node
+ * count as one.
+ */
 enum share { SHARE_NONE, SHARE_SMT, SHARE_MC, SHARE_LLC, SHARE_SMP, SHARE_ALL };
 
 RODATA u32 rqshare = SHARE_MC;
 RODATA bool interactive = true;
 
-/* 1. A cache line each. */
+/* 1: on a cache line of its own. */
 struct queue {
 	u64 best;
 } __attribute__((aligned(64)));
@@ -40,21 +50,21 @@ struct queue queues[MAX_CPUS];
 u32 nr_queues;
 u16 queue_of_place[MAX_CPUS];
 
-/* 2: ranges around a CPU, each inside of the next. */
+/* 2: ranges around a CPU, each containing the one before. */
 enum ring { RING_SELF, RING_CORE, RING_CACHE, RING_NODE, RING_ALL };
 
-/* Places of a core, by CPU. */
+/* First place and end of a core, by CPU. */
 u16 core_begin[MAX_CPUS];
 u16 core_end[MAX_CPUS];
 
-/* 3: what a walk has found so far. In memory for the verifier's sake, as in <weir/idle.bpf.h>. */
+/* 3: state of a walk through the queues. In memory for the verifier, as in <weir/idle.bpf.h>. */
 struct walk {
-	u64 limit;	/* the best key */
-	s32 queue;	/* whose it is, or -1 */
-	s32 pid;
-	u32 length;	/* of that queue */
-	u32 load;	/* the same for the CPU with the fewest tasks */
-	s32 cpu;
+	u64 limit;	/* best key so far */
+	s32 queue;	/* its queue, or -1 */
+	s32 pid;	/* its task */
+	u32 length;	/* length of that queue */
+	u32 load;	/* find_least_loaded: fewest tasks so far */
+	s32 cpu;	/* the CPU that has them */
 } __attribute__((aligned(64)));
 
 struct walk walks[MAX_CPUS];
@@ -69,7 +79,7 @@ static __always_inline u32 queue_of(s32 cpu)
 	return queue_of_place[place_of[cpu & MAX_CPU_MASK] & MAX_CPU_MASK];
 }
 
-/* 2: the first place of a ring; or its first queue. */
+/* 2: first place of a ring, or its first queue. */
 static __always_inline s32 ring_begin(u32 cpu, enum ring ring, bool in_queues)
 {
 	u32 place = 0;
@@ -85,7 +95,7 @@ static __always_inline s32 ring_begin(u32 cpu, enum ring ring, bool in_queues)
 	return in_queues ? queue_of_place[place & MAX_CPU_MASK] : place;
 }
 
-/* What comes after its last one. */
+/* End of a ring: the place or queue after its last one. */
 static __always_inline s32 ring_end(u32 cpu, enum ring ring, bool in_queues)
 {
 	u32 end = nr_online;
@@ -107,7 +117,7 @@ static __always_inline s32 ring_size(u32 cpu, enum ring ring, bool in_queues)
 	return ring_end(cpu, ring, in_queues) - ring_begin(cpu, ring, in_queues);
 }
 
-/* 2: so many steps into a ring, without what is inside of it. */
+/* 2: place or queue `steps` steps into a ring, without the ring inside it. */
 static __always_inline u32 in_ring(u32 cpu, enum ring ring, s32 steps, bool in_queues)
 {
 	s32 begin = ring_begin(cpu, ring, in_queues), end = ring_end(cpu, ring, in_queues), at;
@@ -121,7 +131,7 @@ static __always_inline u32 in_ring(u32 cpu, enum ring ring, s32 steps, bool in_q
 	return at >= begin ? at : at - begin + end;
 }
 
-/* 2: the place, or queue, that is the `steps`-nearest one; 0 is the own. */
+/* 2: the `steps`-nearest place or queue; 0 is the CPU's own. */
 static __always_inline u32 nearby(u32 cpu, s32 steps, bool in_queues)
 {
 	cpu &= MAX_CPU_MASK;
@@ -148,7 +158,7 @@ static __always_inline u32 nearby_queue(s32 cpu, u32 steps)
 
 /* ---- At init ---- */
 
-/* Whether a queue begins at this place. */
+/* Returns whether a queue begins at this place. */
 static __always_inline bool leads(u32 place, u32 cpu)
 {
 	switch (rqshare) {
@@ -165,7 +175,7 @@ static __always_inline bool leads(u32 place, u32 cpu)
 	}
 }
 
-/* The CPU at a place, if it is of the same core; else -1. */
+/* CPU at a place if it is of the same core, otherwise -1. */
 static __always_inline s32 neighbour(u32 cpu, s32 place)
 {
 	u32 other = cpu_at[place & MAX_CPU_MASK] & MAX_CPU_MASK;
@@ -210,7 +220,7 @@ static s32 make_shared(void)
 	return error;
 }
 
-/* A CPU goes: what is counted at it leaves all queues for the kernel's own. */
+/* A CPU goes offline: tasks counted there move from all queues to the kernel's global DSQ. */
 static void leave_shared(s32 cpu)
 {
 	int queue;
@@ -219,9 +229,9 @@ static void leave_shared(s32 cpu)
 		give_away(cpu, SHARED_DSQ + queue);
 }
 
-/* ---- 3: the walk ---- */
+/* ---- 3: the walk through the queues ---- */
 
-/* A task was put into the queue. */
+/* A task was inserted into the queue. */
 static __always_inline void note_key(u32 queue, u64 key)
 {
 	struct queue *q = &queues[queue & MAX_CPU_MASK];
@@ -235,7 +245,7 @@ static __always_inline bool shared_waits(s32 cpu)
 	return scx_bpf_dsq_nr_queued(SHARED_DSQ + queue_of(cpu));
 }
 
-/* Notes the first task of a queue that may run here, if its key is below `limit`. */
+/* Records the first task of a queue that may run here, if its key is below `limit`. */
 VERIFIED_ONCE u64 look_into(u32 queue, s32 cpu, u64 limit, u32 length, bool deep)
 {
 	struct walk *w = walk_here();
@@ -257,7 +267,7 @@ VERIFIED_ONCE u64 look_into(u32 queue, s32 cpu, u64 limit, u32 length, bool deep
 	return 0;
 }
 
-/* 3: whether the walk ends before the queue that is so many steps away. */
+/* 3, 4: returns whether the walk ends before the queue at distance `steps`. */
 static __always_inline bool is_content(const struct walk *w, s32 cpu, u32 steps)
 {
 	s32 hint = READ_ONCE(cpu_of(cpu)->hint);
@@ -288,7 +298,10 @@ static __noinline void look_around(s32 cpu)
 	}
 }
 
-/* The best task of all queues that is not later than `limit`: in the own queue it may be as late, elsewhere it may not. */
+/*
+ * Takes the best task of all queues. In the CPU's own queue its key may equal `limit`, elsewhere it
+ * must be earlier.
+ */
 static __noinline u32 try_walk(s32 cpu, u64 limit)
 {
 	struct walk *w = walk_here();

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The AMP scheduler: CPU 0 runs nothing, and gives tasks to all others.
+ * The AMP scheduler: CPU 0 runs no tasks and assigns tasks to all other CPUs.
  *
- * 1. One queue, into which only CPU 0 looks. The others have a slot each, and idle while it is empty.
- * 2. Pick: the first task, from the highest priority down. When it has given one, CPU 0 prefers tasks that never ran, or whose
- *    last CPU is free, until it finds none. So affinity only counts among those that wait while several CPUs are free, and
- *    who was stopped by 4 does not get its CPU back before the one it was stopped for.
- * 3. Core: of the nodes by their distance from the node where the task ran last, the first free CPU.
- * 4. If no CPU is free for the task, one shall be. First round, in the order of 3: the first CPU whose task has a lower
- *    priority. Second round: the first whose task has the same and has run for 100 ms, or any that has run for 1 s. That
- *    CPU stops at its next tick, if somebody waits then.
- * 5. On machines of up to 5 CPUs, and while no more are left, everything is as with one queue and no CPU 0 of this kind.
+ * 1. There is one queue, which only CPU 0 scans. Every other CPU has a slot, its local DSQ, and is
+ *    idle while that is empty.
+ * 2. Pick: the first task, from the highest priority down. After its first assignment, CPU 0
+ *    prefers tasks that never ran or whose last CPU is free, until it finds none. So affinity
+ *    counts only among tasks that wait while several CPUs are free, and a task that was preempted
+ *    by 4 does not get its CPU back before the task that preempted it.
+ * 3. Core: the first free CPU, node by node in the order of distance from the node where the task
+ *    last ran.
+ * 4. If no CPU is free for the task, one is preempted. First pass, in the order of 3: the first CPU
+ *    whose task has a lower priority. Second pass: the first CPU whose task has the same priority
+ *    and has run for 100 ms, or whose task has run for 1 s. That CPU stops its task at the next
+ *    tick, if a task waits then.
+ * 5. On machines with up to 5 CPUs, and while no more than 5 are online, the scheduler behaves as
+ *    with one queue, and CPU 0 is like the others.
  *
  * Where this departs from NIX, and why:
- * - There CPU 0 never stops looking. Here it sleeps, and is told of each task that waits, of each CPU that becomes free while
- *   somebody waits, and once in a tick period while somebody waits, for the times of 4.
- * - What Linux binds to CPU 0, its own threads above all, runs there between two looks.
- * - A task that may use few CPUs lets others pass while none of these is free, and 4 is for it too. In NIX one that is wired
- *   to a core waits until that core's task sleeps, or is stopped for somebody else's sake.
- * - While a higher class has CPU 0, or CPU 0 is not there, all CPUs look into the queue, as with one queue. The kernel does
- *   not say that a higher class takes a CPU that idles, as CPU 0 mostly does. So it counts as taken as well when it was told
- *   and has not looked for two tick periods, which is seen at a tick, or once a second where nobody has ticks.
+ * - In NIX CPU 0 polls. Here it sleeps, and is notified of each waiting task, of each CPU that
+ *   becomes free while a task waits, and once per tick period while a task waits, for the times in
+ *   4.
+ * - Tasks that Linux pins to CPU 0, mainly its per-CPU kthreads, run there between two scans.
+ * - A task that may use only few CPUs is skipped while none of these is free, and 4 applies to it,
+ *   too. In NIX a task wired to a core waits until the core's task sleeps, or is preempted for
+ *   another task.
+ * - While a higher class has CPU 0, or CPU 0 is offline, all CPUs scan the queue, as with one
+ *   queue. The kernel does not report that a higher class takes an idle CPU, which CPU 0 usually
+ *   is. So CPU 0 also counts as taken if it was notified and has not scanned for two tick periods.
+ *   This is checked at ticks, and once a second if no CPU has ticks.
  */
 #ifndef NIX_AMP_BPF_H
 #define NIX_AMP_BPF_H
@@ -28,18 +36,18 @@
 #define CENTRAL 0
 #define SMP_AT_MOST 5
 #define MAX_NODES 256
-#define CENTRAL_DSQ 0x10000	/* what is bound to CPU 0 */
+#define CENTRAL_DSQ 0x10000	/* tasks pinned to CPU 0 */
 
 RODATA bool amp = false;
 RODATA u8 nearest_nodes[MAX_NODES][MAX_NODES];
 
-/* 3: places of each node. */
+/* 3: first place and end of each node. */
 u16 places_begin[MAX_NODES];
 u16 places_end[MAX_NODES];
 
 u32 gone_cpus;
 bool central_away;
-u64 told_at;	/* CPU 0 was told then, and has not looked since; or 0 */
+u64 notified_at;	/* time since which CPU 0 is notified and has not scanned; or 0 */
 
 static __always_inline bool is_amp_machine(void)
 {
@@ -70,14 +78,14 @@ static __always_inline s32 amp_init(void)
 	return scx_bpf_create_dsq(CENTRAL_DSQ, -1);
 }
 
-static __always_inline void tell_central(void)
+static __always_inline void notify_central(void)
 {
-	if (!READ_ONCE(told_at))
-		WRITE_ONCE(told_at, now_ns());
+	if (!READ_ONCE(notified_at))
+		WRITE_ONCE(notified_at, now_ns());
 	kick(CENTRAL, SCX_KICK_PREEMPT);
 }
 
-/* ---- 3: which core ---- */
+/* ---- 3: choice of a core ---- */
 
 static __always_inline bool is_free(s32 cpu)
 {
@@ -87,7 +95,9 @@ static __always_inline bool is_free(s32 cpu)
 	       scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL_ON | cpu) == 0;
 }
 
-/* What is asked of a CPU: that it is free, or that its task can be stopped, by the round. */
+/*
+ * Condition on a CPU: it is free (3), or its task can be preempted in the first or second pass (4).
+ */
 enum wanted { FREE, LOWER, LONG_ENOUGH };
 
 static __always_inline bool is_wanted(s32 cpu, enum wanted wanted, u32 priority, u64 now)
@@ -134,15 +144,15 @@ static __noinline void preempt_for(struct task_struct *p, u32 home, u64 now)
 		WRITE_ONCE(cpu_of(victim)->expired, true);
 }
 
-/* ---- 2: whom ---- */
+/* ---- 2: choice of a task ---- */
 
-/* If no CPU is free for such a task, none is for any other. */
+/* If no CPU is free for a task with this property, none is for any other task. */
 static __always_inline bool may_use_all(const struct task_struct *p)
 {
 	return (u32)p->nr_cpus_allowed + !bpf_cpumask_test_cpu(CENTRAL, p->cpus_ptr) >= nr_online;
 }
 
-/* Gives one task to a core. Whether there was one. */
+/* Assigns one task to a core. Returns whether there was one. */
 static __noinline bool serve(bool anybody, u64 now)
 {
 	struct task_struct *p;
@@ -169,13 +179,13 @@ static __noinline bool serve(bool anybody, u64 now)
 	return false;
 }
 
-/* What CPU 0 does: one task after another, each time from the beginning. */
+/* The scan of CPU 0: assigns one task after another, each time from the head of the queue. */
 static __noinline void serve_all(u64 now)
 {
 	bool first = true;
 	int i;
 
-	WRITE_ONCE(told_at, 0);
+	WRITE_ONCE(notified_at, 0);
 	for_range(i, 0, nr_cpus) {
 		if (scx_bpf_dsq_nr_queued(QUEUE_DSQ) == 0)
 			break;
@@ -185,7 +195,10 @@ static __noinline void serve_all(u64 now)
 	}
 }
 
-/* CPU 0 goes to a higher class, or offline, or too few are left: whoever idles looks for itself. */
+/*
+ * CPU 0 goes to a higher class or offline, or too few CPUs are online: idle CPUs scan the queue
+ * themselves.
+ */
 static __always_inline void leave_central(void)
 {
 	int cpu;
@@ -195,10 +208,10 @@ static __always_inline void leave_central(void)
 		kick(cpu, SCX_KICK_IDLE);
 }
 
-/* It does not come, though it was told. */
-static __always_inline void miss_central(u64 now)
+/* CPU 0 does not react to its notification. */
+static __always_inline void check_central(u64 now)
 {
-	u64 told = READ_ONCE(told_at);
+	u64 told = READ_ONCE(notified_at);
 
 	if (is_amp() && told && now > told + 2 * SECOND_NS / hz)
 		leave_central();

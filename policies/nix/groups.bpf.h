@@ -1,22 +1,27 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Scheduling groups: a queue for the CPUs of each node.
+ * Scheduling groups: one queue for the CPUs of each node.
  *
- * 1. A task waits in the queue of the CPU where it ran last, and a new one in its parent's. Nodes from the 17th on share the
- *    queues of the first 16. With one queue for all there is one group.
- * 2. Steal. A CPU that finds nothing in its own queue goes round the groups, from the one that the last thief looked into,
- *    and takes the first task that is not bound to a CPU, from the highest priority down.
- * 3. Donate. A new process goes to the first CPU of another group in whose queue no more wait than in its parent's, counted
- *    from behind the CPU that got the last one.
- * 4. Both are switched while the scheduler runs, by the program `switch_groups`.
+ * 1. A task waits in the queue of the CPU where it last ran, and a new task in that of its parent.
+ *    From the 17th node on, nodes share the queues of the first 16. With one queue for all CPUs
+ *    there is one group.
+ * 2. Steal. A CPU whose own queue has nothing for it visits all groups, starting with the one that
+ *    the last thief visited, and takes the first task that is not pinned, from the highest priority
+ *    down.
+ * 3. Donate. A new process goes to the first CPU of another group whose queue is no longer than
+ *    that of its parent's group. The search starts behind the CPU that got the last one.
+ * 4. The program `switch_groups` switches both on and off while the scheduler runs.
  *
  * Where this departs from NIX of December 2011, and why:
- * - There a CPU steals only from a group in which more wait than the group has CPUs, and nothing of a kernel process's
- *   priority (`steal_from_overloaded`). So up to 4 tasks of a group of 4 wait while all other CPUs idle.
- * - There a process is donated when it calls exec, of which sched_ext is not told. Here it is when it first wakes.
- * - There the CPU behind which the search shall go on is noted, and never looked at: every search begins at CPU 0, and the
- *   first group gets nearly all (`donate_from_first`).
- * - There every idle CPU looks for itself at each of its ticks. Here idle CPUs sleep, and one is told for each task.
+ * - There a CPU steals only from a group with more waiting tasks than CPUs, and no task with a
+ *   kernel process's priority (`steal_from_overloaded`). So up to 4 tasks of a group of 4 CPUs wait
+ *   while all other CPUs are idle.
+ * - There a process is donated when it calls exec, which sched_ext does not report. Here it is
+ *   donated at its first wakeup.
+ * - There the CPU behind which the next search should start is stored but never read: every search
+ *   starts at CPU 0, and the first group gets nearly all processes (`donate_from_first`).
+ * - There every idle CPU scans at each of its ticks. Here idle CPUs sleep, and one is notified of
+ *   each task.
  */
 #ifndef NIX_GROUPS_BPF_H
 #define NIX_GROUPS_BPF_H
@@ -29,14 +34,14 @@ RODATA bool donate_from_first = false;
 RODATA u32 nr_nodes = 1;
 RODATA u16 node_of[MAX_CPUS];
 
-/* 4: no constants, as they are switched. */
+/* 4: variables, not constants, as they can be switched. */
 bool steal SEC(".data.groups") = true;
 bool donate SEC(".data.groups") = false;
 
 u32 nr_groups;
 u32 group_cpus[MAX_GROUPS];
-u32 steal_from;		/* 2: the group that was looked into last */
-u32 donate_behind;	/* 3: the CPU that got one last */
+u32 steal_from;		/* 2: group that the last thief visited */
+u32 donate_behind;	/* 3: CPU number at which the next search starts */
 
 static __always_inline u32 group_of(s32 cpu)
 {
@@ -63,7 +68,7 @@ static __always_inline s32 make_groups(void)
 	return error;
 }
 
-/* Whether somebody waits anywhere. */
+/* Number of waiting tasks in all groups. */
 static __always_inline u32 count_waiting(void)
 {
 	u32 count = 0;
@@ -76,7 +81,7 @@ static __always_inline u32 count_waiting(void)
 
 /* ---- 2: steal ---- */
 
-/* If so many wait in its queue. */
+/* Returns whether a group with this many waiting tasks may be robbed. */
 static __always_inline bool may_be_stolen_from(u32 group, u32 waiting)
 {
 	return waiting > (steal_from_overloaded ? group_cpus[group % MAX_GROUPS] : 0);
@@ -94,7 +99,7 @@ static __noinline bool steal_in(u32 group, s32 cpu)
 			continue;
 		if (steal_from_overloaded && priority >= BASE_KERNEL && priority < PROMOTED)
 			continue;
-		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && came(p, cpu);
+		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && task_arrived(p, cpu);
 		if (taken)
 			break;
 	}
@@ -122,7 +127,7 @@ static __noinline bool steal_for(s32 cpu)
 
 /* ---- 3: donate ---- */
 
-/* Where the child of whoever runs on `here` shall begin. */
+/* CPU on which the child of the task on `here` starts. */
 static __noinline s32 donate_to(struct task_struct *p, s32 here)
 {
 	u32 waiting = scx_bpf_dsq_nr_queued(queue_of(here)), first = donate_from_first ? 0 : READ_ONCE(donate_behind);
@@ -141,7 +146,7 @@ static __noinline s32 donate_to(struct task_struct *p, s32 here)
 	return here;
 }
 
-/* Of processes, not of threads; and a bound one stays. */
+/* 3: processes are donated, not threads, and no pinned task. */
 static __always_inline bool is_donated(struct task_struct *p, u64 wake_flags)
 {
 	struct task_struct *parent = bpf_get_current_task_btf();
@@ -157,7 +162,7 @@ struct groups_switches {
 	u32 donate;
 };
 
-/* Who begins to steal has to wake up. */
+/* Idle CPUs that may steal from now on are woken. */
 SEC("syscall") int switch_groups(struct groups_switches *to)
 {
 	int cpu;
@@ -171,7 +176,7 @@ SEC("syscall") int switch_groups(struct groups_switches *to)
 
 /* ---- An idle CPU for a task that waits in the queue of `home` ---- */
 
-/* Whom the kernel picks it no longer calls idle: not even a CPU that went, which it calls so until then. */
+/* A CPU that the kernel picks leaves its idle mask, even if it is one that went offline. */
 static __always_inline s32 claim_any(struct task_struct *p)
 {
 	int attempt;
@@ -205,8 +210,8 @@ static __always_inline s32 claim_in_group(struct task_struct *p, s32 home)
 }
 
 /*
- * -1 if there is none: the one where it ran last, one of the group, one that would steal it. `waiting` tasks are in its queue,
- * with this one.
+ * Claims an idle CPU; -1 if there is none. In this order: the task's last CPU, one of its group,
+ * one that would steal it. `waiting` is the length of its queue, this task included.
  */
 static __noinline s32 claim_idle(struct task_struct *p, s32 home, u32 waiting)
 {

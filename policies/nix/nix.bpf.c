@@ -2,34 +2,41 @@
 /*
  * nix: the three schedulers of NIX (2011 and 2012), a Plan 9 for machines with many cores.
  *
- * 1. Priorities are those of Plan 9 ("share.bpf.h"): the less a task used lately, the higher, up to its base. A queue has its
- *    tasks by priority, each first come, first served, and one lock.
+ * 1. Priorities are those of Plan 9 ("share.bpf.h"): the less CPU time a task used lately, the
+ *    higher its priority, up to its base priority. A queue has its tasks by priority, FIFO within a
+ *    priority, and has one lock.
  *
- * 2. smp: one queue for all CPUs. A task that becomes ready goes there, and one idle CPU is told, its last one if that idles.
- *    That one takes it, whoever has come meanwhile. If a higher class was faster there, another one is told.
+ * 2. smp: one queue for all CPUs. A task that becomes runnable goes there, and one idle CPU is
+ *    notified, its last CPU if that is idle. That CPU takes this task, whichever other tasks have
+ *    arrived meanwhile. If a higher class has taken the CPU, another one is notified.
  *
- * 3. A CPU that needs a task looks through the queue twice. First pass: tasks that never ran, or ran here last. Second pass:
- *    any that is not bound to another CPU. So a CPU takes a low task that ran here before a high one that did not. Somebody
- *    who could go on competes in the first pass, behind those of the same priority.
+ * 3. A CPU that needs a task scans the queue twice. First pass: tasks that never ran, or last ran
+ *    on this CPU. Second pass: any task that may run here. So a CPU prefers a task of low priority
+ *    that last ran here to one of high priority that did not. A running task that can continue
+ *    competes in the first pass, and loses against tasks of the same priority.
  *
- * 4. At a tick a task stops if somebody of a higher priority waits, or if it has run for 100 ms and anybody waits. A wakeup
- *    interrupts nobody.
+ * 4. At a tick a task stops if a task of higher priority waits, or if it has run for 100 ms and any
+ *    task waits. A wakeup does not preempt.
  *
- * 5. groups: a queue for the CPUs of each node, and ways from one to another ("groups.bpf.h"). If a task made another one
- *    ready and then stops by itself, that one is next on its CPU, with what is left of the 100 ms.
+ * 5. groups: one queue per node, and rules to move tasks between nodes ("groups.bpf.h"). If a task
+ *    has made another one runnable and then stops by itself, that one is the next on its CPU, for
+ *    the rest of the 100 ms.
  *
- * 6. amp: CPU 0 gives tasks to all others, and runs none ("amp.bpf.h").
+ * 6. amp: CPU 0 assigns tasks to all other CPUs, and runs none ("amp.bpf.h").
  *
  * Where this departs from NIX, and why:
- * - An idle core of NIX halts after each pass, and looks again at the next interrupt. Here both passes are one look, and a CPU
- *   that was told of a task does not look for another one, so that nothing waits beside an idle CPU.
- * - There a core also looks for higher priorities at the end of each interrupt of a device. A program of sched_ext is not
- *   told of these.
- * - Stopping is not put off while a task holds locks: what a kernel's spin locks need, Linux does itself.
+ * - An idle core of NIX halts after each pass, and scans again at the next interrupt. Here both
+ *   passes are one scan, and a CPU that was notified of a task does not look for another one, so
+ *   that no task waits beside an idle CPU.
+ * - A NIX core also looks for higher priorities at the end of each device interrupt. A sched_ext
+ *   program does not see these.
+ * - Preemption is not delayed while a task holds locks: Linux itself disables preemption where its
+ *   spin locks need that.
  * - There are no deadlines (Plan 9's EDF).
- * - A CPU that goes offline still asks for tasks when the kernel lets no task go there any more, some milliseconds before it
- *   says so. What it takes ends up in the kernel's own queue. The first one tells that, and from then on it takes only what is
- *   bound to it.
+ * - A CPU that goes offline still calls ops.dispatch for some milliseconds after the kernel has
+ *   stopped admitting tasks there, and before it reports this. A task that such a CPU takes ends up
+ *   in the kernel's global DSQ. The first such task shows that the CPU is closed; from then on it
+ *   takes only pinned tasks.
  */
 #include <weir/hotplug.bpf.h>
 
@@ -38,33 +45,36 @@ LICENSE("GPL");
 #define QUEUE_DSQ 0		/* + group */
 #define TIMER_EVERY_NS 1000000000ULL
 #define QUANTUM_NS 100000000ULL
-#define SLICE_NS (1ULL << 50)	/* ticks decide, not the kernel */
+#define SLICE_NS (1ULL << 50)	/* practically infinite: nix_tick ends slices */
 
-/* What nix knows of a task. */
+/* State of a task. */
 struct task {
-	u64 settled_at;	/* the share is as of then */
+	u64 settled_at;	/* time of the last update of the share */
 	u64 ready_at;
-	u32 share;	/* of ONE */
+	u32 share;	/* of one CPU, which is ONE */
 	u32 priority;
-	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
-	s32 asked;	/* the CPU that `select_cpu` answered just now; or -1 */
-	bool fresh;	/* never ran */
-	bool displaced;	/* stopped while it could go on */
+	s32 counted_at;	/* CPU whose runqueue counted it when it was last queued, or ran */
+	s32 asked;	/* CPU that select_cpu has just returned, or -1 */
+	bool fresh;	/* has never run */
+	bool displaced;	/* was preempted */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What other CPUs may know of a CPU. A cache line each: they are written at every switch. */
+/*
+ * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
+ * switch.
+ */
 struct cpu {
-	u64 since;	/* its task began then, or whoever it followed by 5 */
-	u32 priority;	/* of its task when it began */
-	s32 readied;	/* 5: whom its task made ready last */
-	s32 told_of;	/* 2: for whom it was told, while it idled; 0 if it took that one */
-	u8 busy;	/* somebody runs, or was sent */
-	bool closed;	/* no task may come any more, and nobody has said that it goes offline */
-	bool expired;	/* amp: its task shall stop at the next tick */
+	u64 since;	/* start of the 100 ms of its task */
+	u32 priority;	/* of its task at the start */
+	s32 readied;	/* 5: pid of the last task that its task made runnable */
+	s32 notified_for;	/* 2: pid of the task it was notified of while idle; 0 once taken */
+	u8 busy;	/* a task runs, or was assigned */
+	bool closed;	/* the kernel admits no task, but has not reported it offline */
+	bool expired;	/* amp: its task must stop at the next tick */
 	bool taken;	/* by a higher class */
-	bool follows;	/* 5: the next task goes on with the 100 ms of the last one */
+	bool follows;	/* 5: the next task continues the 100 ms of the last one */
 } __attribute__((aligned(64)));
 
 struct cpu cpus[MAX_CPUS];
@@ -84,71 +94,78 @@ static __always_inline bool is_fresh(u64 key)
 	return key & 1;
 }
 
-/* The kernel goes on to call a CPU idle that is on its way offline. */
+/* The kernel's idle mask can contain a CPU that is going offline. */
 static __always_inline bool is_open(s32 cpu)
 {
 	return !is_leaving(cpu) && !READ_ONCE(cpu_of(cpu)->closed);
 }
 
 /*
- * What waited at a CPU that went is in the kernel's own queue, whose length nobody can ask for. The kernel looks into it when
- * a task stops, before `dispatch`: so for a second all stop at each tick.
+ * Tasks of a CPU that went offline are in the kernel's global DSQ, whose length a program cannot
+ * read. The kernel consumes it when a task stops, before ops.dispatch. So until this time all tasks
+ * stop at each tick.
  */
-u64 look_until;
+u64 scan_until;
 
-static bool came(struct task_struct *p, s32 cpu);
+static bool task_arrived(struct task_struct *p, s32 cpu);
 
 #include "share.bpf.h"
 #include "groups.bpf.h"
 #include "amp.bpf.h"
 
-/* ---- 2: who is told ---- */
+/* ---- 2: notification of idle CPUs ---- */
 
-static __always_inline void tell(s32 cpu, const struct task_struct *p)
+static __always_inline void notify(s32 cpu, const struct task_struct *p)
 {
 	if (cpu < 0)
 		return;
-	WRITE_ONCE(cpu_of(cpu)->told_of, p->pid);
+	WRITE_ONCE(cpu_of(cpu)->notified_for, p->pid);
 	kick(cpu, SCX_KICK_IDLE);
 }
 
-/* The CPU no longer idles. For whom it was told may wait still: a higher class has it, or a task that the kernel put there. */
-static __noinline void tell_another(s32 cpu)
+/*
+ * The CPU is no longer idle, but may not have taken the task it was notified of, because a higher
+ * class has it, or a task that the kernel inserted. Notifies another CPU.
+ */
+static __noinline void notify_another(s32 cpu)
 {
-	s32 pid = READ_ONCE(cpu_of(cpu)->told_of);
+	s32 pid = READ_ONCE(cpu_of(cpu)->notified_for);
 	struct task_struct *p;
 
 	if (!pid || is_amp())
 		return;
-	WRITE_ONCE(cpu_of(cpu)->told_of, 0);
+	WRITE_ONCE(cpu_of(cpu)->notified_for, 0);
 	p = bpf_task_from_pid(pid);
 	if (!p)
 		return;
 	if ((p->scx.flags & SCX_TASK_QUEUED) && !scx_bpf_task_running(p)) {
 		s32 home = scx_bpf_task_cpu(p);
 
-		tell(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home))), p);
+		notify(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home))), p);
 	}
 	bpf_task_release(p);
 }
 
-/* The CPU takes the task. False if the kernel did not let it come: then it is in a queue that all look into who are told. */
-static __noinline bool came(struct task_struct *p, s32 cpu)
+/*
+ * Called after a task was moved to the CPU. Returns false if the kernel did not admit it: then it
+ * is in the global DSQ, which the CPU that is notified here consumes.
+ */
+static __noinline bool task_arrived(struct task_struct *p, s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
 
-	if (READ_ONCE(c->told_of) == p->pid)
-		WRITE_ONCE(c->told_of, 0);
+	if (READ_ONCE(c->notified_for) == p->pid)
+		WRITE_ONCE(c->notified_for, 0);
 	if (scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL))
 		return true;
 	WRITE_ONCE(c->closed, true);
-	WRITE_ONCE(look_until, now_ns() + SECOND_NS);
-	tell(claim_any(p), p);
+	WRITE_ONCE(scan_until, now_ns() + SECOND_NS);
+	notify(claim_any(p), p);
 	return false;
 }
 
-/* Whether it may take the task at all. */
-static __always_inline bool may_come(struct task_struct *p, s32 cpu)
+/* Returns whether the CPU may take the task. */
+static __always_inline bool may_take_task(struct task_struct *p, s32 cpu)
 {
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr) && (p->nr_cpus_allowed == 1 || !READ_ONCE(cpu_of(cpu)->closed));
 }
@@ -166,17 +183,17 @@ struct {
 	MAP_TYPE(value, struct second);
 } seconds SEC(".maps");
 
-/* Once a second the priorities of all that waits. */
-static int each_second(void *map, u32 *key, struct second *s)
+/* Once a second: updates the priorities of all waiting tasks. */
+static int second_timer_fn(void *map, u32 *key, struct second *s)
 {
 	u64 now = now_ns();
 	int i;
 
 	bpf_rcu_read_lock();
 	for_range(i, 0, nr_groups)
-		reckon_anew(QUEUE_DSQ + i, now);
+		update_priorities(QUEUE_DSQ + i, now);
 	bpf_rcu_read_unlock();
-	miss_central(now);
+	check_central(now);
 	bpf_timer_start(&s->timer, TIMER_EVERY_NS, 0);
 	return 0;
 }
@@ -189,11 +206,11 @@ static __always_inline void timer_init(void)
 	if (!s)
 		return;
 	bpf_timer_init(&s->timer, &seconds, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&s->timer, each_second);
+	bpf_timer_set_callback(&s->timer, second_timer_fn);
 	bpf_timer_start(&s->timer, TIMER_EVERY_NS, 0);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, nix_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -207,7 +224,9 @@ SLEEPABLE_OP2(s32, nix_init_task, struct task_struct *, p, struct scx_init_task_
 	return 0;
 }
 
-/* No CPU is chosen for a task that wakes: one will come for it. */
+/*
+ * A waking task stays on its last CPU, except for a donated one; some CPU takes it from the queue.
+ */
 OP3(s32, nix_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	s32 cpu = is_donated(p, wake_flags) ? donate_to(p, prev_cpu) : prev_cpu;
@@ -218,8 +237,11 @@ OP3(s32, nix_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags
 	return cpu;
 }
 
-/* Where the kernel lets no task go, it takes another CPU than was asked for. */
-static __always_inline void note_answer(struct task_struct *p, struct task *t, s32 home)
+/*
+ * If the kernel admits no task on the CPU that select_cpu returned, it takes another one. Then the
+ * former is closed.
+ */
+static __always_inline void note_closed(struct task_struct *p, struct task *t, s32 home)
 {
 	s32 asked = t->asked;
 
@@ -228,7 +250,7 @@ static __always_inline void note_answer(struct task_struct *p, struct task *t, s
 		WRITE_ONCE(cpu_of(asked)->closed, true);
 }
 
-/* 5: the task that runs here is about to have made somebody ready. */
+/* 5: the task that runs here has probably made `p` runnable. */
 static __always_inline void note_readied(struct task_struct *p, const struct task *t)
 {
 	if (by_node && !t->displaced)
@@ -246,28 +268,31 @@ OP2(void, nix_enqueue, struct task_struct *, p, u64, enq_flags)
 		return;
 	}
 	count_at(&t->counted_at, home);
-	note_answer(p, t, home);
+	note_closed(p, t, home);
 	settle(t, false, now);
 	t->ready_at = now;
 	t->priority = priority_of(p, t);
 	note_readied(p, t);
 	t->displaced = false;
 	if (is_central(home) && p->nr_cpus_allowed == 1) {
-		/* Not told: whom a look of CPU 0 stops would make it look again, without end. */
+		/*
+		 * No other CPU is notified: a task that CPU 0 preempts by a scan would make it scan
+		 * again, endlessly.
+		 */
 		dsq_insert(p, CENTRAL_DSQ, QUANTUM_NS, enq_flags);
 		kick(CENTRAL, SCX_KICK_IDLE);
 		return;
 	}
 	dsq_insert_by_key(p, queue_of(home), SLICE_NS, key_of(t, now), enq_flags);
 	if (is_amp())
-		tell_central();
-	else	/* It is not counted yet: what is inserted here is in the queue when this returns. */
-		tell(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home)) + 1), p);
+		notify_central();
+	else	/* + 1: the insert takes effect when this op returns. */
+		notify(claim_idle(p, home, scx_bpf_dsq_nr_queued(queue_of(home)) + 1), p);
 }
 
 /* ---- Pick ---- */
 
-/* 3: a task that is not later than `limit`. */
+/* 3: takes a task not later than `limit`; with `anybody` also one that last ran on another CPU. */
 static __noinline bool take(s32 cpu, bool anybody, u64 limit)
 {
 	struct task_struct *p;
@@ -280,16 +305,16 @@ static __noinline bool take(s32 cpu, bool anybody, u64 limit)
 			break;
 		if (!anybody && !is_fresh(key) && !is_promoted(key) && scx_bpf_task_cpu(p) != cpu)
 			continue;
-		if (!may_come(p, cpu))
+		if (!may_take_task(p, cpu))
 			continue;
-		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && came(p, cpu);
+		taken = dsq_move(&p_it, p, SCX_DSQ_LOCAL) && task_arrived(p, cpu);
 		if (taken)
 			break;
 	}
 	return taken;
 }
 
-/* The first key of a queue; ~0 if nobody waits. */
+/* Key of the first task of a queue; ~0 if it is empty. */
 static __noinline u64 first_key(u64 dsq_id)
 {
 	struct task_struct *p;
@@ -301,22 +326,22 @@ static __noinline u64 first_key(u64 dsq_id)
 	return ~0ULL;
 }
 
-/* That one, if it waits in the queue of `home`'s group. */
-static __noinline bool take_that(struct task_struct *p, s32 home, s32 cpu)
+/* Takes `p` if it waits in the queue of `home`'s group. */
+static __noinline bool take_task(struct task_struct *p, s32 home, s32 cpu)
 {
 	struct bpf_iter_scx_dsq it;
 	bool taken;
 
 	bpf_iter_scx_dsq_new(&it, queue_of(home), 0);
-	taken = may_come(p, cpu) && dsq_move(&it, p, SCX_DSQ_LOCAL) && came(p, cpu);
+	taken = may_take_task(p, cpu) && dsq_move(&it, p, SCX_DSQ_LOCAL) && task_arrived(p, cpu);
 	bpf_iter_scx_dsq_destroy(&it);
 	return taken;
 }
 
-/* 2: for whom it was told, unless that would be to steal, and not what NIX stole. */
-static __noinline bool take_told(s32 cpu)
+/* 2: takes the task that the CPU was notified of, unless NIX would not steal it. */
+static __noinline bool take_notified(s32 cpu)
 {
-	s32 pid = READ_ONCE(cpu_of(cpu)->told_of);
+	s32 pid = READ_ONCE(cpu_of(cpu)->notified_for);
 	struct task_struct *p;
 	bool taken;
 
@@ -325,12 +350,12 @@ static __noinline bool take_told(s32 cpu)
 	p = bpf_task_from_pid(pid);
 	if (!p)
 		return false;
-	taken = take_that(p, scx_bpf_task_cpu(p), cpu);
+	taken = take_task(p, scx_bpf_task_cpu(p), cpu);
 	bpf_task_release(p);
 	return taken;
 }
 
-/* 5: unless somebody is promoted. */
+/* 5: takes the task that the last one made runnable, unless a promoted one waits. */
 static __noinline bool take_readied(s32 cpu)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -343,13 +368,13 @@ static __noinline bool take_readied(s32 cpu)
 	p = bpf_task_from_pid(pid);
 	if (!p)
 		return false;
-	c->follows = take_that(p, cpu, cpu);
+	c->follows = take_task(p, cpu, cpu);
 	bpf_task_release(p);
 	return c->follows;
 }
 
-/* It goes on, and its 100 ms begin anew. */
-static __always_inline void stay(struct task_struct *prev, struct task *t, s32 cpu, u64 now)
+/* The running task continues with a new slice of 100 ms. */
+static __always_inline void keep_running(struct task_struct *prev, struct task *t, s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 
@@ -359,18 +384,21 @@ static __always_inline void stay(struct task_struct *prev, struct task *t, s32 c
 	task_set_slice(prev, SLICE_NS);
 }
 
-/* 6: the CPU waits for what CPU 0 gives it. Who is stopped goes on if nobody waits. */
+/* 6: the CPU waits for a task from CPU 0. A task that was stopped continues if none waits. */
 static void dispatch_amp(s32 cpu, struct task_struct *prev, struct task *t, u64 now)
 {
 	bool waits = scx_bpf_dsq_nr_queued(QUEUE_DSQ);
 
 	if (t && !waits)
-		stay(prev, t, cpu, now);
+		keep_running(prev, t, cpu, now);
 	else if (waits)
-		tell_central();
+		notify_central();
 }
 
-/* 6: CPU 0 has looked. What is bound to it takes turns; who began here while too few CPUs were left goes to the others. */
+/*
+ * 6: CPU 0 assigns tasks. Its pinned tasks alternate; any other task that runs here goes to another
+ * CPU.
+ */
 static void dispatch_central(struct task_struct *prev, struct task *t, u64 now)
 {
 	serve_all(now);
@@ -383,7 +411,10 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u64 now = now_ns();
 
-	/* What a CPU takes that is on its way offline ends up in the kernel's own queue, and nobody is told. */
+	/*
+	 * A task that a CPU takes on its way offline ends up in the kernel's global DSQ, and no
+	 * other CPU is notified.
+	 */
 	if (is_leaving(cpu))
 		return;
 	if (is_central(cpu))
@@ -401,12 +432,12 @@ OP2(void, nix_dispatch, s32, cpu, struct task_struct *, prev)
 		return;
 	}
 	if (t) {
-		/* Behind those that came in this nanosecond, which the lowest bit would not tell. */
+		/* `| 1`: also behind tasks that arrived in this nanosecond. */
 		if (!take(cpu, false, key_of(t, now) | 1))
-			stay(prev, t, cpu, now);
+			keep_running(prev, t, cpu, now);
 		return;
 	}
-	if (take_told(cpu) || take_readied(cpu) || take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL) || steal_for(cpu))
+	if (take_notified(cpu) || take_readied(cpu) || take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL) || steal_for(cpu))
 		return;
 	if (amp && cpu == CENTRAL)
 		dsq_move_to_local(CENTRAL_DSQ);
@@ -432,13 +463,13 @@ OP1(void, nix_running, struct task_struct *, p)
 	WRITE_ONCE(c->busy, true);
 }
 
-/* 4, and of "amp.bpf.h" too. The kernel looks at the slice after this. */
-static __always_inline bool has_to_stop(s32 cpu, u64 now)
+/* 4, and the rule of "amp.bpf.h". The kernel checks the slice after this. */
+static __always_inline bool must_stop(s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 	u64 first = first_key(queue_of(cpu));
 
-	if (now < look_until)
+	if (now < scan_until)
 		return true;
 	if (first == ~0ULL)
 		return false;
@@ -457,10 +488,10 @@ OP1(void, nix_tick, struct task_struct *, p)
 		waiting = count_waiting();
 		sample_load(waiting, now);
 		if (waiting && is_amp())
-			tell_central();
+			notify_central();
 	}
-	miss_central(now);
-	if (!is_central(cpu) && has_to_stop(cpu, now))
+	check_central(now);
+	if (!is_central(cpu) && must_stop(cpu, now))
 		task_set_slice(p, 0);
 }
 
@@ -475,12 +506,12 @@ OP2(void, nix_stopping, struct task_struct *, p, bool, runnable)
 	t->displaced = runnable;
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
 OP2(void, nix_update_idle, s32, cpu, bool, idle)
 {
 	if (!idle)
-		tell_another(cpu);
+		notify_another(cpu);
 }
 
 OP2(void, nix_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
@@ -488,7 +519,7 @@ OP2(void, nix_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 	WRITE_ONCE(cpu_of(cpu)->taken, true);
 	if (is_central(cpu))
 		leave_central();
-	put_local_back();
+	reenqueue_local();
 }
 
 OP2(void, nix_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
@@ -496,7 +527,7 @@ OP2(void, nix_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 	WRITE_ONCE(cpu_of(cpu)->taken, false);
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, nix_cpu_online, s32, cpu)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -504,12 +535,12 @@ SLEEPABLE_OP1(void, nix_cpu_online, s32, cpu)
 	c->busy = c->taken = c->closed = false;
 	if (is_leaving(cpu))
 		__sync_fetch_and_add(&gone_cpus, -1);
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when nix was loaded", cpu);
 	if (is_central(cpu))
 		WRITE_ONCE(central_away, false);
 	if (is_amp_machine() && !is_leaving(CENTRAL))
-		tell_central();
+		notify_central();
 }
 
 OP1(void, nix_cpu_offline, s32, cpu)
@@ -517,9 +548,9 @@ OP1(void, nix_cpu_offline, s32, cpu)
 	bool was_amp = is_amp_machine();
 	int i;
 
-	cpu_goes(cpu);
+	mark_offline(cpu);
 	__sync_fetch_and_add(&gone_cpus, 1);
-	WRITE_ONCE(look_until, now_ns() + SECOND_NS);
+	WRITE_ONCE(scan_until, now_ns() + SECOND_NS);
 	for_range(i, 0, nr_groups)
 		give_away(cpu, QUEUE_DSQ + i);
 	if (was_amp && (cpu == CENTRAL || !is_amp_machine())) {
@@ -546,7 +577,7 @@ OP1(void, nix_exit, struct scx_exit_info *, info)
 	record_exit(info);
 }
 
-/* With the first flag somebody who stops in amp goes back to the queue, and CPU 0 decides. */
+/* Because of SCX_OPS_ENQ_LAST, a task that stops in amp returns to the queue, and CPU 0 decides. */
 SCHEDULER(nix_ops,
 	.init_task = (void *)nix_init_task,
 	.select_cpu = (void *)nix_select_cpu,

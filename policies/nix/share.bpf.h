@@ -1,24 +1,32 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The priorities of Plan 9, which NIX kept: who used little of the machine lately goes first.
+ * Priorities of Plan 9, which NIX kept: the task that has used least of the machine lately goes
+ * first.
  *
- * 1. Share: what a task used of one CPU lately, 0 to 1. In n seconds of running n/30 of what is missing to 1 comes to it; in
- *    n seconds of anything else it loses n/30.
- * 2. Load: how many tasks run or wait, averaged over a second. Whichever CPU's tick comes first in a tick period counts.
- * 3. Priority: the fair share, which is CPUs / load, divided by the task's own share and rounded: so many times as much as
- *    it uses could be its own. At most its base: 10, or 13 for threads of the kernel. While there is no load, the base.
- * 4. It is reckoned anew when a task becomes ready, when it begins to run, and once a second while it waits. A task whose
- *    priority changes goes behind those that have it already.
- * 5. A task that waited for 10 s is promoted above all, until it runs.
+ * 1. Share: fraction of one CPU that a task has used lately, from 0 to 1. While it runs for n
+ *    seconds, the share grows by n/30 of its difference to 1; in n seconds otherwise it loses n/30
+ *    of itself.
+ * 2. Load: number of runnable tasks, averaged over a second. In each tick period, the first tick of
+ *    any CPU samples it.
+ * 3. Priority: the fair share, which is CPUs / load, divided by the task's own share and rounded.
+ *    It is at most the task's base: 10, or 13 for kthreads. While there is no load, it is the base.
+ * 4. The priority is computed when a task becomes runnable, when it starts to run, and once a
+ *    second while it waits. A task whose priority changes goes behind those that already have the
+ *    new one.
+ * 5. A task that has waited for 10 s is promoted above all others until it runs.
  *
  * Where this departs from NIX, and why:
- * - Time is that of the clock, and shares have 30 bits. NIX counts ticks, and shares in thousandths that are rounded down:
- *   of one tick's work in 30 s nothing would be left but the rounding where ticks are as frequent as in Linux.
- * - All that waits is reckoned anew each second. NIX does that for the head of each list alone, and only if it ran on core
- *   0 last. In its AMP scheduler core 0 runs nothing, so there it never happens; and there only core 1 counts as running.
- * - Promotion is not NIX's. There a task that ran alone for a minute waits for 30 s * ln((n + 1) / 2) if n others come
- *   that never run out of work: its share must decay below twice the fair one. Linux ejects a scheduler after 30 s.
- * - Nice values are not Plan 9's. Two of them are one step of the base here; SCHED_IDLE has 0.
+ * - Time is that of the clock, and shares have 30 bits. NIX counts ticks, and shares in
+ *   thousandths, rounded down: with tick rates as high as those of Linux, one tick in 30 s would be
+ *   lost in the rounding.
+ * - The priorities of all waiting tasks are updated every second. NIX does so only for the head of
+ *   each list, and only if it last ran on core 0. In its AMP scheduler core 0 runs nothing, so this
+ *   never happens there; and there only core 1 counts as running.
+ * - Promotion is not in NIX. There, if a task has run alone for a minute and n others start that
+ *   never sleep, it waits for 30 s * ln((n + 1) / 2), because its share must decay below twice the
+ *   fair share. Linux ejects a scheduler after 30 s.
+ * - Plan 9 has no nice values. Here two of them are one step of the base; SCHED_IDLE has the base
+ *   0.
  */
 #ifndef NIX_SHARE_BPF_H
 #define NIX_SHARE_BPF_H
@@ -35,13 +43,13 @@
 
 RODATA u32 hz = 100;
 
-/* 2: in parts of LOAD_ONE, and when it was last looked at. */
+/* 2: in units of LOAD_ONE, and the time of the last sample. */
 #define LOAD_ONE (1ULL << 20)
 
 u64 load;
 u64 load_seen_at;
 
-/* 1: up to now. */
+/* 1: updates the share up to now. */
 static __always_inline void settle(struct task *t, bool ran, u64 now)
 {
 	u64 us, left;
@@ -82,8 +90,8 @@ static __noinline u32 priority_of(struct task_struct *p, const struct task *t)
 }
 
 /*
- * The order of a queue: priorities from above, each first come, first served. The lowest bit tells whoever looks through it
- * that the task never ran.
+ * Order of a queue: by priority, highest first, and FIFO within a priority. The lowest bit is set
+ * for a task that never ran.
  */
 #define KEY_PRIORITY_SHIFT 56
 #define KEY_TIME_MASK (((1ULL << KEY_PRIORITY_SHIFT) - 1) & ~1ULL)
@@ -103,7 +111,7 @@ static __always_inline bool is_promoted(u64 key)
 	return key >> KEY_PRIORITY_SHIFT == 0;
 }
 
-/* 2: `count` tasks wait. */
+/* 2: samples the load; `count` tasks wait. */
 static __noinline void sample_load(u32 count, u64 now)
 {
 	u64 before = READ_ONCE(load_seen_at), us = (now - before) / 1000;
@@ -117,8 +125,8 @@ static __noinline void sample_load(u32 count, u64 now)
 	WRITE_ONCE(load, (READ_ONCE(load) * (SECOND_US - us) + count * LOAD_ONE * us) / SECOND_US);
 }
 
-/* 4, 5: the tasks of a queue. */
-static __noinline void reckon_anew(u64 dsq_id, u64 now)
+/* 4, 5: updates the priorities of the tasks in a queue. */
+static __noinline void update_priorities(u64 dsq_id, u64 now)
 {
 	struct task_struct *p;
 

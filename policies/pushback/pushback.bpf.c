@@ -1,33 +1,38 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * pushback: the dispatcher of a lecture on large machines (Peter Chubb): three queues, from near to far.
+ * pushback: the dispatcher for large machines from a lecture by Peter Chubb: three queues, from
+ * near to far.
  *
- * 1. Queues. Each CPU has one for threads that were pushed back, and one for threads that are to run there. One is for all.
- *    In each it is first come, first served; who was pushed back last is first.
+ * 1. Queues. Each CPU has one queue for tasks that were pushed back and one for tasks that are to
+ *    run there. A third queue is global. All are FIFO, except that the task pushed back last is the
+ *    first of its queue.
  *
- * 2. A thread that becomes ready is queued at the CPU where it ran last, if that idles; else at an idle one of the same cell,
- *    which is a node; else at any idle one.
+ * 2. A task that becomes runnable is queued on its last CPU if that is idle, otherwise on an idle
+ *    CPU of the same cell, which is a node, otherwise on any idle CPU.
  *
- * 3. If nothing idles, it waits at the CPU where it ran last, as long as no more than `depth` wait there; else in the queue for
- *    all. Who is bound to one CPU always waits there.
+ * 3. If no CPU is idle, the task waits on its last CPU, unless already `depth` tasks wait there;
+ *    then it waits in the global queue. A task that is pinned to one CPU always waits there.
  *
- * 4. Dispatch: who was pushed back to this CPU, who is queued at it, who is in the queue for all. If the first in the queue for
- *    all has waited for a second, the last two take turns.
+ * 4. Dispatch: first the tasks pushed back to this CPU, then those queued on it, then the global
+ *    queue. If the first task of the global queue has waited for a second, the last two alternate.
  *
- * 5. A thread of the kernel that is bound to a CPU stops the thread that runs there. That one is pushed back, and goes on
- *    after it with what is left of its 20 ms.
+ * 5. A per-CPU kthread preempts the task that runs there. That task is pushed back, and continues
+ *    after the kthread with the rest of its 20 ms.
  *
- * 6. Some time before the kernel says that a CPU goes offline it lets no thread go there any more, but still calls it idle, and
- *    what waits in its queues comes to nobody: RCU's thread, too, without which the CPU never goes. That the kernel chose
- *    another CPU than the idle one that was asked for tells so. From then on nobody is sent there, and whoever looks for work
- *    first lets all that wait there go to the kernel's own queue.
+ * 6. Some time before the kernel reports that a CPU goes offline, it admits no task there any more,
+ *    but still calls the CPU idle. Tasks that wait in its queues are then stuck, among them RCU's
+ *    kthread, without which the CPU never goes offline. The scheduler notices this when the kernel
+ *    places a task on another CPU than the idle one that select_cpu returned. From then on no task
+ *    is sent to that CPU, and the next CPU that dispatches moves all tasks that wait there to the
+ *    kernel's global DSQ.
  *
- * The lecture says 2 and 4 in five lines. What it does not say is ours: that a cell is a node, when a thread waits at its CPU
- * rather than in the queue for all (3), what pushes back (5), and the second of 4, without which nobody would ever look into
- * the queue for all while CPUs have threads of their own.
+ * The lecture gives 2 and 4 in five lines. The rest was added here: that a cell is a node; when a
+ * task waits on its CPU and not in the global queue (3); what pushes back (5); and the second
+ * sentence of 4, without which no CPU would look into the global queue while it has tasks of its
+ * own.
  *
- * What it teaches: near queues keep threads where their memory is, and what waits in one is seen by nobody else. With
- * `depth` 0 nobody waits at a CPU without need.
+ * Lesson: near queues keep tasks where their memory is, but other CPUs do not see the tasks that
+ * wait in them. With `depth` 0, only pinned tasks wait on a busy CPU.
  */
 #include <weir/hotplug.bpf.h>
 #include <weir/kthread.bpf.h>
@@ -39,24 +44,24 @@ LICENSE("GPL");
 #define PUSHED_DSQ 0x20000	/* + CPU */
 
 #define SLICE_NS 20000000ULL
-#define LEAST_NS 1000000ULL	/* who has less left is not pushed back */
+#define LEAST_NS 1000000ULL	/* a task with less of its slice left is not pushed back */
 #define LONG_NS 1000000000ULL	/* 4 */
 
 RODATA u32 depth = 1;
 
 struct task {
 	u64 left_ns;	/* of its slice */
-	u64 since;	/* began to run */
-	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
-	s32 claimed;	/* an idle CPU, + 1 */
-	bool pushed;	/* stopped by somebody, with some of its slice left */
+	u64 since;	/* time at which it started to run */
+	s32 counted_at;	/* CPU whose runqueue counted it when it was last queued, or ran */
+	s32 claimed;	/* 1 + the idle CPU that select_cpu claimed for it */
+	bool pushed;	/* was preempted with some of its slice left */
 };
 
 TASK_STORAGE(tasks, struct task);
 
 struct cpu {
-	bool global_next;	/* 4: its turn */
-	bool kernel;		/* a thread of the kernel runs */
+	bool global_next;	/* 4: the global queue is next */
+	bool kernel;		/* a per-CPU kthread runs */
 	bool taken;		/* by a higher class */
 	u32 closed;		/* 6 */
 } __attribute__((aligned(64)));
@@ -70,7 +75,7 @@ static __always_inline struct cpu *cpu_of(s32 cpu)
 	return &cpus[cpu & MAX_CPU_MASK];
 }
 
-/* Nobody may be sent there. */
+/* No task may be sent to such a CPU. */
 static __always_inline bool is_shut(s32 cpu)
 {
 	return is_leaving(cpu) || READ_ONCE(cpu_of(cpu)->closed);
@@ -84,7 +89,7 @@ static struct task *task_of(struct task_struct *p)
 	return bpf_task_storage_get(&tasks, p, NULL, 0);
 }
 
-/* ---- The life of a thread, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, pushback_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -111,7 +116,7 @@ static void push_back(struct task_struct *p, struct task *t, s32 cpu, u64 enq_fl
 	dsq_insert(p, PUSHED_DSQ + (cpu & MAX_CPU_MASK), t->left_ns, enq_flags | SCX_ENQ_HEAD);
 }
 
-/* 3: whether it waits at `cpu`. */
+/* 3: returns whether the task waits on `cpu`. */
 static __always_inline bool waits_there(struct task_struct *p, s32 cpu)
 {
 	if (p->nr_cpus_allowed == 1)
@@ -119,7 +124,7 @@ static __always_inline bool waits_there(struct task_struct *p, s32 cpu)
 	return !is_shut(cpu) && !READ_ONCE(cpu_of(cpu)->taken) && scx_bpf_dsq_nr_queued(CPU_DSQ + cpu) < (s32)depth;
 }
 
-/* 6 */
+/* 6: stops sending tasks to the CPU. */
 static __always_inline void close(s32 cpu)
 {
 	if (!__sync_lock_test_and_set(&cpu_of(cpu)->closed, 1))
@@ -132,7 +137,7 @@ static __always_inline void open(s32 cpu)
 		__sync_fetch_and_add(&closed_cpus, -1);
 }
 
-/* The idle CPU that `select_cpu` has claimed, where the kernel let the thread go there; or -1. */
+/* The idle CPU that select_cpu claimed, if the kernel placed the task there; otherwise -1. */
 static __always_inline s32 claimed_cpu(struct task_struct *p, struct task *t, s32 cpu, u64 enq_flags)
 {
 	s32 claimed = t->claimed - 1;
@@ -144,7 +149,10 @@ static __always_inline s32 claimed_cpu(struct task_struct *p, struct task *t, s3
 	return -1;
 }
 
-/* 2, 3. The second search comes after the insert: a CPU that began to idle in between has found nobody. */
+/*
+ * 2, 3. The second search follows the insert, because a CPU that became idle in between has found
+ * the queue empty.
+ */
 static void enqueue_new(struct task_struct *p, struct task *t, u64 enq_flags)
 {
 	s32 last = scx_bpf_task_cpu(p) & MAX_CPU_MASK, cpu = claimed_cpu(p, t, last, enq_flags);
@@ -153,10 +161,10 @@ static void enqueue_new(struct task_struct *p, struct task *t, u64 enq_flags)
 		cpu = claim_idle_cpu(p, last);
 	t->left_ns = SLICE_NS;
 	if (cpu < 0 && waits_there(p, last)) {
-		dsq_insert(p, CPU_DSQ + last, SLICE_NS, enq_flags | (is_bound_thread(p) ? SCX_ENQ_HEAD : 0));
+		dsq_insert(p, CPU_DSQ + last, SLICE_NS, enq_flags | (is_per_cpu_kthread(p) ? SCX_ENQ_HEAD : 0));
 		if (scx_bpf_test_and_clear_cpu_idle(last))
 			kick(last, SCX_KICK_IDLE);
-		else if (is_bound_thread(p) && !READ_ONCE(cpu_of(last)->kernel))
+		else if (is_per_cpu_kthread(p) && !READ_ONCE(cpu_of(last)->kernel))
 			kick(last, SCX_KICK_PREEMPT);
 		return;
 	}
@@ -195,7 +203,7 @@ static __always_inline bool take(u64 dsq_id)
 	return scx_bpf_dsq_nr_queued(dsq_id) && dsq_move_to_local(dsq_id);
 }
 
-/* Whether the first in the queue for all has waited for long. */
+/* Returns whether the first task of the global queue has waited for a second. */
 static __noinline bool global_waits_long(u64 now)
 {
 	struct task_struct *p;
@@ -220,7 +228,7 @@ static __noinline bool take_in_turn(s32 cpu, u64 now)
 	return take(CPU_DSQ + cpu) || take(GLOBAL_DSQ);
 }
 
-/* What waits at a CPU that a higher class has is for whoever has nothing else. */
+/* A CPU without tasks takes those that wait on a CPU that a higher class has taken. */
 static __noinline bool take_of_taken_cpus(void)
 {
 	int cpu;
@@ -236,7 +244,7 @@ static __noinline bool take_of_taken_cpus(void)
 	return false;
 }
 
-/* 6 */
+/* 6: moves the tasks of closed CPUs to the kernel's global DSQ. */
 static __noinline void empty_closed_cpus(void)
 {
 	int cpu;
@@ -251,7 +259,10 @@ static __noinline void empty_closed_cpus(void)
 	}
 }
 
-/* 5: whether it could go on for a while, so that whoever is to run instead is in the queue of its CPU. */
+/*
+ * 5: returns whether `prev` was preempted; then the task that preempted it is in the queue of its
+ * CPU.
+ */
 static __always_inline bool is_stopped(const struct task *t, u64 now)
 {
 	return t && t->left_ns >= now - t->since + LEAST_NS;
@@ -262,7 +273,10 @@ OP2(void, pushback_dispatch, s32, cpu, struct task_struct *, prev)
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
 	u64 now = now_ns();
 
-	/* What a CPU takes that is on its way offline ends up in the kernel's own queue, and nobody is told. */
+	/*
+	 * A task that a CPU takes on its way offline ends up in the kernel's global DSQ, and no
+	 * other CPU is notified.
+	 */
 	if (is_leaving(cpu))
 		return;
 	cpu &= MAX_CPU_MASK;
@@ -282,7 +296,7 @@ OP1(void, pushback_running, struct task_struct *, p)
 	struct task *t = task_of(p);
 	s32 cpu = scx_bpf_task_cpu(p);
 
-	WRITE_ONCE(cpu_of(cpu)->kernel, is_bound_thread(p));
+	WRITE_ONCE(cpu_of(cpu)->kernel, is_per_cpu_kthread(p));
 	if (p->nr_cpus_allowed > 1 && READ_ONCE(cpu_of(cpu)->closed))
 		open(cpu);
 	if (!t)
@@ -305,7 +319,7 @@ OP2(void, pushback_stopping, struct task_struct *, p, bool, runnable)
 	t->pushed = runnable && t->left_ns >= LEAST_NS;
 }
 
-/* Who gives way is not pushed back. */
+/* A task that yields is not pushed back. */
 OP2(bool, pushback_yield, struct task_struct *, from, struct task_struct *, to)
 {
 	struct task *t = task_of(from);
@@ -317,10 +331,12 @@ OP2(bool, pushback_yield, struct task_struct *, from, struct task_struct *, to)
 	return false;
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
-/* Somebody waits in a queue of a CPU that nobody else looked into: an idle CPU shall. */
-static __always_inline void tell_somebody(u64 dsq_id, s32 cpu)
+/*
+ * A task waits in a queue of a CPU that cannot take it: wakes an idle CPU for the first such task.
+ */
+static __always_inline void kick_idle_for_first(u64 dsq_id, s32 cpu)
 {
 	struct task_struct *p;
 	s32 other = -1;
@@ -338,9 +354,9 @@ OP2(void, pushback_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 	cpu &= MAX_CPU_MASK;
 	cpu_of(cpu)->taken = true;
 	__sync_fetch_and_add(&taken_cpus, 1);
-	tell_somebody(CPU_DSQ + cpu, cpu);
-	tell_somebody(PUSHED_DSQ + cpu, cpu);
-	put_local_back();
+	kick_idle_for_first(CPU_DSQ + cpu, cpu);
+	kick_idle_for_first(PUSHED_DSQ + cpu, cpu);
+	reenqueue_local();
 }
 
 OP2(void, pushback_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
@@ -350,17 +366,17 @@ OP2(void, pushback_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 	cpu_of(cpu)->taken = false;
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, pushback_cpu_online, s32, cpu)
 {
 	open(cpu);
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when pushback was loaded", cpu);
 }
 
 OP1(void, pushback_cpu_offline, s32, cpu)
 {
-	cpu_goes(cpu);
+	mark_offline(cpu);
 	give_away(cpu, GLOBAL_DSQ);
 	give_all_away(CPU_DSQ + cpu);
 	give_all_away(PUSHED_DSQ + cpu);

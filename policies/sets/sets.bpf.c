@@ -1,34 +1,40 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * sets: CPUs that belong to a job, for good or for a time: the processor sets of Tru64 UNIX, and the reservations of SGI's
- * Miser.
+ * sets: CPUs that belong to a job, permanently or for a time: the processor sets of Tru64 UNIX, and
+ * the reservations of SGI's Miser.
  *
- * 1. Each CPU belongs to one set. All are in the default set at first. A job is a cgroup; one that reserves CPUs has a set of
- *    its own, and so have the cgroups in it that reserve none. CPUs move between sets while tasks run.
+ * 1. Each CPU belongs to one set, at first to the default set. A job is a cgroup. A job that
+ *    reserves CPUs has a set of its own, which its child cgroups without a reservation share. CPUs
+ *    move between sets while tasks run.
  *
- * 2. A reservation is for so many CPUs, from so long after the job's first task began, for so long or for ever. It begins when
- *    there are as many CPUs in the default set, and one more: that set is never empty, and no set is empty that a task waits
- *    for. From then on its end is certain. Before and afterwards the job shares time with everybody.
+ * 2. A reservation has a number of CPUs, a start relative to the job's first task, and a duration,
+ *    which may be unlimited. It begins once the default set has more CPUs than it reserves. So the
+ *    default set is never empty, nor is any other set for which a task waits. From then on its end
+ *    is fixed. Before and afterwards the job shares CPU time with all others.
  *
- * 3. A job's CPUs are of one node, if some node has as many, and its tasks' memory is near to them. A set that grows looks
- *    first in nodes where it has CPUs. Of several nodes the one with the fewest that are enough is taken.
+ * 3. The CPUs of a job are of one node, if some node has enough free ones, so that they are near to
+ *    the memory of its tasks. A set that grows looks first in nodes where it has CPUs. Of several
+ *    nodes, the one with the fewest free CPUs that suffice is taken.
  *
- * 4. Within a set tasks take turns of 10 ms.
+ * 4. The tasks of a set run round robin with slices of 10 ms.
  *
- * 5. Lending. A CPU whose set has nothing to do takes from the others: the default set first, then those that reserve. It goes
- *    back when somebody of its own set wakes. Without that (`lend=false`) a job that sleeps leaves its CPUs idle.
+ * 5. Lending. A CPU whose set has no waiting task takes tasks of other sets: first those of the
+ *    default set, then those of reserving jobs. It returns to its own set when a task of that set
+ *    wakes. Without lending (`lend=false`) the CPUs of a sleeping job are idle.
  *
- * 6. A task that may run on no CPU of its set waits with those of the first CPU where it may.
+ * 6. A task that may not run on any CPU of its set waits with the set of the first CPU on which it
+ *    may run.
  *
- * 7. Time passes in looks, each 10 ms: then reservations begin and end, all CPUs that move look for tasks anew, and whoever
- *    waits in a set that is not its own any more goes to the right one.
+ * 7. Reservations begin and end in a timer that runs every 10 ms. Then all CPUs that change sets
+ *    pick again, and waiting tasks whose set has changed move to the queue of the new one.
  *
  * Where this departs from the originals, and why:
- * - Tru64's user moves CPUs by command; here the profile tells reservations, and a program of the object, `assign`, moves CPUs
- *   while it runs.
- * - Miser's user space plans in advance, refuses what does not fit, and kills a job at the end of its time. Here a reservation
- *   that does not fit waits, and a job goes on afterwards.
- * - Threads of the kernel that belong to one CPU run at once.
+ * - On Tru64 a user moves CPUs with a command. Here reservations are in the profile, and a program
+ *   of the object, `assign`, moves CPUs while the scheduler runs.
+ * - Miser's user space plans ahead, rejects reservations that do not fit, and kills a job at the
+ *   end of its time. Here a reservation that does not fit waits, and a job continues after its
+ *   reservation.
+ * - Per-CPU kthreads run at once.
  */
 #include <weir/client.bpf.h>
 #include <weir/jobs.bpf.h>
@@ -37,20 +43,20 @@
 
 LICENSE("GPL");
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 turn_us = 10000;
 RODATA bool lend = true;
 
-#define LOOK_NS 10000000ULL
+#define UPDATE_NS 10000000ULL
 #define MS_NS 1000000ULL
 #define DEFAULT_SET ROOT_JOB
 #define MOST_RESERVATIONS 64
 
-/* What user space knows of jobs, by the names of their cgroups. */
+/* Reservations, by cgroup name. User space fills the map. */
 struct reservation {
 	u32 cpus;
 	u32 from_ms;
-	u32 ms;		/* 0: for ever */
+	u32 ms;		/* 0: unlimited */
 };
 
 struct {
@@ -60,13 +66,13 @@ struct {
 	MAP_TYPE(value, struct reservation);
 } reservations SEC(".maps");
 
-/* Of a job, with the numbers of <weir/jobs.bpf.h>, which its queue has too. */
+/* The set of a job. It has the number that the job has in <weir/jobs.bpf.h>, and so has its DSQ. */
 struct set {
 	struct name name;
 	struct reservation reserves;
-	u64 from;	/* 0: nobody of it has begun */
-	u64 to;		/* 0: it has not begun, or has no end */
-	u32 cpus;	/* that it has */
+	u64 from;	/* start of the reservation; 0: no task of the job has run yet */
+	u64 to;		/* its end; 0: it has not begun, or is unlimited */
+	u32 cpus;	/* CPUs in the set now */
 };
 
 struct set sets[JOBS];
@@ -77,7 +83,7 @@ struct task {
 
 TASK_STORAGE(tasks, struct task);
 
-/* 1, 5: whose each CPU is, and whether it runs a task of another set. */
+/* 1, 5: set of each CPU, and whether it runs a task of another set. */
 struct cpu {
 	u32 owner;
 	bool guest;
@@ -113,9 +119,12 @@ static __always_inline u64 turn_ns(void)
 	return turn_us * 1000ULL;
 }
 
-/* ---- 1, 6: whose a task is ---- */
+/* ---- 1, 6: set of a task ---- */
 
-/* Who looks into masks and queues is not VERIFIED_ONCE here: that would be for init as well, which may sleep. */
+/*
+ * Functions that read masks and DSQs are not VERIFIED_ONCE in this file, because they would be
+ * verified for init as well, which is sleepable.
+ */
 static __noinline bool may_run_in(struct task_struct *p, u32 set)
 {
 	int cpu;
@@ -127,7 +136,7 @@ static __noinline bool may_run_in(struct task_struct *p, u32 set)
 	return false;
 }
 
-/* The set of the job, or of the nearest one around it that has CPUs. */
+/* Set of the job, or of its nearest ancestor that has CPUs. */
 VERIFIED_ONCE u32 set_of_job(u32 job)
 {
 	int level;
@@ -153,14 +162,14 @@ static __noinline u32 set_of(struct task_struct *p)
 	return owner_of(bpf_cpumask_first(p->cpus_ptr)) % JOBS;
 }
 
-/* ---- 3: which CPUs move ---- */
+/* ---- 3: choice of the CPUs that move ---- */
 
 static __always_inline s32 cpu_in(u32 place)
 {
 	return cpu_at[place & MAX_CPU_MASK];
 }
 
-/* Places from `begin` on, before `end`, whose CPUs are of this set. */
+/* Number of places from `begin` to `end` whose CPUs are in this set. */
 VERIFIED_ONCE u32 count_between(u32 begin, u32 end, u32 set)
 {
 	u32 found = 0;
@@ -171,7 +180,10 @@ VERIFIED_ONCE u32 count_between(u32 begin, u32 end, u32 set)
 	return found;
 }
 
-/* The first place of the node, at `place` or later, that is best for so many more CPUs; `nr_online` if no node has them. */
+/*
+ * 3: first place, at or after `place`, of the best node for `more` more CPUs; `nr_online` if no
+ * node has enough.
+ */
 VERIFIED_ONCE u32 find_node(u32 place, u32 set, u32 more)
 {
 	u32 found = nr_online, least = ~0U;
@@ -203,7 +215,10 @@ static __always_inline void move_cpu(s32 cpu, u32 from, u32 to)
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 }
 
-/* So many CPUs go from one set to another: the last ones between these places. How many there were not. */
+/*
+ * Moves up to `more` CPUs from one set to another, the last ones between these places. Returns how
+ * many were missing.
+ */
 VERIFIED_ONCE u32 move_between(u32 begin, u32 end, u32 from, u32 to, u32 more)
 {
 	int steps;
@@ -221,7 +236,10 @@ VERIFIED_ONCE u32 move_between(u32 begin, u32 end, u32 from, u32 to, u32 more)
 	return more;
 }
 
-/* 2: all or none, and one remains. Whether there were enough. */
+/*
+ * 2: adds `more` CPUs or none, and leaves at least one in the default set. Returns whether there
+ * were enough.
+ */
 VERIFIED_ONCE u32 grow(u32 set, u32 more)
 {
 	u32 place;
@@ -236,7 +254,7 @@ VERIFIED_ONCE u32 grow(u32 set, u32 more)
 	return true;
 }
 
-/* ---- 2, 7: looks ---- */
+/* ---- 2, 7: begin and end of reservations ---- */
 
 struct clock {
 	struct bpf_timer timer;
@@ -249,7 +267,7 @@ struct {
 	MAP_TYPE(value, struct clock);
 } clocks SEC(".maps");
 
-/* How many CPUs a job is to have now. */
+/* Number of CPUs that a job should have now. */
 static __noinline u32 cpus_due(struct set *s, u64 now)
 {
 	if (!s->reserves.cpus || !s->from || now < s->from)
@@ -259,8 +277,8 @@ static __noinline u32 cpus_due(struct set *s, u64 now)
 	return s->reserves.cpus;
 }
 
-/* Whether CPUs moved. */
-VERIFIED_ONCE u32 look_at(u32 number, u64 now)
+/* Returns whether CPUs moved. */
+VERIFIED_ONCE u32 update_set(u32 number, u64 now)
 {
 	struct set *s = set_at(number);
 	u32 due = cpus_due(s, now), had = s->cpus;
@@ -274,7 +292,7 @@ VERIFIED_ONCE u32 look_at(u32 number, u64 now)
 	return s->cpus != had;
 }
 
-static __noinline void sort_queue(u32 queue)
+static __noinline void sort_dsq(u32 queue)
 {
 	struct task_struct *p;
 
@@ -286,28 +304,28 @@ static __noinline void sort_queue(u32 queue)
 	}
 }
 
-static int look(void *map, u32 *key, struct clock *clock)
+static int update_sets(void *map, u32 *key, struct clock *clock)
 {
 	u64 now = bpf_ktime_get_ns();
 	bool moved = false;
 	int number;
 
 	for_range(number, 1, last_job + 1)
-		moved |= look_at(number, now) != 0;
+		moved |= update_set(number, now) != 0;
 	if (moved) {
-		bpf_rcu_read_lock();	/* 6.12 takes a timer of init, which may sleep, for what may sleep, too */
+		bpf_rcu_read_lock();	/* 6.12 takes a callback that sleepable init sets for sleepable */
 		for_range(number, 0, last_job + 1)
-			sort_queue(number);
+			sort_dsq(number);
 		bpf_rcu_read_unlock();
 	}
-	bpf_timer_start(&clock->timer, LOOK_NS, 0);
+	bpf_timer_start(&clock->timer, UPDATE_NS, 0);
 	return 0;
 }
 
-/* 1: by hand. */
+/* 1: changes a set by hand. */
 struct assignment {
-	char group[sizeof(struct name)] __attribute__((aligned(8)));	/* its name */
-	u32 cpus;	/* that it is to have, from now on and for ever; 0: none */
+	char group[sizeof(struct name)] __attribute__((aligned(8)));	/* name of the cgroup */
+	u32 cpus;	/* reserved from now on without limit; 0: none */
 };
 
 SEC("syscall") int assign(struct assignment *to)
@@ -331,9 +349,9 @@ SEC("syscall") int assign(struct assignment *to)
 	return -2; /* ENOENT */
 }
 
-/* ---- 5: who is told ---- */
+/* ---- 5: wakeup of idle CPUs ---- */
 
-/* An idle CPU of the set, which is claimed. */
+/* Claims an idle CPU of the set; -1 if there is none. */
 VERIFIED_ONCE s32 idle_cpu_of(struct task_struct *p TRUSTED, u32 set)
 {
 	int cpu;
@@ -353,8 +371,11 @@ static __always_inline s32 idle_cpu_for(struct task_struct *p, u32 set)
 	return cpu < 0 && lend && READ_ONCE(nr_reserved) ? scx_bpf_pick_idle_cpu(p->cpus_ptr, 0) : cpu;
 }
 
-/* A CPU of the set that runs a task of another one. It counts as one that does not then. Whether there was one. */
-VERIFIED_ONCE u32 interrupt_guest(struct task_struct *p TRUSTED, u32 set)
+/*
+ * Preempts a CPU of the set that runs a task of another set, and returns whether there was one. The
+ * CPU no longer counts as such, so that it is preempted once.
+ */
+VERIFIED_ONCE u32 preempt_guest(struct task_struct *p TRUSTED, u32 set)
 {
 	int cpu;
 
@@ -368,14 +389,14 @@ VERIFIED_ONCE u32 interrupt_guest(struct task_struct *p TRUSTED, u32 set)
 	return false;
 }
 
-/* ---- 4, 5: what a CPU runs ---- */
+/* ---- 4, 5: dispatch ---- */
 
 static __always_inline bool take_from(u32 set)
 {
 	return scx_bpf_dsq_nr_queued(set) && dsq_move_to_local_as(set, SCX_ENQ_IMMED);
 }
 
-VERIFIED_ONCE u32 take_elsewhere(u32 own)
+VERIFIED_ONCE u32 take_from_others(u32 own)
 {
 	int set;
 
@@ -386,7 +407,7 @@ VERIFIED_ONCE u32 take_elsewhere(u32 own)
 	return false;
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, sets_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -412,7 +433,7 @@ OP3(s32, sets_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flag
 	return cpu;
 }
 
-/* 2: with its first task a job's time begins. */
+/* 2: the first task starts the job's clock. */
 OP2(void, sets_runnable, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
@@ -438,12 +459,15 @@ OP2(void, sets_enqueue, struct task_struct *, p, u64, enq_flags)
 	if (cpu >= 0)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	if (enq_flags & SCX_ENQ_REENQ)
-		tell_idle_cpu(p, enq_flags);
+		kick_idle_cpu(p, enq_flags);
 	if (READ_ONCE(nr_reserved) && (cpu < 0 || owner_of(cpu) != set))
-		interrupt_guest(p, set);
+		preempt_guest(p, set);
 }
 
-/* 4: whoever ran goes on where nobody of this CPU's set waits; a guest only if nobody waits anywhere. */
+/*
+ * 4: the running task continues if no task of this CPU's set waits; a task of another set only if
+ * no task of any set waits.
+ */
 OP2(void, sets_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -452,7 +476,7 @@ OP2(void, sets_dispatch, s32, cpu, struct task_struct *, prev)
 
 	if (take_from(own))
 		return;
-	if ((!t || guest) && (lend || !nr_reserved) && take_elsewhere(own))
+	if ((!t || guest) && (lend || !nr_reserved) && take_from_others(own))
 		return;
 	if (t && (!guest || lend))
 		task_set_slice(prev, turn_ns());
@@ -466,7 +490,7 @@ OP1(void, sets_running, struct task_struct *, p)
 	WRITE_ONCE(cpu_of(cpu)->guest, t && is_client(p) && set_of(p) != owner_of(cpu) % JOBS);
 }
 
-/* ---- The life of a job ---- */
+/* ---- Lifecycle of a job ---- */
 
 SLEEPABLE_OP2(s32, sets_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {
@@ -486,7 +510,7 @@ SLEEPABLE_OP2(s32, sets_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_in
 	return 0;
 }
 
-/* No task is in it. */
+/* The cgroup has no tasks. */
 SLEEPABLE_OP1(void, sets_cgroup_exit, struct cgroup *, cgrp)
 {
 	u32 number = number_of(cgrp);
@@ -500,7 +524,7 @@ SLEEPABLE_OP1(void, sets_cgroup_exit, struct cgroup *, cgrp)
 	end_job(cgrp);
 }
 
-/* The task is in no queue and does not run. */
+/* The task is in no DSQ and does not run. */
 OP3(void, sets_cgroup_move, struct task_struct *, p, struct cgroup *, from, struct cgroup *, to)
 {
 	struct task *t = task_of(p);
@@ -524,8 +548,8 @@ SLEEPABLE_OP0(s32, sets_init)
 			error = scx_bpf_create_dsq(number, -1);
 	}
 	bpf_timer_init(&clock->timer, &clocks, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&clock->timer, look);
-	bpf_timer_start(&clock->timer, LOOK_NS, 0);
+	bpf_timer_set_callback(&clock->timer, update_sets);
+	bpf_timer_start(&clock->timer, UPDATE_NS, 0);
 	return error;
 }
 
@@ -546,7 +570,7 @@ SCHEDULER(sets_ops,
 	.cgroup_move = (void *)sets_cgroup_move,
 	.init = (void *)sets_init,
 	.exit = (void *)sets_exit,
-	/* 5: whoever may not stay goes, though nobody else wants the CPU. */
+	/* 5: without lending, a task must leave a CPU of another set even if no task waits. */
 	.flags = SCX_OPS_ENQ_LAST,
 	.name = "sets",
 );

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Tasks that are bound to one CPU, where there are several.
+ * Tasks that are pinned to one of several CPUs.
  *
- * 1. They share that CPU, by their tickets, and can use no more than it, however many they are. So all that are bound to one
- *    CPU count as one task with the sum of their tickets, which may be too heavy as any other (<weir/feasible.bpf.h>). What
- *    it counts for is theirs by tickets. It changes whenever somebody elsewhere falls asleep, which must not matter among
- *    them: whoever ran at a good moment would have paid less. So it is followed slowly, in 10 s, and whoever stops has its
- *    distance to the others told anew.
- * 2. Nobody else may be as far as they are: one CPU may have much to do and another little. So in place of the global pass
- *    they have that of their CPU, which grows as all of them together would while one of them runs.
- * 3. While nobody was bound to it, a CPU may have been idle for long. That earns nothing: the first one that comes is not
- *    before the global pass.
- * 4. What is of one CPU changes under the lock of its run queue.
+ * 1. These tasks share their CPU by tickets, and together can use no more than that CPU. So all
+ *    tasks pinned to one CPU count as one task with the sum of their tickets, which can be too
+ *    heavy like any other (<weir/feasible.bpf.h>). The feasible tickets are divided among them by
+ *    their tickets. This feasible number changes whenever a task elsewhere falls asleep, which
+ *    should not matter among them: a task that ran at a favorable moment would have paid less. So
+ *    it is followed slowly, over 10 s, and the distance of a task that stops is rescaled.
+ * 2. Their progress cannot be compared with that of other tasks, since one CPU may have much work
+ *    and another little. So they have the pass of their CPU in place of the global pass. It grows
+ *    as the pass of all of them together, while one of them runs.
+ * 3. A CPU may have had no pinned task for long. That earns nothing: the first one that arrives
+ *    does not start before the global pass.
+ * 4. The data of a CPU are protected by its runqueue lock.
  */
 #ifndef STRIDE_BOUND_BPF_H
 #define STRIDE_BOUND_BPF_H
@@ -22,10 +24,10 @@
 #define MAX_CPU_MASK (MAX_CPUS - 1)
 
 struct cpu {
-	u64 pass;	/* 2: the global one of its own */
-	u64 tickets;	/* 1: of those that are bound to it and run or wait, */
-	u64 tasks;	/* and how many they are */
-	u64 scale;	/* 1: their tickets by what these count for, followed until `scaled_at` */
+	u64 pass;	/* 2: used in place of the global pass */
+	u64 tickets;	/* 1: sum over its runnable pinned tasks */
+	u64 tasks;	/* number of these */
+	u64 scale;	/* 1: their tickets divided by the feasible ones, as of `scaled_at` */
 	u64 scaled_at;
 } __attribute__((aligned(64)));
 
@@ -41,7 +43,7 @@ static __always_inline u64 tickets_together(const struct cpu *c)
 	return c->tickets < MAX_TICKETS ? c->tickets : MAX_TICKETS;
 }
 
-/* 1: one more of them with so many tickets, or, if `tasks` is -1, one less. */
+/* 1: adds a pinned task, or removes it if `tasks` is -1. */
 static __noinline void count_bound(s32 cpu, u32 tickets, s32 tasks)
 {
 	struct cpu *c = cpu_of(cpu);
@@ -60,7 +62,7 @@ static __noinline void count_bound(s32 cpu, u32 tickets, s32 tasks)
 #define SCALE_MOST (SCALE_ONE << 9)
 #define FOLLOWS_NS 10000000000ULL
 
-/* 1 */
+/* 1: updates the scale. */
 static __noinline u64 scale_at(struct cpu *c, const struct feasible *f, u64 now)
 {
 	u64 sum = tickets_together(c), ns = now > c->scaled_at ? now - c->scaled_at : 0;
@@ -70,7 +72,7 @@ static __noinline u64 scale_at(struct cpu *c, const struct feasible *f, u64 now)
 	if (c->scale && ns < FOLLOWS_NS) {
 		s64 parts = ns >> 20, change = scale - c->scale;
 
-		/* Signed division is not for all kernels. */
+		/* Signed division is not available in all kernels. */
 		change = change < 0 ? -(s64)((u64)-change * parts / (FOLLOWS_NS >> 20)) :
 				      (u64)change * parts / (FOLLOWS_NS >> 20);
 		scale = c->scale + change;
@@ -80,13 +82,13 @@ static __noinline u64 scale_at(struct cpu *c, const struct feasible *f, u64 now)
 	return scale;
 }
 
-/* 1: what CPU time costs one of them with so many tickets. */
+/* 1: cost of CPU time for one of them. */
 static __always_inline u64 cost_on(const struct cpu *c, u64 ns, u64 tickets)
 {
 	return (ns * c->scale >> (SCALE_BITS - PASS_BITS)) / (tickets ? tickets : 1);
 }
 
-/* 3: of the first one. */
+/* 3: called for each arriving task. */
 static __always_inline void begin_on(struct cpu *c, const struct feasible *f, u64 global, u64 now)
 {
 	if (!c->scale)
@@ -95,7 +97,7 @@ static __always_inline void begin_on(struct cpu *c, const struct feasible *f, u6
 		c->pass = global;
 }
 
-/* A distance that was told by one scale, by another. */
+/* Converts a distance from one scale to another. */
 static __noinline s64 rescaled(s64 distance, u64 from, u64 to)
 {
 	u64 size = distance < 0 ? -distance : distance, ratio;

@@ -1,43 +1,49 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * stride: shares by tickets without chance, after C. A. Waldspurger and W. E. Weihl, "Stride scheduling: deterministic
- * proportional-share resource management" (MIT/LCS/TM-528, 1995).
+ * stride: deterministic proportional shares by tickets, after C. A. Waldspurger and W. E. Weihl,
+ * "Stride scheduling: deterministic proportional-share resource management" (MIT/LCS/TM-528, 1995).
  *
- * 1. Stride and pass. A task's stride is the inverse of its tickets: the more tickets, the shorter its steps. Its pass says
- *    how far it has come. Who has the smallest pass runs next, for one quantum, and goes one stride on. So with 3 : 2 : 1
- *    tickets the order is always the same, and after any number of quanta nobody is more than one quantum from what is due
- *    to it, compared with any other task. A task has as many tickets as its nice value has weight, 100 for nice 0, times the
- *    weight of its cgroup, in hundreds.
+ * 1. Stride and pass. A task's stride is the inverse of its tickets: the more tickets, the shorter
+ *    its stride. Its pass is its progress. The task with the smallest pass runs next for one
+ *    quantum, and its pass grows by one stride. So with 3 : 2 : 1 tickets the order is always the
+ *    same, and after any number of quanta no task is more than one quantum away from its due share
+ *    relative to any other task. The tickets of a task are the weight of its nice value, 100 for
+ *    nice 0, times the weight of its cgroup divided by 100.
  *
- * 2. Part of a quantum costs that part of a stride. Nobody is interrupted before a quantum ends. The task whose quantum ends
- *    competes with the others; where passes are equal, who waited goes first.
+ * 2. A fraction of a quantum costs that fraction of a stride. No task is preempted before its
+ *    quantum ends. The task whose quantum ends competes with the others; among equal passes a
+ *    waiting task goes first.
  *
- * 3. The global pass is where a task would be that had all tickets in play. It grows with time: by m / T on m CPUs with T
- *    tickets. A task that goes to sleep keeps its distance to the global pass, and has the same distance when it comes
- *    back: sleep earns nothing and costs nothing. A new task begins one quantum behind.
+ * 3. The global pass is the pass of a task that would own all tickets in play. It grows with time,
+ *    by m / T on m CPUs with T tickets. A task that goes to sleep keeps its distance to the global
+ *    pass, and has the same distance when it wakes: sleep earns nothing and costs nothing. A new
+ *    task starts one quantum behind.
  *
- * 4. A task that gets other tickets while it waits keeps its distance in quanta: it is measured in strides, so it is scaled.
+ * 4. A task whose tickets change while it waits keeps its distance in quanta. The distance is
+ *    measured in strides, so it is scaled.
  *
- * 5. Several CPUs. A task runs on one CPU at a time, so one that holds more than 1/m of all tickets falls behind more and
- *    more. That by itself costs nobody anything, but the others run ahead of the global pass meanwhile: somebody new would
- *    run before them until they are level, which may take minutes. So tickets count only as far as they can be used
- *    (<weir/feasible.bpf.h>). `clamp=false` is the paper's way, without this and the next point.
+ * 5. Several CPUs. A task runs on one CPU at a time, so a task with more than 1/m of all tickets
+ *    falls behind without limit. That alone harms no other task, but the others run ahead of the
+ *    global pass meanwhile. A new task would run before them until they are level, which may take
+ *    minutes. So tickets count only as far as they can be used (<weir/feasible.bpf.h>).
+ *    `clamp=false` is the method of the paper, without this point and the next.
  *
- * 6. Tasks that are bound to one CPU of several share that one, and count as one task with all their tickets together. Their
- *    CPU has a global pass of its own (bound.bpf.h).
+ * 6. Tasks that are pinned to one of several CPUs share that CPU, and count as one task with the
+ *    sum of their tickets. Their CPU has a global pass of its own ("bound.bpf.h").
  *
- * 7. A task that wakes goes to an idle CPU if there is one.
+ * 7. A waking task goes to an idle CPU if there is one.
  *
- * 8. Preset `hierarchical`: among many tasks passes are compared in a tree, by pairs (tree.bpf.h). A heavy task beside many
- *    light ones is then never far from what is due to it. The tree does not know of 3, 5 and 6, and whoever the tree cannot
- *    have, since there are too many, has every other turn.
+ * 8. Preset `hierarchical`: with many tasks, passes are compared in pairs in a tree ("tree.bpf.h").
+ *    A heavy task beside many light ones then always stays close to its due share. The tree does
+ *    not implement 3, 5 and 6. Tasks that do not fit into the tree get every second quantum.
  *
- * 9. Whoever has waited for 10 s has a short turn before all others (overdue.bpf.h). It costs what any other costs.
+ * 9. A task that has waited for 10 s gets a short slice before all others (<weir/overdue.bpf.h>),
+ *    at the usual cost.
  *
  * Where this departs from the paper, and why:
- * - Threads of the kernel that belong to one CPU are no clients: they run at once. Else the kernel itself would wait for
+ * - Per-CPU kthreads are not clients: they run at once. Otherwise the kernel itself would wait for
  *   quanta of 100 ms.
- * - The paper has one CPU. 3, 5 and 6 are what its rules mean where there are more.
+ * - The paper assumes one CPU. Points 3, 5 and 6 extend its rules to several.
  */
 #include <weir/client.bpf.h>
 #include <weir/feasible.bpf.h>
@@ -46,10 +52,10 @@
 LICENSE("GPL");
 
 #define QUEUE_DSQ 0
-#define OTHERS_DSQ 1	/* 8: who has no place in the tree */
+#define OTHERS_DSQ 1	/* 8: tasks that do not fit into the tree */
 #define OVERDUE_DSQ 2	/* 9 */
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA u32 nr_cpus = 1;
 RODATA u32 quantum_us = 100000;
 RODATA bool clamp = true;
@@ -61,30 +67,30 @@ RODATA bool by_tree = false;	/* 8 */
 #define PICK_FLAGS SCX_ENQ_IMMED
 #include <weir/pick.bpf.h>
 
-/* Passes are nanoseconds for each ticket, in units of 2^-10. */
+/* Passes are in ns per ticket, in units of 2^-10. */
 #define PASS_BITS 10
 #include "tree.bpf.h"
 #include "bound.bpf.h"
 
 struct task {
 	u64 pass;
-	s64 ahead;	/* 3: of the global pass, when it left */
-	u64 since;	/* has paid until then */
-	u64 paid_ns;	/* 8: in advance */
+	s64 ahead;	/* 3: distance to the global pass when it left */
+	u64 since;	/* time up to which it is charged */
+	u64 paid_ns;	/* 8: charged in advance */
 	u64 waits_since;
 	u32 tickets;
 	u32 slot;	/* 8 */
-	u32 job;	/* its cgroup */
-	u64 scale;	/* 6: by which its pass was told */
-	u32 bound;	/* 6: to that CPU, + 1; 0 if it is not */
-	bool counted;	/* is in play */
-	bool picked;	/* 8: by the tree */
+	u32 job;	/* number of its cgroup */
+	u64 scale;	/* 6: scale of its pass */
+	u32 bound;	/* 6: 1 + the CPU to which it is pinned, otherwise 0 */
+	bool counted;	/* its tickets are in play */
+	bool picked;	/* 8: was picked from the tree */
 	bool overdue;
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* 3, and until when it has been told. */
+/* 3: the global pass, and the time up to which it is computed. */
 u64 global_pass, global_at;
 
 static struct task *task_of(struct task_struct *p)
@@ -95,7 +101,7 @@ static struct task *task_of(struct task_struct *p)
 #include <weir/overdue.bpf.h>
 
 /* 9 */
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	move_overdue(QUEUE_DSQ, now);
 	move_overdue(OTHERS_DSQ, now);
@@ -117,7 +123,7 @@ static __always_inline struct feasible in_play(void)
 	return (struct feasible){ 1, MAX_TICKETS, sum ? sum : 1 };
 }
 
-/* Whoever moves `global_at` on adds what has passed since. */
+/* 3: the CPU that advances `global_at` adds the progress since then. */
 static __noinline u64 global_pass_at(u64 now)
 {
 	u64 from = READ_ONCE(global_at), tasks = READ_ONCE(all_tickets.count);
@@ -128,7 +134,7 @@ static __noinline u64 global_pass_at(u64 now)
 	return READ_ONCE(global_pass);
 }
 
-/* It comes into play, or, if `tasks` is -1, leaves. */
+/* Adds the tickets of `t` to those in play, or removes them if `tasks` is -1. */
 static __noinline void count(struct task *t, s32 tasks)
 {
 	if (t->bound)
@@ -172,7 +178,7 @@ static __noinline void leave(struct task *t, u64 now)
 
 /* ---- 1, 2: strides ---- */
 
-/* How far the task is that has run until now. */
+/* Pass of a task that has run until now. */
 static __noinline u64 pass_at(struct task *t, u64 now)
 {
 	struct feasible f = in_play();
@@ -206,7 +212,7 @@ static __always_inline u32 tickets_of(struct task_struct *p, struct task *t)
 	return tickets < 1 ? 1 : tickets < MAX_TICKETS ? tickets : MAX_TICKETS;
 }
 
-/* 4: scaled by the strides. */
+/* 4: scales the distance by the change of the stride. */
 static __noinline void set_tickets(struct task *t, u32 tickets)
 {
 	u64 distance = (t->ahead < 0 ? -t->ahead : t->ahead) * t->tickets / tickets;
@@ -215,8 +221,11 @@ static __noinline void set_tickets(struct task *t, u32 tickets)
 	t->tickets = tickets;
 }
 
-/* A cgroup's weight may change while its tasks run. They leave for a moment and come back with other tickets. */
-static __noinline void look_at_tickets(struct task_struct *p, struct task *t, u64 now)
+/*
+ * A cgroup's weight may change while its tasks are in play. They leave and join again with the new
+ * tickets.
+ */
+static __noinline void update_tickets(struct task_struct *p, struct task *t, u64 now)
 {
 	u32 tickets = tickets_of(p, t);
 
@@ -234,7 +243,7 @@ static __always_inline bool is_in_tree(struct task *t)
 	return by_tree && t->slot != NO_SLOT;
 }
 
-/* What it has used more or less than it has paid for is charged. */
+/* Charges the difference between the time used and the time charged in advance. */
 static __noinline void settle(struct task *t, u64 now)
 {
 	if (t->picked)
@@ -243,7 +252,7 @@ static __noinline void settle(struct task *t, u64 now)
 	t->since = now;
 }
 
-/* Whether the task in a slot was there, and may run here. */
+/* Takes the task of a slot. Returns false if it is not in the queue or may not run here. */
 static __noinline bool take_slot_of(u32 slot, s32 cpu)
 {
 	struct bpf_iter_scx_dsq it;
@@ -269,7 +278,7 @@ static __noinline bool take_slot_of(u32 slot, s32 cpu)
 
 u32 turns;
 
-/* Whether somebody was taken. Whoever ran takes part, as if it waited. */
+/* Returns whether a task was taken. The running task competes as if it waited. */
 static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
 {
 	u32 slot;
@@ -301,9 +310,9 @@ static __noinline bool take_by_tree(s32 cpu, struct task *ran, u64 now)
 	return false;
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
-/* 3: one quantum behind. */
+/* 3: a new task starts one quantum behind. */
 SLEEPABLE_OP2(s32, stride_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
@@ -323,7 +332,7 @@ OP3(s32, stride_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_fl
 	return go_to_idle_cpu(p, prev_cpu, wake_flags, quantum_ns());
 }
 
-/* 3: it comes back. */
+/* 3: the task comes into play. */
 OP2(void, stride_runnable, struct task_struct *, p, u64, enq_flags)
 {
 	struct task *t = task_of(p);
@@ -358,10 +367,10 @@ OP2(void, stride_enqueue, struct task_struct *, p, u64, enq_flags)
 		dsq_insert(p, QUEUE_DSQ, quantum_ns(), enq_flags);
 		set_waiting(t->slot, true);
 	}
-	tell_idle_cpu(p, enq_flags);
+	kick_idle_cpu(p, enq_flags);
 }
 
-/* 2: whoever ran goes on if nobody else has come less far. */
+/* 2: the running task continues if no waiting task has a smaller pass. */
 OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	struct task *t = prev && (prev->scx.flags & SCX_TASK_QUEUED) ? task_of(prev) : NULL;
@@ -378,7 +387,7 @@ OP2(void, stride_dispatch, s32, cpu, struct task_struct *, prev)
 	if (take(QUEUE_DSQ, cpu, pass) || !t)
 		return;
 	charge(t, now);
-	look_at_tickets(prev, t, now);
+	update_tickets(prev, t, now);
 	task_set_slice(prev, quantum_ns());
 }
 
@@ -406,10 +415,10 @@ OP2(void, stride_stopping, struct task_struct *, p, bool, runnable)
 	else
 		charge(t, now);
 	waits_from(t, now);
-	look_at_tickets(p, t, now);
+	update_tickets(p, t, now);
 }
 
-/* 3: it leaves. */
+/* 3: the task leaves. */
 OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
 {
 	struct task *t = task_of(p);
@@ -418,12 +427,12 @@ OP2(void, stride_quiescent, struct task_struct *, p, u64, deq_flags)
 		return;
 	leave(t, now_ns());
 	if (by_tree) {
-		give_slot(t->slot);
+		release_slot(t->slot);
 		t->slot = NO_SLOT;
 	}
 }
 
-/* 4. The task is not in play while one of these is called. */
+/* 4. The kernel calls these two ops while the task is not in play. */
 OP2(void, stride_set_weight, struct task_struct *, p, u32, weight)
 {
 	struct task *t = task_of(p);
@@ -442,7 +451,7 @@ OP3(void, stride_cgroup_move, struct task_struct *, p, struct cgroup *, from, st
 	set_tickets(t, tickets_of(p, t));
 }
 
-/* ---- The life of a cgroup ---- */
+/* ---- Lifecycle of a cgroup ---- */
 
 SLEEPABLE_OP2(s32, stride_cgroup_init, struct cgroup *, cgrp, struct scx_cgroup_init_args *, args)
 {

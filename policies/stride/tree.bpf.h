@@ -2,18 +2,22 @@
 /*
  * The tree of hierarchical stride scheduling (section 3 of the report).
  *
- * 1. Clients are leaves of a binary tree, and each node has the tickets of all leaves under it. Each node has a stride and a
- *    pass. To pick a client, one goes down from the root, always to the child with the smaller pass, and each node on the way
- *    goes one stride on.
- * 2. So clients compete in pairs of groups. Many small clients beside a heavy one do not have their turns all at once: the
- *    error after any number of quanta grows with the depth of the tree, not with the number of clients.
- * 3. Only where somebody waits does one go down. Who runs has been picked: its tickets stay, so its nodes go on as before.
- *    On several CPUs some run who were not picked, since nobody else could or wanted to run there. They are not charged: else
- *    those beside them in the tree would wait for as long as that.
- * 4. Whoever used less or more than a quantum has the difference given back, or charged, on the way up.
- * 5. A leaf that comes has its distance to its sibling as it was when it left, but is never before it; a node that had
- *    nobody under it is not before its sibling either. So sleep earns nothing.
- * 6. There are SLOTS leaves. A task has one while it runs or waits.
+ * 1. Clients are the leaves of a binary tree, and each node has the sum of the tickets of its
+ *    leaves. Each node has a stride and a pass. A pick descends from the root, always to the child
+ *    with the smaller pass, and advances each node on the way by its stride.
+ * 2. So clients compete in pairs of groups. Many small clients beside a heavy one do not all run at
+ *    once: the error after any number of quanta grows with the depth of the tree, not with the
+ *    number of clients.
+ * 3. A pick descends only into nodes with a waiting task. A running task has been picked: its
+ *    tickets stay in the tree, so its nodes advance as before. With several CPUs, some tasks run
+ *    without a pick, because no other task could or wanted to run there. They are not charged, as
+ *    otherwise their neighbors in the tree would wait for that time.
+ * 4. For a task that used more or less than a quantum, the difference is charged or returned on the
+ *    way up.
+ * 5. A joining leaf has the distance to its sibling that it had when it left, but is never before
+ *    it. A node that had no leaf in the tree is not before its sibling either. So sleep earns
+ *    nothing.
+ * 6. There are SLOTS leaves. A task has one while it is runnable.
  */
 #ifndef STRIDE_TREE_BPF_H
 #define STRIDE_TREE_BPF_H
@@ -41,7 +45,10 @@ struct {
 	MAP_TYPE(value, struct tree);
 } trees SEC(".maps");
 
-/* Whose a slot is; 0 if it is nobody's. The search begins where one was given back. */
+/*
+ * Pid of the task that holds each slot; 0 if it is free. The search starts at the slot released
+ * last.
+ */
 s32 holders[SLOTS];
 u32 free_from;
 
@@ -78,13 +85,13 @@ static __noinline u32 take_slot(s32 pid)
 	return NO_SLOT;
 }
 
-static __always_inline void give_slot(u32 slot)
+static __always_inline void release_slot(u32 slot)
 {
 	WRITE_ONCE(holders[slot % SLOTS], 0);
 	WRITE_ONCE(free_from, slot);
 }
 
-/* ---- 3: who waits. The lock is held. ---- */
+/* ---- 3: waiting tasks. The lock is held. ---- */
 
 static __always_inline void count_waiting(struct tree *tree, u32 slot, bool waits)
 {
@@ -111,9 +118,9 @@ VERIFIED_ONCE u32 set_waiting(u32 slot, bool waits)
 	return 0;
 }
 
-/* ---- 5: who takes part ---- */
+/* ---- 5: leaves that join and leave ---- */
 
-/* Puts a leaf where it was, `ahead` of its sibling, if that is not before it. */
+/* Adds a leaf at its old distance `ahead` of its sibling, but not before it. */
 VERIFIED_ONCE u32 join_tree(u32 slot, u64 tickets, u64 ahead)
 {
 	struct tree *tree = the_tree();
@@ -139,7 +146,7 @@ VERIFIED_ONCE u32 join_tree(u32 slot, u64 tickets, u64 ahead)
 	return 0;
 }
 
-/* How far ahead of its sibling the leaf was. */
+/* Removes a leaf and returns its distance ahead of its sibling. */
 VERIFIED_ONCE u64 leave_tree(u32 slot, u64 tickets)
 {
 	struct tree *tree = the_tree();
@@ -161,17 +168,18 @@ VERIFIED_ONCE u64 leave_tree(u32 slot, u64 tickets)
 	return ahead > 0 ? ahead : 0;
 }
 
-/* ---- 1: who is next ---- */
+/* ---- 1: pick ---- */
 
-/* 1 if `x`, of 32 bits, is not 0. */
+/* 1 if `x`, of 32 bits, is not 0, otherwise 0. */
 static __always_inline u64 is_some(u64 x)
 {
-	asm volatile("" : "+r"(x));	/* else clang makes a branch of it */
+	asm volatile("" : "+r"(x));	/* otherwise clang emits a branch */
 	return -x >> 63;
 }
 
 /*
- * 0 if one goes to the left, 1 if to the right. No branch: the verifier would follow all ways down to a thousand leaves.
+ * 0 to descend to the left, 1 to the right. Without a branch, because the verifier would follow all
+ * paths to a thousand leaves.
  */
 static __always_inline u32 side(const struct node *left, const struct node *right)
 {
@@ -180,7 +188,7 @@ static __always_inline u32 side(const struct node *left, const struct node *righ
 	return is_some(right->waiting) & ((is_some(left->waiting) ^ 1) | left_is_later);
 }
 
-/* The slot of whoever waits and is next: it is charged a quantum, and waits no more. */
+/* Slot of the waiting task that is next. It is charged a quantum, and no longer waits. */
 VERIFIED_ONCE u32 pick_slot(u64 quantum_ns)
 {
 	struct tree *tree = the_tree();
@@ -206,7 +214,7 @@ VERIFIED_ONCE u32 pick_slot(u64 quantum_ns)
 	return number % SLOTS;
 }
 
-/* 4: so much more, or less, than a quantum. */
+/* 4: charges `ns` more than a quantum, or less if it is negative. */
 VERIFIED_ONCE u32 correct(u32 slot, s64 ns)
 {
 	struct tree *tree = the_tree();

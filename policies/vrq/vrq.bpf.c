@@ -1,43 +1,54 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * vrq: BFS with tasks that are handed over and tasks that are cached, after Alfred Chen's VRQ 0.3 to 4.3 (2015).
+ * vrq: BFS with handover of woken tasks and with cached tasks, after Alfred Chen's VRQ 0.3 to 4.3
+ * (2015).
  *
- * 1. Queue, turns, levels, ticks, forks: as in bfs, of 0.46x. Tasks that wait stand in one queue in the order of virtual
- *    deadlines (<weir/deadline.bpf.h>); slices are 6 ms and do not grow with the CPUs.
+ * 1. Queue, slices, levels, ticks and forks are those of bfs 0.46x. Waiting tasks are in one queue
+ *    in virtual-deadline order (<weir/deadline.bpf.h>). Slices are 6 ms and do not grow with the
+ *    number of CPUs.
  *
- * 2. Idle CPU: the nearest one, whatever its siblings do: the last CPU, its sibling, its cache, its node, any other.
+ * 2. Idle CPU: the nearest one, whether its siblings are busy or not: the last CPU, its sibling,
+ *    its cache, its node, any other.
  *
- * 3. Hand-over (since 0.4). Each CPU has a slot for one task. A task that wakes while nothing idles looks for a victim, a
- *    CPU whose task has a later deadline, and goes into its slot: no other CPU sees it, and the victim takes it before it
- *    looks into the queue. A CPU with a task in its slot is nobody's victim. So a wakeup does not touch the queue's lock.
- *    In 0.3 the task goes to the queue, and its victim is told to pick again.
+ * 3. Handover (since 0.4). Each CPU has a slot for one task. If no CPU is idle, a waking task looks
+ *    for a victim, which is a CPU whose running task has a later deadline, and goes into its slot.
+ *    No other CPU sees the task there, and the victim takes it before it looks into the queue. A
+ *    CPU with a task in its slot is not chosen as a victim. So a wakeup does not take the queue's
+ *    lock. In 0.3 the task goes to the queue, and the victim is kicked to pick again.
  *
- * 4. Victim. Up to 4.3.1 the CPU with the latest deadline of all. In 4.3_0466_4 the first one whose deadline is later:
- *    looking for the best was found to cost more than it gains.
+ * 4. Victim. Up to 4.3.1, the CPU whose running task has the latest deadline. In 4.3_0466_4, the
+ *    first CPU found whose running task has a later deadline: the search for the best one was found
+ *    to cost more than it gains.
  *
- * 5. Cached tasks. A task is cached at the CPU where it ran last, as long as its data may still be there. Other CPUs see
- *    its deadline shifted by the distance, so they take it only if nothing nearer waits. What ends that:
- *    - in 0.3 another task that stops while it could go on: the one sticky task of each CPU, as in BFS;
- *    - in 0.4 the number of switches that its CPU has made since;
- *    - in 4.2 what these switches cost: a task that was not cached counts 4 times, and one that is no thread of the kernel
- *      twice. The limit is 3 for every 512 KB of the last-level cache; in 32 bits, where data are smaller, 2 for 256 KB;
- *    - in 4.3_0466_4 time: 6 ms for normal tasks, 1 s for SCHED_BATCH and SCHED_IDLE, and 1 s for all with
- *      `preempt_none`, as in a kernel that does not preempt itself.
- *    Up to 4.3_0463 only a task that stopped while it could go on is cached, in 4.3_0466_4 every one, and a new task at
- *    its parent's CPU.
+ * 5. Cached tasks. A task is cached on the CPU where it last ran as long as that CPU's caches may
+ *    still hold its data. Other CPUs see its deadline shifted left by their distance, so they take
+ *    it only if no nearer task waits. A task stops being cached:
+ * - in 0.3, when another task is preempted on that CPU: there is one sticky task per CPU, as in
+ *   BFS;
+ * - in 0.4, after a number of switches on its CPU;
+ * - in 4.2, when these switches have cost too much. A switch to an uncached task costs 4 times as
+ *   much, and one to a task that is not a kthread twice as much. The limit is 3 per 512 KB of the
+ *   last-level cache, and on 32-bit machines, where data are smaller, 2 per 256 KB;
+ * - in 4.3_0466_4, after some time: 6 ms for normal tasks, 1 s for SCHED_BATCH and SCHED_IDLE, and
+ *   1 s for all tasks with `preempt_none`, as in a kernel without preemption. Up to 4.3_0463 only a
+ *   preempted task is cached. In 4.3_0466_4 every task is cached when it stops, and a new task on
+ *   its parent's CPU.
  *
- * 6. The clock of deadlines is one for all CPUs (<weir/clock.bpf.h>). VRQ 0.3 had one for each, and they drifted apart by
- *    seconds: tasks of a CPU whose clock was behind always came first, so that it took no others.
+ * 6. Deadlines use one clock for all CPUs (<weir/clock.bpf.h>). VRQ 0.3 had one clock per CPU, and
+ *    these drifted apart by seconds. The tasks of a CPU whose clock was behind always had the
+ *    earliest deadlines, so that this CPU took no other tasks.
  *
  * Where this departs from VRQ, and why:
- * - Idle CPUs are claimed, SCHED_IDLE tasks are promoted, threads of the kernel that belong to one CPU have a queue of
- *   their own: as in bfs, for the reasons given there.
- * - A victim is claimed too: of two wakers one gets it, and the other looks on. In VRQ the better one of two tasks stays in
- *   the slot and the other goes to the queue.
- * - What a switch counts for in 0.4 is not known, nor which tasks had 4 instead of 14: here every switch counts, and all
- *   have 14.
- * - Why the clocks of 0.3 drifted is not known: here they are those of the CPUs, which drift where the machine's do.
- * - The locks of VRQ (a task belongs to its CPU, to the queue, or to whoever wakes it) are those of the kernel here.
+ * - Idle CPUs are claimed, SCHED_IDLE tasks are promoted, and pinned kthreads have a queue per CPU,
+ *   as in bfs and for the reasons given there.
+ * - A victim is claimed, too: of two wakers one gets it, and the other continues its search. In VRQ
+ *   the task with the earlier deadline stays in the slot and the other one goes to the queue.
+ * - It is not known how 0.4 counts a switch, nor which tasks had a limit of 4 in place of 14. Here
+ *   each switch counts as 1, and all tasks have 14.
+ * - It is not known why the clocks of 0.3 drifted. Here that version uses the CPUs' clocks, which
+ *   drift if those of the machine do.
+ * - VRQ's own locks (for a task on its CPU, in the queue, or being woken) are replaced by the
+ *   kernel's locks.
  */
 #include <weir/clock.bpf.h>
 #include <weir/hotplug.bpf.h>
@@ -46,53 +57,56 @@ LICENSE("GPL");
 
 #define SLOT_DSQ 0x10000		/* + CPU: 3 */
 #define VICTIM_ATTEMPTS 3
-#define LONG_NS 1000000000ULL		/* 5: as good as for ever */
+#define LONG_NS 1000000000ULL		/* 5: practically without limit */
 
-/* 5: what a task is cached by. */
+/* 5: when a task stops being cached. */
 #define CACHED_FOR_TIME 0
-#define CACHED_FOR_SWITCHES 1	/* its CPU's */
-#define CACHED_FOR_COST 2	/* of its CPU's switches */
-#define CACHED_WHILE_STICKY 3	/* until another task of its CPU is */
+#define CACHED_FOR_SWITCHES 1	/* a number of switches on its CPU */
+#define CACHED_FOR_COST 2	/* a total cost of such switches */
+#define CACHED_WHILE_STICKY 3	/* until its CPU has another sticky task */
 
-/* Set by the preset. */
+/* Set by the presets. */
 RODATA bool hand_over = true;
 RODATA bool victim_first = true;
 RODATA u32 cached_by = CACHED_FOR_TIME;
-RODATA bool cache_all = true;		/* every task that stopped, and new ones */
+RODATA bool cache_all = true;		/* every task that stopped, and new tasks */
 RODATA bool preempt_none = false;
 RODATA bool clock_of_cpu = false;	/* 6 */
-RODATA u32 cache_count = 14;		/* switches */
-RODATA u32 scost_threshold = 0;		/* costs; 0: by the size of the cache */
+RODATA u32 cache_count = 14;		/* limit for CACHED_FOR_SWITCHES */
+RODATA u32 scost_threshold = 0;		/* limit for CACHED_FOR_COST; 0: by the size of the cache */
 RODATA u32 llc_kb = 0;
 RODATA bool scost_32bit = false;
 
-/* Computed at init: the switches or costs after which a task is not cached any more. */
+/* Computed at init: number or cost of switches up to which a task is cached. */
 u32 cache_limit;
 
-/* What vrq knows of a task. */
+/* State of a task. */
 struct task {
-	struct turn turn;
+	struct budget budget;
 	u64 key;	/* deadline and level */
 	u64 stopped_at;
-	u32 spent;	/* by its CPU when it stopped */
-	s32 counted_at;	/* the CPU that the kernel counted it at when it was last queued, or ran */
-	bool cached;	/* was when it stopped */
-	bool searched;	/* no CPU was idle a moment ago */
-	bool sync;	/* woken by a task that is about to sleep */
-	bool displaced;	/* stopped while it could go on */
-	bool child;	/* forked, and has not run */
-	bool promoted;	/* of SCHED_IDLE, and runs before others */
+	u32 spent;	/* struct cpu's `spent` when it stopped */
+	s32 counted_at;	/* CPU whose runqueue counted it when it was last queued, or ran */
+	bool cached;	/* was cached when it stopped */
+	bool searched;	/* select_cpu has just found no idle CPU */
+	bool sync;	/* sync wakeup */
+	bool displaced;	/* was preempted */
+	bool child;	/* forked, has not run yet */
+	bool promoted;	/* SCHED_IDLE task that runs before others */
 };
 
 TASK_STORAGE(tasks, struct task);
 
-/* What other CPUs may know of a CPU. A cache line each: they are written at every switch. */
+/*
+ * State of a CPU that other CPUs read. Aligned to a cache line, because it is written at every
+ * switch.
+ */
 struct cpu {
-	u64 key;	/* of the task that runs; 0 if the CPU is no victim */
+	u64 key;	/* of the running task; 0 if the CPU cannot be a victim */
 	u64 last_tick;
-	u32 spent;	/* switches, or what they cost */
-	s32 sticky;	/* the task's number */
-	bool early;	/* its task began in the first half of a tick period */
+	u32 spent;	/* 5: number or cost of all switches so far */
+	s32 sticky;	/* pid */
+	bool early;	/* its task started in the first half of a tick period */
 	bool taken;	/* by a higher class */
 } __attribute__((aligned(64)));
 
@@ -108,7 +122,7 @@ static __always_inline u64 vrq_now(void)
 	return clock_of_cpu ? bpf_ktime_get_ns() : common_now();
 }
 
-/* The kernel goes on to call a CPU idle that has left. */
+/* The kernel's idle mask can contain a CPU that is going offline. */
 #define IDLE_REFUSED(p, cpu) is_leaving(cpu)
 #define PICK_REFUSED(p, cpu) false
 #define PICK_BIASED true
@@ -119,7 +133,10 @@ static __always_inline u64 vrq_now(void)
 
 /* ---- 5: cached tasks ---- */
 
-/* Every 512 KB of the last-level cache are worth 3; in 32 bits every 256 KB are worth 2. At least one such piece. */
+/*
+ * 5: limit of the cost of switches: 3 per 512 KB of the last-level cache, or 2 per 256 KB for 32
+ * bits; at least one such piece.
+ */
 static __always_inline u32 threshold_by_cache(void)
 {
 	u32 pieces = llc_kb / (scost_32bit ? 256 : 512);
@@ -145,7 +162,7 @@ static __always_inline void cache(struct task_struct *p, struct task *t, s32 cpu
 	c->sticky = p->pid;
 }
 
-/* How long a task is cached. */
+/* 5: time for which a task is cached. */
 static __always_inline u64 cache_ns(struct task_struct *p)
 {
 	if (preempt_none || p->policy == SCHED_BATCH || p->policy == SCHED_IDLE)
@@ -153,7 +170,7 @@ static __always_inline u64 cache_ns(struct task_struct *p)
 	return rr_slice_ns;
 }
 
-/* Whether `cpu`, where the task ran last, may still have its data. */
+/* Returns whether `cpu`, where the task last ran, may still have its data. */
 static __always_inline bool is_cached(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
 	const struct cpu *c = cpu_of(cpu);
@@ -167,7 +184,7 @@ static __always_inline bool is_cached(struct task_struct *p, struct task *t, s32
 	return now - t->stopped_at < cache_ns(p);
 }
 
-/* What it costs the data of others that `cpu` switches to this task: 1 to 8. */
+/* 5: cost of a switch of `cpu` to this task, from 1 to 8. */
 static __always_inline u32 switch_cost(struct task_struct *p, struct task *t, s32 cpu, u64 now)
 {
 	bool warm = t->counted_at == cpu && is_cached(p, t, cpu, now);
@@ -177,7 +194,7 @@ static __always_inline u32 switch_cost(struct task_struct *p, struct task *t, s3
 	return (warm ? 1 : 4) * (p->flags & PF_KTHREAD ? 1 : 2);
 }
 
-/* A deadline as `cpu` sees it. */
+/* Deadline of a task as `cpu` sees it. */
 static __noinline u64 seen_from(struct task_struct *p, u64 deadline, s32 cpu)
 {
 	s32 last = scx_bpf_task_cpu(p);
@@ -190,7 +207,7 @@ static __noinline u64 seen_from(struct task_struct *p, u64 deadline, s32 cpu)
 
 /* ---- 3, 4: victims ---- */
 
-/* A CPU whose task is later than `key`, and that key; -1 if there is none. */
+/* Victim for a task with `key`, and the key of the task that runs there; -1 if there is none. */
 static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 *found)
 {
 	s32 victim = -1;
@@ -210,7 +227,7 @@ static __always_inline s32 find_victim(struct task_struct *p, u64 key, u64 *foun
 	return victim;
 }
 
-/* The same, claimed: its key is 0 from now on, so that it is nobody else's. */
+/* Finds a victim and claims it: its key becomes 0, so that no other waker chooses it. */
 static __noinline s32 claim_victim(struct task_struct *p, u64 key)
 {
 	int attempt;
@@ -225,12 +242,12 @@ static __noinline s32 claim_victim(struct task_struct *p, u64 key)
 	return -1;
 }
 
-static void tell_victim(s32 cpu, u64 key)
+static void kick_victim(s32 cpu, u64 key)
 {
 	kick(cpu, SCX_KICK_PREEMPT);
 }
 
-/* ---- The life of a task, in order ---- */
+/* ---- Lifecycle of a task, in order ---- */
 
 SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_args *, args)
 {
@@ -240,12 +257,12 @@ SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_
 
 	if (!t)
 		return -12; /* ENOMEM */
-	t->turn.ratio = ratio_of(p->static_prio);
-	renew(&t->turn, now);
+	t->budget.ratio = ratio_of(p->static_prio);
+	renew(&t->budget, now);
 	if (args->fork) {
 		t->child = true;
 		from = task_of(parent);
-		if (from && !share(&t->turn, &from->turn, now))
+		if (from && !share(&t->budget, &from->budget, now))
 			kick(scx_bpf_task_cpu(parent), SCX_KICK_PREEMPT);
 		if (cache_all)
 			cache(p, t, scx_bpf_task_cpu(p), now);
@@ -254,7 +271,7 @@ SLEEPABLE_OP2(s32, vrq_init_task, struct task_struct *, p, struct scx_init_task_
 	return 0;
 }
 
-/* 2: to the idle CPU at once, if there is one. */
+/* 2: inserts the task on an idle CPU at once, if there is one. */
 OP3(s32, vrq_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_flags)
 {
 	return select_idle_cpu(p, prev_cpu, wake_flags);
@@ -265,8 +282,11 @@ static __always_inline bool may_preempt(struct task_struct *p, struct task *t)
 	return !t->displaced && !t->sync && !is_idle_level(p);
 }
 
-/* 3: whether somebody makes way. A new task is not handed over: it goes to the queue, and the victim is only told. */
-static bool is_handed_over(struct task_struct *p, struct task *t, u64 enq_flags)
+/*
+ * 3: hands `p` over to a victim. Returns whether there was one. A new task is not handed over: it
+ * goes to the queue, and the victim is only kicked.
+ */
+static bool hand_over_to_victim(struct task_struct *p, struct task *t, u64 enq_flags)
 {
 	s32 victim;
 
@@ -275,27 +295,28 @@ static bool is_handed_over(struct task_struct *p, struct task *t, u64 enq_flags)
 	victim = claim_victim(p, t->key);
 	if (victim < 0)
 		return false;
-	dsq_insert_by_key(p, SLOT_DSQ + (victim & MAX_CPU_MASK), t->turn.slice_ns, t->turn.deadline, enq_flags);
+	dsq_insert_by_key(p, SLOT_DSQ + (victim & MAX_CPU_MASK), t->budget.slice_ns, t->budget.deadline, enq_flags);
 	kick(victim, SCX_KICK_PREEMPT);
 	return true;
 }
 
 /*
- * The second search comes after the insert: a CPU that began to idle in between has found the queue empty. A CPU that
- * has been claimed is kicked in any case: if its task is taken away before it comes, nothing else would wake it.
+ * The second search follows the insert, because a CPU that became idle in between has found the
+ * queue empty. A claimed CPU is always kicked: if another CPU takes the task first, nothing else
+ * would wake the claimed one.
  */
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags)
 {
 	s32 last = scx_bpf_task_cpu(p), cpu = t->searched ? -1 : claim_idle_cpu(p, last);
 
 	if (cpu >= 0) {
-		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->turn.slice_ns, enq_flags | SCX_ENQ_IMMED);
+		dsq_insert(p, SCX_DSQ_LOCAL_ON | cpu, t->budget.slice_ns, enq_flags | SCX_ENQ_IMMED);
 		kick(cpu, SCX_KICK_IDLE);
 		return;
 	}
-	if (is_handed_over(p, t, enq_flags))
+	if (hand_over_to_victim(p, t, enq_flags))
 		return;
-	insert_by_level(p, QUEUE_DSQ, &t->turn, enq_flags);
+	insert_by_level(p, QUEUE_DSQ, &t->budget, enq_flags);
 	cpu = claim_idle_cpu(p, last);
 	if (cpu >= 0)
 		kick(cpu, SCX_KICK_IDLE);
@@ -308,14 +329,17 @@ OP2(void, vrq_enqueue, struct task_struct *, p, u64, enq_flags)
 	enqueue(p, enq_flags);
 }
 
-/* ---- Pick: the slot, the queue, the level of SCHED_IDLE ---- */
+/* ---- Pick: the slot, the queue, SCHED_IDLE ---- */
 
 static bool take_slot(s32 cpu)
 {
 	return scx_bpf_dsq_nr_queued(SLOT_DSQ + cpu) && dsq_move_to_local(SLOT_DSQ + cpu);
 }
 
-/* A victim may be taken by a higher class before it looks into its slot: then any other CPU may. */
+/*
+ * A higher class may take over a victim before it looks into its slot. Then any other CPU may take
+ * the task.
+ */
 static bool take_slots_of_taken_cpus(s32 cpu)
 {
 	int other;
@@ -333,12 +357,15 @@ static bool take_slots_of_taken_cpus(s32 cpu)
 
 static __always_inline void begin(struct task *t, s32 cpu, u64 now)
 {
-	begin_turn(t, cpu, now);
+	begin_run(t, cpu, now);
 	t->cached = false;
 }
 
-/* Whoever was handed over, or else the best by level. `limit` and `idle_limit` are how late the latter may be. */
-static __noinline bool take_somebody(s32 cpu, u64 limit, u64 idle_limit, u64 now)
+/*
+ * Takes the task in the slot, otherwise the best one by level. `limit` and `idle_limit` are the
+ * latest deadlines allowed for the latter.
+ */
+static __noinline bool take_next(s32 cpu, u64 limit, u64 idle_limit, u64 now)
 {
 	return take_slot(cpu) || take_slots_of_taken_cpus(cpu) || take_by_level(cpu, limit, idle_limit, now);
 }
@@ -350,18 +377,18 @@ OP2(void, vrq_dispatch, s32, cpu, struct task_struct *, prev)
 	struct task *t;
 
 	if (!stays || !(t = task_of(prev))) {
-		take_somebody(cpu, NO_LIMIT, NO_LIMIT, now);
+		take_next(cpu, NO_LIMIT, NO_LIMIT, now);
 		return;
 	}
 	settle(prev, t, now);
 	if (is_idle_level(prev))
-		idle_limit = t->turn.deadline;
+		idle_limit = t->budget.deadline;
 	else
-		limit = t->turn.deadline;
-	if (take_somebody(cpu, limit, idle_limit, now))
+		limit = t->budget.deadline;
+	if (take_next(cpu, limit, idle_limit, now))
 		return;
 	begin(t, cpu, now);
-	task_set_slice(prev, t->turn.slice_ns);
+	task_set_slice(prev, t->budget.slice_ns);
 }
 
 OP1(void, vrq_running, struct task_struct *, p)
@@ -375,7 +402,7 @@ OP1(void, vrq_running, struct task_struct *, p)
 	cpu_of(cpu)->spent += switch_cost(p, t, cpu, now);
 	count_at(&t->counted_at, cpu);
 	if (t->promoted)
-		t->turn.slice_ns = IDLE_TURN_NS;
+		t->budget.slice_ns = IDLE_SLICE_NS;
 	begin(t, cpu, now);
 }
 
@@ -407,9 +434,9 @@ OP2(void, vrq_set_weight, struct task_struct *, p, u32, weight)
 		change_nice(p, t);
 }
 
-/* ---- The machine ---- */
+/* ---- CPUs ---- */
 
-/* Whoever is in the slot of a CPU that a higher class takes needs another one. */
+/* A task in the slot of a CPU that a higher class takes over needs another CPU. */
 OP2(void, vrq_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 {
 	struct task_struct *p;
@@ -417,7 +444,7 @@ OP2(void, vrq_cpu_release, s32, cpu, struct scx_cpu_release_args *, args)
 
 	cpu_of(cpu)->taken = true;
 	__sync_fetch_and_add(&taken_cpus, 1);
-	put_local_back();
+	reenqueue_local();
 	if (scx_bpf_dsq_nr_queued(SLOT_DSQ + cpu)) {
 		for_each_queued(p, SLOT_DSQ + cpu) {
 			other = claim_idle_cpu(p, cpu);
@@ -435,11 +462,11 @@ OP2(void, vrq_cpu_acquire, s32, cpu, struct scx_cpu_acquire_args *, args)
 	cpu_of(cpu)->taken = false;
 }
 
-/* Without these two the kernel ejects the scheduler when a CPU comes or goes. */
+/* Without these two ops the kernel exits the scheduler at a CPU hotplug event. */
 SLEEPABLE_OP1(void, vrq_cpu_online, s32, cpu)
 {
 	cpu_of(cpu)->key = 0;
-	if (!cpu_comes(cpu))
+	if (!mark_online(cpu))
 		scx_restart("CPU %d was offline when vrq was loaded", cpu);
 }
 

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The log of a scheduler's ops, for those that are compared with the model: `trace.bpf.c` and `witness.bpf.c`.
+ * Log of a scheduler's ops, for the schedulers that are compared with the model: `trace.bpf.c` and
+ * `witness.bpf.c`.
  *
- * 1. A task belongs to a role by its name: `w_…` are the workers of a scenario, `v_…` its victims, `d_…` those who
- *    direct the others, and the rest are foreign: what else lives on a machine. Of foreign tasks only that they come and
- *    go is logged: whoever reads the log must know where they disturbed.
- * 2. An entry takes its number when the op begins, and is completed as the op decides. So the numbers are one order of
- *    all ops on all CPUs, and an op that the kernel calls inside of another stands behind it.
+ * 1. The name of a task gives its role: `w_…` are the workers of a scenario, `v_…` its victims,
+ *    `d_…` the directors that control the others; all others are foreign tasks of the machine. Of
+ *    foreign tasks, only `running` and `stopping` are logged, because a reader of the log must know
+ *    where they disturbed.
+ * 2. An entry gets its number when the op begins, and is completed by the decisions of the op. So
+ *    the numbers are a total order of the ops on all CPUs, and an op that the kernel calls inside
+ *    another one comes after it.
  * 3. The director marks the begin and the end of a scenario by its nice value.
- * 4. The log is an array: whoever loaded the scheduler reads it when all is over.
+ * 4. The log is an array, which the loader of the scheduler reads at the end.
  */
 #ifndef WEIR_LOG_BPF_H
 #define WEIR_LOG_BPF_H
@@ -33,18 +36,18 @@ enum op {
 	SELECT_CPU = 1, ENQUEUE, DEQUEUE, DISPATCH, TICK, RUNNABLE, RUNNING, STOPPING, QUIESCENT, YIELD,
 	SET_WEIGHT = 12, SET_CPUMASK, UPDATE_IDLE, CPU_ACQUIRE, CPU_RELEASE, INIT_TASK, EXIT_TASK, ENABLE, DISABLE,
 	CPU_ONLINE = 32, CPU_OFFLINE, INIT, EXIT,
-	/* Not an op: what a policy does in one. */
+	/* Not an op, but a call that a policy makes in one. */
 	INSERT = 64,
 };
 
 struct entry {
 	u64 a;			/* first argument besides task and CPU */
 	u64 b;			/* second */
-	u64 verdict;		/* queue that the task was put into; 0: none */
+	u64 verdict;		/* DSQ into which the task was inserted; 0: none */
 	u32 op;
-	s32 cpu;		/* where the op runs */
+	s32 cpu;		/* CPU on which the op runs */
 	s32 pid;		/* of the task; -1: none */
-	s32 task_cpu;		/* where the task belongs; -1: none */
+	s32 task_cpu;		/* CPU of the task; -1: none */
 	s32 result;		/* what the op returns */
 	u32 flags;		/* task_struct.scx.flags */
 	u32 role;
@@ -53,7 +56,7 @@ struct entry {
 	u64 time;		/* nanoseconds */
 };
 
-/* There are no marks: foreign tasks are logged from the first one on. */
+/* There are no marks: foreign tasks are logged from the start. */
 const volatile bool without_marks;
 
 struct entry entries[LOG_SIZE];
@@ -78,7 +81,7 @@ static __always_inline u32 role_of(struct task_struct *p)
 	return role & (ROLES - 1);
 }
 
-/* A new entry of the log. One that finds no place takes that of an old one; the reader sees by the number of all. */
+/* Allocates an entry. A full log overwrites old entries, which the reader sees from `logged`. */
 static __always_inline struct entry *new_entry(u32 op, u64 a, u64 b)
 {
 	struct entry *e = &entries[__sync_fetch_and_add(&logged, 1) & (LOG_SIZE - 1)];
@@ -93,8 +96,10 @@ static __always_inline struct entry *new_entry(u32 op, u64 a, u64 b)
 	return e;
 }
 
-/* The same for an op about a task, unless that is foreign: then an entry that nobody reads, or after the begin one with
- * little in it if it tells that the task comes or goes. */
+/*
+ * Allocates an entry for an op about a task. Foreign tasks get a dummy entry, except for `running`
+ * and `stopping` after the begin, which get an entry with few members set.
+ */
 static __always_inline struct entry *note(u32 op, struct task_struct *p, u64 a, u64 b)
 {
 	u32 role = role_of(p);
@@ -117,7 +122,7 @@ static __always_inline struct entry *note(u32 op, struct task_struct *p, u64 a, 
 	return e;
 }
 
-/* An entry for dispatch, which may be about no task. */
+/* Allocates an entry for dispatch, whose `prev` may be NULL. */
 static __always_inline struct entry *note_dispatch(s32 cpu, struct task_struct *prev)
 {
 	u32 role = role_of(prev);
@@ -133,7 +138,7 @@ static __always_inline struct entry *note_dispatch(s32 cpu, struct task_struct *
 	return e;
 }
 
-/* An entry for set_weight, which may be a mark. */
+/* Logs set_weight, which may be a mark. */
 static __always_inline void note_weight(struct task_struct *p, u32 weight)
 {
 	note(SET_WEIGHT, p, weight, 0);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * trace: logs every operation with its arguments (`log.bpf.h`), and does in each what a scenario asks for.
+ * trace: logs every op with its arguments (`log.bpf.h`), and does in each what the scenario
+ * specifies.
  *
- * Each role has its own settings, read-only data that is set before the object is loaded. Before the director's first
- * mark and after its last one, all tasks are treated as foreign ones are.
+ * Each role has its own settings: read-only data that is set before the object is loaded. Before
+ * the director's first mark and after its last one, all tasks are treated like foreign tasks.
  */
 #include "log.bpf.h"
 
@@ -32,27 +33,27 @@ struct task_struct___disallow {
 } __attribute__((preserve_access_index));
 
 #define HELD_SIZE 64
-/* Queues of our own, and one that does not exist. */
+/* DSQs of this scheduler, and one that does not exist. */
 #define FIFO_QUEUE 7
 #define VTIME_QUEUE 8
 #define NO_QUEUE 0x3039
-/* More tasks than a batch takes by default. */
+/* One task more than the default dispatch_max_batch. */
 #define TOO_MANY 33
 
-/* Where a task is put. The numbers are those of `src/settings.rs`. */
+/* Destination of a task. The numbers are those of `src/settings.rs`. */
 enum place {
 	NOWHERE, LOCAL, GLOBAL, FIFO, VTIME, LOCAL_ON, UNKNOWN, TWICE, VTIME_LOCAL, VTIME_GLOBAL, NO_CPU, BOTH_QUEUES, HOLD,
 	RAISE_ERROR, RAISE_EXIT,
 };
 
-/* Which CPU select_cpu answers. */
+/* CPU that select_cpu returns. */
 enum choice { PREVIOUS, DEFAULT_SEARCH, TARGET, IMPOSSIBLE };
 
-/* What dispatch does. */
+/* Action of dispatch. */
 enum giving { GIVE_NOTHING, GIVE_QUEUES, GIVE_HELD, GIVE_HELD_TWICE, GIVE_CANCELLED, GIVE_TOO_MANY, GIVE_UNKNOWN,
 	CANCEL_NOTHING, GIVE_HELD_TO_TARGET, GIVE_HELD_TO_FIFO };
 
-/* What cpu_release does with the local queue, by either form of the kernel's call. */
+/* Action of cpu_release on the local DSQ, by either version of the kfunc. */
 enum releasing { RELEASE_NOTHING, RELEASE_AT_ONCE, RELEASE_AFTERWARDS };
 
 enum kick { NO_KICK, KICK, KICK_IDLE, KICK_PREEMPT, KICK_WAIT, KICK_IDLE_PREEMPT,
@@ -62,7 +63,7 @@ const volatile u32 select_choice[ROLES];
 const volatile u32 select_place[ROLES];
 const volatile bool select_only_if_idle[ROLES];
 const volatile u32 enqueue_place[ROLES];
-/* Of a task that lost the place that it had; NOWHERE: as the first time. */
+/* Destination of a reenqueued task; NOWHERE: the same as the first time. */
 const volatile u32 reenqueue_place[ROLES];
 const volatile u64 slice_ns[ROLES];
 const volatile bool at_head[ROLES];
@@ -79,11 +80,11 @@ const volatile s32 init_result;
 const volatile s32 init_task_result[ROLES];
 const volatile bool init_task_disallows[ROLES];
 
-/* Pids of tasks that were held back, oldest first. */
+/* Pids of held tasks, oldest first. */
 s32 held[HELD_SIZE];
 u32 held_first, held_end;
 
-/* The role that decides what happens to a task: before the begin and after the end all are treated alike. */
+/* Role that decides about a task: before the begin and after the end, all tasks have the same. */
 static __always_inline u32 acting_role_of(struct task_struct *p)
 {
 	u32 role = READ_ONCE(acting) ? role_of(p) : FOREIGN;
@@ -112,13 +113,16 @@ static __always_inline u64 enq_flags_of(u32 role, u64 enq_flags)
 		enq_flags |= __SCX_ENQ_HEAD;
 	if (preempting[role])
 		enq_flags |= __SCX_ENQ_PREEMPT;
-	/* A task that comes again because its CPU was busy goes where it can wait. */
+	/*
+	 * A task that is reenqueued because its CPU was busy is inserted without IMMED, where it
+	 * can wait.
+	 */
 	if (immediate[role] && !(enq_flags & __SCX_ENQ_REENQ))
 		enq_flags |= __SCX_ENQ_IMMED;
 	return enq_flags;
 }
 
-/* Puts a task somewhere, from select_cpu and enqueue; the queue. */
+/* Inserts a task for select_cpu and enqueue. Returns the DSQ. */
 static __always_inline __attribute__((unused)) u64 put(struct task_struct *p, u32 role, u32 place, u64 enq_flags)
 {
 	u64 slice = slice_ns[role];
@@ -167,7 +171,7 @@ static __always_inline __attribute__((unused)) u64 put(struct task_struct *p, u3
 		break;
 	}
 	if (queue) {
-		/* The last letter of its name orders a task. */
+		/* The key is the last letter of the task's name. */
 		u64 key = COMM(p)[2];
 
 		dsq_insert_by_key(p, queue, slice, 1000 - key, enq_flags);
@@ -247,7 +251,7 @@ OP2(void, trace_dequeue, struct task_struct *, p, u64, deq_flags)
 	note(DEQUEUE, p, deq_flags, 0);
 }
 
-/* The task that was held back longest, or NULL; to be released. */
+/* The task that is held longest, or NULL; the caller releases it. */
 static __always_inline struct task_struct *take_held(void)
 {
 	if (held_first == held_end)
@@ -255,7 +259,7 @@ static __always_inline struct task_struct *take_held(void)
 	return bpf_task_from_pid(held[__sync_fetch_and_add(&held_first, 1) & (HELD_SIZE - 1)]);
 }
 
-/* Hands the task that was held back longest over. */
+/* Dispatches the task that is held longest. */
 static __always_inline u64 give_held(u32 giving)
 {
 	struct task_struct *p = take_held();
@@ -296,7 +300,7 @@ OP2(void, trace_dispatch, s32, cpu, struct task_struct *, prev)
 	case GIVE_HELD_TO_TARGET:
 	case GIVE_HELD_TO_FIFO:
 	case GIVE_CANCELLED:
-		/* CPU 0 looks for work whenever the director leaves it: nobody compares that. */
+		/* CPU 0 picks whenever the director leaves it; these picks are not compared. */
 		if (!cpu)
 			break;
 		e->verdict = give_held(dispatch_giving);
@@ -395,7 +399,7 @@ SLEEPABLE_OP2(s32, trace_init_task, struct task_struct *, p, struct scx_init_tas
 	note(INIT_TASK, p, args->fork, 0);
 	if (init_task_disallows[role])
 		((struct task_struct___disallow *)p)->scx.disallow = true;
-	/* The threads of a scenario come to be whatever it says. */
+	/* The threads of a scenario are always created, whatever the setting. */
 	return args->fork && !READ_ONCE(acting) ? 0 : init_task_result[role];
 }
 

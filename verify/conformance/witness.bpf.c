@@ -2,11 +2,13 @@
 /*
  * witness: a policy whose ops are logged (`log.bpf.h`).
  *
- * 1. The policy's source is part of this one, unchanged: POLICY is its file. Its ops become functions, which the
- *    witness's ops call: POLICY_RUNNING is its `running`, if it has one. POLICY_CPU_ONLINE_OP1 is SLEEPABLE_OP1 or OP1,
- *    as in the policy.
- * 2. Ops that the policy does not have are logged as well, if it makes no difference to the kernel whether they exist.
- * 3. Where the policy puts a task is an entry of its own, after the one of the op in which it does.
+ * 1. POLICY, the policy's source file, is included unchanged. Its ops become functions that the
+ *    witness's ops call: POLICY_RUNNING is its `running`, if it has one. POLICY_CPU_ONLINE_OP1 is
+ *    SLEEPABLE_OP1 or OP1, as in the policy.
+ * 2. Ops that the policy lacks are logged, too, if their presence makes no difference to the
+ *    kernel.
+ * 3. An insert of a task into a DSQ is an entry of its own, after the entry of the op that makes
+ *    it.
  */
 #include "log.bpf.h"
 
@@ -131,7 +133,7 @@ OP2(void, witness_set_cpumask, struct task_struct *, p, const struct cpumask *, 
 #endif
 }
 
-/* A policy without it needs KEEP_BUILTIN_IDLE, which the scenario sets. */
+/* A policy without this op needs KEEP_BUILTIN_IDLE, which the scenario sets. */
 OP2(void, witness_update_idle, s32, cpu, bool, idle)
 {
 	new_entry(UPDATE_IDLE, cpu, idle);

@@ -262,7 +262,7 @@ pub struct Sim {
     /// Objects are linked against its structs, members and constants instead of those of 7.2.
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
-    /// Leave out effects: smt, frequency, idle-states, locks
+    /// Leave out effects: smt, capacity, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Turn off sources of noise, such as threads,order

@@ -2,10 +2,12 @@
 //! Notes on standard error about limits of a simulation that a user should know before trusting its results.
 
 use crate::select::{self, Loadable, Scheduler};
-use inspect::{never_run, wishes};
+use inspect::{implements, never_run, wishes};
 use kernel_model::KernelTypes;
 use launch_profile::Profile;
 use machine_model::{Effect, Machine};
+use std::collections::BTreeSet;
+use workload::Workload;
 
 /// For each scheduler, lists members of kernel structs that it reads and that are not modelled, programs of its object
 /// that are not run, and hints that it may need a launch profile. `types` are those of the kernel, if they were given.
@@ -39,8 +41,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
     }
     let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
     eprintln!(
-        "weir: --without {}: no effect, as {} {} no such table; only effects described in the machine file are modelled \
-         (docs/explanation/machine-model.md)",
+        "weir: --without {}: ignored, as {} {} no such effect (docs/explanation/machine-model.md)",
         words.join(","),
         names.join(" and "),
         if names.len() == 1 { "has" } else { "have" }
@@ -59,6 +60,26 @@ pub fn tell_recorded(workloads: &[String]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Names schedulers that do not divide CPU time by the unequal weights of a workload's groups, because they do not
+/// implement the op that announces them.
+pub fn tell_weights<'a>(schedulers: &[Scheduler], workloads: impl Iterator<Item = &'a Workload>) {
+    let unequal = |workload: &Workload| {
+        let weights: BTreeSet<u32> = workload.all_groups().iter().map(|group| group.weight).collect();
+        weights.len() > 1
+    };
+    if !workloads.into_iter().any(unequal) {
+        return;
+    }
+    let ignores = |scheduler: &&Scheduler| {
+        let loadable = scheduler.loadable.as_ref();
+        loadable.is_some_and(|loadable| !implements(&loadable.object, "cgroup_set_weight"))
+    };
+    for scheduler in schedulers.iter().filter(ignores) {
+        let name = report::escape(&scheduler.name);
+        eprintln!("weir: {name} does not implement cgroup_set_weight: the weights of the groups have no effect");
+    }
 }
 
 /// Hints that the scheduler's user space may have to initialize something, if there is no launch profile that says

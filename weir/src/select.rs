@@ -8,7 +8,7 @@ use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
 use invariants::{Promises, Property};
 use launch_profile::{PlannedCall, Profile};
-use machine_model::Machine;
+use machine_model::{Effect, Machine};
 use report::counted;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -237,17 +237,22 @@ pub fn profile_beside(path: &Path) -> PathBuf {
     PathBuf::from(format!("{}.toml", stem.trim_end_matches(".bpf")))
 }
 
-/// Machine named `host`, a preset, a TOML file, an hwloc XML file, or an hwloc synthetic string.
+/// Machine named `host`, a preset, a TOML file, an hwloc XML file, or an hwloc synthetic string. A description that has
+/// only a topology is completed by the effects that are typical of its class.
 pub fn machine(name: &str) -> Result<Machine> {
     Ok(match name {
         "host" => host()?,
         _ if name.contains('/') && !name.contains('(') || name.ends_with(".toml") || name.ends_with(".xml") => {
             let text = input::text(Path::new(name), input::MACHINE)?;
             let is_xml = text.trim_start_matches('\u{feff}').trim_start().starts_with('<');
-            if is_xml { Machine::from_hwloc_xml(name, &text)? } else { Machine::from_toml(name, &text)? }
+            if is_xml {
+                Machine::from_hwloc_xml(name, &text)?.with_assumptions()
+            } else {
+                Machine::from_toml(name, &text)?
+            }
         }
         _ if name.contains([':', ' ', '[']) || name.starts_with(|c: char| c.is_ascii_digit()) => {
-            Machine::from_synthetic(name)?
+            Machine::from_synthetic(name)?.with_assumptions()
         }
         _ => Machine::preset(name)?,
     })
@@ -263,7 +268,8 @@ pub fn faults(text: &str) -> Result<FaultPlan> {
     plan.context("--faults")
 }
 
-/// Topology of this machine. As in scx, `SCX_SYSFS_PREFIX` is prepended to `/sys`, so that a copied tree of another
+/// This machine with assumed effects, as far as sysfs does not tell them. Frequencies are not assumed: what was recorded
+/// or measured here contains them already. As in scx, `SCX_SYSFS_PREFIX` is prepended to `/sys`, so that a copied tree of another
 /// machine can be read.
 fn host() -> Result<Machine> {
     let prefix = std::env::var("SCX_SYSFS_PREFIX").unwrap_or_default();
@@ -272,7 +278,13 @@ fn host() -> Result<Machine> {
         input::note(path, text.as_bytes());
         Some(text)
     };
-    Machine::from_sysfs(&read).context("host")
+    let machine = Machine::from_sysfs(&read).context("host")?;
+    let has_frequencies = machine.effects.frequency.is_some();
+    let mut machine = machine.with_assumptions();
+    if !has_frequencies {
+        machine.effects.switch_off(Effect::Frequency);
+    }
+    Ok(machine)
 }
 
 /// Shipped recordings.

@@ -70,7 +70,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     notes::tell_needless(&args.without, &nominal);
     let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
     let machines = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
-    let workloads = workloads(&suites.workloads, &nominal)?;
+    let workloads = workloads(&suites.workloads, &nominal, &schedulers)?;
     let faults = &args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
     let mut runs = Vec::new();
     for workloads in &workloads {
@@ -177,9 +177,12 @@ fn sampled(machine: &Machine, args: &Sim) -> Result<Vec<(u64, Machine)>> {
 }
 
 /// The workloads for each machine; some depend on the number of CPUs.
-fn workloads(names: &[String], machines: &[Machine]) -> Result<Vec<Vec<Workload>>> {
+fn workloads(names: &[String], machines: &[Machine], schedulers: &[Scheduler]) -> Result<Vec<Vec<Workload>>> {
     let on = |name: &str, machine: &Machine| select::workload(name, machine.online_cpus().len() as u32);
-    names.iter().map(|name| machines.iter().map(|machine| on(name, machine)).collect()).collect()
+    let on_all = |name: &String| machines.iter().map(|machine| on(name, machine)).collect();
+    let workloads: Vec<Vec<Workload>> = names.iter().map(on_all).collect::<Result<_>>()?;
+    notes::tell_weights(schedulers, workloads.iter().flatten());
+    Ok(workloads)
 }
 
 /// Seeds to run. Each round of a suite uses its own seed.

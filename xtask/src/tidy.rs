@@ -56,9 +56,11 @@ const WORLDLY: [&str; 7] = [
 
 /// Number of places with words of [`words::WORDS`] that are left. It may only fall.
 #[cfg(test)]
-const OLD_WORDS_LEFT: usize = 210;
+const OLD_WORDS_LEFT: usize = 0;
 /// Files that name old words on purpose.
 const NAMES_OLD_WORDS: [&str; 3] = ["CHANGELOG.md", "CONTRIBUTING.md", "xtask/src/words.rs"];
+/// Single lines with an old word that must stay, as file and a part of the line: a name that selects a random stream.
+const KEPT_OLD_WORDS: [(&str, &str); 1] = [("crates/machine-model/src/draws.rs", "(\"passage\", one)")];
 
 /// A file of the repository.
 struct File {
@@ -214,7 +216,8 @@ fn check_lines(file: &File, kind: &str, complain: &mut dyn FnMut(usize, String))
         if columns > MOST_COLUMNS && !unbreakable {
             complain(line, format!("{columns} columns; at most {MOST_COLUMNS} are allowed"));
         }
-        if !NAMES_OLD_WORDS.contains(&file.path.as_str()) {
+        let kept = KEPT_OLD_WORDS.iter().any(|&(path, part)| file.path == path && text.contains(part));
+        if !kept && !NAMES_OLD_WORDS.contains(&file.path.as_str()) {
             let old = words::found(text).into_iter();
             old.for_each(|(old, new)| complain(line, format!("\"{old}\": write \"{new}\"")));
         }
@@ -290,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed() {
+    fn tidy_accepts_allowed_constructs() {
         let function = format!("{SPDX}fn f() {{\n{}}}\n", "    g();\n".repeat(MOST_FUNCTION_LINES - 2));
         let table = format!("# a\n\n```\n# no title\n```\n| {} |\n", "x".repeat(MOST_COLUMNS));
         for (path, text) in [

@@ -103,8 +103,9 @@ pub trait Host {
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }
 
-/// Size of the argument block in 64-bit words: ops have at most 5 arguments, tracepoints up to 12.
-const BLOCK_WORDS: usize = 12;
+/// Size of the argument block in 64-bit words: ops have at most 5 arguments, tracepoints up to 12, and the context of a
+/// `syscall` program can be an array.
+const BLOCK_WORDS: usize = 128;
 
 /// A loaded object: code, memory, maps, timers.
 #[derive(Debug)]
@@ -297,7 +298,7 @@ impl Machine {
     /// program points to; returns its address. It is valid until the execution's next call.
     ///
     /// # Panics
-    /// If there are more than 12 arguments.
+    /// If there are more than 128 arguments.
     #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());

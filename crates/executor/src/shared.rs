@@ -401,7 +401,7 @@ impl<'w> Shared<'w> {
     /// TID of a task; `None` if the kernel failed to create it.
     pub fn thread_of(&self, task: TaskId) -> Option<u32> {
         let handle = self.state().handles[task.index()].clone();
-        // The thread stores it first of all.
+        // The new thread stores its id before anything else.
         loop {
             match handle.thread.load(SeqCst) {
                 0 if !self.is_over() => thread::yield_now(),

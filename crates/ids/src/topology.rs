@@ -3,7 +3,7 @@
 //! between nodes. All crates take distances from here.
 
 use crate::{CpuId, CpuSet, MAX_CPUS};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Position of a CPU: CPUs with equal numbers share the core, the last-level cache or the node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -42,6 +42,9 @@ pub struct Topology {
     /// SLIT distances between nodes, a symmetric square matrix with [`Topology::LOCAL_DISTANCE`] on the diagonal. A
     /// node without CPUs has memory only.
     pub distances: Vec<Vec<u32>>,
+    /// Node numbers below [`Topology::nodes`] that no node has: firmware may number nodes with gaps. Their rows and
+    /// columns of `distances` have no meaning.
+    pub absent_nodes: BTreeSet<u32>,
 }
 
 /// Reason that a topology is invalid: what was found and what was expected.
@@ -67,7 +70,8 @@ impl Topology {
     pub fn new(places: Vec<Place>) -> Topology {
         let nodes = count(&places, |place| place.node);
         let capacities = vec![Topology::FULL_CAPACITY; places.len()];
-        Topology { places, capacities, distances: Topology::default_distances(nodes) }
+        let distances = Topology::default_distances(nodes);
+        Topology { places, capacities, distances, absent_nodes: BTreeSet::new() }
     }
 
     /// Creates a topology of identical CPUs: single-threaded cores with one last-level cache in one node.
@@ -122,14 +126,37 @@ impl Topology {
         count(&self.places, |place| place.core)
     }
 
+    /// Largest number of SMT threads of a core.
+    pub fn threads(&self) -> usize {
+        let mut threads = BTreeMap::new();
+        self.places.iter().for_each(|place| *threads.entry(place.core).or_insert(0) += 1);
+        threads.into_values().max().unwrap_or(1)
+    }
+
+    /// Whether CPUs have unequal capacities.
+    pub fn is_hybrid(&self) -> bool {
+        self.capacities.windows(2).any(|pair| pair[0] != pair[1])
+    }
+
     /// Number of last-level caches.
     pub fn llcs(&self) -> usize {
         count(&self.places, |place| place.llc)
     }
 
-    /// Number of nodes, including those that have memory only.
+    /// Number of node numbers, which is the kernel's `nr_node_ids`: nodes that have memory only and absent numbers
+    /// are included.
     pub fn nodes(&self) -> usize {
         self.distances.len()
+    }
+
+    /// Number of nodes, including those that have memory only.
+    pub fn present_nodes(&self) -> usize {
+        self.nodes() - self.absent_nodes.len()
+    }
+
+    /// Whether a node has this number.
+    pub fn has_node(&self, node: u32) -> bool {
+        (node as usize) < self.nodes() && !self.absent_nodes.contains(&node)
     }
 
     /// Distance between two CPUs, which must exist.
@@ -181,6 +208,12 @@ impl Topology {
         check_dense(places, "last-level cache", |place| place.llc)?;
         if let Some((cpu, place)) = places.iter().enumerate().find(|(_, place)| place.node as usize >= nodes) {
             return Err(TopologyError(format!("CPU {cpu} is in node {}; expected a node below {nodes}", place.node)));
+        }
+        if let Some(node) = self.absent_nodes.iter().find(|&&node| node as usize >= nodes) {
+            return Err(TopologyError(format!("absent node {node}; expected a node below {nodes}")));
+        }
+        if let Some((cpu, place)) = places.iter().enumerate().find(|(_, place)| !self.has_node(place.node)) {
+            return Err(TopologyError(format!("CPU {cpu} is in node {}, which is listed as absent", place.node)));
         }
         check_nested(places, ("core", |place| place.core), ("last-level cache", |place| place.llc))?;
         check_nested(places, ("last-level cache", |place| place.llc), ("node", |place| place.node))?;
@@ -341,6 +374,19 @@ mod tests {
         let topology = Topology::flat(2).with_distances(Topology::default_distances(2));
         topology.check().unwrap();
         assert_eq!(topology.nodes(), 2);
+    }
+
+    #[test]
+    fn node_numbers_may_have_gaps() {
+        let sparse = |absent: &[u32]| {
+            let topology = Topology::of_groups(&[0, 1], &[0, 1], &[0, 2]);
+            Topology { absent_nodes: absent.iter().copied().collect(), ..topology }
+        };
+        sparse(&[1]).check().unwrap();
+        assert_eq!((sparse(&[1]).nodes(), sparse(&[1]).present_nodes()), (3, 2));
+        assert_eq!([0, 1, 2, 3].map(|node| sparse(&[1]).has_node(node)), [true, false, true, false]);
+        assert_eq!(sparse(&[2]).check().unwrap_err().0, "CPU 1 is in node 2, which is listed as absent");
+        assert_eq!(sparse(&[3]).check().unwrap_err().0, "absent node 3; expected a node below 3");
     }
 
     #[test]

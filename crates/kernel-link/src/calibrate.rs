@@ -149,7 +149,7 @@ impl Calibration {
         let ring = probes.listen(&inbox)?;
         let mut visit = || {
             inside.visit(&probes, &mut with, here)?;
-            // So that no event is lost.
+            // Read the events now, so that the ring buffer cannot overflow.
             receive(&ring, Duration::ZERO)
         };
         visit()?;

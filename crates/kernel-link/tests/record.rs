@@ -369,7 +369,7 @@ fn running_processes_are_recorded_from_their_current_state() {
     let forks = of(sleeper.id()).script.iter().filter(|op| matches!(op, Op::Fork(_))).count();
     assert!((2..=25).contains(&forks), "{forks} in half a second");
     assert!(tasks.iter().all(|task| task.who.tgid != Some(stranger.id())), "it was not asked for");
-    // These two, and usually a `sleep`.
+    // The two processes, and usually a `sleep` that one of them started.
     assert!((2..=3).contains(&recorded.summary.unfinished), "{:?}", recorded.summary);
     recorded.recording.workload.validate().expect("a workload");
 

@@ -10,6 +10,7 @@ mod kernel;
 mod kfuncs;
 mod lacks;
 mod ops;
+mod verifier;
 
 pub use api::{
     Cause, CgroupId, CgroupKnobs, Config, Effect, ExitInfo, Identity, LaunchError, Leave, Lock, LockStep, Output,

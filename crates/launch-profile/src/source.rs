@@ -150,7 +150,7 @@ impl Source {
                 topology.distances.iter().map(|row| table(row.iter().map(|distance| *distance as usize))).collect(),
             ),
             Source::Smt => Constant::Bool(topology.cores() < topology.len()),
-            Source::Numa => Constant::Bool(topology.nodes() > 1),
+            Source::Numa => Constant::Bool(topology.present_nodes() > 1),
             Source::CpuNumbers => table(0..topology.len()),
             Source::SiblingOfCpu => table(siblings(machine).into_iter()),
             Source::SiblingsByPlace => {

@@ -171,7 +171,7 @@ fn machine_values_can_be_computed_with() {
     assert_eq!(numbers(&format!("{{ {cpu}, over = {half} }}")), [0, 0, 0, 0, 1, 1, 1, 1]);
     // Multiplication precedes addition, in whatever order they are written.
     assert_eq!(numbers(&format!("{{ plus = 1, times = 2, {cpu} }}")), [1, 3, 5, 7, 9, 11, 13, 15]);
-    // Entry by entry, with a table of the same length.
+    // A table is added element by element; both must have the same length.
     let cores = "{ machine = \"core-of-cpu\" }";
     assert_eq!(numbers(&format!("{{ {cpu}, plus = {cores} }}")), [0, 2, 4, 6, 4, 6, 8, 10]);
 }

@@ -29,6 +29,7 @@ pub(crate) fn machine() -> Machine {
         llc_kb: 2048,
         noise: Default::default(),
         effects: Default::default(),
+        caveats: Vec::new(),
         costs: Costs {
             context_switch_ns: 0,
             ipi_ns: [0; 3],

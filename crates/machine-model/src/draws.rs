@@ -62,7 +62,7 @@ fn between(Estimate { low, high, .. }: Estimate, position: u64) -> u64 {
 impl Effects {
     /// All uncertain constants, with their groups.
     fn estimates(&mut self) -> Vec<(&'static str, &mut Estimate)> {
-        let Effects { smt, frequency, idle_states, power, locks } = self;
+        let Effects { smt, capacity: _, frequency, idle_states, power, locks, assumed: _ } = self;
         let mut all = Vec::new();
         if let Some(smt) = smt {
             all.extend(smt.throughput_percent.iter_mut().map(|one| ("smt", one)));

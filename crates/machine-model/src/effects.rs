@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Parameters of effects that change CPU speed: SMT, frequency, idle states, power; and of locks.
 //!
-//! A machine without one of these tables does not have that effect: nothing is assumed about unknown hardware. The
-//! formulas are in `docs/explanation/machine-model.md`; `crates/speed` implements them.
+//! A machine without one of these tables does not have that effect, unless it was completed by
+//! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
+//! implements them.
 
 use ids::Locality;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -31,7 +33,9 @@ impl Estimate {
 pub enum Effect {
     /// Busy SMT threads of a core share its throughput.
     Smt,
-    /// CPUs run at the frequency allowed by governor and turbo; core types differ.
+    /// CPUs of lower capacity execute work more slowly.
+    Capacity,
+    /// CPUs run at the frequency allowed by governor and turbo.
     Frequency,
     /// An idle CPU is in one of several states, each with its own exit latency.
     IdleStates,
@@ -41,12 +45,13 @@ pub enum Effect {
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 4] = [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Locks];
+    pub const ALL: [Effect; 5] = [Effect::Smt, Effect::Capacity, Effect::Frequency, Effect::IdleStates, Effect::Locks];
 
     /// Name on command lines and in results.
     pub fn name(self) -> &'static str {
         match self {
             Effect::Smt => "smt",
+            Effect::Capacity => "capacity",
             Effect::Frequency => "frequency",
             Effect::IdleStates => "idle-states",
             Effect::Locks => "locks",
@@ -81,6 +86,7 @@ impl Effect {
                 "three_tasks_on_two_cores_without_migration_take_1_6_s",
                 "three_tasks_on_two_cores_with_migration_take_1_375_s",
             ],
+            Effect::Capacity => &["makespans_are_inverse_to_capacities_without_frequencies"],
             Effect::Frequency => &[
                 "utilization_of_an_always_busy_cpu_follows_the_closed_form",
                 "utilization_of_a_periodic_task_stays_within_the_closed_form",
@@ -285,6 +291,9 @@ pub struct Power {
 pub struct Effects {
     /// SMT.
     pub smt: Option<Smt>,
+    /// Whether work executes at a rate proportional to the CPU's capacity ([`ids::Topology::capacities`]). False if
+    /// all capacities are equal.
+    pub capacity: bool,
     /// Frequencies.
     pub frequency: Option<Frequency>,
     /// Idle states from shallow to deep; if empty, leaving idle takes [`crate::Costs::idle_exit_ns`].
@@ -293,6 +302,8 @@ pub struct Effects {
     pub power: Option<Power>,
     /// Locks.
     pub locks: Option<Locks>,
+    /// Effects whose constants are typical of a class of machines, not known for this one.
+    pub assumed: BTreeSet<Effect>,
 }
 
 impl Effects {
@@ -300,6 +311,7 @@ impl Effects {
     pub fn modelled(&self) -> impl Iterator<Item = Effect> + '_ {
         Effect::ALL.into_iter().filter(|effect| match effect {
             Effect::Smt => self.smt.is_some(),
+            Effect::Capacity => self.capacity,
             Effect::Frequency => self.frequency.is_some(),
             Effect::IdleStates => !self.idle_states.is_empty(),
             Effect::Locks => self.locks.is_some(),
@@ -308,8 +320,10 @@ impl Effects {
 
     /// Disables an effect. Without frequencies, energy is not modelled either.
     pub fn switch_off(&mut self, effect: Effect) {
+        self.assumed.remove(&effect);
         match effect {
             Effect::Smt => self.smt = None,
+            Effect::Capacity => self.capacity = false,
             Effect::Frequency => (self.frequency, self.power) = (None, None),
             Effect::IdleStates => self.idle_states.clear(),
             Effect::Locks => self.locks = None,
@@ -329,7 +343,7 @@ mod tests {
         assert_eq!(effects.modelled().count(), 0);
         assert_eq!(
             "caches".parse::<Effect>().unwrap_err(),
-            "unknown effect \"caches\"; expected one of smt, frequency, idle-states, locks"
+            "unknown effect \"caches\"; expected one of smt, capacity, frequency, idle-states, locks"
         );
     }
 }

@@ -81,6 +81,7 @@
 //! ]
 //! ```
 
+mod assumptions;
 mod cost;
 mod draws;
 mod effects;

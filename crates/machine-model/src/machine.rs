@@ -15,8 +15,8 @@ pub struct Machine {
     /// CPUs and their distances. Every number up to the last CPU's has an entry, even if the CPU does not exist, so
     /// that tables by CPU have no holes.
     pub topology: Topology,
-    /// Offline CPUs, including [`Machine::absent`] ones. The kernel does not report what an offline CPU shares with
-    /// others: it is modelled as its own core, below the cache of the first CPU of its node.
+    /// Offline CPUs, including [`Machine::absent`] ones. Unless the source says what an offline CPU shares with
+    /// others, it is modelled as its own core, below the cache of the first CPU of its node.
     pub offline: CpuSet,
     /// Numbers of nonexistent CPUs below the highest CPU number.
     pub absent: CpuSet,
@@ -35,6 +35,9 @@ pub struct Machine {
     pub noise: Noise,
     /// Effects that change CPU speed.
     pub effects: Effects,
+    /// What the source of the description says that could not be used, and what was assumed instead: one sentence
+    /// each, for every result of this machine.
+    pub caveats: Vec<String>,
 }
 
 /// Error of a machine description: where, what, and what was expected.
@@ -78,6 +81,12 @@ impl Machine {
         self.all_cpus().iter().filter(|cpu| !self.offline.contains(*cpu)).collect()
     }
 
+    /// Returns the machine with [`Effects::capacity`] if capacities are unequal.
+    pub(crate) fn with_capacities_in_effect(mut self) -> Machine {
+        self.effects.capacity = self.topology.is_hybrid();
+        self
+    }
+
     /// Returns the machine without effects: each CPU works at the reference speed.
     pub fn without_effects(self) -> Machine {
         Machine { effects: Effects::default(), ..self }
@@ -106,7 +115,7 @@ impl Machine {
             threads => format!(" of {threads} threads"),
         };
         let (caches, nodes) = (count(|place| place.llc), count(|place| place.node));
-        let memory = match self.topology.nodes() - nodes {
+        let memory = match self.topology.present_nodes() - nodes {
             0 => String::new(),
             memory => format!(" and {} of memory only", some(memory, "node")),
         };
@@ -192,6 +201,7 @@ mod tests {
             costs: Costs::zero(),
             noise: Noise::default(),
             effects: Effects::default(),
+            caveats: Vec::new(),
         }
     }
 

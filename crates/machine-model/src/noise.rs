@@ -39,10 +39,17 @@ impl Spread {
     pub fn at(&self, uniform: u32) -> i64 {
         let position = u64::from(uniform) * 1_000_000;
         let above = PROBABILITIES_PPM.iter().position(|&ppm| ppm << 32 > position).expect("the position is below 1");
-        let (low, high) = (PROBABILITIES_PPM[above - 1] << 32, PROBABILITIES_PPM[above] << 32);
-        let (from, to) = (i128::from(self.0[above - 1]), i128::from(self.0[above]));
-        let part = (to - from) * i128::from(position - low) / i128::from(high - low);
-        (from + part) as i64
+        let (low, high) = (PROBABILITIES_PPM[above - 1], PROBABILITIES_PPM[above]);
+        let (from, to) = (self.0[above - 1], self.0[above]);
+        // The step times the part of the interval, (position - low) / (high - low), in units of 2^-32: a seeded run
+        // samples several spreads per tick, and a division of 128 bits takes as long as all else together.
+        let scaled = (u128::from(to.abs_diff(from)) * u128::from(position - (low << 32))) >> 32;
+        let width = high - low;
+        let part = match u64::try_from(scaled) {
+            Ok(scaled) => u128::from(scaled / width),
+            Err(_) => scaled / u128::from(width),
+        };
+        (i128::from(from) + part as i128) as i64
     }
 }
 
@@ -213,7 +220,26 @@ mod tests {
         assert_eq!((noise.off.len(), noise.has(NoiseSource::Order), noise.has(NoiseSource::Work)), (1, false, true));
     }
 
+    /// The definition, without limits of word size.
+    fn naive(spread: &Spread, uniform: u32) -> i64 {
+        let position = i128::from(uniform) * 1_000_000;
+        let above = PROBABILITIES_PPM.iter().position(|&ppm| i128::from(ppm) << 32 > position).unwrap();
+        let (low, high) = (i128::from(PROBABILITIES_PPM[above - 1]) << 32, i128::from(PROBABILITIES_PPM[above]) << 32);
+        let (from, to) = (i128::from(spread.0[above - 1]), i128::from(spread.0[above]));
+        (from + (to - from) * (position - low) / (high - low)) as i64
+    }
+
     proptest! {
+        #[test]
+        fn spread_equals_its_definition(
+            mut values in prop::array::uniform11(prop_oneof![-1_000_000i64..1_000_000, i64::MIN / 4..i64::MAX / 4]),
+            uniform: u32,
+        ) {
+            values.sort_unstable();
+            let spread = Spread::new(values).unwrap();
+            prop_assert_eq!(spread.at(uniform), naive(&spread, uniform));
+        }
+
         #[test]
         fn spread_is_monotonic(mut values in prop::array::uniform11(-1_000_000_000i64..1_000_000_000), a: u32, b: u32) {
             values.sort_unstable();

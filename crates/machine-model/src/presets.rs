@@ -37,7 +37,7 @@ impl Machine {
     /// The reference preset without effects, which are unknown for other machines.
     pub(crate) fn reference() -> Machine {
         let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");
-        Machine { effects: Effects::default(), llc_kb: 0, ..machine }
+        Machine { effects: Effects::default(), llc_kb: 0, caveats: Vec::new(), ..machine }
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
             laptop-2c4t 4 (2, 1, 1) 1000 [smt frequency idle-states locks]
             desktop-4c 4 (4, 2, 1) 1000 [frequency idle-states locks]
             raspberry-pi-2 4 (4, 1, 1) 100 [frequency locks]
-            hybrid-laptop 8 (8, 2, 1) 250 [frequency idle-states locks]
+            hybrid-laptop 8 (8, 2, 1) 250 [capacity frequency idle-states locks]
             itanium-12 12 (12, 12, 4) 1024 [locks]
             nix-32 32 (32, 8, 8) 100 [locks]
             server-64 64 (32, 2, 2) 250 [smt frequency idle-states locks]

@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Topology of the running machine from sysfs. Sources: `Documentation/ABI/stable/sysfs-devices-system-cpu`,
 //! `sysfs-devices-node` and `Documentation/admin-guide/cputopology.rst` of Linux.
+//!
+//! Only the list of online CPUs is required. A file with unexpected contents costs what it describes, and is named in
+//! [`Machine::caveats`].
+
+mod frequency;
+mod kinds;
+#[cfg(test)]
+mod tests;
 
 use crate::machine::with_offline;
 use crate::{Machine, MachineError};
-use ids::{CpuId, CpuSet, Place, Topology};
+use ids::{CpuId, CpuSet, Place, Topology, TopologyError};
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
@@ -15,10 +25,13 @@ const MAX_CACHE_LEAVES: usize = 16;
 
 struct Sysfs<'a> {
     read: &'a dyn Fn(&str) -> Option<String>,
+    caveats: RefCell<Vec<String>>,
 }
 
-fn error(path: &str, problem: impl Into<String>) -> MachineError {
-    MachineError { place: path.to_owned(), problem: problem.into() }
+/// A node with its kernel number and online CPUs; without CPUs it has memory only.
+struct Node {
+    number: u32,
+    cpus: CpuSet,
 }
 
 impl Sysfs<'_> {
@@ -27,14 +40,25 @@ impl Sysfs<'_> {
         (self.read)(path).map(|text| text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_owned())
     }
 
-    fn set(&self, path: &str) -> Result<Option<CpuSet>, MachineError> {
-        let Some(text) = self.text(path) else { return Ok(None) };
-        text.parse().map(Some).map_err(|problem: ids::ParseCpuSetError| error(path, problem.to_string()))
+    fn caveat(&self, path: &str, problem: &str) {
+        // Files of many CPUs are often wrong in the same way.
+        let caveat = format!("{path}: {problem}; ignored");
+        let mut caveats = self.caveats.borrow_mut();
+        if !caveats.contains(&caveat) {
+            caveats.push(caveat);
+        }
     }
 
-    fn number(&self, path: &str) -> Result<Option<u64>, MachineError> {
-        let Some(text) = self.text(path) else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| error(path, format!("{text:?}; expected a number")))
+    /// The file's list of CPUs; `None` without the file, or if it is no list.
+    fn set(&self, path: &str) -> Option<CpuSet> {
+        let parsed = self.text(path)?.parse();
+        parsed.map_err(|problem: ids::ParseCpuSetError| self.caveat(path, &problem.to_string())).ok()
+    }
+
+    /// The file's number; `None` without the file, or if it is no number.
+    fn number(&self, path: &str) -> Option<u64> {
+        let text = self.text(path)?;
+        text.parse().map_err(|_| self.caveat(path, &format!("{text:?}; expected a number"))).ok()
     }
 
     /// The online CPUs, and all existing ones.
@@ -42,89 +66,123 @@ impl Sysfs<'_> {
     /// Possible CPUs that are not present are ignored: virtual machines have hundreds that are never added. A CPU
     /// added later is treated like any CPU that did not exist when the scheduler was loaded.
     fn cpus(&self) -> Result<(CpuSet, CpuSet), MachineError> {
-        let path = format!("{CPU}/online");
-        let online = self.set(&path)?.filter(|online| !online.is_empty());
-        let online = online.ok_or_else(|| error(&path, "unreadable or empty; expected the online CPUs"))?;
-        let present = self.set(&format!("{CPU}/present"))?.unwrap_or_default();
-        Ok((online.clone(), online.iter().chain(present.iter()).collect()))
-    }
-
-    /// Nodes with their kernel numbers and online CPUs; a node without CPUs has memory only. A kernel without NUMA
-    /// lacks this directory: one node.
-    fn nodes(&self, cpus: &CpuSet) -> Result<Vec<(usize, CpuSet)>, MachineError> {
-        let Some(online) = self.set(&format!("{NODE}/online"))? else { return Ok(vec![(0, cpus.clone())]) };
-        let node = |node: CpuId| {
-            let path = format!("{NODE}/node{node}/cpulist");
-            let there = self.set(&path)?.ok_or_else(|| error(&path, "unreadable; expected a list of CPUs"))?;
-            Ok((node.index(), there.intersection(cpus)))
+        let place = format!("{CPU}/online");
+        let expected = "unreadable or empty; expected the online CPUs";
+        let text = self.text(&place).filter(|text| !text.is_empty());
+        let online: CpuSet = match text.map(|text| text.parse()) {
+            Some(Ok(online)) => online,
+            Some(Err(problem)) => {
+                let problem: ids::ParseCpuSetError = problem;
+                return Err(MachineError { place, problem: problem.to_string() });
+            }
+            None => return Err(MachineError { place, problem: expected.to_owned() }),
         };
-        online.iter().map(node).collect()
+        let present = self.set(&format!("{CPU}/present")).unwrap_or_default();
+        let all = online.iter().chain(present.iter()).collect();
+        Ok((online, all))
     }
 
-    /// Node of an offline CPU: the node's CPU list omits it, but its directory has a link to it. Without a link, the
-    /// first node with CPUs is assumed.
-    fn node_of_offline(&self, cpu: CpuId, nodes: &[(usize, CpuSet)]) -> usize {
-        let linked = |(node, _): &(usize, CpuSet)| self.text(&format!("{NODE}/node{node}/cpu{cpu}/online")).is_some();
-        let with_cpus = || nodes.iter().position(|(_, cpus)| !cpus.is_empty());
-        nodes.iter().position(linked).or_else(with_cpus).unwrap_or(0)
-    }
-
-    /// SLIT rows have one entry per online node, in order. Firmware tables are sometimes asymmetric: the larger
-    /// distance of both directions is used.
-    fn distances(&self, nodes: &[(usize, CpuSet)]) -> Result<Vec<Vec<u32>>, MachineError> {
-        let Some(online) = self.set(&format!("{NODE}/online"))? else {
-            return Ok(vec![vec![Topology::LOCAL_DISTANCE]]);
-        };
-        let count = online.len();
-        let mut rows = Vec::new();
-        for &(node, _) in nodes {
-            let path = format!("{NODE}/node{node}/distance");
-            let Some(text) = self.text(&path) else {
-                rows.push(Topology::default_distances(count).swap_remove(rows.len()));
-                continue;
-            };
-            let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
-            let row = row.filter(|row| row.len() == count);
-            rows.push(row.ok_or_else(|| error(&path, format!("{text:?}; expected {count} distances")))?);
+    /// The nodes. A kernel without NUMA lacks this directory: one node. A CPU in no node joins the first one.
+    fn nodes(&self, cpus: &CpuSet) -> Vec<Node> {
+        let numbers = self.set(&format!("{NODE}/online")).filter(|numbers| !numbers.is_empty());
+        let Some(numbers) = numbers else { return vec![Node { number: 0, cpus: cpus.clone() }] };
+        let mut homeless = cpus.clone();
+        let mut nodes = Vec::new();
+        for number in numbers.iter() {
+            let listed = self.set(&format!("{NODE}/node{number}/cpulist")).unwrap_or_default();
+            let own = listed.intersection(&homeless);
+            own.iter().for_each(|cpu| {
+                homeless.remove(cpu);
+            });
+            nodes.push(Node { number: number.0, cpus: own });
         }
-        let larger = |from: usize, to: usize| rows[from][to].max(rows[to][from]);
-        Ok((0..rows.len()).map(|from| (0..rows.len()).map(|to| larger(from, to)).collect()).collect())
+        if !homeless.is_empty() {
+            let first = nodes.iter().position(|node| !node.cpus.is_empty()).unwrap_or(0);
+            let caveat =
+                format!("{NODE}: CPUs {homeless} are in no node's cpulist; node {} is assumed", nodes[first].number);
+            self.caveats.borrow_mut().push(caveat);
+            homeless.iter().for_each(|cpu| {
+                nodes[first].cpus.insert(cpu);
+            });
+        }
+        nodes
     }
 
-    /// Capacity of a CPU, up to 1024; kernels report it for machines with different core types.
-    fn capacity(&self, cpu: CpuId) -> Result<u32, MachineError> {
-        let path = format!("{CPU}/cpu{cpu}/cpu_capacity");
-        let Some(capacity) = self.number(&path)? else { return Ok(Topology::FULL_CAPACITY) };
-        let range = 1..=Topology::FULL_CAPACITY;
-        let found = u32::try_from(capacity).ok().filter(|capacity| range.contains(capacity));
-        found.ok_or_else(|| error(&path, format!("{capacity}; expected {} to {}", range.start(), range.end())))
+    /// Node number of an offline CPU: the node's CPU list omits it, but its directory has a link to it. Without a
+    /// link, the first node with CPUs is assumed.
+    fn node_of_offline(&self, cpu: CpuId, nodes: &[Node]) -> u32 {
+        let linked = |node: &&Node| self.text(&format!("{NODE}/node{}/cpu{cpu}/online", node.number)).is_some();
+        let with_cpus = || nodes.iter().find(|node| !node.cpus.is_empty());
+        nodes.iter().find(linked).or_else(with_cpus).map_or(0, |node| node.number)
+    }
+
+    /// SLIT distances by node number. Rows have one entry per online node, in order. Firmware tables are sometimes
+    /// asymmetric: the larger distance of both directions is used.
+    fn distances(&self, nodes: &[Node]) -> Vec<Vec<u32>> {
+        let count = nodes.last().map_or(0, |node| node.number as usize) + 1;
+        let mut rows = Topology::default_distances(count);
+        let Some(read) =
+            nodes.iter().map(|node| self.distances_from(node.number, nodes.len())).collect::<Option<Vec<_>>>()
+        else {
+            return rows;
+        };
+        for (from, row) in nodes.iter().zip(0..) {
+            for (to, column) in nodes.iter().zip(0..) {
+                let larger = u32::max(read[row][column], read[column][row]);
+                rows[from.number as usize][to.number as usize] = larger;
+            }
+        }
+        match Topology::check_distances(&rows, count) {
+            Ok(()) => rows,
+            Err(TopologyError(problem)) => {
+                self.caveat(NODE, &problem);
+                Topology::default_distances(count)
+            }
+        }
+    }
+
+    /// Row of a node: its distance to each of the `count` online nodes.
+    fn distances_from(&self, node: u32, count: usize) -> Option<Vec<u32>> {
+        let path = format!("{NODE}/node{node}/distance");
+        let text = self.text(&path)?;
+        let row: Option<Vec<u32>> = text.split_whitespace().map(|number| number.parse().ok()).collect();
+        let row = row.filter(|row| row.len() == count);
+        if row.is_none() {
+            self.caveat(&path, &format!("{text:?}; expected {count} distances"));
+        }
+        row
     }
 
     /// SMT threads of this CPU's core.
-    fn core(&self, cpu: CpuId) -> Result<CpuSet, MachineError> {
-        let path = format!("{CPU}/cpu{cpu}/topology/thread_siblings_list");
-        Ok(self.set(&path)?.unwrap_or_else(|| [cpu].into_iter().collect()))
+    fn core(&self, cpu: CpuId) -> CpuSet {
+        let siblings = self.set(&format!("{CPU}/cpu{cpu}/topology/thread_siblings_list"));
+        siblings.unwrap_or_else(|| [cpu].into_iter().collect())
     }
 
     /// CPUs that share the last-level cache; without cache files (some virtual machines), those of the same package.
-    fn llc(&self, cpu: CpuId, all: &CpuSet) -> Result<CpuSet, MachineError> {
+    /// A cache that is shared by no CPU, as some firmware reports, is no cache.
+    fn llc(&self, cpu: CpuId, all: &CpuSet) -> CpuSet {
         let mut best: Option<(u64, CpuSet)> = None;
         for leaf in 0..MAX_CACHE_LEAVES {
             let directory = format!("{CPU}/cpu{cpu}/cache/index{leaf}");
-            let Some(level) = self.number(&format!("{directory}/level"))? else { break };
+            if self.text(&format!("{directory}/level")).is_none() {
+                break;
+            }
+            let Some(level) = self.number(&format!("{directory}/level")) else { continue };
             let instruction = self.text(&format!("{directory}/type")).is_some_and(|kind| kind == "Instruction");
-            let Some(shared) = self.set(&format!("{directory}/shared_cpu_list"))? else { continue };
+            let shared = self.set(&format!("{directory}/shared_cpu_list")).filter(|shared| !shared.is_empty());
+            let Some(shared) = shared else { continue };
             if !instruction && best.as_ref().is_none_or(|&(highest, _)| level > highest) {
                 best = Some((level, shared));
             }
         }
         if let Some((_, shared)) = best {
-            return Ok(shared);
+            return shared;
         }
         // The package may be -1, which counts as a package, too.
         let package = |cpu: CpuId| self.text(&format!("{CPU}/cpu{cpu}/topology/physical_package_id"));
         let own = package(cpu);
-        Ok(all.iter().filter(|&other| package(other) == own).collect())
+        all.iter().filter(|&other| package(other) == own).collect()
     }
 
     /// Total size of this CPU's caches of the highest level, in KiB; 0 if unknown.
@@ -132,7 +190,7 @@ impl Sysfs<'_> {
         let mut best = (0, 0);
         for leaf in 0..MAX_CACHE_LEAVES {
             let directory = format!("{CPU}/cpu{cpu}/cache/index{leaf}");
-            let Ok(Some(level)) = self.number(&format!("{directory}/level")) else { break };
+            let Some(level) = self.number(&format!("{directory}/level")) else { break };
             let size = self.text(&format!("{directory}/size"));
             let kb: u64 = size.and_then(|size| size.strip_suffix('K')?.parse().ok()).unwrap_or(0);
             match level.cmp(&best.0) {
@@ -148,212 +206,53 @@ impl Sysfs<'_> {
 impl Machine {
     /// Reads the topology from sysfs (`/sys/devices/system/...`) through `read`, which maps a path to its contents.
     ///
-    /// CPUs keep their kernel numbers; offline ones are in [`Machine::offline`], nonexistent numbers in
-    /// [`Machine::absent`]. Nodes are renumbered without gaps.
+    /// CPUs and nodes keep their kernel numbers; offline CPUs are in [`Machine::offline`], nonexistent numbers in
+    /// [`Machine::absent`].
     ///
     /// If files disagree (virtual machines report caches that span nodes), a cache ends at its node and a core at its
     /// cache. HZ, NO_HZ and costs are not in sysfs; those of the preset `server-64` are used.
+    ///
+    /// # Errors
+    /// If the list of online CPUs is unreadable.
     pub fn from_sysfs(read: &dyn Fn(&str) -> Option<String>) -> Result<Machine, MachineError> {
-        let sysfs = Sysfs { read };
+        let sysfs = Sysfs { read, caveats: RefCell::default() };
         let (online, present) = sysfs.cpus()?;
-        let nodes = sysfs.nodes(&online)?;
+        let nodes = sysfs.nodes(&online);
         let count = present.iter().last().map_or(0, |last| last.index() + 1);
-        let (mut places, mut capacities) = (vec![None; count], vec![Topology::FULL_CAPACITY; count]);
-        for cpu in online.iter() {
-            let node = nodes.iter().position(|(_, set)| set.contains(cpu));
-            let node = node.ok_or_else(|| error(NODE, format!("CPU {cpu} is in no node's cpulist")))?;
-            let llc = sysfs.llc(cpu, &online)?.intersection(&nodes[node].1);
-            let core = sysfs.core(cpu)?.intersection(&llc);
-            // The lowest CPU identifies the group. A CPU in no list forms its own group.
-            let name = |group: &CpuSet| group.first().unwrap_or(cpu).0;
-            places[cpu.index()] = Some(Place { core: name(&core), llc: name(&llc), node: node as u32 });
-            capacities[cpu.index()] = sysfs.capacity(cpu)?;
+        let mut places = vec![None; count];
+        for node in &nodes {
+            for cpu in node.cpus.iter() {
+                let llc = sysfs.llc(cpu, &online).intersection(&node.cpus);
+                let core = sysfs.core(cpu).intersection(&llc);
+                // The lowest CPU identifies the group. A CPU in no list forms its own group.
+                let name = |group: &CpuSet| group.first().unwrap_or(cpu).0;
+                places[cpu.index()] = Some(Place { core: name(&core), llc: name(&llc), node: node.number });
+            }
         }
         let all = CpuSet::first_n(count);
         let offline: CpuSet = all.iter().filter(|cpu| !online.contains(*cpu)).collect();
-        let places = with_offline(places, |cpu| sysfs.node_of_offline(cpu, &nodes) as u32);
-        let topology = Topology { places, capacities, distances: sysfs.distances(&nodes)? };
-        let machine = Machine {
+        let places = with_offline(places, |cpu| sysfs.node_of_offline(cpu, &nodes));
+        let distances = sysfs.distances(&nodes);
+        let numbers: BTreeSet<u32> = nodes.iter().map(|node| node.number).collect();
+        let absent_nodes = (0..distances.len() as u32).filter(|number| !numbers.contains(number)).collect();
+        let capacities = sysfs.capacities(&online, count);
+        let mut description = format!("this machine, {} CPUs", online.len());
+        if let Some(source) = capacities.derived_from {
+            description += &format!("; capacities are derived from {source}");
+        }
+        let topology = Topology { places, capacities: capacities.of_cpu, distances, absent_nodes }.renumbered(&offline);
+        let mut machine = Machine {
             name: "host".into(),
-            description: format!("this machine, {} CPUs", online.len()),
-            topology: topology.renumbered(&offline),
+            description,
             absent: all.iter().filter(|cpu| !present.contains(*cpu)).collect(),
             offline,
             llc_kb: online.first().map_or(0, |cpu| sysfs.llc_kb(cpu)),
+            topology,
             ..Machine::reference()
         };
+        sysfs.add_frequencies(&mut machine);
+        machine.caveats = sysfs.caveats.into_inner();
         machine.validate()?;
-        Ok(machine)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    /// Two nodes with CPUs (0 and 2; node 1 has memory only), two CPUs each, SMT siblings 0/2 on node 0 and 1/3 on
-    /// node 2.
-    const FILES: &[(&str, &str)] = &[
-        ("cpu/online", "0-3\n\0"),
-        ("cpu/possible", "0-7\n"),
-        ("cpu/cpu0/topology/thread_siblings_list", "0,2\n"),
-        ("cpu/cpu1/topology/thread_siblings_list", "1,3\n"),
-        ("cpu/cpu2/topology/thread_siblings_list", "0,2\n"),
-        ("cpu/cpu3/topology/thread_siblings_list", "1,3\n"),
-        ("cpu/cpu0/cache/index0/level", "1\n"),
-        ("cpu/cpu0/cache/index0/type", "Data\n"),
-        ("cpu/cpu0/cache/index0/shared_cpu_list", "0,2\n"),
-        ("cpu/cpu0/cache/index1/level", "3\n"),
-        ("cpu/cpu0/cache/index1/type", "Unified\n"),
-        ("cpu/cpu0/cache/index0/size", "32K\n"),
-        ("cpu/cpu0/cache/index1/size", "4096K\n"),
-        // As reported by some hypervisors: one cache across both nodes.
-        ("cpu/cpu0/cache/index1/shared_cpu_list", "0-3\n"),
-        // Unrealistic: an instruction cache must not count, however high its level.
-        ("cpu/cpu0/cache/index2/level", "4\n"),
-        ("cpu/cpu0/cache/index2/type", "Instruction\n"),
-        ("cpu/cpu0/cache/index2/shared_cpu_list", "2\n"),
-        ("cpu/cpu0/topology/physical_package_id", "0\n"),
-        ("cpu/cpu1/topology/physical_package_id", "1\n"),
-        ("cpu/cpu2/topology/physical_package_id", "0\n"),
-        ("cpu/cpu3/topology/physical_package_id", "1\n"),
-        ("node/online", "0-2\n"),
-        ("node/node0/cpulist", "0,2\n"),
-        ("node/node1/cpulist", "\n"),
-        ("node/node2/cpulist", "1,3\n"),
-        ("node/node0/distance", "10 17 21\n"),
-        ("node/node1/distance", "17 10 17\n"),
-        ("node/node2/distance", "28 17 10\n"),
-    ];
-
-    fn machine(change: &[(&str, &str)]) -> Result<Machine, MachineError> {
-        Machine::from_sysfs(&|path| {
-            let short = path.strip_prefix("/sys/devices/system/")?;
-            let found = change.iter().chain(FILES).find(|(name, _)| *name == short)?;
-            (found.1 != "absent").then(|| found.1.to_owned())
-        })
-    }
-
-    #[test]
-    fn sysfs_gives_topology_distances_and_capacities() {
-        let machine = machine(&[]).unwrap();
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (1, 1, 2)]);
-        assert_eq!(machine.topology.distances, [[10, 17, 28], [17, 10, 17], [28, 17, 10]]);
-        assert_eq!(machine.topology.capacities, [1024; 4]);
-        assert!(machine.summary().ends_with("2 nodes and 1 node of memory only"));
-    }
-
-    #[test]
-    fn kernel_without_numa_has_one_node() {
-        let machine = machine(&[("node/online", "absent"), ("cpu/cpu0/cache/index1/shared_cpu_list", "0,2")]).unwrap();
-        assert_eq!(machine.topology.distances, [[10]]);
-        assert_eq!(machine.topology.places.iter().map(|cpu| cpu.llc).collect::<Vec<_>>(), [0, 1, 0, 1]);
-    }
-
-    /// sysfs with some CPUs of [`FILES`] offline: absent from all CPU lists, with no topology directory.
-    fn without(offline: &str, online: &str, nodes: [&str; 2]) -> Machine {
-        let offline: CpuSet = offline.parse().unwrap();
-        let left = |list: &str| {
-            let cpus: CpuSet = list.trim().parse().unwrap();
-            cpus.iter().filter(|cpu| !offline.contains(*cpu)).collect::<CpuSet>().to_string()
-        };
-        let machine = Machine::from_sysfs(&|path| {
-            let short = path.strip_prefix("/sys/devices/system/")?;
-            match short {
-                "cpu/online" => return Some(online.to_owned()),
-                "cpu/present" => return Some("0-3\n".to_owned()),
-                "node/node0/cpulist" => return Some(nodes[0].to_owned()),
-                "node/node2/cpulist" => return Some(nodes[1].to_owned()),
-                "node/node0/cpu2/online" | "node/node2/cpu1/online" | "node/node2/cpu3/online" => {
-                    return Some("0\n".to_owned());
-                }
-                _ => {}
-            }
-            if offline.iter().any(|cpu| short.starts_with(&format!("cpu/cpu{cpu}/"))) {
-                return None;
-            }
-            let text = FILES.iter().find(|(name, _)| *name == short)?.1;
-            Some(if short.ends_with("_list") { left(text) } else { text.to_owned() })
-        });
-        let machine = machine.unwrap();
-        assert_eq!(machine.offline, offline);
-        machine
-    }
-
-    fn groups(machine: &Machine) -> Vec<(u32, u32, u32)> {
-        machine.topology.places.iter().map(|cpu| (cpu.core, cpu.llc, cpu.node)).collect()
-    }
-
-    #[test]
-    fn cpus_keep_their_numbers_if_others_are_offline() {
-        // CPU 1 is offline: its core and cache are unknown, but not its node. The other CPUs keep their numbers.
-        let machine = without("1", "0,2-3\n", ["0,2", "3"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (2, 1, 2), (0, 0, 0), (1, 1, 2)]);
-        assert_eq!(
-            (machine.online_cpus().to_string(), machine.description.as_str()),
-            ("0,2-3".into(), "this machine, 3 CPUs")
-        );
-        // The last CPU offline: it still exists.
-        let machine = without("3", "0-2\n", ["0,2", "1"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
-        // The second threads of all cores offline, as with nosmt.
-        let machine = without("2-3", "0-1\n", ["0", "1"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (2, 0, 0), (3, 1, 2)]);
-    }
-
-    #[test]
-    fn node_with_all_cpus_offline_keeps_its_memory() {
-        let machine = without("1,3", "0,2\n", ["0,2", "\n"]);
-        assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
-        assert_eq!(machine.topology.nodes(), 3);
-    }
-
-    #[test]
-    fn possible_but_absent_cpus_are_ignored() {
-        let machine = machine(&[("cpu/present", "0-3\n")]).unwrap();
-        assert_eq!((machine.topology.len(), machine.offline.is_empty()), (4, true));
-        let holes = self::machine(&[("cpu/present", "0-3,6\n")]).unwrap();
-        assert_eq!(holes.topology.len(), 7);
-        assert_eq!((holes.offline.to_string(), holes.absent.to_string()), ("4-6".into(), "4-5".into()));
-    }
-
-    #[test]
-    fn cpu_capacities_are_read() {
-        let hybrid = machine(&[("cpu/cpu1/cpu_capacity", "446\n"), ("cpu/cpu3/cpu_capacity", "446\n")]).unwrap();
-        assert_eq!(hybrid.topology.capacities, [1024, 446, 1024, 446]);
-    }
-
-    #[test]
-    fn invalid_sysfs_files_give_errors_with_path() {
-        let cases = [
-            ("cpu/online", "absent", "/sys/devices/system/cpu/online: unreadable or empty; expected the online CPUs"),
-            ("cpu/online", "", "/sys/devices/system/cpu/online: unreadable or empty; expected the online CPUs"),
-            (
-                "cpu/online",
-                "x",
-                r#"/sys/devices/system/cpu/online: "x" is not a CPU list such as 0-3,8 (CPUs below 4096, ranges ascending)"#,
-            ),
-            ("node/node2/cpulist", "1", "/sys/devices/system/node: CPU 3 is in no node's cpulist"),
-            ("node/node0/distance", "10 x", r#"/sys/devices/system/node/node0/distance: "10 x"; expected 3 distances"#),
-            ("cpu/cpu2/cpu_capacity", "0", "/sys/devices/system/cpu/cpu2/cpu_capacity: 0; expected 1 to 1024"),
-            (
-                "cpu/cpu0/cache/index0/level",
-                "one",
-                r#"/sys/devices/system/cpu/cpu0/cache/index0/level: "one"; expected a number"#,
-            ),
-        ];
-        for (path, content, expected) in cases {
-            assert_eq!(machine(&[(path, content)]).unwrap_err().to_string(), expected);
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn invalid_contents_of_any_file_never_panic(file in 0..FILES.len(), text in "[0-9,\\- x]{0,6}") {
-            if let Ok(machine) = machine(&[(FILES[file].0, &text)]) {
-                prop_assert!(machine.validate().is_ok());
-            }
-        }
+        Ok(machine.with_capacities_in_effect())
     }
 }

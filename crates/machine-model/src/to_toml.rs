@@ -26,6 +26,7 @@ impl Machine {
             costs,
             noise,
             effects,
+            caveats,
         } = self;
         let mut text = format!("# {}\n", self.summary());
         line(&mut text, "description", quoted(description), "");
@@ -37,6 +38,14 @@ impl Machine {
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
         }
+        if !caveats.is_empty() {
+            text.push_str("# What the source of this description says and was not used\ncaveats = [\n");
+            caveats.iter().for_each(|caveat| {
+                let _ = writeln!(text, "  {},", quoted(caveat));
+            });
+            text.push_str("]\n");
+        }
+        effects::write_origins(&mut text, effects, topology);
         write_topology(&mut text, topology, offline, absent);
         write_costs(&mut text, costs);
         write_noise(&mut text, noise);
@@ -66,6 +75,10 @@ fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, abse
         }
         None => write_nodes(text, topology, absent),
     }
+    if !topology.absent_nodes.is_empty() {
+        let absent: CpuSet = topology.absent_nodes.iter().map(|&node| CpuId(node)).collect();
+        line(text, "absent_nodes", quoted(&absent.to_string()), "numbers that no node has");
+    }
     let plain = Topology::default_distances(topology.nodes());
     if topology.nodes() > 1 {
         let comment = if topology.distances == plain { "Linux defaults" } else { "SLIT: 10 is local" };
@@ -84,7 +97,7 @@ fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, abse
     if !weaker.is_empty() {
         let pairs: Vec<String> = weaker.iter().map(|(capacity, cpus)| format!("\"{cpus}\" = {capacity}")).collect();
         text.push_str(
-            "# Capacity of slower CPUs (default 1024). Visible to schedulers; the slower execution itself is not modelled.\n",
+            "# Capacity of slower CPUs (default 1024): visible to schedulers, and the rate at which they execute work\n",
         );
         let _ = writeln!(text, "capacity = {{ {} }}", pairs.join(", "));
     }
@@ -98,7 +111,12 @@ fn write_topology(text: &mut String, topology: &Topology, offline: &CpuSet, abse
 /// Shape and numbering, if all nodes, caches and cores are alike and every CPU is online.
 fn shape(topology: &Topology, offline: &CpuSet) -> Option<(String, &'static str)> {
     let (nodes, llcs, cores, cpus) = (topology.nodes(), topology.llcs(), topology.cores(), topology.len());
-    if !offline.is_empty() || llcs % nodes != 0 || cores % llcs != 0 || cpus % cores != 0 {
+    if !offline.is_empty()
+        || !topology.absent_nodes.is_empty()
+        || llcs % nodes != 0
+        || cores % llcs != 0
+        || cpus % cores != 0
+    {
         return None;
     }
     let shape = format!("node:{nodes} llc:{} core:{} pu:{}", llcs / nodes, cores / llcs, cpus / cores);
@@ -317,6 +335,7 @@ mod tests {
             let present = machine.present_cpus();
             let exists = |cpu: &usize| present.contains(CpuId(*cpu as u32));
             weak.iter().filter(|(cpu, _)| exists(cpu)).for_each(|(&cpu, &to)| machine.topology.capacities[cpu] = to);
+            machine.effects.capacity = machine.topology.is_hybrid();
             let count = machine.topology.nodes();
             if count > 1 {
                 (machine.topology.distances[0][1], machine.topology.distances[1][0]) = (distance, distance);

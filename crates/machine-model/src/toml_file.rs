@@ -91,6 +91,11 @@ impl<'a, 't> Table<'a, 't> {
         value.get_ref().as_str().ok_or_else(|| self.wrong(key, value, "a string"))
     }
 
+    fn strings(&self, key: &str, value: Value<'a, 't>) -> Result<Vec<String>, MachineError> {
+        let items = value.get_ref().as_array().ok_or_else(|| self.wrong(key, value, "an array of strings"))?;
+        items.iter().map(|item| self.string(key, item).map(str::to_owned)).collect()
+    }
+
     fn finish(self) -> Result<(), MachineError> {
         // Report the error that comes first in the text; the map is ordered by key.
         let unknown = self.content.keys().filter(|key| !self.known.contains(&key.get_ref().as_ref()));
@@ -139,6 +144,10 @@ impl Machine {
             None => Machine::reference().noise,
         };
         let effects = effects::read(&mut file, &topology)?;
+        let caveats = match file.optional("caveats") {
+            Some(value) => file.strings("caveats", value)?,
+            None => Vec::new(),
+        };
         file.finish()?;
         let name = name.rsplit('/').next().unwrap_or(name);
         let name = name.strip_suffix(".toml").unwrap_or(name).to_owned();
@@ -155,6 +164,7 @@ impl Machine {
             costs,
             noise,
             effects,
+            caveats,
         };
         machine.validate()?;
         Ok(machine)

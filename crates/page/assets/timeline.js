@@ -9,7 +9,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   const [AXIS, CHAIN, STEPS, DEPTH, STRIP, GAP] = [18, 16, 38, 22, 8, 6];
   const REASONS = ["", "the CPU was idle", "it blocked", "it ended", "it yielded", "its slice ended",
     "it was preempted", "a higher class took the CPU", "its affinity, class or scheduler changed"];
-  const KINDS = ["ran", "polled a lock", "waited for a CPU", "slept until a timer expired", "waited for a device",
+  const KINDS = ["ran", "spun on a lock", "waited for a CPU", "slept until a timer expired", "waited for a device",
     "waited for an external event"];
   const view = { from: 0, to: data.end };
   let [chosen, cursor, focus, found] = [-1, -1, null, null];

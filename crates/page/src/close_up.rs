@@ -17,7 +17,7 @@ const TYPICAL: [&str; 3] = ["makespan_ns", "wakeup_latency_ns.mean", "elapsed_ns
 /// Number of locks in a table.
 const LOCKS: usize = 12;
 /// Maximum number of run intervals in the timelines of a page: a million take some 6 MB.
-const STINTS: usize = 1_000_000;
+const MAX_RUN_INTERVALS: usize = 1_000_000;
 /// Number of tasks contained in the page as text, for print and without scripts.
 const TASKS: usize = 10;
 
@@ -66,7 +66,7 @@ pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
                 @for (index, (name, run, details)) in chosen.iter().enumerate() {
                     article id={ "run-" (index) } {
                         h3 { (name) }
-                        (one(report, (index, name, *run), details, STINTS / chosen.len()))
+                        (one(report, (index, name, *run), details, MAX_RUN_INTERVALS / chosen.len()))
                     }
                 }
             }

@@ -199,7 +199,7 @@ fn foot(content: &Content) -> Markup {
         footer {
             h2 { "How to read this" }
             p { (content.explanation) }
-            @if let Some(unvalidated) = &content.unvalidated { p { (unvalidated) } }
+            @for limit in &content.limits { p { (limit) } }
             p.scripted {
                 "Keys: Tab moves between plots; the arrow keys move through the values of a plot. On a timeline the arrow \
                  keys pan, + and - zoom, 0 shows the whole run, Page Up and Page Down select a CPU, n and p select the \

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_by_name() {
+    fn policy_is_found_by_name() {
         assert_eq!(find("fifo").unwrap().name, "fifo");
         assert!(find("fif").is_none());
     }

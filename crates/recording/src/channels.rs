@@ -265,7 +265,7 @@ fn needs_of_task(reader: usize, needs: &[Need], lives: &mut [Life], posts: &mut 
             new.push((read.task, Step::new(read.time, read.work, op)));
         }
     }
-    // Later reads profit from it too.
+    // What was learned here also applies to later reads.
     steps[next..].iter().for_each(|step| learn(&mut known, step, posts));
     lives[reader].steps = steps;
     lives[reader].known = known;

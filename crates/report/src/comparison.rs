@@ -8,7 +8,7 @@
 //! 3. Measures that are equal in all setups (to 0.1 %) are listed in one line below instead of in rows.
 //! 4. Sentences summarize the main differences.
 
-use crate::numbers::{GLUE, change, ppm, range, shorten, value_text, versus, wrap};
+use crate::numbers::{GLUE, change, is_ratio, ppm, range, ratio, shorten, value_text, versus, wrap};
 use crate::setups::{Compared, Group, Setup, groups};
 use crate::table::{align, plain};
 use crate::{Record, View, headline, notes, sentence};
@@ -132,7 +132,9 @@ pub(crate) fn difference(
         (Some(_), Some(0), _) => None,
         // "=" means equal medians, not that neither direction is more frequent among the pairs.
         (Some(judged), base, value) => {
-            let text = judged.diff_ppm.map(ppm);
+            let ends = [judged.low_ppm, judged.high_ppm];
+            let scale = if ends.into_iter().flatten().any(is_ratio) { ratio } else { ppm };
+            let text = judged.diff_ppm.map(scale);
             if text.as_deref() == Some("=") && base != value { Some("0.0 %".to_owned()) } else { text }
         }
         (None, Some(base), Some(value)) => versus(base, value),

@@ -6,7 +6,7 @@ use crate::comparison::{difference, explanation, is_same, is_shown, range_of, sa
 use crate::notes::{Note, of_setup, outcome};
 use crate::numbers::{GLUE, value_text};
 use crate::setups::{self, Compared, Group, Judgement, groups};
-use crate::{Record, View, printable_record, sentence, unvalidated_effects};
+use crate::{Record, View, limits, printable_record, sentence};
 use measures::catalogue::{Better, CATALOGUE, Measure, Rank};
 
 /// The whole report.
@@ -16,8 +16,8 @@ pub struct Content {
     pub tables: Vec<Table>,
     /// Explanation of how to read values, differences and marks.
     pub explanation: String,
-    /// Modelled effects that have not been compared with any measurement yet.
-    pub unvalidated: Option<String>,
+    /// What limits the trust in the machines: unvalidated and assumed effects, caveats of descriptions.
+    pub limits: Vec<String>,
 }
 
 /// A group of setups that are compared with each other, or a single setup.
@@ -105,7 +105,7 @@ pub fn content(records: &[Record]) -> Content {
     Content {
         tables: groups.iter().map(|group| table(group, &records)).collect(),
         explanation: plain(&explanation(&groups, true)),
-        unvalidated: unvalidated_effects(records.iter().map(|run| &run.tags)),
+        limits: limits(records.iter().map(|run| &run.tags)),
     }
 }
 

@@ -26,6 +26,32 @@ const OF_KERNEL: [&str; 3] = ["runqueue", "dsq", "bpf"];
 pub(crate) fn of(run: &RunReport) -> Vec<Doubt> {
     let mut doubts = latencies(run);
     doubts.extend(work(run));
+    doubts.extend(foreign(run));
+    doubts
+}
+
+/// Share of the CPUs' time from which it matters that others had it: 5 %.
+const FOREIGN_PERMILLE: u64 = 50;
+
+/// All times, if other programs, interrupts or the host of a virtual machine had the CPUs for a part of the run.
+fn foreign(run: &RunReport) -> Vec<Doubt> {
+    let Some(meter) = run.meter.as_ref().filter(|meter| meter.lost_events == 0) else { return Vec::new() };
+    let cpu = &run.measures.cpu;
+    let all = (cpu.run + cpu.idle + cpu.scheduler + cpu.stolen).0;
+    let sources = [("other programs", meter.foreign), ("interrupts and the host of this virtual machine", cpu.stolen)];
+    let mut doubts = Vec::new();
+    for (who, time) in sources {
+        let share = permille(time.0, all);
+        if share < FOREIGN_PERMILLE {
+            continue;
+        }
+        let reason = format!(
+            "{who} had the CPUs for {time}, {} of their time: repeat the run on a quiet machine",
+            percent(share)
+        );
+        let measures = ["makespan_ns", "wakeup_latency_ns", "run_delay_ns"];
+        doubts.extend(measures.map(|measure| Doubt { measure: measure.to_owned(), reason: reason.clone() }));
+    }
     doubts
 }
 

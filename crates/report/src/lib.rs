@@ -62,7 +62,7 @@ impl Default for View {
 pub fn to_text(runs: &[RunReport], view: View) -> String {
     let runs: Vec<RunReport> = runs.iter().map(printable).collect();
     match runs.as_slice() {
-        [run] => summary(run) + &unvalidated([&run.tags]),
+        [run] => summary(run) + &limits_as_lines([&run.tags]),
         runs => records_to_text(&runs.iter().flat_map(Record::with_parts).collect::<Vec<_>>(), view),
     }
 }
@@ -80,20 +80,34 @@ pub fn records_to_text(runs: &[Record], view: View) -> String {
         }
         _ => comparison(&runs, view),
     };
-    text + &unvalidated(runs.iter().map(|run| &run.tags))
+    text + &limits_as_lines(runs.iter().map(|run| &run.tags))
 }
 
-/// Modelled effects not yet compared with any measurement, as a line; empty if there are none.
-fn unvalidated<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> String {
-    unvalidated_effects(tags).map(|text| numbers::wrap("", &text) + "\n").unwrap_or_default()
+fn limits_as_lines<'a>(tags: impl IntoIterator<Item = &'a Tags> + Clone) -> String {
+    limits(tags).iter().map(|text| numbers::wrap("", text) + "\n").collect()
 }
 
-/// Modelled effects not yet compared with any measurement, as a sentence; `None` if there are none.
-fn unvalidated_effects<'a>(tags: impl IntoIterator<Item = &'a Tags>) -> Option<String> {
-    let words: BTreeSet<&str> = tags.into_iter().flat_map(|tags| &tags.unvalidated).map(String::as_str).collect();
-    let words = words.into_iter().collect::<Vec<_>>().join(", ");
-    let text = format!("unvalidated: {words} (docs/explanation/machine-model.md; --without leaves effects out)");
-    (!words.is_empty()).then_some(text)
+/// What limits the trust in the machines, as sentences: effects that were compared with no measurement, effects with
+/// assumed constants, and what their descriptions say that was not used.
+fn limits<'a>(tags: impl IntoIterator<Item = &'a Tags> + Clone) -> Vec<String> {
+    let words = |of: fn(&Tags) -> &Vec<String>| {
+        let words: BTreeSet<&str> = tags.clone().into_iter().flat_map(of).map(String::as_str).collect();
+        words.into_iter().collect::<Vec<_>>()
+    };
+    let (unvalidated, assumed) = (words(|tags| &tags.unvalidated), words(|tags| &tags.assumed));
+    let mut limits = Vec::new();
+    if !unvalidated.is_empty() {
+        let list = unvalidated.join(", ");
+        let how = "docs/explanation/machine-model.md; --without leaves effects out";
+        limits.push(format!("unvalidated: {list} ({how})"));
+    }
+    if !assumed.is_empty() {
+        let list = assumed.join(", ");
+        let how = "--draws samples their ranges, weir machine prints them, a machine file replaces them";
+        limits.push(format!("assumed for a machine of this class: {list} ({how})"));
+    }
+    limits.extend(words(|tags| &tags.machine_caveats).into_iter().map(|caveat| format!("machine: {caveat}")));
+    limits
 }
 
 /// Escapes names, so that they cannot control a terminal.
@@ -122,7 +136,7 @@ fn printable_record(run: &Record) -> Record {
 fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Meter>) {
     let names = [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel, &mut tags.calls];
     let calls = ending.calls.iter_mut().map(|called| &mut called.call);
-    for name in names.into_iter().chain(tags.part.as_mut()).chain(calls) {
+    for name in names.into_iter().chain(tags.part.as_mut()).chain(calls).chain(&mut tags.machine_caveats) {
         *name = escape(name).into_owned();
     }
     if let Some(failure) = meter.and_then(|meter| meter.failure.as_mut()) {

@@ -62,8 +62,26 @@ pub(crate) fn ppm(difference: i64) -> String {
     versus(base, value as u64).unwrap_or_default()
 }
 
-/// Two differences in parts per million: `-3.5 to -2.7 %`, `1/40 to 1/25`.
+/// Whether a difference in parts per million reads better as a ratio: twice or more, or a twentieth or less.
+pub(crate) fn is_ratio(difference: i64) -> bool {
+    difference >= 1_000_000 || difference <= -950_000
+}
+
+/// A difference in parts per million as a ratio: `4.6x`, `1/4.6`.
+pub(crate) fn ratio(difference: i64) -> String {
+    let ratio_ppm = (1_000_000 + difference).max(0) as u64;
+    match ratio_ppm {
+        0 => "0x".to_owned(),
+        1..1_000_000 => format!("1/{}", times(permille(1_000_000, ratio_ppm)).trim_end_matches(".0")),
+        _ => format!("{}x", times(permille(ratio_ppm, 1_000_000))),
+    }
+}
+
+/// Two differences in parts per million on one scale: `-3.5 to -2.7 %`, `1/22 to 1/1.6`.
 pub(crate) fn range(low: i64, high: i64) -> String {
+    if is_ratio(low) || is_ratio(high) {
+        return format!("{} to {}", ratio(low), ratio(high));
+    }
     let text = |difference: i64| match ppm(difference).as_str() {
         "=" => "0.0 %".to_owned(),
         text => text.to_owned(),
@@ -162,6 +180,9 @@ mod tests {
         let texts = cases.map(|(base, value)| versus(base, value).unwrap_or_default());
         assert_eq!(texts, ["-3.1 %", "+50.0 %", "25.5x", "5,000x", "1/5,000", "=", "-100 %", ""]);
         assert_eq!(per_second(10, 500_000_000), 20);
+        let ends = [(-35_000, -27_000), (-955_000, -393_000), (-200_000, 3_640_000), (-1_000_000, 0)];
+        let ranges = ends.map(|(low, high)| range(low, high));
+        assert_eq!(ranges, ["-3.5 to -2.7 %", "1/22.2 to 1/1.6", "1/1.3 to 4.6x", "0x to 1.0x"]);
         assert_eq!(shorten("abcdefghij", 5), "ab…ij");
         let lines: Vec<usize> = wrap(" ", &["word"; 20].join(" ")).lines().map(str::len).collect();
         assert_eq!(lines, [80, 22]);

@@ -31,7 +31,7 @@ impl World {
 pub struct Tags {
     /// The scheduler as requested: `bfs@0.360`, or the path of an object.
     pub scheduler: String,
-    /// Hash of its object, in hexadecimal. `None` for the kernel's own scheduler.
+    /// Hash of its object, in hexadecimal. `None` for the default scheduler.
     #[serde(default)]
     pub object_hash: Option<String>,
     /// Name of the machine.
@@ -54,6 +54,13 @@ pub struct Tags {
     /// Modelled effects that were not yet compared with any measurement, neither own nor published.
     #[serde(default)]
     pub unvalidated: Vec<String>,
+    /// Modelled effects whose constants are typical of a class of machines, because the description has only a
+    /// topology.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+    /// What the description of the machine says that could not be used: one sentence each.
+    #[serde(default)]
+    pub machine_caveats: Vec<String>,
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,
@@ -244,6 +251,9 @@ pub struct Meter {
     /// Duration for which the two above were measured: the run, and a moment before and after it.
     #[serde(rename = "listened_ns", with = "nanoseconds")]
     pub listened: Nanos,
+    /// CPU time of tasks outside the run, the receiving thread excluded.
+    #[serde(rename = "foreign_ns", with = "nanoseconds", default)]
+    pub foreign: Nanos,
     /// Number of tasks that had not ended when the run was over.
     pub unfinished_tasks: u32,
     /// Failure of what was run: `the command failed: exit status: 2`.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Interpretation of a comparison in one or two sentences: makespan, mean and 99th percentile of the wakeup latency,
-//! by their confidence intervals. If the runs are inconclusive, it states the smallest difference they could have
-//! detected.
+//! Interpretation of a comparison in one or two sentences, the largest differences first, better and worse alike:
+//! makespan or work, wakeup latency, response time, idle CPUs beside waiting tasks, by their confidence intervals. If the
+//! runs are inconclusive, it states the smallest difference they could have detected, or how many runs could.
 
 use crate::numbers::{GLUE, permille, ppm, times};
 use crate::setups::{Compared, Group, Judgement, Setup};
 use measures::catalogue::CATALOGUE;
-use statistics::Verdict;
+use statistics::{Family, Verdict};
 
 /// A measure used in sentences: key, phrases for a smaller and a larger value, and its name.
 struct Topic {
@@ -16,7 +16,7 @@ struct Topic {
     noun: &'static str,
 }
 
-const TOPICS: [Topic; 4] = [
+const TOPICS: [Topic; 6] = [
     Topic { key: "makespan_ns", less: "finishes {} sooner", more: "finishes {} later", noun: "the makespan" },
     Topic { key: "work_ns", less: "gets {} less work done", more: "gets {} more work done", noun: "the work done" },
     Topic {
@@ -31,7 +31,22 @@ const TOPICS: [Topic; 4] = [
         more: "has a {} longer p99 wakeup latency",
         noun: "the p99 wakeup latency",
     },
+    Topic {
+        key: "response_ns.p99",
+        less: "has a {} shorter p99 response time",
+        more: "has a {} longer p99 response time",
+        noun: "the p99 response time",
+    },
+    Topic {
+        key: "idle_while_runnable_ns",
+        less: "leaves CPUs idle while tasks wait for {} less time",
+        more: "leaves CPUs idle while tasks wait for {} more time",
+        noun: "the time in which CPUs idle while tasks wait",
+    },
 ];
+
+/// Differences below this are left out of sentences.
+const SMALL_PPM: i64 = 5_000;
 
 /// Index of a key in the catalogue.
 fn index(key: &str) -> usize {
@@ -62,26 +77,60 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
     let (mut clear, mut same, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
     for (topic, judged) in topics(compared) {
         match judged.verdict {
-            Verdict::Better | Verdict::Worse => clear.push(said(topic, &judged)),
+            // Statistically clear, but too small for a summary; the table has it.
+            Verdict::Better | Verdict::Worse if is_small(&judged) => {}
+            Verdict::Better | Verdict::Worse => clear.push((effect(&judged), said(topic, &judged))),
             Verdict::Same | Verdict::Differs => same.push(topic.noun.to_owned()),
             Verdict::Unclear => unclear.push(could_tell(topic, &judged)),
         }
     }
     let mut sentences = Vec::new();
     if !clear.is_empty() {
+        clear.sort_by_key(|(effect, _)| std::cmp::Reverse(*effect));
+        let clear: Vec<String> = clear.into_iter().map(|(_, said)| said).collect();
         sentences.push(format!("Against {first}, {name} {}.", list(&clear)));
     }
     if !same.is_empty() {
         sentences.push(format!("{} of {name} and {first} {} within 1 %.", capital(&list(&same)), verb(&same)));
     }
-    if !unclear.is_empty() {
+    if let Some(fewest) = too_few(group, other, compared) {
+        sentences.push(fewest);
+    } else if !unclear.is_empty() {
         sentences.push(format!("These runs do not show whether {name} and {first} differ in {}.", list(&unclear)));
     }
     sentences.join(" ")
 }
 
+/// States that the runs are too few for any difference to be significant, and how many can show one.
+fn too_few(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> Option<String> {
+    let base = &group.setups[0];
+    let family = Family { paired: compared.paired, comparisons: group.compared.len() };
+    let (runs, fewest) = (base.units().min(other.units()), statistics::fewest_runs(family));
+    if runs >= fewest {
+        return None;
+    }
+    let (what, how) = match (base.is_drawn(), compared.paired) {
+        (true, _) => ("machine samples", format!(" (--draws {fewest})")),
+        (false, true) => ("seeds", format!(" (--seeds {fewest})")),
+        (false, false) => ("runs of each", String::new()),
+    };
+    Some(format!("{runs} {what} cannot show any difference, however large: at least {fewest} can{how}."))
+}
+
 fn verb(of: &[String]) -> &'static str {
     if of.len() == 1 { "agrees" } else { "agree" }
+}
+
+/// Whether a difference is below half a percent.
+fn is_small(judged: &Judgement) -> bool {
+    judged.a_median > 0 && judged.diff_ppm.is_some_and(|diff| diff.abs() < SMALL_PPM)
+}
+
+/// Size of a difference for ordering: a doubling is as large as a halving.
+fn effect(judged: &Judgement) -> u64 {
+    let Some(diff) = judged.diff_ppm.filter(|_| judged.a_median > 0) else { return u64::MAX };
+    let ratio_ppm = (1_000_000 + diff).max(1) as u64;
+    if ratio_ppm >= 1_000_000 { ratio_ppm } else { 1_000_000_000_000 / ratio_ppm }
 }
 
 fn said(topic: &Topic, judged: &Judgement) -> String {

@@ -4,13 +4,13 @@
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
 use crate::interrupt::Interrupt;
-use crate::model::Model;
+use crate::model::{Change, Model};
 use crate::run::Run;
 use crate::setup::existing;
-use crate::tasks::{Later, Phase, Role, State, Task};
+use crate::tasks::{Later, Phase, Role, State};
 use event_log::{BlockCause, CallbackSite, Event, EventKind, TaskInfo, Waker, modelled_pid};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Identity, Leave, Operation, TaskAttributes};
+use kernel_model::{Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 use workload::{Demand, Sleep};
 
@@ -23,7 +23,7 @@ impl<M: Model> Run<'_, M> {
     /// script.
     pub fn act(&mut self, cpu: CpuId, id: TaskId) {
         self.count_step(id);
-        let task = &mut self.tasks[id.index()];
+        let task = &mut self.tasks[id];
         match task.role {
             Role::Workload => {}
             Role::Watchdog => return self.run_watchdog_worker(cpu, id),
@@ -47,28 +47,28 @@ impl<M: Model> Run<'_, M> {
 
     /// Asks the script of `id` for its next demand. A demand that requires no wakeups first is carried out at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
-        let demand = self.executor.next(id, self.kernel_now(), &mut self.woken).demand;
-        self.executor.take_periods().for_each(|period| self.periods.end(period.task, period.length, period.response));
-        if self.woken.is_empty() {
-            return self.carry_out(cpu, id, demand, self.kernel_now());
+        let asked_at = self.clock.kernel_now();
+        let (demand, must_wake) = self.demands.next(id, asked_at);
+        if !must_wake {
+            return self.carry_out(cpu, id, demand, asked_at);
         }
-        let (wakes, asked_at) = (self.woken.drain(..).collect(), self.kernel_now());
-        let task = &mut self.tasks[id.index()];
+        let wakes = self.demands.take_woken();
+        let task = &mut self.tasks[id];
         task.phase = Phase::Act;
         task.later = Some(Box::new(Later { wakes, demand, asked_at }));
     }
 
     pub fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
         if self.needs_quiet(&demand) && !self.is_quiet(cpu) {
-            let task = &mut self.tasks[id.index()];
+            let task = &mut self.tasks[id];
             task.phase = Phase::Act;
             return task.later = Some(Box::new(Later { wakes: VecDeque::new(), demand, asked_at }));
         }
-        let task = &mut self.tasks[id.index()];
+        let task = &mut self.tasks[id];
         match demand {
             Demand::Work { work, system } => {
                 debug_assert!(system <= work);
-                self.system_work += system;
+                self.demands.count_system_work(system);
                 task.begin_work(self.noise.work(id, work));
             }
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
@@ -80,9 +80,9 @@ impl<M: Model> Run<'_, M> {
                     Sleep::External => BlockCause::External,
                 };
                 let length = self.noise.sleep(id, length, why);
-                let (cause, over) = (task.slept_for, (asked_at + length + self.suspended).max(self.now));
-                let is_beside = task.is_beside;
-                self.count(is_beside, |left| left.asleep += 1);
+                let (cause, over) =
+                    (task.slept_for, (asked_at + length + self.clock.suspended()).max(self.clock.now()));
+                self.tasks.count_task(id, |left| left.asleep += 1);
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
             }
@@ -93,8 +93,7 @@ impl<M: Model> Run<'_, M> {
             }
             Demand::Spin => {
                 task.phase = Phase::Spin;
-                let is_beside = task.is_beside;
-                self.count(is_beside, |left| left.spinning += 1);
+                self.tasks.count_task(id, |left| left.spinning += 1);
             }
             Demand::Yield => self.schedule(cpu, Leave::Yield),
             Demand::Fork(spec) => self.start(cpu, spec, Some(id)),
@@ -109,10 +108,10 @@ impl<M: Model> Run<'_, M> {
 
     /// Whether this demand is an atomic kernel operation that must not overlap operations in progress.
     fn needs_quiet(&self, demand: &Demand) -> bool {
-        self.operations.wait
+        self.operations.wait()
             && match demand {
                 Demand::Change { .. } | Demand::ChangeOf { .. } => true,
-                Demand::Fork(_) => self.groups.exist() || self.model.holds_scheduler_lock(),
+                Demand::Fork(_) => self.demands.has_groups() || self.kernel.model.holds_scheduler_lock(),
                 _ => false,
             }
     }
@@ -127,38 +126,33 @@ impl<M: Model> Run<'_, M> {
     /// `id` wakes `other`. If `other` was about to block and has not done so yet, it does not block; as it is not
     /// blocked, the kernel's wakeup is not called and costs nothing.
     pub fn wake(&mut self, cpu: CpuId, id: TaskId, other: TaskId) {
-        if self.tasks[other.index()].phase == Phase::Spin {
-            let is_beside = self.tasks[other.index()].is_beside;
-            self.count(is_beside, |left| left.spinning -= 1);
+        if self.tasks[other].phase == Phase::Spin {
+            self.tasks.count_task(other, |left| left.spinning -= 1);
             return self.continue_with(other, Phase::Ask);
         }
         // Sampled in any case, so that the n-th wakeup of a task takes the same time under each scheduler.
         let charge = self.wakeup(cpu, other);
-        let task = &mut self.tasks[other.index()];
+        let task = &mut self.tasks[other];
         if task.state() != State::Blocked && !task.blocks || task.frozen {
             task.woken_before_block = task.later.as_ref().is_some_and(|later| later.demand == Demand::Wait);
-            return self.cpus[cpu.index()].charge(Charge::default());
+            return self.cpus[cpu].charge(Charge::default());
         }
-        if self.operations.wait {
-            return self.begin(cpu, Operation::Wake(other, Waker::Task(id)), charge);
-        }
-        self.tell_time();
-        self.model.wake(cpu, other, Waker::Task(id));
-        self.apply(cpu, charge);
+        self.operate(cpu, Operation::Wake(other, Waker::Task(id)), charge);
     }
 
     /// The external parent, which runs on `cpu`, starts a task of this spec. If further tasks become due before it
     /// could fork again, it continues with these, and occupies the CPU meanwhile. Its time before the first fork
     /// precedes the start time of that task.
     pub fn start_by_external_parent(&mut self, cpu: CpuId, spec: u32) {
-        self.count(self.executor.is_beside(spec), |left| left.starts -= 1);
+        self.tasks.count(self.demands.is_beside(spec), |left| left.starts -= 1);
         let clone = Nanos(self.machine.costs.clone_ns);
-        let waits = self.cpus[cpu.index()].inbox.iter().any(|interrupt| matches!(interrupt, Interrupt::Start(_)));
-        let goes_on = clone > Nanos::ZERO && (waits || self.next_start().is_some_and(|next| next < self.now + clone));
+        let waits = self.cpus[cpu].inbox.iter().any(|interrupt| matches!(interrupt, Interrupt::Start(_)));
+        let goes_on = clone > Nanos::ZERO
+            && (waits || self.demands.next_start().is_some_and(|next| next < self.clock.now() + clone));
         if goes_on {
-            self.model.occupy(cpu);
+            self.kernel.model.occupy(cpu);
             self.apply(cpu, Charge::default());
-            self.cpus[cpu.index()].inbox.push_front(Interrupt::Theft(clone));
+            self.cpus[cpu].inbox.push_front(Interrupt::Theft(clone));
         }
         self.start(cpu, spec, None);
     }
@@ -168,59 +162,47 @@ impl<M: Model> Run<'_, M> {
     pub fn start(&mut self, cpu: CpuId, spec: u32, parent: Option<TaskId>) {
         let costs = &self.machine.costs;
         let own = if parent.is_some() { costs.fork_ns } else { 0 };
-        let what = self.executor.spec(spec);
-        let allowed = existing(what.cpus.as_ref(), &self.all_cpus);
-        let next = TaskId(self.tasks.len() as u32);
-        let lives = |task: TaskId| self.tasks[task.index()].state() != State::Ended;
-        let process = self.groups.process(self.workload, spec, next, lives);
-        let attributes = TaskAttributes {
-            name: what.name.clone(),
-            policy: what.policy,
-            nice: what.nice,
-            allowed,
-            kernel_thread: false,
-            own_cpu: None,
-            thread: parent.is_some_and(|parent| self.executor.is_thread(spec, parent)),
-            parent,
-            identity: Identity { process, ..self.groups.identity(self.workload, spec, parent, next) },
-        };
+        let next = self.tasks.next();
+        let lives = |task: TaskId| self.tasks[task].state() != State::Ended;
+        let attributes = self.demands.attributes(spec, parent, next, &self.machine.all_cpus(), lives);
         self.tell_time();
         let (child, result) = self.fork(cpu, attributes);
-        let is_beside = self.executor.is_beside(spec);
-        let task = &mut self.tasks[child.index()];
-        (task.spec, task.is_beside) = (spec, is_beside);
-        self.beside.alive += usize::from(is_beside);
+        self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
         self.noise.started(child, spec);
         if result.is_ok() {
-            if let Some(group) = self.groups.of(self.workload, spec) {
-                self.refused_changes += u64::from(self.model.move_to_cgroup(cpu, &[child], group).is_err());
+            if let Some(group) = self.demands.group_of(spec) {
+                let moved = self.kernel.model.change(cpu, child, Change::Cgroup(group));
+                self.kernel.count_if_refused(moved);
             }
-            if let Some(uid) = what.who.uid {
-                self.model.set_user(child, uid);
+            if let Some(uid) = self.demands.spec(spec).who.uid {
+                let set = self.kernel.model.change(cpu, child, Change::User(uid));
+                self.kernel.count_if_refused(set);
             }
-            let born = self.kernel_now();
-            match parent {
-                Some(parent) => self.executor.forked(child, spec, parent, born),
-                None => self.executor.started(child, spec, born),
-            }
-            if self.operations.wait {
+            self.demands.begin(child, spec, parent, self.clock.kernel_now());
+            if self.operations.wait() {
                 self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });
                 let wakeup = self.wakeup(cpu, child);
                 return self.begin(cpu, Operation::WakeNew(child), wakeup);
             }
-            self.model.wake_new(cpu, child);
+            self.kernel.model.execute(cpu, Operation::WakeNew(child));
             let wakeup = self.wakeup(cpu, child);
             return self.apply(cpu, Charge { scheduler: wakeup.scheduler + Nanos(own), ..wakeup });
         }
-        self.failed_forks += 1;
+        self.kernel.count_failed_fork();
         self.apply(cpu, Charge { scheduler: Nanos(own), ..Charge::default() });
-        self.tell(&Event { time: self.now, cpu, task: child, kind: EventKind::Exit, site: CallbackSite::default() });
+        self.tell(&Event {
+            time: self.clock.now(),
+            cpu,
+            task: child,
+            kind: EventKind::Exit,
+            site: CallbackSite::default(),
+        });
     }
 
     /// Creates a task and announces it. The caller applies the output of the kernel call. A task refused by the
     /// scheduler also gets a number.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> (TaskId, Result<(), i32>) {
-        let id = TaskId(self.tasks.len() as u32);
+        let id = self.tasks.next();
         let info = TaskInfo {
             id,
             pid: modelled_pid(id),
@@ -231,48 +213,45 @@ impl<M: Model> Run<'_, M> {
             nice: attributes.nice,
             kernel_thread: attributes.kernel_thread,
         };
-        let result = self.model.fork(cpu, attributes).map(|id| {
+        let result = self.kernel.model.fork(cpu, attributes).map(|id| {
             assert_eq!(id, info.id, "tasks are numbered in the order of their creation");
         });
-        self.left.alive += usize::from(!info.kernel_thread);
-        self.tasks.push(Task::new(self.now));
-        self.sinks.task(self.now, &info);
+        self.tasks.add(self.clock.now(), info.kernel_thread);
+        self.sinks.task(self.clock.now(), &info);
         (info.id, result)
     }
 
     /// Changes the affinity or the policy of `id`; the call is made on `cpu`.
     fn change(&mut self, cpu: CpuId, id: TaskId, cpus: Option<CpuSet>, policy: Option<(Policy, i8)>) {
         self.tell_time();
-        let mut refused = 0;
         if let Some(cpus) = cpus {
-            let allowed = existing(Some(&cpus), &self.all_cpus);
-            match self.model.set_affinity(cpu, id, &allowed) {
-                Ok(()) => {
-                    self.sinks.affinity(self.now, id, &allowed);
-                    self.affinity_reported = true;
-                }
-                Err(_) => refused += 1,
+            let allowed = existing(Some(&cpus), &self.machine.all_cpus());
+            let result = self.kernel.model.change(cpu, id, Change::Affinity(&allowed));
+            if result.is_ok() {
+                self.sinks.affinity(self.clock.now(), id, &allowed);
+                self.kernel.affinity_reported = true;
             }
+            self.kernel.count_if_refused(result);
         }
         if let Some((policy, nice)) = policy {
-            refused += u64::from(self.model.set_policy(cpu, id, policy, nice).is_err());
+            let result = self.kernel.model.change(cpu, id, Change::Policy(policy, nice));
+            self.kernel.count_if_refused(result);
         }
-        self.refused_changes += refused;
         self.apply(cpu, Charge::default());
-        self.affinity_reported = false;
+        self.kernel.affinity_reported = false;
     }
 
     /// The watchdog's worker runs briefly, performs its work item and goes to sleep again.
     fn run_watchdog_worker(&mut self, cpu: CpuId, id: TaskId) {
-        let task = &mut self.tasks[id.index()];
+        let task = &mut self.tasks[id];
         if !std::mem::replace(&mut task.took_work, true) {
             return task.begin_work(WORKER_NS);
         }
         task.took_work = false;
         self.tell_time();
-        self.model.watchdog_work(cpu);
+        self.kernel.model.watchdog_work(cpu);
         self.apply(cpu, Charge::default());
-        if self.end.is_none() {
+        if !self.clock.is_over() {
             self.schedule(cpu, Leave::Block(BlockCause::External));
         }
     }

@@ -6,7 +6,7 @@ use crate::cpu::Charge;
 use crate::interrupt::{Interrupt, Load};
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
-use crate::tasks::{Need, Phase, Role, Task};
+use crate::tasks::{Need, Phase, Role};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, Nanos, TaskId};
 use kernel_model::{Leave, Operation};
@@ -32,17 +32,17 @@ impl<M: Model> Run<'_, M> {
     /// state.
     pub fn interrupt(&mut self, cpu: CpuId, interrupt: Option<Interrupt>) {
         self.settle(cpu);
-        let entry = &self.cpus[cpu.index()];
-        let completes = entry.current.some().is_some_and(|task| self.tasks[task.index()].is_complete());
-        if !entry.is_busy() && !completes && entry.next_tick <= self.now {
+        let entry = &self.cpus[cpu];
+        let completes = entry.current.some().is_some_and(|task| self.tasks[task].is_complete());
+        if !entry.is_busy() && !completes && entry.next_tick <= self.clock.now() {
             self.tick(cpu);
         }
-        let halt = self.halt(cpu, self.now);
-        let entry = &mut self.cpus[cpu.index()];
+        let halt = self.halt(cpu, self.clock.now());
+        let entry = &mut self.cpus[cpu];
         if entry.sleeps() {
             let own = matches!(interrupt, Some(Interrupt::Sleep(_) | Interrupt::Timer(_)));
             let nominal = match &mut self.speed {
-                Some(speed) => speed.leave_idle(self.now, cpu, own, entry),
+                Some(speed) => speed.leave_idle(self.clock.now(), cpu, own, entry),
                 None => None,
             };
             let nominal = match halt {
@@ -68,8 +68,8 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn go_on(&mut self, cpu: CpuId) {
-        while self.end.is_none() && !self.cpus[cpu.index()].offline {
-            let entry = &mut self.cpus[cpu.index()];
+        while !self.clock.is_over() && !self.cpus[cpu].offline {
+            let entry = &mut self.cpus[cpu];
             if entry.can_continue() && !entry.owes() {
                 if entry.script.is_empty() {
                     self.go_on_with_operation(cpu);
@@ -82,27 +82,27 @@ impl<M: Model> Run<'_, M> {
                 return self.wait_until_free(cpu);
             }
             let current = entry.current;
-            if self.freezing && current != TaskId::NONE && self.tasks[current.index()].role == Role::Workload {
+            if self.faults.are_freezing() && current != TaskId::NONE && self.tasks[current].role == Role::Workload {
                 self.freeze(cpu, current);
-            } else if current != TaskId::NONE && self.tasks[current.index()].is_complete() {
-                self.tasks[current.index()].complete();
+            } else if current != TaskId::NONE && self.tasks[current].is_complete() {
+                self.tasks[current].complete();
                 self.act(cpu, current);
-            } else if entry.next_tick <= self.now {
+            } else if entry.next_tick <= self.clock.now() {
                 self.tick(cpu);
             } else if let Some(interrupt) = entry.inbox.pop_front() {
                 self.handle(cpu, interrupt);
             } else if entry.resched {
                 self.schedule(cpu, Leave::Preempt);
-            } else if current == TaskId::NONE && cpu == BOOT_CPU && self.now >= self.housekeeping {
+            } else if current == TaskId::NONE && cpu == BOOT_CPU && self.ticks.is_housekeeping_due(self.clock.now()) {
                 self.housekeeping_wakeup();
             } else if current == TaskId::NONE {
                 return self.plan_idle(cpu);
-            } else if self.tasks[current.index()].phase == Phase::Spin {
+            } else if self.tasks[current].phase == Phase::Spin {
                 if !self.try_again(cpu, current) {
-                    return self.plan_work(cpu, self.now, Need::Run(SPIN));
+                    return self.plan_work(cpu, self.clock.now(), Need::Run(SPIN));
                 }
-            } else if let Some(need) = self.tasks[current.index()].needs(entry.rate) {
-                return self.plan_work(cpu, self.now, need);
+            } else if let Some(need) = self.tasks[current].needs(entry.rate) {
+                return self.plan_work(cpu, self.clock.now(), need);
             } else {
                 self.act(cpu, current);
             }
@@ -112,7 +112,7 @@ impl<M: Model> Run<'_, M> {
     /// `cpu` owes time. If no event is pending for the time it becomes free, the work after that is planned
     /// immediately.
     pub fn wait_until_free(&mut self, cpu: CpuId) {
-        let entry = &self.cpus[cpu.index()];
+        let entry = &self.cpus[cpu];
         let free_at = entry.free_at();
         if entry.can_continue() {
             return self.alarms.set(Alarm::Cpu(cpu), free_at);
@@ -120,8 +120,9 @@ impl<M: Model> Run<'_, M> {
         if entry.spins() {
             return self.alarms.cancel(Alarm::Cpu(cpu));
         }
-        let nothing_waits = entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.freezing;
-        let need = entry.current.some().map(|task| self.tasks[task.index()].needs(entry.rate));
+        let nothing_waits =
+            entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.faults.are_freezing();
+        let need = entry.current.some().map(|task| self.tasks[task].needs(entry.rate));
         match need {
             None if nothing_waits && self.machine.no_hz_idle && !entry.executes => self.plan_idle(cpu),
             Some(Some(need)) if nothing_waits => self.plan_work(cpu, free_at, need),
@@ -132,15 +133,15 @@ impl<M: Model> Run<'_, M> {
     /// Plans the work of the current task, which runs from time `from` on: sets the alarm for the end of the work, or
     /// for the first tick that has an effect. A clock read may fall inside a tick; that is resolved when it happens.
     fn plan_work(&mut self, cpu: CpuId, from: Nanos, need: Need) {
-        let first = self.cpus[cpu.index()].next_tick;
+        let first = self.cpus[cpu].next_tick;
         let end = match need {
             Need::Run(time) => self.ticks.end(from, time, first, cpu),
-            Need::Clock(time) => match Nanos(self.now.0.saturating_add(time.0)) {
+            Need::Clock(time) => match Nanos(self.clock.now().0.saturating_add(time.0)) {
                 end if end < from => from + Nanos(1),
                 end => end,
             },
         };
-        let due = if first >= end || (self.skip_ticks && self.tick_is_idle_until(cpu, end)) {
+        let due = if first >= end || (self.ticks.may_skip() && self.tick_is_idle_until(cpu, end)) {
             end
         } else {
             end.min(self.first_needed_tick(cpu, first))
@@ -150,33 +151,32 @@ impl<M: Model> Run<'_, M> {
 
     /// Plans idle time; ticks continue if the machine does not stop them.
     fn plan_idle(&mut self, cpu: CpuId) {
-        let first = self.cpus[cpu.index()].next_tick;
+        let first = self.cpus[cpu].next_tick;
         let is_quiet = |until: Nanos| self.tick_is_idle_until(cpu, until);
-        if first != Nanos::MAX && !(self.skip_ticks && is_quiet(Nanos::MAX)) {
+        if first != Nanos::MAX && !(self.ticks.may_skip() && is_quiet(Nanos::MAX)) {
             let due = self.first_needed_tick(cpu, first);
             self.alarms.set(Alarm::Cpu(cpu), due);
         } else if cpu != BOOT_CPU || is_quiet(Nanos::MAX) {
             self.alarms.cancel(Alarm::Cpu(cpu));
         } else {
-            let period = HOUSEKEEPING.0;
-            let after = |count: u64| Nanos((self.now.0 / period + count) * period);
-            let quiet = HOUSEKEEPINGS_AT_ONCE.into_iter().find(|&count| is_quiet(after(count) + Nanos(1)));
-            self.housekeeping = after(quiet.unwrap_or(0) + 1);
-            self.alarms.set(Alarm::Cpu(cpu), self.housekeeping);
+            let due = next_housekeeping(self.clock.now(), is_quiet);
+            self.ticks.plan_housekeeping(due);
+            self.alarms.set(Alarm::Cpu(cpu), due);
         }
     }
 
     /// The boot CPU has been idle for long: a kernel timer wakes it, and its tick checks the watchdog.
     fn housekeeping_wakeup(&mut self) {
-        self.housekeeping = Nanos::MAX;
-        if !self.tick_is_idle_until(BOOT_CPU, self.now + Nanos(1)) {
-            self.play_tick(BOOT_CPU, Charge { interrupt: self.ticks.cost(), ..Charge::default() });
+        self.ticks.plan_housekeeping(Nanos::MAX);
+        if !self.tick_is_idle_until(BOOT_CPU, self.clock.now() + Nanos(1)) {
+            let charge = Charge { interrupt: self.ticks.cost(), ..Charge::default() };
+            self.operate(BOOT_CPU, Operation::Tick, charge);
         }
     }
 
     /// The first tick from `first` on that must not be skipped, or an earlier one.
     fn first_needed_tick(&self, cpu: CpuId, first: Nanos) -> Nanos {
-        if !self.skip_ticks || !self.tick_is_idle_until(cpu, first + Nanos(1)) {
+        if !self.ticks.may_skip() || !self.tick_is_idle_until(cpu, first + Nanos(1)) {
             return first;
         }
         let after = |count: u64| self.ticks.nth_after(first, count, cpu);
@@ -186,22 +186,13 @@ impl<M: Model> Run<'_, M> {
 
     /// Handles a tick that is due now.
     fn tick(&mut self, cpu: CpuId) {
-        let entry = &mut self.cpus[cpu.index()];
-        let charge = Charge { interrupt: self.ticks.cost_at(self.now, cpu), ..Charge::default() };
-        entry.next_tick = self.ticks.after(self.now, cpu);
-        if self.skip_ticks && self.tick_is_idle_until(cpu, self.now + Nanos(1)) {
-            return self.cpus[cpu.index()].charge(charge);
+        let entry = &mut self.cpus[cpu];
+        let charge = Charge { interrupt: self.ticks.cost_at(self.clock.now(), cpu), ..Charge::default() };
+        entry.next_tick = self.ticks.after(self.clock.now(), cpu);
+        if self.ticks.may_skip() && self.tick_is_idle_until(cpu, self.clock.now() + Nanos(1)) {
+            return self.cpus[cpu].charge(charge);
         }
-        self.play_tick(cpu, charge);
-    }
-
-    fn play_tick(&mut self, cpu: CpuId, charge: Charge) {
-        if self.operations.wait {
-            return self.begin(cpu, Operation::Tick, charge);
-        }
-        self.tell_time();
-        self.model.tick(cpu);
-        self.apply(cpu, charge);
+        self.operate(cpu, Operation::Tick, charge);
     }
 
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
@@ -211,64 +202,51 @@ impl<M: Model> Run<'_, M> {
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
             Interrupt::Sleep(_) | Interrupt::Start(_) | Interrupt::Call => false,
         };
-        if self.freezing && !goes_on(&interrupt) {
-            return self.faults.missed.push(interrupt);
+        if self.faults.are_freezing() && !goes_on(&interrupt) {
+            return self.faults.miss(interrupt);
         }
-        if let Interrupt::Theft(interrupt) = interrupt {
-            return self.cpus[cpu.index()].charge(Charge { interrupt, ..Charge::default() });
+        if self.operations.wait() && self.interrupt_needs_quiet(interrupt) && !self.is_quiet(cpu) {
+            return self.cpus[cpu].inbox.push_front(interrupt);
         }
-        if self.operations.wait && self.interrupt_needs_quiet(interrupt) && !self.is_quiet(cpu) {
-            return self.cpus[cpu.index()].inbox.push_front(interrupt);
-        }
-        let costs = &self.machine.costs;
-        self.tell_time();
+        let cost = self.machine.costs.interrupt_ns;
         match interrupt {
             Interrupt::Sleep(task) => {
-                let Task { role, is_beside, .. } = self.tasks[task.index()];
-                self.count(is_beside, |left| left.asleep -= usize::from(role == Role::Workload));
-                let waker = match self.tasks[task.index()].slept_for {
+                let role = self.tasks[task].role;
+                self.tasks.count_task(task, |left| left.asleep -= usize::from(role == Role::Workload));
+                let waker = match self.tasks[task].slept_for {
                     BlockCause::Timer => Waker::Timer,
                     BlockCause::Io => Waker::Interrupt,
                     BlockCause::Task | BlockCause::Child | BlockCause::External => Waker::External,
                 };
-                if !self.operations.wait {
-                    self.model.wake(cpu, task, waker);
-                }
-                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
+                let interrupt = self.noise.interrupt(cpu, cost);
                 let wakeup = self.wakeup(cpu, task);
-                self.apply_or_begin(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
+                self.operate(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
             }
             Interrupt::Timer(key) => {
-                if !self.operations.wait {
-                    self.model.timer(cpu, key);
-                }
-                let interrupt = self.noise.interrupt(cpu, costs.interrupt_ns);
-                self.apply_or_begin(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
+                let interrupt = self.noise.interrupt(cpu, cost);
+                self.operate(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
             }
-            Interrupt::Start(spec) => self.start_by_external_parent(cpu, spec),
+            Interrupt::Start(spec) => {
+                self.tell_time();
+                self.start_by_external_parent(cpu, spec);
+            }
             Interrupt::Fault(step) => {
+                self.tell_time();
                 let charge = self.do_step(cpu, step);
                 self.apply(cpu, charge);
             }
             Interrupt::Load(load) => {
+                self.tell_time();
                 self.do_load(cpu, load);
                 self.apply(cpu, Charge::default());
             }
             Interrupt::Call => {
+                self.tell_time();
                 self.make_calls(cpu);
                 self.apply(cpu, Charge::default());
             }
-            Interrupt::Theft(_) => unreachable!("the kernel does not see it"),
-        }
-    }
-
-    /// Applies the output of an operation that the kernel model has completed, or begins the operation if operations
-    /// wait for locks.
-    fn apply_or_begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
-        if self.operations.wait {
-            self.begin(cpu, operation, charge);
-        } else {
-            self.apply(cpu, charge);
+            // The kernel does not see it.
+            Interrupt::Theft(interrupt) => self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() }),
         }
     }
 
@@ -276,7 +254,7 @@ impl<M: Model> Run<'_, M> {
     fn interrupt_needs_quiet(&self, interrupt: Interrupt) -> bool {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
-            Interrupt::Start(_) => self.groups.exist() || self.model.holds_scheduler_lock(),
+            Interrupt::Start(_) => self.demands.has_groups() || self.kernel.model.holds_scheduler_lock(),
             Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
         }
     }
@@ -284,16 +262,17 @@ impl<M: Model> Run<'_, M> {
     /// Calls the kernel's schedule on `cpu`.
     pub fn schedule(&mut self, cpu: CpuId, leave: Leave) {
         self.alarms.cancel(Alarm::Resched(cpu));
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         entry.resched = false;
         entry.schedules += 1;
-        if self.operations.wait {
+        if self.operations.wait() {
             return self.begin(cpu, Operation::Schedule(leave), Charge::default());
         }
         let awaits = std::mem::take(&mut entry.awaits);
         self.tell_time();
-        let switch = self.model.schedule(cpu, leave);
-        let entry = &mut self.cpus[cpu.index()];
+        let switch = self.kernel.model.execute(cpu, Operation::Schedule(leave));
+        let switch = switch.expect("schedule decides");
+        let entry = &mut self.cpus[cpu];
         assert_eq!(switch.prev, entry.current, "the kernel and the clock have the same current task on CPU {cpu}");
         let mut charge = Charge::default();
         if switch.next != switch.prev {
@@ -301,11 +280,8 @@ impl<M: Model> Run<'_, M> {
             charge.locked = charge.scheduler;
         }
         self.apply(cpu, charge);
-        if !awaits.is_empty() {
-            self.cpus[cpu.index()].spins_for = awaits;
-            self.spinning.push(cpu);
-        }
-        if !self.spinning.is_empty() {
+        self.cpus.spin_for(cpu, awaits);
+        if self.cpus.is_any_spinning() {
             self.release_spinning();
         }
     }
@@ -313,17 +289,20 @@ impl<M: Model> Run<'_, M> {
     /// Releases the CPUs whose targets have all called schedule. A target counts on entering schedule, even if it
     /// then waits itself, so CPUs that wait for each other do not deadlock.
     pub fn release_spinning(&mut self) {
-        let spinning = std::mem::take(&mut self.spinning);
-        for cpu in spinning {
+        for cpu in self.cpus.take_spinning() {
             self.settle(cpu);
-            let mut awaits = std::mem::take(&mut self.cpus[cpu.index()].spins_for);
-            awaits.retain(|&(target, schedules)| self.cpus[target.index()].schedules <= schedules);
-            if awaits.is_empty() {
-                self.alarms.set(Alarm::Cpu(cpu), self.now);
-            } else {
-                self.cpus[cpu.index()].spins_for = awaits;
-                self.spinning.push(cpu);
+            if self.cpus.release_if_switched(cpu) {
+                self.alarms.set(Alarm::Cpu(cpu), self.clock.now());
             }
         }
     }
+}
+
+/// Time of the next housekeeping wakeup that has an effect, or of an earlier one; `is_quiet` tells whether ticks up to
+/// some time have none.
+fn next_housekeeping(now: Nanos, is_quiet: impl Fn(Nanos) -> bool) -> Nanos {
+    let period = HOUSEKEEPING.0;
+    let after = |count: u64| Nanos((now.0 / period + count) * period);
+    let quiet = HOUSEKEEPINGS_AT_ONCE.into_iter().find(|&count| is_quiet(after(count) + Nanos(1)));
+    after(quiet.unwrap_or(0) + 1)
 }

@@ -49,6 +49,31 @@ impl SavedEvents {
     pub fn is_any(&self) -> bool {
         !self.events.is_empty()
     }
+
+    /// Time of the next one; those that `is_past` are dropped.
+    fn next(&mut self, is_past: impl Fn(Nanos, CpuId) -> bool) -> Option<Nanos> {
+        while let Some(&Reverse((at, cpu))) = self.events.peek() {
+            if !is_past(at, cpu) {
+                return Some(at);
+            }
+            self.events.pop();
+        }
+        None
+    }
+
+    /// Counts for the tests.
+    #[inline]
+    fn count(&mut self, _which: usize) {
+        #[cfg(test)]
+        {
+            self.counts[_which] += 1;
+        }
+    }
+
+    /// Drops the event of `cpu`.
+    fn forget(&mut self, cpu: CpuId) {
+        self.events.retain(|Reverse((_, hidden))| *hidden != cpu);
+    }
 }
 
 impl<M: Model> Run<'_, M> {
@@ -56,40 +81,42 @@ impl<M: Model> Run<'_, M> {
     /// events is random.
     pub fn may_execute_ahead(&self, cpu: CpuId) -> bool {
         let concerns_others = |effect: &Effect| matches!(effect, Effect::Resched { cpu: target } if *target != cpu);
-        let each_event_counts = self.alarms.are_drawn() || self.operations.wait || self.saved.off;
-        !each_event_counts && !self.output.effects.iter().any(concerns_others)
+        let each_event_counts = self.alarms.are_drawn()
+            || self.operations.wait()
+            || self.locks.as_ref().is_none_or(|locks| locks.saved.off);
+        !each_event_counts && !self.kernel.output.effects.iter().any(concerns_others)
     }
 
     /// Executes an operation whose lock is free, and which reaches the lock at time `at`.
     pub fn execute_ahead(&mut self, cpu: CpuId, acquisition: Acquisition, at: Nanos) {
         let Acquisition { lock, caller, before, under, after } = acquisition;
-        self.saved.events.push(Reverse((at, cpu)));
         let locks = self.locks.as_mut().expect("taking a lock implies locks");
+        locks.saved.events.push(Reverse((at, cpu)));
         let free = locks.plan_hold(lock, cpu, caller, at, under);
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         let cost = free + after - at;
         entry.ahead = Some(Ahead { acquisition, cost });
         entry.charge(Charge::scheduler(before + cost));
-        self.count_ahead(0);
+        locks.saved.count(0);
     }
 
     /// `cpu` is about to do something else, or the run ends: its operation executed ahead is completed or rolled
     /// back.
     #[inline]
     pub fn end_ahead(&mut self, cpu: CpuId) {
-        if let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = self.cpus[cpu.index()].ahead {
+        if let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = self.cpus[cpu].ahead {
             let locks = self.locks.as_mut().expect("taking a lock implies locks");
             if locks
                 .planned_hold(lock)
-                .is_some_and(|planned_hold| planned_hold.cpu == cpu && planned_hold.at >= self.now)
+                .is_some_and(|planned_hold| planned_hold.cpu == cpu && planned_hold.at >= self.clock.now())
             {
+                locks.saved.forget(cpu);
                 self.roll_back(cpu);
-                self.saved.events.retain(|Reverse((_, hidden))| *hidden != cpu);
             } else {
                 if locks.planned_hold(lock).is_some_and(|planned_hold| planned_hold.cpu == cpu) {
                     locks.commit_hold(lock);
                 }
-                self.cpus[cpu.index()].ahead = None;
+                self.cpus[cpu].ahead = None;
             }
         }
     }
@@ -100,7 +127,7 @@ impl<M: Model> Run<'_, M> {
         let locks = self.locks.as_mut().expect("a script implies locks");
         let Some(planned_hold) = locks.planned_hold(lock) else { return };
         // At equal times, the order of the CPUs' alarms decides.
-        let was_first = match at > self.now {
+        let was_first = match at > self.clock.now() {
             true => planned_hold.cpu < cpu,
             false => self.alarms.comes_before_this(planned_hold.cpu),
         };
@@ -114,20 +141,21 @@ impl<M: Model> Run<'_, M> {
 
     /// Rolls back the operation that `cpu` executed ahead to its lock.
     fn roll_back(&mut self, cpu: CpuId) {
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         let Ahead { acquisition, cost } = entry.ahead.take().expect("an operation was executed ahead");
-        self.locks.as_mut().expect("executing ahead implies locks").forget(acquisition.lock);
+        let locks = self.locks.as_mut().expect("executing ahead implies locks");
+        locks.forget(acquisition.lock);
+        locks.saved.count(1);
         entry.refund(cost);
         acquisition.write_from_lock(&mut entry.script);
-        self.count_ahead(1);
     }
 
     /// The run ends at `end`, or at the current time if that is earlier: operations executed ahead take effect up to
     /// that time.
     pub fn end_all_ahead(&mut self, end: Nanos) {
-        let cut = end > self.now;
+        let cut = end > self.clock.now();
         let Some(locks) = &mut self.locks else { return };
-        for cpu in &mut self.cpus {
+        for cpu in self.cpus.iter_mut() {
             let Some(Ahead { acquisition: Acquisition { lock, .. }, .. }) = cpu.ahead.take() else { continue };
             let Some(planned_hold) = locks.planned_hold(lock).filter(|planned_hold| planned_hold.cpu == cpu.number())
             else {
@@ -141,14 +169,16 @@ impl<M: Model> Run<'_, M> {
     /// Rolls back everything executed ahead: the clock is about to jump, or no other event is left.
     pub fn roll_back_all(&mut self) {
         for cpu in (0..self.cpus.len() as u32).map(CpuId) {
-            let was_ahead = self.cpus[cpu.index()].ahead.is_some();
+            let was_ahead = self.cpus[cpu].ahead.is_some();
             self.end_ahead(cpu);
-            let entry = &self.cpus[cpu.index()];
+            let entry = &self.cpus[cpu];
             if was_ahead && !entry.script.is_empty() {
                 self.alarms.set(Alarm::Cpu(cpu), entry.free_at());
             }
         }
-        self.saved.events.clear();
+        if let Some(locks) = &mut self.locks {
+            locks.saved.events.clear();
+        }
     }
 
     /// Whether no other event happens up to `time`; then no other CPU asks for a lock before.
@@ -159,22 +189,9 @@ impl<M: Model> Run<'_, M> {
     /// Time of the next event, saved events included.
     pub fn next_event(&mut self) -> Nanos {
         let due = self.alarms.next_due().unwrap_or(Nanos::MAX);
-        while let Some(&Reverse((at, cpu))) = self.saved.events.peek() {
-            if at < self.now || at == self.now && self.alarms.comes_before_this(cpu) {
-                self.saved.events.pop();
-            } else {
-                return at.min(due);
-            }
-        }
-        due
-    }
-
-    /// Counts for the tests.
-    #[inline]
-    fn count_ahead(&mut self, _which: usize) {
-        #[cfg(test)]
-        {
-            self.saved.counts[_which] += 1;
-        }
+        let (now, alarms) = (self.clock.now(), &self.alarms);
+        let is_past = |at: Nanos, cpu| at < now || at == now && alarms.comes_before_this(cpu);
+        let saved = self.locks.as_mut().and_then(|locks| locks.saved.next(is_past));
+        saved.map_or(due, |saved| saved.min(due))
     }
 }

@@ -19,9 +19,9 @@ const WORK: &str = r#"{"tasks": {
 fn play(setup: &Setup<'_>, executes_ahead: bool) -> (String, [u64; 2]) {
     let mut log = Null;
     let mut run = setup::prepare(setup, &mut log, false).unwrap();
-    run.saved.off = !executes_ahead;
+    run.locks.as_mut().expect("the machine has lock costs").saved.off = !executes_ahead;
     run.play(&mut |_| ());
-    let counts = run.saved.counts;
+    let counts = run.locks.as_ref().map(|locks| locks.saved.counts).unwrap_or_default();
     let (outcome, _) = run.finish().unwrap();
     (format!("{:x} {:?}", outcome.log_hash, outcome.measures), counts)
 }

@@ -10,18 +10,29 @@ use crate::alarms::Alarm;
 use crate::interrupt::Interrupt;
 use crate::model::Model;
 use crate::run::{BOOT_CPU, Run};
-use ids::CpuId;
+use ids::{CpuId, Nanos};
 use launch_profile::PlannedStep;
 use std::collections::VecDeque;
 
 /// Calls to be made, by time, and calls made.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    pub to_come: VecDeque<PlannedStep>,
-    pub made: Vec<CallMade>,
+    to_come: VecDeque<PlannedStep>,
+    made: Vec<CallMade>,
 }
 
 impl Calls {
+    /// Plans these calls.
+    pub fn plan(&mut self, planned: Vec<PlannedStep>) {
+        self.to_come = planned.into();
+    }
+
+    /// Takes the next call that is due at this time, which excludes suspended time.
+    fn take_due(&mut self, awake: Nanos) -> Option<PlannedStep> {
+        self.to_come.front().filter(|step| step.at <= awake)?;
+        self.to_come.pop_front()
+    }
+
     /// All calls in order; those after the end of the run are marked as not made.
     pub fn finish(self) -> Vec<CallMade> {
         let rest = self.to_come.into_iter().map(|step| CallMade { call: step.name, made: None });
@@ -30,16 +41,10 @@ impl Calls {
 }
 
 impl<M: Model> Run<'_, M> {
-    /// Plans these calls.
-    pub fn plan_calls(&mut self, planned: Vec<PlannedStep>) {
-        self.calls.to_come = planned.into();
-        self.await_calls();
-    }
-
     /// Sets the alarm for the next call.
     pub fn await_calls(&mut self) {
-        if let Some(next) = self.calls.to_come.front() {
-            self.alarms.set(Alarm::Call, (next.at + self.suspended).max(self.now));
+        if let Some(next) = self.loading.calls.to_come.front() {
+            self.alarms.set(Alarm::Call, (next.at + self.clock.suspended()).max(self.clock.now()));
         }
     }
 
@@ -50,19 +55,23 @@ impl<M: Model> Run<'_, M> {
 
     /// Makes all calls that are due, on `cpu`, which owes no time.
     pub fn make_calls(&mut self, cpu: CpuId) {
-        let loader = self.loader.as_ref().expect("a scheduler was loaded");
-        let awake = self.now.since(self.suspended);
-        while self.load.is_none()
-            && !self.model.is_disabling()
-            && self.calls.to_come.front().is_some_and(|step| step.at <= awake)
-            && let Some(step) = self.calls.to_come.pop_front()
+        let awake = self.clock.kernel_now();
+        while self.may_call()
+            && let Some(step) = self.loading.calls.take_due(awake)
         {
-            let returned = self.model.call_program(cpu, &loader.object, &step.call);
-            self.calls.made.push(CallMade { call: step.name, made: Some((self.now, returned)) });
+            let object = self.loading.object().expect("a scheduler was loaded");
+            let returned = self.kernel.model.call_program(cpu, object, &step.call);
+            let made = Some((self.clock.now(), returned));
+            self.loading.calls.made.push(CallMade { call: step.name, made });
         }
         // While a scheduler is being attached or detached, `EndAttach` checks again.
-        if self.load.is_none() && !self.model.is_disabling() {
+        if self.may_call() {
             self.await_calls();
         }
+    }
+
+    /// Whether the scheduler is attached, and neither being attached nor detached.
+    fn may_call(&self) -> bool {
+        !self.loading.is_in_progress() && !self.kernel.model.is_disabling()
     }
 }

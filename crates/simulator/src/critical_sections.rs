@@ -23,7 +23,7 @@ const GRACE_TICKS: (u64, u64) = (5, 2);
 impl<M: Model> Run<'_, M> {
     /// `id`, the current task of `cpu`, begins its critical sections under a lock.
     pub fn begin_critical_sections(&mut self, cpu: CpuId, id: TaskId, op: CriticalSections) {
-        let name = &self.executor.spec(self.tasks[id.index()].spec).name;
+        let name = &self.demands.spec(self.tasks[id].spec).name;
         self.shared().begin(id, name, op);
         self.pass(cpu, id);
     }
@@ -40,7 +40,7 @@ impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu` and needs no time now, takes its next steps, up to one that takes time.
     pub fn pass(&mut self, cpu: CpuId, id: TaskId) {
         loop {
-            let now = self.now;
+            let now = self.clock.now();
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
             let passing = locks.passing(id).expect("the task is in a critical section");
             match passing.stage {
@@ -48,7 +48,7 @@ impl<M: Model> Run<'_, M> {
                     (passing.stage, passing.contended) = (Stage::Arrive, false);
                     let between = passing.length(passing.op.between);
                     let own = locks.choose(id);
-                    return self.tasks[id.index()].begin_work(between + own);
+                    return self.tasks[id].begin_work(between + own);
                 }
                 Stage::Arrive => {
                     passing.asked = now;
@@ -61,7 +61,7 @@ impl<M: Model> Run<'_, M> {
                     passing.stage = Stage::Leave;
                     let hold = passing.length(passing.op.hold);
                     if hold > Nanos::ZERO {
-                        return self.tasks[id.index()].begin_work(hold);
+                        return self.tasks[id].begin_work(hold);
                     }
                 }
                 Stage::Leave => {
@@ -76,9 +76,8 @@ impl<M: Model> Run<'_, M> {
                     passing.stage = Stage::Begin;
                 }
             }
-            let task = &self.tasks[id.index()];
-            if task.phase != Phase::Ask || task.state() != State::Running || self.cpus[cpu.index()].operation.is_some()
-            {
+            let task = &self.tasks[id];
+            if task.phase != Phase::Ask || task.state() != State::Running || self.cpus[cpu].operation.is_some() {
                 return;
             }
         }
@@ -119,7 +118,7 @@ impl<M: Model> Run<'_, M> {
             _ => {
                 self.queue(id, number, reads);
                 self.report_lock_wait(cpu, id, true);
-                self.tasks[id.index()].phase = Phase::Spin;
+                self.tasks[id].phase = Phase::Spin;
             }
         }
     }
@@ -148,7 +147,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `id` occupies its CPU for this time without doing work.
     fn spend(&mut self, id: TaskId, time: Nanos) {
-        self.tasks[id.index()].phase = if time == Nanos::ZERO { Phase::Ask } else { Phase::Line(time) };
+        self.tasks[id].phase = if time == Nanos::ZERO { Phase::Ask } else { Phase::Line(time) };
     }
 
     /// Whether a free lock may be taken by any task that asks: waiters of a fair lock come first.
@@ -175,7 +174,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `id` enters the critical section, once the cache line of the lock is transferred if it writes to it.
     fn enter_lock(&mut self, cpu: CpuId, id: TaskId, writes: bool) {
-        let now = self.now;
+        let now = self.clock.now();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let passing = locks.passing(id).expect("the task is in a critical section");
         let (number, lock) = (passing.word, passing.op.lock);
@@ -186,7 +185,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn enter_lock_after(&mut self, id: TaskId, way: Nanos) {
-        let now = self.now;
+        let now = self.clock.now();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let passing = locks.passing(id).expect("the task is in a critical section");
         (passing.stage, passing.entered) = (Stage::Enter, now + way);
@@ -197,7 +196,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `id` releases its lock.
     fn leave(&mut self, cpu: CpuId, id: TaskId) {
-        let now = self.now;
+        let now = self.clock.now();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let passing = locks.passing(id).expect("the task is in a critical section");
         let (number, op, seen, row) = (passing.word, passing.op, passing.seen, passing.row);
@@ -222,7 +221,7 @@ impl<M: Model> Run<'_, M> {
                     self.pass_on(cpu, number, kind, op);
                 }
                 if way > Nanos::ZERO {
-                    self.tasks[id.index()].phase = Phase::Line(way);
+                    self.tasks[id].phase = Phase::Line(way);
                 }
             }
             _ => self.give_back(cpu, id, number, kind, op),
@@ -248,7 +247,7 @@ impl<M: Model> Run<'_, M> {
         }
         if kind == LockKind::Rcu {
             let grace = Nanos(self.ticks.period().0 * GRACE_TICKS.0 / GRACE_TICKS.1);
-            self.carry_out(cpu, id, Demand::Sleep(grace, Sleep::Timer), self.kernel_now());
+            self.carry_out(cpu, id, Demand::Sleep(grace, Sleep::Timer), self.clock.kernel_now());
         }
     }
 
@@ -258,7 +257,7 @@ impl<M: Model> Run<'_, M> {
             let polling = self.polling(number);
             let locks = self.shared_locks.as_mut().expect("the workload has locks");
             let waiter = locks.words[number].waiting.remove(place).expect("a waiter");
-            // Readers of a sequence lock check by themselves.
+            // Readers of a sequence lock do not wait in line: they check the version themselves.
             let enters = kind != LockKind::Sequence || !waiter.reads;
             if enters {
                 self.grant(waiter, number, kind, op, polling);
@@ -274,7 +273,7 @@ impl<M: Model> Run<'_, M> {
     /// Number of CPUs that poll the lock.
     fn polling(&self, number: usize) -> u64 {
         let locks = self.shared_locks.as_ref().expect("the workload has locks");
-        let runs = |waiter: &&Waiter| self.tasks[waiter.task.index()].state() == State::Running;
+        let runs = |waiter: &&Waiter| self.tasks[waiter.task].state() == State::Running;
         locks.words[number].waiting.iter().filter(runs).count() as u64
     }
 
@@ -300,7 +299,7 @@ impl<M: Model> Run<'_, M> {
         let on = self.cpu_of(waiter.task);
         let other = self.shared().words[number].waiting.front().map(|other| other.task);
         let poller = other.and_then(|other| self.cpu_of(other));
-        let now = self.now;
+        let now = self.clock.now();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let before = locks.last(number);
         // For a task that does not run, the distance of the cache line to its next CPU is unknown.
@@ -335,17 +334,17 @@ impl<M: Model> Run<'_, M> {
         let on = self.cpu_of(id);
         if let Some(cpu) = on {
             self.settle(cpu);
-            self.alarms.set(Alarm::Cpu(cpu), self.now);
+            self.alarms.set(Alarm::Cpu(cpu), self.clock.now());
         }
-        self.tasks[id.index()].phase = phase;
+        self.tasks[id].phase = phase;
     }
 
     /// CPU on which `id` is current.
     fn cpu_of(&self, id: TaskId) -> Option<CpuId> {
-        if self.tasks[id.index()].state() != State::Running {
+        if self.tasks[id].state() != State::Running {
             return None;
         }
-        self.cpus.iter().position(|cpu| cpu.current == id).map(|cpu| CpuId(cpu as u32))
+        self.cpus.with_current(id)
     }
 
     /// `id`, which spins and is current again on `cpu`, takes its lock if it is free: a test-and-set lock is never
@@ -364,7 +363,7 @@ impl<M: Model> Run<'_, M> {
             return false;
         }
         word.waiting.retain(|waiter| waiter.task != id);
-        self.tasks[id.index()].phase = Phase::Ask;
+        self.tasks[id].phase = Phase::Ask;
         self.report_acquired(id);
         if op.reads {
             return true;

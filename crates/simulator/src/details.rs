@@ -10,9 +10,8 @@ impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, is about to wait for what its script names.
     pub fn report_wait(&mut self, cpu: CpuId, id: TaskId) {
         if self.sinks.wants_details
-            && let Some(what) = self.executor.waits_for(id)
+            && let Some((what, lock)) = self.demands.waits_for(id)
         {
-            let lock = self.executor.waits_for_mutex(id);
             self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock, spins: false });
         }
     }
@@ -34,6 +33,6 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
-        self.sinks.detail(&Detail { time: self.now, cpu, task, kind, site: CallbackSite::default() });
+        self.sinks.detail(&Detail { time: self.clock.now(), cpu, task, kind, site: CallbackSite::default() });
     }
 }

@@ -10,16 +10,15 @@
 //!    this in the opposite order.
 
 use crate::alarms::Alarm;
-use crate::cpu::Charge;
+use crate::cpu::{Charge, Cpu};
 use crate::interrupt::{Interrupt, Step};
-use crate::model::Model;
-use crate::plan::Ordered;
+use crate::model::{MachineChange, Model};
 use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Role;
 use event_log::{BlockCause, Waker};
 use fault_plan::{Action, ClockFault, FaultPlan};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Identity, Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use std::collections::VecDeque;
 
 /// Duration of `synchronize_rcu()` between the first steps of taking a CPU offline: three ticks at 250 Hz. A choice.
@@ -34,9 +33,8 @@ const FREEZER_LOOK: Nanos = Nanos::from_ms(1);
 impl<M: Model> Run<'_, M> {
     /// Plans these faults.
     pub fn plan_faults(&mut self, plan: &FaultPlan) {
-        self.faults.plan = plan.faults().iter().copied().collect();
-        if let Some(first) = self.faults.plan.front() {
-            self.alarms.set(Alarm::Fault, first.at);
+        if let Some(first) = self.faults.plan(plan) {
+            self.alarms.set(Alarm::Fault, first);
         }
     }
 
@@ -45,7 +43,7 @@ impl<M: Model> Run<'_, M> {
         if plan.faults().iter().all(|fault| matches!(fault.action, Action::Clock(..))) {
             return;
         }
-        for cpu in self.all_cpus.clone().iter() {
+        for cpu in self.machine.all_cpus().iter() {
             let attributes = TaskAttributes {
                 name: format!("cpuhp/{cpu}"),
                 policy: Policy::Other,
@@ -58,38 +56,33 @@ impl<M: Model> Run<'_, M> {
                 identity: Identity::default(),
             };
             let thread = self.boot_thread(cpu, attributes, Role::Hotplug);
-            self.faults.threads.push(thread);
+            self.faults.add_thread(thread);
         }
     }
 
     /// Leaves these CPUs offline at boot, before anything runs.
     pub fn boot_without(&mut self, cpus: &CpuSet) {
         for cpu in cpus.iter() {
-            self.model.deactivate_cpu(cpu);
-            self.model.offline_cpu(cpu);
+            self.kernel.model.change_machine(cpu, MachineChange::Deactivate);
+            self.kernel.model.change_machine(cpu, MachineChange::Offline);
             self.apply(cpu, Charge::default());
-            self.cpus[cpu.index()].resched = false;
+            self.cpus[cpu].resched = false;
             assert_eq!(self.kill(cpu), None, "no task exists yet");
         }
     }
 
     /// Continues the plan as far as possible now.
     pub fn fault_due(&mut self) {
-        while self.end.is_none() {
-            if let Some(&step) = self.faults.steps.front() {
+        while !self.clock.is_over() {
+            if let Some(step) = self.faults.step() {
                 if let Some(later) = self.take_step(step) {
                     return self.alarms.set(Alarm::Fault, later);
                 }
-                self.faults.steps.pop_front();
-                continue;
-            }
-            match self.faults.plan.front() {
-                Some(&fault) if fault.at <= self.now => {
-                    self.faults.plan.pop_front();
-                    self.faults.steps = self.steps_of(fault.action);
-                }
-                Some(fault) => return self.alarms.set(Alarm::Fault, fault.at),
-                None => return,
+                self.faults.end_step();
+            } else if let Some(fault) = self.faults.take_fault(self.clock.now()) {
+                self.faults.begin(self.steps_of(fault.action));
+            } else {
+                return self.faults.next_fault().into_iter().for_each(|next| self.alarms.set(Alarm::Fault, next));
             }
         }
     }
@@ -101,8 +94,8 @@ impl<M: Model> Run<'_, M> {
             Action::Online(cpu) => [Step::Online(cpu), Step::Activate(cpu)].into(),
             Action::Clock(cpu, fault) => [Step::Clock(cpu, fault)].into(),
             Action::Suspend(length) => {
-                let up = |cpu: &CpuId| *cpu != BOOT_CPU && !self.cpus[cpu.index()].offline;
-                let others: Vec<CpuId> = self.all_cpus.iter().filter(up).collect();
+                let up = self.cpus.iter().filter(|cpu| !cpu.offline).map(Cpu::number);
+                let others: Vec<CpuId> = up.filter(|cpu| *cpu != BOOT_CPU).collect();
                 let mut steps = VecDeque::from([Step::Bypass, Step::Freeze]);
                 steps.extend(others.iter().rev().flat_map(|&cpu| down(cpu)));
                 steps.push_back(Step::Sleep(length));
@@ -118,8 +111,9 @@ impl<M: Model> Run<'_, M> {
         match step {
             Step::Deactivate(_) | Step::Offline(_) | Step::Activate(_) | Step::Bypass | Step::Thaw => self.order(step),
             Step::Grace(None) => {
-                self.faults.steps[0] = Step::Grace(Some(self.now + GRACE));
-                Some(self.now + GRACE)
+                let end = self.clock.now() + GRACE;
+                self.faults.replace_step(Step::Grace(Some(end)));
+                Some(end)
             }
             Step::Grace(Some(_)) => None,
             Step::Kill(cpu) => self.kill(cpu),
@@ -142,50 +136,46 @@ impl<M: Model> Run<'_, M> {
 
     /// Orders the CPU to execute a step, or to wake the kthread that does so, and waits for it.
     fn order(&mut self, step: Step) -> Option<Nanos> {
-        if self.faults.ordered == Ordered::No {
-            self.faults.ordered = Ordered::Waits;
+        if self.faults.order() {
             self.interrupt(BOOT_CPU, Some(Interrupt::Fault(step)));
         }
-        if self.faults.ordered == Ordered::Waits {
-            return Some(self.now + LOOK);
-        }
-        self.faults.ordered = Ordered::No;
-        None
+        (!self.faults.take_obeyed()).then(|| self.clock.now() + LOOK)
     }
 
     /// `cpu`, which owes no time, executes the step that it was ordered to, or wakes the kthread. Returns the cost.
     pub fn do_step(&mut self, cpu: CpuId, step: Step) -> Charge {
         match step {
             Step::Deactivate(target) | Step::Offline(target) | Step::Activate(target) => {
-                let thread = self.faults.threads[target.index()];
-                self.model.wake(cpu, thread, Waker::External);
+                let thread = self.faults.thread(target);
+                self.kernel.model.execute(cpu, Operation::Wake(thread, Waker::External));
                 return self.wakeup(cpu, thread);
             }
-            Step::Bypass => self.model.begin_suspend(cpu),
+            Step::Bypass => self.kernel.model.change_machine(cpu, MachineChange::BeginSuspend),
             Step::Thaw => self.thaw(cpu),
             _ => unreachable!("{step:?} is not executed by a CPU"),
         }
-        self.faults.ordered = Ordered::Done;
+        self.faults.obey();
         Charge::default()
     }
 
     /// The hotplug kthread of `cpu` works briefly, executes the step that it was woken for, and sleeps again.
     pub fn work_for_hotplug(&mut self, cpu: CpuId, thread: TaskId) {
-        let task = &mut self.tasks[thread.index()];
+        let task = &mut self.tasks[thread];
         if !std::mem::replace(&mut task.took_work, true) {
             return task.begin_work(STEP_NS);
         }
         task.took_work = false;
         self.tell_time();
-        match self.faults.steps[0] {
-            Step::Deactivate(_) => self.model.deactivate_cpu(cpu),
-            Step::Offline(_) => self.model.offline_cpu(cpu),
-            Step::Activate(_) => self.model.activate_cpu(cpu),
+        let change = match self.faults.step() {
+            Some(Step::Deactivate(_)) => MachineChange::Deactivate,
+            Some(Step::Offline(_)) => MachineChange::Offline,
+            Some(Step::Activate(_)) => MachineChange::Activate,
             step => unreachable!("{step:?} is not executed by a kthread"),
-        }
-        self.faults.ordered = Ordered::Done;
+        };
+        self.kernel.model.change_machine(cpu, change);
+        self.faults.obey();
         self.apply(cpu, Charge::default());
-        if self.end.is_none() {
+        if !self.clock.is_over() {
             self.schedule(cpu, Leave::Block(BlockCause::External));
         }
     }
@@ -193,21 +183,21 @@ impl<M: Model> Run<'_, M> {
     /// Stops a CPU that no task uses any more, and moves its timers to the boot CPU.
     fn kill(&mut self, cpu: CpuId) -> Option<Nanos> {
         self.settle(cpu);
-        if !self.cpus[cpu.index()].is_quiet() || !self.model.is_vacant(cpu) {
-            return Some(self.now + LOOK);
+        if !self.cpus[cpu].is_quiet() || !self.kernel.model.is_vacant(cpu) {
+            return Some(self.clock.now() + LOOK);
         }
         self.watch(cpu);
         self.tell_time();
-        self.model.kill_cpu(cpu);
+        self.kernel.model.change_machine(cpu, MachineChange::Kill);
         self.apply(BOOT_CPU, Charge::default());
         // No CPU waits for a switch of this one: contract K1 waits only for CPUs that run a task of the scheduler,
         // and this one has switched to idle since.
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         (entry.offline, entry.next_tick) = (true, Nanos::MAX);
         self.alarms.cancel(Alarm::Cpu(cpu));
         self.alarms.cancel(Alarm::Resched(cpu));
         self.alarms.move_timers(cpu, BOOT_CPU);
-        self.tasks.iter_mut().filter(|task| task.slept_on == cpu).for_each(|task| task.slept_on = BOOT_CPU);
+        self.tasks.move_sleep_timers(cpu, BOOT_CPU);
         None
     }
 
@@ -215,84 +205,82 @@ impl<M: Model> Run<'_, M> {
     fn disturb_clock(&mut self, cpu: CpuId, fault: ClockFault) {
         self.settle(cpu);
         self.tell_time();
-        match fault {
-            ClockFault::Step(step) => self.model.disturb_clock(cpu, step, None),
-            ClockFault::Drift(ppm) => self.model.disturb_clock(cpu, 0, Some(ppm)),
-        }
+        let change = match fault {
+            ClockFault::Step(step) => MachineChange::StepClock(step),
+            ClockFault::Drift(ppm) => MachineChange::DriftClock(ppm),
+        };
+        self.kernel.model.change_machine(cpu, change);
         self.advance(cpu);
     }
 
     fn bring_up(&mut self, cpu: CpuId) {
         self.settle(cpu);
-        let entry = &mut self.cpus[cpu.index()];
-        let first_tick = || self.ticks.after(self.now, cpu);
+        let entry = &mut self.cpus[cpu];
+        let first_tick = || self.ticks.after(self.clock.now(), cpu);
         let next_tick = if self.machine.no_hz_idle { Nanos::MAX } else { first_tick() };
         (entry.offline, entry.next_tick) = (false, next_tick);
         self.tell_time();
-        self.model.start_cpu(cpu);
+        self.kernel.model.change_machine(cpu, MachineChange::Start);
         self.apply(cpu, Charge::default());
         self.advance(cpu);
     }
 
     /// Makes all tasks freeze as soon as they get a CPU.
     fn freeze_all(&mut self) -> Option<Nanos> {
-        if !std::mem::replace(&mut self.freezing, true) {
-            for cpu in self.all_cpus.clone().iter() {
+        if self.faults.begin_freeze() {
+            for cpu in self.cpus.numbers() {
                 self.settle(cpu);
                 self.advance(cpu);
             }
         }
-        (self.left.ready > 0).then_some(self.now + FREEZER_LOOK)
+        self.tasks.is_any_ready().then_some(self.clock.now() + FREEZER_LOOK)
     }
 
     /// The current task of `cpu`, which owes no time, freezes.
     pub fn freeze(&mut self, cpu: CpuId, task: TaskId) {
         self.count_step(task);
-        self.tasks[task.index()].frozen = true;
-        self.faults.frozen.push(task);
+        self.tasks[task].frozen = true;
+        self.faults.add_frozen(task);
         self.schedule(cpu, Leave::Block(BlockCause::External));
     }
 
     /// Stops the clock once the boot CPU idles.
     fn fall_asleep(&mut self, length: Nanos) -> Option<Nanos> {
         self.settle(BOOT_CPU);
-        if !self.cpus[BOOT_CPU.index()].is_quiet() {
-            return Some(self.now + LOOK);
+        if !self.cpus[BOOT_CPU].is_quiet() {
+            return Some(self.clock.now() + LOOK);
         }
         self.watch(BOOT_CPU);
-        let entry = &mut self.cpus[BOOT_CPU.index()];
+        let entry = &mut self.cpus[BOOT_CPU];
         entry.offline = true;
         entry.next_tick = later(entry.next_tick, length);
         self.roll_back_all();
         self.alarms.postpone(length);
-        self.postpone_starts(length);
-        let at = self.now + length;
-        self.faults.steps[0] = Step::Wake { at, length };
+        self.demands.postpone_starts(length);
+        let at = self.clock.now() + length;
+        self.faults.replace_step(Step::Wake { at, length });
         Some(at)
     }
 
     fn wake_up(&mut self, length: Nanos) {
         self.settle(BOOT_CPU);
-        self.cpus[BOOT_CPU.index()].offline = false;
-        self.suspended += length;
+        self.cpus[BOOT_CPU].offline = false;
+        self.clock.suspend(length);
         self.ticks.postpone(length);
         self.advance(BOOT_CPU);
     }
 
     /// Thaws the tasks, in the order of their numbers, and delivers what became due for them.
     fn thaw(&mut self, cpu: CpuId) {
-        self.freezing = false;
-        let mut frozen = std::mem::take(&mut self.faults.frozen);
-        frozen.sort_unstable();
-        for task in frozen {
-            self.tasks[task.index()].frozen = false;
-            self.model.wake(cpu, task, Waker::External);
+        for task in self.faults.end_freeze() {
+            self.tasks[task].frozen = false;
+            self.kernel.model.execute(cpu, Operation::Wake(task, Waker::External));
             let wakeup = self.wakeup(cpu, task);
             self.apply(cpu, wakeup);
         }
-        let missed = std::mem::take(&mut self.faults.missed);
-        self.cpus[cpu.index()].inbox.extend(missed);
-        self.model.end_suspend(cpu);
+        let missed = self.faults.take_missed();
+        self.cpus[cpu].inbox.extend(missed);
+        self.kernel.model.change_machine(cpu, MachineChange::EndSuspend);
     }
 }
 

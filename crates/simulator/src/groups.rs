@@ -3,11 +3,10 @@
 //! workload with groups is contained in one cgroup, its groups are created before the scheduler is attached, and a
 //! task is created in its parent's cgroup with its parent's user, and moved before it runs.
 
-use crate::model::Model;
 use crate::run::BOOT_CPU;
 use event_log::modelled_pid;
 use ids::TaskId;
-use kernel_model::{CgroupId, CgroupKnobs, Identity};
+use kernel_model::{CgroupId, CgroupKnobs, Identity, Kernel};
 use std::collections::BTreeMap;
 use workload::{TaskGroup, Workload};
 
@@ -31,14 +30,14 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// Creates the cgroups of a workload, before a scheduler is attached.
-    pub fn make(model: &mut impl Model, workload: &Workload) -> Groups {
+    pub fn make(kernel: &mut Kernel, workload: &Workload) -> Groups {
         let mut groups = Groups::default();
         let all = workload.all_groups();
         if all.is_empty() {
             return groups;
         }
         let mut make = |parent, name: &str| {
-            model
+            kernel
                 .make_cgroup(BOOT_CPU, parent, name)
                 .expect("no scheduler is attached, and workloads are not nested that deeply")
         };
@@ -48,7 +47,7 @@ impl Groups {
             groups.by_path.insert(group.path.clone(), make(parent, group.name()));
         }
         for group in &all {
-            model.set_cgroup(BOOT_CPU, groups.by_path[&group.path], knobs(group));
+            kernel.set_cgroup(BOOT_CPU, groups.by_path[&group.path], knobs(group));
         }
         groups.around = Some(around);
         groups

@@ -103,7 +103,7 @@ impl FromStr for KernelName {
     /// Accepts only the versions that the model was validated against.
     fn from_str(text: &str) -> Result<KernelName, String> {
         let unknown = || {
-            "expected kernel 7.2, or 6.18 for its own scheduler only, optionally followed by +ticket or +test-and-set for \
+            "expected kernel 7.2, or 6.18 for the default scheduler only, optionally followed by +ticket or +test-and-set for \
              these locks, and by +waiting for operations that wait for locks"
                 .to_owned()
         };

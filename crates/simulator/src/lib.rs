@@ -9,14 +9,18 @@ mod ahead_tests;
 mod alarms;
 mod apply;
 mod calls;
+mod clock;
 mod cost;
 mod cpu;
+mod cpus;
 mod critical_sections;
+mod demands;
 mod details;
 mod faults;
 mod groups;
 mod handover;
 mod interrupt;
+mod kernel_calls;
 mod kernel_name;
 mod loader;
 mod locks;
@@ -26,6 +30,7 @@ mod model;
 mod noise;
 mod operations;
 mod plan;
+mod population;
 mod queue;
 mod run;
 #[cfg(test)]
@@ -33,6 +38,7 @@ mod run_tests;
 mod script;
 mod setup;
 mod shared_locks;
+mod sinks;
 mod speed;
 #[cfg(test)]
 mod speed_tests;
@@ -182,10 +188,10 @@ pub fn run_then(
 ) -> Result<Outcome, SetupError> {
     let mut run = setup::prepare(setup, log, false)?;
     run.play(progress);
-    let loader = run.loader.take();
+    let object = run.loading.take_object();
     let (outcome, mut kernel) = run.finish()?;
-    if let Some(loader) = loader {
-        last(&mut kernel, &loader.object);
+    if let Some(object) = object {
+        last(&mut kernel, &object);
     }
     Ok(outcome)
 }
@@ -220,10 +226,10 @@ pub fn run_and_unload(
     let mut run = setup::prepare(setup, log, false)?;
     run.play(progress);
     run.unload();
-    let loader = run.loader.take();
+    let object = run.loading.take_object();
     let (outcome, kernel) = run.finish()?;
-    if let Some(loader) = loader {
-        last(&kernel, &loader.object);
+    if let Some(object) = object {
+        last(&kernel, &object);
     }
     Ok(outcome)
 }

@@ -11,6 +11,7 @@
 //! Requests arrive in order of time, so the time at which a waiter gets the lock is known as soon as its holder's
 //! release time is known; both may be in the future.
 
+use crate::ahead::SavedEvents;
 use crate::handover::Spinning;
 use event_log::LockKind;
 use ids::{CpuId, DsqId, Nanos, Topology};
@@ -104,6 +105,8 @@ pub(crate) struct Locks {
     recent: LockNumber,
     /// How CPUs wait.
     pub spinning: Spinning,
+    /// Events saved because their lock was uncontended.
+    pub saved: SavedEvents,
 }
 
 impl Locks {
@@ -113,7 +116,8 @@ impl Locks {
         let topology = machine.topology.clone();
         let table = (0..topology.len() as u32).map(|cpu| Entry::new(Lock::Runqueue(CpuId(cpu)))).collect();
         let (others, recent, spinning) = (BTreeMap::new(), LockNumber(0), Spinning::Queued);
-        Some(Box::new(Locks { costs, topology, table, others, recent, spinning }))
+        let saved = SavedEvents::default();
+        Some(Box::new(Locks { costs, topology, table, others, recent, spinning, saved }))
     }
 
     /// Part of the wakeup path during which the target's runqueue is locked.

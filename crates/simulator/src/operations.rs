@@ -13,7 +13,7 @@
 use crate::alarms::Alarm;
 use crate::cost::price;
 use crate::cpu::Charge;
-use crate::model::Model;
+use crate::model::{Model, Obstacle};
 use crate::run::Run;
 use crate::script::Step;
 use event_log::EventKind;
@@ -45,9 +45,9 @@ pub(crate) struct Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     /// Operations wait for locks in this run.
-    pub wait: bool,
+    wait: bool,
     /// Number of operations in progress.
-    pub begun: u32,
+    begun: u32,
     /// CPUs that spin until another one has switched.
     switches: Vec<CpuId>,
     /// CPUs that wait until no operation is in progress, to execute an atomic one.
@@ -57,6 +57,17 @@ pub(crate) struct Operations {
 }
 
 impl Operations {
+    /// Whether operations wait for locks in this run.
+    #[inline(always)]
+    pub fn wait(&self) -> bool {
+        self.wait
+    }
+
+    /// Decides whether operations wait for locks from now on.
+    pub fn set_wait(&mut self, wait: bool) {
+        self.wait = wait;
+    }
+
     /// Whether any are in progress or planned.
     pub fn are_planned(&self) -> bool {
         self.begun > 0 || !self.held.is_empty()
@@ -64,12 +75,23 @@ impl Operations {
 }
 
 impl<M: Model> Run<'_, M> {
+    /// Executes an operation on `cpu` that costs `charge` in addition to the scheduler's code, or begins it if
+    /// operations wait for locks.
+    pub fn operate(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
+        if self.operations.wait {
+            return self.begin(cpu, operation, charge);
+        }
+        self.tell_time();
+        self.kernel.model.execute(cpu, operation);
+        self.apply(cpu, charge);
+    }
+
     /// Begins an operation on `cpu`, or defers it until others are complete.
     pub fn begin(&mut self, cpu: CpuId, operation: Operation, charge: Charge) {
         if let Operation::Wake(task, _) = operation {
             self.cancel_block(task);
         }
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         debug_assert!(entry.operation.is_none(), "CPU {cpu} already executes an operation");
         let Charge { idle_exit, interrupt, scheduler, locked } = charge;
         entry.charge(Charge { idle_exit, interrupt, ..Charge::default() });
@@ -77,11 +99,11 @@ impl<M: Model> Run<'_, M> {
         if let Operation::Schedule(leave) = operation {
             pending.awaits = std::mem::take(&mut entry.awaits);
             if let (Leave::Block(_), Some(task)) = (leave, entry.current.some()) {
-                self.tasks[task.index()].blocks = true;
+                self.tasks[task].blocks = true;
             }
         }
         let busy = self.operations.begun > 0;
-        let waits = !self.operations.quiet.is_empty() || busy && self.model.is_disable_pending();
+        let waits = !self.operations.quiet.is_empty() || busy && self.kernel.model.is_disable_pending();
         pending.planned = waits.then_some(operation);
         entry.operation = Some(Box::new(pending));
         if waits {
@@ -95,7 +117,7 @@ impl<M: Model> Run<'_, M> {
     /// `task` is about to be woken: if its CPU has planned but not begun to block it, it does not block. If it has
     /// begun, the kernel model handles the wakeup.
     fn cancel_block(&mut self, task: TaskId) {
-        if !self.tasks[task.index()].blocks {
+        if !self.tasks[task].blocks {
             return;
         }
         let entry = self.cpus.iter_mut().find(|entry| entry.current == task);
@@ -108,34 +130,37 @@ impl<M: Model> Run<'_, M> {
     fn begin_now(&mut self, cpu: CpuId, operation: Operation) {
         self.operations.begun += 1;
         self.tell_time();
-        let progress = self.model.begin(cpu, operation);
+        let progress = self.kernel.model.begin(cpu, operation);
         self.follow_operation(cpu, &progress);
     }
 
     /// Continues the operation on `cpu`, which has paid what it owes.
     pub fn go_on_with_operation(&mut self, cpu: CpuId) {
-        let pending = self.cpus[cpu.index()].operation.as_mut().expect("an operation is in progress");
+        let pending = self.cpus[cpu].operation.as_mut().expect("an operation is in progress");
         if let Some(operation) = pending.planned.take() {
             self.begin_now(cpu, operation);
-        } else if self.model.may_resume(cpu) {
-            self.tell_time();
-            let progress = self.model.resume(cpu);
-            self.follow_operation(cpu, &progress);
-        } else if self.model.waits_for_switch(cpu) {
-            self.cpus[cpu.index()].parked = true;
-            self.operations.switches.push(cpu);
-        } else {
+            return;
+        }
+        match self.kernel.model.obstacle(cpu) {
+            None => {
+                self.tell_time();
+                let progress = self.kernel.model.resume(cpu);
+                self.follow_operation(cpu, &progress);
+            }
+            Some(Obstacle::Switch) => {
+                self.cpus[cpu].parked = true;
+                self.operations.switches.push(cpu);
+            }
             // The CPU that releases the lock at this very time comes later in the order of CPUs.
-            self.cpus[cpu.index()].charge(Charge { scheduler: Nanos(1), ..Charge::default() });
+            Some(Obstacle::Lock) => self.cpus[cpu].charge(Charge::scheduler(Nanos(1))),
         }
     }
 
     /// Handles the output of the last part of the operation on `cpu`.
     fn follow_operation(&mut self, cpu: CpuId, progress: &Progress) {
-        self.model.take_output(&mut self.output);
-        self.instructions += self.output.usage.instructions;
-        let mut pending = self.cpus[cpu.index()].operation.take().expect("an operation is in progress");
-        let mut switches = self.output.events.iter().filter_map(|event| match event.kind {
+        self.kernel.take_output();
+        let mut pending = self.cpus[cpu].operation.take().expect("an operation is in progress");
+        let mut switches = self.kernel.output.events.iter().filter_map(|event| match event.kind {
             EventKind::Switch { prev, .. } if event.cpu == cpu && prev != event.task => Some((prev, event.task)),
             _ => None,
         });
@@ -144,19 +169,19 @@ impl<M: Model> Run<'_, M> {
         }
         self.tell_output();
         self.write_part(cpu, &mut pending, progress);
-        let mut effects = std::mem::take(&mut self.output.effects);
+        let mut effects = std::mem::take(&mut self.kernel.output.effects);
         for effect in effects.drain(..) {
             match effect {
                 Effect::Resched { cpu: target } if target != cpu => pending.sends.push(target),
                 effect => self.carry(cpu, effect),
             }
         }
-        self.output.effects = effects;
+        self.kernel.output.effects = effects;
         match progress {
-            Progress::Waits(_) => self.cpus[cpu.index()].operation = Some(pending),
+            Progress::Waits(_) => self.cpus[cpu].operation = Some(pending),
             Progress::Done(switch) => self.end_operation(cpu, *pending, switch.is_some()),
         }
-        let entry = &self.cpus[cpu.index()];
+        let entry = &self.cpus[cpu];
         if !entry.script.is_empty() && !entry.waits_for_lock {
             self.follow_script(cpu);
         }
@@ -166,7 +191,7 @@ impl<M: Model> Run<'_, M> {
     fn write_part(&mut self, cpu: CpuId, pending: &mut Pending, progress: &Progress) {
         let locks = self.locks.as_mut().expect("operations wait for locks");
         let costs = &self.machine.costs;
-        let script = &mut self.cpus[cpu.index()].script;
+        let script = &mut self.cpus[cpu].script;
         let queue_call = Nanos(costs.call(Nature::Queue));
         let mut stand = |pending: &mut Pending, step: &LockStep, used: &Usage| {
             let paid = price(costs, used);
@@ -186,10 +211,10 @@ impl<M: Model> Run<'_, M> {
                 script.push(Step::Give(number));
             }
         };
-        for step in &self.output.locks {
+        for step in &self.kernel.output.locks {
             stand(pending, step, &sum(&pending.used, &step.used));
         }
-        pending.used = sum(&pending.used, &self.output.usage);
+        pending.used = sum(&pending.used, &self.kernel.output.usage);
         let used = pending.used;
         if let Progress::Waits(Wait::Lock(step)) = progress {
             return stand(pending, step, &used);
@@ -203,20 +228,17 @@ impl<M: Model> Run<'_, M> {
     /// The model has completed the operation of `cpu`, which continues to spend the remaining cost.
     fn end_operation(&mut self, cpu: CpuId, pending: Pending, switched: bool) {
         self.operations.begun -= 1;
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         if let Some(task) = entry.current.some() {
-            self.tasks[task.index()].blocks = false;
+            self.tasks[task].blocks = false;
         }
         pending.sends.iter().for_each(|&cpu| entry.script.push(Step::Send(cpu)));
-        if !pending.awaits.is_empty() {
-            entry.spins_for = pending.awaits;
-            self.spinning.push(cpu);
-        }
-        if switched && !self.spinning.is_empty() {
+        self.cpus.spin_for(cpu, pending.awaits);
+        if switched && self.cpus.is_any_spinning() {
             self.release_spinning();
         }
         for waiter in std::mem::take(&mut self.operations.switches) {
-            if self.model.may_resume(waiter) {
+            if self.kernel.model.obstacle(waiter).is_none() {
                 self.release(waiter);
             } else {
                 self.operations.switches.push(waiter);
@@ -230,8 +252,8 @@ impl<M: Model> Run<'_, M> {
     /// `cpu` stops spinning.
     fn release(&mut self, cpu: CpuId) {
         self.settle(cpu);
-        self.cpus[cpu.index()].parked = false;
-        self.alarms.set(Alarm::Cpu(cpu), self.now);
+        self.cpus[cpu].parked = false;
+        self.alarms.set(Alarm::Cpu(cpu), self.clock.now());
     }
 
     /// Whether `cpu` can execute an atomic operation now. If not, it spins until no operation is in progress, and
@@ -239,7 +261,7 @@ impl<M: Model> Run<'_, M> {
     pub fn is_quiet(&mut self, cpu: CpuId) -> bool {
         if self.operations.begun > 0 {
             self.operations.quiet.push_back(cpu);
-            self.cpus[cpu.index()].parked = true;
+            self.cpus[cpu].parked = true;
         }
         self.operations.begun == 0
     }
@@ -249,16 +271,16 @@ impl<M: Model> Run<'_, M> {
     fn run_quiet_operations(&mut self) {
         while let Some(cpu) = self.operations.quiet.pop_front() {
             self.settle(cpu);
-            self.cpus[cpu.index()].parked = false;
+            self.cpus[cpu].parked = false;
             self.advance(cpu);
             if self.operations.begun > 0 {
                 return;
             }
         }
-        // In order of arrival: a wakeup may concern a task that is about to block.
+        // Process the CPUs in the order in which they were held: a wakeup may concern a task that is about to block.
         for cpu in std::mem::take(&mut self.operations.held) {
             self.settle(cpu);
-            self.cpus[cpu.index()].parked = false;
+            self.cpus[cpu].parked = false;
             self.advance(cpu);
         }
     }
@@ -266,13 +288,13 @@ impl<M: Model> Run<'_, M> {
     /// The CPU switches to another task or to idle; returns the cost.
     pub fn switch_current(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) -> Nanos {
         let cost = self.noise.switch(cpu, next, self.machine.costs.context_switch_ns);
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         entry.current = next;
         if self.machine.no_hz_idle {
             if next == TaskId::NONE {
                 entry.next_tick = Nanos::MAX;
             } else if prev == TaskId::NONE {
-                entry.next_tick = self.ticks.after(self.now, cpu);
+                entry.next_tick = self.ticks.after(self.clock.now(), cpu);
             }
         }
         cost

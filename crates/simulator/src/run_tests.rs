@@ -93,8 +93,8 @@ pub(crate) fn try_play(
     let mut kernel = Fifo::new(machine.topology.len(), Nanos(10 * MS));
     kernel.disturb_every = disturb_every;
     let mut run = Run::new(kernel, machine, workload, ticks, 0, &mut story);
-    run.skip_ticks = skip_ticks;
-    run.model.tracks_locks = run.locks.is_some();
+    run.ticks.set_may_skip(skip_ticks);
+    run.kernel.model.tracks_locks = run.locks.is_some();
     run.create_worker();
     run.play(&mut |_| ());
     let (outcome, _) = run.finish()?;

@@ -134,11 +134,12 @@ impl<M: Model> Run<'_, M> {
     pub fn write_script(&mut self, cpu: CpuId, charge: Charge) {
         let Some(locks) = &mut self.locks else { return };
         let costs = &self.machine.costs;
-        let script = &mut self.cpus[cpu.index()].script;
+        let script = &mut self.cpus[cpu].script;
         let is_first = script.is_empty();
-        let steps = &self.output.locks;
+        let steps = &self.kernel.output.locks;
         if is_first && let [take, give] = &steps[..] {
-            let acquisition = Acquisition::new(costs, locks.number(take.lock), charge, take, give, &self.output.usage);
+            let acquisition =
+                Acquisition::new(costs, locks.number(take.lock), charge, take, give, &self.kernel.output.usage);
             return self.acquire_lock(cpu, acquisition);
         }
         let is_last = |step: &LockStep| !step.taken && matches!(step.lock, Lock::Runqueue(_));
@@ -162,9 +163,9 @@ impl<M: Model> Run<'_, M> {
                 spend = Nanos::ZERO;
             }
         }
-        let all = price(costs, &self.output.usage);
+        let all = price(costs, &self.kernel.output.usage);
         script.push(Step::Spend(spend + all - past));
-        let end = self.cpus[cpu.index()].free_at() + charge.scheduler + all;
+        let end = self.cpus[cpu].free_at() + charge.scheduler + all;
         if is_first && self.is_alone(cpu, end) {
             self.play_at_once(cpu);
         }
@@ -175,8 +176,8 @@ impl<M: Model> Run<'_, M> {
     fn acquire_lock(&mut self, cpu: CpuId, acquisition: Acquisition) {
         let locks = self.locks.as_mut().expect("taking a lock implies locks");
         let Acquisition { lock, caller, before, under, after } = acquisition;
-        if locks.is_free(lock, self.now) {
-            let from = self.cpus[cpu.index()].free_at();
+        if locks.is_free(lock, self.clock.now()) {
+            let from = self.cpus[cpu].free_at();
             let (at, lines) = (from + before, locks.lines(lock, cpu));
             let next = self.next_event();
             let locks = self.locks.as_mut().expect("taking a lock implies locks");
@@ -184,14 +185,15 @@ impl<M: Model> Run<'_, M> {
                 let grant = locks.take(lock, cpu, caller, at).expect("the lock is free");
                 let free = grant.at + grant.lines + under;
                 locks.give(lock, free);
-                return self.cpus[cpu.index()].charge(Charge::scheduler(free + after - from));
+                return self.cpus[cpu].charge(Charge::scheduler(free + after - from));
             }
-            // In the other case it gets the lock without an event, too.
-            if at > self.now && next <= at && self.may_execute_ahead(cpu) {
+            // Even if it has to wait, it gets the lock without an event, provided that nothing else happens before
+            // `at`.
+            if at > self.clock.now() && next <= at && self.may_execute_ahead(cpu) {
                 return self.execute_ahead(cpu, acquisition, at);
             }
         }
-        acquisition.write(&mut self.cpus[cpu.index()].script);
+        acquisition.write(&mut self.cpus[cpu].script);
     }
 
     /// Whether nothing else happens before the operation ends, and it waits for no lock: then its steps need no
@@ -200,8 +202,8 @@ impl<M: Model> Run<'_, M> {
         if !self.is_first(end) {
             return false;
         }
-        let (locks, now) = (self.locks.as_ref().expect("a script implies locks"), self.now);
-        let steps = &self.cpus[cpu.index()].script.steps;
+        let (locks, now) = (self.locks.as_ref().expect("a script implies locks"), self.clock.now());
+        let steps = &self.cpus[cpu].script.steps;
         let takes = steps.iter().filter_map(|step| if let Step::Take(number, _) = step { Some(*number) } else { None });
         let mut lines = Nanos::ZERO;
         for number in takes {
@@ -215,7 +217,7 @@ impl<M: Model> Run<'_, M> {
 
     /// Executes the whole script of an operation that is alone.
     fn play_at_once(&mut self, cpu: CpuId) {
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         let locks = self.locks.as_mut().expect("a script implies locks");
         let from = entry.free_at();
         let mut at = from;
@@ -244,19 +246,19 @@ impl<M: Model> Run<'_, M> {
         let (mut next, mut ready) = (Some(cpu), Vec::new());
         while let Some(cpu) = next.take().or_else(|| ready.pop()) {
             self.settle(cpu);
-            while let Some(step) = self.cpus[cpu.index()].script.next() {
-                let at = self.cpus[cpu.index()].free_at();
+            while let Some(step) = self.cpus[cpu].script.next() {
+                let at = self.cpus[cpu].free_at();
                 match step {
                     Step::Spend(time) => {
-                        self.cpus[cpu.index()].charge(Charge { scheduler: time, ..Charge::default() });
+                        self.cpus[cpu].charge(Charge { scheduler: time, ..Charge::default() });
                     }
                     Step::Send(target) => self.send(cpu, target),
-                    Step::Take(..) if at > self.now && !(ready.is_empty() && self.is_first(at)) => break,
+                    Step::Take(..) if at > self.clock.now() && !(ready.is_empty() && self.is_first(at)) => break,
                     Step::Take(number, caller) => {
                         self.request_lock(cpu, number, at);
                         let locks = self.locks.as_mut().expect("a script implies locks");
                         let Some(grant) = locks.take(number, cpu, caller, at) else {
-                            self.cpus[cpu.index()].waits_for_lock = true;
+                            self.cpus[cpu].waits_for_lock = true;
                             break;
                         };
                         self.take_lock(cpu, number, at, grant);
@@ -265,14 +267,14 @@ impl<M: Model> Run<'_, M> {
                         let locks = self.locks.as_mut().expect("a script implies locks");
                         if let Some((waiter, grant)) = locks.give(number, at) {
                             self.settle(waiter);
-                            self.cpus[waiter.index()].waits_for_lock = false;
-                            self.cpus[waiter.index()].script.pop();
-                            self.take_lock(waiter, number, self.now, grant);
+                            self.cpus[waiter].waits_for_lock = false;
+                            self.cpus[waiter].script.pop();
+                            self.take_lock(waiter, number, self.clock.now(), grant);
                             ready.push(waiter);
                         }
                     }
                 }
-                self.cpus[cpu.index()].script.pop();
+                self.cpus[cpu].script.pop();
             }
             if cpu != first {
                 self.wait_until_free(cpu);
@@ -283,12 +285,12 @@ impl<M: Model> Run<'_, M> {
     /// `cpu`, which owes nothing after `from`, gets the lock at the granted time; it spins until then.
     fn take_lock(&mut self, cpu: CpuId, number: LockNumber, from: Nanos, grant: Grant) {
         let scheduler = grant.at - from + grant.lines;
-        self.cpus[cpu.index()].charge(Charge { scheduler, ..Charge::default() });
+        self.cpus[cpu].charge(Charge { scheduler, ..Charge::default() });
         if grant.waited > Nanos::ZERO {
             let lock = kind(self.locks.as_ref().expect("taking a lock implies locks").lock(number));
             let kind = EventKind::LockWait { lock, waited: grant.waited };
             let site = CallbackSite::default();
-            self.tell(&Event { time: self.now, cpu, task: TaskId::NONE, kind, site });
+            self.tell(&Event { time: self.clock.now(), cpu, task: TaskId::NONE, kind, site });
         }
     }
 }

@@ -2,9 +2,9 @@
 //! Preparation of a run: checks the inputs, and links, loads and attaches the scheduler if there is one.
 
 use crate::cpu::Charge;
-use crate::groups::Groups;
+use crate::loader::Loader;
 use crate::noise::draw::derive_seed;
-use crate::run::{BOOT_CPU, Loader, Run};
+use crate::run::{BOOT_CPU, Run};
 use crate::speed::Speed;
 use crate::ticks::Ticks;
 use crate::ticks_seen::touches_what_ticks_change;
@@ -38,6 +38,9 @@ pub(crate) fn prepare<'a>(
         return Err(SetupError::Machine(format!("{}: kernel {}: {problem}", setup.machine.name, setup.kernel)));
     }
     check_workload(setup.workload, setup.machine, setup.duration)?;
+    if matches!(setup.scheduler, Scheduler::Kernel) {
+        check_caps(setup.workload)?;
+    }
     setup.faults.check(&setup.machine.name, &setup.machine.present_cpus(), &setup.machine.offline)?;
     let mut kernel = Kernel::new(config(setup));
     kernel.set_uptime(UPTIME);
@@ -49,13 +52,13 @@ pub(crate) fn prepare<'a>(
     }
     let mut run = Run::new(kernel, setup.machine, setup.workload, ticks, setup.seed, log);
     if let Some(duration) = setup.duration {
-        run.stop_at(duration);
+        run.clock.stop_at(duration);
     }
-    run.model.set_now(Nanos::ZERO);
-    run.groups = Groups::make(&mut run.model, setup.workload);
+    run.kernel.model.set_now(Nanos::ZERO);
+    run.demands.make_groups(&mut run.kernel.model);
     if let Some(locks) = &mut run.locks {
         locks.spinning = setup.kernel.spinning;
-        run.model.track_locks();
+        run.kernel.model.track_locks();
     }
     match setup.scheduler {
         Scheduler::Kernel => {
@@ -68,8 +71,21 @@ pub(crate) fn prepare<'a>(
     }
     run.apply(BOOT_CPU, Charge::default());
     run.plan_faults(setup.faults);
-    run.operations.wait = setup.kernel.form == Form::Waiting;
+    run.operations.set_wait(setup.kernel.form == Form::Waiting);
     Ok(run)
+}
+
+/// Refuses caps that the model of the default scheduler does not enforce: a run without throttling would show CPU time
+/// beyond the cap.
+fn check_caps(workload: &Workload) -> Result<(), SetupError> {
+    match workload.all_groups().iter().find(|group| group.cap_percent.is_some()) {
+        Some(group) => {
+            let problem = "has a cap, which the model of the default scheduler does not enforce (cpu.max); remove it, \
+                           or choose a scheduler whose profile has the group's caps, such as entitlement";
+            Err(SetupError::Workload(format!("group {} {problem}", group.path)))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Links, loads and attaches a scheduler.
@@ -91,28 +107,31 @@ fn attach<'a>(
     let profile = profile.for_workload(&workload_facts(setup.workload));
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
-    run.model.load(&linked)?;
-    for (number, name) in (0..).zip(run.model.source_files()) {
+    run.kernel.model.load(&linked)?;
+    for (number, name) in (0..).zip(run.kernel.model.source_files()) {
         run.sinks.source_file(number, name);
     }
-    run.skip_ticks = !touches_what_ticks_change(&linked, target.btf());
+    run.ticks.set_may_skip(!touches_what_ticks_change(&linked, target.btf()));
     let worker = run.create_worker();
-    run.model.set_watchdog_worker(worker);
+    run.kernel.model.set_watchdog_worker(worker);
     run.create_background();
     run.create_hotplug_threads(setup.faults);
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;
     for element in &steps.elements {
-        run.model.set_element(&element.map, &element.key, &element.values).map_err(|errno| element.failed(errno))?;
+        run.kernel
+            .model
+            .set_element(&element.map, &element.key, &element.values)
+            .map_err(|errno| element.failed(errno))?;
     }
-    call(&mut run.model, &linked, &steps.calls)?;
-    run.model.attach(BOOT_CPU)?;
-    if run.model.exit_info().is_none() {
-        call(&mut run.model, &linked, &steps.calls_attached)?;
+    call(&mut run.kernel.model, &linked, &steps.calls)?;
+    run.kernel.model.attach(BOOT_CPU)?;
+    if run.kernel.model.exit_info().is_none() {
+        call(&mut run.kernel.model, &linked, &steps.calls_attached)?;
     }
-    run.loader = Some(Loader { object: linked, profile, calls: vec![] });
-    run.plan_calls(steps.planned);
-    run.model.disable_in_steps();
+    run.loading.begin(Loader { object: linked, profile, calls: vec![] }, steps.planned);
+    run.await_calls();
+    run.kernel.model.disable_in_steps();
     Ok(())
 }
 

@@ -9,7 +9,7 @@
 
 use crate::alarms::Alarm;
 use crate::cpu::Cpu;
-use crate::model::Model;
+use crate::model::{MachineChange, Model};
 use crate::run::Run;
 use ids::{CpuId, Nanos, TaskId};
 use machine_model::{Halt, Machine};
@@ -59,27 +59,27 @@ impl<M: Model> Run<'_, M> {
     /// Notes whether `cpu` is busy now.
     pub fn watch(&mut self, cpu: CpuId) {
         if self.machine.costs.halt.is_some() {
-            let entry = &mut self.cpus[cpu.index()];
+            let entry = &mut self.cpus[cpu];
             if entry.sleeps() {
-                entry.idle_since = entry.idle_since.min(self.now);
+                entry.idle_since = entry.idle_since.min(self.clock.now());
             } else if entry.current != TaskId::NONE {
                 entry.idle_since = Nanos::MAX;
             }
         }
         let Some(speed) = &mut self.speed else { return };
-        let entry = &mut self.cpus[cpu.index()];
+        let entry = &mut self.cpus[cpu];
         if entry.executes && entry.sleeps() {
             entry.executes = false;
-            speed.touch().end(self.now, cpu);
+            speed.touch().end(self.clock.now(), cpu);
         } else if !entry.executes && entry.current != TaskId::NONE {
             entry.executes = true;
-            speed.touch().begin(self.now, cpu, false);
+            speed.touch().begin(self.clock.now(), cpu, false);
         }
     }
 
     /// Costs that apply to `cpu` at time `at`, if it is descheduled by then because it idles.
     pub fn halt(&self, cpu: CpuId, at: Nanos) -> Option<Halt> {
-        let since = self.cpus[cpu.index()].idle_since;
+        let since = self.cpus[cpu].idle_since;
         self.machine.costs.halt.filter(|halt| since < Nanos::MAX && at >= since + Nanos(halt.after_ns))
     }
 
@@ -87,15 +87,16 @@ impl<M: Model> Run<'_, M> {
     pub fn speed_due(&mut self) {
         if let Some(speed) = &mut self.speed {
             speed.due = Nanos::MAX;
-            speed.touch().run_due(self.now);
+            speed.touch().run_due(self.clock.now());
         }
     }
 
     /// The scheduler sets a performance target for `cpu`, from 0 to 1024.
     pub fn want_performance(&mut self, cpu: CpuId, target: u32) {
         if let Some(speed) = &mut self.speed {
-            speed.touch().set_target(self.now, cpu, target);
-            self.model.set_performance(cpu, speed.processor.performance(cpu));
+            speed.touch().set_target(self.clock.now(), cpu, target);
+            let change = MachineChange::Performance(speed.processor.performance(cpu));
+            self.kernel.model.change_machine(cpu, change);
         }
     }
 
@@ -106,13 +107,14 @@ impl<M: Model> Run<'_, M> {
             let mut changed = std::mem::take(&mut speed.changed);
             speed.processor.take_changed(&mut changed);
             for &cpu in &changed {
-                self.model.set_performance(cpu, speed.processor.performance(cpu));
+                let change = MachineChange::Performance(speed.processor.performance(cpu));
+                self.kernel.model.change_machine(cpu, change);
                 let rate = speed.processor.rate(cpu);
-                if rate == self.cpus[cpu.index()].rate {
+                if rate == self.cpus[cpu].rate {
                     continue;
                 }
                 self.settle(cpu);
-                self.cpus[cpu.index()].rate = rate;
+                self.cpus[cpu].rate = rate;
                 self.speed = Some(speed);
                 self.advance(cpu);
                 speed = self.speed.take().expect("only this function takes it");
@@ -125,7 +127,7 @@ impl<M: Model> Run<'_, M> {
             speed.due = due;
             match due {
                 Nanos::MAX => self.alarms.cancel(Alarm::Speed),
-                due => self.alarms.set(Alarm::Speed, due.max(self.now)),
+                due => self.alarms.set(Alarm::Speed, due.max(self.clock.now())),
             }
         }
         speed.touched = false;

@@ -9,7 +9,7 @@ use crate::testing::free_machine;
 use crate::ticks::Ticks;
 use event_log::EventKind;
 use ids::{CpuId, CpuSet, Nanos};
-use machine_model::{Effects, Estimate, Frequency, Governor, Group, IdleState, Machine, Power, Smt};
+use machine_model::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Machine, Power, Smt};
 use proptest::prelude::*;
 use speed::Rate;
 use workload::{Op, Start, TaskSpec};
@@ -100,6 +100,19 @@ fn frequency(mhz: &[u32], turbo: &[u64], governor: Governor) -> Frequency {
     }
 }
 
+/// 1 s of work takes 1 s on a CPU of capacity 1024, and 1024/453 s on one of capacity 453.
+#[test]
+fn makespans_are_inverse_to_capacities_without_frequencies() {
+    let mut machine = free_machine(2);
+    machine.topology.capacities[1] = 453;
+    machine.effects.capacity = true;
+    let on = |machine: &Machine, cpu| makespan(machine, vec![pinned("hog", cpu, vec![work(SECOND)])]);
+    assert!(on(&machine, 0).abs_diff(SECOND) < MS, "{}", on(&machine, 0));
+    assert!(on(&machine, 1).abs_diff(SECOND * 1024 / 453) < MS, "{}", on(&machine, 1));
+    machine.effects.switch_off(Effect::Capacity);
+    assert!(on(&machine, 1).abs_diff(SECOND) < MS, "{}", on(&machine, 1));
+}
+
 /// At a third of the frequency for 10 ms, then at full frequency: 1 s of work takes 10 - 10/3 ms longer.
 #[test]
 fn ondemand_slows_a_task_for_one_sample() {
@@ -175,6 +188,8 @@ fn effects() -> impl Strategy<Value = Effects> {
                     voltage_slope_percent: Estimate::exactly(50),
                 }),
                 locks: has_locks.then(|| line_costs(40)),
+                capacity: true,
+                ..Effects::default()
             }
         },
     )

@@ -2,16 +2,15 @@
 //! Minimal kernel for testing the clock: one FIFO, slices checked at ticks, an idle CPU is woken for each wakeup;
 //! optionally, a timer that keeps preempting CPUs and waits for them.
 
-use crate::model::Model;
+use crate::model::{Change, LoadStep, MachineChange, Model, Obstacle};
 use bpf_machine::TimerId;
 use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
-use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId, Topology};
 use kernel_model::{
-    CgroupId, CgroupKnobs, Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch,
-    TaskAttributes, TimerKey,
+    Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch, TaskAttributes, TimerKey,
 };
-use launch_profile::{ProgramCall, Steps};
+use launch_profile::ProgramCall;
 use machine_model::{Costs, Machine};
 use std::collections::VecDeque;
 
@@ -43,7 +42,6 @@ pub(crate) struct Fifo {
     tasks: Vec<FakeTask>,
     cpus: Vec<FakeCpu>,
     output: Output,
-    exit_info: Option<ExitInfo>,
     /// Number of times that the watchdog's worker performed its work.
     pub watchdog_jobs: u32,
 }
@@ -62,7 +60,6 @@ impl Fifo {
             tasks: Vec::new(),
             cpus: (0..cpus).map(cpu).collect(),
             output: Output::default(),
-            exit_info: None,
             watchdog_jobs: 0,
         }
     }
@@ -123,61 +120,6 @@ impl Fifo {
         self.event(cpu, task, EventKind::Wakeup { waker, sync: false, target });
         if let Some(idle) = idle {
             self.resched(idle);
-        }
-    }
-}
-
-impl Model for Fifo {
-    fn set_now(&mut self, now: Nanos) {
-        assert!(now >= self.now, "time does not go back");
-        self.now = now;
-    }
-
-    fn take_output(&mut self, into: &mut Output) {
-        *into = std::mem::take(&mut self.output);
-    }
-
-    fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
-        let child = TaskId(self.tasks.len() as u32);
-        if child.0 == 0
-            && let Some(period) = self.disturb_every
-        {
-            let timer = TimerKey::Bpf(TimerId(3));
-            self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(0), at: self.now + period });
-        }
-        self.tasks.push(FakeTask { allowed: attributes.allowed, runnable: false, slice: Nanos::ZERO });
-        if let Some(parent) = attributes.parent {
-            self.event(cpu, parent, EventKind::Fork { child });
-        }
-        if attributes.name == "refused" { Err(-12) } else { Ok(child) }
-    }
-
-    /// Cgroups are not modelled.
-    fn make_cgroup(&mut self, _cpu: CpuId, _parent: CgroupId, _name: &str) -> Result<CgroupId, i32> {
-        Ok(CgroupId::ROOT)
-    }
-
-    fn set_cgroup(&mut self, _cpu: CpuId, _cgroup: CgroupId, _knobs: CgroupKnobs) {}
-
-    fn move_to_cgroup(&mut self, _cpu: CpuId, _tasks: &[TaskId], _to: CgroupId) -> Result<(), i32> {
-        Ok(())
-    }
-
-    fn set_user(&mut self, _task: TaskId, _uid: u32) {}
-
-    fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
-        self.make_runnable(cpu, task, Waker::External);
-    }
-
-    fn occupy(&mut self, cpu: CpuId) {
-        if self.cpus[cpu.index()].current == TaskId::NONE {
-            self.resched(cpu);
-        }
-    }
-
-    fn wake(&mut self, cpu: CpuId, task: TaskId, waker: Waker) {
-        if !self.tasks[task.index()].runnable {
-            self.make_runnable(cpu, task, waker);
         }
     }
 
@@ -253,88 +195,43 @@ impl Model for Fifo {
         let at = self.now + self.disturb_every.expect("armed");
         self.output.effects.push(Effect::ArmTimer { timer, cpu: target, at });
     }
+}
 
-    fn watchdog_work(&mut self, _cpu: CpuId) {
-        self.watchdog_jobs += 1;
+impl Model for Fifo {
+    fn set_now(&mut self, now: Nanos) {
+        assert!(now >= self.now, "time does not go back");
+        self.now = now;
     }
 
-    fn set_affinity(&mut self, cpu: CpuId, task: TaskId, allowed: &CpuSet) -> Result<(), i32> {
-        self.tasks[task.index()].allowed = allowed.clone();
-        self.event(cpu, task, EventKind::Affinity);
-        if !allowed.contains(cpu) {
-            self.resched(cpu);
-            // In a real kernel the stopper would run here.
-            let target = allowed.first().expect("not empty");
-            self.resched(target);
+    fn take_output(&mut self, into: &mut Output) {
+        *into = std::mem::take(&mut self.output);
+    }
+
+    fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
+        let child = TaskId(self.tasks.len() as u32);
+        if child.0 == 0
+            && let Some(period) = self.disturb_every
+        {
+            let timer = TimerKey::Bpf(TimerId(3));
+            self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(0), at: self.now + period });
         }
-        Ok(())
+        self.tasks.push(FakeTask { allowed: attributes.allowed, runnable: false, slice: Nanos::ZERO });
+        if let Some(parent) = attributes.parent {
+            self.event(cpu, parent, EventKind::Fork { child });
+        }
+        if attributes.name == "refused" { Err(-12) } else { Ok(child) }
     }
 
-    fn set_policy(&mut self, cpu: CpuId, task: TaskId, _policy: Policy, nice: i8) -> Result<(), i32> {
-        self.event(cpu, task, EventKind::Priority { nice });
-        Ok(())
-    }
-
-    fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
-        let entry = &self.cpus[cpu.index()];
-        let Some(task) = entry.current.some() else { return true };
-        until.0.saturating_sub(1).saturating_sub(entry.exec_start.0) < self.tasks[task.index()].slice.0
-    }
-
-    fn allowed(&self, task: TaskId) -> &CpuSet {
-        &self.tasks[task.index()].allowed
-    }
-
-    fn deactivate_cpu(&mut self, _: CpuId) {
-        unreachable!("no hotplug here");
-    }
-
-    fn offline_cpu(&mut self, _: CpuId) {
-        unreachable!("no hotplug here");
-    }
-
-    fn is_vacant(&self, _: CpuId) -> bool {
-        unreachable!("no hotplug here");
-    }
-
-    fn kill_cpu(&mut self, _: CpuId) {
-        unreachable!("no hotplug here");
-    }
-
-    fn start_cpu(&mut self, _: CpuId) {
-        unreachable!("no hotplug here");
-    }
-
-    fn activate_cpu(&mut self, _: CpuId) {
-        unreachable!("no hotplug here");
-    }
-
-    fn begin_suspend(&mut self, _: CpuId) {}
-
-    fn end_suspend(&mut self, _: CpuId) {}
-
-    fn set_performance(&mut self, _: CpuId, _: u32) {}
-
-    fn disturb_clock(&mut self, _: CpuId, _: i64, _: Option<i32>) {
-        unreachable!("no clock faults here");
-    }
-
-    fn call_programs(&mut self, _: &LinkedObject, _: &[ProgramCall]) -> bool {
-        true
-    }
-    fn call_program(&mut self, _: CpuId, _: &LinkedObject, _: &ProgramCall) -> i32 {
-        0
-    }
-    fn begin_attach(&mut self, _: CpuId, _: &LinkedObject, _: &Steps) -> bool {
-        unreachable!("no scheduler is loaded here");
-    }
-
-    fn end_attach(&mut self, _: CpuId) {
-        unreachable!("no scheduler is loaded here");
-    }
-
-    fn detach(&mut self, _: CpuId) {
-        unreachable!("no scheduler is loaded here");
+    fn execute(&mut self, cpu: CpuId, operation: Operation) -> Option<Switch> {
+        match operation {
+            Operation::Wake(task, _) if self.tasks[task.index()].runnable => {}
+            Operation::Wake(task, waker) => self.make_runnable(cpu, task, waker),
+            Operation::WakeNew(task) => self.make_runnable(cpu, task, Waker::External),
+            Operation::Schedule(leave) => return Some(self.schedule(cpu, leave)),
+            Operation::Tick => self.tick(cpu),
+            Operation::Timer(timer) => self.timer(cpu, timer),
+        }
+        None
     }
 
     fn begin(&mut self, _: CpuId, _: Operation) -> Progress {
@@ -345,16 +242,8 @@ impl Model for Fifo {
         unreachable!("operations do not wait here")
     }
 
-    fn may_resume(&self, _: CpuId) -> bool {
-        false
-    }
-
-    fn waits_for_switch(&self, _: CpuId) -> bool {
-        false
-    }
-
-    fn is_disable_pending(&self) -> bool {
-        false
+    fn obstacle(&self, _: CpuId) -> Option<Obstacle> {
+        None
     }
 
     fn holds_scheduler_lock(&self) -> bool {
@@ -363,16 +252,71 @@ impl Model for Fifo {
 
     fn finish_operations(&mut self) {}
 
+    fn watchdog_work(&mut self, _cpu: CpuId) {
+        self.watchdog_jobs += 1;
+    }
+
+    fn occupy(&mut self, cpu: CpuId) {
+        if self.cpus[cpu.index()].current == TaskId::NONE {
+            self.resched(cpu);
+        }
+    }
+
+    fn change(&mut self, cpu: CpuId, task: TaskId, change: Change<'_>) -> Result<(), i32> {
+        match change {
+            Change::Affinity(allowed) => {
+                self.tasks[task.index()].allowed = allowed.clone();
+                self.event(cpu, task, EventKind::Affinity);
+                if !allowed.contains(cpu) {
+                    self.resched(cpu);
+                    // In a real kernel the stopper would run here.
+                    let target = allowed.first().expect("not empty");
+                    self.resched(target);
+                }
+            }
+            Change::Policy(_, nice) => self.event(cpu, task, EventKind::Priority { nice }),
+            Change::Cgroup(_) | Change::User(_) => {}
+        }
+        Ok(())
+    }
+
+    fn allowed(&self, task: TaskId) -> &CpuSet {
+        &self.tasks[task.index()].allowed
+    }
+
+    fn tick_is_idle_until(&self, cpu: CpuId, until: Nanos) -> bool {
+        let entry = &self.cpus[cpu.index()];
+        let Some(task) = entry.current.some() else { return true };
+        until.0.saturating_sub(1).saturating_sub(entry.exec_start.0) < self.tasks[task.index()].slice.0
+    }
+
+    /// Only the speed of CPUs changes, which has no effect here.
+    fn change_machine(&mut self, _: CpuId, change: MachineChange) {
+        assert!(matches!(change, MachineChange::Performance(_)), "no faults here");
+    }
+
+    fn is_vacant(&self, _: CpuId) -> bool {
+        unreachable!("no hotplug here");
+    }
+
+    fn load(&mut self, _: CpuId, _: LoadStep<'_>) -> bool {
+        unreachable!("no scheduler is loaded here");
+    }
+
+    fn call_program(&mut self, _: CpuId, _: &LinkedObject, _: &ProgramCall) -> i32 {
+        unreachable!("no scheduler is loaded here");
+    }
+
+    fn is_disable_pending(&self) -> bool {
+        false
+    }
+
     fn is_disabling(&self) -> bool {
         false
     }
 
-    fn end_disable(&mut self, _: CpuId) {
-        unreachable!("no scheduler is loaded here");
-    }
-
     fn exit_info(&self) -> Option<&ExitInfo> {
-        self.exit_info.as_ref()
+        None
     }
 }
 
@@ -388,6 +332,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         no_hz_idle: true,
         newidle_ratio: None,
         llc_kb: 0,
+        caveats: Vec::new(),
         costs: Costs::zero(),
         noise: Default::default(),
         effects: Default::default(),

@@ -23,6 +23,10 @@ pub(crate) struct Ticks {
     /// Time of the first point of the grid: may be random, and is shifted by each suspend.
     phase: u64,
     jitter: Option<Jitter>,
+    /// Ticks whose only effect is accounting are not executed one by one. Off where the scheduler could notice.
+    may_skip: bool,
+    /// Time at which the idle boot CPU performs its next housekeeping; [`Nanos::MAX`]: not planned.
+    housekeeping: Nanos,
 }
 
 /// Ticks in a time span.
@@ -42,13 +46,37 @@ impl Ticks {
     /// Ticks of a kernel with this HZ, rounded as its `TICK_NSEC`. `None` if the cost is not below the period.
     pub fn new(hz: u32, cost: Nanos) -> Option<Ticks> {
         let period = (1_000_000_000 + u64::from(hz) / 2).checked_div(u64::from(hz))?;
-        (cost.0 < period).then_some(Ticks { period, cost: cost.0, phase: 0, jitter: None })
+        (cost.0 < period).then_some(Ticks::of(period, cost.0))
     }
 
     /// A grid of any period.
     #[cfg(test)]
     pub fn with_period(period: u64, cost: u64) -> Ticks {
-        Ticks { period, cost, phase: 0, jitter: None }
+        Ticks::of(period, cost)
+    }
+
+    fn of(period: u64, cost: u64) -> Ticks {
+        Ticks { period, cost, phase: 0, jitter: None, may_skip: true, housekeeping: Nanos::MAX }
+    }
+
+    /// Whether ticks whose only effect is accounting need not be executed one by one.
+    pub fn may_skip(&self) -> bool {
+        self.may_skip
+    }
+
+    /// Decides whether such ticks may be skipped.
+    pub fn set_may_skip(&mut self, may_skip: bool) {
+        self.may_skip = may_skip;
+    }
+
+    /// Whether the idle boot CPU has housekeeping to do by now.
+    pub fn is_housekeeping_due(&self, now: Nanos) -> bool {
+        now >= self.housekeeping
+    }
+
+    /// The idle boot CPU performs its next housekeeping at this time; [`Nanos::MAX`]: never.
+    pub fn plan_housekeeping(&mut self, due: Nanos) {
+        self.housekeeping = due;
     }
 
     /// Period of the grid.

@@ -18,7 +18,7 @@ pub enum Signal {
     /// scheduler, so the kernel ignores utilization.
     #[default]
     Targets,
-    /// Utilization of each CPU, as with the kernel's own scheduler.
+    /// Utilization of each CPU, as with the default scheduler.
     Utilization,
 }
 
@@ -104,7 +104,10 @@ impl Processor {
             utilization: Utilization::default(),
             target: 1024,
             idled: false,
-            capacity: Rate::ratio(topology.capacities[index].into(), Topology::FULL_CAPACITY.into()),
+            capacity: match effects.capacity {
+                true => Rate::ratio(topology.capacities[index].into(), Topology::FULL_CAPACITY.into()),
+                false => Rate::ONE,
+            },
             history: History::EMPTY,
             idle_since: Nanos::ZERO,
             idle_state: deepest(&effects.idle_states),
@@ -147,7 +150,7 @@ impl Processor {
         let busy = self.cores[entry.core as usize].busy.max(1);
         let rate = match &self.frequencies {
             Some(frequencies) => frequencies.rate(self.mhz(cpu.0)).times(entry.capacity),
-            None => Rate::ONE,
+            None => entry.capacity,
         };
         match self.shares.get(busy as usize - 1) {
             Some(&share) => rate.times(share),

@@ -97,7 +97,7 @@ fn frequency_scales_only_the_work_not_bound_by_memory() {
 #[test]
 fn rate_is_scaled_by_core_capacity() {
     let topology = Topology { capacities: vec![1024, 512], ..Topology::flat(2) };
-    let effects = with(frequency(&[1_000], Governor::Performance));
+    let effects = Effects { capacity: true, ..with(frequency(&[1_000], Governor::Performance)) };
     let processor = Processor::new(&effects, &topology, TICK, Signal::Targets).unwrap();
     assert_eq!([0, 1].map(|cpu| processor.rate(CpuId(cpu))), [Rate::ONE, Rate::ratio(1, 2)]);
 }

@@ -92,6 +92,21 @@ pub fn compare(rows: &[Row], family: Family) -> Vec<Interval> {
     rows.iter().zip(judged).map(|(row, judged)| interval(row, &judged)).collect()
 }
 
+/// Number of runs of each setup with which a comparison can be significant at all: fewer have too few sign patterns
+/// (paired) or labellings for any of them to be rarer than the level.
+pub fn fewest_runs(family: Family) -> usize {
+    let level = (1_000_000 - LEVEL_PPM) as f64 / 1e6 / family.comparisons.max(1) as f64;
+    // The least probability of n runs of each: two of 2^n sign patterns, or of (2n choose n) labellings.
+    let mut least = 2.0;
+    for runs in 1.. {
+        least /= if family.paired { 2.0 } else { 2.0 * (2 * runs - 1) as f64 / runs as f64 };
+        if least <= level {
+            return runs;
+        }
+    }
+    unreachable!("the probability halves with each run")
+}
+
 /// Test result of a row; differences are on the scale of [`difference`], doubled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {

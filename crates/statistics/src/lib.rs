@@ -22,7 +22,7 @@ mod family;
 mod paired;
 mod unpaired;
 
-pub use family::{Direction, Family, Interval, Row, Verdict, compare, median, median_interval};
+pub use family::{Direction, Family, Interval, Row, Verdict, compare, fewest_runs, median, median_interval};
 
 /// Confidence level of a whole table, in parts per million.
 pub const LEVEL_PPM: u64 = 950_000;

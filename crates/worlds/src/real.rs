@@ -107,7 +107,7 @@ pub fn report(tags: Tags, outcome: Outcome) -> RunReport {
             calls,
         },
         log_hash,
-        meter: Some(meter(cost, failure)),
+        meter: Some(meter(cost, failure, &measures)),
         measures,
     }
 }
@@ -160,8 +160,10 @@ pub fn exit(KernelExit { kind, code, reason, message, dump, exit_cpu: _ }: Kerne
     Exit { kind: kind as u32, code, reason, message, dump, ..Exit::default() }
 }
 
-fn meter(cost: MeterCost, failure: Option<String>) -> Meter {
+fn meter(cost: MeterCost, failure: Option<String>, measures: &RunMeasures) -> Meter {
+    let own = measures.tasks.iter().map(|task| task.account.run).fold(cost.reader, |sum, run| sum + run);
     Meter {
+        foreign: measures.cpu.run.since(own),
         events: cost.events,
         lost_events: cost.lost(),
         lost_where: cost.lost_where(),

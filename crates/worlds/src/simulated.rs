@@ -15,7 +15,7 @@ use simulator::{CallMade, KernelName, Outcome};
 pub struct Setup<'a> {
     /// The scheduler as requested.
     pub scheduler: &'a str,
-    /// Its object; `None`: the kernel's own scheduler.
+    /// Its object; `None`: the default scheduler.
     pub object: Option<&'a [u8]>,
     /// Name of the workload.
     pub workload: &'a str,
@@ -44,6 +44,8 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         draw: Some(draw),
         effects: Some(effects),
         unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
+        assumed: names(&mut machine.effects.assumed.iter().copied()),
+        machine_caveats: machine.caveats.clone(),
         kernel: kernel.to_string(),
         form: Some(kernel.form.name().to_owned()),
         ..Tags::default()
@@ -54,7 +56,7 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
 /// a search for work.
 const IDLE_TOLERANCE: Nanos = Nanos::from_us(100);
 
-/// Conditions for checking a run on this machine. The kernel's own scheduler shows no queues; `noisy`: the run has a
+/// Conditions for checking a run on this machine. The default scheduler shows no queues; `noisy`: the run has a
 /// nonzero seed.
 pub fn conditions(machine: &Machine, has_queues: bool, noisy: bool) -> Conditions {
     Conditions {

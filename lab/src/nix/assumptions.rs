@@ -43,10 +43,10 @@ const ASSUMPTIONS: [Assumption; 7] = [
 ];
 
 const PROSE: &str = "
-## Which assumption it is
+## Which assumption matters
 
-32 cores, the tasks of the first table (millions that begin a second) and `ramfs-mk` (seconds), with one thing at a time
-made as it was in NIX, or as it is not.";
+32 cores, the tasks of the first table (millions of context switches per second) and `ramfs-mk` (seconds). Each row
+changes one assumption, to what it was in NIX or to the opposite extreme.";
 
 pub fn print(bench: &Bench) -> Result<()> {
     println!("{PROSE}");

@@ -17,14 +17,15 @@ const SEEDS: u32 = 8;
 const PROSE: &str = "
 ## What one core can give
 
-The tasks of the first table under `nix@amp` on 32 cores, with ever less work, and the seeds 1 to SEEDS: what is drawn makes
-them differ. CPU 0's time for a pick is its time in the scheduler and in interrupts, divided by the tasks that begin; `at least`
-is how busy it is with the seed that leaves it most to spare. A pick looks at so many waiting tasks, holds the queue's lock for
-so long, and waits for it. One look of CPU 0 gives several tasks before it ends. The last rows are runs in which nothing is
-drawn (seed 0): all tasks are exactly alike. `cargo xtask nix --part central` makes this table alone.
+The tasks of the first table under `nix@amp` on 32 cores, with less and less work per run, and the seeds 1 to SEEDS: their
+run times vary at random. CPU 0's time per pick is its time in the scheduler and in interrupts, divided by the number of
+context switches; `at least` is how busy it is with the seed that leaves it most idle time. The columns behind it are
+the tasks scanned per pick, the time for which a pick holds the queue's lock and waits for it, and the tasks that CPU 0
+assigns in one scan. The last rows are runs without random variation (seed 0): all tasks are exactly alike. `cargo xtask
+nix --part central` prints this table alone.
 
-| work | tasks begin | CPU 0 busy | at least | a pick takes | 1 / that | looks at | lock held | waits \
-| given in one look | others idle |
+| work | switches | CPU 0 busy | at least | time per pick | 1 / that | scanned | lock held | waits \
+| assigned per scan | others idle |
 |---|---|---|---|---|---|---|---|---|---|---|";
 
 pub fn print(bench: &Bench) -> Result<()> {

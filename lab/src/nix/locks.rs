@@ -12,10 +12,10 @@ const MOST: usize = 3;
 const PROSE: &str = "
 ## Why: the locks
 
-Of the first table, with 32 cores and seed 1: the three locks of each scheduler for which CPUs waited longest, and who asked
-for them. `dsq` is the lock of a queue of tasks, `rq` that of a CPU's runqueue.
+For the first table, 32 cores and seed 1: the three locks of each scheduler with the most wait time, and their callers.
+`dsq` is the lock of a DSQ, `runqueue` that of a CPU's runqueue.
 
-| scheduler | lock | caller | passages | had to wait | mean wait | longest | mean hold | of all waiting |
+| scheduler | lock | caller | acquisitions | contended | mean wait | longest | mean hold | of all waiting |
 |---|---|---|---|---|---|---|---|---|";
 
 pub fn print(bench: &Bench) -> Result<()> {

@@ -11,9 +11,9 @@ const TESTS: [&str; 4] = ["remote-mk", "ramfs-copy", "ramfs-mk", "ramfs-pmk"];
 const PROSE: &str = "
 ## NIX's own tests
 
-How long they take, in seconds. `remote-mk` is a build from a remote file server, `ramfs-copy` copies files from one file
-server in memory to another, `ramfs-mk` is a build there, and `ramfs-pmk` are its compilers alone, all at once
-([workloads](workloads.md)). A build has as many recipes at a time as there are cores.";
+Run times in seconds. `remote-mk` is a build from a remote file server, `ramfs-copy` copies files from one in-memory
+file server to another, `ramfs-mk` is a build there, and `ramfs-pmk` runs only its compilers, all at once
+([workloads](../../docs/reference/workloads.md)). A build runs one recipe per core at a time.";
 
 pub fn print(bench: &Bench) -> Result<()> {
     println!("{PROSE}");

@@ -11,16 +11,16 @@ const CPUS: [u32; 7] = [1, 2, 4, 6, 8, 16, ALL];
 type Table = (&'static str, fn(u32) -> String);
 
 const WORKLOADS: [Table; 3] = [
-    ("Four tasks for each CPU, which work for 20 us and sleep for 20 us", |cpus| short_work(cpus, 4, 20)),
+    ("Four tasks per CPU that alternately run for 20 us and sleep for 20 us", |cpus| short_work(cpus, 4, 20)),
     ("The same with 200 us", |cpus| short_work(cpus, 4, 200)),
-    ("A pair for each CPU that hands a token to and fro, with 5 us of work each time", pairs),
+    ("One pair of tasks per CPU that passes a token back and forth, with 5 us of work each time", pairs),
 ];
 
 const PROSE: &str = "
 ## Throughput by cores
 
-Tasks that begin, in thousands a second, and in brackets the share of all CPU time in which CPUs spun for locks.
-On up to 5 cores `nix@amp` is `nix@smp`.";
+Context switches to a task, in thousands per second; in brackets the share of all CPU time that was spent spinning on
+locks. On up to 5 cores `nix@amp` is the same as `nix@smp`.";
 
 pub fn print(bench: &Bench) -> Result<()> {
     println!("{PROSE}");

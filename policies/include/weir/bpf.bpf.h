@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The BPF side of the language: sections, map declarations, helpers by number, and CO-RE questions. Nothing here knows
- * of scheduling.
+ * The BPF dialect of C: sections, map declarations, helpers, and CO-RE queries. Nothing in this
+ * header is specific to scheduling.
  */
 #ifndef WEIR_BPF_BPF_H
 #define WEIR_BPF_BPF_H
@@ -18,8 +18,8 @@
 #define LICENSE(text) char weir_license[] SEC("license") = text
 
 /*
- * Maps are declared as structures in the section `.maps`: the loader reads the attributes from the types of the
- * members, numbers as array lengths.
+ * Maps are declared as structs in the section `.maps`. The loader reads the attributes from the
+ * types of the members; numbers are encoded as array lengths.
  */
 #define MAP_NUMBER(name, value) int (*name)[value]
 #define MAP_TYPE(name, type) typeof(type) *name
@@ -40,7 +40,7 @@ enum {
 	BPF_F_NO_PREALLOC = 1,
 };
 
-/* One value of type `stored` per task, found through the task itself and freed with it. */
+/* One value of type `stored` per task, looked up by the task and freed with it. */
 #define TASK_STORAGE(name, stored)					\
 	struct {							\
 		MAP_NUMBER(type, BPF_MAP_TYPE_TASK_STORAGE);		\
@@ -49,7 +49,7 @@ enum {
 		MAP_TYPE(value, stored);				\
 	} name SEC(".maps")
 
-/* Helpers are called by number; the numbers are the kernel's interface (include/uapi/linux/bpf.h). */
+/* Helpers are called by number; the numbers are kernel ABI (include/uapi/linux/bpf.h). */
 static void *(*const bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static u64 (*const bpf_ktime_get_ns)(void) = (void *)5;
 static long (*const bpf_trace_printk)(const char *format, u32 size, ...) = (void *)6;
@@ -66,7 +66,9 @@ static long (*const bpf_timer_init)(struct bpf_timer *timer, void *map, u64 cloc
 static long (*const bpf_timer_set_callback)(struct bpf_timer *timer, void *callback) = (void *)170;
 static long (*const bpf_timer_start)(struct bpf_timer *timer, u64 after_ns, u64 flags) = (void *)171;
 
-/* Whether the kernel has a weak symbol, a type, or a field. Constants once the object is loaded. */
+/*
+ * Whether the kernel has a weak symbol, a type, or a field. The loader turns these into constants.
+ */
 #define KERNEL_HAS(symbol) ((symbol) != NULL)
 #define KERNEL_HAS_TYPE(type) __builtin_preserve_type_info(*(type *)NULL, 0)
 #define KERNEL_HAS_FIELD(field) __builtin_preserve_field_info(field, 2)
@@ -78,9 +80,10 @@ extern int *bpf_iter_num_next(struct bpf_iter_num *it) __weak __ksym;
 extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 
 /*
- * for (i = start; i < end; i++) in a form whose end the verifier need not see: it checks the body once for an unknown
- * `i`. The iterator is destroyed on every way out, `break` and `return` included. The destructor is named a second
- * time because clang describes no extern in BTF that is only used in a `cleanup`, and the loader needs it described.
+ * for (i = start; i < end; i++) for loops whose bound the verifier cannot see: it checks the body
+ * once, for an unknown `i`. The iterator is destroyed however the loop ends, also by `break` or
+ * `return`. The destructor is named a second time because clang emits no BTF for an extern that is
+ * used only in a `cleanup` attribute, and the loader needs that BTF.
  */
 #define for_range(i, start, end)								\
 	for (struct bpf_iter_num i##_it __attribute__((aligned(8), cleanup(bpf_iter_num_destroy))),	\
@@ -89,22 +92,29 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 	     ({ int *i##_at = bpf_iter_num_next(&i##_it); i##_at ? (i = *i##_at, true) : false; });)
 
 /*
- * A function that the verifier checks once, for any argument, instead of at each call for each state that leads there. It
- * takes numbers, and objects of the kernel that are TRUSTED, and returns a number.
+ * A function that the verifier checks once, for any argument, instead of once per call and state.
+ * Its arguments are numbers or kernel objects marked TRUSTED; it returns a number.
  */
 #define VERIFIED_ONCE __attribute__((noinline))
 #define TRUSTED __attribute__((btf_decl_tag("arg:trusted")))
 
-/* Filled in before the object is loaded; afterwards a constant, so that code which it rules out is not even verified. */
+/*
+ * Set before the object is loaded and constant from then on, so that the verifier skips code that
+ * it rules out.
+ */
 #define RODATA const volatile
 
-/* A read or write that the compiler neither repeats nor drops: the other side is another CPU. */
+/*
+ * A load or store that the compiler neither repeats nor omits, because another CPU accesses the
+ * same memory.
+ */
 #define READ_ONCE(x) (*(const volatile typeof(x) *)&(x))
 #define WRITE_ONCE(x, value) (*(volatile typeof(x) *)&(x) = (value))
 
 /*
- * The verifier only allows an index that it has seen bounded. Being a number it may keep the bound in another register
- * than the one that it checked: the barrier forbids the compiler to play such games.
+ * Bounds-checked element of an array, or NULL. The verifier accepts an index only if it saw a bound
+ * on the same register. The barrier keeps the compiler from checking one register and indexing with
+ * another.
  */
 #define BOUNDED_AT(array, index)							\
 	({										\
@@ -113,7 +123,10 @@ extern void bpf_iter_num_destroy(struct bpf_iter_num *it) __weak __ksym;
 		__index < sizeof(array) / sizeof((array)[0]) ? &(array)[__index] : NULL;	\
 	})
 
-/* While a scheduler is made: a line, with up to three numbers, for weir sim to show, or for the kernel's trace_pipe. */
+/*
+ * For debugging a scheduler: a line with up to three numbers, which `weir sim` prints and a kernel
+ * writes to trace_pipe.
+ */
 #define bpf_printk(format, ...)							\
 ({										\
 	static const char line[] = format;					\

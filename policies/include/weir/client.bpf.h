@@ -22,7 +22,7 @@
 /* 1 */
 static __always_inline bool is_client(const struct task_struct *p)
 {
-	return !is_bound_thread(p);
+	return !is_per_cpu_kthread(p);
 }
 
 /* 1: preempts the running task. */
@@ -45,18 +45,18 @@ static __always_inline s32 go_to_idle_cpu(struct task_struct *p, s32 prev_cpu, u
 	return cpu;
 }
 
-#define IDLE_TOLD_AT_MOST 64
+#define MAX_IDLE_KICKS 64
 
 /* 2, 3: returns whether a CPU was idle. */
-static __always_inline bool tell_idle_cpu(struct task_struct *p, u64 enq_flags)
+static __always_inline bool kick_idle_cpu(struct task_struct *p, u64 enq_flags)
 {
-	int told, at_most = enq_flags & SCX_ENQ_REENQ ? IDLE_TOLD_AT_MOST : 1;
+	int kicked, at_most = enq_flags & SCX_ENQ_REENQ ? MAX_IDLE_KICKS : 1;
 
-	for_range(told, 0, at_most) {
+	for_range(kicked, 0, at_most) {
 		s32 cpu = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 
 		if (cpu < 0)
-			return told > 0;
+			return kicked > 0;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 	}
 	return true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the headers of this folder need, for a program in user space: so they can be tested alone. The kernel is a few
- * variables here, which a test sets and reads.
+ * Substitute for the kernel so that tests can compile the headers of this directory in user space.
+ * The kernel's state is a few variables, which a test sets and reads.
  */
 #ifndef WEIR_HOST_H
 #define WEIR_HOST_H
@@ -18,14 +18,14 @@ typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
 
-#undef __always_inline	/* the C library has its own */
+#undef __always_inline	/* the C library defines one, too */
 #define __always_inline inline __attribute__((always_inline, unused))
 #define __noinline __attribute__((noinline, unused))
 
 #define VERIFIED_ONCE static __attribute__((noinline, unused))
 #define TRUSTED
 
-#define RODATA static	/* tests make machines of their own */
+#define RODATA static	/* tests set these variables */
 
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, value) (*(volatile __typeof__(x) *)&(x) = (value))
@@ -51,25 +51,25 @@ struct task_struct {
 	const struct cpumask *cpus_ptr;
 };
 
-/* The kernel. */
-static struct cpumask host_idle, host_whole;	/* CPUs that idle; those of cores that idle as a whole */
-static s32 host_masks;				/* idle masks that have not been given back */
-static s32 host_lost_claims;			/* so many claims are lost to others */
-static s32 host_cpu;				/* where this runs */
+/* State of the kernel. */
+static struct cpumask host_idle, host_whole;	/* idle CPUs; CPUs of fully idle cores */
+static s32 host_masks;				/* idle masks that were not put back */
+static s32 host_lost_claims;			/* number of claims that fail from now on */
+static s32 host_cpu;				/* current CPU */
 static u64 host_kicked[8];			/* CPU << 8 | flags */
 static u32 host_kicks;
-static bool host_belongs;			/* threads of the kernel belong to their CPU */
-static u64 host_ns, host_jiffies;		/* the clock of this CPU, and the count of ticks */
+static bool host_per_cpu_flag;			/* kthreads have KTHREAD_IS_PER_CPU */
+static u64 host_ns, host_jiffies;		/* clock of the current CPU; jiffies */
 
 static inline bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask)
 {
 	return mask->bits[cpu / 64] >> cpu % 64 & 1;
 }
 
-static inline bool belongs_to_cpu(const struct task_struct *p)
+static inline bool has_per_cpu_flag(const struct task_struct *p)
 {
 	(void)p;
-	return host_belongs;
+	return host_per_cpu_flag;
 }
 
 static inline bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b)

@@ -70,13 +70,13 @@ static __always_inline void give_all_away(u64 dsq_id)
 #endif
 
 /* 4: returns whether the topology tables contain the CPU. */
-static __always_inline bool cpu_comes(s32 cpu)
+static __always_inline bool mark_online(s32 cpu)
 {
 	WRITE_ONCE(leaving[cpu & MAX_CPU_MASK], false);
 	return has_place(cpu);
 }
 
-static __always_inline void cpu_goes(s32 cpu)
+static __always_inline void mark_offline(s32 cpu)
 {
 	WRITE_ONCE(leaving[cpu & MAX_CPU_MASK], true);
 }

@@ -21,7 +21,7 @@
 
 #define IDLE_LEVEL (1ULL << 62)	/* later than any deadline */
 #define IDLE_ROUND_NS (8 * 1000000000ULL)
-#define IDLE_TURN_NS (2 * MS_NS)
+#define IDLE_SLICE_NS (2 * MS_NS)
 
 u64 next_promotion;
 
@@ -37,7 +37,7 @@ static __always_inline u64 with_level(struct task_struct *p, u64 deadline)
 }
 
 /* Inserts `p` into the DSQ of its level. */
-static __always_inline void insert_by_level(struct task_struct *p, u64 normal_dsq, struct turn *t, u64 enq_flags)
+static __always_inline void insert_by_level(struct task_struct *p, u64 normal_dsq, struct budget *t, u64 enq_flags)
 {
 	u64 dsq_id = is_idle_level(p) ? IDLE_DSQ : normal_dsq;
 
@@ -60,7 +60,7 @@ static __noinline bool promote(s32 cpu, u64 now)
 		if (!bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !dsq_move(&p_it, p, SCX_DSQ_LOCAL))
 			return false;
 		ON_PROMOTION(p);
-		WRITE_ONCE(next_promotion, now + (period > 2 * IDLE_TURN_NS ? period : 2 * IDLE_TURN_NS));
+		WRITE_ONCE(next_promotion, now + (period > 2 * IDLE_SLICE_NS ? period : 2 * IDLE_SLICE_NS));
 		return true;
 	}
 	return false;

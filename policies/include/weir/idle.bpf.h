@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The idle CPU: which of those that idle is best for a task.
+ * Idle-CPU selection: which idle CPU is best for a task.
  *
- * 1. A CPU's rank is the sum of what is wrong with it: how far it is from the CPU where the task ran last, a sibling
- *    that works, a busy CPU below the same cache. The lowest rank wins. Among equals the first one wins, counted by
- *    number upwards from the last CPU, and from the highest number on to CPU 0.
- * 2. What each fault adds is data: schedulers differ in the order of their preferences, not in the search.
- * 3. Some take the last CPU at once if it idles, whatever else they would find (`last_idle_first`).
- * 4. Some do not count distance where the task was the last to run (`last_task_counts`), and are content with what is
- *    good enough (`rank_enough`): lower ranks are as good.
- * 5. Whoever finds a CPU claims it. If another was faster, the search begins anew.
+ * 1. The rank of an idle CPU is a sum of penalties: for its distance from the CPU where the task
+ *    ran last, for a busy sibling, and for any busy CPU below the same last-level cache. The lowest
+ *    rank wins. Among CPUs of equal rank the first one wins, counted upwards by number from the
+ *    last CPU and wrapping to CPU 0.
+ * 2. The penalties are data. Schedulers differ in their order of preference, not in the search.
+ * 3. Some schedulers take the last CPU whenever it is idle, without a search (`last_idle_first`).
+ * 4. Some ignore the distance of a CPU on which the task was the last one to run
+ *    (`last_task_counts`), and take the first CPU that is good enough: ranks below `rank_enough`
+ *    count as `rank_enough`.
+ * 5. A CPU that was found is then claimed in the kernel's idle mask. If another CPU claimed it
+ *    first, the search restarts.
  *
- * A policy may define before it includes this: IDLE_REFUSED(p, cpu), such a CPU is not taken; and IDLE_IN_SLEEPABLE, that the
- * verifier meets a search in a program that may sleep, where a task's mask needs a lock of RCU; and IDLE_ORDER(last, cpu),
- * which of equals is better: the smaller one, below 2^MERIT_ORDER_BITS. Here it is steps upwards from the last CPU.
+ * Before including this, a policy may define: IDLE_REFUSED(p, cpu), true for CPUs that the task
+ * must not take; IDLE_IN_SLEEPABLE, true if a sleepable program may search, where reading a task's
+ * mask needs the RCU read lock; IDLE_ORDER(last, cpu), the order among CPUs of equal rank, lowest
+ * first, below 2^MERIT_ORDER_BITS. The default order is that of point 1.
  */
 #ifndef WEIR_IDLE_BPF_H
 #define WEIR_IDLE_BPF_H
@@ -42,28 +46,31 @@ RODATA u8 rank_enough = 0;
 RODATA bool last_idle_first = false;
 RODATA bool last_task_counts = false;
 
-/* 4: pid of the last task on each CPU; kept only if it counts. */
+/* 4: pid of the last task on each CPU; kept only if last_task_counts is set. */
 s32 last_task[MAX_CPUS];
 
-/* The rank with the order among equals below it: the smaller, the better. */
+/*
+ * A merit is the rank in the high bits and the order among equal ranks in the low bits; the lowest
+ * is the best.
+ */
 #define NO_MERIT (~0U)
 #define MERIT_ORDER_BITS 20
 #define MERIT(rank, order) ((u32)(rank) << MERIT_ORDER_BITS | (order))
 #define RANK(merit) ((merit) >> MERIT_ORDER_BITS)
 
 /*
- * Result of a search so far. Each searching CPU keeps it in memory, where nothing interrupts the
- * search: the verifier assumes that memory can hold any value, so the loops below have few states.
- * On the stack the verifier would track every possible rank through every iteration. For the same
- * reason the searches are functions that are verified once: otherwise 6.12 to 6.14 do not finish
- * verifying them.
+ * State of a search. Each CPU keeps its own in a global array, which is safe because nothing
+ * interrupts a search. The verifier assumes that such memory can hold any value, so the loops below
+ * have few states; on the stack it would track every possible rank through every iteration. For the
+ * same reason the searches are functions that are verified once. Without these measures the
+ * verifiers of 6.12 to 6.14 do not finish.
  */
 struct idle_found {
 	u32 merit;
 	s32 best;
-	u32 cache_merit;	/* of the best below the cache at hand, */
+	u32 cache_merit;	/* of the best CPU of the cache being scanned */
 	s32 cache_best;
-	u32 cache_busy;		/* and what it adds */
+	u32 cache_busy;		/* penalty for busy CPUs of that cache */
 } __attribute__((aligned(64)));
 
 struct idle_found idle_found[MAX_CPUS];
@@ -79,7 +86,7 @@ static __always_inline void note_last_task(s32 cpu, const struct task_struct *p)
 		last_task[cpu & MAX_CPU_MASK] = p->pid;
 }
 
-/* 1: rank without the other CPUs of the cache; they add the same to all CPUs there. */
+/* 1: merit without the penalty for busy CPUs of the cache, which is the same for all its CPUs. */
 static __always_inline u32 merit_alone(struct task_struct *p, const struct cpumask *whole, u32 last, u32 cpu)
 {
 	u32 rank = rank_by_distance[distance(last, cpu)];
@@ -106,8 +113,8 @@ static __always_inline void next_cache(struct idle_found *f)
 }
 
 /*
- * All CPUs of a cache are rated: compares its best one, with the rank that busy CPUs of the cache
- * add.
+ * Called after all CPUs of a cache are rated: adds the penalty for busy CPUs to the best one and
+ * compares it with the best of other caches.
  */
 static __always_inline void consider(struct idle_found *f)
 {
@@ -143,8 +150,9 @@ static __always_inline void rate(struct task_struct *p, const struct cpumask *id
 }
 
 /*
- * Whether a whole idle core below the own cache cannot be beaten: not by the sibling of the last CPU, and by no other cache;
- * nor, among equals, by one that is found later, as it could if the task may not use every CPU.
+ * Returns whether no CPU can beat a whole idle core below the last CPU's cache: neither the sibling
+ * of the last CPU nor a CPU of another cache, nor a CPU of equal rank that is scanned later, which
+ * is possible if the task may not use every CPU.
  */
 static __always_inline bool is_unbeaten(struct task_struct *p, const struct cpumask *whole, u32 last)
 {
@@ -154,8 +162,9 @@ static __always_inline bool is_unbeaten(struct task_struct *p, const struct cpum
 }
 
 /*
- * Below the cache of the last CPU, upwards from its place. First threads are numbered in the order of their cores, and so
- * are second ones: the first whole idle core on the way has the first of equals.
+ * Scans the CPUs below the last CPU's cache, upwards from its place. The first threads of the cores
+ * are numbered in the order of the cores, and so are the second threads. So the first whole idle
+ * core that the scan meets also has the first CPU among equal ranks.
  */
 VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct cpumask *idle TRUSTED,
 				   const struct cpumask *whole TRUSTED, u32 last)
@@ -186,7 +195,7 @@ VERIFIED_ONCE u32 search_own_cache(struct task_struct *p TRUSTED, const struct c
 	return READ_ONCE(f->merit);
 }
 
-/* The CPUs at the places `begin` to `end`, cache by cache, but for those below the cache of the last CPU. */
+/* Scans the CPUs at places `begin` to `end`, cache by cache, without the last CPU's cache. */
 VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpumask *idle TRUSTED,
 				const struct cpumask *whole TRUSTED, u32 last, u64 places)
 {
@@ -215,7 +224,7 @@ VERIFIED_ONCE u32 search_places(struct task_struct *p TRUSTED, const struct cpum
 
 #define PLACES(begin, end) ((u64)(begin) << 32 | (end))
 
-/* Searches near places first, and stops when farther ones cannot be better. */
+/* Scans near places first, and stops when farther ones cannot be better. */
 static __noinline s32 search_machine(struct task_struct *p, u32 last, const struct cpumask *idle, const struct cpumask *whole)
 {
 	struct idle_found *f = found_here();
@@ -255,7 +264,7 @@ static __noinline s32 find_idle_cpu(struct task_struct *p, u32 last)
 	return best;
 }
 
-/* 5: the same, and claims the CPU. */
+/* 5: finds and claims the best idle CPU; -1 if there is none. */
 static __noinline s32 claim_idle_cpu(struct task_struct *p, s32 last)
 {
 	s32 cpu;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The kernel's types as far as the policies of this folder look at them.
+ * Kernel types as far as the policies of this directory use them.
  *
- * Objects find kernel fields by name when they are loaded (CO-RE), so a structure here lists only the members that some
- * policy reads or writes, in any order: layout and size are those of the kernel that loads the object. A member that is
- * missing here is added here, with its kernel type, not in a policy.
+ * Objects find kernel fields by name when they are loaded (CO-RE). So a struct here lists only the
+ * members that some policy reads or writes, in any order; offsets and size are those of the kernel
+ * that loads the object. If a member is missing, add it here with its kernel type, not in a policy.
  */
 #ifndef WEIR_KERNEL_BPF_H
 #define WEIR_KERNEL_BPF_H
@@ -26,7 +26,10 @@ enum { false = 0, true = 1 };
 /* Every access to these types is recorded for relocation. */
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
-/* 8192 bits is the largest NR_CPUS of the mainline configurations; programs only ever pass pointers to it. */
+/*
+ * 8192 bits is the largest NR_CPUS of mainline configurations. Programs pass only pointers to this
+ * type.
+ */
 struct cpumask {
 	unsigned long bits[128];
 };
@@ -39,7 +42,7 @@ typedef struct {
 	u32 val;
 } kuid_t;
 
-/* Whose a task is. */
+/* Credentials of a task. */
 struct cred {
 	kuid_t uid;
 };
@@ -48,32 +51,32 @@ struct upid {
 	s32 nr;
 };
 
-/* The numbers of a task, a process or a session: [0] in the first namespace. */
+/* Ids of a task, process or session; [0] is the id in the initial pid namespace. */
 struct pid {
 	struct upid numbers[1];
 };
 
-/* What the threads of a process share. */
+/* Data shared by the threads of a process. */
 struct signal_struct {
-	s32 nr_threads;	/* those that have not ended */
+	s32 nr_threads;	/* threads that have not exited */
 	struct pid *pids[4];
 };
 
 struct kernfs_node {
-	u64 id;		/* of its cgroup */
+	u64 id;		/* cgroup id */
 	const char *name;
 };
 
 struct cgroup {
-	s32 level;	/* how far below the root */
+	s32 level;	/* depth below the root, which has 0 */
 	struct kernfs_node *kn;
 };
 
 struct sched_ext_entity {
 	u64 slice;	/* ns left; the kernel counts it down while the task runs */
-	u64 dsq_vtime;	/* order in a vtime queue */
+	u64 dsq_vtime;	/* key in an ordered DSQ */
 	u32 flags;	/* SCX_TASK_* */
-	u32 weight;	/* by nice: 100 for nice 0, 1 to 10000 */
+	u32 weight;	/* 1 to 10000; 100 for nice 0 */
 };
 
 struct task_struct {
@@ -84,8 +87,8 @@ struct task_struct {
 	u32 policy;	/* SCHED_* */
 	s32 nr_cpus_allowed;
 	const struct cpumask *cpus_ptr;
-	struct mm_struct *mm;	/* its memory, which threads share; NULL for a thread of the kernel */
-	char comm[16];	/* its name, for messages */
+	struct mm_struct *mm;	/* address space, shared by threads; NULL for a kthread */
+	char comm[16];	/* name, for messages */
 	const struct cred *real_cred;
 	struct signal_struct *signal;
 	struct sched_ext_entity scx;
@@ -97,24 +100,24 @@ struct scx_init_task_args {
 };
 
 struct scx_cgroup_init_args {
-	u32 weight;	/* 1 to 10000; 100 if nobody said anything */
-	u64 bw_period_us;	/* since 6.17, as the two below */
-	u64 bw_quota_us; /* CPU time in each period; the largest number: no limit */
+	u32 weight;	/* 1 to 10000; the default is 100 */
+	u64 bw_period_us;	/* since 6.17, like the next two */
+	u64 bw_quota_us; /* CPU time per period; U64_MAX means no limit */
 	u64 bw_burst_us;
 };
 
 struct scx_exit_task_args {
-	bool cancelled;	/* the task never got as far as being scheduled */
+	bool cancelled;	/* the fork failed: the task was never scheduled */
 };
 
 struct scx_cpu_acquire_args {};
 
 struct scx_cpu_release_args {
-	struct task_struct *task; /* of a higher class, which takes the CPU */
+	struct task_struct *task; /* task of a higher class that takes the CPU */
 };
 
 struct scx_dump_ctx {
-	u64 at_ns;	/* when the dump is made */
+	u64 at_ns;	/* time of the dump */
 };
 
 enum scx_exit_kind {
@@ -130,7 +133,7 @@ struct scx_exit_info {
 	char *dump;
 };
 
-/* Arguments of kfuncs that have more of them than registers can pass (6.19 and later). */
+/* Arguments of kfuncs that have more arguments than registers (6.19 and later). */
 struct scx_bpf_dsq_insert_vtime_args {
 	u64 dsq_id;
 	u64 slice;
@@ -140,7 +143,7 @@ struct scx_bpf_dsq_insert_vtime_args {
 
 #pragma clang attribute pop
 
-/* Iterators live on the program's stack, so their size is fixed: that of kernel 7.2. */
+/* Iterators are on the program's stack, so their sizes are fixed here: those of kernel 7.2. */
 struct bpf_iter_num {
 	u64 opaque[1];
 } __attribute__((aligned(8)));
@@ -149,12 +152,14 @@ struct bpf_iter_scx_dsq {
 	u64 opaque[6];
 } __attribute__((aligned(8)));
 
-/* In a map's value; the kernel fills it. */
+/* Part of a map value; the kernel fills it. */
 struct bpf_timer {
 	u64 opaque[2];
 } __attribute__((aligned(8)));
 
-/* The same. While one is held, nothing of the kernel's is called. */
+/*
+ * Part of a map value; the kernel fills it. A program calls no kernel function while it holds one.
+ */
 struct bpf_spin_lock {
 	u32 opaque;
 };
@@ -163,9 +168,12 @@ struct bpf_spin_lock {
 #define PF_EXITING 0x00000004
 #define PF_KTHREAD 0x00200000
 
-/* Bits of sched_ext_ops.flags: the kernel looks for idle CPUs though there is an `update_idle`; */
+/*
+ * Bits of sched_ext_ops.flags. KEEP_BUILTIN_IDLE: the kernel keeps tracking idle CPUs although the
+ * scheduler has an `update_idle`.
+ */
 #define SCX_OPS_KEEP_BUILTIN_IDLE 1
-/* a task that nobody else wants the CPU from is enqueued as well. */
+/* A task that could continue because no other task is runnable is enqueued nevertheless. */
 #define SCX_OPS_ENQ_LAST 2
 
 /* Values of task_struct.policy. */
@@ -174,8 +182,8 @@ struct bpf_spin_lock {
 #define SCHED_IDLE 5
 
 /*
- * The table that a scheduler hands to the kernel. The loader matches members by name, so the order is free and a kernel
- * that lacks a member only minds if it is set.
+ * The ops table that a scheduler registers with the kernel. The loader matches members by name, so
+ * their order is free, and a member that the kernel lacks is an error only if it is set.
  */
 struct sched_ext_ops {
 	s32 (*select_cpu)(struct task_struct *p, s32 prev_cpu, u64 wake_flags);
@@ -216,7 +224,7 @@ struct sched_ext_ops {
 	u64 flags;
 	u32 timeout_ms;
 	u32 exit_dump_len;
-	u64 hotplug_seq; /* set by whoever loads it: CPUs that have come or gone so far */
+	u64 hotplug_seq; /* set by the loader: the kernel's count of CPU hotplug events */
 	char name[128];
 };
 

@@ -20,7 +20,7 @@ struct task_struct___thread {
 #define KTHREAD_IS_PER_CPU 1ULL
 
 /* `p` must have PF_KTHREAD; `worker_private` is meaningless for other tasks. */
-static __noinline bool belongs_to_cpu(const struct task_struct *p)
+static __noinline bool has_per_cpu_flag(const struct task_struct *p)
 {
 	const struct kthread *thread = ((const struct task_struct___thread *)p)->worker_private;
 	u64 flags = 0;
@@ -36,9 +36,9 @@ static __noinline bool belongs_to_cpu(const struct task_struct *p)
  * nr_cpus_allowed alone does not suffice: on a machine with one CPU it is 1 for every task, and
  * most kthreads are not per-CPU.
  */
-static __always_inline bool is_bound_thread(const struct task_struct *p)
+static __always_inline bool is_per_cpu_kthread(const struct task_struct *p)
 {
-	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1 && belongs_to_cpu(p);
+	return (p->flags & PF_KTHREAD) && p->nr_cpus_allowed == 1 && has_per_cpu_flag(p);
 }
 
 #endif

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What schedulers have in common whose tasks wait in one queue in the order of virtual deadlines.
+ * Code shared by the schedulers that keep waiting tasks in one queue in virtual-deadline order.
  *
- * 1. Queues: one for the machine, one behind it for SCHED_IDLE, and for each CPU one for the kernel's threads that belong to
- *    it, which all others would only pass over. Of the heads of the last and the first the earlier one is taken.
- * 2. A task that stops is charged and renewed if its slice is empty; SCHED_BATCH tasks always are.
+ * 1. Queues: one for the machine; a second one for SCHED_IDLE, which is tried last; and one per CPU
+ *    for the kthreads that are pinned to it, which all other CPUs would only skip. A CPU takes the
+ *    earlier of the first tasks of the machine's queue and of its own kthread queue.
+ * 2. A task that stops is charged. Slice and deadline are renewed if the slice is empty, and always
+ *    for SCHED_BATCH.
  * 3. A tick ends slices by the rule of <weir/deadline.bpf.h>.
- * 4. A new nice value moves the deadline of a task that waits by the difference; one that runs keeps its deadline, but
- *    picks again if the value is worse.
+ * 4. A new nice value moves the deadline of a waiting task by the difference. A running task keeps
+ *    its deadline, but its CPU picks again if the new nice value is higher.
  *
- * A policy defines before it includes this:
- * - struct task with the members that are used here, in the storage `tasks`; struct cpu likewise, in the array `cpus`;
- * - POLICY_NOW(), its clock; ON_RENEWAL(p, t), what else a renewed turn means;
- * - enqueue_shared(), for tasks of the queue of the machine; tell_victim(cpu, key), for a CPU whose task is later than that;
- * - what <weir/idle.bpf.h> and <weir/pick.bpf.h> ask for.
+ * Before including this, a policy defines:
+ * - struct task with the members used here, in the task storage `tasks`, and struct cpu likewise,
+ *   in the array `cpus`;
+ * - POLICY_NOW(), its clock, and ON_RENEWAL(p, t), called when slice and deadline were renewed;
+ * - enqueue_shared(), for tasks of the machine's queue;
+ * - kick_victim(cpu, key), which makes a CPU pick again whose task is later than `key`;
+ * - what <weir/idle.bpf.h> and <weir/pick.bpf.h> require.
+ *
  * It may define:
- * - SEVERAL_QUEUES: in the place of the one for the machine it has some of its own, with the four functions for them;
- * - TICKS_DITHER: whether half of the turns end half a tick early, as 3 says;
- * - NICE_MOVES_RUNNING: whether a new nice value moves the deadline of a task that runs as well.
+ * - SEVERAL_QUEUES: it has several queues of its own instead of the machine's one, and provides the
+ *   four functions for them;
+ * - TICKS_DITHER: whether half of the slices end up to half a tick early, as in 3;
+ * - NICE_MOVES_RUNNING: whether a new nice value also moves the deadline of a running task.
  */
 #ifndef WEIR_ONE_QUEUE_BPF_H
 #define WEIR_ONE_QUEUE_BPF_H
@@ -29,7 +35,7 @@
 
 #define QUEUE_DSQ 0
 #define IDLE_DSQ 1			/* SCHED_IDLE */
-#define PINNED_DSQ 0x20000		/* + CPU: the kernel's threads of that CPU */
+#define PINNED_DSQ 0x20000		/* + CPU: kthreads pinned to it */
 
 #ifndef TICKS_DITHER
 #define TICKS_DITHER true
@@ -39,7 +45,7 @@
 #endif
 
 static void enqueue_shared(struct task_struct *p, struct task *t, u64 enq_flags);
-static void tell_victim(s32 cpu, u64 key);
+static void kick_victim(s32 cpu, u64 key);
 
 #ifdef SEVERAL_QUEUES
 static s32 make_shared(void);
@@ -91,15 +97,15 @@ static __always_inline void note_promotion(struct task_struct *p)
 
 static void set_key(struct task_struct *p, struct task *t)
 {
-	t->key = with_level(p, t->turn.deadline);
+	t->key = with_level(p, t->budget.deadline);
 }
 
-/* 2: the task stops, or is about to. A promoted task has used its slice. */
+/* 2: called when the task stops or is about to. A promoted task has used up its slice. */
 static void settle(struct task_struct *p, struct task *t, u64 now)
 {
-	charge(&t->turn, now);
-	if (t->turn.slice_ns < SLICE_EMPTY_NS || p->policy == SCHED_BATCH || t->promoted) {
-		renew(&t->turn, now);
+	charge(&t->budget, now);
+	if (t->budget.slice_ns < SLICE_EMPTY_NS || p->policy == SCHED_BATCH || t->promoted) {
+		renew(&t->budget, now);
 		ON_RENEWAL(p, t);
 	}
 	t->promoted = false;
@@ -120,7 +126,7 @@ static s32 select_idle_cpu(struct task_struct *p, s32 prev_cpu, u64 wake_flags)
 	if (cpu < 0)
 		return prev_cpu;
 	set_key(p, t);
-	dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, SCX_ENQ_IMMED);
+	dsq_insert(p, SCX_DSQ_LOCAL, t->budget.slice_ns, SCX_ENQ_IMMED);
 	return cpu;
 }
 
@@ -133,14 +139,14 @@ static void enqueue_pinned(struct task_struct *p, struct task *t, u64 enq_flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 
 	if (is_leaving(cpu) || scx_bpf_test_and_clear_cpu_idle(cpu)) {
-		dsq_insert(p, SCX_DSQ_LOCAL, t->turn.slice_ns, enq_flags);
+		dsq_insert(p, SCX_DSQ_LOCAL, t->budget.slice_ns, enq_flags);
 		return;
 	}
-	dsq_insert_by_key(p, PINNED_DSQ + cpu, t->turn.slice_ns, t->turn.deadline, enq_flags);
+	dsq_insert_by_key(p, PINNED_DSQ + cpu, t->budget.slice_ns, t->budget.deadline, enq_flags);
 	if (scx_bpf_test_and_clear_cpu_idle(cpu))
 		kick(cpu, SCX_KICK_IDLE);
 	else if (!t->displaced && READ_ONCE(cpu_of(cpu)->key) > t->key)
-		tell_victim(cpu, t->key);
+		kick_victim(cpu, t->key);
 }
 
 /* Implements ops.enqueue. */
@@ -187,11 +193,11 @@ static __noinline bool take_by_level(s32 cpu, u64 limit, u64 idle_limit, u64 now
 }
 
 /* The task starts to run, or continues with the rest of its slice. */
-static __always_inline void begin_turn(struct task *t, s32 cpu, u64 now)
+static __always_inline void begin_run(struct task *t, s32 cpu, u64 now)
 {
 	struct cpu *c = cpu_of(cpu);
 
-	t->turn.since = now;
+	t->budget.since = now;
 	t->displaced = t->child = false;
 	c->early = TICKS_DITHER && now - c->last_tick <= half_tick_ns;
 	WRITE_ONCE(c->key, is_leaving(cpu) ? 0 : t->key);
@@ -207,9 +213,9 @@ static __always_inline void tick(struct task_struct *p)
 	c->last_tick = now;
 	if (!t)
 		return;
-	charge(&t->turn, now);
-	if (tick_ends(&t->turn, c->early)) {
-		t->turn.slice_ns = 0;
+	charge(&t->budget, now);
+	if (tick_ends(&t->budget, c->early)) {
+		t->budget.slice_ns = 0;
 		task_set_slice(p, 0);
 	}
 }
@@ -218,12 +224,12 @@ static __always_inline void tick(struct task_struct *p)
 static __always_inline void change_nice(struct task_struct *p, struct task *t)
 {
 	u32 ratio = ratio_of(p->static_prio);
-	s64 later = ((s64)ratio - t->turn.ratio) * (s64)deadline_unit_ns;
+	s64 later = ((s64)ratio - t->budget.ratio) * (s64)deadline_unit_ns;
 	bool running = scx_bpf_task_running(p);
 
-	t->turn.ratio = ratio;
+	t->budget.ratio = ratio;
 	if (NICE_MOVES_RUNNING || !running)
-		t->turn.deadline += later;
+		t->budget.deadline += later;
 	if (running && later > 0)
 		kick(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
 	set_key(p, t);
@@ -232,7 +238,7 @@ static __always_inline void change_nice(struct task_struct *p, struct task *t)
 /* A CPU goes offline: it is no preemption victim, and the tasks counted there go to other CPUs. */
 static __always_inline void leave_queues(s32 cpu)
 {
-	cpu_goes(cpu);
+	mark_offline(cpu);
 	cpu_of(cpu)->key = 0;
 	leave_shared(cpu);
 	give_away(cpu, IDLE_DSQ);

@@ -12,7 +12,7 @@
  * 4. Afterward the rules of the policy apply again; they also define what the slice costs.
  *
  * Before including this, a policy defines OVERDUE_DSQ (an id that none of its DSQs has), task_of(),
- * and `waits_since` and `overdue` in its struct task. It implements look_for_overdue(), which calls
+ * and `waits_since` and `overdue` in its struct task. It implements scan_for_overdue(), which calls
  * move_overdue() for each of its DSQs, and calls waits_from() in runnable and stopping,
  * take_overdue() first in dispatch, and overdue_init() in init.
  */
@@ -21,11 +21,11 @@
 
 #include "client.bpf.h"
 
-#define OVERDUE_LOOK_NS 1000000000ULL
+#define OVERDUE_SCAN_NS 1000000000ULL
 #define OVERDUE_AFTER_NS (10 * 1000000000ULL)
-#define OVERDUE_TURN_NS 1000000ULL
+#define OVERDUE_SLICE_NS 1000000ULL
 
-struct overdue_look {
+struct overdue_scan {
 	struct bpf_timer timer;
 };
 
@@ -33,10 +33,10 @@ struct {
 	MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY);
 	MAP_NUMBER(max_entries, 1);
 	MAP_TYPE(key, u32);
-	MAP_TYPE(value, struct overdue_look);
-} overdue_looks SEC(".maps");
+	MAP_TYPE(value, struct overdue_scan);
+} overdue_scans SEC(".maps");
 
-static void look_for_overdue(u64 now);
+static void scan_for_overdue(u64 now);
 
 /* `t` starts to wait. */
 static __always_inline void waits_from(struct task *t, u64 now)
@@ -56,20 +56,20 @@ static __noinline void move_overdue(u64 dsq_id, u64 now)
 		struct task *t = task_of(p);
 
 		if (t && now - t->waits_since >= OVERDUE_AFTER_NS && dsq_move(&p_it, p, OVERDUE_DSQ))
-			tell_idle_cpu(p, 0);
+			kick_idle_cpu(p, 0);
 	}
 }
 
-static int each_overdue_look(void *map, u32 *key, struct overdue_look *look)
+static int overdue_timer_fn(void *map, u32 *key, struct overdue_scan *look)
 {
 	/*
 	 * The verifier of 6.12 requires the RCU read lock to iterate over a DSQ in a timer
 	 * callback.
 	 */
 	bpf_rcu_read_lock();
-	look_for_overdue(now_ns());
+	scan_for_overdue(now_ns());
 	bpf_rcu_read_unlock();
-	bpf_timer_start(&look->timer, OVERDUE_LOOK_NS, 0);
+	bpf_timer_start(&look->timer, OVERDUE_SCAN_NS, 0);
 	return 0;
 }
 
@@ -86,7 +86,7 @@ static __noinline bool take_overdue(s32 cpu)
 		if (!t || !bpf_cpumask_test_cpu(cpu, p->cpus_ptr) || !dsq_move_as(&p_it, p, SCX_DSQ_LOCAL, SCX_ENQ_IMMED))
 			continue;
 		t->overdue = true;
-		task_set_slice(p, OVERDUE_TURN_NS);
+		task_set_slice(p, OVERDUE_SLICE_NS);
 		return true;
 	}
 	return false;
@@ -96,13 +96,13 @@ static __noinline bool take_overdue(s32 cpu)
 static __always_inline s32 overdue_init(void)
 {
 	u32 key = 0;
-	struct overdue_look *look = bpf_map_lookup_elem(&overdue_looks, &key);
+	struct overdue_scan *look = bpf_map_lookup_elem(&overdue_scans, &key);
 
 	if (!look)
 		return -2; /* ENOENT */
-	bpf_timer_init(&look->timer, &overdue_looks, CLOCK_MONOTONIC);
-	bpf_timer_set_callback(&look->timer, each_overdue_look);
-	bpf_timer_start(&look->timer, OVERDUE_LOOK_NS, 0);
+	bpf_timer_init(&look->timer, &overdue_scans, CLOCK_MONOTONIC);
+	bpf_timer_set_callback(&look->timer, overdue_timer_fn);
+	bpf_timer_start(&look->timer, OVERDUE_SCAN_NS, 0);
 	return scx_bpf_create_dsq(OVERDUE_DSQ, -1);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * sched_ext for the policies: ops, constants, kfuncs of kernels 6.12 to 7.2, and the record of why a scheduler ended.
+ * sched_ext for the policies: ops, constants, kfuncs of kernels 6.12 to 7.2, and a record of the
+ * reason why a scheduler exited.
  */
 #ifndef WEIR_SCX_BPF_H
 #define WEIR_SCX_BPF_H
@@ -8,9 +9,10 @@
 #include "bpf.bpf.h"
 
 /*
- * Ops. The kernel passes all arguments as an array of 64-bit words. OPn declares a program of n arguments that unpacks
- * them: OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags) { ... }. SLEEPABLE_OPn may sleep: init,
- * init_task, cgroup_init, cgroup_exit, cgroup_prep_move, cpu_online, cpu_offline, exit.
+ * Ops. The kernel passes all arguments as an array of 64-bit words. OPn declares a program of n
+ * arguments and unpacks them: OP2(void, fifo_enqueue, struct task_struct *, p, u64, enq_flags) {
+ * ... }. SLEEPABLE_OPn is for the ops that may sleep: init, init_task, cgroup_init, cgroup_exit,
+ * cgroup_prep_move, cpu_online, cpu_offline, exit.
  */
 #define WEIR_OP(section, ret, name, declared, unpacked)	\
 	static __always_inline ret name##_body declared;	\
@@ -37,8 +39,9 @@
 #define SCHEDULER(variable, ...) SEC(".struct_ops.link") struct sched_ext_ops variable = { __VA_ARGS__ }
 
 /*
- * Constants. Their values differ between kernels, so an object holds variables of the customary names, which whoever
- * loads it fills from the kernel's enums. Zero means that the kernel has no such constant.
+ * Constants. Their values differ between kernels. So an object holds variables with the usual
+ * names, which the loader fills from the kernel's enums. Zero means that the kernel lacks the
+ * constant.
  */
 #define SCX_CONSTANT(name) const volatile u64 __SCX_##name __weak
 
@@ -62,30 +65,30 @@ SCX_CONSTANT(TASK_QUEUED);
 SCX_CONSTANT(WAKE_FORK);
 SCX_CONSTANT(WAKE_SYNC);
 
-#define SCX_DSQ_GLOBAL __SCX_DSQ_GLOBAL		/* the kernel's own: looked into before dispatch */
-#define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the FIFO of the CPU at hand */
-#define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: the FIFO of that CPU */
+#define SCX_DSQ_GLOBAL __SCX_DSQ_GLOBAL		/* the kernel's DSQ, which it consumes before ops.dispatch */
+#define SCX_DSQ_LOCAL __SCX_DSQ_LOCAL		/* the local DSQ of the task's or the dispatching CPU */
+#define SCX_DSQ_LOCAL_ON __SCX_DSQ_LOCAL_ON	/* | cpu: the local DSQ of that CPU */
 #define SCX_SLICE_DFL __SCX_SLICE_DFL		/* 20 ms */
-#define SCX_SLICE_INF __SCX_SLICE_INF		/* for ever: no tick either */
+#define SCX_SLICE_INF __SCX_SLICE_INF		/* an infinite slice, which also stops the tick */
 #define SCX_ENQ_WAKEUP __SCX_ENQ_WAKEUP		/* in enqueue: the task has just been woken */
-#define SCX_ENQ_HEAD __SCX_ENQ_HEAD		/* in enqueue and insert: to the head of a FIFO */
-#define SCX_ENQ_PREEMPT __SCX_ENQ_PREEMPT	/* insert into the FIFO of a CPU: end the slice of whoever runs there */
-#define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: it was in a FIFO and is enqueued again */
-#define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: nobody else waits; only with the flag of that name */
-#define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* since 7.1: enqueue it again unless it runs there at once */
+#define SCX_ENQ_HEAD __SCX_ENQ_HEAD		/* in enqueue and insert: to the head of a FIFO DSQ */
+#define SCX_ENQ_PREEMPT __SCX_ENQ_PREEMPT	/* insert into a local DSQ: end the slice of the running task */
+#define SCX_ENQ_REENQ __SCX_ENQ_REENQ		/* in enqueue: the task was in a local DSQ and is reenqueued */
+#define SCX_ENQ_LAST __SCX_ENQ_LAST		/* in enqueue: no other task is runnable; needs SCX_OPS_ENQ_LAST */
+#define SCX_ENQ_IMMED __SCX_ENQ_IMMED		/* since 7.1: reenqueue the task unless it runs there at once */
 #define SCX_DEQ_SLEEP __SCX_DEQ_SLEEP		/* in quiescent: the task goes to sleep */
 #define SCX_KICK_IDLE __SCX_KICK_IDLE		/* only if the CPU is idle */
-#define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the task that runs there */
-#define SCX_KICK_WAIT __SCX_KICK_WAIT		/* and wait until it has been through the scheduler */
-#define SCX_PICK_IDLE_CORE __SCX_PICK_IDLE_CORE	/* a CPU all of whose core idles */
+#define SCX_KICK_PREEMPT __SCX_KICK_PREEMPT	/* end the slice of the running task */
+#define SCX_KICK_WAIT __SCX_KICK_WAIT		/* wait until the CPU has rescheduled */
+#define SCX_PICK_IDLE_CORE __SCX_PICK_IDLE_CORE	/* only a CPU of a fully idle core */
 #define SCX_TASK_QUEUED __SCX_TASK_QUEUED	/* in task_struct.scx.flags: runnable or running */
 #define SCX_WAKE_FORK __SCX_WAKE_FORK		/* the task is new */
 #define SCX_WAKE_SYNC __SCX_WAKE_SYNC		/* the waker is about to sleep */
 
 /*
- * Kfuncs. One that not every kernel from 6.12 has is weak, and only called where its address is not 0. The loader drops
- * what follows the last three underscores of a name: where the kernel's own name has such a tail, `___compat` is
- * appended to protect it.
+ * Kfuncs. Those that some kernel from 6.12 on lacks are weak, and are called only if their address
+ * is not 0. The loader drops a suffix that begins with the last `___` of a name. A kernel name that
+ * itself ends in such a suffix gets `___compat` appended, which is dropped instead.
  */
 extern s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 extern s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
@@ -111,7 +114,7 @@ extern void bpf_iter_scx_dsq_destroy(struct bpf_iter_scx_dsq *it) __weak __ksym;
 extern struct task_struct *bpf_task_from_pid(s32 pid) __ksym;
 extern void bpf_task_release(struct task_struct *p) __ksym;
 
-/* Ends the scheduler with a message; `...` are numbers, given to %-conversions of `format`. */
+/* Exits the scheduler with an error; `...` are integers for the conversions of `format`. */
 #define scx_error(format, ...)								\
 	({										\
 		static char __format[] = format;					\
@@ -120,8 +123,9 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 	})
 
 /*
- * Ends the scheduler and asks whoever loaded it to load it again, with tables of the machine as it is now. The code is
- * that of the kernel itself (SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG), which never moved.
+ * Exits the scheduler and asks its loader to reload it, with the topology tables of the machine as
+ * it is now. The exit code is the kernel's SCX_ECODE_ACT_RESTART | SCX_ECODE_RSN_HOTPLUG, which has
+ * the same value in all these kernels.
  */
 #define scx_restart(format, ...)							\
 	({										\
@@ -130,7 +134,10 @@ extern void bpf_task_release(struct task_struct *p) __ksym;
 		scx_bpf_exit_bstr(1LL << 48 | 1LL << 32, __format, __data, sizeof(__data)); \
 	})
 
-/* 6.14; before that the plain clock. Constant within one callback that holds its runqueue's lock. */
+/*
+ * scx_bpf_now() is new in 6.14; older kernels use bpf_ktime_get_ns(). It is constant within a
+ * callback that holds its runqueue lock.
+ */
 extern u64 scx_bpf_now___new(void) __weak __ksym;
 
 static __always_inline u64 now_ns(void)
@@ -138,12 +145,15 @@ static __always_inline u64 now_ns(void)
 	return KERNEL_HAS(scx_bpf_now___new) ? scx_bpf_now___new() : bpf_ktime_get_ns();
 }
 
-/* 6.12 says dispatch, 6.13 dsq_insert; since 6.19 it returns whether it took the task. */
+/*
+ * The kfunc was named scx_bpf_dispatch() in 6.12 and scx_bpf_dsq_insert() from 6.13 on. Since 6.19
+ * it returns whether the task was inserted.
+ */
 extern bool scx_bpf_dsq_insert___v2___compat(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
 extern void scx_bpf_dsq_insert___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
 extern void scx_bpf_dispatch___old(struct task_struct *p, u64 dsq_id, u64 slice, u64 enq_flags) __weak __ksym;
 
-/* Puts `p` at the end of a FIFO queue with `slice_ns`, 0 to keep what it has. */
+/* Inserts `p` at the tail of a FIFO DSQ with a slice of `slice_ns`; 0 keeps the current slice. */
 static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 enq_flags)
 {
 	if (KERNEL_HAS(scx_bpf_dsq_insert___v2___compat))
@@ -154,14 +164,16 @@ static __always_inline void dsq_insert(struct task_struct *p, u64 dsq_id, u64 sl
 		scx_bpf_dispatch___old(p, dsq_id, slice_ns, enq_flags);
 }
 
-/* The same change of names, and since 6.19 a structure of arguments. */
+/* Renamed in the same versions; since 6.19 the arguments are in a struct. */
 extern bool __scx_bpf_dsq_insert_vtime(struct task_struct *p, struct scx_bpf_dsq_insert_vtime_args *args) __weak __ksym;
 extern void scx_bpf_dsq_insert_vtime___v1(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
 					  u64 enq_flags) __weak __ksym;
 extern void scx_bpf_dispatch_vtime___old(struct task_struct *p, u64 dsq_id, u64 slice, u64 vtime,
 					 u64 enq_flags) __weak __ksym;
 
-/* Puts `p` into a queue that is ordered by `key`, smallest first, compared as signed differences. */
+/*
+ * Inserts `p` into a DSQ ordered by `key`, lowest first; keys are compared by signed differences.
+ */
 static __always_inline void dsq_insert_by_key(struct task_struct *p, u64 dsq_id, u64 slice_ns, u64 key, u64 enq_flags)
 {
 	if (KERNEL_HAS(__scx_bpf_dsq_insert_vtime)) {
@@ -179,12 +191,15 @@ static __always_inline void dsq_insert_by_key(struct task_struct *p, u64 dsq_id,
 	}
 }
 
-/* 6.12 says consume; since 7.1 it takes flags. */
+/* The kfunc was named scx_bpf_consume() in 6.12. Since 7.1 it takes flags. */
 extern bool scx_bpf_dsq_move_to_local___v2___compat(u64 dsq_id, u64 enq_flags) __weak __ksym;
 extern bool scx_bpf_dsq_move_to_local___v1(u64 dsq_id) __weak __ksym;
 extern bool scx_bpf_consume___old(u64 dsq_id) __weak __ksym;
 
-/* In dispatch: takes the first task of a queue that may run on this CPU. Whether there was one. Flags since 7.1. */
+/*
+ * In dispatch: moves the first task that may run on this CPU from a DSQ to the local DSQ. Returns
+ * whether there was one. Kernels before 7.1 ignore the flags.
+ */
 static __always_inline bool dsq_move_to_local_as(u64 dsq_id, u64 enq_flags)
 {
 	if (KERNEL_HAS(scx_bpf_dsq_move_to_local___v2___compat))
@@ -200,7 +215,8 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 }
 
 /*
- * for each task of a queue that the scheduler made, in its order. The iterator is destroyed on every way out.
+ * Iterates over the tasks of a DSQ that the scheduler created, in its order. The iterator is
+ * destroyed however the loop ends.
  */
 #define for_each_queued(p, dsq_id)									\
 	for (struct bpf_iter_scx_dsq p##_it __attribute__((cleanup(bpf_iter_scx_dsq_destroy))),		\
@@ -208,15 +224,16 @@ static __always_inline bool dsq_move_to_local(u64 dsq_id)
 		((void)bpf_iter_scx_dsq_destroy, bpf_iter_scx_dsq_new(&p##_it, dsq_id, 0), &p##_it);	\
 	     (p = bpf_iter_scx_dsq_next(&p##_it));)
 
-/* 6.12 has it under another name. */
+/* Named scx_bpf_dispatch_from_dsq() in 6.12. */
 extern bool scx_bpf_dsq_move___new(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 				   u64 enq_flags) __weak __ksym;
 extern bool scx_bpf_dispatch_from_dsq___old(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 					    u64 enq_flags) __weak __ksym;
 
 /*
- * In dispatch or where no runqueue is locked: `p`, which was in the queue when its iterator began, goes to the end of another
- * one. False if it is no longer there.
+ * Moves `p`, which was in the iterator's DSQ when the iterator was created, to the tail of another
+ * DSQ. Only in dispatch, or where no runqueue lock is held. Returns false if the task is no longer
+ * there.
  */
 static __always_inline bool dsq_move_as(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id, u64 enq_flags)
 {
@@ -230,7 +247,10 @@ static __always_inline bool dsq_move(struct bpf_iter_scx_dsq *it, struct task_st
 	return dsq_move_as(it, p, dsq_id, 0);
 }
 
-/* The same into a queue that is ordered by keys. The key is set by a call of its own, and counts for the next move alone. */
+/*
+ * The same for a DSQ ordered by keys. A separate call sets the key, which applies to the next move
+ * only.
+ */
 extern void scx_bpf_dsq_move_set_vtime___new(struct bpf_iter_scx_dsq *it, u64 vtime) __weak __ksym;
 extern bool scx_bpf_dsq_move_vtime___new(struct bpf_iter_scx_dsq *it, struct task_struct *p, u64 dsq_id,
 					 u64 enq_flags) __weak __ksym;
@@ -249,14 +269,16 @@ static __always_inline bool dsq_move_by_key(struct bpf_iter_scx_dsq *it, struct 
 }
 
 /*
- * In cpu_release: every task that waits in this CPU's FIFO is enqueued again, so that others can take it. Since 6.19 that is
- * done once the op is over. Before, it was done at once, while the op itself keeps the current task from migrating; and from
- * 6.14 on such a task stays in the FIFO, with a new slice, and enqueue is not asked: the very one that was just preempted.
+ * In cpu_release: reenqueues all tasks of this CPU's local DSQ so that other CPUs can take them.
+ * Since 6.19 the kernel does so after the op. Before 6.19 it did so during the op, which itself
+ * keeps the current task from migrating. From 6.14 to 6.18 such a task therefore stays in the local
+ * DSQ with a new slice and is not passed to ops.enqueue, and it is just the task that was
+ * preempted.
  */
 extern void scx_bpf_reenqueue_local___v2___compat(void) __weak __ksym;
 extern u32 scx_bpf_reenqueue_local___v1(void) __weak __ksym;
 
-static __always_inline void put_local_back(void)
+static __always_inline void reenqueue_local(void)
 {
 	if (KERNEL_HAS(scx_bpf_reenqueue_local___v2___compat))
 		scx_bpf_reenqueue_local___v2___compat();
@@ -264,7 +286,7 @@ static __always_inline void put_local_back(void)
 		scx_bpf_reenqueue_local___v1();
 }
 
-/* Since 6.19 the slice of a task is set by a call; before that by a store. */
+/* Since 6.19 a kfunc sets a task's slice; before that, a store. */
 extern bool scx_bpf_task_set_slice___new(struct task_struct *p, u64 slice) __weak __ksym;
 
 static __always_inline void task_set_slice(struct task_struct *p, u64 slice_ns)
@@ -276,12 +298,12 @@ static __always_inline void task_set_slice(struct task_struct *p, u64 slice_ns)
 }
 
 /*
- * Why the scheduler ended, for whoever loaded it. `kind` is written last: once it is not 0, the rest is there. The dump
- * has the kernel's default length; what a longer one has beyond that is lost.
+ * Reason for the scheduler's exit, which the loader reads. `kind` is written last: if it is not 0,
+ * all other members are valid. `dump` has the kernel's default length; a longer dump is truncated.
  */
 struct weir_exit {
 	s64 code;
-	s32 exit_cpu;	/* where it was decided, since 7.2; before that -1 */
+	s32 exit_cpu;	/* CPU that caused the exit; -1 before 7.2 */
 	char reason[128];
 	char message[1024];
 	char dump[32768];

@@ -22,7 +22,7 @@ RODATA bool smt_nice = false;
 struct smt_load {
 	u32 weight;
 	bool busy;
-	bool indifferent;	/* a thread of the kernel */
+	bool indifferent;	/* a kthread */
 };
 
 struct smt_load smt_loads[MAX_CPUS];
@@ -69,7 +69,7 @@ static __noinline bool is_outweighed(struct task_struct *p, u32 weight, s32 cpu)
 	return outweighs(heaviest, weight);
 }
 
-static __noinline void tell_siblings(s32 cpu, u32 weight)
+static __noinline void kick_siblings(s32 cpu, u32 weight)
 {
 	s32 steps, sibling;
 
@@ -95,7 +95,7 @@ static __always_inline void smt_runs(const struct task_struct *p, u32 weight, s3
 	load->indifferent = (p->flags & PF_KTHREAD) != 0;
 	WRITE_ONCE(load->weight, weight);
 	if (weight != before)
-		tell_siblings(cpu, weight);
+		kick_siblings(cpu, weight);
 }
 
 /* 3: `cpu` becomes idle. */
@@ -109,7 +109,7 @@ static __always_inline void smt_idles(s32 cpu)
 	load->busy = load->indifferent = false;
 	WRITE_ONCE(load->weight, 0);
 	if (before)
-		tell_siblings(cpu, 0);
+		kick_siblings(cpu, 0);
 }
 
 #endif

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Measures what calls cost, by the kernel's clock. Where an instruction takes one nanosecond of that clock (the
- * deterministic virtual machine), the numbers are instructions.
+ * Measures the cost of calls by the kernel's clock. Where an instruction takes one nanosecond of
+ * that clock (the deterministic virtual machine), the results are numbers of instructions.
  *
- * 1. What may be repeated is called TIMES times in a row, when one of the first tasks begins to run.
- * 2. What may not is measured call by call, where a scheduler that has one queue needs it.
- * 3. What the clock and the loop cost by themselves is among the numbers, and is to be taken off.
+ * 1. A call that may be repeated is made TIMES times in a row, when one of the first tasks starts
+ *    to run.
+ * 2. A call that may not be repeated is measured one by one, where a scheduler with one queue makes
+ *    it.
+ * 3. The cost of the clock and of the loop is measured, too, and must be subtracted.
  *
- * When the scheduler leaves, each cost is printed to the kernel's trace: its sum and how often it was taken.
+ * When the scheduler exits, it writes the sum of each cost and the number of calls to the kernel's
+ * trace.
  */
 #include <weir/scx.bpf.h>
 
@@ -15,10 +18,8 @@ LICENSE("GPL");
 
 #define QUEUE 0
 #define TIMES 100
-#define BATCH 10	/* of those first tasks */
+#define BATCH 10	/* number of those first tasks */
 
-static long (*const bpf_trace_printk)(const char *format, u32 size, ...) = (void *)6;
-static u64 (*const bpf_jiffies64)(void) = (void *)118;
 extern s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 extern bool bpf_cpumask_empty(const struct cpumask *mask) __ksym;
 extern u32 bpf_cpumask_weight(const struct cpumask *mask) __ksym;
@@ -79,7 +80,7 @@ static __always_inline void add(u32 which, u64 since, u64 times)
 	costs[which].times += times;
 }
 
-/* Some calls in a row. */
+/* Measures TIMES calls in a row. */
 #define REPEAT(name, ...)					\
 	do {							\
 		u64 since = bpf_ktime_get_ns();			\
@@ -91,7 +92,7 @@ static __always_inline void add(u32 which, u64 since, u64 times)
 		add(name##_cost, since, TIMES);			\
 	} while (0)
 
-/* One call. */
+/* Measures one call. */
 #define ONCE(name, ...)						\
 	do {							\
 		u64 since = bpf_ktime_get_ns();			\
@@ -166,7 +167,7 @@ OP3(s32, costs_select_cpu, struct task_struct *, p, s32, prev_cpu, u64, wake_fla
 	return cpu;
 }
 
-/* Every other task by key, into a queue of its own: one queue cannot be both. */
+/* Every other task goes by key into a DSQ of its own, because a DSQ is either FIFO or ordered. */
 OP2(void, costs_enqueue, struct task_struct *, p, u64, enq_flags)
 {
 	if (p->pid & 1)
@@ -177,7 +178,7 @@ OP2(void, costs_enqueue, struct task_struct *, p, u64, enq_flags)
 	ONCE(kick_self, scx_bpf_kick_cpu(scx_bpf_task_cpu(p), 0));
 }
 
-/* A counter in memory: the verifier would tell a walk of two steps from one of three. */
+/* A counter in memory: the verifier would distinguish a walk of two steps from one of three. */
 static __noinline int walk(u64 queue)
 {
 	struct task_struct *p;
@@ -206,7 +207,7 @@ static __noinline int take(u64 queue)
 	return 0;
 }
 
-/* The queues in turn. */
+/* The DSQs alternate. */
 OP2(void, costs_dispatch, s32, cpu, struct task_struct *, prev)
 {
 	turn ^= 1;

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn alike_tasks_share_one_set_of_calls() {
+    fn identical_tasks_share_one_set_of_calls() {
         let story = |words: &str| words.split(' ').map(str::to_owned).collect::<Vec<String>>();
         let told = |a: &str, b: &str| {
             let mut stories = BTreeMap::from([("a".to_owned(), story(a)), ("b".to_owned(), story(b))]);

@@ -194,7 +194,7 @@ mod tests {
     use workload::Start;
 
     #[test]
-    fn every_case_is_a_workload() {
+    fn every_muqss_case_is_a_valid_workload() {
         for name in ["bfs", "one", "forks", "two", "four"] {
             for case in cases(name) {
                 let workload = case.workload().unwrap();

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn run_interval_file_round_trips() {
         let values: Values = "a hog-0 share 50000\na job response-p50 3000\n".parse().unwrap();
         assert_eq!((values.count(), values.to_string().parse::<Values>().unwrap()), (2, values));
         for (text, error) in [("a b c\n", "line 1: expected four columns"), ("# x\na b share x\n", "line 2")] {

@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read() {
+    fn order_records_round_trip() {
         let real = ranges(&[observe(false, &[(0, 0, TaskId(0), TaskId::NONE, SwitchReason::Idle)]), Round::new()]);
         assert_eq!(read(&write(&real)).unwrap(), real);
         assert!(read("w a 1 2\n").is_err());

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_read() {
+    fn recorded_scenario_round_trips() {
         let call = Call {
             op: "select_cpu".into(),
             cpu: 1,

@@ -361,7 +361,7 @@ mod tests {
     const KERNEL: &str = "latency fifo a 600 30 900 2000\nlatency fifo b 400 1 7 7\nlatency bfs a 600 30 100 200\n";
 
     #[test]
-    fn what_was_written_is_read() {
+    fn latency_table_round_trips() {
         let got = read(KERNEL).unwrap();
         assert_eq!(read(&write(&got)).unwrap(), got);
         assert!(read("latency fifo a 600 30 900").unwrap_err().to_string().contains("line 1"));

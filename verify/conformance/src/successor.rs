@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_is_a_workload() {
+    fn every_successor_case_is_a_valid_workload() {
         for case in &CASES {
             let workload = case.workload().unwrap();
             assert_eq!(workload.tasks.len(), case.hogs.len() + usize::from(case.job.is_some()), "{}", case.name);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn alarms_are_found() {
+    fn kernel_alarms_in_the_console_are_found() {
         for line in [
             "[    3.141592] WARNING: CPU: 2 PID: 77 at kernel/sched/ext.c:2030 scx_foo+0x12/0x40",
             "[    9.0] WARNING: kernel/sched/ext.c:2030 at scx_foo+0x12/0x40, CPU#2: weir/77",

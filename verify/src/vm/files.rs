@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_a_program() {
+    fn libraries_of_a_program_are_listed() {
         let text = "\tlinux-vdso.so.1 (0x00007ffc)\n\tlibelf.so.1 => /lib/x86_64-linux-gnu/libelf.so.1 (0x00007f)\n\
                     \t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
         let paths: Vec<String> = libraries_of(text).unwrap().into_keys().collect();

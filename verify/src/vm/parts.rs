@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_of_qemu() {
+    fn qemu_version_is_parsed() {
         assert_eq!(major("QEMU emulator version 7.2.22 (Debian 1:7.2+dfsg-7)\nCopyright"), Some(7));
         assert_eq!(major("QEMU emulator version 10.0.2 (v10)"), Some(10));
         assert_eq!(major("qemu: error"), None);

@@ -216,7 +216,8 @@ impl Rng {
         if self.below(2) == 0 {
             part += &format!(",nice={}", self.below(30) as i64 - 10);
         }
-        // Steady parts are pinned more often: promised shares refer to one CPU more often than to the whole machine.
+        // Parts with promised shares are pinned to one CPU more often than to several, because they are easier to check
+        // there.
         match self.below(if steady { 3 } else { 6 }) {
             0 => part += &format!(",cpus={}", self.below(last + 1)),
             1 => {

@@ -59,7 +59,7 @@ fn assign_call_changes_the_cpus_of_a_job() {
     assert_eq!((&made["call"], &made["returned"]), (&json!(call), &json!(0)));
     // The call may be delayed by a tick on its CPU.
     assert!((2_000_000_000..2_000_010_000).contains(&made["made_ns"].as_u64().unwrap()), "{made}");
-    // A second call takes the CPUs away again.
+    // A second call returns the CPUs to the default set.
     let (runs, _) = sets(directory.path(), &["--call", "assign:group=db,cpus=1@3s", "--call", call]);
     assert_eq!(ran(&runs[0]), [60, 100]);
 }

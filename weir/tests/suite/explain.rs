@@ -123,7 +123,7 @@ fn missed_idle_cpu_and_passed_over_task_are_named() {
         let json = explain_json(directory.path(), &["--worst", "1"]);
         assert!(reasons(&json).contains(&wanted.to_owned()), "{define}: {json:#}");
     }
-    // Neither is reported where it did not happen: a plain FIFO has one order, and gives each CPU to the next task.
+    // Neither reason is reported for a plain FIFO, which keeps one order and gives each CPU to the next task.
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["./it.bpf.o"]);
     let plain = reasons(&explain_json(directory.path(), &["--worst", "1"]));

@@ -190,7 +190,7 @@ impl Server {
                 return Ok(Level::Logged);
             }
             if gate.failures > failures + 1 {
-                // An attempt that began after the call has failed.
+                // An attempt that began after this call has failed, so report its error.
                 return Err(gate.error.unwrap_or(Errno::IO));
             }
             if !gate.busy {
@@ -276,7 +276,7 @@ impl Server {
                 if since != 0 {
                     self.dirty_since.store(since, Ordering::Relaxed);
                 }
-                // A refused epoch name says nothing about the disk.
+                // A rejected epoch name does not mean that the disk has failed.
                 if !matches!(error, StoreError::Epoch { .. }) {
                     gate.message = Some(error.to_string());
                     gate.error = Some(error.errno());
@@ -288,7 +288,7 @@ impl Server {
 
     /// Drops archived epochs and frees their blocks.
     pub fn drop_epochs(&self, names: &[String]) -> StoreResult<()> {
-        // The server's own snapshot first, so that the one without the epochs has little to write.
+        // Take the server's own snapshot first, so that the next one, without the epochs, has little to write.
         self.snapshot(None)?;
         self.store.drop_epochs(&|| self.frozen(), now(), names)?;
         self.write(|tree| tree.disk_limit = self.store.live_limit(false));
@@ -322,7 +322,7 @@ impl Server {
             freed += dropped;
             wanted -= dropped.min(wanted);
         }
-        // The tree that was logged last holds the pages too, until this.
+        // The tree that was logged last still holds the pages; logging again releases them.
         let _ = self.log_now();
         freed > 0
     }

@@ -151,7 +151,7 @@ fn late_member_of_a_named_process_is_its_thread() {
 }
 
 #[test]
-fn three_thousand_forks() {
+fn three_thousand_tasks_are_forked_and_reaped() {
     let text = r#"{"tasks": {"p": {"loop": 3000, "fork": "c"}, "c": {"instance": 0, "loop": 1, "sleep": 3000}}}"#;
     let result = real(&rt_app(text), &Options { log: false, ..options() });
     assert_eq!((result.end, result.tasks.len(), result.failed_forks), (End::Finished, 3001, 0));

@@ -217,7 +217,7 @@ impl<S: Sink> Meter<S> {
     pub fn receive_within(&mut self, time: Duration) -> Result<(), LinkError> {
         self.take(PERIOD.min(time))?;
         let now = sys::now();
-        // Events sent before that.
+        // Take the events that were sent before `now`.
         self.take(Duration::ZERO)?;
         self.order.release(Some(now), |event| self.feed.take(event));
         if self.is_over() && self.after.is_none() {

@@ -17,9 +17,7 @@
 
 use super::Core;
 use super::classes::Turn;
-use super::fair::SCALE;
-use super::idle_balance::NewidleStats;
-use super::task::Task;
+use super::task::{SCALE, Task};
 use ids::{CpuId, Locality, Nanos, Policy, TaskId};
 use std::cmp::Reverse;
 
@@ -35,6 +33,47 @@ const IMBALANCE_PERCENT: u64 = 117;
 const NICE_0: u64 = 1024;
 /// Scheduling domains over which CPUs balance, from the core to the whole machine.
 pub(super) const SPANS: [Locality; 4] = [Locality::Smt, Locality::Llc, Locality::Node, Locality::Far];
+
+/// Denominator of the newidle ratio; a ratio of 1024 means "always search".
+pub(super) const RATIO_ONE: u32 = 1024;
+
+/// NI_RATE adds 1 to the ratio for each 2^22 ns between two updates of the ratio.
+const RATE_SHIFT: u32 = 22;
+
+/// Statistics of newidle balancing of one CPU over one scheduling domain (`newidle_call` and others of `struct
+/// sched_domain`).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NewidleStats {
+    calls: u32,
+    successes: u32,
+    /// Probability of a search, in 1/[`RATIO_ONE`].
+    pub ratio: u32,
+    since: Nanos,
+}
+
+impl NewidleStats {
+    /// Initial statistics, with the call count that the kernel starts with.
+    pub fn new(ratio: u32) -> NewidleStats {
+        NewidleStats { calls: RATIO_ONE / 2, successes: ratio / 2, ratio, since: Nanos::ZERO }
+    }
+
+    /// `update_newidle_stats`. A search that was let through counts for those that were skipped.
+    pub fn note(&mut self, successes: u32, now: Nanos, by_rate: bool) {
+        self.calls += 1;
+        self.successes += successes;
+        if self.calls < RATIO_ONE {
+            return;
+        }
+        self.ratio = self.successes;
+        if by_rate {
+            let rarely = u32::try_from(now.since(self.since).0 >> RATE_SHIFT).unwrap_or(RATIO_ONE);
+            self.ratio = self.ratio.saturating_add(rarely).min(RATIO_ONE);
+        }
+        self.since = now;
+        self.calls /= 2;
+        self.successes /= 2;
+    }
+}
 
 /// Balancing state of a CPU for one scheduling domain.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,7 +152,7 @@ impl Core {
     pub(super) fn fair_movable(&self, from: CpuId, to: CpuId, hot_too: bool) -> Vec<TaskId> {
         let shares_core = self.config.topology.locality(from, to) == Locality::Smt;
         let cold = |task: &Task| {
-            let is_hot = task.fair.ran_at.is_some_and(|ran_at| self.now.since(ran_at) < HOT);
+            let is_hot = task.fair.ran_at.is_some_and(|ran_at| self.time.now().since(ran_at) < HOT);
             hot_too || shares_core || task.policy == Policy::Idle || !is_hot
         };
         let may = |&task: &TaskId| self.task(task).allowed.contains(to) && cold(self.task(task));
@@ -140,12 +179,12 @@ impl Core {
         if !self.fair_idle(cpu) {
             self.fair_kick_idle(cpu);
         }
-        if self.higher_waiting == 0 {
+        if self.tasks.higher_waiting == 0 {
             return Vec::new();
         }
         let mut moved = Vec::new();
         for (index, span) in SPANS.into_iter().enumerate() {
-            if self.now >= self.cpus[cpu.index()].fair.balances[index].next {
+            if self.time.now() >= self.cpus[cpu.index()].fair.balances[index].next {
                 moved.extend(self.fair_balance_over(cpu, index, span));
             }
         }
@@ -174,7 +213,7 @@ impl Core {
             let load = self.fair_load(from);
             first == Some(cpu) && local < average && (!overloaded || load * 100 > local * IMBALANCE_PERCENT)
         });
-        let now = self.now;
+        let now = self.time.now();
         let balance = &mut self.cpus[cpu.index()].fair.balances[index];
         (balance.next, balance.last) = (now + Nanos(interval), now);
         let Some(from) = from else {

@@ -53,14 +53,11 @@ impl Core {
     pub fn higher_put_back(&mut self, task: TaskId, turn: Turn) {
         let seq = match turn {
             _ if self.task(task).class == Class::Fair && turn != Turn::Kept => self.arrival(),
-            Turn::First => {
-                self.heads -= 1;
-                self.heads
-            }
+            Turn::First => self.tasks.head_arrival(),
             Turn::Last => self.arrival(),
             Turn::Kept => self.task(task).class_seq,
         };
-        let now = self.now;
+        let now = self.time.now();
         let entry = self.task_mut(task);
         entry.class_seq = seq;
         match entry.policy {
@@ -71,7 +68,7 @@ impl Core {
         }
         let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         self.cpus[cpu.index()].higher.insert(key);
-        self.higher_waiting += 1;
+        self.tasks.higher_waiting += 1;
         if key.0 == Class::Fair {
             self.fair_count(cpu, task, true);
         }
@@ -79,8 +76,7 @@ impl Core {
 
     /// The next arrival number for a tail insert.
     pub(super) fn arrival(&mut self) -> u64 {
-        self.arrivals += 1;
-        self.arrivals
+        self.tasks.arrival()
     }
 
     /// Dequeues a waiting task of a higher class.
@@ -94,7 +90,7 @@ impl Core {
     fn higher_remove(&mut self, task: TaskId) {
         let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         if self.cpus[cpu.index()].higher.remove(&key) {
-            self.higher_waiting -= 1;
+            self.tasks.higher_waiting -= 1;
             if key.0 == Class::Fair {
                 self.fair_count(cpu, task, false);
             }
@@ -129,7 +125,7 @@ impl Core {
         self.fair_update_weights(cpu, None);
         if self.cpus[cpu.index()].higher.is_empty() {
             self.fair_dequeue_all_delayed(cpu, prev);
-            if self.higher_waiting == 0 || !self.cpus[cpu.index()].active {
+            if self.tasks.higher_waiting == 0 || !self.cpus[cpu.index()].active {
                 return None;
             }
             if let Some(task) = self.realtime_pull(cpu) {

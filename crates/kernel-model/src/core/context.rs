@@ -4,7 +4,6 @@
 
 use super::insert::DispatchBuffer;
 use super::locks::HeldLocks;
-use crate::kfuncs;
 use crate::ops::Op;
 use bpf_machine::{SourceLine, TimerId};
 use ids::{CpuId, DsqId, TaskId};
@@ -89,16 +88,6 @@ pub(crate) enum Callee {
     Kfunc(u32),
     /// A helper, by number.
     Helper(u32),
-}
-
-impl Callee {
-    /// Name in the kernel.
-    pub fn name(self) -> String {
-        match self {
-            Callee::Kfunc(kfunc) => kfuncs::name(kfunc).to_owned(),
-            Callee::Helper(helper) => kfuncs::helper_name(helper),
-        }
-    }
 }
 
 /// A call of a kfunc or a helper.

@@ -12,7 +12,7 @@ impl Core {
     pub fn charge_cpu_time(&mut self, cpu: CpuId, ran: Nanos) {
         let rq = &mut self.cpus[cpu.index()];
         if rq.online {
-            let current = rq.current.some().map(|task| &self.tasks[task.index()]);
+            let current = rq.current.some().map(|task| &self.tasks[task]);
             *part_of(&mut rq.time, current) += ran.0;
         }
     }

@@ -16,7 +16,7 @@
 
 use super::Core;
 use super::balance::Balances;
-use super::task::{Class, TaskKey, load_weight};
+use super::task::{Class, SCALE, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
 
@@ -29,9 +29,6 @@ mod naive;
 
 /// `sched_base_slice` with one CPU; it grows with the base-2 logarithm of the number of CPUs, up to 8 CPUs.
 const SLICE_NS: u64 = 700_000;
-/// Extra fraction bits of weights over the weight table, which keep the shares of small weights precise
-/// (SCHED_FIXEDPOINT_SHIFT).
-pub(super) const SCALE: u32 = 10;
 /// Weight of nice 0.
 const NICE_0: u64 = 1024 << SCALE;
 /// Initial virtual time of queues: far above any lag, which is at most 2 s for the lightest task.
@@ -328,7 +325,7 @@ impl Core {
     /// `update_curr`: charges the running task; returns true if the CPU should pick again.
     pub(super) fn fair_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
         let (weight, request, cpu) = (self.fair_weight(task), self.fair_request(task), self.task_cpu(task));
-        let now = self.now;
+        let now = self.time.now();
         let fair = &mut self.task_mut(task).fair;
         fair.vruntime += ran.0 * NICE_0 / weight;
         fair.ran_at = Some(now);
@@ -342,9 +339,9 @@ impl Core {
 
     /// Charges the fair task running on `cpu` up to now, before other tasks are compared with it.
     pub(super) fn fair_catch_up(&mut self, cpu: CpuId) {
-        let now = self.now;
+        let now = self.time.now();
         let rq = &mut self.cpus[cpu.index()];
-        let Some(task) = rq.current.some().filter(|&task| self.tasks[task.index()].class == Class::Fair) else {
+        let Some(task) = rq.current.some().filter(|&task| self.tasks[task].class == Class::Fair) else {
             return;
         };
         let ran = now.since(std::mem::replace(&mut rq.exec_start, now));

@@ -351,11 +351,11 @@ impl Core {
     /// The default search (contract I4) over the CPUs allowed by both the task and `and`. Returns the claimed CPU, or
     /// -EBUSY.
     pub fn search_idle(&mut self, task: TaskId, prev: CpuId, wake_flags: u64, and: Option<&CpuSet>, flags: u64) -> i32 {
-        let narrowed = and.map(|and| self.tasks[task.index()].allowed.intersection(and));
-        let allowed = narrowed.as_ref().unwrap_or(&self.tasks[task.index()].allowed);
+        let narrowed = and.map(|and| self.tasks[task].allowed.intersection(and));
+        let allowed = narrowed.as_ref().unwrap_or(&self.tasks[task].allowed);
         if wake_flags & WAKE_SYNC != 0 {
             let waker = self.current(self.context.cpu).some();
-            let exiting = waker.is_some_and(|waker| self.tasks[waker.index()].exiting);
+            let exiting = waker.is_some_and(|waker| self.tasks[waker].exiting);
             let stays = exiting || !self.cpus[self.context.cpu.index()].local.is_empty();
             if let Some(cpu) = self.idle.search_sync(self.context.cpu, stays, allowed, prev, flags) {
                 return cpu.0 as i32;
@@ -385,6 +385,10 @@ impl Core {
         }
         if node < 0 || node >= self.nodes() as i32 {
             self.fail(format!("invalid node {node}"));
+            return Err(EINVAL);
+        }
+        if !self.config.topology.has_node(node as u32) {
+            self.fail(format!("unavailable node {node}"));
             return Err(EINVAL);
         }
         Ok(node as u32)
@@ -431,7 +435,7 @@ impl Core {
             self.fail(error);
             return EINVAL;
         }
-        let only = &self.tasks[task.index()];
+        let only = &self.tasks[task];
         if only.allowed_count == 1 {
             let fits = and.unwrap_or(&only.allowed).contains(prev);
             return if fits && self.claim_idle(prev) { prev.0 as i32 } else { EBUSY };

@@ -17,62 +17,36 @@
 //! it.
 
 use super::Core;
-use super::balance::{BUSY_FACTOR, Balance, NICE_TRIES, SPANS};
-use crate::kfuncs::prandom;
+use super::balance::{BUSY_FACTOR, Balance, NICE_TRIES, NewidleStats, RATIO_ONE, SPANS};
+use super::random::Random;
 use ids::{CpuId, Locality, Nanos};
 use std::cmp::Reverse;
-
-/// Denominator of the newidle ratio; a ratio of 1024 means "always search".
-const RATIO_ONE: u32 = 1024;
 
 /// First version in which a CPU that rarely becomes idle searches whatever the success rate (feature NI_RATE).
 const RATE_SINCE: (u16, u16) = (7, 1);
 
-/// NI_RATE adds 1 to the ratio for each 2^22 ns between two updates of the ratio.
-const RATE_SHIFT: u32 = 22;
-
-/// Statistics of newidle balancing of one CPU over one scheduling domain (`newidle_call` and others of `struct
-/// sched_domain`).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NewidleStats {
-    calls: u32,
-    successes: u32,
-    /// Probability of a search, in 1/[`RATIO_ONE`].
-    ratio: u32,
-    since: Nanos,
-}
-
-impl NewidleStats {
-    /// Initial statistics, with the call count that the kernel starts with.
-    fn new(ratio: u32) -> NewidleStats {
-        NewidleStats { calls: RATIO_ONE / 2, successes: ratio / 2, ratio, since: Nanos::ZERO }
-    }
-
-    /// `update_newidle_stats`. A search that was let through counts for those that were skipped.
-    fn note(&mut self, successes: u32, now: Nanos, by_rate: bool) {
-        self.calls += 1;
-        self.successes += successes;
-        if self.calls < RATIO_ONE {
-            return;
-        }
-        self.ratio = self.successes;
-        if by_rate {
-            let rarely = u32::try_from(now.since(self.since).0 >> RATE_SHIFT).unwrap_or(RATIO_ONE);
-            self.ratio = self.ratio.saturating_add(rarely).min(RATIO_ONE);
-        }
-        self.since = now;
-        self.calls /= 2;
-        self.successes /= 2;
-    }
-}
-
 /// Idle load balancing state shared by all CPUs (the kernel's `nohz`).
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Nohz {
+struct Nohz {
     /// No idle balancing before this time.
     next: Nanos,
     /// A CPU has become idle since `next` was computed.
     stale: bool,
+}
+
+/// State of load balancing, shared by all CPUs.
+#[derive(Debug)]
+pub(super) struct Balancing {
+    nohz: Nohz,
+    /// The kernel's own random numbers (newidle balancing).
+    random: Random,
+}
+
+impl Balancing {
+    /// State before any balancing; the seed determines the random numbers.
+    pub fn new(seed: u64) -> Balancing {
+        Balancing { nohz: Nohz::default(), random: Random::new(seed) }
+    }
 }
 
 impl Core {
@@ -81,7 +55,7 @@ impl Core {
         let fair = &mut self.cpus[cpu.index()].fair;
         fair.kicked = false;
         if idle {
-            self.nohz.stale |= !std::mem::replace(&mut fair.tickless, true);
+            self.balancing.nohz.stale |= !std::mem::replace(&mut fair.tickless, true);
         }
     }
 
@@ -106,7 +80,7 @@ impl Core {
         let mut weight = 1;
         if newidle < RATIO_ONE || !by_rate {
             let probability = 1 + newidle;
-            if prandom(&mut self.kernel_random) % RATIO_ONE > probability {
+            if self.balancing.random.next() % RATIO_ONE > probability {
                 return self.fair_note_newidle(cpu, index, 0, by_rate);
             }
             weight = (RATIO_ONE + probability / 2) / probability;
@@ -117,7 +91,7 @@ impl Core {
 
     /// Records an attempt; returns whether it succeeded.
     fn fair_note_newidle(&mut self, cpu: CpuId, index: usize, successes: u32, by_rate: bool) -> bool {
-        let now = self.now;
+        let now = self.time.now();
         let newidle = self.balance_mut(cpu, index).newidle.as_mut().expect("looked at before");
         newidle.note(successes, now, by_rate);
         successes > 0
@@ -142,16 +116,16 @@ impl Core {
     pub(super) fn fair_kick_idle(&mut self, cpu: CpuId) {
         self.cpus[cpu.index()].fair.tickless = false;
         // `next` is 0 until the first idle balancing, which is always due.
-        if self.higher_waiting > 0 || self.nohz.next > Nanos::ZERO {
+        if self.tasks.higher_waiting > 0 || self.balancing.nohz.next > Nanos::ZERO {
             self.fair_kick_one(cpu);
         }
     }
 
     fn fair_kick_one(&mut self, cpu: CpuId) {
         let now = self.jiffies_now();
-        if now < self.nohz.next {
-            if std::mem::take(&mut self.nohz.stale) {
-                self.nohz.next = now;
+        if now < self.balancing.nohz.next {
+            if std::mem::take(&mut self.balancing.nohz.stale) {
+                self.balancing.nohz.next = now;
             }
             return;
         }
@@ -161,7 +135,7 @@ impl Core {
         let is_idle = |&to: &CpuId| self.cpus[to.index()].active && self.fair_idle(to);
         let to = (0..self.cpus()).map(CpuId).find(is_idle);
         if let Some(to) = to {
-            self.nohz = Nohz { next: now + self.jiffies_in_ns(1), stale: false };
+            self.balancing.nohz = Nohz { next: now + self.jiffies_in_ns(1), stale: false };
             self.cpus[to.index()].fair.kicked = true;
             self.resched(to);
         }
@@ -178,7 +152,7 @@ impl Core {
                 self.resched(to);
             }
         }
-        self.nohz.next = self.fair_next_of(&idle);
+        self.balancing.nohz.next = self.fair_next_of(&idle);
         !self.cpus[cpu.index()].higher.is_empty()
     }
 

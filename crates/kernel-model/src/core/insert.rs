@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The kfuncs that insert and move tasks: direct dispatch, dispatch buffer, queue iterators (contract 1.5, K3, K4).
 
-use super::dsq::{Dsq, Position, QueueRef};
+use super::dsq::{Position, QueueRef};
 use super::task::{Owner, Verdict};
 use super::{Core, DirectDispatch, Reenqueue, enq_flags, ops_flags};
 use crate::ops::Op;
@@ -60,7 +60,7 @@ impl Core {
             self.fail(format!("SCX_ENQ_IMMED on a non-local DSQ {:#x}", dsq.0));
             return None;
         }
-        let implied = local && self.ops_flags & ops_flags::ALWAYS_ENQ_IMMED != 0;
+        let implied = local && self.attached.has_flags(ops_flags::ALWAYS_ENQ_IMMED);
         Some(if implied { flags | enq_flags::IMMED } else { flags })
     }
 
@@ -109,7 +109,7 @@ impl Core {
     }
 
     fn buffer_insert(&mut self, task: TaskId, verdict: Verdict) {
-        if self.context.buffer.entries.len() >= self.max_batch {
+        if self.context.buffer.entries.len() >= self.attached.max_batch() {
             self.fail("dispatch buffer overflow".into());
             return;
         }
@@ -156,7 +156,7 @@ impl Core {
     pub fn dsq_move_to_local(&mut self, memory: &mut Memory, dsq: DsqId, flags: u64) -> bool {
         let Some(flags) = self.vet_flags(DsqId::LOCAL, flags) else { return false };
         self.flush_buffer(memory);
-        if dsq.is_builtin() || !self.dsqs.contains_key(&dsq) {
+        if dsq.is_builtin() || !self.queues.contains(dsq) {
             self.fail(format!("invalid DSQ ID {:#018x}", dsq.0));
             return false;
         }
@@ -168,7 +168,7 @@ impl Core {
 
     /// `scx_bpf_dispatch_nr_slots`.
     pub fn dispatch_nr_slots(&mut self) -> u32 {
-        (self.max_batch - self.context.buffer.entries.len()) as u32
+        (self.attached.max_batch() - self.context.buffer.entries.len()) as u32
     }
 
     /// `scx_bpf_dispatch_cancel`.
@@ -183,20 +183,20 @@ impl Core {
         if dsq.is_builtin() || node >= self.nodes() as i32 || node < -1 {
             return EINVAL;
         }
-        if self.dsqs.contains_key(&dsq) {
+        if self.queues.contains(dsq) {
             return EEXIST;
         }
-        self.dsqs.insert(dsq, Dsq::new());
+        self.queues.create(dsq);
         0
     }
 
     /// `scx_bpf_destroy_dsq`.
     pub fn destroy_dsq(&mut self, dsq: DsqId) {
-        match self.dsqs.get(&dsq) {
+        match self.queues.user(dsq) {
             Some(queue) if !queue.is_empty() => {
                 self.fail(format!("attempting to destroy in-use dsq {:#018x} (nr={})", dsq.0, queue.len()));
             }
-            _ => drop(self.dsqs.remove(&dsq)),
+            _ => self.queues.destroy(dsq),
         }
     }
 
@@ -208,7 +208,7 @@ impl Core {
                 let Some(cpu) = self.check_cpu(id.0 as u32 as i32) else { return ENOENT };
                 Some(&self.cpus[cpu.index()].local)
             }
-            id => self.dsqs.get(&id),
+            id => self.queues.user(id),
         };
         queue.map_or(ENOENT, |queue| queue.len() as i32)
     }
@@ -219,10 +219,10 @@ impl Core {
             self.fail(format!("peek disallowed on builtin DSQ {:#x}", dsq.0));
             return None;
         }
-        if !self.dsqs.contains_key(&dsq) {
+        if !self.queues.contains(dsq) {
             self.fail(format!("peek on non-existent DSQ {:#x}", dsq.0));
         }
-        self.dsqs.get(&dsq)?.first()
+        self.queues.user(dsq)?.first()
     }
 
     /// Creates an iterator over a user queue; fails with -ENOENT or -EINVAL.
@@ -230,7 +230,7 @@ impl Core {
         if flags & !ITER_REVERSE != 0 {
             return Err(EINVAL);
         }
-        let queue = self.dsqs.get(&dsq).ok_or(ENOENT)?;
+        let queue = self.queues.user(dsq).ok_or(ENOENT)?;
         let reverse = flags & ITER_REVERSE != 0;
         Ok(DsqCursor { dsq, last: TaskId::NONE, seq: queue.seq(), reverse, position: (0, 0) })
     }
@@ -238,12 +238,12 @@ impl Core {
     /// Returns the next task of an iterator.
     pub fn dsq_iter_next(&mut self, cursor: &mut DsqCursor) -> Option<TaskId> {
         self.visit_queue(QueueRef::User(cursor.dsq));
-        let queue = self.dsqs.get(&cursor.dsq)?;
+        let queue = self.queues.user(cursor.dsq)?;
         loop {
             let after = cursor.last.some().map(|_| cursor.position);
             let (position, task) = queue.next(after, cursor.reverse)?;
             (cursor.last, cursor.position) = (task, position);
-            if self.tasks[task.index()].queue_seq <= cursor.seq {
+            if self.tasks[task].queue_seq <= cursor.seq {
                 return Some(task);
             }
         }
@@ -265,7 +265,8 @@ impl Core {
     ) -> bool {
         let Some(flags) = self.vet_flags(to, flags) else { return false };
         let entry = self.task(task);
-        if entry.queue != Some(QueueRef::User(cursor.dsq)) || entry.queue_seq > cursor.seq || self.exit.is_some() {
+        if entry.queue != Some(QueueRef::User(cursor.dsq)) || entry.queue_seq > cursor.seq || self.attached.is_exiting()
+        {
             return false;
         }
         let cpu = self.locked_cpu();
@@ -295,7 +296,7 @@ impl Core {
             self.fail(format!("invalid CPU {} in SCX_DSQ_LOCAL_ON dispatch verdict", dsq.0 as u32 as i32));
         } else if let Some(cpu) = local {
             self.reenqueue_local_later(cpu, Reenqueue::All);
-        } else if dsq != DsqId::GLOBAL && !self.dsqs.contains_key(&dsq) {
+        } else if dsq != DsqId::GLOBAL && !self.queues.contains(dsq) {
             self.fail(format!("non-existent DSQ {:#x}", dsq.0));
         } else if self.bypassing() {
             // Bypass ignores the call without an error.

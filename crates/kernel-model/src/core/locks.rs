@@ -47,7 +47,7 @@ impl Core {
 
     /// Takes a runqueue lock, and first releases the one that the operation holds.
     pub fn lock_runqueue(&mut self, cpu: CpuId) {
-        if self.locks_tracked && self.context.locks.runqueue != Some(cpu) {
+        if self.recorded.locks && self.context.locks.runqueue != Some(cpu) {
             self.unlock_runqueue();
             self.step(Lock::Runqueue(cpu), true);
             self.context.locks.runqueue = Some(cpu);
@@ -69,7 +69,7 @@ impl Core {
         if self.context.waits {
             return self.context.visits.push(cpu);
         }
-        if !self.locks_tracked {
+        if !self.recorded.locks {
             return;
         }
         let before = self.context.locks.runqueue;
@@ -82,7 +82,7 @@ impl Core {
 
     /// Notes an insert into or a removal from `queue`.
     pub fn visit_queue(&mut self, queue: QueueRef) {
-        if !self.locks_tracked && !self.context.waits {
+        if !self.recorded.locks && !self.context.waits {
             return;
         }
         match lock_of(queue) {
@@ -97,7 +97,7 @@ impl Core {
 
     /// Notes that the callback in progress takes or releases a `bpf_spin_lock`.
     pub fn bpf_lock(&mut self, addr: u64, taken: bool) {
-        if self.locks_tracked && !self.context.waits {
+        if self.recorded.locks && !self.context.waits {
             self.step(Lock::Bpf(addr), taken);
         }
     }

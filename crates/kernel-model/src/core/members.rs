@@ -5,7 +5,7 @@
 use super::Core;
 use super::dsq::QueueRef;
 use super::fair::inverse_of;
-use super::task::{Activation, Class, Owner, RunState, Task, load_weight};
+use super::task::{Activation, Class, Owner, RunState, SCALE, Task, load_weight};
 use crate::Leave;
 use crate::guest::{Live, jiffies};
 use crate::ops::Op;
@@ -107,7 +107,9 @@ impl Core {
             Live::UserTime if !entry.kernel_thread => self.executed_in_ticks(task),
             Live::SystemTime if entry.kernel_thread => self.executed_in_ticks(task),
             Live::UserTime | Live::SystemTime => 0,
-            Live::ExecStart if self.task_running(task) => (self.cpus[entry.cpu.index()].exec_start + self.uptime).0,
+            Live::ExecStart if self.task_running(task) => {
+                (self.cpus[entry.cpu.index()].exec_start + self.time.uptime()).0
+            }
             Live::ExecStart => history.charged.0,
             Live::FairOnRq => u64::from(entry.class == Class::Fair && (entry.is_runnable() || entry.fair.is_delayed())),
             Live::FairDelayed => u64::from(entry.fair.is_delayed()),
@@ -115,7 +117,7 @@ impl Core {
             Live::FairDeadline => entry.fair.deadline,
             Live::FairLag => entry.fair.lag as u64,
             Live::FairSlice => self.fair_slice(),
-            Live::LoadWeight => u64::from(load_weight(entry.policy, entry.nice)) << super::fair::SCALE,
+            Live::LoadWeight => u64::from(load_weight(entry.policy, entry.nice)) << SCALE,
             Live::LoadInverse => inverse_of(load_weight(entry.policy, entry.nice)).into(),
             Live::RtSlice => entry.quantum_left.into(),
             Live::DlRuntime | Live::DlDeadline | Live::DlPeriod => reservation(entry, live),
@@ -132,7 +134,7 @@ impl Core {
                 Owner::Bpf(sequence) => u64::from(sequence) << QSEQ_SHIFT | QUEUED,
             },
             Live::OpsSequence => entry.ops_qseq.into(),
-            Live::RunnableAt => jiffies((entry.runnable_at + self.uptime).0, self.config.hz),
+            Live::RunnableAt => jiffies((entry.runnable_at + self.time.uptime()).0, self.config.hz),
             Live::SelectedCpu => entry.selected_cpu.0.into(),
             Live::NoCpu => minus_one,
             Live::VerdictDsq => entry.verdict.map_or(DsqId::INVALID.0, |verdict| verdict.dsq.0),
@@ -165,7 +167,7 @@ impl Core {
         match live {
             Live::RqRunning => of_class(Class::Deadline) + of_class(Class::Rt) + fair() + u64::from(rq.ext_tasks),
             Live::RqSwitches => rq.switches,
-            Live::RqClock => (self.rq_clock(cpu) + self.uptime).0,
+            Live::RqClock => (self.rq_clock(cpu) + self.time.uptime()).0,
             Live::RqOnline => rq.online.into(),
             Live::RqCapacity => {
                 let capacity = self.config.topology.capacities.get(cpu.index());
@@ -250,9 +252,9 @@ impl Core {
     /// Number of tasks in a queue outside of runqueues. A destroyed queue has none.
     fn length_of(&self, id: DsqId, place: u32) -> u64 {
         let queue = match id {
-            DsqId::GLOBAL => self.global.get(place as usize),
+            DsqId::GLOBAL => Some(self.queues.global(place)),
             DsqId::BYPASS => self.cpus.get(place as usize).map(|rq| &rq.bypass),
-            id => self.dsqs.get(&id),
+            id => self.queues.user(id),
         };
         queue.map_or(0, |queue| queue.len() as u64)
     }

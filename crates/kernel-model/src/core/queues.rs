@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Inserts tasks into queues, removes them, and moves them between CPUs.
 
-use super::dsq::{Mixed, QueueRef};
+use super::dsq::{Dsq, Mixed, QueueRef};
 use super::enq_flags;
 use super::task::{Class, Owner, Task};
 use super::{Core, Reenqueue, SLICE_BYPASS_NS, SLICE_DFL_NS};
@@ -21,12 +21,12 @@ pub(crate) enum Remote {
 impl Core {
     /// A task, to be changed.
     pub fn task_mut(&mut self, task: TaskId) -> &mut Task {
-        &mut self.tasks[task.index()]
+        &mut self.tasks[task]
     }
 
     /// A task.
     pub fn task(&self, task: TaskId) -> &Task {
-        &self.tasks[task.index()]
+        &self.tasks[task]
     }
 
     /// Writes the current `p->scx.flags` of a task to guest memory.
@@ -34,28 +34,28 @@ impl Core {
         self.objects.set_scx_flags(memory, task, self.task(task).scx_flags());
     }
 
-    fn queue_mut(&mut self, queue: QueueRef) -> &mut super::Dsq {
+    fn queue_mut(&mut self, queue: QueueRef) -> &mut Dsq {
         match queue {
             QueueRef::Local(cpu) => &mut self.cpus[cpu.index()].local,
             QueueRef::Bypass(cpu) => &mut self.cpus[cpu.index()].bypass,
-            QueueRef::Global(node) => &mut self.global[node as usize],
-            QueueRef::User(id) => self.dsqs.get_mut(&id).expect("a queue that holds a task exists"),
+            QueueRef::Global(node) => self.queues.global_mut(node),
+            QueueRef::User(id) => self.queues.holding_mut(id),
         }
     }
 
-    fn queue(&self, queue: QueueRef) -> &super::Dsq {
+    fn queue(&self, queue: QueueRef) -> &Dsq {
         match queue {
             QueueRef::Local(cpu) => &self.cpus[cpu.index()].local,
             QueueRef::Bypass(cpu) => &self.cpus[cpu.index()].bypass,
-            QueueRef::Global(node) => &self.global[node as usize],
-            QueueRef::User(id) => &self.dsqs[&id],
+            QueueRef::Global(node) => self.queues.global(node),
+            QueueRef::User(id) => self.queues.holding(id),
         }
     }
 
     /// Whether the queue that holds a task is vtime-ordered.
     pub fn in_order(&self, task: TaskId) -> bool {
         match self.task(task).queue {
-            Some(QueueRef::User(id)) => self.dsqs[&id].is_ordered(),
+            Some(QueueRef::User(id)) => self.queues.holding(id).is_ordered(),
             _ => false,
         }
     }
@@ -67,7 +67,7 @@ impl Core {
 
     /// Sets the slice of a task to the default.
     pub fn refill_slice(&mut self, memory: &mut Memory, task: TaskId) {
-        self.counters.refill_slice_dfl += 1;
+        self.attached.counters.refill_slice_dfl += 1;
         self.objects.set_slice(memory, task, self.default_slice());
     }
 
@@ -90,7 +90,7 @@ impl Core {
                 self.fail(format!("invalid CPU {} in SCX_DSQ_LOCAL_ON dispatch verdict", target.0 as i32));
                 self.global_of(task)
             }
-            id if self.dsqs.contains_key(&id) => QueueRef::User(id),
+            id if self.queues.contains(id) => QueueRef::User(id),
             id => {
                 self.fail(format!("non-existent DSQ {:#x}", id.0));
                 self.global_of(task)
@@ -252,7 +252,7 @@ impl Core {
         }
         let online = self.rq_online(cpu);
         if !online && remote == Remote::Enforce {
-            self.counters.dispatch_local_dsq_offline += 1;
+            self.attached.counters.dispatch_local_dsq_offline += 1;
         }
         online
     }
@@ -269,8 +269,8 @@ impl Core {
         }
         if self.task(task).runnable_seq != 0 {
             // The task moves to the tail of the other runqueue's runnable list.
-            self.arrivals += 1;
-            self.task_mut(task).runnable_seq = self.arrivals;
+            let arrival = self.tasks.arrival();
+            self.task_mut(task).runnable_seq = arrival;
         }
         self.task_mut(task).cpu = to;
         self.task_mut(task).history.migrations += 1;
@@ -295,7 +295,7 @@ impl Core {
     /// `consume_dispatch_q`: moves the first task of `queue` that is on `cpu` or may migrate to it to the local queue
     /// of `cpu` (contract D7).
     pub fn consume(&mut self, memory: &mut Memory, queue: QueueRef, cpu: CpuId, flags: u64) -> bool {
-        if self.exit.is_some() && !matches!(queue, QueueRef::Bypass(_)) {
+        if self.attached.is_exiting() && !matches!(queue, QueueRef::Bypass(_)) {
             return false;
         }
         let mut place = None;
@@ -319,14 +319,13 @@ impl Core {
     /// Consumes a task from the global queue of the CPU's node (contract P4).
     pub fn consume_global(&mut self, memory: &mut Memory, cpu: CpuId) -> bool {
         let node = self.node_of(cpu);
-        !self.global[node as usize].is_empty() && self.consume(memory, QueueRef::Global(node), cpu, 0)
+        !self.queues.global(node).is_empty() && self.consume(memory, QueueRef::Global(node), cpu, 0)
     }
 
     /// Puts a task on its runqueue's list of runnable tasks. Starts its watchdog clock unless the clock is running
     /// (contract W1).
     pub fn set_runnable(&mut self, memory: &mut Memory, task: TaskId) {
-        self.arrivals += 1;
-        let (now, arrival) = (self.jiffies_now(), self.arrivals);
+        let (now, arrival) = (self.jiffies_now(), self.tasks.arrival());
         let entry = self.task_mut(task);
         entry.runnable_seq = arrival;
         if std::mem::take(&mut entry.reset_runnable_at) {

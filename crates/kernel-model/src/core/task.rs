@@ -256,6 +256,10 @@ const WEIGHTS: [u32; 40] = [
     1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
 ];
 
+/// Extra fraction bits of weights over the weight table, which keep the shares of small weights precise
+/// (SCHED_FIXEDPOINT_SHIFT).
+pub(super) const SCALE: u32 = 10;
+
 /// Load weight in the fair class: 1024 for nice 0, 3 for SCHED_IDLE.
 pub(crate) fn load_weight(policy: Policy, nice: i8) -> u32 {
     match policy {

@@ -202,6 +202,12 @@ impl KernelTypes {
         &self.0.btf
     }
 
+    /// Whether `struct sched_ext_ops` has this member.
+    pub(crate) fn has_op(&self, name: &str) -> bool {
+        let table = self.0.btf.find("sched_ext_ops", Kind::Struct);
+        table.is_some_and(|table| self.0.btf.member(table, name).is_some())
+    }
+
     /// Layout of a struct of the table of members.
     pub(crate) fn layout(&self, name: &str) -> &Layout {
         let found = self.0.layouts.iter().find(|layout| layout.name == name);

@@ -4,6 +4,7 @@
 use super::{Kernel, Stage};
 use crate::core::task::{Class, ExtState, RunState};
 use crate::core::{deq_flags, exit_kind, ops_flags};
+use crate::kfuncs;
 use crate::ops::Op;
 use crate::{Effect, LaunchError};
 use bpf_machine::PausePoints;
@@ -50,7 +51,7 @@ impl Kernel {
         if self.initialize() {
             self.switch_tasks();
         }
-        if self.core.exit.is_some() {
+        if self.core.attached.is_exiting() {
             self.disable();
         }
         self.finish();
@@ -60,10 +61,7 @@ impl Kernel {
     /// Step 2: resets the state left by the previous scheduler.
     fn prepare(&mut self, flags: u64, batch: u32) {
         let core = &mut self.core;
-        core.ops_flags = flags;
-        core.max_batch = batch as usize;
-        core.exit = None;
-        core.counters = Default::default();
+        core.attached.begin(flags, batch as usize);
         (0..core.cpus.len()).for_each(|cpu| core.set_performance_target(CpuId(cpu as u32), 1024));
         core.idle.enabled = true;
         core.idle.per_node = flags & ops_flags::BUILTIN_IDLE_PER_NODE != 0;
@@ -97,7 +95,7 @@ impl Kernel {
         if self.core.idle.per_node && !self.core.idle.enabled {
             self.core.fail("SCX_OPS_BUILTIN_IDLE_PER_NODE requires CPU idle selection enabled".into());
         }
-        self.core.exit.is_none()
+        !self.core.attached.is_exiting()
     }
 
     /// Steps 6 to 10: switches the tasks to the scheduler.
@@ -123,7 +121,7 @@ impl Kernel {
             }
         }
         // An error does not stop the switch of the tasks, but bypass then lasts until the scheduler is disabled.
-        self.attaching = self.core.exit.is_none();
+        self.attaching = !self.core.attached.is_exiting();
     }
 
     /// Second half of an attach (contract 1.3, step 10), executed by `cpu`. No effect if the scheduler has been
@@ -235,11 +233,12 @@ impl Kernel {
     pub(super) fn disable(&mut self) {
         // The disable sequence runs without stops, also at the end of an operation in the waiting form.
         self.execution.pause = PausePoints::default();
-        let mut info = self.core.exit.clone().expect("there is a reason to disable");
+        let mut info = self.core.attached.exit.clone().expect("there is a reason to disable");
+        info.cause.call = self.core.attached.exit_callee.map(kfuncs::callee_name);
         if info.kind >= exit_kind::ERROR {
             info.dump = self.make_dump(&info);
-            self.core.exit = Some(info);
         }
+        self.core.attached.exit = Some(info);
         self.enter_bypass();
         let (in_steps, enabled) = (self.in_steps, self.stage == Stage::Enabled);
         self.stage = Stage::Disabling;
@@ -260,7 +259,7 @@ impl Kernel {
     }
 
     fn finish_disable(&mut self) {
-        let info = self.core.exit.clone().expect("there is a reason to disable");
+        let info = self.core.attached.exit.clone().expect("there is a reason to disable");
         self.exit_cgroups();
         for task in self.all_tasks() {
             if self.core.task(task).class == Class::Ext {
@@ -272,16 +271,16 @@ impl Kernel {
             self.exit_task(task, false);
         }
         self.stage = Stage::Disabled;
-        let exit_cpu = self.core.exit_cpu.map_or(-1, |cpu| cpu.0 as i32);
+        let exit_cpu = self.core.attached.exit_cpu.map_or(-1, |cpu| cpu.0 as i32);
         let address = self.core.objects.exit_info(&mut self.machine.memory, &info, exit_cpu);
         self.call(Op::Exit, &[address]);
         self.core.log(TaskId::NONE, EventKind::Disabled { kind: info.kind });
-        self.core.dsqs.clear();
+        self.core.queues.destroy_all();
         self.core.context.kicks.clear();
         self.core.context.reenqueue_users.clear();
         self.scheduler = None;
-        self.core.ops_flags = 0;
-        self.core.bypass_depth = 1;
+        self.core.attached.end();
+        self.core.bypass.flatten();
         self.leave_bypass();
         (self.attaching, self.suspending) = (false, false);
         self.exit_info = Some(Box::new(info));

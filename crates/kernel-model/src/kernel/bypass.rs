@@ -9,19 +9,16 @@ use ids::CpuId;
 impl Kernel {
     /// Enters bypass mode; calls nest.
     pub(super) fn enter_bypass(&mut self) {
-        self.core.bypass_depth += 1;
-        if self.core.bypass_depth == 1 {
-            self.core.counters.bypass_activate += 1;
-            self.core.bypass_since = self.core.now;
+        if self.core.bypass.enter(self.core.time.now()) {
+            self.core.attached.counters.bypass_activate += 1;
             self.cycle_all();
         }
     }
 
     /// Leaves bypass mode.
     pub(super) fn leave_bypass(&mut self) {
-        self.core.bypass_depth -= 1;
-        if self.core.bypass_depth == 0 {
-            self.core.counters.bypass_duration_ns += self.core.now.since(self.core.bypass_since).0;
+        if let Some(length) = self.core.bypass.leave(self.core.time.now()) {
+            self.core.attached.counters.bypass_duration_ns += length.0;
             self.cycle_all();
         }
     }

@@ -81,7 +81,7 @@ impl Kernel {
         let locked = op.locks_runqueue().then_some(cpu);
         let running = Running { op: Some(op), direct, locked, subjects, ..Running::NONE };
         let subject = || subjects[0].some().or_else(|| self.core.current(self.core.context.cpu).some());
-        let watched = self.core.details_enabled.then(subject).flatten();
+        let watched = self.core.recorded.details.then(subject).flatten();
         let before = watched.map_or(Vec::new(), |task| self.stored_words(op, task));
         let result = self.execute(running, function, &[block]).await;
         if let Some(task) = watched {
@@ -146,14 +146,14 @@ impl Kernel {
 
     /// Ends the scheduler after a fault of its program, which the verifier of a real kernel would have rejected.
     pub(super) fn fault(&mut self, op: Op, fault: Fault) {
-        let first = self.core.exit.is_none();
+        let first = !self.core.attached.is_exiting();
         let callee = self.core.context.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
         self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));
-        if first && let Some(exit) = &mut self.core.exit {
-            exit.fault = Some(fault.to_string());
-            exit.cause.call = callee.map(Callee::name);
-            let file = self.core.files.get(usize::from(fault.own.file)).filter(|_| fault.own.is_known());
-            exit.cause.source = file.map(|file| (file.clone(), fault.own.line));
+        let source = self.core.attached.source(fault.own);
+        let attached = &mut self.core.attached;
+        if first && let Some(exit) = &mut attached.exit {
+            (exit.fault, exit.cause.source) = (Some(fault.to_string()), source);
+            attached.exit_callee = callee;
         }
     }
 

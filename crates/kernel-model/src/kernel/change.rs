@@ -132,7 +132,7 @@ impl Kernel {
     }
 
     pub(super) async fn apply_affinity(&mut self, task: TaskId, allowed: &CpuSet) {
-        let shared = self.core.share(allowed.clone());
+        let shared = self.core.tasks.share(allowed.clone());
         let entry = self.core.task_mut(task);
         entry.allowed = shared;
         entry.allowed_count = allowed.len() as u32;

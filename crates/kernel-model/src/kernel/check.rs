@@ -25,7 +25,7 @@ impl Kernel {
             in_queues += usize::from(core.task(task).queue.is_some());
         }
         let local = core.cpus.iter().flat_map(|rq| [&rq.local, &rq.bypass]);
-        let queued: usize = local.chain(&core.global).chain(core.dsqs.values()).map(|dsq| dsq.len()).sum();
+        let queued: usize = local.chain(core.queues.all()).map(|dsq| dsq.len()).sum();
         assert_eq!(in_queues, queued, "number of tasks in queues");
         for cpu in (0..core.cpus()).map(CpuId) {
             self.check_cpu(cpu);

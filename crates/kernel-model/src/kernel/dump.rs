@@ -19,21 +19,21 @@ impl Kernel {
         let (name, limit) = self.scheduler.as_ref().map_or(("", 0), |ops| (ops.name.as_str(), ops.dump_len as usize));
         let mut text =
             format!("{name}: root\n{} triggered exit kind {}", self.current_name(self.core.context.cpu), info.kind);
-        let _ = match self.core.exit_cpu {
+        let _ = match self.core.attached.exit_cpu {
             Some(cpu) => writeln!(text, " on CPU {cpu}:"),
             None => writeln!(text, ":"),
         };
         let _ = writeln!(text, "  {} ({})\n\nBacktrace:", info.reason, info.message);
-        let context = self.core.objects.dump_ctx(&mut self.machine.memory, info, (self.core.now + self.core.uptime).0);
+        let context = self.core.objects.dump_ctx(&mut self.machine.memory, info, self.core.time.since_boot().0);
         self.append_dump_op(Op::Dump, &[context], "", &mut text);
         text.push_str("\nCPU states\n----------\n");
-        let first = self.core.exit_cpu;
+        let first = self.core.attached.exit_cpu;
         let others = (0..self.core.cpus()).map(CpuId).filter(|&cpu| Some(cpu) != first);
         for cpu in first.into_iter().chain(others) {
             self.dump_cpu(cpu, context, &mut text);
         }
         text.push_str("\nEvent counters\n--------------\n");
-        for (name, value) in self.core.counters.named() {
+        for (name, value) in self.core.attached.counters.named() {
             let _ = writeln!(text, "{name:>40}: {value:>16}");
         }
         if text.len() >= limit {
@@ -124,9 +124,9 @@ impl Kernel {
         if !self.has(op) {
             return;
         }
-        self.core.dump = Some(String::new());
+        self.core.attached.dump = Some(String::new());
         self.call(op, args);
-        let added = self.core.dump.take().unwrap_or_default();
+        let added = self.core.attached.dump.take().unwrap_or_default();
         if !added.is_empty() {
             text.push('\n');
         }

@@ -27,7 +27,7 @@ impl Kernel {
         self.call_task(Op::Runnable, task, flags).await;
         self.decide(task, flags, restored).await;
         if flags & enq_flags::CPU_SELECTED != 0 && self.core.task(task).selected_cpu != cpu {
-            self.core.counters.select_cpu_fallback += 1;
+            self.core.attached.counters.select_cpu_fallback += 1;
         }
     }
 
@@ -50,12 +50,12 @@ impl Kernel {
         if !self.core.rq_online(cpu) {
             self.enqueue_refilled(task, QueueRef::Local(cpu), flags).await;
         } else if self.core.bypassing() {
-            self.core.counters.bypass_dispatch += 1;
+            self.core.attached.counters.bypass_dispatch += 1;
             self.enqueue_refilled(task, QueueRef::Bypass(cpu), flags).await;
         } else if entry.verdict.is_some() {
             self.carry_out_verdict(task, flags).await;
         } else if entry.exiting && !self.flag(ops_flags::ENQ_EXITING) {
-            self.core.counters.enq_skip_exiting += 1;
+            self.core.attached.counters.enq_skip_exiting += 1;
             self.enqueue_refilled(task, QueueRef::Local(cpu), flags).await;
         } else if !self.has(Op::Enqueue) {
             let global = self.core.global_of(task);

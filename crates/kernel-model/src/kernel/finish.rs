@@ -29,7 +29,7 @@ impl Kernel {
         while let Some(cpu) = self.core.context.interrupted.pop() {
             self.core.leave_kernel(cpu);
         }
-        if self.core.exit.is_some() && self.stage == Stage::Enabled && self.is_alone() {
+        if self.core.attached.is_exiting() && self.stage == Stage::Enabled && self.is_alone() {
             self.disable();
         }
     }
@@ -85,7 +85,7 @@ impl Kernel {
         }
         *repeats += 1;
         let repeats = *repeats;
-        self.core.counters.reenq_local_repeat += 1;
+        self.core.attached.counters.reenq_local_repeat += 1;
         if repeats > REENQUEUE_LIMIT {
             self.core.fail(format!("SCX_ENQ_REENQ on SCX_DSQ_LOCAL repeated {repeats} times"));
         }
@@ -107,7 +107,7 @@ impl Kernel {
                 Reenqueue::All | Reenqueue::Released(_) => ReenqueueReason::Kfunc,
                 Reenqueue::Immediate => return false,
             };
-            self.core.counters.reenq_immed += u64::from(reason == ReenqueueReason::Immediate);
+            self.core.attached.counters.reenq_immed += u64::from(reason == ReenqueueReason::Immediate);
             self.core.dequeue_from(task);
             self.core.task_mut(task).reenqueue_reason = reason;
             true
@@ -115,7 +115,7 @@ impl Kernel {
         for task in waiting.drain(..) {
             if which == Reenqueue::Released(task) && self.skips_migration_disabled() {
                 self.core.task_mut(task).reenqueue_reason = ReenqueueReason::None;
-                self.core.counters.enq_skip_migration_disabled += 1;
+                self.core.attached.counters.enq_skip_migration_disabled += 1;
                 self.enqueue_refilled(task, QueueRef::Local(cpu), enq_flags::REENQ).await;
                 continue;
             }
@@ -136,7 +136,7 @@ impl Kernel {
     /// `reenq_user`: re-enqueues the tasks that a user queue holds now (contract K2).
     async fn reenqueue_user(&mut self, dsq: DsqId) {
         let held: Vec<TaskId> =
-            self.core.dsqs.get(&dsq).map_or(Vec::new(), |queue| queue.iter().map(|(_, task)| task).collect());
+            self.core.queues.user(dsq).map_or(Vec::new(), |queue| queue.iter().map(|(_, task)| task).collect());
         for task in held {
             self.lock_rq(self.core.task_cpu(task)).await;
             let stays = self.core.task(task).queue == Some(QueueRef::User(dsq));

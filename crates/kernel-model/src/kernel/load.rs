@@ -7,7 +7,7 @@ use super::{Kernel, Scheduler, Stage};
 use crate::core::{Running, ops_flags};
 use crate::kfuncs;
 use crate::ops::{OP_COUNT, Op};
-use crate::{Effect, LaunchError, guest};
+use crate::{Effect, LaunchError, guest, lacks, verifier};
 use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Machine, Memory, Resolver};
 use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberUse, MemberValue, ProgramKind, StructOps, Symbol};
@@ -92,8 +92,12 @@ impl Kernel {
         let mut object = object.clone();
         guest::fill_constants(&mut object, &self.core.objects.types);
         let ops = object.scheduler().map_err(|error| unsuitable(error.to_string()))?;
-        let scheduler = read_ops(ops, self.core.config.hz)?;
+        let scheduler = read_ops(ops, &self.core.objects.types, self.core.config.hz)?;
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
+        let findings = verifier::findings(&object, true);
+        if !findings.is_empty() {
+            return Err(unsuitable(findings.join("; ")));
+        }
         let memory = std::mem::take(&mut self.machine.memory);
         self.load_machine(&object, memory)?;
         self.scheduler = Some(Box::new(scheduler));
@@ -120,7 +124,7 @@ impl Kernel {
             self.machine.count_lines();
         }
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-        self.core.files = self.machine.files().iter().map(name).collect();
+        self.core.attached.files = self.machine.files().iter().map(name).collect();
         *self.execution = self.machine.execution();
         self.contexts.forget_executions();
         self.execution.budget = self.core.config.budget;
@@ -149,7 +153,7 @@ impl Kernel {
     /// result. `None` if there is no program of this name.
     ///
     /// # Panics
-    /// If the context is longer than 96 bytes.
+    /// If the context is longer than 1024 bytes.
     pub fn run_program(&mut self, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         let program = object.programs.iter().find(|program| {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
@@ -185,7 +189,7 @@ fn refused(errno: i32, reason: String) -> LaunchError {
 }
 
 /// Reads the struct_ops members and applies the kernel's checks (contract 1.3, step 1).
-fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
+fn read_ops(ops: &StructOps, types: &guest::KernelTypes, hz: u32) -> Result<Scheduler, LaunchError> {
     const E2BIG: i32 = 7;
     const EINVAL: i32 = 22;
     let jiffies = |ms: u64| (ms * u64::from(hz)).div_ceil(1_000);
@@ -202,9 +206,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     for member in &ops.members {
         match (&member.value, member.name.as_str()) {
             (MemberValue::Function(function), name) => {
-                let op = Op::by_name(name).ok_or_else(|| {
-                    unsuitable(format!("struct sched_ext_ops of this kernel has no operation {name}"))
-                })?;
+                let op = Op::by_name(name).ok_or_else(|| unsuitable(lacks::missing_op(types, name)))?;
                 scheduler.ops[op as usize] = Some(*function);
             }
             // The launch profile has removed this op.

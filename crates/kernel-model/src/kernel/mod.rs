@@ -135,8 +135,7 @@ impl Kernel {
 
     /// Sets the current time, which must not go back.
     pub fn set_now(&mut self, now: Nanos) {
-        assert!(now >= self.core.now, "time does not go back");
-        self.core.now = now;
+        self.core.time.set_now(now);
     }
 
     /// Returns the output since the last call; `into` is overwritten, and its allocations are reused.
@@ -153,12 +152,12 @@ impl Kernel {
 
     /// Lists lock acquisitions and releases in outputs from now on.
     pub fn track_locks(&mut self) {
-        self.core.locks_tracked = true;
+        self.core.recorded.locks = true;
     }
 
     /// Adds details to outputs from now on.
     pub fn record_details(&mut self) {
-        self.core.details_enabled = true;
+        self.core.recorded.details = true;
     }
 
     /// Sets the kworker that runs the watchdog. [`crate::TimerKey::Watchdog`] wakes it; once it has run for a moment,
@@ -194,7 +193,7 @@ impl Kernel {
 
     /// Source files of the loaded object, without directories; events refer to them by index.
     pub fn source_files(&self) -> &[String] {
-        &self.core.files
+        &self.core.attached.files
     }
 
     /// Counts the executions of each source line in objects loaded from now on.
@@ -218,12 +217,12 @@ impl Kernel {
 
     /// Sets the uptime of the machine at time 0, which programs see in all clocks. Must be a whole number of jiffies.
     pub fn set_uptime(&mut self, uptime: Nanos) {
-        self.core.uptime = uptime;
+        self.core.time.set_uptime(uptime);
     }
 
     /// Steps the clock of `cpu` by `step` nanoseconds, and changes its drift if `drift_ppm` is given.
     pub fn disturb_clock(&mut self, cpu: CpuId, step: i64, drift_ppm: Option<i32>) {
-        self.core.clocks.disturb(cpu, self.core.now, step, drift_ppm);
+        self.core.time.disturb(cpu, step, drift_ppm);
     }
 
     /// Sets the performance level of a CPU, 0 to 1024, for drivers where it does not follow the target at once.
@@ -263,7 +262,7 @@ impl Kernel {
 
     /// Whether `ops.flags` has all of these bits.
     fn flag(&self, bits: u64) -> bool {
-        self.core.ops_flags & bits == bits
+        self.core.attached.has_flags(bits)
     }
 }
 

@@ -44,7 +44,7 @@ impl Kernel {
 
     /// Whether the deadline server reserves the CPU for ext now.
     fn server_active(&mut self, cpu: CpuId) -> bool {
-        let now = self.core.now;
+        let now = self.core.time.now();
         let rq = &mut self.core.cpus[cpu.index()];
         if rq.starved_since.is_some_and(|since| now.since(since) >= SERVER_DELAY) {
             rq.starved_since = None;
@@ -56,7 +56,7 @@ impl Kernel {
     /// Starts the starvation clock of the deadline server if ext tasks wait while a higher class runs; clears it
     /// otherwise.
     pub(super) fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
-        let now = self.core.now;
+        let now = self.core.time.now();
         let rq = &mut self.core.cpus[cpu.index()];
         if !higher_runs || rq.ext_tasks == 0 {
             rq.starved_since = None;
@@ -113,7 +113,7 @@ impl Kernel {
             }
         }
         if prev_runnable && (bypassing || !self.flag(ops_flags::ENQ_LAST)) {
-            self.core.counters.dispatch_keep_last += 1;
+            self.core.attached.counters.dispatch_keep_last += 1;
             return true;
         }
         false

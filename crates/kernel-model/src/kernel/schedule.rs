@@ -273,7 +273,7 @@ impl Kernel {
         }
         self.exit_task(task, false).await;
         let pid = self.core.task(task).pid;
-        self.core.by_pid.remove(&pid);
+        self.core.tasks.free_pid(pid);
         let addr = self.addr(task);
         self.machine.maps.forget_owner(&mut self.machine.memory, addr).expect("a task is an owner");
     }
@@ -289,7 +289,7 @@ impl Kernel {
         if ran.0 == 0 {
             return;
         }
-        let uptime = self.core.uptime;
+        let uptime = self.core.time.uptime();
         let entry = self.core.task_mut(task);
         entry.sum_exec += ran;
         entry.history.charged = now + uptime;

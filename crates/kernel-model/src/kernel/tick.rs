@@ -44,7 +44,7 @@ impl Kernel {
             self.call_task(Op::Tick, task, 0).await;
         }
         let rq = &self.core.cpus[cpu.index()];
-        let served = !rq.higher.is_empty() && self.core.now >= rq.server_until;
+        let served = !rq.higher.is_empty() && self.core.time.now() >= rq.server_until;
         if served || self.core.objects.slice(&self.machine.memory, task) == 0 {
             self.core.resched(cpu);
         }
@@ -56,7 +56,7 @@ impl Kernel {
         let over = self.core.higher_tick(task);
         let rq = &mut self.core.cpus[cpu.index()];
         rq.preempted |= over;
-        let starved = rq.starved_since.is_some_and(|since| self.core.now.since(since) >= SERVER_DELAY);
+        let starved = rq.starved_since.is_some_and(|since| self.core.time.now().since(since) >= SERVER_DELAY);
         if rq.preempted || starved {
             self.core.resched(cpu);
         }
@@ -89,7 +89,7 @@ impl Kernel {
             return false;
         }
         let slice = self.core.objects.slice(&self.machine.memory, task);
-        let spent = self.core.clocks.read(cpu, until).since(self.core.cpus[cpu.index()].exec_start).0;
+        let spent = self.core.time.of_cpu_at(cpu, until).since(self.core.cpus[cpu.index()].exec_start).0;
         slice > spent && self.watchdog_quiet_until(until)
     }
 
@@ -103,7 +103,7 @@ impl Kernel {
     fn check_watchdog(&mut self) {
         let Some(scheduler) = self.scheduler.as_ref().filter(|_| self.stage == Stage::Enabled) else { return };
         // A jiffy is never ahead of `now`, so this cheap test is sufficient.
-        if self.core.now.since(self.watchdog_checked) <= scheduler.timeout {
+        if self.core.time.now().since(self.watchdog_checked) <= scheduler.timeout {
             return;
         }
         let late = self.core.jiffies_now().since(self.watchdog_checked);
@@ -132,7 +132,7 @@ impl Kernel {
 
     /// Arms a timer of the kernel's timer wheel: it fires at a tick, with a granularity that grows with the delay.
     pub(super) fn arm_in_jiffies(&mut self, timer: TimerKey, cpu: CpuId, delay: u64) {
-        let now = jiffies(self.core.now.0, self.core.config.hz);
+        let now = jiffies(self.core.time.now().0, self.core.config.hz);
         let at = self.core.jiffies_in_ns(wheel_expiry(now, delay));
         self.arm(timer, cpu, at);
     }

@@ -218,7 +218,7 @@ impl Kernel {
     /// Whether the scheduler will be disabled as soon as no operation is in progress; the driver should not begin
     /// another one.
     pub fn is_disable_pending(&self) -> bool {
-        self.core.exit.is_some() && self.stage == Stage::Enabled
+        self.core.attached.is_exiting() && self.stage == Stage::Enabled
     }
 
     /// Whether a stopped program holds a lock of the scheduler, so that no program may run in the instant form.
@@ -399,7 +399,7 @@ impl Kernel {
         self.acquire(lock).await;
         self.core.context.locks.queue = Some(lock);
         match queue {
-            QueueRef::User(dsq) if !self.core.dsqs.contains_key(&dsq) => {
+            QueueRef::User(dsq) if !self.core.queues.contains(dsq) => {
                 self.unlock_queue_waiting().await;
                 self.core.resolve(self.core.task_cpu(task), dsq, task)
             }
@@ -533,7 +533,7 @@ impl Kernel {
         self.core.flush_buffer(&mut self.machine.memory);
         self.visit_others_waiting().await;
         // `consume_dispatch_q` checks whether the queue is empty before it takes the lock.
-        if self.core.dsqs.get(&dsq).is_some_and(|queue| !queue.is_empty()) {
+        if self.core.queues.user(dsq).is_some_and(|queue| !queue.is_empty()) {
             self.acquire(Lock::Dsq(dsq)).await;
             self.core.context.locks.queue = Some(Lock::Dsq(dsq));
             self.execution.pause_behind = true;

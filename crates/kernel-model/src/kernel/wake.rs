@@ -31,8 +31,7 @@ impl Kernel {
         self.core.context.cpu = cpu;
         let task = TaskId(self.core.tasks.len() as u32);
         let entry = self.new_task(task, cpu, attributes);
-        self.core.by_pid.insert(entry.pid, task);
-        self.core.tasks.push(entry);
+        self.core.tasks.add(entry);
         self.publish(task);
         self.core.objects.count_thread(&mut self.machine.memory, task, 1);
         self.core.objects.set_slice(&mut self.machine.memory, task, SLICE_DFL_NS);
@@ -78,7 +77,7 @@ impl Kernel {
             policy,
             nice,
             allowed_count: allowed.len() as u32,
-            allowed: self.core.share(allowed),
+            allowed: self.core.tasks.share(allowed),
             kernel_thread,
             own_cpu,
             parent: parent.unwrap_or(TaskId::NONE),
@@ -109,10 +108,10 @@ impl Kernel {
             queue: None,
             position: (0, 0),
             queue_seq: 0,
-            runnable_at: self.core.now,
+            runnable_at: self.core.time.now(),
             reset_runnable_at: true,
             runnable_seq: 0,
-            history: History { forked: self.core.now + self.core.uptime, ..History::default() },
+            history: History { forked: self.core.time.since_boot(), ..History::default() },
         }
     }
 
@@ -121,7 +120,7 @@ impl Kernel {
         /// PF_EXITING, PF_KTHREAD and PF_NO_SETAFFINITY are the only flags that schedulers read.
         const PF_EXITING: u32 = 0x4;
         const PF_KTHREAD: u32 = 0x20_0000;
-        let entry = &self.core.tasks[task.index()];
+        let entry = &self.core.tasks[task];
         let flags = if entry.kernel_thread { PF_KTHREAD } else { 0 } | if entry.exiting { PF_EXITING } else { 0 };
         let view = TaskView {
             pid: entry.pid,
@@ -252,7 +251,7 @@ impl Kernel {
         if let Some(found) = near.or(first) {
             return found;
         }
-        let everywhere = self.core.everywhere.clone();
+        let everywhere = self.core.tasks.everywhere().clone();
         self.change(task, 0, async |kernel: &mut Kernel| kernel.apply_affinity(task, &everywhere).await).await;
         self.core.log(task, EventKind::Affinity);
         self.core.active_cpus().first().expect("some CPU is active")
@@ -271,7 +270,7 @@ impl Kernel {
                 prev
             })
         } else {
-            self.core.counters.bypass_dispatch += u64::from(self.core.bypassing());
+            self.core.attached.counters.bypass_dispatch += u64::from(self.core.bypassing());
             let cpu = self.select_cpu_default(task, prev, wake_flags);
             self.core.task_mut(task).selected_cpu = cpu;
             cpu

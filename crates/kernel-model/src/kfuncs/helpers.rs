@@ -95,13 +95,13 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
     let value = match helper {
         5 | 125 => core.clock().0,
         6 => trace_printk(core, cx, a)?,
-        7 => prandom(&mut core.prandom).into(),
+        7 => core.random.next().into(),
         8 => core.context.cpu.0.into(),
         14 => pid_tgid(core, cx.memory),
         16 => current_comm(core, cx, a)?,
         35 | 158 => current(core, cx.memory),
         42 => core.node_of(core.context.cpu).into(),
-        118 => crate::guest::jiffies((core.now + core.uptime).0, core.config.hz),
+        118 => crate::guest::jiffies(core.time.since_boot().0, core.config.hz),
         153 => per_cpu_ptr(core, cx.memory, a[0], a[1] as u32).unwrap_or(0),
         154 => this_cpu_ptr(core, cx.memory, a[0])?,
         165 => snprintf(cx, a)?,
@@ -115,16 +115,6 @@ pub(crate) fn helper(core: &mut Core, helper: u32, a: [u64; 5], cx: &mut Context
         }
     };
     Ok(value)
-}
-
-/// Implements `bpf_get_prandom_u32()`: SplitMix64 (Steele, Lea, Flood 2014) with one word of state; returns the upper
-/// half.
-pub(crate) fn prandom(state: &mut u64) -> u32 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    ((mixed ^ mixed >> 31) >> 32) as u32
 }
 
 /// Guest address of the current task of this CPU.
@@ -212,24 +202,4 @@ fn trace(core: &mut Core, cx: &mut Context<'_>, fmt: GuestAddr, size: u64, args:
     text::cut(&mut text, text::LINE_SIZE);
     core.print(text.trim_end_matches('\n').to_owned());
     Ok(length)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn prandom_is_unbiased_and_reproducible_by_seed() {
-        let sample = |seed: u64| {
-            let mut state = seed;
-            (0..4096).map(|_| prandom(&mut state)).collect::<Vec<_>>()
-        };
-        assert_eq!(sample(7), sample(7));
-        assert_ne!(sample(7), sample(8));
-        // Each bit is set in about half of 4096 numbers; 160 is five standard deviations.
-        for bit in 0..32 {
-            let set = sample(7).iter().filter(|number| *number >> bit & 1 == 1).count();
-            assert!(set.abs_diff(2048) < 160, "bit {bit}: {set}");
-        }
-    }
 }

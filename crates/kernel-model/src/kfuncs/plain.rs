@@ -21,7 +21,7 @@ pub(crate) fn answer(core: &Core, number: u32, args: [u64; 2], memory: &Memory) 
     match number {
         0 => Some(core.clock().0),
         1 => Some(core.task_cpu(core.objects.task_at(memory, args[0])?).0.into()),
-        2 => Some(core.dsqs.get(&DsqId(args[0]))?.len() as u64),
+        2 => Some(core.queues.user(DsqId(args[0]))?.len() as u64),
         3 => {
             let (cpu, mask, masks) = (CpuId(args[0] as u32), args[1], &core.objects);
             masks.task_may_use(memory, mask, cpu).or_else(|| masks.any_mask_holds(memory, mask, cpu)).map(u64::from)

@@ -351,7 +351,7 @@ fn k3_dsq_move_takes_a_task_from_the_middle_of_a_queue() {
 }
 
 #[test]
-fn k4_create_dsq_errors() {
+fn k4_create_dsq_rejects_bad_ids_and_nodes() {
     for (call, result) in [
         ("scx_bpf_create_dsq(GLOBAL,-1)", -22),
         ("scx_bpf_create_dsq(SHARED,-1)", -17),

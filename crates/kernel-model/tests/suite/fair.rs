@@ -619,7 +619,7 @@ fn sched_batch_does_not_preempt_and_sched_idle_is_always_preempted() {
         bench.settle();
         task
     });
-    // All three tasks run in turn, and two of them go to sleep at the average.
+    // All three tasks run alternately, until two of them go to sleep at the average virtual time.
     (0..30).for_each(|_| bench.run(&[0], TICK));
     for task in [batch, other] {
         while current(&bench, 0) != task {

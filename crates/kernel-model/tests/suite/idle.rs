@@ -137,6 +137,18 @@ fn i3_idle_kfunc_of_the_wrong_mask_kind_is_an_error() {
 }
 
 #[test]
+fn i3_node_number_without_a_node_is_an_error() {
+    let select = "ON_SELECT=return scx_bpf_pick_idle_cpu_node(p->cpus_ptr,1,0);";
+    let mut topology = Topology::of_groups(&[0, 1], &[0, 1], &[0, 8]);
+    topology.absent_nodes = (1..8).collect();
+    let mut bench = bench(topology, &[select, "FLAGS=64"]);
+    let task = bench.fork("a", "", Policy::Other, 0);
+    bench.kernel.wake_new(CpuId(0), task);
+    bench.settle();
+    assert_eq!(bench.error(), (1024, "unavailable node 1"));
+}
+
+#[test]
 fn i4_idle_search_for_a_pinned_task_tests_only_prev() {
     let enqueue = "ON_ENQUEUE=s32 c=scx_bpf_select_cpu_dfl(p,counter,0,&idle);counter=10+c+100*idle;dsq_insert(p,SHARED,SCX_SLICE_DFL,0);";
     for (prev, found) in [(1, 111), (0, 10)] {

@@ -14,7 +14,7 @@ fn with<'a>(more: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn v1_idle_cpu_direct_dispatch() {
+fn v1_direct_dispatch_to_an_idle_cpu_runs_the_task() {
     let direct = "ON_SELECT=dsq_insert(p,SCX_DSQ_LOCAL,SCX_SLICE_DFL,0);return 1;";
     let mut bench = Bench::probe(2, &with(&[direct, "FLAGS=1"]));
     let task = bench.task("a", "");
@@ -27,7 +27,7 @@ fn v1_idle_cpu_direct_dispatch() {
 }
 
 #[test]
-fn v2_idle_cpu_user_queue() {
+fn v2_task_in_a_user_queue_is_dispatched_to_an_idle_cpu() {
     let mut bench = Bench::probe(2, &with(&["FLAGS=1"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -40,7 +40,7 @@ fn v2_idle_cpu_user_queue() {
 }
 
 #[test]
-fn v3_two_hogs_on_one_cpu() {
+fn v3_two_hogs_on_one_cpu_alternate_by_slice() {
     let mut bench = Bench::probe(1, &with(&["OP_TICK", "FLAGS=1"]));
     let (a, b) = (bench.task("a", ""), bench.task("b", ""));
     bench.wake(a);
@@ -67,7 +67,7 @@ fn v4_sole_hog_is_kept_without_a_callback() {
 }
 
 #[test]
-fn v5_sleep_to_idle() {
+fn v5_sleeping_task_leaves_its_cpu_idle() {
     let mut bench = Bench::probe(1, &with(&["FLAGS=1"]));
     let task = bench.task("a", "");
     bench.wake(task);
@@ -77,7 +77,7 @@ fn v5_sleep_to_idle() {
 }
 
 #[test]
-fn v6_real_time_task_takes_the_cpu_and_gives_it_back() {
+fn v6_real_time_task_takes_and_releases_the_cpu() {
     let mut bench = Bench::probe(1, &with(&["OP_PREEMPT", "FLAGS=1"]));
     let (ext, rt) = (bench.task("ext", ""), bench.task_with("rt", "", Policy::Fifo(50), 0));
     bench.wake(ext);
@@ -90,7 +90,7 @@ fn v6_real_time_task_takes_the_cpu_and_gives_it_back() {
 }
 
 #[test]
-fn v7_affinity_change_of_a_running_task() {
+fn v7_affinity_change_migrates_a_running_task() {
     let mut bench = Bench::probe(2, &with(&["OP_TASK", "OP_CHANGE", "FLAGS=1"]));
     let task = bench.task("a", "0-1");
     bench.wake(task);
@@ -106,7 +106,7 @@ fn v7_affinity_change_of_a_running_task() {
 }
 
 #[test]
-fn v8_fork_and_exit() {
+fn v8_forked_task_runs_and_exits() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "OP_CHANGE", "FLAGS=1"]));
     let task = bench.fork("child", "", Policy::Other, 5);
     assert_eq!(bench.line(), "init_task:0:0(0x1) enable:0:0 set_weight:0:0(0x21)");
@@ -125,7 +125,7 @@ fn v8_fork_and_exit() {
 }
 
 #[test]
-fn v10_unregister() {
+fn v10_unregistered_scheduler_is_disabled() {
     let mut bench = Bench::probe(1, &with(&["OP_TASK", "FLAGS=1"]));
     let (running, waiting) = (bench.task("running", ""), bench.task("waiting", ""));
     bench.wake(running);

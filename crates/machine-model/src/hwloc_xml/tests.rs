@@ -59,7 +59,7 @@ fn cpus_with_a_missing_node_get_one() {
     let cpus = cpu(0, "complete_nodeset=\"0x1\"") + &cpu(1, "complete_nodeset=\"0x4\"") + &cpu(2, "");
     let machine = read(&format!("<topology version=\"2.0\">{node}{cpus}</topology>"));
     let nodes: Vec<u32> = machine.topology.places.iter().map(|place| place.node).collect();
-    assert_eq!((nodes, machine.topology.nodes()), (vec![0, 1, 0], 2));
+    assert_eq!((nodes, machine.topology.nodes(), machine.topology.present_nodes()), (vec![0, 2, 0], 3, 2));
     let machine = read(&format!("<topology version=\"2.0\">{}</topology>", cpu(0, "") + &cpu(1, "")));
     assert_eq!(machine.topology.nodes(), 1);
 }
@@ -72,9 +72,9 @@ fn missing_capacities_are_derived_from_frequencies() {
     let machine = read(&text);
     assert_eq!(machine.topology.capacities, [1024, 1024, 1024, 1024, 798, 798, 798, 798, 1024]);
     assert!(machine.description.ends_with("; capacities are derived from maximum frequencies"));
-    // With a capacity of one kind only, all are treated as equal.
+    // With a capacity of one kind only, all are treated as equal, with a caveat.
     let text = HYBRID_2.replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"");
-    assert_eq!(read(&text).topology.capacities, [1024; 9]);
+    assert_eq!((read(&text).topology.capacities, read(&text).caveats.len()), (vec![1024; 9], 1));
 }
 
 #[test]
@@ -120,21 +120,6 @@ fn invalid_files_give_errors_with_line_and_column() {
         ),
         ("type=\"PU\" os_index=\"1\"", "os_index=\"1\"", "f.xml:13:17: <object> has no attribute type"),
         ("type=\"PU\" os_index=\"1\"", "type=\"PU\"", "f.xml:13:17: <object> has no attribute os_index"),
-        (
-            "complete_cpuset=\"0x000001ff\"",
-            "complete_cpuset=\"0xgg\"",
-            "f.xml:4:3: complete_cpuset is \"0xgg\"; expected words of 32 bits such as 0x0000000f,0xffffffff",
-        ),
-        ("17 17 10", "17 17 x", "f.xml:68:5: u64values is \"x\"; expected a number"),
-        ("17 17 10", "17 17", "f.xml:66:3: 2 indexes and 3 values; expected 2 and 4"),
-        ("17 17 10", "17 17 300", "f.xml:66:3: distance of node 1 to itself is 300; expected 10"),
-        ("\"4\">0 1 ", "\"4\">0 2 ", "f.xml:66:3: distances of a nonexistent node 2"),
-        ("value=\"446\"", "value=\"2000\"", "f.xml:77:3: LinuxCapacity is \"2000\"; expected a number from 1 to 1024"),
-        (
-            "type=\"NUMANode\" os_index=\"1\"",
-            "type=\"NUMANode\" os_index=\"0\"",
-            "f.xml:3:1: duplicate NUMANode os_index 0",
-        ),
     ];
     for (from, to, expected) in cases {
         assert!(HYBRID_3.contains(from), "{from}");
@@ -144,9 +129,114 @@ fn invalid_files_give_errors_with_line_and_column() {
     let error = |text: &str| Machine::from_hwloc_xml("f.xml", text).unwrap_err().to_string();
     assert_eq!(error("<a/>"), "f.xml:1:1: the root element is \"a\"; expected the \"topology\" of hwloc XML");
     assert_eq!(error("<topology version='2.0'/>"), "f.xml:1:1: no object of type PU; expected at least one CPU");
+}
+
+/// One odd attribute costs only what it describes.
+#[test]
+fn invalid_attributes_beside_the_cpus_are_named_and_ignored() {
+    let cases = [
+        (
+            "complete_cpuset=\"0x000001ff\"",
+            "complete_cpuset=\"0xgg\"",
+            "f.xml:4:3: complete_cpuset is \"0xgg\"; expected words of 32 bits such as 0x0000000f,0xffffffff; ignored",
+        ),
+        ("17 17 10", "17 17 x", "f.xml:68:5: u64values is \"x\"; expected a number; ignored"),
+        ("17 17 10", "17 17", "f.xml:66:3: 2 indexes and 3 values; expected 2 and 4; ignored"),
+        ("17 17 10", "17 17 300", "f.xml:66:3: distance of node 1 to itself is 300; expected 10; ignored"),
+        ("\"4\">0 1 ", "\"4\">0 2 ", "f.xml:66:3: distances of a nonexistent node 2; ignored"),
+        (
+            "value=\"446\"",
+            "value=\"2000\"",
+            "f.xml:77:3: LinuxCapacity is \"2000\"; expected a number from 1 to 1024; this kind of core is ignored",
+        ),
+        (
+            "type=\"NUMANode\" os_index=\"1\"",
+            "type=\"NUMANode\" os_index=\"0\"",
+            "f.xml:63:7: duplicate NUMANode os_index 0; ignored",
+        ),
+        (
+            "type=\"NUMANode\" os_index=\"1\"",
+            "type=\"NUMANode\" os_index=\"x\"",
+            "f.xml:63:7: os_index is \"x\"; expected a number from 0 to 4294967295; ignored",
+        ),
+    ];
+    for (from, to, expected) in cases {
+        assert!(HYBRID_3.contains(from), "{from}");
+        let machine = Machine::from_hwloc_xml("f.xml", &HYBRID_3.replacen(from, to, 1)).unwrap();
+        assert_eq!(machine.caveats.first().map(String::as_str), Some(expected));
+        assert_eq!(machine.online_cpus().len(), 8, "{expected}");
+    }
     let far = format!("0x1{}", ",0x0".repeat(128));
-    let text = format!("<topology version='2.0'><object type='Machine' complete_cpuset='{far}'/></topology>");
-    assert!(error(&text).ends_with("; expected CPUs below 4096"), "{}", error(&text));
+    let text = HYBRID_3.replacen("complete_cpuset=\"0x000001ff\"", &format!("complete_cpuset=\"{far}\""), 1);
+    assert!(read(&text).caveats[0].ends_with("; expected CPUs below 4096; ignored"), "{:?}", read(&text).caveats);
+}
+
+/// A machine of two cores with two threads each, below one cache; CPU 3 is offline, so there is no PU 3.
+fn with_offline_cpu(core: &str, cache: &str, package: &str) -> Topology {
+    let pu = |cpu: u32| format!("<object type=\"PU\" os_index=\"{cpu}\"/>");
+    let machine = read(&format!(
+        "<topology version=\"2.0\"><object type=\"Machine\" complete_cpuset=\"0x1f\">\
+         <object type=\"NUMANode\" os_index=\"0\" cpuset=\"0x17\" complete_cpuset=\"0x1f\"/>\
+         <object type=\"Package\" complete_cpuset=\"0x10\"><object type=\"Core\">{}</object></object>\
+         <object type=\"Package\" complete_cpuset=\"{package}\"><object type=\"L3Cache\" complete_cpuset=\"{cache}\">\
+         <object type=\"Core\" complete_cpuset=\"0x3\">{}{}</object><object type=\"Core\" complete_cpuset=\"{core}\">{}\
+         </object></object></object></object></topology>",
+        pu(4),
+        pu(0),
+        pu(1),
+        pu(2)
+    ));
+    assert_eq!((machine.offline.to_string(), machine.absent.len()), ("3".to_owned(), 0));
+    machine.topology
+}
+
+#[test]
+fn offline_cpu_has_the_place_that_complete_sets_tell() {
+    let distance = |topology: &Topology, cpu| topology.locality(CpuId(3), CpuId(cpu));
+    let known = with_offline_cpu("0xc", "0xf", "0xf");
+    assert_eq!([0, 2, 4].map(|cpu| distance(&known, cpu)), [Locality::Llc, Locality::Smt, Locality::Node]);
+    let without_core = with_offline_cpu("0x4", "0xf", "0xf");
+    assert_eq!([0, 2, 4].map(|cpu| distance(&without_core, cpu)), [Locality::Llc, Locality::Llc, Locality::Node]);
+    let unknown = with_offline_cpu("0x4", "0x7", "0x7");
+    assert_eq!(distance(&unknown, 2), Locality::Llc, "below the first cache of its node");
+}
+
+#[test]
+fn node_numbers_with_gaps_are_kept_and_impossible_ones_replaced() {
+    let machine = |second: &str| {
+        let node =
+            |number: &str, cpus: &str| format!("<object type=\"NUMANode\" os_index=\"{number}\" cpuset=\"{cpus}\"/>");
+        let pu = |cpu: u32| format!("<object type=\"PU\" os_index=\"{cpu}\"/>");
+        let nodes = node("0", "0x1") + &node(second, "0x2");
+        read(&format!("<topology version=\"2.0\">{nodes}{}{}</topology>", pu(0), pu(1)))
+    };
+    let sparse = machine("8");
+    assert_eq!(sparse.topology.places.iter().map(|place| place.node).collect::<Vec<_>>(), [0, 8]);
+    assert_eq!((sparse.topology.nodes(), sparse.topology.present_nodes(), sparse.caveats.len()), (9, 2, 0));
+    assert!(sparse.summary().ends_with("2 nodes"), "{}", sparse.summary());
+    assert_eq!(Machine::from_toml("t", &sparse.to_toml()).unwrap().topology, sparse.topology);
+    let impossible = machine("4096");
+    assert_eq!(impossible.topology.nodes(), 2);
+    assert_eq!(
+        impossible.caveats,
+        ["dir/my.xml: node number 4096; expected numbers below 1024, nodes are renumbered from 0"]
+    );
+}
+
+#[test]
+fn kinds_of_cores_without_speeds_are_simulated_alike_with_a_caveat() {
+    let text = HYBRID_2
+        .replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"")
+        .replace("name=\"LinuxCapacity\" value=\"1024\"", "name=\"CoreType\" value=\"IntelCore\"");
+    let machine = read(&text);
+    assert_eq!(machine.topology.capacities, [1024; 9]);
+    let caveat = &machine.caveats[0];
+    assert!(
+        caveat.starts_with("unlike cores are simulated alike: CPUs 4-7 (IntelAtom), CPUs 0-3 (IntelCore);"),
+        "{caveat}"
+    );
+    assert!(!machine.effects.capacity);
+    assert!(read(HYBRID_2).caveats.is_empty() && read(HYBRID_2).effects.capacity);
 }
 
 /// Files meant to exhaust a parser.

@@ -16,6 +16,7 @@ use crate::{Machine, MachineError};
 use ids::{CpuSet, MAX_CPUS, Place, Topology};
 use parse::{Item, Kind, Level, error};
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 
 /// A level with the number of CPUs per object.
 struct Sized<'a> {
@@ -41,8 +42,8 @@ pub(crate) struct Tree {
     pub places: Vec<Place>,
     /// CPU numbers given by the string.
     pub numbers: Option<Vec<usize>>,
-    /// Number of nodes, memory-only ones included.
-    pub nodes: usize,
+    /// Node numbers, memory-only nodes included.
+    pub nodes: BTreeSet<usize>,
 }
 
 impl Tree {
@@ -54,7 +55,7 @@ impl Tree {
         Ok(Tree {
             places: places(&levels, &nodes, total)?,
             numbers: cpu_numbers(&levels, total)?,
-            nodes: nodes.iter().map(|nodes| nodes.numbers.len()).sum(),
+            nodes: nodes.iter().flat_map(|nodes| nodes.numbers.iter().copied()).collect(),
         })
     }
 
@@ -64,7 +65,10 @@ impl Tree {
         for (place, &number) in self.places.iter().zip(numbers) {
             places[number] = Some(*place);
         }
-        with_absent(places, Topology::default_distances(self.nodes))
+        let last = *self.nodes.last().expect("there is a node");
+        let (topology, absent) = with_absent(places, Topology::default_distances(last + 1));
+        let absent_nodes = (0..last).filter(|node| !self.nodes.contains(node)).map(|node| node as u32).collect();
+        (Topology { absent_nodes, ..topology }, absent)
     }
 
     /// CPU numbers in tree order for a named numbering. Firmware often numbers one thread of every core before the
@@ -146,7 +150,7 @@ fn nodes<'a>(items: &[Item<'a>], levels: &[Sized<'a>], total: usize) -> Result<V
     Ok(found)
 }
 
-/// Numbers of `count` nodes, renumbered without gaps in the order of the string's numbers.
+/// Numbers of `count` nodes: those of the string, or their order in it.
 fn node_numbers(nodes: &[Nodes<'_>], levels: &[Sized<'_>], count: usize) -> Result<Vec<usize>, String> {
     let given: Vec<(usize, &str)> =
         nodes.iter().filter_map(|nodes| nodes.item).filter_map(|item| Some((item.at, item.indexes?))).collect();
@@ -155,11 +159,7 @@ fn node_numbers(nodes: &[Nodes<'_>], levels: &[Sized<'_>], count: usize) -> Resu
         [given] => given,
         [_, (at, _), ..] => return error(at, "node indexes are given twice; expected one list for all nodes"),
     };
-    let read = indexes::read(text, count, Topology::MAX_NODES, &widths(levels));
-    let numbers = read.or_else(|problem| error(at, problem))?;
-    let mut sorted = numbers.clone();
-    sorted.sort_unstable();
-    Ok(numbers.iter().map(|number| sorted.partition_point(|other| other < number)).collect())
+    indexes::read(text, count, Topology::MAX_NODES, &widths(levels)).or_else(|problem| error(at, problem))
 }
 
 /// Number of objects of each level.

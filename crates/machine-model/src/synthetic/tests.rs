@@ -76,8 +76,7 @@ fn memory_in_brackets_defines_nodes() {
         ("[numa] pack:2 [numa] core:1 pu:1", "core 0 1; llc 0 1; node 0 1 of 3"),
         ("pack:2 [numa] l3:1 [numa] core:1 pu:1", "core 0 1; llc 0 1; node 0 2 of 4"),
         ("pack:2 [numa] l3:1 [numa(indexes=3,2,1,0)] core:1 pu:1", "core 1 0; llc 1 0; node 3 1"),
-        // Numbers with gaps are compacted in their order.
-        ("pack:3 [NUMANode(memory=1GB indexes=8,0,72)] core:1 pu:1", "core 1 0 2; llc 1 0 2; node 1 0 2"),
+        ("pack:3 [NUMANode(memory=1GB indexes=8,0,72)] core:1 pu:1", "core 1 0 2; llc 1 0 2; node 8 0 72"),
         ("Core:1 [NUMANode] PU:2", "core 0 0; llc 0 0; node 0 0"),
         ("node:2(indexes=1,0 memorysidecachesize=16MB) core:1 pu:1", "core 1 0; llc 1 0; node 1 0"),
     ]);

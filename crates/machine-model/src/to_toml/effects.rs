@@ -3,9 +3,21 @@
 
 use super::{line, quoted};
 use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt};
+use ids::Topology;
+
+/// Writes which effects are assumed, and whether capacities affect execution, where that is not the default.
+pub(super) fn write_origins(text: &mut String, effects: &Effects, topology: &Topology) {
+    if !effects.assumed.is_empty() {
+        let names: Vec<String> = effects.assumed.iter().map(|effect| quoted(effect.name())).collect();
+        line(text, "assumed", format!("[{}]", names.join(", ")), "typical of such machines, not known for this one");
+    }
+    if effects.capacity != topology.is_hybrid() {
+        line(text, "capacity_scales_work", effects.capacity, "CPUs of lower capacity execute work more slowly");
+    }
+}
 
 pub(super) fn write(text: &mut String, effects: &Effects) {
-    let Effects { smt, frequency, idle_states, power, locks } = effects;
+    let Effects { smt, capacity: _, frequency, idle_states, power, locks, assumed: _ } = effects;
     if let Some(Smt { throughput_percent }) = smt {
         text.push_str("\n[smt]\n");
         let comment = "2, 3, ... busy threads of a core together; a single one is 100";

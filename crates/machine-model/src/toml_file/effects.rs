@@ -2,8 +2,9 @@
 //! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
 use super::{Table, Value};
-use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
+use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
+use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
@@ -26,7 +27,34 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effe
         None => Vec::new(),
     };
     let locks = file.table("locks", "[locks]")?.map(locks).transpose()?;
-    Ok(Effects { smt, frequency, idle_states, power, locks })
+    let mut effects = Effects { smt, frequency, idle_states, power, locks, ..Effects::default() };
+    effects.capacity = match file.optional("capacity_scales_work") {
+        Some(value) => {
+            value.get_ref().as_bool().filter(|scales| !scales || topology.is_hybrid()).ok_or_else(|| {
+                file.wrong("capacity_scales_work", value, "true or false, and CPUs of unequal capacity")
+            })?
+        }
+        None => topology.is_hybrid(),
+    };
+    if let Some(value) = file.optional("assumed") {
+        effects.assumed = assumed(file, value, &effects)?;
+    }
+    Ok(effects)
+}
+
+/// Reads the names of effects whose constants are only typical of the machine's class.
+fn assumed<'a, 't>(
+    file: &Table<'a, 't>,
+    value: Value<'a, 't>,
+    effects: &Effects,
+) -> Result<BTreeSet<Effect>, MachineError> {
+    let items = value.get_ref().as_array().ok_or_else(|| file.wrong("assumed", value, "an array of effects"))?;
+    let one = |item: Value<'a, 't>| {
+        let effect: Effect = file.string("assumed", item)?.parse().map_err(|problem| file.error(item, problem))?;
+        let modelled = effects.modelled().any(|modelled| modelled == effect);
+        modelled.then_some(effect).ok_or_else(|| file.wrong("assumed", item, "effects that this file describes"))
+    };
+    items.iter().map(one).collect()
 }
 
 impl<'a, 't> Table<'a, 't> {
@@ -70,15 +98,8 @@ impl<'a, 't> Table<'a, 't> {
     }
 }
 
-/// Maximum number of CPUs per core.
-fn threads(topology: &Topology) -> usize {
-    let mut threads = vec![0; topology.cores()];
-    topology.places.iter().for_each(|place| threads[place.core as usize] += 1);
-    threads.into_iter().max().unwrap_or(1)
-}
-
 fn smt(mut table: Table<'_, '_>, topology: &Topology) -> Result<Smt, MachineError> {
-    let (key, threads) = ("throughput_percent", threads(topology));
+    let (key, threads) = ("throughput_percent", topology.threads());
     let value = table.required(key)?;
     let many =
         value.get_ref().as_array().is_some_and(|items| items.iter().any(|item| item.get_ref().as_array().is_some()));

@@ -56,7 +56,7 @@ fn invalid_files_give_errors_with_line() {
         (
             "numbering",
             "numberign",
-            "f.toml:6: [topology] has an unknown key numberign (did you mean numbering?); known are shape, nodes, numbering, distances, capacity, offline",
+            "f.toml:6: [topology] has an unknown key numberign (did you mean numbering?); known are shape, nodes, numbering, absent_nodes, distances, capacity, offline",
         ),
         (
             "\"threads-last\"",
@@ -87,7 +87,7 @@ fn invalid_files_give_errors_with_line() {
         (
             "[costs]",
             "[caches]",
-            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks",
+            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, capacity_scales_work, assumed, caveats",
         ),
     ];
     for (from, to, expected) in cases {

@@ -18,6 +18,10 @@ pub(super) fn read(mut table: Table<'_, '_>) -> Result<(Topology, CpuSet, CpuSet
             return Err(table.source.error(&table.span, format!("{} needs shape or nodes", table.what)));
         }
     };
+    let topology = match table.optional("absent_nodes") {
+        Some(value) => with_absent_nodes(&table, value, topology)?,
+        None => topology,
+    };
     let topology = match table.optional("distances") {
         Some(value) => with_distances(&table, value, topology)?,
         None => topology,
@@ -113,6 +117,25 @@ fn core_of(table: &Table<'_, '_>, value: Value<'_, '_>) -> Result<CpuSet, Machin
         _ => None,
     };
     found.ok_or_else(|| table.wrong("nodes", value, expected))
+}
+
+/// Reads the numbers that no node has, such as `"1-7"`.
+fn with_absent_nodes(
+    table: &Table<'_, '_>,
+    value: Value<'_, '_>,
+    topology: Topology,
+) -> Result<Topology, MachineError> {
+    let nodes: CpuSet = table
+        .string("absent_nodes", value)?
+        .parse()
+        .map_err(|_| table.wrong("absent_nodes", value, "a list of node numbers such as \"1-7\""))?;
+    let topology = Topology { absent_nodes: nodes.iter().map(|node| node.0).collect(), ..topology };
+    let occupied = topology.places.iter().any(|place| topology.absent_nodes.contains(&place.node));
+    if occupied || nodes.iter().any(|node| node.index() >= topology.nodes()) {
+        let expected = format!("nodes without CPUs, below {}", topology.nodes());
+        return Err(table.wrong("absent_nodes", value, &expected));
+    }
+    Ok(topology)
 }
 
 fn with_distances(table: &Table<'_, '_>, value: Value<'_, '_>, topology: Topology) -> Result<Topology, MachineError> {

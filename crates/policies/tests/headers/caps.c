@@ -73,15 +73,15 @@ struct task {
 #define scx_bpf_create_dsq(dsq_id, node) (0 * (dsq_id) + 0 * (node))
 #define dsq_move_by_key(it, p, to, key) ((it) && (p) && (to) && (key))
 #define task_of(p) ((struct task *)(p))
-#define tell_idle_cpu(p, flags) ((p) && (flags))
-#define interrupt_latest(p, t) ((void)(p), (void)(t))
+#define kick_idle_cpu(p, flags) ((p) && (flags))
+#define preempt_latest(p, t) ((void)(p), (void)(t))
 
 struct bpf_timer {
 	u64 ns;
 	u32 started;
 };
 
-enum { LOOKS = 1 };
+enum { CAP_CHECKS = 1 };
 
 struct loop {
 	struct bpf_timer timer;
@@ -184,22 +184,22 @@ static void usage_is_halved_in_time(void)
 {
 	u64 unit = H >> LOG2_BITS, ns;
 
-	looked_at = 5 * H;
-	CHECK(halvings_since_look(6 * H) == LOG2_ONE && looked_at == 6 * H, "%llu", N(looked_at));
-	CHECK(halvings_since_look(6 * H + unit - 1) == 0 && looked_at == 6 * H, "%llu", N(looked_at));
-	CHECK(halvings_since_look(6 * H + unit + 1) == 1, "both remainders together");
+	checked_at = 5 * H;
+	CHECK(halvings_since_check(6 * H) == LOG2_ONE && checked_at == 6 * H, "%llu", N(checked_at));
+	CHECK(halvings_since_check(6 * H + unit - 1) == 0 && checked_at == 6 * H, "%llu", N(checked_at));
+	CHECK(halvings_since_check(6 * H + unit + 1) == 1, "both remainders together");
 	/* All time counts, whatever the intervals are. */
-	looked_at = 0;
+	checked_at = 0;
 	for (u64 sum = ns = 0; ns < 3 * H;) {
 		ns += 10000000 + draw(5000);
-		sum += halvings_since_look(ns);
+		sum += halvings_since_check(ns);
 		CHECK(sum == (ns << LOG2_BITS) / H || sum + 1 == (ns << LOG2_BITS) / H, "%llu at %llu ns", N(sum), N(ns));
 	}
-	looked_at = H;
-	CHECK(halvings_since_look(H + H / 2 * 63) == LOG2_ONE / 2 * 63, "31 and a half");
+	checked_at = H;
+	CHECK(halvings_since_check(H + H / 2 * 63) == LOG2_ONE / 2 * 63, "31 and a half");
 	/* After a long suspend all usage is forgotten, and time continues from there. */
-	looked_at = H;
-	CHECK(half_to(halvings_since_look(1000 * H)) == 0 && looked_at == 1000 * H, "%llu", N(looked_at));
+	checked_at = H;
+	CHECK(half_to(halvings_since_check(1000 * H)) == 0 && checked_at == 1000 * H, "%llu", N(checked_at));
 }
 
 /*
@@ -242,16 +242,16 @@ static void scan_releases_cgroups_below_their_caps(void)
 	make(3, ROOT_JOB, (1ULL << 33) + 1, NO_CAP, 1ULL << 34);
 	make(4, ROOT_JOB, NO_CAP, NO_CAP, 1ULL << 34);
 	c->charged = 1ULL << 32;
-	looked_at = H;
+	checked_at = H;
 	above_soft = ~0ULL;
-	reckon_caps(2 * H);
+	update_caps(2 * H);
 	CHECK(c->usage == (1ULL << 39) + root && c->charged == 0, "%llu", N(c->usage));
 	CHECK(above_soft == 1 << 2, "at its cap is above it, a nanosecond below is not: %#llx", N(above_soft));
 	CHECK(above_hard == 1 << 1 && caps[4].usage == 1ULL << 34, "%#llx", N(above_hard));
 	c->usage = 16;
-	reckon_caps(3 * H);
+	update_caps(3 * H);
 	CHECK(above_hard == 1 << 1 && c->usage == 8, "%llu", N(c->usage));
-	reckon_caps(4 * H);
+	update_caps(4 * H);
 	CHECK(above_hard == 0 && c->usage == 4, "%llu", N(c->usage));
 }
 
@@ -266,12 +266,12 @@ static void first_cap_starts_the_scan_timer(void)
 	set_cap(1, NO_CAP, NO_CAP);
 	CHECK(nr_caps == 0 && !loops.timer.started, "no cap");
 	set_cap(1, 5, NO_CAP);
-	CHECK(nr_caps == 1 && loops.timer.started == 1 && loops.timer.ns == LOOK_NS && looked_at == 700, "the first cap");
+	CHECK(nr_caps == 1 && loops.timer.started == 1 && loops.timer.ns == CHECK_NS && checked_at == 700, "the first cap");
 	host_ns = 800;
 	set_cap(2, NO_CAP, 6);
 	set_cap(1, NO_CAP, 7);
-	CHECK(nr_caps == 2 && loops.timer.started == 1 && looked_at == 700, "%u, %u", nr_caps, loops.timer.started);
-	CHECK(next_look == 700 + LOOK_NS && caps[1].hard == 7 && caps[1].soft == NO_CAP, "%llu", N(next_look));
+	CHECK(nr_caps == 2 && loops.timer.started == 1 && checked_at == 700, "%u, %u", nr_caps, loops.timer.started);
+	CHECK(next_check == 700 + CHECK_NS && caps[1].hard == 7 && caps[1].soft == NO_CAP, "%llu", N(next_check));
 	set_cap(1, NO_CAP, NO_CAP);
 	set_cap(2, NO_CAP, NO_CAP);
 	CHECK(nr_caps == 0, "%u", nr_caps);

@@ -57,7 +57,7 @@ static u32 kicked_of(u32 idle, u64 flags, bool expected)
 	host_kicks = 0;
 	for (u32 cpu = 3; cpu < 3 + idle; cpu++)
 		host_idle.bits[cpu / 64] |= 1ULL << cpu % 64;
-	CHECK(tell_idle_cpu(&p, flags) == expected, "%u idle", idle);
+	CHECK(kick_idle_cpu(&p, flags) == expected, "%u idle", idle);
 	if (host_kicks)
 		CHECK(host_kicked[0] == (3 << 8 | SCX_KICK_IDLE), "%#llx", (unsigned long long)host_kicked[0]);
 	return host_kicks;
@@ -73,7 +73,7 @@ int main(void)
 	CHECK(is_client(&p), "a pinned task");
 	p.flags = PF_KTHREAD;
 	CHECK(is_client(&p), "an unbound kthread");
-	host_belongs = true;
+	host_per_cpu_flag = true;
 	CHECK(!is_client(&p), "a per-CPU kthread");
 	for (p.nr_cpus_allowed = 0; p.nr_cpus_allowed < 4; p.nr_cpus_allowed += 2)
 		CHECK(is_client(&p), "a kthread with %u CPUs", p.nr_cpus_allowed);
@@ -94,7 +94,7 @@ int main(void)
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 2 && inserted.count == 2, "no CPU is idle");
 	host_idle = (struct cpumask){ .bits = { 1 } };
 	host_kicks = 0;
-	CHECK(tell_idle_cpu(&p, 0) && host_kicks == 1 && host_kicked[0] == SCX_KICK_IDLE, "the first CPU");
+	CHECK(kick_idle_cpu(&p, 0) && host_kicks == 1 && host_kicked[0] == SCX_KICK_IDLE, "the first CPU");
 	CHECK(asked == 0, "any idle CPU, beside a busy sibling or not");
 	return 0;
 }

@@ -5,7 +5,7 @@
 int main(void)
 {
 	static const u32 cpus[] = { 1, 2, 4, 8, 16, 64, 4096 }, ms[] = { 6, 9, 12, 15, 18, 22, 23 };
-	struct turn t = { .slice_ns = 5000, .since = 100 };
+	struct budget t = { .slice_ns = 5000, .since = 100 };
 
 	/* Theory 1: each ratio is the previous one * 11 / 10, rounded down. */
 	CHECK(ratio_of(100) == 128, "%u", ratio_of(100));
@@ -41,7 +41,7 @@ int main(void)
 	}
 
 	/* Theory 2: CPU time below 1 us is not charged, and a slice does not become negative. */
-	t = (struct turn){ .slice_ns = 5000, .since = 100 };
+	t = (struct budget){ .slice_ns = 5000, .since = 100 };
 	charge(&t, 100 + 2047);
 	CHECK(t.slice_ns == 5000 - 1024 && t.since == 2147, "%llu", (unsigned long long)t.slice_ns);
 	charge(&t, 2000);
@@ -61,7 +61,7 @@ int main(void)
 
 	/* Theory 5: 200 us are split, less is not. */
 	for (u64 left = 199; left <= 201; left++) {
-		struct turn parent = { .slice_ns = left << 10, .deadline = 7, .since = 50 }, child = { .deadline = 9 };
+		struct budget parent = { .slice_ns = left << 10, .deadline = 7, .since = 50 }, child = { .deadline = 9 };
 		bool shared = share(&child, &parent, 50);
 
 		CHECK(shared == (left >= 200), "%llu", (unsigned long long)left);

@@ -10,7 +10,7 @@ int main(void)
 	/* Theory 2: an online CPU need not be kicked when a task moves away. */
 	count_at(&counted_at, 3);
 	CHECK(counted_at == 3 && host_kicks == 0, "%u", host_kicks);
-	cpu_goes(3);
+	mark_offline(3);
 	count_at(&counted_at, 3);
 	CHECK(host_kicks == 0, "the task did not move");
 	count_at(&counted_at, 1);
@@ -20,9 +20,9 @@ int main(void)
 	kick(0, SCX_KICK_PREEMPT);
 	CHECK(host_kicks == 1, "%u", host_kicks);
 	/* Theory 4 */
-	CHECK(cpu_comes(3) && !is_leaving(3), "CPU 3 is back");
+	CHECK(mark_online(3) && !is_leaving(3), "CPU 3 is back");
 	kick(0, SCX_KICK_PREEMPT);
 	CHECK(host_kicks == 2, "%u", host_kicks);
-	CHECK(!cpu_comes(4), "CPU 4 is not in the tables");
+	CHECK(!mark_online(4), "CPU 4 is not in the tables");
 	return 0;
 }

@@ -69,7 +69,7 @@ static void task_set_slice(struct task_struct *p, u64 ns)
 	slice_of[p - tasks] = ns;
 }
 
-static bool tell_idle_cpu(struct task_struct *p, u64 flags)
+static bool kick_idle_cpu(struct task_struct *p, u64 flags)
 {
 	(void)p;
 	(void)flags;
@@ -104,7 +104,7 @@ struct bpf_timer {
 
 enum { OWN_DSQ = 1, OTHER_DSQ = 2 };
 
-static void look_for_overdue(u64 now)
+static void scan_for_overdue(u64 now)
 {
 	move_overdue(OWN_DSQ, now);
 }
@@ -125,7 +125,7 @@ static void wait_in(u32 i, u64 dsq_id, u64 since, u32 cpu)
  */
 static void tasks_waiting_for_10_s_are_moved(void)
 {
-	struct overdue_look timer = {};
+	struct overdue_scan timer = {};
 
 	wait_in(0, OWN_DSQ, 5 * S, 0);
 	wait_in(1, OWN_DSQ, 5 * S + 1, 0);
@@ -135,7 +135,7 @@ static void tasks_waiting_for_10_s_are_moved(void)
 	wait_in(5, OWN_DSQ, 0, 1);
 	tasks[5].pid = 0;
 	host_ns = 15 * S;
-	CHECK(each_overdue_look(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0,
+	CHECK(overdue_timer_fn(NULL, NULL, &timer) == 0 && timer.timer.ns == S && timer.timer.flags == 0,
 	      "the next scan is in a second");
 	CHECK(queue_of[0] == OVERDUE_DSQ && queue_of[3] == OVERDUE_DSQ, "waited for 10 s and 11 s");
 	CHECK(queue_of[1] == OWN_DSQ && queue_of[4] == OWN_DSQ, "waited for a nanosecond less, and not at all");

@@ -116,7 +116,7 @@ static void usage_is_updated_every_four_seconds(void)
 	CHECK(users[a].usage == 300000 * 16 / 9, "%llu: half is left", N(users[a].usage));
 	users[a].charged_ns = ~0ULL;
 	users[a].part = 1;
-	tell_usage(&users[a], LOG2_ONE);
+	update_usage(&users[a], LOG2_ONE);
 	CHECK(users[a].usage == MOST_USAGE, "%llu", N(users[a].usage));
 }
 

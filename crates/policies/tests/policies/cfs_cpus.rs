@@ -238,7 +238,7 @@ fn hogs_spread_to_idle_cpus() {
         world.run_ms(200);
         let cpus: Vec<_> = hogs.iter().map(|hog| world.cpu_of(*hog)).collect();
         assert!((0..4).all(|cpu| cpus.contains(&Some(cpu))), "{preset}: {cpus:?}");
-        // Without balancing they stay.
+        // Without balancing the tasks stay on their CPUs.
         let mut world = World::new(&format!("cfs@{preset},balances_load=false"), "node:2 core:2 pu:1", 1000);
         let hogs: Vec<_> = (0..4).map(|_| bound(&mut world, 0)).collect();
         hogs.iter().for_each(|hog| unbind(&mut world, *hog));

@@ -190,7 +190,7 @@ fn windows_that_need_exactly_one_cpu_are_not_violated() {
     for order in ORDERS {
         let (served, violations) = serve(order, &[(1, 1, 2), (1, 3, 4), (1, 6, 8)], 8_000);
         assert_eq!(violations, [0, 0, 0], "{order}");
-        // The order is 1 2 1 3, or 1 2 3 1 where 1/2 meets 1/2 and the order of arrival decides.
+        // The order is 1 2 1 3, or 1 2 3 1 if streams 1 and 3 have equal windows and the earlier arrival goes first.
         let shares = |four: &[usize]| [0, 1, 2].map(|own| four.iter().filter(|stream| **stream == own).count());
         assert!(served.chunks(4).all(|four| shares(four) == [2, 1, 1]), "{order}: {:?}", &served[..16]);
     }

@@ -23,7 +23,7 @@ pub fn world(spec: &str, cpus: u32, jobs: &[usize], more: usize) -> (World, Vec<
         all.push(job);
     }
     all.push(tasks);
-    // All rows have had their turn by now, and every task is in its cell.
+    // All rows have had a slot by now, and every task is in its cell.
     world.run_ms(2_000);
     (world, all)
 }
@@ -134,7 +134,7 @@ fn alternate_runs_before_tasks_outside_any_job() {
     let [single, free] = jobs[1][..] else { unreachable!("two of no job") };
     let group = world.group(CgroupId::ROOT, "single", 100);
     world.place(&[single], group);
-    // During the turn of the single task, two tasks of the job are alternates on the other CPUs.
+    // In the slot of the single task, two tasks of the job are alternates on the other CPUs.
     let alternate = |world: &World| {
         let beside = jobs[0].iter().find(|task| world.cpu_of(**task).is_some())?;
         world.cpu_of(single).map(|_| (*beside, world.cpu_of(*beside).unwrap()))
@@ -181,7 +181,7 @@ fn alternate_is_preempted_when_the_rows_task_wakes() {
     world.run_ms(10);
     world.wake(cpu, sleeper, false);
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![2, 0, 0], Some(cpu)));
-    // During the other job's turn the task waits for its own.
+    // In the slot of the other job, the task waits for the slot of its own job.
     world.block(sleeper);
     while running(&world, &jobs)[1] != 2 {
         world.run_ms(1);
@@ -192,7 +192,7 @@ fn alternate_is_preempted_when_the_rows_task_wakes() {
 
 /// Theory 5: tasks outside any job have a turn like a row, and CPUs without other work run them at any time.
 #[test]
-fn tasks_outside_any_job_have_a_turn() {
+fn tasks_outside_any_job_have_a_slot() {
     let (mut world, jobs) = world("gang", 4, &[4, 4], 4);
     let before: Vec<u64> = jobs.iter().map(|job| job.iter().map(|task| world.ran_ms(*task)).sum()).collect();
     world.run_ms(6_000);
@@ -257,8 +257,8 @@ fn job_larger_than_the_machine_fills_its_cells_evenly() {
 #[test]
 fn cells_of_tasks_that_left_are_reused() {
     let (mut world, jobs) = world("gang", 4, &[2, 4], 0);
-    // The first job's tasks leave their cgroup: its row is empty, and the others have all the time except the common
-    // turn.
+    // The first job's tasks leave their cgroup: its row is empty, and the others get all time but the slots of the
+    // common queue.
     world.place(&jobs[0], CgroupId::ROOT);
     let group = world.group(CgroupId::ROOT, "new", 100);
     world.place(&jobs[0], group);
@@ -274,7 +274,7 @@ fn cells_of_tasks_that_left_are_reused() {
 /// Theory 2, 3, 5: a task alone in its cell runs for the whole turn of the row; tasks that share a cell, and tasks
 /// outside any job, run in slices of 20 ms.
 #[test]
-fn lone_task_of_a_cell_runs_the_whole_turn_others_20_ms() {
+fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
     let (mut world, jobs) = world("gang", 2, &[2, 3], 2);
     world.inserted.clear();
     world.run_ms(2_000);
@@ -296,7 +296,7 @@ fn lone_task_of_a_cell_runs_the_whole_turn_others_20_ms() {
 
 /// Theory 2, 3: an empty row has no turn: of three jobs the remaining two get half of the time each.
 #[test]
-fn empty_row_has_no_turn() {
+fn empty_row_has_no_slot() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
     end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
@@ -400,7 +400,7 @@ fn task_continuing_as_an_alternate_is_preempted() {
     while running(&world, &jobs)[0] != 2 {
         world.run_ms(1);
     }
-    // The second job's turn starts, and the CPU of its sleeper has no other task.
+    // The second job's slot starts, and the CPU of its sleeper has no other task.
     while running(&world, &jobs)[1] != 1 {
         world.run_ms(1);
     }
@@ -413,7 +413,7 @@ fn task_continuing_as_an_alternate_is_preempted() {
 /// Theory 3, 4: a task that continues during its own row's turn keeps the whole turn; outside it, it is rescheduled
 /// after each slice.
 #[test]
-fn continuing_task_keeps_its_turn_and_is_rescheduled_outside_it() {
+fn continuing_task_keeps_its_slot_and_is_rescheduled_outside_it() {
     let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
     let beside =
         *jobs[0].iter().find(|task| world.last_queued(**task).dsq % 2 == 1).expect("one is in the second column");
@@ -422,7 +422,7 @@ fn continuing_task_keeps_its_turn_and_is_rescheduled_outside_it() {
         world.run_ms(1);
     }
     let cpu = world.cpu_of(beside).expect("the task runs as an alternate");
-    // Rescheduling of the CPU in turns in which the other job is idle, and in those in which it runs.
+    // Number of reschedules of the CPU in the slots in which the other job is idle, and in those in which it runs.
     let mut rescheduled = [0, 0];
     for _ in 0..2_000 {
         world.rescheduled.clear();
@@ -431,13 +431,13 @@ fn continuing_task_keeps_its_turn_and_is_rescheduled_outside_it() {
         assert_eq!(world.running(cpu), beside, "this CPU has no other task");
         rescheduled[usize::from(out_of_turn)] += world.rescheduled.iter().filter(|other| other.0 == cpu).count();
     }
-    // Ten turns of 100 ms each: once per turn in its own, every 10 ms in the others.
+    // In ten slots of 100 ms each: once per slot in the slots of its own row, and every 10 ms in the others.
     assert!((9..=21).contains(&rescheduled[0]) && (90..=121).contains(&rescheduled[1]), "{rescheduled:?}");
 }
 
 /// Turns of 100 ms follow each other from the load of the policy on, whatever the time; kthreads run for 20 ms.
 #[test]
-fn turns_start_with_the_load_of_the_policy() {
+fn row_slots_start_when_the_policy_is_loaded() {
     let begin = 5_000 * MS + 7;
     let machine = Machine::from_synthetic("node:1 core:2 pu:1").unwrap();
     let mut world = World::starting_at("gang", machine, (7, 2), &WorkloadFacts::default(), begin);

@@ -99,7 +99,7 @@ fn job_with_a_pinned_task_does_not_move_up() {
         let mut world = World::new("gang", "node:1 l3:1 core:2 pu:1", 1000);
         let tasks = two_jobs(&mut world, 2, bound);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
-        // One task outside any job remains, for the other turns.
+        // One task outside any job remains, so that there are other slots.
         let attributes = world.attributes();
         world.spawn(0, attributes);
         end(&mut world, &tasks[..2]);
@@ -122,7 +122,7 @@ fn job_does_not_move_up_while_its_pinned_task_remains() {
         let tasks = two_jobs(&mut world, size, bound);
         let (first, second) = tasks.split_at(size);
         assert_eq!([1, 2].map(|job| rows_held(&world, job)), [[0].into(), [1].into()]);
-        // Together with another task, it uses the turn of tasks outside any job.
+        // Together with another task, it runs in the slots of tasks outside any job.
         world.place(&second[..1], CgroupId::ROOT);
         let attributes = world.attributes();
         world.spawn(0, attributes);

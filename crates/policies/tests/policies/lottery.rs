@@ -132,7 +132,7 @@ fn compensation_tickets_make_up_for_a_partial_quantum() {
         }
         let ran: Vec<f64> = tasks.iter().map(|task| world.ran_ms(*task) as f64).collect();
         let share = ran[1] / (ran[0] + ran[1]);
-        // Of 8000 turns, 5 in 6 are short with compensation, and half of them without.
+        // Of 8000 quanta, 5 in 6 are partly used with compensation, and half of them without.
         assert!((share - expected).abs() < 0.02, "{spec}: {share}");
     }
 }

@@ -131,7 +131,7 @@ fn waits_are_bounded_by_deadlines() {
         let waits = longest_waits(&vec![0; hogs], 200);
         assert!(waits.iter().all(|wait| *wait == (hogs as u64 - 1) * SLICE_NS / 1000), "{waits:?}");
     }
-    // 34 slices for nice 19 and 6 for nice 0 beside nice -20.
+    // The nice-19 task waits for 34 slices of the other; the nice-0 task for 6 slices of the nice -20 task.
     assert_eq!(longest_waits(&[0, 19], 400)[1], 34 * SLICE_NS / 1000);
     assert_eq!(longest_waits(&[0, -20], 400)[0], 6 * SLICE_NS / 1000);
     for (nices, ms) in [(&[19, 0, 0, 0, 0][..], 233), (&[19, 19, 19, 19, 19, 19, 19, 19, 0, 0, 0, 0, 0, 0, 0, 0], 302)]

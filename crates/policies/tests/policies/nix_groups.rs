@@ -220,7 +220,7 @@ fn last_readied_task_runs_next() {
         let tasks = sleepers(&mut world, &[(0, 0), (0, -10), (0, 0)]);
         let hog = world.start(vec![world.pinned(0, 0)])[0];
         world.run_ms(5);
-        // CPU 0 runs the hog, which readies each of these.
+        // CPU 0 runs the hog, which makes each of these tasks runnable.
         for task in &tasks {
             world.wake(0, *task, false);
         }

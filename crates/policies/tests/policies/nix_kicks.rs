@@ -102,7 +102,7 @@ fn task_kicked_to_an_offlining_cpu_runs_elsewhere() {
         world.kernel.deactivate_cpu(CpuId(1));
         world.settle();
         assert_eq!((world.cpu_of(tasks[0]), world.running(1)), (Some(2), TaskId::NONE), "{preset}");
-        // From now on that CPU takes no task and is not kicked.
+        // CPU 1 is closed from now on: it takes no task and is not kicked.
         world.rescheduled.clear();
         world.wake(0, tasks[1], false);
         assert_eq!((world.cpu_of(tasks[1]), world.rescheduled.as_slice()), (None, &[][..]), "{preset}");
@@ -146,13 +146,14 @@ fn offlining_cpu_gets_no_unbound_tasks() {
         world.wake(0, tasks[1], false);
         world.block(thread);
         assert_eq!(world.running(1), TaskId::NONE, "{preset}");
-        // The same after ops.cpu_offline(); the CPU's own kthreads still run.
+        // The CPU stays closed after ops.cpu_offline(), but still runs its own kthreads.
         world.kernel.offline_cpu(CpuId(1));
         world.settle();
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
         world.block(thread);
-        // Once back, the CPU is used again: by the waiting task, and by a new one when that sleeps.
+        // When the CPU is online again it is used: first by the waiting task, then by a new one when the first one
+        // sleeps.
         world.kernel.kill_cpu(CpuId(1));
         assert_eq!(world.cpu_of(tasks[1]), None, "{preset}");
         world.online(1);

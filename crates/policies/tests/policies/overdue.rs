@@ -69,7 +69,7 @@ fn light_tasks_run_every_11_s_beside_heavy_tasks() {
 /// Now and then a light task also wins a regular turn. (A turn is 100 ms long in `entitlement`, where no share is
 /// smaller than that of nice 19, 1 of 420.)
 #[test]
-fn overdue_task_gets_a_short_turn() {
+fn overdue_task_gets_a_short_slice() {
     for spec in overdue().into_iter().filter(|spec| *spec != "entitlement") {
         for (cpus, shape) in MACHINES {
             let none = World::new(spec, shape, 1000);

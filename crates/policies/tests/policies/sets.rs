@@ -142,7 +142,7 @@ fn cpus_are_reassigned_at_run_time() {
     expect(&mut world, [3_000, 6_000, 3_000]);
     assign(&mut world, "j1", 1);
     expect(&mut world, [3_000, 6_000, 3_000]);
-    // A third CPU would be the default set's last one.
+    // The default set has one CPU left, so the third CPU is not moved.
     assign(&mut world, "j0", 3);
     expect(&mut world, [3_000, 6_000, 3_000]);
     world.run_ms(40_000);

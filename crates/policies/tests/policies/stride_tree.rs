@@ -144,7 +144,7 @@ fn pinned_tasks_in_the_tree_get_half_their_share_at_least() {
 /// Theory 7: with more tasks than leaves in the tree, those without a leaf get every other turn. Quanta of 1 ms: with
 /// longer ones all tasks in the tree would be overdue.
 #[test]
-fn tasks_beyond_the_tree_get_every_other_turn() {
+fn tasks_beyond_the_tree_get_every_other_quantum() {
     let mut world = World::new("stride@hierarchical,quantum_us=1000", "node:1 core:1 pu:1", 1000);
     let attributes = vec![world.attributes(); 1024 + 6];
     let tasks = world.start(attributes);

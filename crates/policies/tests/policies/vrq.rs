@@ -109,7 +109,7 @@ fn vrq_0_3_keeps_the_woken_task_in_the_queue() {
 /// with the clock of CPU 1 behind by `behind_ms`.
 fn normal_ms(spec: &str, behind_ms: i64) -> u64 {
     let mut world = World::new(spec, "node:1 core:2 pu:1", 250);
-    // So that no CPU's clock shows a time before 0.
+    // Start late enough that even a CPU whose clock is behind shows a time above 0.
     world.run_ms(20_000);
     let normal = world.start(vec![world.attributes(); 2]);
     for task in &normal {

@@ -85,6 +85,12 @@ fn json_format_is_stable() {
               "unvalidated": [
                 "smt"
               ],
+              "assumed": [
+                "locks"
+              ],
+              "machine_caveats": [
+                "m.xml: unlike cores are simulated alike"
+              ],
               "kernel": "7.2",
               "form": "instant",
               "outcome": "ejected",
@@ -362,6 +368,9 @@ fn runs_from_files_are_compared_in_one_table() {
               measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }

@@ -4,7 +4,7 @@
 use crate::common::{check, ejected, run, seeds};
 use expect_test::expect;
 use ids::Nanos;
-use measures::LockUse;
+use measures::{CpuAccount, LockUse};
 use report::{Doubt, Ending, Exit, Meter, Record, RunReport, View, World, read_json, summary, to_json, to_text};
 
 /// Text report at 80 columns.
@@ -107,6 +107,9 @@ fn comparison_of_two_schedulers() {
               nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }
@@ -147,6 +150,9 @@ fn comparison_of_three_schedulers_with_one_ejected() {
               nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }
@@ -172,7 +178,10 @@ fn schedulers_are_compared_per_machine() {
             bfs    990 ms  -1.0 %    8.00 us       =    40.0 us       =     400 us       =
             machine laptop-2c4t, workload build, seed 1, kernel 7.2
             bfs    2.00 s       =    8.00 us       =    40.0 us       =     400 us       =
-            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects"#]],
+            unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike"#]],
     );
 }
 
@@ -219,6 +228,9 @@ fn endless_runs_are_compared_by_work() {
               nothing is marked: use --seeds 16. weir list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }
@@ -297,6 +309,24 @@ fn work_done_in_less_than_its_time_is_doubtful() {
 }
 
 #[test]
+fn time_of_other_programs_makes_a_real_run_doubtful() {
+    let run_with = |foreign: u64, stolen: u64| {
+        let mut run = run("fifo", 1000, 4);
+        run.tags.world = World::Real;
+        run.measures.cpu = CpuAccount { run: Nanos(1_000), stolen: Nanos(stolen), ..CpuAccount::default() };
+        run.meter = Some(Meter { foreign: Nanos(foreign), ..Meter::default() });
+        Record::from(&run).doubtful.into_iter().map(|doubt| format!("{}: {}", doubt.measure, doubt.reason)).collect()
+    };
+    let quiet: Vec<String> = run_with(40, 20);
+    assert_eq!(quiet, [""; 0]);
+    let busy = run_with(290, 0);
+    let reason = "other programs had the CPUs for 290 ns, 29.0 % of their time: repeat the run on a quiet machine";
+    assert_eq!(busy, ["makespan_ns", "wakeup_latency_ns", "run_delay_ns"].map(|key| format!("{key}: {reason}")));
+    let stolen = run_with(0, 250);
+    assert!(stolen[0].starts_with("makespan_ns: interrupts and the host of this virtual machine had"), "{stolen:?}");
+}
+
+#[test]
 fn refused_operations_are_reported() {
     let ending = Ending { failed_forks: 2, refused_changes: 1000, ..Ending::default() };
     let refused = RunReport { ending, ..run("bfs", 1000, 4) };
@@ -361,6 +391,9 @@ fn comparison_of_two_schedulers_with_16_seeds() {
               mark. weir list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }
@@ -408,6 +441,9 @@ fn spread_of_one_scheduler_with_16_seeds() {
             weir list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
 }
@@ -470,6 +506,9 @@ fn many_setups_have_one_row_each() {
               list measures explains each measure.
             unvalidated: smt (docs/explanation/machine-model.md; --without leaves effects
               out)
+            assumed for a machine of this class: locks (--draws samples their ranges, weir
+              machine prints them, a machine file replaces them)
+            machine: m.xml: unlike cores are simulated alike
         "#]],
     );
     let wide = to_text(&runs, View { columns: 140, all: false });

@@ -15,7 +15,7 @@ use crate::run::{BOOT_CPU, Run};
 use crate::tasks::Role;
 use event_log::BlockCause;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{Identity, Leave, TaskAttributes};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use machine_model::{BackgroundThread, Machine};
 
 /// A kernel background thread.
@@ -68,7 +68,7 @@ impl<M: Model> Run<'_, M> {
                 name: thread.name.clone(),
                 policy: Policy::Other,
                 nice: thread.nice,
-                allowed: thread.cpu.map_or_else(|| self.all_cpus.clone(), |cpu| CpuSet::from_iter([cpu])),
+                allowed: thread.cpu.map_or_else(|| self.machine.all_cpus(), |cpu| CpuSet::from_iter([cpu])),
                 kernel_thread: true,
                 own_cpu: thread.cpu,
                 thread: false,
@@ -84,25 +84,25 @@ impl<M: Model> Run<'_, M> {
     pub fn boot_thread(&mut self, cpu: CpuId, attributes: TaskAttributes, role: Role) -> TaskId {
         let (task, result) = self.fork(cpu, attributes);
         result.expect("no scheduler is attached that could refuse it");
-        let entry = &mut self.tasks[task.index()];
+        let entry = &mut self.tasks[task];
         (entry.role, entry.slept_on) = (role, cpu);
-        self.model.wake_new(cpu, task);
-        let switch = self.model.schedule(cpu, Leave::Preempt);
-        assert_eq!(switch.next, task, "no other task exists");
-        self.model.schedule(cpu, Leave::Block(BlockCause::External));
+        self.kernel.model.execute(cpu, Operation::WakeNew(task));
+        let switch = self.kernel.model.execute(cpu, Operation::Schedule(Leave::Preempt));
+        assert_eq!(switch.map(|switch| switch.next), Some(task), "no other task exists");
+        self.kernel.model.execute(cpu, Operation::Schedule(Leave::Block(BlockCause::External)));
         self.apply(cpu, Charge::default());
-        self.cpus[cpu.index()].resched = false;
+        self.cpus[cpu].resched = false;
         task
     }
 
     /// The sleep of a task ends.
     pub fn sleep_over(&mut self, task: TaskId) {
-        let entry = &self.tasks[task.index()];
+        let entry = &self.tasks[task];
         let cpu = entry.slept_on;
         if let Role::Background(number) = entry.role {
             let thread = &mut self.noise.threads[number as usize];
-            if thread.cpu.is_some_and(|own| self.cpus[own.index()].offline) {
-                let later = self.now + thread.sleep();
+            if thread.cpu.is_some_and(|own| self.cpus[own].offline) {
+                let later = self.clock.now() + thread.sleep();
                 return self.alarms.set(Alarm::Sleep(task), later);
             }
         }
@@ -112,12 +112,12 @@ impl<M: Model> Run<'_, M> {
     /// Background thread `number` works, and sleeps again afterwards.
     pub fn run_background_thread(&mut self, cpu: CpuId, task: TaskId, number: u32) {
         let thread = &mut self.noise.threads[number as usize];
-        let entry = &mut self.tasks[task.index()];
+        let entry = &mut self.tasks[task];
         if !std::mem::replace(&mut entry.took_work, true) {
             return entry.begin_work(thread.work());
         }
         (entry.took_work, entry.slept_on, entry.slept_for) = (false, cpu, BlockCause::Timer);
-        let over = self.now + thread.sleep();
+        let over = self.clock.now() + thread.sleep();
         self.alarms.set(Alarm::Sleep(task), over);
         self.schedule(cpu, Leave::Block(BlockCause::Timer));
     }

@@ -58,9 +58,16 @@ pub(crate) fn more(time: Nanos, ppm: i64) -> Nanos {
     if ppm == 0 || time == Nanos::ZERO {
         return time;
     }
-    let factor = (1_000_000 + ppm).max(0) as u128;
-    let scaled = (u128::from(time.0) * factor + 500_000) / 1_000_000;
-    Nanos(u64::try_from(scaled).unwrap_or(u64::MAX).max(1))
+    let factor = (1_000_000 + ppm).max(0) as u64;
+    // Nearly all products have 64 bits, whose division by a constant is a multiplication.
+    let scaled = match time.0.checked_mul(factor).and_then(|product| product.checked_add(500_000)) {
+        Some(product) => product / 1_000_000,
+        None => {
+            let scaled = (u128::from(time.0) * u128::from(factor) + 500_000) / 1_000_000;
+            u64::try_from(scaled).unwrap_or(u64::MAX)
+        }
+    };
+    Nanos(scaled.max(1))
 }
 
 #[cfg(test)]

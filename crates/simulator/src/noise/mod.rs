@@ -250,21 +250,21 @@ impl<'a> Noise<'a> {
 impl<M: Model> Run<'_, M> {
     /// Plans the stolen time of all CPUs, if the host steals time.
     pub fn plan_steals(&mut self) {
-        for cpu in self.all_cpus.clone().iter() {
+        for cpu in self.machine.all_cpus().iter() {
             self.plan_steal(cpu);
         }
     }
 
     fn plan_steal(&mut self, cpu: CpuId) {
         if let Some(after) = self.noise.next_steal(cpu) {
-            self.alarms.set(Alarm::Theft(cpu), self.now + after);
+            self.alarms.set(Alarm::Theft(cpu), self.clock.now() + after);
         }
     }
 
     /// The host steals `cpu`. An idle CPU loses nothing.
     pub fn steal_due(&mut self, cpu: CpuId) {
         self.settle(cpu);
-        let entry = &self.cpus[cpu.index()];
+        let entry = &self.cpus[cpu];
         if !entry.offline && !entry.sleeps() {
             let length = self.noise.theft(cpu);
             self.interrupt(cpu, Some(Interrupt::Theft(length)));

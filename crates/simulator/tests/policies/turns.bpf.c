@@ -11,7 +11,7 @@ u64 changes;
 
 struct turn {
 	u32 us;
-	bool at_once;	/* whoever has CPU 0 makes way */
+	bool at_once;	/* preempt the task on CPU 0 */
 };
 
 SEC("syscall") int set_turn(struct turn *turn)

@@ -78,7 +78,7 @@ fn calls_wait_during_suspend() {
 
 /// Where CPUs wait for locks, a call happens between two operations.
 #[test]
-fn calls_work_where_operations_wait() {
+fn calls_work_in_the_waiting_form() {
     let calls = ["set_turn:us=8000,at_once=true@1001ms"];
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let played = turns(&calls).play_waiting(&machine, &hogs(9), 0, &FaultPlan::default()).completed();

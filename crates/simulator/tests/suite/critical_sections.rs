@@ -160,7 +160,7 @@ fn second_task_waits_for_release_and_handoff_of_a_spin_lock() {
         let alone = makespan(&play(&machine(2, 100), kind, more, &task.replace("2", "1")));
         assert_eq!(makespan(&played), alone + way + 1_000, "{kind}{more}");
         let measures = &played.outcome.measures;
-        // It arrives slightly later, as the CPUs contend for kernel locks.
+        // The woken task arrives slightly later, because the CPUs contend for kernel locks.
         let waited = measures.cpu.spin.0;
         assert!((way + 700..=way + 1_000).contains(&waited), "{kind}{more}: {waited}");
         assert_eq!(measures.cpu.slowed.0, 0, "{kind}{more}");

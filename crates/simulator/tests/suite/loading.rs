@@ -55,7 +55,7 @@ fn b1_run_ending_during_disable_reports_the_exit() {
     let cut = broken.play(&machine, &workload);
     assert_eq!(cut.outcome.ejected, whole.outcome.ejected);
     assert_eq!(Some(cut.outcome.measures.elapsed), workload.duration);
-    // Just before the mistake, the outcome has no exit.
+    // If the run ends just before the error, the outcome has no exit.
     workload.duration = Some(whole.outcome.measures.elapsed - BYPASS - Nanos(1));
     assert_eq!(broken.play(&machine, &workload).outcome.ejected, None);
 }
@@ -66,7 +66,7 @@ fn b1_restarted_scheduler_is_bypassed_until_attached() {
     let played = Scheduler::shipped("fifo").play_faults(&bypass_machine(3), &hogs(5), 0, &plan).completed();
     assert_eq!(played.outcome.restarts.len(), 1);
     let gone = time_of(&played, |kind| matches!(kind, EventKind::Disabled { .. }));
-    // The first attach preceded the tasks.
+    // The first attach was before the tasks started, so its event is skipped.
     let attached = |event: &&Event| event.kind == EventKind::Attached && event.time > Nanos::ZERO;
     let attached: Vec<Nanos> = played.events.iter().filter(attached).map(|event| event.time).collect();
     assert_eq!(attached, [gone + Nanos::from_ms(100) + BYPASS]);

@@ -20,10 +20,10 @@ fn smt_siblings_are_slower_than_separate_cores() {
     assert!((1_690..1_790).contains(&slow), "{slow} ms");
 }
 
-/// Under `schedutil` the kernel's own scheduler begins at a low frequency; a sched_ext scheduler that sets no target
+/// Under `schedutil` the default scheduler begins at a low frequency; a sched_ext scheduler that sets no target
 /// gets the highest at once.
 #[test]
-fn schedutil_uses_utilization_for_the_kernels_own_scheduler_only() {
+fn schedutil_uses_utilization_for_the_default_scheduler_only() {
     let machine = Machine::preset("hybrid-laptop").unwrap();
     let work = rt_app(r#"{"tasks": {"hog": {"cpus": [0], "loop": 1, "run": 100000}}}"#);
     let slowed = |scheduler: Scheduler| scheduler.play(&machine, &work).completed().outcome.measures.cpu.slowed.0;

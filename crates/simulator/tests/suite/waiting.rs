@@ -54,7 +54,7 @@ fn schedulers() -> [Scheduler; 3] {
 }
 
 #[test]
-fn lock_waits_add_up_where_operations_wait() {
+fn lock_waits_add_up_in_the_waiting_form() {
     let work = rt_app(WORK);
     for machine in ["laptop-2c4t", "nix-32", "server-64"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -93,7 +93,7 @@ fn uncontended_operations_cost_the_same_in_both_forms() {
 
 /// Between reading and writing a number, a CPU waits for the lock of the queue: other CPUs write it meanwhile.
 #[test]
-fn unlocked_update_is_lost_only_where_operations_wait() {
+fn unlocked_update_is_lost_only_in_the_waiting_form() {
     let machine = Machine::preset("nix-32").unwrap();
     let work =
         rt_app(r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 96, "loop": 250, "run": 5, "sleep": 2}}}"#);
@@ -105,7 +105,7 @@ fn unlocked_update_is_lost_only_where_operations_wait() {
 }
 
 #[test]
-fn all_task_operations_complete_where_operations_wait() {
+fn all_task_operations_complete_in_the_waiting_form() {
     let work = rt_app(EVERYTHING);
     for machine in ["laptop-2c4t", "nix-32"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -119,7 +119,7 @@ fn all_task_operations_complete_where_operations_wait() {
 }
 
 #[test]
-fn build_completes_where_operations_wait() {
+fn build_completes_in_the_waiting_form() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = Workload::from_bytes("build", BUILD).unwrap();
     for scheduler in [Scheduler::shipped("bfs"), Scheduler::kernel()] {
@@ -152,7 +152,7 @@ fn faults_wait_for_operations_in_progress() {
 
 /// An error of the scheduler during many operations ejects it as usual.
 #[test]
-fn failing_scheduler_is_ejected_where_operations_wait() {
+fn failing_scheduler_is_ejected_in_the_waiting_form() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(WORK);
     let broken = Scheduler::compiled("broken", "");

@@ -7,7 +7,7 @@ use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
 use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
 const EVENTS: [(&str, Event); 23] = [
@@ -100,6 +100,30 @@ pub(super) struct Resources<'a> {
     /// Shared timers that any event makes absolute. This applies to all their events, because rt-app stores the mode
     /// with the timer.
     pub absolute: Vec<u32>,
+    /// Names under which tasks of other names suspend.
+    pub shared_suspensions: BTreeSet<&'a str>,
+}
+
+/// Finds the names under which tasks of other names suspend.
+pub(super) fn shared_suspensions<'a>(tasks: &Object<'a>) -> BTreeSet<&'a str> {
+    let mut names = BTreeSet::new();
+    for task in tasks.members {
+        let mut values = vec![&task.value];
+        while let Some(value) = values.pop() {
+            let Kind::Object(members) = &value.kind else { continue };
+            for Member { key, value, .. } in members {
+                match &value.kind {
+                    Kind::String(name)
+                        if event(key) == Some(Event::Suspend) && !name.is_empty() && *name != task.key =>
+                    {
+                        names.insert(name.as_str());
+                    }
+                    _ => values.push(value),
+                }
+            }
+        }
+    }
+    names
 }
 
 /// All tasks by name, with number of instances and first spec.
@@ -193,15 +217,15 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Barrier => Op::Barrier(self.barrier(string(key, value)?).map_err(fault)?),
             Event::SpinBarrier => Op::SpinBarrier(self.barrier(string(key, value)?).map_err(fault)?),
             Event::Timer => self.timer(what, member)?,
-            Event::Resume => {
-                let entry = self.task(string(key, value)?).map_err(fault)?;
-                Op::Resume((entry.first..entry.first + entry.specs).collect())
-            }
+            Event::Resume => match self.resume(string(key, value)?) {
+                Some(resume) => resume,
+                None => return Ok(()),
+            },
             Event::Suspend => {
-                self.check_suspend(value).map_err(fault)?;
-                Op::Suspend
+                self.suspend(at, value);
+                return Ok(());
             }
-            // The value has no meaning.
+            // The value of `yield` is ignored.
             Event::Yield => Op::Yield,
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
@@ -238,17 +262,32 @@ impl<'a, 'r> Builder<'a, 'r> {
         find_task(self.tasks, name)
     }
 
-    /// Since 2025-05 (32fcddf) rt-app suspends a task under its own name, whatever the value; before, under the name
-    /// in the value. Only files where both agree are unambiguous.
-    fn check_suspend(&self, value: &Value) -> Result<(), String> {
-        match &value.kind {
-            Kind::String(name) if !name.is_empty() && name != self.name => Err(format!(
-                "suspend with the name {name:?}, whose meaning depends on the version of rt-app; \
-                 expected the task's own name {:?}, or \"\"",
-                self.name
-            )),
-            _ => Ok(()),
+    /// Suspends under the name in the value, or under the task's own. Since 2025-05 (32fcddf) rt-app ignores the value;
+    /// its own examples (`browser-long.json`, `video-long.json`) rely on the name.
+    ///
+    /// rt-app suspends by waiting for a condition variable of that name, with a mutex of the same name. If only
+    /// instances of the task itself use the name, [`Op::Suspend`] is the same.
+    fn suspend(&mut self, at: usize, value: &'a Value) {
+        let name = match &value.kind {
+            Kind::String(name) if !name.is_empty() => name.as_str(),
+            _ => self.name,
+        };
+        if !self.resources.shared_suspensions.contains(name) {
+            return self.push(at, Op::Suspend);
         }
+        let (condition, mutex) = (self.condition(name), self.mutex(name));
+        self.push(at, Op::Lock(mutex));
+        self.push(at, Op::Wait(condition, mutex));
+        self.push(at, Op::Unlock(mutex));
+    }
+
+    /// Resumes all tasks that suspend under this name. `None` if no task can: then rt-app does nothing, too.
+    fn resume(&mut self, name: &'a str) -> Option<Op> {
+        if self.resources.shared_suspensions.contains(name) {
+            return Some(Op::Broadcast(self.condition(name)));
+        }
+        let entry = self.task(name).ok()?;
+        Some(Op::Resume((entry.first..entry.first + entry.specs).collect()))
     }
 
     fn wait(&mut self, what: &str, member: &'a Member, sync: bool) -> Result<(), Fault> {

@@ -2,8 +2,7 @@
 //! Tasks, phases, loops and scheduling parameters.
 
 use super::document::{Fault, Object, integer, near_miss, wrong};
-use super::events::find_task;
-use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, is_event};
+use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, find_task, is_event, shared_suspensions};
 use super::{groups, windows};
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
@@ -47,7 +46,7 @@ pub(super) fn read_all(
     locks: Vec<SharedLock>,
 ) -> Result<(Workload, Vec<Positions>), Fault> {
     let index = index(tasks)?;
-    let mut resources = Resources { locks, ..Resources::default() };
+    let mut resources = Resources { locks, shared_suspensions: shared_suspensions(tasks), ..Resources::default() };
     let (mut specs, mut positions) = (Vec::new(), Vec::new());
     for member in tasks.members {
         let entry = index[member.key.as_str()];

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Runs in the deterministic virtual machine: each workload under the kernel's own scheduler. What came of it goes to
+# Runs in the deterministic virtual machine: each workload under the default scheduler. The results go to
 # /out:
 #   cargo xtask vm run verify/conformance/shares/groups/play.sh --file target/debug/weir --file
 # verify/conformance/shares/groups \

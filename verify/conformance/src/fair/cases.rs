@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_a_workload() {
+    fn every_fair_class_case_is_a_valid_workload() {
         for case in &CASES {
             for gate in [false, true] {
                 let workload = case.workload(gate).unwrap();

@@ -55,7 +55,7 @@ fn shares_and_latencies_match_the_kernel() {
 fn document_shows_these_shares() {
     let kernel = shares::read(include_str!("../../recorded/7.2.13/shares")).unwrap();
     let table = shares::markdown(&kernel, &shares::simulated().unwrap()).unwrap();
-    let page = expect_test::expect_file!["../../../lab/results/fidelity.md"];
+    let page = expect_test::expect_file!["../../../../lab/results/fidelity.md"];
     page.assert_eq(&shares::in_page(&page.data(), &table).unwrap());
 }
 
@@ -86,7 +86,7 @@ fn kernel_classes_match_in_shares_and_latencies() {
     assert_eq!(kernel.len(), model.len());
     let (table, well) = classes::compare(&kernel, &model);
     assert!(well, "{table}");
-    // The comparison can fail, in every column.
+    // A difference in any column must make the comparison fail.
     let light = |got: &&mut classes::Got| got.workload == "light-1" && got.task == "light";
     let changes: [fn(&mut classes::Got); 4] = [
         |got| got.wakeups = got.wakeups * 8 / 10,
@@ -107,7 +107,7 @@ fn kernel_classes_match_in_order_and_run_intervals() {
         let (real, model) = (records.ranges().unwrap(), records.simulated(0).unwrap());
         let (table, well) = order::compare(&real, &model, records.known);
         assert!(well, "{}\n{table}", records.kernel);
-        // The comparison can fail, for every measure.
+        // A difference in any measure must make the comparison fail.
         for (workload, task, what) in [
             ("light-1", "hog", "run_intervals"),
             ("light-1", "hog", "median_ns"),

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn table_replaces_the_old_one() {
+    fn new_table_replaces_the_old_one() {
         let page = format!("a\n{BEGIN}\nold\n{END}b\n");
         assert_eq!(replaced(&page, "new\n").unwrap(), format!("a\n{BEGIN}\nnew\n\n{END}b\n"));
         assert_eq!(replaced("a\nb\n", "new\n"), None);

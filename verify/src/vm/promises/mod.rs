@@ -219,7 +219,7 @@ fn shares(rows: &[(&str, f64, f64, Option<f64>)]) -> Result<String> {
         format!("{name} {kernel:.1} % (model {model:.1}{due})")
     });
     let text = text.collect::<Vec<_>>().join("; ");
-    // A share that is NaN is not near either.
+    // A NaN share counts as not near.
     let near = |one: f64, other: f64| (one - other).abs() <= POINTS;
     let fine =
         rows.iter().all(|&(_, kernel, model, due)| near(kernel, model) && due.is_none_or(|due| near(kernel, due)));

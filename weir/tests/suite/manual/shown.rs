@@ -31,7 +31,7 @@ pub fn renewed(shown: &[String], output: &[String]) -> Vec<String> {
         let at = match index {
             0 => 0,
             _ if index + 1 == pieces.len() => last,
-            // Of equally similar positions, the first.
+            // Among equally similar positions, take the first.
             _ => (from..=last).rev().max_by_key(|at| likeness(piece, &output[*at..*at + length])).unwrap_or(from),
         };
         lines.extend_from_slice(&output[at..at + length]);

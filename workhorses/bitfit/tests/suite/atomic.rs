@@ -113,12 +113,12 @@ fn stress(time: Duration) {
 }
 
 #[test]
-fn stress_test_short() {
+fn threads_allocate_and_free_consistently() {
     stress(Duration::from_millis(300));
 }
 
 #[test]
 #[ignore = "takes a minute"]
-fn stress_test_one_minute() {
+fn threads_allocate_and_free_consistently_for_one_minute() {
     stress(Duration::from_secs(60));
 }

@@ -46,7 +46,7 @@ fn search_everything(bytes: &[u8]) {
 }
 
 #[test]
-fn short_maps_at_both_guard_pages() {
+fn searches_do_not_touch_guard_pages_of_short_maps() {
     let memory = guarded(8192);
     memory.fill(0x55);
     for length in (0..=700).chain(4000..=4097) {
@@ -56,7 +56,7 @@ fn short_maps_at_both_guard_pages() {
 }
 
 #[test]
-fn long_maps_at_both_guard_pages() {
+fn searches_do_not_touch_guard_pages_of_long_maps() {
     let memory = guarded(1 << 20);
     memory.fill(0x55);
     for less in [0, 1, 63, 64, 4095, 16_385] {

@@ -20,7 +20,7 @@ proptest! {
 
 /// Searches maps that end at the end of their allocation, at every offset within a cache line.
 #[test]
-fn searches_at_misaligned_bases() {
+fn searches_are_correct_at_misaligned_bases() {
     for base in 0..64 {
         for length in (0..=24).chain((0..14).map(|i| i * 37 + 60)) {
             // The box has exactly the needed length, so valgrind reports a read of the byte after it.
@@ -45,12 +45,12 @@ fn searches_at_misaligned_bases() {
 
 #[test]
 #[ignore = "takes seconds and needs valgrind"]
-fn searches_at_misaligned_bases_under_valgrind() {
+fn searches_are_correct_at_misaligned_bases_under_valgrind() {
     let this = std::env::current_exe().unwrap();
     let valgrind = std::process::Command::new("valgrind")
         .args(["--quiet", "--error-exitcode=9"])
         .arg(this)
-        .args(["--exact", "searches_at_misaligned_bases", "--test-threads=1"])
+        .args(["--exact", "searches_are_correct_at_misaligned_bases", "--test-threads=1"])
         .output();
     match valgrind {
         Err(error) => println!("skipped: valgrind: {error}"),

@@ -127,7 +127,8 @@ pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
                 let _ = unmounter.unmount();
                 return;
             }
-            // A program uses the directory: what it wrote is made safe, and the next signal does not wait for it.
+            // A program still uses the directory: save its data now, and do not wait for the program at the next
+            // signal.
             let _ = saver.log_now();
             std::thread::sleep(Duration::from_millis(200));
             if signals.pending().next().is_some() {

@@ -26,7 +26,7 @@ pub fn store_of(place: &Path) -> anyhow::Result<PathBuf> {
         let (Some(at), mut right) = (left.split(' ').nth(4), right.split(' ')) else { continue };
         let is_fuse = right.next().is_some_and(|kind| kind.starts_with("fuse"));
         let source = PathBuf::from(unescape(right.next().unwrap_or_default()));
-        // The type does not always name the program; whether the source is a store tells.
+        // The type does not always name the program, so check whether the source is a store.
         if Path::new(&unescape(at)) == place && is_fuse && id_of(&source).is_ok() {
             return Ok(source);
         }

@@ -60,7 +60,7 @@ impl Stream for TcpStream {
 
 /// Listens on a unix socket. Every user may connect; what a client may do is decided by its credentials.
 pub fn unix(server: Arc<Server>, path: &Path) -> io::Result<Door> {
-    // A socket that a dead server left behind is in the way; anything else there is not ours.
+    // Remove a socket that a dead server left behind. Any other kind of file is left alone.
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(io::ErrorKind::AddrInUse, "another server listens there"));
@@ -177,7 +177,8 @@ impl<S: Stream> Connection<S> {
             Ok(_) => Message::new(51, tag),
             Err(error) => Message::error(tag, error),
         };
-        // Under the lock of the tags: a flush that came in between must be answered after this, or instead of it.
+        // Done while holding the lock of the tags: a flush that arrives meanwhile must be answered after this reply, or
+        // in place of it.
         let mut waiting = lock(&self.waiting);
         if waiting.remove(&tag) { self.send(reply) } else { Ok(()) }
     }

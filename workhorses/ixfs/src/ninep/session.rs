@@ -207,7 +207,7 @@ impl Session {
                 }
                 User { gid, ..super::listen::user(peer) }
             }
-            // An unnamed user may do what everybody may.
+            // An unnamed user gets the permissions of `other`.
             Peer::Claimed => super::listen::user(65_534),
         };
         let caller = Caller::user(user.uid, user.gid, user.groups.clone(), now());
@@ -354,7 +354,7 @@ impl Session {
             let (dir, name) = reached.ok_or(Errno::BUSY)?;
             let (ino, dir) = (self.server.live(ino)?, self.server.live(dir)?);
             let lost = self.server.write(|tree| {
-                // The name may have gone to another file since.
+                // The name may refer to another file by now.
                 if tree.lookup(&caller, dir, &name)? != ino {
                     return Err(Errno::NOENT);
                 }

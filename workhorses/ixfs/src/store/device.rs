@@ -64,7 +64,7 @@ impl FileDevice {
     }
 
     fn new(mut file: File) -> io::Result<FileDevice> {
-        // A block device has a length of 0 in its attributes.
+        // The metadata of a block device reports a length of 0, so seek to the end.
         let len = io::Seek::seek(&mut file, io::SeekFrom::End(0))?;
         Ok(FileDevice { file, len })
     }

@@ -72,7 +72,7 @@ impl Load for Arc<Inode> {
         inode.xattrs = loader.xattrs(from)?.map(Arc::new);
         match &mut inode.body {
             Body::File(data) => {
-                // A file that is to stay on disk if memory has no room for it.
+                // Pages of a large file may stay on disk if there is no memory for them.
                 loader.may_stay = data.len >= loader.big;
                 *data = Data::new(data.len, loader.data(from)?);
                 if data.pages.last_key().is_some_and(|last| last > crate::tree::data::MAX_LEN / BLOCK as u64) {
@@ -295,7 +295,7 @@ impl<'a> Loader<'a> {
         for record in &batch.records {
             if let Record::At(ino, index, ptr) = record {
                 (self.current, self.may_stay) = (*ino, false);
-                // Read in any case, for its checksum tells whether the batch is whole.
+                // Read the page even if it is not kept: its checksum shows whether the batch is complete.
                 let page = self.page(*index, *ptr)?;
                 pages.push(if self.budget < BLOCK as u64 { Page::Disk(*ptr) } else { page });
             }
@@ -415,7 +415,7 @@ pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored>
             Ok(mut restored) => {
                 restored.recovery.fallback = Some(generation) != newest;
                 restored.recovery.unreadable_superblock = unreadable;
-                // A later superblock must not be taken for newer than what is written next.
+                // Superblocks written from now on need a generation above all existing ones.
                 restored.superblock.generation = newest.unwrap_or(generation);
                 return Ok(restored);
             }

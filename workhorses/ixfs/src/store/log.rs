@@ -121,7 +121,7 @@ impl Log {
     /// See [`Store::commit`](super::Store::commit).
     pub fn commit(&mut self, device: &dyn Device, space: &Mutex<Space>, tree: &Tree, mistake: Mistake) -> Result<u64> {
         let Some(draft) = draft(device, space, (&self.logged, tree), self.inline_pages, mistake)? else {
-            // The same files: but pages may have left memory, and the older copy must not hold them there.
+            // No file has changed, but pages may have been evicted, and the older copy must not keep them in memory.
             self.logged = tree.freeze();
             return Ok(0);
         };
@@ -198,7 +198,7 @@ fn draft(
         give_back(space, &draft.placed);
         return Err(error);
     }
-    // A new next inode number is a change too: it keeps numbers from being used twice.
+    // A new next inode number counts as a change, so that no number is used twice.
     Ok((draft.payload.0.len() > empty || old.next_ino != new.next_ino).then_some(draft))
 }
 
@@ -433,7 +433,7 @@ pub fn behind(device: &dyn Device, blocks: u32, head: Position) -> Result<Behind
                 found = Behind::Torn;
             }
             if sequence > head.sequence {
-                // Where the ring begins is of no matter to a single batch.
+                // The position in the ring does not matter for reading a single batch.
                 let there = Position { at: u64::from(ring), sequence, chain };
                 if read_batch(device, blocks, there, Mistake::None)?.is_some() {
                     return Ok(Behind::Later(ring));

@@ -117,7 +117,7 @@ impl Tree {
                 _ => {}
             },
             None => {
-                // One entry goes and one comes: only a longer name needs more memory.
+                // One entry is removed and one is added, so only a longer name needs more memory.
                 self.room((to.1.len() as u64).saturating_sub(source.entry.name.len() as u64))?;
                 if source.is_dir() && source.dir != to.0 && self.inode(to.0)?.nlink >= MAX_LINKS {
                     return Err(Errno::MLINK);
@@ -132,7 +132,7 @@ impl Tree {
             }
             lost = self.drop_link(caller, target.entry.ino)?;
         }
-        // The new entry first: it may fail where 256 names share a hash, and then nothing may be lost.
+        // Add the new entry first: this fails if 256 names share a hash, and then nothing must be lost.
         let Place { dir, cookie, entry } = source;
         let is_dir = entry.kind == libc::S_IFDIR;
         self.add_entry(caller, to.0, Entry { name: to.1.into(), ..entry })?;

@@ -131,7 +131,7 @@ fn recovers(image: Vec<u8>, allowed: &[Durable], mistake: Mistake) -> Result<(),
     let (store, mut tree, recovery) =
         Store::open_with(device.clone(), mistake).map_err(|error| format!("it does not open: {error}"))?;
     if recovery.fallback || recovery.damaged_pages > 0 {
-        // The older superblock is for damaged disks: what a crash leaves must not look damaged.
+        // Falling back to the older superblock is for damaged disks; the state after a crash must not look damaged.
         return Err(format!("it looks damaged: {recovery:?}"));
     }
     let found = dump(&tree);
@@ -339,7 +339,7 @@ fn acknowledged_bytes_survive_the_failure_of_every_single_write() {
 
 #[test]
 fn suite_notices_planted_mistakes_in_the_order_of_writes() {
-    // A forged chain takes a forger: its test is `forged_batch_in_a_page_is_not_replayed`.
+    // `ChainUnverified` needs a forged batch; `forged_batch_in_a_page_is_not_replayed` tests it.
     let elsewhere = [Mistake::ChainUnverified];
     std::panic::set_hook(Box::new(|_| {}));
     let missed: Vec<Mistake> =

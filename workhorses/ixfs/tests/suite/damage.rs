@@ -32,7 +32,7 @@ fn used() -> (Vec<u8>, Tree) {
     store.commit(&tree).unwrap();
     tree.create(&root, ROOT, b"last", &New::file(0o600)).unwrap();
     store.commit(&tree).unwrap();
-    // Behind the last batch stands one without changes of files: what `Server` writes when it starts.
+    // After the last batch, write one without file changes, as `Server` does at its start.
     tree.next_ino += 1;
     store.commit(&tree).unwrap();
     (device.image(), tree)
@@ -64,7 +64,7 @@ fn flipped_bit_never_changes_what_is_read() {
                 noticed += u64::from(said);
             }
             Ok((_, found, recovery)) => {
-                // Something is missing: that must be said, and reading must fail instead of giving other bytes.
+                // If something is missing, this must be reported, and reads must fail instead of returning other bytes.
                 let said = recovery.damaged_pages > 0 || recovery.fallback || recovery.torn_tail;
                 assert!(said, "byte {byte}: {recovery:?}\n{}", visible(&found));
                 for (ino, _) in found.inodes.range(0) {
@@ -165,7 +165,8 @@ fn forged(sequence: u64, chain: u64) -> Vec<u8> {
 
 #[test]
 fn forged_batch_in_a_page_is_not_replayed() {
-    // A crash tore the last batch, whose remains hold a user's bytes: a batch with the right sequence number.
+    // A crash tore the last batch. The rest of its space holds a user's bytes that form a batch with the right sequence
+    // number.
     let device = MemoryDevice::new(formatted(SMALL));
     let superblock = Superblock::decode(&device.image()[BLOCK..2 * BLOCK], u64::MAX).unwrap();
     let mut image = device.image();

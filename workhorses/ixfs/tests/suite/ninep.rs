@@ -142,7 +142,7 @@ fn files_are_created_written_read_listed_renamed_and_removed() {
     assert_eq!(client.walk(0, 9, &["moved", "x"]).unwrap().len(), 2 + 13, "a walk goes as far as it can");
     assert_eq!(client.call(120, f().u32(9)), Err(libc::EBADF), "such a walk makes no fid");
     client.call(76, f().u32(0).string("moved").u32(0)).unwrap();
-    // The file is open still.
+    // The file is still open.
     let read = client.call(116, f().u32(1).u64(5).u32(100)).unwrap();
     assert_eq!(read[4..], *b"hello");
     client.call(120, f().u32(1)).unwrap();

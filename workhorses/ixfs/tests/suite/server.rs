@@ -21,7 +21,7 @@ fn server(limit: u64, archive: u64, durability: Durability) -> (Arc<MemoryDevice
 fn writers_that_sync_together_share_flushes_and_lose_nothing() {
     let (device, server) = server(8 << 20, 0, Durability::Always);
     device.record();
-    // A slow disk: while one commit is written, the other writers come.
+    // The disk is slow: while one commit is written, the other writers arrive.
     device.hook(Some(Box::new(|| std::thread::sleep(std::time::Duration::from_millis(2)))));
     std::thread::scope(|scope| {
         for writer in 0..8 {
@@ -82,7 +82,7 @@ fn epochs_never_take_the_room_that_the_live_tree_needs() {
     for round in 0..6_u8 {
         server.write(|tree| tree.write(&root, ino, 0, &vec![round; 3 << 20])).unwrap();
         archived += u64::from(server.archive(&format!("2026/1128.{round}")).is_ok());
-        // Whatever was archived: the quota can be filled, rewritten, and made durable.
+        // Whatever is archived, the quota can be filled, overwritten, and synced.
         let (used, limit) = server.read(|tree| (tree.stored(), tree.disk_limit.min(tree.limit)));
         assert!(used <= limit);
         for filler in [1, 2] {
@@ -136,7 +136,7 @@ fn file_larger_than_memory_is_written_read_and_recovered() {
         server.read(|tree| tree.inode(ino).unwrap().disk() - tree.inode(ino).unwrap().resident())
     };
     assert_eq!(evicted(&server, small), 0, "small files stay in memory");
-    // An overwritten page in the middle comes back to memory; its neighbours stay where they are.
+    // An overwritten page in the middle returns to memory; its neighbors stay on disk.
     server.write_data(|tree| tree.write(&root, ino, 1_000_010, &[77; 10])).unwrap();
     server.write_data(|tree| tree.write(&root, ino, 1_000_010, &part(10)[..10])).unwrap();
     server.sync().unwrap();

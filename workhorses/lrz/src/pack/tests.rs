@@ -315,7 +315,7 @@ fn verification_detects_differences_between_archive_and_input() {
     }
     assert!(matches!(compare(&archive, &plain[..plain.len() - 1], summary.md5), Err(Error::Io(..))));
     assert!(matches!(compare(&archive, &plain, [0; 16]), Err(Error::Checksum(_))));
-    // A damaged block header.
+    // A damaged block header fails the comparison.
     let mut wrong = archive.clone();
     wrong[24 + 40] ^= 4;
     assert!(compare(&wrong, &plain, summary.md5).is_err());

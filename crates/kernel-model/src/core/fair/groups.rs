@@ -15,8 +15,9 @@
 //! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are preempted like those of
 //! SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
 
-use super::{Core, SCALE};
+use super::Core;
 use crate::CgroupId;
+use crate::core::task::SCALE;
 use ids::{CpuId, TaskId};
 
 /// Weight of a group whose `cpu.weight` is 100: that of a nice-0 task (`NICE_0_LOAD`).

@@ -34,7 +34,7 @@ impl Core {
         // The kernel rounds down, but its timers fire late. Here the timer fires exactly, so the request must be
         // served by then.
         let left = (fair.deadline.saturating_sub(fair.vruntime) * self.fair_weight(task)).div_ceil(NICE_0);
-        let at = self.now + Nanos(left.max(LEAST_NS));
+        let at = self.time.now() + Nanos(left.max(LEAST_NS));
         let queue = &mut self.cpus[cpu.index()].fair;
         if queue.hrtick.is_some_and(|due| due.0.abs_diff(at.0) <= NEAR_NS) {
             return;

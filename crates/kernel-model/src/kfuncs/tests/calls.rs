@@ -15,7 +15,7 @@ fn cpuperf_cap_is_the_capacity_in_the_topology() {
     bench.core.config.topology.capacities[5] = 446;
     assert_eq!([4, 5].map(|cpu| bench.call("scx_bpf_cpuperf_cap", &[cpu])), [1024, 446]);
     assert_eq!(bench.call("scx_bpf_cpuperf_cap", &[9]), 1024, "an invalid CPU is an error");
-    assert!(bench.core.exit.is_some());
+    assert!(bench.core.attached.is_exiting());
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn pointer_that_is_not_a_task_is_a_fault() {
         }
         assert!(bench.call_in(None, name, &[task]).is_ok(), "{name}");
     }
-    let error = bench.core.exit.take().expect("the call outside of any op is an error");
+    let error = bench.core.attached.exit.take().expect("the call outside of any op is an error");
     assert_eq!(error.message, "called on a task not being operated on");
     assert_eq!(bench.call("scx_bpf_task_cpu", &[idle]), 3);
     assert_eq!(bench.call("scx_bpf_task_running", &[idle]), 1);
@@ -81,7 +81,7 @@ fn task_kfuncs_find_tasks_and_set_slice_and_vtime() {
 /// Inserts all tasks into queue 1 from `dispatch`, by vtime if `keys` are given.
 pub(super) fn fill_queue(bench: &mut Bench, keys: Option<&[u64]>) {
     bench.call("scx_bpf_create_dsq", &[1, u32::MAX.into()]);
-    bench.core.max_batch = 32;
+    bench.core.attached.set_max_batch(32);
     for task in 0..bench.core.tasks.len() {
         let p = bench.task(task as u32);
         let inserted = match keys {
@@ -255,9 +255,9 @@ fn error_exit_and_dump_kfuncs_format_their_text() {
     bench.call("scx_bpf_dump_bstr", &[fmt, data, 24]);
     let (_, _, text) = bench.error().expect("reported");
     assert_eq!(text, "scx_bpf_dump() must only be called from ops.dump() and friends");
-    bench.core.dump = Some(String::new());
+    bench.core.attached.dump = Some(String::new());
     bench.call_in(Some(Op::DumpCpu), "scx_bpf_dump_bstr", &[fmt, data, 24]).expect("in a dump");
-    assert_eq!(bench.core.dump.as_deref(), Some("kworker: -3 of ff"));
+    assert_eq!(bench.core.attached.dump.as_deref(), Some("kworker: -3 of ff"));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn locked_rq_without_rq_lock_is_an_error() {
 #[test]
 fn scx_bpf_events_fills_no_more_than_the_buffer() {
     let mut bench = Bench::new(0);
-    bench.core.counters.dispatch_keep_last = 42;
+    bench.core.attached.counters.dispatch_keep_last = 42;
     let buffer = bench.put(0, &[9; 4]);
     bench.call("scx_bpf_events", &[buffer, 24]);
     let words = [0, 8, 16, 24].map(|at| bench.memory.load(buffer + at, 8).unwrap());
@@ -296,7 +296,7 @@ fn reenqueue_of_a_queue_is_pending_once_and_rejects_unknown_flags() {
 #[test]
 fn helpers_return_time_cpu_and_current_task() {
     let mut bench = Bench::new(2);
-    bench.core.now = Nanos(10_000_001_234);
+    bench.core.time.set_now(Nanos(10_000_001_234));
     bench.core.context.cpu = CpuId(6);
     bench.core.cpus[6].current = TaskId(1);
     let mut ask = |number| bench.helper(number, [0; 5]).unwrap();

@@ -61,8 +61,7 @@ impl Bench {
             cgroup: 0,
         };
         self.core.objects.publish(&mut self.memory, task, &view);
-        self.core.by_pid.insert(pid, task);
-        self.core.tasks.push(ext_task(comm, pid, all));
+        self.core.tasks.add(ext_task(comm, pid, all));
     }
 
     /// Calls a kfunc of 7.2 as if from inside `op`.
@@ -117,7 +116,7 @@ impl Bench {
 
     /// Kind, code and message of the reported error, which is cleared.
     fn error(&mut self) -> Option<(u32, i64, String)> {
-        self.core.exit.take().map(|exit| (exit.kind, exit.code, exit.message))
+        self.core.attached.exit.take().map(|exit| (exit.kind, exit.code, exit.message))
     }
 }
 

@@ -30,11 +30,11 @@ fn mask_of(bench: &Bench, task: u32) -> GuestAddr {
 #[test]
 fn fast_path_kfunc_returns_the_result_of_its_handler() {
     let mut bench = Bench::new(3);
-    bench.core.now = Nanos(1_234_567);
+    bench.core.time.set_now(Nanos(1_234_567));
     assert!(both(&mut bench, "scx_bpf_now", &[]) >= Some(1_234_567));
 
     for (task, cpu) in [(0, 5), (1, 0), (2, 7)] {
-        bench.core.tasks[task as usize].cpu = CpuId(cpu);
+        bench.core.tasks[TaskId(task)].cpu = CpuId(cpu);
         let addr = bench.task(task);
         assert_eq!(both(&mut bench, "scx_bpf_task_cpu", &[addr]), Some(cpu.into()));
     }

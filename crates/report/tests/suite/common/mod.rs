@@ -99,6 +99,8 @@ pub fn run(scheduler: &str, makespan_ms: u64, us: u64) -> RunReport {
             draw: Some(0),
             effects: Some(vec!["interrupts".to_owned(), "smt".to_owned()]),
             unvalidated: vec!["smt".to_owned()],
+            assumed: vec!["locks".to_owned()],
+            machine_caveats: vec!["m.xml: unlike cores are simulated alike".to_owned()],
             kernel: "7.2".to_owned(),
             form: Some("instant".to_owned()),
             part: None,

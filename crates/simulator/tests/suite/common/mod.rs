@@ -46,7 +46,7 @@ pub fn compile(name: &str) -> Object {
     Object::parse(&bytes).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-/// A scheduler with its profile; neither for the kernel's own scheduler.
+/// A scheduler with its profile; both are absent for the default scheduler.
 pub struct Scheduler {
     loadable: Option<(Object, Profile)>,
     kernel: KernelName,
@@ -89,7 +89,7 @@ impl Scheduler {
     /// This scheduler with planned calls of its programs during the run.
     pub fn calling(mut self, calls: &[&str]) -> Scheduler {
         let calls: Vec<PlannedCall> = calls.iter().map(|call| call.parse().unwrap()).collect();
-        self.loadable.as_mut().expect("the kernel's own scheduler has no programs").1.plan(&calls);
+        self.loadable.as_mut().expect("the default scheduler has no programs").1.plan(&calls);
         self
     }
 

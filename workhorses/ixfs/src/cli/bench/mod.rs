@@ -121,8 +121,8 @@ fn measure(options: &Bench, places: &mut Places) -> anyhow::Result<Table> {
     for round in 0..options.rounds as usize {
         let subjects: Vec<Subject> = roots.iter().map(|root| Subject::new(root, round)).collect::<Result<_, _>>()?;
         for (operation, times) in table.iter_mut().enumerate() {
-            // The four come right behind one another, for the machine's other work changes from second to second, and
-            // in another order in each round.
+            // The four runs of an operation follow each other directly, because other load on the machine changes from
+            // second to second. Their order differs in each round.
             for turn in 0..roots.len() {
                 let place = (round + turn) % roots.len();
                 times[place].push(subjects[place].time(operation).with_context(|| NAMES[place].to_owned())?);

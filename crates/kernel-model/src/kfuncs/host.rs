@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The core as the host of the BPF machine: it executes kfuncs, helpers and timers.
 
-use super::{Call, Callee, Core};
+use super as kfuncs;
 use crate::api::{Effect, TimerKey};
-use crate::kfuncs;
+use crate::core::{Call, Callee, Core};
 use crate::ops::Op;
 use bpf_machine::{Context, FaultKind, GuestAddr, Host, Memory, TimerId};
 use ids::{CpuId, Nanos};
@@ -53,9 +53,9 @@ impl Host for Core {
     }
 
     fn timer_start(&mut self, timer: TimerId, nsecs: u64, flags: u64, cpu: u32) {
-        let absolute = nsecs.saturating_sub(self.uptime.0);
-        let at = if flags & TIMER_ABSOLUTE != 0 { absolute } else { self.now.0.saturating_add(nsecs) };
-        let (timer, at) = (TimerKey::Bpf(timer), Nanos(at).max(self.now));
+        let absolute = nsecs.saturating_sub(self.time.uptime().0);
+        let at = if flags & TIMER_ABSOLUTE != 0 { absolute } else { self.time.now().0.saturating_add(nsecs) };
+        let (timer, at) = (TimerKey::Bpf(timer), Nanos(at).max(self.time.now()));
         self.armed.insert(timer);
         self.output.effects.push(Effect::ArmTimer { timer, cpu: CpuId(cpu), at });
     }
