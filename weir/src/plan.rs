@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use fault_plan::FaultPlan;
 use ids::Nanos;
 use invariants::{Checker, Promises};
+use kernel_model::KernelTypes;
 use machine_model::Machine;
 use report::Tags;
 use simulator::{KernelName, Setup};
@@ -51,6 +52,8 @@ pub struct Conditions {
     /// Overrides the workload's duration.
     pub duration: Option<Nanos>,
     faults: FaultPlan,
+    /// Types of the kernel against which objects are linked; `None`: those of the kernel version.
+    types: Option<KernelTypes>,
     /// The promises of the schedulers are checked.
     checks_promises: bool,
 }
@@ -158,7 +161,8 @@ impl Conditions {
     /// If the fault plan is invalid.
     fn of(args: &Sim) -> Result<Conditions> {
         let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
-        Ok(Conditions { kernel: args.kernel, duration: args.duration, faults, checks_promises: args.check })
+        let types = args.btf.clone();
+        Ok(Conditions { kernel: args.kernel, duration: args.duration, faults, types, checks_promises: args.check })
     }
 }
 
@@ -196,12 +200,13 @@ impl<'a> Run<'a> {
     /// Setup of the simulator.
     pub fn setup(&self) -> Setup<'a> {
         let Run { scheduler, machine, workload, seed, conditions, .. } = *self;
-        let Conditions { kernel, duration, faults, .. } = conditions;
+        let Conditions { kernel, duration, faults, types, .. } = conditions;
         let scheduler = match &scheduler.loadable {
             None => simulator::Scheduler::Kernel,
             Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
         };
-        Setup { machine, workload, scheduler, seed, duration: *duration, faults, kernel: *kernel }
+        let types = types.as_ref();
+        Setup { machine, workload, scheduler, seed, duration: *duration, faults, kernel: *kernel, types }
     }
 
     /// Checker for the built-in invariants and, with `--check`, for the scheduler's promises.
@@ -271,7 +276,7 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     let (mut schedulers, broken) = select::schedulers_apart(&args.schedulers, args.profile.as_deref())?;
     select::plan(&mut schedulers, &args.calls)?;
     check_kernel(&schedulers, args)?;
-    notes::tell(&schedulers);
+    notes::tell(&schedulers, args.btf.as_ref());
     Ok((schedulers, broken))
 }
 
@@ -340,6 +345,9 @@ fn command_line(args: &Sim) -> String {
         option("faults", faults);
     }
     args.calls.iter().for_each(|call| option("call", &call.to_string()));
+    if let Some(types) = &args.btf {
+        option("btf", types.name());
+    }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());
     }
