@@ -4,6 +4,7 @@
 use crate::saved::Which;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
+use kernel_model::KernelTypes;
 use launch_profile::PlannedCall;
 use machine_model::{Effect, NoiseSource};
 use simulator::KernelName;
@@ -256,6 +257,11 @@ pub struct Sim {
     /// interleave kernel operations at lock waits: exact latencies under contention, at a slower simulation.
     #[arg(long, value_name = "VERSION", default_value = "7.2", value_parser = kernel_name)]
     pub kernel: KernelName,
+    /// Take the kernel's types from this BTF, such as /sys/kernel/btf/vmlinux
+    ///
+    /// Objects are linked against its structs, members and constants instead of those of 7.2.
+    #[arg(long, value_name = "FILE", value_parser = kernel_types)]
+    pub btf: Option<KernelTypes>,
     /// Leave out effects: smt, capacity, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
@@ -730,6 +736,12 @@ pub struct Record {
     /// Command to record, with its arguments
     #[arg(last = true, required_unless_present_any = ["pid", "all"], value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Reads the BTF of a kernel.
+fn kernel_types(path: &str) -> Result<KernelTypes, String> {
+    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    KernelTypes::parse(path, &bytes).map_err(|error| error.to_string())
 }
 
 /// Parses a kernel version; `host` stands for the modelled version nearest to this machine's kernel.

@@ -2,15 +2,14 @@
 //! `weir check`: runs one scheduler in generated test cases and checks the built-in invariants and the promises of
 //! its launch profile.
 
-mod cases;
-
 use crate::args::{Args, Check, Command, Format, Sim};
 use crate::output::{self, quote};
+use crate::plan::Single;
 use crate::progress::Progress;
 use crate::{select, sim};
 use anyhow::{Result, bail};
-use cases::{Case, Needs};
 use clap::Parser;
+use random_runs::{Case, Needs};
 use report::{Outcome, RunReport};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -36,7 +35,7 @@ pub fn check(args: &Check) -> Result<bool> {
     let scheduler = select::schedulers(std::slice::from_ref(&args.scheduler), args.profile.as_deref())?.remove(0);
     let needs = Needs::of(&scheduler.promises());
     let numbers = args.first..args.first + args.seeds;
-    let cases: Vec<Case> = numbers.map(|number| Case::generate(number, needs)).collect::<Result<_>>()?;
+    let cases: Vec<Case> = numbers.map(|number| Case::generate(number, needs)).collect::<Result<_, _>>()?;
     let lines: Vec<Vec<String>> = cases.iter().map(|case| words(args, case)).collect();
     let runs = lines.iter().map(|words| parse(words)).collect::<Result<Vec<Sim>>>()?;
     if args.format == Format::Csv {
@@ -116,7 +115,7 @@ fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some((run, result)) = at(&next, runs, &results) {
-                    *result.lock().expect("only this thread locks it") = Some(sim::one(run, scheduler, &progress));
+                    *result.lock().expect("only this thread locks it") = Some(one(run, scheduler, &progress));
                 }
             });
         }
@@ -125,6 +124,10 @@ fn run_all(runs: &[Sim], scheduler: &select::Scheduler) -> Result<Vec<RunReport>
     let done =
         |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was executed");
     results.into_iter().map(done).collect()
+}
+
+fn one(args: &Sim, scheduler: &select::Scheduler, progress: &Progress) -> Result<RunReport> {
+    sim::one(Single::of(args)?.run(scheduler), progress)
 }
 
 /// Takes the next index, which no other worker has taken, and returns the run and its result slot.
@@ -153,4 +156,30 @@ fn to_json(args: &Check, tallies: &BTreeMap<&str, Tally>) -> String {
         "weir": 1, "scheduler": args.scheduler, "first": args.first, "seeds": args.seeds, "properties": properties,
     });
     format!("{document:#}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use invariants::{GangsBy, WeightedShare, Weights};
+    use random_runs::Jobs;
+
+    /// Every generated case can be run: its names and its CPUs exist.
+    #[test]
+    fn generated_cases_are_valid_command_lines() {
+        let groups = Needs { groups: true, windows: true, ..Needs::default() };
+        let share = |by| WeightedShare { by, ..WeightedShare::new(2, 1) };
+        let [shares, by_groups] = [Weights::Nice, Weights::Groups].map(|by| Needs { share: Some(share(by)), ..groups });
+        let whole = Needs { share: Some(WeightedShare { whole: true, ..share(Weights::Groups) }), ..groups };
+        let settles = ids::Nanos::from_ms(500);
+        let jobs = Needs { jobs: Some(Jobs { by: GangsBy::Groups, settles }), ..groups };
+        let capped = Needs { caps: true, ..Needs::default() };
+        let all = [Needs::default(), groups, shares, by_groups, jobs, whole, capped];
+        let generated = |number| all.map(|needs| Case::generate(number, needs).unwrap());
+        for case in (1..100).flat_map(generated) {
+            let cpus = select::machine(&case.machine).unwrap().online_cpus().len() as u32;
+            select::workload(&case.workload, cpus).unwrap_or_else(|error| panic!("{case:?}: {error:#}"));
+            assert!(case.faults.iter().all(|faults| select::faults(faults).is_ok()), "{case:?}");
+        }
+    }
 }

@@ -20,6 +20,7 @@ mod machine;
 mod notes;
 mod output;
 mod pages;
+mod plan;
 mod printk;
 mod progress;
 #[cfg(feature = "real")]

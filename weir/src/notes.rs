@@ -3,19 +3,26 @@
 
 use crate::select::{self, Loadable, Scheduler};
 use inspect::{implements, never_run, wishes};
+use kernel_model::KernelTypes;
 use launch_profile::Profile;
 use machine_model::{Effect, Machine};
 use std::collections::BTreeSet;
 use workload::Workload;
 
-/// For each scheduler, lists programs of its object that are not run, and hints that it may need a launch profile.
-pub fn tell(schedulers: &[Scheduler]) {
+/// For each scheduler, lists members of kernel structs that it reads and that are not modelled, programs of its object
+/// that are not run, and hints that it may need a launch profile. `types` are those of the kernel, if they were given.
+pub fn tell(schedulers: &[Scheduler], types: Option<&KernelTypes>) {
     for scheduler in schedulers {
         let Some(Loadable { object, profile, .. }) = &scheduler.loadable else { continue };
         let left_out = |name: &str| profile.left_out().any(|left_out| left_out == name);
         let programs: Vec<_> = never_run(object).into_iter().filter(|(name, _)| !left_out(name)).collect();
         if *profile == Profile::default() {
             hint(&scheduler.name, &wishes(object));
+        }
+        let unmodelled = inspect::unmodelled(object, types);
+        if !unmodelled.is_empty() {
+            let list = unmodelled.join(", ");
+            eprintln!("weir: {}: not modelled, reads 0: {}", scheduler.name, report::escape(&list));
         }
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();

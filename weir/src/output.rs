@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use report::{Record, RunReport, Tags, View};
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Minimum and maximum width of text in columns; the minimum is used for pipes.
 const COLUMNS: std::ops::RangeInclusive<usize> = 80..=240;
@@ -40,13 +40,34 @@ impl Delivery<'_> {
         if let Some(path) = self.save {
             save::save(path, setup, runs)?;
         }
+        dump(runs, self.format)?;
         print(&self.reports(runs, refusals))?;
-        dump(runs, self.format);
+        self.explain(runs, setup);
         if let Some(path) = self.report {
             let shown = pages::Runs::of(path, save::container(setup, runs)?)?;
             pages::write(path, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())?;
         }
         Ok(())
+    }
+
+    /// After a report that ends with an ejection, names the command that explains it.
+    fn explain(&self, runs: &[RunReport], setup: &save::Setup<'_>) {
+        let Some(run) = runs.iter().find(|run| run.ending.ejected.is_some()) else { return };
+        let saved = self.save.map_or_else(|| "run.weirrun".to_owned(), |path| quote(&path.to_string_lossy()));
+        let mut command = format!("weir explain {saved} --ejection");
+        if runs.len() > 1 {
+            let Tags { scheduler, machine, workload, seed, draw, .. } = &run.tags;
+            for (option, value) in [("scheduler", scheduler), ("machine", machine), ("workload", workload)] {
+                command += &format!(" --{option} {}", quote(value));
+            }
+            for (option, value) in [("seed", seed), ("draw", &draw.filter(|&draw| draw > 0))] {
+                command += &value.map(|value| format!(" --{option} {value}")).unwrap_or_default();
+            }
+        }
+        if self.save.is_none() {
+            command = format!("{} --save {saved}; {command}", setup.command_line);
+        }
+        eprintln!("weir: what led to the ejection: {}", report::escape(&command));
     }
 
     /// Reports in the chosen format, with the schedulers that could not be loaded, which CSV omits.
@@ -73,20 +94,31 @@ pub fn name(run: &RunReport) -> String {
     report::escape(&format!("{scheduler} on {machine}, workload {workload}{seed}")).into_owned()
 }
 
-/// Prints the kernel's debug dump of a single run on standard error, after its report. JSON contains the dump itself.
-fn dump(runs: &[RunReport], format: Format) {
+/// Writes the kernel's debug dump of a single run to a new file, so that the report stands last on the terminal. JSON
+/// contains the dump itself.
+fn dump(runs: &[RunReport], format: Format) -> Result<()> {
     let dumps = runs.iter().filter_map(|run| Some((run, run.ending.ejected.as_ref()?)));
     let dumps: Vec<_> = dumps.filter(|(_, exit)| !exit.dump.is_empty()).collect();
     match (dumps.as_slice(), runs.len(), format) {
         ([], ..) | (_, _, Format::Json) => {}
         ([(_, exit)], 1, _) => {
-            let lines: Vec<_> = exit.dump.trim_end().lines().map(report::escape).collect();
-            eprintln!("\n{}", lines.join("\n"));
+            let path = dump_file(&exit.dump)?;
+            eprintln!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy()));
         }
         ([(first, _), ..], ..) => {
             eprintln!("weir: the kernel's dumps are in --format json (exit.dump); the first is of {}", name(first));
         }
     }
+    Ok(())
+}
+
+/// Writes a debug dump to a new file in the directory for temporary files.
+pub fn dump_file(dump: &str) -> Result<PathBuf> {
+    let lines: Vec<_> = dump.trim_end().lines().map(report::escape).collect();
+    let mut file = tempfile::Builder::new().prefix("weir-dump-").suffix(".txt").tempfile()?;
+    writeln!(file, "{}", lines.join("\n"))?;
+    let (_, path) = file.keep().context("cannot keep the kernel's debug dump")?;
+    Ok(path)
 }
 
 /// Prints to standard output. Returns false if the reader has closed the pipe (`weir … | head`), which is not an

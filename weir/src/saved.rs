@@ -3,6 +3,7 @@
 //! event by event.
 
 use crate::args::{Args, Command, Sim};
+use crate::plan::Single;
 use crate::suites::Suites;
 use crate::{input, save, select, sim};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -290,7 +291,8 @@ impl Saved {
         let Some(workload) = workloads.into_iter().find(|workload| workload.name == wanted.tags.workload) else {
             bail!("{}: its command line names no workload {:?}", save::SETUP, wanted.tags.workload);
         };
-        let (hash, object) = sim::reproduce(&args, &scheduler, &machine, &workload, &wanted.tags, sink)?;
+        let single = Single::tagged(&args, &machine, workload, &wanted.tags)?;
+        let (hash, object) = sim::reproduce(single.run(&scheduler), sink)?;
         ensure!(
             format!("{hash:032x}") == wanted.log_hash,
             "{}: cannot be reproduced (its events have a different hash): this is weir {}, the file was written by weir {}",

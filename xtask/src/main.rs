@@ -3,11 +3,12 @@
 //! model cost?).
 
 mod architecture;
+mod skipped;
 mod tidy;
 mod words;
 
 use clap::{Parser, Subcommand};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Parser)]
@@ -21,6 +22,11 @@ struct Arguments {
 enum Task {
     /// List violations of the repository's rules that rustfmt and clippy do not check
     Tidy,
+    /// Count the skipped tests of a list, by reason; with CI=true, fail for reasons that CI should not have
+    Skipped {
+        /// File that the tests wrote (WEIR_SKIPPED_TESTS)
+        list: PathBuf,
+    },
     /// Boot a kernel with sched_ext under QEMU and run commands in it
     #[command(subcommand)]
     Vm(verify::vm::Command),
@@ -59,6 +65,10 @@ fn main() -> ExitCode {
             let complaints = tidy::complaints(root());
             complaints.iter().for_each(|complaint| println!("{complaint}"));
             ("tidy", Ok(complaints.is_empty()))
+        }
+        Task::Skipped { list } => {
+            let is_ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+            ("skipped", skipped::report(&list, is_ci).map(|()| true))
         }
         Task::Vm(command) => return verify::vm::execute(command),
         Task::Mutants(command) => ("mutants", verify::mutation::execute(&command)),

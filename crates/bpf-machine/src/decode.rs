@@ -6,7 +6,7 @@ use crate::execution::STACK_BYTES;
 use crate::lines::{self, Files, SourceLine};
 use crate::op::{Atomic, Code, Op, Reg};
 use crate::{GuestAddr, LoadError, Resolver};
-use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, Symbol};
+use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, MemberAccess, Symbol};
 
 /// Executable code of one object.
 #[derive(Debug, Default)]
@@ -63,11 +63,12 @@ pub(crate) struct Places<'a> {
 /// Decodes all functions.
 pub(crate) fn decode(object: &LinkedObject, places: &Places<'_>) -> Result<Program, LoadError> {
     let mut program = Program::default();
-    for function in &object.functions {
+    for (number, function) in (0..).zip(&object.functions) {
         let mut kernel_loads = function.kernel_loads.clone();
         kernel_loads.sort_unstable();
         let base = program.ops.len();
-        let mut decoder = Decoder { object, places, function, kernel_loads, starts: Vec::new(), base };
+        let live = LiveLoads::of(object, bpf_object::FunctionId(number), places.resolver);
+        let mut decoder = Decoder { object, places, function, kernel_loads, live, starts: Vec::new(), base };
         decoder.function(&mut program).map_err(|(insn, problem)| LoadError::Code {
             function: function.name.clone(),
             insn,
@@ -75,6 +76,54 @@ pub(crate) fn decode(object: &LinkedObject, places: &Places<'_>) -> Result<Progr
         })?;
     }
     Ok(program)
+}
+
+/// The loads of a function that may read members that the host computes when they are read.
+#[derive(Debug)]
+enum LiveLoads {
+    /// Those in these slots, ascending.
+    At(Vec<u32>),
+    /// All: the function computes the address of such a member, so that any later load may read it.
+    All,
+}
+
+impl LiveLoads {
+    fn of(object: &LinkedObject, function: bpf_object::FunctionId, resolver: &dyn Resolver) -> LiveLoads {
+        let used = object.members.iter().filter(|used| used.function == function && used.present);
+        let mut slots = Vec::new();
+        for used in used.filter(|used| resolver.is_live(used)) {
+            match used.access {
+                MemberAccess::Load => slots.push(used.slot),
+                MemberAccess::Address => return LiveLoads::All,
+                MemberAccess::Exists | MemberAccess::Store | MemberAccess::Shape => {}
+            }
+        }
+        slots.sort_unstable();
+        LiveLoads::At(slots)
+    }
+
+    fn has(&self, slot: u32) -> bool {
+        match self {
+            LiveLoads::At(slots) => slots.binary_search(&slot).is_ok(),
+            LiveLoads::All => true,
+        }
+    }
+}
+
+/// The same load, of a member that the host computes.
+fn live(op: Op) -> Op {
+    let bytes = match op.code {
+        Code::Load8 => 1,
+        Code::Load16 => 2,
+        Code::Load32 => 4,
+        Code::Load64 => 8,
+        Code::LoadSx8 => -1,
+        Code::LoadSx16 => -2,
+        Code::LoadSx32 => -4,
+        other => unreachable!("{other:?} is not a load"),
+    };
+    // The stack of a program has no such member.
+    if op.src == Reg::FRAME { op } else { Op { code: Code::LoadLive, imm: bytes, ..op } }
 }
 
 /// Description of what is wrong with an instruction.
@@ -105,6 +154,8 @@ struct Decoder<'a> {
     function: &'a Function,
     /// Slots of loads that cannot fault, ascending.
     kernel_loads: Vec<u32>,
+    /// Loads of members that the host computes.
+    live: LiveLoads,
     /// Index of the op by slot, relative to `base`.
     starts: Vec<u32>,
     /// Index of the first op of the function.
@@ -186,7 +237,10 @@ impl Decoder<'_> {
             (class::JMP, _) if insn.code == CALL => self.call(insn, symbol, program),
             (_, Some(other)) => Err(format!("the instruction cannot take the symbol {other:?}")),
             (class::LD, None) => Err("legacy packet loads are not available to sched_ext".to_owned()),
-            (class::LDX, None) => load(insn, self.kernel_loads.binary_search(&slot).is_ok()),
+            (class::LDX, None) => {
+                let op = load(insn, self.kernel_loads.binary_search(&slot).is_ok())?;
+                Ok(if self.live.has(slot) { live(op) } else { op })
+            }
             (class::ST | class::STX, None) => store(insn),
             (class::JMP | class::JMP32, None) => self.jump(slot, insn),
             (_, None) => alu(insn),

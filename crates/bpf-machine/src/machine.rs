@@ -9,7 +9,7 @@ use crate::maps::{ElementKey, MapHandle, TimerId};
 use crate::op::Code;
 use crate::quick::{Known, quick};
 use crate::{Access, Coverage, Fault, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
-use bpf_object::{FunctionId, KfuncRef, LinkedObject};
+use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberUse};
 
 /// Why an object could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +46,10 @@ pub trait Resolver {
     fn iterator(&self, _kfunc: &KfuncRef) -> Option<IterNum> {
         None
     }
+    /// Whether the host computes this member when it is read.
+    fn is_live(&self, _member: &MemberUse) -> bool {
+        false
+    }
     /// The number of a kfunc's fast path in [`Host::plain`], if it has one.
     fn plain(&self, _kfunc: &KfuncRef) -> Option<u32> {
         None
@@ -76,6 +80,8 @@ pub trait Host {
     fn plain(&mut self, _plain: u32, _kfunc: u32, _args: [u64; 2], _memory: &Memory) -> Option<u64> {
         None
     }
+    /// Brings members up to date that are computed when they are read: those among the `_len` bytes at `_addr`.
+    fn refresh(&mut self, _addr: GuestAddr, _len: u32, _memory: &mut Memory) {}
     /// Counts a kfunc call that the machine executed itself.
     fn counts(&mut self, _kfunc: u32) {}
     /// Calls a helper that the machine does not implement (time, current task, ...).
@@ -97,8 +103,9 @@ pub trait Host {
     fn timer_cancel(&mut self, timer: TimerId) -> bool;
 }
 
-/// Size of the argument block in 64-bit words: ops have at most 5 arguments, tracepoints up to 12.
-const BLOCK_WORDS: usize = 12;
+/// Size of the argument block in 64-bit words: ops have at most 5 arguments, tracepoints up to 12, and the context of a
+/// `syscall` program can be an array.
+const BLOCK_WORDS: usize = 128;
 
 /// A loaded object: code, memory, maps, timers.
 #[derive(Debug)]
@@ -291,7 +298,7 @@ impl Machine {
     /// program points to; returns its address. It is valid until the execution's next call.
     ///
     /// # Panics
-    /// If there are more than 12 arguments.
+    /// If there are more than 128 arguments.
     #[inline(always)]
     pub fn argument_block(&mut self, execution: &Execution, args: &[u64]) -> GuestAddr {
         assert!(args.len() <= BLOCK_WORDS, "{} arguments", args.len());

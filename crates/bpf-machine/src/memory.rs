@@ -200,6 +200,11 @@ impl Memory {
         self.regions.iter().map(|region| region.data.len() as u64).sum()
     }
 
+    /// The region that was added last.
+    pub fn last_region(&self) -> RegionId {
+        RegionId(self.regions.len() as u16 - 1)
+    }
+
     /// Number of objects in a region.
     pub fn slots(&self, region: RegionId) -> u32 {
         self.region(region).slots

@@ -81,6 +81,9 @@ pub(crate) enum Code {
 
     Load8, Load16, Load32, Load64,
     LoadSx8, LoadSx16, LoadSx32,
+    /// A load of a member that the host computes when it is read ([`crate::Host::refresh`]). `imm` is the number of
+    /// bytes; negative for a sign-extending load.
+    LoadLive,
     Store8K, Store16K, Store32K, Store64K,
     Store8X, Store16X, Store32X, Store64X,
 

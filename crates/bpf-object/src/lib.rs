@@ -24,8 +24,8 @@ mod struct_ops;
 pub use error::ObjectError;
 pub use externs::ConfigExtern;
 pub use linked::{
-    Function, FunctionId, InlinedCall, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberValue,
-    Program, ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,
+    Function, FunctionId, InlinedCall, Insn, KfuncRef, LineInfo, LinkedObject, MapDef, MapId, MapKind, MemberAccess,
+    MemberUse, MemberValue, Program, ProgramKind, StructOps, StructOpsMember, Symbol, Target, Variable,
 };
 pub use needs::{Need, NeedKind};
 pub use parsed::Object;

@@ -139,42 +139,107 @@ pub struct Program {
 pub enum MapKind {
     Hash = 1,
     Array = 2,
+    ProgArray = 3,
     PerfEventArray = 4,
     PercpuHash = 5,
     PercpuArray = 6,
+    StackTrace = 7,
+    CgroupArray = 8,
     LruHash = 9,
+    LruPercpuHash = 10,
+    LpmTrie = 11,
     ArrayOfMaps = 12,
+    HashOfMaps = 13,
+    Devmap = 14,
+    Sockmap = 15,
+    Cpumap = 16,
+    Xskmap = 17,
+    Sockhash = 18,
+    CgroupStorageDeprecated = 19,
+    ReuseportSockarray = 20,
+    PercpuCgroupStorage = 21,
     Queue = 22,
     Stack = 23,
+    SkStorage = 24,
+    DevmapHash = 25,
+    StructOps = 26,
     Ringbuf = 27,
+    InodeStorage = 28,
     TaskStorage = 29,
+    BloomFilter = 30,
     UserRingbuf = 31,
     CgroupStorage = 32,
     Arena = 33,
+    InsnArray = 34,
 }
 
 impl MapKind {
-    /// All supported types, in the order of their numbers.
-    pub const ALL: [MapKind; 14] = [
+    /// All types of 7.2, in the order of their numbers.
+    pub const ALL: [MapKind; 34] = [
         MapKind::Hash,
         MapKind::Array,
+        MapKind::ProgArray,
         MapKind::PerfEventArray,
         MapKind::PercpuHash,
         MapKind::PercpuArray,
+        MapKind::StackTrace,
+        MapKind::CgroupArray,
         MapKind::LruHash,
+        MapKind::LruPercpuHash,
+        MapKind::LpmTrie,
         MapKind::ArrayOfMaps,
+        MapKind::HashOfMaps,
+        MapKind::Devmap,
+        MapKind::Sockmap,
+        MapKind::Cpumap,
+        MapKind::Xskmap,
+        MapKind::Sockhash,
+        MapKind::CgroupStorageDeprecated,
+        MapKind::ReuseportSockarray,
+        MapKind::PercpuCgroupStorage,
         MapKind::Queue,
         MapKind::Stack,
+        MapKind::SkStorage,
+        MapKind::DevmapHash,
+        MapKind::StructOps,
         MapKind::Ringbuf,
+        MapKind::InodeStorage,
         MapKind::TaskStorage,
+        MapKind::BloomFilter,
         MapKind::UserRingbuf,
         MapKind::CgroupStorage,
         MapKind::Arena,
+        MapKind::InsnArray,
     ];
 
-    /// Returns the type with this number in `enum bpf_map_type`, or `None` if it is not supported.
+    /// Returns the type with this number in `enum bpf_map_type`, or `None` if it is unknown.
     pub fn of(number: u32) -> Option<MapKind> {
         MapKind::ALL.into_iter().find(|kind| *kind as u32 == number)
+    }
+
+    /// Whether maps of this type can be made, if only as opaque objects.
+    pub fn is_modelled(self) -> bool {
+        use MapKind::*;
+        matches!(
+            self,
+            Hash | Array
+                | PerfEventArray
+                | PercpuHash
+                | PercpuArray
+                | LruHash
+                | ArrayOfMaps
+                | Queue
+                | Stack
+                | Ringbuf
+                | TaskStorage
+                | UserRingbuf
+                | CgroupStorage
+        )
+    }
+
+    /// Whether the values of such a map are maps.
+    pub fn is_of_maps(self) -> bool {
+        matches!(self, MapKind::ArrayOfMaps | MapKind::HashOfMaps)
     }
 }
 
@@ -269,6 +334,38 @@ pub struct StructOps {
     pub members: Vec<StructOpsMember>,
 }
 
+/// What an instruction does with the member of a kernel's struct that it names.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum MemberAccess {
+    /// Asks whether the kernel has the member (`bpf_core_field_exists`).
+    Exists,
+    /// Loads it.
+    Load,
+    /// Stores to it.
+    Store,
+    /// Computes its address.
+    Address,
+    /// Asks for its size, sign or position (`bpf_core_field_size`, bit-fields).
+    Shape,
+}
+
+/// A use of a member of a kernel's struct, by name.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MemberUse {
+    /// Function that uses it.
+    pub function: FunctionId,
+    /// Instruction slot in the function.
+    pub slot: u32,
+    /// Struct from which the path starts, without a flavor.
+    pub structure: String,
+    /// Path of the member, such as `scx.slice`, without flavors.
+    pub path: String,
+    /// What the instruction does with it.
+    pub access: MemberAccess,
+    /// Whether the kernel has the member, with a type that fits.
+    pub present: bool,
+}
+
 /// An object whose references are all resolved.
 #[derive(Clone, Debug)]
 pub struct LinkedObject {
@@ -282,6 +379,8 @@ pub struct LinkedObject {
     pub maps: Vec<MapDef>,
     /// Kfuncs that the code uses.
     pub kfuncs: Vec<KfuncRef>,
+    /// Members of kernel structs that the code uses by name, in the order of the file.
+    pub members: Vec<MemberUse>,
     /// struct_ops variables.
     pub struct_ops: Vec<StructOps>,
     /// Global variables by name.

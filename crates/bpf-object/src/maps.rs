@@ -144,8 +144,8 @@ impl Definition<'_> {
             }
         }
         let kind = kind.ok_or_else(|| self.error("the attribute `type` is missing"))?;
-        map.kind = MapKind::of(kind).ok_or_else(|| self.error(format!("map type {kind} is not supported")))?;
-        if map.inner.is_some() != (map.kind == MapKind::ArrayOfMaps) && !(inner && map.inner.is_none()) {
+        map.kind = MapKind::of(kind).ok_or_else(|| self.error(format!("map type {kind} is unknown")))?;
+        if map.inner.is_some() != map.kind.is_of_maps() && !(inner && map.inner.is_none()) {
             return Err(self.error("`values` is required for a map of maps and not allowed for other maps"));
         }
         if map.kind == MapKind::ArrayOfMaps {

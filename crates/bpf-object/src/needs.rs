@@ -2,9 +2,9 @@
 //! Inspection of an object that is not linked: its parts, and the names that it expects a kernel to define.
 
 use crate::btf::Btf;
-use crate::core_reloc::essential_name;
+use crate::core_reloc::{self, essential_name};
 use crate::externs::{ExternKind, has_kfunc};
-use crate::{Function, MapDef, Object, StructOps, Symbol, Target, Variable};
+use crate::{Function, MapDef, MemberUse, Object, ObjectError, StructOps, Symbol, Target, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Kind of a name that the object expects of the kernel.
@@ -84,21 +84,32 @@ impl Object {
     /// unreachable code.
     pub fn helpers(&self, entries: &[u32]) -> BTreeSet<u32> {
         const CALL: u8 = 0x85;
+        let functions = self.callees(entries).into_iter().map(|function| &self.functions[function as usize]);
+        let calls = functions.flat_map(|function| &function.insns).filter(|insn| insn.code == CALL && insn.src == 0);
+        calls.map(|insn| insn.imm as u32).collect()
+    }
+
+    /// Members of kernel structs that the object uses by name, in the order of the file.
+    ///
+    /// # Errors
+    /// If the object is malformed.
+    pub fn members(&self, target: &dyn Target) -> Result<Vec<MemberUse>, ObjectError> {
+        core_reloc::apply_all(&self.core, &self.btf, target.btf(), &mut self.functions.clone())
+    }
+
+    /// The functions with these indices and all functions that they name: callees and callbacks.
+    pub fn callees(&self, entries: &[u32]) -> BTreeSet<u32> {
         let (mut seen, mut open) = (BTreeSet::new(), entries.to_vec());
-        let mut helpers = BTreeSet::new();
         while let Some(function) = open.pop() {
             if !seen.insert(function) {
                 continue;
             }
             let function = &self.functions[function as usize];
-            helpers.extend(
-                function.insns.iter().filter(|insn| insn.code == CALL && insn.src == 0).map(|insn| insn.imm as u32),
-            );
             open.extend(function.symbols.values().filter_map(|symbol| match symbol {
                 Symbol::Function(callee) => Some(callee.0),
                 _ => None,
             }));
         }
-        helpers
+        seen
     }
 }

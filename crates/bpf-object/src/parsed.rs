@@ -80,13 +80,14 @@ impl Object {
                 functions[extern_use.function.0 as usize].symbols.insert(extern_use.slot, symbol);
             }
         }
-        core_reloc::apply_all(&self.core, &self.btf, target.btf(), &mut functions)?;
+        let members = core_reloc::apply_all(&self.core, &self.btf, target.btf(), &mut functions)?;
         Ok(LinkedObject {
             license: self.license.clone(),
             functions,
             programs: self.programs.clone(),
             maps,
             kfuncs: resolution.kfuncs,
+            members,
             struct_ops: self.struct_ops.clone(),
             variables: self.variables.clone(),
             btf: self.btf.clone(),

@@ -37,7 +37,7 @@ mod tests {
         };
         match std::thread::spawn(controller).join().unwrap() {
             Some(both) => assert_eq!(both, ("1".to_owned(), "0".to_owned())),
-            None => eprintln!("skipped: this process may not set real-time priorities"),
+            None => skip::skip("this process may not set real-time priorities"),
         }
     }
 }

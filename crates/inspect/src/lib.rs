@@ -11,9 +11,10 @@ mod tests;
 
 pub use skeleton::{profile, wishes};
 
+use bpf_object::btf::{Btf, Member, Type};
 use bpf_object::{MapDef, MemberValue, NeedKind, Object, ProgramKind, StructOpsMember, Variable};
 use ids::Topology;
-use kernel_model::{Config, Kernel};
+use kernel_model::{Config, Kernel, KernelTypes};
 use launch_profile::{FLAGS, type_name};
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -26,6 +27,24 @@ pub fn never_run(object: &Object) -> Vec<(&str, &str)> {
         ProgramKind::StructOps { .. } | ProgramKind::Syscall => None,
     });
     other.collect()
+}
+
+/// The kernel that objects are inspected against: one CPU of the modelled version, with these types if they are given.
+fn modelled(types: Option<&KernelTypes>) -> Config {
+    Config {
+        topology: Topology::flat(1),
+        hz: 1000,
+        version: MODELLED,
+        budget: 0,
+        seed: 0,
+        newidle_ratio: None,
+        types: types.cloned(),
+    }
+}
+
+/// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
+pub fn unmodelled(object: &Object, types: Option<&KernelTypes>) -> Vec<String> {
+    Kernel::lacks(&modelled(types), object).unmodelled
 }
 
 /// Whether the scheduler implements this op.
@@ -121,15 +140,56 @@ fn tunables(object: &Object) -> Vec<Tunable> {
         .collect()
 }
 
-/// Value of a variable as text: a number of up to 8 bytes, or else the number of bytes, or 0 if all bytes are 0.
+/// Value of a variable as text: a number, `true` or `false`, a list, members by name; `?` if it has another type.
 fn value(object: &Object, variable: &Variable) -> String {
     let map = &object.maps()[variable.map.0 as usize];
     let (begin, end) = (variable.offset as usize, variable.offset as usize + variable.size as usize);
     let Some(bytes) = map.initial.as_ref().and_then(|bytes| bytes.get(begin..end)) else { return "?".to_owned() };
-    match bytes.len() {
-        1 | 2 | 4 | 8 => bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte)).to_string(),
-        _ if bytes.iter().all(|byte| *byte == 0) => "0".to_owned(),
-        length => format!("{length} bytes"),
+    constant(object.btf(), variable.type_id, bytes).unwrap_or_else(|| "?".to_owned())
+}
+
+/// Elements of an array that are printed one by one; longer arrays of zeros are `[]`, which sets nothing.
+const LISTED: usize = 64;
+
+/// Bytes of a type as a value of a launch profile.
+fn constant(btf: &Btf, type_id: u32, bytes: &[u8]) -> Option<String> {
+    let number = || {
+        let word = bytes.iter().rev().fold(0u64, |number, byte| number << 8 | u64::from(*byte));
+        let unused = 64 - 8 * bytes.len().clamp(1, 8) as u32;
+        (word, (word << unused) as i64 >> unused)
+    };
+    match btf.resolved(type_id) {
+        Type::Int { encoding, .. } if encoding.bool => Some((number().0 != 0).to_string()),
+        ty @ (Type::Int { .. } | Type::Enum { .. }) if bytes.len() <= 8 => {
+            Some(if ty.is_signed() { number().1.to_string() } else { number().0.to_string() })
+        }
+        Type::Array { element, .. } => {
+            let size = usize::try_from(btf.size_of(*element)?).ok().filter(|size| *size > 0)?;
+            let text = |ty: &Type| matches!(ty, Type::Int { encoding, name, .. } if encoding.char || name == "char");
+            if text(btf.resolved(*element)) {
+                let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+                return Some(format!("{:?}", String::from_utf8_lossy(&bytes[..end])));
+            }
+            // Elements that are not listed stay as they are, so trailing zeros need not be listed.
+            let used =
+                bytes.chunks(size).rposition(|element| element.iter().any(|byte| *byte != 0)).map_or(0, |at| at + 1);
+            if used > LISTED {
+                return None;
+            }
+            let values: Option<Vec<String>> =
+                bytes.chunks(size).take(used).map(|bytes| constant(btf, *element, bytes)).collect();
+            Some(format!("[{}]", values?.join(", ")))
+        }
+        Type::Struct { members, .. } => {
+            let value = |member: &Member| {
+                let (start, size) = (member.bit_offset as usize / 8, btf.size_of(member.type_id)? as usize);
+                let bytes = bytes.get(start..start + size).filter(|_| member.bit_size == 0)?;
+                Some(format!("{} = {}", member.name, constant(btf, member.type_id, bytes)?))
+            };
+            let values: Option<Vec<String>> = members.iter().map(value).collect();
+            Some(format!("{{ {} }}", values?.join(", ")))
+        }
+        _ => None,
     }
 }
 
@@ -153,14 +213,7 @@ impl Facts {
             }
             _ => String::new(),
         };
-        let config = Config {
-            topology: Topology::flat(1),
-            hz: 1000,
-            version: MODELLED,
-            budget: 0,
-            seed: 0,
-            newidle_ratio: None,
-        };
+        let config = modelled(None);
         Facts {
             name: name.to_owned(),
             is_file,
@@ -206,7 +259,10 @@ impl Facts {
             "maps": maps.collect::<Vec<_>>(),
             "tunables": tunables.collect::<Vec<_>>(),
             "kernel": {"first": version(self.first_kernel()), "needs": later.collect::<Vec<_>>()},
-            "lacks": {"needed": self.lacks.needed, "reached": self.lacks.reached},
+            "lacks": {
+                "needed": self.lacks.needed, "ops": self.lacks.ops, "refused": self.lacks.refused,
+                "reached": self.lacks.reached, "members": self.lacks.unmodelled,
+            },
             "profile": self.profile,
         })
     }
@@ -229,7 +285,11 @@ impl Facts {
         let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         line("scheduler", &[format!("{} ({}), {kernel}", self.scheduler, self.license)]);
         line("ops", &[self.ops.join(" ")]);
-        line("flags", &plain(&self.flags));
+        let flags = match &self.flags[..] {
+            [] => plain(&["none in the object; those that its user space sets are [ops] flags of a launch profile"]),
+            flags => plain(flags),
+        };
+        line("flags", &flags);
         let other = self.programs.iter().filter(|program| !program.section.starts_with("struct_ops"));
         let other = other.map(|Program { name, section, runs }| {
             format!("{name} ({section}){}", if *runs { "" } else { ": not run by weir" })
@@ -243,9 +303,12 @@ impl Facts {
         let tunables = self.tunables.iter().map(|one| format!("{} = {} ({})", one.name, one.value, one.kind));
         line("constants that a profile may set", &tunables.collect::<Vec<_>>());
         line("what a launch profile must contain", &self.profile);
+        line("what every kernel refuses", &self.lacks.refused);
         line("required features that weir does not model", &self.lacks.needed);
+        line("operations that weir does not call; a profile can remove them", &self.lacks.ops);
         line("optional features that weir does not model", &self.lacks.reached);
-        if self.lacks.needed.is_empty() {
+        line("members of kernel structs that are not modelled and read 0", &self.lacks.unmodelled);
+        if self.lacks.needed.is_empty() && self.lacks.ops.is_empty() && self.lacks.refused.is_empty() {
             let mut commands = vec![format!("weir sim {}", self.name)];
             // For a policy, the profile determines which constants can be set on the command line.
             let mut own = self.tunables.iter().filter(|_| self.is_file);

@@ -2,7 +2,7 @@
 //! The needs of an object's launch profile, and a skeleton of one.
 
 use bpf_object::btf::Type;
-use bpf_object::{MapKind, Object, ProgramKind, Variable};
+use bpf_object::{Function, MapId, MapKind, Object, ProgramKind, Symbol, Variable};
 use std::fmt::Write;
 
 /// Arrays that are alone in a section of their own, which user space resizes to the machine.
@@ -43,12 +43,70 @@ fn context<'o>(object: &'o Object, program: &str) -> Vec<&'o str> {
     members().unwrap_or_default()
 }
 
+/// Maps that no code of the object fills: no function passes them to a helper that stores, or to one that returns a
+/// place to store. Their elements come from user space, if they have any.
+fn maps_of_user_space(object: &Object) -> impl Iterator<Item = &str> {
+    let keyed =
+        |kind: MapKind| matches!(kind, MapKind::Hash | MapKind::LruHash | MapKind::Array | MapKind::ArrayOfMaps);
+    let maps = object.maps().iter().enumerate().filter(move |(_, map)| map.initial.is_none() && keyed(map.kind));
+    maps.filter(|(number, map)| map.inner_maps.is_empty() && only_looked_up(object, *number as u32))
+        .map(|(_, map)| map.name.as_str())
+}
+
+/// Whether the object's code uses a map in lookups only, and never stores through what they return. Stores are judged
+/// coarsely: a function that looks the map up and stores through a register other than the frame counts as storing.
+fn only_looked_up(object: &Object, map: u32) -> bool {
+    const LOOKUP: i32 = 1;
+    const CALL: u8 = 0x85;
+    const FRAME: u8 = 10;
+    let names = |function: &&Function| function.symbols.values().any(|symbol| *symbol == Symbol::Map(MapId(map)));
+    let users: Vec<&Function> = object.functions().iter().filter(names).collect();
+    let looks = |function: &&Function| {
+        function.symbols.iter().filter(|(_, symbol)| **symbol == Symbol::Map(MapId(map))).all(|(slot, _)| {
+            let behind = &function.insns[*slot as usize..];
+            behind.iter().find(|insn| insn.code == CALL).is_some_and(|call| call.src == 0 && call.imm == LOOKUP)
+        })
+    };
+    let stores =
+        |function: &&Function| function.insns.iter().any(|insn| matches!(insn.code & 7, 2 | 3) && insn.dst != FRAME);
+    !users.is_empty() && users.iter().all(looks) && !users.iter().any(stores)
+}
+
+/// Values of the machine that a constant's name asks for, by words of the name.
+const TABLES: [(&[&str], &str); 8] = [
+    (&["cpu", "llc"], "llc-of-cpu"),
+    (&["cpu", "node"], "node-of-cpu"),
+    (&["cpu", "capacity"], "capacity"),
+    (&["nr", "cpu"], "cpus"),
+    (&["num", "cpu"], "cpus"),
+    (&["nr", "llc"], "llcs"),
+    (&["nr", "node"], "nodes"),
+    (&["smt", "enabled"], "smt"),
+];
+
+/// The value of the machine that a constant of this name probably needs.
+fn table_for(name: &str) -> Option<&'static str> {
+    let name = name.to_lowercase();
+    TABLES.iter().find(|(words, _)| words.iter().all(|word| name.contains(word))).map(|(_, value)| *value)
+}
+
 /// Sentences on what user space has to set up for an object.
 pub fn wishes(object: &Object) -> Vec<String> {
     let maps = open_maps(object).map(|name| format!("[maps.{name}] max_entries: the object does not set it"));
     let arrays = resizable(object).map(|name| format!("[resize] {name}: the object declares at most one element"));
     let calls = syscalls(object).map(|name| format!("[[call]] {name}, if its user space calls it"));
-    maps.chain(arrays).chain(calls).collect()
+    let filled = maps_of_user_space(object)
+        .map(|name| format!("[[element]] of {name}, which the object only reads, if its user space fills it"));
+    let tables = constants(object).filter_map(|(name, _)| {
+        Some(format!("[rodata] {name}, by its name a value of the machine ({})", table_for(name)?))
+    });
+    maps.chain(arrays).chain(filled).chain(tables).chain(calls).collect()
+}
+
+/// Constants that user space may set.
+fn constants(object: &Object) -> impl Iterator<Item = (&String, &Variable)> {
+    let variables = object.variables().iter();
+    variables.filter(|(name, one)| one.read_only && !name.starts_with("__SCX_") && !name.contains('.'))
 }
 
 /// A skeleton of a launch profile for this object: required settings are present, optional ones are comments.
@@ -56,12 +114,11 @@ pub fn profile(name: &str, object: &Object) -> String {
     let mut text = format!(
         "# Launch profile of {name}: see docs/reference/launch-profile.md.\nsummary = \"\"\n\n[ops]\nflags = []\n\n[rodata]\n"
     );
-    let constants = object
-        .variables()
-        .iter()
-        .filter(|(name, one)| one.read_only && !name.starts_with("__SCX_") && !name.contains('.'));
-    for (name, variable) in constants {
-        let _ = writeln!(text, "# {name} = {}", super::value(object, variable));
+    for (name, variable) in constants(object) {
+        match super::value(object, variable).as_str() {
+            "?" => drop(writeln!(text, "# {name}: a type that a profile sets by members or elements")),
+            value => drop(writeln!(text, "# {name} = {value}")),
+        }
     }
     let mut arrays = resizable(object).peekable();
     if arrays.peek().is_some() {

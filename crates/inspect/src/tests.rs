@@ -40,6 +40,9 @@ fn facts_as_text_list_ops_programs_maps_and_profile_needs() {
         ops
           enqueue dispatch tick init exit
 
+        flags
+          none in the object; those that its user space sets are [ops] flags of a launch profile
+
         other programs
           arrive (syscall)
           watch (fentry/schedule): not run by weir

@@ -46,7 +46,7 @@ fn here() -> Option<Here> {
             return Some(Here { folder, weir: weir.clone()?, _turn: turn });
         }
     };
-    eprintln!("skipped: {lacks}");
+    skip::skip(format_args!("{lacks}"));
     None
 }
 
@@ -540,7 +540,7 @@ fn planned_calls_are_made_on_time() {
 fn assign_call_moves_cpus_between_jobs() {
     let Some(here) = here() else { return };
     if online() != "0-3" {
-        eprintln!("skipped: this test needs four CPUs");
+        skip::skip("this test needs four CPUs");
         return;
     }
     let jobs = r#"{"global": {"duration": 6},

@@ -58,7 +58,7 @@ fn here() -> Option<Here> {
             return Some(Here { weir: weir.clone(), folder, _turn: turn });
         }
     };
-    eprintln!("skipped: {lacks}");
+    skip::skip(format_args!("{lacks}"));
     None
 }
 

@@ -28,7 +28,7 @@ fn here() -> Option<(Host, MutexGuard<'static, ()>)> {
     match Host::read() {
         Ok(host) => Some((host, turn)),
         Err(LinkError::Scheduler(error @ (SchedulerError::NoSchedExt { .. } | SchedulerError::NoRights))) => {
-            eprintln!("skipped: {error}");
+            skip::skip(format_args!("{error}"));
             None
         }
         Err(error) => panic!("{error}"),
@@ -273,7 +273,7 @@ fn offlining_a_cpu_requests_a_restart() {
     let Some((host, _turn)) = here() else { return };
     let last = host.machine.topology.len() - 1;
     if last == 0 {
-        eprintln!("skipped: one CPU only");
+        skip::skip("one CPU only");
         return;
     }
     let attached = load_faulty("none", &host).unwrap();
@@ -297,7 +297,7 @@ fn offlining_a_cpu_requests_a_restart() {
 fn schedulers_are_loaded_while_a_cpu_in_the_middle_is_offline() {
     let Some((host, _turn)) = here() else { return };
     if host.machine.topology.len() < 3 {
-        eprintln!("skipped: fewer than three CPUs");
+        skip::skip("fewer than three CPUs");
         return;
     }
     let attached = load_policy("fifo", &host, false);
@@ -346,7 +346,7 @@ fn bfs_requests_a_restart_when_an_unknown_cpu_comes_online() {
     let Some((host, _turn)) = here() else { return };
     let last = host.machine.topology.len() - 1;
     if last == 0 {
-        eprintln!("skipped: one CPU only");
+        skip::skip("one CPU only");
         return;
     }
     set_online(last, false);

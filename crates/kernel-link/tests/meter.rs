@@ -24,13 +24,13 @@ fn turn() -> MutexGuard<'static, ()> {
 /// A meter, or `None` if that is not possible here.
 fn start(scope: Scope) -> Option<Meter<Null>> {
     if fs::metadata("/proc/self/schedstat").is_err() {
-        eprintln!("skipped: this kernel has no /proc/self/schedstat (CONFIG_SCHED_INFO)");
+        skip::skip("this kernel has no /proc/self/schedstat (CONFIG_SCHED_INFO)");
         return None;
     }
     match Meter::start(&host_machine().expect("a machine"), scope, Null) {
         Ok(meter) => Some(meter),
         Err(error @ (LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. })) => {
-            eprintln!("skipped: {error}");
+            skip::skip(format_args!("{error}"));
             None
         }
         Err(error) => panic!("{error}"),

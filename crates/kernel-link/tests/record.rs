@@ -32,7 +32,7 @@ fn record_as(options: RecordOptions<'_>, script: &str) -> Option<Recorded> {
             Some(recorded)
         }
         Err(error @ (LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. })) => {
-            eprintln!("skipped: {error}");
+            skip::skip(format_args!("{error}"));
             None
         }
         Err(error) => panic!("{error}"),
@@ -295,7 +295,7 @@ fn bytes_faults_and_memory_of_tasks_are_recorded() {
     let large = touched(&recorded, "dd if=/dev/zero of=/dev/null");
     let near = |bytes: u64, expected: u64| (expected..expected + MIB).contains(&bytes);
     if reader.read == 0 {
-        eprintln!("skipped: this kernel does not count bytes");
+        skip::skip("this kernel does not count bytes");
     } else {
         assert!(near(writer.read, 8 * MIB) && near(writer.written, 8 * MIB), "{writer:?}");
         assert!(near(reader.read, 8 * MIB) && near(reader.written, 8 * MIB), "{reader:?}");
@@ -308,7 +308,7 @@ fn bytes_faults_and_memory_of_tasks_are_recorded() {
     let requests = observed.requests.iter().filter(|one| one.operation == workload::Operation::Write);
     let written: u64 = requests.map(|one| one.bytes).sum();
     if writer.device_written < 8 * MIB || observed.devices.is_empty() {
-        eprintln!("skipped: the files of this test are on no block device");
+        skip::skip("the files of this test are on no block device");
     } else {
         assert!(written >= 8 * MIB, "{written} of {writer:?}: {:?}", observed.devices);
         let elapsed = recorded.recording.meta.elapsed + Nanos::from_secs(1);

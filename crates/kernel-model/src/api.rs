@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Types of the interface between the kernel model and its driver (a simulator or a test).
 
+use crate::guest::KernelTypes;
 use bpf_machine::TimerId;
 use event_log::{BlockCause, Detail, Event, Printk, SwitchReason};
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId, Topology};
@@ -22,6 +23,15 @@ pub struct Config {
     /// fair tasks. The success of these searches then adjusts it, as in Linux since 7.0, 6.18.5 and 6.12.65. `None`:
     /// every such CPU searches, as in earlier versions.
     pub newidle_ratio: Option<u32>,
+    /// Types of the kernel; `None`: those of its version ([`KernelTypes::of`]).
+    pub types: Option<KernelTypes>,
+}
+
+impl Config {
+    /// Types of the kernel.
+    pub fn kernel_types(&self) -> KernelTypes {
+        self.types.clone().unwrap_or_else(|| KernelTypes::of(self.version))
+    }
 }
 
 /// Number of a cgroup: 0 is the root, the others are numbered in the order of creation.

@@ -3,8 +3,10 @@
 //! model it or whether that kernel version does not have it.
 
 use crate::kfuncs::{self, Absence};
-use crate::{Config, Kernel};
-use bpf_object::{MapKind, NeedKind, Object, ProgramKind};
+use crate::ops::Op;
+use crate::{Config, Kernel, KernelTypes, verifier};
+use bpf_object::{MapKind, MemberAccess, MemberUse, MemberValue, NeedKind, Object, ProgramKind};
+use std::collections::BTreeSet;
 
 /// Features that an object uses and this kernel lacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -13,6 +15,12 @@ pub struct Lacks {
     pub needed: Vec<String>,
     /// Features without which the object loads, but fails or takes another path when it uses them.
     pub reached: Vec<String>,
+    /// Ops that the model does not call. The object cannot be loaded with them, but a launch profile can remove them.
+    pub ops: Vec<String>,
+    /// What every kernel's verifier refuses, with its place in the source.
+    pub refused: Vec<String>,
+    /// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
+    pub unmodelled: Vec<String>,
 }
 
 impl Lacks {
@@ -43,6 +51,18 @@ impl Kernel {
     pub fn lacks(config: &Config, object: &Object) -> Lacks {
         let mut lacks = Lacks::default();
         let (major, minor) = config.version;
+        let types = config.kernel_types();
+        if !object.struct_ops().iter().any(|table| table.type_name.starts_with("sched_ext_ops")) {
+            lacks.needed.push(no_scheduler(object));
+        }
+        let functions = object.struct_ops().iter().filter(|table| table.type_name == "sched_ext_ops");
+        let functions = functions.flat_map(|table| &table.members);
+        let functions = functions.filter(|member| matches!(member.value, MemberValue::Function(_)));
+        let unknown = functions.filter(|member| Op::by_name(&member.name).is_none());
+        lacks.ops = unknown.map(|member| missing_op(&types, &member.name)).collect();
+        if let Ok(linked) = object.link(&*Kernel::target(config)) {
+            lacks.refused = verifier::findings(&linked, false);
+        }
         for need in object.needs(&*Kernel::target(config)).into_iter().filter(|need| !need.present) {
             let name = &need.name;
             let text = match need.kind {
@@ -63,6 +83,9 @@ impl Kernel {
                 MapKind::UserRingbuf | MapKind::PerfEventArray => {
                     lacks.reached.push(format!("weir does not model maps of kind {:?} (map `{}`)", map.kind, map.name));
                 }
+                kind if !kind.is_modelled() => {
+                    lacks.needed.push(format!("weir does not model maps of kind {kind:?} (map `{}`)", map.name));
+                }
                 _ => {}
             }
         }
@@ -82,6 +105,7 @@ impl Kernel {
         for (number, name) in UNMODELLED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(format!("weir does not model the helper {name} (number {number})"));
         }
+        lacks.unmodelled = unmodelled(config, object, &entries);
         for (_, name) in kfuncs::REFUSED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(kfuncs::refusal(name, config.version));
         }
@@ -91,6 +115,41 @@ impl Kernel {
     /// The first kernel version that has a kfunc of this name, as far as the model knows.
     pub fn kfunc_since(name: &str) -> Option<(u16, u16)> {
         kfuncs::since(name)
+    }
+}
+
+/// Members of kernel structs that the functions with these indices and their callees read, and that have no value in
+/// the model, without repetitions.
+fn unmodelled(config: &Config, object: &Object, entries: &[u32]) -> Vec<String> {
+    let types = config.kernel_types();
+    let reached = object.callees(entries);
+    let used = object.members(&*Kernel::target(config)).unwrap_or_default();
+    let reads = |used: &&MemberUse| matches!(used.access, MemberAccess::Load | MemberAccess::Address);
+    let used = used.iter().filter(|used| used.present && reached.contains(&used.function.0)).filter(reads);
+    let without = used.filter(|used| !types.has_value(&used.structure, &used.path));
+    let names: BTreeSet<String> = without.map(|used| format!("{}.{}", used.structure, used.path)).collect();
+    names.into_iter().collect()
+}
+
+/// Explains why an object without a table of operations is no scheduler.
+fn no_scheduler(object: &Object) -> String {
+    let programs = object.programs().filter(|(_, program)| matches!(program.kind, ProgramKind::StructOps { .. }));
+    let found = match programs.count() {
+        0 => "no struct_ops program",
+        _ => "struct_ops programs, but no table of them",
+    };
+    format!(
+        "not a sched_ext scheduler: expected a struct sched_ext_ops in section .struct_ops.link, with ops in sections \
+         struct_ops/…; found {found}"
+    )
+}
+
+/// Explains why an op cannot be called.
+pub(crate) fn missing_op(types: &KernelTypes, name: &str) -> String {
+    let kernel = types.name();
+    match types.has_op(name) {
+        true => format!("weir does not model the operation {name}, which struct sched_ext_ops of kernel {kernel} has"),
+        false => format!("struct sched_ext_ops of kernel {kernel} has no operation {name}"),
     }
 }
 

@@ -7,8 +7,8 @@ use bpf_object::btf::{Kind, Type};
 use bpf_object::{LinkedObject, ProgramKind};
 use machine_model::Machine;
 
-/// Maximum size of a context in bytes; the largest one in the scx repository has 32.
-const MAX_CONTEXT: u64 = 96;
+/// Maximum size of a context in bytes; the largest one in the scx repository has 336.
+const MAX_CONTEXT: u64 = 1024;
 
 /// A call as declared in the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -57,6 +57,7 @@ fn object() -> LinkedObject {
             queues,
         ],
         kfuncs: vec![],
+        members: vec![],
         struct_ops: vec![],
         variables: BTreeMap::from([
             ("layers".to_owned(), variable(0, 32, layers)),

@@ -134,6 +134,7 @@ fn object() -> LinkedObject {
         programs: vec![],
         maps: vec![rodata],
         kfuncs: vec![],
+        members: vec![],
         struct_ops: vec![ops],
         variables,
         btf,

@@ -110,6 +110,7 @@ fn play(case: &Case, seconds: Option<u64>, form: &str) {
     let workload = Workload::from_rt_app("periodic", &text).expect("a workload");
     let kernel = KernelName::from((7, 2));
     let setup = Setup {
+        types: None,
         faults: &Default::default(),
         machine: &machine,
         workload: &workload,

@@ -47,6 +47,7 @@ fn executing_operations_ahead_does_not_change_results() {
                 seed: 0,
                 duration: Some(Nanos(73_001_500)),
                 kernel: KernelName::from((7, 2)),
+                types: None,
             };
             let ((one, counts), (other, none)) = (play(&setup, true), play(&setup, false));
             assert!(one == other, "{} under scheduler {number}", machine.name);

@@ -53,7 +53,7 @@ use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 pub use handover::Spinning;
 use ids::Nanos;
-use kernel_model::{Coverage, ExitInfo, Kernel, LaunchError};
+use kernel_model::{Coverage, ExitInfo, Kernel, KernelTypes, LaunchError};
 pub use kernel_name::{Form, KernelName};
 use machine_model::Machine;
 use measures::RunMeasures;
@@ -97,6 +97,8 @@ pub struct Setup<'a> {
     pub faults: &'a FaultPlan,
     /// Kernel version, lock implementation, and whether kernel operations wait for locks.
     pub kernel: KernelName,
+    /// Types of the kernel; `None`: those of its version.
+    pub types: Option<&'a KernelTypes>,
 }
 
 /// Result of a run.

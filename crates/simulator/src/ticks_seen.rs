@@ -6,11 +6,12 @@
 //! 2. The expiry of a slice is detected at a tick. A scheduler that sets the slice of a task running on another CPU
 //!    to 0, without kicking that CPU, relies on that.
 //!
-//! Code that neither accesses these fields nor sets slices by kfunc can do neither. The check searches for accesses
-//! at the offset of such a field, whatever the base; a false positive only costs speed.
+//! Code that neither accesses these fields nor sets slices by kfunc can do neither. Objects name the fields that they
+//! access; one that names no member of a task at all was compiled with fixed offsets, so the check searches its code
+//! for accesses at the offset of such a field, whatever the base; a false positive only costs speed.
 
 use bpf_object::btf::{Btf, Kind};
-use bpf_object::{Insn, LinkedObject};
+use bpf_object::{Insn, LinkedObject, MemberAccess, MemberUse};
 
 /// Kfuncs that set the slice of any task.
 const SLICE_KFUNCS: [&str; 1] = ["scx_bpf_task_set_slice"];
@@ -24,6 +25,13 @@ const ST: u8 = 2;
 const STX: u8 = 3;
 const ADDRESS_MAKERS: [u8; 3] = [0x07, 0xb7, 0x18];
 
+/// Structs that a program names when it accesses these fields, with what it names in them.
+const NAMED: [(&str, &[&str]); 3] = [
+    ("task_struct", &["scx", "scx.slice", "se", "se.sum_exec_runtime"]),
+    ("sched_ext_entity", &["slice"]),
+    ("sched_entity", &["sum_exec_runtime"]),
+];
+
 /// Whether the code accesses fields that ticks change. `kernel` has the types that the object was linked against.
 pub(crate) fn touches_what_ticks_change(object: &LinkedObject, kernel: &Btf) -> bool {
     let offsets: Vec<i64> = FIELDS.iter().filter_map(|path| offset(kernel, path)).collect();
@@ -31,8 +39,19 @@ pub(crate) fn touches_what_ticks_change(object: &LinkedObject, kernel: &Btf) -> 
         LDX | ST | STX => offsets.contains(&i64::from(insn.off)),
         _ => ADDRESS_MAKERS.contains(&insn.code) && offsets.contains(&i64::from(insn.imm)),
     };
-    object.kfuncs.iter().any(|kfunc| kfunc.present && SLICE_KFUNCS.contains(&kfunc.name.as_str()))
-        || object.functions.iter().flat_map(|function| &function.insns).any(touches)
+    let sets_slices = |kfunc: &bpf_object::KfuncRef| kfunc.present && SLICE_KFUNCS.contains(&kfunc.name.as_str());
+    let names_members = object.members.iter().any(|used| used.structure == "task_struct");
+    object.kfuncs.iter().any(sets_slices)
+        || object.members.iter().any(is_named)
+        || !names_members && object.functions.iter().flat_map(|function| &function.insns).any(touches)
+}
+
+/// Whether this is an access to a field that ticks change, or to a struct that holds one.
+fn is_named(used: &MemberUse) -> bool {
+    let accesses = matches!(used.access, MemberAccess::Load | MemberAccess::Store | MemberAccess::Address);
+    let is_one =
+        |(structure, paths): &(&str, &[&str])| used.structure == *structure && paths.contains(&used.path.as_str());
+    accesses && used.present && NAMED.iter().any(is_one)
 }
 
 /// Offset in bytes of a member of a member of `task_struct`.
@@ -82,6 +101,7 @@ mod tests {
                 present: true,
                 parameters: 2,
             }],
+            members: Vec::new(),
             struct_ops: Vec::new(),
             variables: BTreeMap::new(),
             btf: Btf::default(),
@@ -106,5 +126,22 @@ mod tests {
         }
         let exit = insn(0x95, 0, 0);
         assert!(touches_what_ticks_change(&object(exit, "scx_bpf_task_set_slice"), &kernel()));
+    }
+
+    /// An offset that another struct has too does not count where the object names its members.
+    #[test]
+    fn named_members_decide_where_the_object_names_them() {
+        let load = Insn { code: 0x79, dst: 1, src: 2, off: 56, imm: 0 };
+        let named = |path: &str, access| {
+            let function = bpf_object::FunctionId(0);
+            let (structure, path) = ("task_struct".to_owned(), path.to_owned());
+            let members = vec![MemberUse { function, slot: 0, structure, path, access, present: true }];
+            LinkedObject { members, ..object(load, "scx_bpf_kick_cpu") }
+        };
+        let touches = |object: &LinkedObject| touches_what_ticks_change(object, &kernel());
+        assert!(touches(&named("scx.slice", MemberAccess::Load)));
+        assert!(touches(&named("se.sum_exec_runtime", MemberAccess::Address)));
+        assert!(!touches(&named("scx.slice", MemberAccess::Exists)));
+        assert!(!touches(&named("pid", MemberAccess::Load)));
     }
 }

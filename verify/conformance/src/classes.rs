@@ -229,6 +229,7 @@ pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dy
         duration: Some(Nanos::from_secs(5)),
         faults: &faults,
         kernel: host.kernel.into(),
+        types: None,
     };
     Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }

@@ -193,7 +193,14 @@ fn read(scenario: &Scenario, attached: &Attached, exit: KernelExit) -> Result<Ru
 
 /// Links the object like the kernel, to find its variables.
 fn linked(scenario: &Scenario) -> Result<LinkedObject> {
-    let config =
-        Config { topology: Topology::flat(1), hz: 250, version: (7, 2), budget: 1, seed: 1, newidle_ratio: None };
+    let config = Config {
+        topology: Topology::flat(1),
+        hz: 250,
+        version: (7, 2),
+        budget: 1,
+        seed: 1,
+        newidle_ratio: None,
+        types: None,
+    };
     Ok(Object::parse(scenario.object())?.link(&*Kernel::target(&config))?)
 }

@@ -48,6 +48,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     let object = Object::parse(scenario.object()).context("embedded object")?;
     let workload = in_one_process(&scenario.workload, scenario.executes.as_deref());
     let setup = Setup {
+        types: None,
         machine: &machine,
         workload: &workload,
         scheduler: Scheduler::Object { object: &object, profile: scenario.profile() },

@@ -166,6 +166,7 @@ impl Values {
     ) -> Result<()> {
         let workload = in_one_process(workload, None);
         let setup = Setup {
+            types: None,
             machine,
             workload: &workload,
             scheduler: Scheduler::Object { object, profile },

@@ -186,6 +186,7 @@ impl Sink for Went {
 fn simulated(case: Case, machine: &Machine, object: &Object, profile: &Profile) -> Result<u32> {
     let workload = case.workload()?;
     let setup = Setup {
+        types: None,
         machine,
         workload: &workload,
         scheduler: Scheduler::Object { object, profile },

@@ -193,6 +193,7 @@ pub fn simulated() -> Result<Vec<Got>> {
         let workload = Workload::from_rt_app(name, text)?;
         let shipped = policies::find(policy).ok_or_else(|| anyhow!("no policy {policy}"))?;
         let setup = Setup {
+            types: None,
             machine: &machine,
             workload: &workload,
             scheduler: Scheduler::Object {

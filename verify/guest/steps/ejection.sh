@@ -9,5 +9,5 @@ grep -v '^ *[A-Z][a-z]* *:' /tmp/out | head -n 30
 grep -q 'EJECTED .*: runnable task stall (kind 1026, ' /tmp/out || fail "weir does not name the stall"
 # The watchdog detects a waiting task or, as it runs in a task itself, the tick detects that the watchdog waits.
 grep -Eq 'failed to (run|check in) for [1-9]' /tmp/out || fail "weir does not print the kernel's message"
-grep -q 'triggered exit kind 1026' /tmp/out || fail "there is no dump"
+grep -q 'triggered exit kind 1026' "$(sed -n 's/.*debug dump is in //p' /tmp/out)" || fail "there is no dump"
 disabled || fail "the scheduler is still loaded"

@@ -3,6 +3,7 @@
 //! its use.
 
 mod apt;
+mod btf;
 mod build;
 mod clock;
 mod conformance;
@@ -49,6 +50,8 @@ pub enum Command {
     Full(full::FullArguments),
     /// Run scenarios in the kernel and compare the kernel model with it; part of `make test-vm`
     Conformance(conformance::ConformanceArguments),
+    /// Write the excerpt of a kernel's BTF that the kernel model uses
+    Btf(btf::BtfArguments),
     /// Check real runs against promises and expected shares; part of `make test-vm`
     Promises(promises::PromisesArguments),
 }
@@ -96,6 +99,7 @@ pub fn execute(command: Command) -> ExitCode {
         Command::Smoke(arguments) => smoke::smoke(&arguments),
         Command::Full(arguments) => full::full(&arguments),
         Command::Conformance(arguments) => conformance::conformance(&arguments),
+        Command::Btf(arguments) => btf::btf(&arguments),
         Command::Promises(arguments) => promises::promises(&arguments),
     };
     match result {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scheduler of a run: loads it, reloads it when the kernel asks for a restart, unloads it.
 
+use crate::output;
 use crate::select::{Loadable, Scheduler};
 use anyhow::Result;
 use ids::Nanos;
@@ -180,13 +181,14 @@ impl<'a> Loaded<'a> {
     }
 }
 
-/// Prints the kernel's exit message and debug dump on standard error.
+/// Prints the kernel's exit message on standard error, and the name of a file with its debug dump.
 pub fn tell_exit(name: &str, exit: &KernelExit) {
     eprintln!("weir: EJECTED {name}: {} (kind {}, code {:#x})", exit.reason, exit.kind, exit.code);
     for line in exit.message.lines() {
         eprintln!("  {line}");
     }
-    for line in exit.dump.trim_end().lines() {
-        eprintln!("{}", report::escape(line));
+    match output::dump_file(&exit.dump) {
+        Ok(path) => eprintln!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy())),
+        Err(error) => eprintln!("weir: the kernel's debug dump is lost: {error:#}"),
     }
 }

@@ -33,7 +33,7 @@ impl Browser {
             version.is_ok_and(|status| status.success())
         };
         let Some(name) = NAMES.iter().find(works) else {
-            eprintln!("skipped: none of {} is installed", NAMES.join(", "));
+            skip::skip(format_args!("none of {} is installed", NAMES.join(", ")));
             return None;
         };
         let profile = tempfile::tempdir().unwrap();

@@ -68,14 +68,19 @@ fn text_report_shows_op_kfunc_and_line_after_the_exit_message() {
 }
 
 #[test]
-fn kernel_dump_follows_the_report_on_standard_error() {
+fn kernel_dump_is_written_to_a_file_that_standard_error_names() {
     let directory = tempfile::tempdir().unwrap();
     let output = weir(directory.path(), "DISPATCH", &[]);
     let (report, errors) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let path = errors.lines().find_map(|line| line.strip_prefix("weir: the kernel's debug dump is in ")).unwrap();
+    let dump = std::fs::read_to_string(path).unwrap();
+    std::fs::remove_file(path).unwrap();
     for line in ["mistaken counts 7", "CPU states", "Event counters"] {
-        assert!(errors.lines().any(|found| found == line), "{line}: {errors}");
-        assert!(!report.contains(line), "{line}");
+        assert!(dump.lines().any(|found| found == line), "{line}: {dump}");
+        assert!(!report.contains(line) && !errors.contains(line), "{line}");
     }
+    let explained = errors.lines().last().unwrap();
+    assert!(explained.ends_with("--save run.weirrun; weir explain run.weirrun --ejection"), "{errors}");
     let json = weir(directory.path(), "DISPATCH", &["--format", "json"]);
     let document: Value = serde_json::from_slice(&json.stdout).unwrap();
     assert!(document["runs"][0]["exit"]["dump"].as_str().unwrap().contains("\nmistaken counts 7\n"));

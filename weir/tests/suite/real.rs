@@ -30,7 +30,7 @@ fn could(output: &Output) -> bool {
     let cannot = ["needs root", "CONFIG_DEBUG_INFO_BTF", "this kernel has no"];
     let refused = output.status.code() == Some(2) && cannot.iter().any(|what| complaint.contains(what));
     if refused {
-        eprintln!("skipped: {complaint}");
+        skip::skip(format_args!("{complaint}"));
     }
     !refused
 }
@@ -89,7 +89,7 @@ fn real_run_explanation_omits_unobserved_queues() {
 fn on_a_terminal(directory: &Path, line: &str, keys: Option<&str>) -> Option<String> {
     let line = format!("trap : INT; stty rows 24 cols 80; stty -g >before; {line}; echo \"status $?\"; stty -g >after");
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no script");
+        skip::skip("there is no script");
         return None;
     }
     // Shells start background commands with SIGINT ignored, which their children inherit.

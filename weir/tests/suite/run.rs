@@ -27,7 +27,7 @@ fn run(args: &[&str]) -> Option<Output> {
     let complaint = text(&output.stderr);
     let cannot = ["needs root", "CONFIG_DEBUG_INFO_BTF", "this kernel has no"];
     if output.status.code() == Some(2) && cannot.iter().any(|what| complaint.contains(what)) {
-        eprintln!("skipped: {complaint}");
+        skip::skip(format_args!("{complaint}"));
         return None;
     }
     Some(output)

@@ -35,6 +35,7 @@ pub(super) fn object(file: &str, text: &str) -> Result<LinkedObject, AsmError> {
         programs: Vec::new(),
         maps: Vec::new(),
         kfuncs: Vec::new(),
+        members: Vec::new(),
         struct_ops: Vec::new(),
         variables: BTreeMap::new(),
         btf: Btf::default(),

@@ -65,7 +65,10 @@ pub(crate) fn call<H: Host>(
         171 => timer::start(engine, x.cpu, host, args)?,
         172 => timer::cancel(engine, host, args)?,
         182 => text::strncmp(engine.memory, args)?,
-        113 => text::probe_read(engine.memory, args)?,
+        113 => {
+            host.refresh(args[2], args[1] as u32, engine.memory);
+            text::probe_read(engine.memory, args)?
+        }
         115 => text::probe_read_string(engine.memory, args)?,
         _ => {
             let line = engine.program.line(x);

@@ -631,6 +631,19 @@ pub(super) fn run<C: Count + ?Sized, H: Host>(
             LoadSx8 => load!(1, |value| i64::from(value as i8) as u64),
             LoadSx16 => load!(2, |value| i64::from(value as i16) as u64),
             LoadSx32 => load!(4, |value| i64::from(value as i32) as u64),
+            LoadLive => {
+                let addr = src!().wrapping_add(i64::from(op.at) as u64);
+                host.refresh(addr, op.imm.unsigned_abs() as u32, engine.memory);
+                match op.imm {
+                    1 => load!(1, u64::from),
+                    2 => load!(2, u64::from),
+                    4 => load!(4, u64::from),
+                    -1 => load!(1, |value| i64::from(value as i8) as u64),
+                    -2 => load!(2, |value| i64::from(value as i16) as u64),
+                    -4 => load!(4, |value| i64::from(value as i32) as u64),
+                    _ => load!(8, u64::from),
+                }
+            }
             Store8K => store!(1, k),
             Store16K => store!(2, k),
             Store32K => store!(4, k),

@@ -126,6 +126,7 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
         }
         MapKind::PerfEventArray | MapKind::UserRingbuf => Ok(Store::Opaque),
         MapKind::Arena => Err("arenas are not supported".to_owned()),
+        other => Err(format!("maps of kind {other:?} are not supported")),
     }
 }
 

@@ -6,6 +6,7 @@
 //! cyclic references, so every function that follows references here has a limit.
 
 mod build;
+mod excerpt;
 pub(crate) mod ext;
 mod read;
 mod types;

@@ -278,4 +278,31 @@ impl Type {
             Type::Void | Type::Int { .. } | Type::Enum { .. } | Type::Fwd { .. } | Type::Float { .. } => vec![],
         }
     }
+
+    /// Replaces the numbers of all types to which this type refers.
+    pub(super) fn renumber(&mut self, number: &dyn Fn(u32) -> u32) {
+        match self {
+            Type::Ptr { target }
+            | Type::Typedef { target, .. }
+            | Type::Volatile { target }
+            | Type::Const { target }
+            | Type::Restrict { target }
+            | Type::DeclTag { target, .. }
+            | Type::TypeTag { target, .. } => *target = number(*target),
+            Type::Array { element, index, .. } => (*element, *index) = (number(*element), number(*index)),
+            Type::Struct { members, .. } | Type::Union { members, .. } => {
+                members.iter_mut().for_each(|member| member.type_id = number(member.type_id));
+            }
+            Type::Func { proto, .. } => *proto = number(*proto),
+            Type::FuncProto { result, parameters } => {
+                *result = number(*result);
+                parameters.iter_mut().for_each(|parameter| parameter.type_id = number(parameter.type_id));
+            }
+            Type::Var { type_id, .. } => *type_id = number(*type_id),
+            Type::Datasec { variables, .. } => {
+                variables.iter_mut().for_each(|variable| variable.type_id = number(variable.type_id));
+            }
+            Type::Void | Type::Int { .. } | Type::Enum { .. } | Type::Fwd { .. } | Type::Float { .. } => {}
+        }
+    }
 }

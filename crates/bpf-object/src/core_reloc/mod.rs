@@ -17,7 +17,7 @@ use crate::btf::{Btf, Type};
 use crate::bytes::malformed;
 use crate::elf::Elf;
 use crate::functions::Code;
-use crate::{Function, FunctionId, ObjectError, Symbol};
+use crate::{Function, FunctionId, MemberAccess, MemberUse, ObjectError, Symbol};
 
 /// Quantity that a relocation computes. The numbers are those of `enum bpf_core_relo_kind`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +62,17 @@ impl CoreKind {
         (self as u32) <= CoreKind::FieldRshift as u32
     }
 
+    /// What an instruction with this operation code does with the member of a relocation of a field.
+    fn access(self, code: u8) -> MemberAccess {
+        match (self, code & 7) {
+            (CoreKind::FieldExists, _) => MemberAccess::Exists,
+            (CoreKind::FieldByteOffset, patch::CLASS_LDX) => MemberAccess::Load,
+            (CoreKind::FieldByteOffset, patch::CLASS_ST | patch::CLASS_STX) => MemberAccess::Store,
+            (CoreKind::FieldByteOffset, _) => MemberAccess::Address,
+            _ => MemberAccess::Shape,
+        }
+    }
+
     fn is_enumerator(self) -> bool {
         matches!(self, CoreKind::EnumvalExists | CoreKind::EnumvalValue)
     }
@@ -99,33 +110,44 @@ pub(crate) fn collect(elf: &Elf<'_>, code: &Code, ext: &BtfExt) -> Result<Vec<Co
     Ok(all)
 }
 
-/// Resolves the relocations against the types of a kernel and patches the instructions.
+/// Resolves the relocations against the types of a kernel and patches the instructions. Returns the members that the
+/// relocations name.
 pub(crate) fn apply_all(
     relocations: &[CoreRelocation],
     local: &Btf,
     target: &Btf,
     functions: &mut [Function],
-) -> Result<(), ObjectError> {
+) -> Result<Vec<MemberUse>, ObjectError> {
+    let mut members = Vec::new();
     for relocation in relocations {
         let function = &mut functions[relocation.function.0 as usize];
-        let result = value::resolve(relocation, local, target)
-            .and_then(|outcome| patch::apply(function, relocation.slot, relocation.kind, outcome));
+        let outcome = value::resolve(relocation, local, target);
+        let present = outcome.as_ref().is_ok_and(|outcome| outcome.is_present(relocation.kind));
+        let result = outcome.and_then(|outcome| patch::apply(function, relocation.slot, relocation.kind, outcome));
+        if let Some((structure, path)) = value::member(relocation, local) {
+            let access = relocation.kind.access(function.insns[relocation.slot as usize].code);
+            let (function, slot) = (relocation.function, relocation.slot);
+            let present = present && matches!(result, Ok(None));
+            members.push(MemberUse { function, slot, structure, path, access, present });
+        }
         let path = path_text(&relocation.access);
         match result {
             Ok(None) => {}
             Ok(Some(problem)) => {
                 let subject = value::subject(relocation, local);
                 let text = format!("{subject} {problem} (CO-RE access {path})");
+                let function = &mut functions[relocation.function.0 as usize];
                 function.symbols.insert(relocation.slot, Symbol::Poison(text));
             }
             Err(problem) => {
+                let function = &functions[relocation.function.0 as usize];
                 let root = type_text(local, relocation.type_id);
                 let problem = format!("CO-RE access {path} of {root}: {problem}");
                 return Err(malformed(&function.name, relocation.slot as usize * 8, problem));
             }
         }
     }
-    Ok(())
+    Ok(members)
 }
 
 /// Formats an access string.

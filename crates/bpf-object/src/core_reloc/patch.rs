@@ -6,9 +6,9 @@ use super::value::Outcome;
 use crate::Function;
 use crate::linked::LD_IMM64;
 
-const CLASS_LDX: u8 = 1;
-const CLASS_ST: u8 = 2;
-const CLASS_STX: u8 = 3;
+pub(super) const CLASS_LDX: u8 = 1;
+pub(super) const CLASS_ST: u8 = 2;
+pub(super) const CLASS_STX: u8 = 3;
 const CLASS_ALU: u8 = 4;
 const CLASS_ALU64: u8 = 7;
 /// Bit of the operation code that makes the second operand a register.

@@ -65,6 +65,16 @@ impl Spec {
         }
     }
 
+    /// Names of the members on the path, without the indices of array elements.
+    pub fn names<'a>(&'a self, btf: &'a Btf) -> impl Iterator<Item = &'a str> {
+        self.steps.iter().filter_map(|step| match step {
+            Step::Member { composite, index } => {
+                btf.type_of(*composite).members().get(*index as usize).map(|member| member.name.as_str())
+            }
+            Step::Element { .. } => None,
+        })
+    }
+
     /// Formats the path as in C, such as `scx.slice` or `bits[1]`.
     pub fn text(&self, btf: &Btf) -> String {
         let mut text = String::new();

@@ -17,6 +17,16 @@ pub(super) struct Outcome {
     pub access: Option<AccessSizes>,
 }
 
+impl Outcome {
+    /// Whether the kernel has what a relocation of this kind names.
+    pub fn is_present(&self, kind: CoreKind) -> bool {
+        match self.value {
+            Ok(value) => kind != CoreKind::FieldExists || value != 0,
+            Err(_) => false,
+        }
+    }
+}
+
 /// Sizes of a field that has another size in the kernel than in the object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct AccessSizes {
@@ -40,6 +50,18 @@ pub(super) fn resolve(relocation: &CoreRelocation, local: &Btf, target: &Btf) ->
         kind if kind.is_enumerator() => question.enumerator(),
         _ => question.whole_type(),
     }
+}
+
+/// The struct from which a relocation of a field starts, and the path of the member, both without flavors. `None` for
+/// other relocations, and for fields of types that are no structs.
+pub(super) fn member(relocation: &CoreRelocation, local: &Btf) -> Option<(String, String)> {
+    if !relocation.kind.is_field() || !local.resolved(relocation.type_id).is_composite() {
+        return None;
+    }
+    let spec = local_spec(local, relocation.type_id, &relocation.access).ok()?;
+    let names: Vec<&str> = spec.names(local).map(essential_name).collect();
+    let structure = essential_name(local.resolved(relocation.type_id).name()).to_owned();
+    (!names.is_empty()).then(|| (structure, names.join(".")))
 }
 
 /// Name of the relocated type or member, such as `struct task_struct.scx.slice`.

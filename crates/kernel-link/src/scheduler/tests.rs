@@ -192,7 +192,7 @@ fn exit_record_is_found_in_weir_and_scx_form() {
 #[test]
 fn constants_are_read_from_the_kernel_btf() {
     let Ok(btf) = Btf::from_vmlinux() else {
-        eprintln!("skipped: this kernel has no BTF");
+        skip::skip("this kernel has no BTF");
         return;
     };
     let all = constants(&btf, |_| true);
@@ -204,7 +204,7 @@ fn constants_are_read_from_the_kernel_btf() {
 #[test]
 fn kernel_without_sched_ext_gives_a_one_line_error() {
     if Path::new("/sys/kernel/sched_ext").exists() {
-        eprintln!("skipped: this kernel has it");
+        skip::skip("this kernel has it");
         return;
     }
     let (host, profile) = (host(), Profile::default());

@@ -34,6 +34,11 @@ const NICE_0: u64 = 1024 << SCALE;
 /// Initial virtual time of queues: far above any lag, which is at most 2 s for the lightest task.
 const CLOCK_START: u64 = 1 << 40;
 
+/// `sched_prio_to_wmult`: 2^32 divided by a weight.
+pub(super) fn inverse_of(weight: u32) -> u32 {
+    u32::try_from((1u64 << 32) / u64::from(weight)).unwrap_or(u32::MAX)
+}
+
 /// State of the fair class on a CPU, without its waiting tasks.
 #[derive(Debug)]
 pub(crate) struct FairQueue {
@@ -79,7 +84,7 @@ impl Core {
     }
 
     /// `sched_base_slice`.
-    fn fair_slice(&self) -> u64 {
+    pub(super) fn fair_slice(&self) -> u64 {
         SLICE_NS * u64::from(1 + self.cpus().min(8).ilog2())
     }
 

@@ -20,6 +20,7 @@ mod idle_balance;
 mod insert;
 mod kick;
 mod locks;
+mod members;
 pub(crate) mod queues;
 mod random;
 mod runqueue;

@@ -273,6 +273,7 @@ impl Core {
             self.task_mut(task).runnable_seq = arrival;
         }
         self.task_mut(task).cpu = to;
+        self.task_mut(task).history.migrations += 1;
         self.log(task, EventKind::Migrate { from, to });
     }
 

@@ -66,6 +66,8 @@ pub(crate) struct Runqueue {
     pub performance: u32,
     /// CPU time by kind (user, nice, system, idle), charged up to `exec_start`.
     pub time: CpuTime,
+    /// Number of switches (`rq->nr_switches`).
+    pub switches: u64,
 }
 
 impl Runqueue {
@@ -99,6 +101,7 @@ impl Runqueue {
             cpuperf: 1024,
             performance: 1024,
             time: CpuTime::default(),
+            switches: 0,
         }
     }
 }

@@ -128,6 +128,37 @@ impl Entity {
     }
 }
 
+/// What makes a task runnable at present.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its first wakeup, after fork (`wake_up_new_task`).
+    New,
+    /// A wakeup (`try_to_wake_up`).
+    Woken,
+}
+
+/// Facts about the past of a task that only programs read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct History {
+    /// Time of the fork since boot.
+    pub forked: Nanos,
+    /// When its time was last charged, since boot.
+    pub charged: Nanos,
+    /// Number of switches away from it because it blocked or exited.
+    pub voluntary: u64,
+    /// Number of other switches away from it.
+    pub involuntary: u64,
+    /// Number of changes of its CPU.
+    pub migrations: u64,
+    /// It last blocked for a device, and has not left a CPU since.
+    pub iowait: bool,
+    /// What makes it runnable at present.
+    pub activation: Activation,
+}
+
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
@@ -215,6 +246,8 @@ pub(crate) struct Task {
     pub reset_runnable_at: bool,
     /// Its order in the runqueue's list of runnable tasks; 0 if it is not on the list.
     pub runnable_seq: u64,
+    /// What only programs read.
+    pub history: History,
 }
 
 /// The kernel's `sched_prio_to_weight`, nice -20 first.
@@ -268,6 +301,14 @@ impl Task {
             Policy::Idle => 5,
             Policy::Deadline { .. } => 6,
             Policy::Ext => 7,
+        }
+    }
+
+    /// `p->rt_priority`: 1 to 99, or 0 for policies without one.
+    pub fn rt_priority(&self) -> u32 {
+        match self.policy {
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => priority.into(),
+            _ => 0,
         }
     }
 

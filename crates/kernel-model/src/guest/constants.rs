@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The `__SCX_*` variables of an object, which a loader sets from the kernel's enums (contract 2.5, L6).
 
-use super::enums;
+use super::types::KernelTypes;
 use bpf_object::LinkedObject;
 
 /// Sets the `__SCX_*` variables of an object from the kernel's enums (contract 2.5, L6). A variable whose constant
 /// this kernel lacks stays 0, which programs test for.
-pub fn fill_constants(object: &mut LinkedObject, version: (u16, u16)) {
-    let value_of = |name: &str| enums::value_of(name).filter(|_| enums::exists(name, version));
+pub(crate) fn fill_constants(object: &mut LinkedObject, types: &KernelTypes) {
     for (name, variable) in &object.variables {
         let Some(constant) = name.strip_prefix("__").filter(|rest| rest.starts_with("SCX_")) else { continue };
         // Some constants begin with two underscores themselves: the variable and the constant are both
         // `__SCX_ENQ_INTERNAL_MASK`.
-        let Some(value) = value_of(constant).or_else(|| value_of(name)) else { continue };
+        let Some(value) = types.constant(constant).or_else(|| types.constant(name)) else { continue };
         let Some(bytes) = object.maps[variable.map.0 as usize].initial.as_mut() else { continue };
         let (start, len) = (variable.offset as usize, variable.size.min(8) as usize);
         if let Some(place) = bytes.get_mut(start..start + len) {
@@ -24,7 +23,7 @@ pub fn fill_constants(object: &mut LinkedObject, version: (u16, u16)) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guest::target;
+    use crate::guest::tests::target;
     use bpf_object::Object;
 
     /// The `__SCX_*` variables of an object with their values.
@@ -39,33 +38,33 @@ mod tests {
 
     #[test]
     fn constants_of_every_shipped_policy_are_filled() {
-        let kernel = target((7, 2), 1000, 4);
+        let (kernel, types) = (target((7, 2)), KernelTypes::of((7, 2)));
         for policy in policies::all() {
             let mut object = Object::parse(policy.object).unwrap().link(&*kernel).unwrap();
             assert!(constants(&object).iter().all(|(_, value)| *value == 0), "{}", policy.name);
-            fill_constants(&mut object, (7, 2));
+            fill_constants(&mut object, &types);
             for (name, value) in constants(&object) {
-                assert_eq!(Some(value), enums::value_of(&name[2..]), "{}: {name}", policy.name);
+                assert_eq!(Some(value), types.constant(&name[2..]), "{}: {name}", policy.name);
             }
         }
         let fifo = policies::find("fifo").expect("shipped");
         let mut object = Object::parse(fifo.object).unwrap().link(&*kernel).unwrap();
-        fill_constants(&mut object, (7, 2));
+        fill_constants(&mut object, &types);
         assert!(constants(&object).contains(&("__SCX_SLICE_DFL".to_owned(), 20_000_000)));
     }
 
     #[test]
     fn constants_that_an_older_kernel_lacks_stay_zero() {
         let bytes = policies::find("fifo").expect("shipped").object;
-        let mut object = Object::parse(bytes).unwrap().link(&*target((7, 2), 1000, 4)).unwrap();
+        let mut object = Object::parse(bytes).unwrap().link(&*target((7, 2))).unwrap();
         // A variable of the object, renamed to a constant that 7.1 added.
         let variable = object.variables.remove("__SCX_SLICE_DFL").expect("fifo uses it");
         object.variables.insert("__SCX_ENQ_IMMED".to_owned(), variable);
         let value_in =
             |object: &LinkedObject| constants(object).iter().find(|one| one.0 == "__SCX_ENQ_IMMED").unwrap().1;
-        fill_constants(&mut object, (7, 0));
+        fill_constants(&mut object, &KernelTypes::of((7, 0)));
         assert_eq!(value_in(&object), 0);
-        fill_constants(&mut object, (7, 1));
+        fill_constants(&mut object, &KernelTypes::of((7, 1)));
         assert_eq!(value_in(&object), 1 << 33);
     }
 }

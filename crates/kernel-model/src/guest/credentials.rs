@@ -2,7 +2,7 @@
 //! Credentials of users, pids of tasks and sessions, and the state shared by the threads of a process, as programs
 //! see them.
 
-use super::structs::{CRED, KTHREAD, PID, SIGNAL_STRUCT};
+use super::types::KernelTypes;
 use super::writer::Writer;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::CpuId;
@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 /// `enum pid_type`: indices into `signal->pids`.
 const TGID: u32 = 1;
 const SID: u32 = 3;
-/// `signal->nr_threads`.
-const NR_THREADS: u32 = SIGNAL_STRUCT.offset("nr_threads");
+/// Size of `struct upid`.
+const UPID_BYTES: u32 = 16;
 
 #[derive(Debug)]
 pub(crate) struct Credentials {
@@ -28,19 +28,24 @@ pub(crate) struct Credentials {
     signals: RegionId,
     /// `struct kthread`; the slot is the task number.
     kthreads: RegionId,
+    types: KernelTypes,
 }
 
 impl Credentials {
-    pub fn new(memory: &mut Memory) -> Credentials {
+    pub fn new(memory: &mut Memory, types: &KernelTypes) -> Credentials {
+        let size = |name| types.layout(name).size;
+        // `numbers` is a flexible array, of which every pid has one element.
+        let pid = types.layout("pid").offset("numbers") + UPID_BYTES;
         let mut region = |name, size| memory.add_region(name, size, 1, Access::ReadOnly);
         Credentials {
-            creds: region("cred", CRED.size()),
+            creds: region("cred", size("cred")),
             users: BTreeMap::new(),
-            pids: region("pid", PID.size()),
-            session_pids: region("session pid", PID.size()),
+            pids: region("pid", pid),
+            session_pids: region("session pid", pid),
             sessions: BTreeMap::new(),
-            signals: region("signal_struct", SIGNAL_STRUCT.size()),
-            kthreads: region("kthread", KTHREAD.size()),
+            signals: region("signal_struct", size("signal_struct")),
+            kthreads: region("kthread", size("kthread").max(8)),
+            types: types.clone(),
         }
     }
 
@@ -50,7 +55,7 @@ impl Credentials {
         let slot = *self.users.entry(uid).or_insert(next);
         if slot == next {
             memory.grow(self.creds, (next + 1).next_power_of_two());
-            let mut to = Writer { bytes: memory.slot_mut(self.creds, slot), structure: &CRED };
+            let mut to = Writer { bytes: memory.slot_mut(self.creds, slot), layout: self.types.layout("cred") };
             to.set("uid.val", uid.into());
             to.set("euid.val", uid.into());
         }
@@ -60,7 +65,7 @@ impl Credentials {
     /// `struct pid` of a task.
     pub fn pid(&self, memory: &mut Memory, task: u32, number: i32) -> GuestAddr {
         memory.grow(self.pids, (task + 1).next_power_of_two());
-        set_number(memory, self.pids, task, number as u32)
+        self.set_number(memory, self.pids, task, number as u32)
     }
 
     /// `struct pid` of a session leader.
@@ -68,7 +73,7 @@ impl Credentials {
         let next = self.sessions.len() as u32;
         let slot = *self.sessions.entry(session).or_insert(next);
         memory.grow(self.session_pids, (slot + 1).next_power_of_two());
-        set_number(memory, self.session_pids, slot, session)
+        self.set_number(memory, self.session_pids, slot, session)
     }
 
     /// `struct signal_struct` of the process with this group leader.
@@ -76,7 +81,8 @@ impl Credentials {
         memory.grow(self.signals, (leader + 1).next_power_of_two());
         let session = self.session(memory, session);
         let tgid = memory.addr(self.pids, leader);
-        let mut to = Writer { bytes: memory.slot_mut(self.signals, leader), structure: &SIGNAL_STRUCT };
+        let mut to =
+            Writer { bytes: memory.slot_mut(self.signals, leader), layout: self.types.layout("signal_struct") };
         to.set_element("pids", TGID, tgid);
         to.set_element("pids", SID, session);
         memory.addr(self.signals, leader)
@@ -87,7 +93,7 @@ impl Credentials {
         /// A bit of `flags`.
         const KTHREAD_IS_PER_CPU: u64 = 1 << 0;
         memory.grow(self.kthreads, (task + 1).next_power_of_two());
-        let mut to = Writer { bytes: memory.slot_mut(self.kthreads, task), structure: &KTHREAD };
+        let mut to = Writer { bytes: memory.slot_mut(self.kthreads, task), layout: self.types.layout("kthread") };
         to.set("flags", if cpu.is_some() { KTHREAD_IS_PER_CPU } else { 0 });
         to.set("cpu", cpu.map_or(0, |cpu| cpu.0.into()));
         memory.addr(self.kthreads, task)
@@ -95,13 +101,16 @@ impl Credentials {
 
     /// Adds `change` to the thread count of the process with this group leader.
     pub fn count_thread(&self, memory: &mut Memory, leader: u32, change: i32) {
-        let threads = memory.get_u32(self.signals, leader, NR_THREADS).wrapping_add_signed(change);
-        memory.set_u32(self.signals, leader, NR_THREADS, threads);
+        let layout = self.types.layout("signal_struct");
+        let at = layout.offset("nr_threads");
+        let threads = memory.get_u32(self.signals, leader, at).wrapping_add_signed(change);
+        let mut to = Writer { bytes: memory.slot_mut(self.signals, leader), layout };
+        to.set("nr_threads", threads.into());
+        to.set("live", threads.into());
     }
-}
 
-fn set_number(memory: &mut Memory, region: RegionId, slot: u32, number: u32) -> GuestAddr {
-    const NUMBER: u32 = PID.offset("numbers");
-    memory.set_u32(region, slot, NUMBER, number);
-    memory.addr(region, slot)
+    fn set_number(&self, memory: &mut Memory, region: RegionId, slot: u32, number: u32) -> GuestAddr {
+        memory.set_u32(region, slot, self.types.layout("pid").offset("numbers"), number);
+        memory.addr(region, slot)
+    }
 }

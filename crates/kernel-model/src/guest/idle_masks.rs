@@ -41,6 +41,11 @@ impl IdleMasks {
         memory.addr(self.region, slot as u32)
     }
 
+    /// Whether this is the region of the copies.
+    pub fn are_in(&self, region: RegionId) -> bool {
+        region == self.region
+    }
+
     /// Drops a reference; returns false if the program holds none at `addr`.
     pub fn put(&mut self, memory: &Memory, addr: GuestAddr) -> bool {
         let Some(slot) = memory.slot_at(self.region, addr) else { return false };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `struct cpumask` in guest memory: masks of the kernel, and masks that programs allocate.
 
-use super::structs::CPUMASK;
 use bpf_machine::{Access, FaultKind, GuestAddr, Memory, RegionId};
 use ids::CpuSet;
 
-/// Size of `struct cpumask` in bytes.
-pub(crate) const MASK_SIZE: u32 = CPUMASK.size();
+/// Size in bytes of the masks outside of tasks: that of a kernel built with NR_CPUS = 8192. Objects contain the size
+/// of their own kernel's masks, which is not relocated (contract 2.4).
+pub(crate) const MASK_SIZE: u32 = 1024;
 
 /// Maximum number of allocated masks; a program that has more is leaking them. The largest scheduler of the census
 /// keeps a few per task.
@@ -14,7 +14,8 @@ const LIVE_LIMIT: u32 = 1 << 16;
 
 /// Writes a set to the mask at the start of `bytes`.
 pub(crate) fn write(bytes: &mut [u8], set: &CpuSet) {
-    let mask = &mut bytes[..MASK_SIZE as usize];
+    let len = bytes.len().min(MASK_SIZE as usize);
+    let mask = &mut bytes[..len];
     mask.fill(0);
     for (place, word) in mask.chunks_exact_mut(8).zip(set.words()) {
         place.copy_from_slice(&word.to_le_bytes());
@@ -65,6 +66,11 @@ impl FixedMasks {
     pub fn scratch(&self, memory: &mut Memory, set: &CpuSet) -> GuestAddr {
         write(memory.slot_mut(self.region, FixedMasks::SCRATCH), set);
         memory.addr(self.region, FixedMasks::SCRATCH)
+    }
+
+    /// Whether this is the region of these masks.
+    pub fn are_in(&self, region: RegionId) -> bool {
+        region == self.region
     }
 
     /// Whether one of these masks starts at `addr`.

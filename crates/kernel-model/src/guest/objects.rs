@@ -8,44 +8,66 @@ use super::idle_masks::IdleMasks;
 use super::iterators::Iterators;
 use super::masks::{self, CpumaskPool, FixedMasks};
 use super::per_cpu::PerCpu;
-use super::structs::{MM_STRUCT, RQ, TASK_STRUCT};
+use super::scheduling::Scheduling;
+use super::types::KernelTypes;
 use super::writer::Writer;
 use crate::CgroupKnobs;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
-use ids::{CpuId, CpuSet, Nanos, TaskId};
+use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 
-/// Offsets in `struct task_struct`, computed from its table.
-pub(super) mod task {
-    use super::TASK_STRUCT;
-
-    pub const SLICE: u32 = TASK_STRUCT.offset("scx.slice");
-    pub const VTIME: u32 = TASK_STRUCT.offset("scx.dsq_vtime");
-    pub const DISALLOW: u32 = TASK_STRUCT.offset("scx.disallow");
-    pub const SCX_FLAGS: u32 = TASK_STRUCT.offset("scx.flags");
-    pub const TID: u32 = TASK_STRUCT.offset("scx.tid");
-    pub const SUM_EXEC: u32 = TASK_STRUCT.offset("se.sum_exec_runtime");
-    pub const CPUS_MASK: u32 = TASK_STRUCT.offset("cpus_mask");
-    pub const CPUS_PTR: u32 = TASK_STRUCT.offset("cpus_ptr");
-    pub const NR_CPUS_ALLOWED: u32 = TASK_STRUCT.offset("nr_cpus_allowed");
-    pub const PID: u32 = TASK_STRUCT.offset("pid");
-    pub const TGID: u32 = TASK_STRUCT.offset("tgid");
-    pub const CGROUPS: u32 = TASK_STRUCT.offset("cgroups");
-    pub const COMM: u32 = TASK_STRUCT.offset("comm");
-    pub const GROUP_LEADER: u32 = TASK_STRUCT.offset("group_leader");
-    pub const REAL_PARENT: u32 = TASK_STRUCT.offset("real_parent");
+/// Offsets in `struct task_struct` of members that change often, and in `struct rq`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offsets {
+    pub slice: u32,
+    pub vtime: u32,
+    pub disallow: u32,
+    pub scx_flags: u32,
+    pub sum_exec: u32,
+    pub cpus_mask: u32,
+    pub cpus_mask_bytes: u32,
+    pub cpus_ptr: u32,
+    pub nr_cpus_allowed: u32,
+    pub pid: u32,
+    pub tgid: u32,
+    pub comm: u32,
+    pub group_leader: u32,
+    pub real_parent: u32,
+    /// `rq->curr`.
+    pub curr: u32,
+    /// `rq->donor`, where it is not another name of `curr`.
+    pub donor: Option<u32>,
 }
 
-/// `rq->curr`.
-const CURR: u32 = RQ.offset("curr");
+impl Offsets {
+    fn of(types: &KernelTypes) -> Offsets {
+        let (task, rq) = (types.layout("task_struct"), types.layout("rq"));
+        Offsets {
+            slice: task.offset("scx.slice"),
+            vtime: task.offset("scx.dsq_vtime"),
+            disallow: task.offset("scx.disallow"),
+            scx_flags: task.offset("scx.flags"),
+            sum_exec: task.offset("se.sum_exec_runtime"),
+            cpus_mask: task.offset("cpus_mask"),
+            cpus_mask_bytes: task.place("cpus_mask").size,
+            cpus_ptr: task.offset("cpus_ptr"),
+            nr_cpus_allowed: task.offset("nr_cpus_allowed"),
+            pid: task.offset("pid"),
+            tgid: task.offset("tgid"),
+            comm: task.offset("comm"),
+            group_leader: task.offset("group_leader"),
+            real_parent: task.offset("real_parent"),
+            curr: rq.offset("curr"),
+            donor: Some(rq.place("donor"))
+                .filter(|donor| donor.exists() && *donor != rq.place("curr"))
+                .map(|donor| donor.offset),
+        }
+    }
+}
 
 /// `PF_IDLE`: an idle task.
 const PF_IDLE: u32 = 0x2;
 /// `PF_KTHREAD`: a kthread.
 const PF_KTHREAD: u32 = 0x20_0000;
-/// Maximum size of `struct task_struct`: a larger one would double the stride of the task region.
-const TASK_SLOT_LIMIT: u32 = 2048;
-const _: () = assert!(TASK_STRUCT.size() <= TASK_SLOT_LIMIT);
-
 /// Regions of kernel objects in guest memory.
 #[derive(Debug)]
 pub(crate) struct Objects {
@@ -57,6 +79,12 @@ pub(crate) struct Objects {
     pub per_cpu: PerCpu,
     /// `struct rq`, one of the per-CPU variables.
     pub rqs: RegionId,
+    /// Types of the kernel.
+    pub types: KernelTypes,
+    /// Offsets of members that change often.
+    pub(super) at: Offsets,
+    /// Scheduling classes and dispatch queues.
+    pub scheduling: Scheduling,
     /// CONFIG_HZ, for the dump context; 1000 until the kernel is configured.
     pub hz: u32,
     /// Whether `ops.init()` succeeded, for `scx_exit_info.flags`.
@@ -76,6 +104,8 @@ pub(crate) struct Objects {
     arguments: Arguments,
     mm: RegionId,
     cpus: u32,
+    /// Last region of a kernel object; the regions behind it are memory of the program.
+    pub(super) last: RegionId,
 }
 
 /// Attributes of a task that its guest object shows.
@@ -90,6 +120,10 @@ pub(crate) struct TaskView<'a> {
     /// 120 plus nice value.
     pub static_prio: i32,
     pub prio: i32,
+    /// Real-time priority, 1 to 99; 0 for other policies.
+    pub rt_priority: u32,
+    /// Time of the fork, in nanoseconds since boot.
+    pub start_time: u64,
     /// SCHED_* number of the policy.
     pub policy: u32,
     pub weight: u32,
@@ -105,30 +139,36 @@ pub(crate) struct TaskView<'a> {
 
 impl Objects {
     /// Creates the regions for `cpus` CPUs.
-    pub fn new(memory: &mut Memory, cpus: u32) -> Objects {
+    pub fn new(memory: &mut Memory, cpus: u32, types: &KernelTypes) -> Objects {
+        let size = types.layout("task_struct").size;
         // Writable because programs may store to slice, vtime and disallow; a kernel's verifier rejects stores to the
         // other fields.
-        let tasks = memory.add_region("task_struct", TASK_STRUCT.size(), 64, Access::ReadWrite);
-        let idle_tasks = memory.add_region("idle task_struct", TASK_STRUCT.size(), cpus, Access::ReadOnly);
-        let per_cpu = PerCpu::new(memory, cpus);
-        let mm = memory.add_region("mm_struct", MM_STRUCT.size(), 1, Access::ReadOnly);
+        let tasks = memory.add_region("task_struct", size, 64, Access::ReadWrite);
+        let idle_tasks = memory.add_region("idle task_struct", size, cpus, Access::ReadOnly);
+        let per_cpu = PerCpu::new(memory, cpus, types);
+        let mm = memory.add_region("mm_struct", types.layout("mm_struct").size, 1, Access::ReadOnly);
         let mut objects = Objects {
             tasks,
             idle_tasks,
             rqs: per_cpu.runqueues(),
             per_cpu,
+            types: types.clone(),
+            at: Offsets::of(types),
+            scheduling: Scheduling::new(memory, types),
             hz: 1000,
             initialized: false,
             cpumasks: CpumaskPool::new(memory, cpus),
             idle_masks: IdleMasks::new(memory, cpus),
             iterators: Iterators::default(),
             fixed_masks: FixedMasks::new(memory, cpus),
-            cgroups: Cgroups::new(memory),
-            credentials: Credentials::new(memory),
-            arguments: Arguments::new(memory),
+            cgroups: Cgroups::new(memory, types),
+            credentials: Credentials::new(memory, types),
+            arguments: Arguments::new(memory, types),
             mm,
             cpus,
+            last: mm,
         };
+        objects.last = memory.last_region();
         for cpu in (0..cpus).map(CpuId) {
             objects.publish_idle_task(memory, cpu);
         }
@@ -148,6 +188,8 @@ impl Objects {
             own_cpu: Some(cpu),
             static_prio: 120,
             prio: 120,
+            rt_priority: 0,
+            start_time: 0,
             policy: 0,
             weight: 0,
             allowed: &[cpu].into_iter().collect(),
@@ -160,9 +202,11 @@ impl Objects {
         let init = memory.addr(self.idle_tasks, 0);
         self.fill(memory, self.idle_tasks, cpu.0, &view, init);
         let idle = memory.addr(self.idle_tasks, cpu.0);
-        let mut rq = Writer { bytes: memory.slot_mut(self.rqs, cpu.0), structure: &RQ };
+        let mut rq = Writer { bytes: memory.slot_mut(self.rqs, cpu.0), layout: self.types.layout("rq") };
         rq.set("cpu", u64::from(cpu.0));
         rq.set("curr", idle);
+        rq.set("donor", idle);
+        rq.set("scx.local_dsq.id", DsqId::LOCAL.0);
         rq.set("idle", idle);
     }
 
@@ -175,9 +219,7 @@ impl Objects {
         // A task forked outside of the model has the first idle task as its parent, like init in the kernel.
         let parent = self.task_addr(memory, view.parent, CpuId(0));
         self.fill(memory, self.tasks, task.0, view, parent);
-        // The kernel allocates tids from 1; 0 is not a tid.
-        memory.set_u64(self.tasks, task.0, task::TID, u64::from(task.0) + 1);
-        let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
+        let leader = memory.get_u64(self.tasks, task.0, self.at.group_leader);
         let leader = memory.slot_in(self.tasks, leader).expect("every task has a group leader");
         let pid = self.credentials.pid(memory, task.0, view.pid);
         let signal = self.credentials.signal(memory, leader, view.session);
@@ -185,7 +227,10 @@ impl Objects {
             0 => 0,
             _ => self.credentials.kthread(memory, task.0, view.own_cpu),
         };
-        let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), structure: &TASK_STRUCT };
+        let layout = self.types.layout("task_struct");
+        let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), layout };
+        // The kernel allocates tids from 1; 0 is not a tid.
+        to.set("scx.tid", u64::from(task.0) + 1);
         to.set("thread_pid", pid);
         to.set("signal", signal);
         to.set("worker_private", kthread);
@@ -193,7 +238,7 @@ impl Objects {
 
     /// Adds `change` to the thread count of a task's process.
     pub fn count_thread(&self, memory: &mut Memory, task: TaskId, change: i32) {
-        let leader = memory.get_u64(self.tasks, task.0, task::GROUP_LEADER);
+        let leader = memory.get_u64(self.tasks, task.0, self.at.group_leader);
         let leader = memory.slot_in(self.tasks, leader).expect("every task has a group leader");
         self.credentials.count_thread(memory, leader, change);
     }
@@ -210,53 +255,64 @@ impl Objects {
         let mm = process.map_or(0, |slot| memory.addr(self.mm, slot));
         let css_set = self.cgroups.css_set(memory, view.cgroup);
         let cred = self.credentials.cred(memory, view.uid);
-        let mut to = Writer { bytes: memory.slot_mut(region, slot), structure: &TASK_STRUCT };
+        let group = self.cgroups.task_group(memory, view.cgroup);
+        if let Some(leader) = process {
+            let leader_addr = memory.addr(self.tasks, leader);
+            let layout = self.types.layout("mm_struct");
+            Writer { bytes: memory.slot_mut(self.mm, leader), layout }.set("owner", leader_addr);
+        }
+        let layout = self.types.layout("task_struct");
+        let mut to = Writer { bytes: memory.slot_mut(region, slot), layout };
         to.set("pid", view.pid as u64);
         to.set("tgid", view.tgid as u64);
         to.set("flags", view.flags.into());
         to.set("static_prio", view.static_prio as u64);
         to.set("normal_prio", view.prio as u64);
         to.set("prio", view.prio as u64);
+        to.set("rt_priority", view.rt_priority.into());
         to.set("policy", view.policy.into());
+        to.set("start_time", view.start_time);
+        to.set("start_boottime", view.start_time);
+        to.set("sched_task_group", group);
         to.set("scx.weight", view.weight.into());
-        to.set("cpus_ptr", own + u64::from(task::CPUS_MASK));
+        to.set("cpus_ptr", own + u64::from(self.at.cpus_mask));
         to.set("real_parent", parent);
         to.set("parent", parent);
         to.set("group_leader", leader);
         to.set("mm", mm);
+        to.set("active_mm", mm);
         to.set("cgroups", css_set);
         to.set("real_cred", cred);
         to.set("cred", cred);
         to.text("comm", view.comm);
-        self.set_mask(to.bytes, view.allowed);
+        let at = self.at;
+        set_mask(to.bytes, at, view.allowed);
     }
 
     /// The leader of thread group `tgid`, looked up in `parent`, which is in the same group if the task is a thread.
     fn leader_through(&self, memory: &Memory, parent: GuestAddr, tgid: i32, own: GuestAddr) -> GuestAddr {
         let Some(slot) = memory.slot_in(self.tasks, parent) else { return own };
-        let same_group = memory.get_u32(self.tasks, slot, task::TGID) as i32 == tgid;
-        if same_group { memory.get_u64(self.tasks, slot, task::GROUP_LEADER) } else { own }
+        let same_group = memory.get_u32(self.tasks, slot, self.at.tgid) as i32 == tgid;
+        if same_group { memory.get_u64(self.tasks, slot, self.at.group_leader) } else { own }
     }
 
     /// The parent of `task`, or `task` itself if that is not a task object.
     fn parent_through(&self, memory: &Memory, task: GuestAddr) -> GuestAddr {
-        memory.slot_in(self.tasks, task).map_or(task, |slot| memory.get_u64(self.tasks, slot, task::REAL_PARENT))
+        memory.slot_in(self.tasks, task).map_or(task, |slot| memory.get_u64(self.tasks, slot, self.at.real_parent))
     }
 
-    fn set_mask(&self, task: &mut [u8], allowed: &CpuSet) {
-        masks::write(&mut task[task::CPUS_MASK as usize..], allowed);
-        let count = (allowed.len() as u32).to_le_bytes();
-        task[task::NR_CPUS_ALLOWED as usize..][..4].copy_from_slice(&count);
-    }
-
-    /// Updates `p->cgroups` after the task has moved to another cgroup.
-    pub fn set_css_set(&self, memory: &mut Memory, task: TaskId, set: GuestAddr) {
-        memory.set_u64(self.tasks, task.0, task::CGROUPS, set);
+    /// Updates `p->cgroups` and `p->sched_task_group` after the task has moved to another cgroup.
+    pub fn set_cgroup(&self, memory: &mut Memory, task: TaskId, cgroup: u32) {
+        let (set, group) = (self.cgroups.css_set(memory, cgroup), self.cgroups.task_group(memory, cgroup));
+        let layout = self.types.layout("task_struct");
+        let mut to = Writer { bytes: memory.slot_mut(self.tasks, task.0), layout };
+        to.set("cgroups", set);
+        to.set("sched_task_group", group);
     }
 
     /// Updates the affinity fields only (cpus_mask, nr_cpus_allowed).
     pub fn set_allowed(&self, memory: &mut Memory, task: TaskId, allowed: &CpuSet) {
-        self.set_mask(memory.slot_mut(self.tasks, task.0), allowed);
+        set_mask(memory.slot_mut(self.tasks, task.0), self.at, allowed);
     }
 
     /// Address of a task's object; the idle task of `cpu` for NONE.
@@ -273,7 +329,7 @@ impl Objects {
     pub fn task_at(&self, memory: &Memory, addr: GuestAddr) -> Option<TaskId> {
         let slot = memory.slot_at(self.tasks, addr)?;
         // The region has spare slots: only the object of an existing task has its mask pointer set.
-        (memory.get_u64(self.tasks, slot, task::CPUS_PTR) != 0).then_some(TaskId(slot))
+        (memory.get_u64(self.tasks, slot, self.at.cpus_ptr) != 0).then_some(TaskId(slot))
     }
 
     /// CPU whose idle task's object starts exactly at `addr`.
@@ -284,47 +340,50 @@ impl Objects {
     /// `p->scx.slice`, in nanoseconds.
     #[inline]
     pub fn slice(&self, memory: &Memory, task: TaskId) -> u64 {
-        memory.get_u64(self.tasks, task.0, task::SLICE)
+        memory.get_u64(self.tasks, task.0, self.at.slice)
     }
 
     #[inline]
     pub fn set_slice(&self, memory: &mut Memory, task: TaskId, slice: u64) {
-        memory.set_u64(self.tasks, task.0, task::SLICE, slice);
+        memory.set_u64(self.tasks, task.0, self.at.slice, slice);
     }
 
     /// `p->scx.dsq_vtime`.
     #[inline]
     pub fn vtime(&self, memory: &Memory, task: TaskId) -> u64 {
-        memory.get_u64(self.tasks, task.0, task::VTIME)
+        memory.get_u64(self.tasks, task.0, self.at.vtime)
     }
 
     #[inline]
     pub fn set_vtime(&self, memory: &mut Memory, task: TaskId, vtime: u64) {
-        memory.set_u64(self.tasks, task.0, task::VTIME, vtime);
+        memory.set_u64(self.tasks, task.0, self.at.vtime, vtime);
     }
 
     /// `p->scx.disallow`.
     pub fn disallow(&self, memory: &Memory, task: TaskId) -> bool {
-        memory.slot(self.tasks, task.0)[task::DISALLOW as usize] != 0
+        memory.slot(self.tasks, task.0)[self.at.disallow as usize] != 0
     }
 
     /// `p->scx.flags`.
     #[inline]
     pub fn set_scx_flags(&self, memory: &mut Memory, task: TaskId, flags: u32) {
-        memory.set_u32(self.tasks, task.0, task::SCX_FLAGS, flags);
+        memory.set_u32(self.tasks, task.0, self.at.scx_flags, flags);
     }
 
     /// `p->se.sum_exec_runtime`, in nanoseconds.
     #[inline]
     pub fn set_sum_exec_runtime(&self, memory: &mut Memory, task: TaskId, ns: u64) {
-        memory.set_u64(self.tasks, task.0, task::SUM_EXEC, ns);
+        memory.set_u64(self.tasks, task.0, self.at.sum_exec, ns);
     }
 
     /// `cpu_rq(cpu)->curr`.
     #[inline]
     pub fn set_curr(&self, memory: &mut Memory, cpu: CpuId, task: TaskId) {
         let addr = self.task_addr(memory, task, cpu);
-        memory.set_u64(self.rqs, cpu.0, CURR, addr);
+        memory.set_u64(self.rqs, cpu.0, self.at.curr, addr);
+        if let Some(donor) = self.at.donor {
+            memory.set_u64(self.rqs, cpu.0, donor, addr);
+        }
     }
 
     fn object(&self, task: TaskId, cpu: CpuId) -> (RegionId, u32) {
@@ -334,18 +393,18 @@ impl Objects {
     /// Pid and tgid of a task; for NONE, those of the idle task of `cpu`.
     pub fn pid_tgid(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> (u32, u32) {
         let (region, slot) = self.object(task, cpu);
-        (memory.get_u32(region, slot, task::PID), memory.get_u32(region, slot, task::TGID))
+        (memory.get_u32(region, slot, self.at.pid), memory.get_u32(region, slot, self.at.tgid))
     }
 
     /// `comm` of a task: up to 15 bytes, NUL-padded.
     pub fn comm(&self, memory: &Memory, task: TaskId, cpu: CpuId) -> [u8; 16] {
         let (region, slot) = self.object(task, cpu);
-        memory.slot(region, slot)[task::COMM as usize..][..16].try_into().expect("16 bytes")
+        memory.slot(region, slot)[self.at.comm as usize..][..16].try_into().expect("16 bytes")
     }
 
     /// Guest address of a kernel variable that programs may name; for a per-CPU variable, that of CPU 0.
     pub fn variable(&self, memory: &Memory, name: &str) -> Option<GuestAddr> {
-        self.per_cpu.variable(memory, name)
+        self.per_cpu.variable(memory, name).or_else(|| self.scheduling.variable(memory, name))
     }
 
     /// `struct scx_init_task_args { fork, cgroup }` in guest memory; valid until the next call.
@@ -389,6 +448,12 @@ impl Objects {
     pub fn dump_ctx(&self, memory: &mut Memory, info: &crate::ExitInfo, now: u64) -> GuestAddr {
         self.arguments.dump(memory, info, now, jiffies(now, self.hz))
     }
+}
+
+fn set_mask(task: &mut [u8], at: Offsets, allowed: &CpuSet) {
+    masks::write(&mut task[at.cpus_mask as usize..][..at.cpus_mask_bytes as usize], allowed);
+    let count = (allowed.len() as u32).to_le_bytes();
+    task[at.nr_cpus_allowed as usize..][..4].copy_from_slice(&count);
 }
 
 /// Jiffies since boot at `now` nanoseconds. A real kernel starts five minutes before the counter wraps, to expose

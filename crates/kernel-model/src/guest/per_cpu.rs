@@ -2,29 +2,32 @@
 //! Per-CPU variables of the kernel that programs may name. Each is a region with one slot per CPU; a program has the
 //! address of CPU 0's instance and asks for that of another CPU (`bpf_per_cpu_ptr`, `bpf_this_cpu_ptr`).
 
-use super::structs::{KERNEL_CPUSTAT, RQ};
+use super::types::KernelTypes;
 use bpf_machine::{Access, GuestAddr, Memory, RegionId};
 use ids::{CpuId, CpuSet, Topology};
 use std::collections::BTreeMap;
 
-/// A per-CPU variable.
-struct Variable {
-    name: &'static str,
-    /// Size of one instance in bytes.
-    size: u32,
-}
-
 /// All per-CPU variables, by name. Those that the model never sets stay 0: `sched_core_priority` (no preferred cores,
 /// as without ITMT), `hw_pressure` (no throttling) and `cpufreq_cpu_data` (NULL, as without a cpufreq driver).
-const VARIABLES: [Variable; 7] = [
-    Variable { name: "cpufreq_cpu_data", size: 8 },
-    Variable { name: "hw_pressure", size: 8 },
-    Variable { name: "kernel_cpustat", size: KERNEL_CPUSTAT.size() },
-    Variable { name: "runqueues", size: RQ.size() },
-    Variable { name: "sched_core_priority", size: 4 },
-    Variable { name: "sd_llc_id", size: 4 },
-    Variable { name: "sd_llc_size", size: 4 },
+const VARIABLES: [&str; 7] = [
+    "cpufreq_cpu_data",
+    "hw_pressure",
+    "kernel_cpustat",
+    "runqueues",
+    "sched_core_priority",
+    "sd_llc_id",
+    "sd_llc_size",
 ];
+
+/// Size in bytes of an instance of a variable.
+fn size_of(variable: &str, types: &KernelTypes) -> u32 {
+    match variable {
+        "kernel_cpustat" => types.layout("kernel_cpustat").size,
+        "runqueues" => types.layout("rq").size,
+        "sched_core_priority" | "sd_llc_id" | "sd_llc_size" => 4,
+        _ => 8,
+    }
+}
 
 /// Whether the kernel has a per-CPU variable of this name.
 pub(super) fn exists(name: &str) -> bool {
@@ -32,7 +35,7 @@ pub(super) fn exists(name: &str) -> bool {
 }
 
 fn position(name: &str) -> Option<usize> {
-    VARIABLES.binary_search_by_key(&name, |variable| variable.name).ok()
+    VARIABLES.binary_search(&name).ok()
 }
 
 /// CPU time by kind, in nanoseconds, as in `kernel_cpustat`.
@@ -52,12 +55,15 @@ pub(crate) struct PerCpu {
     /// Regions of the variables, in the order of `VARIABLES`.
     regions: [RegionId; VARIABLES.len()],
     cpus: u32,
+    /// Offset of `cpustat` in `struct kernel_cpustat`.
+    cpustat: u32,
 }
 
 impl PerCpu {
-    pub fn new(memory: &mut Memory, cpus: u32) -> PerCpu {
-        let regions = VARIABLES.each_ref().map(|one| memory.add_region(one.name, one.size, cpus, Access::ReadOnly));
-        PerCpu { regions, cpus }
+    pub fn new(memory: &mut Memory, cpus: u32, types: &KernelTypes) -> PerCpu {
+        let region = |name: &&str| memory.add_region(name, size_of(name, types), cpus, Access::ReadOnly);
+        let regions = VARIABLES.each_ref().map(region);
+        PerCpu { regions, cpus, cpustat: types.layout("kernel_cpustat").offset("cpustat") }
     }
 
     fn region(&self, name: &str) -> RegionId {
@@ -78,7 +84,7 @@ impl PerCpu {
     /// `cpu`. `None` if `addr` is not a per-CPU variable or the CPU does not exist.
     pub fn find(&self, memory: &Memory, addr: GuestAddr, cpu: u32) -> Option<(&'static str, GuestAddr)> {
         let found = (0..VARIABLES.len()).find(|&position| memory.addr(self.regions[position], 0) == addr)?;
-        (cpu < self.cpus).then(|| (VARIABLES[found].name, memory.addr(self.regions[found], cpu)))
+        (cpu < self.cpus).then(|| (VARIABLES[found], memory.addr(self.regions[found], cpu)))
     }
 
     /// Sets `sd_llc_id` and `sd_llc_size` of each CPU, of which `online` are online. Ids are dense, in the order of
@@ -101,7 +107,7 @@ impl PerCpu {
 
     /// Sets `kernel_cpustat` of a CPU.
     pub fn show_time(&self, memory: &mut Memory, cpu: u32, time: CpuTime) {
-        let at = |index: u32| KERNEL_CPUSTAT.offset("cpustat") + 8 * index;
+        let at = |index: u32| self.cpustat + 8 * index;
         // enum cpu_usage_stat: CPUTIME_USER 0, _NICE 1, _SYSTEM 2, _IDLE 5.
         for (index, value) in [(0, time.user), (1, time.nice), (2, time.system), (5, time.idle)] {
             memory.set_u64(self.region("kernel_cpustat"), cpu, at(index), value);

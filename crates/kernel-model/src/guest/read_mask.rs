@@ -2,7 +2,7 @@
 //! Access to any cpumask that a program passes by address.
 
 use super::masks::MASK_SIZE;
-use super::objects::{Objects, task};
+use super::objects::Objects;
 use bpf_machine::{FaultKind, GuestAddr, Memory};
 use ids::{CpuId, CpuSet};
 
@@ -23,11 +23,13 @@ impl Objects {
         let bad = |what: &str| FaultKind::BadArgument(format!("{addr:#x} {what}"));
         let Some((region, slot, inside)) = memory.locate(addr) else { return Err(bad("is not a cpumask")) };
         if region == self.tasks || region == self.idle_tasks {
-            if inside != task::CPUS_MASK {
+            if inside != self.at.cpus_mask {
                 return Err(bad("lies in a task_struct, but is not its cpumask"));
             }
         } else if self.cpumasks.are_in(region) {
             self.cpumasks.live_slot(memory, addr)?;
+        } else if region <= self.last && !self.fixed_masks.are_in(region) && !self.idle_masks.are_in(region) {
+            return Err(bad("is not a cpumask"));
         }
         let bytes = memory.slot(region, slot).get(inside as usize..(inside + MASK_SIZE) as usize);
         bytes.ok_or_else(|| bad("is not a cpumask"))
@@ -66,7 +68,7 @@ impl Objects {
     #[inline]
     pub fn task_may_use(&self, memory: &Memory, addr: GuestAddr, cpu: CpuId) -> Option<bool> {
         let (region, slot, inside) = memory.locate(addr)?;
-        let is_it = region == self.tasks && inside == task::CPUS_MASK && cpu.0 < self.cpus();
+        let is_it = region == self.tasks && inside == self.at.cpus_mask && cpu.0 < self.cpus();
         is_it.then(|| memory.slot(region, slot)[inside as usize + cpu.index() / 8] >> (cpu.0 % 8) & 1 == 1)
     }
 

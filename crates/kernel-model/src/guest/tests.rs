@@ -2,7 +2,7 @@
 //! Guest objects as a program reads them, through addresses and BTF offsets.
 
 use super::masks::MASK_SIZE;
-use super::structs::{KTHREAD, SCX_EXIT_INFO, TASK_STRUCT};
+use super::types::KernelTypes;
 use super::*;
 use crate::ExitInfo;
 use bpf_machine::{FaultKind, Memory};
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 fn new(cpus: u32) -> (Memory, Objects) {
     let mut memory = Memory::default();
-    let objects = Objects::new(&mut memory, cpus);
+    let objects = Objects::new(&mut memory, cpus, &KernelTypes::of((7, 2)));
     (memory, objects)
 }
 
@@ -23,6 +23,8 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
         own_cpu: None,
         static_prio: 125,
         prio: 125,
+        rt_priority: 0,
+        start_time: 0,
         policy: 3,
         weight: 36,
         allowed,
@@ -34,10 +36,25 @@ fn view<'a>(pid: i32, tgid: i32, parent: TaskId, allowed: &'a CpuSet) -> TaskVie
     }
 }
 
+/// Reads a member of a struct as a program does.
+fn member(memory: &Memory, addr: u64, structure: &str, path: &str) -> u64 {
+    let place = KernelTypes::of((7, 2)).layout(structure).place(path);
+    memory.load(addr + u64::from(place.offset), place.size).expect("an object of this struct")
+}
+
 /// Reads a member of a task as a program does.
 pub(crate) fn read(memory: &Memory, task: u64, path: &str) -> u64 {
-    let (offset, ty) = TASK_STRUCT.member(path);
-    memory.load(task + u64::from(offset), ty.size()).expect("a task")
+    member(memory, task, "task_struct", path)
+}
+
+/// Offset of a member of a task.
+pub(crate) fn offset(path: &str) -> u64 {
+    KernelTypes::of((7, 2)).layout("task_struct").offset(path).into()
+}
+
+/// The kernel of this version, with 4 CPUs and HZ = 1000.
+pub(crate) fn target(version: (u16, u16)) -> Box<dyn bpf_object::Target> {
+    super::target(version, KernelTypes::of(version), 1000, 4)
 }
 
 #[test]
@@ -49,7 +66,7 @@ fn guest_task_struct_shows_published_attributes() {
     let numbers = ["pid", "tgid", "flags", "static_prio", "policy", "scx.weight", "nr_cpus_allowed", "scx.tid"]
         .map(|path| read(&memory, task, path));
     assert_eq!(numbers, [7, 7, 0x40_0000, 125, 3, 36, 2, 1]);
-    assert_eq!(memory.c_string(task + u64::from(TASK_STRUCT.offset("comm")), 16).unwrap(), "a name that is ");
+    assert_eq!(memory.c_string(task + offset("comm"), 16).unwrap(), "a name that is ");
     assert_eq!(objects.mask(&memory, read(&memory, task, "cpus_ptr")).unwrap(), allowed);
     assert_ne!(read(&memory, task, "mm"), 0);
     let idle = objects.task_addr(&memory, TaskId::NONE, CpuId(0));
@@ -65,8 +82,8 @@ fn updating_a_guest_task_keeps_fields_written_by_programs() {
     let all = CpuSet::first_n(2);
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &all));
     let task = objects.task_addr(&memory, TaskId(0), CpuId(0));
-    memory.store(task + u64::from(TASK_STRUCT.offset("scx.slice")), 8, 5_000).unwrap();
-    memory.store(task + u64::from(TASK_STRUCT.offset("scx.disallow")), 1, 1).unwrap();
+    memory.store(task + offset("scx.slice"), 8, 5_000).unwrap();
+    memory.store(task + offset("scx.disallow"), 1, 1).unwrap();
     objects.set_vtime(&mut memory, TaskId(0), 9);
     objects.publish(&mut memory, TaskId(0), &view(7, 7, TaskId::NONE, &all));
     assert_eq!(objects.slice(&memory, TaskId(0)), 5_000);
@@ -120,7 +137,7 @@ fn rq_curr_points_to_the_running_task() {
     objects.publish(&mut memory, TaskId(0), &view(1, 1, TaskId::NONE, &CpuSet::first_n(3)));
     objects.set_curr(&mut memory, CpuId(2), TaskId(0));
     let first = objects.variable(&memory, "runqueues").unwrap();
-    let curr = super::structs::RQ.offset("curr");
+    let curr = KernelTypes::of((7, 2)).layout("rq").offset("curr");
     let running = [0, 1, 2].map(|cpu| {
         let rq = objects.per_cpu.find(&memory, first, cpu).unwrap().1;
         memory.load(rq + u64::from(curr), 8).unwrap()
@@ -163,10 +180,7 @@ fn exit_info_texts_are_truncated_to_kernel_buffer_sizes() {
         fault: None,
     };
     let addr = objects.exit_info(&mut memory, &info, 1);
-    let get = |path: &str| {
-        let (offset, ty) = SCX_EXIT_INFO.member(path);
-        memory.load(addr + u64::from(offset), ty.size()).unwrap()
-    };
+    let get = |path: &str| member(&memory, addr, "scx_exit_info", path);
     assert_eq!(["kind", "exit_cpu", "exit_code", "flags"].map(get), [1026, 1, -5i64 as u64, 1]);
     let text = |path| memory.c_string(get(path), 1 << 20).unwrap();
     assert_eq!(text("reason"), "runnable task stall");
@@ -277,10 +291,7 @@ fn kthread_flags_mark_per_cpu_kthreads() {
         objects.publish(&mut memory, TaskId(task as u32), &view);
     }
     let thread = |task| read(&memory, objects.task_addr(&memory, TaskId(task), CpuId(0)), "worker_private");
-    let of = |task, path| {
-        let (offset, ty) = KTHREAD.member(path);
-        memory.load(thread(task) + u64::from(offset), ty.size()).expect("it has flags")
-    };
+    let of = |task, path| member(&memory, thread(task), "kthread", path);
     assert_eq!(thread(0), 0);
     assert_eq!([of(1, "flags"), of(2, "flags"), of(2, "cpu")], [0, 1, 2]);
 }

@@ -1,38 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes kernel objects to guest memory.
 
-use super::layout::{Struct, Ty};
+use super::types::Layout;
 
-/// Writer of a guest object's members, by name.
+/// Writer of a guest object's members, by name. Members that the kernel lacks are skipped.
 pub(super) struct Writer<'a> {
     pub bytes: &'a mut [u8],
-    pub structure: &'static Struct,
+    pub layout: &'a Layout,
 }
 
 impl Writer<'_> {
     /// Stores a number or address, truncated to the size of the member.
     pub fn set(&mut self, path: &str, value: u64) {
-        let (offset, ty) = self.structure.member(path);
-        let len = ty.size() as usize;
-        assert!(len <= 8, "{path} is not a number");
-        self.bytes[offset as usize..][..len].copy_from_slice(&value.to_le_bytes()[..len]);
+        let place = self.layout.place(path);
+        assert!(place.size <= 8, "{path} is not a number");
+        place.store(self.bytes, value);
     }
 
-    /// Stores an element of an array of numbers or addresses.
+    /// Stores an element of an array of addresses, which may be flexible.
     pub fn set_element(&mut self, path: &str, index: u32, value: u64) {
-        let (offset, ty) = self.structure.member(path);
-        let Ty::Array(element, count) = ty else { panic!("{path} is not an array") };
-        assert!(index < count, "{path} has {count} elements");
-        let len = element.size() as usize;
-        let at = offset as usize + index as usize * len;
-        self.bytes[at..at + len].copy_from_slice(&value.to_le_bytes()[..len]);
+        let at = (self.layout.offset(path) + 8 * index) as usize;
+        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
     /// Stores a NUL-terminated string, truncated to the size of the member.
     pub fn text(&mut self, path: &str, text: &str) {
-        let (offset, ty) = self.structure.member(path);
-        let Ty::Array(Ty::Char, len) = ty else { panic!("{path} is not a text") };
-        put_text(&mut self.bytes[offset as usize..][..len as usize], text);
+        let place = self.layout.place(path);
+        put_text(&mut self.bytes[place.offset as usize..][..place.size as usize], text);
     }
 }
 

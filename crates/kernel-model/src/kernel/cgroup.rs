@@ -86,9 +86,8 @@ impl Kernel {
         let moving: Vec<TaskId> = tasks.iter().copied().filter(moves).collect();
         let prepared = self.prepare_moves(&moving, to);
         if prepared.is_ok() {
-            let set = self.core.objects.cgroups.css_set(&self.machine.memory, to.0);
             for task in &moving {
-                self.core.objects.set_css_set(&mut self.machine.memory, *task, set);
+                self.core.objects.set_cgroup(&mut self.machine.memory, *task, to.0);
             }
             moving.iter().for_each(|task| self.move_task(*task, to));
         }

@@ -7,10 +7,10 @@ use super::{Kernel, Scheduler, Stage};
 use crate::core::{Running, ops_flags};
 use crate::kfuncs;
 use crate::ops::{OP_COUNT, Op};
-use crate::{Effect, LaunchError, guest};
+use crate::{Effect, LaunchError, guest, lacks, verifier};
 use bpf_machine::iter_num::IterNum;
 use bpf_machine::{Machine, Memory, Resolver};
-use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberValue, ProgramKind, StructOps, Symbol};
+use bpf_object::{FunctionId, KfuncRef, LinkedObject, MemberUse, MemberValue, ProgramKind, StructOps, Symbol};
 use ids::{CpuId, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,6 +37,7 @@ pub(super) fn empty_object() -> LinkedObject {
         programs: Vec::new(),
         maps: Vec::new(),
         kfuncs: Vec::new(),
+        members: Vec::new(),
         struct_ops: Vec::new(),
         variables: Default::default(),
         btf: Default::default(),
@@ -58,6 +59,7 @@ impl Resolver for EmptyResolver {
 /// The kfuncs and variables of a kernel, for symbol resolution.
 struct Symbols {
     version: (u16, u16),
+    types: guest::KernelTypes,
     /// Guest addresses of its variables.
     variables: BTreeMap<String, u64>,
 }
@@ -72,6 +74,9 @@ impl Resolver for Symbols {
     fn iterator(&self, kfunc: &KfuncRef) -> Option<IterNum> {
         kfuncs::iterator(&kfunc.name)
     }
+    fn is_live(&self, member: &MemberUse) -> bool {
+        matches!(self.types.source(&member.structure, &member.path), Some(guest::Source::Live(_)))
+    }
     fn plain(&self, kfunc: &KfuncRef) -> Option<u32> {
         kfuncs::plain::number(&kfunc.name)
     }
@@ -85,10 +90,14 @@ impl Kernel {
             return Err(LaunchError::Unsuitable("a scheduler is attached already".into()));
         }
         let mut object = object.clone();
-        guest::fill_constants(&mut object, self.core.config.version);
+        guest::fill_constants(&mut object, &self.core.objects.types);
         let ops = object.scheduler().map_err(|error| unsuitable(error.to_string()))?;
-        let scheduler = read_ops(ops, self.core.config.hz)?;
+        let scheduler = read_ops(ops, &self.core.objects.types, self.core.config.hz)?;
         check_kfuncs(&object, &scheduler, self.core.config.version)?;
+        let findings = verifier::findings(&object, true);
+        if !findings.is_empty() {
+            return Err(unsuitable(findings.join("; ")));
+        }
         let memory = std::mem::take(&mut self.machine.memory);
         self.load_machine(&object, memory)?;
         self.scheduler = Some(Box::new(scheduler));
@@ -105,7 +114,8 @@ impl Kernel {
         // The maps of the previous object are freed, and their timers are cancelled.
         let armed = std::mem::take(&mut self.core.armed);
         self.core.output.effects.extend(armed.into_iter().map(|timer| Effect::CancelTimer { timer }));
-        let symbols = Symbols { version: self.core.config.version, variables: variables.collect() };
+        let (version, types) = (self.core.config.version, self.core.objects.types.clone());
+        let symbols = Symbols { version, types, variables: variables.collect() };
         if let Some(coverage) = &mut self.coverage {
             self.machine.cover(coverage);
         }
@@ -143,7 +153,7 @@ impl Kernel {
     /// result. `None` if there is no program of this name.
     ///
     /// # Panics
-    /// If the context is longer than 96 bytes.
+    /// If the context is longer than 1024 bytes.
     pub fn run_program(&mut self, object: &LinkedObject, name: &str, context: &[u8]) -> Option<i32> {
         let program = object.programs.iter().find(|program| {
             program.kind == ProgramKind::Syscall && object.functions[program.function.0 as usize].name == name
@@ -179,7 +189,7 @@ fn refused(errno: i32, reason: String) -> LaunchError {
 }
 
 /// Reads the struct_ops members and applies the kernel's checks (contract 1.3, step 1).
-fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
+fn read_ops(ops: &StructOps, types: &guest::KernelTypes, hz: u32) -> Result<Scheduler, LaunchError> {
     const E2BIG: i32 = 7;
     const EINVAL: i32 = 22;
     let jiffies = |ms: u64| (ms * u64::from(hz)).div_ceil(1_000);
@@ -196,9 +206,7 @@ fn read_ops(ops: &StructOps, hz: u32) -> Result<Scheduler, LaunchError> {
     for member in &ops.members {
         match (&member.value, member.name.as_str()) {
             (MemberValue::Function(function), name) => {
-                let op = Op::by_name(name).ok_or_else(|| {
-                    unsuitable(format!("struct sched_ext_ops of this kernel has no operation {name}"))
-                })?;
+                let op = Op::by_name(name).ok_or_else(|| unsuitable(lacks::missing_op(types, name)))?;
                 scheduler.ops[op as usize] = Some(*function);
             }
             // The launch profile has removed this op.

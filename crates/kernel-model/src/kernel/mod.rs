@@ -102,7 +102,7 @@ impl Kernel {
     pub fn new(config: Config) -> Kernel {
         let cpus = config.topology.len() as u32;
         let mut memory = Memory::default();
-        let objects = Objects::new(&mut memory, cpus);
+        let objects = Objects::new(&mut memory, cpus, &config.kernel_types());
         let all = CpuSet::first_n(cpus as usize);
         objects.per_cpu.show_caches(&mut memory, &config.topology, &all);
         let mut machine =
@@ -130,7 +130,7 @@ impl Kernel {
 
     /// Types, kfuncs and kconfig against which objects are linked.
     pub fn target(config: &Config) -> Box<dyn Target> {
-        guest::target(config.version, config.hz, config.topology.len() as u32)
+        guest::target(config.version, config.kernel_types(), config.hz, config.topology.len() as u32)
     }
 
     /// Sets the current time, which must not go back.

@@ -32,6 +32,7 @@ impl Kernel {
         (rq.need_resched, rq.lazy_resched) = (false, false);
         self.update_current(cpu);
         let prev = self.core.current(cpu);
+        self.core.note_iowait(prev, leave);
         self.leave(prev, leave).await;
         let evicted = self.evict(cpu, prev).await;
         let candidate = if evicted { TaskId::NONE } else { prev };
@@ -44,6 +45,7 @@ impl Kernel {
             self.put_prev(cpu, candidate, next).await;
             self.core.cpus[cpu.index()].current = next;
             self.core.objects.set_curr(&mut self.machine.memory, cpu, next);
+            self.core.count_switch(cpu, prev, leave);
             self.core.log(next, EventKind::Switch { prev, reason });
             self.set_next(cpu, prev, next).await;
         }
@@ -287,8 +289,10 @@ impl Kernel {
         if ran.0 == 0 {
             return;
         }
+        let uptime = self.core.time.uptime();
         let entry = self.core.task_mut(task);
         entry.sum_exec += ran;
+        entry.history.charged = now + uptime;
         let (class, sum_exec) = (entry.class, entry.sum_exec);
         let memory = &mut self.machine.memory;
         self.core.objects.set_sum_exec_runtime(memory, task, sum_exec.0);

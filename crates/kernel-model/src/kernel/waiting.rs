@@ -132,8 +132,15 @@ impl Contexts {
     fn placeholder(&mut self) -> Box<Kernel> {
         self.placeholders.pop().unwrap_or_else(|| {
             let topology = Topology::flat(1);
-            let mut kernel =
-                Kernel::new(Config { topology, hz: 1000, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None });
+            let mut kernel = Kernel::new(Config {
+                topology,
+                hz: 1000,
+                version: (7, 2),
+                budget: 0,
+                seed: 0,
+                newidle_ratio: None,
+                types: None,
+            });
             kernel.machine.memory = Memory::default();
             Box::new(kernel)
         })

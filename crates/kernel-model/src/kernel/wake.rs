@@ -3,7 +3,9 @@
 
 use super::{Kernel, Stage};
 use crate::core::classes::Turn;
-use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight};
+use crate::core::task::{
+    Activation, Class, Entity, ExtState, History, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight,
+};
 use crate::core::{SLICE_DFL_NS, enq_flags, ops_flags};
 use crate::guest::TaskView;
 use crate::ops::Op;
@@ -109,6 +111,7 @@ impl Kernel {
             runnable_at: self.core.time.now(),
             reset_runnable_at: true,
             runnable_seq: 0,
+            history: History { forked: self.core.time.since_boot(), ..History::default() },
         }
     }
 
@@ -126,6 +129,8 @@ impl Kernel {
             own_cpu: entry.own_cpu,
             static_prio: 120 + i32::from(entry.nice),
             prio: entry.prio(),
+            rt_priority: entry.rt_priority(),
+            start_time: entry.history.forked.0,
             policy: entry.policy_number(),
             weight: ext_weight(entry.policy, entry.nice),
             allowed: &entry.allowed,
@@ -142,6 +147,7 @@ impl Kernel {
     pub async fn wake_new(&mut self, cpu: CpuId, task: TaskId) {
         self.core.context.cpu = cpu;
         assert_eq!(self.core.task(task).run_state, RunState::New, "a task is woken as new once");
+        self.core.task_mut(task).history.activation = Activation::New;
         let parent = self.core.task(task).parent;
         let (target, _) = self.select_cpu(task, WAKE_FORK).await;
         let waker = if parent == TaskId::NONE { Waker::External } else { Waker::Fork(parent) };
@@ -154,6 +160,7 @@ impl Kernel {
         if !self.claim_wakeup(task).await {
             return;
         }
+        self.core.task_mut(task).history.activation = Activation::Woken;
         let (target, selected) = self.select_cpu(task, WAKE_TTWU | if sync { WAKE_SYNC } else { 0 }).await;
         let selected = if selected { enq_flags::CPU_SELECTED } else { 0 };
         let migrated = if target == self.core.task_cpu(task) { 0 } else { enq_flags::MIGRATED };
@@ -183,6 +190,7 @@ impl Kernel {
                 self.core.higher_enqueue(task, Turn::Last);
             }
         }
+        self.core.task_mut(task).history.activation = Activation::None;
         self.preempt_lower(task, fresh);
         self.unlock().await;
         self.finish().await;

@@ -5,7 +5,7 @@ use super as kfuncs;
 use crate::api::{Effect, TimerKey};
 use crate::core::{Call, Callee, Core};
 use crate::ops::Op;
-use bpf_machine::{Context, FaultKind, Host, Memory, TimerId};
+use bpf_machine::{Context, FaultKind, GuestAddr, Host, Memory, TimerId};
 use ids::{CpuId, Nanos};
 
 /// BPF_F_TIMER_ABS.
@@ -20,6 +20,10 @@ impl Host for Core {
         let result = kfuncs::call(self, kfunc, args, cx)?;
         self.context.running.call = None;
         Ok(result)
+    }
+
+    fn refresh(&mut self, addr: GuestAddr, len: u32, memory: &mut Memory) {
+        self.refresh_members(memory, addr, len);
     }
 
     #[inline(always)]

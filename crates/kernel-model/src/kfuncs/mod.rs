@@ -72,7 +72,7 @@ pub(crate) enum Absence {
 }
 
 /// Families of kfuncs that 7.2 has and the model lacks, by name prefix (from that kernel's BTF).
-const UNMODELLED: [(&str, &str); 17] = [
+const UNMODELLED: [(&str, &str); 21] = [
     ("bpf_arena_", "arenas"),
     ("bpf_dynptr_", "dynamic pointers"),
     ("bpf_iter_bits_", "iterators over bits"),
@@ -88,13 +88,24 @@ const UNMODELLED: [(&str, &str); 17] = [
     ("scx_bpf_cid", "the cid form"),
     ("scx_bpf_cpu_to_cid", "the cid form"),
     ("scx_bpf_kick_cid", "the cid form"),
-    ("scx_bpf_sub_", "sub-schedulers"),
+    ("scx_bpf_nr_cids", "the cid form"),
+    ("scx_bpf_nr_online_cids", "the cid form"),
+    ("scx_bpf_override", "the cid form"),
+    ("scx_bpf_sub_dispatch", "sub-schedulers"),
     ("scx_bpf_task_cid", "the cid form"),
+    ("scx_bpf_this_cid", "the cid form"),
 ];
+
+/// Kfuncs that 7.3 added and the model lacks.
+const OF_7_3: [&str; 5] =
+    ["scx_bpf_online_cmask", "scx_bpf_sub_caps", "scx_bpf_sub_grant", "scx_bpf_sub_kill_bstr", "scx_bpf_sub_revoke"];
 
 /// Why `version` has no kfunc of this name that fits the object.
 pub(crate) fn absence(name: &str, version: (u16, u16)) -> Absence {
     let Ok(number) = KFUNCS.binary_search_by_key(&name, |kfunc| kfunc.name) else {
+        if OF_7_3.contains(&name) && version < (7, 3) {
+            return Absence::Later((7, 3));
+        }
         let family = UNMODELLED.iter().find(|(beginning, _)| name.starts_with(beginning));
         return family.map_or(Absence::Unknown, |(_, family)| Absence::Unmodelled(family));
     };

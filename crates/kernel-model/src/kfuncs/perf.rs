@@ -2,7 +2,6 @@
 //! Kfuncs for CPU performance levels and for the core's event counters.
 
 use crate::core::Core;
-use crate::guest::EVENT_COUNTERS;
 use bpf_machine::{Context, FaultKind};
 use ids::Topology;
 
@@ -28,8 +27,8 @@ pub(super) fn set(core: &mut Core, a: [u64; 5], _: &mut Context<'_>) -> Result<u
 /// Implements `scx_bpf_events(events, events__sz)`: copies as many counters as fit; a program may know fewer or more of
 /// them.
 pub(super) fn events(core: &mut Core, a: [u64; 5], cx: &mut Context<'_>) -> Result<u64, FaultKind> {
-    let counters: Vec<u8> =
-        EVENT_COUNTERS.iter().flat_map(|field| core.event_count(field.name).to_le_bytes()).collect();
+    let names = core.objects.types.counters();
+    let counters: Vec<u8> = names.flat_map(|name| core.event_count(name).to_le_bytes()).collect();
     let len = counters.len().min(a[1] as usize);
     cx.memory.bytes_mut(a[0], len as u32)?.copy_from_slice(&counters[..len]);
     Ok(0)

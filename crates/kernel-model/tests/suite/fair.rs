@@ -452,8 +452,15 @@ fn cpu_that_ticked_before_the_first_idle_balance_counts_as_newly_idle() {
 
 /// A 6.18 kernel with this initial newidle ratio (of 1024).
 fn bench_with_newidle_ratio(topology: Topology, newidle_ratio: u32) -> Bench {
-    let config =
-        Config { topology, hz: 250, version: (6, 18), budget: 1_000_000, seed: 1, newidle_ratio: Some(newidle_ratio) };
+    let config = Config {
+        topology,
+        hz: 250,
+        version: (6, 18),
+        budget: 1_000_000,
+        seed: 1,
+        newidle_ratio: Some(newidle_ratio),
+        types: None,
+    };
     Bench::load_as(config, &probe(&[]), |_| ()).expect("the probe loads")
 }
 

@@ -90,7 +90,15 @@ fn cgroup_init_error_fails_the_attach() {
 
 #[test]
 fn lacks_lists_every_missing_feature_with_its_cause() {
-    let config = Config { topology: three_caches(), hz: 250, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None };
+    let config = Config {
+        topology: three_caches(),
+        hz: 250,
+        version: (7, 2),
+        budget: 0,
+        seed: 0,
+        newidle_ratio: None,
+        types: None,
+    };
     let lacks = |defines: &[&str]| {
         Kernel::lacks(&config, &Object::parse(&compiled("foreign", defines)).expect("clang makes objects"))
     };

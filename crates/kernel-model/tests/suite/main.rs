@@ -13,6 +13,7 @@ mod idle;
 mod immediate;
 mod interleavings;
 mod locks;
+mod members;
 mod pick;
 mod random;
 mod realtime;

@@ -53,6 +53,7 @@ fn run(scheduler: &Scheduler, machine: &str, workload: &Workload, kernel: &str, 
         duration: None,
         faults: &faults,
         kernel: kernel.parse().unwrap(),
+        types: None,
     };
     let mut recorder = Recorder::new(machine.topology.len());
     let outcome = simulator::run(&setup, &mut recorder, &mut |_| ()).unwrap();

@@ -43,7 +43,7 @@ fn tools_are_missing() -> bool {
     let missing =
         ["mkfs.gfs2", "fsck.gfs2", "gfs2_edit"].into_iter().find(|name| !tool(name, &["-V"]).status.success());
     if let Some(name) = missing {
-        println!("skipped: {name} is missing (it is in the package gfs2-utils)");
+        skip::skip(format_args!("{name} is missing (it is in the package gfs2-utils)"));
     }
     missing.is_some()
 }

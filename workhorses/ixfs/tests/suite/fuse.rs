@@ -13,7 +13,7 @@ const IXFS: &str = env!("CARGO_BIN_EXE_ixfs");
 fn can_mount() -> bool {
     let can = rustix::process::geteuid().is_root() && File::options().write(true).read(true).open("/dev/fuse").is_ok();
     if !can {
-        eprintln!("skipped: mounting needs /dev/fuse and user 0");
+        skip::skip("mounting needs /dev/fuse and user 0");
     }
     can
 }

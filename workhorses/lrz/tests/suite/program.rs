@@ -334,7 +334,7 @@ fn cgroup(bytes: u64) -> Option<std::path::PathBuf> {
 #[test]
 fn round_trip_under_a_cgroup_memory_limit() {
     let Some(group) = cgroup(128 << 20) else {
-        eprintln!("skipped: no cgroup with a limit on memory can be made here (that needs root)");
+        skip::skip("no cgroup with a limit on memory can be made here (that needs root)");
         return;
     };
     let plain = text(9, 5_000_000);

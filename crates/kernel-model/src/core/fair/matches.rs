@@ -43,7 +43,15 @@ struct Pair {
 impl Pair {
     fn new(version: (u16, u16), cpus: usize) -> Pair {
         let topology = Topology::flat(cpus as u32);
-        let kernel = Kernel::new(Config { topology, hz: HZ, version, budget: 1_000_000, seed: 1, newidle_ratio: None });
+        let kernel = Kernel::new(Config {
+            topology,
+            hz: HZ,
+            version,
+            budget: 1_000_000,
+            seed: 1,
+            newidle_ratio: None,
+            types: None,
+        });
         let oracle = Oracle::new(version, cpus, HZ);
         let (resched, hrtick, moved) = (vec![false; cpus], vec![None; cpus], Vec::new());
         Pair { kernel, oracle, now: Nanos::ZERO, cpus, output: Output::default(), resched, acted: false, hrtick, moved }

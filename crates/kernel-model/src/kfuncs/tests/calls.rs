@@ -2,7 +2,6 @@
 //! Kfuncs and helpers called against a core.
 
 use super::{Bench, is_bad_argument};
-use crate::guest::EVENT_COUNTERS;
 use crate::ops::Op;
 use bpf_machine::FaultKind;
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
@@ -281,7 +280,7 @@ fn scx_bpf_events_fills_no_more_than_the_buffer() {
     let words = [0, 8, 16, 24].map(|at| bench.memory.load(buffer + at, 8).unwrap());
     assert_eq!(words, [0, 0, 42, 9]);
     bench.call("scx_bpf_events", &[buffer, 512]);
-    assert!(EVENT_COUNTERS.len() * 8 <= 512);
+    assert!(bench.core.objects.types.counters().count() * 8 <= 512);
 }
 
 #[test]

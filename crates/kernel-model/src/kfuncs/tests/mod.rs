@@ -9,7 +9,7 @@ mod table;
 use crate::Config;
 use crate::core::task::{Class, Entity, ExtState, Owner, ReenqueueReason, RunState, Task};
 use crate::core::{Core, Running};
-use crate::guest::{Objects, TaskView};
+use crate::guest::{KernelTypes, Objects, TaskView};
 use crate::ops::Op;
 use bpf_machine::{Access, Context, FaultKind, GuestAddr, Maps, Memory, RegionId, SourceLine};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId, Topology};
@@ -25,11 +25,12 @@ struct Bench {
 impl Bench {
     fn new(tasks: u32) -> Bench {
         let mut memory = Memory::default();
-        let objects = Objects::new(&mut memory, 8);
+        let objects = Objects::new(&mut memory, 8, &KernelTypes::of((7, 2)));
         let own = memory.add_region("stack", 512, 2, Access::ReadWrite);
         let halves = [0, 0, 0, 0, 1, 1, 1, 1];
         let topology = Topology::of_groups(&[0, 0, 1, 1, 2, 2, 3, 3], &halves, &halves);
-        let config = Config { topology, hz: 250, version: (7, 2), budget: 1 << 20, seed: 1, newidle_ratio: None };
+        let config =
+            Config { topology, hz: 250, version: (7, 2), budget: 1 << 20, seed: 1, newidle_ratio: None, types: None };
         let mut bench = Bench { core: Core::new(config, objects), memory, maps: Maps::default(), own };
         for task in 0..tasks {
             bench.add_task(TaskId(task));
@@ -48,6 +49,8 @@ impl Bench {
             own_cpu: None,
             static_prio: 120,
             prio: 120,
+            rt_priority: 0,
+            start_time: 0,
             policy: 7,
             weight: 100,
             allowed: &all,
@@ -165,6 +168,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         runnable_at: Nanos::ZERO,
         reset_runnable_at: false,
         runnable_seq: 0,
+        history: crate::core::task::History::default(),
     }
 }
 

@@ -73,7 +73,8 @@ impl Bench {
         object: &[u8],
         change: impl FnOnce(&mut LinkedObject),
     ) -> Result<Bench, LaunchError> {
-        let config = Config { topology, hz: 250, version, budget: 1_000_000, seed: 1, newidle_ratio: None };
+        let config =
+            Config { topology, hz: 250, version, budget: 1_000_000, seed: 1, newidle_ratio: None, types: None };
         Bench::load_as(config, object, change)
     }
 

@@ -120,7 +120,7 @@ impl Scheduler {
             None => simulator::Scheduler::Kernel,
             Some((object, profile)) => simulator::Scheduler::Object { object, profile },
         };
-        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: self.kernel }
+        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: self.kernel, types: None }
     }
 
     /// Runs `workload` and unloads the scheduler; also returns the kernel's exit kind.

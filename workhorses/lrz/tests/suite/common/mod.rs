@@ -74,7 +74,7 @@ pub fn succeed(command: &mut Command) -> Output {
 pub fn lrzip_is_installed() -> bool {
     let there = Command::new("lrzip").arg("-V").output().is_ok();
     if !there {
-        eprintln!("skipped: lrzip is not installed");
+        skip::skip("lrzip is not installed");
     }
     there
 }
