@@ -11,6 +11,7 @@ mod kfuncs;
 mod lacks;
 mod ops;
 
+pub use crate::core::deadline::Refusal;
 pub use api::{
     Cause, CgroupId, CgroupKnobs, Config, Effect, ExitInfo, Identity, LaunchError, Leave, Lock, LockStep, Output,
     Switch, TaskAttributes, TimerKey, Usage,
