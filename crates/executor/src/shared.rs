@@ -159,7 +159,7 @@ pub struct Shared<'w> {
     pub locks: Locks,
     /// Names of the processes that have a helper thread.
     pub with_helper: BTreeSet<&'w str>,
-    /// Start and latest end of the execution, by the clock.
+    /// Start and latest end of the execution, as times of CLOCK_MONOTONIC.
     begin: AtomicU64,
     end: AtomicU64,
     /// PID of the coordinator.

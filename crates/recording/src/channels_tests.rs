@@ -59,7 +59,7 @@ fn read_does_not_await_a_write_implied_by_a_wakeup() {
 }
 
 #[test]
-fn sleep_ended_by_a_recorded_packet_awaits_its_writer() {
+fn sleep_ended_by_a_recorded_packet_becomes_a_wait_for_the_sending_task() {
     let tcp = |time, task, work, written, position| pass(time, task, work, 5, written, Amount::Position(position));
     // Sequence numbers wrap.
     let events = [

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_task_after_a_vain_dispatch_disturbs() {
+    fn foreign_task_that_hides_an_empty_dispatch_is_a_disturbance() {
         let vain = "dispatch 2 - 1,update_idle 2 - 4";
         assert_eq!(found(&format!("{vain},running 2 * 4")), ["a foreign task comes to CPU 2"]);
         assert_eq!(found(&format!("{vain},running 3 * 4")), [""; 0]);

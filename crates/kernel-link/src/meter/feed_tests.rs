@@ -111,7 +111,7 @@ fn parent_child_and_outside_task_are_accounted() {
         runnable: us(runnable),
         blocked: us(blocked),
     };
-    // By the clock the parent had 280 + 90 us, and the child 200 + 100 us.
+    // By the times of the switches the parent was on a CPU for 280 + 90 us, and the child for 200 + 100 us.
     assert_eq!(fed.tasks, [account(340, 30, 20, 210), account(300, 0, 130, 20)]);
     let latency = measures.wakeup_latency;
     assert_eq!((latency.count, latency.max, latency.mean), (3, us(80), Nanos(100_000 / 3)));

@@ -32,7 +32,7 @@ pub(crate) enum RunState {
     New,
     /// Blocked.
     Sleeping,
-    /// A wakeup is in progress (TASK_WAKING); further wakeups have no effect. Waiting form only.
+    /// A wakeup is in progress (TASK_WAKING); further wakeups have no effect. Used only with `+waiting`.
     Waking,
     /// On a runqueue, running or not.
     Runnable,
@@ -162,7 +162,7 @@ pub(crate) struct History {
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// The task is about to block, and a wakeup now keeps it runnable. Waiting form only.
+    /// The task is about to block, and a wakeup now keeps it runnable. Used only with `+waiting`.
     pub blocks: bool,
     /// `comm`, truncated to 15 bytes as in the kernel.
     pub comm: String,
@@ -170,7 +170,7 @@ pub(crate) struct Task {
     pub pid: i32,
     /// Pid of the first thread of its process.
     pub tgid: i32,
-    /// Policy.
+    /// Scheduling policy.
     pub policy: Policy,
     /// Nice value, -20 to 19.
     pub nice: i8,

@@ -668,7 +668,7 @@ proptest! {
         let counts = [blocks.len(), tasks.len(), tasks.iter().map(|task| task.script.len()).sum()];
         let end = counts.map(|count| count as u8);
         let _ = Recording::from_bytes("f", &file(&[&blocks[..], &[(kind::END, 0, &end)]].concat()));
-        // Damage the file, checksums included.
+        // Flip a bit anywhere in the file, checksums included, without recomputing them.
         let mut bytes = recording.to_bytes().unwrap();
         let at = at % bytes.len();
         bytes[at] ^= 1u8 << bit;

@@ -42,7 +42,7 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups.
     pub groups: Vec<u32>,
-    /// Whether the tree checks permissions. The FUSE door leaves that to the kernel.
+    /// Whether the tree checks permissions. For FUSE requests the kernel does.
     pub checked: bool,
     /// The time to stamp, in nanoseconds since 1970.
     pub now: i64,
