@@ -362,7 +362,7 @@ fn bfs_requests_a_restart_when_an_unknown_cpu_comes_online() {
 /// the policy named by `SCHEDULER` loaded.
 #[test]
 #[ignore = "it waits to be killed"]
-fn loader_that_waits() {
+fn helper_process_that_loads_a_scheduler_and_waits() {
     let Some((host, _turn)) = here() else { return };
     let name = env::var("SCHEDULER").unwrap_or_else(|_| "bfs".into());
     let _attached = load_policy(&name, &host, false);
@@ -375,7 +375,7 @@ fn loader_that_waits() {
 fn killing_the_loader_unloads_its_scheduler() {
     let Some((_host, _turn)) = here() else { return };
     let mut loader = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "loader_that_waits", "--nocapture"])
+        .args(["--ignored", "--exact", "helper_process_that_loads_a_scheduler_and_waits", "--nocapture"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("this very program");

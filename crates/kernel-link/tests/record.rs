@@ -162,7 +162,7 @@ const MESSAGES: usize = 50;
 /// Not a test by itself, but the program that the next test records.
 #[test]
 #[ignore = "is run by another test"]
-fn two_threads_exchange_messages_over_tcp() {
+fn helper_process_whose_threads_exchange_messages_over_tcp() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let answer = move || {
@@ -185,7 +185,8 @@ fn two_threads_exchange_messages_over_tcp() {
 #[test]
 fn receiver_of_loopback_packets_awaits_their_sender() {
     let program = std::env::current_exe().expect("this program");
-    let script = format!("exec {} --ignored --exact two_threads_exchange_messages_over_tcp", program.display());
+    let script =
+        format!("exec {} --ignored --exact helper_process_whose_threads_exchange_messages_over_tcp", program.display());
     let Some(recorded) = record_script(&script) else { return };
     let tasks = &recorded.recording.workload.tasks;
     let server = tasks.iter().find(|task| task.name == "server").expect("the server's thread");

@@ -78,7 +78,7 @@ fn sleep_ended_by_a_recorded_packet_becomes_a_wait_for_the_sending_task() {
 }
 
 #[test]
-fn pools_and_unknown_writers_create_no_dependencies() {
+fn channels_read_by_their_writer_or_without_a_known_writer_create_no_dependencies() {
     let nothing = ["10 fork(1) 490", "100"];
     let pool = [write(100, 0, 100, 2), read(150, 0, 150, 1), read(200, 1, 50, 1)];
     assert_eq!(both(&pool, [500, 100]), nothing);

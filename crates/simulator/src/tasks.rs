@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn task_occupies_two_cache_lines() {
+    fn task_record_occupies_two_cache_lines() {
         assert_eq!(size_of::<Task>(), 128);
     }
 

@@ -51,7 +51,7 @@ proptest! {
 
 /// The level is used up: without ties, the fraction of significant exchanges is nearly 5 %.
 #[test]
-fn nearly_5_percent_of_exchanges_are_significant_without_ties() {
+fn without_ties_nearly_5_percent_of_label_permutations_are_significant() {
     let a: Vec<u64> = (0..10).map(|pair| 1_000_000 + pair * 37).collect();
     let b: Vec<u64> = (0..10u64).map(|pair| 1_000_000 + pair * 37 + (1 << pair) * 3000).collect();
     let (significant, all) = significant(&[Row { a, b, direction: Direction::LowerIsBetter }]);

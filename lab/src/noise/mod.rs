@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_speed_is_divided_out() {
+    fn makespans_are_divided_by_the_machine_speed_of_the_moment() {
         let line =
             |spin: u64, makespan: u64| serde_json::json!({"kind": "a", "spin_ns": spin, "makespan_ns": makespan});
         let runs = Runs(vec![line(100, 1_000), line(200, 2_000), line(50, 500)]);

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_have_no_file() {
+    fn irregular_and_offline_machines_have_no_machine_file() {
         let mut machine = Machine::from_synthetic("core:4 pu:1").unwrap();
         machine.topology.places[3].core = 2;
         assert_eq!(topology(&machine), None, "a core of two threads beside two of one");

@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn value_agrees_within_the_width_of_the_rounds() {
+    fn model_value_may_exceed_the_range_of_the_kernels_rounds_by_its_width() {
         let real = Real { least: 900, median: 1000, most: 1100 };
         assert_eq!([699, 700, 1300, 1301].map(|value| real.admits(value, false)), [false, true, true, false]);
         let narrow = Real { least: 1000, median: 1000, most: 1000 };

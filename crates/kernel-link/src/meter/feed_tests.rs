@@ -151,7 +151,7 @@ fn hidden_wakeups_are_counted_without_latency() {
 }
 
 #[test]
-fn occupant_at_the_end_is_known_from_the_next_switch() {
+fn task_on_a_cpu_at_the_end_of_the_run_is_known_from_the_next_switch() {
     use Occupant::{Idle, Other, Task};
     let idle = |after_the_end: &[Event]| {
         let mut events = vec![

@@ -244,7 +244,7 @@ fn machine_without_a_list_of_online_cpus_is_refused() {
 }
 
 #[test]
-fn invalid_files_are_named_and_cost_only_what_they_describe() {
+fn invalid_sysfs_file_is_named_and_only_its_contents_are_ignored() {
     let cases = [
         ("node/node2/cpulist", "1", "/sys/devices/system/node: CPUs 3 are in no node's cpulist; node 0 is assumed"),
         (

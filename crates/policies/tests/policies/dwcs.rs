@@ -217,7 +217,7 @@ fn equal_periods_within_capacity_violate_no_window() {
 /// The published failure (Mok and Wang, 2001; the task set is ours): with deadlines first, a window is violated in
 /// each of its periods at 3 % utilization. With windows first, this set is served.
 #[test]
-fn deadlines_first_violates_windows_at_3_percent_utilization() {
+fn deadline_first_order_violates_windows_at_3_percent_utilization() {
     let streams = [(1, 99, 100), (100, 0, 1), (100, 0, 1)];
     let (_, violations) = serve("dwcs@2000", &streams, 2_050);
     assert_eq!(violations[0], 0);
@@ -228,7 +228,7 @@ fn deadlines_first_violates_windows_at_3_percent_utilization() {
 
 /// With windows first, another set fails, at 98.9 % utilization.
 #[test]
-fn windows_first_violates_a_window_at_98_9_percent_utilization() {
+fn window_first_order_violates_a_window_at_98_9_percent_utilization() {
     let streams = [(1, 7, 10), (1, 7, 10), (2, 2, 9)];
     let (_, violations) = serve("dwcs@1999", &streams, 600);
     assert_eq!(violations.iter().sum::<usize>(), 1, "{violations:?}");
@@ -464,7 +464,7 @@ fn streams_are_found_by_15_byte_names() {
 /// Point 2 of `dwcs.bpf.c`: a run lasts 1 ms, or the rest of a slot. Point 4: a served request gets a new slot in its
 /// next period.
 #[test]
-fn run_is_1_ms_or_the_rest_of_the_slot() {
+fn slice_of_a_stream_is_1_ms_or_the_rest_of_its_slot() {
     let mut world = world("dwcs,slot_us=600", 1, &[(10, 0, 1), (1000, 0, 1)], 1000);
     let attributes = vec![world.attributes(), named(&world, 0), world.attributes()];
     let tasks = world.start(attributes);

@@ -298,7 +298,7 @@ fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
 
 /// Points 2, 3 of `gang.bpf.c`: an empty row has no slot: of three jobs the remaining two get half of the time each.
 #[test]
-fn empty_row_has_no_slot() {
+fn empty_row_gets_no_time_slot() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
     end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
@@ -340,7 +340,7 @@ fn many_machine_wide_jobs_have_a_row_each() {
 
 /// Point 4 of `gang.bpf.c`: alternates come from all rows.
 #[test]
-fn alternates_come_from_any_row() {
+fn alternates_are_taken_from_any_row() {
     let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
     sleep(&mut world, &jobs[..3].concat());
     for _ in 0..1_000 {
@@ -351,7 +351,7 @@ fn alternates_come_from_any_row() {
 
 /// Point 4 of `gang.bpf.c`: the same with an empty first row.
 #[test]
-fn alternates_come_with_an_empty_first_row() {
+fn alternates_run_even_if_the_first_row_is_empty() {
     let (mut world, mut jobs) = world("gang", 2, &[2], 0);
     // Both jobs have a pinned task, so neither moves to the first row.
     for number in 1..3 {
@@ -415,7 +415,7 @@ fn task_continuing_as_an_alternate_is_preempted() {
 /// Points 3, 4 of `gang.bpf.c`: a task that continues during its own row's slot keeps the whole slot; outside it, it
 /// is rescheduled after each slice.
 #[test]
-fn continuing_task_keeps_its_slot_and_is_rescheduled_outside_it() {
+fn running_task_keeps_its_own_rows_slot_and_is_rescheduled_in_other_slots() {
     let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
     let beside =
         *jobs[0].iter().find(|task| world.last_queued(**task).dsq % 2 == 1).expect("one is in the second column");

@@ -196,7 +196,7 @@ fn shares(world: &mut World, groups: &[&[TaskId]], quanta: usize) -> Vec<f64> {
 /// distribution 99.8 % of such runs are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: 10 of 300 runs, within
 /// four standard deviations of 3.1.
 #[test]
-fn ratio_of_10_to_1_varies_widely_over_one_minute() {
+fn cpu_time_ratio_of_10_to_1_tickets_varies_widely_over_one_minute() {
     let mut world = alone(SPEC);
     let (heavy, light) = (world.group(CgroupId::ROOT, "heavy", 1000), world.group(CgroupId::ROOT, "light", 100));
     let attributes = vec![world.attributes(); 2];
@@ -272,7 +272,7 @@ fn root_tasks_count_as_a_currency_of_weight_100() {
 /// Point 7 of `lottery.bpf.c`: a changed weight counts from the next lottery on, and the backing of a currency
 /// without runnable tasks goes to the others.
 #[test]
-fn changed_and_idle_backing_count_from_the_next_lottery() {
+fn changed_backing_of_a_currency_counts_from_the_next_lottery() {
     let mut world = alone(SPEC);
     let groups: Vec<_> = ["a", "b", "c"].into_iter().map(|name| world.group(CgroupId::ROOT, name, 100)).collect();
     let attributes = vec![world.attributes(); 2];
@@ -323,7 +323,7 @@ fn cgroups_beyond_the_table_count_for_their_parents() {
 /// Point 7 of `lottery.bpf.c`: at each level a currency wins by its weight, down to four levels below the root;
 /// deeper cgroups count as the fourth level.
 #[test]
-fn currencies_win_level_by_level() {
+fn lottery_is_held_at_each_level_of_nested_currencies() {
     let mut world = alone(SPEC);
     let mut parent = CgroupId::ROOT;
     let mut inner = vec![];

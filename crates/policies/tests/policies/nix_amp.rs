@@ -278,7 +278,7 @@ fn amp_notices_the_absence_of_cpu_0_after_two_ticks() {
 
 /// A task that yields while no other waits continues, and its 100 ms start again.
 #[test]
-fn amp_lone_yield_restarts_the_quantum() {
+fn amp_yield_of_a_lone_task_restarts_its_quantum() {
     let mut world = amp("node:1 core:6 pu:1");
     let sleeper = sleepers(&mut world, &[(3, 0)])[0];
     let hogs = occupy(&mut world, 1..6, 0);

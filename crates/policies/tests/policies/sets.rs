@@ -347,7 +347,7 @@ fn reserve(count: usize) {
 /// Point 2 of `sets.bpf.c`: a reservation ends completely with the periodic update at its end: slices are cut, and
 /// waiting tasks run.
 #[test]
-fn reservation_ends_in_time() {
+fn reservation_ends_at_its_planned_time_with_slices_cut() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2)], 16);
     let mut has: Vec<usize> = vec![];
     for _ in 0..1_100 {
@@ -505,7 +505,7 @@ fn woken_task_returns_to_its_last_cpu_without_reservations() {
 
 /// Point 2 of `sets.bpf.c`: a reservation's time starts with the job's first task, not again with later wakeups.
 #[test]
-fn reservation_time_starts_once() {
+fn reservation_time_starts_with_the_first_task_and_not_again_at_wakeups() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 300, 0, 4)], 8);
     for _ in 0..2 {
         world.run_ms(100);

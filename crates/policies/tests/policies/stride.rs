@@ -75,7 +75,7 @@ fn pairwise_error_is_below_one_quantum() {
 
 /// Point 1 of `stride.bpf.c`: with 100 and 41 tickets the light task gets every third or fourth quantum.
 #[test]
-fn gaps_differ_by_at_most_one_quantum() {
+fn gaps_between_a_tasks_quanta_differ_by_at_most_one_quantum() {
     let mut world = alone();
     let attributes = vec![nice(&world, 0), nice(&world, 4)];
     let light = world.start(attributes)[1];
@@ -287,7 +287,7 @@ pub fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
 /// most 4; 19 : 1, 20.00 with 0.01. For 8 clients of 7 : 1 : ... : 1, the standard deviation of the first one's gaps
 /// is 2.45.
 #[test]
-fn gaps_match_the_paper() {
+fn gaps_between_a_tasks_quanta_match_the_paper() {
     let (mut world, tasks) = clients(&[7, 3]);
     let winners_of = winners(&mut world, 0, 10_000);
     let (mean, sd, most) = gaps(&winners_of, tasks[1]);

@@ -29,7 +29,7 @@ fn parts(world: &mut World, tasks: &[TaskId], quanta: u64) -> Vec<f64> {
 /// 2.45; the paper has 1.07 with it. It depends on the shape of the tree: in Weir's own computation of 300 trees and
 /// 300 starting states it is between 0.5 and 1.5. The paper's worst error is 1.5 quanta.
 #[test]
-fn tree_makes_gaps_more_even() {
+fn tree_makes_gaps_between_a_tasks_quanta_more_even() {
     let (mut world, tasks) = clients_of(SPEC, &[7, 1, 1, 1, 1, 1, 1, 1]);
     world.run_ms(140 * QUANTUM_MS);
     let winners = winners(&mut world, 0, 10_000);

@@ -100,7 +100,7 @@ fn vrq_0_4_caches_a_task_for_14_switches() {
 /// switching to a task that slept, 2 for one that is cached itself. The first switch costs 8, the first round 16,
 /// each later round 10, half a round 2.
 #[test]
-fn vrq_4_2_caches_a_task_up_to_a_switch_cost_by_cache_size() {
+fn vrq_4_2_caches_a_task_until_switches_cost_more_than_the_cache_size_allows() {
     assert!(!takes_the_remote_task("vrq@4.2,scost_threshold=8", Policy::Other, 7 * MS, false));
     assert!(
         takes_the_remote_task("vrq@4.2,scost_threshold=1000", Policy::Other, MS, true),
@@ -157,7 +157,7 @@ fn switch_costs_depend_on_caching_and_kthreads() {
 
 /// The cache size counts in whole units and at least one unit: thresholds 3, 3, 6, and in 32-bit mode 2, 2, 4.
 #[test]
-fn cache_size_counts_in_whole_units() {
+fn vrq_4_2_switch_cost_threshold_counts_whole_units_of_the_cache_size() {
     // Switches to kthreads cost 4 at first, and then 4, 4 and 1.
     let taken = |spec: &str, llc_kb, rounds| is_taken_after_those(spec, llc_kb, rounds, false, true);
     for (llc_kb, taken_at_once) in [(511, true), (512, true), (1023, true), (1024, false)] {

@@ -13,7 +13,7 @@ fn text_of(runs: &[RunReport]) -> String {
 }
 
 #[test]
-fn summary_of_one_run() {
+fn report_of_one_run_matches_the_expected_text() {
     check(
         &summary(&run("bfs@0.360", 1000, 5)),
         expect![[r#"
@@ -52,7 +52,7 @@ fn summary_of_one_run() {
 }
 
 #[test]
-fn summary_of_one_ejected_run() {
+fn report_of_one_ejected_run_matches_the_expected_text() {
     let text = summary(&ejected());
     check(
         &text.lines().take(5).collect::<Vec<_>>().join("\n"),
@@ -78,7 +78,7 @@ fn fault_quoted_in_the_message_is_not_repeated() {
 }
 
 #[test]
-fn comparison_of_two_schedulers() {
+fn report_comparing_two_schedulers_matches_the_expected_text() {
     check(
         &text_of(&[run("fifo", 1000, 20), run("bfs", 969, 5)]),
         expect![[r#"
@@ -115,7 +115,7 @@ fn comparison_of_two_schedulers() {
 }
 
 #[test]
-fn comparison_of_three_schedulers_with_one_ejected() {
+fn report_comparing_three_schedulers_one_ejected_matches_the_expected_text() {
     let long = run("a/very/long/path/to/some/experimental_scheduler.bpf.o", 1040, 4);
     check(
         &text_of(&[run("fifo", 1000, 4), ejected(), long]),
@@ -358,7 +358,7 @@ fn deadlock_is_not_reported_as_completed() {
     );
 }
 #[test]
-fn comparison_of_two_schedulers_with_16_seeds() {
+fn report_comparing_two_schedulers_over_16_seeds_matches_the_expected_text() {
     let runs = [seeds("fifo", 1_000_000, 20, 10_000), seeds("bfs", 969_000, 5, 10_000)].concat();
     check(
         &text_of(&runs),
@@ -408,7 +408,7 @@ fn inconclusive_comparison_is_stated() {
 }
 
 #[test]
-fn spread_of_one_scheduler_with_16_seeds() {
+fn report_of_one_scheduler_over_16_seeds_shows_the_spread() {
     check(
         &text_of(&seeds("bfs", 1_000_000, 5, 10_000)),
         expect![[r#"

@@ -54,7 +54,7 @@ fn schedulers() -> [Scheduler; 3] {
 }
 
 #[test]
-fn lock_waits_add_up_in_the_waiting_form() {
+fn lock_waits_add_up_if_operations_are_interleaved() {
     let work = rt_app(WORK);
     for machine in ["laptop-2c4t", "nix-32", "server-64"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -106,7 +106,7 @@ fn unlocked_update_is_lost_only_if_operations_are_interleaved() {
 }
 
 #[test]
-fn all_task_operations_complete_in_the_waiting_form() {
+fn all_task_operations_complete_if_operations_are_interleaved() {
     let work = rt_app(EVERYTHING);
     for machine in ["laptop-2c4t", "nix-32"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -120,7 +120,7 @@ fn all_task_operations_complete_in_the_waiting_form() {
 }
 
 #[test]
-fn build_completes_in_the_waiting_form() {
+fn build_completes_if_operations_are_interleaved() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = Workload::from_bytes("build", BUILD).unwrap();
     for scheduler in [Scheduler::shipped("bfs"), Scheduler::kernel()] {
@@ -153,7 +153,7 @@ fn faults_wait_for_operations_in_progress() {
 
 /// An error of the scheduler during many operations ejects it as usual.
 #[test]
-fn failing_scheduler_is_ejected_in_the_waiting_form() {
+fn failing_scheduler_is_ejected_if_operations_are_interleaved() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(WORK);
     let broken = Scheduler::compiled("broken", "");

@@ -168,14 +168,14 @@ mod tests {
     }
 
     #[test]
-    fn duel_measures_the_speedup_despite_drift_and_disturbance() {
+    fn paired_timing_measures_the_speedup_on_a_machine_that_slows_down() {
         let Ratio { median, low, high, rounds } = duel_on_a_machine_that_slows_down(100);
         assert_eq!(rounds, 100);
         assert!([low, median, high].iter().all(|ratio| (2.99..3.01).contains(ratio)), "{low} {median} {high}");
     }
 
     #[test]
-    fn duel_stays_within_its_number_of_rounds() {
+    fn paired_timing_stays_within_its_number_of_rounds() {
         let ratio = duel(&mut Contestant::new("one", || 1), &mut Contestant::new("other", || 2), 3);
         assert!((6..=60).contains(&ratio.rounds), "{}", ratio.rounds);
         assert!(ratio.low <= ratio.median && ratio.median <= ratio.high);
