@@ -21,7 +21,7 @@ pub(crate) struct Program {
     pub stated: Vec<SourceLine>,
     /// Own source line, by op (see `lines`).
     pub own: Vec<SourceLine>,
-    /// Files of both kinds of lines.
+    /// Source files that `stated` and `own` refer to.
     pub files: Files,
     /// Functions, by [`bpf_object::FunctionId`].
     pub functions: Vec<FunctionCode>,
@@ -81,7 +81,7 @@ pub(crate) fn decode(object: &LinkedObject, places: &Places<'_>) -> Result<Progr
 /// The loads of a function that may read members that the host computes when they are read.
 #[derive(Debug)]
 enum LiveLoads {
-    /// Those in these slots, ascending.
+    /// The loads in these instruction slots, ascending.
     At(Vec<u32>),
     /// All: the function computes the address of such a member, so that any later load may read it.
     All,

@@ -35,11 +35,11 @@ pub enum TaskKind {
 /// Scope of the tasks of an execution, which ends after all of them like [`std::thread::Scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     donors: &'env Donors,
-    /// PID of the process that opened it.
+    /// PID of the process that opened the scope.
     coordinator: u32,
     /// Number of tasks that were created and have not ended.
     alive: AtomicU32,
-    /// Set to 1 when the last one ends.
+    /// Set to 1 when the last task ends.
     futex: &'env AtomicU32,
     /// Number of times a task waited for storage.
     waited: AtomicU32,

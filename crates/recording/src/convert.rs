@@ -100,7 +100,7 @@ pub struct Conversion {
     leaders: BTreeMap<u32, usize>,
     /// Last signal that a task sent, by receiving process and signal number: time, sender, CPU time of the sender.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
-    /// Posts of all signals.
+    /// Posting task of every signal, with its CPU time at the post.
     pub(crate) posts: Posts,
     pub(crate) channels: Channels,
     threads: Threads,

@@ -150,7 +150,7 @@ impl Cpu {
         self.goes_on() && !self.waits_for_lock && !self.parked
     }
 
-    /// Whether it owes time.
+    /// Whether charged time remains that the CPU has not spent yet.
     pub fn owes(&self) -> bool {
         self.owes != Charge::default()
     }
@@ -244,7 +244,7 @@ impl Cpu {
     }
 }
 
-/// Pays as much of a debt as the remaining time allows.
+/// Spends as much of the charged time `debt` as the remaining time `left` allows.
 fn pay(debt: &mut Nanos, left: &mut Nanos) -> Nanos {
     let paid = (*debt).min(*left);
     *debt -= paid;

@@ -27,9 +27,9 @@ use std::collections::VecDeque;
 pub(crate) struct Pending {
     /// Set if it has not begun because others must complete first.
     planned: Option<Operation>,
-    /// Usage since its begin.
+    /// Usage of the scheduler's code since the operation began.
     used: Usage,
-    /// Part of that which is already in the script's steps.
+    /// Part of this usage that the script's steps already contain.
     paid: Nanos,
     /// Time to spend before the next step.
     spend: Nanos,
@@ -52,7 +52,7 @@ pub(crate) struct Operations {
     switches: Vec<CpuId>,
     /// CPUs that wait until no operation is in progress, to execute an atomic one.
     quiet: VecDeque<CpuId>,
-    /// CPUs whose operations begin after that.
+    /// CPUs whose operations begin after these atomic ones.
     held: Vec<CpuId>,
 }
 

@@ -65,9 +65,9 @@ pub(crate) enum Need {
 /// What a task does after it has woken others.
 #[derive(Debug)]
 pub(crate) struct Later {
-    /// Tasks that it still has to wake.
+    /// Tasks that the task still has to wake.
     pub wakes: VecDeque<TaskId>,
-    /// Demand to carry out afterwards.
+    /// Demand to carry out after these wakeups.
     pub demand: Demand,
     /// Time at which its script issued the demand.
     pub asked_at: Nanos,

@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 pub struct Wait {
     /// The waiting task.
     pub task: TaskId,
-    /// Start.
+    /// Start of the wait.
     pub from: Nanos,
-    /// End.
+    /// End of the wait.
     pub to: Nanos,
     /// Why the wait began.
     pub reason: WaitReason,

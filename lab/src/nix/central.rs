@@ -78,7 +78,7 @@ fn busy(run: &Value) -> Result<f64> {
     Ok(number(central, "scheduler_ns")? + number(central, "stolen_ns")?)
 }
 
-/// Returns the same as a share of all time.
+/// Returns the share of its time that CPU 0 spends dispatching.
 fn share_busy(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "elapsed_ns")?)
 }

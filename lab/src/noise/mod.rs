@@ -76,7 +76,7 @@ pub enum Task {
     /// Be two threads that yield to each other
     #[command(hide = true)]
     Yield,
-    /// Search gaps in the time of a CPU
+    /// Search a CPU for gaps in which a spinning thread did not run
     #[command(hide = true)]
     Spin {
         /// Duration in seconds
@@ -178,7 +178,7 @@ impl Runs {
         self.0.iter().filter(|run| run["kind"] == kind).filter_map(|run| run[key].as_f64()).collect()
     }
 
-    /// Returns the same, scaled to the machine's median speed.
+    /// Returns one measure of all runs of a kind, scaled to the machine's median speed.
     fn steady(&self, kind: &str, key: &str) -> Vec<f64> {
         let spins = self.values(kind, "spin_ns");
         let usual = quantile(&spins, 0.5);

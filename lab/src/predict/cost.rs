@@ -180,7 +180,7 @@ impl Row {
         statistics::median(&all) as f64 / 1e4
     }
 
-    /// Returns the same in microseconds per context switch.
+    /// Returns the known cost in microseconds per context switch.
     fn known_us(&self) -> f64 {
         let each = |spent: &Spent| (1e9 * spent.recorder_s / spent.switches.max(1.0)).round() as u64;
         let all: Vec<u64> = self.pairs.iter().map(|[_, recorded]| each(recorded)).collect();

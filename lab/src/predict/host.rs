@@ -58,7 +58,7 @@ impl Files {
         Ok(path.display().to_string())
     }
 
-    /// Writes both, with these costs.
+    /// Writes both machine files, with these costs.
     fn write_both(&self, weir: &Weir<'_>, costs: &[(&str, u64)]) -> Result<[String; 2]> {
         let whole = self.write(weir, "host", &self.topology, costs)?;
         Ok([whole, self.write(weir, "host-1", "shape = \"core:1 pu:1\"", costs)?])

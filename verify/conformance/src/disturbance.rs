@@ -103,7 +103,7 @@ struct Watch<'a> {
     guests: bool,
     /// Whether foreign tasks are not under the scheduler.
     only_ours: bool,
-    /// With `only_ours`: CPUs that left idle without a scenario task.
+    /// CPUs that left the idle state without getting a scenario task. Used only with `only_ours`.
     woken: BTreeSet<i32>,
     /// Scenario tasks that want a CPU or have one.
     active: BTreeSet<&'a str>,
@@ -111,8 +111,8 @@ struct Watch<'a> {
     foreign: BTreeSet<i32>,
     /// CPUs that a scenario task left, and that no other scenario task has used since.
     left: BTreeSet<i32>,
-    /// CPUs that looked for work in vain, without a later event. A foreign task that comes now hides that: it looks
-    /// as if it had been found.
+    /// CPUs whose last event is a `dispatch` that found no task. A foreign task that starts there now hides this: it
+    /// looks as if `dispatch` had found it.
     vain: BTreeSet<i32>,
     /// Time of the last call about the running scenario task, by CPU.
     heard: BTreeMap<i32, u64>,

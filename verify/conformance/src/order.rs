@@ -66,7 +66,7 @@ const NARROWEST_SHARE: f64 = 20.0;
 
 /// Workload, tasks, and measure: `run_intervals`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
 pub type Key = (String, String, String);
-/// One round.
+/// Measures of one round of runs.
 pub type Round = BTreeMap<Key, u64>;
 
 /// The last run interval of a CPU.

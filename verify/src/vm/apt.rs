@@ -70,7 +70,7 @@ impl Suite {
             }
         }
         match fs::rename(&unpacked, directory) {
-            // A concurrent process was faster.
+            // A concurrent process has created the directory in the meantime.
             Err(_) if directory.exists() => {}
             other => other?,
         }

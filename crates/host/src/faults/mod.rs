@@ -33,14 +33,14 @@ pub struct Done {
     pub took: Nanos,
 }
 
-/// Result of a plan.
+/// Result of executing a fault plan.
 #[derive(Debug)]
 pub struct Carried {
     /// Executed faults.
     pub done: Vec<Done>,
     /// The fault that failed, if any; later ones were not tried.
     pub failed: Option<HostError>,
-    /// CPUs that had to be restored.
+    /// CPUs that were still offline at the end and were brought back.
     pub back: CpuSet,
 }
 

@@ -131,7 +131,7 @@ impl Entity {
 /// What makes a task runnable at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Activation {
-    /// Nothing.
+    /// The task is not being woken.
     #[default]
     None,
     /// Its first wakeup, after fork (`wake_up_new_task`).
@@ -246,7 +246,7 @@ pub(crate) struct Task {
     pub reset_runnable_at: bool,
     /// Its order in the runqueue's list of runnable tasks; 0 if it is not on the list.
     pub runnable_seq: u64,
-    /// What only programs read.
+    /// Values that only programs read.
     pub history: History,
 }
 

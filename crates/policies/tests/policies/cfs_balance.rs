@@ -382,7 +382,8 @@ fn pulled_task_preempts_like_a_woken_one() {
         let look = *balance_times(&spec, CACHE, 300).iter().find(|ms| **ms > 100).unwrap();
         for slept in [false, true] {
             let mut world = World::new(&spec, CACHE, 1000);
-            // Either a queued task that has not earned preemption, or one that has slept on CPU 0 since the start.
+            // The pulled task is either one that has been queued and does not preempt, or one that has slept on CPU 0
+            // since the start and does.
             let batch = TaskAttributes { policy: Policy::Batch, ..world.pinned(0, 0) };
             let sleeper = world.spawn(0, batch);
             world.block(sleeper);

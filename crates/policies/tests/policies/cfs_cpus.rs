@@ -135,7 +135,7 @@ fn wake_wide_disables_affine_wakeups_since_4_1() {
         let others = [sleeper(&mut world, 1), sleeper(&mut world, 1)];
         let master = bound(&mut world, 0);
         let slave = bound(&mut world, 1);
-        // Both wake two tasks alternately, the slave ten times less often.
+        // Master and slave each wake the same two tasks in turn; the slave makes a tenth of the wakeups.
         for (waker, cpu, count) in [(slave, 1, wakes / 10), (master, 0, wakes)] {
             for round in 0..count {
                 assert_eq!(world.running(cpu), waker);

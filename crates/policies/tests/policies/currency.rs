@@ -94,7 +94,7 @@ fn job_with_credit_preempts_one_without() {
         }
         world.block(sleeper);
     }
-    // The poor job runs alone and is credited for ten intervals: its credit is used up after a while.
+    // The task of weight 10 runs alone for longer than the credit of its job lasts.
     assert_eq!(world.running(0), poor);
     world.run_ms(55);
     world.wake(0, rich, false);

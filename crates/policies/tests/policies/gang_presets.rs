@@ -449,7 +449,8 @@ fn single_threaded_process_is_no_job() {
     [true, false].into_iter().for_each(one_thread_is_no_job);
 }
 
-/// `pair_first`: the process of two threads starts first; otherwise it starts last, with one thread.
+/// `pair_first`: whether the process of two threads starts before the others; otherwise it starts last, with one
+/// thread.
 fn one_thread_is_no_job(pair_first: bool) {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();

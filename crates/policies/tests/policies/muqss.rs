@@ -204,7 +204,7 @@ fn sched_batch_task_preempts_only_sched_idle() {
         assert_eq!(world.running(0) == task, preempts, "{policy:?}");
         assert_eq!(world.running(0) == hog, !preempts, "{policy:?}");
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
-        // It still preempts SCHED_IDLE.
+        // A woken SCHED_BATCH task still preempts a SCHED_IDLE one.
         let mut world = alone("");
         let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
         world.block(task);

@@ -374,7 +374,7 @@ fn woken_task_prefers_a_whole_idle_core() {
 /// Point 2 of `share.bpf.h`: the load is an average: ten tasks compete, but for 10 ms only, so the load is 1.09 and a
 /// share of one half has priority 2.
 #[test]
-fn load_is_an_average_over_time() {
+fn load_is_averaged_over_a_second() {
     let mut world = smp("node:1 core:1 pu:1");
     let old = world.start(vec![world.pinned(0, 0)])[0];
     world.run_ms(15_000);

@@ -33,7 +33,7 @@ fn task_is_queued_on_its_node() {
 
 /// With a single queue there are no groups.
 #[test]
-fn smp_has_one_queue() {
+fn smp_preset_has_one_queue_for_all_nodes() {
     let mut world = World::new("nix@smp", SHAPE, 100);
     occupy(&mut world, 0..16);
     let attributes = TaskAttributes { parent: None, ..world.attributes() };

@@ -445,7 +445,7 @@ fn cpus_of_a_removed_cgroup_return_at_once() {
     let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
     world.run_ms(100);
     assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
-    // No task of the job could keep running there.
+    // The job's tasks sleep, so none of them keeps running on its CPUs.
     for task in &all[1] {
         world.block(*task);
     }

@@ -450,7 +450,7 @@ fn report_of_one_scheduler_over_16_seeds_shows_the_spread() {
 
 /// Five schedulers on two machines: one row each, at 80 columns, and more columns in a wider view.
 #[test]
-fn many_setups_have_one_row_each() {
+fn comparison_of_many_setups_has_one_row_per_setup() {
     let mut runs = Vec::new();
     for machine in ["laptop-2c4t", "server-64"] {
         for (scheduler, us) in [("kernel", 9), ("fifo", 20), ("bfs@0.360,rr_interval_ms=3", 5), ("nix@smp", 4000)] {

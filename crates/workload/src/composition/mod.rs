@@ -45,9 +45,9 @@ pub(crate) struct Changes {
     pub start: Nanos,
     pub count: Option<u32>,
     pub uid: Option<u32>,
-    /// Cgroup around all of its own.
+    /// Cgroup that contains all cgroups and tasks of the part.
     pub group: Option<String>,
-    /// Process of all its tasks.
+    /// Process to which all tasks of the part belong.
     pub process: Option<String>,
     /// Weight of `group`.
     pub weight: Option<u32>,
