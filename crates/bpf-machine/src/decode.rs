@@ -13,7 +13,7 @@ use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, MemberAcce
 pub(crate) struct Program {
     /// The ops of all functions, one function after the other.
     pub ops: Vec<Op>,
-    /// The same ops with superinstructions; see `quick`.
+    /// The ops of the program with superinstructions; see `quick`.
     pub quick: Vec<Op>,
     /// Instruction slot within the function, by op.
     pub slots: Vec<u32>,
@@ -110,7 +110,7 @@ impl LiveLoads {
     }
 }
 
-/// The same load, of a member that the host computes.
+/// Returns the load `op` as one of a member that the host computes.
 fn live(op: Op) -> Op {
     let bytes = match op.code {
         Code::Load8 => 1,

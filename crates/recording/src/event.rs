@@ -296,7 +296,7 @@ pub enum Occupant {
 pub enum Left {
     /// The task is still runnable: preempted, out of slice, or yielding.
     Runnable,
-    /// It is still runnable, but the next task is of a higher scheduling class.
+    /// The task is still runnable, but the next task is of a higher scheduling class.
     ForHigherClass,
     /// The task sleeps.
     Blocked,

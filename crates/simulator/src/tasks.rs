@@ -83,7 +83,7 @@ pub(crate) struct Task {
     pub later: Option<Box<Later>>,
     /// Whether the task has begun to block. Only used if operations wait.
     pub blocks: bool,
-    /// It was woken after it decided to block and before it blocked.
+    /// Whether the task was woken after it decided to block and before it blocked.
     pub woken_before_block: bool,
     /// CPU on which its sleep timer was armed.
     pub slept_on: CpuId,

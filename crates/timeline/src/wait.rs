@@ -44,7 +44,7 @@ pub enum Order {
     Ahead,
     /// The other task became runnable or was queued later.
     Overtook,
-    /// It is outside the run, and it is unknown since when it waited.
+    /// The other task is outside the run, and it is unknown since when it waited.
     Unseen,
 }
 

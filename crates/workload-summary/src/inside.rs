@@ -125,7 +125,7 @@ impl Inside {
         all
     }
 
-    /// The same data as JSON.
+    /// The contents of the workload as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,

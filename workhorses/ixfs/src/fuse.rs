@@ -171,7 +171,7 @@ impl Filesystem for FuseFileSystem {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
-            // Otherwise the kernel asks for a file's capabilities before each write.
+            // Without this flag the kernel asks for a file's capabilities before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             // A kernel without one of them works too, only slower.

@@ -85,7 +85,7 @@ fn parent_child_and_outside_task_are_accounted() {
         birth(1_000, 0, None),
         wake(1_010, 0, Waker::Outside, true),
         switch(1_020, 0, Other, Task(0), runnable, 0),
-        // It forks a child, which waits for CPU 1 while CPU 2 is idle, and runs 80 us later.
+        // The first task forks a child, which waits for CPU 1 while CPU 2 is idle, and runs 80 us later.
         birth(1_100, 1, Some(0)),
         wake(1_120, 1, Waker::Task(0, Nanos::ZERO), true),
         switch(1_200, 1, Other, Task(1), runnable, 0),

@@ -153,7 +153,7 @@ pub(crate) struct History {
     pub involuntary: u64,
     /// Number of changes of its CPU.
     pub migrations: u64,
-    /// It last blocked for a device, and has not left a CPU since.
+    /// Whether the task last blocked for a device and has not left a CPU since.
     pub iowait: bool,
     /// What makes it runnable at present.
     pub activation: Activation,

@@ -110,7 +110,7 @@ fn cpus_keep_their_numbers_if_others_are_offline() {
     // The last CPU offline: it still exists.
     let machine = without("3", "0-2\n", ["0,2", "1"]);
     assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
-    // The second threads of all cores offline, as with nosmt.
+    // The second threads of all cores are offline, as with nosmt.
     let machine = without("2-3", "0-1\n", ["0", "1"]);
     assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (2, 0, 0), (3, 1, 2)]);
 }

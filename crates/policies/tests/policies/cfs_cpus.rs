@@ -61,7 +61,7 @@ fn idle_sibling_search_follows_each_version() {
     for (busy, waker, cpus) in [
         // A whole core is idle; 2.6.36 takes the SMT sibling nevertheless.
         (&[0, 2][..], 0, [1, 4, 4]),
-        // No whole core is idle: the sibling.
+        // No whole core is idle: all versions choose the idle SMT sibling.
         (&[0, 2, 4], 0, [1, 1, 1]),
         // The sibling is busy and the waker is on the same core: only 6.1 searches further.
         (&[0, 1, 2, 5], 0, [0, 0, 3]),

@@ -204,7 +204,7 @@ fn job_without_credit_is_preempted_on_any_cpu() {
             let group = world.group(CgroupId::ROOT, &format!("j{number}"), weight);
             world.place(job, group);
         }
-        // It is credited for three intervals, of which it sleeps most.
+        // The job is credited for three intervals, most of which its task sleeps.
         for _ in 0..3 {
             while world.cpu_of(tasks[0]).is_none() {
                 world.run_ms(1);

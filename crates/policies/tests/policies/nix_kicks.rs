@@ -142,7 +142,7 @@ fn offlining_cpu_gets_no_unbound_tasks() {
         assert_eq!((world.cpu_of(tasks[0]), world.rescheduled.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
-        // It takes no other task once the kthread sleeps.
+        // The CPU takes no other task once the kthread sleeps.
         world.wake(0, tasks[1], false);
         world.block(thread);
         assert_eq!(world.running(1), TaskId::NONE, "{preset}");

@@ -256,7 +256,8 @@ fn locked(kind: &'static str, permille: u64) -> RunReport {
     run
 }
 
-/// Instantaneous operations exclude lock waits from latencies: the report warns from 5 % of the time on.
+/// Without `+waiting`, latencies exclude lock waits: the report warns if CPUs wait for kernel locks for 5 % of the
+/// time or more.
 #[test]
 fn latencies_are_doubtful_with_long_kernel_lock_waits() {
     let reason = "CPUs waited for kernel locks for 5.0 % of their time, which these latencies exclude: \
@@ -266,7 +267,7 @@ fn latencies_are_doubtful_with_long_kernel_lock_waits() {
     let measures: Vec<&str> = doubts.iter().map(|doubt| doubt.measure.as_str()).collect();
     assert_eq!(measures, ["wakeup_latency_ns", "run_delay_ns"]);
     assert!(doubts.iter().all(|doubt| doubt.reason == reason));
-    // They are preserved in JSON, and each text report contains the warning once.
+    // The doubts are preserved in JSON, and each text report contains the warning once.
     assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(text_of(std::slice::from_ref(&doubted))).matches(reason).count(), 1);

@@ -95,7 +95,8 @@ fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
     for waiting in 0..cpus {
         let (left, think_on) = (waiting.saturating_sub(1), cpus - waiting.max(1));
         for (way, chance) in ways(waiting) {
-            // The hold time is exponential: equal shares of it, at their medians.
+            // The hold time is exponentially distributed: it is divided into steps of equal probability, each
+            // represented by its median.
             for step in 0..STEPS {
                 let rest = 1.0 - (f64::from(step) + 0.5) / f64::from(STEPS);
                 for (come, share) in arrivals(think_on, way - hold * rest.ln(), think).into_iter().enumerate() {

@@ -103,7 +103,7 @@ fn finish(server: &Server, store: &Path) -> ExitCode {
 /// `ixfs mount`.
 pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     if !options.directory.is_dir() {
-        bail!("{}: no directory to mount at", options.directory.display());
+        bail!("{}: not a directory; expected an existing directory to mount at", options.directory.display());
     }
     if !options.running.foreground {
         return background();

@@ -111,7 +111,7 @@ fn promoted_sched_idle_task_is_preempted_by_a_wakeup() {
         assert_eq!(world.running(0), sleeper);
         world.block(sleeper);
         assert_eq!(world.running(0), tasks[0]);
-        // The other SCHED_IDLE task is next: the preempted promotion counts.
+        // The other SCHED_IDLE task is promoted next: the preempted promotion counts as one.
         world.run_ms(4_100);
         let other = tasks[1..].iter().copied().find(|task| *task != promoted).unwrap();
         assert_eq!(world.ran_ms(other), 2);

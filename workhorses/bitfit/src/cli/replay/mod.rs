@@ -212,7 +212,7 @@ impl Scenario {
     }
 }
 
-/// Times without search and group choice, and without search.
+/// Returns the time spent outside search and group choice, and the time spent outside search.
 fn without(best_ns: &[u64]) -> (u64, u64) {
     (best_ns[0], best_ns[1].max(best_ns[0]))
 }
