@@ -161,7 +161,7 @@ pub fn run(args: &Run) -> Result<bool> {
     if args.format == Format::Text {
         notes::tell_recorded(args.workload.as_slice())?;
     }
-    // Started before the scheduler is loaded, since a faulty scheduler might never let it start.
+    // The guardian is started before the scheduler is loaded, since a faulty scheduler might never let it start.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
     if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
         && let Err(error) = host::priority::raise()

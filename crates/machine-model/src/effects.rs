@@ -282,7 +282,7 @@ impl Locks {
 pub struct Power {
     /// Power with all cores asleep, in percent of the power with all cores busy at the highest non-turbo frequency.
     pub idle_percent: Estimate,
-    /// Share of the voltage at that frequency that scales with the frequency, in percent.
+    /// Share of the voltage at the highest non-turbo frequency that scales with the frequency, in percent.
     pub voltage_slope_percent: Estimate,
 }
 

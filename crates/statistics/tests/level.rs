@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 use statistics::{Direction, Family, Row, Verdict, compare};
 
-/// Returns the number of exchanges that give a significant row, and the number of all exchanges.
+/// Exchanges the two runs of each pair in all possible combinations. Returns the number of combinations with a
+/// significant row, and the number of all combinations.
 fn significant(rows: &[Row]) -> (usize, usize) {
     let all = 1usize << rows[0].a.len();
     let changed = |row: &Row, places: usize| {

@@ -88,7 +88,7 @@ fn pick(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "context_switches")?)
 }
 
-/// Returns a number of the queue's lock in CPU 0's dispatch, per dispatched task.
+/// Returns a value of the queue's lock as used by CPU 0's `dispatch`, per dispatched task.
 fn of_queue(run: &Value, key: &str) -> Result<f64> {
     let locks = run["locks"].as_array().context("a run has locks")?;
     let is_look = |lock: &&Value| lock["type"] == "dsq" && lock["caller"] == "dispatch";

@@ -237,7 +237,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// Returns whether a value is as near to the rounds as they are to each other.
+    /// Returns whether a value is within the range of the rounds, widened by its width on both sides.
     fn admits(&self, value: u64, is_share: bool) -> bool {
         let narrowest = if is_share { NARROWEST_SHARE } else { self.median as f64 * NARROWEST_PART };
         let width = ((self.most - self.least) as f64).max(narrowest);

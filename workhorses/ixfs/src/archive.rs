@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 /// Name of the virtual directory in the root.
 pub const NAME: &[u8] = b"archive";
 
-/// Inode numbers of the live tree and within an epoch are below this.
+/// Bits for the inode number within the live tree or an epoch; the bits above hold the number of the epoch.
 const EPOCH_SHIFT: u32 = 48;
 /// Bit of the inode numbers of `/archive` and the years in it.
 const VIRTUAL: Ino = 1 << 62;

@@ -98,7 +98,7 @@ impl Faults {
     /// Cancels the faults that are not due yet.
     fn stop(&mut self) -> (Vec<Done>, Option<HostError>) {
         drop(self.begin.take());
-        // If it panicked, the message is on standard error; the CPUs must be restored all the same.
+        // If the thread panicked, its message is on standard error; the CPUs must be restored all the same.
         self.worker.take().map(|worker| worker.join().unwrap_or_default()).unwrap_or_default()
     }
 }

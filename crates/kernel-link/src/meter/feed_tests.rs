@@ -56,7 +56,7 @@ fn offline_cpu_does_not_count_as_idle() {
         birth(1_000, 0, None),
         wake(1_000, 0, Waker::Outside, true),
         switch(1_000, 0, Idle, Task(0), runnable, 0),
-        // Its child waits until CPU 1 is back: no idle CPU could have run it in that time.
+        // The child waits until CPU 1 is back: no idle CPU could have run it in that time.
         hotplug(1_100, 1, false),
         birth(1_200, 1, Some(0)),
         wake(1_200, 1, Waker::Task(0, Nanos::ZERO), true),

@@ -85,7 +85,7 @@ fn voluntary_and_involuntary_switches_are_counted_separately() {
     let mut bench = attached(1);
     let other = self::task(&mut bench, "other");
     let task = slept(&mut bench, BlockCause::Timer);
-    // Before the second sleep there was one: the first.
+    // Before the second sleep there was one voluntary switch, that of the first sleep.
     assert_eq!(in_ops(&bench, "nvcsw", ["quiescent", "stopping"]), [1, 1]);
     assert_eq!(seen(&bench, "quiescent", "nvcsw by helper"), 1);
     bench.wake(task);

@@ -23,7 +23,7 @@ const FILES: &[(&str, &str)] = &[
     ("cpu/cpu0/cache/index1/size", "4096K\n"),
     // As reported by some hypervisors: one cache across both nodes.
     ("cpu/cpu0/cache/index1/shared_cpu_list", "0-3\n"),
-    // Unrealistic: an instruction cache must not count, however high its level.
+    // An instruction cache must not count, however high its level (no real machine has one of level 4).
     ("cpu/cpu0/cache/index2/level", "4\n"),
     ("cpu/cpu0/cache/index2/type", "Instruction\n"),
     ("cpu/cpu0/cache/index2/shared_cpu_list", "2\n"),

@@ -473,7 +473,7 @@ fn nice_change_keeps_the_virtual_runtime() {
         world.settle();
         assert_eq!(world.last_queued(tasks[other]).key, before, "{nice}");
     }
-    // The new weight counts from then on.
+    // The new weight counts from the change of the nice value on.
     let mut world = alone("cfs", 1000);
     let tasks = world.start(vec![world.pinned(0, 0); 2]);
     world.run_ms(100);

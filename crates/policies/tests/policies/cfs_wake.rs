@@ -41,7 +41,7 @@ fn idle_sibling_search_matches_a_naive_search() {
     };
     for last in 0..CPUS {
         for round in 0..5 {
-            // From nearly idle to nearly fully busy.
+            // The rounds range from a nearly idle to a nearly fully busy machine.
             let busy: Vec<u32> = (0..CPUS).filter(|cpu| *cpu == last || draw(6) <= round).collect();
             let near: Vec<u32> = busy.iter().copied().filter(|cpu| cpu / 2 / CORES == last / 2 / CORES).collect();
             let waker = near[draw(near.len() as u32) as usize];

@@ -249,7 +249,8 @@ fn taken(shape: &str, interactive: bool, waiting: &[(u32, i8, bool)]) -> Option<
 fn without_interactive_only_longer_queues_of_the_node_count() {
     let (one, two) = ("node:1 core:4 pu:1", "node:2 core:2 pu:1");
     for (shape, waiting, interactive, patient) in [
-        // Equal lengths: the nearer queue. A longer queue: the earlier deadline.
+        // If the queues are equally long, the nearer one is taken; a longer queue is taken if its deadline is
+        // earlier.
         (one, &[(1, 5, true), (2, 0, true)][..], Some(1), Some(0)),
         (one, &[(1, 5, true), (2, 0, true), (2, 1, true)], Some(1), Some(1)),
         (one, &[(1, 0, true), (2, 5, true), (2, 6, true)], Some(0), Some(0)),

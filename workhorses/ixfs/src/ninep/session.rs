@@ -41,7 +41,7 @@ enum Kind {
     Open(u32),
     /// An extended attribute that is read.
     XattrRead(Vec<u8>),
-    /// An extended attribute that is written: name, length to come, flags, what came.
+    /// An extended attribute being written: name, number of bytes still expected, flags, bytes received.
     XattrWrite(Vec<u8>, usize, XattrFlags, Vec<u8>),
 }
 

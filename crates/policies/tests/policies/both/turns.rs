@@ -106,7 +106,7 @@ fn slice_and_deadline_are_kept_across_sleep() {
         let hog = world.start(vec![world.pinned(0, -20)])[0];
         world.inserted.clear();
         world.wake(0, task, false);
-        // 2,000,500 ns are 1953 us.
+        // 2,000,500 ns are 1953 units of 1024 ns, which count as microseconds.
         let put = world.last_queued(task);
         assert_eq!((put.key, put.slice_ns), (5089 * 6 * 8192, 6 * MS_2 - 1953 * US_2));
         assert_eq!(world.running(0), task, "deadline 250 ms is before 906 ms");
