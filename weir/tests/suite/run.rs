@@ -140,13 +140,16 @@ const ATTEMPTS: u32 = 5;
 #[test]
 fn workload_is_executed_by_real_tasks() {
     let Some(mut run) = play(20, &[]) else { return };
+    // Other programs of this machine make the times doubtful, but not the work.
+    let is_doubtful =
+        |run: &Value| run["doubtful"].as_array().unwrap().iter().any(|doubt| doubt["measure"] == "work_ns");
     for _ in 1..ATTEMPTS {
-        if run["doubtful"].as_array().unwrap().is_empty() {
+        if !is_doubtful(&run) {
             break;
         }
         run = play(20, &[]).unwrap();
     }
-    assert_eq!(run["doubtful"], serde_json::json!([]), "{run:#}");
+    assert!(!is_doubtful(&run), "{run:#}");
     for task in run["tasks"].as_array().unwrap() {
         assert_eq!(task["work_ns"], 20_000_000, "the amount of work does not depend on its duration: {run:#}");
         assert!(task["cpu_ns"].as_u64() > Some(19_000_000), "{run:#}");
