@@ -220,7 +220,8 @@ fn programs_of_an_scx_style_object_are_called_before_attach() {
     assert!(statistics.ops.iter().any(|op| op.op == "dispatch" && op.runs > 10), "{statistics:?}");
     assert_eq!(attached.detach().unwrap().kind, 64);
 
-    // Without its calls it names the missing ones itself; the dump has the requested length.
+    // Without the calls of its profile, the scheduler itself reports the missing ones. The dump has the requested
+    // length.
     let (constants, _) = text.split_once("[[call]]").unwrap();
     let exit = ejection(load_with(constants).unwrap());
     assert_eq!((exit.kind, exit.reason.as_str()), (1025, "scx_bpf_error"), "{exit:?}");
