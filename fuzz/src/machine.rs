@@ -225,7 +225,7 @@ fn execute(object: &LinkedObject, pause: PausePoints) -> Option<Outcome> {
         let result = loop {
             match machine.run(&mut execution, &mut kernel) {
                 Ok(Step::Done(value)) => break value.to_string(),
-                // It waits for a lock that is never released.
+                // The program waits for a lock that is never released.
                 Ok(Step::Paused) if waits > BUDGET => return None,
                 Ok(Step::Paused) => waits += 1,
                 Err(fault) => break fault.to_string(),

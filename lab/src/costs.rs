@@ -101,7 +101,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn values_are_per_context_switch() {
+    fn cost_table_divides_totals_by_the_number_of_context_switches() {
         let lock = |hold: u64, wait: u64| json!({ "hold_total_ns": hold, "wait_total_ns": wait });
         let mut run = json!({
             "context_switches": 10, "bpf_instructions": 4_250, "cpu_ns": { "scheduler": 9_000 },

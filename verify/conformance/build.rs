@@ -66,7 +66,9 @@ fn defines(source: &str, text: &str) -> Result<Vec<String>> {
     let (_, scheduler) = text.rsplit_once("\nSCHEDULER(").with_context(|| format!("{source}: no SCHEDULER"))?;
     let mut defines = vec![format!("-DPOLICY=\"{source}\"")];
     for member in scheduler.lines().filter_map(|line| line.trim().strip_prefix('.')) {
-        let Some((name, value)) = member.split_once(" = ") else { bail!("{source}: not a member: {member}") };
+        let Some((name, value)) = member.split_once(" = ") else {
+            bail!("{source}: in SCHEDULER, expected `.member = value`, found .{member}")
+        };
         match value.strip_prefix("(void *)") {
             Some(function) => {
                 let (name, function) = (name.to_uppercase(), function.trim_end_matches(','));

@@ -771,7 +771,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn grammar_is_consistent() {
+    fn command_line_definition_is_consistent() {
         Args::command().debug_assert();
     }
 

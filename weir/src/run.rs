@@ -161,7 +161,7 @@ pub fn run(args: &Run) -> Result<bool> {
     if args.format == Format::Text {
         notes::tell_recorded(args.workload.as_slice())?;
     }
-    // Started before the scheduler is loaded, since a faulty scheduler might never let it start.
+    // The guardian is started before the scheduler is loaded, since a faulty scheduler might never let it start.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
     if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
         && let Err(error) = host::priority::raise()
@@ -360,7 +360,7 @@ fn measure(
     let ended = outside.scheduler.map(Loaded::end).transpose()?;
     let restarts = ended.as_ref().map_or(0, |ended| ended.restarts);
     let calls = ended.as_ref().map_or_else(Vec::new, |ended| ended.calls.clone());
-    // It may have been ejected after the last check.
+    // The scheduler may have been ejected after the last check.
     ejected = ejected.or(ended.and_then(|ended| ended.ejection()));
     let fault = end_faults(outside.faults)?;
     restore_affinities(&mut outside.affinities)?;

@@ -10,7 +10,7 @@ use std::{env, fs};
 /// supports all relocations in the headers.
 const VERSIONS: [u32; 6] = [19, 18, 17, 16, 20, 21];
 
-/// Reason that there is no object.
+/// Reason why clang produced no object.
 #[derive(Debug, thiserror::Error)]
 pub enum ClangError {
     /// No suitable clang was found.

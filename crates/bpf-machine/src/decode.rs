@@ -13,7 +13,7 @@ use bpf_object::{Function, InlinedCall, Insn, LineInfo, LinkedObject, MemberAcce
 pub(crate) struct Program {
     /// The ops of all functions, one function after the other.
     pub ops: Vec<Op>,
-    /// The same ops with superinstructions; see `quick`.
+    /// The ops of the program with superinstructions; see `quick`.
     pub quick: Vec<Op>,
     /// Instruction slot within the function, by op.
     pub slots: Vec<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct Program {
     pub stated: Vec<SourceLine>,
     /// Own source line, by op (see `lines`).
     pub own: Vec<SourceLine>,
-    /// Files of both kinds of lines.
+    /// Source files that `stated` and `own` refer to.
     pub files: Files,
     /// Functions, by [`bpf_object::FunctionId`].
     pub functions: Vec<FunctionCode>,
@@ -81,7 +81,7 @@ pub(crate) fn decode(object: &LinkedObject, places: &Places<'_>) -> Result<Progr
 /// The loads of a function that may read members that the host computes when they are read.
 #[derive(Debug)]
 enum LiveLoads {
-    /// Those in these slots, ascending.
+    /// The loads in these instruction slots, ascending.
     At(Vec<u32>),
     /// All: the function computes the address of such a member, so that any later load may read it.
     All,
@@ -110,7 +110,7 @@ impl LiveLoads {
     }
 }
 
-/// The same load, of a member that the host computes.
+/// Returns the load `op` as one of a member that the host computes.
 fn live(op: Op) -> Op {
     let bytes = match op.code {
         Code::Load8 => 1,

@@ -110,7 +110,7 @@ const BLOCK_WORDS: usize = 128;
 /// A loaded object: code, memory, maps, timers.
 #[derive(Debug)]
 pub struct Machine {
-    /// Guest memory, which also has the host's objects.
+    /// Guest memory, which also contains the objects of the host, such as the kernel model's tasks.
     pub memory: Memory,
     /// The object's maps.
     pub maps: Maps,

@@ -203,7 +203,7 @@ fn read_relocations(
             let offset = entry.r_offset(LittleEndian);
             let symbol = entry.r_sym(LittleEndian) as usize;
             if symbol >= symbols {
-                let problem = format!("relocation by symbol {symbol} of {symbols}");
+                let problem = format!("relocation by symbol {symbol}, but there are {symbols} symbols");
                 return Err(malformed(&section.name, usize::try_from(offset).unwrap_or(usize::MAX), problem));
             }
             let kind = entry.r_type(LittleEndian).0;

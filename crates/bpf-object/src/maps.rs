@@ -58,7 +58,8 @@ impl MapTable {
             }
             let addend = if symbol.kind == SymbolKind::Section { read_u64(section.data, offset) } else { Some(0) };
             let inner = addend.and_then(|addend| table.find(symbol.value.wrapping_add(addend)));
-            let inner = inner.ok_or_else(|| bad(format!("initial slot: no map at {}", symbol.name)))?;
+            let inner =
+                inner.ok_or_else(|| bad(format!("initial slot: {} is not the address of a map", symbol.name)))?;
             let (map, slot) = initial_slot(btf, &variables, offset)
                 .ok_or_else(|| bad("a map address outside of the initial values of a map of maps".to_string()))?;
             maps[map].inner_maps.push((slot, inner));

@@ -27,7 +27,7 @@ pub enum DetailKind {
     Placed {
         /// Queue of the insert.
         dsq: DsqId,
-        /// Number of tasks before it in the queue.
+        /// Number of tasks before the inserted task in the queue.
         ahead: u32,
         /// Number of tasks in the queue, including this one.
         queued: u32,

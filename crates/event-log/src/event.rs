@@ -92,7 +92,7 @@ pub enum EventKind {
     Tick,
     /// The scheduler, or the kernel on its behalf, asked a CPU to reschedule.
     Kick {
-        /// CPU that was asked.
+        /// CPU that was requested to reschedule.
         target: CpuId,
         /// Kind of kick.
         flags: KickFlags,

@@ -143,7 +143,7 @@ pub enum LogError {
     Record {
         /// Number of the record, from 0.
         record: u64,
-        /// Reason.
+        /// Decoding error.
         source: CodecError,
     },
     /// The length of a record exceeds the limit.

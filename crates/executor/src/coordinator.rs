@@ -174,7 +174,7 @@ impl Running<'_> {
         self.process.number()
     }
 
-    /// Handle to end it from another thread.
+    /// Handle with which another thread can end the execution.
     pub fn stopper(&self) -> Stopper {
         self.stopper.clone()
     }

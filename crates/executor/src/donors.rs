@@ -198,7 +198,7 @@ impl Donor {
 
 /// Main loop of the manager.
 fn run_manager(pool: &Arc<DonorPool>) {
-    // Otherwise a scheduler under test could delay it and thus tasks that fork.
+    // Real-time priority, because a scheduler under test could otherwise delay the manager and thus tasks that fork.
     let _ = sys::set_policy(0, Policy::Fifo(1), 0);
     let mut made: Vec<Thread> = Vec::new();
     loop {

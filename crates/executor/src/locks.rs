@@ -246,7 +246,8 @@ mod tests {
                     if time == Nanos::ZERO || reads {
                         return;
                     }
-                    // Not atomic together: only the lock keeps others out, also while this thread does not run.
+                    // Load and store are separate, so only the lock keeps other threads out, also while this thread
+                    // does not run.
                     let value = one.load(Ordering::Relaxed) + 1;
                     one.store(value, Ordering::Relaxed);
                     if value.is_multiple_of(16) {

@@ -34,14 +34,14 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     check_policies(workload)?;
     let calibration = match options.calibration {
         Some(calibration) => calibration,
-        // On a separate thread, since calibration changes its affinity.
+        // Calibrate on a separate thread, since calibration changes the affinity of its thread.
         None => on_new_thread("weir-calibrate", Calibration::measure)?
             .map_err(|source| ExecuteError::System { action: "measure how fast this machine works", source })?,
     };
     let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
     let donors = Donors::make(1 + at_once)
         .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
-    // After everything that can fail, because the cgroups must be removed again.
+    // Cgroups are created last, after everything that can fail, because they would have to be removed again.
     let cgroups = Cgroups::make(workload)?;
     Ok(Prepared { calibration, cpus, cgroups, donors })
 }

@@ -35,11 +35,11 @@ pub enum TaskKind {
 /// Scope of the tasks of an execution, which ends after all of them like [`std::thread::Scope`].
 pub struct Scope<'scope, 'env: 'scope> {
     donors: &'env Donors,
-    /// PID of the process that opened it.
+    /// PID of the process that opened the scope.
     coordinator: u32,
     /// Number of tasks that were created and have not ended.
     alive: AtomicU32,
-    /// Set to 1 when the last one ends.
+    /// Set to 1 when the last task ends.
     futex: &'env AtomicU32,
     /// Number of times a task waited for storage.
     waited: AtomicU32,
@@ -74,7 +74,7 @@ pub fn scope<'env, Result>(
         }
         sys::wait_shared(futex, 0, sys::NEVER);
     }
-    // They have announced their end; wait until the kernel has ended them.
+    // The tasks have announced their end; wait until the kernel has ended them.
     donors.wait_for_recipients();
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -263,7 +263,7 @@ extern "C" fn enter(start: *mut c_void) -> c_int {
     // SAFETY: `clone` passed the box to this task alone.
     let Start { run, donor, pool, parent } = *unsafe { Box::from_raw(start.cast::<Start<'_>>()) };
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal that exists");
-    // Otherwise the parent died before this call, and the execution is over.
+    // If the parent died before this call, the execution is over and the task does not run.
     if sys::parent_id() == parent {
         run();
         pool.release(donor);

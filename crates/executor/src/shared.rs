@@ -159,7 +159,7 @@ pub struct Shared<'w> {
     pub locks: Locks,
     /// Names of the processes that have a helper thread.
     pub with_helper: BTreeSet<&'w str>,
-    /// Start and latest end of the execution, by the clock.
+    /// Start and latest end of the execution, as times of CLOCK_MONOTONIC.
     begin: AtomicU64,
     end: AtomicU64,
     /// PID of the coordinator.
@@ -415,7 +415,7 @@ impl<'w> Shared<'w> {
     /// created.
     pub fn unregister(&self, task: TaskId) -> bool {
         let mut state = self.state();
-        // Only its parent, the caller, could wait for it.
+        // Only the parent of the task, which is the caller, could wait for it, so no task must be woken.
         state.executor.refused(task, &mut Vec::new());
         let spec = state.executor.spec_of(task);
         state.awake -= self.counts(spec);
@@ -533,13 +533,13 @@ pub struct TaskSetup {
     pub task: TaskId,
     pub spec: u32,
     pub handle: Arc<TaskHandle>,
-    /// Relation to its creator.
+    /// Relation of the task to its creator.
     pub kind: TaskKind,
-    /// It leads a new session.
+    /// The task leads a new session.
     pub begins_session: bool,
-    /// It waits at the start gate.
+    /// The task waits at the start gate.
     pub at_gate: bool,
-    /// It is forked by another task.
+    /// The task is forked by another task.
     pub is_forked: bool,
 }
 

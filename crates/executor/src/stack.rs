@@ -23,7 +23,7 @@ pub struct Stack {
 }
 
 #[allow(unsafe_code)]
-// SAFETY: it is an address and a length; any thread may unmap it.
+// SAFETY: a stack is an address and a length; any thread may unmap it.
 unsafe impl Send for Stack {}
 
 #[allow(unsafe_code)]

@@ -375,7 +375,7 @@ fn suspended_tasks_resume_in_order() {
 }
 
 #[test]
-fn yield_and_fork_use_the_kernel() {
+fn yield_and_fork_match_the_simulated_executor_and_use_real_threads() {
     let text = r#"{"tasks": {
         "parent": {"loop": 3, "yield": "", "fork": "child", "suspend": ""},
         "child": {"instance": 0, "loop": 1, "run": 500, "fork": "grandchild"},

@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(steps.get(), 3, "it stops when work returns false");
     }
 
-    /// Otherwise a single disturbance could spoil the calibration.
+    /// A calibration with a single visit per CPU could be spoiled by one disturbance.
     #[test]
     fn calibration_visits_cpus_again_after_some_tenths_of_a_second() {
         let begun = Instant::now();

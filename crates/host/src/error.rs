@@ -39,7 +39,7 @@ pub enum HostError {
     Fault {
         /// The fault, as the plan writes it.
         fault: String,
-        /// Reason.
+        /// Why the machine cannot carry it out.
         problem: String,
     },
 }

@@ -13,7 +13,7 @@ pub fn is_process(process: u32) -> bool {
 /// Checks that this process runs as root.
 ///
 /// # Errors
-/// If it does not.
+/// If this process does not run as root, or the kernel does not report the user.
 pub fn check_root() -> Result<(), HostError> {
     match effective_uid()? {
         0 => Ok(()),

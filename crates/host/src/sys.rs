@@ -194,7 +194,7 @@ fn set_attributes(thread: u32, attr: &SchedAttr) -> io::Result<()> {
 /// State of a thread in `/proc`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// It sleeps, or is about to (state S).
+    /// The thread sleeps, or is about to (state S).
     pub sleeps: bool,
     /// Number of voluntary context switches, counted when the thread is switched out.
     pub voluntary: u64,

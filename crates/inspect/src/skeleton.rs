@@ -95,8 +95,9 @@ pub fn wishes(object: &Object) -> Vec<String> {
     let maps = open_maps(object).map(|name| format!("[maps.{name}] max_entries: the object does not set it"));
     let arrays = resizable(object).map(|name| format!("[resize] {name}: the object declares at most one element"));
     let calls = syscalls(object).map(|name| format!("[[call]] {name}, if its user space calls it"));
-    let filled = maps_of_user_space(object)
-        .map(|name| format!("[[element]] of {name}, which the object only reads, if its user space fills it"));
+    let filled = maps_of_user_space(object).map(|name| {
+        format!("[[element]] of map {name}: the object only reads it, so its user space may have to fill it")
+    });
     let tables = constants(object).filter_map(|(name, _)| {
         Some(format!("[rodata] {name}, by its name a value of the machine ({})", table_for(name)?))
     });

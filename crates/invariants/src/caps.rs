@@ -58,7 +58,7 @@ impl Capped {
         running - (running - self.usage) * half_to(time.0 as f64 / half_life.0 as f64)
     }
 
-    /// Time after the last accounting at which usage reaches `level`; it does so within `most`.
+    /// Time from the last accounting until usage reaches `level`. The caller guarantees that this is at most `most`.
     fn time_to(&self, level: f64, most: Nanos, half_life: Nanos) -> Nanos {
         let rises = self.usage < level;
         let (mut before, mut by) = (0, most.0);

@@ -6,8 +6,8 @@
 //! 2. A *window* is a period in which the same tasks of a team were runnable with the same weights and had the CPUs
 //!    to themselves. Their ideal shares are then known: [`ideal::shares`]. The ideal share of a task that sleeps in
 //!    between depends on the scheduler's treatment of wakeups and is not defined.
-//! 3. Tasks outside the team (*guests*), such as kthreads, may become runnable during a window, for 1 % of its length
-//!    in total. Each adds twice its runnable time to the tolerance.
+//! 3. Tasks outside the team (*guests*), such as kthreads, may be runnable during a window, for 1 % of its length in
+//!    total. Each adds twice its runnable time to the tolerance.
 //! 4. A window is checked when it lasted for 500 ms and for twenty rounds in which every task of the team has a slice
 //!    of 3 ms (or of the promised length); the order within a round then matters little. One tick is added to the
 //!    tolerance, since most schedulers act only at ticks.
@@ -90,7 +90,7 @@ struct Team {
     window: Option<Window>,
 }
 
-/// All teams.
+/// Share check of all teams (tasks with the same affinity mask form a team).
 #[derive(Debug)]
 pub(crate) struct Shares {
     promise: WeightedShare,

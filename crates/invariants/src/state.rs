@@ -34,7 +34,7 @@ struct Task {
     woken: bool,
     /// CPU whose current task this is; still set for a while after the task went to sleep.
     current_on: Option<CpuId>,
-    /// Total time without an available CPU, at the moment when the task began to wait.
+    /// Sum of the times in which higher classes occupied all CPUs, as it was when the task began to wait.
     taken_before: Nanos,
     /// Time at which its mask excluded the CPU on which it runs.
     disallowed_since: Option<Nanos>,

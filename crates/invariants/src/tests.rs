@@ -319,7 +319,7 @@ fn violations_beyond_the_limit_are_counted_and_not_kept() {
 }
 
 #[test]
-fn promises_without_an_occasion_to_violate_them_are_not_seen() {
+fn promises_that_the_run_could_not_violate_are_listed_as_not_seen() {
     let promises = Promises {
         work_conserving: WorkConserving::Eventually,
         weighted_share: Some(WeightedShare::new(5, 1)),

@@ -62,7 +62,7 @@ impl Group {
     }
 }
 
-/// Stretches of all groups.
+/// Finds the stretches of all groups: periods in which a task waited while a CPU idled that it may use.
 #[derive(Debug)]
 pub(crate) struct Unserved {
     masks: MaskGroups,

@@ -292,7 +292,7 @@ mod tests {
         let own = OwnTimes { switch: runs(1_700, 300), pass: runs(1_700, 90), ..OwnTimes::default() };
         let overheads = calibration().overheads(&own);
         assert_eq!((overheads.switch_ns, overheads.pass_ns), (400 + 30 + 300, 50 + 90));
-        // No wakeup was timed: calibration is used, but a program never has a negative cost.
+        // No program run for a wakeup was timed, so the calibrated cost is used; a program never has a negative cost.
         assert_eq!(overheads.wake_ns, 500);
         assert_eq!((overheads.interrupt_ns, overheads.interrupt_to_halted_ns), (9_000, 9_000));
         assert_eq!(overheads.tick_ns_in_s, 200_000);

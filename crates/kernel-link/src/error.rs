@@ -46,7 +46,7 @@ pub enum LinkError {
     Spawn {
         /// Name of the program.
         command: String,
-        /// Reason.
+        /// Error of starting it.
         source: io::Error,
     },
     /// A process to be recorded does not exist.

@@ -42,7 +42,8 @@ pub fn quantity() -> Option<Quantity> {
     Some(Quantity { key: Some("newidle_ratio"), what, value: Quantiles { p10, median: mean, p90 } })
 }
 
-/// Mean of a `struct looks`.
+/// Mean newidle ratio of a CPU's scheduling domains, from a `struct looks` (their number and the sum of their
+/// ratios). `None` if the CPU has no domains.
 fn mean(bytes: &[u8]) -> Option<f64> {
     let ([domains, ratios], []) = bytes.as_chunks::<4>() else { return None };
     let [domains, ratios] = [domains, ratios].map(|word| f64::from(u32::from_ne_bytes(*word)));

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn class_with_few_timed_runs_uses_the_overall_mean() {
+    fn program_class_with_few_timed_runs_uses_the_mean_of_all_runs() {
         let times = OwnTimes::of_cpus(&[cpu([0, 200, 20, 8_000, 0, 0, 0, 100, 5, 500, 0, 0, 0])]).unwrap();
         assert_eq!(times.pass.mean_ns(), None);
         // 200 ns for each of 400 runs, and the mean of all 25 timed runs, 340 ns, for each of 100.

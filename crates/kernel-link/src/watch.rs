@@ -21,7 +21,7 @@ const BUCKETS: usize = 36 << OCTAVE_BITS;
 /// Index of `offline_since_ns` in `struct sums`.
 const OFFLINE_SINCE: usize = 5;
 
-/// Counts as long as it exists.
+/// Counts the switches, wakeups and idle times of the whole machine while this exists.
 pub struct Watch {
     _links: Vec<Link>,
     object: Object,

@@ -223,7 +223,7 @@ fn hotplug_of_middle_cpus_reloads_schedulers_without_hotplug_ops() {
 /// Not a test by itself: the task that triggers the fault.
 #[test]
 #[ignore = "it is part of another test"]
-fn marked_command_with_nice_17() {
+fn helper_process_that_sleeps_at_nice_17() {
     rustix::process::nice(17).unwrap();
     thread::sleep(Duration::from_millis(20));
 }
@@ -231,7 +231,7 @@ fn marked_command_with_nice_17() {
 /// Writes "ready", waits half a second, starts a task of nice 17, and continues for two seconds, logging the state of
 /// sched_ext.
 const SCRIPT: &str = "echo ready >progress; sleep 0.5; \
-                      MARKED --ignored --exact marked_command_with_nice_17 >marked; \
+                      MARKED --ignored --exact helper_process_that_sleeps_at_nice_17 >marked; \
                       for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do \
                       cat /sys/kernel/sched_ext/state >>progress; sleep 0.1; done; echo end >>progress";
 

@@ -220,7 +220,8 @@ fn programs_of_an_scx_style_object_are_called_before_attach() {
     assert!(statistics.ops.iter().any(|op| op.op == "dispatch" && op.runs > 10), "{statistics:?}");
     assert_eq!(attached.detach().unwrap().kind, 64);
 
-    // Without its calls it names the missing ones itself; the dump has the requested length.
+    // Without the calls of its profile, the scheduler itself reports the missing ones. The dump has the requested
+    // length.
     let (constants, _) = text.split_once("[[call]]").unwrap();
     let exit = ejection(load_with(constants).unwrap());
     assert_eq!((exit.kind, exit.reason.as_str()), (1025, "scx_bpf_error"), "{exit:?}");
@@ -362,7 +363,7 @@ fn bfs_requests_a_restart_when_an_unknown_cpu_comes_online() {
 /// the policy named by `SCHEDULER` loaded.
 #[test]
 #[ignore = "it waits to be killed"]
-fn loader_that_waits() {
+fn helper_process_that_loads_a_scheduler_and_waits() {
     let Some((host, _turn)) = here() else { return };
     let name = env::var("SCHEDULER").unwrap_or_else(|_| "bfs".into());
     let _attached = load_policy(&name, &host, false);
@@ -375,7 +376,7 @@ fn loader_that_waits() {
 fn killing_the_loader_unloads_its_scheduler() {
     let Some((_host, _turn)) = here() else { return };
     let mut loader = Command::new(env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "loader_that_waits", "--nocapture"])
+        .args(["--ignored", "--exact", "helper_process_that_loads_a_scheduler_and_waits", "--nocapture"])
         .stdout(Stdio::piped())
         .spawn()
         .expect("this very program");

@@ -21,7 +21,7 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A meter, or `None` if that is not possible here.
+/// Starts a meter; returns `None` if this kernel or user does not permit one.
 fn start(scope: Scope) -> Option<Meter<Null>> {
     if fs::metadata("/proc/self/schedstat").is_err() {
         skip::skip("this kernel has no /proc/self/schedstat (CONFIG_SCHED_INFO)");

@@ -73,11 +73,11 @@ fn timer_wakeups_are_not_attributed_to_an_interrupted_spinner() {
     assert!(with_timer >= 50, "{with_timer} of 53");
     let [spinner] = commands(&recorded, "sh -c 'while")[..] else { panic!("one spinner") };
     let posts = spinner.script.iter().filter(|op| matches!(op, Op::Post(_))).count();
-    // It ends its parent's waits for its exec and for its exit, nothing else.
+    // The spinner ends its parent's waits for its exec and for its exit, and no other wait.
     assert!(posts <= 2, "{:?}", spinner.script);
     let witness = fs::read_to_string(witness.path()).expect("what the kernel says of the spinner");
     let counted = Nanos(witness.split(' ').next().and_then(|cpu| cpu.parse().ok()).expect("CPU time"));
-    // It ran until it was killed, and was charged for that; in a replay, too, it works until then.
+    // The spinner ran until it was killed and was charged for that time; in a replay it works until the same moment.
     assert!(recorded.summary.cpu > counted, "{} of {counted}", recorded.summary.cpu);
     assert!(spinner.script.iter().any(|op| matches!(op, Op::WorkUntilPosted(_))), "{:?}", spinner.script);
     assert!(counted > Nanos::from_ms(20), "it had the CPU while the others slept: {counted}");
@@ -162,7 +162,7 @@ const MESSAGES: usize = 50;
 /// Not a test by itself, but the program that the next test records.
 #[test]
 #[ignore = "is run by another test"]
-fn two_threads_exchange_messages_over_tcp() {
+fn helper_process_whose_threads_exchange_messages_over_tcp() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let answer = move || {
@@ -185,7 +185,8 @@ fn two_threads_exchange_messages_over_tcp() {
 #[test]
 fn receiver_of_loopback_packets_awaits_their_sender() {
     let program = std::env::current_exe().expect("this program");
-    let script = format!("exec {} --ignored --exact two_threads_exchange_messages_over_tcp", program.display());
+    let script =
+        format!("exec {} --ignored --exact helper_process_whose_threads_exchange_messages_over_tcp", program.display());
     let Some(recorded) = record_script(&script) else { return };
     let tasks = &recorded.recording.workload.tasks;
     let server = tasks.iter().find(|task| task.name == "server").expect("the server's thread");

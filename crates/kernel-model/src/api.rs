@@ -202,7 +202,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Whether the scheduler's code did no work: all of its work is done in callbacks.
+    /// Whether the scheduler's code did no work, that is, no callback was entered.
     pub fn is_nothing(&self) -> bool {
         self.callbacks == 0
     }

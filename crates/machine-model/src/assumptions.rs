@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn topology_alone_gets_the_effects_of_its_class() {
+    fn machine_given_by_topology_alone_gets_assumed_effects_by_size() {
         let small = assumed("core:4 pu:2");
         let all = [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Locks];
         assert_eq!(small.effects.modelled().collect::<Vec<_>>(), all);

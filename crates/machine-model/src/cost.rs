@@ -9,7 +9,7 @@ use ids::Locality;
 pub enum Nature {
     /// Reads a field or two (`scx_bpf_task_cpu`, `bpf_get_smp_processor_id`).
     Trivial,
-    /// Map or storage lookup.
+    /// Looks up a map element or task storage.
     Lookup,
     /// Accesses a dispatch queue under its lock.
     Queue,

@@ -82,7 +82,7 @@ impl Effect {
     pub fn standing(self) -> Standing {
         let verified: &[&str] = match self {
             Effect::Smt => &[
-                "two_tasks_per_core_take_2w_over_y",
+                "makespan_of_two_smt_tasks_is_twice_the_work_over_the_combined_throughput",
                 "three_tasks_on_two_cores_without_migration_take_1_6_s",
                 "three_tasks_on_two_cores_with_migration_take_1_375_s",
             ],
@@ -282,7 +282,7 @@ impl Locks {
 pub struct Power {
     /// Power with all cores asleep, in percent of the power with all cores busy at the highest non-turbo frequency.
     pub idle_percent: Estimate,
-    /// Share of the voltage at that frequency that scales with the frequency, in percent.
+    /// Share of the voltage at the highest non-turbo frequency that scales with the frequency, in percent.
     pub voltage_slope_percent: Estimate,
 }
 

@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn offline_cpus_lose_their_core_and_cache() {
+    fn offline_cpu_counts_as_a_core_of_its_own_below_the_first_cache_of_its_node() {
         let groups = |machine: &Machine| -> Vec<(u32, u32, u32)> {
             machine.validate().unwrap();
             machine.topology.places.iter().map(|place| (place.core, place.llc, place.node)).collect()

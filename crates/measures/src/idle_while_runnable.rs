@@ -22,7 +22,7 @@ impl Group {
     }
 }
 
-/// Accumulates the result.
+/// Accumulates the time in which a CPU idled while a task waited that may run on it.
 #[derive(Debug)]
 pub(crate) struct IdleWhileRunnable {
     masks: MaskGroups,

@@ -14,7 +14,7 @@ const EVERY: Nanos = Nanos::from_secs(5);
 /// Load averages as in `/proc/loadavg`, in thousandths; without the last PID.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadAverage {
-    /// Over 1, 5 and 15 minutes, in thousandths.
+    /// Load averages over 1, 5 and 15 minutes, in thousandths.
     pub milli: [u64; 3],
     /// Number of running and waiting tasks at the end.
     pub active: u64,

@@ -63,9 +63,9 @@ pub struct CpuAccount {
 pub struct TaskAccount {
     /// Work done, in nanoseconds of the reference CPU.
     pub work: Nanos,
-    /// Time on a CPU, executing its own work.
+    /// Time in which the task executed its own code on a CPU, scheduler code and interrupts excluded.
     pub run: Nanos,
-    /// Time as the current task while its CPU executed scheduler code or interrupts.
+    /// Time in which the task was current but its CPU executed scheduler code or interrupts.
     pub stolen: Nanos,
     /// Time runnable but not running.
     pub runnable: Nanos,

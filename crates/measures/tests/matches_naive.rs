@@ -78,7 +78,7 @@ impl Story {
                 self.push(cpu, prev, EventKind::Block { cause: BlockCause::Timer });
                 self.now += Nanos(late);
                 self.blocked.push(prev);
-                // Woken again before the CPU has switched away from it.
+                // The task is woken again before the CPU has switched away from it.
                 if late == 2 {
                     self.wake(self.blocked.len() - 1, cpu);
                     self.now += Nanos(1);

@@ -16,7 +16,7 @@ use timeline::{Activity, RunInterval, Timeline, WaitReason};
 
 /// Maximum number of run intervals with exact times.
 const EXACT: usize = 200_000;
-/// Unit of times beyond that.
+/// Resolution in nanoseconds of the times of a run with more run intervals.
 const COARSE_NS: u64 = 100;
 
 /// The events of one run that a page shows.

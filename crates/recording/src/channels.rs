@@ -265,13 +265,14 @@ fn needs_of_task(reader: usize, needs: &[Need], lives: &mut [Life], posts: &mut 
             new.push((read.task, Step::new(read.time, read.work, op)));
         }
     }
-    // What was learned here also applies to later reads.
+    // The progress found here also applies to later reads.
     steps[next..].iter().for_each(|step| learn(&mut known, step, posts));
     lives[reader].steps = steps;
     lives[reader].known = known;
 }
 
-/// A task that awaited a signal knows that its poster has progressed to that point.
+/// Updates `known`, the progress of other tasks that a task can rely on: once it has awaited a signal, the poster has
+/// reached the CPU time of its post.
 fn learn(known: &mut BTreeMap<u32, Nanos>, step: &Step, posts: &Posts) {
     let Op::Await(signal) = step.op else { return };
     if let Some((poster, work)) = posts.get(signal) {

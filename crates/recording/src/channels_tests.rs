@@ -59,7 +59,7 @@ fn read_does_not_await_a_write_implied_by_a_wakeup() {
 }
 
 #[test]
-fn sleep_ended_by_a_recorded_packet_awaits_its_writer() {
+fn sleep_ended_by_a_recorded_packet_becomes_a_wait_for_the_sending_task() {
     let tcp = |time, task, work, written, position| pass(time, task, work, 5, written, Amount::Position(position));
     // Sequence numbers wrap.
     let events = [
@@ -78,7 +78,7 @@ fn sleep_ended_by_a_recorded_packet_awaits_its_writer() {
 }
 
 #[test]
-fn pools_and_unknown_writers_create_no_dependencies() {
+fn channels_read_by_their_writer_or_without_a_known_writer_create_no_dependencies() {
     let nothing = ["10 fork(1) 490", "100"];
     let pool = [write(100, 0, 100, 2), read(150, 0, 150, 1), read(200, 1, 50, 1)];
     assert_eq!(both(&pool, [500, 100]), nothing);

@@ -100,7 +100,7 @@ pub struct Conversion {
     leaders: BTreeMap<u32, usize>,
     /// Last signal that a task sent, by receiving process and signal number: time, sender, CPU time of the sender.
     sent: BTreeMap<(u32, u32), (Nanos, usize, Nanos)>,
-    /// Posts of all signals.
+    /// Posting task of every signal, with its CPU time at the post.
     pub(crate) posts: Posts,
     pub(crate) channels: Channels,
     threads: Threads,
@@ -193,7 +193,8 @@ impl Conversion {
 
     /// Whether `more` further steps might exceed the maximum number of operations; then nothing more is accepted.
     pub fn is_full(&mut self, more: usize) -> bool {
-        // A step makes at most two operations, with the work before it, and a task one more.
+        // A step becomes at most two operations (its own and the work before it); each task adds one operation at its
+        // end.
         self.is_full |= self.sums.operations + 2 * more + self.lives.len() > self.most;
         self.is_full
     }
@@ -457,8 +458,8 @@ impl Conversion {
         (Converted { workload, observed, requests_left_out, wall, cpu, scheduling, unfinished, orphans }, cut)
     }
 
-    /// Drops the latest steps if there are too many. A step makes at most two operations, with the work before it,
-    /// and a task one more.
+    /// Drops the latest steps if there are too many. A step becomes at most two operations (its own and the work
+    /// before it); each task adds one operation at its end.
     fn cut(&mut self) -> bool {
         let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
         let keep = self.most.saturating_sub(self.lives.len() + self.sums.operations) / 2;

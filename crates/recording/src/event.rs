@@ -56,7 +56,7 @@ pub enum Kind {
         policy: Policy,
         /// Nice value.
         nice: i8,
-        /// Affinity.
+        /// New affinity mask.
         cpus: CpuSet,
     },
     /// The task calls exit. Its memory is freed after this event.
@@ -85,7 +85,7 @@ pub enum Kind {
     Signal {
         /// Signal number.
         number: u32,
-        /// Sender.
+        /// Task or interrupt that sent the signal.
         sender: Waker,
     },
     /// The task handles SIGALRM now.
@@ -224,7 +224,7 @@ pub struct Counters {
 pub struct Footprint {
     /// Private pages, resident or swapped out.
     pub private_pages: u64,
-    /// Pages of files and shared memory.
+    /// Pages of files and of shared memory.
     pub shared_pages: u64,
     /// Page tables, in bytes.
     pub table_bytes: u64,
@@ -296,7 +296,7 @@ pub enum Occupant {
 pub enum Left {
     /// The task is still runnable: preempted, out of slice, or yielding.
     Runnable,
-    /// It is still runnable, but the next task is of a higher scheduling class.
+    /// The task is still runnable, but the next task is of a higher scheduling class.
     ForHigherClass,
     /// The task sleeps.
     Blocked,

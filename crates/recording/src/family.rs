@@ -44,7 +44,7 @@ pub(crate) fn others_that_would_do(lives: &[Life], sleeper: usize, waker: usize,
     (ends && !slept.names_child && others > 0).then_some(others)
 }
 
-/// Most events arrive in order of time.
+/// Inserts a time into a sorted list. Most times arrive in order and are appended.
 fn insert(times: &mut Vec<Nanos>, time: Nanos) {
     let place = times.partition_point(|before| *before <= time);
     times.insert(place, time);

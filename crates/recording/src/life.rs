@@ -254,7 +254,7 @@ pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until:
         progress.counts.passes += before.len() as u64;
         progress.counts.count(&step);
         if matches!(step.op, Op::WorkUntil { .. } | Op::WorkUntilPosted(_)) {
-            // It replaces the work before it. If there is hardly any, the task slept until then.
+            // The step replaces the work before it. If there is hardly any work before it, the task slept until then.
             if step.work.min(total).since(progress.time) > GLIMPSE {
                 progress.advance(step.work.min(total));
                 script.push(step.op);

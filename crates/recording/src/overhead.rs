@@ -17,17 +17,17 @@ use ids::Nanos;
 /// Costs of scheduling operations to a task, in nanoseconds of CPU time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Overheads {
-    /// Being switched in.
+    /// Cost of being switched in.
     pub switch_ns: u64,
-    /// Waking a task, including the preceding sleep of the wakee.
+    /// Cost of waking a task, including the preceding sleep of the wakee.
     pub wake_ns: u64,
     /// Additional cost of an IPI.
     pub interrupt_ns: u64,
     /// Additional cost of an IPI to a halted CPU.
     pub interrupt_to_halted_ns: u64,
-    /// Recording a transfer of bytes.
+    /// Cost of recording a transfer of bytes.
     pub pass_ns: u64,
-    /// Ticks per second of CPU time.
+    /// Cost of the ticks in one second of CPU time.
     pub tick_ns_in_s: u64,
 }
 

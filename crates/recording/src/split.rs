@@ -140,11 +140,11 @@ mod tests {
 
     #[test]
     fn own_tick_samples_are_used_if_sufficient_else_those_of_the_program() {
-        // Forked from make, runs cc for 200 ms with three quarters in user mode, and exits.
+        // A task forked from make that runs cc for 200 ms, three quarters of it in user mode, and exits.
         let mut long = Parts::new("make");
         long.exec(Nanos::from_ms(10), ticks(0, 8), "cc");
         long.exit(Nanos::from_ms(210), ticks(150, 58));
-        // The same with a single sample.
+        // A second task like the first, with a single sample.
         let mut short = Parts::new("make");
         short.exec(Nanos::from_ms(2), ticks(0, 0), "cc");
         short.exit(Nanos::from_ms(6), ticks(0, 4));

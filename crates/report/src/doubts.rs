@@ -10,13 +10,13 @@ use serde::{Deserialize, Serialize};
 pub struct Doubt {
     /// Key of the measure, or common prefix of several keys.
     pub measure: String,
-    /// Reason, as a sentence.
+    /// Why the measure is unreliable, as a sentence.
     pub reason: String,
 }
 
-/// Share of the CPUs' time spent waiting for kernel locks from which latencies are affected: 5 %. In the table of
-/// `docs/explanation/machine-model.md` the two forms of operations agree within some microseconds below that, and
-/// differ strongly above.
+/// Share of the CPUs' time spent waiting for kernel locks from which latencies are affected: 5 %. Below it, latencies
+/// with and without `+waiting` agree within some microseconds; above it they differ strongly
+/// (`lab/results/lock-model.md`).
 const LOCKED_PERMILLE: u64 = 50;
 
 /// Kinds of kernel locks in the lock table; all others belong to a workload.
@@ -79,7 +79,7 @@ fn work(run: &RunReport) -> Option<Doubt> {
     })
 }
 
-/// Latencies, if kernel operations were simulated in the instant form but waited for locks.
+/// Latencies, if CPUs waited for kernel locks but operations were not interleaved at lock waits (no `+waiting`).
 fn latencies(run: &RunReport) -> Vec<Doubt> {
     let measures = &run.measures;
     if run.tags.form.as_deref() != Some("instant") {

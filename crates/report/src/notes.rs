@@ -122,7 +122,7 @@ fn measuring(meter: &Meter, switches: u64) -> Vec<String> {
         notes
             .push(format!("{lost} lost{places}: counts are too low, and times may be accounted to the wrong category"));
     }
-    // One in a thousand is below the difference between two runs.
+    // Up to one unseen event in a thousand switches changes the measures by less than two runs differ.
     if meter.unseen_switches.max(meter.unseen_wakeups) * 1000 > switches {
         let (hidden, wakeups) = (count(meter.unseen_switches), counted(meter.unseen_wakeups, "wakeup"));
         notes.push(format!(

@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_formatted_for_people() {
+    fn counts_ratios_and_ranges_are_formatted_with_separators_and_units() {
         assert_eq!(["7", "1,000", "12,345,678"].map(str::to_owned), [count(7), count(1000), count(12_345_678)]);
         assert_eq!([0, 1, 1000].map(|number| counted(number, "task")), ["0 tasks", "1 task", "1,000 tasks"]);
         assert_eq!(percent(permille(1, 3)), "33.3 %");

@@ -199,11 +199,11 @@ pub struct Violation {
     pub property: String,
     /// Begin, in nanoseconds of the run.
     pub from_ns: u64,
-    /// End.
+    /// End, in nanoseconds of the run.
     pub to_ns: u64,
     /// Numbers of the tasks concerned.
     pub tasks: Vec<u32>,
-    /// Their names.
+    /// Names of these tasks.
     #[serde(default)]
     pub names: Vec<String>,
     /// Numbers of the CPUs concerned.

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_formatted_like_time() {
+    fn durations_are_formatted_as_by_the_time_command() {
         for (ns, text) in [(0, "0m0.000s"), (321_850_400_000, "5m21.850s"), (59_999_500_000, "1m0.000s")] {
             assert_eq!(clock(Nanos(ns)), text);
         }

@@ -32,7 +32,7 @@ pub(crate) struct Group<'a> {
     /// Property in which the setups differ and by which they are named, such as `scheduler`.
     pub axis: &'static str,
     pub setups: Vec<Setup<'a>>,
-    /// One for each setup but the first.
+    /// Comparison of each setup, except the first one, with the first.
     pub compared: Vec<Compared>,
 }
 

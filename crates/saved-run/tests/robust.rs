@@ -16,7 +16,7 @@ fn example() -> SavedRun {
 }
 
 #[test]
-fn parts_round_trip() {
+fn parts_of_a_saved_run_are_read_back_unchanged() {
     let read = SavedRun::from_bytes(&example().to_bytes()).unwrap();
     assert!(read.names().eq(["runs.json", "events/0", "empty"]));
     assert_eq!(read.part("runs.json").unwrap().unwrap(), b"{\"weir\": 1}");
@@ -30,7 +30,7 @@ fn parts_round_trip() {
 type Damage<'a> = (&'a dyn Fn(&mut Vec<u8>), &'a str);
 
 #[test]
-fn each_damage_gives_its_error() {
+fn each_kind_of_damage_to_a_saved_run_has_its_own_error() {
     let good = example().to_bytes();
     let refused = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = good.clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Difference between the two forms of kernel operations (instant and waiting) where one lock limits throughput. Prints
-//! the table of `docs/explanation/machine-model.md`. The workload is that of `cargo xtask wall`: four tasks per CPU
-//! that work and sleep for some microseconds.
+//! Difference between kernel operations at one instant and operations interleaved at lock waits (`+waiting`) where
+//! one lock limits throughput. Prints the table of `lab/results/lock-model.md`. The workload is that of `cargo xtask
+//! wall`: four tasks per CPU that work and sleep for some microseconds.
 
 use bpf_object::Object;
 use event_log::Null;

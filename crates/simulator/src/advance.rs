@@ -245,7 +245,7 @@ impl<M: Model> Run<'_, M> {
                 self.make_calls(cpu);
                 self.apply(cpu, Charge::default());
             }
-            // The kernel does not see it.
+            // The kernel does not notice time that the host steals.
             Interrupt::Theft(interrupt) => self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() }),
         }
     }

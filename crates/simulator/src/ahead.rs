@@ -31,7 +31,8 @@ pub(crate) struct Ahead {
     cost: Nanos,
 }
 
-/// Events that were saved.
+/// Lock acquisitions of operations that were executed ahead (optimistically) and need no event of their own unless
+/// they are rolled back.
 #[derive(Debug, Default)]
 pub(crate) struct SavedEvents {
     /// Times at which CPUs take the locks of operations executed ahead; these count as events. May contain events
@@ -45,12 +46,12 @@ pub(crate) struct SavedEvents {
 }
 
 impl SavedEvents {
-    /// Whether there are any.
+    /// Whether any such acquisition is recorded.
     pub fn is_any(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Time of the next one; those that `is_past` are dropped.
+    /// Time of the next acquisition; those for which `is_past` is true are dropped.
     fn next(&mut self, is_past: impl Fn(Nanos, CpuId) -> bool) -> Option<Nanos> {
         while let Some(&Reverse((at, cpu))) = self.events.peek() {
             if !is_past(at, cpu) {

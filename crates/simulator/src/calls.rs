@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Planned calls of the scheduler's programs, as its user space makes them during a run.
+//! Planned calls of the scheduler's BPF programs, which its user space makes during a run.
 //!
 //! The caller is not a task: as with a loader, the cost is charged to the boot CPU once that is free. While the
 //! scheduler is being attached or detached, calls wait until it is attached; during suspend they wait like all of
-//! user space, and suspended time does not count.
+//! user space. The planned time of a call excludes suspended time.
 
 use crate::CallMade;
 use crate::alarms::Alarm;

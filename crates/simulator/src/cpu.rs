@@ -150,7 +150,7 @@ impl Cpu {
         self.goes_on() && !self.waits_for_lock && !self.parked
     }
 
-    /// Whether it owes time.
+    /// Whether charged time remains that the CPU has not spent yet.
     pub fn owes(&self) -> bool {
         self.owes != Charge::default()
     }
@@ -244,7 +244,7 @@ impl Cpu {
     }
 }
 
-/// Pays as much of a debt as the remaining time allows.
+/// Spends as much of the charged time `debt` as the remaining time `left` allows.
 fn pay(debt: &mut Nanos, left: &mut Nanos) -> Nanos {
     let paid = (*debt).min(*left);
     *debt -= paid;
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn time_owed_is_paid_in_order_before_the_task_runs() {
+    fn pending_costs_are_charged_in_order_before_the_task_runs() {
         let mut cpu = Cpu::new(CpuId(0), Nanos::MAX);
         cpu.charge(Charge { idle_exit: Nanos(10), interrupt: Nanos(20), scheduler: Nanos(30), ..Charge::default() });
         cpu.current = TaskId(0);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn span_ending_within_a_tick_leaves_the_rest_owed() {
+    fn rest_of_a_tick_is_charged_after_a_span_that_ends_within_it() {
         let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         let spent = cpu.settle(Nanos(8_000_400), &ticks());
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn span_excludes_a_tick_at_its_end() {
+    fn tick_at_the_end_of_a_span_is_not_charged_to_it() {
         let mut cpu = Cpu::new(CpuId(0), Nanos(4_000_000));
         cpu.current = TaskId(0);
         assert_eq!(cpu.settle(Nanos(4_000_000), &ticks()).run, Nanos(4_000_000));

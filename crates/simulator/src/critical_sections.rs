@@ -28,7 +28,7 @@ impl<M: Model> Run<'_, M> {
         self.pass(cpu, id);
     }
 
-    /// Whether `id` is executing critical sections.
+    /// Whether the task `id` is executing critical sections.
     pub fn passes(&mut self, id: TaskId) -> bool {
         self.shared_locks.as_mut().is_some_and(|locks| locks.passing(id).is_some())
     }
@@ -83,7 +83,7 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// `id` asks for its lock.
+    /// The task `id` requests its lock.
     fn arrive(&mut self, cpu: CpuId, id: TaskId) {
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
         let passing = locks.passing(id).expect("the task is in a critical section");
@@ -163,7 +163,7 @@ impl<M: Model> Run<'_, M> {
         locks.passing(id).expect("the task is in a critical section").stage = Stage::Wait;
     }
 
-    /// `id` takes a free lock.
+    /// The task `id` acquires a free lock.
     fn take_word(&mut self, cpu: CpuId, id: TaskId, number: usize) {
         let locks = self.shared();
         let contended = locks.passing(id).expect("the task is in a critical section").contended;
@@ -194,7 +194,7 @@ impl<M: Model> Run<'_, M> {
         self.spend(id, way);
     }
 
-    /// `id` releases its lock.
+    /// The task `id` releases its lock.
     fn leave(&mut self, cpu: CpuId, id: TaskId) {
         let now = self.clock.now();
         let locks = self.shared_locks.as_mut().expect("the workload has locks");
@@ -339,7 +339,7 @@ impl<M: Model> Run<'_, M> {
         self.tasks[id].phase = phase;
     }
 
-    /// CPU on which `id` is current.
+    /// CPU on which the task `id` is current.
     fn cpu_of(&self, id: TaskId) -> Option<CpuId> {
         if self.tasks[id].state() != State::Running {
             return None;

@@ -20,15 +20,15 @@ impl Spinning {
     /// including the next one.
     ///
     /// - Test-and-set: each other CPU that polls takes the line away now and then, and so increases the duration by
-    ///   `storm` percent.
+    ///   `slowdown` percent.
     /// - Ticket: all waiters fetch the line again one after another, and the next one is at a random position among
     ///   them. With k CPUs holding or waiting that is k/2 transfers on average (Boyd-Wickizer, Kaashoek, Morris and
     ///   Zeldovich, OLS 2012).
     /// - Queued: one transfer of the lock word, and one of the line that the next CPU polls, independent of the
     ///   number of waiters.
-    pub fn handover(self, line: u64, waiting: u64, storm: u64) -> Nanos {
+    pub fn handover(self, line: u64, waiting: u64, slowdown: u64) -> Nanos {
         Nanos(match self {
-            Spinning::TestAndSet => line + line * storm * (waiting - 1) / 100,
+            Spinning::TestAndSet => line + line * slowdown * (waiting - 1) / 100,
             Spinning::Ticket => line * (waiting + 1) / 2,
             Spinning::Queued => 2 * line,
         })

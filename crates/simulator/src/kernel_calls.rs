@@ -4,7 +4,7 @@
 use crate::model::Model;
 use kernel_model::Output;
 
-/// A kernel and what it answered.
+/// The modelled kernel, the output of its last call, and counts over all calls.
 #[derive(Debug)]
 pub(crate) struct KernelCalls<M> {
     pub model: M,

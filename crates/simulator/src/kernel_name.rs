@@ -13,19 +13,19 @@ pub struct KernelName {
     pub version: (u16, u16),
     /// How CPUs wait for its locks.
     pub spinning: Spinning,
-    /// Form of its operations.
+    /// Whether its operations take effect at one instant or are interleaved at lock waits.
     pub form: Form,
 }
 
 /// Time at which a kernel operation (a wakeup, a switch, a tick, a timer) makes its decisions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Form {
-    /// At its begin. It is charged for its locks afterwards, and its effects are visible while its CPU still waits
-    /// for them.
+    /// When it begins. The CPU is charged for the locks afterwards, and the effects are visible while the CPU still
+    /// waits for them.
     #[default]
     Instant,
-    /// When it holds the lock that the decision requires; other CPUs continue while it waits. Takes two to three
-    /// times as long to simulate.
+    /// When its CPU holds the lock that the decision requires; other CPUs continue while it waits (`+waiting`). Takes
+    /// two to three times as long to simulate.
     Waiting,
 }
 

@@ -52,13 +52,13 @@ pub(crate) enum Obstacle {
 /// Change of a task by a system call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change<'a> {
-    /// The CPUs that it may use.
+    /// New affinity mask of the task.
     Affinity(&'a CpuSet),
-    /// Its scheduling policy and nice value.
+    /// New scheduling policy and nice value of the task.
     Policy(Policy, i8),
-    /// Its cgroup.
+    /// New cgroup of the task.
     Cgroup(CgroupId),
-    /// Its user; never refused.
+    /// New user of the task; this change is never refused.
     User(u32),
 }
 
@@ -77,7 +77,7 @@ pub(crate) enum MachineChange {
     Activate,
     /// The scheduler is bypassed for suspend.
     BeginSuspend,
-    /// That bypass ends.
+    /// The bypass for suspend ends.
     EndSuspend,
     /// The CPU's clock jumps by this many nanoseconds.
     StepClock(i64),

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Execution of kernel operations that wait for locks.
 //!
-//! In the instant form the kernel model executes an operation at one instant, and the CPU goes through its steps
-//! afterwards (`script`). In the waiting form both proceed together: the model stops before each lock, the CPU spends
-//! the time used so far and takes the lock as in a script, and only then the model continues. So each decision is
-//! made while holding the lock, and other CPUs act meanwhile.
+//! By default the kernel model executes an operation at one instant (the instant form), and the CPU goes through its
+//! steps afterwards (`script`). With `+waiting` (the waiting form) both proceed together: the model stops before each
+//! lock, the CPU spends the time used so far and takes the lock as in a script, and only then the model continues. So
+//! each decision is made while holding the lock, and other CPUs act meanwhile.
 //!
-//! 1. Costs of operations and lock handoffs are the same in both forms.
+//! 1. Costs of operations and lock handoffs are the same with and without `+waiting`.
 //! 2. Operations that the model executes atomically in any case (changes of tasks, hotplug, attaching or detaching a
 //!    scheduler) wait until no other operation is in progress, and no other one begins before they are done.
 
@@ -27,9 +27,9 @@ use std::collections::VecDeque;
 pub(crate) struct Pending {
     /// Set if it has not begun because others must complete first.
     planned: Option<Operation>,
-    /// Usage since its begin.
+    /// Usage of the scheduler's code since the operation began.
     used: Usage,
-    /// Part of that which is already in the script's steps.
+    /// Part of this usage that the script's steps already contain.
     paid: Nanos,
     /// Time to spend before the next step.
     spend: Nanos,
@@ -52,7 +52,7 @@ pub(crate) struct Operations {
     switches: Vec<CpuId>,
     /// CPUs that wait until no operation is in progress, to execute an atomic one.
     quiet: VecDeque<CpuId>,
-    /// CPUs whose operations begin after that.
+    /// CPUs whose operations begin after these atomic ones.
     held: Vec<CpuId>,
 }
 

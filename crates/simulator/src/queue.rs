@@ -41,7 +41,7 @@ impl Entry {
 /// gap; only otherwise the last entry must be moved there.
 #[derive(Debug)]
 pub(crate) struct EventQueue {
-    /// Including the padding.
+    /// Entries of the heap, after the padding.
     heap: Vec<Entry>,
     place: Vec<u32>,
     gap_at_root: bool,

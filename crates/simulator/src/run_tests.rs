@@ -280,7 +280,7 @@ fn run_ends_at_its_duration() {
 }
 
 #[test]
-fn script_without_time_is_reported() {
+fn task_that_acts_endlessly_without_consuming_time_is_an_error() {
     let script = |other| vec![Op::Resume([other].into()), Op::Suspend, Op::Repeat { from: 0, times: None }];
     let (ping, pong) = (spec("ping", Start::At(Nanos(5)), script(1)), spec("pong", Start::At(Nanos(5)), script(0)));
     let idle = Workload { duration: Some(Nanos(9)), ..workload(vec![ping, pong]) };

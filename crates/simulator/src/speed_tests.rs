@@ -35,7 +35,7 @@ fn makespan(machine: &Machine, tasks: Vec<TaskSpec>) -> u64 {
 
 /// Two tasks of work W on each core take 2W/y for any throughput y.
 #[test]
-fn two_tasks_per_core_take_2w_over_y() {
+fn makespan_of_two_smt_tasks_is_twice_the_work_over_the_combined_throughput() {
     for y in [100, 125, 160, 200] {
         let tasks = (0..8).map(|cpu| pinned("t", cpu, vec![work(SECOND)])).collect();
         let exact = 2 * 100 * SECOND / y;

@@ -65,9 +65,9 @@ pub(crate) enum Need {
 /// What a task does after it has woken others.
 #[derive(Debug)]
 pub(crate) struct Later {
-    /// Tasks that it still has to wake.
+    /// Tasks that the task still has to wake.
     pub wakes: VecDeque<TaskId>,
-    /// Demand to carry out afterwards.
+    /// Demand to carry out after these wakeups.
     pub demand: Demand,
     /// Time at which its script issued the demand.
     pub asked_at: Nanos,
@@ -83,7 +83,7 @@ pub(crate) struct Task {
     pub later: Option<Box<Later>>,
     /// Whether the task has begun to block. Only used if operations wait.
     pub blocks: bool,
-    /// It was woken after it decided to block and before it blocked.
+    /// Whether the task was woken after it decided to block and before it blocked.
     pub woken_before_block: bool,
     /// CPU on which its sleep timer was armed.
     pub slept_on: CpuId,
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn task_occupies_two_cache_lines() {
+    fn task_record_occupies_two_cache_lines() {
         assert_eq!(size_of::<Task>(), 128);
     }
 

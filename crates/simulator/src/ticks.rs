@@ -32,11 +32,11 @@ pub(crate) struct Ticks {
 /// Ticks in a time span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Passed {
-    /// Number of ticks that began in it.
+    /// Number of ticks that began in the span.
     pub count: u64,
-    /// Time that they took from it.
+    /// Time within the span that these ticks took.
     pub stolen: Nanos,
-    /// Time that the last one takes after its end.
+    /// Time that the last tick takes after the end of the span.
     pub rest: Nanos,
     /// First tick after the span.
     pub next: Nanos,

@@ -130,7 +130,7 @@ mod tests {
 
     /// An offset that another struct has too does not count where the object names its members.
     #[test]
-    fn named_members_decide_where_the_object_names_them() {
+    fn offset_counts_as_a_tick_field_only_if_the_named_member_is_one() {
         let load = Insn { code: 0x79, dst: 1, src: 2, off: 56, imm: 0 };
         let named = |path: &str, access| {
             let function = bpf_object::FunctionId(0);

@@ -274,8 +274,8 @@ impl Processor {
         let ladder = &self.frequencies.as_ref().expect("the governor is set").ladder;
         let mut step = schedutil(ladder, wanted);
         let now_step = entry.switch.map_or(entry.step, |(_, step)| step);
-        // Not lowered if the CPU has not been idle since the last choice (`sugov_hold_freq`); does not apply to
-        // sched_ext.
+        // The frequency is not lowered if the CPU has not been idle since the last choice (`sugov_hold_freq`); this
+        // does not apply to sched_ext.
         if utilization && alone && step < now_step && !self.cpus[entry.cpus[0] as usize].idled {
             step = now_step;
         }

@@ -57,7 +57,7 @@ fn run_until(processor: &mut Processor, to: u64) -> Vec<(u64, u32)> {
 }
 
 #[test]
-fn processor_is_none_without_effects() {
+fn machine_without_effects_needs_no_processor_model() {
     assert!(Processor::new(&Effects::default(), &Topology::flat(1), TICK, Signal::Targets).is_none());
 }
 

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_are_reported_relative_to_a() {
+    fn relative_difference_is_divided_by_the_value_of_the_first_setup() {
         let ppm = |a, b| to_ppm(2 * difference(a, b));
         assert_eq!(ppm(1000, 970), Some(-30_000));
         assert_eq!(ppm(1000, 2000).map(|ppm| (ppm + 5) / 10), Some(100_000));

@@ -5,7 +5,8 @@
 use proptest::prelude::*;
 use statistics::{Direction, Family, Row, Verdict, compare};
 
-/// Returns the number of exchanges that give a significant row, and the number of all exchanges.
+/// Exchanges the two runs of each pair in all possible combinations. Returns the number of combinations with a
+/// significant row, and the number of all combinations.
 fn significant(rows: &[Row]) -> (usize, usize) {
     let all = 1usize << rows[0].a.len();
     let changed = |row: &Row, places: usize| {
@@ -51,7 +52,7 @@ proptest! {
 
 /// The level is used up: without ties, the fraction of significant exchanges is nearly 5 %.
 #[test]
-fn nearly_5_percent_of_exchanges_are_significant_without_ties() {
+fn without_ties_nearly_5_percent_of_label_permutations_are_significant() {
     let a: Vec<u64> = (0..10).map(|pair| 1_000_000 + pair * 37).collect();
     let b: Vec<u64> = (0..10u64).map(|pair| 1_000_000 + pair * 37 + (1 << pair) * 3000).collect();
     let (significant, all) = significant(&[Row { a, b, direction: Direction::LowerIsBetter }]);

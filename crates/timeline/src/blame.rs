@@ -106,7 +106,7 @@ pub enum Reason {
     },
     /// It took the CPU from the waiting task.
     TookCpu,
-    /// It gave the waiting task a slice, which ended.
+    /// It gave the waiting task a slice that expired, so the task lost the CPU.
     ShortSlice {
         /// Slice in nanoseconds.
         slice_ns: u64,

@@ -39,11 +39,11 @@ impl Kind {
 pub struct Link {
     /// Task of the link.
     pub task: TaskId,
-    /// Start.
+    /// Start of the link.
     pub from: Nanos,
-    /// End.
+    /// End of the link.
     pub to: Nanos,
-    /// Kind.
+    /// Kind of the link.
     pub kind: Kind,
     /// CPU on which the task ran, or ran next.
     pub cpu: Option<CpuId>,

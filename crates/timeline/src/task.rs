@@ -63,7 +63,7 @@ impl Task {
 /// A phase of a task's life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Phase {
-    /// Start.
+    /// Start of the phase.
     pub from: Nanos,
     /// End; the end of the run if nothing ended the phase.
     pub to: Nanos,
@@ -124,7 +124,7 @@ pub enum WaitReason {
 pub struct QueueStay {
     /// The queue; `None` if the scheduler's `enqueue` inserted the task into none.
     pub queue: Option<DsqId>,
-    /// Start.
+    /// Start of the stay.
     pub from: Nanos,
     /// End; the end of the run if nothing ended the stay.
     pub to: Nanos,
@@ -167,7 +167,7 @@ pub enum Departure {
 /// A choice of a CPU for a task.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// Time.
+    /// Time of the choice.
     pub time: Nanos,
     /// Chosen CPU.
     pub cpu: CpuId,
@@ -178,7 +178,7 @@ pub struct Choice {
 /// A wait of a task for another one.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TaskWait {
-    /// Start.
+    /// Start of the wait.
     pub from: Nanos,
     /// End, if known.
     pub to: Option<Nanos>,
@@ -212,7 +212,7 @@ pub struct Cpu {
 pub struct RunInterval {
     /// The task.
     pub task: TaskId,
-    /// Start.
+    /// Start of the run interval.
     pub from: Nanos,
     /// End; the end of the run if nothing ended the interval.
     pub to: Nanos,
@@ -223,7 +223,7 @@ pub struct RunInterval {
 /// A call of the scheduler's `dispatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Dispatched {
-    /// Time.
+    /// Time of the call.
     pub time: Nanos,
     /// Whether the CPU has a task to run now.
     pub found: bool,
@@ -234,7 +234,7 @@ pub struct Dispatched {
 /// A request to a CPU to reschedule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kick {
-    /// Time.
+    /// Time of the kick.
     pub time: Nanos,
     /// CPU that sent the kick.
     pub by: CpuId,

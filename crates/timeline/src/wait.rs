@@ -13,9 +13,9 @@ use std::collections::BTreeMap;
 pub struct Wait {
     /// The waiting task.
     pub task: TaskId,
-    /// Start.
+    /// Start of the wait.
     pub from: Nanos,
-    /// End.
+    /// End of the wait.
     pub to: Nanos,
     /// Why the wait began.
     pub reason: WaitReason,
@@ -44,7 +44,7 @@ pub enum Order {
     Ahead,
     /// The other task became runnable or was queued later.
     Overtook,
-    /// It is outside the run, and it is unknown since when it waited.
+    /// The other task is outside the run, and it is unknown since when it waited.
     Unseen,
 }
 

@@ -95,7 +95,7 @@ impl Inside {
             time.push(format!("{} until a multiple of a period", counted(self.on_grid, "sleep")));
         }
         if self.until > 0 {
-            time.push(format!("{} of work until an alarm or a signal", several(self.until, "stretch", "stretches")));
+            time.push(format!("{} of work that a timer or a signal ends", several(self.until, "stretch", "stretches")));
         }
         if let Some(shortest) = self.shortest {
             time.push(format!("{} with a timeout, the shortest {shortest}", counted(self.timeouts, "wait")));
@@ -118,14 +118,14 @@ impl Inside {
         }
         if self.until > 0 {
             all.push(
-                "work until an alarm or a signal grows with the speed of the machine: there are no bounds for it"
+                "work that a timer or a signal ends grows with the speed of the machine: there are no bounds for it"
                     .to_owned(),
             );
         }
         all
     }
 
-    /// The same data as JSON.
+    /// The contents of the workload as JSON.
     pub fn to_json(&self) -> Value {
         json!({
             "processes": self.processes.len(), "sessions": self.sessions.len(), "uids": self.users,
@@ -227,8 +227,8 @@ mod tests {
         });
         let expected = [
             "2 processes, 1 thread besides the main threads, 1 session, users 0 1000, group /a",
-            "2 sleeps until a multiple of a period, 1 stretch of work until an alarm or a signal, 2 waits with a timeout, the \
-             shortest 30.0 ms",
+            "2 sleeps until a multiple of a period, 1 stretch of work that a timer or a signal ends, 2 waits with a \
+             timeout, the shortest 30.0 ms",
             "3 command lines recorded, including any secrets on them",
         ];
         assert_eq!(found.lines(), expected);

@@ -138,7 +138,7 @@ impl Touched {
         lines
     }
 
-    /// The same data as JSON.
+    /// The resource use of the workload as JSON.
     pub fn to_json(&self) -> Value {
         let Sums { minor_faults, major_faults, read, written, device_read, device_written, beside_ns } = self.sums;
         let devices = self.devices.iter().map(|row| {

@@ -32,10 +32,10 @@ pub enum Demand {
     Work {
         /// Total work.
         work: Nanos,
-        /// Part of it in the kernel.
+        /// Part of the work in kernel mode.
         system: Nanos,
     },
-    /// CPU time.
+    /// Run until the thread has used this much CPU time.
     CpuTime(Nanos),
     /// Sleep for this time from now; a timer or a device wakes the task.
     Sleep(Nanos, crate::Sleep),

@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn slot_waits_are_replaced_and_dependencies_kept() {
+    fn waits_for_make_job_slots_are_replaced_and_dependencies_kept() {
         expect!["f f e f e f e e f e "].assert_eq(&show(&build()));
         check(1, expect!["w0 f w0 f w0 f w0 f e e w0 f e w0 "]);
         check(8, expect!["w7 f w7 f w7 f w7 f e e w7 f e w0 "]);
@@ -307,7 +307,7 @@ mod tests {
 
     /// Two jobs are alive whenever make waits for a slot, and either end satisfies the wait.
     #[test]
-    fn waits_for_any_child_count_as_ends() {
+    fn waits_of_make_for_any_child_count_as_waits_for_a_job_slot() {
         let mut build = build();
         let is_slot = |op: &Op| [1, 5].map(|end| Op::Await(SignalId(end))).contains(op);
         for op in build.tasks[0].script.iter_mut().filter(|op| is_slot(op)).take(2) {

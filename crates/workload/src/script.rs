@@ -131,9 +131,9 @@ pub enum Op {
     },
     /// Work in user mode until a time: the task polls the clock, or works until an alarm.
     WorkUntil {
-        /// Start of the time.
+        /// Reference from which the time is counted.
         reference: Reference,
-        /// Length of the time.
+        /// Time after the reference at which the work ends.
         after: Nanos,
     },
     /// Work in user mode until the signal is posted: another task stops the work by a signal to its process.

@@ -52,7 +52,7 @@ pub fn conditions(machine: &Machine) -> Conditions {
 /// Result of a check, and the properties checked.
 #[derive(Debug)]
 pub struct Checked {
-    /// Findings.
+    /// Violations and other results of the checks.
     pub findings: Findings,
     /// All promises of the scheduler and general invariants that were checked.
     pub looked_for: Vec<Property>,

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn core_without_work_counts_and_search_time_is_summed() {
+    fn fraction_of_core_time_with_work_and_total_search_time_are_computed() {
         let events = vec![
             json!({"ph": "M", "name": "thread_name"}),
             // Time before the first block and after the last one does not count.

@@ -16,7 +16,8 @@ struct Change {
     new: &'static str,
 }
 
-/// Theory 3 of the source: the first pass scans all waiting tasks. Without it a CPU takes the first task it may run.
+/// Removes the first of two passes over the queue (point 3 of `nix.bpf.c`), which scans all waiting tasks. A CPU then
+/// takes the first task it may run.
 const NO_FIRST_PASS: Change =
     Change { old: "take(cpu, false, ~0ULL) || take(cpu, true, ~0ULL)", new: "take(cpu, true, ~0ULL)" };
 

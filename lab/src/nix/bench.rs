@@ -24,7 +24,7 @@ pub struct Case<'a> {
     pub cpus: u32,
     /// Text of the machine file.
     pub machine: &'a str,
-    /// Workload.
+    /// Workload to run.
     pub workload: Work<'a>,
     /// Further options of `weir sim`.
     pub options: &'a [&'a str],

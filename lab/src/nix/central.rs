@@ -78,7 +78,7 @@ fn busy(run: &Value) -> Result<f64> {
     Ok(number(central, "scheduler_ns")? + number(central, "stolen_ns")?)
 }
 
-/// Returns the same as a share of all time.
+/// Returns the share of its time that CPU 0 spends dispatching.
 fn share_busy(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "elapsed_ns")?)
 }
@@ -88,7 +88,7 @@ fn pick(run: &Value) -> Result<f64> {
     Ok(busy(run)? / number(run, "context_switches")?)
 }
 
-/// Returns a number of the queue's lock in CPU 0's dispatch, per dispatched task.
+/// Returns a value of the queue's lock as used by CPU 0's `dispatch`, per dispatched task.
 fn of_queue(run: &Value, key: &str) -> Result<f64> {
     let locks = run["locks"].as_array().context("a run has locks")?;
     let is_look = |lock: &&Value| lock["type"] == "dsq" && lock["caller"] == "dispatch";

@@ -76,7 +76,7 @@ pub enum Task {
     /// Be two threads that yield to each other
     #[command(hide = true)]
     Yield,
-    /// Search gaps in the time of a CPU
+    /// Search a CPU for gaps in which a spinning thread did not run
     #[command(hide = true)]
     Spin {
         /// Duration in seconds
@@ -178,7 +178,7 @@ impl Runs {
         self.0.iter().filter(|run| run["kind"] == kind).filter_map(|run| run[key].as_f64()).collect()
     }
 
-    /// Returns the same, scaled to the machine's median speed.
+    /// Returns one measure of all runs of a kind, scaled to the machine's median speed.
     fn steady(&self, kind: &str, key: &str) -> Vec<f64> {
         let spins = self.values(kind, "spin_ns");
         let usual = quantile(&spins, 0.5);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_speed_is_divided_out() {
+    fn makespans_are_divided_by_the_machine_speed_of_the_moment() {
         let line =
             |spin: u64, makespan: u64| serde_json::json!({"kind": "a", "spin_ns": spin, "makespan_ns": makespan});
         let runs = Runs(vec![line(100, 1_000), line(200, 2_000), line(50, 500)]);

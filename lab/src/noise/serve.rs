@@ -23,7 +23,7 @@ pub fn serve() -> Result<()> {
             ends.push(far);
             threads.push(thread::spawn(move || ask(near, pair * 2 + client)));
         }
-        // Blocking reads, one client after the other: a slow client delays the other one of its pair.
+        // The server reads from its two clients in turn and blocks on each: a slow client delays the other one.
         threads.push(thread::spawn(move || answer(&ends)));
     }
     threads.into_iter().try_for_each(|thread| thread.join().expect("no thread panics"))

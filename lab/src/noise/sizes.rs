@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn only_shortened_segments_are_mirrored() {
+    fn negative_deviations_are_mirrored_and_larger_ones_dropped() {
         assert_eq!(mirrored(&[-3.0, 90.0, -1.0, 7.0]), [-3.0, 3.0, -1.0, 1.0]);
     }
 

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn correlated_pairs_have_a_low_pairing() {
+    fn pairing_is_0_for_correlated_runs_and_near_1_for_independent_ones() {
         let left = [1.0, 2.0, 3.0, 4.0];
         assert_eq!(pairing(&left, &left), Some(0.0));
         assert_eq!(pairing(&left, &[1.5, 2.5, 3.5, 4.5]), Some(0.0), "a constant difference is no spread");

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_is_the_middle() {
+    fn median_of_an_even_number_of_values_is_the_mean_of_the_middle_two() {
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
     }

@@ -180,7 +180,7 @@ impl Row {
         statistics::median(&all) as f64 / 1e4
     }
 
-    /// Returns the same in microseconds per context switch.
+    /// Returns the known cost in microseconds per context switch.
     fn known_us(&self) -> f64 {
         let each = |spent: &Spent| (1e9 * spent.recorder_s / spent.switches.max(1.0)).round() as u64;
         let all: Vec<u64> = self.pairs.iter().map(|[_, recorded]| each(recorded)).collect();
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn bound_is_the_end_of_the_medians_interval() {
+    fn upper_bound_of_the_recording_cost_is_the_end_of_the_medians_confidence_interval() {
         let spent = |busy_s: f64| Spent { busy_s, elapsed_s: 2.0, switches: 4000.0, recorder_s: 0.02 };
         let pairs = (0..15).map(|number| [spent(1.0), spent(1.0 + f64::from(number) / 1000.0)]).collect();
         let mut row = Row { what: "x".into(), wanted: true, pairs };

@@ -58,7 +58,7 @@ impl Files {
         Ok(path.display().to_string())
     }
 
-    /// Writes both, with these costs.
+    /// Writes both machine files, with these costs.
     fn write_both(&self, weir: &Weir<'_>, costs: &[(&str, u64)]) -> Result<[String; 2]> {
         let whole = self.write(weir, "host", &self.topology, costs)?;
         Ok([whole, self.write(weir, "host-1", "shape = \"core:1 pu:1\"", costs)?])
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn other_machines_have_no_file() {
+    fn irregular_and_offline_machines_have_no_machine_file() {
         let mut machine = Machine::from_synthetic("core:4 pu:1").unwrap();
         machine.topology.places[3].core = 2;
         assert_eq!(topology(&machine), None, "a core of two threads beside two of one");

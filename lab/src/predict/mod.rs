@@ -31,7 +31,7 @@ Example, with Lua's source unpacked in a directory:
 pub struct Arguments {
     /// Shell command to run; {jobs} stands for the number of jobs
     command: String,
-    /// Directory in which to run it
+    /// Directory in which to run the command
     #[arg(long = "in", value_name = "DIR", default_value = ".")]
     directory: PathBuf,
     /// Shell command to run before each run

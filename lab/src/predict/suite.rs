@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ratio_of_cpu_times_is_divided_out() {
+    fn prediction_error_is_corrected_by_the_ratio_of_cpu_times() {
         let row = Row {
             kind: "k".into(),
             what: "w".into(),
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn real_run_is_compared_with_its_rounds_prediction() {
+    fn each_real_run_is_compared_with_the_prediction_of_its_round() {
         let row = Row {
             kind: "k".into(),
             what: "w".into(),
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_is_parsed() {
+    fn table_of_workload_kinds_is_parsed() {
         let kinds = Kinds::read().unwrap();
         assert!(kinds.kind.len() >= 18 && kinds.kind.iter().any(|kind| kind.steady));
     }

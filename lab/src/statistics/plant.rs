@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_delay_of_a_percent_is_found_by_trying() {
+    fn planted_delay_of_one_percent_is_found_by_trial_runs() {
         for slope in [0.000_02, 0.01, 0.4, 2.0] {
             let found = delay_of_a_percent(&mut |delay| Ok(delay as f64 * slope)).unwrap().unwrap();
             assert!((found * slope - 1.0).abs() < 0.01, "{found} for {slope}");

@@ -268,9 +268,9 @@ fn stories(run: &Run, masks: &Masks) -> BTreeMap<String, Vec<String>> {
     let owners = owners(calls);
     let mut stories = odd_ticks(calls, masks);
     stories.extend(turns(calls, masks));
-    // Tasks that have run: the slice a task has from before the first mark depends on timing. Tasks that were
-    // inserted: one created while the scheduler was being loaded was inserted by the kernel in one case and by the
-    // scheduler in the other.
+    // `ran`: tasks that have run since the first mark; before that, the remaining slice depends on timing. `placed`:
+    // tasks inserted since the first mark; a task created while the scheduler was being loaded may have been inserted
+    // by the kernel or by the scheduler.
     let (mut ran, mut placed) = (BTreeSet::new(), BTreeSet::new());
     for (call, owner) in calls.iter().zip(owners) {
         if call.op == "running" {

@@ -103,7 +103,7 @@ struct Watch<'a> {
     guests: bool,
     /// Whether foreign tasks are not under the scheduler.
     only_ours: bool,
-    /// With `only_ours`: CPUs that left idle without a scenario task.
+    /// CPUs that left the idle state without getting a scenario task. Used only with `only_ours`.
     woken: BTreeSet<i32>,
     /// Scenario tasks that want a CPU or have one.
     active: BTreeSet<&'a str>,
@@ -111,8 +111,8 @@ struct Watch<'a> {
     foreign: BTreeSet<i32>,
     /// CPUs that a scenario task left, and that no other scenario task has used since.
     left: BTreeSet<i32>,
-    /// CPUs that looked for work in vain, without a later event. A foreign task that comes now hides that: it looks
-    /// as if it had been found.
+    /// CPUs whose last event is a `dispatch` that found no task. A foreign task that starts there now hides this: it
+    /// looks as if `dispatch` had found it.
     vain: BTreeSet<i32>,
     /// Time of the last call about the running scenario task, by CPU.
     heard: BTreeMap<i32, u64>,
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_task_disturbs_while_a_scenario_task_is_runnable() {
+    fn foreign_task_beside_a_runnable_scenario_task_is_a_disturbance() {
         let life = "runnable 1 w_a 1,running 1 w_a 1,stopping 1 w_a 2,sleeps 1 w_a 2,update_idle 1 - 2";
         let with = |before: &str, after: &str| found(&[before, life, after].concat());
         assert_eq!(with("", ""), [""; 0]);
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn difference_from_the_model_may_be_a_disturbance() {
+    fn log_that_ends_early_or_loses_a_cpu_to_a_higher_class_is_disturbed() {
         let (half, rest) = ("runnable 1 w_a 1,running 1 w_a 1", ",stopping 1 w_a 2,sleeps 1 w_a 2,update_idle 1 - 2");
         let whole = [half, rest].concat();
         let beside = |log: &str, model: &str| of_log_beside(&parse(log), &parse(model));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn simultaneous_wakeups_must_not_be_late() {
+    fn simultaneous_wakeups_that_come_late_are_a_disturbance() {
         let log =
             |second: &str, third: &str| format!("runnable 1 w_a 1,runnable 1 w_b {second},runnable 1 w_a {third}");
         let beside = |log: &str, model: &str| are_late(&parse(log), &parse(model));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_task_after_a_vain_dispatch_disturbs() {
+    fn foreign_task_that_hides_an_empty_dispatch_is_a_disturbance() {
         let vain = "dispatch 2 - 1,update_idle 2 - 4";
         assert_eq!(found(&format!("{vain},running 2 * 4")), ["a foreign task comes to CPU 2"]);
         assert_eq!(found(&format!("{vain},running 3 * 4")), [""; 0]);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn cpu_that_does_not_go_idle_is_disturbed() {
+    fn foreign_task_that_keeps_a_cpu_from_going_idle_is_a_disturbance() {
         let life = "runnable 1 w_a 1,running 1 w_a 1,stopping 1 w_a 2,sleeps 1 w_a 2,dispatch 1 w_a 2";
         assert_eq!(found(&format!("{life},running 1 * 3")), ["a foreign task comes to CPU 1"]);
         assert_eq!(found(&format!("{life},running 2 * 3")), [""; 0]);

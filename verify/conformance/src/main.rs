@@ -122,7 +122,7 @@ enum Command {
     },
     /// Compare muqss with recordings of MuQSS 0.31.
     Muqss {
-        /// Cases.
+        /// Recorded set of cases.
         #[arg(default_value = "one", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
     },
@@ -137,7 +137,7 @@ enum Command {
     },
     /// Compare muqss task placement in the model with placement recorded on real kernels.
     Placements {
-        /// Machine.
+        /// Machine whose recorded placements are compared.
         #[arg(value_parser = ["threads", "nodes"])]
         machine: String,
     },

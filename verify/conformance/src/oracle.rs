@@ -332,9 +332,9 @@ fn resolution(measure: &str, value: u64) -> u64 {
     }
 }
 
-/// Returns a table of all values, and whether the policy's are within the kernel's spread: as near to the kernel's
-/// runs as these are to each other, or within the resolution. Known exceptions are marked; one that is not needed is
-/// an error too. Kernel values are adjusted first.
+/// Returns a table of all values, and whether all values of the policy agree with the kernel's: their distance from
+/// the kernel's runs is at most the spread of these runs, or below the resolution. `known` exceptions are marked; an
+/// exception that is not needed is a failure, too. `adjusted` is applied to the kernel's values first.
 pub(crate) fn table(
     policy: &str,
     model: &Values,

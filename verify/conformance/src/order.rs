@@ -66,7 +66,7 @@ const NARROWEST_SHARE: f64 = 20.0;
 
 /// Workload, tasks, and measure: `run_intervals`, `median_ns`, `p90_ns`, `preempted`, or `then NAME`.
 pub type Key = (String, String, String);
-/// One round.
+/// Measures of one round of runs.
 pub type Round = BTreeMap<Key, u64>;
 
 /// The last run interval of a CPU.
@@ -237,7 +237,7 @@ pub struct Real {
 }
 
 impl Real {
-    /// Returns whether a value is as near to the rounds as they are to each other.
+    /// Returns whether a value is within the range of the rounds, widened by its width on both sides.
     fn admits(&self, value: u64, is_share: bool) -> bool {
         let narrowest = if is_share { NARROWEST_SHARE } else { self.median as f64 * NARROWEST_PART };
         let width = ((self.most - self.least) as f64).max(narrowest);
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn value_agrees_within_the_width_of_the_rounds() {
+    fn model_value_may_exceed_the_range_of_the_kernels_rounds_by_its_width() {
         let real = Real { least: 900, median: 1000, most: 1100 };
         assert_eq!([699, 700, 1300, 1301].map(|value| real.admits(value, false)), [false, true, true, false]);
         let narrow = Real { least: 1000, median: 1000, most: 1000 };

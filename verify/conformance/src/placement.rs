@@ -60,7 +60,7 @@ const RECORDS: [(&str, &str, &str); 6] = [
     ("nodes", "muqss", include_str!("../placement/nodes-loaded.txt")),
 ];
 
-/// A case; bits of the masks are CPUs.
+/// A wakeup: the last CPU of the woken task, and the allowed and busy CPUs as bit masks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Case {
     last: u32,

@@ -44,7 +44,7 @@ pub struct Masks {
     pub alike: Vec<String>,
     /// Tasks that are not compared.
     pub tasks: Vec<String>,
-    /// Reason.
+    /// Why these parts of the log are not compared.
     pub why: String,
 }
 
@@ -120,7 +120,7 @@ pub struct Scenario {
     pub executes: Option<String>,
     /// Parts that are not compared.
     pub masks: Masks,
-    /// Workload.
+    /// Workload whose tasks the scenario runs.
     pub workload: Workload,
     without: String,
     profile: Profile,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Place {
-    /// None: `enqueue` drops the task.
+    /// No queue: `enqueue` drops the task.
     #[default]
     Nowhere,
     /// Local queue.
@@ -23,7 +23,7 @@ pub enum Place {
     LocalOn,
     /// A queue that does not exist.
     Unknown,
-    /// The FIFO queue, twice.
+    /// The scheduler's FIFO queue, with two inserts (an error).
     Twice,
     /// Local queue with a vtime insert.
     VtimeLocal,
@@ -31,13 +31,13 @@ pub enum Place {
     VtimeGlobal,
     /// Local queue of an impossible CPU.
     NoCpu,
-    /// FIFO queue with a vtime insert.
+    /// The scheduler's FIFO queue with a vtime insert.
     BothQueues,
-    /// None; the task is held for `dispatch`.
+    /// No queue: the task is held until `dispatch` inserts it.
     Hold,
-    /// None: calls `scx_bpf_error`.
+    /// No queue: `enqueue` calls `scx_bpf_error`.
     Error,
-    /// None: calls `scx_bpf_exit`.
+    /// No queue: `enqueue` calls `scx_bpf_exit`.
     Exit,
 }
 
@@ -80,7 +80,7 @@ pub enum Giving {
     Queues,
     /// Inserts the task held longest into the local queue.
     Held,
-    /// Inserts it twice.
+    /// Inserts the task held longest into the local queue twice.
     HeldTwice,
     /// Cancels the insert, inserts the task into the FIFO queue and moves it from there.
     Cancelled,

@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn exception_names_its_reason_and_must_be_needed() {
+    fn exception_to_a_comparison_states_its_reason_and_unneeded_ones_fail() {
         let row = "[[row]]\nworkload = \"latency\"\npolicy = \"fifo\"\ntask = \"a\"\npoints = 20.0\nreason = \"why\"\n";
         let kernel = read(KERNEL).unwrap();
         let other = read(&KERNEL.replace("fifo a 600", "fifo a 900")).unwrap();

@@ -4,7 +4,7 @@
 use crate::compare::Verdict;
 use std::fmt::Write as _;
 
-/// One line a scenario, and below it what differs.
+/// Formats one line per scenario, followed by its differences.
 pub fn text(verdicts: &[Verdict]) -> String {
     let width = verdicts.iter().map(|verdict| verdict.scenario.len()).max().unwrap_or(0);
     let mut text = String::new();

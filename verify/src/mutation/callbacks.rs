@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn place_belongs_to_the_callbacks_that_use_it() {
+    fn mutation_site_belongs_to_the_callbacks_that_use_it() {
         assert_eq!(at("fifo", "SHARED_DSQ, SCX_SLICE_DFL"), ["enqueue"]);
         assert_eq!(at("fifo", "SCX_DSQ_LOCAL, SCX_SLICE_DFL"), ["select_cpu"]);
         assert_eq!(at("fifo", "SHARED_DSQ 0"), ["dispatch", "enqueue", "init"]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_every_mutable_place_has_a_callback() {
+    fn nearly_every_mutation_site_has_a_callback() {
         for policy in ["bfs", "vrq", "fifo"] {
             let source = Source::read(crate::root(), policy).unwrap();
             let callbacks = Callbacks::of(&source);

@@ -297,7 +297,7 @@ impl Answer {
         self.shown("").next().is_some_and(|suspect| suspect.right)
     }
 
-    /// Returns whether this rule applies, and whether it is right somewhere.
+    /// Returns whether this rule names a suspect, and whether any suspect that it names is right.
     fn applies(&self, reason: &str) -> (bool, bool) {
         let mut own = self.shown("").filter(|suspect| suspect.reason == reason).map(|suspect| suspect.right);
         own.next().map_or((false, false), |first| (true, first || own.any(|right| right)))

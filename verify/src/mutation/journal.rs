@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_count_until_policy_or_tests_change() {
+    fn mutation_results_are_reused_until_the_policy_or_its_tests_change() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("judged");
         let outcomes = [

@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preset_overrides_the_profile() {
+    fn preset_overrides_constants_and_promises_of_the_profile() {
         let profile = "[rodata]\na = 1\nb = 2\n[promises]\nx = true\ny = 3\n\
                        [presets.p]\ndoc = 'd'\nb = 5\n[presets.p.promises]\nx = false\n";
         let profile: toml::Table = toml::from_str(&with_preset(profile, "p").unwrap()).unwrap();

@@ -70,7 +70,7 @@ impl Suite {
             }
         }
         match fs::rename(&unpacked, directory) {
-            // A concurrent process was faster.
+            // A concurrent process has created the directory in the meantime.
             Err(_) if directory.exists() => {}
             other => other?,
         }
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mirror_is_that_of_the_release_itself() {
+    fn package_mirror_is_that_of_the_release_not_of_its_security_updates() {
         let targets =
             "bookworm-security http://a.example/s/\nbookworm http://b.example/d/\nbookworm http://c.example/\n";
         assert_eq!(mirror_of(targets, "bookworm").as_deref(), Some("http://b.example/d/"));

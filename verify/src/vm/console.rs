@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_alarms_in_the_console_are_found() {
+    fn warnings_of_the_kernel_on_the_console_are_found() {
         for line in [
             "[    3.141592] WARNING: CPU: 2 PID: 77 at kernel/sched/ext.c:2030 scx_foo+0x12/0x40",
             "[    9.0] WARNING: kernel/sched/ext.c:2030 at scx_foo+0x12/0x40, CPU#2: weir/77",
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn ejected_scheduler_is_no_alarm() {
+    fn ejection_message_on_the_console_is_no_kernel_warning() {
         let log = "[    5.1] sched_ext: BPF scheduler \"drops\" enabled\n\
                    [    8.7] sched_ext: BPF scheduler \"drops\" disabled (runnable task stall)\n\
                    [    8.7] sched_ext: drops: victim[205] failed to run for 3.752s\n\

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn archive_entries_round_trip() {
+    fn cpio_archive_entries_are_read_back_unchanged() {
         let mut archive = Archive::default();
         archive.device("/dev/console", (5, 1));
         archive.file("/a/b/c", 0o755, b"12345");

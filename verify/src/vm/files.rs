@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn transfers_parse() {
+    fn file_transfer_arguments_are_parsed() {
         let parse = |text: &str| Transfer::parse(text).map(|transfer| (transfer.host, transfer.guest));
         assert_eq!(parse("a/weir"), Ok(("a/weir".into(), "/in/weir".to_owned())));
         assert_eq!(parse("a:b:/c"), Ok(("a:b".into(), "/c".to_owned())));

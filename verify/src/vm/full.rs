@@ -274,14 +274,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_are_found() {
+    fn policies_are_found_in_their_directory() {
         let names = policies().unwrap();
         assert!(["bfs", "fifo"].iter().all(|name| names.contains(&(*name).to_owned())), "{names:?}");
         assert!(!names.contains(&"include".to_owned()));
     }
 
     #[test]
-    fn presets_are_found_and_unknown_ones_refused() {
+    fn presets_of_policies_are_found_and_unknown_ones_refused() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let all = chosen(&names(&["vrq", "bfs@gc"]), true).unwrap();
         assert_eq!(all, ["vrq@0.3", "vrq@0.4", "vrq@4.2", "vrq@4.3", "bfs@gc"]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_chosen_and_unknown_ones_refused() {
+    fn test_steps_are_selected_by_name_and_unknown_ones_refused() {
         let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let mut steps = list("bfs", 4, 9);
         keep(&mut steps, &names(&["hotplug", "cycles"]));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn step_numbers_are_in_the_json() {
+    fn numbers_that_a_test_step_prints_are_in_the_json() {
         let steps = vec![StepResult {
             name: "cycles-bfs".to_owned(),
             status: Some(0),

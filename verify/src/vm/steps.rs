@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_named_after_script_and_argument() {
+    fn test_steps_are_named_after_script_and_argument() {
         for (script, argument, name) in [
             ("nothing-left", "", "nothing-left"),
             ("cycles", "bfs:50", "cycles-bfs"),
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn results_are_parsed_and_missing_ones_detected() {
+    fn step_results_are_parsed_and_missing_ones_detected() {
         let steps = [Step::new("cycles", "bfs:50", 9), Step::new("kill", "bfs", 9), Step::new("kernel", "4", 9)];
         let results = read_results(&steps, "cycles-bfs 0 1234\nkill-bfs 124 900\n", "cycles-bfs cycles 50\n").unwrap();
         let of = |name: &str, status, spent_ms, numbers: &[(&str, u64)]| StepResult {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn every_script_is_listed() {
+    fn every_guest_script_is_a_listed_step() {
         let directory = crate::root().join("verify/guest/steps");
         let mut names: Vec<String> = fs::read_dir(directory)
             .unwrap()

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_have_sockets_cores_threads_and_nodes() {
+    fn qemu_arguments_give_sockets_cores_threads_and_nodes() {
         for (machine, expected) in [
             ("pu:3", "-m 512 -smp 3,sockets=1,cores=3,threads=1"),
             ("package:1 l3:2 core:2 pu:2", "-m 512 -smp 8,sockets=2,cores=2,threads=2"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn unsupported_properties_are_noted() {
+    fn machine_properties_that_qemu_cannot_have_are_noted() {
         let notes = |name: &str| Topology::named(name).unwrap().notes.join("; ");
         assert!(notes("laptop-2c4t.toml").contains("CPUs have other numbers"));
         assert!(!notes("desktop-4c").contains("CPUs have other numbers"));

@@ -189,7 +189,8 @@ const TRIALS: &[Trial] = &[
         promises: "",
         broken: "caps",
         mutants: &[
-            // Hard caps treated as soft; usage of subgroups not counted; usage decays too fast.
+            // These mutants treat hard caps as soft, do not count the usage of subgroups, and let usage decay too
+            // fast.
             Mutant {
                 file: "entitlement/caps.bpf.h",
                 old: "return READ_ONCE(above_hard) & job_at(job)->path;",

@@ -20,7 +20,8 @@ fn weir() -> Command {
     Command::new(env!("CARGO_BIN_EXE_weir"))
 }
 
-/// Runs `weir run`; `None` if that is not possible here.
+/// Runs `weir run`. Returns `None` and marks the test as skipped if it needs root or a kernel feature that is missing
+/// here.
 fn run(args: &[&str]) -> Option<Output> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let output = weir().arg("run").args(args).output().unwrap();

@@ -21,7 +21,7 @@ fn runs(args: &[&str]) -> Vec<Value> {
 
 /// The build at each load of the sanity test, in rounds; the number of jobs is a percentage of the machine's CPUs.
 #[test]
-fn sanity_suite_is_a_build_at_six_loads_in_three_rounds() {
+fn sanity_suite_runs_a_build_at_six_loads_in_three_rounds() {
     let short = ["bfs", "-m", "desktop-4c", "-w", "sanity,policy=batch", "--for", "100ms"];
     let printed = text(&[&short[..], &["--seeds", "2"]].concat());
     let heads: Vec<&str> = printed.lines().filter(|line| line.starts_with(">>>>>") && line.contains('%')).collect();

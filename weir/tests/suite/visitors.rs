@@ -29,7 +29,8 @@ const PROFILE: &str = include_str!("../../../crates/kernel-link/tests/schedulers
 #[test]
 fn profile_programs_are_called_before_attach_and_after_a_restart() {
     let directory = visitor(PROFILE);
-    // It has no hotplug callbacks, so hotplug restarts it; it refuses to start unless its programs are called again.
+    // The scheduler has no hotplug callbacks, so hotplug restarts it. It refuses to start unless its programs are
+    // called again.
     let faults = ["--faults", "cpu1:offline@500ms,cpu1:online@1s"];
     for (scheduler, args, restarts) in
         [("./visitor.bpf.o", &[][..], 0), ("./visitor.bpf.o,fifo=true", &[], 0), ("./visitor.bpf.o", &faults[..], 2)]

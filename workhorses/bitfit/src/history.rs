@@ -90,7 +90,7 @@ fn step(bytes: &[u8], state: State, from: usize, end: usize) -> Option<usize> {
     (from..end).find(|&block| state_at(bytes, block) == state)
 }
 
-/// First block in `state` in a byte.
+/// Index of the first pair of a byte that is in `state`.
 #[inline(always)]
 fn step_byte(byte: u8, state: State) -> Option<usize> {
     (0..BLOCKS_PER_BYTE).find(|block| byte >> (2 * block) & 3 == state.bits())
@@ -108,7 +108,7 @@ fn byte_boundary(bytes: &[u8], from: usize) -> usize {
     from.next_multiple_of(BLOCKS_PER_BYTE).min(bytes.len() * BLOCKS_PER_BYTE)
 }
 
-/// Search #1.
+/// Search #1 of the bug: skips words of 32 used blocks.
 fn words_all_used(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     let blocks = bytes.len() * BLOCKS_PER_BYTE;
     let mut block = from;
@@ -132,7 +132,7 @@ fn words_all_used(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     None
 }
 
-/// Search #2.
+/// Search #2 of the bug: skips bytes whose low bits rule the state out.
 fn bytes_by_low_bits(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -182,17 +182,17 @@ fn unless_all_used(
     walk(at, bytes.len())
 }
 
-/// Search #3.
+/// Search #3 of the bug: #1 without redundant tests in the single steps.
 fn words_all_used_tight(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     unless_all_used(bytes, state, from, |start, end| step(bytes, state, start * BLOCKS_PER_BYTE, end * BLOCKS_PER_BYTE))
 }
 
-/// Search #4.
+/// Search #4 of the bug: #3, but walks an unskipped word by bytes.
 fn words_then_bytes(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     unless_all_used(bytes, state, from, |start, end| bytes_from(bytes, state, start, end))
 }
 
-/// Search #5.
+/// Search #5 of the bug: skips aligned words whose low bits rule the state out.
 fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -221,7 +221,7 @@ fn aligned_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     bytes_from(bytes, state, at, bytes.len())
 }
 
-/// Chunk length of #6 in bytes.
+/// Length in bytes of the chunks that search #6 compares.
 const CHUNK: usize = 4096;
 
 /// A chunk without free blocks.
@@ -230,7 +230,8 @@ static ALL_USED: [u8; CHUNK] = [0x55; CHUNK];
 /// A chunk of free blocks only.
 static ALL_FREE: [u8; CHUNK] = [0; CHUNK];
 
-/// Search #6.
+/// Compares chunks of 4 KiB with a chunk that has no block in the state, and searches the first chunk that differs
+/// (search #6 of the bug).
 fn chunks(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     if from >= bytes.len() * BLOCKS_PER_BYTE {
         return None;
@@ -254,7 +255,7 @@ fn chunks(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     None
 }
 
-/// Search of 2009.
+/// Compares words of 32 blocks with the state, exactly: the search of 2009.
 fn exact_words(bytes: &[u8], state: State, from: usize) -> Option<usize> {
     let want = Want::equal(state);
     let mut at = from / BLOCKS_PER_BYTE;

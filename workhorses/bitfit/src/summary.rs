@@ -238,7 +238,7 @@ mod tests {
     use std::vec;
 
     #[test]
-    fn largest_map_needs_all_levels_and_index_stays_small() {
+    fn largest_map_needs_all_index_levels_and_a_50_mb_map_a_small_index() {
         let mut chunks = usize::MAX.div_ceil(CHUNK_BYTES);
         let mut levels = 0;
         while chunks > 1 {
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn unsuccessful_search_clears_the_chunk_mark() {
+    fn search_that_finds_nothing_in_a_chunk_clears_its_index_bit() {
         let mut bytes = vec![0x55; 3 * CHUNK_BYTES];
         let mut storage = vec![0; Indexed::words_per_state(bytes.len())];
         let mut map = Indexed::new(&mut bytes, &[State::Free], &mut storage).unwrap();

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Archived epochs as directories `/archive/YYYY/MMDD`, read-only, and the view of both worlds that the doors share.
+//! Archived epochs as directories `/archive/YYYY/MMDD`, read-only, and the combined tree that FUSE and 9P clients
+//! see: the live tree with `/archive` in its root.
 //!
-//! `archive` is a name of the root that listings do not show. It exists if there is an epoch and the root has no entry
-//! of that name. An epoch's metadata is loaded when it is first used; its pages are read when they are.
+//! `archive` is a name of the root that listings do not show. It exists if there is an epoch and the root has no
+//! entry of that name. An epoch's metadata is loaded when it is first used; its pages are read when they are.
 
 use crate::server::{Server, lock};
 use crate::store::Store;
@@ -15,14 +16,14 @@ use std::sync::{Arc, Mutex};
 /// Name of the virtual directory in the root.
 pub const NAME: &[u8] = b"archive";
 
-/// Inode numbers of the live tree and within an epoch are below this.
+/// Bits for the inode number within the live tree or an epoch; the bits above hold the number of the epoch.
 const EPOCH_SHIFT: u32 = 48;
 /// Bit of the inode numbers of `/archive` and the years in it.
 const VIRTUAL: Ino = 1 << 62;
 /// Epochs whose metadata stays in memory.
 const LOADED: usize = 4;
 
-/// Epochs in use, and the numbers under which the doors know them.
+/// Epochs in use, and the numbers that stand for them in inode numbers of the combined tree.
 #[derive(Default)]
 pub struct Cache {
     state: Mutex<State>,
@@ -35,7 +36,7 @@ struct State {
     trees: BTreeMap<u64, Arc<Tree>>,
 }
 
-/// What an inode number of a door stands for.
+/// What an inode number of the combined tree (live tree and archived epochs) refers to.
 pub enum Place {
     /// An inode of the live tree.
     Live(Ino),
@@ -47,8 +48,8 @@ pub enum Place {
     Epoch(Arc<Tree>, Ino, u64),
 }
 
-/// Composes the door's inode number.
-fn door_ino(epoch: u64, ino: Ino) -> Ino {
+/// Composes the inode number in the combined tree.
+fn combined_ino(epoch: u64, ino: Ino) -> Ino {
     epoch << EPOCH_SHIFT | ino
 }
 
@@ -64,7 +65,7 @@ fn parse_year(name: &[u8]) -> Option<u64> {
 }
 
 impl Server {
-    /// Finds what a door's inode number stands for.
+    /// Returns what an inode number of the combined tree refers to.
     pub fn place(&self, ino: Ino) -> Result<Place> {
         if ino >> EPOCH_SHIFT == 0 {
             return Ok(Place::Live(ino));
@@ -109,42 +110,42 @@ impl Server {
         at as u64 + 1
     }
 
-    /// Looks a name up in a door's directory.
-    pub fn door_lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Attr> {
+    /// Looks a name up in a directory of the combined tree.
+    pub fn combined_lookup(&self, caller: &Caller, parent: Ino, name: &[u8]) -> Result<Attr> {
         match self.place(parent)? {
             Place::Live(parent) => {
                 let found = self.read(|tree| tree.lookup(caller, parent, name).and_then(|ino| tree.attr(ino)));
                 match found {
                     Err(Errno::NOENT) if parent == ROOT && name == NAME && !self.store().epochs().is_empty() => {
-                        self.door_attr(VIRTUAL)
+                        self.combined_attr(VIRTUAL)
                     }
                     other => other,
                 }
             }
             Place::Archive => match name {
-                b"." => self.door_attr(VIRTUAL),
-                b".." => self.door_attr(ROOT),
+                b"." => self.combined_attr(VIRTUAL),
+                b".." => self.combined_attr(ROOT),
                 _ => {
                     let year = parse_year(name).filter(|year| self.in_year(*year).next().is_some());
-                    self.door_attr(VIRTUAL | year.ok_or(Errno::NOENT)?)
+                    self.combined_attr(VIRTUAL | year.ok_or(Errno::NOENT)?)
                 }
             },
             Place::Year(year) => match name {
-                b"." => self.door_attr(VIRTUAL | year),
-                b".." => self.door_attr(VIRTUAL),
+                b"." => self.combined_attr(VIRTUAL | year),
+                b".." => self.combined_attr(VIRTUAL),
                 _ => {
                     let day = std::str::from_utf8(name).map_err(|_| Errno::NOENT)?;
                     let wanted = format!("{year:04}/{day}");
                     let epoch = self.in_year(year).find(|epoch| epoch.name == wanted).ok_or(Errno::NOENT)?;
-                    self.door_attr(door_ino(self.epoch_number(&epoch.name), ROOT))
+                    self.combined_attr(combined_ino(self.epoch_number(&epoch.name), ROOT))
                 }
             },
             Place::Epoch(tree, ino, epoch) => {
                 if name == b".." && ino == ROOT {
-                    return self.door_attr(self.door_parent(parent)?);
+                    return self.combined_attr(self.combined_parent(parent)?);
                 }
                 let mut attr = tree.lookup(caller, ino, name).and_then(|ino| tree.attr(ino))?;
-                attr.ino = door_ino(epoch, attr.ino);
+                attr.ino = combined_ino(epoch, attr.ino);
                 Ok(attr)
             }
         }
@@ -155,8 +156,8 @@ impl Server {
         self.store().epochs().into_iter().filter(move |epoch| epoch.name.starts_with(&prefix))
     }
 
-    /// Attributes of a door's inode.
-    pub fn door_attr(&self, ino: Ino) -> Result<Attr> {
+    /// Attributes of an inode of the combined tree.
+    pub fn combined_attr(&self, ino: Ino) -> Result<Attr> {
         match self.place(ino)? {
             Place::Live(ino) => self.read(|tree| tree.attr(ino)),
             Place::Archive => {
@@ -171,13 +172,13 @@ impl Server {
         }
     }
 
-    /// The directory that holds a door's directory.
-    pub fn door_parent(&self, ino: Ino) -> Result<Ino> {
+    /// Parent of a directory of the combined tree.
+    pub fn combined_parent(&self, ino: Ino) -> Result<Ino> {
         match self.place(ino)? {
             Place::Live(ino) => self.read(|tree| tree.parent(ino)),
             Place::Archive => Ok(ROOT),
             Place::Year(_) => Ok(VIRTUAL),
-            Place::Epoch(tree, within, epoch) if within != ROOT => Ok(door_ino(epoch, tree.parent(within)?)),
+            Place::Epoch(tree, within, epoch) if within != ROOT => Ok(combined_ino(epoch, tree.parent(within)?)),
             Place::Epoch(_, _, epoch) => {
                 let name = lock(&self.archive.state).numbers.get(epoch as usize - 1).cloned().ok_or(Errno::STALE)?;
                 Ok(VIRTUAL | parse_year(&name.as_bytes()[..4]).ok_or(Errno::STALE)?)
@@ -185,16 +186,16 @@ impl Server {
         }
     }
 
-    /// Visits entries of a door's directory whose cookie is greater than `after`, `.` and `..` first, until `visit`
-    /// returns false. An entry comes with its cookie and attributes where they are known.
-    pub fn door_list(
+    /// Visits entries of a directory of the combined tree whose cookie is greater than `after`, `.` and `..` first,
+    /// until `visit` returns false. An entry comes with its cookie and attributes where they are known.
+    pub fn combined_list(
         &self,
         ino: Ino,
         after: u64,
         visit: &mut dyn FnMut(u64, &Entry, Option<Attr>) -> bool,
     ) -> Result<()> {
         let dot = |name: &str, ino| Entry { ino, kind: libc::S_IFDIR, name: name.as_bytes().into() };
-        let parent = self.door_parent(ino)?;
+        let parent = self.combined_parent(ino)?;
         for (cookie, entry) in [(1, dot(".", ino)), (2, dot("..", parent))] {
             if cookie > after && !visit(cookie, &entry, None) {
                 return Ok(());
@@ -212,7 +213,7 @@ impl Server {
             }),
             Place::Epoch(tree, within, epoch) => {
                 for (cookie, entry) in tree.list(within, after)? {
-                    let ino = door_ino(epoch, entry.ino);
+                    let ino = combined_ino(epoch, entry.ino);
                     let attr = tree.attr(entry.ino).ok().map(|attr| Attr { ino, ..attr });
                     if !visit(cookie, &Entry { ino, ..entry.clone() }, attr) {
                         break;
@@ -228,7 +229,7 @@ impl Server {
                 for year in years {
                     // The cookies of `.` and `..` are 1 and 2.
                     let entry = Entry { name: format!("{year:04}").as_bytes().into(), ..dot(".", VIRTUAL | year) };
-                    if year + 3 > after && !visit(year + 3, &entry, self.door_attr(VIRTUAL | year).ok()) {
+                    if year + 3 > after && !visit(year + 3, &entry, self.combined_attr(VIRTUAL | year).ok()) {
                         break;
                     }
                 }
@@ -236,9 +237,9 @@ impl Server {
             }
             Place::Year(year) => {
                 for (cookie, epoch) in (3..).zip(self.in_year(year)) {
-                    let ino = door_ino(self.epoch_number(&epoch.name), ROOT);
+                    let ino = combined_ino(self.epoch_number(&epoch.name), ROOT);
                     let entry = dot(&epoch.name[5..], ino);
-                    if cookie > after && !visit(cookie, &entry, self.door_attr(ino).ok()) {
+                    if cookie > after && !visit(cookie, &entry, self.combined_attr(ino).ok()) {
                         break;
                     }
                 }
@@ -247,8 +248,8 @@ impl Server {
         }
     }
 
-    /// Reads bytes of a door's file. A page that is damaged is named on standard error.
-    pub fn door_read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
+    /// Reads bytes of a file of the combined tree. If a page is damaged, a message on standard error names it.
+    pub fn combined_read(&self, ino: Ino, offset: u64, out: &mut [u8]) -> Result<usize> {
         let result = match self.place(ino)? {
             Place::Live(ino) => self.read(|tree| tree.read(ino, offset, out)),
             Place::Epoch(tree, within, _) => tree.read(within, offset, out),
@@ -265,8 +266,8 @@ impl Server {
         result
     }
 
-    /// Runs a read-only operation on the tree that holds a door's inode.
-    pub fn door_view<R>(&self, ino: Ino, view: impl FnOnce(&Tree, Ino) -> Result<R>) -> Result<R> {
+    /// Runs a read-only operation on the tree (live or archived) to which an inode of the combined tree belongs.
+    pub fn combined_view<R>(&self, ino: Ino, view: impl FnOnce(&Tree, Ino) -> Result<R>) -> Result<R> {
         match self.place(ino)? {
             Place::Live(ino) => self.read(|tree| view(tree, ino)),
             Place::Epoch(tree, within, _) => view(&tree, within),

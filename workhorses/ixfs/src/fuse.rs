@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The FUSE door: for programs on the same machine.
+//! FUSE interface: for programs on the same machine.
 //!
-//! The kernel checks permissions (`default_permissions`) and is the only client, so what it caches stays valid. `open`
-//! and `opendir` are answered with `ENOSYS` once, which makes the kernel open files by itself: the references it takes
-//! with each lookup keep removed files alive. `flush` is answered likewise: a close makes nothing durable.
+//! The kernel checks permissions (`default_permissions`) and is the only client, so what it caches stays valid.
+//! `open` and `opendir` are answered with `ENOSYS` once, which makes the kernel open files by itself: the references
+//! it takes with each lookup keep removed files alive. `flush` is answered likewise: a close makes nothing durable.
 
 use crate::server::{Server, lock, now};
 use crate::tree::attributes::{SetAttr, When, XattrFlags};
@@ -25,8 +25,8 @@ use std::time::{Duration, SystemTime};
 /// How long the kernel may keep names and attributes: it is the only one to change them.
 const TTL: Duration = Duration::from_secs(3600);
 
-/// The door.
-pub struct Door {
+/// The file system that the kernel calls through FUSE.
+pub struct FuseFileSystem {
     server: Arc<Server>,
     /// Requests that wait for the log.
     syncs: Mutex<Sender<ReplyEmpty>>,
@@ -107,13 +107,13 @@ fn file_attr(attr: &Attr) -> FileAttr {
     }
 }
 
-impl Door {
-    /// A door to a server.
-    pub fn new(server: Arc<Server>) -> io::Result<Door> {
+impl FuseFileSystem {
+    /// Creates it for a server, and starts the thread that answers `fsync` requests.
+    pub fn new(server: Arc<Server>) -> io::Result<FuseFileSystem> {
         let (syncs, waiting) = channel();
         let log = server.clone();
         std::thread::Builder::new().name("fsync".to_owned()).spawn(move || answer_syncs(&log, &waiting))?;
-        Ok(Door { server, syncs: Mutex::new(syncs) })
+        Ok(FuseFileSystem { server, syncs: Mutex::new(syncs) })
     }
 
     fn sync(&self, reply: ReplyEmpty) {
@@ -148,7 +148,7 @@ impl Door {
     }
 
     fn list(&self, ino: INodeNo, offset: u64, add: Add<'_>) -> Result<()> {
-        self.server.door_list(ino.0, offset, &mut |cookie, entry, attr| {
+        self.server.combined_list(ino.0, offset, &mut |cookie, entry, attr| {
             add(cookie, OsStr::from_bytes(&entry.name), entry.ino, entry.kind, attr)
         })
     }
@@ -161,7 +161,7 @@ fn empty(result: Result<()>, reply: ReplyEmpty) {
     }
 }
 
-impl Filesystem for Door {
+impl Filesystem for FuseFileSystem {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
@@ -171,7 +171,7 @@ impl Filesystem for Door {
             InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_CACHE_SYMLINKS,
             InitFlags::FUSE_ASYNC_DIO,
-            // Otherwise the kernel asks for a file's capabilities before each write.
+            // Without this flag the kernel asks for a file's capabilities before each write.
             InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             // A kernel without one of them works too, only slower.
@@ -181,7 +181,7 @@ impl Filesystem for Door {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.reply_entry(self.server.door_lookup(&caller(request), parent.0, name.as_bytes()), reply);
+        self.reply_entry(self.server.combined_lookup(&caller(request), parent.0, name.as_bytes()), reply);
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, nlookup: u64) {
@@ -189,7 +189,7 @@ impl Filesystem for Door {
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.server.door_attr(ino.0) {
+        match self.server.combined_attr(ino.0) {
             Ok(attr) => reply.attr(&TTL, &file_attr(&attr)),
             Err(error) => reply.error(errno(error)),
         }
@@ -231,7 +231,7 @@ impl Filesystem for Door {
     }
 
     fn readlink(&self, _: &Request, ino: INodeNo, reply: ReplyData) {
-        match self.server.door_view(ino.0, |tree, ino| tree.readlink(ino)) {
+        match self.server.combined_view(ino.0, |tree, ino| tree.readlink(ino)) {
             Ok(target) => reply.data(&target),
             Err(error) => reply.error(errno(error)),
         }
@@ -318,7 +318,7 @@ impl Filesystem for Door {
         reply: ReplyData,
     ) {
         let mut out = vec![0; size as usize];
-        match self.server.door_read(ino.0, offset, &mut out) {
+        match self.server.combined_read(ino.0, offset, &mut out) {
             Ok(n) => reply.data(&out[..n]),
             Err(error) => reply.error(errno(error)),
         }
@@ -373,7 +373,7 @@ impl Filesystem for Door {
     fn readdirplus(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
         let server = &self.server;
         let result = self.list(ino, offset, &mut |cookie, name, ino, _, attr| {
-            let Some(attr) = attr.or_else(|| server.door_attr(ino).ok()) else { return true };
+            let Some(attr) = attr.or_else(|| server.combined_attr(ino).ok()) else { return true };
             let full = reply.add(INodeNo(ino), cookie, name, &TTL, &file_attr(&attr), Generation(0));
             // The kernel takes a reference for each entry but `.` and `..`.
             if !full && cookie > 2 {
@@ -424,12 +424,12 @@ impl Filesystem for Door {
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
         let value = self
             .server
-            .door_view(ino.0, |tree, ino| tree.xattr(&caller(request), ino, name.as_bytes()).map(<[u8]>::to_vec));
+            .combined_view(ino.0, |tree, ino| tree.xattr(&caller(request), ino, name.as_bytes()).map(<[u8]>::to_vec));
         xattr(value, size, reply);
     }
 
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        xattr(self.server.door_view(ino.0, |tree, ino| tree.xattr_names(ino)), size, reply);
+        xattr(self.server.combined_view(ino.0, |tree, ino| tree.xattr_names(ino)), size, reply);
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -481,7 +481,7 @@ impl Filesystem for Door {
     fn lseek(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
         let result = match (u64::try_from(offset), whence) {
             (Ok(offset), libc::SEEK_DATA | libc::SEEK_HOLE) => {
-                self.server.door_view(ino.0, |tree, ino| tree.seek(ino, offset, whence == libc::SEEK_DATA))
+                self.server.combined_view(ino.0, |tree, ino| tree.seek(ino, offset, whence == libc::SEEK_DATA))
             }
             (Err(_), _) => Err(rustix::io::Errno::NXIO),
             _ => Err(rustix::io::Errno::INVAL),
@@ -527,7 +527,12 @@ fn xattr(value: Result<Vec<u8>>, size: u32, reply: ReplyXattr) {
 }
 
 /// Mounts a server at a directory; unmounted when the session is dropped or ended.
-pub fn mount(server: Arc<Server>, source: &str, directory: &Path, threads: usize) -> io::Result<fuser::Session<Door>> {
+pub fn mount(
+    server: Arc<Server>,
+    source: &str,
+    directory: &Path,
+    threads: usize,
+) -> io::Result<fuser::Session<FuseFileSystem>> {
     let mut config = fuser::Config::default();
     config.mount_options = vec![
         fuser::MountOption::FSName(source.to_owned()),
@@ -541,5 +546,5 @@ pub fn mount(server: Arc<Server>, source: &str, directory: &Path, threads: usize
     }
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1;
-    fuser::Session::new(Door::new(server)?, directory, &config)
+    fuser::Session::new(FuseFileSystem::new(server)?, directory, &config)
 }

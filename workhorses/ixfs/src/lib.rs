@@ -4,7 +4,7 @@
 //! - [`tree`]: the files, in memory. Freezing a tree takes constant time; a frozen tree never changes.
 //! - [`store`]: the same tree on disk: a log of changes and snapshots, made from frozen trees.
 //! - [`server`]: the live tree with its store, group commit, and the thread that bounds the loss window.
-//! - [`fuse`] and [`ninep`]: the doors, for programs on the same machine and for others.
+//! - [`fuse`] and [`ninep`]: the interfaces to clients, FUSE for programs on the same machine and 9P for others.
 //! - [`archive`] and [`stream`]: epochs that are kept, seen as directories and sent elsewhere.
 pub mod archive;
 pub mod control;

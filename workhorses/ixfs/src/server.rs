@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The server behind all doors: the live tree, its store, and the threads that make changes durable.
+//! The server behind the FUSE and 9P interfaces: the live tree, its store, and the threads that make changes durable.
 
 use crate::status::{Latencies, Status};
 use crate::store::{Recovery, Result as StoreResult, Store, StoreError};
@@ -79,7 +79,7 @@ pub struct Server {
     dirty_since: AtomicI64,
     gate: Mutex<Gate>,
     turn: Condvar,
-    /// References of the doors to inodes, which keep a removed inode.
+    /// Number of references that FUSE and 9P clients hold to an inode; a removed inode stays while there are any.
     held: Mutex<BTreeMap<Ino, u64>>,
     stopping: AtomicBool,
     wake: Condvar,
@@ -327,7 +327,7 @@ impl Server {
         freed > 0
     }
 
-    /// Adds references of a door to an inode. An inode without a name stays as long as there are references.
+    /// Adds references of a client to an inode. An inode without a name stays as long as there are references.
     pub fn hold(&self, ino: Ino, count: u64) {
         *lock(&self.held).entry(ino).or_default() += count;
     }
@@ -347,7 +347,7 @@ impl Server {
         }
     }
 
-    /// Removes an inode that lost its last name, unless a door refers to it.
+    /// Removes an inode that lost its last name, unless a client holds a reference to it.
     pub fn let_go(&self, lost: Option<Ino>) {
         let Some(ino) = lost else { return };
         self.write(|tree| {
@@ -429,7 +429,7 @@ impl Server {
         }
     }
 
-    /// Checks that `ino` may be the root of a door: it always is.
+    /// Inode number of the root.
     pub fn root(&self) -> Ino {
         ROOT
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// State of a running server. Times are in nanoseconds, sizes in bytes.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Status {
-    /// When changes reach the disk.
+    /// Setting that decides when changes reach the disk.
     pub durability: Durability,
     /// Memory charged to the quota.
     pub memory_used_bytes: u64,
@@ -18,13 +18,13 @@ pub struct Status {
     pub disk_only_bytes: u64,
     /// Inodes in the tree.
     pub inodes: u64,
-    /// Inodes that doors refer to.
+    /// Number of inodes to which FUSE or 9P clients hold references.
     pub held_inodes: u64,
     /// Age of the oldest change that a crash would lose; 0: there is none.
     pub loss_window_ns: i64,
     /// Age at which the server begins to log a change by itself.
     pub loss_window_limit_ns: i64,
-    /// The store.
+    /// Space used in the store file.
     pub store: Usage,
     /// Latency of the last 1,024 calls of `fsync` that waited for the log.
     pub sync_latency_ns: Summary,

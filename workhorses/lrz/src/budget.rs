@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_at_most_the_requested_one_and_at_least_the_minimum() {
+    fn memory_limit_is_at_most_the_requested_one_and_at_least_the_minimum() {
         let limit = Limit::of_system(Some(64 << 20));
         assert!(limit.bytes <= 64 << 20 && limit.bytes >= LEAST, "{limit:?}");
         assert!(Limit::of_system(None).bytes >= LEAST);

@@ -13,7 +13,7 @@ use crate::{Context, FaultKind, GuestAddr, Host, Maps, Memory};
 pub(crate) enum Outcome {
     /// The helper returned this value.
     Value(u64),
-    /// It called a callback; its value is known when the callback returns.
+    /// The helper called a callback; the helper's value is known when the callback returns.
     Entered,
     /// The call must wait for another execution, and be repeated.
     Wait,

@@ -110,7 +110,7 @@ impl Count for [u64] {
 /// High bits of arena addresses in user space: where the kernel maps an arena on x86 by default (contract 3.2).
 const ARENA_USER_BASE: u64 = 1 << 44;
 
-/// Frames and region locations are valid as long as the program.
+/// Panic message for a frame or region location that is invalid: all are checked when the program is loaded.
 const STAYS: &str = "the location was checked at load";
 
 /// Runs until it stops for one of the reasons in [`Stop`]. It is one long function so that the dispatch compiles to

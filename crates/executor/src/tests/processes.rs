@@ -73,7 +73,7 @@ fn tasks_are_processes_threads_and_session_leaders_as_in_the_workload() {
         let own_session = stat(Path::new("/proc/self")).unwrap()[3].parse::<u32>().unwrap();
         let mut executor = Executor::new(&workload);
         for (index, parent) in (0..).zip(parents) {
-            // All execute the same script; only their processes and sessions matter.
+            // All tasks execute the same script; only their processes and sessions matter.
             match parent {
                 None if index == 0 || index == 8 => executor.started(TaskId(index), index, Nanos::ZERO),
                 parent => executor.forked(TaskId(index), index, TaskId(parent.unwrap_or_default()), Nanos::ZERO),

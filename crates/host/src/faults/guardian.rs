@@ -79,7 +79,7 @@ mod tests {
 
     /// Checks its arguments, and that it exits when its pipe is closed and not before.
     #[test]
-    fn guardian_gets_the_cpus_and_exits_with_its_pipe() {
+    fn guardian_process_gets_the_cpus_to_restore_and_waits_for_its_pipe_to_close() {
         let root = machine();
         let told = root.path().join("told");
         let faults = Faults::prepare_in(root.path(), &plan("cpu1:offline@1h,cpu3:online@1h")).unwrap();

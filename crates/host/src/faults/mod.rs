@@ -33,14 +33,14 @@ pub struct Done {
     pub took: Nanos,
 }
 
-/// Result of a plan.
+/// Result of executing a fault plan.
 #[derive(Debug)]
 pub struct Carried {
     /// Executed faults.
     pub done: Vec<Done>,
     /// The fault that failed, if any; later ones were not tried.
     pub failed: Option<HostError>,
-    /// CPUs that had to be restored.
+    /// CPUs that were still offline at the end and were brought back.
     pub back: CpuSet,
 }
 
@@ -98,7 +98,7 @@ impl Faults {
     /// Cancels the faults that are not due yet.
     fn stop(&mut self) -> (Vec<Done>, Option<HostError>) {
         drop(self.begin.take());
-        // If it panicked, the message is on standard error; the CPUs must be restored all the same.
+        // If the thread panicked, its message is on standard error; the CPUs must be restored all the same.
         self.worker.take().map(|worker| worker.join().unwrap_or_default()).unwrap_or_default()
     }
 }

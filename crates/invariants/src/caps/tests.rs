@@ -78,7 +78,7 @@ fn tenths(time: Nanos) -> f64 {
 
 /// 2^-x for integers, halves and values without an exact result.
 #[test]
-fn half_to_matches_powf() {
+fn power_of_one_half_matches_powf() {
     assert_eq!([0.0, 1.0, 3.0, 0.5].map(half_to), [1.0, 0.5, 0.125, f64::sqrt(0.5)]);
     for x in [0.001, 0.3, 1.7, 12.34] {
         assert!((half_to(x) / f64::powf(2.0, -x) - 1.0).abs() < 1e-12, "{x}");

@@ -62,7 +62,7 @@ fn running_alone_outside_the_jobs_slots_is_no_violation() {
 /// On each of the two CPUs in turn, a task sleeps for 10 ms. Alternates that run there run alone, which no scheduler
 /// can avoid. If the previous task instead stays runnable, running alone is the scheduler's decision.
 #[test]
-fn running_alone_in_the_gap_of_a_sleeping_task_is_no_violation() {
+fn alternate_running_alone_while_a_task_of_the_row_sleeps_is_no_violation() {
     for sleeps in [true, false] {
         let mut gangs = two();
         for row in (0..2_000).step_by(40) {

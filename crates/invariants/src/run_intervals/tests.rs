@@ -25,7 +25,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Masks of the waiting tasks after a step; the first element is the initial state.
+/// The mask of each task that waits after a step, by task; a history begins with the initial state.
 type Moment = Vec<Option<u64>>;
 
 /// Time since which a task of some mask that includes this CPU has always waited. Each mask is examined separately,

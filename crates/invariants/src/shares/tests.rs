@@ -114,9 +114,10 @@ fn share_window_ends_when_other_tasks_run_or_a_member_sleeps() {
     assert!(shares.has_checked());
 }
 
-/// Guests may be runnable for 1 % of the window, here 5 of 500 ms; twice that time is added to the tolerance.
+/// Tasks outside the team (guests) may be runnable for 1 % of the window, here 5 of 500 ms; twice that time is added
+/// to the tolerance.
 #[test]
-fn guests_may_be_runnable_for_one_percent_of_a_share_window() {
+fn task_outside_a_share_window_may_be_runnable_for_one_percent_of_it() {
     for (ms, expected) in [(5, vec![(0, 50, 39), (1, 50, 39)]), (6, vec![])] {
         let mut shares = awake(&[1, 1, 3], ONE_CPU);
         shares.set_runnable(Nanos::ZERO, TaskId(2), false);

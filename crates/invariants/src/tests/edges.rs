@@ -307,7 +307,7 @@ fn gang_corun_is_checked_from_events_by_group_or_process() {
 }
 
 #[test]
-fn promises_that_the_workload_does_not_exercise_are_not_seen() {
+fn promises_that_the_workload_does_not_exercise_are_listed_as_not_seen() {
     let promises = Promises { corun_percent: Some(98), windows: true, caps: true, ..none() };
     let all = [Property::GangCorunPercent, Property::Windows, Property::Caps];
     assert_eq!(Run::new(promises, 1).0.finish(Nanos(1_000)).not_seen, all);

@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn stretch_continues_while_the_idle_cpu_changes_and_belongs_to_one_task() {
+fn unserved_wait_continues_while_another_cpu_becomes_idle_and_is_counted_per_task() {
     let mut unserved = Unserved::new(2, Nanos(15));
     (0..2).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(2)));
     unserved.wait(Nanos(10), TaskId(0), Population::Waiting);
@@ -120,7 +120,7 @@ fn stretch_continues_while_the_idle_cpu_changes_and_belongs_to_one_task() {
 }
 
 #[test]
-fn tasks_of_a_stretch_are_sorted_by_number() {
+fn tasks_that_wait_beside_an_idle_cpu_are_sorted_by_number() {
     let mut unserved = Unserved::new(1, Nanos(5));
     (0..3).for_each(|task| unserved.announce(Nanos(0), TaskId(task), &CpuSet::first_n(1)));
     (0..3).for_each(|task| unserved.wait(Nanos(10), TaskId(task), Population::Lost));

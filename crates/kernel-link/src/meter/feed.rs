@@ -40,11 +40,11 @@ struct Task {
     state: State,
     since: Nanos,
     ended: Option<Nanos>,
-    /// Time on a CPU, by the clock.
+    /// Time between being switched in and switched out, stolen time and interrupts included.
     on_cpu: Nanos,
     /// CPU time accounted by the scheduler when it was last switched out.
     ran: Nanos,
-    /// `on_cpu` at that time.
+    /// `on_cpu` when it was last switched out.
     on_cpu_then: Nanos,
     runnable: Nanos,
     blocked: Nanos,
@@ -66,7 +66,7 @@ impl Task {
 
     /// Account of the task at the end of the run.
     fn account(&self) -> TaskAccount {
-        // Time since it was last switched out, while it still runs, is known only by the clock.
+        // Time since it was last switched out, while it still runs, is known only from timestamps.
         let run = self.ran + self.on_cpu.since(self.on_cpu_then);
         let stolen = self.on_cpu.since(run);
         let early = run.since(self.on_cpu);

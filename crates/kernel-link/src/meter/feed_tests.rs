@@ -56,7 +56,7 @@ fn offline_cpu_does_not_count_as_idle() {
         birth(1_000, 0, None),
         wake(1_000, 0, Waker::Outside, true),
         switch(1_000, 0, Idle, Task(0), runnable, 0),
-        // Its child waits until CPU 1 is back: no idle CPU could have run it in that time.
+        // The child waits until CPU 1 is back: no idle CPU could have run it in that time.
         hotplug(1_100, 1, false),
         birth(1_200, 1, Some(0)),
         wake(1_200, 1, Waker::Task(0, Nanos::ZERO), true),
@@ -85,7 +85,7 @@ fn parent_child_and_outside_task_are_accounted() {
         birth(1_000, 0, None),
         wake(1_010, 0, Waker::Outside, true),
         switch(1_020, 0, Other, Task(0), runnable, 0),
-        // It forks a child, which waits for CPU 1 while CPU 2 is idle, and runs 80 us later.
+        // The first task forks a child, which waits for CPU 1 while CPU 2 is idle, and runs 80 us later.
         birth(1_100, 1, Some(0)),
         wake(1_120, 1, Waker::Task(0, Nanos::ZERO), true),
         switch(1_200, 1, Other, Task(1), runnable, 0),
@@ -111,7 +111,7 @@ fn parent_child_and_outside_task_are_accounted() {
         runnable: us(runnable),
         blocked: us(blocked),
     };
-    // By the clock the parent had 280 + 90 us, and the child 200 + 100 us.
+    // By the times of the switches the parent was on a CPU for 280 + 90 us, and the child for 200 + 100 us.
     assert_eq!(fed.tasks, [account(340, 30, 20, 210), account(300, 0, 130, 20)]);
     let latency = measures.wakeup_latency;
     assert_eq!((latency.count, latency.max, latency.mean), (3, us(80), Nanos(100_000 / 3)));
@@ -151,7 +151,7 @@ fn hidden_wakeups_are_counted_without_latency() {
 }
 
 #[test]
-fn occupant_at_the_end_is_known_from_the_next_switch() {
+fn task_on_a_cpu_at_the_end_of_the_run_is_known_from_the_next_switch() {
     use Occupant::{Idle, Other, Task};
     let idle = |after_the_end: &[Event]| {
         let mut events = vec![

@@ -363,7 +363,7 @@ mod tests {
     use measures::CpuAccount;
 
     #[test]
-    fn run_gets_its_share_of_a_longer_counted_interval() {
+    fn time_counted_over_a_longer_interval_is_scaled_to_the_run() {
         let share = |part, whole| Share { part: Nanos::from_ms(part), whole: Nanos::from_ms(whole) }.of(Nanos(10_000));
         assert_eq!([share(5, 150), share(150, 150), share(160, 150), share(0, 0)], [333, 10_000, 10_000, 0].map(Nanos));
     }

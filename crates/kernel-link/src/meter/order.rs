@@ -2,9 +2,9 @@
 //! Sorts events by time.
 //!
 //! The kernel's buffer is nearly sorted: each CPU reads the clock before it reserves space, and a wakeup event is
-//! sent at its end but dated at its start. So an event is held back until it is [`WINDOW`] old by the clock, because
-//! no newer event may arrive for a long time if all CPUs run tasks outside the tree. An event that arrives even later
-//! is dated forward to the last one released, and counted.
+//! sent at its end but dated at its start. So an event is held back until its time is [`WINDOW`] ago, because no
+//! newer event may arrive for a long time if all CPUs run tasks outside the tree. An event that arrives even later is
+//! dated forward to the last one released, and counted.
 
 use ids::Nanos;
 use recording::event::Event;

@@ -32,12 +32,12 @@ pub(crate) struct CpuContext {
     pub left_custody: Vec<(TaskId, u64)>,
     /// Requested kicks: CPU, flags.
     pub kicks: Vec<(CpuId, u64)>,
-    /// Task to requeue elsewhere once this CPU has switched. Waiting form only.
+    /// Task to requeue elsewhere once this CPU has switched. Used only with `+waiting`.
     pub evicted: Option<TaskId>,
-    /// Whether the operation stops at contended locks while other CPUs continue (the waiting form).
+    /// Whether the operation stops at locks while other CPUs continue (`--kernel 7.2+waiting`).
     pub waits: bool,
-    /// Runqueues of other CPUs that it must still lock briefly, because it moved a task from or to them. Waiting form
-    /// only.
+    /// Runqueues of other CPUs that it must still lock briefly, because it moved a task from or to them. Used only
+    /// with `+waiting`.
     pub visits: Vec<CpuId>,
     /// Number of instructions of the callback in progress that are already in the usage.
     pub counted: u64,

@@ -120,8 +120,8 @@ impl Core {
         self.context.buffer.entries.push(Buffered { task, seq, verdict });
     }
 
-    /// CPU of a task that has a buffered verdict and whose `enqueue` is still in progress. Waiting form only, where
-    /// the kernel's `finish_dispatch` waits for it.
+    /// CPU of a task that has a buffered verdict and whose `enqueue` is still in progress. This happens only if
+    /// operations are interleaved (`+waiting`); the kernel's `finish_dispatch` waits for such a task.
     pub fn task_still_in_enqueue(&self) -> Option<CpuId> {
         let entries = self.context.buffer.entries.iter();
         let mut task_still_in_enqueue =

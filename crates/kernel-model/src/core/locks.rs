@@ -20,7 +20,7 @@ use ids::CpuId;
 pub(crate) struct HeldLocks {
     /// CPU whose runqueue is locked.
     pub runqueue: Option<CpuId>,
-    /// The queue lock that is held. Waiting form only.
+    /// The queue lock that is held. Used only with `+waiting`.
     pub queue: Option<Lock>,
     /// Name of the kernel operation.
     pub operation: &'static str,

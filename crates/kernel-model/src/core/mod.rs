@@ -93,12 +93,12 @@ pub(crate) struct Core {
     pub armed: BTreeSet<TimerKey>,
 }
 
-/// What outputs contain on request.
+/// Optional parts of outputs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recorded {
-    /// Lock acquisitions and releases.
+    /// Whether outputs contain lock acquisitions and releases.
     pub locks: bool,
-    /// Details.
+    /// Whether outputs contain details for explanations (`event_log::Detail`).
     pub details: bool,
 }
 

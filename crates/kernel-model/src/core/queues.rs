@@ -12,7 +12,7 @@ use ids::{CpuId, DsqId, TaskId};
 /// What to do with a task that may not move to another CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Remote {
-    /// Skip it.
+    /// Skip the task.
     Skip,
     /// Report an error of the scheduler (contract D5).
     Enforce,

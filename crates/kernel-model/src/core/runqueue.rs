@@ -36,7 +36,7 @@ pub(crate) struct Runqueue {
     pub preempted: bool,
     /// Inside the balance step of a pick.
     pub in_balance: bool,
-    /// Has picked the next task and not yet switched to it. Waiting form only.
+    /// The CPU has picked the next task and not yet switched to it. Used only with `+waiting`.
     pub switching: bool,
     /// A higher class has the CPU and `cpu_release` was called (contract R1).
     pub released: bool,

@@ -33,7 +33,7 @@ pub(crate) enum RunState {
     New,
     /// Blocked.
     Sleeping,
-    /// A wakeup is in progress (TASK_WAKING); further wakeups have no effect. Waiting form only.
+    /// A wakeup is in progress (TASK_WAKING); further wakeups have no effect. Used only with `+waiting`.
     Waking,
     /// On a runqueue, running or not.
     Runnable,
@@ -132,7 +132,7 @@ impl Entity {
 /// What makes a task runnable at present.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Activation {
-    /// Nothing.
+    /// The task is not being woken.
     #[default]
     None,
     /// Its first wakeup, after fork (`wake_up_new_task`).
@@ -154,7 +154,7 @@ pub(crate) struct History {
     pub involuntary: u64,
     /// Number of changes of its CPU.
     pub migrations: u64,
-    /// It last blocked for a device, and has not left a CPU since.
+    /// Whether the task last blocked for a device and has not left a CPU since.
     pub iowait: bool,
     /// What makes it runnable at present.
     pub activation: Activation,
@@ -163,7 +163,7 @@ pub(crate) struct History {
 /// A task.
 #[derive(Debug)]
 pub(crate) struct Task {
-    /// The task is about to block, and a wakeup now keeps it runnable. Waiting form only.
+    /// The task is about to block, and a wakeup now keeps it runnable. Used only with `+waiting`.
     pub blocks: bool,
     /// `comm`, truncated to 15 bytes as in the kernel.
     pub comm: String,
@@ -171,7 +171,7 @@ pub(crate) struct Task {
     pub pid: i32,
     /// Pid of the first thread of its process.
     pub tgid: i32,
-    /// Policy.
+    /// Scheduling policy.
     pub policy: Policy,
     /// Nice value, -20 to 19.
     pub nice: i8,
@@ -249,7 +249,7 @@ pub(crate) struct Task {
     pub reset_runnable_at: bool,
     /// Its order in the runqueue's list of runnable tasks; 0 if it is not on the list.
     pub runnable_seq: u64,
-    /// What only programs read.
+    /// Values that only programs read.
     pub history: History,
 }
 

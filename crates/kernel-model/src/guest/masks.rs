@@ -8,8 +8,8 @@ use ids::CpuSet;
 /// of their own kernel's masks, which is not relocated (contract 2.4).
 pub(crate) const MASK_SIZE: u32 = 1024;
 
-/// Maximum number of allocated masks; a program that has more is leaking them. The largest scheduler of the census
-/// keeps a few per task.
+/// Maximum number of allocated masks; a program that has more is leaking them. The largest third-party scheduler
+/// examined keeps a few per task.
 const LIVE_LIMIT: u32 = 1 << 16;
 
 /// Writes a set to the mask at the start of `bytes`.

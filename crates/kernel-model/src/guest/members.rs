@@ -83,9 +83,9 @@ pub(crate) struct Member {
     /// Path in its struct.
     pub path: &'static str,
     pub source: Source,
-    /// Whether the model cannot do without it: a kernel without it has no sched_ext.
+    /// Whether the model requires the member; a kernel without it has no sched_ext.
     pub is_needed: bool,
-    /// Its value, as far as the name does not say it; for the manual.
+    /// Description of its value for the manual; empty if the name says it.
     #[cfg_attr(not(test), expect(dead_code))]
     pub value: &'static str,
 }
@@ -279,7 +279,7 @@ taken from the BTF of a real kernel: of Debian's 7.2.13, unless `weir sim --btf 
 kernel lacks does not exist for `bpf_core_field_exists` either.
 
 The members listed here have their true value. **Every other member reads 0**; `weir inspect` and `weir sim` name those
-that an object reads. A departure from a real kernel stands behind the member.
+that an object reads. Text behind a member says how it departs from a real kernel.
 
 This page is made from the table of the model (`UPDATE_EXPECT=1 cargo test -p kernel-model manual_lists`).
 "

@@ -41,11 +41,11 @@ fn position(name: &str) -> Option<usize> {
 /// CPU time by kind, in nanoseconds, as in `kernel_cpustat`.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(crate) struct CpuTime {
-    /// Tasks with nice values up to 0, and real-time tasks.
+    /// CPU time of tasks with nice values up to 0, and of real-time tasks.
     pub user: u64,
-    /// Tasks with nice values above 0.
+    /// CPU time of tasks with nice values above 0.
     pub nice: u64,
-    /// Kthreads.
+    /// CPU time of kthreads.
     pub system: u64,
     pub idle: u64,
 }

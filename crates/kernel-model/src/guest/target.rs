@@ -74,7 +74,7 @@ mod tests {
         offset
     }
 
-    /// Every access path of the census (contract 2.4) to the types of the model.
+    /// Every access path to kernel types in the third-party schedulers examined (contract 2.4).
     #[test]
     fn btf_has_every_member_that_programs_read() {
         let btf = btf();

@@ -231,7 +231,8 @@ impl Kernel {
 
     /// Executes the disable sequence (contract X1), or its first half.
     pub(super) fn disable(&mut self) {
-        // The disable sequence runs without stops, also at the end of an operation in the waiting form.
+        // The disable sequence runs without stops, also at the end of an operation that stopped at locks
+        // (`+waiting`).
         self.execution.pause = PausePoints::default();
         let mut info = self.core.attached.exit.clone().expect("there is a reason to disable");
         info.cause.call = self.core.attached.exit_callee.map(kfuncs::callee_name);

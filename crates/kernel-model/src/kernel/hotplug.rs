@@ -129,7 +129,7 @@ impl Kernel {
         }
         self.handle_hotplug(cpu, true);
         if idles {
-            // Its hotplug thread blocks: the CPU picks its next task, also from the global queue.
+            // The CPU's hotplug kthread blocks: the CPU picks its next task, also from the global queue.
             self.core.resched(cpu);
         }
         self.finish();

@@ -67,7 +67,7 @@ enum Stage {
 
 /// A kernel: tasks, runqueues, and at most one sched_ext scheduler. Its boot CPU is CPU 0; time starts at 0.
 ///
-/// Large parts are boxed: in the waiting form each stop moves the kernel to its driver and back.
+/// Large parts are boxed: with `+waiting`, each stop of an operation moves the kernel to its driver and back.
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) core: Box<Core>,
@@ -94,7 +94,7 @@ pub struct Kernel {
     op_counts: Box<[u64; OP_COUNT]>,
     /// Line coverage of previously loaded schedulers, if enabled.
     coverage: Option<Coverage>,
-    /// Operations in progress (waiting form).
+    /// Operations in progress; more than one only with `+waiting`.
     contexts: Box<Contexts>,
 }
 

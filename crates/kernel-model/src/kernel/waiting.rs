@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations in the waiting form, one at a time per CPU.
+//! Kernel operations that are interleaved at lock waits (`--kernel 7.2+waiting`), at most one in progress per CPU.
 //!
 //! By default an operation runs to completion at one instant (the instant form), and the driver charges its cost
 //! afterwards. [`Kernel::begin`] starts an operation that stops at each lock, and where [`Stops`] says;
@@ -39,7 +39,7 @@ const SPIN_LOCK: u32 = 93;
 /// Number of the helper `bpf_spin_unlock`.
 const SPIN_UNLOCK: u32 = 94;
 
-/// Points at which operations in the waiting form stop, in addition to lock acquisitions.
+/// Points at which an operation stops in addition to lock acquisitions.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stops {
     /// Whether operations stop before each call of a kfunc or helper.
@@ -221,7 +221,8 @@ impl Kernel {
         self.core.attached.is_exiting() && self.stage == Stage::Enabled
     }
 
-    /// Whether a stopped program holds a lock of the scheduler, so that no program may run in the instant form.
+    /// Whether a stopped program holds a lock of the scheduler, so that no program may run to completion without
+    /// stopping.
     pub fn holds_scheduler_lock(&self) -> bool {
         self.contexts.holders.keys().any(|lock| matches!(lock, Lock::Bpf(_)))
     }
@@ -313,7 +314,8 @@ impl Kernel {
     }
 }
 
-/// The steps in which the two forms differ: `x` for the instant form, `x_waiting` for the waiting form.
+/// Steps that differ between the two ways to execute an operation: `x` runs to completion at one instant, `x_waiting`
+/// stops at locks.
 impl Kernel {
     /// Takes the runqueue lock with which an operation begins.
     pub(super) fn begin_locked(&mut self, cpu: CpuId, operation: &'static str) {
@@ -455,8 +457,8 @@ impl Kernel {
         if std::mem::take(&mut self.core.task_mut(task).blocks) { leave } else { Leave::Preempt }
     }
 
-    /// Enqueues a task that was moved off its CPU. The instant form does so at once, the waiting form after the CPU
-    /// has switched, because another CPU could run the task before. (In a kernel the stopper thread runs in between.)
+    /// Enqueues a task that was moved off its CPU. Without `+waiting` this happens at once, with it after the CPU has
+    /// switched, because another CPU could run the task before. (In a kernel the stopper thread runs in between.)
     pub(super) fn attach_evicted(&mut self, task: TaskId) {
         self.attach_task(task);
     }
@@ -501,7 +503,7 @@ impl Kernel {
 
     /// Handles a stop inside a program.
     pub(super) fn stop_in_program(&mut self) {
-        unreachable!("programs have no pause points in the instant form");
+        unreachable!("programs have no pause points without +waiting");
     }
 
     pub(super) async fn stop_in_program_waiting(&mut self) {

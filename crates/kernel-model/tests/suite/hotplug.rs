@@ -304,7 +304,7 @@ fn h1_core_with_an_offline_sibling_counts_as_fully_idle() {
     let task = bench.task("t", "2-3");
     bench.wake(hog);
     bench.offline(3);
-    // CPU 2 becomes idle again and is then the whole core.
+    // CPU 2 becomes idle again; with CPU 3 offline it counts as a whole core.
     bench.wake(task);
     assert_eq!(runs_on(&bench, task), Some(2));
     bench.block(task);

@@ -57,7 +57,7 @@ fn slept(bench: &mut Bench, cause: BlockCause) -> TaskId {
 }
 
 #[test]
-fn state_follows_the_kernel_through_a_wakeup_and_a_sleep() {
+fn task_state_members_change_as_in_the_kernel_during_wakeup_and_sleep() {
     let mut bench = attached(1);
     slept(&mut bench, BlockCause::Timer);
     // TASK_WAKING until the task has been enqueued, TASK_RUNNING, TASK_INTERRUPTIBLE.
@@ -81,11 +81,11 @@ fn task_blocked_by_a_device_is_in_iowait_until_it_runs() {
 }
 
 #[test]
-fn switches_are_counted_by_kind() {
+fn voluntary_and_involuntary_switches_are_counted_separately() {
     let mut bench = attached(1);
     let other = self::task(&mut bench, "other");
     let task = slept(&mut bench, BlockCause::Timer);
-    // Before the second sleep there was one: the first.
+    // Before the second sleep there was one voluntary switch, that of the first sleep.
     assert_eq!(in_ops(&bench, "nvcsw", ["quiescent", "stopping"]), [1, 1]);
     assert_eq!(seen(&bench, "quiescent", "nvcsw by helper"), 1);
     bench.wake(task);
@@ -99,7 +99,7 @@ fn switches_are_counted_by_kind() {
 }
 
 #[test]
-fn times_are_those_of_the_task() {
+fn time_members_have_the_times_of_the_task_and_its_runqueue() {
     let mut bench = attached(1);
     slept(&mut bench, BlockCause::Timer);
     let tick = TICK.0 as i64;
@@ -112,7 +112,7 @@ fn times_are_those_of_the_task() {
 }
 
 #[test]
-fn class_queue_and_runqueue_are_visible() {
+fn class_queue_and_runqueue_members_have_the_models_values() {
     let mut bench = attached(2);
     let task = slept(&mut bench, BlockCause::Timer);
     assert_eq!(in_ops(&bench, "sched_class", ["enqueue", "quiescent"]), [1, 1]);
@@ -126,7 +126,7 @@ fn class_queue_and_runqueue_are_visible() {
 }
 
 #[test]
-fn members_without_a_value_read_0_and_are_named() {
+fn unmodelled_members_read_0_and_are_listed() {
     let mut bench = attached(1);
     slept(&mut bench, BlockCause::Timer);
     for member in ["se.avg.util_avg", "psi_flags", "rq.avg_idle"] {
@@ -144,14 +144,14 @@ fn members_without_a_value_read_0_and_are_named() {
 /// 7.2 has `scx.slice`, `se.avg.util_avg` and `on_cpu`; `core_cookie` needs CONFIG_SCHED_CORE, and `on_cpu` is no
 /// longer an `int`.
 #[test]
-fn existence_is_that_of_the_kernel() {
+fn member_exists_if_the_kernel_version_has_it() {
     let mut bench = attached(2);
     slept(&mut bench, BlockCause::Timer);
     assert_eq!(bench.variable("exists"), 0b1101);
 }
 
 #[test]
-fn types_of_another_kernel_replace_those_of_the_version() {
+fn btf_of_another_kernel_is_accepted_if_it_has_sched_ext() {
     let own = KernelTypes::of((7, 2)).btf().to_bytes();
     let types = KernelTypes::parse("own.btf", &own).expect("BTF of a kernel");
     assert_eq!(types.name(), "own.btf");

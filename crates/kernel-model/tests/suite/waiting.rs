@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Operations in the waiting form: several CPUs have one in progress, and they continue in any order that their locks
-//! allow.
+//! Operations that stop at locks (`+waiting`): several CPUs have one in progress, and they continue in any order that
+//! their locks allow.
 
 #[allow(dead_code)]
 use crate::bench;

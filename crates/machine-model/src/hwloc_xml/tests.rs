@@ -53,7 +53,7 @@ fn cpu_and_node_numbers_may_have_gaps() {
 
 /// Effects of a cgroup, or of a node without memory, on a file.
 #[test]
-fn cpus_with_a_missing_node_get_one() {
+fn cpus_whose_numa_node_is_missing_are_assigned_one() {
     let node = "<object type=\"NUMANode\" os_index=\"2\" cpuset=\"0x0\"/>";
     let cpu = |number: u32, nodes: &str| format!("<object type=\"PU\" os_index=\"{number}\" {nodes}/>");
     let cpus = cpu(0, "complete_nodeset=\"0x1\"") + &cpu(1, "complete_nodeset=\"0x4\"") + &cpu(2, "");
@@ -191,7 +191,7 @@ fn with_offline_cpu(core: &str, cache: &str, package: &str) -> Topology {
 }
 
 #[test]
-fn offline_cpu_has_the_place_that_complete_sets_tell() {
+fn place_of_an_offline_cpu_comes_from_the_complete_cpusets() {
     let distance = |topology: &Topology, cpu| topology.locality(CpuId(3), CpuId(cpu));
     let known = with_offline_cpu("0xc", "0xf", "0xf");
     assert_eq!([0, 2, 4].map(|cpu| distance(&known, cpu)), [Locality::Llc, Locality::Smt, Locality::Node]);
@@ -224,7 +224,7 @@ fn node_numbers_with_gaps_are_kept_and_impossible_ones_replaced() {
 }
 
 #[test]
-fn kinds_of_cores_without_speeds_are_simulated_alike_with_a_caveat() {
+fn core_kinds_without_known_speeds_are_simulated_alike_with_a_caveat() {
     let text = HYBRID_2
         .replace("name=\"LinuxCapacity\" value=\"446\"", "name=\"CoreType\" value=\"IntelAtom\"")
         .replace("name=\"LinuxCapacity\" value=\"1024\"", "name=\"CoreType\" value=\"IntelCore\"");

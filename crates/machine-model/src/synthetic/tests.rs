@@ -52,7 +52,7 @@ fn levels_define_cores_caches_and_nodes() {
 
 /// Results of `lstopo -i` of hwloc 2.9 for the same numbers.
 #[test]
-fn bare_numbers_have_the_level_types_of_hwloc() {
+fn numbers_without_level_names_get_the_level_types_of_hwloc() {
     check(&[
         ("3", "core 0 1 2; llc 0 0 0; node 0 0 0"),
         ("2 2", "core 0 1 2 3; llc 0 0 1 1; node 0 0 1 1"),

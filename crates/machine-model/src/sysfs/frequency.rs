@@ -16,7 +16,7 @@ const TRANSITION_US: u64 = 10;
 const LONGEST_TRANSITION_US: u64 = 10_000;
 /// Share of a task's time that does not depend on the frequency, as in the presets.
 const MEMORY_BOUND_PERCENT: Estimate = Estimate { low: 5, typical: 20, high: 50 };
-/// Frequencies that are believed, in MHz.
+/// Range of plausible frequencies in MHz; values outside are ignored.
 const MHZ: std::ops::RangeInclusive<u64> = 1..=20_000;
 
 impl Sysfs<'_> {

@@ -23,7 +23,7 @@ const FILES: &[(&str, &str)] = &[
     ("cpu/cpu0/cache/index1/size", "4096K\n"),
     // As reported by some hypervisors: one cache across both nodes.
     ("cpu/cpu0/cache/index1/shared_cpu_list", "0-3\n"),
-    // Unrealistic: an instruction cache must not count, however high its level.
+    // An instruction cache must not count, however high its level (no real machine has one of level 4).
     ("cpu/cpu0/cache/index2/level", "4\n"),
     ("cpu/cpu0/cache/index2/type", "Instruction\n"),
     ("cpu/cpu0/cache/index2/shared_cpu_list", "2\n"),
@@ -110,7 +110,7 @@ fn cpus_keep_their_numbers_if_others_are_offline() {
     // The last CPU offline: it still exists.
     let machine = without("3", "0-2\n", ["0,2", "1"]);
     assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (0, 0, 0), (2, 1, 2)]);
-    // The second threads of all cores offline, as with nosmt.
+    // The second threads of all cores are offline, as with nosmt.
     let machine = without("2-3", "0-1\n", ["0", "1"]);
     assert_eq!(groups(&machine), [(0, 0, 0), (1, 1, 2), (2, 0, 0), (3, 1, 2)]);
 }
@@ -244,7 +244,7 @@ fn machine_without_a_list_of_online_cpus_is_refused() {
 }
 
 #[test]
-fn invalid_files_are_named_and_cost_only_what_they_describe() {
+fn invalid_sysfs_file_is_named_and_only_its_contents_are_ignored() {
     let cases = [
         ("node/node2/cpulist", "1", "/sys/devices/system/node: CPUs 3 are in no node's cpulist; node 0 is assumed"),
         (

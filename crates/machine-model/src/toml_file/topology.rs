@@ -132,7 +132,7 @@ fn with_absent_nodes(
     let topology = Topology { absent_nodes: nodes.iter().map(|node| node.0).collect(), ..topology };
     let occupied = topology.places.iter().any(|place| topology.absent_nodes.contains(&place.node));
     if occupied || nodes.iter().any(|node| node.index() >= topology.nodes()) {
-        let expected = format!("nodes without CPUs, below {}", topology.nodes());
+        let expected = format!("numbers of nodes without CPUs, each below {}", topology.nodes());
         return Err(table.wrong("absent_nodes", value, &expected));
     }
     Ok(topology)

@@ -20,9 +20,9 @@ pub enum Paint {
     Text,
     /// The line of the series with this number.
     Line(u8),
-    /// The band around it.
+    /// The band around the line of this series.
     Band(u8),
-    /// A point on it.
+    /// A point on the line of this series.
     Point(u8),
     /// A category of CPU time, as an index into [`crate::owners::OWNERS`].
     Owner(u8),

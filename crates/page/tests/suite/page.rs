@@ -184,7 +184,7 @@ fn embedded_data_contain_all_tasks() {
 }
 
 #[test]
-fn middle_or_failed_run_is_shown_in_detail() {
+fn report_page_details_the_median_run_or_a_failed_one() {
     let mut runs = common::seeds("fifo", 1_000_000, 5, 4000);
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     let [chosen] = close_ups(&records)[..] else { panic!("expected one setup") };

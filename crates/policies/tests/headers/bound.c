@@ -9,7 +9,10 @@
 #define N(number) ((unsigned long long)(number))
 #define S 1000000000ULL
 
-/* Theory 1: all tasks pinned to one CPU count as one task with the sum of their tickets. */
+/*
+ * Point 1 of bound.bpf.h: all tasks pinned to one CPU count as one task with the sum of their
+ * tickets.
+ */
 static void pinned_tasks_count_as_one(void)
 {
 	static const struct {
@@ -30,8 +33,8 @@ static void pinned_tasks_count_as_one(void)
 }
 
 /*
- * Theory 1: the scale follows the feasible tickets, up and down, within 10 s. It changes in units
- * of 2^20 ns; 9536 of them are 10 s.
+ * Point 1 of bound.bpf.h: the scale follows the feasible tickets, up and down, within 10 s. It
+ * changes in units of 2^20 ns; 9536 of them are 10 s.
  */
 static void scale_follows_feasible_tickets_in_10_s(void)
 {
@@ -73,7 +76,7 @@ static void costs_and_distances_are_scaled(void)
 	CHECK(rescaled(-5, SCALE_ONE, SCALE_ONE) == -5 && rescaled(-5, 0, SCALE_ONE) == -5, "unchanged");
 }
 
-/* Theory 3: the pass of a CPU's first task is not before the global pass. */
+/* Point 3 of bound.bpf.h: the pass of a CPU's first task is not before the global pass. */
 static void idle_cpu_earns_no_credit(void)
 {
 	struct feasible f = { 1, 1000, 1000 };

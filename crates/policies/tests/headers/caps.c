@@ -152,8 +152,8 @@ static void begin(void)
 }
 
 /*
- * Theory 1: a job that has always used q of a CPU has a usage of q * h / ln 2. Tolerance: 1e-5,
- * plus the rounding of the last 8 bits.
+ * Point 1 of caps.bpf.h: a job that has always used q of a CPU has a usage of q * h / ln 2.
+ * Tolerance: 1e-5, plus the rounding of the last 8 bits.
  */
 static void caps_are_usages(void)
 {
@@ -179,7 +179,10 @@ static void caps_are_usages(void)
 	CHECK(usage_at(100, 0) == NO_CAP, "no period");
 }
 
-/* Theory 1: usage halves in each half-life; time too short to count is kept for the next scan. */
+/*
+ * Point 1 of caps.bpf.h: usage halves in each half-life; time too short to count is kept for the
+ * next scan.
+ */
 static void usage_is_halved_in_time(void)
 {
 	u64 unit = H >> LOG2_BITS, ns;
@@ -203,8 +206,8 @@ static void usage_is_halved_in_time(void)
 }
 
 /*
- * Theory 1, 5: charges count for all enclosing cgroups, to the nanosecond; a cgroup exactly at its
- * cap is above it.
+ * Points 1, 5 of caps.bpf.h: charges count for all enclosing cgroups, to the nanosecond; a cgroup
+ * exactly at its cap is above it.
  */
 static void cgroup_at_its_cap_is_above_it(void)
 {
@@ -228,8 +231,8 @@ static void cgroup_at_its_cap_is_above_it(void)
 }
 
 /*
- * Theory 4: after a half-life, half of the usage is left. Time charged in between is half as old on
- * average, so the square root of a half of it is left.
+ * Point 4 of caps.bpf.h: after a half-life, half of the usage is left. Time charged in between is
+ * half as old on average, so the square root of a half of it is left.
  */
 static void scan_releases_cgroups_below_their_caps(void)
 {
@@ -255,7 +258,7 @@ static void scan_releases_cgroups_below_their_caps(void)
 	CHECK(above_hard == 0 && c->usage == 4, "%llu", N(c->usage));
 }
 
-/* Theory 4: the first cap starts the scan timer; further caps do not restart it. */
+/* Point 4 of caps.bpf.h: the first cap starts the scan timer; further caps do not restart it. */
 static void first_cap_starts_the_scan_timer(void)
 {
 	begin();

@@ -67,7 +67,7 @@ int main(void)
 {
 	for (u32 word = 0; word < 64; word++)
 		all.bits[word] = ~0ULL;
-	/* Theory 1 */
+	/* Point 1 of client.bpf.h: per-CPU kthreads are not clients. */
 	CHECK(is_client(&p), "a task");
 	p.nr_cpus_allowed = 1;
 	CHECK(is_client(&p), "a pinned task");
@@ -80,13 +80,16 @@ int main(void)
 	run_at_once(&p, 5, SCX_ENQ_WAKEUP);
 	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 5, "%llu", (unsigned long long)inserted.dsq_id);
 	CHECK(inserted.flags == (SCX_ENQ_WAKEUP | SCX_ENQ_PREEMPT), "%#llx", (unsigned long long)inserted.flags);
-	/* Theory 2, 3: one CPU is kicked, or with SCX_ENQ_REENQ all idle ones up to 64. */
+	/*
+	 * Points 2, 3 of client.bpf.h: one CPU is kicked, or with SCX_ENQ_REENQ all idle ones up to
+	 * 64.
+	 */
 	CHECK(kicked_of(0, SCX_ENQ_WAKEUP, false) == 0 && kicked_of(0, SCX_ENQ_REENQ, false) == 0, "%u", host_kicks);
 	CHECK(kicked_of(1, SCX_ENQ_REENQ, true) == 1, "%u", host_kicks);
 	CHECK(kicked_of(1, 0, true) == 1 && kicked_of(5, SCX_ENQ_WAKEUP, true) == 1, "%u", host_kicks);
 	CHECK(kicked_of(5, SCX_ENQ_REENQ | SCX_ENQ_WAKEUP, true) == 5, "%u", host_kicks);
 	CHECK(kicked_of(64, SCX_ENQ_REENQ, true) == 64 && kicked_of(100, SCX_ENQ_REENQ, true) == 64, "%u", host_kicks);
-	/* Theory 3 */
+	/* Point 3 of client.bpf.h */
 	CHECK(go_to_idle_cpu(&p, 2, 0, 9) == 67 && inserted.count == 2, "%u", inserted.count);
 	CHECK(inserted.dsq_id == SCX_DSQ_LOCAL && inserted.slice_ns == 9 && inserted.flags == SCX_ENQ_IMMED,
 	      "inserted on the idle CPU");

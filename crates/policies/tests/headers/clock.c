@@ -17,8 +17,8 @@ int main(void)
 		host_jiffies += 10;
 		at = 5000000000 + 10 * tick;
 		/*
-		 * Theory 2: within two ticks of jiffies the CPU's own clock counts, to the
-		 * nanosecond.
+		 * Point 2 of clock.bpf.h: within two ticks of jiffies the CPU's own clock counts,
+		 * to the nanosecond.
 		 */
 		for (s64 off = -2; off <= 2; off++) {
 			host_ns = at + off * (s64)tick;

@@ -7,13 +7,13 @@ int main(void)
 	static const u32 cpus[] = { 1, 2, 4, 8, 16, 64, 4096 }, ms[] = { 6, 9, 12, 15, 18, 22, 23 };
 	struct budget t = { .slice_ns = 5000, .since = 100 };
 
-	/* Theory 1: each ratio is the previous one * 11 / 10, rounded down. */
+	/* Point 1 of deadline.bpf.h: each ratio is the previous one * 11 / 10, rounded down. */
 	CHECK(ratio_of(100) == 128, "%u", ratio_of(100));
 	for (s32 prio = 101; prio < 140; prio++)
 		CHECK(ratio_of(prio) == ratio_of(prio - 1) * 11 / 10, "%d: %u", prio, ratio_of(prio));
 	CHECK(ratio_of(99) == 836 && ratio_of(140) == 836, "out of range counts as nice 0");
 
-	/* Theory 5 */
+	/* Point 5 of deadline.bpf.h */
 	for (u32 i = 0; i < 7; i++) {
 		deadline_init(cpus[i]);
 		CHECK(rr_ms == ms[i], "%u CPUs: %llu", cpus[i], (unsigned long long)rr_ms);
@@ -30,7 +30,7 @@ int main(void)
 	deadline_init(1);
 	CHECK(half_tick_ns == 512000, "%llu", (unsigned long long)half_tick_ns);
 
-	/* Theory 1 and 2: deadlines of nice -20, 0 and 19 with 6 ms slices. */
+	/* Points 1 and 2 of deadline.bpf.h: deadlines of nice -20, 0 and 19 with 6 ms slices. */
 	for (u32 i = 0; i < 3; i++) {
 		static const u64 away[] = { 6291456, 41091072, 250134528 };
 
@@ -40,7 +40,10 @@ int main(void)
 		CHECK(t.slice_ns == rr_slice_ns, "%llu", (unsigned long long)t.slice_ns);
 	}
 
-	/* Theory 2: CPU time below 1 us is not charged, and a slice does not become negative. */
+	/*
+	 * Point 2 of deadline.bpf.h: CPU time below 1 us is not charged, and a slice does not
+	 * become negative.
+	 */
 	t = (struct budget){ .slice_ns = 5000, .since = 100 };
 	charge(&t, 100 + 2047);
 	CHECK(t.slice_ns == 5000 - 1024 && t.since == 2147, "%llu", (unsigned long long)t.slice_ns);
@@ -49,7 +52,7 @@ int main(void)
 	charge(&t, 1000000);
 	CHECK(t.slice_ns == 0, "%llu", (unsigned long long)t.slice_ns);
 
-	/* Theory 4 */
+	/* Point 4 of deadline.bpf.h */
 	t.slice_ns = 102400;
 	CHECK(!tick_ends(&t, false) && tick_ends(&t, true), "100 us left do not end the slice");
 	t.slice_ns = 102399;
@@ -59,7 +62,7 @@ int main(void)
 	t.slice_ns = 511999;
 	CHECK(tick_ends(&t, true), "less than half a period");
 
-	/* Theory 5: 200 us are split, less is not. */
+	/* Point 5 of deadline.bpf.h: 200 us are split, less is not. */
 	for (u64 left = 199; left <= 201; left++) {
 		struct budget parent = { .slice_ns = left << 10, .deadline = 7, .since = 50 }, child = { .deadline = 9 };
 		bool shared = share(&child, &parent, 50);

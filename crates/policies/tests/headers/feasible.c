@@ -5,8 +5,8 @@
 #define MOST_TASKS 12
 
 /*
- * Theory 1, 2 in the simplest form, one task at a time: while the heaviest task is due more than
- * one CPU, it leaves with a CPU.
+ * Points 1, 2 of feasible.bpf.h in the simplest form, one task at a time: while the heaviest task
+ * is due more than one CPU, it leaves with a CPU.
  */
 static double naive_cap(const u32 *tickets, u32 tasks, u32 cpus)
 {
@@ -40,7 +40,8 @@ static void check(const u32 *tickets, u32 tasks, u32 cpus)
 		u64 found = feasible_tickets(&f, tickets[i]);
 
 		/*
-		 * Theory 3: with no more tasks than CPUs, all count alike and at least one ticket.
+		 * Point 3 of feasible.bpf.h: with no more tasks than CPUs, all count alike and at
+		 * least one ticket.
 		 */
 		if (tasks <= cpus)
 			due = feasible_tickets(&f, tickets[0]);
@@ -70,8 +71,8 @@ int main(void)
 		u32 tasks = 1 + draw(MOST_TASKS), cpus = 1 + draw(8);
 
 		/*
-		 * Theory 4: tasks share a class only if they have equal tickets, so class-wise and
-		 * task-wise results agree.
+		 * Point 4 of feasible.bpf.h: tasks share a class only if they have equal tickets,
+		 * so class-wise and task-wise results agree.
 		 */
 		for (u32 i = 0; i < tasks; i++) {
 			tickets[i] = 8 << draw(turn % 2 ? 18 : 4);
@@ -90,8 +91,8 @@ int main(void)
 	for (u32 i = 0; i < FEASIBLE_CLASSES; i++)
 		CHECK(!ticket_classes[i].sum && !ticket_classes[i].count, "class %u", i);
 	/*
-	 * Theory 4: 100 and 150 are in different classes: on two CPUs, 150 beside 100 and a light
-	 * task is infeasible.
+	 * Point 4 of feasible.bpf.h: 100 and 150 are in different classes: on two CPUs, 150 beside
+	 * 100 and a light task is infeasible.
 	 */
 	count_tickets(150, 1);
 	count_tickets(100, 1);

@@ -39,7 +39,7 @@ static bool idles(u32 cpu)
 	return bpf_cpumask_test_cpu(cpu, &host_idle);
 }
 
-/* Theory 1 and 4, written literally. */
+/* Points 1 and 4 of idle.bpf.h, written literally. */
 static u32 naive_rank(const struct order *order, const struct task_struct *p, u32 last, u32 cpu)
 {
 	bool cache_busy = false, thread_busy = false, own = order->last_task && last_task[cpu] == p->pid;
@@ -122,8 +122,8 @@ int main(void)
 	CHECK(found > 20000, "%u", found);
 
 	/*
-	 * Theory 1: the search goes upwards from the last CPU, on the largest machine as well: 3500
-	 * is 500 CPUs away, 100 is 1196.
+	 * Point 1 of idle.bpf.h: the search goes upwards from the last CPU, on the largest machine
+	 * as well: 3500 is 500 CPUs away, 100 is 1196.
 	 */
 	make_machine(1, 1, 4096, 1);
 	use(&orders[1]);
@@ -135,8 +135,8 @@ int main(void)
 	CHECK(claim_idle_cpu(&p, 3000) == 3500, "3500 comes before 100");
 
 	/*
-	 * Theory 5: three claims are lost to other CPUs, so the fourth best CPU is taken; after
-	 * four lost claims the search gives up.
+	 * Point 5 of idle.bpf.h: three claims are lost to other CPUs, so the fourth best CPU is
+	 * taken; after four lost claims the search gives up.
 	 */
 	make_machine(1, 1, 6, 1);
 	use(&orders[1]);

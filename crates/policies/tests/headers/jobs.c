@@ -57,7 +57,7 @@ static u32 make(struct cgroup *cgrp, struct cgroup *parent, u32 weight)
 	return number_of(cgrp);
 }
 
-/* Theory 1: numbers, weights, parents and paths of jobs. */
+/* Point 1 of jobs.bpf.h: numbers, weights, parents and paths of jobs. */
 static void jobs_have_numbers_and_paths(void)
 {
 	struct scx_init_task_args args = { .cgroup = &deep[2] };
@@ -76,8 +76,8 @@ static void jobs_have_numbers_and_paths(void)
 		CHECK(job_at(number)->path == path, "%#llx", (unsigned long long)job_at(number)->path);
 	}
 	/*
-	 * Theory 2: a cgroup of the fifth level counts as its parent at the fourth; its weight and
-	 * removal do not affect that one.
+	 * Point 2 of jobs.bpf.h: a cgroup of the fifth level counts as its parent at the fourth;
+	 * its weight and removal do not affect that one.
 	 */
 	CHECK(make(&deep[4], &deep[3], 99) == 4, "%u", number_of(&deep[4]));
 	weigh_job(&deep[4], 98);
@@ -88,14 +88,17 @@ static void jobs_have_numbers_and_paths(void)
 	weigh_job(&deep[3], 50);
 	weigh_job(&root, 70);
 	CHECK(job_at(4)->weight == 50 && job_at(0)->weight == 70, "%u", job_at(4)->weight);
-	/* Theory 3: the job of a new task, and of an unknown cgroup. */
+	/* Point 3 of jobs.bpf.h: the job of a new task, and of an unknown cgroup. */
 	CHECK(first_job(&args) == 3 && number_of(&unknown) == ROOT_JOB, "%u", first_job(&args));
 	CHECK(held == 0, "%d", held);
 	for (u32 level = 0; level < 4; level++)
 		end_job(&deep[3 - level]);
 }
 
-/* Theory 2: the table holds 63 jobs beside the root; numbers of removed jobs are reused. */
+/*
+ * Point 2 of jobs.bpf.h: the table holds 63 jobs beside the root; numbers of removed jobs are
+ * reused.
+ */
 static void job_numbers_are_reused(void)
 {
 	for (u32 round = 0; round < 3; round++) {

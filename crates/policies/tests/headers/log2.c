@@ -4,7 +4,8 @@
 #include "machine.h"
 
 /*
- * Theory 2: the logarithm is rounded down to 16 bits; the squarings lose less than a further bit.
+ * Point 2 of log2.bpf.h: the logarithm is rounded down to 16 bits; the squarings lose less than a
+ * further bit.
  */
 static void check(u64 x)
 {
@@ -14,7 +15,10 @@ static void check(u64 x)
 	CHECK(found <= exact + 0.01 && found > exact - 1.6, "log2(%llu): %f, expected %f", (unsigned long long)x, found, exact);
 }
 
-/* Theory 3: sixteen factors, each rounded by half a unit, and each product rounded down. */
+/*
+ * Point 3 of log2.bpf.h: sixteen factors, each rounded by half a unit, and each product rounded
+ * down.
+ */
 static void check_power(u64 x)
 {
 	double exact = exp2(-(double)x / LOG2_ONE) * 4294967296.0;

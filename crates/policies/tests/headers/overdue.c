@@ -120,8 +120,8 @@ static void wait_in(u32 i, u64 dsq_id, u64 since, u32 cpu)
 }
 
 /*
- * Theory 2: a scan moves all tasks of its queue that have waited for 10 s; the next scan is one
- * second later.
+ * Point 2 of overdue.bpf.h: a scan moves all tasks of its queue that have waited for 10 s; the next
+ * scan is one second later.
  */
 static void tasks_waiting_for_10_s_are_moved(void)
 {
@@ -144,7 +144,7 @@ static void tasks_waiting_for_10_s_are_moved(void)
 	known[0].overdue = false;
 }
 
-/* Theory 1, 3: a CPU takes the first overdue task allowed there, for 1 ms. */
+/* Points 1, 3 of overdue.bpf.h: a CPU takes the first overdue task allowed there, for 1 ms. */
 static void overdue_turn_is_a_millisecond(void)
 {
 	CHECK(take_overdue(1), "the second overdue task may run there");

@@ -39,7 +39,8 @@ static u32 make(u32 parent, u32 weight)
 }
 
 /*
- * Loop 3: the smoothed process count covers half of a change in 4 seconds, upwards and downwards.
+ * Loop 3 of share.bpf.h: the smoothed process count covers half of a change in 4 seconds, upwards
+ * and downwards.
  */
 static void counts_are_smoothed(void)
 {
@@ -58,7 +59,7 @@ static void counts_are_smoothed(void)
 	CHECK(user.active >= 242 && user.active <= 250, "%llu", N(user.active));
 }
 
-/* Loop 4: a user is active with an eighth of a process or more, or with a charge. */
+/* Loop 4 of share.bpf.h: a user is active with an eighth of a process or more, or with a charge. */
 static void active_users_count(void)
 {
 	CHECK(counts(&(struct user){ .active = 32 }) && !counts(&(struct user){ .active = 31 }), "an eighth of a process");
@@ -66,8 +67,8 @@ static void active_users_count(void)
 }
 
 /*
- * Loop 3: the equilibrium priority is usage times processes times half-life, with a usage of at
- * least 2 and 1 to 255 processes.
+ * Loop 3 of share.bpf.h: the equilibrium priority is usage times processes times half-life, with a
+ * usage of at least 2 and 1 to 255 processes.
  */
 static void priorities_reach_an_equilibrium(void)
 {
@@ -86,8 +87,8 @@ static void priorities_reach_an_equilibrium(void)
 }
 
 /*
- * Loops 1, 4: parts follow the weights of active users, and a charge is divided by the square of
- * the part.
+ * Loops 1, 4 of share.bpf.h: parts follow the weights of active users, and a charge is divided by
+ * the square of the part.
  */
 static void usage_is_updated_every_four_seconds(void)
 {
@@ -121,8 +122,8 @@ static void usage_is_updated_every_four_seconds(void)
 }
 
 /*
- * Loop 2: after a second 0.9885 (nice + 47) / 66 is left, so half-lives are 30.35 times and 0.38777
- * times that of nice 0.
+ * Loop 2 of share.bpf.h: after a second 0.9885 (nice + 47) / 66 is left, so half-lives are 30.35
+ * times and 0.38777 times that of nice 0.
  */
 static void half_lives_follow_nice_values(void)
 {

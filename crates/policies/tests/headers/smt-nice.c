@@ -19,7 +19,7 @@ int main(void)
 	}
 	idle.policy = SCHED_IDLE;
 	thread.flags = PF_KTHREAD;
-	/* Theory 1 */
+	/* Point 1 of smt-nice.bpf.h */
 	for (s32 nice = -20; nice < 20; nice++) {
 		struct task_struct p = task(nice);
 
@@ -28,7 +28,10 @@ int main(void)
 	CHECK(smt_weight(&idle) == 0 && smt_weight(&thread) == 0, "no weight");
 	CHECK(smt_weight_after_slice(&heavy, 40) == 39 && smt_weight_after_slice(&heavy, 1) == 40, "the countdown restarts");
 
-	/* Theory 2: in 10 of 40 slices in a row a nice-19 task may run beside the heavy one. */
+	/*
+	 * Point 2 of smt-nice.bpf.h: in 10 of 40 slices in a row a nice-19 task may run beside the
+	 * heavy one.
+	 */
 	make_machine(1, 1, 2, 2);
 	smt_nice = true;
 	weight = smt_weight(&heavy);
@@ -42,7 +45,7 @@ int main(void)
 	}
 	CHECK(beside == 10, "%u", beside);
 
-	/* Theory 3: the SMT sibling of CPU 0 is CPU 2. */
+	/* Point 3 of smt-nice.bpf.h: the SMT sibling of CPU 0 is CPU 2. */
 	smt_idles(0);
 	host_kicks = 0;
 	smt_runs(&light, 1, 2);

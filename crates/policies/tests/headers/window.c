@@ -25,7 +25,10 @@ static s64 by_window(const struct window *a, const struct window *b)
 	return (s64)(a->now_x * b_y) - (s64)(b->now_x * a_y);
 }
 
-/* Theory 3, rule by rule: negative if `a` precedes `b`, 0 if the order of arrival decides. */
+/*
+ * Point 3 of window.bpf.h, rule by rule: negative if `a` precedes `b`, 0 if the order of arrival
+ * decides.
+ */
 static s64 naive(const struct stream *a, const struct stream *b, bool window_first)
 {
 	s64 window = by_window(&a->w, &b->w), deadline = (s64)a->deadline - (s64)b->deadline;
@@ -101,7 +104,7 @@ static void close_fractions_have_distinct_keys(void)
 	}
 }
 
-/* Theory 1: the state of a window agrees with the list of its outcomes. */
+/* Point 1 of window.bpf.h: the state of a window agrees with the list of its outcomes. */
 static void windows_count_what_remains(void)
 {
 	for (u32 y = 1; y < 12; y++) {
@@ -135,8 +138,8 @@ static void windows_count_what_remains(void)
 }
 
 /*
- * Theory 2: a violation increases y' by (y - x) / x rounded up, or by y, up to 255; the next
- * service resets the window.
+ * Point 2 of window.bpf.h: a violation increases y' by (y - x) / x rounded up, or by y, up to 255;
+ * the next service resets the window.
  */
 static void violations_increase_urgency(void)
 {

@@ -37,7 +37,7 @@ fn every_policy_schedules_on_while_tasks_move_between_cgroups() {
             world.run_ms(20);
         }
         world.wake(1, sleeper, false);
-        // Long enough for the lottery policies, whose quantum is 100 ms.
+        // The run is long enough for the lottery policies, whose quantum is 100 ms.
         world.run_ms(10_000);
         for task in &tasks {
             assert!(world.ran_ms(*task) > 2_000, "{}: {}", policy.name, world.ran_ms(*task));

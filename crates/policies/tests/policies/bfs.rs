@@ -6,7 +6,7 @@ use ids::{CpuId, CpuSet, Policy, TaskId};
 use kernel_model::TaskAttributes;
 use proptest::prelude::*;
 
-/// Theory 7: a wakeup preempts the allowed CPU whose running task has the latest deadline.
+/// Point 7 of `bfs.bpf.c`: a wakeup preempts the allowed CPU whose running task has the latest deadline.
 #[test]
 fn wakeup_preempts_the_task_with_the_latest_deadline() {
     for (nices, allowed, sync, expected) in [
@@ -36,7 +36,8 @@ const SHAPES: [&str; 5] = [
     "node:2 l3:2 core:2 pu:2",
 ];
 
-/// Theory 6 in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on `last`.
+/// Point 6 of `bfs.bpf.c` in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on
+/// `last`.
 fn rank(world: &World, last: u32, cpu: u32) -> u32 {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let busy = |shares: &dyn Fn(u32) -> bool| {
@@ -64,7 +65,7 @@ fn rank(world: &World, last: u32, cpu: u32) -> u32 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
+    /// Point 6 of `bfs.bpf.c` on random machines with random busy CPUs, affinities and last CPUs.
     #[test]
     fn chosen_idle_cpu_has_the_lowest_rank(
         shape in 0..SHAPES.len(), busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
@@ -90,7 +91,8 @@ proptest! {
         prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
     }
 
-    /// Theory 1: no CPU is idle while a task waits that is allowed to run there, whatever the sequence of events.
+    /// Point 1 of `bfs.bpf.c`: no CPU is idle while a task waits that is allowed to run there, whatever the sequence
+    /// of events.
     #[test]
     fn no_cpu_idles_while_an_allowed_task_waits(
         shape in 0..SHAPES.len(), events in prop::collection::vec((0..6u8, any::<u32>(), any::<u16>()), 1..60),
@@ -242,8 +244,8 @@ fn wait_us_excludes_sched_idle_and_disallowed_last_cpus() {
     }
 }
 
-/// Theory 7: a preempting task stays in the queue, and the first CPU to dispatch takes it: here CPU 1, which was
-/// kicked for the other task.
+/// Point 7 of `bfs.bpf.c`: a preempting task stays in the queue, and the first CPU to dispatch takes it: here CPU 1,
+/// which was kicked for the other task.
 #[test]
 fn preempting_task_stays_in_the_queue_for_any_cpu() {
     let mut world = World::new("bfs", "node:1 core:2 pu:1", 50);

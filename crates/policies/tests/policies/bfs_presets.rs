@@ -59,7 +59,7 @@ fn gc_takes_the_nearest_idle_cpu_despite_a_busy_sibling() {
 
 /// 0.357: a CPU of another cache counts as near if this task was the last one to run there.
 #[test]
-fn before_0_360_a_cpu_is_near_for_the_last_task_it_ran() {
+fn before_0_360_a_cpu_counts_as_near_for_the_last_task_that_ran_there() {
     let back = presets(|spec| {
         let mut world = World::new(spec, "node:1 l3:2 core:2 pu:1", 50);
         // The task ran on CPU 3 and then on CPU 1. CPU 1 and the other CPU of its cache are busy now.
@@ -122,7 +122,7 @@ fn takes_the_far_task(spec: &str, later_ns: u64, waits: Waits) -> bool {
 
 /// 0.360 intends to double or quadruple deadlines of far tasks, but adds only 5089 * 12 / 128 << 2 = 1,908 ns.
 #[test]
-fn bias_of_0_360_is_below_two_microseconds() {
+fn locality_bias_of_0_360_shifts_deadlines_by_less_than_two_microseconds() {
     for preset in ["0.357", "0.360", "0.362"] {
         let spec = format!("bfs@{preset}");
         for cpus in [[1, 3], [3, 1]] {
@@ -136,7 +136,7 @@ fn bias_of_0_360_is_below_two_microseconds() {
 /// caches of a node, << 2 = 1,428 ns between nodes. The woken task last ran on CPU 1, so the deadline there counts
 /// unchanged; the task on CPU 0 was queued `later_ns` later.
 #[test]
-fn bias_of_0_360_applies_to_preemption_victims() {
+fn locality_bias_of_0_360_applies_to_preemption_victims() {
     for (shape, bias_ns) in [("node:1 l3:2 core:1 pu:1", 714), ("node:2 core:1 pu:1", 1_428)] {
         let takes_0 = |spec: &str, later_ns: u64| {
             let mut world = World::new(spec, shape, 50);

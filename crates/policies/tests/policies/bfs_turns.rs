@@ -16,8 +16,8 @@ fn alone() -> World {
     World::new("bfs", "node:1 core:1 pu:1", 50)
 }
 
-/// Theory 2: all 40 ratios, with 9 ms slices on 2 CPUs and 12 ms on 4. A new task gets a full slice and a deadline
-/// counted from now.
+/// Point 2 of `bfs.bpf.c`: all 40 ratios, with 9 ms slices on 2 CPUs and 12 ms on 4. A new task gets a full slice and
+/// a deadline counted from now.
 #[test]
 fn deadlines_follow_the_prio_ratio_table() {
     for (cpus, rr_ms) in [(2, 9), (4, 12)] {
@@ -34,8 +34,9 @@ fn deadlines_follow_the_prio_ratio_table() {
     }
 }
 
-/// Theory 2 and 5: the tick at which a slice ends. A binary millisecond is 1.048576 ms, slices end at ticks, and
-/// fractions of a microsecond of CPU time are not charged. The task starts at a tick, in the first half of a period.
+/// Points 2 and 5 of `bfs.bpf.c`: the tick at which a slice ends. A binary millisecond is 1.048576 ms, slices end at
+/// ticks, and fractions of a microsecond of CPU time are not charged. The task starts at a tick, in the first half of
+/// a period.
 #[test]
 fn slices_end_at_the_tick_given_by_the_sources() {
     for (spec, cpus, hz, ms) in [
@@ -66,8 +67,8 @@ fn slices_end_at_the_tick_given_by_the_sources() {
     }
 }
 
-/// Theory 8: if the parent has 200 us left, parent and child get half each. With less, both get a new slice and
-/// deadline, and the parent must stop.
+/// Point 8 of `bfs.bpf.c`: if the parent has 200 us left, parent and child get half each. With less, both get a new
+/// slice and deadline, and the parent must stop.
 #[test]
 fn fork_splits_the_parents_slice_or_ends_it() {
     // 6144 us minus 5944 us leaves 200 us.
@@ -90,8 +91,8 @@ fn fork_splits_the_parents_slice_or_ends_it() {
     }
 }
 
-/// Theory 8: the same for a thread, which does not preempt its parent by itself. If the slice was too short to split,
-/// the parent must stop, and its new deadline is behind that of the waiting child.
+/// Point 8 of `bfs.bpf.c`: the same for a thread, which does not preempt its parent by itself. If the slice was too
+/// short to split, the parent must stop, and its new deadline is behind that of the waiting child.
 #[test]
 fn new_thread_runs_first_if_the_slice_was_too_short_to_split() {
     for (used_us, child_first) in [(5944, false), (5945, true)] {
@@ -104,7 +105,7 @@ fn new_thread_runs_first_if_the_slice_was_too_short_to_split() {
     }
 }
 
-/// Theory 8: repeated forks gain no CPU time: all slices together are as long as the first one.
+/// Point 8 of `bfs.bpf.c`: repeated forks gain no CPU time: all slices together are as long as the first one.
 #[test]
 fn repeated_forks_share_one_slice() {
     let mut world = alone();
@@ -121,8 +122,9 @@ fn repeated_forks_share_one_slice() {
     assert_eq!(left, 6 * MS_2);
 }
 
-/// Theory 8: a child that shares its parent's memory does not run first; its deadline, the parent's own, decides.
-/// From 0.41x on it runs first as well. Kthreads have no memory of their own and count as threads of one process.
+/// Point 8 of `bfs.bpf.c`: a child that shares its parent's memory does not run first; its deadline, the parent's
+/// own, decides. From 0.41x on it runs first as well. Kthreads have no memory of their own and count as threads of
+/// one process.
 #[test]
 fn new_thread_runs_before_its_parent_only_since_0_41x() {
     for (spec, first) in [("bfs", false), ("bfs@0.357", false), ("bfs@0.41x", true), ("bfs@0.467-interactive", true)] {

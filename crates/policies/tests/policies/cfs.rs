@@ -21,7 +21,7 @@ fn turns(world: &World) -> Vec<u64> {
     world.switches.windows(2).map(|pair| pair[1].0 - pair[0].0).collect()
 }
 
-/// "weight.bpf.h" 1: how far a run advances the virtual runtime at each nice value.
+/// Point 1 of `weight.bpf.h`: how far a run advances the virtual runtime at each nice value.
 #[test]
 fn virtual_runtime_is_cpu_time_over_weight() {
     #[rustfmt::skip]
@@ -71,8 +71,8 @@ fn cpu_shares_follow_nice_weights() {
     }
 }
 
-/// "queue.bpf.h" 3, 4 and "pick.bpf.h" 5: run intervals by number of tasks; they end at ticks. Computed, not
-/// published.
+/// Points 3, 4 of `queue.bpf.h` and "pick.bpf.h" 5: run intervals by number of tasks; they end at ticks. Computed,
+/// not published.
 #[test]
 fn run_intervals_share_the_scheduling_latency() {
     for preset in PRESETS {
@@ -100,7 +100,7 @@ fn run_intervals_share_the_scheduling_latency() {
     }
 }
 
-/// "queue.bpf.h" 3: up to 8 tasks share the latency, 24 ms on 8 CPUs. With more, each task gets the minimal
+/// Point 3 of `queue.bpf.h`: up to 8 tasks share the latency, 24 ms on 8 CPUs. With more, each task gets the minimal
 /// granularity, 3 ms, and runs to the next tick.
 #[test]
 fn more_than_eight_tasks_run_for_the_minimal_granularity_each() {
@@ -116,7 +116,7 @@ fn more_than_eight_tasks_run_for_the_minimal_granularity_each() {
     }
 }
 
-/// "queue.bpf.h" 4: the three kinds of scaling, visible in the run intervals of two hogs.
+/// Point 4 of `queue.bpf.h`: the three kinds of scaling, visible in the run intervals of two hogs.
 #[test]
 fn scaling_is_none_logarithmic_or_linear() {
     for (scaling, turn_ms) in [(0, 4), (1, 10), (2, 13)] {
@@ -129,7 +129,8 @@ fn scaling_is_none_logarithmic_or_linear() {
     }
 }
 
-/// "queue.bpf.h" 3: by weight, nice 19 beside nice 0 would run for 0.087 ms; since 6.1 a slice is at least 0.75 ms.
+/// Point 3 of `queue.bpf.h`: by weight, nice 19 beside nice 0 would run for 0.087 ms; since 6.1 a slice is at least
+/// 0.75 ms.
 #[test]
 fn slices_have_a_minimum_length_since_6_1() {
     for (preset, us) in [("2.6.36", 100), ("4.1", 100), ("6.1", 800)] {
@@ -152,7 +153,8 @@ fn level_with_a_hog(spec: &str, hz: u32, sleeper: TaskAttributes) -> (World, Tas
     (world, hog, sleeper)
 }
 
-/// "pick.bpf.h" 4: a woken task preempts if its virtual runtime is behind by more than 1 ms scaled by its own weight.
+/// Point 4 of `pick.bpf.h`: a woken task preempts if its virtual runtime is behind by more than 1 ms scaled by its
+/// own weight.
 #[test]
 fn wakeup_preempts_beyond_the_wakeup_granularity() {
     for preset in PRESETS {
@@ -170,8 +172,8 @@ fn wakeup_preempts_beyond_the_wakeup_granularity() {
     }
 }
 
-/// "pick.bpf.h" 4: effect of policies on wakeup preemption. Each sleeper is behind by 2 ms; a running SCHED_IDLE task
-/// is preempted by any other policy.
+/// Point 4 of `pick.bpf.h`: effect of policies on wakeup preemption. Each sleeper is behind by 2 ms; a running
+/// SCHED_IDLE task is preempted by any other policy.
 #[test]
 fn sched_batch_and_sched_idle_do_not_preempt_normal_tasks() {
     for (hog_policy, policy, preempts) in [
@@ -193,8 +195,8 @@ fn sched_batch_and_sched_idle_do_not_preempt_normal_tasks() {
     }
 }
 
-/// "queue.bpf.h" 5: credit of a long sleep: 3 ms, or 6 ms without GENTLE_FAIR_SLEEPERS; 0.375 ms for SCHED_IDLE in
-/// 6.1.
+/// Point 5 of `queue.bpf.h`: credit of a long sleep: 3 ms, or 6 ms without GENTLE_FAIR_SLEEPERS; 0.375 ms for
+/// SCHED_IDLE in 6.1.
 #[test]
 fn long_sleep_earns_half_a_latency_of_credit() {
     for (spec, policy, credit) in [
@@ -215,7 +217,7 @@ fn long_sleep_earns_half_a_latency_of_credit() {
     }
 }
 
-/// "queue.bpf.h" 5: a short sleep leaves the virtual runtime as it was.
+/// Point 5 of `queue.bpf.h`: a short sleep leaves the virtual runtime as it was.
 #[test]
 fn short_sleep_keeps_the_virtual_runtime() {
     let (mut world, hog, sleeper) = {
@@ -233,7 +235,7 @@ fn short_sleep_keeps_the_virtual_runtime() {
     assert_eq!(world.last_queued(sleeper).key, MS - 1);
 }
 
-/// "queue.bpf.h" 6: a child starts one slice after the minimum virtual runtime, and not before its parent's.
+/// Point 6 of `queue.bpf.h`: a child starts one slice after the minimum virtual runtime, and not before its parent's.
 /// Computed, not published: beside h hogs it first runs after 4 ms (h = 1) and 8 ms (h = 4).
 #[test]
 fn forked_child_starts_one_slice_behind() {
@@ -263,8 +265,8 @@ fn forked_child_starts_one_slice_behind() {
     }
 }
 
-/// "queue.bpf.h" 3, 6: the eighth task has a debit of an eighth of the latency, the ninth of a ninth of nine
-/// granularities: 0.75 ms each. One CPU, where all tasks started together.
+/// Points 3, 6 of `queue.bpf.h`: the eighth task has a debit of an eighth of the latency, the ninth of a ninth of
+/// nine granularities: 0.75 ms each. One CPU, where all tasks started together.
 #[test]
 fn start_debit_is_one_slice_of_the_period() {
     for (hogs, debit) in [(7, 750_000), (8, 750_000), (5, MS), (11, 750_000)] {
@@ -281,8 +283,8 @@ fn start_debit_is_one_slice_of_the_period() {
     }
 }
 
-/// "pick.bpf.h" 5: a run ends early, but not before the minimal granularity, if another task is behind by more than a
-/// slice. That task is SCHED_BATCH, so that it does not preempt at wakeup.
+/// Point 5 of `pick.bpf.h`: a run ends early, but not before the minimal granularity, if another task is behind by
+/// more than a slice. That task is SCHED_BATCH, so that it does not preempt at wakeup.
 #[test]
 fn run_ends_early_if_another_task_is_far_behind() {
     for (spec, ends_us) in [("cfs", 11_000), ("cfs,min_granularity_us=1500", 12_000)] {
@@ -306,8 +308,8 @@ fn run_ends_early_if_another_task_is_far_behind() {
     }
 }
 
-/// "pick.bpf.h" 5: being behind by exactly a slice is not enough. Both started at 0, and the slice of two tasks is 3
-/// ms.
+/// Point 5 of `pick.bpf.h`: being behind by exactly a slice is not enough. Both started at 0, and the slice of two
+/// tasks is 3 ms.
 #[test]
 fn task_behind_by_exactly_a_slice_waits_another_tick() {
     for preset in PRESETS {
@@ -323,7 +325,7 @@ fn task_behind_by_exactly_a_slice_waits_another_tick() {
     }
 }
 
-/// "pick.bpf.h" 3: yield.
+/// Point 3 of `pick.bpf.h`: yield.
 #[test]
 fn yield_skips_the_task_since_4_1() {
     for (spec, ran_us, other_runs) in [
@@ -357,7 +359,7 @@ fn yield_skips_the_task_since_4_1() {
     assert_eq!(world.running(0), hog);
 }
 
-/// "pick.bpf.h" 3: in 2.6.36 a yielding SCHED_BATCH task goes behind all others.
+/// Point 3 of `pick.bpf.h`: in 2.6.36 a yielding SCHED_BATCH task goes behind all others.
 #[test]
 fn sched_batch_yields_behind_all_tasks_in_2_6_36() {
     let mut world = alone("cfs@2.6.36,start_debit=false", 50);
@@ -369,8 +371,8 @@ fn sched_batch_yields_behind_all_tasks_in_2_6_36() {
     assert_eq!(world.last_queued(batch).key, last + 1);
 }
 
-/// "pick.bpf.h" 3: a task that yielded is skipped until it runs again, also when the task that ran instead sleeps.
-/// The next in order is taken if it is within the wakeup granularity.
+/// Point 3 of `pick.bpf.h`: a task that yielded is skipped until it runs again, also when the task that ran instead
+/// sleeps. The next in order is taken if it is within the wakeup granularity.
 #[test]
 fn yielded_task_is_skipped_until_it_runs_again() {
     for (spec, expected) in
@@ -393,8 +395,8 @@ fn yielded_task_is_skipped_until_it_runs_again() {
     }
 }
 
-/// "pick.bpf.h" 2: since 4.1 a task that preempts at wakeup runs before the leftmost task if it is at most 1 ms
-/// behind that.
+/// Point 2 of `pick.bpf.h`: since 4.1 a task that preempts at wakeup runs before the leftmost task if it is at most 1
+/// ms behind that.
 #[test]
 fn preempting_task_runs_before_the_leftmost_since_4_1() {
     for (preset, passes) in [("2.6.36", false), ("4.1", true), ("6.1", true)] {
@@ -415,7 +417,8 @@ fn preempting_task_runs_before_the_leftmost_since_4_1() {
     }
 }
 
-/// "pick.bpf.h" 2: with at least 8 tasks, a preempted task runs next though others have waited longer (LAST_BUDDY).
+/// Point 2 of `pick.bpf.h`: with at least 8 tasks, a preempted task runs next though others have waited longer
+/// (LAST_BUDDY).
 #[test]
 fn last_buddy_runs_next_with_eight_tasks() {
     for preset in PRESETS {
@@ -437,9 +440,9 @@ fn last_buddy_runs_next_with_eight_tasks() {
     }
 }
 
-/// "pick.bpf.h" 6: nice -20 is picked again at the end of its slice. In 2.6.36 that starts a new slice of 6 ms; since
-/// 4.1 each tick checks again, so the run ends as soon as the other task is leftmost: 1 ms of the nice-0 task's CPU
-/// time is worth 86.7 ms of this one's.
+/// Point 6 of `pick.bpf.h`: nice -20 is picked again at the end of its slice. In 2.6.36 that starts a new slice of 6
+/// ms; since 4.1 each tick checks again, so the run ends as soon as the other task is leftmost: 1 ms of the nice-0
+/// task's CPU time is worth 86.7 ms of this one's.
 #[test]
 fn repicked_task_keeps_its_slice_start_since_4_1() {
     for (preset, turn_ms) in [("2.6.36", 84), ("4.1", 81), ("6.1", 81)] {
@@ -470,7 +473,7 @@ fn nice_change_keeps_the_virtual_runtime() {
         world.settle();
         assert_eq!(world.last_queued(tasks[other]).key, before, "{nice}");
     }
-    // The new weight counts from then on.
+    // The new weight counts from the change of the nice value on.
     let mut world = alone("cfs", 1000);
     let tasks = world.start(vec![world.pinned(0, 0); 2]);
     world.run_ms(100);
@@ -559,7 +562,7 @@ fn class_change_keeps_the_distance_from_other_tasks() {
     assert_ne!(world.running(0), tasks[0]);
 }
 
-/// "queue.bpf.h" 4: the scaling factor follows the number of online CPUs.
+/// Point 4 of `queue.bpf.h`: the scaling factor follows the number of online CPUs.
 #[test]
 fn scaling_factor_follows_cpu_hotplug() {
     for preset in PRESETS {

@@ -49,9 +49,9 @@ fn balance_times(spec: &str, shape: &str, end_ms: u64) -> Vec<u64> {
     (1..=end_ms).filter(balance_times).collect()
 }
 
-/// "balance.bpf.h" 2: balance interval of a busy CPU in a balanced domain. The first pass is at its first tick. The
-/// CPU has already balanced when it went idle, so the interval is at its maximum: 256 is 64 times 4 ms, 1024 is 32
-/// times 32 ms.
+/// Point 2 of `balance.bpf.h`: balance interval of a busy CPU in a balanced domain. The first pass is at its first
+/// tick. The CPU has already balanced when it went idle, so the interval is at its maximum: 256 is 64 times 4 ms,
+/// 1024 is 32 times 32 ms.
 #[test]
 fn busy_cpus_balance_at_long_intervals() {
     for (shape, intervals) in [
@@ -85,8 +85,8 @@ fn comes_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     world.now_ns / MS
 }
 
-/// "balance.bpf.h" 2, 3: an idle CPU is woken at each tick and balances at its interval, which is the maximum after
-/// passes without a task to pull.
+/// Points 2, 3 of `balance.bpf.h`: an idle CPU is woken at each tick and balances at its interval, which is the
+/// maximum after passes without a task to pull.
 #[test]
 fn idle_cpus_balance_at_short_intervals() {
     for (shape, intervals) in [(CORE, [2, 4, 4]), (CACHE, [4, 4, 4]), (NODE, [32, 4, 4]), (MACHINE, [128, 4, 4])] {
@@ -98,8 +98,8 @@ fn idle_cpus_balance_at_short_intervals() {
     }
 }
 
-/// "balance.bpf.h" 6: number of balance passes, at the minimum interval, that find only cache-hot tasks before one is
-/// pulled. In 6.1 tasks are never hot between SMT siblings.
+/// Point 6 of `balance.bpf.h`: number of balance passes, at the minimum interval, that find only cache-hot tasks
+/// before one is pulled. In 6.1 tasks are never hot between SMT siblings.
 #[test]
 fn cache_hot_tasks_are_pulled_after_failed_passes() {
     for (shape, later) in [(CORE, [1, 2, 0]), (CACHE, [2, 4, 4]), (NODE, [3 * 8, 4, 4]), (MACHINE, [2 * 64, 6, 6])] {
@@ -126,7 +126,8 @@ fn pushed_at(spec: &str, shape: &str, free_ms: u64) -> u64 {
     world.now_ns / MS
 }
 
-/// "balance.bpf.h" 7: active balance happens three failed passes after the number from which hot tasks are pulled.
+/// Point 7 of `balance.bpf.h`: active balance happens three failed passes after the number from which hot tasks are
+/// pulled.
 #[test]
 fn running_tasks_are_pushed_after_more_failed_passes() {
     for (shape, later) in [
@@ -154,8 +155,8 @@ fn seen_after(spec: &str, shape: &str, look_ms: u64, ticks: u64) -> bool {
     where_is(&world, late) == 1
 }
 
-/// "balance.bpf.h" 4: before 6.1 a busy CPU sees an average of other CPUs' loads over ticks. With a weight of one
-/// half or one fourth for the present load, a difference of 1024 fades in 11 or 22 rounded steps.
+/// Point 4 of `balance.bpf.h`: before 6.1 a busy CPU sees an average of other CPUs' loads over ticks. With a weight
+/// of one half or one fourth for the present load, a difference of 1024 fades in 11 or 22 rounded steps.
 #[test]
 fn busy_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(CORE, [1, 1]), (CACHE, [11, 11]), (NODE, [22, 11]), (MACHINE, [22, 22])] {
@@ -168,9 +169,9 @@ fn busy_cpus_see_averaged_loads_before_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: before 6.1 an idle CPU sees the load of the last tick, or an average over two or four ticks. The
-/// movable task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its two hogs, is at
-/// least its weight.
+/// Point 4 of `balance.bpf.h`: before 6.1 an idle CPU sees the load of the last tick, or an average over two or four
+/// ticks. The movable task is heavy (nice -10, weight 9548): it is pulled once the average load of CPU 0, with its
+/// two hogs, is at least its weight.
 #[test]
 fn idle_cpus_see_averaged_loads_before_6_1() {
     for (shape, ticks) in [(NODE, [3, 1]), (MACHINE, [6, 3])] {
@@ -211,8 +212,8 @@ fn goes(preset: &str, cpus: &[&[i8]]) -> bool {
     where_is(&world, task) == 1
 }
 
-/// "balance.bpf.h" 4, 5: what a busy CPU pulls in one pass. Weights: 15 (nice 19), 70 (12), 87 (11), 1024 (0), 1277
-/// (-1), 3121 (-5).
+/// Points 4, 5 of `balance.bpf.h`: what a busy CPU pulls in one pass. Weights: 15 (nice 19), 70 (12), 87 (11), 1024
+/// (0), 1277 (-1), 3121 (-5).
 #[test]
 fn balance_pass_pulls_the_imbalance() {
     for (cpus, expected) in [
@@ -242,8 +243,8 @@ fn balance_pass_pulls_the_imbalance() {
     }
 }
 
-/// "balance.bpf.h" 5: in 6.1 each failed pass doubles the allowed weight. A task of weight 1024 is pulled in the
-/// second pass if the imbalance is 512, and in the third if it is 258.
+/// Point 5 of `balance.bpf.h`: in 6.1 each failed pass doubles the allowed weight. A task of weight 1024 is pulled in
+/// the second pass if the imbalance is 512, and in the third if it is 258.
 #[test]
 fn failed_passes_allow_heavier_tasks_in_6_1() {
     for (own, ms) in [(&[0][..], 127 + 31), (&[0, 5, 8], 127 + 31 + 31)] {
@@ -262,8 +263,9 @@ fn failed_passes_allow_heavier_tasks_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five equal tasks, half the weight
-/// is two and a half: the kernels that count weight pull a third one, the kernel that counts tasks pulls two.
+/// Point 4 of `balance.bpf.h`: number of CPU 0's tasks that an idle CPU pulls in one pass. Of five equal tasks, half
+/// the weight is two and a half: the kernels that count weight pull a third one, the kernel that counts tasks pulls
+/// two.
 #[test]
 fn idle_cpu_pulls_half_of_the_tasks() {
     for (hogs, taken) in [(6, [3, 3, 3]), (5, [3, 3, 2])] {
@@ -281,8 +283,8 @@ fn idle_cpu_pulls_half_of_the_tasks() {
     }
 }
 
-/// "balance.bpf.h" 4: a group with as many tasks as CPUs. CPUs 0 to 3 are idle; in the other cache one CPU has two
-/// tasks and one is idle. 6.1 compares the numbers of idle CPUs.
+/// Point 4 of `balance.bpf.h`: a group with as many tasks as CPUs. CPUs 0 to 3 are idle; in the other cache one CPU
+/// has two tasks and one is idle. 6.1 compares the numbers of idle CPUs.
 #[test]
 fn group_with_an_idle_cpu_is_pulled_from_only_in_6_1() {
     for (preset, goes) in PRESETS.into_iter().zip([false, false, true]) {
@@ -295,8 +297,8 @@ fn group_with_an_idle_cpu_is_pulled_from_only_in_6_1() {
     }
 }
 
-/// "balance.bpf.h" 4: a busy CPU pulls only from a group with more tasks than CPUs. CPU 1 of that group is idle, but
-/// may not run the tasks.
+/// Point 4 of `balance.bpf.h`: a busy CPU pulls only from a group with more tasks than CPUs. CPU 1 of that group is
+/// idle, but may not run the tasks.
 #[test]
 fn busy_cpu_pulls_only_from_an_overloaded_group() {
     for (hogs, goes) in [(2, false), (3, true)] {
@@ -314,7 +316,7 @@ fn busy_cpu_pulls_only_from_an_overloaded_group() {
     }
 }
 
-/// "balance.bpf.h" 1: a newly idle CPU pulls one task, though two other CPUs are overloaded.
+/// Point 1 of `balance.bpf.h`: a newly idle CPU pulls one task, though two other CPUs are overloaded.
 #[test]
 fn newly_idle_cpu_pulls_one_task() {
     for preset in PRESETS {
@@ -331,9 +333,9 @@ fn newly_idle_cpu_pulls_one_task() {
     }
 }
 
-/// "balance.bpf.h" 4: a CPU goes idle whose SMT sibling has more weight than the three tasks of the other core
-/// together. By load its core has enough; since 4.1 it pulls one, as its core has spare capacity and the other one
-/// has none.
+/// Point 4 of `balance.bpf.h`: a CPU goes idle whose SMT sibling has more weight than the three tasks of the other
+/// core together. By load its core has enough; since 4.1 it pulls one, as its core has spare capacity and the other
+/// one has none.
 #[test]
 fn newly_idle_cpu_with_spare_capacity_pulls_since_4_1() {
     for (preset, comes) in PRESETS.into_iter().zip([false, true, true]) {
@@ -348,8 +350,8 @@ fn newly_idle_cpu_with_spare_capacity_pulls_since_4_1() {
     }
 }
 
-/// "balance.bpf.h" 1: an idle period of up to twice the migration cost is averaged with earlier ones; a longer one
-/// replaces them.
+/// Point 1 of `balance.bpf.h`: an idle period of up to twice the migration cost is averaged with earlier ones; a
+/// longer one replaces them.
 #[test]
 fn long_idle_period_resets_the_average() {
     for preset in &PRESETS[..2] {
@@ -371,8 +373,8 @@ fn long_idle_period_resets_the_average() {
     }
 }
 
-/// "balance.bpf.h" 3: a busy CPU that pulls a task at a tick continues its own task unless the pulled one preempts
-/// it.
+/// Point 3 of `balance.bpf.h`: a busy CPU that pulls a task at a tick continues its own task unless the pulled one
+/// preempts it.
 #[test]
 fn pulled_task_preempts_like_a_woken_one() {
     for preset in &PRESETS[..2] {
@@ -380,7 +382,8 @@ fn pulled_task_preempts_like_a_woken_one() {
         let look = *balance_times(&spec, CACHE, 300).iter().find(|ms| **ms > 100).unwrap();
         for slept in [false, true] {
             let mut world = World::new(&spec, CACHE, 1000);
-            // Either a queued task that has not earned preemption, or one that has slept on CPU 0 since the start.
+            // The pulled task is either one that has been queued and does not preempt, or one that has slept on CPU 0
+            // since the start and does.
             let batch = TaskAttributes { policy: Policy::Batch, ..world.pinned(0, 0) };
             let sleeper = world.spawn(0, batch);
             world.block(sleeper);
@@ -400,8 +403,9 @@ fn pulled_task_preempts_like_a_woken_one() {
     }
 }
 
-/// "balance.bpf.h" 7: a task stopped for active balance that may not move continues without a pick. The queued task
-/// is too heavy for the imbalance; the running one has more virtual runtime than it, but its slice is not over.
+/// Point 7 of `balance.bpf.h`: a task stopped for active balance that may not move continues without a pick. The
+/// queued task is too heavy for the imbalance; the running one has more virtual runtime than it, but its slice is not
+/// over.
 #[test]
 fn task_that_cannot_be_pushed_continues() {
     for bind in [true, false] {
@@ -422,8 +426,8 @@ fn task_that_cannot_be_pushed_continues() {
     }
 }
 
-/// "balance.bpf.h" 4: seven tasks against six are balanced, and none moves. The pass before had an imbalance of two
-/// tasks.
+/// Point 4 of `balance.bpf.h`: seven tasks against six are balanced, and none moves. The pass before had an imbalance
+/// of two tasks.
 #[test]
 fn balanced_cpus_move_no_task() {
     for preset in PRESETS {
@@ -441,8 +445,8 @@ fn balanced_cpus_move_no_task() {
     }
 }
 
-/// "balance.bpf.h" 1: a newly idle CPU pulls one task from the nearest domain that has one, and ends the search
-/// there.
+/// Point 1 of `balance.bpf.h`: a newly idle CPU pulls one task from the nearest domain that has one, and ends the
+/// search there.
 #[test]
 fn newly_idle_cpu_pulls_from_the_nearest_domain() {
     for preset in PRESETS {

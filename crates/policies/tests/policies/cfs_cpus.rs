@@ -54,14 +54,14 @@ fn wakeups_stay_in_the_cache_though_another_one_is_idle() {
     }
 }
 
-/// "wake.bpf.h" 5, on three cores with two hardware threads each. The last CPU is 0, and its load is at most that of
-/// the waker's CPU.
+/// Point 5 of `wake.bpf.h`, on three cores with two hardware threads each. The last CPU is 0, and its load is at most
+/// that of the waker's CPU.
 #[test]
 fn idle_sibling_search_follows_each_version() {
     for (busy, waker, cpus) in [
         // A whole core is idle; 2.6.36 takes the SMT sibling nevertheless.
         (&[0, 2][..], 0, [1, 4, 4]),
-        // No whole core is idle: the sibling.
+        // No whole core is idle: all versions choose the idle SMT sibling.
         (&[0, 2, 4], 0, [1, 1, 1]),
         // The sibling is busy and the waker is on the same core: only 6.1 searches further.
         (&[0, 1, 2, 5], 0, [0, 0, 3]),
@@ -81,7 +81,7 @@ fn idle_sibling_search_follows_each_version() {
     }
 }
 
-/// "wake.bpf.h" 5: in 6.1 a CPU with only SCHED_IDLE tasks counts as idle.
+/// Point 5 of `wake.bpf.h`: in 6.1 a CPU with only SCHED_IDLE tasks counts as idle.
 #[test]
 fn cpus_with_only_sched_idle_tasks_count_as_idle_in_6_1() {
     for (preset, cpu) in [("2.6.36", 0), ("4.1", 0), ("6.1", 1)] {
@@ -95,8 +95,8 @@ fn cpus_with_only_sched_idle_tasks_count_as_idle_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 2, 3: the last CPU is 0, the waker's is 1, in another cache. Loads are in hogs. The imbalance between
-/// nodes is 33 % in 2.6.36, 25 % in 4.1 and 17 % in 6.1; half of that is allowed.
+/// Points 2, 3 of `wake.bpf.h`: the last CPU is 0, the waker's is 1, in another cache. Loads are in hogs. The
+/// imbalance between nodes is 33 % in 2.6.36, 25 % in 4.1 and 17 % in 6.1; half of that is allowed.
 #[test]
 fn wake_affine_compares_loads() {
     for (last, own, sync, cpus) in [
@@ -126,8 +126,8 @@ fn wake_affine_compares_loads() {
     }
 }
 
-/// "wake.bpf.h" 4: since 4.1 a task that wakes many others does not pull tasks that also wake many to its CPU. The
-/// wakeup is sync, so the task would otherwise be pulled.
+/// Point 4 of `wake.bpf.h`: since 4.1 a task that wakes many others does not pull tasks that also wake many to its
+/// CPU. The wakeup is sync, so the task would otherwise be pulled.
 #[test]
 fn wake_wide_disables_affine_wakeups_since_4_1() {
     for (preset, wakes, cpu) in [("2.6.36", 60, 0), ("4.1", 60, 1), ("6.1", 60, 1), ("4.1", 3, 0), ("6.1", 3, 0)] {
@@ -135,7 +135,7 @@ fn wake_wide_disables_affine_wakeups_since_4_1() {
         let others = [sleeper(&mut world, 1), sleeper(&mut world, 1)];
         let master = bound(&mut world, 0);
         let slave = bound(&mut world, 1);
-        // Both wake two tasks alternately, the slave ten times less often.
+        // Master and slave each wake the same two tasks in turn; the slave makes a tenth of the wakeups.
         for (waker, cpu, count) in [(slave, 1, wakes / 10), (master, 0, wakes)] {
             for round in 0..count {
                 assert_eq!(world.running(cpu), waker);
@@ -158,7 +158,7 @@ fn wake_wide_disables_affine_wakeups_since_4_1() {
     }
 }
 
-/// "wake.bpf.h" 7: a new task goes to the node, the cache and the core with the least load.
+/// Point 7 of `wake.bpf.h`: a new task goes to the node, the cache and the core with the least load.
 #[test]
 fn forked_task_goes_to_the_least_loaded_group() {
     for preset in PRESETS {
@@ -184,8 +184,8 @@ fn two_and_one(spec: &str) -> (World, [TaskId; 2], TaskId) {
     (world, hogs, other)
 }
 
-/// "balance.bpf.h" 1, 6: a newly idle CPU pulls a queued task if that has not run for 0.5 ms. The expected values are
-/// computed (property P11 of the facts), not published.
+/// Points 1, 6 of `balance.bpf.h`: a newly idle CPU pulls a queued task if that has not run for 0.5 ms. The expected
+/// values are computed (property P11 of the facts), not published.
 #[test]
 fn newly_idle_cpu_pulls_cache_cold_tasks() {
     for preset in PRESETS {
@@ -204,7 +204,7 @@ fn newly_idle_cpu_pulls_cache_cold_tasks() {
     }
 }
 
-/// "balance.bpf.h" 1: up to 4.1 a CPU pulls no task if its average idle time is below 0.5 ms.
+/// Point 1 of `balance.bpf.h`: up to 4.1 a CPU pulls no task if its average idle time is below 0.5 ms.
 #[test]
 fn cpu_with_short_idle_times_pulls_nothing_before_6_1() {
     for (preset, comes) in [("2.6.36", false), ("4.1", false), ("6.1", true)] {
@@ -227,7 +227,7 @@ fn cpu_with_short_idle_times_pulls_nothing_before_6_1() {
     }
 }
 
-/// "balance.bpf.h" 3: four hogs that all start on CPU 0 spread to idle CPUs within some ticks.
+/// Point 3 of `balance.bpf.h`: four hogs that all start on CPU 0 spread to idle CPUs within some ticks.
 #[test]
 fn hogs_spread_to_idle_cpus() {
     for preset in PRESETS {
@@ -255,9 +255,9 @@ fn three_on_two(preset: &str) -> Vec<u64> {
     tasks.iter().map(|task| world.ran_ms(*task)).collect()
 }
 
-/// "balance.bpf.h" 2, 4, 5: three hogs share two CPUs by migrating: two thirds of a CPU each, within 5 points
-/// (computed, not published). **Not always in 2.6.36 and 4.1** (`policies/cfs/README.md`): here all CPUs have their
-/// ticks in the same nanosecond, and one hog gets a few points more.
+/// Points 2, 4, 5 of `balance.bpf.h`: three hogs share two CPUs by migrating: two thirds of a CPU each, within 5
+/// points (computed, not published). **Not always in 2.6.36 and 4.1** (`policies/cfs/README.md`): here all CPUs have
+/// their ticks in the same nanosecond, and one hog gets a few points more.
 #[test]
 fn three_hogs_share_two_cpus() {
     let ran = three_on_two("6.1");
@@ -274,8 +274,8 @@ fn no_hog_of_three_keeps_a_cpu_alone() {
     }
 }
 
-/// "balance.bpf.h" 4: before 6.1 loads are biased towards their past. The CPU that lost a task and the one that
-/// pulled it look unchanged for some ticks, so the task is not pulled back at once.
+/// Point 4 of `balance.bpf.h`: before 6.1 loads are biased towards their past. The CPU that lost a task and the one
+/// that pulled it look unchanged for some ticks, so the task is not pulled back at once.
 #[test]
 fn load_bias_prevents_pulling_a_task_back_at_once() {
     for preset in ["2.6.36", "4.1"] {
@@ -296,8 +296,8 @@ fn load_bias_prevents_pulling_a_task_back_at_once() {
     }
 }
 
-/// "balance.bpf.h" 7: the task queued on CPU 0 is pinned, and the running one hardly ever waits: active balance
-/// pushes the running task to CPU 1.
+/// Point 7 of `balance.bpf.h`: the task queued on CPU 0 is pinned, and the running one hardly ever waits: active
+/// balance pushes the running task to CPU 1.
 #[test]
 fn active_balance_pushes_the_running_task() {
     for preset in PRESETS {

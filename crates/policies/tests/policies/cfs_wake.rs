@@ -11,8 +11,8 @@ const CACHES: &str = "node:1 l3:2 core:3 pu:2";
 const CORES: u32 = 3;
 const CPUS: u32 = 12;
 
-/// "wake.bpf.h" 5, written literally: the CPU chosen for a task whose last CPU, `last`, is busy and whose waker runs
-/// on a busy CPU of the same cache.
+/// Point 5 of `wake.bpf.h` as a plain search: the CPU chosen for a task whose last CPU, `last`, is busy and whose
+/// waker runs on a busy CPU of the same cache.
 fn sought(preset: &str, idle: &dyn Fn(u32) -> bool, last: u32, waker: u32) -> u32 {
     let (core, cache) = (last / 2, last / 2 / CORES);
     let (first, behind) = (cache * CORES * 2, (cache + 1) * CORES * 2);
@@ -31,7 +31,7 @@ fn sought(preset: &str, idle: &dyn Fn(u32) -> bool, last: u32, waker: u32) -> u3
     found.unwrap_or(last)
 }
 
-/// "wake.bpf.h" 5: the idle search matches a naive one, from each CPU, with any of the others busy.
+/// Point 5 of `wake.bpf.h`: the idle search matches a naive one, from each CPU, with any of the others busy.
 #[test]
 fn idle_sibling_search_matches_a_naive_search() {
     let mut state = 1_u32;
@@ -41,7 +41,7 @@ fn idle_sibling_search_matches_a_naive_search() {
     };
     for last in 0..CPUS {
         for round in 0..5 {
-            // From nearly idle to nearly fully busy.
+            // The rounds range from a nearly idle to a nearly fully busy machine.
             let busy: Vec<u32> = (0..CPUS).filter(|cpu| *cpu == last || draw(6) <= round).collect();
             let near: Vec<u32> = busy.iter().copied().filter(|cpu| cpu / 2 / CORES == last / 2 / CORES).collect();
             let waker = near[draw(near.len() as u32) as usize];
@@ -58,7 +58,7 @@ fn idle_sibling_search_matches_a_naive_search() {
     }
 }
 
-/// "wake.bpf.h" 5: 6.1 prefers the CPU used before the last one to other idle CPUs (recent_used_cpu).
+/// Point 5 of `wake.bpf.h`: 6.1 prefers the CPU used before the last one to other idle CPUs (recent_used_cpu).
 #[test]
 fn recent_used_cpu_is_preferred_in_6_1() {
     for (preset, cpu) in [("4.1", 0), ("6.1", 2)] {
@@ -77,9 +77,9 @@ fn recent_used_cpu_is_preferred_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 2: limits of the load comparison with equal numbers of hogs on both CPUs. With the woken task, the
-/// waker's CPU has 14/13, 13/12, 10/9 and 9/8 of the last CPU's load. Up to 108 % is allowed between nodes in 6.1,
-/// 112 % in 4.1, 116 % in 2.6.36; between SMT siblings 105 %.
+/// Point 2 of `wake.bpf.h`: limits of the load comparison with equal numbers of hogs on both CPUs. With the woken
+/// task, the waker's CPU has 14/13, 13/12, 10/9 and 9/8 of the last CPU's load. Up to 108 % is allowed between nodes
+/// in 6.1, 112 % in 4.1, 116 % in 2.6.36; between SMT siblings 105 %.
 #[test]
 fn wake_affine_load_limit_is_exact() {
     for (shape, hogs, cpus) in [
@@ -104,8 +104,8 @@ fn wake_affine_load_limit_is_exact() {
     }
 }
 
-/// "wake.bpf.h" 3: with a sync wakeup the task goes to the waker's CPU if the waker is alone there, though the last
-/// CPU is idle.
+/// Point 3 of `wake.bpf.h`: with a sync wakeup the task goes to the waker's CPU if the waker is alone there, though
+/// the last CPU is idle.
 #[test]
 fn sync_wakeup_takes_the_cpu_of_a_lone_waker() {
     for (own, cpus) in [(1, [1, 1, 1]), (2, [0, 0, 0])] {
@@ -127,8 +127,8 @@ fn child(world: &mut World) -> u32 {
     place_of(world, task)
 }
 
-/// "wake.bpf.h" 7: CPU 0 has ten tasks, CPU 1 is idle, and each CPU of the other node has one task. By load the other
-/// node is chosen; 6.1 counts the idle CPU.
+/// Point 7 of `wake.bpf.h`: CPU 0 has ten tasks, CPU 1 is idle, and each CPU of the other node has one task. By load
+/// the other node is chosen; 6.1 counts the idle CPU.
 #[test]
 fn forked_task_goes_to_idle_cpus_rather_than_less_load_in_6_1() {
     for (preset, cpu) in PRESETS.into_iter().zip([2, 2, 1]) {
@@ -139,8 +139,8 @@ fn forked_task_goes_to_idle_cpus_rather_than_less_load_in_6_1() {
     }
 }
 
-/// "wake.bpf.h" 7: with no idle CPU a new task goes to the lightest CPU if the own group is heavier by enough: 2
-/// against 1.5 is, 2 against 1.75 (114 %) is too before 6.1, which requires 117 %.
+/// Point 7 of `wake.bpf.h`: with no idle CPU a new task goes to the lightest CPU if the own group is heavier by
+/// enough: 2 against 1.5 is, 2 against 1.75 (114 %) is too before 6.1, which requires 117 %.
 #[test]
 fn forked_task_leaves_its_group_for_a_lighter_one() {
     for (nodes, cpus) in [([2, 2, 2, 1], [3, 3, 3]), ([2, 2, 1, 2], [2, 2, 2]), ([2, 1, 2, 1], [1, 1, 1])] {
@@ -155,7 +155,7 @@ fn forked_task_leaves_its_group_for_a_lighter_one() {
     }
 }
 
-/// "wake.bpf.h" 7: within the idlest group, 6.1 chooses the CPU that went idle last.
+/// Point 7 of `wake.bpf.h`: within the idlest group, 6.1 chooses the CPU that went idle last.
 #[test]
 fn forked_task_takes_the_most_recently_idle_cpu_in_6_1() {
     for order in [[3, 4, 5], [4, 5, 3], [5, 3, 4]] {

@@ -32,8 +32,8 @@ fn cpus(world: &mut World, jobs: &[Vec<TaskId>], ms: u64) -> Vec<f64> {
     jobs.iter().zip(before).map(|(job, before)| (ran_ms(world, job) - before) as f64 / ms as f64).collect()
 }
 
-/// Theory 2: over 20 intervals jobs get CPU time by their weights, however many tasks they have, within 2 %; an
-/// unusable part goes to the others.
+/// Point 2 of `currency.bpf.c`: over 20 intervals jobs get CPU time by their weights, however many tasks they have,
+/// within 2 %; an unusable part goes to the others.
 #[test]
 fn jobs_get_cpu_time_by_weight() {
     for (shape, jobs, due) in [
@@ -52,8 +52,9 @@ fn jobs_get_cpu_time_by_weight() {
     }
 }
 
-/// Theory 2: a job that can use only one CPU is credited for no more, and the rest goes to the others by weight. It
-/// still waits for its next slice while others have credit, so it gets slightly less; jobs that are over get that.
+/// Point 2 of `currency.bpf.c`: a job that can use only one CPU is credited for no more, and the rest goes to the
+/// others by weight. It still waits for its next slice while others have credit, so it gets slightly less; jobs that
+/// are over get that.
 #[test]
 fn unusable_share_of_a_job_goes_to_others_by_weight() {
     let (mut world, jobs) = world("node:1 core:4 pu:1", &[(900, 1), (200, 4), (100, 4)]);
@@ -64,7 +65,8 @@ fn unusable_share_of_a_job_goes_to_others_by_weight() {
     assert!((found.iter().sum::<f64>() - 4.0).abs() < 0.001, "{found:?}");
 }
 
-/// Theory 2: after ten intervals without demand a job has saved at most one interval's time on top of its share.
+/// Point 2 of `currency.bpf.c`: after ten intervals without demand a job has saved at most one interval's time on top
+/// of its share.
 #[test]
 fn idle_job_saves_at_most_one_interval() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);
@@ -80,7 +82,7 @@ fn idle_job_saves_at_most_one_interval() {
     assert!((0.49..0.5 + 0.1 + 0.01).contains(&found), "{found}");
 }
 
-/// Theory 5: a task of a job with credit preempts one of a job without credit, but no other.
+/// Point 5 of `currency.bpf.c`: a task of a job with credit preempts one of a job without credit, but no other.
 #[test]
 fn job_with_credit_preempts_one_without() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (10, 1), (100, 1)]);
@@ -92,7 +94,7 @@ fn job_with_credit_preempts_one_without() {
         }
         world.block(sleeper);
     }
-    // The poor job runs alone and is credited for ten intervals: its credit is used up after a while.
+    // The task of weight 10 runs alone for longer than the credit of its job lasts.
     assert_eq!(world.running(0), poor);
     world.run_ms(55);
     world.wake(0, rich, false);
@@ -104,7 +106,7 @@ fn job_with_credit_preempts_one_without() {
     assert_eq!(world.running(0), other);
 }
 
-/// Theory 6: with enough tasks in each cache, no task migrates between caches.
+/// Point 6 of `currency.bpf.c`: with enough tasks in each cache, no task migrates between caches.
 #[test]
 fn tasks_stay_in_their_cache() {
     let (mut world, jobs) = world("node:2 l3:1 core:2 pu:1", &[(100, 4), (100, 4)]);
@@ -125,7 +127,7 @@ fn tasks_stay_in_their_cache() {
     assert_eq!(both, 0, "{seen:?}");
 }
 
-/// Theory 2, 3: an interval is 100 ms, and a run 10 ms.
+/// Points 2, 3 of `currency.bpf.c`: an interval is 100 ms, and a run 10 ms.
 #[test]
 fn accounting_interval_is_100_ms_and_run_10_ms() {
     let (mut world, _) = world("node:1 core:1 pu:1", &[(100, 2)]);
@@ -139,8 +141,8 @@ fn accounting_interval_is_100_ms_and_run_10_ms() {
     assert!(intervals.len() >= 990 && intervals.iter().all(|interval| *interval == 10 * MS), "{intervals:?}");
 }
 
-/// Theory 6: a cache without runnable tasks pulls from others, and so does a node. No CPU is idle while a task is
-/// queued.
+/// Point 6 of `currency.bpf.c`: a cache without runnable tasks pulls from others, and so does a node. No CPU is idle
+/// while a task is queued.
 #[test]
 fn idle_cache_or_node_pulls_from_others() {
     for cache in 0..4 {
@@ -175,7 +177,7 @@ fn idle_cache_or_node_pulls_from_others() {
     }
 }
 
-/// Theory 1: tasks of the root cgroup are a job of weight 100. A run lasts 10 ms.
+/// Point 1 of `currency.bpf.c`: tasks of the root cgroup are a job of weight 100. A run lasts 10 ms.
 #[test]
 fn root_cgroup_tasks_form_a_job_of_weight_100() {
     let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
@@ -189,8 +191,8 @@ fn root_cgroup_tasks_form_a_job_of_weight_100() {
     assert!((found[0] - 0.5).abs() < 0.02 && (found[1] - 0.5).abs() < 0.02, "{found:?}");
 }
 
-/// Theory 5: the task of the job without credit is preempted on whichever CPU it runs, though it was preempted before
-/// for tasks that may not run there.
+/// Point 5 of `currency.bpf.c`: the task of the job without credit is preempted on whichever CPU it runs, though it
+/// was preempted before for tasks that may not run there.
 #[test]
 fn job_without_credit_is_preempted_on_any_cpu() {
     for over_at in 0..2 {
@@ -202,7 +204,7 @@ fn job_without_credit_is_preempted_on_any_cpu() {
             let group = world.group(CgroupId::ROOT, &format!("j{number}"), weight);
             world.place(job, group);
         }
-        // It is credited for three intervals, of which it sleeps most.
+        // The job is credited for three intervals, most of which its task sleeps.
         for _ in 0..3 {
             while world.cpu_of(tasks[0]).is_none() {
                 world.run_ms(1);
@@ -223,7 +225,7 @@ fn job_without_credit_is_preempted_on_any_cpu() {
     }
 }
 
-/// Theory 5: a task of a job without credit preempts no other.
+/// Point 5 of `currency.bpf.c`: a task of a job without credit preempts no other.
 #[test]
 fn task_of_a_job_without_credit_does_not_preempt() {
     let mut world = World::new("currency", "node:1 core:1 pu:1", 1000);
@@ -244,7 +246,8 @@ fn task_of_a_job_without_credit_does_not_preempt() {
     assert_eq!(world.running(0), tasks[1], "both belong to the job without credit");
 }
 
-/// Theory 2: a job without demand gets no credit, whatever its weight; the others share all CPU time by weight.
+/// Point 2 of `currency.bpf.c`: a job without demand gets no credit, whatever its weight; the others share all CPU
+/// time by weight.
 #[test]
 fn sleeping_job_gets_no_credit() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(10_000, 1), (300, 1), (100, 1)]);
@@ -258,7 +261,7 @@ fn sleeping_job_gets_no_credit() {
     assert!((found[1] - 0.75).abs() < 0.02 && (found[2] - 0.25).abs() < 0.02, "{found:?}");
 }
 
-/// Theory 5: an idle CPU runs no job, whichever ran there last, so it is not preempted.
+/// Point 5 of `currency.bpf.c`: an idle CPU runs no job, whichever ran there last, so it is not preempted.
 #[test]
 fn idle_cpu_is_not_preempted() {
     let mut world = World::new("currency", "node:1 core:2 pu:1", 1000);
@@ -274,7 +277,7 @@ fn idle_cpu_is_not_preempted() {
     assert!(!world.rescheduled.contains(&CpuId(1)), "{:?}", world.rescheduled);
 }
 
-/// Theory 4: when a job is credited, its queued tasks move to the UNDER queue, in every cache.
+/// Point 4 of `currency.bpf.c`: when a job is credited, its queued tasks move to the UNDER queue, in every cache.
 #[test]
 fn credited_job_moves_to_the_under_queue_in_every_cache() {
     for cpu in 0..4 {
@@ -291,8 +294,9 @@ fn credited_job_moves_to_the_under_queue_in_every_cache() {
     }
 }
 
-/// Theory 2: CPU time is charged, not ticks. With tick accounting a task that sleeps at every tick would be charged
-/// nothing and get all it wants. This task wants nine tenths and gets its half beside a hog of another job.
+/// Point 2 of `currency.bpf.c`: CPU time is charged, not ticks. With tick accounting a task that sleeps at every tick
+/// would be charged nothing and get all it wants. This task wants nine tenths and gets its half beside a hog of
+/// another job.
 #[test]
 fn tick_dodging_task_is_charged_its_cpu_time() {
     let (mut world, jobs) = world("node:1 core:1 pu:1", &[(100, 1), (100, 1)]);

@@ -173,7 +173,7 @@ impl Random {
     }
 }
 
-/// Theory 1 to 4: for random streams, no slot goes to a request while another one precedes it.
+/// Points 1 to 4 of `dwcs.bpf.c`: for random streams, no slot goes to a request while another one precedes it.
 #[test]
 fn every_slot_goes_to_the_first_request() {
     for order in ORDERS {
@@ -217,7 +217,7 @@ fn equal_periods_within_capacity_violate_no_window() {
 /// The published failure (Mok and Wang, 2001; the task set is ours): with deadlines first, a window is violated in
 /// each of its periods at 3 % utilization. With windows first, this set is served.
 #[test]
-fn deadlines_first_violates_windows_at_3_percent_utilization() {
+fn deadline_first_order_violates_windows_at_3_percent_utilization() {
     let streams = [(1, 99, 100), (100, 0, 1), (100, 0, 1)];
     let (_, violations) = serve("dwcs@2000", &streams, 2_050);
     assert_eq!(violations[0], 0);
@@ -228,7 +228,7 @@ fn deadlines_first_violates_windows_at_3_percent_utilization() {
 
 /// With windows first, another set fails, at 98.9 % utilization.
 #[test]
-fn windows_first_violates_a_window_at_98_9_percent_utilization() {
+fn window_first_order_violates_a_window_at_98_9_percent_utilization() {
     let streams = [(1, 7, 10), (1, 7, 10), (2, 2, 9)];
     let (_, violations) = serve("dwcs@1999", &streams, 600);
     assert_eq!(violations.iter().sum::<usize>(), 1, "{violations:?}");
@@ -263,7 +263,7 @@ fn empty_windows_give_edf_order() {
     }
 }
 
-/// Theory 5: a stream that wakes preempts a task without a window, and no other.
+/// Point 5 of `dwcs.bpf.c`: a stream that wakes preempts a task without a window, and no other.
 #[test]
 fn woken_stream_preempts_only_tasks_without_a_window() {
     let mut world = world("dwcs", 1, &[(20, 1, 2), (20, 1, 2)], 1000);
@@ -282,8 +282,8 @@ fn woken_stream_preempts_only_tasks_without_a_window() {
     assert_eq!(world.running(0), second, "equal deadline, and the second stream has waited");
 }
 
-/// Theory 4: a stream that never sleeps gets one slot per period, and otherwise only CPU time that no other task
-/// wants.
+/// Point 4 of `dwcs.bpf.c`: a stream that never sleeps gets one slot per period, and otherwise only CPU time that no
+/// other task wants.
 #[test]
 fn request_gets_one_slot_per_period() {
     let mut world = world("dwcs,rest_ms=10000", 1, &[(50, 0, 1)], 1000);
@@ -296,8 +296,8 @@ fn request_gets_one_slot_per_period() {
     assert!(ran[0].abs_diff(1_000) <= 10 && ran[1].abs_diff(4_000) <= 10, "{ran:?}");
 }
 
-/// Theory 3: a late request continues, and completing it counts as no service: the next request gets what is left of
-/// the period.
+/// Point 3 of `dwcs.bpf.c`: a late request continues, and completing it counts as no service: the next request gets
+/// what is left of the period.
 #[test]
 fn late_request_shortens_the_next_one() {
     // Slots practically never end here.
@@ -322,7 +322,7 @@ fn late_request_shortens_the_next_one() {
     assert_eq!(key, (20 * MS) >> 17);
 }
 
-/// Theory 1: the deadline of a stream that wakes often is at most two periods ahead.
+/// Point 1 of `dwcs.bpf.c`: the deadline of a stream that wakes often is at most two periods ahead.
 #[test]
 fn deadline_is_at_most_two_periods_ahead() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
@@ -341,8 +341,8 @@ fn deadline_is_at_most_two_periods_ahead() {
     }
 }
 
-/// Theory 6: streams that demand all CPU time leave one slice per 100 ms to tasks without a window, and a request that
-/// always has the lowest precedence still runs.
+/// Point 6 of `dwcs.bpf.c`: streams that demand all CPU time leave one slice per 100 ms to tasks without a window,
+/// and a request that always has the lowest precedence still runs.
 #[test]
 fn lowest_precedence_request_and_plain_task_still_run() {
     let spec = "dwcs@1999,turn_us=1000,slot_us=1000";
@@ -371,8 +371,8 @@ fn each_cpu_takes_the_first_allowed_request() {
     assert!(ran[0] >= 300 && ran[1] >= 150, "{ran:?}");
 }
 
-/// Theory 1: the next deadline is one period after the last one, or after the wakeup if that is later, but at most
-/// two periods ahead.
+/// Point 1 of `dwcs.bpf.c`: the next deadline is one period after the last one, or after the wakeup if that is later,
+/// but at most two periods ahead.
 #[test]
 fn next_deadline_is_one_period_later() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (1000, 0, 1)], 1000);
@@ -412,7 +412,7 @@ fn windows_are_kept_across_sleep() {
     assert_eq!(windows[6], windows[0]);
 }
 
-/// Theory 1: a request starts when its task wakes, not when the task is requeued for another reason.
+/// Point 1 of `dwcs.bpf.c`: a request starts when its task wakes, not when the task is requeued for another reason.
 #[test]
 fn nice_change_starts_no_new_request() {
     let mut world = world("dwcs", 1, &[(100, 0, 1), (50, 0, 1)], 1000);
@@ -426,7 +426,7 @@ fn nice_change_starts_no_new_request() {
     assert_eq!(world.last_queued(stream).key, before.key);
 }
 
-/// Theory 5: of two CPUs the one without a stream is preempted.
+/// Point 5 of `dwcs.bpf.c`: of two CPUs the one without a stream is preempted.
 #[test]
 fn stream_is_not_preempted_by_a_stream() {
     for plain in [0, 1] {
@@ -461,9 +461,10 @@ fn streams_are_found_by_15_byte_names() {
     assert_eq!(world.last_queued(stream).key >> 25, (100 * MS) >> 17);
 }
 
-/// Theory 2: a run lasts 1 ms, or the rest of a slot. Theory 4: a served request gets a new slot in its next period.
+/// Point 2 of `dwcs.bpf.c`: a run lasts 1 ms, or the rest of a slot. Point 4: a served request gets a new slot in its
+/// next period.
 #[test]
-fn run_is_1_ms_or_the_rest_of_the_slot() {
+fn slice_of_a_stream_is_1_ms_or_the_rest_of_its_slot() {
     let mut world = world("dwcs,slot_us=600", 1, &[(10, 0, 1), (1000, 0, 1)], 1000);
     let attributes = vec![world.attributes(), named(&world, 0), world.attributes()];
     let tasks = world.start(attributes);
@@ -477,7 +478,7 @@ fn run_is_1_ms_or_the_rest_of_the_slot() {
     assert_eq!(world.last_queued(tasks[1]).slice_ns, MS, "the served stream gets a run of spare CPU time");
 }
 
-/// Theory 5: a woken task without a window does not preempt another one.
+/// Point 5 of `dwcs.bpf.c`: a woken task without a window does not preempt another one.
 #[test]
 fn task_without_a_window_does_not_preempt() {
     let mut world = world("dwcs", 1, &[(20, 1, 2)], 1000);
@@ -494,7 +495,7 @@ fn task_without_a_window_does_not_preempt() {
     assert_eq!((world.running(0), world.rescheduled.len()), (first, 0));
 }
 
-/// Theory 5: two streams that wake at the same instant preempt one task each.
+/// Point 5 of `dwcs.bpf.c`: two streams that wake at the same instant preempt one task each.
 #[test]
 fn simultaneous_streams_preempt_one_task_each() {
     let mut world = world("dwcs", 2, &[(20, 1, 2), (20, 1, 2)], 1000);
@@ -513,7 +514,7 @@ fn simultaneous_streams_preempt_one_task_each() {
     assert_eq!(running, [tasks[0], tasks[1]]);
 }
 
-/// Theory 4: a served stream runs at once when no other task is runnable.
+/// Point 4 of `dwcs.bpf.c`: a served stream runs at once when no other task is runnable.
 #[test]
 fn served_stream_uses_spare_cpu_time() {
     let mut world = world("dwcs", 1, &[(100, 0, 1)], 1000);

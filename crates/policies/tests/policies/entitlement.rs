@@ -22,8 +22,8 @@ fn shares(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<f64> {
     tasks.iter().zip(before).map(|(task, before)| (world.ran_ms(*task) - before) as f64 / ms as f64).collect()
 }
 
-/// Theory 2 with h = 5 s and slices of 100 ms: 420, 20 and 10 shares get 92.2, 5.0 and 2.8 % (computed, not
-/// published), because slices favor small shares. Tolerance half a point.
+/// Point 2 of `entitlement.bpf.c` with h = 5 s and slices of 100 ms: 420, 20 and 10 shares get 92.2, 5.0 and 2.8 %
+/// (computed, not published), because slices favor small shares. Tolerance half a point.
 #[test]
 fn cpu_time_follows_shares_of_420_20_and_10() {
     let mut world = World::new("entitlement@williams", "node:1 core:1 pu:1", 100);
@@ -36,8 +36,8 @@ fn cpu_time_follows_shares_of_420_20_and_10() {
     }
 }
 
-/// Theory 2: shares are 20 - nice for nice >= 0 and 20 + nice^2 below. With short slices CPU shares are exact to a
-/// point.
+/// Point 2 of `entitlement.bpf.c`: shares are 20 - nice for nice >= 0 and 20 + nice^2 below. With short slices CPU
+/// shares are exact to a point.
 #[test]
 fn cpu_shares_follow_nice_values_exactly_with_short_slices() {
     for (level, shares_of) in [(19, 1.0), (15, 5.0), (5, 15.0), (0, 20.0), (-1, 21.0), (-5, 45.0), (-10, 120.0)] {
@@ -51,8 +51,8 @@ fn cpu_shares_follow_nice_values_exactly_with_short_slices() {
     }
 }
 
-/// Theory 7: beside n tasks that have used the CPU for long, a newcomer without usage runs alone for h * log2((n + 1)
-/// / n), within a slice.
+/// Point 7 of `entitlement.bpf.c`: beside n tasks that have used the CPU for long, a newcomer without usage runs
+/// alone for h * log2((n + 1) / n), within a slice.
 #[test]
 fn newcomer_runs_alone_until_its_usage_catches_up() {
     for n in [1, 2, 3, 7] {
@@ -77,8 +77,8 @@ fn newcomer_runs_alone_until_its_usage_catches_up() {
     }
 }
 
-/// Theory 3: the order of waiting tasks does not change while they wait, and a longer wait makes up for usage: after
-/// equal runs, the task that has waited longest is first.
+/// Point 3 of `entitlement.bpf.c`: the order of waiting tasks does not change while they wait, and a longer wait
+/// makes up for usage: after equal runs, the task that has waited longest is first.
 #[test]
 fn keys_order_waiting_tasks_by_usage_and_wait() {
     let mut world = alone("entitlement,half_life_ms=1000,slice_us=300000");
@@ -95,8 +95,9 @@ fn keys_order_waiting_tasks_by_usage_and_wait() {
     assert!((put.key as f64 - expected).abs() < 100_000.0, "{} and {expected}", put.key);
 }
 
-/// Theory 2, 3, to the nanosecond: a task without usage counts with a usage of 2^-20, and has 16 shares at nice 4, so
-/// its key is 48 - 20 - 4 half-lives from now. The same holds after a sleep that is long enough.
+/// Points 2, 3 of `entitlement.bpf.c`, to the nanosecond: a task without usage counts with a usage of 2^-20, and has
+/// 16 shares at nice 4, so its key is 48 - 20 - 4 half-lives from now. The same holds after a sleep that is long
+/// enough.
 #[test]
 fn unused_task_counts_with_a_usage_of_2_to_the_minus_20() {
     for half_life_ms in [1_000, 5_000] {
@@ -115,7 +116,7 @@ fn unused_task_counts_with_a_usage_of_2_to_the_minus_20() {
     }
 }
 
-/// Theory 6: forking gains no CPU time: the child inherits its parent's usage.
+/// Point 6 of `entitlement.bpf.c`: forking gains no CPU time: the child inherits its parent's usage.
 #[test]
 fn forked_child_inherits_its_parents_usage() {
     let mut world = alone(SPEC);
@@ -131,7 +132,8 @@ fn forked_child_inherits_its_parents_usage() {
     assert!(found[2] < 0.5, "{found:?}");
 }
 
-/// Theory 5: a woken task preempts the running task with the highest key, and no task with a lower key than its own.
+/// Point 5 of `entitlement.bpf.c`: a woken task preempts the running task with the highest key, and no task with a
+/// lower key than its own.
 #[test]
 fn wakeup_preempts_the_highest_key() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 1000);
@@ -169,8 +171,8 @@ fn task_with_higher_usage_does_not_preempt() {
     assert_eq!(world.running(0), tasks[1]);
 }
 
-/// Theory 10: by keys alone a task with 1 share that had the CPU for long would wait for h * log2(420) beside a
-/// newcomer with 420 shares, longer than the watchdog allows.
+/// Point 10 of `entitlement.bpf.c`: by keys alone a task with 1 share that had the CPU for long would wait for h *
+/// log2(420) beside a newcomer with 420 shares, longer than the watchdog allows.
 #[test]
 fn task_with_high_usage_runs_within_11_s() {
     let mut world = World::new("entitlement@williams", "node:1 core:1 pu:1", 1000);
@@ -201,7 +203,7 @@ fn slice_length_follows_the_preset() {
     }
 }
 
-/// Theory 5, on whichever CPU the task with the highest key runs.
+/// Point 5 of `entitlement.bpf.c`, on whichever CPU the task with the highest key runs.
 #[test]
 fn highest_key_is_preempted_on_any_cpu() {
     for late in 0..2 {

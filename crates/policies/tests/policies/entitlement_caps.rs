@@ -87,8 +87,8 @@ fn assert_near(found: &[f64], due: &[f64], tolerance: f64) {
     assert!(near && found.len() == due.len(), "{found:.2?}, expected {due:.2?}");
 }
 
-/// Theory 3: in the long run a lone hog gets its cap within two points, and the CPU is idle for the rest of the time.
-/// The same holds with the published constants of the presets.
+/// Point 3 of `caps.bpf.h`: in the long run a lone hog gets its cap within two points, and the CPU is idle for the
+/// rest of the time. The same holds with the published constants of the presets.
 #[test]
 fn lone_hog_gets_its_hard_cap() {
     for spec in [SPEC, "entitlement@williams", "entitlement@share"] {
@@ -100,9 +100,9 @@ fn lone_hog_gets_its_hard_cap() {
     }
 }
 
-/// Theory 1: a group without usage may exceed its cap at first: usage reaches a cap `c` after `h * log2(1 / (1 -
-/// c))`. The run is shorter because theory 4 parks the group early, allowing for the decay until the next scan: `c *
-/// 10 ms * ln 2 / h`, while usage grows by `(1 - c) * ln 2 / h`.
+/// Point 1 of `caps.bpf.h`: a group without usage may exceed its cap at first: usage reaches a cap `c` after `h *
+/// log2(1 / (1 - c))`. The run is shorter because the timer (point 4 of `caps.bpf.h`) parks the group early, allowing
+/// for the decay until the next scan: `c * 10 ms * ln 2 / h`, while usage grows by `(1 - c) * ln 2 / h`.
 #[test]
 fn unused_group_may_exceed_its_cap_at_first() {
     for (cap, half_life_ms, half_lives) in [(20, 1_000, 0.3219), (50, 1_000, 1.0), (75, 1_000, 2.0), (50, 50_000, 1.0)]
@@ -119,8 +119,8 @@ fn unused_group_may_exceed_its_cap_at_first() {
     }
 }
 
-/// Theory 4: a parked hog at half a CPU runs and pauses for one or two scan intervals each. All its CPU time is
-/// charged, so one interval more or less does not accumulate.
+/// Point 4 of `caps.bpf.h`: a parked hog at half a CPU runs and pauses for one or two scan intervals each. All its
+/// CPU time is charged, so one interval more or less does not accumulate.
 #[test]
 fn periodic_scan_releases_parked_tasks() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0])]);
@@ -131,7 +131,7 @@ fn periodic_scan_releases_parked_tasks() {
     assert!((400..=1000).contains(&turns), "{turns} turns in 10 s");
 }
 
-/// Theory 2: a soft cap has no effect on an otherwise idle machine.
+/// Point 2 of `caps.bpf.h`: a soft cap has no effect on an otherwise idle machine.
 #[test]
 fn soft_cap_applies_only_under_contention() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(20), &[0]), (May::All, &[])]);
@@ -148,8 +148,8 @@ fn soft_cap_applies_only_under_contention() {
     assert_near(&percent(&mut world, &groups, 60_000), &[33.3, 66.7], 1.0);
 }
 
-/// Theory 2: a soft cap of 0 means background: while another task wants the CPU, only a slice of 1 ms every 10 s, and
-/// otherwise all the time left over.
+/// Point 2 of `caps.bpf.h`: a soft cap of 0 means background: while another task wants the CPU, only a slice of 1 ms
+/// every 10 s, and otherwise all the time left over.
 #[test]
 fn soft_cap_of_0_runs_in_the_background() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(0), &[-20]), (May::All, &[19])]);
@@ -168,8 +168,8 @@ fn soft_cap_of_0_runs_in_the_background() {
     assert_eq!(world.running(0), hog, "it preempts background tasks, though its usage per share is higher");
 }
 
-/// Theory 4: a group is parked as soon as it reaches its hard cap, and background tasks are not preempted for it any
-/// more. They run for their slices of 20 ms, not for a tick each.
+/// Point 4 of `caps.bpf.h`: a group is parked as soon as it reaches its hard cap, and background tasks are not
+/// preempted for it any more. They run for their slices of 20 ms, not for a tick each.
 #[test]
 fn background_tasks_keep_their_slices_beside_a_hard_cap() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(30), &[0, 0]), (May::Soft(0), &[0, 0])]);
@@ -184,8 +184,8 @@ fn background_tasks_keep_their_slices_beside_a_hard_cap() {
     assert!(turns <= 1_400 / 20, "{turns} switches between background tasks");
 }
 
-/// Theory 4: a scan affects only groups whose state changes. Two tasks without a cap alternate in 20 ms slices on
-/// their CPU, however often another group reaches its cap.
+/// Point 4 of `caps.bpf.h`: a scan affects only groups whose state changes. Two tasks without a cap alternate in 20
+/// ms slices on their CPU, however often another group reaches its cap.
 #[test]
 fn uncapped_tasks_keep_their_slices_beside_a_hard_cap() {
     let (mut world, groups) = world_with(SPEC, "node:1 core:2 pu:1", &[May::Hard(30), May::All]);
@@ -201,7 +201,7 @@ fn uncapped_tasks_keep_their_slices_beside_a_hard_cap() {
     assert!(turns(&tasks[1..]) <= 101, "{} turns", turns(&tasks[1..]));
 }
 
-/// Theory 4: scans are exactly 10 ms apart, whichever groups reach their caps in between.
+/// Point 4 of `caps.bpf.h`: scans are exactly 10 ms apart, whichever groups reach their caps in between.
 #[test]
 fn cap_scans_are_10_ms_apart() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Hard(50), &[0])]);
@@ -245,7 +245,7 @@ fn cap_applies_to_the_sum_over_all_cpus() {
     assert_near(&percent(&mut world, &groups, 40_000), &[100.0, 100.0], 3.0);
 }
 
-/// Theory 5: CPU time of nested cgroups counts for the outer one, and the outer cap applies to them.
+/// Point 5 of `caps.bpf.h`: CPU time of nested cgroups counts for the outer one, and the outer cap applies to them.
 #[test]
 fn cap_applies_to_nested_cgroups() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(40)]);
@@ -260,7 +260,7 @@ fn cap_applies_to_nested_cgroups() {
     assert_near(&percent(&mut world, &all, 60_000), &[10.0, 30.0, 60.0], 2.0);
 }
 
-/// Theory 5: a cap applies three levels down.
+/// Point 5 of `caps.bpf.h`: a cap applies three levels down.
 #[test]
 fn cap_applies_three_levels_down() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(40)]);
@@ -340,8 +340,8 @@ fn hard_caps_from_user_space_apply_before_6_17() {
     assert_near(&percent(&mut world, &hog, 30_000), &[30.0], 2.0);
 }
 
-/// User space can set caps for the largest number of groups of a workload, with names of maximum length, and each has
-/// its own cap. Groups without one have none, even if a name is a prefix of theirs.
+/// User space can cap as many groups as a workload may have, each with a cap of its own and a name of maximum length.
+/// A group without an entry is uncapped, even if the name of a capped group is a prefix of its name.
 #[test]
 fn thousand_groups_have_caps_from_user_space() {
     let name = |number: u32| format!("{number:0>31}");
@@ -364,7 +364,8 @@ fn thousand_groups_have_caps_from_user_space() {
     assert_near(&percent(&mut world, &hogs, 20_000), &[due[0], due[1], due[2], 100.0, 100.0], 2.0);
 }
 
-/// Theory 4: caps of other groups keep being enforced and released while one group's cap is changed all the time.
+/// Point 4 of `caps.bpf.h`: caps of other groups keep being enforced and released while one group's cap is changed
+/// all the time.
 #[test]
 fn frequent_cap_changes_do_not_disturb_other_groups() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Hard(10)]);
@@ -381,7 +382,7 @@ fn frequent_cap_changes_do_not_disturb_other_groups() {
     assert_near(&[found], &[50.0], 2.0);
 }
 
-/// Theory 4: the scan timer stops when the last capped group is removed: an idle machine is left idle.
+/// Point 4 of `caps.bpf.h`: the scan timer stops when the last capped group is removed: an idle machine is left idle.
 #[test]
 fn cap_scans_end_with_the_last_cap() {
     let (mut world, groups) = world_with(SPEC, ONE, &[May::Hard(50), May::Soft(30)]);
@@ -440,8 +441,8 @@ fn queued_tasks_above_the_cap_do_not_start() {
     assert!(late.len() <= 1, "{late:?}, with slices of 20 ms");
 }
 
-/// Theory 6: a task is parked for at most 11 s and one scan interval. With a usage of 90 % and a new cap of 1 %, it
-/// would be parked for h * log2(90), 32 s, longer than the watchdog allows.
+/// Point 6 of `caps.bpf.h`: a task is parked for at most 11 s and one scan interval. With a usage of 90 % and a new
+/// cap of 1 %, it would be parked for h * log2(90), 32 s, longer than the watchdog allows.
 #[test]
 fn task_is_parked_for_at_most_11_s() {
     let (mut world, groups) = world_with("entitlement@williams", ONE, &[May::Hard(90)]);

@@ -50,8 +50,8 @@ fn assert_near(found: &[f64], due: &[f64], tolerance: f64) {
     assert!(near && found.len() == due.len(), "{found:.3?}, expected {due:.3?}");
 }
 
-/// Loops 1 and 3: CPU time follows shares, however many processes a user has: within a point in the last 300 of 600
-/// s.
+/// Loops 1 and 3 of `share.bpf.h`: CPU time follows shares, however many processes a user has: within a point in the
+/// last 300 of 600 s.
 #[test]
 fn users_get_cpu_time_by_shares() {
     for (with, due) in [
@@ -86,7 +86,7 @@ fn users_share_several_cpus_by_shares() {
     assert_near(&found, &[1.5, 0.5, 2.0], 0.04);
 }
 
-/// Loop 4: a cgroup's shares are divided among its active children only.
+/// Loop 4 of `share.bpf.h`: a cgroup's shares are divided among its active children only.
 #[test]
 fn shares_are_divided_among_active_children() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
@@ -113,8 +113,8 @@ fn shares_are_divided_among_active_children() {
     assert_near(&found, &[2.0 / 3.0, 0.0, 1.0 / 3.0], 0.01);
 }
 
-/// Loop 4: the tasks of a nested cgroup count for its parent once a second, also if the child has a lower number,
-/// taken over from a removed cgroup.
+/// Loop 4 of `share.bpf.h`: the tasks of a nested cgroup count for its parent once a second, also if the child has a
+/// lower number, taken over from a removed cgroup.
 #[test]
 fn child_cgroup_with_a_lower_number_counts_for_its_parent() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
@@ -187,8 +187,8 @@ fn newcomer_exceeds_its_share_for_minutes() {
     }
 }
 
-/// Loop 2: with a high nice value priorities decay more slowly, but usage gives back most of the loss: 82 to 18 % for
-/// nice 0 beside 19, within 3 points.
+/// Loop 2 of `share.bpf.h`: with a high nice value priorities decay more slowly, but usage gives back most of the
+/// loss: 82 to 18 % for nice 0 beside 19, within 3 points.
 #[test]
 fn usage_compensates_most_of_a_nice_value() {
     let (mut world, hogs) = users("node:1 core:1 pu:1", &[(100, &[0]), (100, &[19])]);
@@ -239,7 +239,7 @@ fn task_of_a_user_with_little_usage_preempts() {
     }
 }
 
-/// Loop 4: active children are counted once a second, also for the cgroup created last.
+/// Loop 4 of `share.bpf.h`: active children are counted once a second, also for the cgroup created last.
 #[test]
 fn last_created_cgroup_keeps_its_share() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
@@ -257,8 +257,8 @@ fn last_created_cgroup_keeps_its_share() {
     assert_near(&found, &[0.5, 0.5], 0.01);
 }
 
-/// Loop 1: a user's own processes beside child cgroups count as one child of 100 shares, wherever the user is in the
-/// table.
+/// Loop 1 of `share.bpf.h`: a user's own processes beside child cgroups count as one child of 100 shares, wherever
+/// the user is in the table.
 #[test]
 fn own_processes_count_as_a_child_of_100_shares() {
     let mut world = World::new("entitlement@share", "node:1 core:1 pu:1", 100);
@@ -276,8 +276,8 @@ fn own_processes_count_as_a_child_of_100_shares() {
     assert_near(&found, &[0.5, 0.125, 0.375], 0.01);
 }
 
-/// Loops 1 and 2 run once a second from the load of the policy on, whatever the time; the search for overdue tasks
-/// runs as often.
+/// Loops 1 and 2 of `share.bpf.h` run once a second from the load of the policy on, whatever the time; the search for
+/// overdue tasks runs as often.
 #[test]
 fn control_loops_run_once_a_second() {
     const S: u64 = 1_000_000_000;

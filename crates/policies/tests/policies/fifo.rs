@@ -53,7 +53,7 @@ fn independent_cpus_co_run_a_job_by_chance() {
     }
 }
 
-/// Theory 1 and 2: tasks run in 20 ms slices in order of arrival.
+/// Points 1 and 2 of `fifo.bpf.c`: tasks run in 20 ms slices in order of arrival.
 #[test]
 fn tasks_run_in_20_ms_slices_in_order_of_arrival() {
     let mut world = World::new("fifo", "node:1 core:1 pu:1", 1000);
@@ -64,7 +64,7 @@ fn tasks_run_in_20_ms_slices_in_order_of_arrival() {
     }
 }
 
-/// Theory 3: a wakeup goes straight to an idle CPU, the task's last one first.
+/// Point 3 of `fifo.bpf.c`: a wakeup goes straight to an idle CPU, the task's last one first.
 #[test]
 fn wakeup_goes_to_the_last_cpu_if_it_is_idle() {
     let mut world = World::new("fifo", "node:1 core:4 pu:1", 1000);
@@ -75,7 +75,8 @@ fn wakeup_goes_to_the_last_cpu_if_it_is_idle() {
     assert_eq!(world.cpu_of(task), Some(2));
 }
 
-/// Theory 4: a wakeup does not preempt, whatever the nice values; the woken task waits for the end of the slice.
+/// Point 4 of `fifo.bpf.c`: a wakeup does not preempt, whatever the nice values; the woken task waits for the end of
+/// the slice.
 #[test]
 fn wakeup_does_not_preempt_within_a_slice() {
     let mut world = World::new("fifo", "node:1 core:1 pu:1", 1000);

@@ -49,7 +49,8 @@ pub fn end(world: &mut World, job: &[TaskId]) {
     sleep(world, job);
 }
 
-/// Theory 1 to 3: jobs with as many hogs as there are CPUs run as a whole or not at all, half of the time each.
+/// Points 1 to 3 of `gang.bpf.c`: jobs with as many hogs as there are CPUs run as a whole or not at all, half of the
+/// time each.
 #[test]
 fn job_runs_as_a_whole_or_not_at_all() {
     for cpus in [2, 4, 8] {
@@ -65,7 +66,7 @@ fn job_runs_as_a_whole_or_not_at_all() {
     }
 }
 
-/// Theory 2: small jobs share a row if they fit: 2 and 2 tasks on 4 CPUs run all the time.
+/// Point 2 of `gang.bpf.c`: small jobs share a row if they fit: 2 and 2 tasks on 4 CPUs run all the time.
 #[test]
 fn small_jobs_share_a_row() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 0);
@@ -75,8 +76,8 @@ fn small_jobs_share_a_row() {
     }
 }
 
-/// Theory 4: a CPU without a task in the current row runs its cell of another row (an alternate). No CPU is idle, and
-/// the tasks of each row's own job still run together.
+/// Point 4 of `gang.bpf.c`: a CPU without a task in the current row runs its cell of another row (an alternate). No
+/// CPU is idle, and the tasks of each row's own job still run together.
 #[test]
 fn alternates_fill_idle_cpus_of_a_row() {
     let (mut world, jobs) = world("gang", 4, &[3, 2], 0);
@@ -91,9 +92,9 @@ fn alternates_fill_idle_cpus_of_a_row() {
     assert!(whole[0] >= 980 && whole[1] >= 980, "{whole:?}");
 }
 
-/// Theory 4: if several CPUs have no task in the current row, their alternates belong to the same job. During the
-/// slot of the task outside any job, they belong to one of the first two jobs, also on the CPU that has just run one
-/// of them during the third job's slot.
+/// Point 4 of `gang.bpf.c`: if several CPUs have no task in the current row, their alternates belong to the same job.
+/// During the slot of the task outside any job, they belong to one of the first two jobs, also on the CPU that has
+/// just run one of them during the third job's slot.
 #[test]
 fn alternates_belong_to_one_job() {
     let (mut world, jobs) = world("gang", 4, &[4, 4, 3], 1);
@@ -107,7 +108,7 @@ fn alternates_belong_to_one_job() {
     assert!((480..=520).contains(&turns), "{turns}");
 }
 
-/// Theory 4: each CPU keeps its own flag for running an alternate.
+/// Point 4 of `gang.bpf.c`: each CPU keeps its own flag for running an alternate.
 #[test]
 fn alternates_of_several_cpus_are_preempted() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
@@ -126,8 +127,8 @@ fn alternates_of_several_cpus_are_preempted() {
     }
 }
 
-/// Theory 4, 5: an alternate runs in preference to a task outside any job that has no other free CPU, as soon as that
-/// task's slice is over, also if the alternate's row precedes the current one.
+/// Points 4, 5 of `gang.bpf.c`: an alternate runs in preference to a task outside any job that has no other free CPU,
+/// as soon as that task's slice is over, also if the alternate's row precedes the current one.
 #[test]
 fn alternate_runs_before_tasks_outside_any_job() {
     let (mut world, jobs) = world("gang", 3, &[3], 2);
@@ -164,8 +165,8 @@ fn alternate_runs_before_tasks_outside_any_job() {
     assert_eq!((world.running(cpu), world.cpu_of(single).is_some()), (beside, true));
 }
 
-/// Theory 4: while a task sleeps its CPU runs an alternate, which is preempted at once when the task wakes, but only
-/// during the slot of the task's row.
+/// Point 4 of `gang.bpf.c`: while a task sleeps its CPU runs an alternate, which is preempted at once when the task
+/// wakes, but only during the slot of the task's row.
 #[test]
 fn alternate_is_preempted_when_the_rows_task_wakes() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
@@ -190,8 +191,8 @@ fn alternate_is_preempted_when_the_rows_task_wakes() {
     assert_eq!(running(&world, &jobs)[..2], [0, 2]);
 }
 
-/// Theory 5: tasks outside any job have a slot of their own, like a row, and CPUs without other work run them at any
-/// time.
+/// Point 5 of `gang.bpf.c`: tasks outside any job have a slot of their own, like a row, and CPUs without other work
+/// run them at any time.
 #[test]
 fn tasks_outside_any_job_have_a_slot() {
     let (mut world, jobs) = world("gang", 4, &[4, 4], 4);
@@ -208,8 +209,8 @@ fn tasks_outside_any_job_have_a_slot() {
     }
 }
 
-/// Theory 2: all tasks of a job larger than the machine run, several of them in one cell, and no other task runs
-/// during its slot.
+/// Point 2 of `gang.bpf.c`: all tasks of a job larger than the machine run, several of them in one cell, and no other
+/// task runs during its slot.
 #[test]
 fn job_larger_than_the_machine_shares_cells() {
     let (mut world, jobs) = world("gang", 2, &[5, 2], 0);
@@ -236,7 +237,7 @@ fn fillings(cpus: u32, tasks: usize, pinned: &[u32]) -> Vec<usize> {
     cells
 }
 
-/// Theory 2: tasks beyond the number of CPUs are spread evenly, as far as they may use all CPUs.
+/// Point 2 of `gang.bpf.c`: tasks beyond the number of CPUs are spread evenly, as far as they may use all CPUs.
 #[test]
 fn job_larger_than_the_machine_fills_its_cells_evenly() {
     let cases: [(u32, usize, &[usize]); 7] = [
@@ -254,7 +255,7 @@ fn job_larger_than_the_machine_fills_its_cells_evenly() {
     assert_eq!(fillings(2, 1, &[0, 0, 0, 0]), [4, 1], "pinned tasks are in the cell of their CPU");
 }
 
-/// Theory 2: cells of a job that ended are used by the next one.
+/// Point 2 of `gang.bpf.c`: cells of a job that ended are used by the next one.
 #[test]
 fn cells_of_tasks_that_left_are_reused() {
     let (mut world, jobs) = world("gang", 4, &[2, 4], 0);
@@ -272,8 +273,8 @@ fn cells_of_tasks_that_left_are_reused() {
     assert!(together >= 490, "{together}");
 }
 
-/// Theory 2, 3, 5: a task alone in its cell runs for the whole slot of the row; tasks that share a cell, and tasks
-/// outside any job, run in slices of 20 ms.
+/// Points 2, 3, 5 of `gang.bpf.c`: a task alone in its cell runs for the whole slot of the row; tasks that share a
+/// cell, and tasks outside any job, run in slices of 20 ms.
 #[test]
 fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
     let (mut world, jobs) = world("gang", 2, &[2, 3], 2);
@@ -295,9 +296,9 @@ fn lone_task_of_a_cell_runs_the_whole_slot_others_20_ms() {
     assert_eq!(world.last_insert(sleeper).slice_ns, 20 * MS);
 }
 
-/// Theory 2, 3: an empty row has no slot: of three jobs the remaining two get half of the time each.
+/// Points 2, 3 of `gang.bpf.c`: an empty row has no slot: of three jobs the remaining two get half of the time each.
 #[test]
-fn empty_row_has_no_slot() {
+fn empty_row_gets_no_time_slot() {
     let (mut world, jobs) = world("gang", 2, &[2, 2, 2], 0);
     end(&mut world, &jobs[0]);
     let ran = |world: &World, job: &[TaskId]| job.iter().map(|task| world.ran_ms(*task)).sum::<u64>();
@@ -309,7 +310,7 @@ fn empty_row_has_no_slot() {
     }
 }
 
-/// Theory 2: the next job uses the cells of an ended job and runs beside the first one.
+/// Point 2 of `gang.bpf.c`: the next job uses the cells of an ended job and runs beside the first one.
 #[test]
 fn ended_job_frees_its_cells() {
     let (mut world, jobs) = world("gang", 4, &[2, 2], 2);
@@ -323,7 +324,7 @@ fn ended_job_frees_its_cells() {
     }
 }
 
-/// Theory 1, 2: each of several machine-wide jobs gets its own row, and all run as a whole.
+/// Points 1, 2 of `gang.bpf.c`: each of several machine-wide jobs gets its own row, and all run as a whole.
 #[test]
 fn many_machine_wide_jobs_have_a_row_each() {
     let (mut world, jobs) = world("gang", 4, &[4; 6], 0);
@@ -337,9 +338,9 @@ fn many_machine_wide_jobs_have_a_row_each() {
     assert!(whole.iter().all(|whole| (950..=1_050).contains(whole)), "{whole:?}");
 }
 
-/// Theory 4: alternates come from all rows.
+/// Point 4 of `gang.bpf.c`: alternates come from all rows.
 #[test]
-fn alternates_come_from_any_row() {
+fn alternates_are_taken_from_any_row() {
     let (mut world, jobs) = world("gang", 4, &[4; 4], 0);
     sleep(&mut world, &jobs[..3].concat());
     for _ in 0..1_000 {
@@ -348,9 +349,9 @@ fn alternates_come_from_any_row() {
     }
 }
 
-/// Theory 4: the same with an empty first row.
+/// Point 4 of `gang.bpf.c`: the same with an empty first row.
 #[test]
-fn alternates_come_with_an_empty_first_row() {
+fn alternates_run_even_if_the_first_row_is_empty() {
     let (mut world, mut jobs) = world("gang", 2, &[2], 0);
     // Both jobs have a pinned task, so neither moves to the first row.
     for number in 1..3 {
@@ -373,7 +374,7 @@ fn alternates_come_with_an_empty_first_row() {
     assert_eq!(running(&world, &jobs)[1..3], [1, 1]);
 }
 
-/// Theory 5: a CPU without a task in the current row runs any task outside a job.
+/// Point 5 of `gang.bpf.c`: a CPU without a task in the current row runs any task outside a job.
 #[test]
 fn tasks_outside_any_job_fill_idle_cpus() {
     let (mut world, all) = world("gang", 2, &[1], 3);
@@ -386,8 +387,8 @@ fn tasks_outside_any_job_fill_idle_cpus() {
     }
 }
 
-/// Theory 4: a task that continues as an alternate when its own row's slot ends is preempted like any other
-/// alternate.
+/// Point 4 of `gang.bpf.c`: a task that continues as an alternate when its own row's slot ends is preempted like any
+/// other alternate.
 #[test]
 fn task_continuing_as_an_alternate_is_preempted() {
     let (mut world, jobs) = world("gang", 2, &[2, 2], 0);
@@ -411,10 +412,10 @@ fn task_continuing_as_an_alternate_is_preempted() {
     assert_eq!((running(&world, &jobs), world.cpu_of(sleeper)), (vec![0, 2, 0], Some(cpu)));
 }
 
-/// Theory 3, 4: a task that continues during its own row's slot keeps the whole slot; outside it, it is rescheduled
-/// after each slice.
+/// Points 3, 4 of `gang.bpf.c`: a task that continues during its own row's slot keeps the whole slot; outside it, it
+/// is rescheduled after each slice.
 #[test]
-fn continuing_task_keeps_its_slot_and_is_rescheduled_outside_it() {
+fn running_task_keeps_its_own_rows_slot_and_is_rescheduled_in_other_slots() {
     let (mut world, jobs) = world("gang,turn_us=10000", 2, &[2, 1], 0);
     let beside =
         *jobs[0].iter().find(|task| world.last_queued(**task).dsq % 2 == 1).expect("one is in the second column");
@@ -467,8 +468,8 @@ fn largest_machine_has_one_row() {
     assert_eq!(cells, [4095, 4095, 4096], "the last task is outside any job");
 }
 
-/// Theory 2: first fit leaves gaps. Ten jobs of 1 to P tasks, uniformly distributed, leave 9.7, 13.3 and 16.0 % of
-/// the cells in their rows empty on 4, 8 and 16 CPUs (computed, not published), within 3 points.
+/// Point 2 of `gang.bpf.c`: first fit leaves gaps. Ten jobs of 1 to P tasks, uniformly distributed, leave 9.7, 13.3
+/// and 16.0 % of the cells in their rows empty on 4, 8 and 16 CPUs (computed, not published), within 3 points.
 #[test]
 fn first_fit_leaves_10_to_16_percent_of_cells_empty() {
     let mut state = 88_172_645_463_325_252_u64;

@@ -23,8 +23,8 @@ fn rows_held(world: &World, job: u32) -> BTreeSet<usize> {
     held.map(|(number, _)| number / world.cpus() as usize).collect()
 }
 
-/// Theory 8: when a job ends, the last row is emptied, and a job that moves up does so as a whole: it never runs in
-/// part.
+/// Point 8 of `gang.bpf.c`: when a job ends, the last row is emptied, and a job that moves up does so as a whole: it
+/// never runs in part.
 #[test]
 fn jobs_move_up_as_a_whole() {
     for first in 0..4 {
@@ -46,7 +46,8 @@ fn jobs_move_up_as_a_whole() {
     }
 }
 
-/// Theory 8: a job that does not fit into the freed cells stays, and a later one that fits moves there.
+/// Point 8 of `gang.bpf.c`: a job that does not fit into the freed cells stays, and a later one that fits moves
+/// there.
 #[test]
 fn job_that_does_not_fit_stays_and_a_later_one_moves_up() {
     let (mut world, jobs, _) = one_by_one(&[2, 2, 3, 2]);
@@ -92,7 +93,7 @@ fn wake_new(world: &mut World, tasks: &[TaskId]) {
     }
 }
 
-/// Theory 8: a job with a pinned task stays in its row, though another row has enough free cells.
+/// Point 8 of `gang.bpf.c`: a job with a pinned task stays in its row, though another row has enough free cells.
 #[test]
 fn job_with_a_pinned_task_does_not_move_up() {
     for bound in [true, false] {
@@ -114,7 +115,7 @@ fn job_with_a_pinned_task_does_not_move_up() {
     }
 }
 
-/// Theory 8: the job stays, too, when an unpinned task of it leaves, because the pinned one remains.
+/// Point 8 of `gang.bpf.c`: the job stays, too, when an unpinned task of it leaves, because the pinned one remains.
 #[test]
 fn job_does_not_move_up_while_its_pinned_task_remains() {
     for (size, bound) in [(2, true), (3, true), (3, false), (2, false)] {
@@ -133,7 +134,7 @@ fn job_does_not_move_up_while_its_pinned_task_remains() {
     }
 }
 
-/// Theory 2: a job of one pinned task goes into the first row whose column for that CPU is free.
+/// Point 2 of `gang.bpf.c`: a job of one pinned task goes into the first row whose column for that CPU is free.
 #[test]
 fn pinned_job_goes_into_the_first_row_with_its_column_free() {
     let (mut world, mut jobs) = world("gang", 4, &[2, 4], 0);
@@ -154,8 +155,8 @@ fn pinned_job_goes_into_the_first_row_with_its_column_free() {
     }
 }
 
-/// Theory 2: columns assigned to tasks that have not reached their row yet are not free for others. Otherwise jobs
-/// would take them from each other, change rows forever and never run as a whole.
+/// Point 2 of `gang.bpf.c`: columns assigned to tasks that have not reached their row yet are not free for others.
+/// Otherwise jobs would take them from each other, change rows forever and never run as a whole.
 #[test]
 fn job_placement_reaches_a_fixed_point() {
     for sizes in [&[6, 4, 8, 7][..], &[7, 8, 4, 6], &[5, 5, 5, 5, 5, 5], &[8, 6, 6, 5, 3, 7]] {
@@ -206,7 +207,7 @@ fn add_sleepers(world: &mut World, count: usize, group: CgroupId) {
     world.place(&sleepers, group);
 }
 
-/// Theory 2: columns reserved for tasks without a cell yet are not free for a job that would move up.
+/// Point 2 of `gang.bpf.c`: columns reserved for tasks without a cell yet are not free for a job that would move up.
 #[test]
 fn reserved_columns_are_not_free_for_other_jobs() {
     for (sleepers, size, moves) in [(0, 3, true), (1, 3, false), (1, 2, true), (2, 1, true), (3, 1, false)] {
@@ -219,7 +220,8 @@ fn reserved_columns_are_not_free_for_other_jobs() {
     }
 }
 
-/// Theory 2: a job none of whose tasks has a cell reserves no columns, even if earlier tasks of it had some.
+/// Point 2 of `gang.bpf.c`: a job none of whose tasks has a cell reserves no columns, even if earlier tasks of it had
+/// some.
 #[test]
 fn job_without_cells_reserves_no_columns() {
     let (mut world, jobs, groups) = one_by_one(&[4, 4]);
@@ -230,8 +232,8 @@ fn job_without_cells_reserves_no_columns() {
     assert_eq!(rows_of_jobs(&world, 2), [0, 0]);
 }
 
-/// Theory 8: at most one job moves up in each slot, also if several rows have room; after a cell becomes free, each
-/// row is scanned once, when its slot ends.
+/// Point 8 of `gang.bpf.c`: at most one job moves up in each slot, also if several rows have room; after a cell
+/// becomes free, each row is scanned once, when its slot ends.
 #[test]
 fn each_row_is_scanned_once_after_a_cell_is_freed() {
     for sizes in [&[4, 2, 2][..], &[4, 4, 2, 2]] {
@@ -271,8 +273,9 @@ fn run_intervals(world: &mut World, ms: u64) -> Vec<(TaskId, u64)> {
     intervals
 }
 
-/// Theory 7: within its job's slot the running task of a cell continues until it sleeps, also after slots of other
-/// jobs; then the one that has waited longest runs. Without the preset they alternate in slices of 20 ms.
+/// Point 7 of `gang.bpf.c`: within its job's slot the running task of a cell continues until it sleeps, also after
+/// slots of other jobs; then the one that has waited longest runs. Without the preset they alternate in slices of 20
+/// ms.
 #[test]
 fn fifo_preset_runs_a_cells_task_until_it_sleeps() {
     let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
@@ -303,7 +306,7 @@ fn fifo_preset_runs_a_cells_task_until_it_sleeps() {
     assert!(seen[1..seen.len() - 1].iter().all(|(task, ms)| jobs[1].contains(task) || *ms == 20), "{seen:?}");
 }
 
-/// Theory 7: the running task of a cell also continues when it runs as an alternate.
+/// Point 7 of `gang.bpf.c`: the running task of a cell also continues when it runs as an alternate.
 #[test]
 fn fifo_preset_keeps_the_running_task_as_an_alternate() {
     let (mut world, jobs) = world("gang@fifo", 1, &[3, 1], 0);
@@ -317,8 +320,8 @@ fn fifo_preset_keeps_the_running_task_as_an_alternate() {
     assert_eq!(seen.iter().map(|(task, _)| *task).collect::<BTreeSet<_>>(), [first, alone].into());
 }
 
-/// Theory 7: tasks queued behind it run for 1 ms after a wait of 10 s, and again 10 s later, so the watchdog does not
-/// fire.
+/// Point 7 of `gang.bpf.c`: tasks queued behind it run for 1 ms after a wait of 10 s, and again 10 s later, so the
+/// watchdog does not fire.
 #[test]
 fn fifo_preset_runs_waiting_tasks_every_11_s() {
     let (mut world, jobs) = world("gang@fifo", 2, &[5], 3);
@@ -339,7 +342,7 @@ fn fifo_preset_runs_waiting_tasks_every_11_s() {
     assert!(waited.iter().all(|ran| (5..=6).contains(ran)), "1 ms every 11 s: {ran:?}");
 }
 
-/// Theory 7: overdue tasks are searched in every row.
+/// Point 7 of `gang.bpf.c`: overdue tasks are searched in every row.
 #[test]
 fn overdue_tasks_are_found_in_every_row() {
     let (mut world, jobs) = world("gang@fifo", 8, &[8, 8, 12], 0);
@@ -349,8 +352,8 @@ fn overdue_tasks_are_found_in_every_row() {
     assert!(jobs[2].iter().all(|task| began.contains(task)), "{began:?}");
 }
 
-/// Theory 7: a task is overdue if it has waited for 10 s, to the nanosecond, at a search, which happens every second
-/// from the load of the policy on.
+/// Point 7 of `gang.bpf.c`: a task is overdue if it has waited for 10 s, to the nanosecond, at a search, which
+/// happens every second from the load of the policy on.
 #[test]
 fn task_is_overdue_after_exactly_10_s() {
     for (late_ns, seconds) in [(0, 10), (5, 11)] {
@@ -373,7 +376,8 @@ fn task_is_overdue_after_exactly_10_s() {
     }
 }
 
-/// Theory 7: a task alone in its cell is not overdue, though 26 others have slots of 400 ms in the meantime.
+/// Point 7 of `gang.bpf.c`: a task alone in its cell is not overdue, though 26 others have slots of 400 ms in the
+/// meantime.
 #[test]
 fn lone_task_of_a_cell_is_not_overdue() {
     let (mut world, _) = world("gang@fifo,row_ms=400", 1, &[1; 27], 0);
@@ -400,7 +404,7 @@ fn asleep(world: &mut World, threads: usize, attributes: &TaskAttributes) -> Vec
     tasks
 }
 
-/// Preset spaces, theory 1, 2: processes run as a whole or not at all, whatever the cgroups of their tasks.
+/// Points 1, 2 of `spaces.bpf.h`: processes run as a whole or not at all, whatever the cgroups of their tasks.
 #[test]
 fn spaces_preset_makes_processes_jobs() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:4 pu:1", 1000);
@@ -421,7 +425,7 @@ fn spaces_preset_makes_processes_jobs() {
     assert!((1_960..=2_040).contains(&whole[0]), "{whole:?}");
 }
 
-/// Preset spaces, theory 3: a process gets one number when its first thread is enqueued.
+/// Point 3 of `spaces.bpf.h`: a process gets one number when its first thread is enqueued.
 #[test]
 fn process_gets_one_number_with_its_first_thread() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
@@ -438,14 +442,15 @@ fn process_gets_one_number_with_its_first_thread() {
     }
 }
 
-/// Preset spaces, theory 2: a process becomes a job with its second thread and stops being one with its last but one.
-/// Single-threaded processes share a row.
+/// Point 2 of `spaces.bpf.h`: a process becomes a job with its second thread and stops being one with its last but
+/// one. Single-threaded processes share a row.
 #[test]
 fn single_threaded_process_is_no_job() {
     [true, false].into_iter().for_each(one_thread_is_no_job);
 }
 
-/// `pair_first`: the process of two threads starts first; otherwise it starts last, with one thread.
+/// `pair_first`: whether the process of two threads starts before the others; otherwise it starts last, with one
+/// thread.
 fn one_thread_is_no_job(pair_first: bool) {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);
     let attributes = world.attributes();
@@ -491,8 +496,8 @@ fn one_thread_is_no_job(pair_first: bool) {
     assert_eq!(world.last_queued(thread).dsq, 4096, "a kthread is outside any job");
 }
 
-/// Preset spaces, theory 3: numbers are reused. More processes than there are numbers start in pairs beside one that
-/// stays; each has a row and a third of the time. Without free numbers they would share one job.
+/// Point 3 of `spaces.bpf.h`: numbers are reused. More processes than there are numbers start in pairs beside one
+/// that stays; each has a row and a third of the time. Without free numbers they would share one job.
 #[test]
 fn process_numbers_are_reused() {
     let mut world = World::new("gang@spaces", "node:1 l3:1 core:2 pu:1", 1000);

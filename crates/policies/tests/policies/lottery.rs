@@ -39,7 +39,7 @@ fn assert_binomial(hits: usize, n: usize, p: f64, what: &str) {
     assert!((share - p).abs() < 4.0 * sigma, "{what}: {share:.4} of {n}, expected {p:.4} +- {:.4}", 4.0 * sigma);
 }
 
-/// Theory 1: each task wins in proportion to its tickets.
+/// Point 1 of `lottery.bpf.c`: each task wins in proportion to its tickets.
 #[test]
 fn tasks_win_in_proportion_to_their_tickets() {
     let total: f64 = TICKETS.iter().map(|(_, tickets)| tickets).sum();
@@ -54,8 +54,8 @@ fn tasks_win_in_proportion_to_their_tickets() {
     }
 }
 
-/// Theory 1: lotteries are independent. A winner has the same probability to win again, and the gaps between wins are
-/// geometric, with mean 1/p and standard deviation sqrt(1-p)/p.
+/// Point 1 of `lottery.bpf.c`: lotteries are independent. A winner has the same probability to win again, and the
+/// gaps between wins are geometric, with mean 1/p and standard deviation sqrt(1-p)/p.
 #[test]
 fn lotteries_are_independent() {
     let mut world = alone(SPEC);
@@ -76,8 +76,9 @@ fn lotteries_are_independent() {
     assert!((sd / expected - 1.0).abs() < 4.0 * (2.0 / gaps.len() as f64).sqrt(), "sd {sd}, expected {expected}");
 }
 
-/// Theory 2: samples are exponential: the mean is one quantum divided by the tickets, and a sample exceeds k means
-/// with probability e^-k. The first task runs at once, and from then on the virtual clock stands still.
+/// Point 2 of `lottery.bpf.c`: samples are exponential: the mean is one quantum divided by the tickets, and a sample
+/// exceeds k means with probability e^-k. The first task runs at once, and from then on the virtual clock stands
+/// still.
 #[test]
 fn samples_are_exponentially_distributed() {
     for (level, tickets) in TICKETS {
@@ -97,7 +98,7 @@ fn samples_are_exponentially_distributed() {
     }
 }
 
-/// Theory 3: a woken task waits for the end of the quantum.
+/// Point 3 of `lottery.bpf.c`: a woken task waits for the end of the quantum.
 #[test]
 fn woken_task_waits_for_the_end_of_the_quantum() {
     let mut world = World::new("lottery", "node:1 core:1 pu:1", 1000);
@@ -113,8 +114,8 @@ fn woken_task_waits_for_the_end_of_the_quantum() {
     assert_eq!(world.running(0), urgent);
 }
 
-/// Theory 5: a task that yields after a fifth of its quantum gets as much CPU time as a hog with as many tickets.
-/// Without compensation it gets a sixth.
+/// Point 5 of `lottery.bpf.c`: a task that yields after a fifth of its quantum gets as much CPU time as a hog with as
+/// many tickets. Without compensation it gets a sixth.
 #[test]
 fn compensation_tickets_make_up_for_a_partial_quantum() {
     for (compensation, expected) in [("", 0.5), (",compensation=false", 1.0 / 6.0)] {
@@ -137,8 +138,8 @@ fn compensation_tickets_make_up_for_a_partial_quantum() {
     }
 }
 
-/// Theory 6: each CPU holds its lottery among the tasks allowed there, however many samples other tasks take
-/// meanwhile.
+/// Point 6 of `lottery.bpf.c`: each CPU holds its lottery among the tasks allowed there, however many samples other
+/// tasks take meanwhile.
 #[test]
 fn each_cpu_holds_a_lottery_among_allowed_tasks() {
     let mut world = World::new(SPEC, "node:1 core:8 pu:1", 100);
@@ -152,7 +153,7 @@ fn each_cpu_holds_a_lottery_among_allowed_tasks() {
     assert_binomial(hits, n, 100.0 / 111.0, "CPU 0");
 }
 
-/// Theory 6: a pinned task and an unpinned one compete on a CPU.
+/// Point 6 of `lottery.bpf.c`: a pinned task and an unpinned one compete on a CPU.
 #[test]
 fn pinned_and_unpinned_tasks_compete() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
@@ -195,7 +196,7 @@ fn shares(world: &mut World, groups: &[&[TaskId]], quanta: usize) -> Vec<f64> {
 /// distribution 99.8 % of such runs are between 6.9 and 16.6, and 3.3 % are at 13.42 or above: 10 of 300 runs, within
 /// four standard deviations of 3.1.
 #[test]
-fn ratio_of_10_to_1_varies_widely_over_one_minute() {
+fn cpu_time_ratio_of_10_to_1_tickets_varies_widely_over_one_minute() {
     let mut world = alone(SPEC);
     let (heavy, light) = (world.group(CgroupId::ROOT, "heavy", 1000), world.group(CgroupId::ROOT, "light", 100));
     let attributes = vec![world.attributes(); 2];
@@ -214,9 +215,9 @@ fn ratio_of_10_to_1_varies_widely_over_one_minute() {
     assert!((1..=22).contains(&above), "{above} of 300");
 }
 
-/// Theory 7, the paper's experiment with currencies (figure 9): A and B have equal backing; A1 has 100 and A2 200
-/// tickets of A, B1 100 and B2 200 of B. Then B3 starts with 300 of B: B1 and B2 get half as much as before, and A's
-/// tasks the same as before.
+/// Point 7 of `lottery.bpf.c`, the paper's experiment with currencies (figure 9): A and B have equal backing; A1 has
+/// 100 and A2 200 tickets of A, B1 100 and B2 200 of B. Then B3 starts with 300 of B: B1 and B2 get half as much as
+/// before, and A's tasks the same as before.
 #[test]
 fn inflation_stays_inside_its_currency() {
     let n = 4000;
@@ -252,7 +253,8 @@ fn inflation_stays_inside_its_currency() {
     }
 }
 
-/// Theory 7: the tasks of the root cgroup count as a currency of weight 100, within which their tickets count.
+/// Point 7 of `lottery.bpf.c`: the tasks of the root cgroup count as a currency of weight 100, within which their
+/// tickets count.
 #[test]
 fn root_tasks_count_as_a_currency_of_weight_100() {
     let mut world = alone(SPEC);
@@ -267,10 +269,10 @@ fn root_tasks_count_as_a_currency_of_weight_100() {
     }
 }
 
-/// Theory 7: a changed weight counts from the next lottery on, and the backing of a currency without runnable tasks
-/// goes to the others.
+/// Point 7 of `lottery.bpf.c`: a changed weight counts from the next lottery on, and the backing of a currency
+/// without runnable tasks goes to the others.
 #[test]
-fn changed_and_idle_backing_count_from_the_next_lottery() {
+fn changed_backing_of_a_currency_counts_from_the_next_lottery() {
     let mut world = alone(SPEC);
     let groups: Vec<_> = ["a", "b", "c"].into_iter().map(|name| world.group(CgroupId::ROOT, name, 100)).collect();
     let attributes = vec![world.attributes(); 2];
@@ -284,8 +286,8 @@ fn changed_and_idle_backing_count_from_the_next_lottery() {
     assert!((found - 0.9).abs() < 4.0 * (0.09 / n as f64).sqrt(), "{found}");
 }
 
-/// Theory 6 and 7: if the winning currency has no task allowed on the CPU, the lottery is repeated, and no CPU is
-/// idle.
+/// Points 6 and 7 of `lottery.bpf.c`: if the winning currency has no task allowed on the CPU, the lottery is
+/// repeated, and no CPU is idle.
 #[test]
 fn currency_without_allowed_tasks_leaves_the_cpu_to_others() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
@@ -318,10 +320,10 @@ fn cgroups_beyond_the_table_count_for_their_parents() {
     assert!((found - 0.5).abs() < 4.0 * (0.25 / n as f64).sqrt(), "{found}: the other three count for the root");
 }
 
-/// Theory 7: at each level a currency wins by its weight, down to four levels below the root; deeper cgroups count as
-/// the fourth level.
+/// Point 7 of `lottery.bpf.c`: at each level a currency wins by its weight, down to four levels below the root;
+/// deeper cgroups count as the fourth level.
 #[test]
-fn currencies_win_level_by_level() {
+fn lottery_is_held_at_each_level_of_nested_currencies() {
     let mut world = alone(SPEC);
     let mut parent = CgroupId::ROOT;
     let mut inner = vec![];
@@ -366,8 +368,8 @@ fn numbers_of_removed_currencies_are_reused() {
     assert!((found - 0.75).abs() < 4.0 * (0.75 * 0.25 / n as f64).sqrt(), "{found}");
 }
 
-/// Theory 8: a woken task bypasses the lottery only on an idle CPU, also before 7.1, where the kernel would not give
-/// the task back.
+/// Point 8 of `lottery.bpf.c`: a woken task bypasses the lottery only on an idle CPU, also before 7.1, where the
+/// kernel would not give the task back.
 #[test]
 fn task_woken_without_an_idle_cpu_joins_the_lottery() {
     for version in [(6, 12), (7, 2)] {

@@ -122,7 +122,7 @@ fn tickets_of_one_currency_add_up() {
     assert_shares(&found, &[of_a, 0.0, plain + of_b, plain], n);
 }
 
-/// Rule 2: a server that waits for another server passes on the tickets it has received.
+/// Point 2 of `lend.bpf.h`: a server that waits for another server passes on the tickets it has received.
 #[test]
 fn transferred_tickets_pass_through_a_waiting_server() {
     let mut world = world(&[("client", "front"), ("front", "back")]);
@@ -137,8 +137,8 @@ fn transferred_tickets_pass_through_a_waiting_server() {
     assert_shares(&found, &[lent + plain + plain, plain], n);
 }
 
-/// Rule 4: a queued server takes a new sample when it receives tickets. Otherwise it would wait for its sample with
-/// one ticket, a thousand quanta on average.
+/// Point 4 of `lend.bpf.h`: a queued server takes a new sample when it receives tickets. Otherwise it would wait for
+/// its sample with one ticket, a thousand quanta on average.
 #[test]
 fn transferred_tickets_count_at_once() {
     let mut world = world(&[("client", "server")]);
@@ -189,7 +189,7 @@ fn servers_beyond_the_table_receive_no_tickets() {
     assert_shares(&found, &[plain + lent, plain], n);
 }
 
-/// Rule 3: in its client's currency a server has the received tickets, and none of its own.
+/// Point 3 of `lend.bpf.h`: in its client's currency a server has the received tickets, and none of its own.
 #[test]
 fn own_tickets_do_not_count_in_the_donors_currency() {
     let mut world = world(&[("client", "server")]);
@@ -203,7 +203,7 @@ fn own_tickets_do_not_count_in_the_donors_currency() {
     assert_shares(&found, &[1.0, 1.0], n);
 }
 
-/// Rule 4: withdrawing tickets takes effect at once, too.
+/// Point 4 of `lend.bpf.h`: withdrawing tickets takes effect at once, too.
 #[test]
 fn withdrawn_tickets_are_gone_at_once() {
     let mut world = world(&[("client", "server")]);
@@ -228,7 +228,8 @@ fn withdrawn_tickets_are_gone_at_once() {
     assert!(had <= 3, "{had}");
 }
 
-/// Rule 1: donors and recipients are matched by the 15 bytes of a name that a kernel keeps, not by a prefix.
+/// Point 1 of `lend.bpf.h`: donors and recipients are matched by the 15 bytes of a name that a kernel keeps, not by a
+/// prefix.
 #[test]
 fn donors_are_matched_by_their_full_name() {
     let mut world = world(&[("a-long-client-1", "a-long-server-1")]);

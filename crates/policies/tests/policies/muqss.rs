@@ -25,7 +25,7 @@ fn shares(nices: &[i8], slices: u64) -> Vec<u64> {
     hogs.iter().map(|hog| world.ran_ns[hog.0 as usize]).collect()
 }
 
-/// Theory 3: a timer ends slices, independently of ticks.
+/// Point 3 of `muqss.bpf.c`: a timer ends slices, independently of ticks.
 #[test]
 fn slice_timer_ends_slices_independently_of_ticks() {
     for (rr_ms, hz) in [(1, 100), (3, 100), (6, 250), (6, 1000), (12, 1000), (24, 100), (300, 250)] {
@@ -39,7 +39,7 @@ fn slice_timer_ends_slices_independently_of_ticks() {
     }
 }
 
-/// Theory 2: 6 ms on any number of CPUs.
+/// Point 2 of `muqss.bpf.c`: 6 ms on any number of CPUs.
 #[test]
 fn slice_is_independent_of_the_number_of_cpus() {
     for cpus in [1, 4, 16] {
@@ -59,8 +59,8 @@ fn deadlines_do_not_overflow_32_bits() {
     assert_eq!(world.last_queued(task).key, 5089 * 1000 * 8192);
 }
 
-/// Theory 2: for each slice of the hog with the higher nice value, the other hog runs one slice plus one for each
-/// whole slice in the difference of their deadlines.
+/// Point 2 of `muqss.bpf.c`: for each slice of the hog with the higher nice value, the other hog runs one slice plus
+/// one for each whole slice in the difference of their deadlines.
 #[test]
 fn two_hogs_share_in_whole_slices() {
     for (nice, better, worse) in [
@@ -87,7 +87,8 @@ fn two_hogs_share_in_whole_slices() {
     }
 }
 
-/// Theory 2, with more hogs: CPU time of a nice-0 hog in percent of that of a hog with the other nice value.
+/// Point 2 of `muqss.bpf.c`, with more hogs: CPU time of a nice-0 hog in percent of that of a hog with the other nice
+/// value.
 #[test]
 fn many_hogs_share_by_deadlines() {
     for (zeros, others, nice, percent) in [(4, 1, 19, 930), (8, 8, 19, 440), (8, 8, 5, 125)] {
@@ -124,7 +125,7 @@ fn longest_wait(world: &World, task: TaskId) -> u64 {
     longest
 }
 
-/// Theory 2: longest waits of hogs.
+/// Point 2 of `muqss.bpf.c`: longest waits of hogs.
 #[test]
 fn waits_are_bounded_by_deadlines() {
     for hogs in [2, 3, 8] {
@@ -176,8 +177,8 @@ fn sleeper_beside(hogs: usize, period_ms: u64) -> (Vec<u64>, u64) {
     (waits, done * period_ms * 100 / 4_000)
 }
 
-/// Theory 2: a task has an early deadline after sleep and preempts, unless its own last refill is more recent than
-/// one round of the hogs. The expected latencies are computed; the tolerance is one job.
+/// Point 2 of `muqss.bpf.c`: a task has an early deadline after sleep and preempts, unless its own last refill is
+/// more recent than one round of the hogs. The expected latencies are computed; the tolerance is one job.
 #[test]
 fn woken_sleepers_preempt_hogs() {
     for (hogs, max_us) in [(1, 0), (2, 2_600), (4, 15_200), (8, 40_400)] {
@@ -190,7 +191,8 @@ fn woken_sleepers_preempt_hogs() {
     }
 }
 
-/// Theory 5: SCHED_BATCH gets a new deadline whenever it stops running and does not preempt normal tasks.
+/// Point 5 of `muqss.bpf.c`: SCHED_BATCH gets a new deadline whenever it stops running and does not preempt normal
+/// tasks.
 #[test]
 fn sched_batch_task_preempts_only_sched_idle() {
     for (policy, preempts) in [(Policy::Other, true), (Policy::Batch, false)] {
@@ -202,7 +204,7 @@ fn sched_batch_task_preempts_only_sched_idle() {
         assert_eq!(world.running(0) == task, preempts, "{policy:?}");
         assert_eq!(world.running(0) == hog, !preempts, "{policy:?}");
         let idle = TaskAttributes { policy: Policy::Idle, ..world.pinned(0, 0) };
-        // It still preempts SCHED_IDLE.
+        // A woken SCHED_BATCH task still preempts a SCHED_IDLE one.
         let mut world = alone("");
         let task = world.start(vec![TaskAttributes { policy, ..world.pinned(0, -20) }])[0];
         world.block(task);
@@ -212,7 +214,8 @@ fn sched_batch_task_preempts_only_sched_idle() {
     }
 }
 
-/// Theory 5 and deviation 1: SCHED_IDLE runs when no other task wants the CPU, and for 2 ms from time to time.
+/// Point 5 of `muqss.bpf.c` and deviation 1: SCHED_IDLE runs when no other task wants the CPU, and for 2 ms from time
+/// to time.
 #[test]
 fn sched_idle_tasks_run_2_ms_from_time_to_time() {
     let mut world = alone("");
@@ -229,8 +232,8 @@ fn sched_idle_tasks_run_2_ms_from_time_to_time() {
     assert!(tasks[..2].contains(&world.running(0)));
 }
 
-/// Theory 8: the child gets half of the slice if that is at least 100 us, runs first unless it is a thread, and the
-/// parent's slice timer is shortened too.
+/// Point 8 of `muqss.bpf.c`: the child gets half of the slice if that is at least 100 us, runs first unless it is a
+/// thread, and the parent's slice timer is shortened too.
 #[test]
 fn fork_splits_the_slice_and_its_timer() {
     for (used_us, thread, shared) in [(5944, false, true), (5945, false, false), (5944, true, true), (2048, true, true)]
@@ -257,7 +260,7 @@ fn fork_splits_the_slice_and_its_timer() {
     }
 }
 
-/// Theory 8: repeated forks gain no CPU time: all slices together are as long as the first one.
+/// Point 8 of `muqss.bpf.c`: repeated forks gain no CPU time: all slices together are as long as the first one.
 #[test]
 fn repeated_forks_share_one_slice() {
     let mut world = alone("");
@@ -272,8 +275,8 @@ fn repeated_forks_share_one_slice() {
     assert_eq!(left, SLICE_NS);
 }
 
-/// Theory 9: with yield type 0 the task continues; with type 1 it continues if its deadline is the earliest; type 2
-/// first gives it a new slice and deadline.
+/// Point 9 of `muqss.bpf.c`: with yield type 0 the task continues; with type 1 it continues if its deadline is the
+/// earliest; type 2 first gives it a new slice and deadline.
 #[test]
 fn yield_type_decides_whether_the_task_continues() {
     for (yield_type, nice, goes_on) in [(0, -20, true), (1, -20, false), (1, 1, true), (2, 1, false), (2, 19, true)] {
@@ -292,7 +295,7 @@ fn yield_type_decides_whether_the_task_continues() {
     }
 }
 
-/// Theory 10: a nice change moves the deadline of a running task, too.
+/// Point 10 of `muqss.bpf.c`: a nice change moves the deadline of a running task, too.
 #[test]
 fn nice_change_moves_the_deadline_of_a_running_task() {
     let mut world = alone("");
@@ -305,8 +308,8 @@ fn nice_change_moves_the_deadline_of_a_running_task() {
     assert_eq!(world.last_queued(tasks[0]).key, 2161 * 6 * 8192);
 }
 
-/// Theory 10: only a higher nice value reschedules the CPU; an equal or lower one does not. A lower one counts from
-/// then on.
+/// Point 10 of `muqss.bpf.c`: only a higher nice value reschedules the CPU; an equal or lower one does not. A lower
+/// one counts from then on.
 #[test]
 fn only_a_higher_nice_value_reschedules_the_cpu() {
     for (nice, resched) in [(0, 0), (-1, 0), (1, 1), (19, 1)] {
@@ -328,7 +331,7 @@ fn only_a_higher_nice_value_reschedules_the_cpu() {
     assert_eq!(world.running(0), tasks[0], "its deadline is the earlier one now");
 }
 
-/// Theory 3: the slice timer is not rearmed if its expiry would move by less than 5 us.
+/// Point 3 of `muqss.bpf.c`: the slice timer is not rearmed if its expiry would move by less than 5 us.
 #[test]
 fn slice_timer_is_rearmed_only_if_it_moves_by_5_us() {
     for (later_ns, armed) in [(4_999, 0), (5_000, 1), (1_000_000, 1)] {

@@ -15,7 +15,7 @@ pub fn spec(share: &str, options: &str) -> String {
     format!("muqss,rqshare={number},smt_nice=false{options}")
 }
 
-/// Theory 1, on 2 nodes with 2 caches each, 2 cores per cache and 2 hardware threads per core.
+/// Point 1 of `muqss.bpf.c`, on 2 nodes with 2 caches each, 2 cores per cache and 2 hardware threads per core.
 #[test]
 fn rqshare_decides_which_cpus_share_a_queue() {
     for (share, queues) in [("none", 16), ("smt", 8), ("mc", 2), ("llc", 4), ("smp", 2), ("all", 1)] {
@@ -56,8 +56,8 @@ fn shares(spec: &str, shape: &str, nices: &[i8]) -> Vec<u64> {
     hogs.iter().zip(before).map(|(hog, before)| (world.ran_ns[hog.0 as usize] - before) / (30 * MS)).collect()
 }
 
-/// Theory 4: with `interactive`, hogs share all CPUs, whatever the queues. Without it, a CPU runs the hogs of its own
-/// queue unless another queue is longer.
+/// Point 4 of `muqss.bpf.c`: with `interactive`, hogs share all CPUs, whatever the queues. Without it, a CPU runs the
+/// hogs of its own queue unless another queue is longer.
 #[test]
 fn tunable_interactive_makes_hogs_share_all_cpus() {
     for (cpus, hogs, all, most, least) in [(2, 3, 66, 99, 49), (4, 5, 79, 99, 49)] {
@@ -94,7 +94,8 @@ pub const SHAPES: [&str; 5] = [
     "node:2 l3:2 core:2 pu:2",
 ];
 
-/// Theory 6 in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on `last`.
+/// Point 6 of `muqss.bpf.c` in the simplest form: the rank of `cpu` (lower is better) for a task that last ran on
+/// `last`.
 fn rank(world: &World, last: u32, cpu: u32) -> u32 {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let busy = |shares: &dyn Fn(u32) -> bool| {
@@ -142,7 +143,7 @@ pub fn asleep(spec: &str, shape: &str, last: u32, allowed: &[u32], busy: &[u32])
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Theory 6 on random machines with random busy CPUs, affinities and last CPUs.
+    /// Point 6 of `muqss.bpf.c` on random machines with random busy CPUs, affinities and last CPUs.
     #[test]
     fn chosen_idle_cpu_has_the_lowest_rank(
         shape in 0..SHAPES.len(), share in 0..6usize, busy in any::<u16>(), allowed in 1..u16::MAX, last in 0..16u32,
@@ -161,8 +162,8 @@ proptest! {
         prop_assert_eq!(chosen.map(|cpu| ranks[cpu as usize]), best, "ranks {:?}, chosen {:?}", ranks, chosen);
     }
 
-    /// Theory 1 and 4: no CPU is idle while a task waits that is allowed to run there, whatever the events and
-    /// however queues are shared.
+    /// Points 1 and 4 of `muqss.bpf.c`: no CPU is idle while a task waits that is allowed to run there, whatever the
+    /// events and however queues are shared.
     #[test]
     fn no_cpu_idles_while_an_allowed_task_waits(
         shape in 0..SHAPES.len(), share in 0..6usize, interactive in any::<bool>(),
@@ -216,8 +217,8 @@ proptest! {
     }
 }
 
-/// Theory 6: the last CPU and another of its cache are busy. An idle core of an idle cache (rank 8) beats an idle
-/// core of the busy cache (4 + 16). BFS ranks them the other way round.
+/// Point 6 of `muqss.bpf.c`: the last CPU and another of its cache are busy. An idle core of an idle cache (rank 8)
+/// beats an idle core of the busy cache (4 + 16). BFS ranks them the other way round.
 #[test]
 fn idle_core_of_an_idle_cache_beats_one_of_a_busy_cache() {
     for (name, expected) in [("muqss", 4), ("bfs", 2)] {
@@ -227,8 +228,8 @@ fn idle_core_of_an_idle_cache_beats_one_of_a_busy_cache() {
     }
 }
 
-/// Theory 6: an idle last CPU is always chosen. Its SMT sibling ranks after all idle cores of the node and before
-/// other nodes.
+/// Point 6 of `muqss.bpf.c`: an idle last CPU is always chosen. Its SMT sibling ranks after all idle cores of the
+/// node and before other nodes.
 #[test]
 fn idle_last_cpu_is_chosen_beside_a_busy_sibling() {
     let all: Vec<u32> = (0..8).collect();
@@ -239,8 +240,8 @@ fn idle_last_cpu_is_chosen_beside_a_busy_sibling() {
     }
 }
 
-/// Theory 6: among equal ranks the CPU that went idle last wins, whichever hardware thread of its core it is. After
-/// 255 ticks the idle times count as equal.
+/// Point 6 of `muqss.bpf.c`: among equal ranks the CPU that went idle last wins, whichever hardware thread of its
+/// core it is. After 255 ticks the idle times count as equal.
 #[test]
 fn most_recently_idle_cpu_wins_among_equal_ranks() {
     for (shape, last, busy) in [("node:1 core:4 pu:1", 0, vec![]), ("node:1 core:4 pu:2", 6, vec![7])] {
@@ -264,7 +265,8 @@ fn most_recently_idle_cpu_wins_among_equal_ranks() {
     }
 }
 
-/// Theory 6: with no idle CPU, the task is queued on the CPU with the fewest tasks, the nearest among equals.
+/// Point 6 of `muqss.bpf.c`: with no idle CPU, the task is queued on the CPU with the fewest tasks, the nearest among
+/// equals.
 #[test]
 fn task_is_queued_on_the_cpu_with_the_fewest_tasks() {
     for (hogs, last, expected) in [
@@ -284,7 +286,8 @@ fn task_is_queued_on_the_cpu_with_the_fewest_tasks() {
     }
 }
 
-/// Theory 7: the nearest CPU with a later deadline is preempted, not the one with the latest deadline.
+/// Point 7 of `muqss.bpf.c`: the nearest CPU with a later deadline is preempted, not the one with the latest
+/// deadline.
 #[test]
 fn nearest_later_deadline_is_preempted() {
     for (nices, last, sync, expected) in [
@@ -315,8 +318,8 @@ fn nearest_later_deadline_is_preempted() {
     }
 }
 
-/// Theory 7: without `interactive`, another CPU is preempted only if it has more tasks than the one the task is
-/// placed on.
+/// Point 7 of `muqss.bpf.c`: without `interactive`, another CPU is preempted only if it has more tasks than the one
+/// the task is placed on.
 #[test]
 fn without_interactive_only_cpus_with_more_tasks_are_preempted() {
     for (interactive, more, preempts) in [(true, 0, true), (false, 0, false), (false, 2, true)] {
@@ -336,7 +339,8 @@ fn without_interactive_only_cpus_with_more_tasks_are_preempted() {
     }
 }
 
-/// Theory 4: a CPU that becomes free takes the earliest deadline of all queues, the nearest among equals.
+/// Point 4 of `muqss.bpf.c`: a CPU that becomes free takes the earliest deadline of all queues, the nearest among
+/// equals.
 #[test]
 fn free_cpu_takes_the_earliest_deadline_of_all_queues() {
     for (share, nices, expected) in [
@@ -371,7 +375,7 @@ fn free_cpu_takes_the_earliest_deadline_of_all_queues() {
     }
 }
 
-/// Theory 4: the previous task competes behind equal deadlines, also with one queue per CPU.
+/// Point 4 of `muqss.bpf.c`: the previous task competes behind equal deadlines, also with one queue per CPU.
 #[test]
 fn yielding_task_runs_after_equal_deadlines() {
     for share in ["none", "all"] {
@@ -383,7 +387,8 @@ fn yielding_task_runs_after_equal_deadlines() {
     }
 }
 
-/// Theory 11: a light task does not run beside a heavy one on the same core; without SMT-nice it does.
+/// Point 11 of `muqss.bpf.c`: a light task does not run beside a heavy one on the same core; without SMT-nice it
+/// does.
 #[test]
 fn smt_nice_keeps_a_light_task_from_running_beside_a_heavy_one() {
     for (smt_nice, nice, runs) in [(true, 19, false), (false, 19, true), (true, 0, true)] {
@@ -433,7 +438,7 @@ fn tasks_of_an_offlined_cpu_run_elsewhere() {
     }
 }
 
-/// Theory 6: a task counts on the CPU it is queued or running on, and nowhere while it sleeps.
+/// Point 6 of `muqss.bpf.c`: a task counts on the CPU it is queued or running on, and nowhere while it sleeps.
 #[test]
 fn task_counts_on_the_cpu_it_is_queued_or_running_on() {
     for (from, to) in (0..4).flat_map(|from| (0..4).map(move |to| (from, to))).filter(|(from, to)| from != to) {
@@ -463,7 +468,7 @@ fn task_counts_on_the_cpu_it_is_queued_or_running_on() {
     }
 }
 
-/// Theory 8: with no idle CPU, a child is queued on its parent's CPU, however many tasks that has.
+/// Point 8 of `muqss.bpf.c`: with no idle CPU, a child is queued on its parent's CPU, however many tasks that has.
 #[test]
 fn forked_child_is_queued_on_its_parents_cpu() {
     for parent_at in [0, 1] {
@@ -477,8 +482,8 @@ fn forked_child_is_queued_on_its_parents_cpu() {
     }
 }
 
-/// Theory 6: a core without SMT ranks after a wholly idle SMT core of the same cache (by 1), and before cores of
-/// another cache.
+/// Point 6 of `muqss.bpf.c`: a core without SMT ranks after a wholly idle SMT core of the same cache (by 1), and
+/// before cores of another cache.
 #[test]
 fn idle_smt_core_beats_a_core_without_smt() {
     for (busy, expected) in [(&[0, 1][..], 2), (&[0, 1, 2], 4), (&[0, 1, 2, 3], 4), (&[0, 1, 2, 4, 5], 3)] {
@@ -503,7 +508,7 @@ fn idle_smt_core_beats_a_core_without_smt() {
     }
 }
 
-/// Theory 6 on the largest machine: the time since a CPU went idle counts, not the CPU's number.
+/// Point 6 of `muqss.bpf.c` on the largest machine: the time since a CPU went idle counts, not the CPU's number.
 #[test]
 fn most_recently_idle_cpu_wins_on_4096_cpus() {
     let mut world = World::new(&spec("mc", ""), "node:1 core:4096 pu:1", 250);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 /// Identifier of the first dispatch queue.
 const SHARED_DSQ: u64 = 0x10000;
 
-/// Theory 2 of `queues.bpf.h`, written literally: all CPUs from near to far, starting at `from`.
+/// Point 2 of `queues.bpf.h`, written literally: all CPUs from near to far, starting at `from`.
 fn order(world: &World, from: u32) -> Vec<u32> {
     let place = |cpu: u32| world.machine.topology.place(CpuId(cpu));
     let mut places: Vec<u32> = (0..world.cpus()).collect();
@@ -41,7 +41,7 @@ fn order(world: &World, from: u32) -> Vec<u32> {
     found
 }
 
-/// Theory 1 of `queues.bpf.h`: returns whether two CPUs share a queue.
+/// Point 1 of `queues.bpf.h`: returns whether two CPUs share a queue.
 fn share(world: &World, share: &str, a: u32, b: u32) -> bool {
     if share == "none" {
         return a == b;
@@ -88,8 +88,8 @@ fn hogs(world: &mut World, nices: impl Fn(u32) -> i8) -> Vec<TaskId> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Theory 7: with no idle CPU, the first allowed CPU whose task has a later deadline is preempted, searching from
-    /// the nearest one.
+    /// Point 7 of `muqss.bpf.c`: with no idle CPU, the first allowed CPU whose task has a later deadline is
+    /// preempted, searching from the nearest one.
     #[test]
     fn nearest_allowed_later_deadline_is_preempted(
         shape in 0..SHAPES.len(), share in 0..6usize, nices in prop::collection::vec(0..4usize, 16),
@@ -114,8 +114,8 @@ proptest! {
         prop_assert_eq!(world.kernel.task_cpu(task), CpuId(victim.unwrap_or(target)));
     }
 
-    /// Theory 4: a CPU takes the earliest task of all queues that may run there, of the nearest queue among equals.
-    /// The previous task continues if its deadline is earlier, or equal to one of another queue.
+    /// Point 4 of `muqss.bpf.c`: a CPU takes the earliest task of all queues that may run there, of the nearest queue
+    /// among equals. The previous task continues if its deadline is earlier, or equal to one of another queue.
     #[test]
     fn cpu_takes_the_earliest_allowed_task_of_all_queues(
         shape in 0..SHAPES.len(), share_by in 0..6usize, cpu in 0..16u32, own in prop::option::of(0..4usize),
@@ -154,9 +154,8 @@ proptest! {
     }
 }
 
-/// Theory 3 of `queues.bpf.h`: a CPU locks its own queue, and of the others those whose first deadline is earlier
-/// than the best so far; empty queues are skipped. After a dispatch, the next task's deadline is the first of its
-/// queue.
+/// Point 3 of `queues.bpf.h`: a CPU locks its own queue, and of the others those whose first deadline is earlier than
+/// the best so far; empty queues are skipped. After a dispatch, the next task's deadline is the first of its queue.
 #[test]
 fn pick_locks_only_queues_with_an_earlier_deadline() {
     let mut world = World::new(&spec("none", ""), "node:1 core:4 pu:1", 50);
@@ -202,7 +201,7 @@ fn single_queue_is_locked_as_often_as_in_bfs() {
     assert!(muqss > 0 && muqss == bfs, "{muqss} {bfs}");
 }
 
-/// Theory 4 of `queues.bpf.h`: a CPU that was preempted for a task takes it if it is the best found so far, and ends
+/// Point 4 of `queues.bpf.h`: a CPU that was preempted for a task takes it if it is the best found so far, and ends
 /// the search there. This holds for that one pick.
 #[test]
 fn preempted_cpu_ends_its_search_at_the_preempting_task() {
@@ -244,13 +243,14 @@ fn taken(shape: &str, interactive: bool, waiting: &[(u32, i8, bool)]) -> Option<
     tasks.iter().position(|task| *task == world.running(0))
 }
 
-/// Theory 3 of `queues.bpf.h` without `interactive`: a queue is considered only if it is longer than that of the best
+/// Point 3 of `queues.bpf.h` without `interactive`: a queue is considered only if it is longer than that of the best
 /// task so far and its first task may run here; other nodes only while no task was found.
 #[test]
 fn without_interactive_only_longer_queues_of_the_node_count() {
     let (one, two) = ("node:1 core:4 pu:1", "node:2 core:2 pu:1");
     for (shape, waiting, interactive, patient) in [
-        // Equal lengths: the nearer queue. A longer queue: the earlier deadline.
+        // If the queues are equally long, the nearer one is taken; a longer queue is taken if its deadline is
+        // earlier.
         (one, &[(1, 5, true), (2, 0, true)][..], Some(1), Some(0)),
         (one, &[(1, 5, true), (2, 0, true), (2, 1, true)], Some(1), Some(1)),
         (one, &[(1, 0, true), (2, 5, true), (2, 6, true)], Some(0), Some(0)),
@@ -292,7 +292,7 @@ fn step(world: &mut World, cpu: u32) {
     }
 }
 
-/// Theory 5 of `queues.bpf.h`: a CPU that loses tasks to two other CPUs during its search finds the third task, at
+/// Point 5 of `queues.bpf.h`: a CPU that loses tasks to two other CPUs during its search finds the third task, at
 /// every interleaving.
 #[test]
 fn pick_restarts_when_other_cpus_take_its_task() {
@@ -324,7 +324,7 @@ fn pick_restarts_when_other_cpus_take_its_task() {
     }
 }
 
-/// Theory 6 of `queues.bpf.h`: a task queued on any CPU is found by every other CPU that becomes free.
+/// Point 6 of `queues.bpf.h`: a task queued on any CPU is found by every other CPU that becomes free.
 #[test]
 fn queued_task_is_found_by_every_free_cpu() {
     for shape in SHAPES {

@@ -43,7 +43,7 @@ pub fn beside(world: &mut World, attributes: Vec<TaskAttributes>) -> Vec<TaskId>
     attributes.into_iter().map(|one| world.spawn(0, TaskAttributes { parent: None, ..one })).collect()
 }
 
-/// Share 3: base priority by nice value and kind of task, before any CPU time is used.
+/// Point 3 of `share.bpf.h`: base priority by nice value and kind of task, before any CPU time is used.
 #[test]
 fn new_task_has_its_base_priority() {
     let mut world = smp("node:1 core:1 pu:1");
@@ -69,7 +69,7 @@ fn new_task_has_its_base_priority() {
     }
 }
 
-/// Share 1 to 3: priority after running alone on one CPU (load 1) and then sleeping, in seconds.
+/// Points 1 to 3 of `share.bpf.h`: priority after running alone on one CPU (load 1) and then sleeping, in seconds.
 #[test]
 fn priority_falls_with_usage_and_recovers_asleep() {
     for (ran_s, slept_s, expected) in [(2, 0, 10), (5, 0, 6), (15, 0, 2), (15, 15, 4), (30, 0, 1), (60, 20, 3)] {
@@ -83,8 +83,8 @@ fn priority_falls_with_usage_and_recovers_asleep() {
     }
 }
 
-/// Share 3: 1 / share is rounded. It is 2.5 after 12 s of 30 s, and after 15.07 s if the task yields once a second,
-/// because each update closes a part of the remaining gap.
+/// Point 3 of `share.bpf.h`: 1 / share is rounded. It is 2.5 after 12 s of 30 s, and after 15.07 s if the task yields
+/// once a second, because each update closes a part of the remaining gap.
 #[test]
 fn priority_is_rounded() {
     for (yields, ran_ms, expected) in [(0, 11_995, 3), (0, 12_005, 2), (15, 62, 3), (15, 78, 2)] {
@@ -101,8 +101,9 @@ fn priority_is_rounded() {
     }
 }
 
-/// Share 2, 3: the fair share falls with the load and grows with the CPUs. Without updates in between, the task has
-/// used half a CPU after 15 s; where another task waits there are updates, and it has used 1 - exp(-1/2) = 0.39.
+/// Points 2, 3 of `share.bpf.h`: the fair share falls with the load and grows with the CPUs. Without updates in
+/// between, the task has used half a CPU after 15 s; where another task waits there are updates, and it has used 1 -
+/// exp(-1/2) = 0.39.
 #[test]
 fn fair_share_is_cpus_divided_by_load() {
     for (cpus, load, expected) in [(2, 1, 4), (2, 2, 2), (2, 5, 1), (2, 9, 1), (2, 11, 0), (4, 1, 8), (4, 3, 3)] {
@@ -117,7 +118,7 @@ fn fair_share_is_cpus_divided_by_load() {
     }
 }
 
-/// Theory 1: tasks are queued by priority, and first in, first out within a priority.
+/// Point 1 of `nix.bpf.c`: tasks are queued by priority, and first in, first out within a priority.
 #[test]
 fn queue_is_ordered_by_priority_then_arrival() {
     let mut world = smp("node:1 core:1 pu:1");
@@ -134,8 +135,8 @@ fn queue_is_ordered_by_priority_then_arrival() {
     }
 }
 
-/// Theory 3, first pass: tasks that last ran on this CPU, and new tasks, go before all others, however low their
-/// priority.
+/// Point 3 of `nix.bpf.c`, first pass: tasks that last ran on this CPU, and new tasks, go before all others, however
+/// low their priority.
 #[test]
 fn cpu_takes_its_own_tasks_before_higher_priorities() {
     let mut world = smp("node:1 core:2 pu:1");
@@ -154,7 +155,7 @@ fn cpu_takes_its_own_tasks_before_higher_priorities() {
     assert_eq!(world.running(0), other, "second pass");
 }
 
-/// Theory 3: neither pass takes a task that is pinned to another CPU.
+/// Point 3 of `nix.bpf.c`: neither pass takes a task that is pinned to another CPU.
 #[test]
 fn tasks_pinned_elsewhere_are_skipped() {
     let mut world = smp("node:1 core:2 pu:1");
@@ -167,8 +168,8 @@ fn tasks_pinned_elsewhere_are_skipped() {
     assert_eq!(world.running(1), bound);
 }
 
-/// Theory 3: the previous task competes as one that last ran here, behind equal priorities. It is not displaced by a
-/// task that last ran elsewhere.
+/// Point 3 of `nix.bpf.c`: the previous task competes as one that last ran here, behind equal priorities. It is not
+/// displaced by a task that last ran elsewhere.
 #[test]
 fn hog_is_displaced_only_by_tasks_that_ran_on_its_cpu() {
     for (home, expected) in [(0, true), (1, false)] {
@@ -183,8 +184,8 @@ fn hog_is_displaced_only_by_tasks_that_ran_on_its_cpu() {
     }
 }
 
-/// Theory 4: a higher-priority task waits until the next tick, one of equal priority until the quantum of 100 ms is
-/// over.
+/// Point 4 of `nix.bpf.c`: a higher-priority task waits until the next tick, one of equal priority until the quantum
+/// of 100 ms is over.
 #[test]
 fn higher_priority_preempts_at_the_next_tick_and_equal_after_100_ms() {
     for (nice, ms) in [(0, 100), (-2, 10), (2, 100)] {
@@ -201,7 +202,8 @@ fn higher_priority_preempts_at_the_next_tick_and_equal_after_100_ms() {
     }
 }
 
-/// Theory 4: a lone task continues after its 100 ms, and stops at the first tick at which another task waits.
+/// Point 4 of `nix.bpf.c`: a lone task continues after its 100 ms, and stops at the first tick at which another task
+/// waits.
 #[test]
 fn expired_task_stops_when_another_task_is_queued() {
     let mut world = smp("node:1 core:1 pu:1");
@@ -214,7 +216,7 @@ fn expired_task_stops_when_another_task_is_queued() {
     assert_eq!(world.running(0), sleeper);
 }
 
-/// Theory 2: one idle CPU is kicked, preferably the task's last one.
+/// Point 2 of `nix.bpf.c`: one idle CPU is kicked, preferably the task's last one.
 #[test]
 fn woken_task_runs_on_its_last_cpu_if_idle() {
     let mut world = smp("node:1 core:4 pu:1");
@@ -226,9 +228,9 @@ fn woken_task_runs_on_its_last_cpu_if_idle() {
     assert!(world.cpu_of(tasks[1]).is_some(), "any other CPU, as the last one is busy");
 }
 
-/// Share 4: priorities of queued tasks are recomputed once a second. With a load of 3 on one CPU, a share of 0.8 has
-/// priority 0; in the sixth second it falls below two thirds, which has priority 1. The other tasks have at most 1,
-/// and 100 ms each.
+/// Point 4 of `share.bpf.h`: priorities of queued tasks are recomputed once a second. With a load of 3 on one CPU, a
+/// share of 0.8 has priority 0; in the sixth second it falls below two thirds, which has priority 1. The other tasks
+/// have at most 1, and 100 ms each.
 #[test]
 fn priority_of_a_queued_task_rises() {
     let mut world = smp("node:1 core:1 pu:1");
@@ -253,8 +255,8 @@ fn waited_ms(world: &mut World, task: TaskId) -> u64 {
     (world.now_ns - since) / MS
 }
 
-/// Share 5: a task that has used much CPU time runs within 11 s plus the quanta of the others, however many unused
-/// tasks come.
+/// Point 5 of `share.bpf.h`: a task that has used much CPU time runs within 11 s plus the quanta of the others,
+/// however many unused tasks come.
 #[test]
 fn task_with_high_usage_is_promoted_after_10_s() {
     for others in [2, 20, 60] {
@@ -330,7 +332,7 @@ fn yield_runs_equal_priorities_first() {
     assert_eq!(world.running(0), tasks[1]);
 }
 
-/// Theory 3: this includes a task that was created in the same nanosecond, at any time stamp.
+/// Point 3 of `nix.bpf.c`: this includes a task that was created in the same nanosecond, at any time stamp.
 #[test]
 fn yield_runs_a_new_equal_priority_first() {
     for now in 0..4 {
@@ -344,7 +346,7 @@ fn yield_runs_a_new_equal_priority_first() {
     }
 }
 
-/// Theory 3: a task that ran elsewhere is not mistaken for a new one, at any time stamp of its wakeup.
+/// Point 3 of `nix.bpf.c`: a task that ran elsewhere is not mistaken for a new one, at any time stamp of its wakeup.
 #[test]
 fn task_that_ran_elsewhere_waits_for_the_second_pass() {
     for now in 0..4 {
@@ -358,7 +360,7 @@ fn task_that_ran_elsewhere_waits_for_the_second_pass() {
     }
 }
 
-/// Theory 2: if the last CPU is busy, a wholly idle core is preferred to the SMT sibling.
+/// Point 2 of `nix.bpf.c`: if the last CPU is busy, a wholly idle core is preferred to the SMT sibling.
 #[test]
 fn woken_task_prefers_a_whole_idle_core() {
     let mut world = smp("node:1 core:2 pu:2");
@@ -369,10 +371,10 @@ fn woken_task_prefers_a_whole_idle_core() {
     assert_ne!(world.machine.topology.locality(CpuId(cpu), CpuId(0)), Locality::Smt, "on CPU {cpu}");
 }
 
-/// Share 2: the load is an average: ten tasks compete, but for 10 ms only, so the load is 1.09 and a share of one
-/// half has priority 2.
+/// Point 2 of `share.bpf.h`: the load is an average: ten tasks compete, but for 10 ms only, so the load is 1.09 and a
+/// share of one half has priority 2.
 #[test]
-fn load_is_an_average_over_time() {
+fn load_is_averaged_over_a_second() {
     let mut world = smp("node:1 core:1 pu:1");
     let old = world.start(vec![world.pinned(0, 0)])[0];
     world.run_ms(15_000);

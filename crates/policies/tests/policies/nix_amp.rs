@@ -27,7 +27,7 @@ fn four_nodes() -> World {
     World::on("nix@amp", machine, (7, 2))
 }
 
-/// Amp 1, 5: CPU 0 only dispatches from 6 CPUs on.
+/// Points 1, 5 of `amp.bpf.h`: CPU 0 only dispatches from 6 CPUs on.
 #[test]
 fn amp_cpu_0_only_dispatches_from_6_cpus_on() {
     for (cpus, works) in [(1, true), (5, true), (6, false), (16, false)] {
@@ -40,8 +40,8 @@ fn amp_cpu_0_only_dispatches_from_6_cpus_on() {
     }
 }
 
-/// Theory 5: CPUs go offline until one is left, and come back. With 5 CPUs or fewer, CPU 0 runs tasks as well, and no
-/// task starves.
+/// Point 5 of `amp.bpf.h`: CPUs go offline until one is left, then all return. While 5 CPUs or fewer are online, CPU
+/// 0 runs tasks as well, and no task starves.
 #[test]
 fn amp_with_5_or_fewer_cpus_left_behaves_like_smp() {
     let mut world = amp("node:1 core:8 pu:1");
@@ -72,9 +72,9 @@ fn amp_with_5_or_fewer_cpus_left_behaves_like_smp() {
     assert_eq!(world.running(0), TaskId::NONE, "other CPUs are free, and CPU 0 only dispatches again");
 }
 
-/// Amp 2: a single free CPU gets the highest-priority task. If several become free at once, the first gets it; then
-/// tasks whose last CPU is free, and new tasks, go before higher priorities. In NIX core 0 counts its scans since its
-/// last dispatch and ignores affinity after the first scan.
+/// Point 2 of `amp.bpf.h`: a single free CPU gets the highest-priority task. If several become free at once, the
+/// first gets it; then tasks whose last CPU is free, and new tasks, go before higher priorities. In NIX core 0 counts
+/// its scans since its last dispatch and ignores affinity after the first scan.
 #[test]
 fn amp_affinity_counts_only_when_several_cpus_are_free() {
     for (freed, expected) in [(1, [0, 1, 2, 3]), (4, [0, 2, 3, 1])] {
@@ -103,7 +103,7 @@ fn amp_affinity_counts_only_when_several_cpus_are_free() {
     }
 }
 
-/// Amp 3: the nearest free CPU by node distances is chosen, not by node numbers.
+/// Point 3 of `amp.bpf.h`: the nearest free CPU by node distances is chosen, not by node numbers.
 #[test]
 fn amp_chooses_the_nearest_free_cpu() {
     for (home, order) in [(2, [2, 3, 4, 5, 1, 6, 7]), (1, [1, 6, 7, 2, 3, 4, 5])] {
@@ -120,7 +120,8 @@ fn amp_chooses_the_nearest_free_cpu() {
     }
 }
 
-/// Amp 4, first pass: the nearest CPU whose task has a lower priority is preempted, at its next tick and not before.
+/// Point 4 of `amp.bpf.h`, first pass: the nearest CPU whose task has a lower priority is preempted, at its next tick
+/// and not before.
 #[test]
 fn amp_preempts_a_lower_priority_at_a_tick() {
     let mut world = four_nodes();
@@ -138,7 +139,8 @@ fn amp_preempts_a_lower_priority_at_a_tick() {
     assert_eq!(lower.iter().filter(|task| world.cpu_of(**task).is_some()).count(), 2);
 }
 
-/// Amp 4, second pass: a task of equal priority is preempted after 100 ms, one of higher priority after 1 s.
+/// Point 4 of `amp.bpf.h`, second pass: a task of equal priority is preempted after 100 ms, one of higher priority
+/// after 1 s.
 #[test]
 fn amp_preempts_equal_after_100_ms_and_higher_after_1_s() {
     for (nice, ms) in [(0, 100), (-4, 1_000)] {
@@ -161,7 +163,7 @@ fn amp_preempts_equal_after_100_ms_and_higher_after_1_s() {
     }
 }
 
-/// Amp 4: no CPU is preempted for a task that may not run there, and a pinned task shares its CPU.
+/// Point 4 of `amp.bpf.h`: no CPU is preempted for a task that may not run there, and a pinned task shares its CPU.
 #[test]
 fn amp_pinned_task_preempts_its_own_cpu_only() {
     let mut world = amp("node:1 core:8 pu:1");
@@ -276,7 +278,7 @@ fn amp_notices_the_absence_of_cpu_0_after_two_ticks() {
 
 /// A task that yields while no other waits continues, and its 100 ms start again.
 #[test]
-fn amp_lone_yield_restarts_the_quantum() {
+fn amp_yield_of_a_lone_task_restarts_its_quantum() {
     let mut world = amp("node:1 core:6 pu:1");
     let sleeper = sleepers(&mut world, &[(3, 0)])[0];
     let hogs = occupy(&mut world, 1..6, 0);

@@ -19,7 +19,7 @@ fn occupy(world: &mut World, cpus: std::ops::Range<u32>) -> Vec<TaskId> {
     world.start(attributes)
 }
 
-/// Groups 1: one queue per node; a new task is queued on its parent's node.
+/// Point 1 of `groups.bpf.h`: one queue per node; a new task is queued on its parent's node.
 #[test]
 fn task_is_queued_on_its_node() {
     let mut world = groups("");
@@ -33,7 +33,7 @@ fn task_is_queued_on_its_node() {
 
 /// With a single queue there are no groups.
 #[test]
-fn smp_has_one_queue() {
+fn smp_preset_has_one_queue_for_all_nodes() {
     let mut world = World::new("nix@smp", SHAPE, 100);
     occupy(&mut world, 0..16);
     let attributes = TaskAttributes { parent: None, ..world.attributes() };
@@ -41,7 +41,7 @@ fn smp_has_one_queue() {
     assert_eq!(world.last_queued(task).dsq, 0);
 }
 
-/// Groups 1: without stealing, a task waits for its own group, though CPUs of other groups are idle.
+/// Point 1 of `groups.bpf.h`: without stealing, a task waits for its own group, though CPUs of other groups are idle.
 #[test]
 fn without_stealing_other_groups_stay_idle() {
     for (steal, runs) in [("true", true), ("false", false)] {
@@ -67,7 +67,8 @@ fn idle_cpu_of_the_own_group_is_preferred() {
     }
 }
 
-/// Groups 2, 4: idle CPUs start to steal as soon as stealing is switched on, and stop when it is switched off.
+/// Points 2, 4 of `groups.bpf.h`: idle CPUs start to steal as soon as stealing is switched on, and stop when it is
+/// switched off.
 #[test]
 fn stealing_can_be_switched_at_run_time() {
     let mut world = groups(",steal=false");
@@ -85,8 +86,8 @@ fn stealing_can_be_switched_at_run_time() {
     assert_eq!(world.cpu_of(late), None);
 }
 
-/// Groups 2: a thief scans the groups round robin, starting with the group it looked into last, and takes the
-/// highest-priority task that is not pinned.
+/// Point 2 of `groups.bpf.h`: a thief scans the groups round robin, starting with the group it looked into last, and
+/// takes the highest-priority task that is not pinned.
 #[test]
 fn thief_scans_groups_round_robin() {
     let mut world = groups(",steal=false");
@@ -113,7 +114,7 @@ fn thief_scans_groups_round_robin() {
     assert_eq!(world.running(13), TaskId::NONE);
 }
 
-/// Groups 2: pinned tasks are not stolen.
+/// Point 2 of `groups.bpf.h`: pinned tasks are not stolen.
 #[test]
 fn pinned_tasks_are_not_stolen() {
     let mut world = groups("");
@@ -160,7 +161,8 @@ fn fork(world: &mut World, cpu: u32, thread: bool) -> TaskId {
     world.spawn(cpu, attributes)
 }
 
-/// Groups 3, 4: new processes are donated round robin to other groups that have no longer queues; threads stay.
+/// Points 3, 4 of `groups.bpf.h`: new processes are donated round robin to other groups that have no longer queues;
+/// threads stay.
 #[test]
 fn new_processes_are_donated_round_robin() {
     let mut world = groups(",steal=false");
@@ -212,8 +214,8 @@ fn pinned_process_is_not_donated() {
     assert_eq!(world.last_queued(task).dsq, 0);
 }
 
-/// Theory 5: the last task readied by a task that then sleeps runs next on its CPU, before higher priorities, for the
-/// rest of the 100 ms.
+/// Point 5 of `nix.bpf.c`: the last task readied by a task that then sleeps runs next on its CPU, before higher
+/// priorities, for the rest of the 100 ms.
 #[test]
 fn last_readied_task_runs_next() {
     for (preset, follows) in [("groups", true), ("smp", false)] {
@@ -231,7 +233,7 @@ fn last_readied_task_runs_next() {
     }
 }
 
-/// Theory 5: it inherits the remaining quantum of the task it follows.
+/// Point 5 of `nix.bpf.c`: it inherits the remaining quantum of the task it follows.
 #[test]
 fn readied_task_inherits_the_remaining_quantum() {
     let mut world = World::new("nix@groups", "node:1 core:1 pu:1", 100);
@@ -248,7 +250,7 @@ fn readied_task_inherits_the_remaining_quantum() {
     assert_eq!(world.running(0), tasks[0]);
 }
 
-/// Theory 5: if the task is stopped at a tick, the readied task loses its precedence.
+/// Point 5 of `nix.bpf.c`: if the task is stopped at a tick, the readied task loses its precedence.
 #[test]
 fn readied_task_loses_precedence_at_a_tick() {
     let mut world = World::new("nix@groups", "node:1 core:1 pu:1", 100);
@@ -277,7 +279,7 @@ fn tasks_survive_an_offline_node() {
     assert_eq!(world.kernel.current(CpuId(13)), TaskId::NONE);
 }
 
-/// Groups 2: a group with only pinned tasks waiting does not stop a thief.
+/// Point 2 of `groups.bpf.h`: a group with only pinned tasks waiting does not stop a thief.
 #[test]
 fn thief_skips_groups_with_only_pinned_tasks() {
     let mut world = groups(",steal=false");

@@ -21,8 +21,8 @@ fn world(preset: &str, shape: &str) -> World {
     World::new(&format!("nix@{preset}"), shape, 100)
 }
 
-/// Theory 2: the kicked CPU takes the task it was kicked for, even if a higher-priority one that last ran there has
-/// come meanwhile.
+/// Point 2 of `nix.bpf.c`: the kicked CPU takes the task it was kicked for, even if a higher-priority one that last
+/// ran there has come meanwhile.
 #[test]
 fn kicked_cpu_takes_the_task_it_was_kicked_for() {
     for preset in PRESETS {
@@ -34,7 +34,7 @@ fn kicked_cpu_takes_the_task_it_was_kicked_for() {
     }
 }
 
-/// Theory 2: the kicked CPU takes the task it was kicked for, also from the queue of another group.
+/// Point 2 of `nix.bpf.c`: the kicked CPU takes the task it was kicked for, also from the queue of another group.
 #[test]
 fn kicked_cpu_takes_another_groups_task() {
     let mut world = world("groups", "node:2 core:2 pu:1");
@@ -58,7 +58,7 @@ fn groups_2011_thief_checks_again_before_stealing() {
     assert_eq!([0, 1, 2, 3].map(|cpu| world.running(cpu)), [tasks[2], hogs[1], TaskId::NONE, TaskId::NONE]);
 }
 
-/// Theory 2: if a higher class takes the kicked CPU first, another CPU is kicked.
+/// Point 2 of `nix.bpf.c`: if a higher class takes the kicked CPU first, another CPU is kicked.
 #[test]
 fn another_cpu_is_kicked_if_a_higher_class_was_faster() {
     for preset in PRESETS {
@@ -142,7 +142,7 @@ fn offlining_cpu_gets_no_unbound_tasks() {
         assert_eq!((world.cpu_of(tasks[0]), world.rescheduled.as_slice()), (Some(2), &[CpuId(2)][..]), "{preset}");
         world.wake(0, thread, false);
         assert_eq!(world.running(1), thread, "{preset}");
-        // It takes no other task once the kthread sleeps.
+        // The CPU takes no other task once the kthread sleeps.
         world.wake(0, tasks[1], false);
         world.block(thread);
         assert_eq!(world.running(1), TaskId::NONE, "{preset}");

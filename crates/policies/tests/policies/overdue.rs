@@ -49,9 +49,9 @@ fn longest_waits(world: &mut World, tasks: &[TaskId], ms: u64) -> Vec<u64> {
     longest
 }
 
-/// Theory 2: a task that has waited for 10 s runs within another second plus a quantum. Its slice comes soon after one
-/// of the periodic scans, so at the tenth scan after that slice its wait is still slightly below 10 s; the next scan
-/// finds it overdue.
+/// Point 2 of `overdue.bpf.h`: a task that has waited for 10 s runs within another second plus a quantum. Its slice
+/// comes soon after one of the periodic scans, so at the tenth scan after that slice its wait is still slightly below
+/// 10 s; the next scan finds it overdue.
 #[test]
 fn light_tasks_run_every_11_s_beside_heavy_tasks() {
     for spec in overdue() {
@@ -65,9 +65,9 @@ fn light_tasks_run_every_11_s_beside_heavy_tasks() {
     }
 }
 
-/// Theory 3: the slice of an overdue task is 1 ms long and comes once in 10 or 11 s, so it leaves the shares unchanged.
-/// Now and then a light task also wins a regular slice. (A slice is 100 ms long in `entitlement`, where no share is
-/// smaller than that of nice 19, 1 of 420.)
+/// Point 3 of `overdue.bpf.h`: the slice of an overdue task is 1 ms long and comes once in 10 or 11 s, so it leaves
+/// the shares unchanged. Now and then a light task also wins a regular slice. (A slice is 100 ms long in
+/// `entitlement`, where no share is smaller than that of nice 19, 1 of 420.)
 #[test]
 fn overdue_task_gets_a_short_slice() {
     for spec in overdue().into_iter().filter(|spec| *spec != "entitlement") {
@@ -85,7 +85,8 @@ fn overdue_task_gets_a_short_slice() {
     }
 }
 
-/// Theory 2: an overdue task that is pinned waits for its CPU only and does not hold up the tasks queued behind it.
+/// Point 2 of `overdue.bpf.h`: an overdue task that is pinned waits for its CPU only and does not hold up the tasks
+/// queued behind it.
 #[test]
 fn overdue_task_runs_on_its_allowed_cpu() {
     // One cache per CPU, and therefore one queue per CPU in the policies that have a queue per cache.
@@ -100,8 +101,8 @@ fn overdue_task_runs_on_its_allowed_cpu() {
     }
 }
 
-/// Theory 2: tasks of the root cgroup are scanned as well, beside heavier tasks of the root and a cgroup of the
-/// highest weight.
+/// Point 2 of `overdue.bpf.h`: tasks of the root cgroup are scanned as well, beside heavier tasks of the root and a
+/// cgroup of the highest weight.
 #[test]
 fn root_cgroup_task_runs_every_11_s_beside_heavy_tasks() {
     for spec in overdue() {

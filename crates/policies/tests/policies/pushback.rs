@@ -28,7 +28,8 @@ fn kernel_thread(world: &mut World, cpu: u32) -> TaskId {
     task
 }
 
-/// Theory 2: a woken task goes to its last CPU if idle, else to an idle one of its cell, else to any idle one.
+/// Point 2 of `pushback.bpf.c`: a woken task goes to its last CPU if idle, else to an idle one of its cell, else to
+/// any idle one.
 #[test]
 fn woken_task_goes_to_the_nearest_idle_cpu() {
     let mut world = cells("");
@@ -43,7 +44,7 @@ fn woken_task_goes_to_the_nearest_idle_cpu() {
     assert!(used[4..].iter().all(|cpu| *cpu < 4), "{used:?}");
 }
 
-/// Theory 2: a task placed on a CPU is queued in that CPU's queue.
+/// Point 2 of `pushback.bpf.c`: a task placed on a CPU is queued in that CPU's queue.
 #[test]
 fn placed_task_is_queued_on_its_cpu() {
     for cpu in [0, 5] {
@@ -54,8 +55,8 @@ fn placed_task_is_queued_on_its_cpu() {
     }
 }
 
-/// Theory 3: at most `depth` tasks wait at their busy last CPU, the others in the global queue; pinned tasks always
-/// wait at their CPU.
+/// Point 3 of `pushback.bpf.c`: at most `depth` tasks wait at their busy last CPU, the others in the global queue;
+/// pinned tasks always wait at their CPU.
 #[test]
 fn depth_limits_tasks_waiting_at_their_last_cpu() {
     for depth in 0..3 {
@@ -72,7 +73,7 @@ fn depth_limits_tasks_waiting_at_their_last_cpu() {
     }
 }
 
-/// Theory 4: a CPU serves its own queue before the global one. No other CPU serves it.
+/// Point 4 of `pushback.bpf.c`: a CPU serves its own queue before the global one. No other CPU serves it.
 #[test]
 fn cpu_serves_its_own_queue_first() {
     let mut world = cells("");
@@ -102,8 +103,8 @@ fn waits_at(world: &mut World, cpu: u32) -> TaskId {
     task
 }
 
-/// Theory 5: a task preempted by a kthread continues after it with the rest of its slice, before tasks queued on that
-/// CPU.
+/// Point 5 of `pushback.bpf.c`: a task preempted by a kthread continues after it with the rest of its slice, before
+/// tasks queued on that CPU.
 #[test]
 fn task_preempted_by_a_kthread_is_pushed_back() {
     let mut world = cells("");
@@ -126,7 +127,7 @@ fn task_preempted_by_a_kthread_is_pushed_back() {
     assert_eq!(world.running(3), waiting, "the slice of 20 ms is over");
 }
 
-/// Theory 5: a kthread does not preempt another one.
+/// Point 5 of `pushback.bpf.c`: a kthread does not preempt another one.
 #[test]
 fn kthread_does_not_preempt_a_kthread() {
     let mut world = cells("");
@@ -141,7 +142,7 @@ fn per_cpu_kthreads_are_recognized() {
     headers::run_header_test("kthread");
 }
 
-/// Theory 5: with one CPU all tasks are bound to it, and an unbound kthread waits like them.
+/// Point 5 of `pushback.bpf.c`: with one CPU all tasks are bound to it, and an unbound kthread waits like them.
 #[test]
 fn unbound_kthread_does_not_preempt() {
     let mut world = World::new("pushback", "core:1 pu:1", 1000);
@@ -158,8 +159,8 @@ fn unbound_kthread_does_not_preempt() {
     assert_eq!(world.running(0), thread);
 }
 
-/// Theory 5: a lone task gets one 20 ms slice after the other, and can be pushed back with the rest of the current
-/// one.
+/// Point 5 of `pushback.bpf.c`: a lone task gets one 20 ms slice after the other, and can be pushed back with the
+/// rest of the current one.
 #[test]
 fn lone_task_gets_new_slices() {
     let mut world = cells("");
@@ -173,7 +174,7 @@ fn lone_task_gets_new_slices() {
     assert_eq!((pushed.dsq, pushed.slice_ns), (PUSHED_DSQ + 3, 15_000_000));
 }
 
-/// Theory 1: a task whose slice is over, or that yields, is not pushed back.
+/// Point 1 of `pushback.bpf.c`: a task whose slice is over, or that yields, is not pushed back.
 #[test]
 fn expired_or_yielding_task_is_not_pushed_back() {
     for yields in [true, false] {
@@ -190,8 +191,8 @@ fn expired_or_yielding_task_is_not_pushed_back() {
     }
 }
 
-/// Theory 4: once the first task of the global queue has waited for a second, CPUs with tasks of their own serve it
-/// alternately.
+/// Point 4 of `pushback.bpf.c`: once the first task of the global queue has waited for a second, CPUs with tasks of
+/// their own serve it alternately.
 #[test]
 fn global_queue_is_served_alternately_after_1_s() {
     let mut world = cells("");
@@ -211,7 +212,7 @@ fn global_queue_is_served_alternately_after_1_s() {
     assert!(own.iter().all(|task| world.ran_ms(*task) > 0));
 }
 
-/// Theory 4: a task displaced by the global queue is queued at its CPU like all others.
+/// Point 4 of `pushback.bpf.c`: a task displaced by the global queue is queued at its CPU like all others.
 #[test]
 fn task_displaced_by_the_global_queue_is_queued_on_its_cpu() {
     let mut world = cells(",depth=0");
@@ -276,8 +277,8 @@ fn tasks_queued_for_an_offlined_cpu_run_elsewhere() {
     assert_ne!(world.running(5), TaskId::NONE);
 }
 
-/// Theory 6: the kernel no longer allows tasks on a CPU going offline, but still reports it as idle. The task placed
-/// there goes elsewhere, and so does the next one; once back, the CPU is used again.
+/// Point 6 of `pushback.bpf.c`: the kernel no longer allows tasks on a CPU going offline, but still reports it as
+/// idle. The task placed there goes elsewhere, and so does the next one; once back, the CPU is used again.
 #[test]
 fn offlining_cpu_gets_no_unbound_tasks() {
     for (goes, stays) in [(1, 0), (0, 1)] {
@@ -301,7 +302,8 @@ fn offlining_cpu_gets_no_unbound_tasks() {
     }
 }
 
-/// Theory 6: tasks placed on a closed CPU before that was noticed are released as soon as it is noticed.
+/// Point 6 of `pushback.bpf.c`: tasks placed on a closed CPU before that was noticed are released as soon as it is
+/// noticed.
 #[test]
 fn tasks_on_a_closed_cpu_are_released() {
     let mut world = World::new("pushback", "node:1 core:2 pu:1", 100);
@@ -353,7 +355,8 @@ fn idle_cpu_is_kicked_for_tasks_of_a_taken_cpu() {
     }
 }
 
-/// Theory 2: at the end of a slice, too, a task moves to a CPU that has gone idle, including CPU 0.
+/// Point 2 of `pushback.bpf.c`: at the end of a slice, too, a task moves to a CPU that has gone idle, including CPU
+/// 0.
 #[test]
 fn expired_task_moves_to_an_idle_cpu() {
     for idle in [0, 2] {

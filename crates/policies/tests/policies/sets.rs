@@ -67,8 +67,8 @@ fn assignment(name: &str, cpus: u32) -> Vec<u32> {
     words.chain([cpus, 0]).collect()
 }
 
-/// Theory 2, the guarantee of Miser: a reservation of 2 of 4 CPUs for 1 s yields at least 1.98 CPU-seconds, whatever
-/// 16 other tasks do; before and afterwards the job shares the machine with them.
+/// Point 2 of `sets.bpf.c`, the guarantee of Miser: a reservation of 2 of 4 CPUs for 1 s yields at least 1.98
+/// CPU-seconds, whatever 16 other tasks do; before and afterwards the job shares the machine with them.
 #[test]
 fn reservation_gets_its_cpu_time_by_its_end() {
     for from in [0, 300] {
@@ -87,8 +87,8 @@ fn reservation_gets_its_cpu_time_by_its_end() {
     assert!(before[1] <= 300, "the job shares the machine before its reservation: {before:?}");
 }
 
-/// Theory 5: other tasks use the idle CPUs of a set until its tasks wake. Without lending these CPUs stay idle (the
-/// published weakness).
+/// Point 5 of `sets.bpf.c`: other tasks use the idle CPUs of a set until its tasks wake. Without lending these CPUs
+/// stay idle (the published weakness).
 #[test]
 fn idle_reserved_cpus_are_lent() {
     for (spec, busy) in [("sets", 4), ("sets@strict", 2)] {
@@ -109,8 +109,8 @@ fn idle_reserved_cpus_are_lent() {
     }
 }
 
-/// Theory 1, 4: a permanent set has its CPUs and no others while those are in demand, and its tasks share their
-/// time.
+/// Points 1, 4 of `sets.bpf.c`: a permanent set has its CPUs and no others while those are in demand, and its tasks
+/// share their time.
 #[test]
 fn set_tasks_stay_on_their_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);
@@ -126,8 +126,8 @@ fn set_tasks_stay_on_their_cpus() {
     assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 20), "{shares:?}");
 }
 
-/// Theory 1, 2: CPUs are reassigned while tasks run. An assignment that does not fit waits, and no task is without a
-/// CPU until the watchdog fires.
+/// Points 1, 2 of `sets.bpf.c`: CPUs are reassigned while tasks run. An assignment that does not fit waits, and no
+/// task is without a CPU until the watchdog fires.
 #[test]
 fn cpus_are_reassigned_at_run_time() {
     let (mut world, all, _) = world("sets", FOUR, &[(0, 0, 0, 4), (0, 0, 0, 4)], 4);
@@ -154,8 +154,8 @@ fn cpus_are_reassigned_at_run_time() {
     expect(&mut world, [4_000; 3]);
 }
 
-/// Theory 3: the CPUs of a job belong to one node if one has enough free; among such nodes the one with the fewest
-/// free CPUs is chosen.
+/// Point 3 of `sets.bpf.c`: the CPUs of a job belong to one node if one has enough free; among such nodes the one
+/// with the fewest free CPUs is chosen.
 #[test]
 fn cpus_of_a_job_belong_to_one_node() {
     let shape = "node:2 l3:1 core:4 pu:1";
@@ -175,7 +175,7 @@ fn cpus_of_a_job_belong_to_one_node() {
     assert_eq!(first, [second[0]; 2], "the node with two free CPUs is preferred to four");
 }
 
-/// Theory 6: a task that may only run on a CPU of another set runs there.
+/// Point 6 of `sets.bpf.c`: a task that may only run on a CPU of another set runs there.
 #[test]
 fn task_pinned_to_another_sets_cpu_runs_there() {
     for spec in ["sets", "sets@strict"] {
@@ -190,7 +190,7 @@ fn task_pinned_to_another_sets_cpu_runs_there() {
     }
 }
 
-/// Theory 1: a cgroup below one with a reservation belongs to its set.
+/// Point 1 of `sets.bpf.c`: a cgroup below one with a reservation belongs to its set.
 #[test]
 fn nested_cgroups_belong_to_the_set() {
     let (mut world, all, groups) = world("sets", FOUR, &[(2, 0, 0, 4)], 8);
@@ -202,7 +202,8 @@ fn nested_cgroups_belong_to_the_set() {
     assert!(found.iter().all(|share| share.abs_diff(4_000) <= 40), "{found:?}");
 }
 
-/// Theory 2: a reservation counts from the start of the job's first task, and begins when enough CPUs are free.
+/// Point 2 of `sets.bpf.c`: a reservation counts from the start of the job's first task, and begins when enough CPUs
+/// are free.
 #[test]
 fn reservation_waits_for_free_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2), (2, 0, 1_000, 2)], 8);
@@ -215,7 +216,8 @@ fn reservation_waits_for_free_cpus() {
     assert_eq!(world.now_ns, 2_000 * MS);
 }
 
-/// Theory 5, the other way round: the default set's last CPU returns to it when one of its tasks wakes.
+/// Point 5 of `sets.bpf.c`, the other way round: the default set's last CPU returns to it when one of its tasks
+/// wakes.
 #[test]
 fn cpus_of_the_default_set_are_lent() {
     let (mut world, all, _) = world("sets", "node:1 core:2 pu:1", &[(1, 0, 0, 2)], 1);
@@ -230,8 +232,8 @@ fn cpus_of_the_default_set_are_lent() {
     assert_eq!(places(&world, &all[1]), [1]);
 }
 
-/// Theory 3: the node with the fewest sufficient CPUs is chosen, even if another comes first; a set that grows
-/// prefers its own node.
+/// Point 3 of `sets.bpf.c`: the node with the fewest sufficient CPUs is chosen, even if another comes first; a set
+/// that grows prefers its own node.
 #[test]
 fn fullest_sufficient_node_is_chosen() {
     let shape = "node:2 l3:1 core:4 pu:1";
@@ -249,8 +251,8 @@ fn fullest_sufficient_node_is_chosen() {
     assert_eq!(node(&world, &all[2]), [1 - other; 3], "one CPU is free in the other node, and two in its own");
 }
 
-/// Theory 7: queued tasks move to the right queue in the update that reassigns the CPUs, so no CPU is idle though
-/// lending is off. A set that shrinks keeps its remaining CPUs.
+/// Point 7 of `sets.bpf.c`: queued tasks move to the right queue in the update that reassigns the CPUs, so no CPU is
+/// idle though lending is off. A set that shrinks keeps its remaining CPUs.
 #[test]
 fn reassigned_cpus_find_work_at_once() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 100, 0, 8)], 8);
@@ -342,10 +344,10 @@ fn reserve(count: usize) {
     World::with_facts("sets", Machine::from_synthetic(FOUR).unwrap(), (7, 2), &facts);
 }
 
-/// Theory 2: a reservation ends completely with the periodic update at its end: slices are cut, and waiting tasks
-/// run.
+/// Point 2 of `sets.bpf.c`: a reservation ends completely with the periodic update at its end: slices are cut, and
+/// waiting tasks run.
 #[test]
-fn reservation_ends_in_time() {
+fn reservation_ends_at_its_planned_time_with_slices_cut() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 1_000, 2)], 16);
     let mut has: Vec<usize> = vec![];
     for _ in 0..1_100 {
@@ -358,7 +360,7 @@ fn reservation_ends_in_time() {
     assert_eq!(has[begins + lasts], 0);
 }
 
-/// Theory 5: without lending, a woken task does not go to an idle CPU of another set.
+/// Point 5 of `sets.bpf.c`: without lending, a woken task does not go to an idle CPU of another set.
 #[test]
 fn woken_task_avoids_reserved_cpus_without_lending() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 3);
@@ -374,7 +376,7 @@ fn woken_task_avoids_reserved_cpus_without_lending() {
     assert_eq!(world.cpu_of(runs), None, "both CPUs of its set are busy");
 }
 
-/// Theory 2: a reservation does not begin before its job has a task; slices are 10 ms.
+/// Point 2 of `sets.bpf.c`: a reservation does not begin before its job has a task; slices are 10 ms.
 #[test]
 fn reservation_does_not_begin_without_tasks() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 1_000, 0)], 5);
@@ -408,8 +410,8 @@ fn cgroups_beyond_the_table_reserve_nothing() {
     assert!(found[0].abs_diff(4_000) <= 80, "{found:?}");
 }
 
-/// Theory 1: a cgroup at the deepest level, without an enclosing set, belongs to the default set; removing a cgroup
-/// below it does not affect its set.
+/// Point 1 of `sets.bpf.c`: a cgroup at the deepest level, without an enclosing set, belongs to the default set;
+/// removing a cgroup below it does not affect its set.
 #[test]
 fn cgroups_at_the_deepest_level_have_sets() {
     let mut world = World::new("sets@strict", FOUR, 1000);
@@ -437,13 +439,13 @@ fn cgroups_at_the_deepest_level_have_sets() {
     assign(&mut world, "d", 2);
 }
 
-/// Theory 1: the CPUs of a removed cgroup return to the default set at once.
+/// Point 1 of `sets.bpf.c`: the CPUs of a removed cgroup return to the default set at once.
 #[test]
 fn cpus_of_a_removed_cgroup_return_at_once() {
     let (mut world, all, groups) = world("sets@strict", "node:2 l3:1 core:4 pu:1", &[(4, 0, 0, 4)], 8);
     world.run_ms(100);
     assert_eq!((places(&world, &all[1]), places(&world, &all[0])), (vec![0, 1, 2, 3], vec![4, 5, 6, 7]));
-    // No task of the job could keep running there.
+    // The job's tasks sleep, so none of them keeps running on its CPUs.
     for task in &all[1] {
         world.block(*task);
     }
@@ -456,7 +458,7 @@ fn cpus_of_a_removed_cgroup_return_at_once() {
     }
 }
 
-/// Theory 5: borrowed CPU time is shared evenly.
+/// Point 5 of `sets.bpf.c`: borrowed CPU time is shared evenly.
 #[test]
 fn borrowed_cpu_time_is_shared_evenly() {
     let (mut world, all, _) = world("sets", FOUR, &[(3, 0, 0, 3)], 8);
@@ -470,7 +472,7 @@ fn borrowed_cpu_time_is_shared_evenly() {
     assert!(shares.iter().all(|share| share.abs_diff(2_000) <= 40), "{shares:?}");
 }
 
-/// Theory 5: a CPU is lent to a woken task though its SMT sibling is busy.
+/// Point 5 of `sets.bpf.c`: a CPU is lent to a woken task though its SMT sibling is busy.
 #[test]
 fn cpu_is_lent_beside_a_busy_sibling() {
     let (mut world, all, _) = world("sets", "node:1 core:2 pu:2", &[(2, 0, 0, 2)], 2);
@@ -501,9 +503,9 @@ fn woken_task_returns_to_its_last_cpu_without_reservations() {
     }
 }
 
-/// Theory 2: a reservation's time starts with the job's first task, not again with later wakeups.
+/// Point 2 of `sets.bpf.c`: a reservation's time starts with the job's first task, not again with later wakeups.
 #[test]
-fn reservation_time_starts_once() {
+fn reservation_time_starts_with_the_first_task_and_not_again_at_wakeups() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 300, 0, 4)], 8);
     for _ in 0..2 {
         world.run_ms(100);
@@ -519,7 +521,8 @@ fn reservation_time_starts_once() {
     assert_eq!(ran(&mut world, &all, 100), [200, 200]);
 }
 
-/// Theory 6: a task that may run on some CPU of its set belongs to it, even if it may run elsewhere, too.
+/// Point 6 of `sets.bpf.c`: a task that may run on some CPU of its set belongs to it, even if it may run elsewhere,
+/// too.
 #[test]
 fn task_allowed_in_its_set_stays_there() {
     let (mut world, all, _) = world("sets@strict", FOUR, &[(2, 0, 0, 2)], 4);
@@ -535,7 +538,7 @@ fn task_allowed_in_its_set_stays_there() {
     assert_eq!(found, [2_000, 2_000]);
 }
 
-/// Theory 5: tasks of a set that wake at the same instant preempt one borrowing task each.
+/// Point 5 of `sets.bpf.c`: tasks of a set that wake at the same instant preempt one borrowing task each.
 #[test]
 fn simultaneous_wakeups_preempt_one_borrower_each() {
     let (mut world, all, _) = world("sets", FOUR, &[(2, 0, 0, 2)], 8);

@@ -47,7 +47,7 @@ pub fn winners(world: &mut World, cpu: u32, quanta: usize) -> Vec<TaskId> {
         .collect()
 }
 
-/// Theory 1: the pairwise error of any two tasks is below one quantum at all times.
+/// Point 1 of `stride.bpf.c`: the pairwise error of any two tasks is below one quantum at all times.
 #[test]
 fn pairwise_error_is_below_one_quantum() {
     for levels in
@@ -73,9 +73,9 @@ fn pairwise_error_is_below_one_quantum() {
     }
 }
 
-/// Theory 1: with 100 and 41 tickets the light task gets every third or fourth quantum.
+/// Point 1 of `stride.bpf.c`: with 100 and 41 tickets the light task gets every third or fourth quantum.
 #[test]
-fn gaps_differ_by_at_most_one_quantum() {
+fn gaps_between_a_tasks_quanta_differ_by_at_most_one_quantum() {
     let mut world = alone();
     let attributes = vec![nice(&world, 0), nice(&world, 4)];
     let light = world.start(attributes)[1];
@@ -87,7 +87,8 @@ fn gaps_differ_by_at_most_one_quantum() {
     assert!((mean - 141.0 / 41.0).abs() < 0.02, "{mean}");
 }
 
-/// Theory 2: only CPU time used is charged: a task that yields after a fifth of a quantum still gets its share.
+/// Point 2 of `stride.bpf.c`: only CPU time used is charged: a task that yields after a fifth of a quantum still gets
+/// its share.
 #[test]
 fn partial_quantum_is_charged_partially() {
     let mut world = World::new(SPEC, "node:1 core:1 pu:1", 1000);
@@ -105,7 +106,7 @@ fn partial_quantum_is_charged_partially() {
     assert!(hog.abs_diff(short) <= 2 * QUANTUM_MS, "{hog} and {short} ms");
 }
 
-/// Theory 3: after sleep a task gets exactly its share.
+/// Point 3 of `stride.bpf.c`: after sleep a task gets exactly its share.
 #[test]
 fn sleep_neither_earns_nor_costs_cpu_time() {
     for slept_ms in [100, 1_000, 60_000] {
@@ -128,7 +129,7 @@ fn sleep_neither_earns_nor_costs_cpu_time() {
     }
 }
 
-/// Theory 3: a new task starts one quantum behind, however long the others have run.
+/// Point 3 of `stride.bpf.c`: a new task starts one quantum behind, however long the others have run.
 #[test]
 fn new_task_does_not_catch_up_with_the_past() {
     for ran_ms in [0, 10_000, 100_000] {
@@ -149,8 +150,8 @@ fn new_task_does_not_catch_up_with_the_past() {
     }
 }
 
-/// Theory 4: when the tickets change, a task's distance in quanta is kept: a debt of one quantum with 100 tickets is
-/// one with 11 tickets, which is a longer distance in virtual time.
+/// Point 4 of `stride.bpf.c`: when the tickets change, a task's distance in quanta is kept: a debt of one quantum
+/// with 100 tickets is one with 11 tickets, which is a longer distance in virtual time.
 #[test]
 fn remaining_distance_is_scaled_with_the_stride() {
     let mut world = alone();
@@ -164,8 +165,9 @@ fn remaining_distance_is_scaled_with_the_stride() {
     assert_eq!(behind(&world), QUANTUM_MS * MS * 1024 / 100 * 100 / 11);
 }
 
-/// Theory 5: on two CPUs a task of 932 tickets beside one of 100 can use only one CPU. After 1,000 quanta a third
-/// task starts: by the paper's rules it would run for as long as the first task is ahead of the global pass.
+/// Point 5 of `stride.bpf.c`: on two CPUs a task of 932 tickets beside one of 100 can use only one CPU. After 1,000
+/// quanta a third task starts: by the paper's rules it would run for as long as the first task is ahead of the global
+/// pass.
 #[test]
 fn newcomer_does_not_starve_a_task_beside_an_infeasible_one() {
     for (clamp, at_least, at_most) in [(true, 0, 2), (false, 790, 820)] {
@@ -180,7 +182,8 @@ fn newcomer_does_not_starve_a_task_beside_an_infeasible_one() {
     }
 }
 
-/// Theory 5: after the tickets of a cgroup have changed many times, its previous tickets no longer count.
+/// Point 5 of `stride.bpf.c`: after the tickets of a cgroup have changed many times, its previous tickets no longer
+/// count.
 #[test]
 fn changed_tickets_are_counted_once() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
@@ -200,8 +203,8 @@ fn changed_tickets_are_counted_once() {
     assert!(waited <= 2, "the first task waits for {waited} quanta");
 }
 
-/// Theory 5: with feasible tickets, shares match the ideal: each task due more than a CPU gets one, and the rest is
-/// shared.
+/// Point 5 of `stride.bpf.c`: with feasible tickets, shares match the ideal: each task due more than a CPU gets one,
+/// and the rest is shared.
 #[test]
 fn shares_on_several_cpus_match_feasible_tickets() {
     for (cpus, levels) in
@@ -234,7 +237,7 @@ fn ideal(cpus: u32, levels: &[i8]) -> Vec<f64> {
     }
 }
 
-/// Theory 2: a wakeup does not preempt.
+/// Point 2 of `stride.bpf.c`: a wakeup does not preempt.
 #[test]
 fn wakeup_does_not_preempt_a_quantum() {
     let mut world = World::new("stride", "node:1 core:1 pu:1", 1000);
@@ -284,7 +287,7 @@ pub fn gaps(winners: &[TaskId], of: TaskId) -> (f64, f64, usize) {
 /// most 4; 19 : 1, 20.00 with 0.01. For 8 clients of 7 : 1 : ... : 1, the standard deviation of the first one's gaps
 /// is 2.45.
 #[test]
-fn gaps_match_the_paper() {
+fn gaps_between_a_tasks_quanta_match_the_paper() {
     let (mut world, tasks) = clients(&[7, 3]);
     let winners_of = winners(&mut world, 0, 10_000);
     let (mean, sd, most) = gaps(&winners_of, tasks[1]);
@@ -326,7 +329,8 @@ pub fn spread_of_error(winners: &[TaskId], task: TaskId, share: f64) -> f64 {
     most - least
 }
 
-/// Theory 1: a changed weight of a cgroup counts for running and queued tasks from the next charge on.
+/// Point 1 of `stride.bpf.c`: a changed weight of a cgroup counts for running and queued tasks from the next charge
+/// on.
 #[test]
 fn changed_cgroup_weight_counts_at_once() {
     let mut world = alone();
@@ -363,14 +367,14 @@ fn pinned_task_arithmetic_is_exact() {
     headers::run_header_test("bound");
 }
 
-/// Theory 5: feasible tickets against a naive search that removes one heavy task at a time.
+/// Point 5 of `stride.bpf.c`: feasible tickets against a naive search that removes one heavy task at a time.
 #[test]
 fn feasible_tickets_match_a_naive_search() {
     headers::run_header_test("feasible");
 }
 
-/// Theory 6: tasks pinned to one CPU share it by their tickets, whatever runs elsewhere: nothing, tasks that sleep
-/// every other quantum, or hogs. A late one starts at their pass.
+/// Point 6 of `stride.bpf.c`: tasks pinned to one CPU share it by their tickets, whatever runs elsewhere: nothing,
+/// tasks that sleep every other quantum, or hogs. A late one starts at their pass.
 #[test]
 fn pinned_tasks_share_their_cpu_by_tickets() {
     let due = |ran: u64, of: i8, among: &[i8]| {

@@ -29,7 +29,7 @@ fn parts(world: &mut World, tasks: &[TaskId], quanta: u64) -> Vec<f64> {
 /// 2.45; the paper has 1.07 with it. It depends on the shape of the tree: in Weir's own computation of 300 trees and
 /// 300 starting states it is between 0.5 and 1.5. The paper's worst error is 1.5 quanta.
 #[test]
-fn tree_makes_gaps_more_even() {
+fn tree_makes_gaps_between_a_tasks_quanta_more_even() {
     let (mut world, tasks) = clients_of(SPEC, &[7, 1, 1, 1, 1, 1, 1, 1]);
     world.run_ms(140 * QUANTUM_MS);
     let winners = winners(&mut world, 0, 10_000);
@@ -39,8 +39,8 @@ fn tree_makes_gaps_more_even() {
     assert!(spread <= 2.0 * 1.5, "{spread}");
 }
 
-/// Theory 2: beside 100 light clients, the error of a heavy one with half of all tickets is below the depth of the
-/// tree (paper: 4.5 quanta), instead of 50 quanta without it.
+/// Point 2 of `tree.bpf.h`: beside 100 light clients, the error of a heavy one with half of all tickets is below the
+/// depth of the tree (paper: 4.5 quanta), instead of 50 quanta without it.
 #[test]
 fn tree_bounds_the_error_of_a_heavy_client() {
     let (mut world, tasks) = world("node:1 core:1 pu:1", 101);
@@ -56,7 +56,7 @@ fn tree_bounds_the_error_of_a_heavy_client() {
     assert!(fewest >= Some(18), "each is due 20: {fewest:?}");
 }
 
-/// Theory 1: nice values and weights are tickets here, too; in the long run shares are exact.
+/// Point 1 of `tree.bpf.h`: nice values and weights are tickets here, too; in the long run shares are exact.
 #[test]
 fn tree_shares_follow_tickets() {
     for levels in [&[0, 4][..], &[0, 0, 0], &[-5, 0, 5], &[0, 1, 3, 4, 5, 7, 10]] {
@@ -73,7 +73,7 @@ fn tree_shares_follow_tickets() {
     }
 }
 
-/// Theory 4: a task that yields after a fifth of a quantum still gets its share.
+/// Point 4 of `tree.bpf.h`: a task that yields after a fifth of a quantum still gets its share.
 #[test]
 fn tree_charges_partial_quanta() {
     let mut world = World::new(SPEC, "node:1 core:1 pu:1", 1000);
@@ -92,7 +92,7 @@ fn tree_charges_partial_quanta() {
     assert!(ran.iter().all(|ran| ran.abs_diff(third) < 30), "{ran:?}");
 }
 
-/// Theory 5: after sleep a task gets exactly its share.
+/// Point 5 of `tree.bpf.h`: after sleep a task gets exactly its share.
 #[test]
 fn tree_gives_no_credit_for_sleep() {
     for sleeper in 0..5 {
@@ -109,7 +109,7 @@ fn tree_gives_no_credit_for_sleep() {
     }
 }
 
-/// Theory 3: all CPUs are busy, and equal tasks get equal shares.
+/// Point 3 of `tree.bpf.h`: all CPUs are busy, and equal tasks get equal shares.
 #[test]
 fn equal_tasks_on_several_cpus_share_one_tree() {
     for tasks in [4, 5, 7, 16] {
@@ -122,8 +122,9 @@ fn equal_tasks_on_several_cpus_share_one_tree() {
     }
 }
 
-/// Theory 3: a picked task that may not run on the CPU waits for another CPU, and the CPU takes another task. Shares
-/// are then not exact, but each task gets at least half of its share, whatever the tree positions of pinned tasks.
+/// Point 3 of `tree.bpf.h`: a picked task that may not run on the CPU waits for another CPU, and the CPU takes
+/// another task. Shares are then not exact, but each task gets at least half of its share, whatever the tree
+/// positions of pinned tasks.
 #[test]
 fn pinned_tasks_in_the_tree_get_half_their_share_at_least() {
     for to_first_cpu in [0b0010_0000, 0b0000_0001, 0b0000_0110, 0b0101_0000, 0b1111_0000, 0b0001_1111u32] {
@@ -141,8 +142,8 @@ fn pinned_tasks_in_the_tree_get_half_their_share_at_least() {
     }
 }
 
-/// Theory 7: with more tasks than leaves in the tree, those without a leaf get every other quantum. Quanta of 1 ms:
-/// with longer ones all tasks in the tree would be overdue.
+/// Point 7 of `tree.bpf.h`: with more tasks than leaves in the tree, those without a leaf get every other quantum.
+/// Quanta of 1 ms: with longer ones all tasks in the tree would be overdue.
 #[test]
 fn tasks_beyond_the_tree_get_every_other_quantum() {
     let mut world = World::new("stride@hierarchical,quantum_us=1000", "node:1 core:1 pu:1", 1000);
@@ -154,9 +155,9 @@ fn tasks_beyond_the_tree_get_every_other_quantum() {
     assert!((without_leaf - 0.5).abs() < 0.05, "{without_leaf}");
 }
 
-/// Theory 3: on several CPUs shares follow tickets as long as no task is due nearly a whole CPU. Such a task
-/// alternates with its sibling instead of running beside it: the two together still get their share, and all others
-/// theirs.
+/// Point 3 of `tree.bpf.h`: on several CPUs shares follow tickets as long as no task is due nearly a whole CPU. Such
+/// a task alternates with its sibling instead of running beside it: the two together still get their share, and all
+/// others theirs.
 #[test]
 fn tree_shares_follow_tickets_on_several_cpus() {
     for (levels, pairs) in [(&[0, 0, 4, 4][..], 1), (&[0, 0, 0, 4, 4, 4], 1), (&[0, 4, 4, 7, 10], 2)] {
@@ -174,8 +175,8 @@ fn tree_shares_follow_tickets_on_several_cpus() {
     }
 }
 
-/// Theory 1: a task that is picked again runs for a full quantum: with 3 : 1 tickets the light task gets every fourth
-/// one.
+/// Point 1 of `tree.bpf.h`: a task that is picked again runs for a full quantum: with 3 : 1 tickets the light task
+/// gets every fourth one.
 #[test]
 fn repicked_task_runs_for_a_full_quantum() {
     let (mut world, tasks) = world("node:1 core:1 pu:1", 2);

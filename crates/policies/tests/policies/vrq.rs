@@ -22,8 +22,8 @@ fn victim(spec: &str, nices: [i8; 4], allowed: &[u32], sync: bool) -> (World, Ta
     (world, woken)
 }
 
-/// Theory 3 and 4: the woken task goes into the slot of the first CPU with a later deadline, or of the CPU with the
-/// latest one; one CPU is rescheduled.
+/// Points 3 and 4 of `vrq.bpf.c`: the woken task goes into the slot of the first CPU with a later deadline, or of the
+/// CPU with the latest one; one CPU is rescheduled.
 #[test]
 fn woken_task_goes_into_the_slot_of_its_victim() {
     for (spec, nices, allowed, sync, expected) in [
@@ -41,7 +41,7 @@ fn woken_task_goes_into_the_slot_of_its_victim() {
     }
 }
 
-/// Theory 3: a CPU whose slot is occupied is not preempted; the next one is.
+/// Point 3 of `vrq.bpf.c`: a CPU whose slot is occupied is not preempted; the next one is.
 #[test]
 fn simultaneous_wakeups_preempt_different_cpus() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
@@ -64,7 +64,7 @@ fn simultaneous_wakeups_preempt_different_cpus() {
     assert_eq!(sleepers[..2].iter().map(|task| world.cpu_of(*task)).collect::<Vec<_>>(), [Some(0), Some(1)]);
 }
 
-/// Theory 3: a new task is not put into a slot; SCHED_IDLE tasks preempt no CPU.
+/// Point 3 of `vrq.bpf.c`: a new task is not put into a slot; SCHED_IDLE tasks preempt no CPU.
 #[test]
 fn new_and_sched_idle_tasks_go_to_the_queue_not_a_slot() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
@@ -78,7 +78,7 @@ fn new_and_sched_idle_tasks_go_to_the_queue_not_a_slot() {
     assert_eq!((world.last_queued(idle).dsq, world.cpu_of(idle)), (1, None));
 }
 
-/// Theory 2: the nearest idle CPU is chosen, whether its SMT sibling is busy or not.
+/// Point 2 of `vrq.bpf.c`: the nearest idle CPU is chosen, whether its SMT sibling is busy or not.
 #[test]
 fn nearest_idle_cpu_is_chosen_despite_a_busy_sibling() {
     for (busy, expected) in [(&[][..], 2), (&[2], 3), (&[2, 3], 0), (&[3], 2)] {
@@ -93,7 +93,7 @@ fn nearest_idle_cpu_is_chosen_despite_a_busy_sibling() {
     }
 }
 
-/// Theory 3, 0.3: the task stays in the queue, and the CPU with the latest deadline is preempted.
+/// Point 3 of `vrq.bpf.c`, 0.3: the task stays in the queue, and the CPU with the latest deadline is preempted.
 #[test]
 fn vrq_0_3_keeps_the_woken_task_in_the_queue() {
     for (nices, sync, expected) in
@@ -124,9 +124,9 @@ fn normal_ms(spec: &str, behind_ms: i64) -> u64 {
     normal.iter().map(|task| world.ran_ms(*task)).sum()
 }
 
-/// Theory 6. Each normal task runs 27 slices of 8 ms for one of each of the three other tasks on its CPU: 18 s for
-/// both. In VRQ 0.3 the clocks of the CPUs were 6 s apart after 16 hours, and beside nice-19 SCHED_BATCH tasks one
-/// CPU took no normal task. Since then deadlines use one common clock.
+/// Point 6 of `vrq.bpf.c`. Each normal task runs 27 slices of 8 ms for one of each of the three other tasks on its
+/// CPU: 18 s for both. In VRQ 0.3 the clocks of the CPUs were 6 s apart after 16 hours, and beside nice-19
+/// SCHED_BATCH tasks one CPU took no normal task. Since then deadlines use one common clock.
 #[test]
 fn cpu_with_a_late_clock_starves_normal_tasks_only_in_0_3() {
     let (right, behind) = (normal_ms("vrq@0.3", 0), normal_ms("vrq@0.3", 6_000));

@@ -37,8 +37,8 @@ fn takes_the_remote_task(spec: &str, policy: Policy, ago_ns: u64, slept: bool) -
     world.running(1) == task
 }
 
-/// Theory 5, 4.3: a normal task is cached for one slice, SCHED_BATCH for 1 s, and all tasks for 1 s with
-/// `preempt_none`; tasks that slept are cached as well.
+/// Point 5 of `vrq.bpf.c`, 4.3: a normal task is cached for one slice, SCHED_BATCH for 1 s, and all tasks for 1 s
+/// with `preempt_none`; tasks that slept are cached as well.
 #[test]
 fn policy_decides_how_long_a_task_is_cached() {
     for slept in [false, true] {
@@ -86,8 +86,8 @@ fn is_taken_after_those(spec: &str, llc_kb: u64, rounds: u32, half: bool, kernel
     world.running(1) == task
 }
 
-/// Theory 5, 0.4: only a task that was still runnable when it stopped is cached, for a number of switches of its CPU,
-/// whatever the time.
+/// Point 5 of `vrq.bpf.c`, 0.4: only a task that was still runnable when it stopped is cached, for a number of
+/// switches of its CPU, whatever the time.
 #[test]
 fn vrq_0_4_caches_a_task_for_14_switches() {
     assert!(!takes_the_remote_task("vrq@0.4", Policy::Other, 7 * MS, false));
@@ -96,11 +96,11 @@ fn vrq_0_4_caches_a_task_for_14_switches() {
     assert!(is_taken_after("vrq@0.4", 0, 7, false), "15 switches");
 }
 
-/// Theory 5, 4.2: a task is cached until the switches of its CPU cost more than a threshold: 8 for switching to a
-/// task that slept, 2 for one that is cached itself. The first switch costs 8, the first round 16, each later round
-/// 10, half a round 2.
+/// Point 5 of `vrq.bpf.c`, 4.2: a task is cached until the switches of its CPU cost more than a threshold: 8 for
+/// switching to a task that slept, 2 for one that is cached itself. The first switch costs 8, the first round 16,
+/// each later round 10, half a round 2.
 #[test]
-fn vrq_4_2_caches_a_task_up_to_a_switch_cost_by_cache_size() {
+fn vrq_4_2_caches_a_task_until_switches_cost_more_than_the_cache_size_allows() {
     assert!(!takes_the_remote_task("vrq@4.2,scost_threshold=8", Policy::Other, 7 * MS, false));
     assert!(
         takes_the_remote_task("vrq@4.2,scost_threshold=1000", Policy::Other, MS, true),
@@ -124,7 +124,7 @@ fn vrq_4_2_caches_a_task_up_to_a_switch_cost_by_cache_size() {
     }
 }
 
-/// Theory 5, 0.3: each CPU has one sticky task, the last that was preempted.
+/// Point 5 of `vrq.bpf.c`, 0.3: each CPU has one sticky task, the last that was preempted.
 #[test]
 fn vrq_0_3_makes_the_last_preempted_task_sticky() {
     assert!(!takes_the_remote_task("vrq@0.3", Policy::Other, 100 * MS, false));
@@ -133,8 +133,8 @@ fn vrq_0_3_makes_the_last_preempted_task_sticky() {
     assert!(is_taken_after("vrq@0.3", 0, 1, false), "another task was preempted since");
 }
 
-/// Theory 5, 4.2: cost of a switch to a task: 2 if it is cached there, four times that if not, and half of either for
-/// a kthread.
+/// Point 5 of `vrq.bpf.c`, 4.2: cost of a switch to a task: 2 if it is cached there, four times that if not, and half
+/// of either for a kthread.
 #[test]
 fn switch_costs_depend_on_caching_and_kthreads() {
     for (kernel_thread, rounds, half, cost) in [
@@ -157,7 +157,7 @@ fn switch_costs_depend_on_caching_and_kthreads() {
 
 /// The cache size counts in whole units and at least one unit: thresholds 3, 3, 6, and in 32-bit mode 2, 2, 4.
 #[test]
-fn cache_size_counts_in_whole_units() {
+fn vrq_4_2_switch_cost_threshold_counts_whole_units_of_the_cache_size() {
     // Switches to kthreads cost 4 at first, and then 4, 4 and 1.
     let taken = |spec: &str, llc_kb, rounds| is_taken_after_those(spec, llc_kb, rounds, false, true);
     for (llc_kb, taken_at_once) in [(511, true), (512, true), (1023, true), (1024, false)] {
@@ -171,8 +171,8 @@ fn cache_size_counts_in_whole_units() {
     assert!(!taken("vrq@4.2,scost_32bit=true", 1536, 1) && taken("vrq@4.2,scost_32bit=true", 1535, 1));
 }
 
-/// Theory 5, 4.3: normal tasks are cached for one slice of the configured length, SCHED_BATCH and SCHED_IDLE for a
-/// second, and all tasks for a second with `preempt_none`.
+/// Point 5 of `vrq.bpf.c`, 4.3: normal tasks are cached for one slice of the configured length, SCHED_BATCH and
+/// SCHED_IDLE for a second, and all tasks for a second with `preempt_none`.
 #[test]
 fn batch_idle_and_preempt_none_tasks_are_cached_for_a_second() {
     const SECOND_NS: u64 = 1_000_000_000;
@@ -189,8 +189,8 @@ fn batch_idle_and_preempt_none_tasks_are_cached_for_a_second() {
     }
 }
 
-/// Theory 5, 4.3: a new task is cached on the CPU of its parent; in earlier versions a task that has not run yet is
-/// not cached.
+/// Point 5 of `vrq.bpf.c`, 4.3: a new task is cached on the CPU of its parent; in earlier versions a task that has
+/// not run yet is not cached.
 #[test]
 fn new_task_is_cached_on_its_parents_cpu_since_4_3() {
     for (spec, ago_ns, taken) in [
@@ -215,7 +215,8 @@ fn new_task_is_cached_on_its_parents_cpu_since_4_3() {
     }
 }
 
-/// Theory 5: of two remote tasks with equal effective deadlines, a CPU takes the one that has waited longer.
+/// Point 5 of `vrq.bpf.c`: of two remote tasks with equal effective deadlines, a CPU takes the one that has waited
+/// longer.
 #[test]
 fn longest_waiting_task_wins_among_equal_effective_deadlines() {
     let mut world = World::new("vrq", "node:1 core:2 pu:1", 50);
@@ -232,8 +233,8 @@ fn longest_waiting_task_wins_among_equal_effective_deadlines() {
     assert_eq!(world.running(0), children[0]);
 }
 
-/// Theory 5, 0.4 and 4.2: a task that was displaced, ran again and then slept is not cached: only its last stop
-/// counts.
+/// Point 5 of `vrq.bpf.c`, 0.4 and 4.2: a task that was displaced, ran again and then slept is not cached: only its
+/// last stop counts.
 #[test]
 fn task_is_not_cached_after_running_again_and_sleeping() {
     for spec in ["vrq@0.4", "vrq@4.2,scost_threshold=1000"] {

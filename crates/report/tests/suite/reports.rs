@@ -13,7 +13,7 @@ fn text_of(runs: &[RunReport]) -> String {
 }
 
 #[test]
-fn summary_of_one_run() {
+fn report_of_one_run_matches_the_expected_text() {
     check(
         &summary(&run("bfs@0.360", 1000, 5)),
         expect![[r#"
@@ -52,7 +52,7 @@ fn summary_of_one_run() {
 }
 
 #[test]
-fn summary_of_one_ejected_run() {
+fn report_of_one_ejected_run_matches_the_expected_text() {
     let text = summary(&ejected());
     check(
         &text.lines().take(5).collect::<Vec<_>>().join("\n"),
@@ -78,7 +78,7 @@ fn fault_quoted_in_the_message_is_not_repeated() {
 }
 
 #[test]
-fn comparison_of_two_schedulers() {
+fn report_comparing_two_schedulers_matches_the_expected_text() {
     check(
         &text_of(&[run("fifo", 1000, 20), run("bfs", 969, 5)]),
         expect![[r#"
@@ -115,7 +115,7 @@ fn comparison_of_two_schedulers() {
 }
 
 #[test]
-fn comparison_of_three_schedulers_with_one_ejected() {
+fn report_comparing_three_schedulers_one_ejected_matches_the_expected_text() {
     let long = run("a/very/long/path/to/some/experimental_scheduler.bpf.o", 1040, 4);
     check(
         &text_of(&[run("fifo", 1000, 4), ejected(), long]),
@@ -256,7 +256,8 @@ fn locked(kind: &'static str, permille: u64) -> RunReport {
     run
 }
 
-/// Instantaneous operations exclude lock waits from latencies: the report warns from 5 % of the time on.
+/// Without `+waiting`, latencies exclude lock waits: the report warns if CPUs wait for kernel locks for 5 % of the
+/// time or more.
 #[test]
 fn latencies_are_doubtful_with_long_kernel_lock_waits() {
     let reason = "CPUs waited for kernel locks for 5.0 % of their time, which these latencies exclude: \
@@ -266,7 +267,7 @@ fn latencies_are_doubtful_with_long_kernel_lock_waits() {
     let measures: Vec<&str> = doubts.iter().map(|doubt| doubt.measure.as_str()).collect();
     assert_eq!(measures, ["wakeup_latency_ns", "run_delay_ns"]);
     assert!(doubts.iter().all(|doubt| doubt.reason == reason));
-    // They are preserved in JSON, and each text report contains the warning once.
+    // The doubts are preserved in JSON, and each text report contains the warning once.
     assert_eq!(read_json(to_json(std::slice::from_ref(&doubted)).as_bytes()).unwrap()[0].doubtful, doubts);
     let words = |text: String| text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(words(text_of(std::slice::from_ref(&doubted))).matches(reason).count(), 1);
@@ -358,7 +359,7 @@ fn deadlock_is_not_reported_as_completed() {
     );
 }
 #[test]
-fn comparison_of_two_schedulers_with_16_seeds() {
+fn report_comparing_two_schedulers_over_16_seeds_matches_the_expected_text() {
     let runs = [seeds("fifo", 1_000_000, 20, 10_000), seeds("bfs", 969_000, 5, 10_000)].concat();
     check(
         &text_of(&runs),
@@ -408,7 +409,7 @@ fn inconclusive_comparison_is_stated() {
 }
 
 #[test]
-fn spread_of_one_scheduler_with_16_seeds() {
+fn report_of_one_scheduler_over_16_seeds_shows_the_spread() {
     check(
         &text_of(&seeds("bfs", 1_000_000, 5, 10_000)),
         expect![[r#"
@@ -450,7 +451,7 @@ fn spread_of_one_scheduler_with_16_seeds() {
 
 /// Five schedulers on two machines: one row each, at 80 columns, and more columns in a wider view.
 #[test]
-fn many_setups_have_one_row_each() {
+fn comparison_of_many_setups_has_one_row_per_setup() {
     let mut runs = Vec::new();
     for machine in ["laptop-2c4t", "server-64"] {
         for (scheduler, us) in [("kernel", 9), ("fifo", 20), ("bfs@0.360,rr_interval_ms=3", 5), ("nix@smp", 4000)] {

@@ -17,7 +17,7 @@ pub(crate) struct Jitter {
 }
 
 impl Jitter {
-    /// `None` if neither varies.
+    /// Returns `None` if neither the lateness nor the cost of ticks varies.
     pub fn new(seed: u64, late_ns: Option<Spread>, cost_ppm: Option<Spread>) -> Option<Jitter> {
         (late_ns.is_some() || cost_ppm.is_some()).then(|| Jitter { seed: derive_seed(seed, "tick"), late_ns, cost_ppm })
     }

@@ -69,7 +69,7 @@ fn spinning_for_a_task_that_never_arrives_ends_the_run() {
 }
 
 #[test]
-fn spinning_works_in_the_waiting_form() {
+fn spinning_at_a_barrier_works_if_operations_are_interleaved() {
     let mut machine = free_machine("core:2 pu:1");
     machine.effects.locks = machine_model::Machine::preset("laptop-2c4t").unwrap().effects.locks;
     let workload = rt_app(&pair("spin_barrier", ""));

@@ -76,9 +76,9 @@ fn calls_wait_during_suspend() {
     assert_eq!(times[1..], [Nanos::from_ms(2500), Nanos::from_ms(3500)]);
 }
 
-/// Where CPUs wait for locks, a call happens between two operations.
+/// If kernel operations are interleaved at lock waits (`+waiting`), a call is made when no operation is in progress.
 #[test]
-fn calls_work_in_the_waiting_form() {
+fn calls_are_made_between_operations_that_wait_for_locks() {
     let calls = ["set_turn:us=8000,at_once=true@1001ms"];
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let played = turns(&calls).play_waiting(&machine, &hogs(9), 0, &FaultPlan::default()).completed();

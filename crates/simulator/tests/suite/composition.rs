@@ -52,7 +52,7 @@ fn run_ends_with_the_last_finite_part() {
 }
 
 #[test]
-fn part_that_waits_forever_is_stuck() {
+fn run_with_a_part_that_waits_forever_ends_without_a_makespan() {
     let measures = play(2, "hog+stuck").outcome.measures;
     assert_eq!(measures.makespan, None);
     assert_eq!(measures.elapsed, Nanos::from_us(1_000));

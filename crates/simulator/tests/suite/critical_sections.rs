@@ -95,7 +95,8 @@ fn settled_ticket(cpus: u32, think: f64, hold: f64, line: f64) -> f64 {
     for waiting in 0..cpus {
         let (left, think_on) = (waiting.saturating_sub(1), cpus - waiting.max(1));
         for (way, chance) in ways(waiting) {
-            // The hold time is exponential: equal shares of it, at their medians.
+            // The hold time is exponentially distributed: it is divided into steps of equal probability, each
+            // represented by its median.
             for step in 0..STEPS {
                 let rest = 1.0 - (f64::from(step) + 0.5) / f64::from(STEPS);
                 for (come, share) in arrivals(think_on, way - hold * rest.ln(), think).into_iter().enumerate() {
@@ -293,7 +294,8 @@ fn contended_mutex_makes_useless_futex_calls() {
 fn task_does_not_sleep_if_the_mutex_holder_would_not_wake_it() {
     let mut machine = machine(3, 0);
     machine.effects.locks.as_mut().unwrap().futex_ns = Estimate::exactly(1_000);
-    // Held from 1 to 301 and from 350 to 650; checked at 501, and taken at 1001 by the task that was sent back.
+    // Times in ns: the mutex is held from 1 to 301 and from 350 to 650. The kernel checks it at 501 and sends the
+    // second task back, which acquires it at 1001.
     let tasks = r#""t": {"instance": 2, "loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "times": 1}},
         "u": {"loop": 1, "critical_sections": {"lock": "l", "hold_ns": 300, "between_ns": 349, "times": 1}}"#;
     let played = play(&machine, "mutex", "", tasks);

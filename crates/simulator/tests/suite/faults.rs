@@ -252,7 +252,7 @@ fn pinned_task_runs_elsewhere_when_its_cpu_goes_offline() {
 }
 
 #[test]
-fn faults_are_serialized_and_may_outlast_the_workload() {
+fn faults_happen_one_at_a_time_and_may_outlast_the_workload() {
     let machine = free_machine("core:4 pu:1");
     let work = rt_app(r#"{"tasks": {"t": {"loop": 1, "run": 50000}}}"#);
     let at_once = plan("cpu1-3:offline@10ms,cpu1:online@10ms,cpu3:online@9s");

@@ -33,7 +33,7 @@ fn single_queue_limits_throughput_and_per_cpu_queues_do_not() {
 /// The lock table, its sum, the log, and the accounts of the CPUs agree, on several machines under several
 /// schedulers; and with a single CPU no lock is contended.
 #[test]
-fn lock_waits_add_up() {
+fn lock_waits_add_up_to_their_total() {
     let work = rt_app(
         r#"{"tasks": {"short": {"instance": 24, "loop": 60, "run": 15, "sleep": 10},
             "long": {"instance": 6, "loop": 3, "run": 500, "sleep": 100}}}"#,

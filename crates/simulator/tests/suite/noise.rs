@@ -199,7 +199,7 @@ fn kernel_background_threads_are_scheduled_like_tasks() {
     let names: Vec<&str> = tasks.iter().filter(|task| task.kernel_thread).map(|task| task.name.as_str()).collect();
     assert_eq!(names, ["kworker/u:0", "kworker/0", "kworker/1", "kdamond"]);
     for task in &tasks[1..4] {
-        // It runs every 10 ms, or less often because it waits for the hogs.
+        // The kthread runs every 10 ms, or less often because it waits for the hogs.
         let worked = task.account.run;
         assert!((Nanos::from_ms(50)..=Nanos::from_ms(100)).contains(&worked), "{} worked {worked}", task.name);
     }

@@ -54,7 +54,7 @@ fn schedulers() -> [Scheduler; 3] {
 }
 
 #[test]
-fn lock_waits_add_up_in_the_waiting_form() {
+fn lock_waits_add_up_if_operations_are_interleaved() {
     let work = rt_app(WORK);
     for machine in ["laptop-2c4t", "nix-32", "server-64"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -64,7 +64,7 @@ fn lock_waits_add_up_in_the_waiting_form() {
                 assert_eq!(played, play(), "the same bytes");
                 check_accounts(&machine, &played);
                 let default = scheduler.play_with(&machine, &work, seed).completed().outcome;
-                assert_ne!(played.outcome.log_hash, default.log_hash, "the two forms differ");
+                assert_ne!(played.outcome.log_hash, default.log_hash, "the runs with and without +waiting differ");
                 if seed == 0 {
                     assert_eq!(work_of(&played.outcome.measures), work_of(&default.measures));
                 }
@@ -73,9 +73,10 @@ fn lock_waits_add_up_in_the_waiting_form() {
     }
 }
 
-/// Without contention, operations take the same time in both forms: kernel, callbacks, switches, wakeups.
+/// Without contention, operations take the same time with and without `+waiting`: kernel, callbacks, switches,
+/// wakeups.
 #[test]
-fn uncontended_operations_cost_the_same_in_both_forms() {
+fn uncontended_operations_cost_the_same_if_interleaved() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(r#"{"tasks": {"t": {"cpus": [0], "loop": 20, "run": 100, "sleep": 100}}}"#);
     for scheduler in schedulers() {
@@ -85,7 +86,7 @@ fn uncontended_operations_cost_the_same_in_both_forms() {
         let of = |measures: &RunMeasures| (measures.context_switches, measures.cpus[0].scheduler);
         let ((switches, cost), (waiting_switches, waiting_cost)) = (of(&default), of(&waiting));
         assert_eq!(switches, waiting_switches);
-        // The run ends within the last operation, for which the instant form has charged nothing yet.
+        // The run ends within the last operation, for which nothing has been charged yet without `+waiting`.
         let least = cost.0 / switches;
         assert!(cost.0.abs_diff(waiting_cost.0) < least, "{cost} and {waiting_cost}");
     }
@@ -93,19 +94,19 @@ fn uncontended_operations_cost_the_same_in_both_forms() {
 
 /// Between reading and writing a number, a CPU waits for the lock of the queue: other CPUs write it meanwhile.
 #[test]
-fn unlocked_update_is_lost_only_in_the_waiting_form() {
+fn unlocked_update_is_lost_only_if_operations_are_interleaved() {
     let machine = Machine::preset("nix-32").unwrap();
     let work =
         rt_app(r#"{"global": {"duration": 1}, "tasks": {"t": {"instance": 96, "loop": 250, "run": 5, "sleep": 2}}}"#);
     let tally = Scheduler::compiled("tally", "");
     let counted = |waiting| tally.variables(&machine, &work, waiting, &["tally", "exact"]);
     let (default, waiting) = (counted(false), counted(true));
-    assert_eq!(default[0], default[1], "no update is lost in the instant form");
+    assert_eq!(default[0], default[1], "no update is lost without +waiting");
     assert!(waiting[0] < waiting[1], "{} of {}", waiting[0], waiting[1]);
 }
 
 #[test]
-fn all_task_operations_complete_in_the_waiting_form() {
+fn all_task_operations_complete_if_operations_are_interleaved() {
     let work = rt_app(EVERYTHING);
     for machine in ["laptop-2c4t", "nix-32"].map(|name| Machine::preset(name).unwrap()) {
         for scheduler in schedulers() {
@@ -119,7 +120,7 @@ fn all_task_operations_complete_in_the_waiting_form() {
 }
 
 #[test]
-fn build_completes_in_the_waiting_form() {
+fn build_completes_if_operations_are_interleaved() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = Workload::from_bytes("build", BUILD).unwrap();
     for scheduler in [Scheduler::shipped("bfs"), Scheduler::kernel()] {
@@ -152,7 +153,7 @@ fn faults_wait_for_operations_in_progress() {
 
 /// An error of the scheduler during many operations ejects it as usual.
 #[test]
-fn failing_scheduler_is_ejected_in_the_waiting_form() {
+fn failing_scheduler_is_ejected_if_operations_are_interleaved() {
     let machine = Machine::preset("laptop-2c4t").unwrap();
     let work = rt_app(WORK);
     let broken = Scheduler::compiled("broken", "");

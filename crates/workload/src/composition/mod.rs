@@ -45,9 +45,9 @@ pub(crate) struct Changes {
     pub start: Nanos,
     pub count: Option<u32>,
     pub uid: Option<u32>,
-    /// Cgroup around all of its own.
+    /// Cgroup that contains all cgroups and tasks of the part.
     pub group: Option<String>,
-    /// Process of all its tasks.
+    /// Process to which all tasks of the part belong.
     pub process: Option<String>,
     /// Weight of `group`.
     pub weight: Option<u32>,
@@ -72,7 +72,7 @@ impl Workload {
     /// If there is no part.
     pub fn compose(mut parts: Vec<(PartSpec, Workload)>) -> Result<Workload, WorkloadError> {
         if matches!(&parts[..], [(spec, _)] if spec.label.is_none() && spec.changes == Changes::default()) {
-            // Return it unchanged: a recording may be large, and its loader has validated it.
+            // Return a single part unchanged: a recording may be large, and its loader has validated it.
             return Ok(parts.remove(0).1);
         }
         let alone = parts.len() == 1 && parts[0].0.label.is_none() && parts[0].0.changes.count.is_none();
@@ -110,7 +110,8 @@ impl Workload {
             whole.parts.clear();
         }
         whole.validate()?;
-        // Only when all parts are in: tasks of one part may be in a group that another part describes.
+        // Groups are applied only when all parts are added: tasks of one part may be in a group that another part
+        // describes.
         whole.apply_groups();
         Ok(whole)
     }

@@ -382,7 +382,7 @@ fn refused_child_counts_as_exited() {
 
 #[test]
 #[should_panic(expected = "while it is Waiting")]
-fn asking_a_waiting_task_panics() {
+fn asking_a_waiting_task_for_its_next_operation_panics() {
     play(&at_zero(&[&[Op::Suspend]]), &[0, 0]);
 }
 

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn timeout_has_no_effect() {
+    fn recorded_timeout_of_a_wait_does_not_change_the_execution() {
         let workload = at_zero(&[&[Op::Timeout(Nanos(5)), work(1)]]);
         assert_eq!(asked(&workload, &[0]), [some_work()]);
     }

@@ -45,7 +45,7 @@ pub(super) mod kind {
             RESOURCES => "resources",
             TASKS => "tasks",
             OPERATIONS => "operations",
-            STRETCHES => "stretches of work",
+            STRETCHES => "pieces of work",
             REQUESTS => "block requests",
             16 => "channels",
             17 => "channel operations",

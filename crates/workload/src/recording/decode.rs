@@ -180,10 +180,11 @@ impl Reader<'_> {
     /// Reads a stretch of work that begins at operation `from` or later.
     pub fn stretch(&mut self, from: u32) -> Result<Stretch, Failure> {
         let start = self.at;
-        let length = self.number("operations of a stretch")?;
+        let length = self.number("operations of a piece of work")?;
         let until = u64::from(from).checked_add(length).and_then(|until| u32::try_from(until).ok());
-        let until = until.ok_or_else(|| (start, format!("a stretch of {length} operations; expected 32 bits")))?;
-        let cpu = CpuId(self.up_to("CPU of a stretch", MAX_CPUS as u64 - 1)? as u32);
+        let until =
+            until.ok_or_else(|| (start, format!("a piece of work of {length} operations; expected 32 bits")))?;
+        let cpu = CpuId(self.up_to("CPU of a piece of work", MAX_CPUS as u64 - 1)? as u32);
         let mask = self.number("what was touched")?;
         let mut touched = Touched::default();
         let known = touched.numbers_mut();
@@ -193,7 +194,7 @@ impl Reader<'_> {
             if *number == 0 {
                 return Err((
                     self.at - 1,
-                    format!("counter {bit} of a stretch is present but 0; expected more than 0"),
+                    format!("counter {bit} of a piece of work is present but 0; expected more than 0"),
                 ));
             }
         }

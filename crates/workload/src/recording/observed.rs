@@ -169,10 +169,13 @@ impl Observed {
         for (&task, stretches) in &self.stretches {
             let most = length(task)?;
             if !stretches.is_sorted_by(|a, b| a.until < b.until) {
-                return Err(format!("the stretches of task {task} are not in order"));
+                return Err(format!("the pieces of work of task {task} are not in order"));
             }
             if let Some(last) = stretches.last().filter(|last| last.until as usize > *most) {
-                return Err(format!("a stretch of task {task} ends at operation {}, but there are {most}", last.until));
+                return Err(format!(
+                    "a piece of work of task {task} ends at operation {}, but there are {most}",
+                    last.until
+                ));
             }
         }
         if self.devices.len() > MAX_DEVICES || self.requests.len() > MAX_REQUESTS {

@@ -136,9 +136,12 @@ impl Parts {
             let task = reader.small("task")?;
             let known = self.tasks.len();
             if task as usize >= known {
-                return Err((start, format!("stretches of task {task}, but only {known} tasks precede this block")));
+                return Err((
+                    start,
+                    format!("pieces of work of task {task}, but only {known} tasks precede this block"),
+                ));
             }
-            let count = reader.length("stretches", usize::MAX)?;
+            let count = reader.length("pieces of work", usize::MAX)?;
             if count == 0 {
                 continue;
             }
@@ -148,7 +151,10 @@ impl Parts {
                 let last = stretches.last().map(|last| last.until);
                 let stretch = reader.stretch(last.unwrap_or(0))?;
                 if last == Some(stretch.until) {
-                    return Err((start, format!("two stretches of task {task} end at operation {}", stretch.until)));
+                    return Err((
+                        start,
+                        format!("two pieces of work of task {task} end at operation {}", stretch.until),
+                    ));
                 }
                 stretches.push(stretch);
             }

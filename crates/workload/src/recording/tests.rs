@@ -484,28 +484,36 @@ fn invalid_observations_are_refused_with_the_offset() {
     let stretches = |bytes: &[u8]| with(5, (6, 1, bytes));
     let requests = |bytes: &[u8]| with(6, (7, 1, bytes));
     let device = |rest: &[u8]| requests(&[&[1, 7, 1, b'a'][..], rest].concat());
-    let (of_stretches, of_requests) = ("byte 289: block of stretches of work", "byte 321: block of block requests");
+    let (of_stretches, of_requests) = ("byte 289: block of pieces of work", "byte 321: block of block requests");
     let cases = [
-        (stretches(&[1, 1, 1, 0, 0]), "byte 289", "byte 0: stretches of task 1, but only 1 tasks precede this block"),
-        (stretches(&[0, 9, 1, 0, 0]), of_stretches, "byte 1: stretches: 9 elements in 3 bytes"),
-        (stretches(&[0, 1, 1, 0x80, 0x20, 0]), of_stretches, "byte 3: CPU of a stretch: 4096; expected at most 4095"),
+        (
+            stretches(&[1, 1, 1, 0, 0]),
+            "byte 289",
+            "byte 0: pieces of work of task 1, but only 1 tasks precede this block",
+        ),
+        (stretches(&[0, 9, 1, 0, 0]), of_stretches, "byte 1: pieces of work: 9 elements in 3 bytes"),
+        (
+            stretches(&[0, 1, 1, 0x80, 0x20, 0]),
+            of_stretches,
+            "byte 3: CPU of a piece of work: 4096; expected at most 4095",
+        ),
         (
             stretches(&[0, 1, 1, 0, 1, 0]),
             of_stretches,
-            "byte 5: counter 0 of a stretch is present but 0; expected more than 0",
+            "byte 5: counter 0 of a piece of work is present but 0; expected more than 0",
         ),
         (stretches(&[0, 1, 1, 0, 2]), of_stretches, "byte 5: the block ends within: what was touched"),
-        (stretches(&[0, 2, 1, 0, 0, 0, 0, 0]), of_stretches, "byte 0: two stretches of task 0 end at operation 1"),
+        (stretches(&[0, 2, 1, 0, 0, 0, 0, 0]), of_stretches, "byte 0: two pieces of work of task 0 end at operation 1"),
         (
             stretches(&[0, 2, 1, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0]),
             of_stretches,
-            "byte 5: a stretch of 4294967295 operations; expected 32 bits",
+            "byte 5: a piece of work of 4294967295 operations; expected 32 bits",
         ),
         (device(&[1, 0, 0, 1, 0, 0, 0]), of_requests, "byte 7: device 1, but this block lists 1 devices"),
         (device(&[1, 0, 0, 0, 5, 0, 0]), of_requests, "byte 8: operation of a device: 5; expected at most 4"),
         (device(&[9, 0, 0]), of_requests, "byte 4: requests: 9 elements in 2 bytes"),
         // These checks need the whole file.
-        (stretches(&[0, 1, 3, 0, 0]), "byte", "a stretch of task 0 ends at operation 3, but there are 2"),
+        (stretches(&[0, 1, 3, 0, 0]), "byte", "a piece of work of task 0 ends at operation 3, but there are 2"),
         (device(&[1, 0, 2, 0, 0, 0, 0]), "byte", "observations of task 1, but there are 1 tasks"),
     ];
     for (bytes, place, problem) in cases {
@@ -668,7 +676,7 @@ proptest! {
         let counts = [blocks.len(), tasks.len(), tasks.iter().map(|task| task.script.len()).sum()];
         let end = counts.map(|count| count as u8);
         let _ = Recording::from_bytes("f", &file(&[&blocks[..], &[(kind::END, 0, &end)]].concat()));
-        // Damage the file, checksums included.
+        // Flip a bit anywhere in the file, checksums included, without recomputing them.
         let mut bytes = recording.to_bytes().unwrap();
         let at = at % bytes.len();
         bytes[at] ^= 1u8 << bit;

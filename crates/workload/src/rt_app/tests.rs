@@ -498,7 +498,7 @@ fn unsupported_features_give_errors_with_position() {
 
 /// Minimal versions of files that the peer simulator handles wrongly; durations are unchanged.
 #[test]
-fn files_the_peer_simulator_mishandles_load() {
+fn rt_app_files_that_another_simulator_mishandles_are_read_correctly() {
     let global = r#""global": {"duration": 10, "default_policy": "SCHED_OTHER", "calibration": "CPU0"}"#;
     for instances in [8, 256, 2048] {
         let task = format!(r#""periodic": {{"instance": {instances}, "loop": -1, "run": 10000, "sleep": 10000}}"#);

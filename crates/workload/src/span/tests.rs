@@ -17,7 +17,7 @@ fn chain(span: &Span) -> Vec<(&str, u64, u64)> {
 }
 
 #[test]
-fn span_of_independent_tasks_is_the_longest() {
+fn span_of_independent_tasks_is_that_of_the_longest_task() {
     let found = span(r#""a": {"loop": 1, "run": 300}, "b": {"loop": 1, "run": 200, "sleep": 200}"#);
     assert_eq!((us(found.work), us(found.span), found.tasks, found.is_complete), (500, 400, 2, true));
     assert_eq!(chain(&found), [("b", 200, 200)]);
@@ -47,7 +47,7 @@ fn chain_follows_wakers_and_parents() {
 }
 
 #[test]
-fn bounds_are_graham_and_brent() {
+fn makespan_bounds_are_those_of_graham_and_brent() {
     let found = span(r#""a": {"instance": 4, "loop": 1, "run": 300}"#);
     let bounds = |cpus| {
         let (least, most) = found.bounds(cpus);

@@ -38,7 +38,7 @@ const KNOWN: &str = include_str!("../../fair/known.txt");
 
 /// Parameters of a run.
 pub struct Play {
-    /// Cases; all for `cpus` if empty.
+    /// Names of the cases to run; if empty, all cases for `cpus` CPUs.
     pub names: Vec<String>,
     /// Number of CPUs of the machine.
     pub cpus: u32,

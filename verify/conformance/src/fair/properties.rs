@@ -66,7 +66,7 @@ const ROWS: [Row; 34] = [
     time("P7", "of the child of one of 4 hogs", "child-4", "child", "wait-max", 8, None),
     time("P7", "the same, units of 4 CPUs", "child-4-of-4", "child", "wait-max", 16, None),
     share("P8", "share of a hog beside 20 tasks of 1 ms run, 9 ms sleep", "many-sleepers", "hog-0", 4_800, [300; 2]),
-    // Includes 1 ms of work, so the wait is 0 to 4 ms, or 8 ms with ticks of 4 ms.
+    // The response includes 1 ms of work, so the wait is 0 to 4 ms, or 8 ms with ticks of 4 ms.
     Row { tolerance: [2_000, 3_500], expected: [Some(3_000), Some(4_500)],
           ..time("P9", "response of a job of SCHED_BATCH beside a hog", "batch-job", "job-0", "response-p99", 3, None) },
     share("P10", "share of one of 3 hogs on 2 CPUs, of all time", "three-on-two", "hog-0", 33_333, [2_500; 2]),

@@ -35,7 +35,7 @@ fn older_preset_does_not_match_linux_6_1() {
 
 /// `UPDATE_EXPECT=1` updates the document.
 #[test]
-fn document_shows_the_measurements() {
+fn cfs_properties_page_shows_the_measurements() {
     let page = expect_test::expect_file!["../../../../lab/results/cfs-properties.md"];
     let (linux, loaded) = (fair::recorded("6.1-1000").unwrap(), fair::recorded("7.2-250").unwrap());
     let model = |hz| [fair::simulated("6.1", hz).unwrap()];

@@ -41,7 +41,7 @@ fn muqss_shares_hogs_on_several_cpus_like_the_kernel() {
 
 /// The comparison can fail: under `bfs` the child runs first.
 #[test]
-fn children_running_first_do_not_match() {
+fn muqss_comparison_fails_if_forked_children_run_first() {
     let records = muqss::recorded("forks").unwrap();
     let (text, well) = muqss::compare("forks", &successor::simulated("forks").unwrap(), &records);
     assert!(!well && text.lines().any(|line| line.contains("wait-p50") && line.ends_with("TOO FAR")), "{text}");
@@ -49,7 +49,7 @@ fn children_running_first_do_not_match() {
 
 /// The comparison can fail: hogs that do not migrate do not share CPUs.
 #[test]
-fn hogs_that_do_not_migrate_do_not_match() {
+fn muqss_comparison_fails_if_hogs_do_not_migrate() {
     let records = muqss::recorded("two").unwrap();
     let text = muqss::simulated("two").unwrap().to_string();
     let swapped = text.replace("three-apart", "x").replace("three ", "three-apart ").replace("x ", "three ");

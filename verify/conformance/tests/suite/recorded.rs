@@ -52,7 +52,7 @@ fn shares_and_latencies_match_the_kernel() {
 
 /// `UPDATE_EXPECT=1` updates the document.
 #[test]
-fn document_shows_these_shares() {
+fn fidelity_page_shows_the_measured_shares() {
     let kernel = shares::read(include_str!("../../recorded/7.2.13/shares")).unwrap();
     let table = shares::markdown(&kernel, &shares::simulated().unwrap()).unwrap();
     let page = expect_test::expect_file!["../../../../lab/results/fidelity.md"];

@@ -115,7 +115,7 @@ mod tests {
     /// A change of a mutated place requires a change of its mutant; otherwise the tables in the documents would be
     /// outdated.
     #[test]
-    fn every_mutant_fits_the_tree() {
+    fn every_mutant_applies_to_the_current_source() {
         let all = read(crate::root()).unwrap();
         let files: BTreeSet<&str> = all.iter().map(|one| one.rules.as_str()).collect();
         let canaries: Vec<&str> = all.iter().filter(|one| one.canary).map(|one| one.rules.as_str()).collect();

@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn killers_are_named_or_counted() {
+    fn up_to_a_few_tests_that_kill_a_mutant_are_named_and_more_are_counted() {
         let names = |count: usize| (0..count).map(|number| format!("s{number}")).collect::<Vec<_>>();
         let killers = |count| Killers { scenarios: names(count), ..Killers::default() };
         assert_eq!(killers(0).describe(&[]), "SURVIVED");

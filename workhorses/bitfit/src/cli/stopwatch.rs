@@ -95,7 +95,7 @@ pub struct Ratio {
 /// contender, and the reverse in the next round. Slow variation affects both alike, and neither always runs after the
 /// other. Each round gives one ratio. There are at least `effort * 2` and at most `effort * 20` rounds, in between as
 /// many as fit in `effort` tenths of a second.
-pub fn duel(contender: &mut Contestant<'_>, rival: &mut Contestant<'_>, effort: usize) -> Ratio {
+pub fn paired_timing(contender: &mut Contestant<'_>, rival: &mut Contestant<'_>, effort: usize) -> Ratio {
     contender.sample(1);
     let calls = (SAMPLE_NS / contender.sample(1).min(rival.sample(1))).max(1.0) as usize;
     let start = Instant::now();
@@ -155,9 +155,9 @@ mod tests {
         assert_eq!(interval(100), (40, 59));
     }
 
-    /// Runs a duel on a simulated machine that slows down by a factor of four over 100 rounds and disturbs every
-    /// seventh sample. The rival has three times the work.
-    fn duel_on_a_machine_that_slows_down(rounds: usize) -> Ratio {
+    /// Times two functions in turn on a simulated machine that slows down by a factor of four over 100 rounds and
+    /// disturbs every seventh sample. The second function has three times the work.
+    fn paired_timing_on_a_machine_that_slows_down(rounds: usize) -> Ratio {
         let samples = Cell::new(0);
         let sample = |work_ns: f64| {
             samples.set(samples.get() + 1);
@@ -168,15 +168,15 @@ mod tests {
     }
 
     #[test]
-    fn duel_measures_the_speedup_despite_drift_and_disturbance() {
-        let Ratio { median, low, high, rounds } = duel_on_a_machine_that_slows_down(100);
+    fn paired_timing_measures_the_speedup_on_a_machine_that_slows_down() {
+        let Ratio { median, low, high, rounds } = paired_timing_on_a_machine_that_slows_down(100);
         assert_eq!(rounds, 100);
         assert!([low, median, high].iter().all(|ratio| (2.99..3.01).contains(ratio)), "{low} {median} {high}");
     }
 
     #[test]
-    fn duel_stays_within_its_number_of_rounds() {
-        let ratio = duel(&mut Contestant::new("one", || 1), &mut Contestant::new("other", || 2), 3);
+    fn paired_timing_stays_within_its_number_of_rounds() {
+        let ratio = paired_timing(&mut Contestant::new("one", || 1), &mut Contestant::new("other", || 2), 3);
         assert!((6..=60).contains(&ratio.rounds), "{}", ratio.rounds);
         assert!(ratio.low <= ratio.median && ratio.median <= ratio.high);
     }

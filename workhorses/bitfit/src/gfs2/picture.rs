@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn run_across_cells_counts_in_its_first_cell_and_its_blocks_in_theirs() {
+    fn free_run_counts_in_the_picture_cell_of_its_start_and_its_blocks_in_their_own_cells() {
         let mut picture = Picture::new(25, 10);
         assert_eq!((picture.cell_blocks, picture.cells.len()), (3, 9));
         picture.add_blocks(0, 25);

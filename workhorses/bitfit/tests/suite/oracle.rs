@@ -142,7 +142,7 @@ fn best_kernel_is_the_widest_available() {
 }
 
 #[test]
-fn plain_read_covers_every_whole_line() {
+fn read_kernel_reads_every_whole_cache_line() {
     let mut buffer = vec![0; 40 * 64];
     let base = buffer.as_ptr().align_offset(64);
     for kernel in kernels() {

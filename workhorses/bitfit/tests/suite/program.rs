@@ -144,7 +144,7 @@ fn replay_is_deterministic_and_lists_every_search() {
 fn replay_rejects_invalid_sizes() {
     for (arguments, expected) in [
         (["--block-bytes", "1000"], "--block-bytes: expected a power of two from 512 to 65536, found 1000"),
-        (["--volume-mib", "511"], "--volume-mib: expected at least two groups of 256 MiB, found a volume of 511 MiB"),
+        (["--volume-mib", "511"], "--volume-mib: expected a volume of at least two groups of 256 MiB, found 511 MiB"),
         (["--volume-mib", "16777216"], "--volume-mib: expected less than 2^32 blocks, found 4294967296"),
         (
             ["--group-mib=1", "--volume-mib=2"],

@@ -103,7 +103,7 @@ fn finish(server: &Server, store: &Path) -> ExitCode {
 /// `ixfs mount`.
 pub fn mount(options: &Mount) -> anyhow::Result<ExitCode> {
     if !options.directory.is_dir() {
-        bail!("{}: no directory to mount at", options.directory.display());
+        bail!("{}: not a directory; expected an existing directory to mount at", options.directory.display());
     }
     if !options.running.foreground {
         return background();
@@ -160,19 +160,19 @@ pub fn serve(options: &Serve) -> anyhow::Result<ExitCode> {
     }
     let server = start(&options.store, options.size, &options.running)?;
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let mut doors = Vec::new();
+    let mut sockets = Vec::new();
     if let Some(path) = &options.unix {
-        let door = ninep::listen::unix(server.clone(), path).with_context(|| format!("{}", path.display()))?;
-        doors.push(door);
+        let socket = ninep::listen::unix(server.clone(), path).with_context(|| format!("{}", path.display()))?;
+        sockets.push(socket);
     }
     if let Some(address) = options.tcp {
-        doors.push(ninep::listen::tcp(server.clone(), address).with_context(|| format!("{address}"))?);
+        sockets.push(ninep::listen::tcp(server.clone(), address).with_context(|| format!("{address}"))?);
     }
     let _control = control::listen(server.clone()).context("control socket")?;
     let flusher = server.spawn_flusher()?;
     ready(&options.running)?;
     signals.forever().next();
-    drop(doors);
+    drop(sockets);
     let code = finish(&server, &options.store);
     let _ = flusher.join();
     Ok(code)

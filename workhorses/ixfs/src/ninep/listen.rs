@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sockets of the 9P door, and the credentials of the peer.
+//! Sockets on which the server speaks 9P, and the credentials of the peer.
 
 use super::locks::Locks;
 use super::message::{self, HEADER, Message};
@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex};
 /// Waiting `fsync`s of a connection that have threads of their own; further ones hold up the connection.
 const MAX_SYNCS: usize = 64;
 
-/// A door that listens until it is dropped. Existing connections continue.
-pub struct Door {
+/// A socket on which the server listens for 9P clients until this is dropped. Existing connections continue.
+pub struct ServedSocket {
     socket: Option<PathBuf>,
-    /// Where the door listens: of use where port 0 was asked for.
+    /// Address on which it listens; tells the port if port 0 was requested.
     pub address: Option<SocketAddr>,
 }
 
-impl Drop for Door {
+impl Drop for ServedSocket {
     fn drop(&mut self) {
         if let Some(path) = &self.socket {
             let _ = std::fs::remove_file(path);
@@ -59,7 +59,7 @@ impl Stream for TcpStream {
 }
 
 /// Listens on a unix socket. Every user may connect; what a client may do is decided by its credentials.
-pub fn unix(server: Arc<Server>, path: &Path) -> io::Result<Door> {
+pub fn unix(server: Arc<Server>, path: &Path) -> io::Result<ServedSocket> {
     // Remove a socket that a dead server left behind. Any other kind of file is left alone.
     if std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
@@ -79,11 +79,11 @@ pub fn unix(server: Arc<Server>, path: &Path) -> io::Result<Door> {
             connect(&server, &locks, peer, stream);
         }
     })?;
-    Ok(Door { socket: Some(path.to_owned()), address: None })
+    Ok(ServedSocket { socket: Some(path.to_owned()), address: None })
 }
 
 /// Listens on a TCP address. Clients are not authenticated: see the module's threat model.
-pub fn tcp(server: Arc<Server>, address: SocketAddr) -> io::Result<Door> {
+pub fn tcp(server: Arc<Server>, address: SocketAddr) -> io::Result<ServedSocket> {
     let listener = TcpListener::bind(address)?;
     let address = listener.local_addr().ok();
     let locks = Arc::new(Mutex::default());
@@ -93,7 +93,7 @@ pub fn tcp(server: Arc<Server>, address: SocketAddr) -> io::Result<Door> {
             connect(&server, &locks, Peer::Claimed, stream);
         }
     })?;
-    Ok(Door { socket: None, address })
+    Ok(ServedSocket { socket: None, address })
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {

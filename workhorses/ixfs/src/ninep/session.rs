@@ -41,7 +41,7 @@ enum Kind {
     Open(u32),
     /// An extended attribute that is read.
     XattrRead(Vec<u8>),
-    /// An extended attribute that is written: name, length to come, flags, what came.
+    /// An extended attribute being written: name, number of bytes still expected, flags, bytes received.
     XattrWrite(Vec<u8>, usize, XattrFlags, Vec<u8>),
 }
 
@@ -130,7 +130,7 @@ impl Session {
             Rename { fid, dir, name } => self.rename_fid(tag, fid, dir, name),
             RenameAt { from, name, to, newname } => self.rename(tag, from, name, to, newname),
             Readlink { fid } => {
-                let target = self.server.door_view(self.fid(fid)?.ino, |tree, ino| tree.readlink(ino))?;
+                let target = self.server.combined_view(self.fid(fid)?.ino, |tree, ino| tree.readlink(ino))?;
                 Ok(Message::new(23, tag).string(&target))
             }
             Getattr { fid } => self.getattr(tag, fid),
@@ -212,9 +212,9 @@ impl Session {
         };
         let caller = Caller::user(user.uid, user.gid, user.groups.clone(), now());
         let names = aname.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
-        let mut attr = self.server.door_attr(ROOT)?;
+        let mut attr = self.server.combined_attr(ROOT)?;
         for name in names {
-            attr = self.server.door_lookup(&caller, attr.ino, name)?;
+            attr = self.server.combined_lookup(&caller, attr.ino, name)?;
         }
         self.insert(fid, Fid { ino: attr.ino, user: Arc::new(user), reached: None, kind: Kind::Walked })?;
         Ok(Message::new(105, tag).qid(&attr))
@@ -229,7 +229,7 @@ impl Session {
         let (mut ino, user, mut reached) = (start.ino, start.user.clone(), start.reached.clone());
         let mut qids = Vec::new();
         for name in names {
-            match self.server.door_lookup(&caller, ino, name) {
+            match self.server.combined_lookup(&caller, ino, name) {
                 Ok(attr) => {
                     reached = Some((ino, name.to_vec()));
                     ino = attr.ino;
@@ -259,7 +259,7 @@ impl Session {
         let mut out = vec![0; self.room(count, HEADER + 4)];
         let fid = self.fid(fid)?;
         let n = match &fid.kind {
-            Kind::Open(modes) if modes & READ != 0 => self.server.door_read(fid.ino, offset, &mut out)?,
+            Kind::Open(modes) if modes & READ != 0 => self.server.combined_read(fid.ino, offset, &mut out)?,
             Kind::XattrRead(value) => {
                 let rest = value.get(offset as usize..).unwrap_or_default();
                 let n = rest.len().min(out.len());
@@ -302,14 +302,14 @@ impl Session {
             libc::O_WRONLY => WRITE,
             _ => READ | WRITE,
         };
-        let attr = self.server.door_attr(ino)?;
+        let attr = self.server.combined_attr(ino)?;
         if modes & WRITE != 0 {
             self.server.live(ino)?;
             if attr.mode & libc::S_IFMT == libc::S_IFDIR {
                 return Err(Errno::ISDIR);
             }
         }
-        let checked = self.server.door_view(ino, |tree, ino| tree.access(&caller, ino, modes));
+        let checked = self.server.combined_view(ino, |tree, ino| tree.access(&caller, ino, modes));
         if checked != Err(Errno::NODATA) {
             checked?; // the virtual directories of the archive are open to all
         }
@@ -422,7 +422,7 @@ impl Session {
     fn getattr(&mut self, tag: u16, fid: u32) -> Result<Message> {
         /// All attributes up to the creation time.
         const VALID: u64 = 0x0000_0fff;
-        let attr = self.server.door_attr(self.fid(fid)?.ino)?;
+        let attr = self.server.combined_attr(self.fid(fid)?.ino)?;
         let reply = Message::new(25, tag).u64(VALID).qid(&attr).u32(attr.mode).u32(attr.uid).u32(attr.gid);
         let reply = reply.u64(attr.nlink.into()).u64(attr.rdev.into()).u64(attr.size).u64(PAGE as u64).u64(attr.blocks);
         let reply = [attr.atime, attr.mtime, attr.ctime, attr.btime].iter().fold(reply, |reply, time| {
@@ -460,7 +460,7 @@ impl Session {
             return Err(Errno::BADF);
         }
         let mut out = Vec::new();
-        self.server.door_list(fid.ino, offset, &mut |cookie, entry, attr| {
+        self.server.combined_list(fid.ino, offset, &mut |cookie, entry, attr| {
             let size = 13 + 8 + 1 + 2 + entry.name.len();
             if out.len() + size > room {
                 return false;
@@ -478,7 +478,7 @@ impl Session {
         let caller = self.caller(fid)?;
         let from = self.fid(fid)?;
         let (ino, user) = (from.ino, from.user.clone());
-        let value = self.server.door_view(ino, |tree, ino| {
+        let value = self.server.combined_view(ino, |tree, ino| {
             if name.is_empty() { tree.xattr_names(ino) } else { tree.xattr(&caller, ino, name).map(<[u8]>::to_vec) }
         })?;
         let size = value.len() as u64;

@@ -99,7 +99,8 @@ fn verify_epochs(device: &dyn Device, store: &Store, report: &mut Report) {
     }
 }
 
-/// Verifies the tree's own rules and mends what breaks them. Returns what was mended.
+/// Verifies names, link counts and parents of the tree and repairs those that are wrong. Returns a description of
+/// each repair.
 fn verify_tree(tree: &mut Tree, report: &mut Report) -> Vec<String> {
     let mut links: BTreeMap<Ino, u32> = BTreeMap::new();
     let mut dangling: Vec<(Ino, u64, Entry)> = Vec::new();

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn epoch_name_counts_within_a_day() {
+    fn epochs_of_one_day_get_the_date_and_a_running_number() {
         let mut list = Vec::new();
         let now = 20_785 * 86_400_000_000_000;
         for expected in ["2026/1128", "2026/1128.1", "2026/1128.2"] {

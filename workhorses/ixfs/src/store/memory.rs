@@ -11,14 +11,14 @@ pub const SECTOR: usize = 512;
 /// One thing done to a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A write.
+    /// Bytes were written.
     Write {
         /// First byte.
         offset: u64,
         /// The bytes written.
         bytes: Vec<u8>,
     },
-    /// A flush that returned.
+    /// A flush returned.
     Flush,
 }
 

@@ -78,7 +78,7 @@ pub enum StoreError {
     Damaged {
         /// What is wrong.
         what: &'static str,
-        /// The block.
+        /// Number of the damaged block.
         block: u32,
     },
     /// A record is malformed.
@@ -86,7 +86,7 @@ pub enum StoreError {
     Malformed {
         /// What is wrong.
         source: Malformed,
-        /// The first block of the object.
+        /// Number of the first block of the malformed object.
         block: u32,
     },
     /// Neither superblock is usable.

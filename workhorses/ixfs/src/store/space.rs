@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn space_gives_up_the_fallback_root_only_when_full() {
+    fn blocks_of_the_previous_root_are_reused_only_when_no_other_block_is_free() {
         let mut space = Space::new(2, 10);
         space.previous.set(5);
         space.rebuild();

@@ -43,7 +43,7 @@ pub struct SetAttr {
 pub struct XattrFlags {
     /// Fail with `EEXIST` if the attribute exists.
     pub create: bool,
-    /// Fail with `ENODATA` if it does not.
+    /// Fail with `ENODATA` if the attribute does not exist.
     pub replace: bool,
 }
 

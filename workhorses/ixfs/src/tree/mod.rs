@@ -2,7 +2,8 @@
 //! The tree in memory: the master copy.
 //!
 //! [`Tree`] is a persistent structure: [`Tree::freeze`] is a clone that takes constant time, and a change of either
-//! copy melts (copies) only the nodes on its path. The store writes frozen trees while the live one keeps changing.
+//! copy copies only the nodes on its path (it *melts* them). The store writes frozen trees while the live one keeps
+//! changing.
 //!
 //! No operation here touches the disk, with one exception: a page that was evicted from memory is read through
 //! [`Fetch`].
@@ -42,7 +43,7 @@ pub struct Caller {
     pub gid: u32,
     /// Further groups.
     pub groups: Vec<u32>,
-    /// Whether the tree checks permissions. The FUSE door leaves that to the kernel.
+    /// Whether the tree checks permissions. For FUSE requests the kernel does.
     pub checked: bool,
     /// The time to stamp, in nanoseconds since 1970.
     pub now: i64,
@@ -139,7 +140,7 @@ impl Tree {
         self.inodes.get(ino).map(|inode| &**inode).ok_or(Errno::NOENT)
     }
 
-    /// Write access to an inode; melts it.
+    /// Returns an inode for changes; copies it first if a frozen tree shares it.
     fn melt(&mut self, ino: Ino) -> Result<&mut Inode> {
         self.inodes.get_mut(ino).map(Arc::make_mut).ok_or(Errno::NOENT)
     }

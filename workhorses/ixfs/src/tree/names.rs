@@ -55,7 +55,7 @@ pub(super) fn check_name(name: &[u8]) -> Result<()> {
 
 impl Tree {
     /// The lowest cookie that `name` can have in a directory: 55 bits of its hash, then 8 bits that count names with
-    /// the same hash. Cookies are at least 256 and below 2^63; the doors use 1 and 2 for `.` and `..`.
+    /// the same hash. Cookies are at least 256 and below 2^63; FUSE and 9P use 1 and 2 for `.` and `..`.
     pub fn cookie(&self, name: &[u8]) -> u64 {
         (xxh3_64_with_seed(name, self.seed) >> 9).max(1) << 8
     }

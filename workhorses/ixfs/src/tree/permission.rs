@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Permission checks, for doors whose kernel does not make them.
+//! Permission checks, for 9P: FUSE leaves them to the kernel.
 
 use super::{Caller, Ino, Inode, Result, Tree};
 use rustix::io::Errno;

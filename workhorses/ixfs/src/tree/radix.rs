@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn node_forgets_its_address_when_it_is_melted_alone() {
+    fn radix_node_loses_its_saved_address_when_it_is_changed() {
         let mut map = Radix::from_pairs((0..10_u64).map(|k| (k, k)));
         map.mark_saved(Ptr { block: 7, len: 1, sum: 1 });
         let saved = |map: &Radix<u64>| match map.root() {

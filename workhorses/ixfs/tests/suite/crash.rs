@@ -338,7 +338,7 @@ fn acknowledged_bytes_survive_the_failure_of_every_single_write() {
 }
 
 #[test]
-fn suite_notices_planted_mistakes_in_the_order_of_writes() {
+fn crash_tests_detect_each_planted_mistake_in_the_order_of_writes() {
     // `ChainUnverified` needs a forged batch; `forged_batch_in_a_page_is_not_replayed` tests it.
     let elsewhere = [Mistake::ChainUnverified];
     std::panic::set_hook(Box::new(|_| {}));

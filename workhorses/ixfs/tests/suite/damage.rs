@@ -181,7 +181,7 @@ fn forged_batch_in_a_page_is_not_replayed() {
 }
 
 #[test]
-fn lost_batch_before_a_whole_one_is_damage_and_not_a_torn_tail() {
+fn missing_log_batch_before_a_complete_one_is_reported_as_damage() {
     let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
     let (store, mut tree, _) = Store::open(device.clone()).unwrap();
     let root = Caller::root(5);

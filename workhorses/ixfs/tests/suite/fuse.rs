@@ -302,7 +302,7 @@ fn sigterm_waits_for_programs_and_a_second_one_does_not() {
 }
 
 #[test]
-fn server_in_the_background_lets_go_of_the_pipe_that_it_was_started_from() {
+fn background_server_closes_the_standard_streams_of_its_starter() {
     if !can_mount() {
         return;
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The 9P door, spoken to by a client of the tests' own.
+//! The 9P interface, with a client written for these tests.
 
 use crate::common::{Random, formatted};
 use ixfs::ninep::listen;
@@ -100,17 +100,17 @@ impl<S: Read + Write> Client<S> {
     }
 }
 
-fn tcp(server: &Arc<Server>) -> (listen::Door, Client<TcpStream>) {
-    let door = listen::tcp(server.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
-    let stream = TcpStream::connect(door.address.unwrap()).unwrap();
+fn tcp(server: &Arc<Server>) -> (listen::ServedSocket, Client<TcpStream>) {
+    let socket = listen::tcp(server.clone(), "127.0.0.1:0".parse().unwrap()).unwrap();
+    let stream = TcpStream::connect(socket.address.unwrap()).unwrap();
     stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
-    (door, Client { stream })
+    (socket, Client { stream })
 }
 
 #[test]
 fn files_are_created_written_read_listed_renamed_and_removed() {
     let (_, server) = server();
-    let (_door, mut client) = tcp(&server);
+    let (_socket, mut client) = tcp(&server);
     client.start(0).unwrap();
     client.call(72, f().u32(0).string("dir").u32(0o755).u32(0)).unwrap();
     client.walk(0, 1, &["dir"]).unwrap();
@@ -154,7 +154,7 @@ fn files_are_created_written_read_listed_renamed_and_removed() {
 fn fsync_makes_a_file_and_its_path_durable() {
     for datasync in [Some(0), Some(1), None] {
         let (device, server) = server();
-        let (_door, mut client) = tcp(&server);
+        let (_socket, mut client) = tcp(&server);
         client.start(0).unwrap();
         client.call(72, f().u32(0).string("dir").u32(0o755).u32(0)).unwrap();
         client.walk(0, 1, &["dir"]).unwrap();
@@ -174,9 +174,9 @@ fn fsync_makes_a_file_and_its_path_durable() {
 }
 
 #[test]
-fn file_content_equals_a_flat_vector_through_the_door() {
+fn file_content_equals_a_flat_vector_over_9p() {
     let (device, server) = server();
-    let (_door, mut client) = tcp(&server);
+    let (_socket, mut client) = tcp(&server);
     client.start(0).unwrap();
     client.walk(0, 1, &[]).unwrap();
     client.call(14, f().u32(1).string("file").u32(2).u32(0o644).u32(0)).unwrap();
@@ -215,13 +215,13 @@ fn file_content_equals_a_flat_vector_through_the_door() {
 #[test]
 fn qid_paths_are_not_used_twice_even_after_a_restart() {
     let (device, server) = server();
-    let (_door, mut client) = tcp(&server);
+    let (_socket, mut client) = tcp(&server);
     client.start(0).unwrap();
     client.walk(0, 1, &[]).unwrap();
     let lost = client.call(14, f().u32(1).string("lost").u32(2).u32(0o644).u32(0)).unwrap();
     let restarted =
         Server::new(Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap(), Durability::Always).unwrap();
-    let (_door, mut client) = tcp(&restarted);
+    let (_socket, mut client) = tcp(&restarted);
     client.start(0).unwrap();
     client.walk(0, 1, &[]).unwrap();
     let other = client.call(14, f().u32(1).string("other").u32(2).u32(0o644).u32(0)).unwrap();
@@ -229,11 +229,11 @@ fn qid_paths_are_not_used_twice_even_after_a_restart() {
 }
 
 #[test]
-fn unix_door_takes_the_user_from_the_peer_and_permissions_apply() {
+fn unix_socket_takes_the_user_from_the_peer_and_permissions_apply() {
     let (_, server) = server();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");
-    let _door = listen::unix(server.clone(), &path).unwrap();
+    let _socket = listen::unix(server.clone(), &path).unwrap();
     let connect = || Client { stream: UnixStream::connect(&path).unwrap() };
     let me = rustix::process::geteuid().as_raw();
     let mut client = connect();
@@ -253,8 +253,8 @@ fn unix_door_takes_the_user_from_the_peer_and_permissions_apply() {
 #[test]
 fn byte_range_locks_exclude_other_connections() {
     let (_, server) = server();
-    let (door, mut one) = tcp(&server);
-    let mut two = Client { stream: TcpStream::connect(door.address.unwrap()).unwrap() };
+    let (socket, mut one) = tcp(&server);
+    let mut two = Client { stream: TcpStream::connect(socket.address.unwrap()).unwrap() };
     one.start(0).unwrap();
     two.start(0).unwrap();
     one.walk(0, 1, &[]).unwrap();
@@ -280,7 +280,7 @@ fn byte_range_locks_exclude_other_connections() {
 #[test]
 fn malformed_message_ends_its_connection_and_no_other() {
     let (_, server) = server();
-    let (door, mut good) = tcp(&server);
+    let (socket, mut good) = tcp(&server);
     good.start(0).unwrap();
     let bad: [&[u8]; 6] = [
         &[3, 0, 0, 0],
@@ -291,7 +291,7 @@ fn malformed_message_ends_its_connection_and_no_other() {
         &frame(120, 1, &f().u32(0).u32(0).0),
     ];
     for bytes in bad {
-        let mut client = Client { stream: TcpStream::connect(door.address.unwrap()).unwrap() };
+        let mut client = Client { stream: TcpStream::connect(socket.address.unwrap()).unwrap() };
         client.stream.write_all(bytes).unwrap();
         assert!(client.receive().is_none(), "{bytes:?}");
         good.walk(0, 1, &[]).unwrap();
@@ -303,7 +303,7 @@ fn malformed_message_ends_its_connection_and_no_other() {
 #[test]
 fn random_conversations_neither_panic_nor_hang_the_server() {
     let (_, server) = server();
-    let (door, mut good) = tcp(&server);
+    let (socket, mut good) = tcp(&server);
     good.start(0).unwrap();
     let kinds = [
         8, 12, 14, 16, 18, 20, 22, 24, 26, 30, 32, 40, 50, 52, 54, 70, 72, 74, 76, 100, 102, 104, 108, 110, 116, 118,
@@ -317,7 +317,7 @@ fn random_conversations_neither_panic_nor_hang_the_server() {
     }));
     let mut random = Random(9);
     for _ in 0..60 {
-        let mut client = Client { stream: TcpStream::connect(door.address.unwrap()).unwrap() };
+        let mut client = Client { stream: TcpStream::connect(socket.address.unwrap()).unwrap() };
         client.stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
         client.start(0).unwrap();
         for _ in 0..40 {

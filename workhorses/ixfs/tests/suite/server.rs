@@ -43,7 +43,7 @@ fn writers_that_sync_together_share_flushes_and_lose_nothing() {
 }
 
 #[test]
-fn sync_reports_the_level_that_the_durability_promises() {
+fn sync_reports_whether_the_change_is_in_memory_logged_or_in_a_snapshot() {
     let (device, server) = server(1 << 20, 0, Durability::Everysec);
     let before = device.operations();
     server.write(|tree| tree.create(&Caller::root(1), ROOT, b"f", &New::file(0o600))).unwrap();

@@ -100,7 +100,7 @@ fn archived_epoch_keeps_its_content_and_shares_blocks_until_it_is_dropped() {
 }
 
 #[test]
-fn large_directory_and_thin_inode_table_take_few_blocks() {
+fn large_directory_and_sparse_inode_table_take_few_blocks() {
     let (device, store, mut tree) = store();
     let root = Caller::root(7);
     for number in 0..10_000 {

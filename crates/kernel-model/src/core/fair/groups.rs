@@ -68,7 +68,8 @@ impl Core {
         }
     }
 
-    /// Step 1, from the innermost groups to the root: a cgroup has a higher number than its parent.
+    /// Step 1 above: computes the share of each cgroup on this CPU, from the innermost cgroups to the root. A cgroup
+    /// has a higher number than its parent.
     fn fair_shares(&mut self, cpu: CpuId, tasks: &[TaskId]) -> Shares {
         let count = self.cgroups.count();
         let mut shares = Shares { within: vec![0; count], own: vec![0; count] };
@@ -102,7 +103,8 @@ impl Core {
         (part as u64).max(LEAST)
     }
 
-    /// Step 4, for a competing task.
+    /// Step 4 above, for a task that competes on its CPU: changes its weight and keeps its position relative to the
+    /// average.
     fn fair_change_weight(&mut self, task: TaskId, weight: u64, average: u64) {
         let (cpu, key, old) = (self.task_cpu(task), self.higher_key(task), self.fair_weight(task));
         let queue = &mut self.cpus[cpu.index()];

@@ -18,7 +18,7 @@ pub enum Serves {
     /// the global queue, which a CPU consumes only when its local queue is empty (P3, P4). That may never happen,
     /// even after the offline CPU is back.
     ReachableTasks,
-    /// Not every runnable task.
+    /// No guarantee: some runnable tasks may never run.
     NotAllTasks,
 }
 

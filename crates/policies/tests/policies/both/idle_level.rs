@@ -111,7 +111,7 @@ fn promoted_sched_idle_task_is_preempted_by_a_wakeup() {
         assert_eq!(world.running(0), sleeper);
         world.block(sleeper);
         assert_eq!(world.running(0), tasks[0]);
-        // The other SCHED_IDLE task is next: the preempted promotion counts.
+        // The other SCHED_IDLE task is promoted next: the preempted promotion counts as one.
         world.run_ms(4_100);
         let other = tasks[1..].iter().copied().find(|task| *task != promoted).unwrap();
         assert_eq!(world.ran_ms(other), 2);
@@ -216,8 +216,8 @@ fn hundreds_of_sched_idle_tasks_delay_no_normal_task_and_none_starves() {
     }
 }
 
-/// Theory 4, substitute: BFS lets a SCHED_IDLE task starve beside normal tasks. Here the first one runs for 2 ms
-/// after 8 s, and then every 8 s.
+/// Point 4 of `bfs.bpf.c`, substitute: BFS lets a SCHED_IDLE task starve beside normal tasks. Here the first one runs
+/// for 2 ms after 8 s, and then every 8 s.
 #[test]
 fn sched_idle_task_runs_2_ms_every_8_s() {
     for name in tested() {
@@ -247,7 +247,8 @@ fn first_sched_idle_task_is_promoted_after_exactly_8_s() {
     }
 }
 
-/// Theory 4: a SCHED_IDLE task has an old deadline after a long sleep and still does not preempt a normal task.
+/// Point 4 of `bfs.bpf.c`: a SCHED_IDLE task has an old deadline after a long sleep and still does not preempt a
+/// normal task.
 #[test]
 fn woken_sched_idle_task_does_not_preempt_a_normal_task() {
     for name in tested() {

@@ -5,7 +5,7 @@ use crate::world::{MS, World, only, tested};
 use ids::{CpuId, TaskId};
 use kernel_model::{Leave, TaskAttributes};
 
-/// First dispatch queue of the per-CPU queues for per-CPU kthreads.
+/// ID of the dispatch queue for the per-CPU kthreads of CPU 0; that of CPU n is larger by n.
 const PINNED_DSQ: u64 = 0x20000;
 
 fn thread(world: &World, cpu: u32, nice: i8) -> TaskAttributes {

@@ -9,7 +9,7 @@ use kernel_model::{Leave, Operation, TaskAttributes};
 /// Identifier of the local queue of CPU 0 (SCX_DSQ_LOCAL_ON); the CPU number is added.
 const LOCAL_ON: u64 = 0xc000_0000_0000_0000;
 
-/// Theory 7: two simultaneous wakeups preempt two CPUs, not one CPU twice.
+/// Point 7 of `bfs.bpf.c`: two simultaneous wakeups preempt two CPUs, not one CPU twice.
 #[test]
 fn kicked_cpu_is_not_a_victim_again() {
     for name in tested() {
@@ -27,7 +27,7 @@ fn kicked_cpu_is_not_a_victim_again() {
     }
 }
 
-/// Theory 6: two simultaneous wakeups go to two idle CPUs, even if both tasks last ran on the same one.
+/// Point 6 of `bfs.bpf.c`: two simultaneous wakeups go to two idle CPUs, even if both tasks last ran on the same one.
 #[test]
 fn claimed_idle_cpu_is_not_claimed_again() {
     for name in tested() {
@@ -46,7 +46,8 @@ fn claimed_idle_cpu_is_not_claimed_again() {
     }
 }
 
-/// Theory 7: priority levels outrank deadlines: a running SCHED_IDLE task is the first victim, whatever its deadline.
+/// Point 7 of `bfs.bpf.c`: priority levels outrank deadlines: a running SCHED_IDLE task is the first victim, whatever
+/// its deadline.
 #[test]
 fn running_sched_idle_task_is_the_first_victim() {
     for name in older() {
@@ -64,7 +65,7 @@ fn running_sched_idle_task_is_the_first_victim() {
     }
 }
 
-/// Theory 7: a sync wakeup preempts no task, but still goes to an idle CPU.
+/// Point 7 of `bfs.bpf.c`: a sync wakeup preempts no task, but still goes to an idle CPU.
 #[test]
 fn sync_wakeup_goes_to_an_idle_cpu() {
     for name in tested() {
@@ -111,7 +112,7 @@ fn rescheduled_task_continues_if_no_task_is_queued() {
     }
 }
 
-/// Theory 6: a displaced task is inserted into the local queue of an idle CPU, whatever its number.
+/// Point 6 of `bfs.bpf.c`: a displaced task is inserted into the local queue of an idle CPU, whatever its number.
 #[test]
 fn displaced_task_is_inserted_on_an_idle_cpu() {
     for name in tested() {
@@ -136,7 +137,8 @@ fn displaced_task_is_inserted_on_an_idle_cpu() {
     }
 }
 
-/// Theory 6: a CPU that goes idle between the failed idle search and the enqueue is kicked, whatever its number.
+/// Point 6 of `bfs.bpf.c`: a CPU that goes idle between the failed idle search and the enqueue is kicked, whatever
+/// its number.
 #[test]
 fn cpu_that_goes_idle_before_the_enqueue_is_kicked() {
     for name in tested() {
@@ -160,7 +162,7 @@ fn cpu_that_goes_idle_before_the_enqueue_is_kicked() {
     }
 }
 
-/// Theory 6: with no idle CPU, a displaced task waits and displaces no other.
+/// Point 6 of `bfs.bpf.c`: with no idle CPU, a displaced task waits and displaces no other.
 #[test]
 fn displaced_task_does_not_preempt() {
     for name in tested() {
@@ -174,7 +176,7 @@ fn displaced_task_does_not_preempt() {
     }
 }
 
-/// Theory 7: an equal deadline does not preempt; one that is earlier by a nanosecond does.
+/// Point 7 of `bfs.bpf.c`: an equal deadline does not preempt; one that is earlier by a nanosecond does.
 #[test]
 fn only_a_strictly_earlier_deadline_preempts() {
     for name in tested() {

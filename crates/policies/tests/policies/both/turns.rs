@@ -22,7 +22,7 @@ fn two_cpus_ms(policy: &str) -> u64 {
     if policy == "bfs" { 9 } else { 6 }
 }
 
-/// Theory 2: a new slice comes with a new deadline, counted from now by the nice value.
+/// Point 2 of `bfs.bpf.c`: a new slice comes with a new deadline, counted from now by the nice value.
 #[test]
 fn expired_slice_is_refilled_with_a_new_deadline() {
     for name in older() {
@@ -39,8 +39,8 @@ fn expired_slice_is_refilled_with_a_new_deadline() {
     }
 }
 
-/// Theory 2: number of slices that the task with the lower nice value runs for each slice of the other: its deadline
-/// moves with each, the other's does not. By the table: ceil(difference of deadlines / slice).
+/// Point 2 of `bfs.bpf.c`: number of slices that the task with the lower nice value runs for each slice of the other:
+/// its deadline moves with each, the other's does not. By the table: ceil(difference of deadlines / slice).
 #[test]
 fn cpu_shares_follow_the_difference_of_deadlines() {
     for name in older() {
@@ -54,7 +54,8 @@ fn cpu_shares_follow_the_difference_of_deadlines() {
     }
 }
 
-/// Theory 5: a task that starts in the second half of a tick period runs until less than 100 us are left.
+/// Point 5 of `bfs.bpf.c`: a task that starts in the second half of a tick period runs until less than 100 us are
+/// left.
 #[test]
 fn slice_started_late_in_a_tick_period_ends_a_tick_later() {
     for name in older() {
@@ -93,7 +94,7 @@ fn middle_of_a_tick_period_counts_as_its_first_half() {
     }
 }
 
-/// Theory 2: deadline and slice are kept across sleep of any length, to the microsecond.
+/// Point 2 of `bfs.bpf.c`: deadline and slice are kept across sleep of any length, to the microsecond.
 #[test]
 fn slice_and_deadline_are_kept_across_sleep() {
     for name in tested() {
@@ -105,7 +106,7 @@ fn slice_and_deadline_are_kept_across_sleep() {
         let hog = world.start(vec![world.pinned(0, -20)])[0];
         world.inserted.clear();
         world.wake(0, task, false);
-        // 2,000,500 ns are 1953 us.
+        // 2,000,500 ns are 1953 units of 1024 ns, which count as microseconds.
         let put = world.last_queued(task);
         assert_eq!((put.key, put.slice_ns), (5089 * 6 * 8192, 6 * MS_2 - 1953 * US_2));
         assert_eq!(world.running(0), task, "deadline 250 ms is before 906 ms");
@@ -113,8 +114,8 @@ fn slice_and_deadline_are_kept_across_sleep() {
     }
 }
 
-/// Theory 2: a remainder of 100 us is kept, a shorter one is replaced by a new slice. 6144 us minus 6044 us leaves
-/// 100 us.
+/// Point 2 of `bfs.bpf.c`: a remainder of 100 us is kept, a shorter one is replaced by a new slice. 6144 us minus
+/// 6044 us leaves 100 us.
 #[test]
 fn slice_below_100_us_is_refilled() {
     for name in tested() {
@@ -134,8 +135,8 @@ fn slice_below_100_us_is_refilled() {
     }
 }
 
-/// Theory 4: SCHED_BATCH tasks get a new slice and deadline whenever they stop running, also if they wake to an idle
-/// CPU.
+/// Point 4 of `bfs.bpf.c`: SCHED_BATCH tasks get a new slice and deadline whenever they stop running, also if they
+/// wake to an idle CPU.
 #[test]
 fn sched_batch_task_gets_a_new_slice_each_time_it_stops_running() {
     for name in tested() {
@@ -153,7 +154,7 @@ fn sched_batch_task_gets_a_new_slice_each_time_it_stops_running() {
     }
 }
 
-/// Theory 8: a child does not wait for its parent while a CPU is idle.
+/// Point 8 of `bfs.bpf.c`: a child does not wait for its parent while a CPU is idle.
 #[test]
 fn forked_child_goes_to_an_idle_cpu() {
     for name in tested() {
@@ -166,7 +167,7 @@ fn forked_child_goes_to_an_idle_cpu() {
     }
 }
 
-/// Theory 9: a yield changes neither slice nor deadline.
+/// Point 9 of `bfs.bpf.c`: a yield changes neither slice nor deadline.
 #[test]
 fn yield_keeps_slice_and_deadline() {
     for name in tested() {
@@ -182,7 +183,7 @@ fn yield_keeps_slice_and_deadline() {
     }
 }
 
-/// Theory 2: the deadline of nice 19 is 209 ms behind that of nice 0, which is 35 slices of 6 ms.
+/// Point 2 of `bfs.bpf.c`: the deadline of nice 19 is 209 ms behind that of nice 0, which is 35 slices of 6 ms.
 #[test]
 fn nice_19_gets_one_slice_in_36() {
     for name in older() {
@@ -208,8 +209,8 @@ fn equal_tasks_share_equally() {
     }
 }
 
-/// Theory 4: a SCHED_BATCH task gets a new deadline whenever it stops running, so it is behind a normal task that was
-/// queued before.
+/// Point 4 of `bfs.bpf.c`: a SCHED_BATCH task gets a new deadline whenever it stops running, so it is behind a normal
+/// task that was queued before.
 #[test]
 fn sched_batch_task_gets_a_new_deadline_after_every_sleep() {
     for name in tested() {
@@ -228,7 +229,7 @@ fn sched_batch_task_gets_a_new_deadline_after_every_sleep() {
     }
 }
 
-/// Theory 9: after a yield the earliest deadline runs.
+/// Point 9 of `bfs.bpf.c`: after a yield the earliest deadline runs.
 #[test]
 fn yield_runs_the_earliest_deadline() {
     for name in tested() {
@@ -247,8 +248,8 @@ fn yield_runs_the_earliest_deadline() {
     }
 }
 
-/// Theory 9, exact: a nice change moves the deadline of a queued task by the difference; the task then preempts if
-/// its deadline is earlier.
+/// Point 9 of `bfs.bpf.c`, exact: a nice change moves the deadline of a queued task by the difference; the task then
+/// preempts if its deadline is earlier.
 #[test]
 fn nice_change_moves_the_deadline_of_a_queued_task() {
     for name in tested() {
@@ -263,8 +264,8 @@ fn nice_change_moves_the_deadline_of_a_queued_task() {
     }
 }
 
-/// Theory 9, exact: a running task keeps its deadline until the next refill; a higher nice value makes its CPU
-/// reschedule.
+/// Point 9 of `bfs.bpf.c`, exact: a running task keeps its deadline until the next refill; a higher nice value makes
+/// its CPU reschedule.
 #[test]
 fn nice_change_does_not_move_the_deadline_of_a_running_task() {
     for name in older() {

@@ -8,7 +8,7 @@ use bitfit::{Bitmap, Indexed, Kernel, State};
 use serde::Serialize;
 
 use super::super::maps;
-use super::super::stopwatch::{Contestant, Ratio, Times, duel, race};
+use super::super::stopwatch::{Contestant, Ratio, Times, paired_timing, race};
 use super::SEED_BYTES;
 
 /// Names of the races shown in plots and tables.
@@ -98,7 +98,7 @@ fn fastest_read(bytes: &[u8], effort: usize) -> Contestant<'_> {
 }
 
 fn compare(mut contender: Contestant<'_>, mut rival: Contestant<'_>, effort: usize, wanted: Option<f64>) -> Comparison {
-    let ratio = duel(&mut contender, &mut rival, effort);
+    let ratio = paired_timing(&mut contender, &mut rival, effort);
     Comparison { contender: contender.name, rival: rival.name, ratio, wanted }
 }
 

@@ -150,8 +150,8 @@ fn shape(options: &Options) -> Result<Shape, Failure> {
     let groups = (options.volume_mib / options.group_mib) as usize;
     if groups < FEWEST_GROUPS {
         let (volume, group) = (options.volume_mib, options.group_mib);
-        let what = "--volume-mib: expected at least two groups";
-        return Err(Failure::Input(format!("{what} of {group} MiB, found a volume of {volume} MiB")));
+        let what = "--volume-mib: expected a volume of at least two groups";
+        return Err(Failure::Input(format!("{what} of {group} MiB, found {volume} MiB")));
     }
     let shape = Shape { block_bytes, group_blocks: ((options.group_mib as usize) << 20) / block_bytes, groups };
     if u32::try_from(shape.blocks()).is_err() {
@@ -212,7 +212,7 @@ impl Scenario {
     }
 }
 
-/// Times without search and group choice, and without search.
+/// Returns the time spent outside search and group choice, and the time spent outside search.
 fn without(best_ns: &[u64]) -> (u64, u64) {
     (best_ns[0], best_ns[1].max(best_ns[0]))
 }

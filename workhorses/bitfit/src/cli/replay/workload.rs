@@ -93,7 +93,7 @@ impl Workload {
     fn is_full<M: Map>(&self, volume: &Volume<M>, bytes: usize) -> bool {
         let (all, used) = (volume.shape.blocks(), volume.shape.blocks() - volume.free);
         let data = bytes.div_ceil(volume.shape.block_bytes);
-        // Includes the inode of a new file, or a partly used pointer block of an existing one.
+        // The number of blocks includes the inode of a new file, or a partly used pointer block of an existing one.
         let more = data + data / pointers(volume) + 1;
         used + more > all * self.full / 100
     }
