@@ -97,10 +97,16 @@ pub fn wishes(object: &Object) -> Vec<String> {
     let calls = syscalls(object).map(|name| format!("[[call]] {name}, if its user space calls it"));
     let filled = maps_of_user_space(object)
         .map(|name| format!("[[element]] of {name}, which the object only reads, if its user space fills it"));
-    let tables = constants(object).filter_map(|(name, _)| {
+    maps.chain(arrays).chain(filled).chain(calls).collect()
+}
+
+/// Sentences on constants that by their names are values of the machine. A policy that ships with Weir has a profile
+/// that sets them.
+pub(crate) fn tables(object: &Object) -> Vec<String> {
+    let sentence = |(name, _): (&String, &Variable)| {
         Some(format!("[rodata] {name}, by its name a value of the machine ({})", table_for(name)?))
-    });
-    maps.chain(arrays).chain(filled).chain(tables).chain(calls).collect()
+    };
+    constants(object).filter_map(sentence).collect()
 }
 
 /// Constants that user space may set.
