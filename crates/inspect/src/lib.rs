@@ -214,6 +214,7 @@ impl Facts {
             _ => String::new(),
         };
         let config = modelled(None);
+        let tables = if is_file { skeleton::tables(object) } else { Vec::new() };
         Facts {
             name: name.to_owned(),
             is_file,
@@ -224,7 +225,7 @@ impl Facts {
             tunables: tunables(object),
             later: later(object, &config, &ops, &flags),
             lacks: Kernel::lacks(&config, object),
-            profile: wishes(object),
+            profile: wishes(object).into_iter().chain(tables).collect(),
             ops,
             flags,
         }

@@ -98,10 +98,16 @@ pub fn wishes(object: &Object) -> Vec<String> {
     let filled = maps_of_user_space(object).map(|name| {
         format!("[[element]] of map {name}: the object only reads it, so its user space may have to fill it")
     });
-    let tables = constants(object).filter_map(|(name, _)| {
+    maps.chain(arrays).chain(filled).chain(calls).collect()
+}
+
+/// Sentences on constants that by their names are values of the machine. A policy that ships with Weir has a profile
+/// that sets them.
+pub(crate) fn tables(object: &Object) -> Vec<String> {
+    let sentence = |(name, _): (&String, &Variable)| {
         Some(format!("[rodata] {name}, by its name a value of the machine ({})", table_for(name)?))
-    });
-    maps.chain(arrays).chain(filled).chain(tables).chain(calls).collect()
+    };
+    constants(object).filter_map(sentence).collect()
 }
 
 /// Constants that user space may set.
