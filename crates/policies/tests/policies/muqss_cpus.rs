@@ -299,7 +299,7 @@ fn nearest_later_deadline_is_preempted() {
         // CPUs of the lower half of the machine search upwards, those of the upper half downwards.
         ([-20, -20, 5, 5], 0, false, Some(2)),
         ([5, 5, -20, -20], 3, false, Some(1)),
-        // Sync wakeup, with the task placed on the waker's CPU or elsewhere.
+        // Of a sync wakeup: a task that last ran on the waker's CPU preempts nobody, but one that ran elsewhere does.
         ([5, 1, 19, 10], 0, true, None),
         ([5, 1, 19, 10], 2, true, Some(2)),
     ] {

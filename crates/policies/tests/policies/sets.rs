@@ -112,7 +112,7 @@ fn idle_reserved_cpus_are_lent() {
 /// Points 1, 4 of `sets.bpf.c`: a permanent set has its CPUs and no others while those are in demand, and its tasks
 /// share their time.
 #[test]
-fn set_tasks_stay_on_their_cpus() {
+fn tasks_of_a_set_use_only_its_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);
     world.run_ms(100);
     let own = places(&world, &all[1]);
