@@ -18,7 +18,7 @@ fn machine(cpus: u32, line: u64) -> Machine {
     machine
 }
 
-/// Tasks, one on each CPU, that execute critical sections under a lock of this kind.
+/// Runs tasks that execute critical sections under one lock `l` of this kind, on the simulated machine.
 fn play(machine: &Machine, kind: &str, lock: &str, tasks: &str) -> Played {
     let text = format!(r#"{{"locks": {{"l": {{"kind": "{kind}"{lock}}}}}, "tasks": {{{tasks}}}}}"#);
     Scheduler::kernel().play(machine, &rt_app(&text)).completed()
