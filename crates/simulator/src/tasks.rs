@@ -16,7 +16,7 @@ pub(crate) enum State {
     Blocked,
     /// Waits for a CPU.
     Runnable,
-    /// Current on a CPU.
+    /// Is the current task of a CPU.
     Running,
     /// Ended.
     Ended,

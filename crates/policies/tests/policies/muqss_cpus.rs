@@ -78,7 +78,7 @@ fn tunable_interactive_makes_hogs_share_all_cpus() {
 
 /// 4 hogs of nice 0 and 4 of nice 5 on 4 CPUs: 80 % and 20 % of a CPU each.
 #[test]
-fn nice_values_count_across_queues() {
+fn tasks_in_different_queues_get_cpu_time_by_nice_value() {
     for share in ["none", "mc"] {
         let ran = shares(&spec(share, ""), "node:1 core:4 pu:1", &[0, 0, 0, 0, 5, 5, 5, 5]);
         assert!(ran[..4].iter().all(|ran| ran.abs_diff(80) <= 3), "{share} {ran:?}");

@@ -79,7 +79,7 @@ fn reservation_gets_its_cpu_time_by_its_end() {
         assert_eq!(during.iter().sum::<u64>(), 4_000);
         world.run_ms(100);
         let after = ran(&mut world, &all, 9_000);
-        // 2 of 18 tasks: a ninth of four CPUs, within a slice of each.
+        // The job has 2 of 18 tasks, so it gets a ninth of the time of four CPUs, within one slice for each CPU.
         assert!(after[1].abs_diff(4_000) <= 40, "from {from}: {after:?}");
     }
     let (mut world, all, _) = world("sets", FOUR, &[(2, 500, 1_000, 2)], 16);
