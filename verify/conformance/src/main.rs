@@ -32,7 +32,7 @@ enum Command {
     Kernel {
         /// Scenarios; default: all.
         scenarios: Vec<String>,
-        /// Run only the quick ones.
+        /// Run only the scenarios marked as quick (`smoke`).
         #[arg(long)]
         smoke: bool,
         /// Number of runs of each scenario.

@@ -67,7 +67,7 @@ pub(crate) enum Owner {
 /// Why a task is re-enqueued: bits 12 and 13 of `p->scx.flags` (contract D10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReenqueueReason {
-    /// Not a re-enqueue.
+    /// The task is not being re-enqueued.
     None = 0,
     /// Requested by the scheduler through a kfunc.
     Kfunc = 1,

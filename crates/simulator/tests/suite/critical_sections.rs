@@ -337,8 +337,8 @@ fn striped_lock_admits_several_holders() {
     assert!(many * 5 < one, "{one} with one, {many} with 64");
 }
 
-/// All kinds on machines with all effects, under several schedulers and seeds: every critical section is executed,
-/// and all time is accounted (asserted by the collector).
+/// Locks of all kinds work on machines with all effects, under several schedulers and seeds: every critical section is
+/// executed, and all time is accounted (asserted by the collector).
 #[test]
 fn all_lock_kinds_work_on_all_machines() {
     let kinds = ["test-and-set", "ticket", "queued", "rwlock", "seqlock", "rcu", "mutex", "atomic"];
