@@ -76,7 +76,7 @@ fn only_looked_up(object: &Object, map: u32) -> bool {
 const TABLES: [(&[&str], &str); 8] = [
     (&["cpu", "llc"], "llc-of-cpu"),
     (&["cpu", "node"], "node-of-cpu"),
-    (&["cpu", "capacity"], "capacity"),
+    (&["cpu", "capacity"], "capacity-of-cpu"),
     (&["nr", "cpu"], "cpus"),
     (&["num", "cpu"], "cpus"),
     (&["nr", "llc"], "llcs"),

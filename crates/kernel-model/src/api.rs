@@ -156,8 +156,13 @@ pub enum TimerKey {
     Bpf(TimerId),
     /// The watchdog's delayed work, which wakes its kworker.
     Watchdog,
-    /// The high-resolution tick (HRTICK) of this CPU, which ends the slice of a fair task.
+    /// The high-resolution tick (HRTICK) of this CPU, which ends the slice of a fair task or the runtime of a deadline
+    /// task.
     Hrtick(CpuId),
+    /// The next period of this throttled deadline task begins.
+    Replenish(TaskId),
+    /// A deadline server of this CPU is due.
+    Server(CpuId),
 }
 
 /// Reason why a CPU calls [`Kernel::schedule`].

@@ -12,6 +12,7 @@ mod lacks;
 mod ops;
 mod verifier;
 
+pub use crate::core::deadline::Refusal;
 pub use api::{
     Cause, CgroupId, CgroupKnobs, Config, Effect, ExitInfo, Identity, LaunchError, Leave, Lock, LockStep, Output,
     Switch, TaskAttributes, TimerKey, Usage,

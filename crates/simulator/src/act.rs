@@ -2,6 +2,7 @@
 //! Actions of tasks: asking the script for the next operation, waking others, sleeping, forking, exiting.
 
 use crate::alarms::Alarm;
+use crate::clock::End;
 use crate::cpu::Charge;
 use crate::interrupt::Interrupt;
 use crate::model::{Change, Model};
@@ -166,6 +167,10 @@ impl<M: Model> Run<'_, M> {
         let lives = |task: TaskId| self.tasks[task].state() != State::Ended;
         let attributes = self.demands.attributes(spec, parent, next, &self.machine.all_cpus(), lives);
         self.tell_time();
+        if let Err(refusal) = self.kernel.model.admits(&attributes) {
+            self.refused = Some((attributes.name, refusal));
+            return self.clock.end_with(End::Refused);
+        }
         let (child, result) = self.fork(cpu, attributes);
         self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
         self.noise.started(child, spec);

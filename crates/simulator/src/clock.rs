@@ -16,6 +16,8 @@ pub(crate) enum End {
     Unloaded,
     /// This task acts endlessly without time passing.
     Stuck(TaskId),
+    /// The kernel refused the deadline policy of a new task.
+    Refused,
 }
 
 /// Current time and end of a run.

@@ -3,7 +3,7 @@
 
 use bpf_object::LinkedObject;
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
-use kernel_model::{CgroupId, ExitInfo, Kernel, Operation, Output, Progress, Switch, TaskAttributes, Wait};
+use kernel_model::{CgroupId, ExitInfo, Kernel, Operation, Output, Progress, Refusal, Switch, TaskAttributes, Wait};
 use launch_profile::{MapElement, ProgramCall, Steps};
 
 /// A kernel, which executes a call at the instant that was set last and answers with an [`Output`]. Unless described
@@ -11,6 +11,8 @@ use launch_profile::{MapElement, ProgramCall, Steps};
 pub(crate) trait Model {
     fn set_now(&mut self, now: Nanos);
     fn take_output(&mut self, into: &mut Output);
+    /// Decides about the deadline policy of a task that is about to be created.
+    fn admits(&self, attributes: &TaskAttributes) -> Result<(), Refusal>;
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32>;
     /// Executes an operation to completion; returns the result of [`Operation::Schedule`].
     fn execute(&mut self, cpu: CpuId, operation: Operation) -> Option<Switch>;
@@ -108,6 +110,10 @@ impl Model for Kernel {
     #[inline(always)]
     fn take_output(&mut self, into: &mut Output) {
         self.take_output(into);
+    }
+
+    fn admits(&self, attributes: &TaskAttributes) -> Result<(), Refusal> {
+        self.admits(attributes)
     }
 
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {

@@ -31,7 +31,7 @@ use crate::ticks::Ticks;
 use crate::{Outcome, SetupError};
 use event_log::Sink;
 use ids::{CpuId, Nanos, Policy, TaskId};
-use kernel_model::{ExitInfo, Identity, TaskAttributes};
+use kernel_model::{ExitInfo, Identity, Refusal, TaskAttributes};
 use machine_model::Machine;
 use measures::{GroupMeasures, LockUse, Totals};
 use speed::Signal;
@@ -52,6 +52,8 @@ pub(crate) struct Run<'a, M> {
     pub kernel: KernelCalls<M>,
     pub cpus: Cpus,
     pub tasks: Population,
+    /// Name of the task whose deadline policy the kernel refused when it was created, and the reason.
+    pub refused: Option<(String, Refusal)>,
     pub demands: Demands<'a>,
     pub ticks: Ticks,
     /// Speed of the CPUs; `None`: always the reference's speed.
@@ -99,6 +101,7 @@ impl<'a, M: Model> Run<'a, M> {
             kernel: KernelCalls::new(model),
             cpus,
             tasks: Population::new(starts, beside),
+            refused: None,
             demands,
             ticks,
             speed,
@@ -249,6 +252,9 @@ impl<'a, M: Model> Run<'a, M> {
             );
             return Err(SetupError::Workload(problem));
         }
+        if let Some((name, refusal)) = self.refused {
+            return Err(SetupError::Workload(refused_reservation(&name, refusal)));
+        }
         if self.operations.wait() {
             self.kernel.model.finish_operations();
         }
@@ -308,4 +314,23 @@ fn lock_table(kernel: Option<Box<Locks>>, shared: Option<Box<SharedLocks>>) -> O
         all.sort_by_key(|row| std::cmp::Reverse(row.wait_total));
     }
     all
+}
+
+/// The error of a workload whose task the deadline class does not admit.
+fn refused_reservation(task: &str, refusal: Refusal) -> String {
+    let percent = |millionths: u64| format!("{}.{:02} %", millionths / 10_000, millionths % 10_000 / 100);
+    match refusal {
+        Refusal::Bandwidth { wanted, used, limit } => format!(
+            "task {task}: SCHED_DEADLINE with {} of a CPU is refused (EBUSY): {} are reserved, deadline servers \
+             included, and the limit is {}; reserve less, or choose a machine with more CPUs",
+            percent(wanted),
+            percent(used),
+            percent(limit)
+        ),
+        Refusal::Parameters => format!(
+            "task {task}: SCHED_DEADLINE is refused (EINVAL); expected a runtime of at least 1024 ns, at most the \
+             deadline, which is at most the period, and a period of 100 us to 4.194304 s"
+        ),
+        Refusal::Affinity => format!("task {task}: SCHED_DEADLINE is refused (EPERM): its affinity lacks CPUs"),
+    }
 }

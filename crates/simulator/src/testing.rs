@@ -8,7 +8,7 @@ use bpf_object::LinkedObject;
 use event_log::{CallbackSite, Event, EventKind, Sink, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId, Topology};
 use kernel_model::{
-    Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Switch, TaskAttributes, TimerKey,
+    Effect, ExitInfo, Leave, Lock, LockStep, Operation, Output, Progress, Refusal, Switch, TaskAttributes, TimerKey,
 };
 use launch_profile::ProgramCall;
 use machine_model::{Costs, Machine};
@@ -205,6 +205,10 @@ impl Model for Fifo {
 
     fn take_output(&mut self, into: &mut Output) {
         *into = std::mem::take(&mut self.output);
+    }
+
+    fn admits(&self, _: &TaskAttributes) -> Result<(), Refusal> {
+        Ok(())
     }
 
     fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {

@@ -90,7 +90,7 @@ fn invalid_map_and_struct_ops_definitions_are_rejected_with_the_reason() {
     let map = |body: &str| format!("struct {{ {body} }} odd SEC(\".maps\");");
     for (name, text, says) in [
         ("type", map("__uint(max_entries, 1);"), "map odd: the attribute `type` is missing"),
-        ("kind", map("__uint(type, 13); __uint(max_entries, 1);"), "map type 13 is not supported"),
+        ("kind", map("__uint(type, 99); __uint(max_entries, 1);"), "map type 99 is unknown"),
         ("size", map("__uint(type, 1); __uint(key_size, 4); __type(key, u64);"), "contradicts key size 4"),
         ("attribute", map("__uint(type, 1); __uint(color, 4);"), "unknown attribute \"color\""),
         (

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The scheduling classes above ext, as far as sched_ext can observe them: which tasks run before ext tasks, and for
-//! how long. Deadline tasks run by earliest deadline, real-time tasks by priority, fair tasks as `fair` says. A CPU
-//! that would otherwise run a lower class pulls waiting tasks. Bandwidth control and the details of the kernel's load
-//! balancing are not modelled.
+//! how long. Deadline tasks run as `deadline` says, real-time tasks by priority, fair tasks as `fair` says. A CPU
+//! that would otherwise run a lower class pulls waiting real-time tasks; the details of the kernel's balancing of that
+//! class are not modelled.
 
 use super::Core;
+use super::deadline::server::Served;
 use super::task::{Class, TaskKey};
 use ids::{CpuId, Nanos, Policy, TaskId};
 
@@ -44,25 +45,30 @@ impl Core {
             self.fair_place(task);
         }
         self.higher_put_back(task, if kept { Turn::Kept } else { turn });
+        if fair {
+            self.server_start(self.task_cpu(task), Served::Fair);
+        }
         if fair && !delayed {
             self.hrtick_joined(self.task_cpu(task));
         }
     }
 
-    /// Enqueues a task of a higher class that ran until now; a fair one keeps its virtual runtime.
+    /// Enqueues a task of a higher class that ran until now; a fair one keeps its virtual runtime. A throttled deadline
+    /// task stays out of the queue.
     pub fn higher_put_back(&mut self, task: TaskId, turn: Turn) {
+        if self.task(task).class == Class::Deadline && self.task(task).dl.is_throttled() {
+            return;
+        }
         let seq = match turn {
             _ if self.task(task).class == Class::Fair && turn != Turn::Kept => self.arrival(),
             Turn::First => self.tasks.head_arrival(),
             Turn::Last => self.arrival(),
             Turn::Kept => self.task(task).class_seq,
         };
-        let now = self.time.now();
         let entry = self.task_mut(task);
         entry.class_seq = seq;
         match entry.policy {
             _ if entry.class == Class::Fair => entry.class_key = entry.fair.deadline,
-            Policy::Deadline { deadline, .. } if entry.class_key <= now.0 => entry.class_key = now.0 + deadline.0,
             Policy::Fifo(priority) | Policy::RoundRobin(priority) => entry.class_key = 99 - u64::from(priority),
             _ => {}
         }
@@ -87,7 +93,7 @@ impl Core {
         self.higher_remove(task);
     }
 
-    fn higher_remove(&mut self, task: TaskId) {
+    pub(super) fn higher_remove(&mut self, task: TaskId) {
         let (cpu, key) = (self.task_cpu(task), self.higher_key(task));
         if self.cpus[cpu.index()].higher.remove(&key) {
             self.tasks.higher_waiting -= 1;
@@ -144,13 +150,13 @@ impl Core {
         Some(task)
     }
 
-    /// Pulls a deadline or real-time task to a CPU that has no waiting task in the classes above ext.
+    /// Pulls a real-time task to a CPU that has no waiting task in the classes above ext.
     fn realtime_pull(&mut self, cpu: CpuId) -> Option<TaskId> {
         let movable = |entry: &&TaskKey| self.task(entry.3).allowed.contains(cpu);
-        let realtime = self
-            .cpus
-            .iter()
-            .filter_map(|rq| rq.higher.iter().take_while(|(class, ..)| *class < Class::Fair).find(movable));
+        let realtime = self.cpus.iter().filter_map(|rq| {
+            let mut waiting = rq.higher.iter().skip_while(|key| key.0 < Class::Rt);
+            waiting.by_ref().take_while(|key| key.0 == Class::Rt).find(movable)
+        });
         let &(class, .., task) = realtime.min()?;
         self.higher_dequeue(task);
         self.migrate(task, cpu);
@@ -183,6 +189,10 @@ impl Core {
 
     /// Charges a running task of a higher class; returns true if the CPU should pick again.
     pub fn higher_charge(&mut self, task: TaskId, ran: Nanos) -> bool {
-        self.task(task).class == Class::Fair && self.fair_charge(task, ran)
+        match self.task(task).class {
+            Class::Fair => self.fair_charge(task, ran),
+            Class::Deadline => self.dl_charge(task, ran),
+            _ => false,
+        }
     }
 }

@@ -16,6 +16,7 @@
 
 use super::Core;
 use super::balance::Balances;
+use super::deadline::server::Served;
 use super::task::{Class, SCALE, TaskKey, load_weight};
 use ids::{CpuId, Nanos, Policy, TaskId};
 use std::collections::BTreeSet;
@@ -334,7 +335,8 @@ impl Core {
             fair.deadline = fair.vruntime + request;
         }
         let over = served || fair.vruntime >= fair.protected_until;
-        over && self.fair_has_others(cpu)
+        let server_over = self.server_charge(cpu, Served::Fair, ran);
+        server_over || over && self.fair_has_others(cpu)
     }
 
     /// Charges the fair task running on `cpu` up to now, before other tasks are compared with it.
@@ -390,6 +392,15 @@ impl Core {
             }
             self.fair_dequeue_delayed(best);
         }
+    }
+
+    /// Dequeues and returns the next fair task of `cpu` for its deadline server, if there is one.
+    pub fn fair_pick_served(&mut self, cpu: CpuId, prev: TaskId) -> Option<TaskId> {
+        self.fair_update_weights(cpu, None);
+        self.fair_waiting(cpu).next()?;
+        let task = self.fair_pick(cpu, prev)?;
+        self.higher_remove(task);
+        Some(task)
     }
 
     /// Dequeues all delayed tasks of `cpu`, which has no fair task to run or is going offline. `prev` ran until now.

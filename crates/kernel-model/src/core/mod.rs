@@ -12,6 +12,7 @@ mod clocks;
 mod context;
 pub(crate) mod counters;
 mod cpu_time;
+pub(crate) mod deadline;
 pub(crate) mod dsq;
 pub(crate) mod fair;
 mod flags;
@@ -36,6 +37,7 @@ use attached::{Attached, Bypass};
 use bpf_machine::SourceLine;
 use cgroups::Cgroups;
 pub(crate) use context::{Call, Callee, CpuContext, DirectDispatch, Running};
+use deadline::Leaving;
 use event_log::{CallbackSite, Detail, DetailKind, Event, EventKind, Printk};
 pub(crate) use flags::{SLICE_BYPASS_NS, SLICE_DFL_NS, SLICE_INF, deq_flags, enq_flags, exit_kind, ops_flags};
 use idle::Idle;
@@ -85,6 +87,8 @@ pub(crate) struct Core {
     pub hotplug_seq: u64,
     /// The cgroup hierarchy.
     pub cgroups: Cgroups,
+    /// Bandwidths of tasks that have left the deadline class and still count in admission control.
+    pub leaving: Vec<Leaving>,
     /// Armed timers.
     pub armed: BTreeSet<TimerKey>,
 }
@@ -124,6 +128,7 @@ impl Core {
             bypass: Bypass::default(),
             hotplug_seq: 0,
             cgroups: Cgroups::default(),
+            leaving: Vec::new(),
             armed: BTreeSet::new(),
             config,
         }

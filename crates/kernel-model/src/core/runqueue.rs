@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! State of one CPU's runqueue.
 
+use super::deadline::server::Servers;
 use super::dsq::Dsq;
 use super::fair::FairQueue;
 use super::task::{Class, TaskKey};
@@ -56,10 +57,8 @@ pub(crate) struct Runqueue {
     pub higher: BTreeSet<TaskKey>,
     /// State of the fair class.
     pub fair: FairQueue,
-    /// Since when the runnable ext tasks of this CPU have been starved by higher classes (contract P9).
-    pub starved_since: Option<Nanos>,
-    /// Until when the deadline server reserves this CPU for ext.
-    pub server_until: Nanos,
+    /// Deadline servers of the fair class and of ext (contract P9).
+    pub servers: Servers,
     /// Performance level that the scheduler asked for, 0..=1024.
     pub cpuperf: u32,
     /// Performance level now, 0 to 1024.
@@ -96,8 +95,7 @@ impl Runqueue {
             kick_sync: 0,
             higher: BTreeSet::new(),
             fair: FairQueue::new(),
-            starved_since: None,
-            server_until: Nanos::ZERO,
+            servers: Servers::default(),
             cpuperf: 1024,
             performance: 1024,
             time: CpuTime::default(),

@@ -2,6 +2,7 @@
 //! State of a task.
 
 use super::Call;
+use super::deadline::Reservation;
 use super::dsq::{Position, QueueRef};
 use crate::CgroupId;
 use crate::ops::Op;
@@ -211,6 +212,8 @@ pub(crate) struct Task {
     pub quantum_left: u32,
     /// State in the fair class.
     pub fair: Entity,
+    /// State in the deadline class.
+    pub dl: Reservation,
 
     /// State in sched_ext.
     pub ext_state: ExtState,

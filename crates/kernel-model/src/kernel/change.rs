@@ -3,6 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::core::classes::Turn;
+use crate::core::deadline::{Refusal, Request};
 use crate::core::task::{Class, Entity, ExtState, ext_weight, prio_of};
 use crate::core::{deq_flags, enq_flags, ops_flags};
 use crate::ops::Op;
@@ -12,6 +13,8 @@ use two_forms::two_forms;
 
 /// `-EINVAL`.
 const EINVAL: i32 = -22;
+/// `-EBUSY`.
+const EBUSY: i32 = -16;
 /// `-EACCES`.
 const EACCES: i32 = -13;
 
@@ -62,6 +65,9 @@ impl Kernel {
         if !runnable {
             return;
         }
+        if class == Class::Deadline {
+            self.core.dl_restore(task);
+        }
         if class == Class::Ext {
             self.enqueue_task(task, enq_flags::RESTORE | enq_flags::NOCLOCK | with | put).await;
             if running {
@@ -94,6 +100,11 @@ impl Kernel {
         }
         if allowed == *self.core.task(task).allowed {
             return Ok(());
+        }
+        let covers = self.core.active_cpus().iter().all(|cpu| allowed.contains(cpu));
+        if self.core.task(task).class == Class::Deadline && !covers {
+            // dl_task_check_affinity().
+            return Err(EBUSY);
         }
         self.core.context.cpu = cpu;
         let to = self.core.any_distribute(&allowed.intersection(&self.core.active_cpus()));
@@ -168,6 +179,11 @@ impl Kernel {
         if same_policy && same_nice {
             return Ok(());
         }
+        if !same_policy {
+            let allowed = &self.core.task(task).allowed;
+            let request = Request { task: Some(task), policy, allowed, attached: self.attached_how() };
+            self.core.dl_admit(request).map_err(Refusal::errno)?;
+        }
         self.core.context.cpu = cpu;
         self.core.begin_locked(self.core.task_cpu(task), "priority");
         let class = self.core.class_of(policy, !self.flag(ops_flags::SWITCH_PARTIAL), attached);
@@ -212,6 +228,11 @@ impl Kernel {
         let old = self.core.task(task).class;
         if old == Class::Ext && class != Class::Ext {
             self.disable_task(task);
+        }
+        if old == Class::Deadline && class != old {
+            self.core.dl_leave(task);
+        } else if class == Class::Deadline && class != old {
+            self.core.dl_return(task);
         }
         let entry = self.core.task_mut(task);
         (entry.policy, entry.nice, entry.class, entry.class_key) = (policy, nice, class, 0);

@@ -64,7 +64,8 @@ impl Kernel {
         }
         if runnable && entry.class < Class::Ext {
             let waits = core.cpus[entry.cpu.index()].higher.iter().any(|&(.., other)| other == task);
-            assert!(running != waits, "{name} must either wait or run in its class");
+            let throttled = entry.class == Class::Deadline && entry.dl.is_throttled();
+            assert!(running != waits || throttled && !waits, "{name} must either wait or run in its class");
         }
         let competes = core.cpus[entry.cpu.index()].fair.delayed.iter().any(|&(.., other)| other == task);
         assert_eq!(entry.fair.is_delayed(), competes, "{name}: delayed dequeue");

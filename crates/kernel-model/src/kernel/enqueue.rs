@@ -4,6 +4,7 @@
 
 use super::Kernel;
 use crate::core::classes::Turn;
+use crate::core::deadline::server::Served;
 use crate::core::dsq::QueueRef;
 use crate::core::task::{Class, Owner};
 use crate::core::{deq_flags, enq_flags, ops_flags};
@@ -24,6 +25,7 @@ impl Kernel {
         entry.queued = true;
         self.show_flags(task);
         self.core.cpus[cpu.index()].ext_tasks += 1;
+        self.core.server_start(cpu, Served::Ext);
         self.call_task(Op::Runnable, task, flags).await;
         self.decide(task, flags, restored).await;
         if flags & enq_flags::CPU_SELECTED != 0 && self.core.task(task).selected_cpu != cpu {

@@ -7,6 +7,7 @@ mod call;
 mod cgroup;
 mod change;
 mod check;
+mod deadline;
 mod dump;
 mod enqueue;
 mod finish;

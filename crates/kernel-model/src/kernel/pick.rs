@@ -3,21 +3,17 @@
 
 use super::Kernel;
 use crate::core::classes::Turn;
+use crate::core::deadline::server::Served;
 use crate::core::dsq::QueueRef;
 use crate::core::task::Class;
 use crate::core::{Reenqueue, ops_flags};
 use crate::ops::Op;
 use event_log::DetailKind;
-use ids::{CpuId, Nanos, TaskId};
+use ids::{CpuId, TaskId};
 use two_forms::two_forms;
 
 /// Maximum number of `dispatch` calls in one pick (SCX_DSP_MAX_LOOPS).
 const DISPATCH_ROUNDS: u32 = 32;
-/// How long higher classes may starve ext tasks before the deadline server runs: its period of 1 s minus its runtime
-/// (contract P9).
-pub(super) const SERVER_DELAY: Nanos = Nanos::from_ms(950);
-/// Runtime of the deadline server per period.
-const SERVER_RUNTIME: Nanos = Nanos::from_ms(50);
 
 #[two_forms]
 impl Kernel {
@@ -28,41 +24,33 @@ impl Kernel {
             let over = std::mem::take(&mut self.core.cpus[cpu.index()].preempted);
             self.core.higher_put_back(prev, if over { Turn::Last } else { Turn::First });
         }
-        let served = self.server_active(cpu);
-        if !served && let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext, true) {
-            self.note_starvation(cpu, true);
-            return task;
+        if prev_class == Class::Deadline && !(self.core.task(prev).is_runnable() && self.core.is_in_class(prev)) {
+            self.core.dl_pull(cpu);
         }
-        if let Some(task) = self.pick_ext(cpu, prev, prev_class == Class::Ext).await {
-            self.note_starvation(cpu, false);
-            return task;
+        let mut searched = false;
+        while let Some(served) = self.core.server_first(cpu) {
+            let task = match served {
+                Served::Fair => self.core.fair_pick_served(cpu, prev),
+                Served::Ext => {
+                    searched = true;
+                    self.pick_ext(cpu, prev, prev_class == Class::Ext).await
+                }
+            };
+            if let Some(task) = task {
+                return task;
+            }
+            self.core.server_stop(cpu, served);
         }
-        self.note_starvation(cpu, false);
+        if !searched {
+            if let Some(task) = self.core.higher_pick(cpu, prev, Class::Ext, true) {
+                return task;
+            }
+            if let Some(task) = self.pick_ext(cpu, prev, prev_class == Class::Ext).await {
+                return task;
+            }
+        }
         // Searches other CPUs for fair tasks only once per pick.
-        self.core.higher_pick(cpu, prev, Class::Ext, served).unwrap_or(TaskId::NONE)
-    }
-
-    /// Whether the deadline server reserves the CPU for ext now.
-    fn server_active(&mut self, cpu: CpuId) -> bool {
-        let now = self.core.time.now();
-        let rq = &mut self.core.cpus[cpu.index()];
-        if rq.starved_since.is_some_and(|since| now.since(since) >= SERVER_DELAY) {
-            rq.starved_since = None;
-            rq.server_until = now + SERVER_RUNTIME;
-        }
-        now < rq.server_until && rq.ext_tasks > 0
-    }
-
-    /// Starts the starvation clock of the deadline server if ext tasks wait while a higher class runs; clears it
-    /// otherwise.
-    pub(super) fn note_starvation(&mut self, cpu: CpuId, higher_runs: bool) {
-        let now = self.core.time.now();
-        let rq = &mut self.core.cpus[cpu.index()];
-        if !higher_runs || rq.ext_tasks == 0 {
-            rq.starved_since = None;
-        } else if rq.starved_since.is_none() {
-            rq.starved_since = Some(now);
-        }
+        self.core.higher_pick(cpu, prev, Class::Ext, searched).unwrap_or(TaskId::NONE)
     }
 
     async fn pick_ext(&mut self, cpu: CpuId, prev: TaskId, prev_is_ext: bool) -> Option<TaskId> {

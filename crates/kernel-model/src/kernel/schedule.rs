@@ -3,6 +3,7 @@
 
 use super::Kernel;
 use crate::core::classes::Turn;
+use crate::core::deadline::server::Served;
 use crate::core::dsq::QueueRef;
 use crate::core::task::{Class, ExtState, ReenqueueReason, RunState};
 use crate::core::{SLICE_INF, deq_flags, enq_flags};
@@ -60,6 +61,9 @@ impl Kernel {
             // `balance_push`: the stopper thread moves the task away at once (contract H1).
             self.core.resched(cpu);
         }
+        if next_class == Class::Deadline {
+            self.push_deadline(cpu);
+        }
         self.unlock().await;
         self.attach_evicted_late().await;
         if leave == Leave::Exit {
@@ -97,6 +101,9 @@ impl Kernel {
         if self.core.task(prev).class == Class::Fair {
             self.core.fair_sleep(prev, state == RunState::Dead);
         }
+        if state == RunState::Dead {
+            self.core.dl_leave(prev);
+        }
         self.core.task_mut(prev).run_state = state;
         if self.core.task(prev).class == Class::Ext {
             self.dequeue_task(prev, deq_flags::SLEEP | deq_flags::NOCLOCK | special).await;
@@ -106,8 +113,10 @@ impl Kernel {
     /// `yield_task_scx` (contract T8).
     async fn yield_current(&mut self, prev: TaskId) {
         let class = self.core.task(prev).class;
-        if class == Class::Fair {
-            self.core.fair_yield(prev);
+        match class {
+            Class::Fair => self.core.fair_yield(prev),
+            Class::Deadline => self.core.dl_yield(prev),
+            _ => {}
         }
         if class != Class::Ext {
             self.core.cpus[self.core.context.cpu.index()].preempted = true;
@@ -240,6 +249,7 @@ impl Kernel {
                 self.core.clear_runnable(&mut self.machine.memory, task, true);
             }
             Some(task) if self.core.task(task).class == Class::Fair => self.core.fair_start(task),
+            Some(task) if self.core.task(task).class == Class::Deadline => self.core.dl_start(task),
             Some(_) => {}
             None if prev == TaskId::NONE => self.core.note_idle(cpu, true),
             None => self.update_idle(cpu, true).await,
@@ -285,10 +295,16 @@ impl Kernel {
         self.core.charge_cpu_time(cpu, ran);
         let rq = &mut self.core.cpus[cpu.index()];
         rq.exec_start = now;
-        let Some(task) = rq.current.some() else { return };
+        let (current, occupied) = (rq.current, rq.occupied);
         if ran.0 == 0 {
             return;
         }
+        let Some(task) = current.some() else {
+            if !occupied {
+                self.core.server_charge_idle(cpu, ran);
+            }
+            return;
+        };
         let uptime = self.core.time.uptime();
         let entry = self.core.task_mut(task);
         entry.sum_exec += ran;
@@ -301,6 +317,7 @@ impl Kernel {
             if slice != SLICE_INF {
                 self.core.objects.set_slice(memory, task, slice.saturating_sub(ran.0));
             }
+            self.core.server_charge(cpu, Served::Ext, ran);
         } else if self.core.higher_charge(task, ran) {
             self.core.cpus[cpu.index()].preempted = true;
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Timers: the tick, the slice timer of the fair class, the watchdog, and BPF timers (contract T4, W1).
 
-use super::pick::SERVER_DELAY;
 use super::{Kernel, Stage};
 use crate::TimerKey;
+use crate::core::deadline::server::Served;
 use crate::core::task::Class;
 use crate::core::{Running, exit_kind};
 use crate::guest::jiffies;
@@ -44,19 +44,18 @@ impl Kernel {
             self.call_task(Op::Tick, task, 0).await;
         }
         let rq = &self.core.cpus[cpu.index()];
-        let served = !rq.higher.is_empty() && self.core.time.now() >= rq.server_until;
-        if served || self.core.objects.slice(&self.machine.memory, task) == 0 {
+        let over = !rq.higher.is_empty() && !rq.servers.is_queued(Served::Ext);
+        if over || self.core.objects.slice(&self.machine.memory, task) == 0 {
             self.core.resched(cpu);
         }
     }
 
     /// A task of a higher class keeps running unless its slice is over or ext tasks are due for the deadline server.
     fn tick_higher(&mut self, cpu: CpuId, task: TaskId) {
-        self.note_starvation(cpu, true);
         let over = self.core.higher_tick(task);
+        let starved = self.core.servers_tick(cpu, self.core.task(task).class);
         let rq = &mut self.core.cpus[cpu.index()];
         rq.preempted |= over;
-        let starved = rq.starved_since.is_some_and(|since| self.core.time.now().since(since) >= SERVER_DELAY);
         if rq.preempted || starved {
             self.core.resched(cpu);
         }
@@ -70,6 +69,12 @@ impl Kernel {
         if let Some(task) = self.core.current(cpu).some() {
             match self.core.task(task).class {
                 Class::Ext => self.tick_ext(cpu, task).await,
+                Class::Deadline => {
+                    self.tick_higher(cpu, task);
+                    if self.core.is_in_class(task) {
+                        self.core.dl_start(task);
+                    }
+                }
                 Class::Fair => self.core.resched(cpu),
                 _ => self.tick_higher(cpu, task),
             }
@@ -178,6 +183,8 @@ impl Kernel {
                     }
                 }
                 TimerKey::Hrtick(cpu) => self.hrtick(cpu).await,
+                TimerKey::Replenish(task) => self.replenish(task).await,
+                TimerKey::Server(cpu) => self.server_timer(cpu).await,
                 TimerKey::Watchdog => {
                     let worker = self.watchdog_worker;
                     if worker != TaskId::NONE {

@@ -3,6 +3,7 @@
 
 use super::{Kernel, Stage};
 use crate::core::classes::Turn;
+use crate::core::deadline::{Refusal, Request, Reservation};
 use crate::core::task::{
     Activation, Class, Entity, ExtState, History, Owner, ReenqueueReason, RunState, Task, Verdict, ext_weight,
 };
@@ -25,6 +26,13 @@ const COMM_BYTES: usize = 15;
 
 #[two_forms]
 impl Kernel {
+    /// Decides whether admission control accepts the deadline policy of a task that is about to be created (contract
+    /// Q4). [`Kernel::fork`] does not ask.
+    pub fn admits(&self, attributes: &TaskAttributes) -> Result<(), Refusal> {
+        let (policy, allowed, attached) = (attributes.policy, &attributes.allowed, self.attached_how());
+        self.core.dl_admit(Request { task: None, policy, allowed, attached })
+    }
+
     /// Creates a task, not yet runnable; executed by `cpu`. Tasks are numbered from 0 in order of creation. If
     /// `init_task` refuses the task, its negative errno is returned, the task is dead, and its number stays used.
     pub fn fork(&mut self, cpu: CpuId, attributes: TaskAttributes) -> Result<TaskId, i32> {
@@ -94,6 +102,7 @@ impl Kernel {
             class_seq: 0,
             quantum_left: self.core.rr_quantum(),
             fair: Entity::default(),
+            dl: Reservation::default(),
             ext_state: ExtState::None,
             queued: false,
             owner: Owner::Core,
@@ -187,11 +196,17 @@ impl Kernel {
             }
             _ => {
                 self.charge_fair(target);
+                if class == Class::Deadline {
+                    self.core.dl_wake(task);
+                }
                 self.core.higher_enqueue(task, Turn::Last);
             }
         }
         self.core.task_mut(task).history.activation = Activation::None;
         self.preempt_lower(task, fresh);
+        if class == Class::Deadline && self.core.dl_must_push(task) {
+            self.push_deadline(target);
+        }
         self.unlock().await;
         self.finish().await;
     }
@@ -219,6 +234,7 @@ impl Kernel {
             Class::Ext => self.select_cpu_ext(task, wake_flags).await,
             Class::Fair if forked => self.core.fair_select_new(task, self.core.context.cpu),
             Class::Fair => self.core.fair_select_woken(task, self.core.context.cpu, wake_flags & WAKE_SYNC != 0),
+            Class::Deadline => self.core.dl_select_cpu(task, forked),
             _ => self.core.higher_select_cpu(task),
         };
         (self.correct_cpu(task, cpu).await, asked)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Letters of the rules with their last number. The vectors share one entry, which names the first and the last.
-const RULES: [(char, u32); 17] = [
+const RULES: [(char, u32); 18] = [
     ('O', 6),
     ('C', 2),
     ('T', 14),
@@ -21,6 +21,7 @@ const RULES: [(char, u32); 17] = [
     ('G', 1),
     ('R', 1),
     ('S', 2),
+    ('Q', 5),
     ('V', 1),
     ('V', 10),
 ];

@@ -3,6 +3,7 @@
 
 mod bench;
 mod contract;
+mod deadline;
 mod dispatch;
 mod exit;
 mod fair;

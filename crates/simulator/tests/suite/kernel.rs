@@ -116,3 +116,46 @@ fn preemption_does_not_renew_a_round_robin_quantum() {
     let played = play("core:1 pu:1", &three);
     assert!(share(&played, "first").abs_diff(share(&played, "second")) < 500);
 }
+
+/// CPU time in ms of all tasks of this name.
+fn ran_ms(played: &Played, name: &str) -> u64 {
+    let tasks = played.outcome.measures.tasks.iter().filter(|task| task.name.starts_with(name));
+    tasks.map(|task| task.account.run.0).sum::<u64>() / 1_000_000
+}
+
+#[test]
+fn three_reservations_of_11_ms_in_16_ms_on_three_cpus_are_never_late() {
+    let three = rt_app(
+        r#"{"global": {"duration": 2}, "tasks": {"d": {"policy": "SCHED_DEADLINE", "instance": 3, "run": 10000,
+            "timer": {"ref": "unique", "period": 16000, "mode": "absolute"},
+            "dl-runtime": 11000, "dl-period": 16000, "dl-deadline": 16000}}}"#,
+    );
+    let played = play("core:3 pu:1", &three);
+    // 125 jobs of 10 ms each; the last one may end after the run.
+    assert!((3_720..=3_750).contains(&ran_ms(&played, "d")), "{} ms", ran_ms(&played, "d"));
+}
+
+#[test]
+fn reservation_of_a_hog_is_throttled() {
+    let hog = rt_app(
+        r#"{"global": {"duration": 5}, "tasks": {
+            "d": {"policy": "SCHED_DEADLINE", "cpus": [0], "loop": -1, "run": 100000,
+                "dl-runtime": 10000, "dl-period": 100000, "dl-deadline": 100000},
+            "other": {"cpus": [0], "loop": -1, "run": 1000000}}}"#,
+    );
+    let played = play("core:2 pu:1", &hog);
+    assert!(ran_ms(&played, "d").abs_diff(500) <= 5, "{} ms", ran_ms(&played, "d"));
+    assert!(ran_ms(&played, "other") > 4_400, "{} ms", ran_ms(&played, "other"));
+}
+
+/// 7.2.13 in the virtual machine: 4750.2 ms and 250.3 ms in 5 s (`verify/conformance/recorded/deadline-7.2`).
+#[test]
+fn fair_server_gives_50_ms_per_second_beside_a_fifo_hog() {
+    let hog = rt_app(
+        r#"{"global": {"duration": 5}, "tasks": {
+            "hog": {"cpus": [1], "policy": "SCHED_FIFO", "priority": 40, "loop": -1, "run": 1000000},
+            "victim": {"cpus": [1], "loop": -1, "run": 1000000}}}"#,
+    );
+    let played = play("core:2 pu:1", &hog);
+    assert!(ran_ms(&played, "victim").abs_diff(250) <= 20, "{} ms", ran_ms(&played, "victim"));
+}

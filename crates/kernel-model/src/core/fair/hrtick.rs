@@ -11,8 +11,7 @@
 //!    lazy reschedule.
 //! 5. It is cancelled only when the CPU goes idle. If another class has the CPU when it fires, that class gets a
 //!    tick.
-//!
-//! The timer of the deadline class is not modelled, because deadline bandwidth is not.
+//! 6. A newly picked deadline task starts it for the rest of its runtime.
 
 use super::{Core, NICE_0};
 use crate::api::{Effect, TimerKey};
@@ -34,7 +33,18 @@ impl Core {
         // The kernel rounds down, but its timers fire late. Here the timer fires exactly, so the request must be
         // served by then.
         let left = (fair.deadline.saturating_sub(fair.vruntime) * self.fair_weight(task)).div_ceil(NICE_0);
-        let at = self.time.now() + Nanos(left.max(LEAST_NS));
+        self.hrtick_set(cpu, left);
+    }
+
+    /// `hrtick_start` for a deadline task: arms the timer to fire after this time.
+    pub(in crate::core) fn hrtick_arm(&mut self, cpu: CpuId, left_ns: u64) {
+        if self.config.version >= (7, 1) && self.cpus[cpu.index()].active {
+            self.hrtick_set(cpu, left_ns);
+        }
+    }
+
+    fn hrtick_set(&mut self, cpu: CpuId, left_ns: u64) {
+        let at = self.time.now() + Nanos(left_ns.max(LEAST_NS));
         let queue = &mut self.cpus[cpu.index()].fair;
         if queue.hrtick.is_some_and(|due| due.0.abs_diff(at.0) <= NEAR_NS) {
             return;

@@ -148,6 +148,7 @@ fn ext_task(comm: String, pid: i32, allowed: CpuSet) -> Task {
         class: Class::Ext,
         sum_exec: Nanos::ZERO,
         class_key: 0,
+        dl: crate::core::deadline::Reservation::default(),
         class_seq: 0,
         quantum_left: 0,
         fair: Entity::default(),
