@@ -150,7 +150,7 @@ pub(crate) struct History {
     pub charged: Nanos,
     /// Number of switches away from it because it blocked or exited.
     pub voluntary: u64,
-    /// Number of other switches away from it.
+    /// Number of switches away from it while it was still runnable.
     pub involuntary: u64,
     /// Number of changes of its CPU.
     pub migrations: u64,
