@@ -41,7 +41,7 @@ fn run(bench: &mut Bench, cpus: u32, time: Nanos, tasks: &[TaskId]) -> Vec<Nanos
             }
         }
         bench.pass_with_timers(step);
-        if (number + 1) * step.0 % TICK.0 == 0 {
+        if ((number + 1) * step.0).is_multiple_of(TICK.0) {
             for cpu in 0..cpus {
                 bench.kernel.tick(CpuId(cpu));
                 bench.settle();

@@ -148,7 +148,7 @@ impl Server {
     /// When the timer fires in this state.
     fn due(&self, state: State) -> u64 {
         match state {
-            State::Deferred => self.deadline.saturating_sub_signed(self.runtime),
+            State::Deferred => self.deadline.saturating_add_signed(-self.runtime),
             State::Throttled => self.deadline,
             State::Stopped | State::Queued => u64::MAX,
         }
