@@ -16,7 +16,7 @@ use report::{Details, Outcome, Record};
 use saved_run::SavedRun;
 use std::path::{Path, PathBuf};
 
-/// Input of a page.
+/// The runs that a page shows, with their details and events.
 #[derive(Default)]
 pub struct Runs {
     pub records: Vec<Record>,

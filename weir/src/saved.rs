@@ -262,7 +262,7 @@ impl Saved {
     }
 
     fn read_events(&self, run: usize, sink: &mut dyn Sink) -> Result<()> {
-        // Event parts are numbered among the real runs only.
+        // Only real runs have an events part, so the parts are numbered among these.
         let number = self.runs[..run].iter().filter(|run| run.tags.world == World::Real).count();
         let part = format!("events/{number}");
         let bytes = self.part(&part)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Holds the table of crates in ARCHITECTURE.md to the manifests.
+//! Checks that the table of crates in ARCHITECTURE.md agrees with the manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -26,9 +26,9 @@ pub struct RegionId(pub u16);
 /// Access of programs to a region. The host can always read and write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// Loads only.
+    /// Programs may only load.
     ReadOnly,
-    /// Loads and stores.
+    /// Programs may load and store.
     ReadWrite,
 }
 

@@ -360,7 +360,7 @@ pub struct MemberUse {
     pub structure: String,
     /// Path of the member, such as `scx.slice`, without flavors.
     pub path: String,
-    /// What the instruction does with it.
+    /// What the instruction does with the member.
     pub access: MemberAccess,
     /// Whether the kernel has the member, with a type that fits.
     pub present: bool,

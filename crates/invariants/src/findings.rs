@@ -94,7 +94,7 @@ pub struct Findings {
 pub const MOST: usize = 100;
 
 impl Findings {
-    /// Discards the violations of a CPU between `since`, when its last task of the workload left it, and its going
+    /// Discards the violations of a CPU between `since`, when a task of the workload last left it, and its going
     /// offline. During that time the kernel idles the CPU without an event and runs none of the tasks that the
     /// scheduler sends there.
     pub(crate) fn discard_while_going_offline(&mut self, cpu: CpuId, since: Nanos) {

@@ -52,7 +52,7 @@ pub enum LinkError {
     /// A process to be recorded does not exist.
     #[error("there is no process {process}")]
     NoProcess {
-        /// PID.
+        /// Its PID.
         process: u32,
     },
     /// No command was given.

@@ -53,7 +53,7 @@ impl ProbeSet {
     }
 }
 
-/// Roots of the tree of tasks.
+/// Tasks whose descendants are observed, together with the tasks themselves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Roots {
     /// The next child of this thread (TID).

@@ -109,7 +109,7 @@ const NAMES: [(&str, Source); 43] = [
 ];
 
 impl Source {
-    /// All names.
+    /// Returns the names of all sources, as profiles write them.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }

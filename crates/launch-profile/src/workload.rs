@@ -132,7 +132,7 @@ const NAMES: [(&str, WorkloadSource); 19] = [
 const NO_UID: u32 = u32::MAX;
 
 impl WorkloadSource {
-    /// All names.
+    /// Returns the names of all sources, as profiles write them.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }

@@ -57,7 +57,7 @@ pub struct Costs {
     pub instruction_ps: u64,
     /// Entering and leaving a scheduler callback, in nanoseconds.
     pub callback_ns: u64,
-    /// Kfunc or helper by its [`Nature`] in declaration order, without waiting for locks, in nanoseconds.
+    /// A call of a kfunc or helper, by its [`Nature`] in declaration order, in nanoseconds, without waits for locks.
     pub call_ns: [u64; 6],
     /// The core's wakeup path without callbacks, in nanoseconds.
     pub wakeup_ns: u64,

@@ -99,7 +99,7 @@ pub struct TaskMeasures {
     pub wakeup_latencies: Histogram<6>,
     /// Last wakeup latency; 0 if there was none.
     pub last_latency: Nanos,
-    /// Periods, if a timer releases its jobs.
+    /// Measures of the task's periods, if a timer releases its jobs.
     pub periods: Option<Box<Periods>>,
     /// Time at which it ended; `None` if it did not.
     pub ended: Option<Nanos>,

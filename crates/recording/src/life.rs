@@ -209,7 +209,7 @@ impl Life {
     }
 }
 
-/// Result for a written task.
+/// Script of a task, with the CPU time that it stands for.
 pub(crate) struct Written {
     pub script: Vec<Op>,
     /// CPU time, and the part of it that is the task's own work.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Tables without lines.
+//! Text tables whose columns are separated by spaces, not by lines.
 
 use comfy_table::{CellAlignment, Table, presets};
 
-/// Creates a table without lines.
+/// Creates a table without lines between its cells.
 pub(crate) fn plain(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header);

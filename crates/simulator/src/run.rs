@@ -167,7 +167,7 @@ impl<'a, M: Model> Run<'a, M> {
         self.tasks.can_move(deadline.is_some()) || self.faults.holds_tasks() || self.operations.are_planned()
     }
 
-    /// Handles the alarm.
+    /// Handles an alarm that has expired, then applies new execution rates.
     pub fn ring(&mut self, alarm: Alarm) {
         self.answer(alarm);
         self.follow_rates();

@@ -16,7 +16,7 @@ pub(crate) enum State {
     Blocked,
     /// Waits for a CPU.
     Runnable,
-    /// Current on a CPU.
+    /// Is the current task of a CPU.
     Running,
     /// Ended.
     Ended,
@@ -198,7 +198,8 @@ impl Task {
         matches!(self.phase, Phase::Spin | Phase::Line(_))
     }
 
-    /// Whether it waits for its CPU clock: being able to read it matters even where no time passes.
+    /// Whether the task waits until its CPU-time clock shows a certain time, so that reads of that clock matter even
+    /// where no time passes.
     #[inline]
     pub fn watches_clock(&self) -> bool {
         matches!(self.phase, Phase::CpuTime(_))

@@ -28,7 +28,7 @@ struct FakeCpu {
     exec_start: Nanos,
 }
 
-/// The fake kernel.
+/// A fake kernel for tests of the simulator: one FIFO queue for all CPUs, and a fixed slice.
 #[derive(Debug)]
 pub(crate) struct Fifo {
     now: Nanos,

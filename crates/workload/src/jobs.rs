@@ -328,7 +328,7 @@ mod tests {
         };
         let works = |op: &Op| matches!(op, Op::Work { .. });
         assert_eq!(count(&before, works), count(&after, works));
-        // Five execs are awaited as before, and three ends.
+        // As before, five awaits are for an exec and three for the end of a process.
         assert_eq!(count(&after, |op| matches!(op, Op::Await(_))), 8);
     }
 

@@ -33,9 +33,9 @@ pub const KERNEL: &str = "kernel";
 
 /// Machines of a prediction, as arguments of `weir sim`.
 pub struct Host {
-    /// The machine with all CPUs.
+    /// The host with all its CPUs.
     pub whole: String,
-    /// The machine with one CPU.
+    /// The host with only one CPU.
     pub single: String,
     /// Measured values, for display.
     pub note: String,

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 pub struct Run {
     /// From the start of the command to the end of its last task.
     pub makespan_ns: u64,
-    /// Switch-ins of its tasks.
+    /// Number of times that a CPU switched to a task of the run.
     pub context_switches: u64,
-    /// Wakeups of its tasks.
+    /// Number of wakeups of its tasks.
     pub wakeups: u64,
     /// Mean, median and 99th percentile of the time from becoming runnable to running.
     pub latency_ns: [u64; 3],

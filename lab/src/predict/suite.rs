@@ -467,7 +467,8 @@ mod tests {
             measured: vec![],
             predicted: vec![run(300, 1), run(100, 1), run(150, 1)],
         };
-        // Ratios 3, 0.5 and 0.5; the medians alone would be 150 to 200.
+        // The predictions are 3, 0.5 and 0.5 times the real runs, so the median is 0.5. The medians of the predictions
+        // and of the real runs, 150 and 200, would give 0.75.
         assert!((row.error() + 50.0).abs() < 1e-9, "{}", row.error());
     }
 

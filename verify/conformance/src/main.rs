@@ -32,7 +32,7 @@ enum Command {
     Kernel {
         /// Scenarios; default: all.
         scenarios: Vec<String>,
-        /// Run only the quick ones.
+        /// Run only the scenarios marked as quick (`smoke`).
         #[arg(long)]
         smoke: bool,
         /// Number of runs of each scenario.
@@ -90,7 +90,7 @@ enum Command {
     },
     /// Run hogs and a periodic task in the running kernel, which must have MuQSS, and print the measurements.
     MuqssKernel {
-        /// Cases: those that bfs has too, or more for muqss, on 1, 2 or 4 CPUs.
+        /// Cases: bfs for those that bfs is compared with too; the others exist for muqss only, on 1, 2 or 4 CPUs.
         #[arg(default_value = "bfs", value_parser = ["bfs", "one", "forks", "two", "four"])]
         cases: String,
         /// Load muqss first, in a kernel with sched_ext.

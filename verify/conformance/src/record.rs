@@ -54,9 +54,9 @@ pub struct Call {
     /// Task that the call is about: name of a scenario task, `*` for a foreign task, empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub task: String,
-    /// First argument.
+    /// First argument of the call, as a number.
     pub a: u64,
-    /// Second argument.
+    /// Second argument of the call, as a number.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub b: u64,
     /// CPU of the task; -1 if not recorded.

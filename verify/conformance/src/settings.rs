@@ -60,7 +60,7 @@ pub enum Choice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Releasing {
-    /// Nothing.
+    /// The callback does nothing.
     #[default]
     Nothing,
     /// Re-enqueues the local queue with the kfunc of 6.12.
@@ -73,7 +73,7 @@ pub enum Releasing {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Giving {
-    /// Nothing.
+    /// The callback does nothing.
     Nothing,
     /// Moves the first task of the scheduler's queues, FIFO before vtime.
     #[default]

@@ -383,10 +383,10 @@ mod tests {
         }
     }
 
-    /// Half a point or a tenth, whichever is more. What one task gains, the other loses: of 60 and 40 % the second is
-    /// stricter, at 4 points.
+    /// A share may differ by half a percentage point or a tenth of itself, whichever is more. What one task gains, the
+    /// other loses: of 60 and 40 % the second is stricter, at 4 points.
     #[test]
-    fn share_may_differ_by_half_a_point_or_a_tenth() {
+    fn cpu_share_may_differ_by_half_a_percentage_point_or_a_tenth_of_itself() {
         let kernel = read(KERNEL).unwrap();
         for (cpu_ns, fits) in [(600, true), (520, true), (500, false), (700, true), (720, false), (0, false)] {
             let model = KERNEL.replace("fifo a 600", &format!("fifo a {cpu_ns}"));

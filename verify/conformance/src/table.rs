@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Verdicts as text.
+//! Formats the verdicts on scenarios as text.
 
 use crate::compare::Verdict;
 use std::fmt::Write as _;

@@ -18,7 +18,7 @@ mod sites;
 pub mod source;
 mod survivors;
 
-/// `cargo xtask mutants`.
+/// Subcommands of `cargo xtask mutants`.
 #[derive(clap::Subcommand)]
 pub enum Command {
     /// Break rules of the model, one at a time, and report which tests fail

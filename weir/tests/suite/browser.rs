@@ -258,7 +258,7 @@ fn html_report_controls_work_by_pointer_and_keyboard() {
          one('#run-1 canvas').dispatchEvent(new PointerEvent('pointermove', { clientX: left + 400, clientY: top + 45 }));
          return /of 4 CPUs run tasks at/.test(one('#tip').textContent)",
     );
-    // Light and dark theme.
+    // The theme menu switches between a light and a dark page.
     holds(
         "const ground = () => getComputedStyle(document.body).backgroundColor, theme = one('#theme');
          const paint = (value) => { theme.value = value; theme.dispatchEvent(new Event('change')); return ground(); };

@@ -235,7 +235,7 @@ fn locked(tokens: &[&str]) -> Parsed {
     Ok(plain(insn(0xc3 | size(kind)?, base, need_register(source)?.0, off, imm)))
 }
 
-/// `load_acquire` and `store_release`.
+/// Parses `load_acquire` and `store_release`.
 fn ordered(tokens: &[&str], other: &str, release: bool) -> Parsed {
     let (kind, base, off, _) = place(tokens)?;
     let (other, code) = (need_register(other)?.0, 0xc3 | size(kind)?);

@@ -73,9 +73,9 @@ pub const UNMEASURED: [&str; 7] = [
 /// Quantities to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scope {
-    /// All quantities: about seven seconds on two CPUs.
+    /// All quantities: takes about seven seconds on two CPUs.
     All,
-    /// Quantities with a key in machine files: less than a second on two CPUs.
+    /// Only quantities that have a key in machine files: takes less than a second on two CPUs.
     Keys,
 }
 

@@ -102,7 +102,7 @@ impl Core {
         let alone = sync && self.fair_waiting(from).next().is_none();
         let near = alone || load(from).saturating_sub(if sync { NICE_0 } else { 0 }) < load(prev);
         let target = if !idle(prev) && usable(from) && near { from } else { prev };
-        // select_idle_sibling.
+        // select_idle_sibling: an idle CPU of the target's last-level cache, if there is one.
         let below = |&cpu: &CpuId| self.config.topology.locality(cpu, target) <= Locality::Llc;
         if let Some(cpu) = [target, prev].into_iter().filter(below).find(|&cpu| idle(cpu)) {
             return cpu;

@@ -93,7 +93,7 @@ pub(crate) struct Core {
     pub armed: BTreeSet<TimerKey>,
 }
 
-/// Optional parts of outputs.
+/// Which optional parts the outputs of kernel operations have.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recorded {
     /// Whether outputs contain lock acquisitions and releases.

@@ -68,7 +68,7 @@ pub(crate) enum Owner {
 /// Why a task is re-enqueued: bits 12 and 13 of `p->scx.flags` (contract D10).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReenqueueReason {
-    /// Not a re-enqueue.
+    /// The task is not being re-enqueued.
     None = 0,
     /// Requested by the scheduler through a kfunc.
     Kfunc = 1,
@@ -150,7 +150,7 @@ pub(crate) struct History {
     pub charged: Nanos,
     /// Number of switches away from it because it blocked or exited.
     pub voluntary: u64,
-    /// Number of other switches away from it.
+    /// Number of switches away from it while it was still runnable.
     pub involuntary: u64,
     /// Number of changes of its CPU.
     pub migrations: u64,

@@ -103,7 +103,7 @@ impl Kernel {
         }
         let covers = self.core.active_cpus().iter().all(|cpu| allowed.contains(cpu));
         if self.core.task(task).class == Class::Deadline && !covers {
-            // dl_task_check_affinity().
+            // `dl_task_check_affinity`: a deadline task must be allowed on all CPUs.
             return Err(EBUSY);
         }
         self.core.context.cpu = cpu;

@@ -27,7 +27,7 @@ const COMM_BYTES: usize = 15;
 #[two_forms]
 impl Kernel {
     /// Decides whether admission control accepts the deadline policy of a task that is about to be created (contract
-    /// Q4). [`Kernel::fork`] does not ask.
+    /// Q4). [`Kernel::fork`] itself does not check this.
     pub fn admits(&self, attributes: &TaskAttributes) -> Result<(), Refusal> {
         let (policy, allowed, attached) = (attributes.policy, &attributes.allowed, self.attached_how());
         self.core.dl_admit(Request { task: None, policy, allowed, attached })

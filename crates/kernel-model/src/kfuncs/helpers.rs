@@ -16,7 +16,7 @@ const E2BIG: u64 = -7i64 as u64;
 pub(crate) fn helper_nature(helper: u32) -> usize {
     let nature = match helper {
         5 | 118 | 125 => Nature::Clock,
-        // Maps, storage, timers, probe reads.
+        // These access map elements, task storage, timers or, as probe reads, kernel memory.
         1..=3 | 87..=89 | 113 | 115 | 130..=134 | 156 | 157 | 169..=172 | 195 | 210 | 211 => Nature::Lookup,
         6 | 165 | 177 => Nature::Scan,
         _ => Nature::Trivial,

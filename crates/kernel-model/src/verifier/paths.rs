@@ -17,7 +17,7 @@ pub(super) type At = (u32, u32);
 pub(super) struct Found {
     /// Reached instructions.
     pub reached: BTreeSet<At>,
-    /// Reached uses of what the kernel lacks, with the message.
+    /// Reached uses of kfuncs, types or constants that the kernel lacks, with the error message.
     pub poison: BTreeMap<At, String>,
     /// Reached calls of kfuncs.
     pub calls: BTreeSet<(At, String)>,

@@ -148,8 +148,8 @@ fn soft_cap_applies_only_under_contention() {
     assert_near(&percent(&mut world, &groups, 60_000), &[33.3, 66.7], 1.0);
 }
 
-/// Point 2 of `caps.bpf.h`: a soft cap of 0 means background: while another task wants the CPU, only a slice of 1 ms
-/// every 10 s, and otherwise all the time left over.
+/// Point 2 of `caps.bpf.h`: a group with a soft cap of 0 runs in the background. While another task wants the CPU, it
+/// gets only a slice of 1 ms every 10 s, and otherwise all the time left over.
 #[test]
 fn soft_cap_of_0_runs_in_the_background() {
     let (mut world, groups) = hogs(SPEC, ONE, &[(May::Soft(0), &[-20]), (May::All, &[19])]);

@@ -433,7 +433,8 @@ fn running_task_keeps_its_own_rows_slot_and_is_rescheduled_in_other_slots() {
         assert_eq!(world.running(cpu), beside, "this CPU has no other task");
         rescheduled[usize::from(out_of_turn)] += world.rescheduled.iter().filter(|other| other.0 == cpu).count();
     }
-    // In ten slots of 100 ms each: once per slot in the slots of its own row, and every 10 ms in the others.
+    // Each job has ten slots of 100 ms. The CPU is rescheduled once or twice in a slot of the running task's own row,
+    // and about every 10 ms in a slot of the other row.
     assert!((9..=21).contains(&rescheduled[0]) && (90..=121).contains(&rescheduled[1]), "{rescheduled:?}");
 }
 

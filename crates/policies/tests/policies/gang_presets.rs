@@ -462,7 +462,7 @@ fn one_thread_is_no_job(pair_first: bool) {
     if !pair_first {
         pair = process(&mut world, 1, &attributes);
         world.run_ms(1_000);
-        // The second thread of the pair.
+        // The job becomes a pair only now: its process gets a second thread.
         let identity = Identity { process: Some(pair[0]), ..Identity::default() };
         pair.push(world.kernel.fork(CpuId(0), TaskAttributes { identity, ..attributes.clone() }).unwrap());
         wake_new(&mut world, &pair[1..]);

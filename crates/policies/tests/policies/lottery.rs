@@ -153,9 +153,9 @@ fn each_cpu_holds_a_lottery_among_allowed_tasks() {
     assert_binomial(hits, n, 100.0 / 111.0, "CPU 0");
 }
 
-/// Point 6 of `lottery.bpf.c`: a pinned task and an unpinned one compete on a CPU.
+/// Point 6 of `lottery.bpf.c`: a task that may use both CPUs competes with a pinned task on each. It gets 2/3 of a CPU.
 #[test]
-fn pinned_and_unpinned_tasks_compete() {
+fn unpinned_task_beside_one_pinned_task_per_cpu_gets_two_thirds_of_a_cpu() {
     let mut world = World::new(SPEC, "node:1 core:2 pu:1", 100);
     let other = TaskAttributes { allowed: only(&[1]), ..world.attributes() };
     let attributes = vec![world.pinned(0, 0), world.attributes(), other];

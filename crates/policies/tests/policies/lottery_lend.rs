@@ -87,7 +87,7 @@ fn servers_receive_the_shares_of_their_clients() {
         world.place(&[*client], *group);
     }
     let n = 4000;
-    // While the clients run as well, the servers together are one currency of 100 beside them.
+    // While the clients also run, the three servers share one currency of 100 tickets, a third each.
     let found = shares(&mut world, &tasks, n);
     assert_shares(&found, &[800.0, 300.0, 100.0, 100.0 / 3.0, 100.0 / 3.0, 100.0 / 3.0], n);
     for client in &tasks[..3] {

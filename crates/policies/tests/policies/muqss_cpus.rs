@@ -78,7 +78,7 @@ fn tunable_interactive_makes_hogs_share_all_cpus() {
 
 /// 4 hogs of nice 0 and 4 of nice 5 on 4 CPUs: 80 % and 20 % of a CPU each.
 #[test]
-fn nice_values_count_across_queues() {
+fn tasks_in_different_queues_get_cpu_time_by_nice_value() {
     for share in ["none", "mc"] {
         let ran = shares(&spec(share, ""), "node:1 core:4 pu:1", &[0, 0, 0, 0, 5, 5, 5, 5]);
         assert!(ran[..4].iter().all(|ran| ran.abs_diff(80) <= 3), "{share} {ran:?}");
@@ -299,7 +299,7 @@ fn nearest_later_deadline_is_preempted() {
         // CPUs of the lower half of the machine search upwards, those of the upper half downwards.
         ([-20, -20, 5, 5], 0, false, Some(2)),
         ([5, 5, -20, -20], 3, false, Some(1)),
-        // Sync wakeup, with the task placed on the waker's CPU or elsewhere.
+        // Of a sync wakeup: a task that last ran on the waker's CPU preempts nobody, but one that ran elsewhere does.
         ([5, 1, 19, 10], 0, true, None),
         ([5, 1, 19, 10], 2, true, Some(2)),
     ] {

@@ -79,7 +79,7 @@ fn reservation_gets_its_cpu_time_by_its_end() {
         assert_eq!(during.iter().sum::<u64>(), 4_000);
         world.run_ms(100);
         let after = ran(&mut world, &all, 9_000);
-        // 2 of 18 tasks: a ninth of four CPUs, within a slice of each.
+        // The job has 2 of 18 tasks, so it gets a ninth of the time of four CPUs, within one slice for each CPU.
         assert!(after[1].abs_diff(4_000) <= 40, "from {from}: {after:?}");
     }
     let (mut world, all, _) = world("sets", FOUR, &[(2, 500, 1_000, 2)], 16);
@@ -112,7 +112,7 @@ fn idle_reserved_cpus_are_lent() {
 /// Points 1, 4 of `sets.bpf.c`: a permanent set has its CPUs and no others while those are in demand, and its tasks
 /// share their time.
 #[test]
-fn set_tasks_stay_on_their_cpus() {
+fn tasks_of_a_set_use_only_its_cpus() {
     let (mut world, all, _) = world("sets", FOUR, &[(1, 0, 0, 3)], 3);
     world.run_ms(100);
     let own = places(&world, &all[1]);

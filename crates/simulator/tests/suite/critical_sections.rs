@@ -18,7 +18,7 @@ fn machine(cpus: u32, line: u64) -> Machine {
     machine
 }
 
-/// Tasks, one on each CPU, that execute critical sections under a lock of this kind.
+/// Runs tasks that execute critical sections under one lock `l` of this kind, on the simulated machine.
 fn play(machine: &Machine, kind: &str, lock: &str, tasks: &str) -> Played {
     let text = format!(r#"{{"locks": {{"l": {{"kind": "{kind}"{lock}}}}}, "tasks": {{{tasks}}}}}"#);
     Scheduler::kernel().play(machine, &rt_app(&text)).completed()
@@ -337,8 +337,8 @@ fn striped_lock_admits_several_holders() {
     assert!(many * 5 < one, "{one} with one, {many} with 64");
 }
 
-/// All kinds on machines with all effects, under several schedulers and seeds: every critical section is executed,
-/// and all time is accounted (asserted by the collector).
+/// Locks of all kinds work on machines with all effects, under several schedulers and seeds: every critical section is
+/// executed, and all time is accounted (asserted by the collector).
 #[test]
 fn all_lock_kinds_work_on_all_machines() {
     let kinds = ["test-and-set", "ticket", "queued", "rwlock", "seqlock", "rcu", "mutex", "atomic"];

@@ -182,8 +182,8 @@ impl Reader<'_> {
         let start = self.at;
         let length = self.number("operations of a piece of work")?;
         let until = u64::from(from).checked_add(length).and_then(|until| u32::try_from(until).ok());
-        let until =
-            until.ok_or_else(|| (start, format!("a piece of work of {length} operations; expected 32 bits")))?;
+        let until = until
+            .ok_or_else(|| (start, format!("a piece of work of {length} operations ends beyond operation 2^32 - 1")))?;
         let cpu = CpuId(self.up_to("CPU of a piece of work", MAX_CPUS as u64 - 1)? as u32);
         let mask = self.number("what was touched")?;
         let mut touched = Touched::default();

@@ -507,7 +507,7 @@ fn invalid_observations_are_refused_with_the_offset() {
         (
             stretches(&[0, 2, 1, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0x0F, 0, 0]),
             of_stretches,
-            "byte 5: a piece of work of 4294967295 operations; expected 32 bits",
+            "byte 5: a piece of work of 4294967295 operations ends beyond operation 2^32 - 1",
         ),
         (device(&[1, 0, 0, 1, 0, 0, 0]), of_requests, "byte 7: device 1, but this block lists 1 devices"),
         (device(&[1, 0, 0, 0, 5, 0, 0]), of_requests, "byte 8: operation of a device: 5; expected at most 4"),

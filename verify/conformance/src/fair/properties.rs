@@ -156,7 +156,7 @@ pub fn apart(hz: u32, model: &Values, kernel: &Values) -> Vec<String> {
     let tolerance = |row: &Row| row.tolerance[usize::from(hz == 250)];
     let differs = |row: &&Row| match (row.value(model), row.value(kernel)) {
         (Some(model), Some(kernel)) => model.abs_diff(kernel) > tolerance(row),
-        // P10 needs two CPUs, which that kernel did not have.
+        // Property P10 needs two CPUs, but the recorded kernel had only one.
         _ => false,
     };
     let shown = |row: &Row| {

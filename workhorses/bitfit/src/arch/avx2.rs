@@ -73,7 +73,7 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
     }
 }
 
-/// Accumulates a line's bytes without a test.
+/// Accumulates the bytes of a line without a comparison: it only reads them.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn touch(seen: Seen, line: &Line) -> Seen {

@@ -81,7 +81,7 @@ fn any<const WANT: u8>(seen: Seen) -> bool {
     _mm512_test_epi64_mask(seen, _mm512_set1_epi64(bits as i64)) != 0
 }
 
-/// Accumulates a line's bytes without a test.
+/// Accumulates the bytes of a line without a comparison: it only reads them.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn touch(seen: Seen, line: &Line) -> Seen {

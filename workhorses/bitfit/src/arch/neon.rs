@@ -45,7 +45,7 @@ fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// Accumulates a line's bytes without a test.
+/// Accumulates the bytes of a line without a comparison: it only reads them.
 #[inline]
 #[target_feature(enable = "neon")]
 fn touch(seen: Seen, line: &Line) -> Seen {

@@ -26,7 +26,7 @@ fn see<const WANT: u8>(mut seen: Seen, line: &Line) -> Seen {
     seen
 }
 
-/// Accumulates a line's bytes without a test.
+/// Accumulates the bytes of a line without a comparison: it only reads them.
 #[inline(always)]
 fn touch(mut seen: Seen, line: &Line) -> Seen {
     for (seen, word) in seen.iter_mut().zip(line.as_chunks::<BYTES>().0) {

@@ -72,7 +72,7 @@ pub struct Cell {
 pub struct Picture {
     /// Image blocks per cell; the last cell may have fewer.
     pub cell_blocks: u64,
-    /// The cells.
+    /// Contents of each cell, in order.
     pub cells: Vec<Cell>,
 }
 

@@ -10,9 +10,9 @@ pub struct Held {
     pub ino: Ino,
     /// Whether it excludes all others, not only exclusive ones.
     pub exclusive: bool,
-    /// First byte.
+    /// Offset of the first byte locked.
     pub start: u64,
-    /// Byte behind the last.
+    /// Offset behind the last byte locked.
     pub end: u64,
     /// Connection, process and client.
     pub owner: (u64, u32, Vec<u8>),

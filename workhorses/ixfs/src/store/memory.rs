@@ -13,7 +13,7 @@ pub const SECTOR: usize = 512;
 pub enum Event {
     /// Bytes were written.
     Write {
-        /// First byte.
+        /// Offset of the first byte written.
         offset: u64,
         /// The bytes written.
         bytes: Vec<u8>,

@@ -51,7 +51,7 @@ impl Ptr {
         self.len.div_ceil(BLOCK as u32).max(1)
     }
 
-    /// The blocks of the object.
+    /// Numbers of the blocks that the object takes.
     pub fn blocks(self) -> std::ops::Range<u32> {
         self.block..self.block.saturating_add(self.block_count())
     }

@@ -26,11 +26,11 @@ pub enum When {
 pub struct SetAttr {
     /// Permission bits.
     pub mode: Option<u32>,
-    /// Owner.
+    /// User that owns the file.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group that owns the file.
     pub gid: Option<u32>,
-    /// Length.
+    /// Length of the file in bytes.
     pub size: Option<u64>,
     /// Last access.
     pub atime: Option<When>,

@@ -74,9 +74,9 @@ pub struct Inode {
     pub ino: Ino,
     /// Type and permissions.
     pub mode: u32,
-    /// Owner.
+    /// User that owns the file.
     pub uid: u32,
-    /// Group.
+    /// Group that owns the file.
     pub gid: u32,
     /// Number of names; a directory's includes `.` and its children's `..`. 0: removed, but still open.
     pub nlink: u32,
@@ -103,9 +103,9 @@ pub struct Attr {
     pub ino: Ino,
     /// Type and permissions.
     pub mode: u32,
-    /// Owner.
+    /// User that owns the file.
     pub uid: u32,
-    /// Group.
+    /// Group that owns the file.
     pub gid: u32,
     /// Number of names.
     pub nlink: u32,

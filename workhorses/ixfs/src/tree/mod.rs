@@ -76,9 +76,9 @@ pub struct Tree {
     pub count: u64,
     /// The quota of memory, in bytes.
     pub limit: u64,
-    /// Bytes of pages, in memory and in the store.
+    /// Size in bytes of all file pages, in memory and in the store.
     pub disk: u64,
-    /// Bytes of pages in memory.
+    /// Size in bytes of the file pages in memory.
     pub resident: u64,
     /// What the store can hold, in bytes: of pages not in memory and of memory charged.
     pub disk_limit: u64,

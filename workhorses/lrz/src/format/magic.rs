@@ -70,7 +70,7 @@ impl Magic {
             (0, 0..=3) => return Err(other("lrzip 0.0 to 0.3")),
             (0, minor @ 4..=5) => return Err(other(&format!("lrzip 0.{minor}"))),
             (0, minor @ 8..=14) => return Err(other(&format!("lrzip-next 0.{minor}"))),
-            (major, minor) => return Err(other(&format!("an unknown lrzip {major}.{minor}"))),
+            (major, minor) => return Err(other(&format!("lrzip {major}.{minor}, which is an unknown version"))),
         };
         let encryption = match (minor, bytes[22]) {
             (_, 0) => Encryption::None,

@@ -230,7 +230,7 @@ fn table(options: &Options<'_>, plan: &Plan) -> Result<Table> {
         match Table::new(bytes) {
             Err(_) if bytes > 1 << 16 => {
                 bytes /= 2;
-                log(options, &format!("no memory for the table of samples: {bytes} bytes instead"));
+                log(options, &format!("not enough memory for the planned table of samples: trying {bytes} bytes"));
             }
             made => return made,
         }

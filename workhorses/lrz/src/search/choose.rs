@@ -71,7 +71,7 @@ pub fn choose(
         if end <= covered || position - newest == rejected.distance && end <= rejected.end() {
             continue;
         }
-        // A match may displace a shorter one before it.
+        // A match may extend backwards over the last one if that is short, but not over the one before.
         let floor = match matches.as_slice() {
             [.., before, last] if last.length < LONG => before.end(),
             [last] if last.length < LONG => 0,

@@ -64,7 +64,7 @@ fn kfuncs_exist_in_the_right_kernel_versions() {
 }
 
 #[test]
-fn kfunc_groups_follow_the_contract() {
+fn kfuncs_belong_to_the_groups_of_kernel_7_2() {
     let groups_of = |name, parameters| groups(find(name, parameters, (7, 2)).expect("in the table"));
     assert_eq!(groups_of("scx_bpf_dsq_insert___v2", 4), [Group::Enqueue]);
     assert_eq!(groups_of("scx_bpf_dsq_move", 4), [Group::Dispatch, Group::Unlocked]);
