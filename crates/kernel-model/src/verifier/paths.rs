@@ -4,7 +4,7 @@
 //! followed unless its outcome is known, so that code behind a test for existence is not reached where it fails.
 
 use bpf_object::{FunctionId, Insn, LinkedObject, MapId, MapKind, Symbol};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of instructions that are followed in one function; a longer one has no findings of pointers.
 const MAX_STEPS: usize = 20_000;
@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 /// What is known of a register or stack slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Value {
     Unknown,
     Number(u64),
@@ -43,7 +43,7 @@ enum Value {
 }
 
 /// State of a path. Stack slots have 8 bytes.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
     slot: u32,
     regs: [Value; 11],
@@ -55,7 +55,7 @@ pub(super) fn explore(object: &LinkedObject, entries: &[FunctionId], final_const
     let mut found = Found::default();
     let unknown = [Value::Unknown; 5];
     let mut open: Vec<(u32, [Value; 5])> = entries.iter().map(|entry| (entry.0, unknown)).collect();
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     while let Some((function, arguments)) = open.pop() {
         if seen.insert((function, arguments)) {
             let mut walk = Walk {
@@ -108,7 +108,7 @@ impl Walk<'_> {
         regs[1..6].copy_from_slice(&arguments);
         regs[10] = Value::Frame(0);
         let mut open = vec![State { slot: 0, regs, stack: BTreeMap::new() }];
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let mut steps = 0;
         // States are compared only where a path begins: behind a jump.
         while let Some(mut state) = open.pop() {
