@@ -44,7 +44,7 @@ fn modelled(types: Option<&KernelTypes>) -> Config {
 
 /// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
 pub fn unmodelled(object: &Object, types: Option<&KernelTypes>) -> Vec<String> {
-    Kernel::lacks(&modelled(types), object).unmodelled
+    Kernel::unmodelled(&modelled(types), object)
 }
 
 /// Whether the scheduler implements this op.
@@ -99,6 +99,10 @@ pub struct Facts {
     pub later: Vec<(String, (u16, u16))>,
     /// Features that the model does not have.
     pub lacks: kernel_model::Lacks,
+    /// What every kernel's verifier refuses.
+    pub refused: Vec<String>,
+    /// Members of kernel structs that it reads and that are not modelled.
+    pub unmodelled: Vec<String>,
     /// Contents that the launch profile must or should have, one sentence each.
     pub profile: Vec<String>,
 }
@@ -225,6 +229,8 @@ impl Facts {
             tunables: tunables(object),
             later: later(object, &config, &ops, &flags),
             lacks: Kernel::lacks(&config, object),
+            refused: Kernel::refused(&config, object),
+            unmodelled: Kernel::unmodelled(&config, object),
             profile: wishes(object).into_iter().chain(tables).collect(),
             ops,
             flags,
@@ -261,8 +267,8 @@ impl Facts {
             "tunables": tunables.collect::<Vec<_>>(),
             "kernel": {"first": version(self.first_kernel()), "needs": later.collect::<Vec<_>>()},
             "lacks": {
-                "needed": self.lacks.needed, "ops": self.lacks.ops, "refused": self.lacks.refused,
-                "reached": self.lacks.reached, "members": self.lacks.unmodelled,
+                "needed": self.lacks.needed, "ops": self.lacks.ops, "refused": self.refused,
+                "reached": self.lacks.reached, "members": self.unmodelled,
             },
             "profile": self.profile,
         })
@@ -304,12 +310,12 @@ impl Facts {
         let tunables = self.tunables.iter().map(|one| format!("{} = {} ({})", one.name, one.value, one.kind));
         line("constants that a profile may set", &tunables.collect::<Vec<_>>());
         line("what a launch profile must contain", &self.profile);
-        line("what every kernel refuses", &self.lacks.refused);
+        line("what every kernel refuses", &self.refused);
         line("required features that weir does not model", &self.lacks.needed);
         line("operations that weir does not call; a profile can remove them", &self.lacks.ops);
         line("optional features that weir does not model", &self.lacks.reached);
-        line("members of kernel structs that are not modelled and read 0", &self.lacks.unmodelled);
-        if self.lacks.needed.is_empty() && self.lacks.ops.is_empty() && self.lacks.refused.is_empty() {
+        line("members of kernel structs that are not modelled and read 0", &self.unmodelled);
+        if self.lacks.needed.is_empty() && self.lacks.ops.is_empty() && self.refused.is_empty() {
             let mut commands = vec![format!("weir sim {}", self.name)];
             // For a policy, the profile determines which constants can be set on the command line.
             let mut own = self.tunables.iter().filter(|_| self.is_file);

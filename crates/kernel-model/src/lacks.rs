@@ -17,10 +17,6 @@ pub struct Lacks {
     pub reached: Vec<String>,
     /// Ops that the model does not call. The object cannot be loaded with them, but a launch profile can remove them.
     pub ops: Vec<String>,
-    /// What every kernel's verifier refuses, with its place in the source.
-    pub refused: Vec<String>,
-    /// Members of kernel structs that the object reads and the model does not keep: they exist, and read 0.
-    pub unmodelled: Vec<String>,
 }
 
 impl Lacks {
@@ -60,9 +56,6 @@ impl Kernel {
         let functions = functions.filter(|member| matches!(member.value, MemberValue::Function(_)));
         let unknown = functions.filter(|member| Op::by_name(&member.name).is_none());
         lacks.ops = unknown.map(|member| missing_op(&types, &member.name)).collect();
-        if let Ok(linked) = object.link(&*Kernel::target(config)) {
-            lacks.refused = verifier::findings(&linked, false);
-        }
         for need in object.needs(&*Kernel::target(config)).into_iter().filter(|need| !need.present) {
             let name = &need.name;
             let text = match need.kind {
@@ -105,11 +98,21 @@ impl Kernel {
         for (number, name) in UNMODELLED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(format!("weir does not model the helper {name} (number {number})"));
         }
-        lacks.unmodelled = unmodelled(config, object, &entries);
         for (_, name) in kfuncs::REFUSED_HELPERS.iter().filter(|(number, _)| called.contains(number)) {
             lacks.reached.push(kfuncs::refusal(name, config.version));
         }
         lacks
+    }
+
+    /// Returns the members of kernel structs that `object` reads and the model does not keep: they exist, and read 0.
+    pub fn unmodelled(config: &Config, object: &Object) -> Vec<String> {
+        unmodelled(config, object)
+    }
+
+    /// Returns what every kernel's verifier refuses of `object` and is cheap to see, with its place in the source;
+    /// [`Kernel::load`] refuses it with the same words.
+    pub fn refused(config: &Config, object: &Object) -> Vec<String> {
+        object.link(&*Kernel::target(config)).map_or(Vec::new(), |linked| verifier::findings(&linked, false))
     }
 
     /// The first kernel version that has a kfunc of this name, as far as the model knows.
@@ -118,11 +121,14 @@ impl Kernel {
     }
 }
 
-/// Members of kernel structs that the functions with these indices and their callees read, and that have no value in
-/// the model, without repetitions.
-fn unmodelled(config: &Config, object: &Object, entries: &[u32]) -> Vec<String> {
+/// Members of kernel structs that the programs which the model runs read, and that have no value in it, without
+/// repetitions.
+fn unmodelled(config: &Config, object: &Object) -> Vec<String> {
     let types = config.kernel_types();
-    let reached = object.callees(entries);
+    let runs = |kind: &ProgramKind| matches!(kind, ProgramKind::StructOps { .. } | ProgramKind::Syscall);
+    let entries = object.programs().filter(|(_, program)| runs(&program.kind));
+    let entries: Vec<u32> = entries.map(|(_, program)| program.function.0).collect();
+    let reached = object.callees(&entries);
     let used = object.members(&*Kernel::target(config)).unwrap_or_default();
     let reads = |used: &&MemberUse| matches!(used.access, MemberAccess::Load | MemberAccess::Address);
     let used = used.iter().filter(|used| used.present && reached.contains(&used.function.0)).filter(reads);

@@ -105,8 +105,8 @@ impl Core {
             Live::InvoluntarySwitches => history.involuntary,
             Live::Migrations => history.migrations,
             Live::UserTime if !entry.kernel_thread => self.executed_in_ticks(task),
-            Live::SystemTime if entry.kernel_thread => self.executed_in_ticks(task),
-            Live::UserTime | Live::SystemTime => 0,
+            Live::KernelTime if entry.kernel_thread => self.executed_in_ticks(task),
+            Live::UserTime | Live::KernelTime => 0,
             Live::ExecStart if self.task_running(task) => {
                 (self.cpus[entry.cpu.index()].exec_start + self.time.uptime()).0
             }

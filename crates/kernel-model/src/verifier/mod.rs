@@ -12,7 +12,7 @@
 
 mod paths;
 
-use bpf_object::{FunctionId, LinkedObject, MemberAccess, MemberUse, ProgramKind};
+use bpf_object::{FunctionId, LinkedObject, MemberAccess, MemberUse, ProgramKind, Symbol};
 use paths::Found;
 use std::collections::BTreeSet;
 
@@ -86,8 +86,9 @@ pub(crate) fn findings(object: &LinkedObject, final_constants: bool) -> Vec<Stri
     findings.extend(untested);
     findings.extend(leaks(object, &found));
     for program in programs.iter().filter(|program| program.kind == (ProgramKind::StructOps { sleepable: false })) {
-        let own = paths::explore(object, &[program.function], final_constants);
-        for (at, kfunc) in own.calls.iter().filter(|(_, kfunc)| MAY_SLEEP.contains(&kfunc.as_str())) {
+        let own = callees(object, program.function);
+        let sleeps = |(at, kfunc): &&(paths::At, String)| own.contains(&at.0) && MAY_SLEEP.contains(&kfunc.as_str());
+        for (at, kfunc) in found.calls.iter().filter(sleeps) {
             let name = &object.functions[program.function.0 as usize].name;
             findings.push(format!(
                 "{}: calls {kfunc}, which may sleep, from {name}, which may not: sleepable programs are in sections \
@@ -99,6 +100,20 @@ pub(crate) fn findings(object: &LinkedObject, final_constants: bool) -> Vec<Stri
     let mut seen = BTreeSet::new();
     findings.retain(|finding| seen.insert(finding.clone()));
     findings
+}
+
+/// A function and all functions that it calls.
+fn callees(object: &LinkedObject, entry: FunctionId) -> BTreeSet<u32> {
+    let (mut seen, mut open) = (BTreeSet::new(), vec![entry.0]);
+    while let Some(function) = open.pop() {
+        if seen.insert(function) {
+            open.extend(object.functions[function as usize].symbols.values().filter_map(|symbol| match symbol {
+                Symbol::Function(callee) => Some(callee.0),
+                _ => None,
+            }));
+        }
+    }
+    seen
 }
 
 /// References that no code of the object releases or stores.

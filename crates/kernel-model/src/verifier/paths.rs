@@ -4,10 +4,10 @@
 //! followed unless its outcome is known, so that code behind a test for existence is not reached where it fails.
 
 use bpf_object::{FunctionId, Insn, LinkedObject, MapId, MapKind, Symbol};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of instructions that are followed in one function; a longer one has no findings of pointers.
-const MAX_STEPS: usize = 200_000;
+const MAX_STEPS: usize = 20_000;
 
 /// Function and instruction slot.
 pub(super) type At = (u32, u32);
@@ -26,7 +26,7 @@ pub(super) struct Found {
 }
 
 /// What is known of a register or stack slot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Value {
     Unknown,
     Number(u64),
@@ -43,7 +43,7 @@ enum Value {
 }
 
 /// State of a path. Stack slots have 8 bytes.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct State {
     slot: u32,
     regs: [Value; 11],
@@ -55,7 +55,7 @@ pub(super) fn explore(object: &LinkedObject, entries: &[FunctionId], final_const
     let mut found = Found::default();
     let unknown = [Value::Unknown; 5];
     let mut open: Vec<(u32, [Value; 5])> = entries.iter().map(|entry| (entry.0, unknown)).collect();
-    let mut seen = HashSet::new();
+    let mut seen = BTreeSet::new();
     while let Some((function, arguments)) = open.pop() {
         if seen.insert((function, arguments)) {
             let mut walk = Walk {
@@ -108,17 +108,22 @@ impl Walk<'_> {
         regs[1..6].copy_from_slice(&arguments);
         regs[10] = Value::Frame(0);
         let mut open = vec![State { slot: 0, regs, stack: BTreeMap::new() }];
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let mut steps = 0;
-        while let Some(state) = open.pop() {
+        // States are compared only where a path begins: behind a jump.
+        while let Some(mut state) = open.pop() {
             if !seen.insert(state.clone()) {
                 continue;
             }
-            steps += 1;
-            if steps > MAX_STEPS {
-                return self.reach_all();
+            loop {
+                steps += 1;
+                if steps > MAX_STEPS {
+                    return self.reach_all();
+                }
+                if !self.step(&mut state, &mut open) {
+                    break;
+                }
             }
-            self.step(state, &mut open);
         }
         for (slot, (calls, other)) in std::mem::take(&mut self.accesses) {
             if let (Some(call), false) = (calls.first(), other) {
@@ -136,16 +141,17 @@ impl Walk<'_> {
         }
     }
 
-    /// Executes one instruction and adds the states behind it.
-    fn step(&mut self, mut state: State, open: &mut Vec<State>) {
+    /// Executes one instruction; returns whether the path goes on behind it. The paths behind a jump are added to
+    /// `open`.
+    fn step(&mut self, state: &mut State, open: &mut Vec<State>) -> bool {
         let function = &self.object.functions[self.function as usize];
         let slot = state.slot;
-        let Some(&insn) = function.insns.get(slot as usize) else { return };
+        let Some(&insn) = function.insns.get(slot as usize) else { return false };
         self.found.reached.insert((self.function, slot));
         let symbol = function.symbols.get(&slot);
         if let Some(Symbol::Poison(text)) = symbol {
             self.found.poison.insert((self.function, slot), text.clone());
-            return;
+            return false;
         }
         let (dst, src) = (usize::from(insn.dst.min(10)), usize::from(insn.src.min(10)));
         let mut next = slot + 1;
@@ -156,7 +162,7 @@ impl Walk<'_> {
             }
             1 => {
                 self.uses(slot, state.regs[src]);
-                state.regs[dst] = self.loaded(&state, state.regs[src], insn);
+                state.regs[dst] = self.loaded(state, state.regs[src], insn);
             }
             2 | 3 => {
                 self.uses(slot, state.regs[dst]);
@@ -173,25 +179,25 @@ impl Walk<'_> {
                     (state.regs[src], state.regs[0]) = (Value::Unknown, Value::Unknown);
                 }
             }
-            4 | 7 => state.regs[dst] = arithmetic(&state, insn),
-            _ if insn.code == EXIT => return,
-            _ if insn.code == CALL => self.call(slot, insn, symbol, &mut state),
+            4 | 7 => state.regs[dst] = arithmetic(state, insn),
+            _ if insn.code == EXIT => return false,
+            _ if insn.code == CALL => self.call(slot, insn, symbol, state),
             _ => {
                 let target =
                     i64::from(slot) + 1 + i64::from(if insn.code == 0x06 { insn.imm } else { i32::from(insn.off) });
-                let Ok(target) = u32::try_from(target) else { return };
-                let outcomes = branch(&state, insn);
+                let Ok(target) = u32::try_from(target) else { return false };
+                let outcomes = branch(state, insn);
                 if let Some(taken) = outcomes.1 {
                     open.push(State { slot: target, ..taken });
                 }
                 if let Some(falls) = outcomes.0 {
                     open.push(State { slot: next, ..falls });
                 }
-                return;
+                return false;
             }
         }
         state.slot = next;
-        open.push(state);
+        true
     }
 
     /// Notes an access through a value.
