@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: MIT OR Apache-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 //! Skipped tests. A test that lacks something of its machine (a kernel, a tool, a right) passes, and Rust's test runner
 //! hides what it prints. [`skip`] therefore also appends a line to the file that [`LIST`] names, so that `make test`
 //! can count the skipped tests, and CI can refuse a skip of something that it has.

@@ -359,8 +359,9 @@ fn runs_from_files_are_compared_in_one_table() {
             The same to 0.1 %: work done 1.12 s, wakeups 45,678, SMT migrations 12,
               CPU: run 900 ms, BPF instructions 7,654,321.
 
-            Against laptop-2c4t sim, host real finishes 4.2 % later, has a 20.0 % longer
-              mean wakeup latency and has a 20.0 % longer p99 wakeup latency.
+            Against laptop-2c4t sim, host real has a 20.0 % longer mean wakeup latency, has
+              a 20.0 % longer p99 wakeup latency, leaves CPUs idle while tasks wait for
+              20.0 % more time and finishes 4.2 % later.
 
             Values are medians of all runs, followed by the typical difference between two
               runs, and its range. ✓ better, ✗ worse: the range of the difference excludes
