@@ -82,6 +82,8 @@ fn simulated_and_real_runs_have_the_same_keys() {
     let mut real = keys(&serde_json::from_slice(&real.stdout).unwrap());
     // Only real runs describe how they were measured.
     real.retain(|key| !key.starts_with("runs/[]/meter/"));
+    // On a busy machine its times are doubtful.
+    real.retain(|key| !key.starts_with("runs/[]/doubtful/"));
     assert_eq!(real, simulated);
 }
 
