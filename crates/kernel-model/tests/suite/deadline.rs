@@ -227,6 +227,22 @@ fn p9_fair_server_gives_50_ms_per_second_beside_a_real_time_hog() {
 }
 
 #[test]
+fn p9_fair_task_that_sleeps_is_served_again_when_it_wakes() {
+    let mut bench = bench(1);
+    let hog = start(&mut bench, "hog", Policy::Fifo(40));
+    let fair = start(&mut bench, "fair", Policy::Other);
+    run(&mut bench, 1, ms(951), &[hog, fair]);
+    for _ in 0..5 {
+        assert_eq!(current(&bench, 0), fair);
+        bench.block(fair);
+        assert_eq!(current(&bench, 0), hog);
+        run(&mut bench, 1, ms(1), &[hog, fair]);
+        bench.wake(fair);
+    }
+    assert_eq!(current(&bench, 0), fair, "the server still has runtime and does not wait for zero laxity again");
+}
+
+#[test]
 fn p9_fair_class_that_gets_its_runtime_by_itself_needs_no_server() {
     let mut bench = bench(1);
     let (hog, fair) = (bench.task_with("hog", "", Policy::Fifo(40), 0), start(&mut bench, "fair", Policy::Other));

@@ -216,8 +216,13 @@ impl Core {
         let now = self.time.now().0;
         if self.has_server(served) {
             let server = self.cpus[cpu.index()].servers.of(served);
-            if server.state == State::Stopped {
-                server.start(now);
+            if server.state != State::Stopped {
+                return;
+            }
+            server.start(now);
+            // A server that already waited for zero laxity preempts real-time tasks at once (`enqueue_dl_entity`).
+            if server.state == State::Queued && self.current_class(cpu) == Class::Rt {
+                self.resched(cpu);
             }
         }
     }
