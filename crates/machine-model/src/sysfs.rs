@@ -25,7 +25,23 @@ const MAX_CACHE_LEAVES: usize = 16;
 
 struct Sysfs<'a> {
     read: &'a dyn Fn(&str) -> Option<String>,
-    caveats: RefCell<Vec<String>>,
+    caveats: RefCell<Vec<Caveat>>,
+}
+
+/// A file with unexpected contents, and the number of files like it: those whose paths differ in numbers only.
+struct Caveat {
+    kind: String,
+    first: String,
+    files: BTreeSet<String>,
+}
+
+impl Caveat {
+    fn sentence(self) -> String {
+        match self.files.len() {
+            0 | 1 => self.first,
+            files => format!("{} (so are {} files like it)", self.first, files - 1),
+        }
+    }
 }
 
 /// A node with its kernel number and online CPUs; without CPUs it has memory only.
@@ -41,11 +57,18 @@ impl Sysfs<'_> {
     }
 
     fn caveat(&self, path: &str, problem: &str) {
-        // Files of many CPUs are often wrong in the same way.
-        let caveat = format!("{path}: {problem}; ignored");
+        self.add_caveat(path, format!("{path}: {problem}; ignored"));
+    }
+
+    /// Adds a sentence on this file. Files of many CPUs are often wrong in the same way: only the first gets one.
+    fn add_caveat(&self, path: &str, sentence: String) {
+        let kind: String = path.chars().filter(|c| !c.is_ascii_digit()).collect();
         let mut caveats = self.caveats.borrow_mut();
-        if !caveats.contains(&caveat) {
-            caveats.push(caveat);
+        match caveats.iter_mut().find(|caveat| caveat.kind == kind) {
+            Some(caveat) => {
+                caveat.files.insert(path.to_owned());
+            }
+            None => caveats.push(Caveat { kind, first: sentence, files: [path.to_owned()].into() }),
         }
     }
 
@@ -100,7 +123,7 @@ impl Sysfs<'_> {
             let first = nodes.iter().position(|node| !node.cpus.is_empty()).unwrap_or(0);
             let caveat =
                 format!("{NODE}: CPUs {homeless} are in no node's cpulist; node {} is assumed", nodes[first].number);
-            self.caveats.borrow_mut().push(caveat);
+            self.add_caveat(NODE, caveat);
             homeless.iter().for_each(|cpu| {
                 nodes[first].cpus.insert(cpu);
             });
@@ -251,7 +274,7 @@ impl Machine {
             ..Machine::reference()
         };
         sysfs.add_frequencies(&mut machine);
-        machine.caveats = sysfs.caveats.into_inner();
+        machine.caveats = sysfs.caveats.into_inner().into_iter().map(Caveat::sentence).collect();
         machine.validate()?;
         Ok(machine.with_capacities_in_effect())
     }

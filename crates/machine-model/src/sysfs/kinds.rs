@@ -44,10 +44,11 @@ impl Sysfs<'_> {
             (None, None) if is_hybrid => {
                 let list: Vec<String> = kinds.iter().map(|cpus| format!("CPUs {cpus}")).collect();
                 let list = list.join(", ");
-                self.caveats.borrow_mut().push(format!(
+                let sentence = format!(
                     "unlike cores are simulated alike: {list}; sysfs gives neither capacities nor maximum frequencies; \
                      a machine file can (`weir machine host`, capacity)"
-                ));
+                );
+                self.add_caveat(INTEL_KINDS[0], sentence);
                 return capacities;
             }
             (None, None) => return capacities,

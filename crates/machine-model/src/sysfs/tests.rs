@@ -229,6 +229,18 @@ fn sparse_node_numbers_are_kept() {
 }
 
 #[test]
+fn files_that_are_wrong_alike_are_named_once() {
+    let machine = machine(&[0, 1, 2].map(|cpu| match cpu {
+        0 => ("cpu/cpu0/cpu_capacity", "0"),
+        1 => ("cpu/cpu1/cpu_capacity", "0"),
+        _ => ("cpu/cpu2/cpu_capacity", "2000"),
+    }))
+    .unwrap();
+    let expected = "/sys/devices/system/cpu/cpu0/cpu_capacity: 0; expected 1 to 1024; ignored (so are 2 files like it)";
+    assert_eq!(machine.caveats, [expected]);
+}
+
+#[test]
 fn machine_without_a_list_of_online_cpus_is_refused() {
     let cases = [
         ("absent", "/sys/devices/system/cpu/online: unreadable or empty; expected the online CPUs"),
