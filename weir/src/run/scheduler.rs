@@ -187,6 +187,9 @@ pub fn tell_exit(name: &str, exit: &KernelExit) {
     for line in exit.message.lines() {
         eprintln!("  {line}");
     }
+    if exit.dump.is_empty() {
+        return;
+    }
     match output::dump_file(&exit.dump) {
         Ok(path) => eprintln!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy())),
         Err(error) => eprintln!("weir: the kernel's debug dump is lost: {error:#}"),

@@ -41,6 +41,39 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn default_scheduler_refuses_a_workload_whose_group_has_a_cap() {
+    let directory = directory();
+    let output = weir(directory.path(), &["sim", "kernel", "-m", "pu:2", "-w", "./g.json"]);
+    assert_eq!(output.status.code(), Some(2));
+    let errors = text(&output.stderr);
+    assert!(errors.contains("group /a/x has a cap, which the model of the default scheduler does not"), "{errors}");
+}
+
+#[test]
+fn scheduler_that_ignores_unequal_weights_is_named() {
+    let directory = directory();
+    let errors =
+        |scheduler: &str| text(&weir(directory.path(), &["sim", scheduler, "-m", "pu:2", "-w", "./g.json"]).stderr);
+    let fifo = errors("fifo");
+    assert!(fifo.contains("weir: fifo does not implement cgroup_set_weight"), "{fifo}");
+    assert!(!errors(&listener()).contains("cgroup_set_weight"), "it implements the op");
+}
+
+#[test]
+fn reservations_above_the_cpus_are_refused_with_task_and_limit() {
+    let directory = directory();
+    let tasks = r#"{"tasks": {"d": {"instance": 3, "policy": "SCHED_DEADLINE", "dl-runtime": 10000, "dl-period": 16000,
+        "loop": 9, "run": 1000, "sleep": 1000}}}"#;
+    fs::write(directory.path().join("d.json"), tasks).unwrap();
+    let output = |machine: &str| weir(directory.path(), &["sim", "kernel", "-m", machine, "-w", "./d.json"]);
+    let refused = output("core:1 pu:1");
+    assert_eq!(refused.status.code(), Some(2));
+    let errors = text(&refused.stderr);
+    assert!(errors.contains("task d-1: SCHED_DEADLINE with 62.5") && errors.contains("EBUSY"), "{errors}");
+    assert_eq!(output("core:3 pu:1").status.code(), Some(0));
+}
+
+#[test]
 fn scheduler_gets_the_cgroup_callbacks_of_a_kernel() {
     let directory = directory();
     let args = ["sim", &listener(), "-m", "pu:2", "--without", "frequency", "-w", "./g.json", "--format", "json"];
