@@ -221,12 +221,16 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
-        let (name, object, workload, kernel) =
-            (&*scheduler.name, scheduler.object(), &*workload.name, conditions.kernel);
-        worlds::simulated::tags(
-            &worlds::simulated::Setup { scheduler: name, object, workload, seed, draw, kernel },
-            machine,
-        )
+        let setup = worlds::simulated::Setup {
+            scheduler: &scheduler.name,
+            object: scheduler.object(),
+            workload: &workload.name,
+            uses_memory: workload.uses_memory(),
+            seed,
+            draw,
+            kernel: conditions.kernel,
+        };
+        worlds::simulated::tags(&setup, machine)
     }
 }
 

@@ -65,4 +65,11 @@ pub enum DetailKind {
     },
     /// The task acquired the lock on which it spun.
     Passed,
+    /// The task reloads what its caches have lost before it works again.
+    Reloads {
+        /// Time that it needs.
+        time: Nanos,
+        /// Text that describes what is reloaded, such as `640 KB, last ran on CPU 3, other LLC`.
+        what: String,
+    },
 }

@@ -22,6 +22,7 @@ fn words(context: &RunContext<'_>, task: TaskId, event: &TaskEvent) -> String {
         TaskEvent::Event(event) => event_words(context, task, event),
         TaskEvent::Detail(detail) => match &detail.kind {
             DetailKind::Kept => format!("{} was called and inserted it into no queue", site_name(context, detail.site)),
+            DetailKind::Reloads { time, what } => format!("reloads {time}: {}", escape(what)),
             DetailKind::Waits { what, spins: true, .. } => format!("spins for {}", escape(what)),
             DetailKind::Waits { what, .. } => format!("waits for {}", escape(what)),
             DetailKind::Placed { .. }

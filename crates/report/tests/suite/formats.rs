@@ -159,6 +159,8 @@ fn json_format_is_stable() {
               },
               "run_ns": {
                 "slowed": null,
+                "reload": null,
+                "memory": null,
                 "spin": null
               },
               "energy_ratio_ppm": null,
@@ -181,6 +183,7 @@ fn json_format_is_stable() {
               "doubtful": [],
               "meter": null,
               "locks": null,
+              "memory_nodes": null,
               "distributions": {
                 "wakeup_latency_ns": {
                   "from": [
@@ -229,7 +232,9 @@ fn json_format_is_stable() {
                   "idle_ns": 29170000000,
                   "scheduler_ns": 620000000,
                   "stolen_ns": 310000000,
-                  "offline_ns": 0
+                  "offline_ns": 0,
+                  "reload_ns": 0,
+                  "memory_ns": 0
                 }
               ],
               "parts": [],
