@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `weir record`: runs a command on this machine and writes the behavior of its tasks to a workload file.
 
+mod check;
+
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use host::signals::Signals;
@@ -32,6 +34,9 @@ pub fn record(args: &Record) -> Result<bool> {
     let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
     let bytes = file.write(recorded)?;
     eprint!("{}", report(&summary, &output, bytes));
+    if output.is_file() {
+        check::check(&output)?;
+    }
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
         let stored = if command_lines == 1 {
