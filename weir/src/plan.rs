@@ -63,6 +63,8 @@ pub struct Outputs {
     pub format: Format,
     /// All measures are shown.
     pub all: bool,
+    /// Each pair of setups is compared.
+    pub pairs: bool,
     pub trace: Option<PathBuf>,
     pub log: Option<PathBuf>,
     /// Lines are counted; the inner `None` stands for standard output.
@@ -182,7 +184,7 @@ impl Outputs {
         ])?;
         let (trace, log, coverage) = (trace.clone(), log.clone(), coverage.clone());
         let (save, report) = (save.clone(), report.clone());
-        Ok(Outputs { format: args.format, all: args.all, trace, log, coverage, save, report })
+        Ok(Outputs { format: args.format, all: args.all, pairs: args.pairs, trace, log, coverage, save, report })
     }
 
     /// A trace is written to this file.
@@ -221,12 +223,14 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
+        let workload_caveats = workload.caveats.clone();
         let (name, object, workload, kernel) =
             (&*scheduler.name, scheduler.object(), &*workload.name, conditions.kernel);
-        worlds::simulated::tags(
+        let tags = worlds::simulated::tags(
             &worlds::simulated::Setup { scheduler: name, object, workload, seed, draw, kernel },
             machine,
-        )
+        );
+        Tags { workload_caveats, ..tags }
     }
 }
 

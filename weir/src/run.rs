@@ -387,7 +387,14 @@ fn deliver(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Option<
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let (save, report_page) = (args.save.as_deref(), args.report.as_deref());
-    let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
+    let how = Delivery {
+        format: args.format,
+        all: false,
+        pairs: false,
+        suites: &Suites::default(),
+        save,
+        report: report_page,
+    };
     how.deliver(&[report], &Refusals::default(), &setup)
 }
 

@@ -63,7 +63,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let Plan { schedulers, nominal, suites, outputs, command_line, .. } = &plan;
     let setup = save::Setup { command_line: command_line.clone(), schedulers, machines: nominal, events: vec![] };
     let (save, report) = (outputs.save.as_deref(), outputs.report.as_deref());
-    let how = Delivery { format: outputs.format, all: outputs.all, suites, save, report };
+    let how = Delivery { format: outputs.format, all: outputs.all, pairs: outputs.pairs, suites, save, report };
     how.deliver(&reports, &refusals, &setup)?;
     if let Some(to) = &outputs.coverage {
         tell_coverage(&covered, to.as_deref(), outputs.format)?;
