@@ -4,8 +4,8 @@
 
 use crate::RunContext;
 use crate::events::{last_events, last_events_json};
-use crate::wait::{wait_json, wait_sentence, wait_text};
-use crate::words::task_name;
+use crate::wait::{wait_json, wait_text};
+use crate::words::{suspect_sentence, task_name};
 use ids::{Nanos, TaskId};
 use report::{Exit, escape, wrap};
 use serde_json::{Value, json};
@@ -47,15 +47,15 @@ fn stalled(context: &RunContext<'_>, exit: &Exit) -> Option<TaskId> {
 
 /// A sentence on why the stalled task did not run.
 fn verdict(context: &RunContext<'_>, account: &Account) -> Option<String> {
-    if let Some(first) = account.suspects.first()
+    let name = task_name(context, account.wait.task);
+    let nowhere = account.longest_queue_stay().is_some_and(|stay| stay.queue.is_none());
+    if let Some(first) = account.suspects.first().filter(|_| !nowhere)
         && (account.idle.0 * 2 >= account.wait.length().0
             || matches!(first.reason, Reason::UnservedQueue { .. } | Reason::HigherClass { .. }))
     {
-        return Some(wait_sentence(context, account));
+        return Some(format!("Why {name} did not run: {}.", suspect_sentence(context, account, first)));
     }
     let last = account.longest_queue_stay()?;
-    let name = task_name(context, account.wait.task);
-    let nowhere = last.queue.is_none();
     Some(match last.departure {
         _ if nowhere => {
             format!(
