@@ -2,7 +2,7 @@
 //! House rules that rustfmt and clippy do not check. The test below enforces them, and `cargo run -p xtask -- tidy`
 //! lists violations. CONTRIBUTING.md gives the reasons.
 
-use crate::{architecture, words};
+use crate::{architecture, licences, words};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,7 @@ pub fn complaints(root: &Path) -> Vec<String> {
         check(&File { path, text }, &mut complaints);
     }
     complaints.extend(architecture::complaints(root));
+    complaints.extend(licences::complaints(root));
     complaints
 }
 
