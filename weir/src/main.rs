@@ -20,6 +20,7 @@ mod machine;
 mod notes;
 mod output;
 mod pages;
+mod parallel;
 mod plan;
 mod printk;
 mod progress;

@@ -13,11 +13,11 @@ use statistics::{LEVEL_PPM, Verdict};
 
 /// The runs and their comparisons as one JSON document, with a trailing newline.
 pub fn to_json(runs: &[RunReport]) -> String {
-    to_json_with(runs, &Value::Array(vec![]))
+    to_json_with(runs, &Value::Array(vec![]), None)
 }
 
-/// Like [`to_json`], with the setups that could not run.
-pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
+/// Like [`to_json`], with the setups that could not run, and the number of planned runs if they were interrupted.
+pub fn to_json_with(runs: &[RunReport], refused: &Value, planned: Option<usize>) -> String {
     let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
     let runs: Vec<Value> = runs.iter().map(run).collect();
@@ -25,6 +25,10 @@ pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
         json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups), "orders": orders(&groups) });
     if refused.as_array().is_some_and(|all| !all.is_empty()) {
         document["refused"] = refused.clone();
+    }
+    if let Some(planned) = planned {
+        document["interrupted"] =
+            json!({ "finished": document["runs"].as_array().map_or(0, Vec::len), "planned": planned });
     }
     to_text(&document)
 }

@@ -6,10 +6,9 @@ use anyhow::{Context, Result};
 use event_log::Null;
 use fault_plan::FaultPlan;
 use ids::Nanos;
+use output_file::Target;
 use simulator::{KernelName, Scheduler, Setup};
 use std::fs;
-use std::io::Write;
-use std::path::Path;
 use workload::{Recording, RecordingMeta};
 use workload_summary::{SELF_CHECK, flaws, replay_flaw};
 
@@ -18,7 +17,8 @@ use workload_summary::{SELF_CHECK, flaws, replay_flaw};
 const REPLAY_PERCENT: u64 = 15;
 
 /// Prints failed checks of the recording, and notes the deviation of a replay in the file.
-pub fn check(path: &Path) -> Result<()> {
+pub fn check(target: &Target) -> Result<()> {
+    let path = target.path();
     let place = || format!("cannot check {}", path.display());
     let bytes = fs::read(path).with_context(place)?;
     let mut recording = Recording::from_bytes(&path.display().to_string(), &bytes)?;
@@ -29,11 +29,7 @@ pub fn check(path: &Path) -> Result<()> {
             notes.push('\n');
         }
         notes.push_str(&format!("{SELF_CHECK}{flaw}"));
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let mut file = tempfile::NamedTempFile::new_in(directory).with_context(place)?;
-        file.write_all(&recording.to_bytes()?).with_context(place)?;
-        file.as_file().sync_all().with_context(place)?;
-        file.persist(path).with_context(place)?;
+        target.write(&recording.to_bytes()?).with_context(place)?;
     }
     for flaw in flaws(&recording.meta, &recording.workload) {
         eprintln!("weir: warning: {flaw}");

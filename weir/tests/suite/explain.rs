@@ -217,10 +217,7 @@ fn unobserved_queues_are_reported_as_not_seen() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["kernel"]);
     let explained = explain(directory.path(), &["--worst", "2"]);
-    assert!(
-        explained.contains("\nfair class\n") && !explained.contains("responsible callbacks, most"),
-        "{explained}"
-    );
+    assert!(explained.contains("\nfair class\n") && !explained.contains("responsible callbacks, most"), "{explained}");
     let json = explain_json(directory.path(), &["--worst", "1"]);
     let wait = &json["waits"][0];
     assert_eq!((&wait["queues_seen"], &wait["suspects"]), (&false.into(), &Value::Array(vec![])), "{wait:#}");

@@ -10,6 +10,7 @@ mod explain;
 mod groups;
 mod manual;
 mod nix;
+mod outputs;
 mod own;
 mod pages;
 mod places;
