@@ -176,9 +176,9 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
             format!("{site} took tasks from behind it {}; such tasks ran for {ran}", times(tasks))
         }
         Reason::TookOthers { tasks, queue, ran } => format!(
-            "{site} preferred {}: later tasks from there and the like ran for {ran} ({})",
+            "{site} preferred {}: it took {} from there and other queues, and such tasks ran for {ran}",
             queue_name(queue),
-            counted(tasks, "dispatch")
+            counted(tasks, "later task")
         ),
         Reason::KeptBusy { calls } => {
             format!("{site} was called {} for busy CPUs and let the running tasks continue", times(calls))

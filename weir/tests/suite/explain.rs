@@ -94,9 +94,6 @@ fn dispatch_that_leaves_a_cpu_idle_is_named() {
     save(directory.path(), &["./it.bpf.o", "--for", "1s"]);
     let document = explain_json(directory.path(), &["--worst", "1"]);
     let suspect = &document["waits"][0]["suspects"][0];
-    // No other CPU takes tasks from this queue either, so the task should not have been put there.
-    assert_eq!((&suspect["op"], &suspect["reason"]), (&"enqueue".into(), &"unserved_queue".into()), "{document:#}");
-    let suspect = &document["waits"][0]["suspects"][1];
     assert_eq!((&suspect["op"], &suspect["reason"]), (&"dispatch".into(), &"left_idle".into()), "{document:#}");
 }
 
@@ -397,6 +394,9 @@ fn fair_class_tells_by_which_rule_other_tasks_came_first() {
 #[test]
 fn idle_cpus_beside_waiting_tasks_are_explained_by_default() {
     let directory = workspace("slow.bpf.c", "FORGETS");
+    // All begin together, so that some are queued; those with an even PID are never served.
+    let light = r#"{"tasks": {"light": {"instance": 8, "loop": -1, "run": 1000, "sleep": 9000}}}"#;
+    std::fs::write(directory.path().join("load.json"), light).unwrap();
     save(directory.path(), &["./it.bpf.o", "--for", "2s"]);
     let idle = explain_json(directory.path(), &[])["idle_while_runnable"].clone();
     assert_eq!(
@@ -405,5 +405,6 @@ fn idle_cpus_beside_waiting_tasks_are_explained_by_default() {
         "{idle:#}"
     );
     let explained = explain(directory.path(), &[]);
-    assert!(explained.contains("a CPU that the task may use was idle"), "{explained}");
+    let unwrapped = explained.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unwrapped.contains("a CPU that the task may use was idle"), "{explained}");
 }
