@@ -46,7 +46,7 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let mut covered = Coverage::default();
     let mut reports = Vec::new();
     let runs = plan.runs();
-    for (run, done) in runs.iter().zip(run_all(&runs, &plan.outputs)) {
+    for (run, done) in runs.iter().zip(run_all(&runs, Some(&plan.outputs))) {
         let Done { report, printed, coverage } = match done {
             Ok(done) => done,
             Err(error) if is_comparison => {
@@ -97,9 +97,14 @@ pub fn one(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     Ok(run_one(run, None, progress)?.report)
 }
 
+/// Executes all runs without outputs; results are in the order of `runs`.
+pub fn reports(runs: &[Run<'_>]) -> Vec<Result<RunReport>> {
+    run_all(runs, None).into_iter().map(|done| Ok(done?.report)).collect()
+}
+
 /// Executes all runs, each on a single thread without shared state, on one thread for each host CPU; results are in
 /// the order of `runs`.
-fn run_all(runs: &[Run<'_>], outputs: &Outputs) -> Vec<Result<Done>> {
+fn run_all(runs: &[Run<'_>], outputs: Option<&Outputs>) -> Vec<Result<Done>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
     let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
     let results: Vec<Mutex<Option<Result<Done>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
@@ -110,7 +115,7 @@ fn run_all(runs: &[Run<'_>], outputs: &Outputs) -> Vec<Result<Done>> {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(run) = runs.get(index) else { break };
                     *results[index].lock().expect("only this thread locks it") =
-                        Some(run_one(*run, Some(outputs), &progress));
+                        Some(run_one(*run, outputs, &progress));
                 }
             });
         }
