@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Command-line grammar.
+//! Command-line grammar. Commands with many arguments of their own have them beside their code.
+
+mod shipped;
+
+pub use shipped::{Generate, Generated, Kind, List};
 
 mod explain;
 
@@ -30,6 +34,8 @@ Examples:
   weir run bfs -- make -j4            a build under bfs, in the kernel (root)
   weir record -o my.weir -- make -j4  record a workload (root)
   weir explain run.weirrun            why tasks of a saved run waited
+  weir meter locks run.weirrun        which locks its tasks and CPUs waited for
+  weir scale kernel --cpus 1,2,4,8,16,32 -m server-64 -w build,jobs=64
 
 Exit status: 0 fine, 1 a scheduler was ejected or something else was wrong with
 the run, 2 bad usage or input; the help of each command says more."
@@ -57,6 +63,10 @@ pub enum Command {
     Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
     Run(Run),
+    /// Measure locks, states of tasks, wakeups or interrupts
+    Meter(crate::meter::args::Meter),
+    /// Fit Gunther's law to throughput by CPUs, jobs or clients
+    Scale(crate::scale::args::Scale),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run
@@ -78,60 +88,6 @@ pub enum Command {
         /// CPUs that must be offline
         offline: String,
     },
-}
-
-/// `weir generate`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-Examples:
-  weir generate man /usr/local/share/man/man1
-  weir generate completions .             weir (bash), _weir (zsh), weir.fish
-  weir generate headers include           include/weir/scx.bpf.h and others
-  weir generate objects lib/weir          bfs.bpf.o, bfs.toml and others
-
-make install does all of this. Exit status: 0 fine, 2 bad usage or input."
-)]
-pub struct Generate {
-    /// Kind of files to write
-    pub what: Generated,
-    /// Output directory; created if missing
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-}
-
-/// Kinds of files that `weir generate` writes.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Generated {
-    Man,
-    Completions,
-    Headers,
-    Objects,
-}
-
-/// Sections of `weir list`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Kind {
-    Policies,
-    Machines,
-    Workloads,
-    Measures,
-}
-
-/// `weir list`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-Examples:
-  weir list
-  weir list policies
-  weir list measures                  meaning of each row of a report"
-)]
-pub struct List {
-    /// List this section only
-    pub kind: Option<Kind>,
 }
 
 /// `weir machine`.
@@ -269,6 +225,9 @@ pub struct Sim {
     /// Leave out effects: smt, capacity, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
+    /// Bring only the first N CPUs of each machine online
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: Option<u32>,
     /// Turn off sources of noise, such as threads,order
     ///
     /// docs/explanation/noise.md lists them.

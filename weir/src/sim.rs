@@ -10,7 +10,7 @@ use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::{coverage, notes, save};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use kernel_model::{Coverage, Kernel};
@@ -112,6 +112,22 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Target>, format: Format) -> Re
 /// If it cannot start.
 pub fn one(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     Ok(run_one(run, None, progress)?.report)
+}
+
+/// Executes all runs without outputs; results are in the order of `runs`.
+///
+/// # Errors
+/// If a signal ended them before all had finished.
+pub fn reports(runs: &[Run<'_>]) -> Result<Vec<Result<RunReport>>> {
+    let progress = Progress::new(runs.len());
+    let work = |index: usize| Some(run_one(runs[index], None, &progress));
+    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, end| {
+        progress.end();
+        if end != End::Done {
+            bail!("interrupted before all runs had finished");
+        }
+        Ok(results.into_iter().flatten().map(|done| Ok(done?.report)).collect())
+    })
 }
 
 /// Executes a run again and passes its events to `sink`. Returns the hash of the events, and the scheduler's object if
