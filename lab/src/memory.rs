@@ -48,14 +48,16 @@ pub fn execute(_: &Arguments) -> Result<()> {
     println!(
         "Intel MLC on three two-socket machines of the Skylake and Cascade Lake class: latency at a share u of the \
          highest read\nbandwidth, relative to the idle one. `knee_permille` is fitted to A at u = 0.59; B and C are \
-         predicted.\n"
+         predicted.\nThe slope of 0.30 comes from a fit to all three machines, so only the knee is predicted \
+         independently.\n"
     );
     print(&loaded_latency());
     println!("\n## AMD 40555, four sockets (K8, 2006)\n");
     println!(
         "Time relative to one reader of local memory (100). Latencies by hops are those at which one reader takes the \
          published\ntimes; the share of a writer's time that waits for memory is fitted to two local writers; a node \
-         has the published 4.5\nGB/s, a reader demands 1.64, a writer 2.98. Times of two threads are their mean.\n"
+         has the published 4.5\nGB/s, a reader demands 1.64, a writer 2.98. Times of two threads are their mean. \
+         Six of the 16 values are used.\n"
     );
     print(&opteron());
     Ok(())

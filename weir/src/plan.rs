@@ -12,9 +12,9 @@ use ids::Nanos;
 use invariants::{Checker, Promises};
 use kernel_model::KernelTypes;
 use machine_model::Machine;
+use output_file::Target;
 use report::Tags;
 use simulator::{KernelName, Setup};
-use std::path::{Path, PathBuf};
 use workload::Workload;
 
 /// Default number of seeds when schedulers are compared. With fewer than six pairs a significance test can never
@@ -63,12 +63,14 @@ pub struct Outputs {
     pub format: Format,
     /// All measures are shown.
     pub all: bool,
-    pub trace: Option<PathBuf>,
-    pub log: Option<PathBuf>,
+    /// Each pair of setups is compared.
+    pub pairs: bool,
+    pub trace: Option<Target>,
+    pub log: Option<Target>,
     /// Lines are counted; the inner `None` stands for standard output.
-    pub coverage: Option<Option<PathBuf>>,
-    pub save: Option<PathBuf>,
-    pub report: Option<PathBuf>,
+    pub coverage: Option<Option<Target>>,
+    pub save: Option<Target>,
+    pub report: Option<Target>,
 }
 
 /// One combination of scheduler, machine, workload and seed.
@@ -105,10 +107,11 @@ impl Plan {
         let (schedulers, broken) = schedulers(args)?;
         let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
         notes::tell_needless(&args.without, &nominal);
-        let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
+        let nominal = nominal.into_iter().map(|machine| left_out(machine, args)).collect::<Result<Vec<Machine>>>()?;
         let samples = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
         let workloads = workloads(&suites.workloads, &nominal)?;
         notes::tell_weights(&schedulers, workloads.iter().flatten());
+        outputs.refuse_inputs()?;
         let is_default = args.seed.is_none() && args.seeds.is_none() && args.draws.is_none();
         Ok(Plan {
             schedulers,
@@ -170,29 +173,25 @@ impl Outputs {
     /// Outputs of a command line.
     ///
     /// # Errors
-    /// If two of them are the same file.
+    /// If two of them are the same file, or one cannot be written.
     fn of(args: &Sim) -> Result<Outputs> {
         let Sim { trace, log, coverage, save, report, .. } = args;
-        output::check(&[
+        let [trace, log, lines, save, report] = output::check([
             ("--trace", trace.as_deref()),
             ("--log", log.as_deref()),
             ("--coverage", coverage.as_ref().and_then(|file| file.as_deref())),
             ("--save", save.as_deref()),
             ("--report", report.as_deref()),
         ])?;
-        let (trace, log, coverage) = (trace.clone(), log.clone(), coverage.clone());
-        let (save, report) = (save.clone(), report.clone());
-        Ok(Outputs { format: args.format, all: args.all, trace, log, coverage, save, report })
+        let coverage = coverage.is_some().then_some(lines);
+        Ok(Outputs { format: args.format, all: args.all, pairs: args.pairs, trace, log, coverage, save, report })
     }
 
-    /// A trace is written to this file.
-    pub fn trace(&self) -> Option<&Path> {
-        self.trace.as_deref()
-    }
-
-    /// Every event is written to this file.
-    pub fn log(&self) -> Option<&Path> {
-        self.log.as_deref()
+    /// # Errors
+    /// If one of them is an input.
+    fn refuse_inputs(&self) -> Result<()> {
+        let Outputs { trace, log, coverage, save, report, .. } = self;
+        output::refuse_inputs([trace, log, save, report].into_iter().chain(coverage))
     }
 }
 
@@ -221,6 +220,7 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
+        let workload_caveats = workload.caveats.clone();
         let setup = worlds::simulated::Setup {
             scheduler: &scheduler.name,
             object: scheduler.object(),
@@ -230,7 +230,7 @@ impl<'a> Run<'a> {
             draw,
             kernel: conditions.kernel,
         };
-        worlds::simulated::tags(&setup, machine)
+        Tags { workload_caveats, ..worlds::simulated::tags(&setup, machine) }
     }
 }
 
@@ -249,7 +249,7 @@ impl Single {
     /// # Errors
     /// If one of them cannot be resolved.
     pub fn of(args: &Sim) -> Result<Single> {
-        let machine = left_out(select::machine(&args.machines[0])?, args);
+        let machine = left_out(select::machine(&args.machines[0])?, args)?;
         let workload = select::workload(&args.workloads[0], machine.online_cpus().len() as u32)?;
         Ok(Single { machine, workload, conditions: Conditions::of(args)?, draw: 0, seed: args.seed.unwrap_or(0) })
     }
@@ -261,7 +261,7 @@ impl Single {
     pub fn tagged(args: &Sim, nominal: &Machine, workload: Workload, tags: &Tags) -> Result<Single> {
         let conditions = Conditions::of(args)?;
         let (draw, seed) = (tags.draw.unwrap_or(0), tags.seed.unwrap_or(0));
-        let samples = sampled(&left_out(nominal.clone(), args), args)?;
+        let samples = sampled(&left_out(nominal.clone(), args)?, args)?;
         let Some((_, machine)) = samples.into_iter().find(|(number, _)| *number == draw) else {
             bail!("sample {draw} is not among the --draws of its command line");
         };
@@ -284,11 +284,18 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The machine without the disabled hardware effects and noise sources.
-fn left_out(mut machine: Machine, args: &Sim) -> Machine {
+/// The machine without the disabled hardware effects, noise sources and CPUs.
+fn left_out(mut machine: Machine, args: &Sim) -> Result<Machine> {
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
-    machine
+    if let Some(wanted) = args.cpus {
+        let online = machine.online_cpus();
+        if wanted as usize > online.len() {
+            bail!("--cpus {wanted}: machine {} has {} online CPUs", machine.name, online.len());
+        }
+        online.iter().skip(wanted as usize).for_each(|cpu| _ = machine.offline.insert(cpu));
+    }
+    Ok(machine)
 }
 
 /// The machine itself, or all samples of its uncertain constants, with their indices.
@@ -340,6 +347,9 @@ fn command_line(args: &Sim) -> String {
     if !args.without.is_empty() {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
+    }
+    if let Some(cpus) = args.cpus {
+        option("cpus", &cpus.to_string());
     }
     if !args.noise_off.is_empty() {
         let words: Vec<&str> = args.noise_off.iter().map(|source| source.name()).collect();

@@ -3,6 +3,7 @@
 //! model cost?).
 
 mod architecture;
+mod licences;
 mod skipped;
 mod tidy;
 mod words;
@@ -59,6 +60,8 @@ enum Task {
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
     Locks(lab::locks::Arguments),
+    /// Measure what weir meter costs a command (root)
+    MeterCost(lab::meter_cost::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
+        Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),
     };

@@ -24,6 +24,7 @@ impl Machine {
             no_hz_idle,
             newidle_ratio,
             private_kb,
+            autogroup,
             llc_kb,
             costs,
             noise,
@@ -39,6 +40,9 @@ impl Machine {
         }
         if *private_kb > 0 {
             line(&mut text, "private_kb", private_kb, "size of a core's own cache in KiB");
+        }
+        if *autogroup {
+            line(&mut text, "autogroup", autogroup, "tasks are grouped by session (sched_autogroup_enabled)");
         }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
@@ -307,6 +311,7 @@ mod tests {
             no_hz_idle: false,
             newidle_ratio: Some(512),
             private_kb: 512,
+            autogroup: true,
             llc_kb: 8192,
             ..machine
         };

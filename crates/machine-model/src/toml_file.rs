@@ -131,6 +131,9 @@ impl Machine {
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
         let ratio = file.optional("newidle_ratio").map(|value| file.integer("newidle_ratio", value, NEWIDLE_RATIO));
         let newidle_ratio = ratio.transpose()?.map(|ratio| ratio as u32);
+        let autogroup = file.optional("autogroup").map_or(Ok(false), |value| {
+            value.get_ref().as_bool().ok_or_else(|| file.wrong("autogroup", value, "true or false"))
+        })?;
         let llc_kb = file.optional("llc_kb").map_or(Ok(0), |value| file.integer("llc_kb", value, LLC_KB))?;
         let private_kb =
             file.optional("private_kb").map_or(Ok(0), |value| file.integer("private_kb", value, LLC_KB))?;
@@ -164,6 +167,7 @@ impl Machine {
             no_hz_idle,
             newidle_ratio,
             private_kb,
+            autogroup,
             llc_kb,
             costs,
             noise,

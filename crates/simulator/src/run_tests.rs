@@ -43,7 +43,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         name: "test".to_owned(),
         duration: None,
         tasks,
-        mutexes: 0,
+        mutexes: Vec::new(),
         locks: Vec::new(),
         conditions: 0,
         barriers: Vec::new(),
@@ -51,6 +51,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         references: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -115,7 +115,8 @@ mod tests {
     use crate::{Effect, Estimate, Machine};
     use ids::Placement;
 
-    const HEAD: &str = "description = \"t\"\nhz = 250\nno_hz_idle = true\nllc_kb = 4096\ntopology = { shape = \"node:2 core:2 pu:1\" }\n";
+    const HEAD: &str = "description = \"t\"\nhz = 250\nno_hz_idle = true\nllc_kb = 4096\n\
+        topology = { shape = \"node:2 core:2 pu:1\" }\n";
     const GOOD: &str = r#"[caches]
 private_kb = 256
 private_ns = 4

@@ -6,7 +6,7 @@ use super::locks;
 use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, Sleep};
+use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,6 +88,13 @@ impl<'a> Names<'a> {
 
     pub fn count(&self) -> u32 {
         self.0.len() as u32
+    }
+
+    /// The names as mutexes, in the order of their numbers.
+    pub fn specs(&self) -> Vec<MutexSpec> {
+        let mut specs = MutexSpec::unnamed(self.0.len());
+        self.0.iter().for_each(|(name, number)| (*name).clone_into(&mut specs[*number as usize].name));
+        specs
     }
 }
 
