@@ -2,9 +2,9 @@
 //! Effects of a machine of which only the topology is known.
 //!
 //! A topology from an hwloc file, a synthetic string or sysfs says nothing of SMT throughput, frequencies, idle states,
-//! latencies of memory and locks. Without them a machine would be better than any hardware: a single queue shared by 512 CPUs would never
-//! be contended. So such a machine gets the numbers that are typical of its class, with limits as wide as the class.
-//! Results name these effects as assumed, and `--draws` samples them.
+//! latencies of memory and locks. Without them a machine would be better than any hardware: a single queue shared by
+//! 512 CPUs would never be contended. So such a machine gets the numbers that are typical of its class, with limits as
+//! wide as the class. Results name these effects as assumed, and `--draws` samples them.
 
 use crate::{Caches, Effect, Effects, Machine};
 use ids::Topology;

@@ -323,7 +323,7 @@ impl Memory {
         self.change_stream(now, cpu, home, running.stream, 0);
         if self.times.is_some() && set.footprint > 0 {
             let [owed, near, far] = entry.reload;
-            let missing = |lost: u64| if owed == 0 { 0 } else { lost * unpaid.0.min(owed) / owed };
+            let missing = |lost: u64| (lost * unpaid.0.min(owed)).checked_div(owed).unwrap_or(0);
             let (private, llc) = (&mut self.private[place.core as usize], &mut self.llc[place.llc as usize]);
             private.advance(now);
             llc.advance(now);

@@ -69,7 +69,8 @@ impl TaskMemory {
     }
 }
 
-/// Use of memory by tasks of this spec, in this sample of the uncertain constants; regions are numbered in the order of their first use.
+/// Use of memory by tasks of this spec, in this sample of the uncertain constants; regions are numbered in the order of
+/// their first use.
 fn use_of<'a>(spec: &'a TaskSpec, sample: Option<(u64, u64)>, regions: &mut Vec<&'a str>) -> Use {
     let Some(memory) = &spec.memory else { return Use::default() };
     let typical = |quantity: Quantity| {
