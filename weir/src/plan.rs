@@ -220,7 +220,6 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
-        let workload_caveats = workload.caveats.clone();
         let setup = worlds::simulated::Setup {
             scheduler: &scheduler.name,
             object: scheduler.object(),
@@ -230,7 +229,7 @@ impl<'a> Run<'a> {
             draw,
             kernel: conditions.kernel,
         };
-        Tags { workload_caveats, ..worlds::simulated::tags(&setup, machine) }
+        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
     }
 }
 

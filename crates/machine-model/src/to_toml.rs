@@ -23,8 +23,8 @@ impl Machine {
             hz,
             no_hz_idle,
             newidle_ratio,
-            private_kb,
             autogroup,
+            private_kb,
             llc_kb,
             costs,
             noise,
@@ -38,11 +38,11 @@ impl Machine {
         if let Some(ratio) = newidle_ratio {
             line(&mut text, "newidle_ratio", ratio, "initial newidle balance probability, in 1/1024");
         }
-        if *private_kb > 0 {
-            line(&mut text, "private_kb", private_kb, "size of a core's own cache in KiB");
-        }
         if *autogroup {
             line(&mut text, "autogroup", autogroup, "tasks are grouped by session (sched_autogroup_enabled)");
+        }
+        if *private_kb > 0 {
+            line(&mut text, "private_kb", private_kb, "size of a core's own cache in KiB");
         }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
@@ -310,8 +310,8 @@ mod tests {
             hz: 100,
             no_hz_idle: false,
             newidle_ratio: Some(512),
-            private_kb: 512,
             autogroup: true,
+            private_kb: 512,
             llc_kb: 8192,
             ..machine
         };

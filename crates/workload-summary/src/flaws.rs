@@ -78,6 +78,7 @@ mod tests {
             who: workload::Who::default(),
             window: None,
             lends: None,
+            memory: None,
             script,
         }
     }

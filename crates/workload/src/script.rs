@@ -300,17 +300,17 @@ impl Workload {
         true
     }
 
-    /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
-    pub fn uses_memory(&self) -> bool {
-        self.tasks.iter().any(|task| task.memory.is_some())
-    }
-
     /// Describes a mutex, by name if it has one.
     pub fn mutex_name(&self, mutex: MutexId) -> String {
         match self.mutexes.get(mutex.0 as usize) {
             Some(MutexSpec { name, .. }) if !name.is_empty() => format!("mutex {name}"),
             _ => format!("mutex {}", mutex.0),
         }
+    }
+
+    /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
+    pub fn uses_memory(&self) -> bool {
+        self.tasks.iter().any(|task| task.memory.is_some())
     }
 
     /// Parses a file: a recording if it has the magic, else rt-app JSON.
