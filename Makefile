@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-asan test-vm bench manual deps install uninstall test-install deb test-deb
+.PHONY: help demo test test-all test-asan test-vm bench manual deny deps install uninstall test-install deb test-deb
 
 help:
 	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
@@ -8,6 +8,7 @@ help:
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
+	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
 	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local);"
 	@echo "               with GUIDED=yes built by a profile of its own runs, which is faster"
@@ -32,7 +33,7 @@ demo:
 test: deps
 	@vm=smoke; . ./tools/deps.sh; set -ex; $(begin); \
 	cargo fmt --all --check; \
-	cargo clippy --workspace --all-targets --locked -q -- -D warnings; \
+	cargo clippy --workspace --all-targets --locked -q -- -D warnings -D clippy::undocumented_unsafe_blocks; \
 	skipped=$$(mktemp); WEIR_SKIPPED_TESTS=$$skipped cargo test --workspace --locked -q; \
 	cargo xtask vm smoke; \
 	cargo xtask skipped $$skipped; rm $$skipped; \
@@ -79,6 +80,16 @@ manual:
 		--no-default-features --features search mdbook; \
 	"$$home/bin/mdbook" build docs; \
 	echo "target/manual/index.html"
+
+# Licences, advisories, duplicates and sources of the dependencies, by deny.toml. The advisories come from the network;
+# `cargo xtask tidy` checks the licences without it.
+deny_version = 0.20.2
+deny: deps
+	@. ./tools/deps.sh; set -e; \
+	home=$${XDG_CACHE_HOME:-$$HOME/.cache}/weir/cargo-deny-$(deny_version); \
+	deny=$$(command -v cargo-deny || echo "$$home/bin/cargo-deny"); \
+	[ -x "$$deny" ] || cargo install --locked -q --version $(deny_version) --root "$$home" cargo-deny; \
+	"$$deny" check
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -2,17 +2,15 @@
 //! `weir compare`: compares saved runs and runs as JSON, simulated and real, in one table.
 
 use crate::args::{Compare, Format};
-use crate::output;
 use crate::pages::{self, Runs};
+use crate::{input, output};
 use anyhow::Result;
-use std::path::Path;
 
 /// Compares the files and prints the result. Returns false if some run in them did not complete.
 pub fn compare(args: &Compare) -> Result<bool> {
-    let named: Vec<(&str, Option<&Path>)> = args.files.iter().map(|file| ("FILE", Some(file.as_path()))).collect();
-    for &file in named.iter().filter(|_| args.report.is_some()) {
-        output::check(&[file, ("--report", args.report.as_deref())])?;
-    }
+    let [page] = output::check([("--report", args.report.as_deref())])?;
+    args.files.iter().for_each(|file| input::note_input(file));
+    output::refuse_inputs([&page])?;
     let mut all = Runs::default();
     all.command = Some(command_line(args));
     for path in &args.files {
@@ -20,16 +18,17 @@ pub fn compare(args: &Compare) -> Result<bool> {
         runs.records.iter_mut().for_each(|record| record.file = Some(path.display().to_string()));
         all.extend(runs);
     }
-    let view = output::view(args.all);
+    let view = output::view(args.all, args.pairs);
     let text = match args.format {
         Format::Text => report::records_to_text(&all.records, view),
         Format::Json => report::comparisons_to_json(&all.records),
         Format::Csv => report::to_csv(&all.records),
     };
-    output::print(&text)?;
-    if let Some(path) = &args.report {
-        pages::write(path, &all, &[])?;
+    let printed = output::print(&text);
+    if let Some(page) = &page {
+        pages::write(page, &all, &[])?;
     }
+    printed?;
     Ok(all.are_complete())
 }
 

@@ -23,6 +23,7 @@ pub fn is_source(name: &str) -> bool {
 pub fn object(source: &Path) -> Result<Vec<u8>> {
     match compile(source) {
         Ok(compiled) => {
+            compiled.sources.iter().for_each(|source| input::note_input(source));
             eprint!("{}", compiled.warnings);
             Ok(compiled.object)
         }

@@ -6,6 +6,7 @@ use crate::args::{Args, Generate, Generated};
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 use clap_complete::Shell;
+use output_file::{Privacy, Target};
 use std::fs;
 use std::path::Path;
 
@@ -26,7 +27,19 @@ pub fn generate(args: &Generate) -> Result<()> {
 
 /// `weir.1`, and one `weir-SUBCOMMAND.1` for each subcommand.
 fn manual(directory: &Path) -> Result<()> {
-    clap_mangen::generate_to(Args::command(), directory).with_context(|| directory.display().to_string())
+    let mut command = Args::command().disable_help_subcommand(true);
+    command.build();
+    page_of(&command, directory)
+}
+
+/// Page of a command, and those of its subcommands.
+fn page_of(command: &clap::Command, directory: &Path) -> Result<()> {
+    let page = clap_mangen::Man::new(command.clone());
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    write(&directory.join(page.get_filename()), &text)?;
+    let mut shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    shown.try_for_each(|command| page_of(command, directory))
 }
 
 fn completions(directory: &Path) -> Result<()> {
@@ -59,5 +72,5 @@ fn objects(directory: &Path) -> Result<()> {
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    fs::write(path, bytes).with_context(|| path.display().to_string())
+    Ok(Target::check_file(path, Privacy::Public)?.write(bytes)?)
 }

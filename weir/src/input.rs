@@ -2,6 +2,7 @@
 //! Reads the files named on the command line. Only regular files are read, each up to the maximum size of its kind.
 
 use anyhow::{Context, Result, anyhow, bail};
+use output_file::FileId;
 use std::fs::{self, File, FileType};
 use std::io::Read;
 use std::os::unix::fs::FileTypeExt;
@@ -38,6 +39,8 @@ type Files = Vec<(String, Vec<u8>)>;
 
 /// Files read so far, to be stored in a saved run.
 static READ: Mutex<Files> = Mutex::new(Vec::new());
+/// Identities of all files read so far, which no output may replace.
+static INPUTS: Mutex<Vec<FileId>> = Mutex::new(Vec::new());
 /// Whether files that are read are added to `READ`.
 static REMEMBERS: AtomicBool = AtomicBool::new(false);
 
@@ -58,6 +61,18 @@ impl Drop for Provided {
 pub fn provide(files: Files) -> Provided {
     *PROVIDED.lock().expect("no thread panics while holding it") = Some(files);
     Provided
+}
+
+/// Notes that this file is an input.
+pub fn note_input(path: &Path) {
+    if let Ok(metadata) = fs::metadata(path) {
+        INPUTS.lock().expect("no thread panics while holding it").push(FileId::of(&metadata));
+    }
+}
+
+/// Whether this file is an input.
+pub fn was_read(file: FileId) -> bool {
+    INPUTS.lock().expect("no thread panics while holding it").contains(&file)
 }
 
 /// Looks a path up in the provided files. The outer `None` means that none are provided and the file system is used.
@@ -116,6 +131,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<Vec<u8>> {
     if bytes.len() as u64 > most {
         return Err(too_large(bytes.len() as u64));
     }
+    note_input(path);
     note(&path.to_string_lossy(), &bytes);
     Ok(bytes)
 }

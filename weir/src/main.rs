@@ -21,6 +21,7 @@ mod meter;
 mod notes;
 mod output;
 mod pages;
+mod parallel;
 mod plan;
 mod printk;
 mod progress;

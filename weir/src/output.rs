@@ -2,13 +2,14 @@
 //! Output: reports in the chosen format, files, standard output.
 
 use crate::args::Format;
+use crate::input;
 use crate::refusals::Refusals;
 use crate::suites::Suites;
 use crate::{pages, save};
 use anyhow::{Context, Result, bail};
+use output_file::{Privacy, Target};
 use report::{Record, RunReport, Tags, View};
-use std::fs::File;
-use std::io::{self, BufWriter, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 /// Minimum and maximum width of text in columns; the minimum is used for pipes.
@@ -26,34 +27,41 @@ pub struct Delivery<'a> {
     pub format: Format,
     /// Show all measures, not only the most important.
     pub all: bool,
+    /// Compare each pair of setups.
+    pub pairs: bool,
     /// Test suites, which have report formats of their own.
     pub suites: &'a Suites,
     /// Saved-run file to write.
-    pub save: Option<&'a Path>,
+    pub save: Option<&'a Target>,
     /// HTML page to write.
-    pub report: Option<&'a Path>,
+    pub report: Option<&'a Target>,
+    /// Number of planned runs, if the runs were interrupted.
+    pub interrupted: Option<usize>,
 }
 
 impl Delivery<'_> {
-    /// Saves and prints the reports of simulated or real runs.
+    /// Saves and prints the reports of simulated or real runs. A failed output does not prevent the others.
+    ///
+    /// # Errors
+    /// The first failure.
     pub fn deliver(&self, runs: &[RunReport], refusals: &Refusals, setup: &save::Setup<'_>) -> Result<()> {
-        if let Some(path) = self.save {
-            save::save(path, setup, runs)?;
+        let saved = self.save.map_or(Ok(()), |target| save::save(target, setup, runs));
+        let dumped = dump(runs, self.format);
+        let printed = print(&self.reports(runs, refusals));
+        if saved.is_ok() {
+            self.explain(runs, setup);
         }
-        dump(runs, self.format)?;
-        print(&self.reports(runs, refusals))?;
-        self.explain(runs, setup);
-        if let Some(path) = self.report {
-            let shown = pages::Runs::of(path, save::container(setup, runs)?)?;
-            pages::write(path, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())?;
-        }
-        Ok(())
+        let paged = self.report.map_or(Ok(()), |target| {
+            let shown = pages::Runs::of(target.path(), save::container(setup, runs)?)?;
+            pages::write(target, &shown, &refusals.to_text().lines().map(str::to_owned).collect::<Vec<_>>())
+        });
+        saved.and(dumped).and(printed.map(|_| ())).and(paged)
     }
 
     /// After a report that ends with an ejection, names the command that explains it.
     fn explain(&self, runs: &[RunReport], setup: &save::Setup<'_>) {
         let Some(run) = runs.iter().find(|run| run.ending.ejected.is_some()) else { return };
-        let saved = self.save.map_or_else(|| "run.weirrun".to_owned(), |path| quote(&path.to_string_lossy()));
+        let saved = self.save.map_or_else(|| "run.weirrun".to_owned(), |it| quote(&it.path().to_string_lossy()));
         let mut command = format!("weir explain {saved} --ejection");
         if runs.len() > 1 {
             let Tags { scheduler, machine, workload, seed, draw, .. } = &run.tags;
@@ -73,18 +81,18 @@ impl Delivery<'_> {
     /// Reports in the chosen format, with the schedulers that could not be loaded, which CSV omits.
     fn reports(&self, runs: &[RunReport], refusals: &Refusals) -> String {
         match self.format {
-            Format::Text => self.suites.to_text(runs, view(self.all)) + &refusals.to_text(),
-            Format::Json => report::to_json_with(runs, &refusals.to_json()),
+            Format::Text => self.suites.to_text(runs, view(self.all, self.pairs)) + &refusals.to_text(),
+            Format::Json => report::to_json_with(runs, &refusals.to_json(), self.interrupted),
             Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
         }
     }
 }
 
 /// Report width for the current terminal.
-pub fn view(all: bool) -> View {
+pub fn view(all: bool, pairs: bool) -> View {
     let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let columns = screen.map_or(0, |(width, _)| usize::from(width.0));
-    View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
+    View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all, pairs }
 }
 
 /// Name that identifies a run among several.
@@ -132,8 +140,33 @@ pub fn print(text: &str) -> Result<bool> {
     }
 }
 
+/// Checks the output files of a command before its work begins.
+///
+/// # Errors
+/// If two options name the same file, one is `-`, because standard output carries the report, or one cannot be written.
+pub fn check<const N: usize>(files: [(&str, Option<&Path>); N]) -> Result<[Option<Target>; N]> {
+    check_distinct(&files)?;
+    let mut targets = [const { None }; N];
+    for (target, (option, path)) in targets.iter_mut().zip(files) {
+        let checked = path.map(|path| Target::check(path, Privacy::Public)).transpose();
+        *target = checked.with_context(|| option.to_owned())?;
+    }
+    Ok(targets)
+}
+
+/// Rejects outputs that are files which this command has read.
+///
+/// # Errors
+/// Names the file.
+pub fn refuse_inputs<'a>(targets: impl IntoIterator<Item = &'a Option<Target>>) -> Result<()> {
+    match targets.into_iter().flatten().find(|target| target.existing().is_some_and(input::was_read)) {
+        Some(target) => bail!("{}: an input of this command; expected another output file", target.path().display()),
+        None => Ok(()),
+    }
+}
+
 /// Rejects file options that name the same file, and `-`, because standard output carries the report.
-pub fn check(files: &[(&str, Option<&Path>)]) -> Result<()> {
+fn check_distinct(files: &[(&str, Option<&Path>)]) -> Result<()> {
     let files: Vec<(&str, &Path)> = files.iter().filter_map(|(option, path)| Some((*option, (*path)?))).collect();
     for (index, (option, path)) in files.iter().enumerate() {
         if *path == Path::new("-") {
@@ -159,11 +192,6 @@ fn is_same(one: &Path, other: &Path) -> bool {
         (Some(one), Some(other)) => one == other && !is_device(&one),
         _ => one == other,
     }
-}
-
-/// Creates a file for writing.
-pub fn create(path: &Path) -> Result<BufWriter<File>> {
-    Ok(BufWriter::new(File::create(path).with_context(|| format!("cannot write {}", path.display()))?))
 }
 
 /// Quotes a word for a shell.

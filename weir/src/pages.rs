@@ -11,6 +11,7 @@ use event_log::Tee;
 use explanation::{RunContext, Source};
 use ids::Topology;
 use measures::Collector;
+use output_file::Target;
 use page::Track;
 use report::{Details, Outcome, Record};
 use saved_run::SavedRun;
@@ -100,7 +101,7 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
 }
 
 /// Writes the page and prints its path.
-pub fn write(path: &Path, runs: &Runs, refused: &[String]) -> Result<()> {
+pub fn write(target: &Target, runs: &Runs, refused: &[String]) -> Result<()> {
     let page = page::page(&page::Report {
         version: output::VERSION,
         command: runs.command.as_deref(),
@@ -109,17 +110,19 @@ pub fn write(path: &Path, runs: &Runs, refused: &[String]) -> Result<()> {
         tracks: &runs.tracks(),
         refused,
     });
-    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-    eprintln!("weir: the report is {}", report::escape(&path.display().to_string()));
+    target.write(page.as_bytes())?;
+    eprintln!("weir: the report is {}", report::escape(&target.path().display().to_string()));
     Ok(())
 }
 
 /// Runs `weir report`. Returns false if some run in the file did not complete.
 pub fn report(args: &Report) -> Result<bool> {
     let page = args.output.clone().unwrap_or_else(|| beside(&args.file));
-    output::check(&[("FILE", Some(&args.file)), ("--output", Some(&page))])?;
+    let [target] = output::check([("--output", Some(&page))])?;
+    input::note_input(&args.file);
+    output::refuse_inputs([&target])?;
     let runs = Runs::read(&args.file)?;
-    write(&page, &runs, &[])?;
+    write(&target.expect("it was given"), &runs, &[])?;
     Ok(runs.are_complete())
 }
 

@@ -12,9 +12,9 @@ use ids::Nanos;
 use invariants::{Checker, Promises};
 use kernel_model::KernelTypes;
 use machine_model::Machine;
+use output_file::Target;
 use report::Tags;
 use simulator::{KernelName, Setup};
-use std::path::{Path, PathBuf};
 use workload::Workload;
 
 /// Default number of seeds when schedulers are compared. With fewer than six pairs a significance test can never
@@ -63,12 +63,14 @@ pub struct Outputs {
     pub format: Format,
     /// All measures are shown.
     pub all: bool,
-    pub trace: Option<PathBuf>,
-    pub log: Option<PathBuf>,
+    /// Each pair of setups is compared.
+    pub pairs: bool,
+    pub trace: Option<Target>,
+    pub log: Option<Target>,
     /// Lines are counted; the inner `None` stands for standard output.
-    pub coverage: Option<Option<PathBuf>>,
-    pub save: Option<PathBuf>,
-    pub report: Option<PathBuf>,
+    pub coverage: Option<Option<Target>>,
+    pub save: Option<Target>,
+    pub report: Option<Target>,
 }
 
 /// One combination of scheduler, machine, workload and seed.
@@ -109,6 +111,7 @@ impl Plan {
         let samples = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
         let workloads = workloads(&suites.workloads, &nominal)?;
         notes::tell_weights(&schedulers, workloads.iter().flatten());
+        outputs.refuse_inputs()?;
         let is_default = args.seed.is_none() && args.seeds.is_none() && args.draws.is_none();
         Ok(Plan {
             schedulers,
@@ -170,29 +173,25 @@ impl Outputs {
     /// Outputs of a command line.
     ///
     /// # Errors
-    /// If two of them are the same file.
+    /// If two of them are the same file, or one cannot be written.
     fn of(args: &Sim) -> Result<Outputs> {
         let Sim { trace, log, coverage, save, report, .. } = args;
-        output::check(&[
+        let [trace, log, lines, save, report] = output::check([
             ("--trace", trace.as_deref()),
             ("--log", log.as_deref()),
             ("--coverage", coverage.as_ref().and_then(|file| file.as_deref())),
             ("--save", save.as_deref()),
             ("--report", report.as_deref()),
         ])?;
-        let (trace, log, coverage) = (trace.clone(), log.clone(), coverage.clone());
-        let (save, report) = (save.clone(), report.clone());
-        Ok(Outputs { format: args.format, all: args.all, trace, log, coverage, save, report })
+        let coverage = coverage.is_some().then_some(lines);
+        Ok(Outputs { format: args.format, all: args.all, pairs: args.pairs, trace, log, coverage, save, report })
     }
 
-    /// A trace is written to this file.
-    pub fn trace(&self) -> Option<&Path> {
-        self.trace.as_deref()
-    }
-
-    /// Every event is written to this file.
-    pub fn log(&self) -> Option<&Path> {
-        self.log.as_deref()
+    /// # Errors
+    /// If one of them is an input.
+    fn refuse_inputs(&self) -> Result<()> {
+        let Outputs { trace, log, coverage, save, report, .. } = self;
+        output::refuse_inputs([trace, log, save, report].into_iter().chain(coverage))
     }
 }
 
@@ -221,12 +220,14 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
+        let workload_caveats = workload.caveats.clone();
         let (name, object, workload, kernel) =
             (&*scheduler.name, scheduler.object(), &*workload.name, conditions.kernel);
-        worlds::simulated::tags(
+        let tags = worlds::simulated::tags(
             &worlds::simulated::Setup { scheduler: name, object, workload, seed, draw, kernel },
             machine,
-        )
+        );
+        Tags { workload_caveats, ..tags }
     }
 }
 

@@ -68,8 +68,9 @@ impl Progress {
     }
 
     /// Removes the bar after all runs.
-    pub fn end(self) {
-        if let Some(bar) = self.bar.and_then(|bar| bar.into_inner().ok().flatten()) {
+    pub fn end(&self) {
+        let bar = self.bar.as_ref().and_then(|bar| bar.lock().expect("no thread panics while holding it").take());
+        if let Some(bar) = bar {
             bar.finish_and_clear();
         }
     }

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `weir record`: runs a command on this machine and writes the behavior of its tasks to a workload file.
 
+mod check;
+
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use host::signals::Signals;
 use kernel_link::{RecordOptions, RecordSummary, Whom};
+use output_file::{Privacy, Target};
 use report::counted;
 use std::ffi::OsString;
-use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -21,17 +23,23 @@ pub fn record(args: &Record) -> Result<bool> {
     let name = name_of(whom)?;
     let output = args.output.clone().unwrap_or_else(|| PathBuf::from(&name).with_extension("weir"));
     let stem = output.file_stem().unwrap_or(&name).to_string_lossy().into_owned();
-    let file = Output::new(&output)?;
+    // Command lines may have passwords.
+    let target = Target::check(&output, Privacy::Private)?;
     let limit = args.duration.map(|limit| Duration::from_nanos(limit.0));
-    let directory = file.directory();
-    let options = RecordOptions { directory: directory.as_deref(), command_lines: !args.no_argv, limit };
+    let options = RecordOptions { directory: target.directory(), command_lines: !args.no_argv, limit };
     let signals = Signals::block()?;
     let recorded = kernel_link::record(&stem, whom, options, &signals)?;
     let summary = recorded.summary.clone();
     let tasks = &recorded.recording.workload.tasks;
     let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
-    let bytes = file.write(recorded)?;
-    eprint!("{}", report(&summary, &output, bytes));
+    let written = write(recorded, &target);
+    let wrote = |bytes: &u64| eprintln!("weir: wrote {} ({} KB)", output.display(), bytes.div_ceil(1000));
+    written.iter().for_each(wrote);
+    eprint!("{}", report(&summary));
+    written?;
+    if output.is_file() {
+        check::check(&target)?;
+    }
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
         let stored = if command_lines == 1 {
@@ -42,6 +50,13 @@ pub fn record(args: &Record) -> Result<bool> {
         eprintln!("weir: {lines} {stored}; --no-argv leaves them out");
     }
     Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
+}
+
+/// Writes the recording and returns its size in bytes.
+fn write(recorded: kernel_link::Recorded, target: &Target) -> Result<u64> {
+    let mut file = target.create()?;
+    recorded.write_to(&mut file).with_context(|| format!("cannot write {}", target.path().display()))?;
+    Ok(file.finish()?)
 }
 
 /// Default name of a recording.
@@ -58,12 +73,10 @@ fn name_of(whom: Whom<'_>) -> Result<OsString> {
 }
 
 /// Summary of the recording for standard error.
-fn report(summary: &RecordSummary, output: &Path, bytes: u64) -> String {
+fn report(summary: &RecordSummary) -> String {
     let mut text = format!(
-        "weir: wrote {} ({} KB): {}, {} of CPU time in {}\n\
+        "weir: {}, {} of CPU time in {}\n\
          weir: probes took {:.2} % of all CPU time, their reader {:.2} %; {}, {} lost\n",
-        output.display(),
-        bytes.div_ceil(1000),
         counted(summary.tasks.into(), "task"),
         summary.cpu,
         summary.wall,
@@ -107,50 +120,4 @@ fn scheduling(summary: &RecordSummary) -> String {
         summary.scheduling,
         named.collect::<Vec<_>>().join(", ")
     )
-}
-
-/// Output file. Write errors are detected before the command runs, and a partly written file is never left behind.
-struct Output<'a> {
-    path: &'a Path,
-    /// Temporary file that is renamed once complete. `None` for non-regular files such as /dev/stdout, which are
-    /// written directly.
-    part: Option<PathBuf>,
-}
-
-impl<'a> Output<'a> {
-    fn new(path: &'a Path) -> Result<Output<'a>> {
-        let cannot = || format!("cannot write {}", path.display());
-        if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-            OpenOptions::new().write(true).open(path).with_context(cannot)?;
-            return Ok(Output { path, part: None });
-        }
-        let mut part = path.as_os_str().to_owned();
-        part.push(".part");
-        let part = PathBuf::from(part);
-        // Removed at once, so that nothing is left behind if this process is killed.
-        fs::write(&part, b"").and_then(|()| fs::remove_file(&part)).with_context(cannot)?;
-        Ok(Output { path, part: Some(part) })
-    }
-
-    /// Directory for the temporary files of a long recording.
-    fn directory(&self) -> Option<PathBuf> {
-        let directory = self.part.as_ref()?.parent()?;
-        Some(if directory.as_os_str().is_empty() { PathBuf::from(".") } else { directory.to_owned() })
-    }
-
-    /// Writes the recording and returns its size in bytes.
-    fn write(&self, recorded: kernel_link::Recorded) -> Result<u64> {
-        let cannot = || format!("cannot write {}", self.path.display());
-        let Some(part) = &self.part else {
-            let out = OpenOptions::new().write(true).open(self.path).with_context(cannot)?;
-            return recorded.write_to(out).with_context(cannot);
-        };
-        let written = File::create(part).map_err(anyhow::Error::from);
-        let written = written.and_then(|out| Ok(recorded.write_to(out)?));
-        let written =
-            written.and_then(|bytes| fs::rename(part, self.path).map(|()| bytes).map_err(anyhow::Error::from));
-        written.with_context(cannot).inspect_err(|_| {
-            let _ = fs::remove_file(part);
-        })
-    }
 }

@@ -10,11 +10,11 @@ mod statistics;
 mod whole;
 
 use crate::args::{Format, Run};
-use crate::output::{self, Delivery, create, print, quote};
+use crate::output::{self, Delivery, print, quote};
 use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
 use crate::suites::Suites;
-use crate::{input, notes, save};
+use crate::{input, notes, save, sim};
 use anyhow::{Context, Result, anyhow, bail};
 use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
@@ -28,6 +28,7 @@ use invariants::{Checker, Demands};
 use kernel_link::meter::{Meter, Scope, host_machine};
 use kernel_link::scheduler::KernelExit;
 use machine_model::Machine;
+use output_file::Target;
 use report::{Called, RunReport};
 use scheduler::{Loaded, tell_exit};
 use screen::Screen;
@@ -114,6 +115,13 @@ impl Outside<'_> {
     }
 }
 
+/// Output files, checked.
+struct Files {
+    trace: Option<Target>,
+    save: Option<Target>,
+    page: Option<Target>,
+}
+
 /// End of the measured command or workload.
 struct Followed {
     ejected: Option<KernelExit>,
@@ -151,7 +159,9 @@ pub fn run(args: &Run) -> Result<bool> {
     }
     let files =
         [("--trace", args.trace.as_deref()), ("--save", args.save.as_deref()), ("--report", args.report.as_deref())];
-    output::check(&files)?;
+    let [trace, save, page] = output::check(files)?;
+    output::refuse_inputs([&trace, &save, &page])?;
+    let outputs = Files { trace, save, page };
     let check = args.check.then_some(Path::new(""));
     if let Some((option, _)) = files.iter().chain(&[("--check", check)]).find(|(_, it)| watches && it.is_some()) {
         bail!("{option} needs a command or a workload, and none is given");
@@ -182,7 +192,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let screen = draws.then(|| start_screen(args, watches)).transpose()?;
     let signals = &signals;
     let outside = Outside { signals, scheduler, statistics, screen, unread, duration, deadline, faults, affinities };
-    if watches { watch(args, outside) } else { measure(args, &schedulers, prepared.as_ref(), outside) }
+    if watches { watch(args, outside) } else { measure(args, &schedulers, prepared.as_ref(), outside, &outputs) }
 }
 
 fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
@@ -315,11 +325,12 @@ fn measure(
     schedulers: &[Scheduler],
     prepared: Option<&PreparedWorkload<'_>>,
     mut outside: Outside<'_>,
+    outputs: &Files,
 ) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = host::kernel_release()?;
     let tags = tags(args, schedulers, &kernel);
-    let trace = args.trace.as_deref().map(create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
+    let trace = outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
     let log = (args.save.is_some() || args.report.is_some())
         .then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION)))
@@ -354,8 +365,7 @@ fn measure(
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
     outside.screen = None;
     let (measured, Tee(checker, Tee(_, Tee(trace, log)))) = meter.finish(outside.scheduler_time()?.since(before))?;
-    let name = || args.trace.as_deref().map(|path| path.display().to_string()).unwrap_or_default();
-    trace.map(perfetto::Writer::finish).transpose().with_context(name)?;
+    let traced = trace.map_or(Ok(()), |trace| sim::place(trace.finish(), outputs.trace.as_ref()));
     drop(outside.statistics);
     let ended = outside.scheduler.map(Loaded::end).transpose()?;
     let restarts = ended.as_ref().map_or(0, |ended| ended.restarts);
@@ -377,17 +387,31 @@ fn measure(
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(prepared.into_iter().flat_map(|prepared| prepared.workload().labels()));
     let fine = report.is_fine();
-    deliver(args, schedulers, report, log)?;
+    traced.and(deliver(args, schedulers, report, log, outputs))?;
     Ok(fine)
 }
 
 /// Prints the report, saves the run and writes its page if requested; there is a log in these cases.
-fn deliver(args: &Run, schedulers: &[Scheduler], report: RunReport, log: Option<LogWriter<Vec<u8>>>) -> Result<()> {
+fn deliver(
+    args: &Run,
+    schedulers: &[Scheduler],
+    report: RunReport,
+    log: Option<LogWriter<Vec<u8>>>,
+    outputs: &Files,
+) -> Result<()> {
     let machines: Vec<_> = log.is_some().then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
-    let (save, report_page) = (args.save.as_deref(), args.report.as_deref());
-    let how = Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: report_page };
+    let (save, page) = (outputs.save.as_ref(), outputs.page.as_ref());
+    let how = Delivery {
+        format: args.format,
+        all: false,
+        pairs: false,
+        suites: &Suites::default(),
+        save,
+        report: page,
+        interrupted: None,
+    };
     how.deliver(&[report], &Refusals::default(), &setup)
 }
 

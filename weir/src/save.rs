@@ -8,10 +8,10 @@ use crate::select::Scheduler;
 use crate::{input, output};
 use anyhow::{Context, Result};
 use machine_model::Machine;
+use output_file::Target;
 use report::RunReport;
 use saved_run::SavedRun;
 use serde_json::{Map, Value, json};
-use std::path::Path;
 
 /// Part with the document that `--format json` prints.
 pub const RUNS: &str = "runs.json";
@@ -33,10 +33,10 @@ pub struct Setup<'a> {
 }
 
 /// Writes the file.
-pub fn save(path: &Path, setup: &Setup<'_>, runs: &[RunReport]) -> Result<()> {
-    let place = || format!("cannot save {}", path.display());
+pub fn save(target: &Target, setup: &Setup<'_>, runs: &[RunReport]) -> Result<()> {
+    let place = || format!("cannot save {}", target.path().display());
     let bytes = container(setup, runs).with_context(place)?.to_bytes();
-    std::fs::write(path, bytes).with_context(place)
+    target.write(&bytes).with_context(place)
 }
 
 /// Builds the saved-run container.

@@ -9,13 +9,13 @@ use crate::{input, save, select, sim};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use bpf_object::LinkedObject;
 use clap::Parser;
-use event_log::{LogReader, Sink};
+use event_log::{Bounds, LONGEST, LogReader, Sink};
 use ids::Nanos;
 use machine_model::Machine;
 use report::{Called, Exit, Outcome, Tags, World, counted, escape};
 use saved_run::SavedRun;
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use timeline::{Recorder, Timeline};
 
@@ -88,6 +88,12 @@ impl OneRun {
     }
 }
 
+/// The part of the runs' JSON that is read here.
+#[derive(Debug, Deserialize)]
+struct Document {
+    runs: Vec<OneRun>,
+}
+
 #[derive(Debug, Deserialize)]
 struct Setup {
     weir: String,
@@ -113,6 +119,12 @@ struct SavedMachine {
 struct SavedFile {
     path: String,
     file: String,
+}
+
+/// Reads a part of a container that has this form. Other keys cost no memory.
+fn json<T: DeserializeOwned>(container: &SavedRun, name: &str) -> Result<T> {
+    let Some(text) = container.part(name)? else { bail!("a saved run without {name}") };
+    serde_json::from_slice(&text).with_context(|| name.to_owned())
 }
 
 /// File of saved runs.
@@ -147,16 +159,16 @@ impl Saved {
     /// As [`Saved::open`].
     pub fn of(path: &Path, container: SavedRun) -> Result<Saved> {
         let place = || path.display().to_string();
-        let json = |name: &str| -> Result<Value> {
-            let Some(text) = container.part(name).with_context(place)? else {
-                bail!("{}: a saved run without {name}", place());
-            };
-            serde_json::from_slice(&text).with_context(|| format!("{}: {name}", place()))
-        };
-        let setup =
-            serde_json::from_value(json(save::SETUP)?).with_context(|| format!("{}: {}", place(), save::SETUP))?;
-        let runs = serde_json::from_value(json(save::RUNS)?["runs"].take())
-            .with_context(|| format!("{}: {}", place(), save::RUNS))?;
+        let setup: Setup = json(&container, save::SETUP).with_context(place)?;
+        let Document { runs } = json(&container, save::RUNS).with_context(place)?;
+        if let Some((index, run)) = runs.iter().enumerate().find(|(_, run)| run.end() > LONGEST) {
+            bail!(
+                "{}: {}: runs[{index}].elapsed_ns: {}; at most a year is expected",
+                place(),
+                save::RUNS,
+                run.elapsed_ns
+            );
+        }
         Ok(Saved { path: path.to_owned(), container, setup, runs })
     }
 
@@ -260,9 +272,9 @@ impl Saved {
     /// # Errors
     /// If that part is damaged.
     pub fn measure(&self, run: usize, key: &str) -> Result<Option<u64>> {
-        let document: Value = serde_json::from_slice(&self.part(save::RUNS)?)?;
+        let document: serde_json::Value = serde_json::from_slice(&self.part(save::RUNS)?)?;
         let found = key.split('.').try_fold(&document["runs"][run], |value, part| value.get(part));
-        Ok(found.and_then(Value::as_u64))
+        Ok(found.and_then(serde_json::Value::as_u64))
     }
 
     /// Number of events of a real run that were lost; 0 for a simulated one.
@@ -294,7 +306,10 @@ impl Saved {
         let part = format!("events/{number}");
         let bytes = self.part(&part)?;
         let mut log = LogReader::new(&*bytes).with_context(|| part.clone())?;
-        while let Some(record) = log.read().with_context(|| part.clone())? {
+        let mut bounds = Bounds::new(self.cpus(run)?, self.runs[run].end());
+        for number in 0u64.. {
+            let Some(record) = log.read().with_context(|| part.clone())? else { break };
+            bounds.check(&record).with_context(|| format!("{part}, record {number}"))?;
             record.send_to(sink);
         }
         Ok(())

@@ -3,7 +3,8 @@
 //! order.
 
 use crate::args::{Format, Sim};
-use crate::output::{self, Delivery, create};
+use crate::output::{self, Delivery};
+use crate::parallel::{self, End};
 use crate::plan::{Outputs, Plan, Run, SEEDS};
 use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
@@ -13,17 +14,16 @@ use anyhow::{Context, Result};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use kernel_model::{Coverage, Kernel};
+use output_file::{OutputFile, Target};
 use report::RunReport;
-use std::io::Write;
-use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Result of a run.
 struct Done {
     report: RunReport,
     printed: Printed,
     coverage: Coverage,
+    /// Whether trace and log could be written.
+    written: Result<()>,
 }
 
 /// Simulates and reports. Returns false if a scheduler was ejected, or a run ended in a deadlock.
@@ -43,11 +43,27 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let broken = std::mem::take(&mut plan.broken);
     let is_comparison = plan.schedulers.len() + broken.len() > 1;
     broken.into_iter().for_each(|(scheduler, error)| refusals.add_broken(&scheduler, &plan.machine_names(), error));
-    let mut covered = Coverage::default();
-    let mut reports = Vec::new();
     let runs = plan.runs();
-    for (run, done) in runs.iter().zip(run_all(&runs, Some(&plan.outputs))) {
-        let Done { report, printed, coverage } = match done {
+    let progress = Progress::new(runs.len());
+    let work = |index: usize| Some(run_one(runs[index], Some(&plan.outputs), &progress));
+    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, end| {
+        progress.end();
+        let done = runs.iter().zip(results).filter_map(|(run, done)| Some((run, done?)));
+        finish(&plan, done.collect(), is_comparison, refusals, end)
+    })
+}
+
+/// Reports the finished runs. In a comparison, schedulers that could not be loaded are listed.
+fn finish(
+    plan: &Plan,
+    results: Vec<(&Run<'_>, Result<Done>)>,
+    is_comparison: bool,
+    mut refusals: Refusals,
+    end: End,
+) -> Result<bool> {
+    let (mut covered, mut reports, mut written) = (Coverage::default(), Vec::new(), Ok(()));
+    for (run, done) in results {
+        let done = match done {
             Ok(done) => done,
             Err(error) if is_comparison => {
                 refusals.add(&run.scheduler.name, &run.machine.name, error)?;
@@ -55,32 +71,33 @@ pub fn sim(args: &Sim) -> Result<bool> {
             }
             Err(error) => return Err(error),
         };
-        printk::tell(&output::name(&report), &printed);
-        covered.add(&coverage);
-        reports.push(report);
+        printk::tell(&output::name(&done.report), &done.printed);
+        covered.add(&done.coverage);
+        reports.push(done.report);
+        written = written.and(done.written);
     }
     refusals.check(&reports)?;
-    let Plan { schedulers, nominal, suites, outputs, command_line, .. } = &plan;
+    let interrupted = (end != End::Done).then(|| plan.runs().len());
+    interrupted.iter().for_each(|&planned| parallel::tell_interrupted(reports.len(), planned));
+    let Plan { schedulers, nominal, suites, outputs, command_line, .. } = plan;
     let setup = save::Setup { command_line: command_line.clone(), schedulers, machines: nominal, events: vec![] };
-    let (save, report) = (outputs.save.as_deref(), outputs.report.as_deref());
-    let how = Delivery { format: outputs.format, all: outputs.all, suites, save, report };
-    how.deliver(&reports, &refusals, &setup)?;
+    let (save, report) = (outputs.save.as_ref(), outputs.report.as_ref());
+    let how =
+        Delivery { format: outputs.format, all: outputs.all, pairs: outputs.pairs, suites, save, report, interrupted };
+    let delivered = how.deliver(&reports, &refusals, &setup);
     if let Some(to) = &outputs.coverage {
-        tell_coverage(&covered, to.as_deref(), outputs.format)?;
+        tell_coverage(&covered, to.as_ref(), outputs.format)?;
     }
+    written.and(delivered)?;
     refusals.fail()?;
     Ok(reports.iter().all(RunReport::is_fine))
 }
 
 /// Shows line coverage, or writes it to a file. Next to a JSON or CSV document on standard output it goes to standard
 /// error.
-fn tell_coverage(coverage: &Coverage, to: Option<&Path>, format: Format) -> Result<()> {
+fn tell_coverage(coverage: &Coverage, to: Option<&Target>, format: Format) -> Result<()> {
     match to {
-        Some(path) => {
-            let mut out = create(path)?;
-            let written = out.write_all(coverage::to_lcov(coverage).as_bytes()).and_then(|()| out.flush());
-            written.with_context(|| path.display().to_string())
-        }
+        Some(target) => Ok(target.write(coverage::to_lcov(coverage).as_bytes())?),
         None if format == Format::Text => output::print(&coverage::to_text(coverage)).map(|_| ()),
         None => {
             eprint!("{}", coverage::to_text(coverage));
@@ -97,33 +114,17 @@ pub fn one(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     Ok(run_one(run, None, progress)?.report)
 }
 
-/// Executes all runs without outputs; results are in the order of `runs`.
-pub fn reports(runs: &[Run<'_>]) -> Vec<Result<RunReport>> {
-    run_all(runs, None).into_iter().map(|done| Ok(done?.report)).collect()
-}
-
-/// Executes all runs, each on a single thread without shared state, on one thread for each host CPU; results are in
-/// the order of `runs`.
-fn run_all(runs: &[Run<'_>], outputs: Option<&Outputs>) -> Vec<Result<Done>> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from).min(runs.len());
-    let (next, progress) = (AtomicUsize::new(0), Progress::new(runs.len()));
-    let results: Vec<Mutex<Option<Result<Done>>>> = runs.iter().map(|_| Mutex::new(None)).collect();
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(run) = runs.get(index) else { break };
-                    *results[index].lock().expect("only this thread locks it") =
-                        Some(run_one(*run, outputs, &progress));
-                }
-            });
-        }
-    });
-    progress.end();
-    let done =
-        |result: Mutex<Option<_>>| result.into_inner().expect("no thread panicked").expect("every run was executed");
-    results.into_iter().map(done).collect()
+/// Executes all runs without outputs; results are in the order of `runs`. Runs that a signal prevented are missing.
+///
+/// # Errors
+/// If a signal ended the runs early.
+pub fn reports(runs: &[Run<'_>]) -> Result<Vec<Result<RunReport>>> {
+    let progress = Progress::new(runs.len());
+    let work = |index: usize| Some(one(runs[index], &progress));
+    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, _| {
+        progress.end();
+        Ok(results.into_iter().flatten().collect())
+    })
 }
 
 /// Executes a run again and passes its events to `sink`. Returns the hash of the events, and the scheduler's object if
@@ -141,15 +142,16 @@ pub fn reproduce(run: Run<'_>, sink: &mut dyn Sink) -> Result<(u128, Option<Link
 fn run_one(run: Run<'_>, outputs: Option<&Outputs>, progress: &Progress) -> Result<Done> {
     let Run { scheduler, machine, workload, conditions, .. } = run;
     let (tags, setup) = (run.tags(), run.setup());
-    let (trace_to, log_to) = (outputs.and_then(Outputs::trace), outputs.and_then(Outputs::log));
-    let trace = trace_to.map(create).transpose()?;
+    let trace_to = outputs.and_then(|outputs| outputs.trace.as_ref());
+    let log_to = outputs.and_then(|outputs| outputs.log.as_ref());
+    let trace = trace_to.map(Target::create).transpose()?;
     let trace = trace.map(|out| perfetto::Writer::new(out, &conditions.kernel.to_string()));
     let (lines, log) = match log_to {
         None => (None, None),
-        Some(path) if path.extension().is_some_and(|extension| extension == "jsonl") => {
-            (Some(JsonLines::new(create(path)?)), None)
+        Some(target) if target.path().extension().is_some_and(|extension| extension == "jsonl") => {
+            (Some(JsonLines::new(target.create()?)), None)
         }
-        Some(path) => (None, Some(LogWriter::new(create(path)?, &worlds::header(&tags, output::VERSION))?)),
+        Some(target) => (None, Some(LogWriter::new(target.create()?, &worlds::header(&tags, output::VERSION))?)),
     };
     let printer = Printer::new(progress.is_of_one().then_some(progress));
     let mut sinks = Tee(run.checker(), Tee(printer, Tee(trace, Tee(lines, log))));
@@ -163,15 +165,17 @@ fn run_one(run: Run<'_>, outputs: Option<&Outputs>, progress: &Progress) -> Resu
     part.end();
     let (outcome, coverage) = outcome.with_context(|| format!("{} on {}", scheduler.name, machine.name))?;
     let Tee(checker, Tee(printer, Tee(trace, Tee(lines, log)))) = sinks;
-    if let Some(path) = trace_to {
-        trace.map(perfetto::Writer::finish).transpose().with_context(|| path.display().to_string())?;
-    }
-    if let Some(path) = log_to {
-        lines.map(JsonLines::finish).transpose().with_context(|| path.display().to_string())?;
-        log.map(LogWriter::finish).transpose().with_context(|| path.display().to_string())?;
-    }
+    let traced = trace.map_or(Ok(()), |trace| place(trace.finish(), trace_to));
+    let logged = lines.map_or(Ok(()), |lines| place(lines.finish(), log_to));
+    let logged = logged.and(log.map_or(Ok(()), |log| place(log.finish(), log_to)));
     let findings = checker.finish(outcome.measures.elapsed);
     let mut report = worlds::simulated::report(tags, outcome, end, Some(findings));
     report.measures.divide(workload.labels());
-    Ok(Done { report, printed: printer.finish(), coverage })
+    Ok(Done { report, printed: printer.finish(), coverage, written: traced.and(logged) })
+}
+
+/// Puts a complete trace or log at its target.
+pub fn place(written: std::io::Result<OutputFile>, target: Option<&Target>) -> Result<()> {
+    let file = written.with_context(|| target.map(|target| target.path().display().to_string()).unwrap_or_default())?;
+    Ok(file.finish().map(|_| ())?)
 }

@@ -3,6 +3,7 @@
 //! model cost?).
 
 mod architecture;
+mod licences;
 mod skipped;
 mod tidy;
 mod words;

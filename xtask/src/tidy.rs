@@ -2,7 +2,7 @@
 //! House rules that rustfmt and clippy do not check. The test below enforces them, and `cargo run -p xtask -- tidy`
 //! lists violations. CONTRIBUTING.md gives the reasons.
 
-use crate::{architecture, words};
+use crate::{architecture, licences, words};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,10 +44,11 @@ const AMBIENT: [&str; 7] =
 /// Types with random iteration order.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 /// Crates that may use host and time: programs, kernel access, and helpers of build scripts and tests.
-const WORLDLY: [&str; 8] = [
+const WORLDLY: [&str; 9] = [
     "crates/executor/",
     "crates/host/",
     "crates/kernel-link/",
+    "crates/output-file/",
     "crates/skip/",
     "crates/bpf-clang/",
     "workhorses/bitfit/src/cli/",
@@ -80,6 +81,7 @@ pub fn complaints(root: &Path) -> Vec<String> {
         check(&File { path, text }, &mut complaints);
     }
     complaints.extend(architecture::complaints(root));
+    complaints.extend(licences::complaints(root));
     complaints
 }
 

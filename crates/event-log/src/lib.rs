@@ -5,6 +5,7 @@
 //! Producers pass [`Event`]s to a [`Sink`]; every consumer of a run is a sink. Only sinks store events, so the memory
 //! of a run does not grow with its length.
 
+mod bounds;
 mod codec;
 mod detail;
 mod event;
@@ -14,8 +15,9 @@ mod log;
 pub mod perfetto;
 mod sinks;
 
+pub use bounds::{Bounds, LONGEST, OutOfBounds};
 pub use codec::{CodecError, Record};
-pub use detail::{Detail, DetailKind};
+pub use detail::{Detail, DetailKind, FairDecision, FairRule};
 pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
     modelled_pid, op_name,

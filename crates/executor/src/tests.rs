@@ -419,7 +419,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         name: "w".into(),
         duration: None,
         tasks,
-        mutexes: 2,
+        mutexes: workload::MutexSpec::unnamed(2),
         locks: Vec::new(),
         conditions: 0,
         barriers: vec![],
@@ -427,6 +427,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         references: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }

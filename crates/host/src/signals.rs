@@ -90,6 +90,13 @@ impl Signals {
     }
 }
 
+/// Restores the original signal mask, so that signals have their usual effect again.
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.set.thread_unblock();
+    }
+}
+
 /// Sends a signal to a process. A process that has exited is not an error.
 pub fn send(process: u32, signal: i32) {
     if let (Ok(signal), Ok(process)) = (Signal::try_from(signal), i32::try_from(process)) {

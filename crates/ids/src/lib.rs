@@ -288,6 +288,18 @@ pub enum Policy {
     },
 }
 
+impl Policy {
+    /// Precedence on a CPU: of two tasks, the kernel runs the one with the larger value first. Policies of the fair and
+    /// ext classes share CPUs and are equal.
+    pub fn precedence(self) -> u32 {
+        match self {
+            Policy::Deadline { .. } => 1000,
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => 100 + u32::from(priority),
+            Policy::Other | Policy::Batch | Policy::Idle | Policy::Ext => 0,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,7 @@ enum kind {
 	KIND_TOUCHED = 17,
 	KIND_FOOTPRINT = 18,
 	KIND_REQUEST = 19,
+	KIND_YIELD = 20,
 };
 
 enum {

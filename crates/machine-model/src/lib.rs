@@ -12,6 +12,7 @@
 //! description = "two sockets, two cores each, two threads a core"
 //! hz = 250                  # 24 to 10000
 //! no_hz_idle = true         # an idle CPU stops its tick
+//! autogroup = true          # the fair class groups tasks by session; default: it does not
 //! newidle_ratio = 512       # initial newidle balance probability, in 1/1024; default: always
 //! llc_kb = 4096             # size of a CPU's last-level cache; 0 (the default): unknown
 //!

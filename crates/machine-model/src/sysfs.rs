@@ -271,6 +271,7 @@ impl Machine {
             offline,
             llc_kb: online.first().map_or(0, |cpu| sysfs.llc_kb(cpu)),
             topology,
+            autogroup: read("/proc/sys/kernel/sched_autogroup_enabled").is_some_and(|value| value.trim() == "1"),
             ..Machine::reference()
         };
         sysfs.add_frequencies(&mut machine);

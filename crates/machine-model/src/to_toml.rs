@@ -22,6 +22,7 @@ impl Machine {
             hz,
             no_hz_idle,
             newidle_ratio,
+            autogroup,
             llc_kb,
             costs,
             noise,
@@ -34,6 +35,9 @@ impl Machine {
         line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
         if let Some(ratio) = newidle_ratio {
             line(&mut text, "newidle_ratio", ratio, "initial newidle balance probability, in 1/1024");
+        }
+        if *autogroup {
+            line(&mut text, "autogroup", autogroup, "tasks are grouped by session (sched_autogroup_enabled)");
         }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
@@ -300,6 +304,7 @@ mod tests {
             hz: 100,
             no_hz_idle: false,
             newidle_ratio: Some(512),
+            autogroup: true,
             llc_kb: 8192,
             ..machine
         };

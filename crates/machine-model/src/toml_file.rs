@@ -130,6 +130,9 @@ impl Machine {
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
         let ratio = file.optional("newidle_ratio").map(|value| file.integer("newidle_ratio", value, NEWIDLE_RATIO));
         let newidle_ratio = ratio.transpose()?.map(|ratio| ratio as u32);
+        let autogroup = file.optional("autogroup").map_or(Ok(false), |value| {
+            value.get_ref().as_bool().ok_or_else(|| file.wrong("autogroup", value, "true or false"))
+        })?;
         let llc_kb = file.optional("llc_kb").map_or(Ok(0), |value| file.integer("llc_kb", value, LLC_KB))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
@@ -160,6 +163,7 @@ impl Machine {
             hz,
             no_hz_idle,
             newidle_ratio,
+            autogroup,
             llc_kb,
             costs,
             noise,

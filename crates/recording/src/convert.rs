@@ -268,6 +268,10 @@ impl Conversion {
                     self.step(index, step);
                 }
             }
+            Kind::Yield(scheduled) => {
+                let step = Step::new(event.time, event.work, Op::Yield);
+                self.step(index, Step { scheduled: Some(*scheduled), ..step });
+            }
             Kind::End(scheduled) => self.end(index, event, *scheduled),
             Kind::Last { scheduled, ticks } => {
                 if life.end.is_none() {

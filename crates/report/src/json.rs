@@ -2,6 +2,7 @@
 //! The JSON document. Its field names are a stable interface: those of the measures are defined in their catalogue,
 //! all others here and in `run.rs`; `docs/schema/run.json` describes them.
 
+use crate::order;
 use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
@@ -12,24 +13,30 @@ use statistics::{LEVEL_PPM, Verdict};
 
 /// The runs and their comparisons as one JSON document, with a trailing newline.
 pub fn to_json(runs: &[RunReport]) -> String {
-    to_json_with(runs, &Value::Array(vec![]))
+    to_json_with(runs, &Value::Array(vec![]), None)
 }
 
-/// Like [`to_json`], with the setups that could not run.
-pub fn to_json_with(runs: &[RunReport], refused: &Value) -> String {
+/// Like [`to_json`], with the setups that could not run, and the number of planned runs if they were interrupted.
+pub fn to_json_with(runs: &[RunReport], refused: &Value, planned: Option<usize>) -> String {
     let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
     let runs: Vec<Value> = runs.iter().map(run).collect();
-    let mut document = json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups) });
+    let mut document =
+        json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups), "orders": orders(&groups) });
     if refused.as_array().is_some_and(|all| !all.is_empty()) {
         document["refused"] = refused.clone();
+    }
+    if let Some(planned) = planned {
+        document["interrupted"] =
+            json!({ "finished": document["runs"].as_array().map_or(0, Vec::len), "planned": planned });
     }
     to_text(&document)
 }
 
 /// Only the comparisons, for runs stored elsewhere.
 pub fn comparisons_to_json(records: &[Record]) -> String {
-    to_text(&json!({ "weir": 1, "comparisons": comparisons(&crate::setups::groups(records)) }))
+    let groups = crate::setups::groups(records);
+    to_text(&json!({ "weir": 1, "comparisons": comparisons(&groups), "orders": orders(&groups) }))
 }
 
 fn to_text(document: &Value) -> String {
@@ -203,6 +210,29 @@ fn comparisons(groups: &[Group<'_>]) -> Vec<Value> {
         group.setups[1..].iter().zip(&group.compared).flat_map(|(other, compared)| entries(other, compared)).collect()
     };
     groups.iter().flat_map(|group| -> Vec<Value> { of_group(group) }).collect()
+}
+
+/// The orders of groups of several setups, with the comparisons of all pairs of headline measures.
+fn orders(groups: &[Group<'_>]) -> Vec<Value> {
+    let of_group = |group: &Group<'_>| {
+        let orders = order::orders(group);
+        let pairs = if orders.is_empty() { Vec::new() } else { order::pairs(group) };
+        let one = |order: order::Order| {
+            let judged = pairs.iter().filter_map(|(a, b, compared)| {
+                let judged = compared.judgements[order.measure]?;
+                Some(comparison(a, b, compared, &CATALOGUE[order.measure], judged))
+            });
+            json!({
+                "measure": CATALOGUE[order.measure].key,
+                "title": group.title,
+                "best_first": order.setups.iter().map(|&setup| &group.setups[setup].name).collect::<Vec<_>>(),
+                "better_than_next": order.is_better,
+                "pairs": judged.collect::<Vec<_>>(),
+            })
+        };
+        orders.into_iter().map(one).collect::<Vec<_>>()
+    };
+    groups.iter().flat_map(of_group).collect()
 }
 
 fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measure, judged: Judgement) -> Value {

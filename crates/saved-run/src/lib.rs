@@ -24,6 +24,14 @@ const MAX_PARTS: usize = 4096;
 /// Maximum uncompressed length of a part in bytes: an hour of events at a million per minute.
 const MAX_PART: u64 = 1 << 30;
 
+/// Uncompressed length of a part that is accepted at any compression, in bytes.
+const FREE: u64 = 4 << 20;
+/// Maximum ratio of compression beyond [`FREE`], so that the memory for a file is bounded by its length. Runs as JSON
+/// shrink to a fourteenth and events to a fifth.
+const MAX_RATIO: u64 = 50;
+/// Start of a frame that decoders skip (RFC 8878, section 3.1.2). It is followed by the length of its content.
+const SKIPPABLE: [u8; 4] = 0x184d_2a50u32.to_le_bytes();
+
 /// zstd's default level: events shrink to a fifth, and higher levels gain only a few percent.
 const LEVEL: i32 = 3;
 
@@ -83,7 +91,12 @@ impl SavedRun {
         if self.parts.len() == MAX_PARTS {
             return refuse(format!("more than {MAX_PARTS} parts"));
         }
-        let compressed = zstd::bulk::compress(bytes, LEVEL).expect("memory is compressed into memory");
+        let mut compressed = zstd::bulk::compress(bytes, LEVEL).expect("memory is compressed into memory");
+        if let Some(missing) = shortest(bytes.len() as u64).checked_sub(compressed.len() as u64) {
+            compressed.extend(SKIPPABLE);
+            compressed.extend((missing as u32).to_le_bytes());
+            compressed.resize(compressed.len() + missing as usize, 0);
+        }
         let (length, checksum) = (bytes.len() as u64, xxh3_64(bytes));
         self.parts.push(Part { name: name.to_owned(), length, checksum, at: 0, compressed });
         Ok(())
@@ -149,6 +162,11 @@ impl SavedRun {
     }
 }
 
+/// Minimum compressed length of a part with this uncompressed length.
+fn shortest(length: u64) -> u64 {
+    length.saturating_sub(FREE).div_ceil(MAX_RATIO)
+}
+
 fn is_name(name: &[u8]) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.iter().all(|c| c.is_ascii_alphanumeric() || b".-/".contains(c))
 }
@@ -179,6 +197,12 @@ impl Part {
             return refuse(
                 numbers + 8,
                 format!("compressed length {compressed} exceeds the remaining {} bytes", rest.len()),
+            );
+        }
+        if compressed < shortest(length) {
+            return refuse(
+                numbers,
+                format!("part length {length} is more than {MAX_RATIO} times the compressed length {compressed}"),
             );
         }
         let name = String::from_utf8(name.to_vec()).expect("part names are ASCII");

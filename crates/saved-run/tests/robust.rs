@@ -70,6 +70,24 @@ fn decompression_bomb_is_refused_without_allocating() {
     assert!(error.problem.contains("decompresses to at least 11 bytes, the header says 10"), "{error}");
 }
 
+/// Compressed parts may expand to 4 MiB, and beyond that to 50 times their length. A part that compresses better is
+/// padded by the writer.
+#[test]
+fn parts_of_extreme_compression_are_padded_when_written_and_refused_when_not() {
+    let mut saved = SavedRun::new();
+    let zeros = vec![0; 64 << 20];
+    saved.add("runs.json", &zeros).unwrap();
+    let bytes = saved.to_bytes();
+    assert!(((60 << 20) / 50..(64 << 20) / 50).contains(&bytes.len()), "{}", bytes.len());
+    assert!(SavedRun::from_bytes(&bytes).unwrap().part("runs.json").unwrap().unwrap() == zeros);
+    let mut bomb = bytes[..9000].to_vec();
+    let at = 12 + 1 + "runs.json".len();
+    let compressed = (bomb.len() - at - 24) as u64;
+    bomb[at + 8..at + 16].copy_from_slice(&compressed.to_le_bytes());
+    let error = SavedRun::from_bytes(&bomb).unwrap_err();
+    assert!(error.problem.contains("is more than 50 times the compressed length 8954"), "{error}");
+}
+
 proptest! {
     #[test]
     fn damaged_files_never_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), cut in 0usize..200) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The least-squares fit, its uncertainty, and what follows from it.
 
+use crate::student;
 use crate::{FEWEST_POINTS, LEVEL, Point, ScalingError};
 use rmpfit::{MPConfig, MPFitter, MPPar, MPResult, MPSide};
-use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Number of parameters of the law.
 const PARAMETERS: usize = 3;
@@ -186,18 +186,17 @@ pub fn fit(points: &[Point]) -> Result<Fit, ScalingError> {
     let residual_sd = (norm / degrees_of_freedom as f64).sqrt();
     let amdahl_sd = (amdahl_norm / (degrees_of_freedom + 1) as f64).sqrt();
     let errors = standard_errors(&points, &law, residual_sd)?;
-    let interval = |probability: f64, freedom: usize| -> Result<(Parameters, Parameters), ScalingError> {
-        let student = StudentsT::new(0.0, 1.0, freedom as f64);
-        let reach = student.map_err(|error| ScalingError::NoFit(error.to_string()))?.inverse_cdf(probability);
+    let interval = |probability: f64, freedom: usize| {
+        let reach = student::quantile(probability, freedom);
         let (middle, errors) = (law.to_array(), errors.to_array());
         let end = |sign: f64| Parameters::of(std::array::from_fn(|at| middle[at] + sign * reach * errors[at]));
-        Ok((end(-1.0), end(1.0)))
+        (end(-1.0), end(1.0))
     };
     Ok(Fit {
         law,
         standard_errors: errors,
-        intervals: interval((1.0 + LEVEL) / 2.0, degrees_of_freedom)?,
-        intervals_usl: interval(LEVEL, points.len() - 1)?,
+        intervals: interval((1.0 + LEVEL) / 2.0, degrees_of_freedom),
+        intervals_usl: interval(LEVEL, points.len() - 1),
         degrees_of_freedom,
         residual_sd,
         amdahl: (amdahl, amdahl_sd),

@@ -17,6 +17,7 @@
 mod fit;
 mod json;
 mod points;
+mod student;
 mod text;
 
 pub use fit::{Fit, Parameters, Part, Peak, Share, fit};

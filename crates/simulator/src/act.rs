@@ -60,10 +60,16 @@ impl<M: Model> Run<'_, M> {
     }
 
     pub fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
-        if self.needs_quiet(&demand) && !self.is_quiet(cpu) {
+        let inherits = self.demands.has_changed_inheritance();
+        if (self.needs_quiet(&demand) || inherits && self.operations.wait()) && !self.is_quiet(cpu) {
             let task = &mut self.tasks[id];
             task.phase = Phase::Act;
             return task.later = Some(Box::new(Later { wakes: VecDeque::new(), demand, asked_at }));
+        }
+        if inherits {
+            for (task, policy) in self.demands.take_inherited() {
+                self.change(cpu, task, None, Some(policy));
+            }
         }
         let task = &mut self.tasks[id];
         match demand {

@@ -5,14 +5,16 @@ use crate::model::Model;
 use crate::run::Run;
 use event_log::{CallbackSite, Detail, DetailKind};
 use ids::{CpuId, TaskId};
+use workload::WaitsFor;
 
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, is about to wait for what its script names.
     pub fn report_wait(&mut self, cpu: CpuId, id: TaskId) {
         if self.sinks.wants_details
-            && let Some((what, lock)) = self.demands.waits_for(id)
+            && let Some(waits) = self.demands.waits_for(id)
         {
-            self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock, spins: false });
+            let WaitsFor { object: what, holder, is_mutex: lock } = waits;
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder, lock, spins: false });
         }
     }
 
@@ -20,8 +22,8 @@ impl<M: Model> Run<'_, M> {
     pub fn report_lock_wait(&mut self, cpu: CpuId, id: TaskId, spins: bool) {
         if self.sinks.wants_details {
             let locks = self.shared_locks.as_ref().expect("the workload has locks");
-            let what = locks.name(id);
-            self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock: true, spins });
+            let (what, holder) = (locks.name(id), locks.writer(id));
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder, lock: true, spins });
         }
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         name: "test".to_owned(),
         duration: None,
         tasks,
-        mutexes: 0,
+        mutexes: Vec::new(),
         locks: Vec::new(),
         conditions: 0,
         barriers: Vec::new(),
@@ -50,6 +50,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         references: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }

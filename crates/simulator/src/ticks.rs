@@ -7,13 +7,31 @@
 //! 3. Work that ends exactly at a tick ends before it.
 //!
 //! So the ticks in a span are counted by division and need no events. With random ticks they are iterated over, a few
-//! at a time.
+//! at a time. Lateness and cost of a random tick depend on its CPU and number only. They are needed several times, to
+//! plan and then to account, so those of the most recent ticks are kept.
 
 use crate::noise::Jitter;
 use ids::{CpuId, Nanos};
+use std::cell::RefCell;
 
 /// Maximum number of random ticks to look ahead; beyond that the caller asks again.
 const AHEAD: u32 = 32;
+
+/// Number of recent random ticks that are kept for each CPU: those looked ahead to, and as many before them.
+const KEPT: usize = 2 * AHEAD as usize;
+
+/// A random tick. Both times are below the period, which is less than a second.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    number: u64,
+    late_ns: u32,
+    cost_ns: u32,
+}
+
+impl Sample {
+    /// No tick has this number.
+    const NONE: Sample = Sample { number: u64::MAX, late_ns: 0, cost_ns: 0 };
+}
 
 /// Grid of ticks and their cost.
 #[derive(Clone, Debug)]
@@ -23,6 +41,8 @@ pub(crate) struct Ticks {
     /// Time of the first point of the grid: may be random, and is shifted by each suspend.
     phase: u64,
     jitter: Option<Jitter>,
+    /// Recent random ticks, [`KEPT`] for each CPU.
+    samples: RefCell<Vec<Sample>>,
     /// Ticks whose only effect is accounting are not executed one by one. Off where the scheduler could notice.
     may_skip: bool,
     /// Time at which the idle boot CPU performs its next housekeeping; [`Nanos::MAX`]: not planned.
@@ -56,7 +76,15 @@ impl Ticks {
     }
 
     fn of(period: u64, cost: u64) -> Ticks {
-        Ticks { period, cost, phase: 0, jitter: None, may_skip: true, housekeeping: Nanos::MAX }
+        Ticks {
+            period,
+            cost,
+            phase: 0,
+            jitter: None,
+            samples: RefCell::default(),
+            may_skip: true,
+            housekeeping: Nanos::MAX,
+        }
     }
 
     /// Whether ticks whose only effect is accounting need not be executed one by one.
@@ -97,6 +125,7 @@ impl Ticks {
     /// Makes ticks random from now on.
     pub fn draw(&mut self, jitter: Option<Jitter>) {
         self.jitter = jitter;
+        self.samples.take();
     }
 
     /// First tick of `cpu` after `time`.
@@ -115,16 +144,33 @@ impl Ticks {
         point + self.late(jitter, number, cpu)
     }
 
-    /// Lateness, limited so that the cost of a tick never reaches the next one.
     fn late(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Nanos {
-        jitter.late(cpu, number).min(Nanos((self.period - self.cost) / 4))
+        Nanos(self.sample(jitter, number, cpu).late_ns.into())
+    }
+
+    /// A random tick. Lateness and cost are limited so that the cost of a tick never reaches the next one.
+    #[inline]
+    fn sample(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Sample {
+        let place = cpu.index() * KEPT + number as usize % KEPT;
+        let mut samples = self.samples.borrow_mut();
+        if let Some(kept) = samples.get(place).filter(|kept| kept.number == number) {
+            return *kept;
+        }
+        if samples.len() <= place {
+            samples.resize((cpu.index() + 1) * KEPT, Sample::NONE);
+        }
+        let more = (self.period - self.cost) / 4;
+        let late = jitter.late(cpu, number).0.min(more);
+        let cost = jitter.cost(cpu, number, self.cost()).0.min(self.cost + more);
+        samples[place] = Sample { number, late_ns: late as u32, cost_ns: cost as u32 };
+        samples[place]
     }
 
     /// Cost of the tick of `cpu` at `time`, without the scheduler's code.
     pub fn cost_at(&self, time: Nanos, cpu: CpuId) -> Nanos {
         let Some(jitter) = &self.jitter else { return self.cost() };
         let number = time.0.saturating_sub(self.phase) / self.period;
-        jitter.cost(cpu, number, self.cost()).min(Nanos(self.cost + (self.period - self.cost) / 4))
+        Nanos(self.sample(jitter, number, cpu).cost_ns.into())
     }
 
     /// The tick of `cpu` that is `count` ticks after that at `first`.

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use workload::{Cost, Costs, Link, Op, RecordingMeta, Span, Workload, WorkloadError};
 
+mod flaws;
 mod inside;
 mod touched;
 
+pub use flaws::{SELF_CHECK, flaws, replay_flaw};
 use inside::Inside;
 pub use touched::Touched;
 
@@ -67,13 +69,8 @@ impl Summary {
 /// Lists the uncertainties of a workload, a sentence each.
 fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside) -> Vec<String> {
     let mut all = Vec::new();
+    all.extend(workload.caveats.iter().cloned());
     for meta in metas {
-        if meta.lost_events > 0 {
-            all.push(format!(
-                "{} lost during recording: durations and wakers may be wrong",
-                counted(meta.lost_events, "event")
-            ));
-        }
         if meta.notes.contains("is cut at") {
             all.push("the recording is truncated: later events are missing".to_owned());
         }

@@ -243,7 +243,7 @@ mod tests {
             name: "w".into(),
             duration: None,
             tasks: scripts.into_iter().enumerate().map(spec).collect(),
-            mutexes: 0,
+            mutexes: Vec::new(),
             locks: Vec::new(),
             conditions: 0,
             barriers: Vec::new(),
@@ -251,6 +251,7 @@ mod tests {
             references: 0,
             groups: Vec::new(),
             is_grouped: false,
+            caveats: Vec::new(),
             parts: Vec::new(),
         }
     }

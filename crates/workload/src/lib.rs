@@ -20,7 +20,7 @@ mod window;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
-pub use executor::{Demand, Executor, Outcome, Period};
+pub use executor::{Demand, Executor, Outcome, Period, WaitsFor};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use lending::Lending;
@@ -30,7 +30,8 @@ pub use recording::{
     Stretch, Touched,
 };
 pub use script::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload,
+    WorkloadError,
 };
 pub use shipped::shipped;
 pub use span::{Link, Span};

@@ -69,7 +69,7 @@ struct Fitted {
 
 /// Measures or reads, fits, and prints. Returns false if a run or command failed.
 pub fn scale(args: &Scale) -> Result<bool> {
-    output::check(&[("--report", args.report.as_deref())])?;
+    let [page] = output::check([("--report", args.report.as_deref())])?;
     let is_file = |name: &String| name.ends_with(".csv");
     let curves = match args.what.as_slice() {
         [] => vec![command::measure(args)?],
@@ -82,21 +82,21 @@ pub fn scale(args: &Scale) -> Result<bool> {
         let fit = scaling::fit(&curve.points).with_context(|| curve.name.clone())?;
         fitted.push(Fitted { curve, fit });
     }
+    output::refuse_inputs([&page])?;
     output::print(&match args.format {
         Format::Text => to_text(&fitted),
         Format::Json => format!("{:#}\n", to_json(&fitted)),
         Format::Csv => to_csv(&fitted),
     })?;
-    if let Some(path) = &args.report {
+    if let Some(target) = page {
         let of = |fitted: &Fitted| page::Scaling {
             name: fitted.curve.name.clone(),
             unit: fitted.curve.unit.to_owned(),
             fit: fitted.fit.clone(),
             notes: notes(fitted),
         };
-        let page = page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>());
-        std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
-        eprintln!("weir: the report is {}", escape(&path.display().to_string()));
+        target.write(page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>()).as_bytes())?;
+        eprintln!("weir: the report is {}", escape(&target.path().display().to_string()));
     }
     Ok(true)
 }

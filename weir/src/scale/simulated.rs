@@ -44,7 +44,7 @@ pub fn simulate(args: &Scale) -> Result<Vec<Curve>> {
     let runs: Vec<_> =
         sizes.iter().zip(&plans).flat_map(|(&n, plan)| plan.runs().into_iter().map(move |run| (n, run))).collect();
     let only: Vec<_> = runs.iter().map(|(_, run)| *run).collect();
-    for ((n, _), report) in runs.iter().zip(sim::reports(&only)) {
+    for ((n, _), report) in runs.iter().zip(sim::reports(&only)?) {
         let report = report?;
         let at = args.what.iter().position(|name| *name == report.tags.scheduler);
         let at = at.with_context(|| format!("{} is not a scheduler of the command line", report.tags.scheduler))?;

@@ -11,6 +11,7 @@ mod groups;
 mod manual;
 mod meter;
 mod nix;
+mod outputs;
 mod own;
 mod pages;
 mod places;

@@ -78,8 +78,14 @@ fn invalid_html_report_requests_are_rejected() {
         (format!("{sim} --report none/x.html"), "cannot write none/x.html"),
         ("report none.weirrun".to_owned(), "cannot read none.weirrun"),
         ("report load.json".to_owned(), "load.json: weir: no such key; expected the JSON of weir sim or weir run"),
-        ("report load.json -o load.json".to_owned(), "FILE and --output are the same file, load.json"),
-        ("compare load.json --report load.json".to_owned(), "FILE and --report are the same file, load.json"),
+        (
+            "report load.json -o load.json".to_owned(),
+            "load.json: an input of this command; expected another output file",
+        ),
+        (
+            "compare load.json --report load.json".to_owned(),
+            "load.json: an input of this command; expected another output file",
+        ),
         ("run --monitor 1 --report x".to_owned(), "--report"),
     ] {
         let refused = weir(directory.path(), &line);

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -298,17 +299,40 @@ fn recording_file_is_complete_or_absent() {
 }
 
 #[test]
-fn record_to_a_device_does_not_replace_it() {
+fn record_to_a_pipe_does_not_replace_it_and_to_a_link_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    let link = directory.path().join("out.weir");
-    std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+    let [link, pipe, precious] = ["link.weir", "pipe", "precious"].map(|name| directory.path().join(name));
+    fs::write(&precious, "precious").unwrap();
+    std::os::unix::fs::symlink(&precious, &link).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     if run(&["--for", "10ms"]).is_none() {
         return;
     }
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let status = weir().args(["record", "-o"]).arg(&link).args(["--", "true"]).output().unwrap().status;
-    assert_eq!((status.code(), names(directory.path())), (Some(0), vec!["out.weir".to_owned()]));
-    assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !fs::metadata(&link).unwrap().is_file());
+    let to = |path: &Path| weir().args(["record", "-o"]).arg(path).args(["--", "true"]).output().unwrap();
+    let refused = to(&link);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("it is a symbolic link to "), "{refused:?}");
+    assert_eq!(fs::read(&precious).unwrap(), b"precious");
+    let reader = Command::new("wc").arg("-c").arg(&pipe).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    assert_eq!(to(&pipe).status.code(), Some(0));
+    let read = String::from_utf8(reader.wait_with_output().unwrap().stdout).unwrap();
+    assert!(read.split(' ').next().unwrap().parse::<u64>().unwrap() > 100, "{read}");
+    assert_eq!(names(directory.path()), ["link.weir", "pipe", "precious"]);
+}
+
+/// Command lines of the recorded tasks may have passwords.
+#[test]
+fn recordings_are_readable_by_their_owner_only() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("true.weir");
+    if run(&["--for", "10ms"]).is_none() {
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let status = weir().args(["record", "-o"]).arg(&file).args(["--", "true"]).output().unwrap().status;
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 /// Table, JSON and log of a real run identify tasks by their kernel PIDs.

@@ -14,13 +14,13 @@
 mod messages;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use crate::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
 };
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use messages::*;
-use prost::Message;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -129,7 +129,7 @@ impl<W: Write> Writer<W> {
     fn packet(&mut self, packet: TracePacket) {
         let packet = TracePacket { trusted_packet_sequence_id: Some(SEQUENCE), ..packet };
         self.buffer.clear();
-        Trace { packet: vec![packet] }.encode(&mut self.buffer).expect("a vector has room");
+        Trace { packet: vec![packet] }.encode(&mut self.buffer);
         if self.failed.is_none() {
             self.failed = self.out.write_all(&self.buffer).err();
         }
@@ -252,7 +252,7 @@ impl<W: Write> Writer<W> {
         self.track_event(
             time,
             TrackEvent {
-                r#type: Some(COUNTER),
+                kind: Some(COUNTER),
                 track_uuid: Some(track),
                 counter_value: Some(depth),
                 ..TrackEvent::default()
@@ -273,7 +273,7 @@ impl<W: Write> Writer<W> {
             time,
             TrackEvent {
                 debug_annotations: callback.into_iter().collect(),
-                r#type: Some(INSTANT),
+                kind: Some(INSTANT),
                 track_uuid: uuid,
                 name: Some(name),
                 ..TrackEvent::default()

@@ -34,7 +34,7 @@ fn trace_of(events: &[(u64, u32, TaskId, EventKind)]) -> Vec<u8> {
 }
 
 fn printed(bytes: &[u8]) -> String {
-    let trace = Trace::decode(bytes).unwrap();
+    let trace = Trace::decode(bytes);
     let mut lines = Vec::new();
     for packet in trace.packet {
         assert_eq!(packet.trusted_packet_sequence_id, Some(SEQUENCE));
@@ -141,7 +141,7 @@ fn buffered_events_are_bounded_by_the_bundle_size() {
         let (prev, next) = if time.is_multiple_of(2) { (TaskId::NONE, TaskId(0)) } else { (TaskId(0), TaskId::NONE) };
         (time, 0, next, EventKind::Switch { prev, reason: Reason::Yield })
     };
-    let trace = Trace::decode(&trace_of(&(0..1000).map(tick).collect::<Vec<_>>())[..]).unwrap();
+    let trace = Trace::decode(&trace_of(&(0..1000).map(tick).collect::<Vec<_>>())[..]);
     let sizes: Vec<usize> =
         trace.packet.iter().filter_map(|p| p.ftrace_events.as_ref()).map(|b| b.event.len()).collect();
     assert_eq!(sizes.iter().sum::<usize>(), 1000);

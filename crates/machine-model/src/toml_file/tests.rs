@@ -87,7 +87,7 @@ fn invalid_files_give_errors_with_line() {
         (
             "[costs]",
             "[caches]",
-            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, capacity_scales_work, assumed, caveats",
+            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, autogroup, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, capacity_scales_work, assumed, caveats",
         ),
     ];
     for (from, to, expected) in cases {

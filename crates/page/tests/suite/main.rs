@@ -4,5 +4,6 @@
 #[expect(dead_code, reason = "the tests of `report` use the rest")]
 #[path = "../../../report/tests/suite/common/mod.rs"]
 mod common;
+mod hostile;
 mod page;
 mod timeline;

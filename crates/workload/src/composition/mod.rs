@@ -14,8 +14,8 @@ mod parse;
 use crate::groups::within;
 use crate::locks::LockId;
 use crate::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec, Workload,
-    WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec,
+    Workload, WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -133,14 +133,17 @@ impl Workload {
             let end = part.duration.map(|duration| start + duration);
             self.duration = self.duration.max(end);
         }
-        self.mutexes += part.mutexes;
         self.conditions += part.conditions;
         self.signals += part.signals;
         self.references += part.references;
         self.barriers.extend(part.barriers);
+        self.caveats.extend(part.caveats);
         let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
         let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
         self.locks.extend(locks);
+        let prefixed = |name: String| if name.is_empty() { name } else { named(name) };
+        let mutexes = part.mutexes.into_iter().map(|mutex| MutexSpec { name: prefixed(mutex.name), ..mutex });
+        self.mutexes.extend(mutexes);
         for mut task in part.tasks {
             task.script.iter_mut().for_each(|op| offsets.shift(op));
             let begin = match task.start {
@@ -267,7 +270,7 @@ impl Offsets {
     fn of(workload: &Workload) -> Offsets {
         Offsets {
             tasks: workload.tasks.len() as u32,
-            mutexes: workload.mutexes,
+            mutexes: workload.mutexes.len() as u32,
             conditions: workload.conditions,
             barriers: workload.barriers.len() as u32,
             signals: workload.signals,

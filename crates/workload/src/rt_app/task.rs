@@ -73,13 +73,14 @@ pub(super) fn read_all(
         duration: None,
         tasks: specs,
         locks: resources.locks,
-        mutexes: count(&resources.mutexes),
+        mutexes: resources.mutexes.specs(),
         conditions: count(&resources.conditions),
         references: count(&resources.timers),
         barriers: resources.barrier_users,
         signals: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     };
     Ok((workload, positions))

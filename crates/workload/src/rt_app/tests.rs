@@ -20,6 +20,7 @@ fn show(text: &str) -> String {
         }
     }
     let Workload { duration, mutexes, conditions, barriers, references, .. } = &workload;
+    let mutexes = mutexes.len();
     write!(shown, "{duration:?} mutexes {mutexes} conditions {conditions} barriers {barriers:?} timers {references}")
         .unwrap();
     shown
@@ -399,7 +400,8 @@ fn unsupported_features_give_errors_with_position() {
         r#"{"tasks": {"a": {"instance": 60000, "run": 1}, "b": {"instance": 60000, "run": 1}}}"#,
         "{\"tasks\": {\"a\": {\n  \"lock\": \"m\",\n  \"unlock\": \"m\"}}}",
         r#"{"tasks": {"a": {"run": 1}}, "globl": {}}"#,
-        r#"{"tasks": {"a": {"run": 1}}, "global": {"pi_enabled": true}}"#,
+        r#"{"tasks": {"a": {"policy": "SCHED_DEADLINE", "dl-runtime": 1, "dl-period": 9, "run": 1}},
+            "global": {"pi_enabled": true}}"#,
         r#"{"tasks": {"a": {"run": 1}}, "global": {"duration": 1.5}}"#,
         r#"{"tasks": {"a": {"run": 1}}, "resources": {"m": {"type": "mutx"}}}"#,
         r#"{"tasks": {}}"#,
@@ -486,7 +488,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:48: more than 100000 instances in all
         dir/w.json:1:12: task "a": loop without run, sleep or wait: no time would pass
         dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, taskgroups, tasks
-        dir/w.json:1:55: pi_enabled: priority inheritance is not supported; expected false
+        dir/w.json:2:38: pi_enabled: deadline tasks pass on no deadline here; expected false or no SCHED_DEADLINE task
         dir/w.json:1:53: duration is a number that is not a 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
         dir/w.json:1:2: every task is forked; at least one must start by itself
