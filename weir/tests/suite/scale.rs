@@ -95,7 +95,7 @@ fn hogs_scale_linearly_up_to_their_number() {
     let json = json(directory.path(), &args);
     for row in json["rows"].as_array().unwrap() {
         let (n, throughput) = (row["n"].as_f64().unwrap(), row["throughput"].as_f64().unwrap());
-        assert!((throughput / n - 1.0).abs() < 0.05, "{row:#}");
+        assert!((throughput / n - 1.0).abs() < 0.1, "{row:#}");
     }
     // A nominal run has no noise, so that the law may find the cost of switches significant.
     let peak = &json["fit"]["peak_n"];

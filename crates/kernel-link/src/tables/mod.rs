@@ -331,7 +331,7 @@ impl Tables {
             return Ok(Lock {
                 kind: "futex".to_owned(),
                 lock: format!("{name}:{:#x}", key.lock),
-                caller: self.user_caller(&key),
+                caller: self.user_caller(&key, key.task),
                 pc: Some(key.callers[0]).filter(|&pc| pc > 0),
                 ..Lock::default()
             });
@@ -361,10 +361,12 @@ impl Tables {
     }
 
     /// The innermost function of the program that is not part of a lock's implementation.
-    fn user_caller(&self, key: &LockKey) -> String {
+    /// A thread that was gone before its program was opened has that of its process.
+    fn user_caller(&self, key: &LockKey, process: u32) -> String {
         let callers: Vec<u64> = key.callers.into_iter().take_while(|&caller| caller > 0).collect();
         let Some(&first) = callers.first() else { return "?".to_owned() };
-        let program = self.programs.get(&key.task).and_then(Option::as_ref).map(|program| program.symbols());
+        let known = |task: u32| self.programs.get(&task).and_then(Option::as_ref);
+        let program = known(key.task).or_else(|| known(process)).map(|program| program.symbols());
         let found = program.and_then(|program| program.user_caller(&callers));
         found.unwrap_or_else(|| format!("text+{first:#x}"))
     }
@@ -380,8 +382,11 @@ impl Tables {
     fn microstates(&mut self, trust: Trust, states: &[Told]) -> Result<Microstates, LinkError> {
         self.learn_programs();
         let mut reasons: BTreeMap<u32, Vec<Reason>> = BTreeMap::new();
+        let processes: BTreeMap<u32, u32> = states.iter().map(|told| (told.pid, told.tgid)).collect();
         for (key, count, total, _, _) in self.waits()?.into_iter().filter(|(key, ..)| key.flags & FUTEX != 0) {
-            let reason = Reason { state: State::Futex, what: self.user_caller(&key), count, time: Nanos(total) };
+            let process = processes.get(&key.task).copied().unwrap_or(key.task);
+            let what = self.user_caller(&key, process);
+            let reason = Reason { state: State::Futex, what, count, time: Nanos(total) };
             let all = reasons.entry(key.task).or_default();
             match all.iter_mut().find(|own| own.what == reason.what) {
                 Some(own) => (own.count, own.time) = (own.count + count, own.time + reason.time),
