@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Command-line grammar. Commands with many arguments of their own have them beside their code.
 
-mod shipped;
-
-pub use shipped::{Generate, Generated, Kind, List};
-
 mod explain;
+mod shipped;
 
 use crate::saved::Which;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
@@ -18,6 +15,9 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use explain::{Explain, Waits};
+#[cfg(feature = "generate")]
+pub use shipped::Generated;
+pub use shipped::{Generate, Kind, List};
 
 /// Runs sched_ext schedulers on simulated machines and in this machine's kernel.
 #[derive(Parser, Debug)]

@@ -220,14 +220,16 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
-        let workload_caveats = workload.caveats.clone();
-        let (name, object, workload, kernel) =
-            (&*scheduler.name, scheduler.object(), &*workload.name, conditions.kernel);
-        let tags = worlds::simulated::tags(
-            &worlds::simulated::Setup { scheduler: name, object, workload, seed, draw, kernel },
-            machine,
-        );
-        Tags { workload_caveats, ..tags }
+        let setup = worlds::simulated::Setup {
+            scheduler: &scheduler.name,
+            object: scheduler.object(),
+            workload: &workload.name,
+            uses_memory: workload.uses_memory(),
+            seed,
+            draw,
+            kernel: conditions.kernel,
+        };
+        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
     }
 }
 

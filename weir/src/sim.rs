@@ -10,7 +10,7 @@ use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::{coverage, notes, save};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use kernel_model::{Coverage, Kernel};
@@ -114,16 +114,19 @@ pub fn one(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
     Ok(run_one(run, None, progress)?.report)
 }
 
-/// Executes all runs without outputs; results are in the order of `runs`. Runs that a signal prevented are missing.
+/// Executes all runs without outputs; results are in the order of `runs`.
 ///
 /// # Errors
-/// If a signal ended the runs early.
+/// If a signal ended them before all had finished.
 pub fn reports(runs: &[Run<'_>]) -> Result<Vec<Result<RunReport>>> {
     let progress = Progress::new(runs.len());
-    let work = |index: usize| Some(one(runs[index], &progress));
-    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, _| {
+    let work = |index: usize| Some(run_one(runs[index], None, &progress));
+    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, end| {
         progress.end();
-        Ok(results.into_iter().flatten().collect())
+        if end != End::Done {
+            bail!("interrupted before all runs had finished");
+        }
+        Ok(results.into_iter().flatten().map(|done| Ok(done?.report)).collect())
     })
 }
 

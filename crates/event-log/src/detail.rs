@@ -74,6 +74,13 @@ pub enum DetailKind {
         /// Success ratio, in 1/1024.
         ratio: u32,
     },
+    /// The task reloads what its caches have lost before it works again.
+    Reloads {
+        /// Time that it needs.
+        time: Nanos,
+        /// Text that describes what is reloaded, such as `640 KB, last ran on CPU 3, other LLC`.
+        what: String,
+    },
 }
 
 /// A decision of the fair class about a task that waits on a runqueue.

@@ -409,6 +409,7 @@ fn spec(name: &str, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: workload::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }

@@ -22,6 +22,7 @@ fn words(context: &RunContext<'_>, task: TaskId, event: &TaskEvent) -> String {
         TaskEvent::Event(event) => event_words(context, task, event),
         TaskEvent::Detail(detail) => match &detail.kind {
             DetailKind::Kept => format!("{} was called and inserted it into no queue", site_name(context, detail.site)),
+            DetailKind::Reloads { time, what } => format!("reloads {time}: {}", escape(what)),
             DetailKind::Waits { what, holder, spins, .. } => {
                 let held = holder.map_or_else(String::new, |task| format!(", held by {}", task_name(context, task)));
                 format!("{} for {}{held}", if *spins { "spins" } else { "waits" }, escape(what))

@@ -6,10 +6,12 @@
 
 mod cpu_set;
 mod mask_groups;
+mod placement;
 mod topology;
 
 pub use cpu_set::{CpuSet, ParseCpuSetError};
 pub use mask_groups::{GroupId, MaskGroups};
+pub use placement::Placement;
 pub use topology::{Locality, Place, Topology, TopologyError};
 
 use std::fmt;

@@ -29,6 +29,8 @@ pub struct Machine {
     pub newidle_ratio: Option<u32>,
     /// Whether the fair class groups tasks outside cgroups by session (`sched_autogroup_enabled`).
     pub autogroup: bool,
+    /// Size of the cache private to a core in KiB; 0 if unknown.
+    pub private_kb: u64,
     /// Size of a CPU's last-level cache in KiB; 0 if unknown.
     pub llc_kb: u64,
     /// Costs of kernel operations.
@@ -201,6 +203,7 @@ mod tests {
             no_hz_idle: true,
             newidle_ratio: None,
             autogroup: false,
+            private_kb: 0,
             llc_kb: 0,
             costs: Costs::zero(),
             noise: Noise::default(),

@@ -2,6 +2,7 @@
 //! Writes a machine as an editable file that reads back as the same machine.
 
 mod effects;
+mod memory;
 
 use crate::synthetic::Tree;
 use crate::{Costs, Halt, Machine, Noise, Spread};
@@ -23,6 +24,7 @@ impl Machine {
             no_hz_idle,
             newidle_ratio,
             autogroup,
+            private_kb,
             llc_kb,
             costs,
             noise,
@@ -38,6 +40,9 @@ impl Machine {
         }
         if *autogroup {
             line(&mut text, "autogroup", autogroup, "tasks are grouped by session (sched_autogroup_enabled)");
+        }
+        if *private_kb > 0 {
+            line(&mut text, "private_kb", private_kb, "size of a core's own cache in KiB");
         }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
@@ -272,7 +277,8 @@ mod tests {
     fn presets_and_regular_machines_round_trip() {
         for (name, _) in crate::presets() {
             let machine = Machine::preset(name).unwrap();
-            assert!(machine.to_toml().contains("shape ="), "{name}");
+            // A node without CPUs has no shape.
+            assert_eq!(machine.to_toml().contains("shape ="), *name != "cxl-32", "{name}");
             assert_eq!(back(&machine), machine, "{name}");
         }
         let machine = Machine::from_synthetic("node:2 l3:2 core:2 pu:2").unwrap();
@@ -305,6 +311,7 @@ mod tests {
             no_hz_idle: false,
             newidle_ratio: Some(512),
             autogroup: true,
+            private_kb: 512,
             llc_kb: 8192,
             ..machine
         };

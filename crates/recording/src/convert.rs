@@ -554,6 +554,7 @@ fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
         peak_rss_bytes: life.peak_rss_bytes,
         who: Who { tgid: Some(life.tgid), session, uid, group, process: None },
         window: None,
+        memory: None,
         lends: None,
         script,
     }

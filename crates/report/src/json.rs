@@ -7,7 +7,9 @@ use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
+use measures::{
+    CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, NodeTraffic, PartMeasures, TaskMeasures,
+};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -80,6 +82,8 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
+    let nodes = run.measures.memory_nodes.as_ref().map(|nodes| (0..).zip(nodes).map(node).collect::<Vec<_>>());
+    object.insert("memory_nodes".to_owned(), json!(nodes));
     let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
     let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
@@ -133,6 +137,8 @@ fn cpu(cpu: &CpuAccount) -> Value {
         "scheduler_ns": cpu.scheduler.0,
         "stolen_ns": cpu.stolen.0,
         "offline_ns": cpu.offline.0,
+        "reload_ns": cpu.reload.0,
+        "memory_ns": cpu.memory.0,
     })
 }
 
@@ -151,6 +157,11 @@ fn lock(used: &LockUse) -> Value {
         "retries": used.retries,
         "lost": 0,
     })
+}
+
+/// Traffic of the memory of a node.
+fn node((number, node): (u32, &NodeTraffic)) -> Value {
+    json!({ "node": number, "local_bytes": node.local_bytes, "remote_bytes": node.remote_bytes })
 }
 
 pub(crate) fn part(part: &PartMeasures) -> Value {

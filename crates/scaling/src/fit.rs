@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The least-squares fit, its uncertainty, and what follows from it.
 
-use crate::student;
 use crate::{FEWEST_POINTS, LEVEL, Point, ScalingError};
+use distrs::StudentsT;
 use rmpfit::{MPConfig, MPFitter, MPPar, MPResult, MPSide};
 
 /// Number of parameters of the law.
@@ -186,8 +186,8 @@ pub fn fit(points: &[Point]) -> Result<Fit, ScalingError> {
     let residual_sd = (norm / degrees_of_freedom as f64).sqrt();
     let amdahl_sd = (amdahl_norm / (degrees_of_freedom + 1) as f64).sqrt();
     let errors = standard_errors(&points, &law, residual_sd)?;
-    let interval = |probability: f64, freedom: usize| {
-        let reach = student::quantile(probability, freedom);
+    let interval = |probability: f64, freedom: usize| -> (Parameters, Parameters) {
+        let reach = StudentsT::ppf(probability, freedom as f64);
         let (middle, errors) = (law.to_array(), errors.to_array());
         let end = |sign: f64| Parameters::of(std::array::from_fn(|at| middle[at] + sign * reach * errors[at]));
         (end(-1.0), end(1.0))

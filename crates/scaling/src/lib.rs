@@ -17,7 +17,6 @@
 mod fit;
 mod json;
 mod points;
-mod student;
 mod text;
 
 pub use fit::{Fit, Parameters, Part, Peak, Share, fit};

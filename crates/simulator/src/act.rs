@@ -179,6 +179,9 @@ impl<M: Model> Run<'_, M> {
         }
         let (child, result) = self.fork(cpu, attributes);
         self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
+        if let Some(memory) = &mut self.memory {
+            memory.add_task(child, spec);
+        }
         self.noise.started(child, spec);
         if result.is_ok() {
             if let Some(group) = self.demands.group_of(spec) {

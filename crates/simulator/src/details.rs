@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Details on waits between tasks, which the simulator reports for explanations of a run.
+//! Details on waits between tasks and on reloads of caches, which the simulator reports for explanations of a run.
 
 use crate::model::Model;
 use crate::run::Run;
 use event_log::{CallbackSite, Detail, DetailKind};
-use ids::{CpuId, TaskId};
+use ids::{CpuId, Nanos, TaskId};
+use memory::{Reload, Source};
 use workload::WaitsFor;
 
 impl<M: Model> Run<'_, M> {
@@ -34,7 +35,33 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// `id` gets `cpu` and reloads what its caches have lost.
+    pub fn report_reload(&mut self, cpu: CpuId, id: TaskId, reload: &Reload) {
+        if self.sinks.wants_details {
+            let what = description(reload);
+            self.tell_own_detail(cpu, id, DetailKind::Reloads { time: reload.time, what });
+        }
+    }
+
     fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
         self.sinks.detail(&Detail { time: self.clock.now(), cpu, task, kind, site: CallbackSite::default() });
     }
+}
+
+/// What a task reloads, such as `640 KB, last ran on CPU 3, other LLC`.
+fn description(reload: &Reload) -> String {
+    let source = match reload.source {
+        Source::SameCore => "same core",
+        Source::SameLlc => "same LLC",
+        Source::OtherLlc => "other LLC",
+        Source::OtherNode => "other node",
+    };
+    let mut text = format!("{} KB, last ran on CPU {}, {source}", reload.bytes.div_ceil(1_024), reload.last);
+    if reload.from_memory > 0 {
+        text += &format!(", {} KB from memory", reload.from_memory.div_ceil(1_024));
+    }
+    if reload.moving > Nanos::ZERO {
+        text += &format!(", {} to move its memory to this node", reload.moving);
+    }
+    text
 }

@@ -32,6 +32,7 @@ pub(crate) fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: workload::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }

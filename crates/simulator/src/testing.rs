@@ -336,6 +336,7 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         no_hz_idle: true,
         newidle_ratio: None,
         autogroup: false,
+        private_kb: 0,
         llc_kb: 0,
         caveats: Vec::new(),
         costs: Costs::zero(),

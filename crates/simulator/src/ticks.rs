@@ -62,6 +62,36 @@ pub(crate) struct Passed {
     pub next: Nanos,
 }
 
+/// Successive ticks of a CPU.
+struct Series<'a> {
+    ticks: &'a Ticks,
+    cpu: CpuId,
+    /// Time of the current tick.
+    at: Nanos,
+    /// Number of the last grid point by then.
+    number: u64,
+}
+
+impl Series<'_> {
+    /// Goes on to the next tick; returns the cost of the current one.
+    fn advance(&mut self) -> Nanos {
+        let Series { ticks, cpu, at, number } = *self;
+        let cost = ticks
+            .jitter
+            .as_ref()
+            .map_or(ticks.cost(), |jitter| Nanos(ticks.sample(jitter, number, cpu).cost_ns.into()));
+        // A tick is late by a quarter of a period at most. That of this grid point is still to come only if the current
+        // one was delayed beyond the grid point.
+        let own = ticks.at(number, cpu);
+        if own > at {
+            self.at = own;
+        } else {
+            (self.at, self.number) = (ticks.at(number + 1, cpu), number + 1);
+        }
+        cost
+    }
+}
+
 impl Ticks {
     /// Ticks of a kernel with this HZ, rounded as its `TICK_NSEC`. `None` if the cost is not below the period.
     pub fn new(hz: u32, cost: Nanos) -> Option<Ticks> {
@@ -177,7 +207,13 @@ impl Ticks {
     pub fn nth_after(&self, first: Nanos, count: u64, cpu: CpuId) -> Nanos {
         match self.jitter {
             None => Nanos(first.0 + count * self.period),
-            Some(_) => (0..count).fold(first, |tick, _| self.after(tick, cpu)),
+            Some(_) => {
+                let mut ticks = self.from(first, cpu);
+                for _ in 0..count {
+                    ticks.advance();
+                }
+                ticks.at
+            }
         }
     }
 
@@ -190,15 +226,14 @@ impl Ticks {
             let ticks = if need.0 <= before { 0 } else { (need.0 - before).div_ceil(self.period - self.cost) };
             return Nanos(from.0.saturating_add(need.0).saturating_add(ticks.saturating_mul(self.cost)));
         }
-        let (mut end, mut tick) = (from.0.saturating_add(need.0), first);
+        let (mut end, mut ticks) = (from.0.saturating_add(need.0), self.from(first, cpu));
         for _ in 0..AHEAD {
-            if tick.0 >= end {
+            if ticks.at.0 >= end {
                 return Nanos(end);
             }
-            end = end.saturating_add(self.cost_at(tick, cpu).0);
-            tick = self.after(tick, cpu);
+            end = end.saturating_add(ticks.advance().0);
         }
-        Nanos(end).min(tick)
+        Nanos(end).min(ticks.at)
     }
 
     /// Ticks of `cpu` from `first` on and before `to`.
@@ -217,16 +252,28 @@ impl Ticks {
     }
 
     fn passed_one_by_one(&self, first: Nanos, to: Nanos, cpu: CpuId) -> Passed {
-        let mut passed = Passed { next: first, ..Passed::default() };
-        while passed.next < to {
-            let cost = self.cost_at(passed.next, cpu);
-            let within = cost.min(to - passed.next);
+        let (mut passed, mut ticks) = (Passed::default(), self.from(first, cpu));
+        while ticks.at < to {
+            let at = ticks.at;
+            let cost = ticks.advance();
+            let within = cost.min(to - at);
             passed.count += 1;
             passed.stolen += within;
             passed.rest = cost - within;
-            passed.next = self.after(passed.next, cpu);
         }
+        passed.next = ticks.at;
         passed
+    }
+
+    /// The ticks of `cpu` from the one at `first` on, which may have been delayed to that time.
+    fn from(&self, first: Nanos, cpu: CpuId) -> Series<'_> {
+        Series { ticks: self, cpu, at: first, number: first.0.saturating_sub(self.phase) / self.period }
+    }
+
+    /// Time of a tick.
+    fn at(&self, number: u64, cpu: CpuId) -> Nanos {
+        let late = self.jitter.as_ref().map_or(Nanos::ZERO, |jitter| self.late(jitter, number, cpu));
+        Nanos(self.phase + number * self.period) + late
     }
 }
 

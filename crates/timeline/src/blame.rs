@@ -3,14 +3,16 @@
 //! that took the decision because of which the task still waited. Whether that decision was wrong is left to the
 //! reader.
 //!
-//! If the CPU that got the task was only leaving its idle state, or if tasks of a higher class or priority held all CPUs that could have served the task, no callback is responsible.
+//! If the CPU that got the task was only leaving its idle state, or if tasks of a higher class or priority held all
+//! CPUs that could have served the task, no callback is responsible.
 //! Otherwise the queue in which the task spent most of its wait decides:
 //!
 //! 1. No queue, since `enqueue` did not insert the task: `enqueue`.
 //! 2. The local queue of a CPU: the callback that inserted the task there, especially if other CPUs were idle
 //!    meanwhile.
 //! 3. Another queue, from which no CPU that the task may use took any task in the whole run: the callback that
-//!    inserted the task there, or `dispatch` if other CPUs took tasks from it. Another queue, from which `dispatch` took tasks that were behind this one: `dispatch`.
+//!    inserted the task there, or `dispatch` if other CPUs took tasks from it. Another queue, from which `dispatch`
+//!    took tasks that were behind this one: `dispatch`.
 //! 4. Another queue, while an allowed CPU was idle: `dispatch` if it was called there and found nothing; otherwise
 //!    the callback that queued the task and kicked no CPU.
 //! 5. Another queue, while all CPUs were busy. If for most of that time tasks ran that had a CPU already: the

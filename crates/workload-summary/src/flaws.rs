@@ -43,7 +43,8 @@ pub fn replay_flaw(replayed: Nanos, recorded: Nanos, percent: u64) -> Option<Str
     let difference = replayed.0.abs_diff(recorded.0);
     (difference * 100 > recorded.0 * percent).then(|| {
         format!(
-            "a simulated replay on the recorded machine takes {replayed}, the recorded run took {recorded} ({})",
+            "a simulated replay on the recorded machine takes {replayed}, the recorded run took {recorded} ({}): other \
+             programs used its CPUs, or the recording lacks a cause",
             deviation(replayed, recorded)
         )
     })
@@ -77,6 +78,7 @@ mod tests {
             who: workload::Who::default(),
             window: None,
             lends: None,
+            memory: None,
             script,
         }
     }

@@ -377,6 +377,7 @@ mod tests {
             peak_rss_bytes: 0,
             who: crate::Who::default(),
             window: None,
+            memory: None,
             lends: None,
             script: script.to_vec(),
         };

@@ -557,13 +557,18 @@ impl<'w> Executor<'w> {
                 Some(Demand::Change { cpus: cpus.as_deref().cloned(), policy })
             }
             Op::ChangeOf { spec, cpus, policy } => {
-                let lives = |task: &Task| task.spec == *spec && !matches!(task.state, State::Absent | State::Gone);
-                let tasks = self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id));
+                let tasks = self.living(*spec);
                 let (cpus, policy) = (cpus.as_deref().cloned(), policy.as_deref().copied());
-                Some(Demand::ChangeOf { tasks: tasks.collect(), cpus, policy })
+                Some(Demand::ChangeOf { tasks, cpus, policy })
             }
             Op::Repeat { .. } => unreachable!("the caller repeats"),
         }
+    }
+
+    /// The live tasks of a spec.
+    fn living(&self, spec: u32) -> Vec<TaskId> {
+        let lives = |task: &Task| task.spec == spec && !matches!(task.state, State::Absent | State::Gone);
+        self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id)).collect()
     }
 
     fn block(&mut self, task: usize) -> Demand {

@@ -60,6 +60,7 @@ fn task(name: String, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }

@@ -11,6 +11,7 @@ mod jobs;
 mod json;
 mod lending;
 mod locks;
+mod memory;
 mod recording;
 mod rt_app;
 mod script;
@@ -25,6 +26,7 @@ pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use lending::Lending;
 pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
+pub use memory::{Limits, MEMORY_CLASSES, MemoryClass, MemoryUse, Quantity};
 pub use recording::{
     Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
     Stretch, Touched,

@@ -4,6 +4,7 @@
 use crate::composition::Part;
 use crate::groups::TaskGroup;
 use crate::locks::{CriticalSections, SharedLock};
+use crate::memory::MemoryUse;
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
@@ -223,6 +224,8 @@ pub struct TaskSpec {
     pub who: Who,
     /// Number of requests that may be late; `None` if requests are not tracked.
     pub window: Option<Window>,
+    /// Use of memory; `None` if the workload does not describe it.
+    pub memory: Option<Box<MemoryUse>>,
     /// Spec of the task that works for this one while it sleeps, for ticket transfers.
     pub lends: Option<u32>,
     /// Operations; the task exits after the last one.
@@ -303,6 +306,11 @@ impl Workload {
             Some(MutexSpec { name, .. }) if !name.is_empty() => format!("mutex {name}"),
             _ => format!("mutex {}", mutex.0),
         }
+    }
+
+    /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
+    pub fn uses_memory(&self) -> bool {
+        self.tasks.iter().any(|task| task.memory.is_some())
     }
 
     /// Parses a file: a recording if it has the magic, else rt-app JSON.

@@ -175,13 +175,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints all scenarios.
+fn list() {
+    for scenario in Scenario::all() {
+        println!("{:28} {} ({})", scenario.name, scenario.about, scenario.covers.join(" "));
+    }
+}
+
 /// Runs a command. Returns whether everything agrees.
 fn run(command: Command) -> Result<bool> {
     match command {
         Command::List => {
-            for scenario in Scenario::all() {
-                println!("{:28} {} ({})", scenario.name, scenario.about, scenario.covers.join(" "));
-            }
+            list();
             Ok(true)
         }
         Command::Model { scenarios } => {

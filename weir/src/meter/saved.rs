@@ -153,7 +153,8 @@ fn blocked(task: &timeline::Task) -> Blocked {
             *blocked.counts.entry(state).or_default() += 1;
         }
         let Some(wait) = wait else { continue };
-        let what = wait.object.as_str();
+        // A barrier also tells how many tasks are missing.
+        let what = wait.object.split(", ").next().unwrap_or_default();
         match blocked.reasons.iter_mut().find(|reason| reason.state == state && reason.what == what) {
             Some(reason) => (reason.count, reason.time) = (reason.count + 1, reason.time + phase.length()),
             None => blocked.reasons.push(Reason { state, what: what.to_owned(), count: 1, time: phase.length() }),

@@ -69,7 +69,7 @@ struct Fitted {
 
 /// Measures or reads, fits, and prints. Returns false if a run or command failed.
 pub fn scale(args: &Scale) -> Result<bool> {
-    let [page] = output::check([("--report", args.report.as_deref())])?;
+    let [report] = output::check([("--report", args.report.as_deref())])?;
     let is_file = |name: &String| name.ends_with(".csv");
     let curves = match args.what.as_slice() {
         [] => vec![command::measure(args)?],
@@ -77,25 +77,26 @@ pub fn scale(args: &Scale) -> Result<bool> {
         names if names.iter().any(is_file) => bail!("expected one FILE.csv, or schedulers"),
         _ => simulated::simulate(args)?,
     };
+    output::refuse_inputs([&report])?;
     let mut fitted = Vec::new();
     for curve in curves {
         let fit = scaling::fit(&curve.points).with_context(|| curve.name.clone())?;
         fitted.push(Fitted { curve, fit });
     }
-    output::refuse_inputs([&page])?;
     output::print(&match args.format {
         Format::Text => to_text(&fitted),
         Format::Json => format!("{:#}\n", to_json(&fitted)),
         Format::Csv => to_csv(&fitted),
     })?;
-    if let Some(target) = page {
+    if let Some(target) = &report {
         let of = |fitted: &Fitted| page::Scaling {
             name: fitted.curve.name.clone(),
             unit: fitted.curve.unit.to_owned(),
             fit: fitted.fit.clone(),
             notes: notes(fitted),
         };
-        target.write(page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>()).as_bytes())?;
+        let page = page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>());
+        target.write(page.as_bytes())?;
         eprintln!("weir: the report is {}", escape(&target.path().display().to_string()));
     }
     Ok(true)

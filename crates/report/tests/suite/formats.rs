@@ -160,6 +160,8 @@ fn json_format_is_stable() {
               },
               "run_ns": {
                 "slowed": null,
+                "reload": null,
+                "memory": null,
                 "spin": null
               },
               "energy_ratio_ppm": null,
@@ -182,6 +184,7 @@ fn json_format_is_stable() {
               "doubtful": [],
               "meter": null,
               "locks": null,
+              "memory_nodes": null,
               "distributions": {
                 "wakeup_latency_ns": {
                   "from": [
@@ -230,7 +233,9 @@ fn json_format_is_stable() {
                   "idle_ns": 29170000000,
                   "scheduler_ns": 620000000,
                   "stolen_ns": 310000000,
-                  "offline_ns": 0
+                  "offline_ns": 0,
+                  "reload_ns": 0,
+                  "memory_ns": 0
                 }
               ],
               "parts": [],

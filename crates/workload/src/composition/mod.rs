@@ -13,6 +13,7 @@ mod parse;
 
 use crate::groups::within;
 use crate::locks::LockId;
+use crate::memory::MemoryUse;
 use crate::{
     BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec,
     Workload, WorkloadError,
@@ -55,6 +56,8 @@ pub(crate) struct Changes {
     /// idle.
     pub cap: Option<u32>,
     pub cap_is_hard: bool,
+    /// Use of memory of all its tasks; overrides what they say themselves.
+    pub memory: Option<MemoryUse>,
     /// Factor in thousandths for the work of tasks with this name.
     pub slow: Vec<(String, u64)>,
 }
@@ -152,6 +155,9 @@ impl Workload {
             };
             // Cgroups in a recording describe the recorded machine and are not used in a composition.
             task.who.group = task.who.group.filter(|_| part.is_grouped);
+            if let Some(region) = task.memory.as_mut().and_then(|memory| memory.region.as_mut()) {
+                *region = named(std::mem::take(region));
+            }
             task.lends = task.lends.map(|server| server + offsets.tasks);
             self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
         }
@@ -216,6 +222,11 @@ impl Changes {
             if let Some(around) = &self.group {
                 let own = task.who.group.take().filter(|_| workload.is_grouped);
                 task.who.group = Some(format!("{around}{}", own.unwrap_or_default()));
+            }
+            if let Some(memory) = &self.memory {
+                let own = task.memory.get_or_insert_default();
+                own.override_by(memory);
+                own.check()?;
             }
             (task.policy, task.nice) = self.policy_of(task.policy, task.nice);
             task.cpus = self.cpus_of(task.cpus.take());

@@ -155,7 +155,7 @@ fn invalid_specifications_give_one_line_errors() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, placement=WHERE, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         (
             "all,jobs=2,load=50",

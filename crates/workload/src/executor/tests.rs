@@ -24,6 +24,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         peak_rss_bytes: 0,
         who: crate::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     };

@@ -185,6 +185,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                         peak_rss_bytes: rss,
                         who,
                         window: None,
+                        memory: None,
                         lends: None,
                         script,
                     }
@@ -234,6 +235,7 @@ fn small() -> Recording {
         peak_rss_bytes: 1,
         who: Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script: vec![work, Op::Sleep(Nanos(300), Sleep::Io)],
     };

@@ -5,6 +5,7 @@ use super::document::{Fault, Object, integer, near_miss, string, wrong};
 use super::locks;
 use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
+use crate::memory::MemoryUse;
 use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +64,10 @@ enum Event {
 }
 
 fn event(key: &str) -> Option<Event> {
+    // `memory` and `memory-share` begin like `mem`.
+    if MemoryUse::KEYS.contains(&key) {
+        return None;
+    }
     EVENTS.iter().find(|(word, _)| key.starts_with(word)).map(|&(_, event)| event)
 }
 

@@ -21,7 +21,7 @@
 //! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
 //! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); a section `taskgroups`
 //! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
-//! (`windows.rs`), `lends` and `process`.
+//! (`windows.rs`), those about memory (`memory.rs`), `lends` and `process`.
 //!
 //! Differences from rt-app at 55cb0c0:
 //!
@@ -37,6 +37,7 @@ mod document;
 mod events;
 mod groups;
 mod locks;
+mod memory;
 mod task;
 mod windows;
 

@@ -454,7 +454,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:12: task "a": it lends to "fifteen-bytes-0", but in the kernel several tasks have that name
         dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" have the same name in the kernel, but do not lend to the same task
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
-        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, process, window, request-us, lends, phases
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, process, window, request-us, memory, footprint, dirty, stream, memory-share, region, placement, lends, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
         dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
         dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE

@@ -14,8 +14,8 @@
 //!
 //! 5. With autogroups, the tasks of each session in the root cgroup form a group of weight 100 (`sched_autogroup`).
 //!
-//! Not modelled: the nice value of an autogroup, bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are preempted like those of
-//! SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
+//! Not modelled: the nice value of an autogroup, bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are
+//! preempted like those of SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
 
 use super::Core;
 use crate::CgroupId;
