@@ -16,7 +16,6 @@ use report::{Called, Exit, Outcome, Tags, World, counted, escape};
 use saved_run::SavedRun;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use std::path::{Path, PathBuf};
 use timeline::{Recorder, Timeline};
 
@@ -273,9 +272,9 @@ impl Saved {
     /// # Errors
     /// If that part is damaged.
     pub fn measure(&self, run: usize, key: &str) -> Result<Option<u64>> {
-        let document: Value = serde_json::from_slice(&self.part(save::RUNS)?)?;
+        let document: serde_json::Value = serde_json::from_slice(&self.part(save::RUNS)?)?;
         let found = key.split('.').try_fold(&document["runs"][run], |value, part| value.get(part));
-        Ok(found.and_then(Value::as_u64))
+        Ok(found.and_then(serde_json::Value::as_u64))
     }
 
     /// Number of events of a real run that were lost; 0 for a simulated one.

@@ -186,7 +186,7 @@ pub fn fit(points: &[Point]) -> Result<Fit, ScalingError> {
     let residual_sd = (norm / degrees_of_freedom as f64).sqrt();
     let amdahl_sd = (amdahl_norm / (degrees_of_freedom + 1) as f64).sqrt();
     let errors = standard_errors(&points, &law, residual_sd)?;
-    let interval = |probability: f64, freedom: usize| -> (Parameters, Parameters) {
+    let interval = |probability: f64, freedom: usize| {
         let reach = StudentsT::ppf(probability, freedom as f64);
         let (middle, errors) = (law.to_array(), errors.to_array());
         let end = |sign: f64| Parameters::of(std::array::from_fn(|at| middle[at] + sign * reach * errors[at]));

@@ -96,6 +96,8 @@ fn finish(
 ) -> Result<bool> {
     let mut fine = true;
     if left != Some(0) {
+        // A thread leaves its CPU for the last time shortly after its process was waited for.
+        tables.receive(LOOK)?;
         let table = Table::of(tables.read()?).arrange(args);
         fine = table.is_fine();
         output::print(&table.show(args))?;

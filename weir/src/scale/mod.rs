@@ -69,7 +69,7 @@ struct Fitted {
 
 /// Measures or reads, fits, and prints. Returns false if a run or command failed.
 pub fn scale(args: &Scale) -> Result<bool> {
-    let [report] = output::check([("--report", args.report.as_deref())])?;
+    let [page] = output::check([("--report", args.report.as_deref())])?;
     let is_file = |name: &String| name.ends_with(".csv");
     let curves = match args.what.as_slice() {
         [] => vec![command::measure(args)?],
@@ -77,7 +77,7 @@ pub fn scale(args: &Scale) -> Result<bool> {
         names if names.iter().any(is_file) => bail!("expected one FILE.csv, or schedulers"),
         _ => simulated::simulate(args)?,
     };
-    output::refuse_inputs([&report])?;
+    output::refuse_inputs([&page])?;
     let mut fitted = Vec::new();
     for curve in curves {
         let fit = scaling::fit(&curve.points).with_context(|| curve.name.clone())?;
@@ -88,15 +88,14 @@ pub fn scale(args: &Scale) -> Result<bool> {
         Format::Json => format!("{:#}\n", to_json(&fitted)),
         Format::Csv => to_csv(&fitted),
     })?;
-    if let Some(target) = &report {
+    if let Some(target) = page {
         let of = |fitted: &Fitted| page::Scaling {
             name: fitted.curve.name.clone(),
             unit: fitted.curve.unit.to_owned(),
             fit: fitted.fit.clone(),
             notes: notes(fitted),
         };
-        let page = page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>());
-        target.write(page.as_bytes())?;
+        target.write(page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>()).as_bytes())?;
         eprintln!("weir: the report is {}", escape(&target.path().display().to_string()));
     }
     Ok(true)
