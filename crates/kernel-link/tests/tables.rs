@@ -47,6 +47,8 @@ fn measure(what: What, command: &mut Command) -> Option<(Reading, Output)> {
     while child.try_wait().unwrap().is_none() {
         tables.receive(Duration::from_millis(20)).unwrap();
     }
+    // A thread leaves its CPU for the last time shortly after its process was waited for.
+    tables.receive(Duration::from_millis(100)).unwrap();
     let output = child.wait_with_output().unwrap();
     Some((tables.read().unwrap(), output))
 }

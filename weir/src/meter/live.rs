@@ -14,8 +14,8 @@ use std::io::{self, IsTerminal};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Longest time between two looks at signals, keys and the command.
-const LOOK: Duration = Duration::from_millis(100);
+/// Longest time between two looks at signals, keys and the command. The measured time of a command ends at a look.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// Time between two live tables, unless an interval is given.
 const FRAME: Nanos = Nanos::from_ms(1000);
@@ -96,6 +96,8 @@ fn finish(
 ) -> Result<bool> {
     let mut fine = true;
     if left != Some(0) {
+        // A thread leaves its CPU for the last time shortly after its process was waited for.
+        tables.receive(LOOK)?;
         let table = Table::of(tables.read()?).arrange(args);
         fine = table.is_fine();
         output::print(&table.show(args))?;
