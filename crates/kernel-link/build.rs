@@ -7,7 +7,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// Each `bpf/NAME.bpf.c` is compiled to `NAME.bpf.o`.
-const OBJECTS: [&str; 4] = ["record", "meter", "newidle", "watch"];
+const OBJECTS: [&str; 5] = ["record", "meter", "newidle", "tables", "watch"];
 
 /// `DIRECTORY/NAME.bpf.c`: a faulty scheduler, one without an exit record, one in the style of scx, and one for
 /// testing the model.

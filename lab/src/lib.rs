@@ -5,6 +5,8 @@
 pub mod costs;
 pub mod locks;
 pub mod lrz;
+pub mod memory;
+pub mod meter_cost;
 pub mod nix;
 pub mod noise;
 pub mod objects;

@@ -14,7 +14,7 @@ fn main() -> Result<()> {
     let crate_directory = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(env::var("OUT_DIR")?);
     println!("cargo::rerun-if-env-changed=BPF_CLANG");
-    for input in ["log.bpf.h", "trace.bpf.c", "witness.bpf.c", "scenarios", "../../policies"] {
+    for input in ["log.bpf.h", "trace.bpf.c", "witness.bpf.c", "scenarios", "deadline", "../../policies"] {
         println!("cargo::rerun-if-changed={input}");
     }
     let mut objects = String::from("&[\n");
@@ -38,12 +38,14 @@ fn main() -> Result<()> {
     }
     witnesses.push_str("]\n");
     fs::write(out.join("witnesses.rs"), witnesses)?;
-    let mut table = String::from("&[\n");
-    for (name, path) in scenarios(&crate_directory.join("scenarios"))? {
-        writeln!(table, "    ({name:?}, include_str!({path:?})),")?;
+    for (directory, extension) in [("scenarios", ".toml"), ("deadline", ".json")] {
+        let mut table = String::from("&[\n");
+        for (name, path) in files(&crate_directory.join(directory), extension)? {
+            writeln!(table, "    ({name:?}, include_str!({path:?})),")?;
+        }
+        table.push_str("]\n");
+        fs::write(out.join(format!("{directory}.rs")), table)?;
     }
-    table.push_str("]\n");
-    fs::write(out.join("scenarios.rs"), table)?;
     Ok(())
 }
 
@@ -85,12 +87,13 @@ fn defines(source: &str, text: &str) -> Result<Vec<String>> {
     Ok(defines)
 }
 
-/// Returns name and path of every scenario, in alphabetical order.
-fn scenarios(directory: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// Returns name and path of every file with this extension, in alphabetical order.
+fn files(directory: &Path, extension: &str) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("{}", directory.display()))? {
         let path = entry?.path();
-        if let Some(name) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".toml"))
+        if let Some(name) =
+            path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(extension))
         {
             found.push((name.to_owned(), path.clone()));
         }

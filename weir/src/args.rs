@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Command-line grammar.
+//! Command-line grammar. Commands with many arguments of their own have them beside their code.
+
+mod explain;
+mod shipped;
 
 mod check;
 
@@ -13,6 +16,11 @@ use machine_model::{Effect, NoiseSource};
 use simulator::KernelName;
 use std::ffi::OsString;
 use std::path::PathBuf;
+
+pub use explain::{Explain, Waits};
+#[cfg(feature = "generate")]
+pub use shipped::Generated;
+pub use shipped::{Generate, Kind, List};
 
 /// Runs sched_ext schedulers on simulated machines and in this machine's kernel.
 #[derive(Parser, Debug)]
@@ -29,6 +37,8 @@ Examples:
   weir run bfs -- make -j4            a build under bfs, in the kernel (root)
   weir record -o my.weir -- make -j4  record a workload (root)
   weir explain run.weirrun            why tasks of a saved run waited
+  weir meter locks run.weirrun        which locks its tasks and CPUs waited for
+  weir scale kernel --cpus 1,2,4,8,16,32 -m server-64 -w build,jobs=64
 
 Exit status: 0 fine, 1 a scheduler was ejected or something else was wrong with
 the run, 2 bad usage or input; the help of each command says more."
@@ -56,6 +66,10 @@ pub enum Command {
     Inspect(Inspect),
     /// Run and measure in this machine's kernel (root)
     Run(Run),
+    /// Measure locks, states of tasks, wakeups or interrupts
+    Meter(crate::meter::args::Meter),
+    /// Fit Gunther's law to throughput by CPUs, jobs or clients
+    Scale(crate::scale::args::Scale),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run
@@ -77,60 +91,6 @@ pub enum Command {
         /// CPUs that must be offline
         offline: String,
     },
-}
-
-/// `weir generate`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-Examples:
-  weir generate man /usr/local/share/man/man1
-  weir generate completions .             weir (bash), _weir (zsh), weir.fish
-  weir generate headers include           include/weir/scx.bpf.h and others
-  weir generate objects lib/weir          bfs.bpf.o, bfs.toml and others
-
-make install does all of this. Exit status: 0 fine, 2 bad usage or input."
-)]
-pub struct Generate {
-    /// Kind of files to write
-    pub what: Generated,
-    /// Output directory; created if missing
-    #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
-}
-
-/// Kinds of files that `weir generate` writes.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Generated {
-    Man,
-    Completions,
-    Headers,
-    Objects,
-}
-
-/// Sections of `weir list`.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Kind {
-    Policies,
-    Machines,
-    Workloads,
-    Measures,
-}
-
-/// `weir list`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-Examples:
-  weir list
-  weir list policies
-  weir list measures                  meaning of each row of a report"
-)]
-pub struct List {
-    /// List this section only
-    pub kind: Option<Kind>,
 }
 
 /// `weir machine`.
@@ -268,6 +228,9 @@ pub struct Sim {
     /// Leave out effects: smt, capacity, frequency, idle-states, locks
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
+    /// Bring only the first N CPUs of each machine online
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub cpus: Option<u32>,
     /// Turn off sources of noise, such as threads,order
     ///
     /// docs/explanation/noise.md lists them.
@@ -310,6 +273,9 @@ pub struct Sim {
     /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
+    /// Compare each pair of setups, not only each with the first
+    #[arg(long)]
+    pub pairs: bool,
     /// Write a trace for ui.perfetto.dev; single runs only
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -520,6 +486,9 @@ pub struct Compare {
     /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
+    /// Compare each pair of setups, not only each with the first
+    #[arg(long)]
+    pub pairs: bool,
     /// Write the comparison as a self-contained HTML page
     ///
     /// The page has tables, plots, timelines and tasks, and loads nothing from the network.
@@ -552,75 +521,6 @@ pub struct Report {
     /// Write the page to this file [default: FILE with .html]
     #[arg(short, long, value_name = "OUT.html")]
     pub output: Option<PathBuf>,
-}
-
-/// `weir explain`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-FILE is a run saved by weir sim --save or weir run --save. A simulated run is
-repeated, which gives more detail: queues, callbacks and source lines are not
-recorded in a real kernel. Without an option, weir explains the ejection if
-there was one, else the three longest waits and the critical path.
-
-T is a task's name or PID (for cc1[131]: cc1 or 131).
-
-Examples:
-  weir sim bfs -w preempt-mix --save run.weirrun
-  weir explain run.weirrun
-  weir explain run.weirrun --worst 10
-  weir explain run.weirrun --task hog-0 --at 1.5s
-  weir explain run.weirrun --chain
-  weir explain stalled.weirrun --ejection
-  weir explain many.weirrun --scheduler bfs --seed 3 --worst 1
-  weir explain run.weirrun --worst 1 --format json | jq '.waits[0].suspects'
-
-Exit status: 0 fine, 2 bad usage or input."
-)]
-pub struct Explain {
-    /// Saved run
-    #[arg(value_name = "FILE")]
-    pub file: PathBuf,
-    /// Explain the longest wait of this task, or the wait at --at
-    #[arg(long, value_name = "T", conflicts_with_all = ["worst", "chain", "ejection"])]
-    pub task: Option<String>,
-    /// Explain the wait at this time since the start, such as 1.5s
-    #[arg(long, value_name = "TIME", requires = "task", value_parser = moment)]
-    pub at: Option<Nanos>,
-    /// Explain the N longest waits, one sentence each, then details
-    ///
-    /// Waits after wakeups and waits after losing the CPU both count.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub worst: Option<u64>,
-    /// Consider only waits of this kind
-    #[arg(long, value_enum, value_name = "KIND", default_value_t = Waits::All)]
-    pub waits: Waits,
-    /// Show the critical path from the start to the end of the run
-    ///
-    /// It is the longest chain of causes.
-    #[arg(long)]
-    pub chain: bool,
-    /// Explain why the scheduler was ejected
-    #[arg(long)]
-    pub ejection: bool,
-    /// Output format: text or json
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
-    /// Selects one run of the file.
-    #[command(
-        flatten,
-        next_help_heading = "Select a run, if the file has several [default: the first seed of a scheduler]"
-    )]
-    pub which: Which,
-}
-
-/// Kinds of waits for a CPU.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
-pub enum Waits {
-    All,
-    Wakeup,
-    Lost,
 }
 
 /// `weir workload`.

@@ -18,7 +18,7 @@ pub fn compare(args: &Compare) -> Result<bool> {
         runs.records.iter_mut().for_each(|record| record.file = Some(path.display().to_string()));
         all.extend(runs);
     }
-    let view = output::view(args.all);
+    let view = output::view(args.all, args.pairs);
     let text = match args.format {
         Format::Text => report::records_to_text(&all.records, view),
         Format::Json => report::comparisons_to_json(&all.records),

@@ -6,22 +6,30 @@ use crate::output;
 use crate::saved::{OneRun, Saved};
 use anyhow::{Result, bail};
 use explanation::{
-    RunContext, Source, chain_json, chain_text, ejection_json, ejection_text, task_name, wait_json, wait_sentence,
-    wait_text,
+    RunContext, Source, blocked_json, blocked_text, chain_json, chain_text, ejection_json, ejection_text, idle_json,
+    idle_text, task_name, wait_json, wait_sentence, wait_text,
 };
 use ids::{Nanos, TaskId};
 use report::{Outcome, wrap};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use timeline::{Account, Timeline, Wait};
+use timeline::{Account, Blocked, Timeline, Wait};
 
 /// Number of waits explained if the command line selects nothing.
 const SOME_WAITS: u64 = 3;
+/// Number of waits for locks explained if the command line selects nothing.
+const SOME_BLOCKED: u64 = 2;
 
 /// Selected sections of an explanation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Parts {
     worst: u64,
+    /// Number of waits for other tasks.
+    blocked: u64,
+    /// Only waits for locks among them.
+    locks_only: bool,
+    /// Why CPUs were idle while tasks waited.
+    idle: bool,
     chain: bool,
     ejection: bool,
 }
@@ -68,11 +76,20 @@ fn parts(args: &Explain, run: &OneRun) -> Result<Parts> {
     if args.ejection && !ejected {
         bail!("--ejection: {}: the scheduler was not ejected", run.name());
     }
-    let asked = args.worst.is_some() || args.chain || args.ejection || args.task.is_some();
+    let asked = args.worst.is_some() || args.blocked.is_some() || args.chain || args.ejection || args.task.is_some();
     Ok(match asked {
-        true => Parts { worst: args.worst.unwrap_or(0), chain: args.chain, ejection: args.ejection },
-        false if ejected => Parts { worst: 0, chain: false, ejection: true },
-        false => Parts { worst: SOME_WAITS, chain: true, ejection: false },
+        true => Parts {
+            worst: args.worst.unwrap_or(0),
+            blocked: args.blocked.unwrap_or(0),
+            chain: args.chain,
+            ejection: args.ejection,
+            ..Parts::default()
+        },
+        false if ejected => Parts { ejection: true, ..Parts::default() },
+        false => {
+            let some = Parts { worst: SOME_WAITS, blocked: SOME_BLOCKED, locks_only: true, ..Parts::default() };
+            Parts { idle: true, chain: true, ..some }
+        }
     })
 }
 
@@ -87,6 +104,7 @@ pub fn for_page(story: &RunContext<'_>) -> Vec<(&'static str, String)> {
     let worst = worst(story.timeline, SOME_WAITS, Waits::All);
     let worst: Vec<String> = worst.iter().map(|account| wait_text(story, account, None)).collect();
     told.push(("Why tasks waited longest", worst.join("\n")));
+    told.extend(idle_text(story).map(|text| ("Why CPUs were idle while tasks waited", text)));
     told.push((
         "What the run waited for, from its beginning to its end",
         chain_text(story, &story.timeline.chain(None)),
@@ -98,7 +116,10 @@ pub fn for_page(story: &RunContext<'_>) -> Vec<(&'static str, String)> {
 fn to_text(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
     let mut sections = Vec::new();
     if let Some(task) = &args.task {
-        sections.push(wait_text(story, &one_wait(story, task, args)?, args.at));
+        sections.push(match one_wait(story, task, args)? {
+            Chosen::ForCpu(account) => wait_text(story, &account, args.at),
+            Chosen::ForTask(blocked) => blocked_text(story, &story.timeline.blocked_account(blocked)),
+        });
     }
     if parts.ejection {
         sections.push(ejection_text(story, &run.exit, args.ejection));
@@ -119,6 +140,16 @@ fn to_text(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -
             }));
         }
     }
+    if parts.blocked > 0 {
+        let waits = story.timeline.longest_blocked(parts.blocked as usize, !parts.locks_only);
+        if waits.is_empty() && !parts.locks_only {
+            sections.push("no task of the workload waited for another one\n".to_owned());
+        }
+        sections.extend(waits.into_iter().map(|wait| blocked_text(story, &story.timeline.blocked_account(wait))));
+    }
+    if parts.idle {
+        sections.extend(idle_text(story));
+    }
     if parts.chain {
         sections.push(chain_text(story, &story.timeline.chain(None)));
     }
@@ -128,7 +159,11 @@ fn to_text(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -
 fn to_json(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<Map<String, Value>> {
     let mut told = Map::new();
     if let Some(task) = &args.task {
-        told.insert("wait".to_owned(), wait_json(story, &one_wait(story, task, args)?, args.at));
+        let (key, value) = match one_wait(story, task, args)? {
+            Chosen::ForCpu(account) => ("wait", wait_json(story, &account, args.at)),
+            Chosen::ForTask(blocked) => ("blocked", blocked_json(story, &story.timeline.blocked_account(blocked))),
+        };
+        told.insert(key.to_owned(), value);
     }
     if parts.ejection {
         told.insert("ejection".to_owned(), ejection_json(story, &run.exit));
@@ -136,6 +171,14 @@ fn to_json(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -
     if parts.worst > 0 {
         let accounts = worst(story.timeline, parts.worst, args.waits);
         told.insert("waits".to_owned(), accounts.iter().map(|account| wait_json(story, account, None)).collect());
+    }
+    if parts.blocked > 0 {
+        let waits = story.timeline.longest_blocked(parts.blocked as usize, !parts.locks_only).into_iter();
+        let waits = waits.map(|wait| blocked_json(story, &story.timeline.blocked_account(wait)));
+        told.insert("blocked".to_owned(), waits.collect());
+    }
+    if parts.idle {
+        told.insert("idle_while_runnable".to_owned(), idle_json(story));
     }
     if parts.chain {
         told.insert("chain".to_owned(), chain_json(story, &story.timeline.chain(None)));
@@ -157,17 +200,27 @@ fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
     waits.into_iter().map(|wait| timeline.account(wait)).collect()
 }
 
-/// The wait selected by `--task` and `--at`.
-fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Account> {
+/// The wait that `--task` and `--at` select.
+enum Chosen {
+    ForCpu(Account),
+    ForTask(Blocked),
+}
+
+/// The wait selected by `--task` and `--at`: for a CPU or, if the task has a longer one, for a lock.
+fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Chosen> {
     let timeline = story.timeline;
     let task = find_task(story, wanted)?;
     let name = task_name(story, task);
     let Some(at) = args.at else {
-        let Some(longest) = timeline.waits_of(task).max_by_key(|wait| (wait.length(), std::cmp::Reverse(wait.from)))
-        else {
-            bail!("--task {wanted}: {name} never waited for a CPU");
+        let longest = timeline.waits_of(task).max_by_key(|wait| (wait.length(), std::cmp::Reverse(wait.from)));
+        let locks = timeline.blocked_of(task).filter(|wait| wait.lock);
+        let blocked = locks.max_by_key(|wait| (wait.length(), std::cmp::Reverse(wait.from)));
+        return match (longest, blocked) {
+            (Some(longest), Some(blocked)) if blocked.length() > longest.length() => Ok(Chosen::ForTask(blocked)),
+            (Some(longest), _) => Ok(Chosen::ForCpu(timeline.account(longest))),
+            (None, Some(blocked)) => Ok(Chosen::ForTask(blocked)),
+            (None, None) => bail!("--task {wanted}: {name} never waited for a CPU or a lock"),
         };
-        return Ok(timeline.account(longest));
     };
     let life = timeline.task(task);
     let Some(phase) = life.phase_at(at).filter(|_| at <= timeline.end) else {
@@ -175,6 +228,9 @@ fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Acco
         bail!("--at {}: {name} lived from {} to {}", at.exact(), life.created.exact(), ended.exact());
     };
     let Some(wait) = timeline.wait(task, phase) else {
+        if let Some(blocked) = timeline.blocked_of(task).find(|wait| wait.from <= at && at <= wait.to) {
+            return Ok(Chosen::ForTask(blocked));
+        }
         let phase = life.phases[phase];
         let did = match phase.activity {
             timeline::Activity::Runs { cpu } => format!("ran on CPU {cpu}"),
@@ -188,7 +244,7 @@ fn one_wait(story: &RunContext<'_>, wanted: &str, args: &Explain) -> Result<Acco
             if near.is_empty() { "it never waited for a CPU".to_owned() } else { format!("it waited from {near}") };
         bail!("--at {}: {name} {did} from {} to {}; {near}", at.exact(), phase.from.exact(), phase.to.exact());
     };
-    Ok(timeline.account(wait))
+    Ok(Chosen::ForCpu(timeline.account(wait)))
 }
 
 /// Finds a task by PID or name.

@@ -29,6 +29,8 @@ pub const MACHINE: Kind = Kind { what: "a machine", most_mib: 64 };
 pub const WORKLOAD: Kind = Kind { what: "a workload", most_mib: 512 };
 /// Saved runs, or runs as JSON: about 500 bytes for each task of each run.
 pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
+/// Points of a scalability law, as CSV.
+pub const POINTS: Kind = Kind { what: "a table of points", most_mib: 16 };
 /// Fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 

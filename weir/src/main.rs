@@ -17,6 +17,7 @@ mod input;
 mod inspect;
 mod list;
 mod machine;
+mod meter;
 mod notes;
 mod output;
 mod pages;
@@ -31,6 +32,7 @@ mod refusals;
 mod run;
 mod save;
 mod saved;
+mod scale;
 mod select;
 mod sim;
 mod suites;
@@ -84,6 +86,8 @@ fn main() -> ExitCode {
         Command::Run(_) | Command::Record(_) | Command::GuardCpus { .. } => incomplete("weir run and weir record"),
         #[cfg(not(feature = "generate"))]
         Command::Generate(_) => incomplete("weir generate"),
+        Command::Meter(args) => meter::meter(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Scale(args) => scale::scale(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),

@@ -27,6 +27,8 @@ pub struct Delivery<'a> {
     pub format: Format,
     /// Show all measures, not only the most important.
     pub all: bool,
+    /// Compare each pair of setups.
+    pub pairs: bool,
     /// Test suites, which have report formats of their own.
     pub suites: &'a Suites,
     /// Saved-run file to write.
@@ -79,7 +81,7 @@ impl Delivery<'_> {
     /// Reports in the chosen format, with the schedulers that could not be loaded, which CSV omits.
     fn reports(&self, runs: &[RunReport], refusals: &Refusals) -> String {
         match self.format {
-            Format::Text => self.suites.to_text(runs, view(self.all)) + &refusals.to_text(),
+            Format::Text => self.suites.to_text(runs, view(self.all, self.pairs)) + &refusals.to_text(),
             Format::Json => report::to_json_with(runs, &refusals.to_json(), self.interrupted),
             Format::Csv => report::to_csv(&runs.iter().map(Record::from).collect::<Vec<_>>()),
         }
@@ -87,10 +89,10 @@ impl Delivery<'_> {
 }
 
 /// Report width for the current terminal.
-pub fn view(all: bool) -> View {
+pub fn view(all: bool, pairs: bool) -> View {
     let screen = io::stdout().is_terminal().then(terminal_size::terminal_size).flatten();
     let columns = screen.map_or(0, |(width, _)| usize::from(width.0));
-    View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all }
+    View { columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), all, pairs }
 }
 
 /// Name that identifies a run among several.

@@ -65,6 +65,8 @@ pub struct Outputs {
     pub format: Format,
     /// All measures are shown.
     pub all: bool,
+    /// Each pair of setups is compared.
+    pub pairs: bool,
     pub trace: Option<Target>,
     pub log: Option<Target>,
     /// Lines are counted; the inner `None` stands for standard output.
@@ -107,7 +109,7 @@ impl Plan {
         let (schedulers, broken) = schedulers(args)?;
         let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
         notes::tell_needless(&args.without, &nominal);
-        let nominal: Vec<Machine> = nominal.into_iter().map(|machine| left_out(machine, args)).collect();
+        let nominal = nominal.into_iter().map(|machine| left_out(machine, args)).collect::<Result<Vec<Machine>>>()?;
         let samples = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
         let workloads = workloads(&suites.workloads, &nominal)?;
         notes::tell_weights(&schedulers, workloads.iter().flatten());
@@ -191,7 +193,7 @@ impl Outputs {
             ("--report", report.as_deref()),
         ])?;
         let coverage = coverage.is_some().then_some(lines);
-        Ok(Outputs { format: args.format, all: args.all, trace, log, coverage, save, report })
+        Ok(Outputs { format: args.format, all: args.all, pairs: args.pairs, trace, log, coverage, save, report })
     }
 
     /// # Errors
@@ -228,12 +230,16 @@ impl<'a> Run<'a> {
     /// Tags of its report.
     pub fn tags(&self) -> Tags {
         let Run { scheduler, machine, workload, seed, draw, conditions } = *self;
-        let (name, object, workload, kernel) =
-            (&*scheduler.name, scheduler.object(), &*workload.name, conditions.kernel);
-        worlds::simulated::tags(
-            &worlds::simulated::Setup { scheduler: name, object, workload, seed, draw, kernel },
-            machine,
-        )
+        let setup = worlds::simulated::Setup {
+            scheduler: &scheduler.name,
+            object: scheduler.object(),
+            workload: &workload.name,
+            uses_memory: workload.uses_memory(),
+            seed,
+            draw,
+            kernel: conditions.kernel,
+        };
+        Tags { workload_caveats: workload.caveats.clone(), ..worlds::simulated::tags(&setup, machine) }
     }
 }
 
@@ -252,7 +258,7 @@ impl Single {
     /// # Errors
     /// If one of them cannot be resolved.
     pub fn of(args: &Sim) -> Result<Single> {
-        let machine = left_out(select::machine(&args.machines[0])?, args);
+        let machine = left_out(select::machine(&args.machines[0])?, args)?;
         let workload = select::workload(&args.workloads[0], machine.online_cpus().len() as u32)?;
         Ok(Single { machine, workload, conditions: Conditions::of(args)?, draw: 0, seed: args.seed.unwrap_or(0) })
     }
@@ -264,7 +270,7 @@ impl Single {
     pub fn tagged(args: &Sim, nominal: &Machine, workload: Workload, tags: &Tags) -> Result<Single> {
         let conditions = Conditions::of(args)?;
         let (draw, seed) = (tags.draw.unwrap_or(0), tags.seed.unwrap_or(0));
-        let samples = sampled(&left_out(nominal.clone(), args), args)?;
+        let samples = sampled(&left_out(nominal.clone(), args)?, args)?;
         let Some((_, machine)) = samples.into_iter().find(|(number, _)| *number == draw) else {
             bail!("sample {draw} is not among the --draws of its command line");
         };
@@ -287,11 +293,18 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The machine without the disabled hardware effects and noise sources.
-fn left_out(mut machine: Machine, args: &Sim) -> Machine {
+/// The machine without the disabled hardware effects, noise sources and CPUs.
+fn left_out(mut machine: Machine, args: &Sim) -> Result<Machine> {
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
-    machine
+    if let Some(wanted) = args.cpus {
+        let online = machine.online_cpus();
+        if wanted as usize > online.len() {
+            bail!("--cpus {wanted}: machine {} has {} online CPUs", machine.name, online.len());
+        }
+        online.iter().skip(wanted as usize).for_each(|cpu| _ = machine.offline.insert(cpu));
+    }
+    Ok(machine)
 }
 
 /// The machine itself, or all samples of its uncertain constants, with their indices.
@@ -343,6 +356,9 @@ fn command_line(args: &Sim) -> String {
     if !args.without.is_empty() {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
+    }
+    if let Some(cpus) = args.cpus {
+        option("cpus", &cpus.to_string());
     }
     if !args.noise_off.is_empty() {
         let words: Vec<&str> = args.noise_off.iter().map(|source| source.name()).collect();

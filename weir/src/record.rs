@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! `weir record`: runs a command on this machine and writes the behavior of its tasks to a workload file.
 
+mod check;
+
 use crate::args::Record;
 use anyhow::{Context, Result, anyhow};
 use host::signals::Signals;
@@ -35,6 +37,9 @@ pub fn record(args: &Record) -> Result<bool> {
     written.iter().for_each(wrote);
     eprint!("{}", report(&summary));
     written?;
+    if output.is_file() {
+        check::check(&target)?;
+    }
     if command_lines > 0 {
         let lines = counted(command_lines, "command line");
         let stored = if command_lines == 1 {

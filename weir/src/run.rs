@@ -403,8 +403,15 @@ fn deliver(
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
     let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
     let (save, page) = (outputs.save.as_ref(), outputs.page.as_ref());
-    let how =
-        Delivery { format: args.format, all: false, suites: &Suites::default(), save, report: page, interrupted: None };
+    let how = Delivery {
+        format: args.format,
+        all: false,
+        pairs: false,
+        suites: &Suites::default(),
+        save,
+        report: page,
+        interrupted: None,
+    };
     how.deliver(&[report], &Refusals::default(), &setup)
 }
 

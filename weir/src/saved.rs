@@ -16,6 +16,7 @@ use report::{Called, Exit, Outcome, Tags, World, counted, escape};
 use saved_run::SavedRun;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 use timeline::{Recorder, Timeline};
 
@@ -256,6 +257,33 @@ impl Saved {
     /// If the part that describes the machine is missing or damaged.
     pub fn cpus(&self, run: usize) -> Result<usize> {
         Ok(self.machine(run)?.topology.len())
+    }
+
+    /// Tasks, locks and CPUs in the JSON of a run.
+    ///
+    /// # Errors
+    /// If that part is damaged.
+    pub fn details(&self, run: usize) -> Result<report::Details> {
+        let mut all = report::read_details(&self.part(save::RUNS)?).with_context(|| self.path.display().to_string())?;
+        Ok(all.swap_remove(run))
+    }
+
+    /// A value in the JSON of a run, by its dotted key; `None` if it is null or missing.
+    ///
+    /// # Errors
+    /// If that part is damaged.
+    pub fn measure(&self, run: usize, key: &str) -> Result<Option<u64>> {
+        let document: Value = serde_json::from_slice(&self.part(save::RUNS)?)?;
+        let found = key.split('.').try_fold(&document["runs"][run], |value, part| value.get(part));
+        Ok(found.and_then(Value::as_u64))
+    }
+
+    /// Number of events of a real run that were lost; 0 for a simulated one.
+    ///
+    /// # Errors
+    /// If the JSON is damaged.
+    pub fn lost_events(&self, run: usize) -> Result<u64> {
+        Ok(self.measure(run, "meter.lost_events")?.unwrap_or(0))
     }
 
     fn machine(&self, run: usize) -> Result<Machine> {

@@ -342,8 +342,11 @@ pub fn recordings<T>(
         let workload = if Recording::is_recording(&bytes) {
             let recording = Recording::from_bytes(&part.what, &bytes)?;
             let seen = look(&recording);
-            recorded.push((recording.meta, seen));
-            recording.workload
+            let Recording { meta, mut workload, .. } = recording;
+            let told = |flaw| format!("{}: {flaw}", part.what);
+            workload.caveats = workload_summary::flaws(&meta, &workload).into_iter().map(told).collect();
+            recorded.push((meta, seen));
+            workload
         } else {
             Workload::from_bytes(&part.what, &bytes)?
         };

@@ -10,7 +10,7 @@ use crate::printk::{self, Printed, Printer};
 use crate::progress::Progress;
 use crate::refusals::Refusals;
 use crate::{coverage, notes, save};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bpf_object::LinkedObject;
 use event_log::{JsonLines, LogWriter, Sink, Tee, perfetto};
 use kernel_model::{Coverage, Kernel};
@@ -82,7 +82,8 @@ fn finish(
     let Plan { schedulers, nominal, suites, outputs, command_line, .. } = plan;
     let setup = save::Setup { command_line: command_line.clone(), schedulers, machines: nominal, events: vec![] };
     let (save, report) = (outputs.save.as_ref(), outputs.report.as_ref());
-    let how = Delivery { format: outputs.format, all: outputs.all, suites, save, report, interrupted };
+    let how =
+        Delivery { format: outputs.format, all: outputs.all, pairs: outputs.pairs, suites, save, report, interrupted };
     let delivered = how.deliver(&reports, &refusals, &setup);
     if let Some(to) = &outputs.coverage {
         tell_coverage(&covered, to.as_ref(), outputs.format)?;
@@ -131,6 +132,22 @@ fn judged(run: Run<'_>, outcome: simulator::Outcome, checker: invariants::Checke
     let findings = checker.finish(outcome.measures.elapsed);
     let end = run.conditions.duration.or(run.workload.duration);
     worlds::simulated::report(run.tags(), outcome, end, Some(findings))
+}
+
+/// Executes all runs without outputs; results are in the order of `runs`.
+///
+/// # Errors
+/// If a signal ended them before all had finished.
+pub fn reports(runs: &[Run<'_>]) -> Result<Vec<Result<RunReport>>> {
+    let progress = Progress::new(runs.len());
+    let work = |index: usize| Some(run_one(runs[index], None, &progress));
+    parallel::run(runs.len(), parallel::threads(runs.len()), work, |results, end| {
+        progress.end();
+        if end != End::Done {
+            bail!("interrupted before all runs had finished");
+        }
+        Ok(results.into_iter().flatten().map(|done| Ok(done?.report)).collect())
+    })
 }
 
 /// Executes a run again and passes its events to `sink`. Returns the hash of the events, and the scheduler's object if

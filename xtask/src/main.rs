@@ -54,10 +54,14 @@ enum Task {
     Nix(lab::nix::Arguments),
     /// Measure the throughput of one shared queue on 1 to 512 CPUs
     Wall(lab::wall::Arguments),
+    /// Compare the memory model with published measurements
+    Memory(lab::memory::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
     Locks(lab::locks::Arguments),
+    /// Measure what weir meter costs a command (root)
+    MeterCost(lab::meter_cost::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +86,8 @@ fn main() -> ExitCode {
         Task::Statistics(arguments) => ("statistics", lab::statistics::execute(&arguments).map(|()| true)),
         Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
+        Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
+        Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),
     };

@@ -56,8 +56,10 @@ pub enum DetailKind {
     },
     /// The task begins to wait for another one.
     Waits {
-        /// Text that describes the wait, such as `mutex 0, which task 3 holds`.
+        /// Text that describes the object, such as `mutex m`.
         what: String,
+        /// Task that holds the lock; `None` if no task does or if the object has no holder.
+        holder: Option<TaskId>,
         /// Whether the task waits for a lock, as opposed to a condition or other event.
         lock: bool,
         /// Whether the task spins on its CPU.
@@ -65,4 +67,63 @@ pub enum DetailKind {
     },
     /// The task acquired the lock on which it spun.
     Passed,
+    /// A decision of the fair class about a task that waits on a runqueue.
+    Fair(FairDecision),
+    /// The CPU became idle and skipped newidle balancing, because it rarely succeeded.
+    NewidleSkipped {
+        /// Success ratio, in 1/1024.
+        ratio: u32,
+    },
+    /// The task reloads what its caches have lost before it works again.
+    Reloads {
+        /// Time that it needs.
+        time: Nanos,
+        /// Text that describes what is reloaded, such as `640 KB, last ran on CPU 3, other LLC`.
+        what: String,
+    },
+}
+
+/// A decision of the fair class about a task that waits on a runqueue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FairDecision {
+    /// The task was put on the runqueue of a CPU.
+    Queued {
+        /// CPU of the runqueue.
+        on: CpuId,
+        /// Number of fair tasks that wait there, including this one.
+        waiting: u32,
+    },
+    /// The CPU chose another task.
+    PassedOver {
+        /// CPU that chose.
+        on: CpuId,
+        /// Task that it chose.
+        chosen: TaskId,
+        /// Rule by which the other task came first.
+        rule: FairRule,
+    },
+    /// An idle CPU searched for tasks and left this one where it waits.
+    NotPulled {
+        /// CPU that searched.
+        to: CpuId,
+        /// Whether the affinity mask of the task excludes the CPU. Otherwise the task was cache-hot.
+        excluded: bool,
+    },
+}
+
+/// Rule of EEVDF by which one task is chosen before another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FairRule {
+    /// The waiting task is not eligible.
+    Ineligible {
+        /// CPU time that it has received beyond its share, in nanoseconds.
+        ahead_ns: u64,
+    },
+    /// The chosen task was running and is protected until its slice ends.
+    Protected,
+    /// The virtual deadline of the chosen task is not later.
+    Deadline {
+        /// Difference in virtual nanoseconds.
+        earlier_ns: u64,
+    },
 }

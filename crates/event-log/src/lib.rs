@@ -17,7 +17,7 @@ mod sinks;
 
 pub use bounds::{Bounds, LONGEST, OutOfBounds};
 pub use codec::{CodecError, Record};
-pub use detail::{Detail, DetailKind};
+pub use detail::{Detail, DetailKind, FairDecision, FairRule};
 pub use event::{
     BlockCause, CallbackSite, Event, EventKind, KickFlags, LockKind, Printk, Sink, SwitchReason, TaskInfo, Waker,
     modelled_pid, op_name,

@@ -19,6 +19,12 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
+    /// The workload has mutexes with priority inheritance.
+    #[error("{workload}: mutexes with priority inheritance (pi_enabled) can be simulated, but not executed")]
+    Inherits {
+        /// Name of the workload.
+        workload: String,
+    },
     /// The workload uses a kernel-only lock.
     #[error(
         "{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not executed"

@@ -40,6 +40,7 @@ mod cgroups;
 mod coordinator;
 mod donors;
 mod error;
+mod footprint;
 pub mod lock_costs;
 mod locks;
 mod named_process;

@@ -28,6 +28,9 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     if let Some(lock) = workload.locks.iter().find(|lock| lock.kind == LockKind::Rcu) {
         return Err(ExecuteError::Rcu { workload: workload.name.clone(), lock: lock.name.clone() });
     }
+    if workload.mutexes.iter().any(|mutex| mutex.inherits_priority) {
+        return Err(ExecuteError::Inherits { workload: workload.name.clone() });
+    }
     let affinity = |source| ExecuteError::System { action: "ask for the CPUs of this thread", source };
     let cpus = sys::allowed_cpus().map_err(affinity)?;
     check_cpus(workload, &cpus)?;

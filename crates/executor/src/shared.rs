@@ -387,7 +387,7 @@ impl<'w> Shared<'w> {
                 if self.counts(state.executor.spec_of(task)) == 0 {
                     return None;
                 }
-                let waits_for = state.executor.waits_for(task)?;
+                let waits_for = state.executor.waits_for(task)?.to_string();
                 let name = self.workload.tasks[state.executor.spec_of(task) as usize].name.clone();
                 Some(Stuck { task, name, waits_for })
             })

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A task: it asks the Executor for its next operation and carries it out.
 
+use super::footprint::WorkingSet;
 use super::named_process;
 use super::prepare::describe;
 use super::process::{Scope, TaskKind};
@@ -30,6 +31,8 @@ pub struct TaskRunner<'scope, 'env, 'w> {
     woken_handles: Vec<Arc<TaskHandle>>,
     /// Rounds of work between two checks for the end.
     chunk: u64,
+    /// What it accesses while it works.
+    working_set: Option<WorkingSet>,
 }
 
 /// Creates a task as a child of the calling one. If the kernel fails to create it, a forked task is counted, and a
@@ -65,6 +68,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
             woken: Vec::new(),
             woken_handles: Vec::new(),
             chunk: shared.prepared.calibration.rounds_of(CHUNK).max(1),
+            working_set: None,
         }
     }
 
@@ -89,6 +93,8 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         if let Err(error) = self.begin() {
             self.shared.fail(error);
         }
+        let memory = self.shared.workload.tasks[self.setup.spec as usize].memory.as_deref();
+        self.working_set = WorkingSet::of(memory);
         let before = sys::own_status();
         if self.setup.at_gate {
             self.setup.handle.asleep_from.store(before.voluntary + 1, SeqCst);
@@ -192,10 +198,15 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
     }
 
     fn work(&mut self, work: Nanos) {
-        let mut rounds = self.calibration().rounds_of(work);
+        let calibration = *self.calibration();
+        let mut rounds = calibration.rounds_of(work);
         while rounds > 0 && !self.shared.is_over() {
             let chunk = rounds.min(self.chunk);
-            work::spin(chunk);
+            let spins = match &mut self.working_set {
+                Some(set) => set.visit(chunk, &calibration),
+                None => chunk,
+            };
+            work::spin(spins);
             rounds -= chunk;
         }
         self.result.work_asked += work;

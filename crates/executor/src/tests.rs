@@ -409,6 +409,7 @@ fn spec(name: &str, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: workload::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }
@@ -419,7 +420,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         name: "w".into(),
         duration: None,
         tasks,
-        mutexes: 2,
+        mutexes: workload::MutexSpec::unnamed(2),
         locks: Vec::new(),
         conditions: 0,
         barriers: vec![],
@@ -427,6 +428,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         references: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -5,12 +5,12 @@
 use crate::RunContext;
 use crate::events::{last_events, last_events_json};
 use crate::wait::{wait_json, wait_text};
-use crate::words::task_name;
+use crate::words::{suspect_sentence, task_name};
 use ids::{Nanos, TaskId};
 use report::{Exit, escape, wrap};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use timeline::{Account, Departure};
+use timeline::{Account, Departure, Reason, Wait};
 
 /// Number of events of the stalled task that are shown.
 const EVENTS: usize = 12;
@@ -33,11 +33,29 @@ fn stalled_wait(context: &RunContext<'_>, task: TaskId) -> Option<Account> {
     Some(context.timeline.account(wait))
 }
 
+/// The stalled task: the one that the message names, or else the one whose wait at the end of the run had begun
+/// first. The watchdog's own message names none.
+fn stalled(context: &RunContext<'_>, exit: &Exit) -> Option<TaskId> {
+    if exit.kind != STALL {
+        return None;
+    }
+    named(context, exit).or_else(|| {
+        let open = |wait: &Wait| wait.got.is_none() && wait.to == context.timeline.end;
+        context.timeline.longest_waits(1, open).first().map(|wait| wait.task)
+    })
+}
+
 /// A sentence on why the stalled task did not run.
 fn verdict(context: &RunContext<'_>, account: &Account) -> Option<String> {
-    let last = account.longest_queue_stay()?;
     let name = task_name(context, account.wait.task);
-    let nowhere = last.queue.is_none();
+    let nowhere = account.longest_queue_stay().is_some_and(|stay| stay.queue.is_none());
+    if let Some(first) = account.suspects.first().filter(|_| !nowhere)
+        && (account.idle.0 * 2 >= account.wait.length().0
+            || matches!(first.reason, Reason::UnservedQueue { .. } | Reason::HigherClass { .. }))
+    {
+        return Some(format!("Why {name} did not run: {}.", suspect_sentence(context, account, first)));
+    }
+    let last = account.longest_queue_stay()?;
     Some(match last.departure {
         _ if nowhere => {
             format!(
@@ -76,7 +94,7 @@ pub fn ejection_text(context: &RunContext<'_>, exit: &Exit, with_dump: bool) -> 
     } else if exit.kind != STALL {
         say("  position in the scheduler's code unknown");
     }
-    if let Some(task) = named(context, exit) {
+    if let Some(task) = named(context, exit).or_else(|| stalled(context, exit)) {
         let account = stalled_wait(context, task);
         if exit.kind == STALL
             && let Some(verdict) = account.as_ref().and_then(|account| verdict(context, account))
@@ -109,7 +127,7 @@ pub fn ejection_text(context: &RunContext<'_>, exit: &Exit, with_dump: bool) -> 
 
 /// The ejection as JSON.
 pub fn ejection_json(context: &RunContext<'_>, exit: &Exit) -> Value {
-    let task = named(context, exit);
+    let task = named(context, exit).or_else(|| stalled(context, exit));
     let account = task.filter(|_| exit.kind == STALL).and_then(|task| stalled_wait(context, task));
     let text = exit.file.as_ref().zip(exit.line).and_then(|(file, line)| context.source.text(file, line));
     json!({

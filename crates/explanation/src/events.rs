@@ -22,13 +22,18 @@ fn words(context: &RunContext<'_>, task: TaskId, event: &TaskEvent) -> String {
         TaskEvent::Event(event) => event_words(context, task, event),
         TaskEvent::Detail(detail) => match &detail.kind {
             DetailKind::Kept => format!("{} was called and inserted it into no queue", site_name(context, detail.site)),
-            DetailKind::Waits { what, spins: true, .. } => format!("spins for {}", escape(what)),
-            DetailKind::Waits { what, .. } => format!("waits for {}", escape(what)),
+            DetailKind::Reloads { time, what } => format!("reloads {time}: {}", escape(what)),
+            DetailKind::Waits { what, holder, spins, .. } => {
+                let held = holder.map_or_else(String::new, |task| format!(", held by {}", task_name(context, task)));
+                format!("{} for {}{held}", if *spins { "spins" } else { "waits" }, escape(what))
+            }
             DetailKind::Placed { .. }
             | DetailKind::Left { .. }
             | DetailKind::Dispatched { .. }
             | DetailKind::Chose
             | DetailKind::Wrote { .. }
+            | DetailKind::Fair(_)
+            | DetailKind::NewidleSkipped { .. }
             | DetailKind::Passed => "moved in its queue".to_owned(),
         },
     }

@@ -3,15 +3,20 @@
 //! a scheduler was ejected. Everything is derived from a [`timeline::Timeline`]; facts that a run does not show are
 //! reported as unknown, never guessed.
 
+mod blocked;
 mod chain;
 mod ejection;
 mod events;
+mod fair;
+mod idle;
 mod source;
 mod wait;
 mod words;
 
+pub use blocked::{blocked_json, blocked_text};
 pub use chain::{chain_json, chain_text};
 pub use ejection::{ejection_json, ejection_text};
+pub use idle::{idle_json, idle_text};
 pub use source::Source;
 pub use wait::{wait_json, wait_sentence, wait_text};
 pub use words::{queue_name, suspect_sentence, task_name};

@@ -2,6 +2,7 @@
 //! A wait as a sentence, as text with details, and as JSON.
 
 use crate::RunContext;
+use crate::fair::{fair_cause, fair_json, fair_text};
 use crate::words::{
     cpus_name, moment, order_name, others, queue_name, ran_instead, reason_key, site_json, site_name, suspect_sentence,
     task_json, task_name, wait_reason, wait_reason_key,
@@ -33,9 +34,11 @@ pub fn wait_sentence(context: &RunContext<'_>, account: &Account) -> String {
     let ended = if wait.got.is_none() { ", and got none" } else { "" };
     let cause = match account.suspects.first() {
         Some(suspect) => format!(": {}", suspect_sentence(context, account, suspect)),
-        None => String::new(),
+        None => fair_cause(context, account).map_or_else(String::new, |cause| format!(": {cause}")),
     };
+    let held_by_higher = matches!(account.suspects.first(), Some(first) if first.site.op == 0);
     let instead = match account.runners.first() {
+        Some(_) if held_by_higher => String::new(),
         Some(runner) if runner.ran.0 * 10 >= wait.length().0 => format!("; {}", ran_instead(context, runner)),
         _ if account.idle.0 * 2 >= wait.length().0 => {
             format!("; {} idle for {}", cpus_name(&account.idle_cpus), account.idle)
@@ -47,6 +50,7 @@ pub fn wait_sentence(context: &RunContext<'_>, account: &Account) -> String {
 
 /// The sentence and its details. With a time `at` within the wait, also the position in the queue at that time.
 pub fn wait_text(context: &RunContext<'_>, account: &Account, at: Option<Nanos>) -> String {
+    let wait = &account.wait;
     let mut text = wrap("", &wait_sentence(context, account)) + "\n";
     if let Some(at) = at {
         say(&mut text, "", &position_sentence(context, account, at));
@@ -63,9 +67,13 @@ pub fn wait_text(context: &RunContext<'_>, account: &Account, at: Option<Nanos>)
             let more = counted((account.queue_stays.len() - QUEUE_STAYS) as u64, "more queue stay");
             let _ = writeln!(text, "  {more} followed");
         }
-    } else {
+    }
+    let fair = context.timeline.fair_account(wait);
+    if let Some(fair) = &fair {
+        text.push_str(&fair_text(context, fair));
+    } else if !context.timeline.sees_queues && !context.timeline.sees_fair {
         say(&mut text, "", "\nqueues and responsible callbacks");
-        say(&mut text, "  ", "unknown: only a simulated run with a loaded scheduler shows them");
+        say(&mut text, "  ", "unknown: only a simulated run shows them");
     }
     let _ = writeln!(text, "\ntasks that ran instead on {}", cpus_name(&account.allowed));
     let runners = account.runners.iter().take(RUNNERS).map(|runner| {
@@ -84,8 +92,10 @@ pub fn wait_text(context: &RunContext<'_>, account: &Account, at: Option<Nanos>)
         );
     }
     say(&mut text, "  ", &idle_line(account));
-    if !account.suspects.is_empty() {
-        say(&mut text, "", "\nresponsible callbacks, most likely first");
+    match account.suspects.first() {
+        Some(first) if first.site.op == 0 => say(&mut text, "", "\nno callback is responsible"),
+        Some(_) => say(&mut text, "", "\nresponsible callbacks, most likely first"),
+        None => {}
     }
     for (number, suspect) in (1..).zip(account.suspects.iter().take(SUSPECTS)) {
         say(&mut text, "  ", &format!("{number}. {}", suspect_sentence(context, account, suspect)));
@@ -127,7 +137,8 @@ fn previous_wait(context: &RunContext<'_>, account: &Account) -> Option<String> 
     let waits = &context.timeline.task(account.wait.task).task_waits;
     let last = waits.iter().rev().find(|wait| wait.to == Some(account.wait.from))?;
     let slept = account.wait.from.since(last.from);
-    Some(format!("Before that it had waited {slept} for {}.", report::escape(&last.description)))
+    let held = last.holder.map_or_else(String::new, |task| format!(", held by {}", task_name(context, task)));
+    Some(format!("Before that it had waited {slept} for {}{held}.", report::escape(&last.object)))
 }
 
 fn queue_stay_row(context: &RunContext<'_>, account: &Account, stand: &QueueStay) -> [String; 5] {
@@ -208,6 +219,7 @@ pub fn wait_json(context: &RunContext<'_>, account: &Account, at: Option<Nanos>)
         "idle_ns": account.idle.0,
         "idle_cpus": account.idle_cpus.to_string(),
         "empty_dispatches": account.empty_dispatches,
+        "fair": context.timeline.fair_account(wait).map(|fair| fair_json(context, &fair)),
         "suspects": suspects.collect::<Vec<_>>(),
     })
 }

@@ -3,7 +3,7 @@
 
 use crate::RunContext;
 use event_log::{CallbackSite, SwitchReason, Waker, op_name};
-use ids::{CpuSet, DsqId, Nanos, TaskId};
+use ids::{CpuSet, DsqId, Nanos, Policy, TaskId};
 use report::{count, counted, escape};
 use serde_json::{Value, json};
 use timeline::{Account, Order, Reason, Runner, Suspect, Wait, WaitReason};
@@ -32,6 +32,19 @@ pub fn queue_name(queue: DsqId) -> String {
             Some(cpu) => format!("the queue of CPU {cpu}"),
             None => format!("queue {queue}"),
         },
+    }
+}
+
+/// Policy of a task with its priority, such as `SCHED_FIFO 20`.
+pub(crate) fn policy_name(context: &RunContext<'_>, task: TaskId) -> String {
+    match context.timeline.task(task).info.policy {
+        Policy::Other => "SCHED_OTHER".to_owned(),
+        Policy::Batch => "SCHED_BATCH".to_owned(),
+        Policy::Idle => "SCHED_IDLE".to_owned(),
+        Policy::Ext => "SCHED_EXT".to_owned(),
+        Policy::Fifo(priority) => format!("SCHED_FIFO {priority}"),
+        Policy::RoundRobin(priority) => format!("SCHED_RR {priority}"),
+        Policy::Deadline { .. } => "SCHED_DEADLINE".to_owned(),
     }
 }
 
@@ -93,6 +106,10 @@ pub(crate) fn wait_reason(context: &RunContext<'_>, wait: &Wait) -> String {
             Waker::External => "after an outside event woke it".to_owned(),
         },
         WaitReason::Lost { reason, cpu } => match reason {
+            // A real-time task without a slice ends its run interval only for a more important one.
+            SwitchReason::SliceEnd if matches!(context.timeline.task(wait.task).info.policy, Policy::Fifo(_)) => {
+                format!("after it was preempted on CPU {cpu}")
+            }
             SwitchReason::SliceEnd => format!("after its slice on CPU {cpu} ended"),
             SwitchReason::Preempt => format!("after it was preempted on CPU {cpu}"),
             SwitchReason::Yield => format!("after it yielded CPU {cpu}"),
@@ -129,6 +146,22 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
     let site = site_name(context, suspect.site);
     let longest = || account.longest_runner().map_or_else(String::new, |runner| task_name(context, runner.task));
     match suspect.reason {
+        Reason::HigherClass { task, ran } => {
+            let policy = policy_name(context, task);
+            format!("{} ({policy}) has precedence and ran for {ran}", task_name(context, task))
+        }
+        Reason::LeavesIdle { cpu } => format!("CPU {cpu} was leaving its idle state"),
+        Reason::UnservedQueue { queue, others: false, calls } => format!(
+            "{site} put it into {}, from which no CPU took a task in the whole run (dispatch was called {})",
+            queue_name(queue),
+            times(calls)
+        ),
+        Reason::UnservedQueue { queue, others: true, calls } => format!(
+            "{site} was called {} for {} and took no task from {} in the whole run; other CPUs did",
+            times(calls),
+            cpus_name(&account.allowed),
+            queue_name(queue)
+        ),
         Reason::NotQueued => format!("{site} was called and inserted it into no queue"),
         Reason::PutOnCpu { cpu, idle: Nanos::ZERO } => format!("{site} put it into the queue of CPU {cpu}"),
         Reason::PutOnCpu { cpu, idle } => {
@@ -139,10 +172,14 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
         }
         Reason::MissedIdle { cpu } => format!("{site} chose another CPU although CPU {cpu} was idle"),
         Reason::KickedNone => format!("{site} queued it and kicked no idle CPU"),
-        Reason::PassedOver { tasks } => format!("{site} took {} from behind it", counted(tasks, "task")),
-        Reason::TookOthers { tasks } => {
-            format!("{site} took {} that came later from other queues", counted(tasks, "task"))
+        Reason::PassedOver { tasks, ran } => {
+            format!("{site} took tasks from behind it {}; such tasks ran for {ran}", times(tasks))
         }
+        Reason::TookOthers { tasks, queue, ran } => format!(
+            "{site} preferred {}: it took {} from there and other queues, and such tasks ran for {ran}",
+            queue_name(queue),
+            counted(tasks, "later task")
+        ),
         Reason::KeptBusy { calls } => {
             format!("{site} was called {} for busy CPUs and let the running tasks continue", times(calls))
         }
@@ -167,6 +204,9 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
 /// JSON name of a reason.
 pub(crate) fn reason_key(reason: Reason) -> &'static str {
     match reason {
+        Reason::HigherClass { .. } => "higher_class",
+        Reason::LeavesIdle { .. } => "leaves_idle",
+        Reason::UnservedQueue { .. } => "unserved_queue",
         Reason::NotQueued => "put_nowhere",
         Reason::PutOnCpu { .. } => "put_on_cpu",
         Reason::LeftIdle { .. } => "left_idle",

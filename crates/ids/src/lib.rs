@@ -6,10 +6,12 @@
 
 mod cpu_set;
 mod mask_groups;
+mod placement;
 mod topology;
 
 pub use cpu_set::{CpuSet, ParseCpuSetError};
 pub use mask_groups::{GroupId, MaskGroups};
+pub use placement::Placement;
 pub use topology::{Locality, Place, Topology, TopologyError};
 
 use std::fmt;
@@ -286,6 +288,18 @@ pub enum Policy {
         /// Length of the period.
         period: Nanos,
     },
+}
+
+impl Policy {
+    /// Precedence on a CPU: of two tasks, the kernel runs the one with the larger value first. Policies of the fair and
+    /// ext classes share CPUs and are equal.
+    pub fn precedence(self) -> u32 {
+        match self {
+            Policy::Deadline { .. } => 1000,
+            Policy::Fifo(priority) | Policy::RoundRobin(priority) => 100 + u32::from(priority),
+            Policy::Other | Policy::Batch | Policy::Idle | Policy::Ext => 0,
+        }
+    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ fn modelled(types: Option<&KernelTypes>) -> Config {
         budget: 0,
         seed: 0,
         newidle_ratio: None,
+        autogroup: false,
         types: types.cloned(),
     }
 }

@@ -2,8 +2,8 @@
 /*
  * Records the CPU use of a process tree and the causes of its sleeps. tree.bpf.h has the parts shared with the meter.
  *
- * 1. Preemptions need no events: they do not change what a task does, and positions are in CPU time. Tasks outside the
- *    tree cost one failed lookup per switch.
+ * 1. Preemptions need no events: they do not change what a task does, and positions are in CPU time. Yields need some.
+ *    Tasks outside the tree cost one failed lookup per switch.
  * 2. One event per sleep. The cause of a wakeup is noted in the sleeper at sched_waking, where the waker is still
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.
@@ -561,6 +561,25 @@ static __u32 names_child(struct task_struct *task)
 	return registers->orig_ax == CALL_WAITID && (whom == P_PID || whom == P_PIDFD) ? SLEEP_NAMES_CHILD : 0;
 }
 
+/*
+ * Reports that a task gave its CPU away by sched_yield(2). Only a yield that leads to a switch is seen: the others change
+ * nothing.
+ */
+static void report_yield(struct task_struct *task, struct note *note)
+{
+	struct pt_regs *registers = (struct pt_regs *)bpf_task_pt_regs(task);
+	struct end *event;
+
+	if (!bpf_core_field_exists(registers->orig_ax) || registers->orig_ax != CALL_SCHED_YIELD)
+		return;
+	event = RESERVE(end);
+	if (!event)
+		return;
+	fill_head(&event->head, KIND_YIELD, note->member.task, bpf_ktime_get_ns(), task->se.sum_exec_runtime);
+	event->scheduled = note->scheduled;
+	bpf_ringbuf_submit(event, wakeup_flag());
+}
+
 static void switch_out(struct task_struct *task, struct note *note, unsigned int state, __u64 now)
 {
 	__u64 work_ns = task->se.sum_exec_runtime;
@@ -630,12 +649,12 @@ static enum own_class switched(bool preempted, struct task_struct *prev, struct 
 
 	if (!prev->pid || !next->pid)
 		note_idle(!next->pid);
-	if (!preempted && state) {
-		note = note_of(prev);
-		if (note) {
-			now = now ? now : bpf_ktime_get_ns();
-			switch_out(prev, note, state, now);
-		}
+	note = preempted ? NULL : note_of(prev);
+	if (note && state) {
+		now = now ? now : bpf_ktime_get_ns();
+		switch_out(prev, note, state, now);
+	} else if (note) {
+		report_yield(prev, note);
 	}
 	note = note_of(next);
 	if (!note)

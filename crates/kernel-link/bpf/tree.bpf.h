@@ -15,6 +15,7 @@
 #define WEIR_TREE_BPF_H
 
 #include "probe.bpf.h"
+#include "preempt.bpf.h"
 
 /* Layouts are parsed by crates/recording/src/wire.rs. All members are aligned to their size, without holes. */
 
@@ -38,6 +39,7 @@ enum kind {
 	KIND_TOUCHED = 17,
 	KIND_FOOTPRINT = 18,
 	KIND_REQUEST = 19,
+	KIND_YIELD = 20,
 };
 
 enum {
@@ -111,9 +113,6 @@ struct settings {
 };
 
 struct settings settings SEC(".data.settings") = { .mask_words = 1 };
-
-/* Distance from a CPU's struct rq to its preemption count. A constant, since the verifier must know offsets. */
-const volatile __s64 preempt_count_from_rq SEC(".rodata.offsets") = 0;
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -274,24 +273,11 @@ int BPF_PROG(on_softirq, unsigned int vector)
 	return 0;
 }
 
-/*
- * Interrupt context of this CPU, as WAKE_ flags. The preemption count is a per-CPU variable that BPF cannot name if the
- * kernel has no data symbols (KALLSYMS_ALL=n). But its distance from this CPU's `struct rq`, another per-CPU variable,
- * is in BTF, and every task, even the idle task, points to the rq of its CPU.
- */
+/* Interrupt context of this CPU, as WAKE_ flags. */
 static __u32 interrupt_context(struct task_struct *current)
 {
-	void *address = (void *)current->se.cfs_rq->rq + preempt_count_from_rq;
-	__u32 zero = 0, count = 0, flags = 0, *vector;
-	struct task_struct___rt *rt = (void *)current;
+	__u32 zero = 0, count = preemption_count(current), flags = 0, *vector;
 
-	/* refcount_struct serves as a structure that begins with an int. Before 6.2 there are no casts. */
-	if (bpf_ksym_exists(bpf_rdonly_cast))
-		count = bpf_core_cast(address, struct refcount_struct)->refs.counter;
-	else
-		bpf_probe_read_kernel(&count, sizeof(count), address);
-	if (bpf_core_field_exists(rt->softirq_disable_cnt))
-		count |= rt->softirq_disable_cnt & SOFTIRQ_SERVED;
 	if (count & NMI_MASK)
 		flags |= WAKE_NMI;
 	if (count & HARDIRQ_MASK)

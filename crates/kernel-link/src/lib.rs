@@ -5,6 +5,7 @@
 //!   Its programs are in `bpf/record.bpf.c`; the crate `recording` turns their events into a workload.
 //! - [`scheduler`] loads a sched_ext object with its launch profile, watches it, and unloads it.
 //! - [`meter`] measures runs with the events of the simulator; [`watch`] counts switches and latencies for the live view.
+//! - [`tables`] adds up states of tasks, waits for locks, wakeups and interrupts.
 
 mod calibrate;
 mod complaints;
@@ -18,6 +19,7 @@ mod probes;
 mod recorder;
 pub mod scheduler;
 mod stream;
+pub mod tables;
 pub mod watch;
 
 pub use error::LinkError;

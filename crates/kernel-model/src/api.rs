@@ -23,6 +23,8 @@ pub struct Config {
     /// fair tasks. The success of these searches then adjusts it, as in Linux since 7.0, 6.18.5 and 6.12.65. `None`:
     /// every such CPU searches, as in earlier versions.
     pub newidle_ratio: Option<u32>,
+    /// `sched_autogroup_enabled`: the fair class groups tasks of the root cgroup by session.
+    pub autogroup: bool,
     /// Types of the kernel; `None`: those of its version ([`KernelTypes::of`]).
     pub types: Option<KernelTypes>,
 }

@@ -26,6 +26,8 @@ pub(crate) fn machine() -> Machine {
         hz: 250,
         no_hz_idle: true,
         newidle_ratio: None,
+        autogroup: false,
+        private_kb: 0,
         llc_kb: 2048,
         noise: Default::default(),
         effects: Default::default(),

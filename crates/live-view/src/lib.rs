@@ -10,8 +10,10 @@ mod follower;
 mod frame;
 mod latency;
 mod snapshot;
+mod table;
 
 pub use follower::Follower;
 pub use frame::{Head, draw};
 pub use latency::Latencies;
 pub use snapshot::{CpuShare, HISTORY, Snapshot, Waiter};
+pub use table::draw_table;

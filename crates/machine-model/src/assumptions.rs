@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Effects of a machine of which only the topology is known.
 //!
-//! A topology from an hwloc file, a synthetic string or sysfs says nothing of SMT throughput, frequencies, idle states
-//! and locks. Without them a machine would be better than any hardware: a single queue shared by 512 CPUs would never
-//! be contended. So such a machine gets the numbers that are typical of its class, with limits as wide as the class.
-//! Results name these effects as assumed, and `--draws` samples them.
+//! A topology from an hwloc file, a synthetic string or sysfs says nothing of SMT throughput, frequencies, idle states,
+//! latencies of memory and locks. Without them a machine would be better than any hardware: a single queue shared by
+//! 512 CPUs would never be contended. So such a machine gets the numbers that are typical of its class, with limits as
+//! wide as the class. Results name these effects as assumed, and `--draws` samples them.
 
-use crate::{Effect, Effects, Machine};
+use crate::{Caches, Effect, Effects, Machine};
 use ids::Topology;
 
 /// A machine with more cores belongs to the large class.
@@ -32,11 +32,28 @@ impl Machine {
                     self.effects.power.clone_from(&class.power);
                 }
                 Effect::IdleStates => self.effects.idle_states.clone_from(&class.idle_states),
+                Effect::Caches => {
+                    self.effects.caches = class.caches.clone().map(|caches| self.with_known_sizes(caches))
+                }
+                Effect::Numa => self.effects.numa.clone_from(&class.numa),
+                Effect::Bandwidth => self.effects.bandwidth.clone_from(&class.bandwidth),
                 Effect::Locks => self.effects.locks.clone_from(&class.locks),
             }
             self.effects.assumed.insert(effect);
         }
         self
+    }
+}
+
+impl Machine {
+    /// Caches with the sizes that the machine's description has, where it has them.
+    fn with_known_sizes(&self, caches: Caches) -> Caches {
+        let known = |size: u64, assumed: u64| if size > 0 { size } else { assumed };
+        Caches {
+            private_kb: known(self.private_kb, caches.private_kb),
+            llc_kb: known(self.llc_kb, caches.llc_kb),
+            ..caches
+        }
     }
 }
 
@@ -51,6 +68,10 @@ fn class(topology: &Topology) -> Effects {
             smt.throughput_percent.truncate(threads - 1);
         }
         smt => *smt = None,
+    }
+    // Memory has distances only on a machine of several nodes.
+    if topology.nodes() == 1 {
+        effects.numa = None;
     }
     // A capacity is the speed of its kind of core at its highest frequency, which processors of Arm can keep on all
     // cores: turbo would make the kinds differ by more or less than their capacities.
@@ -75,12 +96,15 @@ mod tests {
     #[test]
     fn machine_given_by_topology_alone_gets_assumed_effects_by_size() {
         let small = assumed("core:4 pu:2");
-        let all = [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Locks];
+        let all =
+            [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Caches, Effect::Bandwidth, Effect::Locks];
         assert_eq!(small.effects.modelled().collect::<Vec<_>>(), all);
         assert_eq!(small.effects.assumed.iter().copied().collect::<Vec<_>>(), all);
         assert!(small.is_uncertain());
         let large = assumed("node:8 core:64 pu:1");
-        assert_eq!(large.effects.modelled().collect::<Vec<_>>(), all[1..], "cores of one thread have no SMT");
+        let without_numa = large.effects.modelled().filter(|effect| *effect != Effect::Numa);
+        assert_eq!(without_numa.collect::<Vec<_>>(), all[1..], "cores of one thread have no SMT");
+        assert!(large.effects.numa.is_some(), "it has several nodes");
         assert!(large.effects.locks.as_ref().unwrap().line_transfer_ns[3].typical > 120);
         assert_eq!(assumed("core:1 pu:8").effects.smt.unwrap().throughput_percent.len(), 7);
     }
@@ -101,7 +125,7 @@ mod tests {
         let machine = Machine::from_toml("m", text).unwrap();
         let completed = machine.clone().with_assumptions();
         assert_eq!(completed.effects.smt, machine.effects.smt);
-        assert!(!completed.effects.assumed.contains(&Effect::Smt) && completed.effects.assumed.len() == 3);
+        assert!(!completed.effects.assumed.contains(&Effect::Smt) && completed.effects.assumed.len() == 5);
     }
 
     #[test]

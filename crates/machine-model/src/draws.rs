@@ -59,10 +59,36 @@ fn between(Estimate { low, high, .. }: Estimate, position: u64) -> u64 {
     (value.round() as u64).clamp(low, high)
 }
 
+/// Group of the latencies of caches and memory: they are high or low together, so that memory stays slower than a
+/// cache, and remote memory slower than local memory.
+const LATENCY: &str = "memory-latency";
+
+/// Returns a constant between its limits in draw number `draw`, from 1, of `draws`. Constants of a group are high or
+/// low together.
+///
+/// # Panics
+/// If `draw` is out of range.
+pub fn sample(group: &str, limits: Estimate, draw: u64, draws: u64) -> u64 {
+    assert!((1..=draws).contains(&draw), "draw {draw} of {draws}");
+    between(limits, position(group, draw, draws))
+}
+
 impl Effects {
     /// All uncertain constants, with their groups.
     fn estimates(&mut self) -> Vec<(&'static str, &mut Estimate)> {
-        let Effects { smt, capacity: _, frequency, idle_states, power, locks, assumed: _ } = self;
+        let Effects {
+            smt,
+            capacity: _,
+            frequency,
+            idle_states,
+            power,
+            caches,
+            numa,
+            bandwidth,
+            locks,
+            sample: _,
+            assumed: _,
+        } = self;
         let mut all = Vec::new();
         if let Some(smt) = smt {
             all.extend(smt.throughput_percent.iter_mut().map(|one| ("smt", one)));
@@ -77,6 +103,21 @@ impl Effects {
         if let Some(power) = power {
             all.push(("rest-power", &mut power.idle_percent));
             all.push(("voltage", &mut power.voltage_slope_percent));
+        }
+        if let Some(caches) = caches {
+            all.extend([&mut caches.private_ns, &mut caches.llc_ns, &mut caches.memory_ns].map(|one| (LATENCY, one)));
+            all.extend(caches.dirty_ns.iter_mut().map(|one| ("line", one)));
+            all.push(("overlap", &mut caches.overlap));
+        }
+        if let Some(numa) = numa {
+            all.extend(numa.latency_ns.iter_mut().map(|row| (LATENCY, &mut row.latency_ns)));
+            all.push(("move-page", &mut numa.move_page_ns));
+        }
+        if let Some(bandwidth) = bandwidth {
+            all.extend([&mut bandwidth.node_mb_s, &mut bandwidth.remote_mb_s].map(|one| ("bandwidth", one)));
+            all.extend(
+                [&mut bandwidth.slope_permille, &mut bandwidth.knee_permille].map(|one| ("loaded-latency", one)),
+            );
         }
         if let Some(locks) = locks {
             all.extend(locks.line_transfer_ns.iter_mut().map(|one| ("line", one)));
@@ -103,6 +144,7 @@ impl Machine {
     pub fn drawn(&self, draw: u64, draws: u64) -> Machine {
         assert!((1..=draws).contains(&draw), "draw {draw} of {draws}");
         let mut machine = self.clone();
+        machine.effects.sample = Some((draw, draws));
         for (group, estimate) in machine.effects.estimates() {
             estimate.typical = between(*estimate, position(group, draw, draws));
         }

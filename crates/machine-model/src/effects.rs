@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Parameters of effects that change CPU speed: SMT, frequency, idle states, power; and of locks.
+//! Parameters of effects that change CPU speed: SMT, frequency, idle states, power; and of locks. Those of memory are
+//! in `memory`.
 //!
 //! A machine without one of these tables does not have that effect, unless it was completed by
 //! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
 //! implements them.
 
+use crate::{Bandwidth, Caches, Numa};
 use ids::Locality;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -39,13 +41,31 @@ pub enum Effect {
     Frequency,
     /// An idle CPU is in one of several states, each with its own exit latency.
     IdleStates,
+    /// A task reloads the part of its working set that its caches have lost.
+    Caches,
+    /// Memory of other nodes takes longer to access.
+    Numa,
+    /// Tasks share the bandwidth of memory.
+    Bandwidth,
     /// CPUs contend for kernel locks.
     Locks,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 5] = [Effect::Smt, Effect::Capacity, Effect::Frequency, Effect::IdleStates, Effect::Locks];
+    pub const ALL: [Effect; 8] = [
+        Effect::Smt,
+        Effect::Capacity,
+        Effect::Frequency,
+        Effect::IdleStates,
+        Effect::Caches,
+        Effect::Numa,
+        Effect::Bandwidth,
+        Effect::Locks,
+    ];
+
+    /// Effects that act on tasks whose use of memory the workload describes, and on no others.
+    pub const OF_MEMORY: [Effect; 3] = [Effect::Caches, Effect::Numa, Effect::Bandwidth];
 
     /// Name on command lines and in results.
     pub fn name(self) -> &'static str {
@@ -54,6 +74,9 @@ impl Effect {
             Effect::Capacity => "capacity",
             Effect::Frequency => "frequency",
             Effect::IdleStates => "idle-states",
+            Effect::Caches => "caches",
+            Effect::Numa => "numa",
+            Effect::Bandwidth => "bandwidth",
             Effect::Locks => "locks",
         }
     }
@@ -100,6 +123,21 @@ impl Effect {
             Effect::IdleStates => {
                 &["exit_latency_is_that_of_the_predicted_idle_state", "idle_exit_latency_delays_wakeups"]
             }
+            Effect::Caches => &[
+                "lost_lines_match_the_binomial_model_of_thiebaut_and_stone",
+                "stamps_match_a_naive_lru_cache_on_random_schedules",
+                "read_only_working_set_stays_warm_in_two_private_caches",
+                "reload_is_paid_before_the_task_works_again",
+            ],
+            Effect::Numa => &[
+                "rate_of_a_task_with_remote_memory_matches_the_closed_form",
+                "core_choice_never_moves_memory_by_itself",
+            ],
+            Effect::Bandwidth => &[
+                "n_equal_streamers_share_the_bandwidth_of_a_node",
+                "compute_task_is_unaffected_by_streamers",
+                "loaded_latency_follows_the_measured_curve_below_saturation",
+            ],
             Effect::Locks => &[
                 "lock_without_transfer_cost_matches_the_machine_repairman_model",
                 "queued_lock_throughput_has_a_plateau",
@@ -110,6 +148,10 @@ impl Effect {
             ],
         };
         let published = match self {
+            Effect::Numa => Some("four-socket Opteron: `lab/results/memory.md`"),
+            Effect::Bandwidth => {
+                Some("loaded latency of three Xeons, and a four-socket Opteron: `lab/results/memory.md`")
+            }
             Effect::Locks => Some("one queue on 128 CPUs against one for each: `lab/results/wall.md`"),
             _ => None,
         };
@@ -300,8 +342,17 @@ pub struct Effects {
     pub idle_states: Vec<IdleState>,
     /// Power.
     pub power: Option<Power>,
+    /// Caches.
+    pub caches: Option<Caches>,
+    /// Memory of several nodes.
+    pub numa: Option<Numa>,
+    /// Memory bandwidth.
+    pub bandwidth: Option<Bandwidth>,
     /// Locks.
     pub locks: Option<Locks>,
+    /// Number of this sample of the uncertain constants, from 1, and of all samples, if this is one. Uncertain
+    /// quantities of a workload are sampled with the same numbers.
+    pub sample: Option<(u64, u64)>,
     /// Effects whose constants are typical of a class of machines, not known for this one.
     pub assumed: BTreeSet<Effect>,
 }
@@ -314,6 +365,9 @@ impl Effects {
             Effect::Capacity => self.capacity,
             Effect::Frequency => self.frequency.is_some(),
             Effect::IdleStates => !self.idle_states.is_empty(),
+            Effect::Caches => self.caches.is_some(),
+            Effect::Numa => self.numa.is_some(),
+            Effect::Bandwidth => self.bandwidth.is_some(),
             Effect::Locks => self.locks.is_some(),
         })
     }
@@ -326,6 +380,9 @@ impl Effects {
             Effect::Capacity => self.capacity = false,
             Effect::Frequency => (self.frequency, self.power) = (None, None),
             Effect::IdleStates => self.idle_states.clear(),
+            Effect::Caches => self.caches = None,
+            Effect::Numa => self.numa = None,
+            Effect::Bandwidth => self.bandwidth = None,
             Effect::Locks => self.locks = None,
         }
     }
@@ -342,8 +399,9 @@ mod tests {
         effects.switch_off("smt".parse().unwrap());
         assert_eq!(effects.modelled().count(), 0);
         assert_eq!(
-            "caches".parse::<Effect>().unwrap_err(),
-            "unknown effect \"caches\"; expected one of smt, capacity, frequency, idle-states, locks"
+            "cache".parse::<Effect>().unwrap_err(),
+            "unknown effect \"cache\"; expected one of smt, capacity, frequency, idle-states, caches, numa, bandwidth, \
+             locks"
         );
     }
 }

@@ -11,6 +11,7 @@
 
 mod attributes;
 mod kinds;
+mod sizes;
 
 use crate::machine::with_offline;
 use crate::{Machine, MachineError};
@@ -144,12 +145,15 @@ impl Machine {
             description += "; capacities are derived from maximum frequencies";
         }
         let name = name.rsplit('/').next().unwrap_or(name);
+        let sizes = sizes::of_first_cpu(root);
         let machine = Machine {
             name: name.strip_suffix(".xml").unwrap_or(name).to_owned(),
             description,
             topology: Topology { capacities: capacities.of_cpu, ..topology },
             offline,
             absent,
+            private_kb: sizes.private_kb,
+            llc_kb: sizes.llc_kb,
             caveats: objects.caveats,
             ..Machine::reference()
         };

@@ -12,7 +12,9 @@
 //! description = "two sockets, two cores each, two threads a core"
 //! hz = 250                  # 24 to 10000
 //! no_hz_idle = true         # an idle CPU stops its tick
+//! autogroup = true          # the fair class groups tasks by session; default: it does not
 //! newidle_ratio = 512       # initial newidle balance probability, in 1/1024; default: always
+//! private_kb = 256          # size of a core's own cache; 0 (the default): unknown
 //! llc_kb = 4096             # size of a CPU's last-level cache; 0 (the default): unknown
 //!
 //! [topology]
@@ -65,6 +67,28 @@
 //! send_ns = 11000                         # sending an IPI to such a CPU, instead of costs.ipi_send_ns
 //! exit_ns = 25000                         # waking such a CPU, instead of costs.idle_exit_ns
 //!
+//! [caches]                                # sizes default to those above
+//! private_kb = 1024                       # cache of a core, shared by its threads
+//! llc_kb = 22528                          # last-level cache
+//! line_bytes = 64                         # the default
+//! private_ns = [4, 5, 6]                  # load latencies
+//! llc_ns = [18, 20, 26]
+//! memory_ns = [75, 85, 95]
+//! dirty_ns = [[40, 48, 60], [40, 48, 60], [110, 136, 160]]  # modified line: same LLC, same node, other node
+//! overlap = [1, 4, 10]                    # misses in flight during a reload
+//!
+//! [numa]
+//! latency_ns = [[10, 75, 85, 95], [21, 130, 140, 150]]      # SLIT distance; lowest, typical, highest latency
+//! placement = "first-touch"               # the default; or interleave, balancing, node:N
+//! balance_ms = 1000                       # time on another node after which balanced memory follows; the default
+//! move_page_ns = [1000, 2000, 4000]       # per page moved; 0 by default
+//!
+//! [bandwidth]
+//! node_mb_s = [90000, 105000, 128000]     # of a node's memory
+//! remote_mb_s = [40000, 50000, 60000]     # of it, to other nodes together
+//! slope_permille = 300                    # latency is 1 + slope u + knee u / (1 - u) at load u
+//! knee_permille = [75, 95, 135]
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the highest non-turbo frequency
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]
@@ -87,6 +111,7 @@ mod draws;
 mod effects;
 mod hwloc_xml;
 mod machine;
+mod memory;
 mod noise;
 mod presets;
 mod synthetic;
@@ -95,9 +120,11 @@ mod to_toml;
 mod toml_file;
 
 pub use cost::{Costs, Halt, Nature};
+pub use draws::sample;
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,
 };
 pub use machine::{Machine, MachineError};
+pub use memory::{Bandwidth, Caches, Numa, Remote};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
 pub use presets::presets;

@@ -27,6 +27,10 @@ pub struct Machine {
     /// Initial probability, in 1/1024, that a CPU entering idle runs newidle balancing, in kernels that adapt it to
     /// its success (Linux since 7.0, 6.18.5 and 6.12.65). `None`: always.
     pub newidle_ratio: Option<u32>,
+    /// Whether the fair class groups tasks outside cgroups by session (`sched_autogroup_enabled`).
+    pub autogroup: bool,
+    /// Size of the cache private to a core in KiB; 0 if unknown.
+    pub private_kb: u64,
     /// Size of a CPU's last-level cache in KiB; 0 if unknown.
     pub llc_kb: u64,
     /// Costs of kernel operations.
@@ -198,6 +202,8 @@ mod tests {
             hz: 250,
             no_hz_idle: true,
             newidle_ratio: None,
+            autogroup: false,
+            private_kb: 0,
             llc_kb: 0,
             costs: Costs::zero(),
             noise: Noise::default(),

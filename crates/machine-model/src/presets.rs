@@ -13,7 +13,9 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
         ("hybrid-laptop", include_str!("../../../machines/hybrid-laptop.toml")),
         ("itanium-12", include_str!("../../../machines/itanium-12.toml")),
         ("nix-32", include_str!("../../../machines/nix-32.toml")),
+        ("cxl-32", include_str!("../../../machines/cxl-32.toml")),
         ("server-64", include_str!("../../../machines/server-64.toml")),
+        ("rome-256", include_str!("../../../machines/rome-256.toml")),
         ("server-512", include_str!("../../../machines/server-512.toml")),
         ("server-1024", include_str!("../../../machines/server-1024.toml")),
     ]
@@ -37,7 +39,7 @@ impl Machine {
     /// The reference preset without effects, which are unknown for other machines.
     pub(crate) fn reference() -> Machine {
         let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");
-        Machine { effects: Effects::default(), llc_kb: 0, caveats: Vec::new(), ..machine }
+        Machine { effects: Effects::default(), private_kb: 0, llc_kb: 0, caveats: Vec::new(), ..machine }
     }
 }
 
@@ -60,16 +62,18 @@ mod tests {
             summary += &format!("{name} {} {groups:?} {} [{}]\n", topology.len(), machine.hz, effects.join(" "));
         }
         expect![[r#"
-            rx2600 2 (2, 2, 1) 1024 [locks]
-            laptop-2c4t 4 (2, 1, 1) 1000 [smt frequency idle-states locks]
-            desktop-4c 4 (4, 2, 1) 1000 [frequency idle-states locks]
-            raspberry-pi-2 4 (4, 1, 1) 100 [frequency locks]
-            hybrid-laptop 8 (8, 2, 1) 250 [capacity frequency idle-states locks]
-            itanium-12 12 (12, 12, 4) 1024 [locks]
-            nix-32 32 (32, 8, 8) 100 [locks]
-            server-64 64 (32, 2, 2) 250 [smt frequency idle-states locks]
-            server-512 512 (256, 32, 8) 250 [smt frequency idle-states locks]
-            server-1024 1024 (512, 8, 8) 250 [smt frequency idle-states locks]
+            rx2600 2 (2, 2, 1) 1024 [caches bandwidth locks]
+            laptop-2c4t 4 (2, 1, 1) 1000 [smt frequency idle-states caches bandwidth locks]
+            desktop-4c 4 (4, 2, 1) 1000 [frequency idle-states caches bandwidth locks]
+            raspberry-pi-2 4 (4, 1, 1) 100 [frequency caches bandwidth locks]
+            hybrid-laptop 8 (8, 2, 1) 250 [capacity frequency idle-states caches bandwidth locks]
+            itanium-12 12 (12, 12, 4) 1024 [caches numa bandwidth locks]
+            nix-32 32 (32, 8, 8) 100 [caches numa bandwidth locks]
+            cxl-32 32 (16, 1, 2) 250 [smt caches numa bandwidth locks]
+            server-64 64 (32, 2, 2) 250 [smt frequency idle-states caches numa bandwidth locks]
+            rome-256 256 (128, 32, 2) 250 [smt caches numa bandwidth locks]
+            server-512 512 (256, 32, 8) 250 [smt frequency idle-states caches numa bandwidth locks]
+            server-1024 1024 (512, 8, 8) 250 [smt frequency idle-states caches numa bandwidth locks]
         "#]]
         .assert_eq(&summary);
     }
@@ -88,8 +92,8 @@ mod tests {
         assert_eq!(
             error,
             "server-46: no such machine preset (did you mean server-64?); \
-             presets are rx2600, laptop-2c4t, desktop-4c, raspberry-pi-2, hybrid-laptop, itanium-12, nix-32, server-64, \
-             server-512, server-1024"
+             presets are rx2600, laptop-2c4t, desktop-4c, raspberry-pi-2, hybrid-laptop, itanium-12, nix-32, cxl-32, \
+             server-64, rome-256, server-512, server-1024"
         );
     }
 }

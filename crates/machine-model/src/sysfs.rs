@@ -208,6 +208,25 @@ impl Sysfs<'_> {
         all.iter().filter(|&other| package(other) == own).collect()
     }
 
+    /// Size of the largest cache of data that only the threads of this CPU's core share, in KiB; 0 if unknown.
+    fn private_kb(&self, cpu: CpuId) -> u64 {
+        let core = self.core(cpu);
+        let mut best = (0, 0);
+        for leaf in 0..MAX_CACHE_LEAVES {
+            let directory = format!("{CPU}/cpu{cpu}/cache/index{leaf}");
+            let Some(level) = self.number(&format!("{directory}/level")) else { break };
+            let instruction = self.text(&format!("{directory}/type")).is_some_and(|kind| kind == "Instruction");
+            let shared = self.set(&format!("{directory}/shared_cpu_list"));
+            let size = self.text(&format!("{directory}/size"));
+            let kb = size.and_then(|size| size.strip_suffix('K')?.parse().ok()).unwrap_or(0);
+            let own = shared.is_some_and(|shared| !shared.is_empty() && shared.is_subset(&core));
+            if !instruction && own && level > best.0 && kb > 0 {
+                best = (level, kb);
+            }
+        }
+        best.1
+    }
+
     /// Total size of this CPU's caches of the highest level, in KiB; 0 if unknown.
     fn llc_kb(&self, cpu: CpuId) -> u64 {
         let mut best = (0, 0);
@@ -269,8 +288,10 @@ impl Machine {
             description,
             absent: all.iter().filter(|cpu| !present.contains(*cpu)).collect(),
             offline,
+            private_kb: online.first().map_or(0, |cpu| sysfs.private_kb(cpu)),
             llc_kb: online.first().map_or(0, |cpu| sysfs.llc_kb(cpu)),
             topology,
+            autogroup: read("/proc/sys/kernel/sched_autogroup_enabled").is_some_and(|value| value.trim() == "1"),
             ..Machine::reference()
         };
         sysfs.add_frequencies(&mut machine);

@@ -2,6 +2,7 @@
 //! Writes a machine as an editable file that reads back as the same machine.
 
 mod effects;
+mod memory;
 
 use crate::synthetic::Tree;
 use crate::{Costs, Halt, Machine, Noise, Spread};
@@ -22,6 +23,8 @@ impl Machine {
             hz,
             no_hz_idle,
             newidle_ratio,
+            autogroup,
+            private_kb,
             llc_kb,
             costs,
             noise,
@@ -34,6 +37,12 @@ impl Machine {
         line(&mut text, "no_hz_idle", no_hz_idle, "an idle CPU stops its tick (CONFIG_NO_HZ_IDLE)");
         if let Some(ratio) = newidle_ratio {
             line(&mut text, "newidle_ratio", ratio, "initial newidle balance probability, in 1/1024");
+        }
+        if *autogroup {
+            line(&mut text, "autogroup", autogroup, "tasks are grouped by session (sched_autogroup_enabled)");
+        }
+        if *private_kb > 0 {
+            line(&mut text, "private_kb", private_kb, "size of a core's own cache in KiB");
         }
         if *llc_kb > 0 {
             line(&mut text, "llc_kb", llc_kb, "size of a CPU's last-level cache in KiB");
@@ -268,7 +277,8 @@ mod tests {
     fn presets_and_regular_machines_round_trip() {
         for (name, _) in crate::presets() {
             let machine = Machine::preset(name).unwrap();
-            assert!(machine.to_toml().contains("shape ="), "{name}");
+            // A node without CPUs has no shape.
+            assert_eq!(machine.to_toml().contains("shape ="), *name != "cxl-32", "{name}");
             assert_eq!(back(&machine), machine, "{name}");
         }
         let machine = Machine::from_synthetic("node:2 l3:2 core:2 pu:2").unwrap();
@@ -300,6 +310,8 @@ mod tests {
             hz: 100,
             no_hz_idle: false,
             newidle_ratio: Some(512),
+            autogroup: true,
+            private_kb: 512,
             llc_kb: 8192,
             ..machine
         };

@@ -3,6 +3,7 @@
 //! unknown key suggests the most similar known one.
 
 mod effects;
+mod memory;
 mod noise;
 mod topology;
 
@@ -130,7 +131,12 @@ impl Machine {
         let no_hz_idle = value.get_ref().as_bool().ok_or_else(|| file.wrong("no_hz_idle", value, "true or false"))?;
         let ratio = file.optional("newidle_ratio").map(|value| file.integer("newidle_ratio", value, NEWIDLE_RATIO));
         let newidle_ratio = ratio.transpose()?.map(|ratio| ratio as u32);
+        let autogroup = file.optional("autogroup").map_or(Ok(false), |value| {
+            value.get_ref().as_bool().ok_or_else(|| file.wrong("autogroup", value, "true or false"))
+        })?;
         let llc_kb = file.optional("llc_kb").map_or(Ok(0), |value| file.integer("llc_kb", value, LLC_KB))?;
+        let private_kb =
+            file.optional("private_kb").map_or(Ok(0), |value| file.integer("private_kb", value, LLC_KB))?;
         let topology = file.table("topology", "[topology]")?;
         let topology = topology.ok_or_else(|| source.error(&file.span, "the file has no table [topology]".into()))?;
         let (topology, offline, absent) = topology::read(topology)?;
@@ -143,7 +149,7 @@ impl Machine {
             Some(table) => noise::read(table)?,
             None => Machine::reference().noise,
         };
-        let effects = effects::read(&mut file, &topology)?;
+        let effects = effects::read(&mut file, &topology, [private_kb, llc_kb])?;
         let caveats = match file.optional("caveats") {
             Some(value) => file.strings("caveats", value)?,
             None => Vec::new(),
@@ -160,6 +166,8 @@ impl Machine {
             hz,
             no_hz_idle,
             newidle_ratio,
+            autogroup,
+            private_kb,
             llc_kb,
             costs,
             noise,

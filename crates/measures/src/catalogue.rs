@@ -96,7 +96,7 @@ use Rank::{Detail, Headline, Table};
 /// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
 /// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 42] = [
+pub static CATALOGUE: [Measure; 44] = [
     time("makespan_ns", "makespan", Less, Headline,
         "time at which the last finite task exited", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -173,6 +173,10 @@ pub static CATALOGUE: [Measure; 42] = [
         "CPU time in which the CPU was offline", |m| Some(m.cpu.offline.0)),
     time("run_ns.slowed", "CPU: run, slowed", Less, Detail,
         "part of CPU: run beyond the work, because CPUs were slow", |m| m.slowed.map(|time| time.0)),
+    time("run_ns.reload", "CPU: run, reloading", Less, Detail,
+        "part of CPU: run in which tasks reloaded caches", |m| m.reload.map(|time| time.0)),
+    time("run_ns.memory", "CPU: run, memory", Less, Detail,
+        "part of CPU: run lost to remote or busy memory", |m| m.memory.map(|time| time.0)),
     time("run_ns.spin", "CPU: run, spinning", Less, Detail,
         "part of CPU: run in which tasks spun on locks", |m| m.spin.map(|time| time.0)),
     number("energy_ratio_ppm", "energy, ppm", Detail,

@@ -4,7 +4,8 @@
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
-    CpuAccount, Histogram, LockUse, Migrations, Periods, PeriodsOfTasks, RunMeasures, TaskAccount, TaskMeasures,
+    CpuAccount, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RunMeasures, TaskAccount,
+    TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
@@ -29,6 +30,8 @@ pub struct Totals {
     pub bpf_instructions: Option<u64>,
     /// Uses of each lock by each caller, if recorded.
     pub locks: Option<Vec<LockUse>>,
+    /// Bytes loaded from the memory of each node, if memory is modelled.
+    pub memory_nodes: Option<Vec<NodeTraffic>>,
     /// Energy consumed, as in [`RunMeasures::energy_ratio_ppm`].
     pub energy_ratio_ppm: Option<u64>,
 }
@@ -168,6 +171,9 @@ impl Collector {
             energy_ratio_ppm: totals.energy_ratio_ppm,
             slowed: Some(cpu.slowed),
             spin: Some(cpu.spin),
+            reload: totals.memory_nodes.is_some().then_some(cpu.reload),
+            memory: totals.memory_nodes.is_some().then_some(cpu.memory),
+            memory_nodes: totals.memory_nodes,
         }
     }
 
@@ -285,11 +291,13 @@ fn conserved_cpus(totals: &Totals, cpus: usize) -> CpuAccount {
         let sum = account.run + account.idle + account.scheduler + account.stolen + account.offline;
         assert_eq!(sum, totals.elapsed, "CPU {index} lost or gained time: {account:?}");
         assert!(
-            account.slowed + account.spin <= account.run,
+            account.slowed + account.reload + account.memory + account.spin <= account.run,
             "CPU {index} has less than zero useful run time: {account:?}"
         );
         all.run += account.run;
         all.slowed += account.slowed;
+        all.reload += account.reload;
+        all.memory += account.memory;
         all.spin += account.spin;
         all.idle += account.idle;
         all.scheduler += account.scheduler;

@@ -18,6 +18,6 @@ pub use histogram::Histogram;
 pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};
 pub use run::{
-    CpuAccount, GroupMeasures, LatencySummary, LockUse, Migrations, PartMeasures, RunMeasures, TaskAccount,
-    TaskMeasures,
+    CpuAccount, GroupMeasures, LatencySummary, LockUse, Migrations, NodeTraffic, PartMeasures, RunMeasures,
+    TaskAccount, TaskMeasures,
 };

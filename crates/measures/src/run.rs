@@ -36,6 +36,15 @@ pub struct Migrations {
     pub far: u64,
 }
 
+/// Bytes that CPUs loaded from the memory of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeTraffic {
+    /// By CPUs of the node.
+    pub local_bytes: u64,
+    /// By CPUs of other nodes.
+    pub remote_bytes: u64,
+}
+
 /// Time account of a CPU (or sum over all CPUs): every nanosecond belongs to exactly one of run, idle, scheduler,
 /// stolen and offline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +53,10 @@ pub struct CpuAccount {
     pub run: Nanos,
     /// Part of `run` that exceeds the work done, because the CPU was slower than the reference.
     pub slowed: Nanos,
+    /// Part of `run` in which tasks reloaded what their caches had lost.
+    pub reload: Nanos,
+    /// Part of `run` in which tasks waited for memory longer than for idle memory of their own node.
+    pub memory: Nanos,
     /// Part of `run` in which tasks polled locks of their workload, waited for the cache lines of these locks, or
     /// made futex calls that had no effect.
     pub spin: Nanos,
@@ -220,6 +233,13 @@ pub struct RunMeasures {
     /// Part of `cpu.run` in which tasks polled locks of their workload, waited for the cache lines of these locks, or
     /// made futex calls that had no effect; `None` where unknown.
     pub spin: Option<Nanos>,
+    /// Part of the run time in which tasks reloaded what their caches had lost; `None`: not modelled.
+    pub reload: Option<Nanos>,
+    /// Part of the run time in which tasks waited for memory longer than for idle memory of their own node; `None`:
+    /// not modelled.
+    pub memory: Option<Nanos>,
+    /// Bytes loaded from the memory of each node; `None`: not modelled.
+    pub memory_nodes: Option<Vec<NodeTraffic>>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,
     /// Each group of the workload, parents first.

@@ -17,10 +17,12 @@ mod measured;
 mod owners;
 mod plot;
 mod runs;
+mod scaling_page;
 mod track;
 mod waits;
 
 pub use close_up::close_ups;
+pub use scaling_page::{Scaling, scaling};
 pub use track::Track;
 
 use base64::Engine;
@@ -69,17 +71,12 @@ impl Report<'_> {
 pub fn page(report: &Report<'_>) -> String {
     let content = content(report.records);
     let question = question(&content);
-    let policy = format!(
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}'; base-uri 'none'; \
-         form-action 'none'",
-        BASE64.encode(Sha256::digest(SCRIPT))
-    );
     let body = html! {
         (DOCTYPE)
         html lang="en" {
             head {
                 meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy);
+                meta http-equiv="Content-Security-Policy" content=(policy());
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="generator" content={ "weir " (report.version) };
                 title { (question) }
@@ -100,6 +97,15 @@ pub fn page(report: &Report<'_>) -> String {
         }
     };
     body.into_string()
+}
+
+/// Security policy of a page: it runs only its own script, and loads and sends nothing.
+fn policy() -> String {
+    format!(
+        "default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{}'; base-uri 'none'; \
+         form-action 'none'",
+        BASE64.encode(Sha256::digest(SCRIPT))
+    )
 }
 
 /// Title of the page, as a question.

@@ -4,6 +4,7 @@
 
 pub mod cpus;
 pub mod distribution;
+pub mod law;
 mod svg;
 
 pub use svg::SERIES;

@@ -268,6 +268,10 @@ impl Conversion {
                     self.step(index, step);
                 }
             }
+            Kind::Yield(scheduled) => {
+                let step = Step::new(event.time, event.work, Op::Yield);
+                self.step(index, Step { scheduled: Some(*scheduled), ..step });
+            }
             Kind::End(scheduled) => self.end(index, event, *scheduled),
             Kind::Last { scheduled, ticks } => {
                 if life.end.is_none() {
@@ -550,6 +554,7 @@ fn task(life: Life, script: Vec<Op>, first: Nanos, host: &Host) -> TaskSpec {
         peak_rss_bytes: life.peak_rss_bytes,
         who: Who { tgid: Some(life.tgid), session, uid, group, process: None },
         window: None,
+        memory: None,
         lends: None,
         script,
     }

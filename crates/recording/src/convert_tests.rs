@@ -605,3 +605,20 @@ proptest! {
         prop_assert!(completes(&convert("test", &events, &host(), &Overheads::default()).workload));
     }
 }
+
+/// A yield separates two stretches of work and is kept; its position is the CPU time at which it was made.
+#[test]
+fn yield_is_kept_between_the_work_before_and_after_it() {
+    let scheduled = Scheduled { switches: 2, interrupts: 0, interrupts_to_halted: 0 };
+    let events = [
+        birth(0, 0, None, 0),
+        event(3_000, 0, 3_000, Kind::Yield(scheduled)),
+        event(9_000, 0, 5_000, Kind::Yield(scheduled)),
+        end(12_000, 0, 8_000),
+    ];
+    let workload = convert("w", &events, &host(), &Overheads::default()).workload;
+    assert_eq!(
+        workload.tasks[0].script.iter().map(|op| short(std::slice::from_ref(op))).collect::<Vec<_>>(),
+        ["3000", "Yield", "2000", "Yield", "3000"]
+    );
+}

@@ -112,6 +112,8 @@ pub enum Kind {
         /// Interval of a repeated alarm; 0 for a single one.
         interval: Nanos,
     },
+    /// The task gave its CPU to another task by `sched_yield(2)`.
+    Yield(Scheduled),
     /// The task was switched out for the last time.
     End(Scheduled),
     /// The task is alive at the end of the recording.

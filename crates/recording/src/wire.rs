@@ -28,6 +28,7 @@ mod layout {
     pub const TOUCHED: u32 = 17;
     pub const FOOTPRINT: u32 = 18;
     pub const REQUEST: u32 = 19;
+    pub const YIELD: u32 = 20;
     pub const PASS_WRITTEN: u32 = 1 << 0;
     pub const PASS_SEQUENCE: u32 = 1 << 1;
     pub const NOBODY: u32 = u32::MAX;
@@ -187,6 +188,7 @@ impl<'a> Reader<'a> {
             layout::PASS => self.pass()?,
             layout::TOUCHED => Kind::Touched { counters: self.counters()?, cpu: CpuId(self.u32()?) },
             layout::FOOTPRINT => self.footprint()?,
+            layout::YIELD => Kind::Yield(self.scheduled()?),
             layout::REQUEST => self.request(task)?,
             layout::SWITCH => self.switch(task)?,
             layout::WAKE => self.wake()?,

@@ -11,7 +11,7 @@
 use crate::numbers::{GLUE, change, is_ratio, ppm, range, ratio, shorten, value_text, versus, wrap};
 use crate::setups::{Compared, Group, Setup, groups};
 use crate::table::{align, plain};
-use crate::{Record, View, headline, notes, sentence};
+use crate::{Record, View, headline, notes, order, sentence};
 use measures::catalogue::{CATALOGUE, Rank};
 use statistics::Verdict;
 use std::fmt::Write;
@@ -53,11 +53,11 @@ fn rows_of_measures(group: &Group<'_>, view: View) -> String {
     if !same.is_empty() {
         let _ = writeln!(text, "{}\n", wrap("", &format!("The same to 0.1 %: {}.", same.join(", "))));
     }
-    text + &words(group)
+    text + &words(group, view)
 }
 
 /// Notes on all setups, then a sentence on each but the first.
-pub(crate) fn words(group: &Group<'_>) -> String {
+pub(crate) fn words(group: &Group<'_>, view: View) -> String {
     let mut text: String = group.setups.iter().map(|setup| notes::to_text(&notes::of_setup(setup))).collect();
     for (other, compared) in group.setups[1..].iter().zip(&group.compared) {
         let sentence = sentence::of(group, other, compared);
@@ -65,6 +65,10 @@ pub(crate) fn words(group: &Group<'_>) -> String {
             let _ = writeln!(text, "{}", wrap("", &sentence));
         }
     }
+    if view.pairs {
+        text.push_str(&order::pairs_to_text(group));
+    }
+    text.push_str(&order::to_text(group));
     if !text.is_empty() {
         text.push('\n');
     }

@@ -45,7 +45,7 @@ pub(crate) fn tables(groups: &[Group<'_>], view: View) -> String {
             text.push_str(&row(&group.setups[0], setup, compared, &columns, name));
         }
         text.push('\n');
-        text.push_str(&words(group));
+        text.push_str(&words(group, view));
     }
     text
 }

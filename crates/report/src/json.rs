@@ -2,11 +2,14 @@
 //! The JSON document. Its field names are a stable interface: those of the measures are defined in their catalogue,
 //! all others here and in `run.rs`; `docs/schema/run.json` describes them.
 
+use crate::order;
 use crate::setups::{Compared, Group, Judgement, Setup};
 use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
-use measures::{CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, PartMeasures, TaskMeasures};
+use measures::{
+    CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, NodeTraffic, PartMeasures, TaskMeasures,
+};
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
 
@@ -20,7 +23,8 @@ pub fn to_json_with(runs: &[RunReport], refused: &Value, planned: Option<usize>)
     let records: Vec<Record> = runs.iter().flat_map(Record::with_parts).collect();
     let groups = crate::setups::groups(&records);
     let runs: Vec<Value> = runs.iter().map(run).collect();
-    let mut document = json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups) });
+    let mut document =
+        json!({ "weir": 1, "runs": runs, "comparisons": comparisons(&groups), "orders": orders(&groups) });
     if refused.as_array().is_some_and(|all| !all.is_empty()) {
         document["refused"] = refused.clone();
     }
@@ -33,7 +37,8 @@ pub fn to_json_with(runs: &[RunReport], refused: &Value, planned: Option<usize>)
 
 /// Only the comparisons, for runs stored elsewhere.
 pub fn comparisons_to_json(records: &[Record]) -> String {
-    to_text(&json!({ "weir": 1, "comparisons": comparisons(&crate::setups::groups(records)) }))
+    let groups = crate::setups::groups(records);
+    to_text(&json!({ "weir": 1, "comparisons": comparisons(&groups), "orders": orders(&groups) }))
 }
 
 fn to_text(document: &Value) -> String {
@@ -77,6 +82,8 @@ fn run(run: &RunReport) -> Value {
     object.insert("meter".to_owned(), json!(run.meter));
     let locks = run.measures.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>());
     object.insert("locks".to_owned(), json!(locks));
+    let nodes = run.measures.memory_nodes.as_ref().map(|nodes| (0..).zip(nodes).map(node).collect::<Vec<_>>());
+    object.insert("memory_nodes".to_owned(), json!(nodes));
     let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
     let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
@@ -130,6 +137,8 @@ fn cpu(cpu: &CpuAccount) -> Value {
         "scheduler_ns": cpu.scheduler.0,
         "stolen_ns": cpu.stolen.0,
         "offline_ns": cpu.offline.0,
+        "reload_ns": cpu.reload.0,
+        "memory_ns": cpu.memory.0,
     })
 }
 
@@ -148,6 +157,11 @@ fn lock(used: &LockUse) -> Value {
         "retries": used.retries,
         "lost": 0,
     })
+}
+
+/// Traffic of the memory of a node.
+fn node((number, node): (u32, &NodeTraffic)) -> Value {
+    json!({ "node": number, "local_bytes": node.local_bytes, "remote_bytes": node.remote_bytes })
 }
 
 pub(crate) fn part(part: &PartMeasures) -> Value {
@@ -207,6 +221,29 @@ fn comparisons(groups: &[Group<'_>]) -> Vec<Value> {
         group.setups[1..].iter().zip(&group.compared).flat_map(|(other, compared)| entries(other, compared)).collect()
     };
     groups.iter().flat_map(|group| -> Vec<Value> { of_group(group) }).collect()
+}
+
+/// The orders of groups of several setups, with the comparisons of all pairs of headline measures.
+fn orders(groups: &[Group<'_>]) -> Vec<Value> {
+    let of_group = |group: &Group<'_>| {
+        let orders = order::orders(group);
+        let pairs = if orders.is_empty() { Vec::new() } else { order::pairs(group) };
+        let one = |order: order::Order| {
+            let judged = pairs.iter().filter_map(|(a, b, compared)| {
+                let judged = compared.judgements[order.measure]?;
+                Some(comparison(a, b, compared, &CATALOGUE[order.measure], judged))
+            });
+            json!({
+                "measure": CATALOGUE[order.measure].key,
+                "title": group.title,
+                "best_first": order.setups.iter().map(|&setup| &group.setups[setup].name).collect::<Vec<_>>(),
+                "better_than_next": order.is_better,
+                "pairs": judged.collect::<Vec<_>>(),
+            })
+        };
+        orders.into_iter().map(one).collect::<Vec<_>>()
+    };
+    groups.iter().flat_map(of_group).collect()
 }
 
 fn comparison(a: &Setup<'_>, b: &Setup<'_>, compared: &Compared, measure: &Measure, judged: Judgement) -> Value {

@@ -16,6 +16,7 @@ mod json;
 mod labels;
 mod notes;
 mod numbers;
+mod order;
 mod record;
 mod run;
 mod sanity;
@@ -50,11 +51,13 @@ pub struct View {
     pub columns: usize,
     /// Shows all measures, not only the important ones.
     pub all: bool,
+    /// Compares each pair of setups, not only each setup with the first.
+    pub pairs: bool,
 }
 
 impl Default for View {
     fn default() -> View {
-        View { columns: 80, all: false }
+        View { columns: 80, all: false, pairs: false }
     }
 }
 
@@ -107,6 +110,7 @@ fn limits<'a>(tags: impl IntoIterator<Item = &'a Tags> + Clone) -> Vec<String> {
         limits.push(format!("assumed for a machine of this class: {list} ({how})"));
     }
     limits.extend(words(|tags| &tags.machine_caveats).into_iter().map(|caveat| format!("machine: {caveat}")));
+    limits.extend(words(|tags| &tags.workload_caveats).into_iter().map(|caveat| format!("workload: {caveat}")));
     limits
 }
 
@@ -136,7 +140,13 @@ fn printable_record(run: &Record) -> Record {
 fn printable_parts(tags: &mut Tags, ending: &mut Ending, meter: Option<&mut Meter>) {
     let names = [&mut tags.scheduler, &mut tags.machine, &mut tags.workload, &mut tags.kernel, &mut tags.calls];
     let calls = ending.calls.iter_mut().map(|called| &mut called.call);
-    for name in names.into_iter().chain(tags.part.as_mut()).chain(calls).chain(&mut tags.machine_caveats) {
+    for name in names
+        .into_iter()
+        .chain(tags.part.as_mut())
+        .chain(calls)
+        .chain(&mut tags.machine_caveats)
+        .chain(&mut tags.workload_caveats)
+    {
         *name = escape(name).into_owned();
     }
     if let Some(failure) = meter.and_then(|meter| meter.failure.as_mut()) {

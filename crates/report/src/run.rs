@@ -61,6 +61,9 @@ pub struct Tags {
     /// What the description of the machine says that could not be used: one sentence each.
     #[serde(default)]
     pub machine_caveats: Vec<String>,
+    /// Checks that recordings in the workload did not pass: one sentence each.
+    #[serde(default)]
+    pub workload_caveats: Vec<String>,
     /// Kernel version, such as `7.2`.
     #[serde(default)]
     pub kernel: String,

@@ -62,8 +62,13 @@ fn topics<'a>(compared: &'a Compared) -> impl Iterator<Item = (&'static Topic, J
 
 /// Sentences on a setup relative to the baseline of its group.
 pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> String {
-    let (first, name) = (&group.setups[0].name, &other.name);
-    for setup in [other, &group.setups[0]] {
+    between(&group.setups[0], other, compared, group.compared.len())
+}
+
+/// Sentences on `other` relative to `base`, which is one of `comparisons` comparisons.
+pub(crate) fn between(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared, comparisons: usize) -> String {
+    let (first, name) = (&base.name, &other.name);
+    for setup in [other, base] {
         if !setup.all_completed() && setup.is_part() {
             return String::new();
         }
@@ -71,7 +76,7 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
             return format!("{} did not complete in all runs, so {name} and {first} did different work.", setup.name);
         }
     }
-    if group.setups[0].runs.len() == 1 && other.runs.len() == 1 {
+    if base.runs.len() == 1 && other.runs.len() == 1 {
         return String::new();
     }
     let (mut clear, mut same, mut unclear) = (Vec::new(), Vec::new(), Vec::new());
@@ -93,7 +98,7 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
     if !same.is_empty() {
         sentences.push(format!("{} of {name} and {first} {} within 1 %.", capital(&list(&same)), verb(&same)));
     }
-    if let Some(fewest) = too_few(group, other, compared) {
+    if let Some(fewest) = too_few(base, other, compared, comparisons) {
         sentences.push(fewest);
     } else if !unclear.is_empty() {
         sentences.push(format!("These runs do not show whether {name} and {first} differ in {}.", list(&unclear)));
@@ -102,9 +107,8 @@ pub(crate) fn of(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> S
 }
 
 /// States that the runs are too few for any difference to be significant, and how many can show one.
-fn too_few(group: &Group<'_>, other: &Setup<'_>, compared: &Compared) -> Option<String> {
-    let base = &group.setups[0];
-    let family = Family { paired: compared.paired, comparisons: group.compared.len() };
+fn too_few(base: &Setup<'_>, other: &Setup<'_>, compared: &Compared, comparisons: usize) -> Option<String> {
+    let family = Family { paired: compared.paired, comparisons };
     let (runs, fewest) = (base.units().min(other.units()), statistics::fewest_runs(family));
     if runs >= fewest {
         return None;

@@ -238,7 +238,7 @@ fn seeds(setup: &Setup<'_>) -> String {
 
 /// Judges each measure. Measures of runs that did different work, because the scheduler was ejected, are not
 /// comparable.
-fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
+pub(crate) fn compare(a: &Setup<'_>, b: &Setup<'_>, comparisons: usize) -> Compared {
     let drawn = |setup: &Setup<'_>| setup.runs.iter().map(|run| (run.tags.draw, run.tags.seed)).collect::<Vec<_>>();
     let seeded = a.runs.iter().chain(&b.runs).all(|run| run.tags.seed.is_some());
     let paired = seeded && drawn(a) == drawn(b);

@@ -6,7 +6,7 @@ use crate::numbers::{count, counted, per_second, percent, permille, shorten, wra
 use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
-use measures::{CpuAccount, LatencySummary, PeriodSummary, RunMeasures, TaskMeasures};
+use measures::{CpuAccount, LatencySummary, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures};
 use std::fmt::Write;
 
 /// Number of tasks in the table.
@@ -65,7 +65,7 @@ pub fn summary(run: &RunReport) -> String {
 
 /// Total time of all CPUs.
 fn total_ns(cpu: &CpuAccount) -> u64 {
-    let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _, spin: _ } = cpu;
+    let CpuAccount { run, idle, scheduler, stolen, offline, slowed: _, reload: _, memory: _, spin: _ } = cpu;
     [run, idle, scheduler, stolen, offline].into_iter().map(|time| time.0).sum()
 }
 
@@ -114,6 +114,14 @@ fn facts(run: &RunReport) -> String {
         None => {
             fact("BPF instructions", measures.bpf_instructions.map_or("-".to_owned(), rate));
             fact("lock wait", measures.lock_wait.map_or("-".to_owned(), |time| time.to_string()));
+            if let (Some(reload), Some(memory)) = (measures.reload, measures.memory) {
+                let share = |time: Nanos| format!("{time} ({} of run)", percent(permille(time.0, measures.cpu.run.0)));
+                fact("reloading caches", share(reload));
+                fact("remote, busy memory", share(memory));
+            }
+            if let Some(nodes) = &measures.memory_nodes {
+                fact("loaded from memory", traffic(nodes));
+            }
         }
         Some(meter) => {
             // The probes were active slightly longer than the run: their cost is relative to that time.
@@ -125,6 +133,26 @@ fn facts(run: &RunReport) -> String {
         }
     }
     text
+}
+
+/// Bytes loaded from the memory of each node; nodes beyond the first ones are summed.
+fn traffic(nodes: &[NodeTraffic]) -> String {
+    let bytes = |bytes: u64| match bytes {
+        bytes if bytes >= 10_000_000_000 => format!("{} GB", bytes / 1_000_000_000),
+        bytes if bytes >= 10_000_000 => format!("{} MB", bytes / 1_000_000),
+        bytes => format!("{} KB", bytes / 1_000),
+    };
+    let sum = |nodes: &[NodeTraffic], of: fn(&NodeTraffic) -> u64| bytes(nodes.iter().map(of).sum());
+    let text = |nodes: &[NodeTraffic]| {
+        format!("{} local, {} remote", sum(nodes, |node| node.local_bytes), sum(nodes, |node| node.remote_bytes))
+    };
+    let all = text(nodes);
+    if nodes.len() == 1 {
+        return sum(nodes, |node| node.local_bytes);
+    }
+    let busiest = (0..).zip(nodes).max_by_key(|(_, node)| node.local_bytes + node.remote_bytes);
+    let (number, busiest) = busiest.expect("a machine has nodes");
+    format!("{all}; most from node {number}: {}", text(std::slice::from_ref(busiest)))
 }
 
 fn latencies(measures: &RunMeasures) -> String {

@@ -60,10 +60,16 @@ impl<M: Model> Run<'_, M> {
     }
 
     pub fn carry_out(&mut self, cpu: CpuId, id: TaskId, demand: Demand, asked_at: Nanos) {
-        if self.needs_quiet(&demand) && !self.is_quiet(cpu) {
+        let inherits = self.demands.has_changed_inheritance();
+        if (self.needs_quiet(&demand) || inherits && self.operations.wait()) && !self.is_quiet(cpu) {
             let task = &mut self.tasks[id];
             task.phase = Phase::Act;
             return task.later = Some(Box::new(Later { wakes: VecDeque::new(), demand, asked_at }));
+        }
+        if inherits {
+            for (task, policy) in self.demands.take_inherited() {
+                self.change(cpu, task, None, Some(policy));
+            }
         }
         let task = &mut self.tasks[id];
         match demand {
@@ -173,6 +179,9 @@ impl<M: Model> Run<'_, M> {
         }
         let (child, result) = self.fork(cpu, attributes);
         self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
+        if let Some(memory) = &mut self.memory {
+            memory.add_task(child, spec);
+        }
         self.noise.started(child, spec);
         if result.is_ok() {
             if let Some(group) = self.demands.group_of(spec) {

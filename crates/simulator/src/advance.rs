@@ -42,7 +42,7 @@ impl<M: Model> Run<'_, M> {
         if entry.sleeps() {
             let own = matches!(interrupt, Some(Interrupt::Sleep(_) | Interrupt::Timer(_)));
             let nominal = match &mut self.speed {
-                Some(speed) => speed.leave_idle(self.clock.now(), cpu, own, entry),
+                Some(speed) => speed.leave_idle(self.clock.now(), cpu, own, entry, self.memory.as_deref_mut()),
                 None => None,
             };
             let nominal = match halt {
@@ -101,7 +101,7 @@ impl<M: Model> Run<'_, M> {
                 if !self.try_again(cpu, current) {
                     return self.plan_work(cpu, self.clock.now(), Need::Run(SPIN));
                 }
-            } else if let Some(need) = self.tasks[current].needs(entry.rate) {
+            } else if let Some(need) = self.tasks[current].needs(&entry.pace) {
                 return self.plan_work(cpu, self.clock.now(), need);
             } else {
                 self.act(cpu, current);
@@ -122,7 +122,7 @@ impl<M: Model> Run<'_, M> {
         }
         let nothing_waits =
             entry.inbox.is_empty() && !entry.resched && entry.next_tick > free_at && !self.faults.are_freezing();
-        let need = entry.current.some().map(|task| self.tasks[task].needs(entry.rate));
+        let need = entry.current.some().map(|task| self.tasks[task].needs(&entry.pace));
         match need {
             None if nothing_waits && self.machine.no_hz_idle && !entry.executes => self.plan_idle(cpu),
             Some(Some(need)) if nothing_waits => self.plan_work(cpu, free_at, need),

@@ -28,8 +28,8 @@ pub(crate) enum Alarm {
     Timer(TimerKey, CpuId),
     /// The host steals the CPU.
     Theft(CpuId),
-    /// The frequency hardware or its governor takes a sample.
-    Speed,
+    /// The frequency hardware or its governor takes a sample, or rates of memory are computed.
+    Pace,
 }
 
 /// Event queue indexed by alarms. Slots: the CPUs' own alarms, their rescheduling interrupts, their stolen time, the
@@ -132,7 +132,7 @@ impl Alarms {
                 0 => Alarm::Start,
                 1 => Alarm::Fault,
                 2 => Alarm::Load,
-                3 => Alarm::Speed,
+                3 => Alarm::Pace,
                 4 => Alarm::Call,
                 odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 5) / 2)),
                 even => {
@@ -154,7 +154,7 @@ impl Alarms {
             Alarm::Start => rest,
             Alarm::Fault => rest + 1,
             Alarm::Load => rest + 2,
-            Alarm::Speed => rest + 3,
+            Alarm::Pace => rest + 3,
             Alarm::Call => rest + 4,
             Alarm::Sleep(task) => rest + 5 + 2 * task.0,
             Alarm::Timer(key, _) => rest + 6 + 2 * self.timer_number(key),

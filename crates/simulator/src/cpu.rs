@@ -8,11 +8,11 @@
 use crate::ahead::Ahead;
 use crate::interrupt::Interrupt;
 use crate::operations::Pending;
+use crate::pace::Pace;
 use crate::script::Script;
 use crate::ticks::Ticks;
 use ids::{CpuId, Nanos, TaskId};
 use measures::CpuAccount;
-use speed::Rate;
 use std::collections::VecDeque;
 
 /// Time that a CPU owes for an operation.
@@ -56,8 +56,8 @@ pub(crate) struct Cpu {
     pub current: TaskId,
     /// Next tick that was not handled yet; [`Nanos::MAX`] while the tick is stopped.
     pub next_tick: Nanos,
-    /// Rate at which the task's work proceeds.
-    pub rate: Rate,
+    /// Pace of the current task.
+    pub pace: Pace,
     /// The CPU counts as busy for the other threads of its core.
     pub executes: bool,
     /// Start of the current idle time, ticks disregarded; [`Nanos::MAX`] if not idle. Used on machines whose idle
@@ -100,7 +100,7 @@ impl Cpu {
             number,
             current: TaskId::NONE,
             next_tick,
-            rate: Rate::ONE,
+            pace: Pace::ONE,
             executes: false,
             idle_since: Nanos::ZERO,
             offline: false,
@@ -178,9 +178,13 @@ impl Cpu {
         self.owes.scheduler -= scheduler;
     }
 
-    /// Accounts run time of the task in excess of the work done.
-    pub fn slow(&mut self, time: Nanos) {
-        self.account.slowed += time;
+    /// Accounts run time of the task in which it did this work and paid `reload` of its debt.
+    #[inline]
+    pub fn divide(&mut self, run: Nanos, reload: Nanos, work: Nanos) {
+        let shares = self.pace.divide(run, reload, work);
+        self.account.reload += shares.reload;
+        self.account.memory += shares.memory;
+        self.account.slowed += shares.slowed;
     }
 
     /// Accounts run time in which the task polled a lock or waited for its cache line.

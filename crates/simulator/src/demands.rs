@@ -4,7 +4,7 @@
 use crate::groups::Groups;
 use crate::noise::Noise;
 use crate::setup::existing;
-use ids::{CpuSet, Nanos, TaskId};
+use ids::{CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{CgroupId, Identity, Kernel, TaskAttributes};
 use measures::PeriodsOfTasks;
 use std::collections::VecDeque;
@@ -85,6 +85,16 @@ impl<'a> Demands<'a> {
         (demand, !self.woken.is_empty())
     }
 
+    /// Whether tasks run with other policies from now on, because of priority inheritance.
+    pub fn has_changed_inheritance(&self) -> bool {
+        self.executor.has_changed_inheritance()
+    }
+
+    /// Takes these tasks with their policies and nice values.
+    pub fn take_inherited(&mut self) -> Vec<(TaskId, (Policy, i8))> {
+        self.executor.take_inherited()
+    }
+
     /// Takes the tasks that must be woken before the last demand is carried out.
     pub fn take_woken(&mut self) -> VecDeque<TaskId> {
         self.woken.drain(..).collect()
@@ -143,9 +153,9 @@ impl<'a> Demands<'a> {
         }
     }
 
-    /// What `task` waits for, and whether that is a mutex.
-    pub fn waits_for(&self, task: TaskId) -> Option<(String, bool)> {
-        self.executor.waits_for(task).map(|what| (what, self.executor.waits_for_mutex(task)))
+    /// What `task` waits for.
+    pub fn waits_for(&self, task: TaskId) -> Option<workload::WaitsFor> {
+        self.executor.waits_for(task)
     }
 
     /// Response times of periodic jobs, and work done in system calls.

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Details on waits between tasks, which the simulator reports for explanations of a run.
+//! Details on waits between tasks and on reloads of caches, which the simulator reports for explanations of a run.
 
 use crate::model::Model;
 use crate::run::Run;
 use event_log::{CallbackSite, Detail, DetailKind};
-use ids::{CpuId, TaskId};
+use ids::{CpuId, Nanos, TaskId};
+use memory::{Reload, Source};
+use workload::WaitsFor;
 
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, is about to wait for what its script names.
     pub fn report_wait(&mut self, cpu: CpuId, id: TaskId) {
         if self.sinks.wants_details
-            && let Some((what, lock)) = self.demands.waits_for(id)
+            && let Some(waits) = self.demands.waits_for(id)
         {
-            self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock, spins: false });
+            let WaitsFor { object: what, holder, is_mutex: lock } = waits;
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder, lock, spins: false });
         }
     }
 
@@ -20,8 +23,8 @@ impl<M: Model> Run<'_, M> {
     pub fn report_lock_wait(&mut self, cpu: CpuId, id: TaskId, spins: bool) {
         if self.sinks.wants_details {
             let locks = self.shared_locks.as_ref().expect("the workload has locks");
-            let what = locks.name(id);
-            self.tell_own_detail(cpu, id, DetailKind::Waits { what, lock: true, spins });
+            let (what, holder) = (locks.name(id), locks.writer(id));
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder, lock: true, spins });
         }
     }
 
@@ -32,7 +35,33 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// `id` gets `cpu` and reloads what its caches have lost.
+    pub fn report_reload(&mut self, cpu: CpuId, id: TaskId, reload: &Reload) {
+        if self.sinks.wants_details {
+            let what = description(reload);
+            self.tell_own_detail(cpu, id, DetailKind::Reloads { time: reload.time, what });
+        }
+    }
+
     fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
         self.sinks.detail(&Detail { time: self.clock.now(), cpu, task, kind, site: CallbackSite::default() });
     }
+}
+
+/// What a task reloads, such as `640 KB, last ran on CPU 3, other LLC`.
+fn description(reload: &Reload) -> String {
+    let source = match reload.source {
+        Source::SameCore => "same core",
+        Source::SameLlc => "same LLC",
+        Source::OtherLlc => "other LLC",
+        Source::OtherNode => "other node",
+    };
+    let mut text = format!("{} KB, last ran on CPU {}, {source}", reload.bytes.div_ceil(1_024), reload.last);
+    if reload.from_memory > 0 {
+        text += &format!(", {} KB from memory", reload.from_memory.div_ceil(1_024));
+    }
+    if reload.moving > Nanos::ZERO {
+        text += &format!(", {} to move its memory to this node", reload.moving);
+    }
+    text
 }

@@ -26,9 +26,13 @@ mod loader;
 mod locks;
 #[cfg(test)]
 mod locks_tests;
+mod memory;
+#[cfg(test)]
+mod memory_tests;
 mod model;
 mod noise;
 mod operations;
+mod pace;
 mod plan;
 mod population;
 mod queue;

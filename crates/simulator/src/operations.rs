@@ -288,6 +288,7 @@ impl<M: Model> Run<'_, M> {
     /// The CPU switches to another task or to idle; returns the cost.
     pub fn switch_current(&mut self, cpu: CpuId, prev: TaskId, next: TaskId) -> Nanos {
         let cost = self.noise.switch(cpu, next, self.machine.costs.context_switch_ns);
+        self.switch_memory(cpu, prev, next);
         let entry = &mut self.cpus[cpu];
         entry.current = next;
         if self.machine.no_hz_idle {

@@ -18,6 +18,7 @@ use crate::interrupt::Interrupt;
 use crate::kernel_calls::KernelCalls;
 use crate::loader::Loading;
 use crate::locks::Locks;
+use crate::memory::TaskMemory;
 use crate::model::Model;
 use crate::noise::Noise;
 use crate::operations::Operations;
@@ -58,6 +59,10 @@ pub(crate) struct Run<'a, M> {
     pub ticks: Ticks,
     /// Speed of the CPUs; `None`: always the reference's speed.
     pub speed: Option<Box<Speed>>,
+    /// Memory; `None`: it costs tasks nothing, or the workload does not describe its use.
+    pub memory: Option<Box<TaskMemory>>,
+    /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
+    pub pace_due: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
     pub locks: Option<Box<Locks>>,
     /// Kernel operations that wait for locks.
@@ -105,6 +110,8 @@ impl<'a, M: Model> Run<'a, M> {
             demands,
             ticks,
             speed,
+            memory: TaskMemory::new(machine, workload),
+            pace_due: Nanos::MAX,
             locks: Locks::new(machine),
             operations: Operations::default(),
             shared_locks: SharedLocks::new(machine, &workload.locks, seed),
@@ -190,7 +197,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Load => self.load_due(),
             Alarm::Call => self.call_due(),
             Alarm::Theft(cpu) => self.steal_due(cpu),
-            Alarm::Speed => self.speed_due(),
+            Alarm::Pace => self.pace_due(),
         }
     }
 
@@ -228,11 +235,13 @@ impl<'a, M: Model> Run<'a, M> {
                 // The task sleeps or has ended, and its CPU has not switched yet.
                 return;
             }
-            let work = task.take(spent, cpu.rate, || cpu.is_busy());
             if task.spins() {
+                task.take(spent, Nanos::ZERO, cpu.pace.rate(), || cpu.is_busy());
                 cpu.spin(spent.run);
             } else {
-                cpu.slow(spent.run - work);
+                let reload = cpu.pace.pay(spent.run);
+                let work = task.take(spent, reload, cpu.pace.rate(), || cpu.is_busy());
+                cpu.divide(spent.run, reload, work);
             }
         }
     }
@@ -275,6 +284,7 @@ impl<'a, M: Model> Run<'a, M> {
     fn sum_up(mut self, ejected: Option<ExitInfo>, makespan: Option<Nanos>) -> (Outcome, M) {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
+        let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();
         let specs = tasks.iter().map(|task| (task.role == Role::Workload).then_some(task.spec)).collect::<Vec<_>>();
@@ -283,8 +293,18 @@ impl<'a, M: Model> Run<'a, M> {
         let workload = self.demands.workload();
         let (periods, system_work) = self.demands.finish();
         let (bpf_instructions, system_work) = (Some(self.kernel.instructions()), Some(system_work));
-        let totals =
-            Totals { elapsed, makespan, cpus, tasks, periods, system_work, bpf_instructions, locks, energy_ratio_ppm };
+        let totals = Totals {
+            elapsed,
+            makespan,
+            cpus,
+            tasks,
+            periods,
+            system_work,
+            bpf_instructions,
+            locks,
+            memory_nodes,
+            energy_ratio_ppm,
+        };
         let mut measures = self.sinks.collector.finish(totals);
         let groups = workload.all_groups();
         measures.gather(

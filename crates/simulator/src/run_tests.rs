@@ -32,6 +32,7 @@ pub(crate) fn spec(name: &str, start: Start, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: workload::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }
@@ -42,7 +43,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         name: "test".to_owned(),
         duration: None,
         tasks,
-        mutexes: 0,
+        mutexes: Vec::new(),
         locks: Vec::new(),
         conditions: 0,
         barriers: Vec::new(),
@@ -50,6 +51,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         references: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -227,6 +227,7 @@ fn config(setup: &Setup<'_>) -> Config {
         budget: CALLBACK_BUDGET,
         seed: derive_seed(setup.seed, "kernel"),
         newidle_ratio: machine.newidle_ratio,
+        autogroup: machine.autogroup,
         types: setup.types.cloned(),
     }
 }

@@ -170,6 +170,12 @@ impl SharedLocks {
         format!("lock {}", self.locks[passing.op.lock.0 as usize].name)
     }
 
+    /// Task that writes under the lock for which `task` asks.
+    pub fn writer(&self, task: TaskId) -> Option<TaskId> {
+        let passing = self.passing[task.index()].as_deref().expect("the task is in a critical section");
+        self.words[passing.word].writer
+    }
+
     /// Kind of this lock.
     pub fn kind(&self, lock: LockId) -> LockKind {
         self.locks[lock.0 as usize].kind

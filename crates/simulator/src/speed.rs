@@ -5,10 +5,12 @@
 //!    has no task. A tick on an idle CPU does not count.
 //! 2. Changed rates are applied in one place, after all events of that instant: the account is settled at the old
 //!    rate, and planned events are replanned.
-//! 3. Scheduler code and interrupts take the times of the machine file at any rate.
+//! 3. A deep idle state empties the private cache of its core.
+//! 4. Scheduler code and interrupts take the times of the machine file at any rate.
 
 use crate::alarms::Alarm;
 use crate::cpu::Cpu;
+use crate::memory::TaskMemory;
 use crate::model::{MachineChange, Model};
 use crate::run::Run;
 use ids::{CpuId, Nanos, TaskId};
@@ -19,8 +21,6 @@ use speed::{Processor, Signal};
 #[derive(Debug)]
 pub(crate) struct Speed {
     processor: Processor,
-    /// Time of the alarm; [`Nanos::MAX`]: not set.
-    due: Nanos,
     /// Buffer, kept for reuse.
     changed: Vec<CpuId>,
     /// The processor was notified since rates were last applied; otherwise no rate has changed.
@@ -31,7 +31,7 @@ impl Speed {
     /// Creates the model; `None` if no effect of this machine changes a CPU's speed.
     pub fn new(machine: &Machine, tick: Nanos, signal: Signal) -> Option<Box<Speed>> {
         let processor = Processor::new(&machine.effects, &machine.topology, tick, signal)?;
-        Some(Box::new(Speed { processor, due: Nanos::MAX, changed: Vec::new(), touched: true }))
+        Some(Box::new(Speed { processor, changed: Vec::new(), touched: true }))
     }
 
     /// The processor, which is about to be notified.
@@ -41,12 +41,25 @@ impl Speed {
     }
 
     /// An interrupt arrives at the sleeping `cpu`; `own` tells whether it is its own timer. Returns the exit latency
-    /// of the idle state, if the machine has idle states.
-    pub fn leave_idle(&mut self, now: Nanos, cpu: CpuId, own: bool, entry: &mut Cpu) -> Option<Nanos> {
+    /// of the idle state, if the machine has idle states. A deep one has emptied the private cache.
+    pub fn leave_idle(
+        &mut self,
+        now: Nanos,
+        cpu: CpuId,
+        own: bool,
+        entry: &mut Cpu,
+        memory: Option<&mut TaskMemory>,
+    ) -> Option<Nanos> {
         if std::mem::replace(&mut entry.executes, true) {
             return None;
         }
-        self.touch().begin(now, cpu, own)
+        let exit = self.touch().begin(now, cpu, own);
+        if let Some(memory) = memory
+            && self.processor.take_emptied(cpu)
+        {
+            memory.flush(cpu);
+        }
+        exit
     }
 
     /// See [`Processor::energy_ratio_ppm`].
@@ -74,6 +87,11 @@ impl<M: Model> Run<'_, M> {
         } else if !entry.executes && entry.current != TaskId::NONE {
             entry.executes = true;
             speed.touch().begin(self.clock.now(), cpu, false);
+            if let Some(memory) = &mut self.memory
+                && speed.processor.take_emptied(cpu)
+            {
+                memory.flush(cpu);
+            }
         }
     }
 
@@ -83,12 +101,16 @@ impl<M: Model> Run<'_, M> {
         self.machine.costs.halt.filter(|halt| since < Nanos::MAX && at >= since + Nanos(halt.after_ns))
     }
 
-    /// The timer of the frequency hardware or its governor expires.
-    pub fn speed_due(&mut self) {
-        if let Some(speed) = &mut self.speed {
-            speed.due = Nanos::MAX;
-            speed.touch().run_due(self.clock.now());
+    /// The timer of the frequency hardware or its governor expires, or rates of memory are due.
+    pub fn pace_due(&mut self) {
+        self.pace_due = Nanos::MAX;
+        let now = self.clock.now();
+        if let Some(speed) = &mut self.speed
+            && speed.processor.next_due().is_some_and(|due| due <= now)
+        {
+            speed.touch().run_due(now);
         }
+        self.memory_due();
     }
 
     /// The scheduler sets a performance target for `cpu`, from 0 to 1024.
@@ -100,9 +122,19 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    /// Applies changed rates.
+    /// Applies changed rates, and plans the next change.
     pub fn follow_rates(&mut self) {
-        let Some(mut speed) = self.speed.take_if(|speed| speed.touched) else { return };
+        let touched = self.speed.as_ref().is_some_and(|speed| speed.touched);
+        if touched {
+            self.follow_speed();
+        }
+        if touched || self.memory.is_some() {
+            self.plan_pace();
+        }
+    }
+
+    fn follow_speed(&mut self) {
+        let Some(mut speed) = self.speed.take() else { return };
         while speed.processor.has_changed() {
             let mut changed = std::mem::take(&mut speed.changed);
             speed.processor.take_changed(&mut changed);
@@ -110,11 +142,11 @@ impl<M: Model> Run<'_, M> {
                 let change = MachineChange::Performance(speed.processor.performance(cpu));
                 self.kernel.model.change_machine(cpu, change);
                 let rate = speed.processor.rate(cpu);
-                if rate == self.cpus[cpu].rate {
+                if rate == self.cpus[cpu].pace.cpu() {
                     continue;
                 }
                 self.settle(cpu);
-                self.cpus[cpu].rate = rate;
+                self.cpus[cpu].pace.set_cpu(rate);
                 self.speed = Some(speed);
                 self.advance(cpu);
                 speed = self.speed.take().expect("only this function takes it");
@@ -122,15 +154,22 @@ impl<M: Model> Run<'_, M> {
             changed.clear();
             speed.changed = changed;
         }
-        let due = speed.processor.next_due().unwrap_or(Nanos::MAX);
-        if due != speed.due {
-            speed.due = due;
-            match due {
-                Nanos::MAX => self.alarms.cancel(Alarm::Speed),
-                due => self.alarms.set(Alarm::Speed, due.max(self.clock.now())),
-            }
-        }
         speed.touched = false;
         self.speed = Some(speed);
+    }
+
+    /// Sets the alarm for the next change of speed or memory.
+    fn plan_pace(&mut self) {
+        let now = self.clock.now();
+        let speed = self.speed.as_mut().and_then(|speed| speed.processor.next_due()).unwrap_or(Nanos::MAX);
+        let memory = self.memory.as_mut().map_or(Nanos::MAX, |memory| memory.due(now));
+        let due = speed.min(memory);
+        if due != self.pace_due {
+            self.pace_due = due;
+            match due {
+                Nanos::MAX => self.alarms.cancel(Alarm::Pace),
+                due => self.alarms.set(Alarm::Pace, due.max(now)),
+            }
+        }
     }
 }

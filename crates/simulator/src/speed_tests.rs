@@ -244,17 +244,17 @@ proptest! {
         let mut ends = None;
         for change in changes.iter().copied().map(Some).chain([None]) {
             let from = cpu.free_at().max(now);
-            let Some(Need::Run(need)) = task.needs(cpu.rate) else { panic!("the task must need run time") };
+            let Some(Need::Run(need)) = task.needs(&cpu.pace) else { panic!("the task must need run time") };
             let end = ticks.end(from, need, cpu.next_tick, ids::CpuId(0));
             let until = change.map_or(Nanos::MAX, |change| Nanos(change.0));
             now = end.min(until);
             let spent = cpu.settle(now, &ticks);
-            task.take(spent, cpu.rate, || cpu.is_busy());
+            task.take(spent, Nanos::ZERO, cpu.pace.rate(), || cpu.is_busy());
             if task.is_complete() {
                 ends = Some(now.0);
                 break;
             }
-            cpu.rate = Rate::ratio(change.expect("the end comes").1, 100);
+            cpu.pace.set_cpu(Rate::ratio(change.expect("the end comes").1, 100));
         }
         task.complete();
         prop_assert_eq!(ends, Some(naive(asked, first, cost, &changes)));

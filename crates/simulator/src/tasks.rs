@@ -2,6 +2,7 @@
 //! State of a task in the simulator: its current demand, its progress, and a time account of its lifetime.
 
 use crate::cpu::Spent;
+use crate::pace::Pace;
 use event_log::BlockCause;
 use ids::{CpuId, Nanos, TaskId};
 use measures::TaskAccount;
@@ -170,12 +171,13 @@ impl Task {
         self.phase = Phase::Work(work);
     }
 
-    /// Accounts the time that its CPU gave it at this rate, and returns the work done. Its CPU clock includes stolen
+    /// Accounts the time that its CPU gave it, of which it spent `reload` without working, at this rate; returns the
+    /// work done. Its CPU clock includes stolen
     /// time (CLOCK_THREAD_CPUTIME_ID is `sum_exec_runtime`), but the task must run to read that clock: `busy` tells
     /// whether its CPU is still busy with other things.
     #[inline(always)]
-    pub fn take(&mut self, spent: Spent, rate: Rate, busy: impl FnOnce() -> bool) -> Nanos {
-        let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run, &mut self.part) };
+    pub fn take(&mut self, spent: Spent, reload: Nanos, rate: Rate, busy: impl FnOnce() -> bool) -> Nanos {
+        let work = if self.spins() { Nanos::ZERO } else { rate.work(spent.run - reload, &mut self.part) };
         self.account.run += spent.run;
         self.account.stolen += spent.stolen;
         self.account.work += work;
@@ -205,10 +207,10 @@ impl Task {
         matches!(self.phase, Phase::CpuTime(_))
     }
 
-    /// CPU time that it needs at this rate until it acts again; `None` if it acts now.
-    pub fn needs(&self, rate: Rate) -> Option<Need> {
+    /// CPU time that it needs at this pace until it acts again; `None` if it acts now.
+    pub fn needs(&self, pace: &Pace) -> Option<Need> {
         match self.phase {
-            Phase::Work(left) => Some(Need::Run(rate.time_for(left, self.part))),
+            Phase::Work(left) => Some(Need::Run(pace.debt() + pace.rate().time_for(left, self.part))),
             Phase::CpuTime(left) => Some(Need::Clock(left)),
             Phase::Line(left) => Some(Need::Run(left)),
             Phase::Spin | Phase::Ask | Phase::Act => None,
@@ -266,11 +268,11 @@ mod tests {
         task.enter(Nanos(110), State::Runnable);
         task.enter(Nanos(130), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, || false);
+        task.take(spent(20, 5), Nanos::ZERO, Rate::ONE, || false);
         task.enter(Nanos(155), State::Runnable);
         task.enter(Nanos(160), State::Running);
-        assert_eq!(task.needs(Rate::ONE), Some(Need::Run(Nanos(30))));
-        task.take(spent(30, 1), Rate::ONE, || false);
+        assert_eq!(task.needs(&Pace::ONE), Some(Need::Run(Nanos(30))));
+        task.take(spent(30, 1), Nanos::ZERO, Rate::ONE, || false);
         assert!(task.is_complete());
         task.complete();
         task.enter(Nanos(191), State::Ended);
@@ -284,12 +286,12 @@ mod tests {
     fn cpu_clock_includes_stolen_time_and_is_read_when_running() {
         let mut task = Task::new(Nanos(0));
         task.phase = Phase::CpuTime(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, || false);
-        assert_eq!(task.needs(Rate::ONE), Some(Need::Clock(Nanos(25))));
-        task.take(spent(20, 5), Rate::ONE, || true);
-        assert_eq!((task.needs(Rate::ONE), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
-        task.take(spent(0, 40), Rate::ONE, || true);
-        task.take(spent(1, 2), Rate::ONE, || false);
+        task.take(spent(20, 5), Nanos::ZERO, Rate::ONE, || false);
+        assert_eq!(task.needs(&Pace::ONE), Some(Need::Clock(Nanos(25))));
+        task.take(spent(20, 5), Nanos::ZERO, Rate::ONE, || true);
+        assert_eq!((task.needs(&Pace::ONE), task.is_complete()), (Some(Need::Clock(Nanos(1))), false));
+        task.take(spent(0, 40), Nanos::ZERO, Rate::ONE, || true);
+        task.take(spent(1, 2), Nanos::ZERO, Rate::ONE, || false);
         assert!(task.is_complete());
     }
 
@@ -300,7 +302,7 @@ mod tests {
         task.enter(Nanos(0), State::Runnable);
         task.enter(Nanos(0), State::Running);
         task.begin_work(Nanos(50));
-        task.take(spent(20, 5), Rate::ONE, || false);
+        task.take(spent(20, 5), Nanos::ZERO, Rate::ONE, || false);
         task.enter(Nanos(26), State::Runnable);
     }
 }

@@ -335,6 +335,8 @@ pub(crate) fn free_machine(cpus: u32) -> Machine {
         hz: 250,
         no_hz_idle: true,
         newidle_ratio: None,
+        autogroup: false,
+        private_kb: 0,
         llc_kb: 0,
         caveats: Vec::new(),
         costs: Costs::zero(),

@@ -7,13 +7,31 @@
 //! 3. Work that ends exactly at a tick ends before it.
 //!
 //! So the ticks in a span are counted by division and need no events. With random ticks they are iterated over, a few
-//! at a time.
+//! at a time. Lateness and cost of a random tick depend on its CPU and number only. They are needed several times, to
+//! plan and then to account, so those of the most recent ticks are kept.
 
 use crate::noise::Jitter;
 use ids::{CpuId, Nanos};
+use std::cell::RefCell;
 
 /// Maximum number of random ticks to look ahead; beyond that the caller asks again.
 const AHEAD: u32 = 32;
+
+/// Number of recent random ticks that are kept for each CPU: those looked ahead to, and as many before them.
+const KEPT: usize = 2 * AHEAD as usize;
+
+/// A random tick. Both times are below the period, which is less than a second.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    number: u64,
+    late_ns: u32,
+    cost_ns: u32,
+}
+
+impl Sample {
+    /// No tick has this number.
+    const NONE: Sample = Sample { number: u64::MAX, late_ns: 0, cost_ns: 0 };
+}
 
 /// Grid of ticks and their cost.
 #[derive(Clone, Debug)]
@@ -23,6 +41,8 @@ pub(crate) struct Ticks {
     /// Time of the first point of the grid: may be random, and is shifted by each suspend.
     phase: u64,
     jitter: Option<Jitter>,
+    /// Recent random ticks, [`KEPT`] for each CPU.
+    samples: RefCell<Vec<Sample>>,
     /// Ticks whose only effect is accounting are not executed one by one. Off where the scheduler could notice.
     may_skip: bool,
     /// Time at which the idle boot CPU performs its next housekeeping; [`Nanos::MAX`]: not planned.
@@ -42,6 +62,36 @@ pub(crate) struct Passed {
     pub next: Nanos,
 }
 
+/// Successive ticks of a CPU.
+struct Series<'a> {
+    ticks: &'a Ticks,
+    cpu: CpuId,
+    /// Time of the current tick.
+    at: Nanos,
+    /// Number of the last grid point by then.
+    number: u64,
+}
+
+impl Series<'_> {
+    /// Goes on to the next tick; returns the cost of the current one.
+    fn advance(&mut self) -> Nanos {
+        let Series { ticks, cpu, at, number } = *self;
+        let cost = ticks
+            .jitter
+            .as_ref()
+            .map_or(ticks.cost(), |jitter| Nanos(ticks.sample(jitter, number, cpu).cost_ns.into()));
+        // A tick is late by a quarter of a period at most. That of this grid point is still to come only if the current
+        // one was delayed beyond the grid point.
+        let own = ticks.at(number, cpu);
+        if own > at {
+            self.at = own;
+        } else {
+            (self.at, self.number) = (ticks.at(number + 1, cpu), number + 1);
+        }
+        cost
+    }
+}
+
 impl Ticks {
     /// Ticks of a kernel with this HZ, rounded as its `TICK_NSEC`. `None` if the cost is not below the period.
     pub fn new(hz: u32, cost: Nanos) -> Option<Ticks> {
@@ -56,7 +106,15 @@ impl Ticks {
     }
 
     fn of(period: u64, cost: u64) -> Ticks {
-        Ticks { period, cost, phase: 0, jitter: None, may_skip: true, housekeeping: Nanos::MAX }
+        Ticks {
+            period,
+            cost,
+            phase: 0,
+            jitter: None,
+            samples: RefCell::default(),
+            may_skip: true,
+            housekeeping: Nanos::MAX,
+        }
     }
 
     /// Whether ticks whose only effect is accounting need not be executed one by one.
@@ -97,6 +155,7 @@ impl Ticks {
     /// Makes ticks random from now on.
     pub fn draw(&mut self, jitter: Option<Jitter>) {
         self.jitter = jitter;
+        self.samples.take();
     }
 
     /// First tick of `cpu` after `time`.
@@ -115,23 +174,46 @@ impl Ticks {
         point + self.late(jitter, number, cpu)
     }
 
-    /// Lateness, limited so that the cost of a tick never reaches the next one.
     fn late(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Nanos {
-        jitter.late(cpu, number).min(Nanos((self.period - self.cost) / 4))
+        Nanos(self.sample(jitter, number, cpu).late_ns.into())
+    }
+
+    /// A random tick. Lateness and cost are limited so that the cost of a tick never reaches the next one.
+    #[inline]
+    fn sample(&self, jitter: &Jitter, number: u64, cpu: CpuId) -> Sample {
+        let place = cpu.index() * KEPT + number as usize % KEPT;
+        let mut samples = self.samples.borrow_mut();
+        if let Some(kept) = samples.get(place).filter(|kept| kept.number == number) {
+            return *kept;
+        }
+        if samples.len() <= place {
+            samples.resize((cpu.index() + 1) * KEPT, Sample::NONE);
+        }
+        let more = (self.period - self.cost) / 4;
+        let late = jitter.late(cpu, number).0.min(more);
+        let cost = jitter.cost(cpu, number, self.cost()).0.min(self.cost + more);
+        samples[place] = Sample { number, late_ns: late as u32, cost_ns: cost as u32 };
+        samples[place]
     }
 
     /// Cost of the tick of `cpu` at `time`, without the scheduler's code.
     pub fn cost_at(&self, time: Nanos, cpu: CpuId) -> Nanos {
         let Some(jitter) = &self.jitter else { return self.cost() };
         let number = time.0.saturating_sub(self.phase) / self.period;
-        jitter.cost(cpu, number, self.cost()).min(Nanos(self.cost + (self.period - self.cost) / 4))
+        Nanos(self.sample(jitter, number, cpu).cost_ns.into())
     }
 
     /// The tick of `cpu` that is `count` ticks after that at `first`.
     pub fn nth_after(&self, first: Nanos, count: u64, cpu: CpuId) -> Nanos {
         match self.jitter {
             None => Nanos(first.0 + count * self.period),
-            Some(_) => (0..count).fold(first, |tick, _| self.after(tick, cpu)),
+            Some(_) => {
+                let mut ticks = self.from(first, cpu);
+                for _ in 0..count {
+                    ticks.advance();
+                }
+                ticks.at
+            }
         }
     }
 
@@ -144,15 +226,14 @@ impl Ticks {
             let ticks = if need.0 <= before { 0 } else { (need.0 - before).div_ceil(self.period - self.cost) };
             return Nanos(from.0.saturating_add(need.0).saturating_add(ticks.saturating_mul(self.cost)));
         }
-        let (mut end, mut tick) = (from.0.saturating_add(need.0), first);
+        let (mut end, mut ticks) = (from.0.saturating_add(need.0), self.from(first, cpu));
         for _ in 0..AHEAD {
-            if tick.0 >= end {
+            if ticks.at.0 >= end {
                 return Nanos(end);
             }
-            end = end.saturating_add(self.cost_at(tick, cpu).0);
-            tick = self.after(tick, cpu);
+            end = end.saturating_add(ticks.advance().0);
         }
-        Nanos(end).min(tick)
+        Nanos(end).min(ticks.at)
     }
 
     /// Ticks of `cpu` from `first` on and before `to`.
@@ -171,16 +252,28 @@ impl Ticks {
     }
 
     fn passed_one_by_one(&self, first: Nanos, to: Nanos, cpu: CpuId) -> Passed {
-        let mut passed = Passed { next: first, ..Passed::default() };
-        while passed.next < to {
-            let cost = self.cost_at(passed.next, cpu);
-            let within = cost.min(to - passed.next);
+        let (mut passed, mut ticks) = (Passed::default(), self.from(first, cpu));
+        while ticks.at < to {
+            let at = ticks.at;
+            let cost = ticks.advance();
+            let within = cost.min(to - at);
             passed.count += 1;
             passed.stolen += within;
             passed.rest = cost - within;
-            passed.next = self.after(passed.next, cpu);
         }
+        passed.next = ticks.at;
         passed
+    }
+
+    /// The ticks of `cpu` from the one at `first` on, which may have been delayed to that time.
+    fn from(&self, first: Nanos, cpu: CpuId) -> Series<'_> {
+        Series { ticks: self, cpu, at: first, number: first.0.saturating_sub(self.phase) / self.period }
+    }
+
+    /// Time of a tick.
+    fn at(&self, number: u64, cpu: CpuId) -> Nanos {
+        let late = self.jitter.as_ref().map_or(Nanos::ZERO, |jitter| self.late(jitter, number, cpu));
+        Nanos(self.phase + number * self.period) + late
     }
 }
 

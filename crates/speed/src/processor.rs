@@ -54,6 +54,8 @@ pub(crate) struct Core {
     idle_since: Nanos,
     /// Lightest idle state requested by the core's threads.
     idle_state: u8,
+    /// The core has been in a deep idle state since this was last asked for.
+    emptied: bool,
     energy: u128,
     settled: Nanos,
 }
@@ -89,7 +91,7 @@ impl Processor {
     /// Creates a processor whose CPUs are all idle at time 0; `tick` is the tick period. `None` if the machine models
     /// no effect on rates or idle states: then every rate is 1.
     pub fn new(effects: &Effects, topology: &Topology, tick: Nanos, signal: Signal) -> Option<Processor> {
-        effects.modelled().find(|&effect| effect != Effect::Locks)?;
+        effects.modelled().find(|&effect| effect != Effect::Locks && !Effect::OF_MEMORY.contains(&effect))?;
         let places = &topology.places;
         let frequencies = effects.frequency.as_ref().map(Frequencies::new);
         let (domain, package) = effects.frequency.as_ref().map(|f| (f.domain, f.turbo_domain)).unwrap_or_default();
@@ -177,7 +179,9 @@ impl Processor {
         let expected = if own { entry.history.expect().min(idled) } else { entry.history.expect() };
         entry.history.record(idled);
         let (core, domain) = (entry.core, entry.domain);
-        let exit = self.exit(core, expected, idled, own);
+        let state = self.state_at_exit(core, expected, idled, own);
+        self.cores[core as usize].emptied |= state.is_some_and(|state| self.idle_states[state].deep);
+        let exit = state.map(|state| Nanos(self.idle_states[state].exit_ns.typical));
         if self.cores[core as usize].busy == 0 {
             self.settle_energy(now, core);
             self.look_at_turbo(now, self.cores[core as usize].package);
@@ -189,21 +193,26 @@ impl Processor {
         exit
     }
 
-    /// Exit latency of the core's idle state; 0 while another thread of the core is busy.
-    fn exit(&self, core: u32, expected: Nanos, idled: Nanos, own: bool) -> Option<Nanos> {
+    /// Whether the core of `cpu` has been in a deep idle state, which empties its caches, since the last call.
+    pub fn take_emptied(&mut self, cpu: CpuId) -> bool {
+        let core = self.cpus[cpu.index()].core;
+        std::mem::take(&mut self.cores[core as usize].emptied)
+    }
+
+    /// Idle state that the core leaves; the lightest while another thread of the core is busy.
+    fn state_at_exit(&self, core: u32, expected: Nanos, idled: Nanos, own: bool) -> Option<usize> {
         let states = &self.idle_states;
         let core = &self.cores[core as usize];
         if states.is_empty() {
             return None;
         }
         let first = choose(states, expected);
-        let state = match idled > self.tick {
+        Some(match idled > self.tick {
             _ if core.busy > 0 => 0,
             true if own => first.max(choose(states, idled - self.tick)),
             true => states.len() - 1,
             false => first,
-        };
-        Some(Nanos(states[state].exit_ns.typical))
+        })
     }
 
     /// Makes a busy CPU idle.
@@ -313,7 +322,16 @@ impl Processor {
 impl Core {
     fn new(idle_state: u8) -> Core {
         let nothing = Nanos::ZERO;
-        Core { cpus: Vec::new(), package: 0, busy: 0, idle_since: nothing, idle_state, energy: 0, settled: nothing }
+        Core {
+            cpus: Vec::new(),
+            package: 0,
+            busy: 0,
+            idle_since: nothing,
+            idle_state,
+            emptied: false,
+            energy: 0,
+            settled: nothing,
+        }
     }
 }
 

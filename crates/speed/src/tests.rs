@@ -341,10 +341,12 @@ fn energy_per_work_is_minimal_at_the_predicted_frequency() {
 #[test]
 fn documented_table_of_effects_matches_code() {
     const DOCUMENT: &str = include_str!("../../../docs/explanation/machine-model.md");
-    const SOURCES: [&str; 5] = [
+    const SOURCES: [&str; 7] = [
         include_str!("tests.rs"),
         include_str!("decay.rs"),
         include_str!("../../simulator/src/speed_tests.rs"),
+        include_str!("../../memory/src/tests.rs"),
+        include_str!("../../simulator/src/memory_tests.rs"),
         include_str!("../../simulator/src/locks_tests.rs"),
         include_str!("../../simulator/tests/suite/critical_sections.rs"),
     ];

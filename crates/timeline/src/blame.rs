@@ -3,12 +3,16 @@
 //! that took the decision because of which the task still waited. Whether that decision was wrong is left to the
 //! reader.
 //!
-//! The queue in which the task spent most of its wait decides:
+//! If the CPU that got the task was only leaving its idle state, or if tasks of a higher class or priority held all
+//! CPUs that could have served the task, no callback is responsible.
+//! Otherwise the queue in which the task spent most of its wait decides:
 //!
 //! 1. No queue, since `enqueue` did not insert the task: `enqueue`.
 //! 2. The local queue of a CPU: the callback that inserted the task there, especially if other CPUs were idle
 //!    meanwhile.
-//! 3. Another queue, from which `dispatch` took tasks that were behind this one: `dispatch`.
+//! 3. Another queue, from which no CPU that the task may use took any task in the whole run: the callback that
+//!    inserted the task there, or `dispatch` if other CPUs took tasks from it. Another queue, from which `dispatch`
+//!    took tasks that were behind this one: `dispatch`.
 //! 4. Another queue, while an allowed CPU was idle: `dispatch` if it was called there and found nothing; otherwise
 //!    the callback that queued the task and kicked no CPU.
 //! 5. Another queue, while all CPUs were busy. If for most of that time tasks ran that had a CPU already: the
@@ -24,9 +28,10 @@
 
 use crate::Timeline;
 use crate::task::{Choice, Departure, QueueStay, Task, WaitReason};
-use crate::wait::{Account, Order, Runner, dispatches_within, has_one_order, union};
+use crate::wait::{Account, Order, Runner, dispatches_within, gaps, has_one_order, union};
 use event_log::{CallbackSite, KickFlags, SwitchReason};
 use ids::{CpuId, DsqId, Nanos, TaskId};
+use std::collections::BTreeMap;
 
 /// Op numbers as in [`event_log::op_name`].
 const ENQUEUE: u8 = 2;
@@ -44,6 +49,27 @@ pub struct Suspect {
 /// What a suspected callback did or failed to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reason {
+    /// No callback: a task of a higher class or priority held the CPU.
+    HigherClass {
+        /// Task that held the CPU longest.
+        task: TaskId,
+        /// CPU time of this task meanwhile.
+        ran: Nanos,
+    },
+    /// No callback: the idle CPU that got the task needed this time to leave its idle state.
+    LeavesIdle {
+        /// The CPU.
+        cpu: CpuId,
+    },
+    /// No CPU that the task may use ever took a task from its queue.
+    UnservedQueue {
+        /// The queue.
+        queue: DsqId,
+        /// Whether other CPUs took tasks from it.
+        others: bool,
+        /// Number of `dispatch` calls for these CPUs meanwhile.
+        calls: u64,
+    },
     /// It inserted the task into no queue.
     NotQueued,
     /// It inserted the task into the local queue of a CPU, from which other CPUs cannot take it.
@@ -69,11 +95,17 @@ pub enum Reason {
     PassedOver {
         /// Number of tasks.
         tasks: u64,
+        /// CPU time of the tasks that came later.
+        ran: Nanos,
     },
     /// It took tasks from other queues that had been queued later.
     TookOthers {
         /// Number of tasks.
         tasks: u64,
+        /// Queue of most of them.
+        queue: DsqId,
+        /// CPU time of the tasks that came later.
+        ran: Nanos,
     },
     /// It was called for busy CPUs and let the running tasks continue.
     KeptBusy {
@@ -117,6 +149,9 @@ pub enum Reason {
 
 impl Timeline {
     pub(crate) fn suspects(&self, account: &Account) -> Vec<Suspect> {
+        if let Some(suspect) = self.leaves_idle(account).or_else(|| self.higher_class(account)) {
+            return vec![suspect];
+        }
         let mut suspects = Vec::new();
         let Some(main) = account.longest_queue_stay() else { return suspects };
         let mut blame = |site: CallbackSite, reason: Reason| {
@@ -134,9 +169,14 @@ impl Timeline {
                 blame(main.site, Reason::PutOnCpu { cpu, idle: self.idle(account, from, to, Some(cpu)) });
             }
             Some(queue) => {
+                if let Some((calls, others)) = self.unserved(account, queue, from, to) {
+                    let site = if others { call_of(DISPATCH) } else { main.site };
+                    blame(site, Reason::UnservedQueue { queue, others, calls });
+                }
+                let ran = account.ran(Order::Overtook);
                 let passed = self.passed_over(account, queue, from, to);
-                if passed > 0 {
-                    blame(call_of(DISPATCH), Reason::PassedOver { tasks: passed });
+                if passed > 0 && is_part(ran, to.since(from)) {
+                    blame(call_of(DISPATCH), Reason::PassedOver { tasks: passed, ran });
                 }
                 if idle.0 * 2 >= to.since(from).0 {
                     match self.calls(account, from, to) {
@@ -179,11 +219,13 @@ impl Timeline {
     fn while_busy(&self, account: &Account, main: &QueueStay, from: Nanos, to: Nanos) -> Vec<(CallbackSite, Reason)> {
         let reason = busy_reason(account, main);
         let mut said = vec![(main.site, reason)];
-        let tasks = self.took_from_others(account, main, from, to);
-        if tasks > 0 {
+        let ran = account.ran(Order::Overtook);
+        if let Some((queue, tasks)) = self.took_from_others(account, main, from, to)
+            && is_part(ran, to.since(from))
+        {
             // The later tasks were in another queue, so the task's position in its own queue is not the main reason.
             let at = usize::from(!matches!(reason, Reason::Overtaken { .. }));
-            said.insert(at, (call_of(DISPATCH), Reason::TookOthers { tasks }));
+            said.insert(at, (call_of(DISPATCH), Reason::TookOthers { tasks, queue, ran }));
         }
         let calls = self.calls_that_kept(account, from, to);
         if calls > 0 {
@@ -211,9 +253,79 @@ impl Timeline {
         account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()).map(|cpu| calls(cpu) as u64).sum()
     }
 
-    /// Number of tasks that were inserted into another queue after the waiting task was inserted into its own, and
-    /// that `dispatch` took from there to an allowed CPU.
-    fn took_from_others(&self, account: &Account, main: &QueueStay, from: Nanos, to: Nanos) -> u64 {
+    /// The CPU that got the task, if it was idle for the whole wait and the task was assigned to it from the beginning,
+    /// by a local queue or by its runqueue.
+    fn leaves_idle(&self, account: &Account) -> Option<Suspect> {
+        let wait = &account.wait;
+        let cpu = wait.got?;
+        let first = account.queue_stays.first();
+        let assigned = match (first, wait.reason) {
+            (Some(stay), _) => stay.queue.and_then(DsqId::local_cpu),
+            (None, WaitReason::Woken { target, .. }) => Some(target),
+            (None, WaitReason::Lost { .. }) => None,
+        };
+        let idle = || union(self.cpus[cpu.index()].idle_within(wait.from, wait.to));
+        (assigned == Some(cpu) && idle() == wait.length())
+            .then_some(Suspect { site: CallbackSite::default(), reason: Reason::LeavesIdle { cpu } })
+    }
+
+    /// A task of a higher class or priority, if such tasks held for most of the wait all CPUs that could have served
+    /// the task: that of its local queue or runqueue, or all allowed ones.
+    fn higher_class(&self, account: &Account) -> Option<Suspect> {
+        let wait = &account.wait;
+        let own = self.task(wait.task).info.policy.precedence();
+        let local = account.longest_queue_stay().and_then(|stay| stay.queue).and_then(DsqId::local_cpu);
+        let runqueue = || self.fair_account(wait).and_then(|fair| fair.queued.last().map(|&(cpu, _)| cpu));
+        let cpus: Vec<CpuId> = match local.or_else(runqueue) {
+            Some(cpu) => vec![cpu],
+            None => account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()).collect(),
+        };
+        let higher = |task: TaskId| {
+            task.some()
+                .and_then(|task| self.tasks.get(task.index()))
+                .is_some_and(|task| task.info.policy.precedence() > own)
+        };
+        let mut free = Vec::new();
+        for &cpu in &cpus {
+            let cpu = &self.cpus[cpu.index()];
+            let held = cpu.run_intervals_within(wait.from, wait.to).iter().filter(|interval| higher(interval.task));
+            let held = held.map(|interval| (interval.from, interval.to)).chain(cpu.offline.iter().copied());
+            free.extend(gaps(held.collect(), wait.from, wait.to));
+        }
+        let held = wait.length().0.saturating_sub(union(free).0);
+        let (task, ran) = account
+            .runners
+            .iter()
+            .filter(|runner| higher(runner.task))
+            .map(|runner| (runner.task, runner.ran))
+            .next()?;
+        (held * 2 >= wait.length().0)
+            .then_some(Suspect { site: CallbackSite::default(), reason: Reason::HigherClass { task, ran } })
+    }
+
+    /// Number of `dispatch` calls for allowed CPUs in this period, if none of these CPUs took a task from the queue in
+    /// the whole run; and whether others did.
+    fn unserved(&self, account: &Account, queue: DsqId, from: Nanos, to: Nanos) -> Option<(u64, bool)> {
+        if !has_one_order(queue) {
+            return None;
+        }
+        let allowed = || account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len());
+        let calls = allowed().map(|cpu| dispatches_within(&self.cpus[cpu.index()], from, to).count() as u64).sum();
+        let stays = self.tasks.iter().flat_map(|task| &task.queue_stays).filter(|stay| stay.queue == Some(queue));
+        let mut others = false;
+        for stay in stays {
+            match stay.departure {
+                Departure::Dispatched { to, .. } if !account.allowed.contains(to) => others = true,
+                Departure::Dispatched { .. } | Departure::Ran => return None,
+                Departure::StillQueued | Departure::Moved => {}
+            }
+        }
+        (calls > 1).then_some((calls, others))
+    }
+
+    /// Queue and number of the tasks that were inserted into another queue after the waiting task was inserted into
+    /// its own, and that `dispatch` took from there to an allowed CPU; the queue is that of most of them.
+    fn took_from_others(&self, account: &Account, main: &QueueStay, from: Nanos, to: Nanos) -> Option<(DsqId, u64)> {
         let later = |stay: &&QueueStay| {
             stay.from > main.from
                 && stay.queue != main.queue
@@ -224,9 +336,14 @@ impl Timeline {
             _ => false,
         };
         let of_task = |task: &Task| {
-            task.queue_stays_within(from, to).iter().filter(|stay| stay.to <= to).filter(later).filter(taken).count()
+            let stays = task.queue_stays_within(from, to).iter().filter(|stay| stay.to <= to);
+            stays.filter(later).filter(taken).filter_map(|stay| stay.queue).collect::<Vec<_>>()
         };
-        self.tasks.iter().map(|task| of_task(task) as u64).sum()
+        let mut queues: BTreeMap<DsqId, u64> = BTreeMap::new();
+        self.tasks.iter().flat_map(of_task).for_each(|queue| *queues.entry(queue).or_default() += 1);
+        let all = queues.values().sum();
+        let (queue, _) = queues.into_iter().max_by_key(|&(queue, tasks)| (tasks, std::cmp::Reverse(queue)))?;
+        Some((queue, all))
     }
 
     /// Number of tasks that left the queue from behind the waiting task, for CPUs that the waiting task may use.
@@ -300,6 +417,11 @@ impl Account {
     pub fn ran(&self, order: Order) -> Nanos {
         Nanos(self.runners.iter().filter(|runner| runner.order == order).map(|runner| runner.ran.0).sum())
     }
+}
+
+/// Whether this is at least a tenth of the wait: less is no cause of it.
+fn is_part(ran: Nanos, wait: Nanos) -> bool {
+    ran.0 * 10 >= wait.0
 }
 
 /// Site of a callback without a known line.

@@ -39,6 +39,8 @@ pub struct Timeline {
     pub files: Vec<String>,
     /// Whether the run showed the scheduler's callbacks and queues: it was simulated, with a loaded scheduler.
     pub sees_queues: bool,
+    /// Whether the run showed decisions of the kernel's fair class.
+    pub sees_fair: bool,
     /// End of the run.
     pub end: Nanos,
 }
@@ -263,6 +265,7 @@ impl Sink for Recorder {
             written: VecDeque::new(),
             choices: Vec::new(),
             task_waits: Vec::new(),
+            fair: Vec::new(),
             last: VecDeque::new(),
         });
     }
@@ -362,12 +365,25 @@ impl Sink for Recorder {
                 self.timeline.sees_queues = true;
                 self.stay(task, (time, site), None, (0, 0));
             }
-            DetailKind::Waits { what, lock, spins } => {
-                let wait = TaskWait { from: time, to: None, description: what.clone(), lock: *lock, spins: *spins };
+            DetailKind::Fair(decision) => {
+                self.timeline.sees_fair = true;
+                if let Some(task) = self.task_mut(task) {
+                    task.fair.push((time, *decision));
+                }
+                return;
+            }
+            DetailKind::NewidleSkipped { ratio } => {
+                self.cpu(cpu).skipped_searches.push((time, *ratio));
+                return;
+            }
+            DetailKind::Waits { what, holder, lock, spins } => {
+                let (object, holder) = (what.clone(), *holder);
+                let wait = TaskWait { from: time, to: None, object, holder, lock: *lock, spins: *spins };
                 if let Some(task) = self.task_mut(task) {
                     task.task_waits.push(wait);
                 }
             }
+            DetailKind::Reloads { .. } => {}
             DetailKind::Passed => {
                 let wait = self.task_mut(task).and_then(|task| task.task_waits.last_mut());
                 if let Some(wait) = wait.filter(|wait| wait.to.is_none() && wait.spins) {

@@ -2,7 +2,8 @@
 //! The records of a timeline: phases and queue stays of tasks, run intervals of CPUs.
 
 use crate::recorder::TaskEvent;
-use event_log::{BlockCause, CallbackSite, KickFlags, LockKind, SwitchReason, TaskInfo, Waker};
+use crate::wait::gaps;
+use event_log::{BlockCause, CallbackSite, FairDecision, KickFlags, LockKind, SwitchReason, TaskInfo, Waker};
 use ids::{CpuId, CpuSet, DsqId, Nanos, TaskId};
 use std::collections::VecDeque;
 
@@ -28,6 +29,8 @@ pub struct Task {
     pub choices: Vec<Choice>,
     /// Waits for other tasks, in order.
     pub task_waits: Vec<TaskWait>,
+    /// Decisions of the fair class about the task while it waited, in order.
+    pub fair: Vec<(Nanos, FairDecision)>,
     /// Most recent events in order, at most [`crate::MAX_LAST_EVENTS`].
     pub last: VecDeque<TaskEvent>,
 }
@@ -182,8 +185,10 @@ pub struct TaskWait {
     pub from: Nanos,
     /// End, if known.
     pub to: Option<Nanos>,
-    /// Description, such as `mutex 0, which task 3 holds`.
-    pub description: String,
+    /// Object, such as `mutex m`.
+    pub object: String,
+    /// Task that held the lock when the wait began, if known.
+    pub holder: Option<TaskId>,
     /// Whether the task waits for a lock.
     pub lock: bool,
     /// Whether the task spins on its CPU.
@@ -201,6 +206,8 @@ pub struct Cpu {
     pub kicks: Vec<Kick>,
     /// Waits for locks of the kernel or the scheduler, in order: start of the wait, lock, length.
     pub lock_waits: Vec<(Nanos, LockKind, Nanos)>,
+    /// Times at which it became idle and skipped newidle balancing, with the success ratio in 1/1024, in order.
+    pub skipped_searches: Vec<(Nanos, u32)>,
     /// Periods in which the CPU was offline, in order.
     pub offline: Vec<(Nanos, Nanos)>,
     /// Periods in which it ran tasks outside the run, in order; only in real runs.
@@ -269,18 +276,7 @@ impl Cpu {
     pub fn idle_within(&self, from: Nanos, to: Nanos) -> Vec<(Nanos, Nanos)> {
         let run_intervals = self.run_intervals_within(from, to).iter().map(|interval| (interval.from, interval.to));
         let others = self.others_within(from, to).iter().copied();
-        let mut busy: Vec<(Nanos, Nanos)> = run_intervals.chain(others).chain(self.offline.iter().copied()).collect();
-        busy.sort_unstable();
-        let (mut idle, mut at) = (Vec::new(), from);
-        for (begins, ends) in busy.into_iter().filter(|&(begins, ends)| ends > from && begins < to) {
-            if begins > at {
-                idle.push((at, begins));
-            }
-            at = at.max(ends);
-        }
-        if at < to {
-            idle.push((at, to));
-        }
-        idle
+        let busy = run_intervals.chain(others).chain(self.offline.iter().copied()).collect();
+        gaps(busy, from, to)
     }
 }

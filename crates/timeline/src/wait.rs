@@ -233,6 +233,22 @@ pub(crate) fn dispatches_within(cpu: &Cpu, from: Nanos, to: Nanos) -> impl Itera
     cpu.dispatches[first..].iter().take_while(move |call| call.time < to)
 }
 
+/// Periods between `from` and `to` that none of these periods covers, in order.
+pub(crate) fn gaps(mut covered: Vec<(Nanos, Nanos)>, from: Nanos, to: Nanos) -> Vec<(Nanos, Nanos)> {
+    covered.sort_unstable();
+    let (mut gaps, mut at) = (Vec::new(), from);
+    for (begins, ends) in covered.into_iter().filter(|&(begins, ends)| ends > from && begins < to) {
+        if begins > at {
+            gaps.push((at, begins));
+        }
+        at = at.max(ends);
+    }
+    if at < to {
+        gaps.push((at, to));
+    }
+    gaps
+}
+
 /// Length of the union of these periods.
 pub(crate) fn union(mut times: Vec<(Nanos, Nanos)>) -> Nanos {
     times.sort_unstable();

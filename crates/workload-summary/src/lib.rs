@@ -7,9 +7,12 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use workload::{Cost, Costs, Link, Op, RecordingMeta, Span, Workload, WorkloadError};
 
+mod flaws;
 mod inside;
+mod memory;
 mod touched;
 
+pub use flaws::{SELF_CHECK, flaws, replay_flaw};
 use inside::Inside;
 pub use touched::Touched;
 
@@ -67,13 +70,8 @@ impl Summary {
 /// Lists the uncertainties of a workload, a sentence each.
 fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: &Inside) -> Vec<String> {
     let mut all = Vec::new();
+    all.extend(workload.caveats.iter().cloned());
     for meta in metas {
-        if meta.lost_events > 0 {
-            all.push(format!(
-                "{} lost during recording: durations and wakers may be wrong",
-                counted(meta.lost_events, "event")
-            ));
-        }
         if meta.notes.contains("is cut at") {
             all.push("the recording is truncated: later events are missing".to_owned());
         }
@@ -109,8 +107,12 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
         all.push("locks in shared memory are assumed to be uncontended".to_owned());
     }
     if workload.parts.len() > 1 {
-        all.push("interference between parts in caches, memory and disks is not modelled".to_owned());
+        all.push(match workload.uses_memory() {
+            true => "interference between parts in disks is not modelled".to_owned(),
+            false => "interference between parts in caches, memory and disks is not modelled".to_owned(),
+        });
     }
+    all.extend(memory::uncertain(workload, !metas.is_empty()));
     if !span.is_complete {
         all.push(match workload.is_finite() {
             true => "it never finishes: tasks wait for events that never occur".to_owned(),
@@ -141,6 +143,7 @@ fn to_text(summary: &Summary) -> String {
     say(&format!("{tasks}, {} of work, {} of it in the kernel", span.work, percent(span.system, span.work)));
     say(&format!("{} between tasks, {}", counted(span.waits, "wait"), sleeps(span)));
     inside.lines().iter().for_each(|line| say(line));
+    memory::lines(workload).iter().for_each(|line| say(line));
     for (meta, touched) in metas.iter().zip(touched).filter_map(|(meta, touched)| Some((meta, touched.as_ref()?))) {
         if metas.len() > 1 {
             say("");
@@ -277,6 +280,7 @@ fn to_json(summary: &Summary) -> Value {
         "complete": span.is_complete,
         "waits": span.waits,
         "inside": inside.to_json(),
+        "memory": memory::to_json(workload),
         "sleeps": sleeps.collect::<serde_json::Map<_, _>>(),
         "levels": levels.collect::<Vec<_>>(),
         "bounds": bounds.collect::<Vec<_>>(),

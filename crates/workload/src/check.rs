@@ -74,7 +74,7 @@ impl Workload {
     /// Names the quantity that exceeds its limit, and the limit.
     pub fn check_sizes(&self) -> Result<(), String> {
         let ops = self.tasks.iter().map(|task| task.script.len()).sum();
-        let resources = [self.mutexes, self.conditions, self.references, self.barriers.len() as u32];
+        let resources = [self.mutexes.len() as u32, self.conditions, self.references, self.barriers.len() as u32];
         let resources = resources.into_iter().max().unwrap_or(0);
         let sizes = [
             ("tasks", self.tasks.len(), MAX_TASKS),
@@ -92,7 +92,7 @@ impl Workload {
         let below = |what: &str, number: u32, count: usize| {
             if (number as usize) < count { Ok(()) } else { Err(format!("{what} {number}, but there are {count}")) }
         };
-        let mutex = |mutex: MutexId| below("mutex", mutex.0, self.mutexes as usize);
+        let mutex = |mutex: MutexId| below("mutex", mutex.0, self.mutexes.len());
         match op {
             Op::Work { user, system } => short(*user).and(short(*system)),
             Op::CpuTime(time) | Op::Sleep(time, _) => short(*time),
@@ -377,6 +377,7 @@ mod tests {
             peak_rss_bytes: 0,
             who: crate::Who::default(),
             window: None,
+            memory: None,
             lends: None,
             script: script.to_vec(),
         };
@@ -385,13 +386,14 @@ mod tests {
             duration: None,
             locks: Vec::new(),
             tasks: scripts.iter().enumerate().map(task).collect(),
-            mutexes: 2,
+            mutexes: crate::MutexSpec::unnamed(2),
             conditions: 1,
             barriers: vec![2, 0],
             signals: 2,
             references: 1,
             groups: Vec::new(),
             is_grouped: false,
+            caveats: Vec::new(),
             parts: Vec::new(),
         }
     }

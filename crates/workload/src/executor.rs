@@ -22,6 +22,7 @@
 //!   wakes the parent, if the driver registered it as a child ([`Executor::forked`]).
 //! - Steps of length 0 are skipped. A task that exits with a mutex held never releases it.
 
+use self::inheritance::Inheritance;
 use crate::{BarrierId, ConditionId, CriticalSections, MutexId, Op, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
@@ -113,6 +114,19 @@ impl Queue {
 
     fn is_empty(&self) -> bool {
         self.first == NO_TASK
+    }
+
+    /// The tasks, first to last.
+    fn iter(self, tasks: &[Task]) -> impl Iterator<Item = u32> + '_ {
+        let next = |task: u32| (task != NO_TASK).then_some(task);
+        std::iter::successors(next(self.first), move |&task| next(tasks[task as usize].behind))
+    }
+
+    /// Removes this task, which is in the queue.
+    fn remove(&mut self, tasks: &mut [Task], task: u32) {
+        let rest: Vec<u32> = self.iter(tasks).filter(|&other| other != task).collect();
+        *self = Queue::EMPTY;
+        rest.into_iter().for_each(|other| self.push(tasks, other));
     }
 
     fn pop(&mut self, tasks: &[Task]) -> Option<u32> {
@@ -216,6 +230,26 @@ impl Task {
     }
 }
 
+/// What a task waits for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WaitsFor {
+    /// The object, such as `mutex m` or `barrier 0, which 2 more tasks must reach`.
+    pub object: String,
+    /// Task that holds the mutex.
+    pub holder: Option<TaskId>,
+    /// Whether the object is a mutex.
+    pub is_mutex: bool,
+}
+
+impl std::fmt::Display for WaitsFor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.holder {
+            Some(holder) => write!(f, "{}, which task {holder} holds", self.object),
+            None => f.write_str(&self.object),
+        }
+    }
+}
+
 /// State of a workload in one run: positions in scripts, owners and waiters of locks.
 ///
 /// The driver calls [`Executor::next`] for a task that *runs* and has completed its previous demand. Tasks woken by it
@@ -238,6 +272,7 @@ pub struct Executor<'w> {
     references: Vec<Option<Nanos>>,
     /// Completed periods not yet taken by the driver.
     periods: Vec<Period>,
+    inheritance: Inheritance,
 }
 
 impl<'w> Executor<'w> {
@@ -259,7 +294,7 @@ impl<'w> Executor<'w> {
             workload,
             scripts,
             tasks: Vec::new(),
-            mutexes: vec![Mutex { owner: NO_TASK, waiters: Queue::EMPTY }; workload.mutexes as usize],
+            mutexes: vec![Mutex { owner: NO_TASK, waiters: Queue::EMPTY }; workload.mutexes.len()],
             conditions: vec![Queue::EMPTY; workload.conditions as usize],
             barriers: workload.barriers.iter().map(barrier).collect(),
             signals: vec![Signal { posted: false, waiters: Queue::EMPTY }; workload.signals as usize],
@@ -267,6 +302,7 @@ impl<'w> Executor<'w> {
             suspensions: 0,
             references: vec![None; workload.references as usize],
             periods: Vec::new(),
+            inheritance: Inheritance::new(workload),
         }
     }
 
@@ -373,18 +409,26 @@ impl<'w> Executor<'w> {
         }
     }
 
-    /// Describes what `task` waits for, such as `mutex 0, which task 3 holds`; `None` if it does not wait.
-    pub fn waits_for(&self, task: TaskId) -> Option<String> {
+    /// What `task` waits for; `None` if it does not wait.
+    pub fn waits_for(&self, task: TaskId) -> Option<WaitsFor> {
         let state = &self.tasks[task.index()];
         match state.state {
             State::Absent | State::Ready | State::Taking(_) | State::Gone => return None,
             State::WaitingWith(_) | State::Waiting | State::WaitingForChildren(_) => {}
         }
         let op = &self.scripts[state.spec as usize][state.position as usize - 1];
-        Some(match op {
-            Op::Lock(mutex) => self.held(*mutex),
+        let mutex = match op {
+            Op::Lock(mutex) => Some(*mutex),
             // The condition is over; the task waits for the mutex.
-            Op::Wait(_, mutex) | Op::Sync(_, mutex) if state.state == State::Waiting => self.held(*mutex),
+            Op::Wait(_, mutex) | Op::Sync(_, mutex) if state.state == State::Waiting => Some(*mutex),
+            _ => None,
+        };
+        if let Some(mutex) = mutex {
+            let holder = self.mutexes[mutex.0 as usize].owner;
+            let holder = (holder != NO_TASK).then_some(TaskId(holder));
+            return Some(WaitsFor { object: self.workload.mutex_name(mutex), holder, is_mutex: true });
+        }
+        let object = match op {
             Op::Wait(condition, _) | Op::Sync(condition, _) => format!("condition {}", condition.0),
             Op::Barrier(barrier) | Op::SpinBarrier(barrier) => {
                 let missing = self.barriers[barrier.0 as usize].missing;
@@ -394,18 +438,8 @@ impl<'w> Executor<'w> {
             Op::Await(signal) => format!("signal {}", signal.0),
             Op::Children(most) => format!("its children: {} are alive, at most {most} may be", state.children),
             other => unreachable!("no task waits in {other:?}"),
-        })
-    }
-
-    /// Returns whether `task` waits for a mutex.
-    pub fn waits_for_mutex(&self, task: TaskId) -> bool {
-        let state = &self.tasks[task.index()];
-        let op = (state.position as usize).checked_sub(1).map(|last| &self.scripts[state.spec as usize][last]);
-        state.state == State::Waiting && matches!(op, Some(Op::Lock(_) | Op::Wait(..) | Op::Sync(..)))
-    }
-
-    fn held(&self, mutex: MutexId) -> String {
-        format!("mutex {}, which task {} holds", mutex.0, self.mutexes[mutex.0 as usize].owner)
+        };
+        Some(WaitsFor { object, holder: None, is_mutex: false })
     }
 
     /// Registers that `task`, which was started and never asked, is not created because the kernel refused to fork.
@@ -519,16 +553,22 @@ impl<'w> Executor<'w> {
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
             Op::Children(most) => self.wait_for_children(task, *most),
             Op::Change { cpus, policy } => {
-                Some(Demand::Change { cpus: cpus.as_deref().cloned(), policy: policy.as_deref().copied() })
+                let policy = self.choose_policy(task as u32, policy.as_deref().copied());
+                Some(Demand::Change { cpus: cpus.as_deref().cloned(), policy })
             }
             Op::ChangeOf { spec, cpus, policy } => {
-                let lives = |task: &Task| task.spec == *spec && !matches!(task.state, State::Absent | State::Gone);
-                let tasks = self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id));
+                let tasks = self.living(*spec);
                 let (cpus, policy) = (cpus.as_deref().cloned(), policy.as_deref().copied());
-                Some(Demand::ChangeOf { tasks: tasks.collect(), cpus, policy })
+                Some(Demand::ChangeOf { tasks, cpus, policy })
             }
             Op::Repeat { .. } => unreachable!("the caller repeats"),
         }
+    }
+
+    /// The live tasks of a spec.
+    fn living(&self, spec: u32) -> Vec<TaskId> {
+        let lives = |task: &Task| task.spec == spec && !matches!(task.state, State::Absent | State::Gone);
+        self.tasks.iter().zip(0..).filter(|(task, _)| lives(task)).map(|(_, id)| TaskId(id)).collect()
     }
 
     fn block(&mut self, task: usize) -> Demand {
@@ -555,17 +595,28 @@ impl<'w> Executor<'w> {
         }
         mutex.waiters.push(&mut self.tasks, task as u32);
         self.block(task);
+        self.settle_inheritance();
         false
     }
 
     fn unlock(&mut self, task: usize, mutex: MutexId, woken: &mut Vec<TaskId>) {
-        let mutex = &mut self.mutexes[mutex.0 as usize];
-        assert!(mutex.owner == task as u32, "validated scripts unlock only what they hold");
-        let next = mutex.waiters.pop(&self.tasks);
-        mutex.owner = next.unwrap_or(NO_TASK);
+        let index = mutex.0 as usize;
+        assert!(self.mutexes[index].owner == task as u32, "validated scripts unlock only what they hold");
+        let next = match self.workload.mutexes[index].inherits_priority {
+            false => self.mutexes[index].waiters.pop(&self.tasks),
+            true => {
+                let waiters = self.mutexes[index].waiters;
+                // The first of the most important ones: `max_by_key` returns the last.
+                let best = waiters.iter(&self.tasks).enumerate();
+                let best = best.max_by_key(|&(place, task)| (self.precedence(task), std::cmp::Reverse(place)));
+                best.map(|(_, task)| task).inspect(|&task| self.mutexes[index].waiters.remove(&mut self.tasks, task))
+            }
+        };
+        self.mutexes[index].owner = next.unwrap_or(NO_TASK);
         if let Some(next) = next {
             self.wake(next, woken);
         }
+        self.settle_inheritance();
     }
 
     fn wait(&mut self, task: usize, condition: ConditionId, mutex: MutexId, woken: &mut Vec<TaskId>) -> Demand {
@@ -653,6 +704,7 @@ impl<'w> Executor<'w> {
     }
 }
 
+mod inheritance;
 mod time;
 
 #[cfg(test)]

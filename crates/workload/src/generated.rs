@@ -4,12 +4,14 @@
 //! - `film-25`, `film-60`: a decoder, a queue of decoded pictures, and a display that needs one per period.
 //! - `latency`: the threads of cyclictest: one per CPU, each with its own period, that sleep and read the clock.
 //! - `noise`: daemons that run briefly at irregular times.
+//! - `pages-rcu`, `pages-rwlock`, `pages-spin`, `pages-striped`: lookups in a page cache under these locks ([`pages`]).
 //! - `pair`: two CPU-bound tasks.
 //! - `ramfs-copy`, `ramfs-mk`, `ramfs-pmk`, `remote-mk`: the workloads NIX was measured with ([`builds`]).
 //!
 //! Irregular times are pseudo-random, identical in every run and on every host.
 
 mod builds;
+mod pages;
 
 use crate::{Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload};
 use ids::{Nanos, Policy};
@@ -21,6 +23,10 @@ pub fn generated() -> &'static [(&'static str, &'static str)] {
         ("film-60", "60 pictures per second for a minute: decoder, queue of 4, display"),
         ("latency", "cyclictest: a thread per CPU that sleeps for 10, 10.5, 11, ... ms, for 100.0 s"),
         ("noise", "4 daemons that wake at irregular times, 200 times per second in all, for 10.0 s"),
+        ("pages-rcu", "a thread per CPU that finds and locks pages of one tree without a lock"),
+        ("pages-rwlock", "the same lookups under a reader-writer lock"),
+        ("pages-spin", "the same lookups under one spin lock, as AIM7 found in Linux 2.6.11"),
+        ("pages-striped", "the same lookups under 64 spin locks"),
         ("pair", "2 CPU-bound tasks of 10 s each"),
         ("ramfs-copy", "copy 400 files between two in-memory file servers through a pipe"),
         ("ramfs-mk", "build of 100 files in an in-memory file server, with dependencies, one job per CPU"),
@@ -37,7 +43,7 @@ pub fn generate(name: &str, cpus: u32) -> Option<Workload> {
         "latency" => latency(cpus),
         "noise" => noise(),
         "pair" => pair(),
-        _ => builds::generate(name, cpus)?,
+        _ => pages::generate(name, cpus).or_else(|| builds::generate(name, cpus))?,
     };
     Some(Workload { name: name.to_owned(), ..workload })
 }
@@ -54,6 +60,7 @@ fn task(name: String, script: Vec<Op>) -> TaskSpec {
         peak_rss_bytes: 0,
         who: Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     }
@@ -193,7 +200,9 @@ mod tests {
                 assert_eq!(workload.is_finite(), workload.duration.is_none(), "{name}");
                 assert_eq!(
                     workload.tasks.len() as u32 == cpus,
-                    *name == "latency" || cpus == 4 && ["noise", "ramfs-copy"].contains(name)
+                    *name == "latency"
+                        || name.starts_with("pages-")
+                        || cpus == 4 && ["noise", "ramfs-copy"].contains(name)
                 );
             }
         }

@@ -236,6 +236,7 @@ mod tests {
             peak_rss_bytes: 0,
             who: crate::Who::default(),
             window: None,
+            memory: None,
             lends: None,
             script,
         };
@@ -243,7 +244,7 @@ mod tests {
             name: "w".into(),
             duration: None,
             tasks: scripts.into_iter().enumerate().map(spec).collect(),
-            mutexes: 0,
+            mutexes: Vec::new(),
             locks: Vec::new(),
             conditions: 0,
             barriers: Vec::new(),
@@ -251,6 +252,7 @@ mod tests {
             references: 0,
             groups: Vec::new(),
             is_grouped: false,
+            caveats: Vec::new(),
             parts: Vec::new(),
         }
     }

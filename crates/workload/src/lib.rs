@@ -11,6 +11,7 @@ mod jobs;
 mod json;
 mod lending;
 mod locks;
+mod memory;
 mod recording;
 mod rt_app;
 mod script;
@@ -20,17 +21,19 @@ mod window;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
-pub use executor::{Demand, Executor, Outcome, Period};
+pub use executor::{Demand, Executor, Outcome, Period, WaitsFor};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
 pub use lending::Lending;
 pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
+pub use memory::{Limits, MEMORY_CLASSES, MemoryClass, MemoryUse, Quantity};
 pub use recording::{
     Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
     Stretch, Touched,
 };
 pub use script::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload,
+    WorkloadError,
 };
 pub use shipped::shipped;
 pub use span::{Link, Span};

@@ -4,12 +4,30 @@
 use crate::composition::Part;
 use crate::groups::TaskGroup;
 use crate::locks::{CriticalSections, SharedLock};
+use crate::memory::MemoryUse;
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
 /// Index of a mutex.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MutexId(pub u32);
+/// A mutex.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct MutexSpec {
+    /// Name; empty if unknown.
+    pub name: String,
+    /// Priority inheritance: its holder runs with the class and priority of the most important waiter
+    /// (`PTHREAD_PRIO_INHERIT`).
+    pub inherits_priority: bool,
+}
+
+impl MutexSpec {
+    /// Mutexes without names.
+    pub fn unnamed(count: usize) -> Vec<MutexSpec> {
+        vec![MutexSpec::default(); count]
+    }
+}
+
 /// Index of a condition variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConditionId(pub u32);
@@ -206,6 +224,8 @@ pub struct TaskSpec {
     pub who: Who,
     /// Number of requests that may be late; `None` if requests are not tracked.
     pub window: Option<Window>,
+    /// Use of memory; `None` if the workload does not describe it.
+    pub memory: Option<Box<MemoryUse>>,
     /// Spec of the task that works for this one while it sleeps, for ticket transfers.
     pub lends: Option<u32>,
     /// Operations; the task exits after the last one.
@@ -221,8 +241,8 @@ pub struct Workload {
     pub duration: Option<Nanos>,
     /// The tasks.
     pub tasks: Vec<TaskSpec>,
-    /// Number of mutexes used by the scripts.
-    pub mutexes: u32,
+    /// Mutexes used by the scripts.
+    pub mutexes: Vec<MutexSpec>,
     /// Number of condition variables.
     pub conditions: u32,
     /// Number of participants of each barrier.
@@ -238,6 +258,8 @@ pub struct Workload {
     /// Whether cgroups are created on the machine that runs the workload. False for recordings, whose cgroup
     /// attributes are unknown.
     pub is_grouped: bool,
+    /// Checks that recordings in it did not pass, a sentence each, for every result of this workload.
+    pub caveats: Vec<String>,
     /// Parts of a composition, in the order of the tasks; empty for a single workload.
     pub parts: Vec<Part>,
 }
@@ -276,6 +298,19 @@ impl Workload {
             }
         }
         true
+    }
+
+    /// Describes a mutex, by name if it has one.
+    pub fn mutex_name(&self, mutex: MutexId) -> String {
+        match self.mutexes.get(mutex.0 as usize) {
+            Some(MutexSpec { name, .. }) if !name.is_empty() => format!("mutex {name}"),
+            _ => format!("mutex {}", mutex.0),
+        }
+    }
+
+    /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
+    pub fn uses_memory(&self) -> bool {
+        self.tasks.iter().any(|task| task.memory.is_some())
     }
 
     /// Parses a file: a recording if it has the magic, else rt-app JSON.

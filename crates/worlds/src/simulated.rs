@@ -19,6 +19,8 @@ pub struct Setup<'a> {
     pub object: Option<&'a [u8]>,
     /// Name of the workload.
     pub workload: &'a str,
+    /// Whether the workload describes the use of memory; effects of memory act on no others.
+    pub uses_memory: bool,
     /// Seed; 0: no random variation.
     pub seed: u64,
     /// Number of the sample of the machine's uncertain constants; 0: the nominal values of its file.
@@ -29,10 +31,11 @@ pub struct Setup<'a> {
 
 /// Tags of a simulated run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
-    let Setup { scheduler, object, workload, seed, draw, kernel } = *setup;
+    let Setup { scheduler, object, workload, uses_memory, seed, draw, kernel } = *setup;
+    let acts = |effect: &Effect| uses_memory || !Effect::OF_MEMORY.contains(effect);
     let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();
     let mut effects: Vec<String> = simulator::EFFECTS.into_iter().map(str::to_owned).collect();
-    let of_machine: Vec<String> = names(&mut machine.effects.modelled());
+    let of_machine: Vec<String> = names(&mut machine.effects.modelled().filter(acts));
     effects.extend(of_machine);
     Tags {
         scheduler: scheduler.to_owned(),
@@ -43,8 +46,10 @@ pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
         seed: Some(seed),
         draw: Some(draw),
         effects: Some(effects),
-        unvalidated: names(&mut machine.effects.modelled().filter(|effect| !effect.standing().is_validated())),
-        assumed: names(&mut machine.effects.assumed.iter().copied()),
+        unvalidated: names(
+            &mut machine.effects.modelled().filter(acts).filter(|effect| !effect.standing().is_validated()),
+        ),
+        assumed: names(&mut machine.effects.assumed.iter().copied().filter(acts)),
         machine_caveats: machine.caveats.clone(),
         kernel: kernel.to_string(),
         form: Some(kernel.form.name().to_owned()),

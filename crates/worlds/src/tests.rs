@@ -39,6 +39,7 @@ fn simulated_tags() -> Tags {
         scheduler: "bfs@0.360",
         object: Some(b"object"),
         workload: "load",
+        uses_memory: false,
         seed: 7,
         draw: 2,
         kernel: (7, 2).into(),
@@ -152,8 +153,15 @@ fn log_header_and_report_agree() {
 
 #[test]
 fn reported_effects_are_those_of_the_machine() {
-    let setup =
-        simulated::Setup { scheduler: "kernel", object: None, workload: "w", seed: 0, draw: 0, kernel: (7, 2).into() };
+    let setup = simulated::Setup {
+        scheduler: "kernel",
+        object: None,
+        workload: "w",
+        uses_memory: false,
+        seed: 0,
+        draw: 0,
+        kernel: (7, 2).into(),
+    };
     let mut machine = Machine::preset("laptop-2c4t").unwrap();
     let with = simulated::tags(&setup, &machine).effects.unwrap();
     machine.effects.switch_off(Effect::Smt);
@@ -162,6 +170,9 @@ fn reported_effects_are_those_of_the_machine() {
     assert!(with.contains(&"smt".to_owned()) && !without.contains(&"smt".to_owned()), "{with:?} {without:?}");
     assert_eq!(with.len(), without.len() + 1);
     assert!(tags.unvalidated.iter().all(|effect| without.contains(effect)));
+    assert!(!without.contains(&"caches".to_owned()), "nothing is known of the workload's memory");
+    let used = simulated::tags(&simulated::Setup { uses_memory: true, ..setup }, &machine).effects.unwrap();
+    assert!(used.contains(&"caches".to_owned()) && used.contains(&"bandwidth".to_owned()));
 }
 
 /// Both kernels eject the scheduler with the same messages; the model also knows the place in its code.

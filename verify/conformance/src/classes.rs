@@ -226,7 +226,7 @@ pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dy
         workload,
         scheduler: Scheduler::Kernel,
         seed,
-        duration: Some(Nanos::from_secs(5)),
+        duration: Some(workload.duration.unwrap_or(Nanos::from_secs(5))),
         faults: &faults,
         kernel: host.kernel.into(),
         types: None,

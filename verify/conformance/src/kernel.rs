@@ -200,6 +200,7 @@ fn linked(scenario: &Scenario) -> Result<LinkedObject> {
         budget: 1,
         seed: 1,
         newidle_ratio: None,
+        autogroup: false,
         types: None,
     };
     Ok(Object::parse(scenario.object())?.link(&*Kernel::target(&config))?)

@@ -7,6 +7,7 @@
 
 pub mod classes;
 pub mod compare;
+pub mod deadline;
 pub mod disturbance;
 pub mod fair;
 pub mod kernel;

@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use conformance::compare::{Verdict, compare, keep};
 use conformance::{
-    Record, Scenario, classes, fair, kernel, model, muqss, order, placement, process, recorded, shares, successor,
-    table,
+    Record, Scenario, classes, deadline, fair, kernel, model, muqss, order, placement, process, recorded, shares,
+    successor, table,
 };
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -70,6 +70,14 @@ enum Command {
     Classes {
         /// Directories of the reports, one per round; default: the kept records.
         reports: Vec<PathBuf>,
+        /// Keep the kernel's values in this file.
+        #[arg(long)]
+        keep: Option<PathBuf>,
+    },
+    /// Compare CPU times in the deadline class and under deadline servers with the results of `deadline/play.sh`.
+    Deadline {
+        /// Directory of the reports; default: the kept record.
+        reports: Option<PathBuf>,
         /// Keep the kernel's values in this file.
         #[arg(long)]
         keep: Option<PathBuf>,
@@ -167,13 +175,18 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints all scenarios.
+fn list() {
+    for scenario in Scenario::all() {
+        println!("{:28} {} ({})", scenario.name, scenario.about, scenario.covers.join(" "));
+    }
+}
+
 /// Runs a command. Returns whether everything agrees.
 fn run(command: Command) -> Result<bool> {
     match command {
         Command::List => {
-            for scenario in Scenario::all() {
-                println!("{:28} {} ({})", scenario.name, scenario.about, scenario.covers.join(" "));
-            }
+            list();
             Ok(true)
         }
         Command::Model { scenarios } => {
@@ -203,6 +216,10 @@ fn run(command: Command) -> Result<bool> {
         Command::Classes { reports, keep } => {
             let kernel = if reports.is_empty() { classes::recorded()? } else { classes::reports(&reports)? };
             say(&classes::compare(&kernel, &classes::simulated()?), keep, &classes::write(&kernel))
+        }
+        Command::Deadline { reports, keep } => {
+            let kernel = reports.map_or_else(deadline::recorded, |directory| deadline::reports(&directory))?;
+            say(&deadline::compare(&kernel, &deadline::simulated()?), keep, &deadline::write(&kernel))
         }
         Command::Order { rounds, kernel, seed, keep } => {
             let records = order::records(&kernel)?;

@@ -17,6 +17,9 @@ pub fn measure(args: &Args) -> Result<()> {
     let scope = if args.keys { Scope::Keys } else { Scope::All };
     let mut quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
     if scope == Scope::All {
+        let sizes = [host.private_kb, host.llc_kb].map(|kib| kib as usize * 1_024);
+        let progress = &mut |what: &str| eprintln!("measuring {what}");
+        quantities.extend(hardware::measure_memory(&host.topology, &usable, sizes, progress));
         for (distance, _, a, b) in hardware::pairs(&host.topology, &usable) {
             eprintln!("measuring locks between CPUs {a} and {b}, {distance}");
             quantities.extend(executor::lock_costs::measure(a, b));

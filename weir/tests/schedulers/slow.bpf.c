@@ -4,7 +4,8 @@
  * PINS inserts every task into the local queue of CPU 0; BLIND does so in select_cpu;
  * STACK dispatches in LIFO order; PREPARED does so too, by a key computed in `stopping`;
  * RANDOM dispatches a random task; GREEDY gives slices of 500 ms;
- * STUBBORN keeps the running task on the CPU; UNFAIR drains a second queue, of tasks with an even PID, first.
+ * FORGETS never serves a second queue, of tasks with an even PID; UNFAIR drains such a queue first;
+ * STUBBORN keeps the running task on the CPU.
  * Without a macro it is a plain FIFO.
  */
 #include <weir/scx.bpf.h>
@@ -58,7 +59,7 @@ OP2(void, slow_enqueue, struct task_struct *, p, u64, enq_flags)
 #if defined(GREEDY)
 	slice = 500 * 1000 * 1000;
 #endif
-#if defined(UNFAIR)
+#if defined(UNFAIR) || defined(FORGETS)
 	if (p->pid % 2 == 0) {
 		dsq_insert(p, OTHER_QUEUE, slice, enq_flags);
 		return;

@@ -65,6 +65,7 @@ fn callback_that_delayed_a_task_is_the_first_suspect() {
         ("BLIND", "put_on_cpu", "select_cpu", "SCX_DSQ_LOCAL, SCX_SLICE_DFL"),
         ("STACK", "overtaken", "enqueue", "dsq_insert_by_key"),
         ("GREEDY", "long_slice", "enqueue", insert),
+        ("FORGETS", "unserved_queue", "enqueue", "dsq_insert(p, OTHER_QUEUE"),
     ];
     for (define, reason, op, line) in cases {
         let directory = workspace("slow.bpf.c", define);
@@ -207,16 +208,13 @@ fn critical_path_parts_add_up_to_the_run() {
     );
 }
 
-/// The default scheduler has no callbacks: unobserved parts are listed as such, not guessed.
+/// The default scheduler has no callbacks: the decisions of its fair class are shown, and no callback is guessed.
 #[test]
 fn unobserved_queues_are_reported_as_not_seen() {
     let directory = workspace("slow.bpf.c", "PLAIN");
     save(directory.path(), &["kernel"]);
     let explained = explain(directory.path(), &["--worst", "2"]);
-    assert!(
-        explained.contains("unknown: only a simulated run") && !explained.contains("responsible callbacks, most"),
-        "{explained}"
-    );
+    assert!(explained.contains("\nfair class\n") && !explained.contains("responsible callbacks, most"), "{explained}");
     let json = explain_json(directory.path(), &["--worst", "1"]);
     let wait = &json["waits"][0];
     assert_eq!((&wait["queues_seen"], &wait["suspects"]), (&false.into(), &Value::Array(vec![])), "{wait:#}");
@@ -318,4 +316,95 @@ fn saved_run_that_cannot_be_reproduced_is_rejected() {
         })
     });
     assert!(other_line.contains("setup.json"), "{other_line}");
+}
+
+const INVERSION: &str = r#"{ "global": { "duration": 2, "pi_enabled": false }, "tasks": {
+    "low": { "cpus": [0], "policy": "SCHED_FIFO", "priority": 10, "loop": -1, "lock": "m", "run": 5000, "unlock": "m", "sleep": 20000 },
+    "mid": { "cpus": [0], "policy": "SCHED_FIFO", "priority": 20, "delay": 1000, "loop": -1, "run": 50000, "sleep": 30000 },
+    "high": { "cpus": [0], "policy": "SCHED_FIFO", "priority": 30, "delay": 2000, "loop": -1, "lock": "m", "run": 1000,
+        "unlock": "m", "timer": { "ref": "t", "period": 20000 } } } }"#;
+
+/// The most important task waits for a mutex whose holder is kept off the CPU by a third task. With priority
+/// inheritance it waits at most for the critical section.
+#[test]
+fn priority_inversion_is_named_and_inheritance_removes_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let longest = |workload: String| {
+        std::fs::write(directory.path().join("load.json"), workload).unwrap();
+        save(directory.path(), &["kernel"]);
+        explain_json(directory.path(), &["--blocked", "1"])["blocked"][0].clone()
+    };
+    let wait = longest(INVERSION.to_owned());
+    assert_eq!((&wait["task"]["name"], &wait["object"]), (&"high".into(), &"mutex m".into()), "{wait:#}");
+    assert_eq!(wait["awaited"]["name"], "low", "{wait:#}");
+    assert_eq!(wait["priority_inversion"]["name"], "mid", "{wait:#}");
+    assert!(wait["wait_ns"].as_u64().unwrap() > 45_000_000, "{wait:#}");
+    assert_eq!(wait["awaited_wait"]["suspects"][0]["reason"], "higher_class", "{wait:#}");
+    let explained = explain(directory.path(), &["--task", "high"]);
+    assert!(explained.contains("for mutex m, held by low["), "{explained}");
+    assert!(explained.contains("Priority inversion: mid["), "{explained}");
+    let wait = longest(INVERSION.replace("false", "true"));
+    assert_eq!(wait["priority_inversion"], Value::Null, "{wait:#}");
+    // The critical section takes 5 ms of work; the rest is switches and the speed of the CPU.
+    assert!(wait["wait_ns"].as_u64().unwrap() < 10_000_000, "{wait:#}");
+}
+
+/// A real-time task holds the only CPU that a fair task may use: no callback is responsible, in either class.
+#[test]
+fn no_callback_is_blamed_for_a_task_of_a_higher_class() {
+    let directory = tempfile::tempdir().unwrap();
+    let load = r#"{"global": {"duration": 1}, "tasks": {
+        "victim": {"cpus": [1], "loop": -1, "run": 100, "timer": {"ref": "v", "period": 10000}},
+        "urgent": {"cpus": [1], "policy": "SCHED_FIFO", "priority": 40, "delay": 10000, "loop": -1, "run": 100000, "sleep": 50000}}}"#;
+    for scheduler in ["kernel", "fifo"] {
+        std::fs::write(directory.path().join("load.json"), load).unwrap();
+        save(directory.path(), &[scheduler]);
+        let wait = explain_json(directory.path(), &["--task", "victim"])["wait"].clone();
+        let suspects = wait["suspects"].as_array().unwrap();
+        assert_eq!(suspects.len(), 1, "{scheduler}: {wait:#}");
+        assert_eq!((&suspects[0]["reason"], &suspects[0]["op"]), (&"higher_class".into(), &Value::Null), "{wait:#}");
+        assert!(suspects[0]["sentence"].as_str().unwrap().contains("SCHED_FIFO 40"), "{wait:#}");
+    }
+}
+
+/// Under the default scheduler a wait is explained by the rules of EEVDF.
+#[test]
+fn fair_class_tells_by_which_rule_other_tasks_came_first() {
+    let directory = tempfile::tempdir().unwrap();
+    let load = r#"{"global": {"duration": 1}, "tasks": {
+        "hog": {"instance": 4, "cpus": [0], "loop": -1, "run": 10000},
+        "light": {"cpus": [0], "priority": 19, "loop": -1, "run": 10000}}}"#;
+    std::fs::write(directory.path().join("load.json"), load).unwrap();
+    save(directory.path(), &["kernel"]);
+    let wait = explain_json(directory.path(), &["--task", "light"])["wait"].clone();
+    let passed = wait["fair"]["passed_over"].as_array().unwrap();
+    // It has a sixtieth of the weight: after one slice it is ahead of its share for long.
+    assert_eq!(passed[0]["rule"], "ineligible", "{wait:#}");
+    assert!(passed[0]["most_ns"].as_u64().unwrap() > 1_000_000, "{wait:#}");
+    let lasted: u64 = passed.iter().map(|entry| entry["lasted_ns"].as_u64().unwrap()).sum();
+    assert!(
+        lasted <= wait["wait_ns"].as_u64().unwrap() && lasted * 10 > wait["wait_ns"].as_u64().unwrap() * 9,
+        "{wait:#}"
+    );
+    let explained = explain(directory.path(), &["--task", "light"]);
+    assert!(explained.contains("it was not eligible") && !explained.contains("unknown"), "{explained}");
+}
+
+/// Idle CPUs beside waiting tasks are explained without an option.
+#[test]
+fn idle_cpus_beside_waiting_tasks_are_explained_by_default() {
+    let directory = workspace("slow.bpf.c", "FORGETS");
+    // All begin together, so that some are queued; those with an even PID are never served.
+    let light = r#"{"tasks": {"light": {"instance": 8, "loop": -1, "run": 1000, "sleep": 9000}}}"#;
+    std::fs::write(directory.path().join("load.json"), light).unwrap();
+    save(directory.path(), &["./it.bpf.o", "--for", "2s"]);
+    let idle = explain_json(directory.path(), &[])["idle_while_runnable"].clone();
+    assert_eq!(
+        (&idle["causes"][0]["reason"], &idle["causes"][0]["op"]),
+        (&"unserved_queue".into(), &"enqueue".into()),
+        "{idle:#}"
+    );
+    let explained = explain(directory.path(), &[]);
+    let unwrapped = explained.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(unwrapped.contains("a CPU that the task may use was idle"), "{explained}");
 }

@@ -7,6 +7,7 @@
 //! 3. Costs that cannot be measured separately are listed in [`UNMEASURED`]; nothing is guessed.
 
 pub mod handoff;
+pub mod memory;
 mod threads;
 pub use threads::{Padded, on, pinned};
 
@@ -77,6 +78,55 @@ pub enum Scope {
     All,
     /// Only quantities that have a key in machine files: takes less than a second on two CPUs.
     Keys,
+}
+
+/// Measures caches and memory, whose sizes in bytes are given as far as they are known: latencies by level, reloads
+/// after a move, bandwidth. Takes about ten seconds on two CPUs.
+pub fn measure_memory(
+    topology: &Topology,
+    usable: &CpuSet,
+    [private, llc]: [usize; 2],
+    progress: &mut dyn FnMut(&str),
+) -> Vec<Quantity> {
+    let mut all = Vec::new();
+    let mut add = |key, what: String, value| all.push(Quantity { key, what, value });
+    let here = usable.first().expect("this program runs somewhere");
+    let size =
+        |bytes: usize| if bytes >= 1 << 20 { format!("{} MiB", bytes >> 20) } else { format!("{} KiB", bytes >> 10) };
+    progress("latencies of caches and memory");
+    let private = if private == 0 { 256 << 10 } else { private };
+    // Half of a cache fits it whatever else is in it; the last-level cache may be shared with other machines.
+    let within_llc = (4 * private).min(llc.max(8 * private) / 2);
+    for (key, bytes) in [(Some("caches.private_ns"), private / 2), (Some("caches.llc_ns"), within_llc)] {
+        add(key, format!("load latency, {}", size(bytes)), memory::latency(here, bytes));
+    }
+    for bytes in [16 << 20, 64 << 20] {
+        add(None, format!("load latency, {}", size(bytes)), memory::latency(here, bytes));
+    }
+    add(Some("caches.memory_ns"), "load latency, 256 MiB".to_owned(), memory::memory_latency(here));
+    for (distance, _, a, b) in pairs(topology, usable) {
+        progress(&format!("reloads after a move from CPU {a} to {b}, {distance}"));
+        for (dirty, words) in [(0, "read"), (100, "written")] {
+            for bytes in [64 << 10, private / 2] {
+                let what = format!("reload of a line, {} {words} on CPU {a}, moved to {b}, {distance}", size(bytes));
+                add(None, what, memory::reload(a, b, bytes, dirty, private));
+            }
+        }
+    }
+    progress("memory bandwidth");
+    let node = topology.place(here).node;
+    let cpus: Vec<CpuId> =
+        usable.iter().filter(|cpu| cpu.index() < topology.len() && topology.place(*cpu).node == node).collect();
+    add(None, format!("MB/s read by CPU {here} alone"), memory::bandwidth(&[here]));
+    if cpus.len() > 1 {
+        let key = Some("bandwidth.node_mb_s");
+        add(
+            key,
+            format!("MB/s read by {} CPUs of a node together: a lower bound", cpus.len()),
+            memory::bandwidth(&cpus),
+        );
+    }
+    all
 }
 
 /// CPUs that this process may use.

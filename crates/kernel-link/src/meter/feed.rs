@@ -271,6 +271,7 @@ impl<S: Sink> Feed<S> {
             | Kind::Signal { .. }
             | Kind::Alarm
             | Kind::SetAlarm { .. }
+            | Kind::Yield(_)
             | Kind::Last { .. }
             | Kind::End { .. } => {
                 unreachable!("the meter's programs do not send these")

@@ -29,6 +29,8 @@ pub(crate) struct Cgroup {
 #[derive(Debug)]
 pub(crate) struct Cgroups {
     all: Vec<Cgroup>,
+    /// Autogroups by session, with the weights that compete in them. Tasks join them at their creation.
+    autogroups: Vec<(u32, Cgroup)>,
     /// `scx_cgroup_enabled`: the scheduler's cgroup ops are called.
     pub enabled: bool,
 }
@@ -36,7 +38,7 @@ pub(crate) struct Cgroups {
 impl Default for Cgroups {
     /// A hierarchy with the root only.
     fn default() -> Cgroups {
-        Cgroups { all: vec![Cgroup::default()], enabled: false }
+        Cgroups { all: vec![Cgroup::default()], autogroups: Vec::new(), enabled: false }
     }
 }
 
@@ -56,9 +58,30 @@ impl Cgroups {
         self.all.len()
     }
 
-    /// Records the weight that competes in a cgroup on this CPU; returns the sum over all CPUs.
-    pub fn note_load(&mut self, cgroup: CgroupId, cpu: CpuId, load: u64) -> u64 {
-        let entry = self.get_mut(cgroup);
+    /// Number of groups of the fair class: cgroups, then autogroups.
+    pub fn fair_count(&self) -> usize {
+        self.all.len() + self.autogroups.len()
+    }
+
+    /// Number of a session's autogroup among the groups of the fair class.
+    pub fn autogroup(&mut self, session: u32) -> usize {
+        let known = self.autogroups.iter().position(|(of, _)| *of == session);
+        let place = known.unwrap_or_else(|| {
+            self.autogroups.push((session, Cgroup { parent: Some(CgroupId::ROOT), ..Cgroup::default() }));
+            self.autogroups.len() - 1
+        });
+        self.all.len() + place
+    }
+
+    /// Group of the fair class with this number.
+    pub fn fair_group(&self, number: usize) -> &Cgroup {
+        self.all.get(number).unwrap_or_else(|| &self.autogroups[number - self.all.len()].1)
+    }
+
+    /// Records the weight that competes in a group of the fair class on this CPU; returns the sum over all CPUs.
+    pub fn note_load(&mut self, number: usize, cpu: CpuId, load: u64) -> u64 {
+        let cgroups = self.all.len();
+        let entry = self.all.get_mut(number).unwrap_or_else(|| &mut self.autogroups[number - cgroups].1);
         if entry.loads.len() <= cpu.index() {
             entry.loads.resize(cpu.index() + 1, 0);
         }

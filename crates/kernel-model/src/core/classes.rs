@@ -77,6 +77,7 @@ impl Core {
         self.tasks.higher_waiting += 1;
         if key.0 == Class::Fair {
             self.fair_count(cpu, task, true);
+            self.fair_tell_queued(cpu, task);
         }
     }
 

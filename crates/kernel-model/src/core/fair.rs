@@ -27,6 +27,7 @@ mod hrtick;
 mod matches;
 #[cfg(test)]
 mod naive;
+mod reasons;
 
 /// `sched_base_slice` with one CPU; it grows with the base-2 logarithm of the number of CPUs, up to 8 CPUs.
 const SLICE_NS: u64 = 700_000;
@@ -388,6 +389,7 @@ impl Core {
         loop {
             let best = self.fair_best(cpu, prev.filter(|&prev| competes(self, prev)))?;
             if !self.task(best).fair.delayed {
+                self.fair_tell_chosen(cpu, best, Some(best) == prev);
                 return Some(best);
             }
             self.fair_dequeue_delayed(best);
@@ -425,12 +427,17 @@ impl Core {
             return true;
         }
         if matches!(new, Policy::Idle | Policy::Batch) || (fresh && self.config.version >= (7, 0)) {
+            self.fair_tell_passed_over(cpu, task, running, true);
             return false;
         }
         loop {
             match self.fair_best(cpu, Some(running)) {
                 Some(sleeper) if self.task(sleeper).fair.delayed => self.fair_dequeue_delayed(sleeper),
-                best => return best == Some(task),
+                Some(best) if best != task => {
+                    self.fair_tell_passed_over(cpu, task, best, best == running);
+                    return false;
+                }
+                best => return best.is_some(),
             }
         }
     }

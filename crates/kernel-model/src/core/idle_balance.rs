@@ -19,7 +19,8 @@
 use super::Core;
 use super::balance::{BUSY_FACTOR, Balance, NICE_TRIES, NewidleStats, RATIO_ONE, SPANS};
 use super::random::Random;
-use ids::{CpuId, Locality, Nanos};
+use event_log::DetailKind;
+use ids::{CpuId, Locality, Nanos, TaskId};
 use std::cmp::Reverse;
 
 /// First version in which a CPU that rarely becomes idle searches whatever the success rate (feature NI_RATE).
@@ -81,6 +82,7 @@ impl Core {
         if newidle < RATIO_ONE || !by_rate {
             let probability = 1 + newidle;
             if self.balancing.random.next() % RATIO_ONE > probability {
+                self.detail(TaskId::NONE, |_| DetailKind::NewidleSkipped { ratio: newidle });
                 return self.fair_note_newidle(cpu, index, 0, by_rate);
             }
             weight = (RATIO_ONE + probability / 2) / probability;
@@ -108,7 +110,11 @@ impl Core {
             .collect();
         from.sort_unstable();
         let found = from.iter().find_map(|&(.., from)| self.fair_movable(from, cpu, false).first().copied());
-        found.inspect(|&task| self.fair_move(task, cpu)).is_some()
+        match found {
+            Some(task) => self.fair_move(task, cpu),
+            None => self.fair_tell_not_pulled(cpu, from.into_iter().map(|(.., from)| from)),
+        }
+        found.is_some()
     }
 
     /// `nohz_balancer_kick`, at a tick of a busy CPU.

@@ -139,6 +139,7 @@ impl Contexts {
                 budget: 0,
                 seed: 0,
                 newidle_ratio: None,
+                autogroup: false,
                 types: None,
             });
             kernel.machine.memory = Memory::default();

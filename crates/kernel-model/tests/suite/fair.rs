@@ -459,6 +459,7 @@ fn bench_with_newidle_ratio(topology: Topology, newidle_ratio: u32) -> Bench {
         budget: 1_000_000,
         seed: 1,
         newidle_ratio: Some(newidle_ratio),
+        autogroup: false,
         types: None,
     };
     Bench::load_as(config, &probe(&[]), |_| ()).expect("the probe loads")
@@ -644,4 +645,40 @@ fn renicing_the_running_task_rescales_its_request() {
     bench.settle();
     bench.wake(task);
     assert_eq!(current(&bench, 0), task, "the hog's slice is now 48 ms in its virtual time");
+}
+
+/// `sched_autogroup`: with autogroups, each of two sessions gets half of the CPU, whatever the number of its tasks.
+#[test]
+fn autogroups_divide_the_cpu_by_session() {
+    let step = Nanos::from_us(50);
+    for (autogroup, expected) in [(false, 0.25), (true, 0.5)] {
+        let config = Config {
+            topology: flat(1),
+            hz: 250,
+            version: (7, 2),
+            budget: 1_000_000,
+            seed: 1,
+            newidle_ratio: None,
+            autogroup,
+            types: None,
+        };
+        let mut bench = Bench::load_as(config, &probe(&[]), |_| ()).expect("the probe loads");
+        let tasks = [7, 8, 8, 8].map(|session| {
+            let task = bench.fork_in("hog", "", Policy::Other, 0, Some(session));
+            bench.kernel.wake_new(CpuId(0), task);
+            bench.settle();
+            task
+        });
+        let mut steps = 0;
+        for _ in 0..2500 {
+            for _ in 0..TICK.0 / step.0 {
+                steps += u64::from(current(&bench, 0) == tasks[0]);
+                bench.pass_with_timers(step);
+            }
+            bench.kernel.tick(CpuId(0));
+            bench.settle();
+        }
+        let share = steps as f64 / (2500 * TICK.0 / step.0) as f64;
+        assert!((share - expected).abs() < 0.01, "autogroups {autogroup}: {share}, expected {expected}");
+    }
 }

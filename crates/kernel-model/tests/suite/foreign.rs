@@ -97,6 +97,7 @@ fn lacks_lists_every_missing_feature_with_its_cause() {
         budget: 0,
         seed: 0,
         newidle_ratio: None,
+        autogroup: false,
         types: None,
     };
     let lacks = |defines: &[&str]| {

@@ -133,8 +133,16 @@ fn unmodelled_members_read_0_and_are_listed() {
         assert_eq!(seen(&bench, "running", member), 0, "{member}");
     }
     assert!(bench.kernel.exit_info().is_none());
-    let config =
-        Config { topology: flat(1), hz: 250, version: (7, 2), budget: 0, seed: 0, newidle_ratio: None, types: None };
+    let config = Config {
+        topology: flat(1),
+        hz: 250,
+        version: (7, 2),
+        budget: 0,
+        seed: 0,
+        newidle_ratio: None,
+        autogroup: false,
+        types: None,
+    };
     let object = Object::parse(&compiled("members", &[])).expect("clang makes objects");
     let named = Kernel::unmodelled(&config, &object);
     let expected = ["rq.avg_idle", "task_struct.in_execve", "task_struct.psi_flags", "task_struct.se.avg.util_avg"];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes the effect tables `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
-use super::{line, quoted};
+use super::{line, memory, quoted};
 use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt};
 use ids::Topology;
 
@@ -17,7 +17,19 @@ pub(super) fn write_origins(text: &mut String, effects: &Effects, topology: &Top
 }
 
 pub(super) fn write(text: &mut String, effects: &Effects) {
-    let Effects { smt, capacity: _, frequency, idle_states, power, locks, assumed: _ } = effects;
+    let Effects {
+        smt,
+        capacity: _,
+        frequency,
+        idle_states,
+        power,
+        caches,
+        numa,
+        bandwidth,
+        locks,
+        sample: _,
+        assumed: _,
+    } = effects;
     if let Some(Smt { throughput_percent }) = smt {
         text.push_str("\n[smt]\n");
         let comment = "2, 3, ... busy threads of a core together; a single one is 100";
@@ -47,6 +59,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "whether its core is inactive for turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
+    memory::write(text, caches.as_ref(), numa.as_ref(), bandwidth.as_ref());
     if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");
         line(
@@ -106,7 +119,7 @@ fn name<T: PartialEq>(names: &[(&'static str, T)], value: &T) -> &'static str {
 }
 
 /// Formats a number, or its limits with the typical value between them.
-fn estimate(estimate: &Estimate) -> String {
+pub(super) fn estimate(estimate: &Estimate) -> String {
     match *estimate {
         Estimate { low, typical, high } if low == typical && typical == high => typical.to_string(),
         Estimate { low, typical, high } => format!("[{low}, {typical}, {high}]"),
@@ -114,7 +127,7 @@ fn estimate(estimate: &Estimate) -> String {
 }
 
 /// Formats a list of estimates. Nested lists of three distinguish it from a single estimate.
-fn estimates(list: &[Estimate]) -> String {
+pub(super) fn estimates(list: &[Estimate]) -> String {
     let one = |Estimate { low, typical, high }: &Estimate| format!("[{low}, {typical}, {high}]");
     format!("[{}]", list.iter().map(one).collect::<Vec<_>>().join(", "))
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
+//! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`. Those of memory are in
+//! `memory`.
 
-use super::{Table, Value};
+use super::{Table, Value, memory};
 use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
 use std::collections::BTreeSet;
@@ -13,12 +14,14 @@ const MHZ: RangeInclusive<u64> = 1..=20_000;
 /// Up to a minute.
 const MICROSECONDS: RangeInclusive<u64> = 0..=60_000_000;
 /// Up to a second.
-const NANOSECONDS: RangeInclusive<u64> = 0..=1_000_000_000;
+pub(super) const NANOSECONDS: RangeInclusive<u64> = 0..=1_000_000_000;
 /// x86 has at most 10 idle states, arm64 fewer.
 const IDLE_STATES: RangeInclusive<usize> = 1..=10;
 
 /// Reads all tables that are present.
-pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effects, MachineError> {
+///
+/// `cache_kb`: sizes of a core's own cache and of a last-level cache as given for the machine; 0: not given.
+pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64; 2]) -> Result<Effects, MachineError> {
     let smt = file.table("smt", "[smt]")?.map(|table| smt(table, topology)).transpose()?;
     let frequency = file.table("frequency", "[frequency]")?.map(frequency).transpose()?;
     let power = file.table("power", "[power]")?.map(power).transpose()?;
@@ -27,7 +30,11 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology) -> Result<Effe
         None => Vec::new(),
     };
     let locks = file.table("locks", "[locks]")?.map(locks).transpose()?;
-    let mut effects = Effects { smt, frequency, idle_states, power, locks, ..Effects::default() };
+    let caches = file.table("caches", "[caches]")?.map(|table| memory::caches(table, cache_kb)).transpose()?;
+    let numa = file.table("numa", "[numa]")?.map(|table| memory::numa(table, topology)).transpose()?;
+    let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
+    let mut effects =
+        Effects { smt, frequency, idle_states, power, caches, numa, bandwidth, locks, ..Effects::default() };
     effects.capacity = match file.optional("capacity_scales_work") {
         Some(value) => {
             value.get_ref().as_bool().filter(|scales| !scales || topology.is_hybrid()).ok_or_else(|| {
@@ -59,7 +66,12 @@ fn assumed<'a, 't>(
 
 impl<'a, 't> Table<'a, 't> {
     /// Reads an integer, or a list of lowest, typical and highest value.
-    fn estimate(&self, key: &str, value: Value<'a, 't>, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
+    pub(super) fn estimate(
+        &self,
+        key: &str,
+        value: Value<'a, 't>,
+        range: RangeInclusive<u64>,
+    ) -> Result<Estimate, MachineError> {
         if value.get_ref().as_array().is_none() {
             return Ok(Estimate::exactly(self.integer(key, value, range)?));
         }
@@ -69,7 +81,7 @@ impl<'a, 't> Table<'a, 't> {
         }
     }
 
-    fn estimates(
+    pub(super) fn estimates(
         &self,
         key: &str,
         value: Value<'a, 't>,
@@ -79,12 +91,20 @@ impl<'a, 't> Table<'a, 't> {
         items.iter().map(|item| self.estimate(key, item, range.clone())).collect()
     }
 
-    fn required_estimate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
+    pub(super) fn required_estimate(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Estimate, MachineError> {
         let value = self.required(key)?;
         self.estimate(key, value, range)
     }
 
-    fn required_integer(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<u64, MachineError> {
+    pub(super) fn required_integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<u64, MachineError> {
         let value = self.required(key)?;
         self.integer(key, value, range)
     }

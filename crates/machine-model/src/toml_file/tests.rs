@@ -86,8 +86,8 @@ fn invalid_files_give_errors_with_line() {
         ("[1, 2, 3]", "[1, 2, 3e3]", "f.toml:10: ipi_ns is 3e3; expected an integer from 0 to 1000000000"),
         (
             "[costs]",
-            "[caches]",
-            "f.toml:8: the file has an unknown key caches; known are description, hz, no_hz_idle, newidle_ratio, llc_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, capacity_scales_work, assumed, caveats",
+            "[cashes]",
+            "f.toml:8: the file has an unknown key cashes (did you mean caches?); known are description, hz, no_hz_idle, newidle_ratio, autogroup, llc_kb, private_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, caches, numa, bandwidth, capacity_scales_work, assumed, caveats",
         ),
     ];
     for (from, to, expected) in cases {

@@ -78,7 +78,7 @@ fn page_medians_and_sentences_agree_with_json_and_text() {
     }
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let text = words(&report::comparison(&records, report::View { columns: 200, all: false }));
+    let text = words(&report::comparison(&records, report::View { columns: 200, all: false, pairs: false }));
     let content = report::content(&records);
     let table = &content.tables[0];
     assert!(!table.sentences.is_empty());

@@ -99,8 +99,16 @@ impl World {
     /// As [`World::with_facts`], with the clock at `now_ns` when the policy is loaded.
     pub fn starting_at(spec: &str, machine: Machine, version: (u16, u16), facts: &WorkloadFacts, now_ns: u64) -> World {
         let topology = machine.topology.clone();
-        let config =
-            Config { topology, hz: machine.hz, version, budget: 1_000_000, seed: 1, newidle_ratio: None, types: None };
+        let config = Config {
+            topology,
+            hz: machine.hz,
+            version,
+            budget: 1_000_000,
+            seed: 1,
+            newidle_ratio: None,
+            autogroup: false,
+            types: None,
+        };
         let mut parts = spec.split(',');
         let head = parts.next().unwrap();
         let (name, preset) = head.split_once('@').map_or((head, None), |(name, preset)| (name, Some(preset)));

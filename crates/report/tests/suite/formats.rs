@@ -91,6 +91,7 @@ fn json_format_is_stable() {
               "machine_caveats": [
                 "m.xml: unlike cores are simulated alike"
               ],
+              "workload_caveats": [],
               "kernel": "7.2",
               "form": "instant",
               "outcome": "ejected",
@@ -159,6 +160,8 @@ fn json_format_is_stable() {
               },
               "run_ns": {
                 "slowed": null,
+                "reload": null,
+                "memory": null,
                 "spin": null
               },
               "energy_ratio_ppm": null,
@@ -181,6 +184,7 @@ fn json_format_is_stable() {
               "doubtful": [],
               "meter": null,
               "locks": null,
+              "memory_nodes": null,
               "distributions": {
                 "wakeup_latency_ns": {
                   "from": [
@@ -229,7 +233,9 @@ fn json_format_is_stable() {
                   "idle_ns": 29170000000,
                   "scheduler_ns": 620000000,
                   "stolen_ns": 310000000,
-                  "offline_ns": 0
+                  "offline_ns": 0,
+                  "reload_ns": 0,
+                  "memory_ns": 0
                 }
               ],
               "parts": [],
@@ -263,7 +269,8 @@ fn json_format_is_stable() {
               ]
             }
           ],
-          "comparisons": []
+          "comparisons": [],
+          "orders": []
         }
     "#]]
     .assert_eq(&to_json(&[run]));
@@ -384,7 +391,7 @@ fn columns_of_the_same_name_get_distinguishing_labels() {
         let mut records = [Record::from(&run("bfs", 1000, 4)), Record::from(&run("bfs", 1100, 4))];
         records.iter_mut().zip(files).for_each(|(record, file)| record.file = file.map(str::to_owned));
         change(&mut records[1]);
-        let text = report::records_to_text(&records, View { columns: 200, all: false });
+        let text = report::records_to_text(&records, View { columns: 200, all: false, pairs: false });
         let head = text.lines().find(|line| line.starts_with("scheduler ")).expect(&text);
         head.split("  ").map(str::trim).filter(|part| !part.is_empty()).skip(1).collect::<Vec<_>>().join(" | ")
     };

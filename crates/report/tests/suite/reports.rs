@@ -484,6 +484,10 @@ fn comparison_of_many_setups_has_one_row_per_setup() {
             Against kernel, nix@smp leaves CPUs idle while tasks wait for 444 times more
               time, has a 442 times longer mean wakeup latency, has a 442 times longer p99
               wakeup latency and finishes 0.9 % sooner.
+            Best first (<: better, ~: no significant difference):
+              makespan: nix@smp < fifo ~ kernel ~ bfs@0.360,rr_interval_ms=3
+              wakeup mean: bfs@0.360,rr_interval_ms=3 < kernel < fifo < nix@smp
+              wakeup p99: bfs@0.360,rr_interval_ms=3 < kernel < fifo < nix@smp
 
             machine server-64, workload build, seeds 1-16, kernel 7.2
 
@@ -505,6 +509,10 @@ fn comparison_of_many_setups_has_one_row_per_setup() {
             Against kernel, nix@smp leaves CPUs idle while tasks wait for 444 times more
               time, has a 442 times longer mean wakeup latency, has a 442 times longer p99
               wakeup latency and finishes 0.9 % sooner.
+            Best first (<: better, ~: no significant difference):
+              makespan: nix@smp < fifo ~ kernel ~ bfs@0.360,rr_interval_ms=3
+              wakeup mean: bfs@0.360,rr_interval_ms=3 < kernel < fifo < nix@smp
+              wakeup p99: bfs@0.360,rr_interval_ms=3 < kernel < fifo < nix@smp
 
             Values are medians of all seeds, followed by the typical difference between two
               runs with the same seed. ✓ better, ✗ worse: the range of the difference
@@ -517,11 +525,11 @@ fn comparison_of_many_setups_has_one_row_per_setup() {
             machine: m.xml: unlike cores are simulated alike
         "#]],
     );
-    let wide = to_text(&runs, View { columns: 140, all: false });
+    let wide = to_text(&runs, View { columns: 140, all: false, pairs: false });
     let longest = wide.lines().map(|line| line.chars().count()).max().unwrap();
     assert!((100..=140).contains(&longest), "{longest}\n{wide}");
     assert!(!text_of(&runs).contains("idle while runnable") && wide.contains("idle while runnable"));
-    for line in to_text(&runs, View { columns: 80, all: true }).lines() {
+    for line in to_text(&runs, View { columns: 80, all: true, pairs: false }).lines() {
         assert!(line.chars().count() <= 80, "{line}");
     }
 }
@@ -585,4 +593,23 @@ fn names_cannot_control_the_terminal() {
         assert_eq!(text.chars().find(harmful), None, "{text}");
         assert!(text.contains("\\u{1b}") && text.contains("\\u{202e}"), "{text}");
     }
+}
+
+/// Three schedulers are ordered by each headline measure, and each pair is compared on demand.
+#[test]
+fn several_schedulers_are_ordered_and_compared_in_pairs() {
+    let runs =
+        [seeds("bfs", 1_000_000, 5, 1000), seeds("cfs", 900_000, 5, 1000), seeds("vrq", 900_000, 5, 1000)].concat();
+    let text = to_text(&runs, View::default());
+    assert!(text.contains("Best first"), "{text}");
+    let makespan = text.lines().find(|line| line.trim_start().starts_with("makespan: ")).expect(&text);
+    assert!(makespan.ends_with("cfs ~ vrq < bfs") || makespan.ends_with("vrq ~ cfs < bfs"), "{text}");
+    assert!(!text.contains("Against cfs"), "{text}");
+    let pairs = to_text(&runs, View { pairs: true, ..View::default() });
+    assert!(pairs.contains("vrq and cfs") || pairs.contains("Against cfs, vrq"), "{pairs}");
+    let json: serde_json::Value = serde_json::from_str(&report::to_json(&runs)).unwrap();
+    let order = json["orders"].as_array().unwrap().iter().find(|order| order["measure"] == "makespan_ns").unwrap();
+    assert_eq!(order["best_first"][2], "bfs", "{order:#}");
+    assert_eq!(order["better_than_next"], serde_json::json!([false, true]), "{order:#}");
+    assert_eq!(order["pairs"].as_array().unwrap().len(), 1, "the two others are compared with the baseline already");
 }

@@ -13,9 +13,10 @@ mod parse;
 
 use crate::groups::within;
 use crate::locks::LockId;
+use crate::memory::MemoryUse;
 use crate::{
-    BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec, Workload,
-    WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec,
+    Workload, WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -55,6 +56,8 @@ pub(crate) struct Changes {
     /// idle.
     pub cap: Option<u32>,
     pub cap_is_hard: bool,
+    /// Use of memory of all its tasks; overrides what they say themselves.
+    pub memory: Option<MemoryUse>,
     /// Factor in thousandths for the work of tasks with this name.
     pub slow: Vec<(String, u64)>,
 }
@@ -133,14 +136,17 @@ impl Workload {
             let end = part.duration.map(|duration| start + duration);
             self.duration = self.duration.max(end);
         }
-        self.mutexes += part.mutexes;
         self.conditions += part.conditions;
         self.signals += part.signals;
         self.references += part.references;
         self.barriers.extend(part.barriers);
+        self.caveats.extend(part.caveats);
         let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
         let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
         self.locks.extend(locks);
+        let prefixed = |name: String| if name.is_empty() { name } else { named(name) };
+        let mutexes = part.mutexes.into_iter().map(|mutex| MutexSpec { name: prefixed(mutex.name), ..mutex });
+        self.mutexes.extend(mutexes);
         for mut task in part.tasks {
             task.script.iter_mut().for_each(|op| offsets.shift(op));
             let begin = match task.start {
@@ -149,6 +155,9 @@ impl Workload {
             };
             // Cgroups in a recording describe the recorded machine and are not used in a composition.
             task.who.group = task.who.group.filter(|_| part.is_grouped);
+            if let Some(region) = task.memory.as_mut().and_then(|memory| memory.region.as_mut()) {
+                *region = named(std::mem::take(region));
+            }
             task.lends = task.lends.map(|server| server + offsets.tasks);
             self.tasks.push(TaskSpec { name: named(task.name), start: begin, ..task });
         }
@@ -214,6 +223,11 @@ impl Changes {
                 let own = task.who.group.take().filter(|_| workload.is_grouped);
                 task.who.group = Some(format!("{around}{}", own.unwrap_or_default()));
             }
+            if let Some(memory) = &self.memory {
+                let own = task.memory.get_or_insert_default();
+                own.override_by(memory);
+                own.check()?;
+            }
             (task.policy, task.nice) = self.policy_of(task.policy, task.nice);
             task.cpus = self.cpus_of(task.cpus.take());
             for op in &mut task.script {
@@ -267,7 +281,7 @@ impl Offsets {
     fn of(workload: &Workload) -> Offsets {
         Offsets {
             tasks: workload.tasks.len() as u32,
-            mutexes: workload.mutexes,
+            mutexes: workload.mutexes.len() as u32,
             conditions: workload.conditions,
             barriers: workload.barriers.len() as u32,
             signals: workload.signals,

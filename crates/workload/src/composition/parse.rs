@@ -4,6 +4,7 @@
 use super::{Changes, MAX_COUNT};
 use crate::WorkloadError;
 use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
+use crate::memory::MemoryUse;
 use ids::Policy;
 
 /// Specification of a part.
@@ -21,7 +22,9 @@ pub struct PartSpec {
 }
 
 const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, \
-                    hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR";
+                    hard-cap=PERCENT, process=NAME, \
+                    memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, \
+                    placement=WHERE, start=TIME, count=N or slow=TASK:FACTOR";
 
 /// Maximum value of `load`.
 const MAX_LOAD: u32 = 100_000;
@@ -136,6 +139,10 @@ impl Changes {
             "weight" => {
                 let weight = number(MOST_WEIGHT).ok_or_else(|| expected(&format!("NUMBER, 1 to {MOST_WEIGHT}")))?;
                 self.weight = Some(weight);
+            }
+            key if MemoryUse::KEYS.contains(&key) => {
+                let memory = self.memory.get_or_insert_default();
+                memory.set(key, value).map_err(|what| expected(&what))?;
             }
             _ => return Err(format!("unknown key {key:?}; expected {KEYS}")),
         }

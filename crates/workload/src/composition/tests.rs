@@ -55,7 +55,7 @@ fn parts_have_separate_resources_and_names() {
     assert_eq!(names(&two), ["all/a", "all/b", "all/child", "x/a", "x/b", "x/child"]);
     let all = load("all");
     let both = |count: u32| 2 * count;
-    assert_eq!((two.mutexes, two.conditions), (both(all.mutexes), both(all.conditions)));
+    assert_eq!((two.mutexes.len(), two.conditions), (2 * all.mutexes.len(), both(all.conditions)));
     assert_eq!((two.references, two.barriers.len()), (both(all.references), 2));
     // Each resource number of the second part is that of the first plus an offset.
     let [first, second] = [&two.tasks[0].script, &two.tasks[3].script];
@@ -155,7 +155,7 @@ fn invalid_specifications_give_one_line_errors() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, placement=WHERE, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         (
             "all,jobs=2,load=50",

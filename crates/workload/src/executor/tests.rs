@@ -2,7 +2,7 @@
 //! Tests of the executor's rules, and a comparison with a naive oracle.
 
 use super::*;
-use crate::{Reference, Sleep};
+use crate::{MutexSpec, Reference, Sleep};
 use expect_test::expect;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -24,6 +24,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         peak_rss_bytes: 0,
         who: crate::Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script,
     };
@@ -31,7 +32,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         name: "w".into(),
         duration: None,
         tasks: tasks.into_iter().enumerate().map(spec).collect(),
-        mutexes: 2,
+        mutexes: MutexSpec::unnamed(2),
         locks: Vec::new(),
         conditions: 2,
         barriers: BARRIERS.to_vec(),
@@ -39,6 +40,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         references: 1,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     }
 }
@@ -342,7 +344,8 @@ fn single_steps_report_the_next_operation_and_wait_reasons() {
         let mut woken = Vec::new();
         let demand = executor.advance(task, Nanos::ZERO, &mut woken);
         let demand = demand.as_ref().map_or("done".into(), show);
-        let waits: Vec<_> = (0..3).filter_map(|task| executor.waits_for(TaskId(task))).collect();
+        let waits: Vec<_> =
+            (0..3).filter_map(|task| executor.waits_for(TaskId(task)).map(|waits| waits.to_string())).collect();
         writeln!(log, "{task} {upcoming:?}{no_waiter}: {demand} {woken:?} {waits:?}").unwrap();
     }
     expect![[r#"
@@ -706,4 +709,38 @@ proptest! {
         prop_assert_eq!(workload.validate(), Ok(()));
         compare(&workload, &choices)?;
     }
+}
+
+/// A chain of two mutexes: the holder at its end runs with the policy of the most important waiter, the mutex goes to
+/// that waiter first, and each task returns to its own policy.
+#[test]
+fn holder_inherits_the_policy_of_its_most_important_waiter_along_a_chain() {
+    let holder = [Op::Lock(M), Op::Unlock(M)];
+    let middle = [Op::Lock(N), Op::Lock(M), Op::Unlock(M), Op::Unlock(N)];
+    let first = [Op::Lock(M), Op::Unlock(M)];
+    let urgent = [Op::Lock(N), Op::Unlock(N)];
+    let mut workload = at_zero(&[&holder, &middle, &first, &urgent]);
+    workload.mutexes.iter_mut().for_each(|mutex| mutex.inherits_priority = true);
+    let policies = [Policy::Other, Policy::Fifo(5), Policy::Other, Policy::Fifo(9)];
+    workload.tasks.iter_mut().zip(policies).for_each(|(task, policy)| task.policy = policy);
+    let mut executor = Executor::new(&workload);
+    (0..4).for_each(|spec| executor.started(TaskId(spec), spec, Nanos::ZERO));
+    let mut log = String::new();
+    for task in [0, 2, 1, 1, 3, 0, 1, 1].map(TaskId) {
+        let mut woken = Vec::new();
+        let demand = executor.advance(task, Nanos::ZERO, &mut woken);
+        let demand = demand.as_ref().map_or("done".into(), show);
+        writeln!(log, "{task}: {demand} woken {woken:?} inherited {:?}", executor.take_inherited()).unwrap();
+    }
+    expect![[r#"
+        0: done woken [] inherited []
+        2: wait woken [] inherited []
+        1: done woken [] inherited []
+        1: wait woken [] inherited [(TaskId(0), (Fifo(5), 0))]
+        3: wait woken [] inherited [(TaskId(0), (Fifo(9), 0)), (TaskId(1), (Fifo(9), 0))]
+        0: done woken [TaskId(1)] inherited [(TaskId(0), (Other, 0))]
+        1: done woken [TaskId(2)] inherited []
+        1: done woken [TaskId(3)] inherited [(TaskId(1), (Fifo(5), 0))]
+    "#]]
+    .assert_eq(&log);
 }

@@ -8,7 +8,7 @@
 //! none was taken from NIX's measurements.
 
 use super::{task, uneven};
-use crate::{MutexId, Op, SignalId, Sleep, Start, TaskSpec, Workload};
+use crate::{MutexId, MutexSpec, Op, SignalId, Sleep, Start, TaskSpec, Workload};
 use ids::Nanos;
 
 /// Number of source files.
@@ -116,7 +116,7 @@ impl Tree {
 
     fn finish(mut self, maker: &str, script: Vec<Op>) -> Workload {
         self.tasks.push(task(maker.to_owned(), script));
-        Workload { tasks: self.tasks, signals: self.signals, mutexes: 2, ..Workload::default() }
+        Workload { tasks: self.tasks, signals: self.signals, mutexes: MutexSpec::unnamed(2), ..Workload::default() }
     }
 }
 

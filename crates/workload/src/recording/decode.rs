@@ -147,6 +147,7 @@ impl Reader<'_> {
             peak_rss_bytes: self.number("peak RSS")?,
             who: Who::default(),
             window: None,
+            memory: None,
             lends: None,
             script: Vec::new(),
         })

@@ -6,8 +6,8 @@ use super::costs::Cost;
 use super::decode::{self, Reader};
 use super::observed::MAX_DEVICES;
 use super::{Costs, Device, MAX_REQUESTS, Observed, Recording, RecordingMeta, VERSION_HEADER};
-use crate::Workload;
 use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
+use crate::{MutexSpec, Workload};
 use ids::Nanos;
 use std::io::Read;
 
@@ -274,7 +274,7 @@ fn costs(reader: &mut Reader<'_>) -> Result<Costs, decode::Failure> {
 fn resources(reader: &mut Reader<'_>) -> Result<Workload, decode::Failure> {
     Ok(Workload {
         duration: reader.option("duration", |reader| reader.time("duration"))?,
-        mutexes: reader.resources("mutexes")?,
+        mutexes: MutexSpec::unnamed(reader.resources("mutexes")? as usize),
         conditions: reader.resources("conditions")?,
         signals: reader.up_to("signals", MAX_SIGNALS.into())? as u32,
         references: reader.resources("references")?,

@@ -4,7 +4,7 @@
 use super::blocks::{BlockReader, BlockWriter, FULL_BLOCK, Next, SKIPPABLE, kind};
 use super::encode::Writer;
 use super::*;
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
+use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
 use ids::{CpuId, CpuSet, Policy};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -185,6 +185,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                         peak_rss_bytes: rss,
                         who,
                         window: None,
+                        memory: None,
                         lends: None,
                         script,
                     }
@@ -206,7 +207,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 name: "name".into(),
                 duration,
                 tasks: tasks.collect(),
-                mutexes: 2,
+                mutexes: MutexSpec::unnamed(2),
                 locks: Vec::new(),
                 conditions: 2,
                 barriers: vec![3],
@@ -214,6 +215,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 references: 3,
                 groups: Vec::new(),
                 is_grouped: false,
+                caveats: Vec::new(),
                 parts: Vec::new(),
             };
             Recording { meta, workload, observed }
@@ -233,6 +235,7 @@ fn small() -> Recording {
         peak_rss_bytes: 1,
         who: Who::default(),
         window: None,
+        memory: None,
         lends: None,
         script: vec![work, Op::Sleep(Nanos(300), Sleep::Io)],
     };

@@ -3,8 +3,8 @@
 
 use super::decode::{Failure, Reader};
 use super::{Costs, Observed, Recording, RecordingMeta};
-use crate::Workload;
 use crate::check::{MAX_OPS, MAX_RESOURCES, MAX_SIGNALS, MAX_TASKS};
+use crate::{MutexSpec, Workload};
 use std::io::Read;
 
 /// Version number.
@@ -74,7 +74,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         duration: reader.option("duration", |reader| reader.time("duration"))?,
         // In the order of the bytes, not of the struct's fields: mutexes, conditions, signals, references.
         locks: Vec::new(),
-        mutexes: reader.resources("mutexes")?,
+        mutexes: MutexSpec::unnamed(reader.resources("mutexes")? as usize),
         conditions: reader.resources("conditions")?,
         signals: reader.up_to("signals", MAX_SIGNALS.into())? as u32,
         references: reader.resources("references")?,
@@ -87,6 +87,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         })?,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {

@@ -104,7 +104,7 @@ fn costs(costs: &Costs) -> Vec<u8> {
 pub(super) fn resources(workload: &Workload) -> Vec<u8> {
     let mut content = Writer::default();
     content.option(workload.duration, Writer::time);
-    for count in [workload.mutexes, workload.conditions, workload.signals, workload.references] {
+    for count in [workload.mutexes.len() as u32, workload.conditions, workload.signals, workload.references] {
         content.number(count.into());
     }
     content.list(&workload.barriers, |content, &users| content.number(users.into()));

@@ -5,7 +5,8 @@ use super::document::{Fault, Object, integer, near_miss, string, wrong};
 use super::locks;
 use super::task::{Known, Parameters, read_parameters};
 use crate::json::{Kind, Member, Value};
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SharedLock, Sleep};
+use crate::memory::MemoryUse;
+use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -63,6 +64,10 @@ enum Event {
 }
 
 fn event(key: &str) -> Option<Event> {
+    // `memory` and `memory-share` begin like `mem`.
+    if MemoryUse::KEYS.contains(&key) {
+        return None;
+    }
     EVENTS.iter().find(|(word, _)| key.starts_with(word)).map(|&(_, event)| event)
 }
 
@@ -83,6 +88,13 @@ impl<'a> Names<'a> {
 
     pub fn count(&self) -> u32 {
         self.0.len() as u32
+    }
+
+    /// The names as mutexes, in the order of their numbers.
+    pub fn specs(&self) -> Vec<MutexSpec> {
+        let mut specs = MutexSpec::unnamed(self.0.len());
+        self.0.iter().for_each(|(name, number)| (*name).clone_into(&mut specs[*number as usize].name));
+        specs
     }
 }
 

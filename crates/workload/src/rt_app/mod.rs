@@ -14,14 +14,14 @@
 //! - **Global**: `duration` (seconds; -1 or 0: until all tasks exit) and `default_policy` are supported.
 //!   `calibration` has no effect, because `run` is work on the machine model's reference CPU. Keys about output and
 //!   memory have no effect either: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`,
-//!   `cumulative_slack`, `io_device`, `mem_buffer_size`, `frag`. `pi_enabled` must be false: there is no priority
-//!   inheritance.
+//!   `cumulative_slack`, `io_device`, `mem_buffer_size`, `frag`. `pi_enabled` gives all mutexes priority
+//!   inheritance; it is refused beside SCHED_DEADLINE tasks.
 //! - **Resources** are created by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
 //! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); a section `taskgroups`
 //! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
-//! (`windows.rs`), `lends` and `process`.
+//! (`windows.rs`), those about memory (`memory.rs`), `lends` and `process`.
 //!
 //! Differences from rt-app at 55cb0c0:
 //!
@@ -37,12 +37,13 @@ mod document;
 mod events;
 mod groups;
 mod locks;
+mod memory;
 mod task;
 mod windows;
 
 use crate::{Workload, WorkloadError, json, script};
 use document::{Document, Fault, Object};
-use ids::Nanos;
+use ids::{Nanos, Policy};
 use task::PolicyName;
 
 /// Keys accepted in `global` without effect.
@@ -81,8 +82,9 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut root = document.root();
     let mut duration = None;
     let mut policy = PolicyName::Other;
+    let mut inherits = None;
     if let Some(member) = root.optional("global")? {
-        (duration, policy) = read_global(Object::new("\"global\"".into(), member.at, &member.value)?)?;
+        (duration, policy, inherits) = read_global(Object::new("\"global\"".into(), member.at, &member.value)?)?;
     }
     if let Some(member) = root.optional("resources")? {
         check_resources(&Object::new("\"resources\"".into(), member.at, &member.value)?)?;
@@ -99,6 +101,14 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let tasks = Object::new("\"tasks\"".into(), tasks.at, &tasks.value)?;
     root.finish()?;
     let (mut workload, positions) = task::read_all(&tasks, policy, locks)?;
+    if let Some(at) = inherits {
+        if workload.tasks.iter().any(|task| matches!(task.policy, Policy::Deadline { .. })) {
+            let problem =
+                "pi_enabled: deadline tasks pass on no deadline here; expected false or no SCHED_DEADLINE task";
+            return Err(Fault { at, problem: problem.into() });
+        }
+        workload.mutexes.iter_mut().for_each(|mutex| mutex.inherits_priority = true);
+    }
     workload.name = script::stem(name).to_owned();
     workload.duration = duration;
     workload.is_grouped = !groups.is_empty() || workload.tasks.iter().any(|task| task.who.group.is_some());
@@ -113,22 +123,20 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     Ok(workload)
 }
 
-fn read_global(mut global: Object<'_>) -> Result<(Option<Nanos>, PolicyName), Fault> {
+/// Duration, default policy, and position of a true `pi_enabled`.
+fn read_global(mut global: Object<'_>) -> Result<(Option<Nanos>, PolicyName, Option<usize>), Fault> {
     let duration = global.integer("duration", -1..=i64::from(i32::MAX))?.unwrap_or(-1);
     let policy = match global.string("default_policy")? {
         Some((at, name)) => task::policy_by_name(at, name)?,
         None => PolicyName::Other,
     };
-    if let Some((at, true)) = global.boolean("pi_enabled")? {
-        let problem = "pi_enabled: priority inheritance is not supported; expected false".into();
-        return Err(Fault { at, problem });
-    }
+    let inherits = global.boolean("pi_enabled")?.filter(|(_, enabled)| *enabled).map(|(at, _)| at);
     for key in WITHOUT_EFFECT {
         global.optional(key)?;
     }
     global.finish()?;
     // rt-app limits the duration only if it is positive.
-    Ok(((duration > 0).then(|| Nanos::from_secs(duration as u64)), policy))
+    Ok(((duration > 0).then(|| Nanos::from_secs(duration as u64)), policy, inherits))
 }
 
 fn check_resources(resources: &Object<'_>) -> Result<(), Fault> {

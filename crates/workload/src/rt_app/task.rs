@@ -3,7 +3,7 @@
 
 use super::document::{Fault, Object, integer, near_miss, wrong};
 use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, find_task, is_event, shared_suspensions};
-use super::{groups, windows};
+use super::{groups, memory, windows};
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
 use crate::{Op, SharedLock, Start, TaskSpec, Workload};
@@ -73,13 +73,14 @@ pub(super) fn read_all(
         duration: None,
         tasks: specs,
         locks: resources.locks,
-        mutexes: count(&resources.mutexes),
+        mutexes: resources.mutexes.specs(),
         conditions: count(&resources.conditions),
         references: count(&resources.timers),
         barriers: resources.barrier_users,
         signals: 0,
         groups: Vec::new(),
         is_grouped: false,
+        caveats: Vec::new(),
         parts: Vec::new(),
     };
     Ok((workload, positions))
@@ -153,6 +154,7 @@ impl<'a> Task<'a> {
         let group = groups::taskgroup(&mut object)?;
         let process = object.string("process")?.map(|(_, name)| name.to_owned());
         let window = windows::window(&mut object)?;
+        let memory = memory::memory(&mut object)?;
         let lends = self.lends(&mut object, tasks)?;
         let (policy, nice) = own.policy.expect("a task always has a policy");
         let phases = object.optional("phases")?;
@@ -183,6 +185,7 @@ impl<'a> Task<'a> {
             peak_rss_bytes: 0,
             who: crate::Who { group, process, ..crate::Who::default() },
             window,
+            memory,
             lends,
             script,
         };

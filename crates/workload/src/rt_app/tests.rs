@@ -20,6 +20,7 @@ fn show(text: &str) -> String {
         }
     }
     let Workload { duration, mutexes, conditions, barriers, references, .. } = &workload;
+    let mutexes = mutexes.len();
     write!(shown, "{duration:?} mutexes {mutexes} conditions {conditions} barriers {barriers:?} timers {references}")
         .unwrap();
     shown
@@ -399,7 +400,8 @@ fn unsupported_features_give_errors_with_position() {
         r#"{"tasks": {"a": {"instance": 60000, "run": 1}, "b": {"instance": 60000, "run": 1}}}"#,
         "{\"tasks\": {\"a\": {\n  \"lock\": \"m\",\n  \"unlock\": \"m\"}}}",
         r#"{"tasks": {"a": {"run": 1}}, "globl": {}}"#,
-        r#"{"tasks": {"a": {"run": 1}}, "global": {"pi_enabled": true}}"#,
+        r#"{"tasks": {"a": {"policy": "SCHED_DEADLINE", "dl-runtime": 1, "dl-period": 9, "run": 1}},
+            "global": {"pi_enabled": true}}"#,
         r#"{"tasks": {"a": {"run": 1}}, "global": {"duration": 1.5}}"#,
         r#"{"tasks": {"a": {"run": 1}}, "resources": {"m": {"type": "mutx"}}}"#,
         r#"{"tasks": {}}"#,
@@ -452,7 +454,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:12: task "a": it lends to "fifteen-bytes-0", but in the kernel several tasks have that name
         dir/w.json:1:12: task "fifteen-bytes-01": "fifteen-bytes-01" and "fifteen-bytes-02" have the same name in the kernel, but do not lend to the same task
         dir/w.json:1:45: task "a", phase "p" has "nodes_membind": bindings to memory nodes are not supported
-        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, process, window, request-us, lends, phases
+        dir/w.json:1:28: task "a" has an unknown key "prioritty" (did you mean "priority"?); known are instance, delay, loop, cpus, policy, priority, dl-runtime, dl-period, dl-deadline, taskgroup, process, window, request-us, memory, footprint, dirty, stream, memory-share, region, placement, lends, phases
         dir/w.json:1:12: task "a" has dl-… parameters; supported only with SCHED_DEADLINE
         dir/w.json:1:12: task "a": SCHED_DEADLINE needs dl-runtime
         dir/w.json:1:38: unknown policy "SCHED_FIF0" (did you mean "SCHED_FIFO"?); known are SCHED_OTHER, SCHED_BATCH, SCHED_IDLE, SCHED_FIFO, SCHED_RR, SCHED_DEADLINE
@@ -486,7 +488,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:48: more than 100000 instances in all
         dir/w.json:1:12: task "a": loop without run, sleep or wait: no time would pass
         dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, taskgroups, tasks
-        dir/w.json:1:55: pi_enabled: priority inheritance is not supported; expected false
+        dir/w.json:2:38: pi_enabled: deadline tasks pass on no deadline here; expected false or no SCHED_DEADLINE task
         dir/w.json:1:53: duration is a number that is not a 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
         dir/w.json:1:2: every task is forked; at least one must start by itself

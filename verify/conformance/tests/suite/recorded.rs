@@ -2,7 +2,7 @@
 //! Compares the model with kernel recordings in `recorded/`; needs neither a kernel nor a virtual machine.
 
 use conformance::compare::{Verdict, compare};
-use conformance::{Scenario, classes, model, order, recorded, shares, table};
+use conformance::{Scenario, classes, deadline, model, order, recorded, shares, table};
 use std::path::{Path, PathBuf};
 
 /// Returns the directories of records, one per kernel.
@@ -78,6 +78,17 @@ fn missing_or_doubled_share_is_detected() {
             assert_eq!(well, fits, "{permille} permille: {table}");
         }
     }
+}
+
+#[test]
+fn deadline_class_and_fair_server_match_in_cpu_times() {
+    let (kernel, model) = (deadline::recorded().unwrap(), deadline::simulated().unwrap());
+    let (table, well) = deadline::compare(&kernel, &model);
+    assert!(well, "{table}");
+    // A difference of 3 % must make the comparison fail.
+    let mut changed = model.clone();
+    changed.iter_mut().filter(|(_, cpu_ns)| **cpu_ns > 500_000_000).for_each(|(_, cpu_ns)| *cpu_ns += *cpu_ns / 20);
+    assert!(!deadline::compare(&kernel, &changed).1);
 }
 
 #[test]

@@ -12,8 +12,10 @@
 //! 4. A task whose weight changes keeps its lag and the rest of its request, in real time (`reweight_entity`). All
 //!    changes are made relative to the average, which therefore stays the same.
 //!
-//! Not modelled: bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are preempted like those of
-//! SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
+//! 5. With autogroups, the tasks of each session in the root cgroup form a group of weight 100 (`sched_autogroup`).
+//!
+//! Not modelled: the nice value of an autogroup, bandwidth (`cpu.max`), and that tasks of a group with `cpu.idle` are
+//! preempted like those of SCHED_IDLE; such a group does have their weight. With the root cgroup alone all of this is skipped.
 
 use super::Core;
 use crate::CgroupId;
@@ -44,7 +46,7 @@ impl Core {
     /// yet. The running task must have been charged.
     #[inline]
     pub fn fair_update_weights(&mut self, cpu: CpuId, joins: Option<TaskId>) {
-        if self.cgroups.count() > 1 {
+        if self.cgroups.count() > 1 || self.config.autogroup {
             self.fair_update_group_weights(cpu, joins);
         }
     }
@@ -71,36 +73,45 @@ impl Core {
     /// Step 1 above: computes the share of each cgroup on this CPU, from the innermost cgroups to the root. A cgroup
     /// has a higher number than its parent.
     fn fair_shares(&mut self, cpu: CpuId, tasks: &[TaskId]) -> Shares {
-        let count = self.cgroups.count();
+        let groups: Vec<usize> = tasks.iter().map(|&task| self.fair_group_of(task)).collect();
+        let count = self.cgroups.fair_count();
         let mut shares = Shares { within: vec![0; count], own: vec![0; count] };
-        for &task in tasks {
-            shares.within[self.task(task).cgroup.0 as usize] += self.fair_full_weight(task);
+        for (&task, group) in tasks.iter().zip(groups) {
+            shares.within[group] += self.fair_full_weight(task);
         }
         for index in (1..count).rev() {
-            let (cgroup, within) = (CgroupId(index as u32), shares.within[index]);
-            let everywhere = self.cgroups.note_load(cgroup, cpu, within);
+            let within = shares.within[index];
+            let everywhere = self.cgroups.note_load(index, cpu, within);
             if within == 0 {
                 continue;
             }
-            let knobs = self.cgroups.get(cgroup).knobs;
+            let knobs = self.cgroups.fair_group(index).knobs;
             let full = if knobs.idle { SHARES_IDLE } else { (u64::from(knobs.weight) * SHARES + WEIGHT / 2) / WEIGHT };
             let here = (u128::from(full) * u128::from(within) / u128::from(everywhere)) as u64;
             shares.own[index] = here.clamp(SHARES_LEAST.min(full), full);
-            let parent = self.cgroups.get(cgroup).parent.expect("only the root has none");
+            let parent = self.cgroups.fair_group(index).parent.expect("only the root has none");
             shares.within[parent.0 as usize] += shares.own[index];
         }
         shares
     }
 
     /// The effective weight of a task: its own weight, reduced by the share of each cgroup up to the root.
-    fn fair_part(&self, task: TaskId, shares: &Shares) -> u64 {
-        let (mut part, mut cgroup) = (u128::from(self.fair_full_weight(task)), self.task(task).cgroup);
-        while let Some(parent) = self.cgroups.get(cgroup).parent {
-            let index = cgroup.0 as usize;
-            part = part * u128::from(shares.own[index]) / u128::from(shares.within[index]);
-            cgroup = parent;
+    fn fair_part(&mut self, task: TaskId, shares: &Shares) -> u64 {
+        let (mut part, mut group) = (u128::from(self.fair_full_weight(task)), self.fair_group_of(task));
+        while let Some(parent) = self.cgroups.fair_group(group).parent {
+            part = part * u128::from(shares.own[group]) / u128::from(shares.within[group]);
+            group = parent.0 as usize;
         }
         (part as u64).max(LEAST)
+    }
+
+    /// Group of a task among those of the fair class: its cgroup or, in the root cgroup, the autogroup of its session
+    /// (`task_wants_autogroup`). Kthreads have no session.
+    fn fair_group_of(&mut self, task: TaskId) -> usize {
+        let entry = self.task(task);
+        let (cgroup, session) = (entry.cgroup, entry.session);
+        let wants = self.config.autogroup && cgroup == CgroupId::ROOT && session != 0;
+        if wants { self.cgroups.autogroup(session) } else { cgroup.0 as usize }
     }
 
     /// Step 4 above, for a task that competes on its CPU: changes its weight and keeps its position relative to the

@@ -50,6 +50,7 @@ impl Pair {
             budget: 1_000_000,
             seed: 1,
             newidle_ratio: None,
+            autogroup: false,
             types: None,
         });
         let oracle = Oracle::new(version, cpus, HZ);

@@ -29,8 +29,16 @@ impl Bench {
         let own = memory.add_region("stack", 512, 2, Access::ReadWrite);
         let halves = [0, 0, 0, 0, 1, 1, 1, 1];
         let topology = Topology::of_groups(&[0, 0, 1, 1, 2, 2, 3, 3], &halves, &halves);
-        let config =
-            Config { topology, hz: 250, version: (7, 2), budget: 1 << 20, seed: 1, newidle_ratio: None, types: None };
+        let config = Config {
+            topology,
+            hz: 250,
+            version: (7, 2),
+            budget: 1 << 20,
+            seed: 1,
+            newidle_ratio: None,
+            autogroup: false,
+            types: None,
+        };
         let mut bench = Bench { core: Core::new(config, objects), memory, maps: Maps::default(), own };
         for task in 0..tasks {
             bench.add_task(TaskId(task));

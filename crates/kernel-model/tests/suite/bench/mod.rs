@@ -73,8 +73,16 @@ impl Bench {
         object: &[u8],
         change: impl FnOnce(&mut LinkedObject),
     ) -> Result<Bench, LaunchError> {
-        let config =
-            Config { topology, hz: 250, version, budget: 1_000_000, seed: 1, newidle_ratio: None, types: None };
+        let config = Config {
+            topology,
+            hz: 250,
+            version,
+            budget: 1_000_000,
+            seed: 1,
+            newidle_ratio: None,
+            autogroup: false,
+            types: None,
+        };
         Bench::load_as(config, object, change)
     }
 
@@ -139,6 +147,11 @@ impl Bench {
 
     /// A new task, not yet woken.
     pub fn fork(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8) -> TaskId {
+        self.fork_in(name, cpus, policy, nice, None)
+    }
+
+    /// As [`Bench::fork`], in a session.
+    pub fn fork_in(&mut self, name: &str, cpus: &str, policy: Policy, nice: i8, session: Option<u32>) -> TaskId {
         let all = CpuSet::first_n(64);
         let allowed = if cpus.is_empty() { all } else { cpus.parse().expect("a CPU list") };
         let attributes = TaskAttributes {
@@ -150,7 +163,7 @@ impl Bench {
             own_cpu: None,
             thread: false,
             parent: None,
-            identity: kernel_model::Identity::default(),
+            identity: kernel_model::Identity { session, ..kernel_model::Identity::default() },
         };
         self.kernel.fork(CpuId(0), attributes).expect("init_task agrees")
     }

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Tables of `weir meter` against workloads whose counts are known, and against counters of the kernel. Needs root and a
+//! kernel with BTF; otherwise the tests are skipped.
+//!
+//! The measured program is this test program itself, started again for one of the tests named `child_*` with
+//! [`CHILD`] set.
+
+use ids::Nanos;
+use kernel_link::LinkError;
+use kernel_link::tables::{Reading, Scope, Tables, What};
+use meters::{Microstates, State};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fs;
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const CHILD: &str = "WEIR_TEST_CHILD";
+
+/// Serializes the tests, which all need quiet CPUs.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Starts a meter; `None` if this kernel or user does not permit one.
+fn start(what: What, scope: Scope) -> Option<Tables> {
+    match Tables::start(what, scope) {
+        Ok(tables) => Some(tables),
+        Err(error @ (LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. })) => {
+            skip::skip(format_args!("{error}"));
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Measures a command until it exits; returns its output as well.
+fn measure(what: What, command: &mut Command) -> Option<(Reading, Output)> {
+    let mut tables = start(what, Scope::Command)?;
+    let mut child: Child = tables.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap();
+    while child.try_wait().unwrap().is_none() {
+        tables.receive(Duration::from_millis(20)).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    Some((tables.read().unwrap(), output))
+}
+
+/// This program, to run only this test, as a child.
+fn child(test: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture", "--test-threads=1"]).env(CHILD, "1");
+    command
+}
+
+fn is_child() -> bool {
+    std::env::var_os(CHILD).is_some()
+}
+
+fn named<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static) -> thread::JoinHandle<T> {
+    thread::Builder::new().name(name.to_owned()).spawn(run).unwrap()
+}
+
+/// Waits until the thread of this number sleeps.
+fn wait_until_asleep(thread: u32) {
+    let path = format!("/proc/self/task/{thread}/stat");
+    while !fs::read_to_string(&path)
+        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S")))
+    {
+        thread::yield_now();
+    }
+}
+
+fn thread_number() -> u32 {
+    rustix::thread::gettid().as_raw_nonzero().get() as u32
+}
+
+/// Number of contentions: a prime.
+const CONTENTIONS: u32 = 23;
+
+/// The function that the lock table must name.
+#[inline(never)]
+fn take_the_lock(lock: &Mutex<u64>) {
+    *std::hint::black_box(lock).lock().unwrap() += 1;
+}
+
+#[test]
+fn child_contends_for_a_lock() {
+    if !is_child() {
+        return;
+    }
+    let shared = Arc::new((Mutex::new(0u64), AtomicU32::new(0), AtomicU32::new(0)));
+    let other = Arc::clone(&shared);
+    let waiter = named("waiter", move || {
+        let (lock, round, thread) = &*other;
+        thread.store(thread_number(), SeqCst);
+        for number in 1..=CONTENTIONS {
+            while round.load(SeqCst) != 2 * number - 1 {
+                thread::yield_now();
+            }
+            take_the_lock(lock);
+            round.store(2 * number, SeqCst);
+        }
+    });
+    let (lock, round, thread) = &*shared;
+    while thread.load(SeqCst) == 0 {
+        thread::yield_now();
+    }
+    for number in 1..=CONTENTIONS {
+        let guard = lock.lock().unwrap();
+        round.store(2 * number - 1, SeqCst);
+        wait_until_asleep(thread.load(SeqCst));
+        drop(guard);
+        while round.load(SeqCst) != 2 * number {
+            thread::yield_now();
+        }
+    }
+    println!("lock {:p}", lock);
+    waiter.join().unwrap();
+}
+
+#[test]
+fn contended_lock_is_counted_exactly_and_named_by_its_function() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let Some((Reading::Locks(locks), output)) = measure(What::Locks, &mut child("child_contends_for_a_lock")) else {
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let address = text.lines().find_map(|line| line.split("lock 0x").nth(1)).expect("the child prints it").trim();
+    let address = u64::from_str_radix(address, 16).unwrap();
+    // The futex word is one of the first words of a std Mutex.
+    let of_lock = |row: &&meters::Lock| {
+        let word = row.lock.rsplit_once(":0x").and_then(|(_, word)| u64::from_str_radix(word, 16).ok());
+        row.kind == "futex" && word.is_some_and(|word| (address..address + 16).contains(&word))
+    };
+    let rows: Vec<&meters::Lock> = locks.rows.iter().filter(of_lock).collect();
+    assert_eq!(rows.iter().map(|row| row.contended).sum::<u64>(), u64::from(CONTENTIONS), "{:#?}", locks.rows);
+    assert!(rows.iter().any(|row| row.caller.contains("take_the_lock")), "{rows:#?}");
+    assert!(rows.iter().all(|row| row.wait_total > Nanos::ZERO && row.wait_max <= row.wait_total));
+    assert_eq!(locks.trust.lost, 0);
+    assert!(locks.checks().iter().all(|check| check.holds), "{:#?}", locks.checks());
+}
+
+/// Number of sleeps of each kind: a prime.
+const SLEEPS: u64 = 7;
+
+#[test]
+fn child_sleeps_in_several_ways() {
+    if !is_child() {
+        return;
+    }
+    named("sleeper", || {
+        let wait = Duration::from_millis(2);
+        let (socket, mutex, condition) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Mutex::new(()), Condvar::new());
+        let (silent, _other) = UnixStream::pair().unwrap();
+        socket.set_read_timeout(Some(wait)).unwrap();
+        for _ in 0..SLEEPS {
+            thread::sleep(wait);
+            let _ = condition.wait_timeout(mutex.lock().unwrap(), wait).unwrap();
+            let limit = Timespec { tv_sec: 0, tv_nsec: 2_000_000 };
+            poll(&mut [PollFd::new(&silent, PollFlags::IN)], Some(&limit)).unwrap();
+            let _ = socket.recv(&mut [0; 8]);
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+fn microstates(command: &mut Command) -> Option<(Microstates, Output)> {
+    match measure(What::Microstates, command)? {
+        (Reading::Microstates(states), output) => Some((states, output)),
+        (other, _) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn sleeps_of_each_kind_are_counted_exactly() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let Some((states, _)) = microstates(&mut child("child_sleeps_in_several_ways")) else { return };
+    let sleeper = states.tasks.iter().find(|task| task.name == "sleeper").expect("it is a task");
+    for state in [State::Timer, State::Futex, State::Poll, State::Interruptible] {
+        assert_eq!(sleeper.counts[&state], SLEEPS, "{state:?} {sleeper:#?}");
+        let time = sleeper.states[&state];
+        assert!((Nanos::from_ms(2 * SLEEPS)..Nanos::from_ms(40 * SLEEPS)).contains(&time), "{state:?} {time}");
+    }
+    assert!(states.unbalanced().is_empty());
+}
+
+/// Number of wakeups: a prime.
+const WAKEUPS: u32 = 1009;
+
+#[test]
+fn child_wakes_a_thread() {
+    if !is_child() {
+        return;
+    }
+    let number = Arc::new(AtomicU32::new(0));
+    let own = Arc::clone(&number);
+    let woken = named("woken", move || {
+        own.store(thread_number(), SeqCst);
+        (0..WAKEUPS).for_each(|_| thread::park());
+    });
+    let target = woken.thread().clone();
+    let waker = named("waker", move || {
+        while number.load(SeqCst) == 0 {
+            thread::yield_now();
+        }
+        for _ in 0..WAKEUPS {
+            wait_until_asleep(number.load(SeqCst));
+            target.unpark();
+            // The next look must not find it still asleep.
+            thread::sleep(Duration::from_micros(50));
+        }
+    });
+    waker.join().unwrap();
+    woken.join().unwrap();
+}
+
+#[test]
+fn wakeups_are_counted_exactly_by_waker_and_woken_task() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let Some((Reading::Wakeups(wakeups), _)) = measure(What::Wakeups, &mut child("child_wakes_a_thread")) else {
+        return;
+    };
+    let pair = |waker: &str| wakeups.pairs.iter().find(|pair| pair.waker == waker && pair.task == "woken");
+    let pair = pair("waker").unwrap_or_else(|| panic!("{:#?}", wakeups.pairs));
+    // A wakeup whose waking was hidden from all probes is counted with an unknown waker.
+    let hidden: u64 = wakeups
+        .pairs
+        .iter()
+        .filter(|pair| pair.waker == "(unseen)" && pair.task == "woken")
+        .map(|pair| pair.count)
+        .sum();
+    assert_eq!(pair.count + hidden, u64::from(WAKEUPS), "{:#?}", wakeups.pairs);
+    assert!(hidden <= 20, "{hidden}");
+    assert_eq!(pair.measured, pair.count);
+    assert!(pair.max <= pair.total && pair.total > Nanos::ZERO);
+}
+
+#[test]
+fn states_of_a_thousand_short_tasks_add_up_to_their_lives() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let mut script = Command::new("sh");
+    script.args(["-c", "i=0; while [ $i -lt 1000 ]; do /bin/true; i=$((i+1)); done"]);
+    let Some((states, _)) = microstates(&mut script) else { return };
+    assert_eq!(states.trust.lost, 0);
+    assert_eq!(states.tasks.iter().filter(|task| task.name == "true").count(), 1000);
+    assert!(states.unbalanced().is_empty(), "{:#?}", states.unbalanced());
+    assert!(states.tasks.iter().all(|task| task.life > Nanos::ZERO && task.life <= states.trust.elapsed));
+}
+
+#[test]
+fn child_burns_and_reads_its_counters() {
+    if !is_child() {
+        return;
+    }
+    named("burner", || {
+        let end = Instant::now() + Duration::from_millis(200);
+        while Instant::now() < end {
+            std::hint::spin_loop();
+        }
+        thread::sleep(Duration::from_millis(1));
+        println!("schedstat {}", fs::read_to_string("/proc/thread-self/schedstat").unwrap());
+    })
+    .join()
+    .unwrap();
+}
+
+/// The kernel's counters are read shortly before the thread exits, and its clock is read at other places.
+#[test]
+fn run_and_queue_time_agree_with_schedstat() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let Some((states, output)) = microstates(&mut child("child_burns_and_reads_its_counters")) else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find_map(|line| line.split("schedstat ").nth(1)).expect("the child prints it");
+    let numbers: Vec<u64> = line.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let burner = states.tasks.iter().find(|task| task.name == "burner").expect("it is a task");
+    let of = |state| burner.states.get(&state).map_or(0, |time| time.0);
+    let run = of(State::User) + of(State::System);
+    let near = |own: u64, kernel: u64| own.abs_diff(kernel) < 5_000_000;
+    assert!(near(run, numbers[0]), "run {run}, schedstat {line}");
+    assert!(near(of(State::RunQueue), numbers[1]), "run queue {}, schedstat {line}", of(State::RunQueue));
+}
+
+fn local_timer_interrupts() -> u64 {
+    let text = fs::read_to_string("/proc/interrupts").unwrap();
+    let line = text.lines().find(|line| line.trim_start().starts_with("LOC:")).expect("x86 has it");
+    line.split_whitespace().filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// Interrupts during tasks that the host hides from probes are missing, and those between the readings are in one of
+/// the counts only.
+#[test]
+fn local_timer_interrupts_agree_with_proc_interrupts() {
+    let _turn = turn();
+    if is_child() || !cfg!(target_arch = "x86_64") {
+        return;
+    }
+    let Some(mut tables) = start(What::Interrupts, Scope::Machine) else { return };
+    let _ = tables.read().unwrap();
+    let before = local_timer_interrupts();
+    thread::sleep(Duration::from_millis(700));
+    let after = local_timer_interrupts();
+    let Reading::Interrupts(table) = tables.read().unwrap() else { panic!("another table") };
+    let own: u64 = table.rows.iter().filter(|row| row.source == "local timer").map(|row| row.count).sum();
+    let kernel = after - before;
+    assert!(own * 10 >= kernel * 8 && own <= kernel + kernel / 10 + 10, "{own}, /proc/interrupts: {kernel}");
+    assert!(table.rows.iter().all(|row| row.max <= row.total));
+}
+
+/// Two readings are two intervals: what is in the first is not in the second.
+#[test]
+fn second_reading_contains_only_what_happened_since() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let Some(mut tables) = start(What::Microstates, Scope::Process(std::process::id())) else { return };
+    thread::sleep(Duration::from_millis(60));
+    let Reading::Microstates(first) = tables.read().unwrap() else { panic!("another table") };
+    thread::sleep(Duration::from_millis(30));
+    let Reading::Microstates(second) = tables.read().unwrap() else { panic!("another table") };
+    let life = |states: &Microstates| states.tasks.iter().map(|task| task.life).max().unwrap();
+    assert!(life(&first) >= Nanos::from_ms(60) && life(&second) >= Nanos::from_ms(30));
+    assert!(life(&second) <= second.trust.elapsed + Nanos::from_ms(20), "{} {}", life(&second), second.trust.elapsed);
+    assert!(first.unbalanced().is_empty() && second.unbalanced().is_empty());
+}
+
+#[test]
+fn process_that_does_not_exist_is_refused() {
+    let Some(_) = start(What::Locks, Scope::Machine) else { return };
+    let error = Tables::start(What::Locks, Scope::Process(u32::MAX >> 2)).err().expect("it does not exist");
+    assert!(matches!(error, LinkError::NoProcess { .. }), "{error}");
+}
