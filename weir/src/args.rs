@@ -4,7 +4,10 @@
 mod explain;
 mod shipped;
 
+mod check;
+
 use crate::saved::Which;
+pub use check::{Check, CheckFormat};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use ids::Nanos;
 use kernel_model::KernelTypes;
@@ -238,6 +241,12 @@ pub struct Sim {
     /// The built-in invariants are checked in every run. Exit status 1 if a promise is broken.
     #[arg(long)]
     pub check: bool,
+    /// Also report what no promise forbids and few schedulers intend
+    ///
+    /// A task that waits for 30 ms beside an idle CPU or for seconds, equal tasks with unequal CPU time, a heavier task
+    /// with less CPU time, a virtual time that stands still. Exit status 1 as for a broken promise.
+    #[arg(long)]
+    pub warn: bool,
     /// Inject faults: CPU hotplug, suspend, clock steps and drift
     ///
     /// PLAN is a list such as cpu3:offline@1s,cpu3:online@2s,suspend@3s+500ms or cpu1:clock+1s@2s or
@@ -291,47 +300,6 @@ pub struct Sim {
     /// The page has tables, plots, timelines and tasks, and loads nothing from the network.
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
-}
-
-/// `weir check`.
-#[derive(ClapArgs, Debug)]
-#[command(
-    max_term_width = 80,
-    after_help = "\
-SCHED is written as for weir sim; its launch profile lists its promises
-(docs/reference/launch-profile.md). Each seed generates a machine, a workload,
-and in some cases a CPU that goes offline and comes back. For each violation the
-report shows the command line that reproduces the run.
-
-Examples:
-  weir check bfs
-  weir check ./my.bpf.c --seeds 50
-  weir check kernel --first 1001 --seeds 1000
-  weir check bfs --list | head -3     show the runs without running them
-  weir check bfs --format json | jq '.properties[] | select(.broken > 0)'
-
-Exit status: 0 fine, 1 a promise or invariant was violated, the workload
-deadlocked, or the scheduler was ejected, 2 bad usage or input."
-)]
-pub struct Check {
-    /// Scheduler to test
-    #[arg(value_name = "SCHED")]
-    pub scheduler: String,
-    /// Number of runs
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
-    pub seeds: u64,
-    /// Seed of the first run
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
-    pub first: u64,
-    /// Print the command lines without running them
-    #[arg(long)]
-    pub list: bool,
-    /// Use this launch profile for a scheduler given as a path
-    #[arg(long, value_name = "FILE")]
-    pub profile: Option<PathBuf>,
-    /// Output format: text or json
-    #[arg(long, value_enum, default_value_t = Format::Text)]
-    pub format: Format,
 }
 
 /// `weir inspect`.

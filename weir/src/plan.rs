@@ -56,6 +56,8 @@ pub struct Conditions {
     types: Option<KernelTypes>,
     /// The promises of the schedulers are checked.
     checks_promises: bool,
+    /// Warnings are wanted, which need no promise.
+    warns: bool,
 }
 
 /// Outputs of a command line.
@@ -165,7 +167,14 @@ impl Conditions {
     fn of(args: &Sim) -> Result<Conditions> {
         let faults = args.faults.as_deref().map(select::faults).transpose()?.unwrap_or_default();
         let types = args.btf.clone();
-        Ok(Conditions { kernel: args.kernel, duration: args.duration, faults, types, checks_promises: args.check })
+        Ok(Conditions {
+            kernel: args.kernel,
+            duration: args.duration,
+            faults,
+            types,
+            checks_promises: args.check,
+            warns: args.warn,
+        })
     }
 }
 
@@ -214,7 +223,8 @@ impl<'a> Run<'a> {
         let promises = if conditions.checks_promises { scheduler.promises() } else { Promises::default() };
         let known = worlds::simulated::conditions(machine, scheduler.loadable.is_some(), seed > 0);
         let demands = worlds::demands(workload);
-        Checker::new(machine.topology.len(), &machine.online_cpus(), promises, known, demands)
+        let checker = Checker::new(machine.topology.len(), &machine.online_cpus(), promises, known, demands);
+        if conditions.warns { checker.with_warnings(scheduler.promises()) } else { checker }
     }
 
     /// Tags of its report.
@@ -366,6 +376,9 @@ fn command_line(args: &Sim) -> String {
     }
     if args.check {
         words.push("--check".to_owned());
+    }
+    if args.warn {
+        words.push("--warn".to_owned());
     }
     words.join(" ")
 }

@@ -106,12 +106,32 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Target>, format: Format) -> Re
     }
 }
 
-/// Executes a run without outputs.
+/// Executes a run without outputs and counts the lines that it executes.
 ///
 /// # Errors
 /// If it cannot start.
-pub fn one(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
-    Ok(run_one(run, None, progress)?.report)
+pub fn covered(run: Run<'_>) -> Result<(RunReport, Coverage)> {
+    let mut checker = run.checker();
+    let (outcome, coverage) = simulator::run_covered(&run.setup(), &mut checker, &mut |_| ())?;
+    Ok((judged(run, outcome, checker), coverage))
+}
+
+/// Executes a run, checks it, and passes its events to `sink`. Returns the scheduler's object too, if it has one.
+///
+/// # Errors
+/// If it cannot start.
+pub fn observed(run: Run<'_>, sink: &mut dyn Sink) -> Result<(RunReport, Option<LinkedObject>)> {
+    let mut object = None;
+    let mut keep = |_: &mut Kernel, linked: &LinkedObject| object = Some(linked.clone());
+    let mut sinks = Tee(run.checker(), sink);
+    let outcome = simulator::run_then(&run.setup(), &mut sinks, &mut |_| (), &mut keep)?;
+    Ok((judged(run, outcome, sinks.0), object))
+}
+
+fn judged(run: Run<'_>, outcome: simulator::Outcome, checker: invariants::Checker) -> RunReport {
+    let findings = checker.finish(outcome.measures.elapsed);
+    let end = run.conditions.duration.or(run.workload.duration);
+    worlds::simulated::report(run.tags(), outcome, end, Some(findings))
 }
 
 /// Executes all runs without outputs; results are in the order of `runs`.

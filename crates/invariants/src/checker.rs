@@ -13,6 +13,7 @@ use crate::run_intervals::RunIntervals;
 use crate::shares::Shares;
 use crate::state::{self, State};
 use crate::unserved::{Population, Stretch, Unserved};
+use crate::warnings::{Unfit, Warnings};
 use crate::windows::{Missed, Windows};
 use crate::{gangs, shares};
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo, op_name};
@@ -37,6 +38,8 @@ pub struct Checker {
     gangs: Option<Gangs>,
     windows: Option<Windows>,
     caps: Option<Caps>,
+    /// Present if warnings are wanted.
+    warnings: Option<Warnings>,
     demands: Demands,
     findings: Findings,
     /// Whether the scheduler is attached; its promises count only then.
@@ -75,6 +78,7 @@ impl Checker {
             gangs: checks_gangs.map(|percent| Gangs::new(online, percent, promises.gang_settles, jobs)),
             windows: promises.windows.then(Windows::default),
             caps: promises.caps.then(|| Caps::new(&demands, promises.caps_half_life, cpus, conditions.tick)),
+            warnings: None,
             demands,
             findings: Findings::default(),
             is_attached: !conditions.has_queues,
@@ -85,6 +89,18 @@ impl Checker {
             checker.set_offline(Nanos::ZERO, cpu);
         }
         checker
+    }
+
+    /// Also looks for what needs no promise to look wrong. `declared` are the promises of the scheduler, checked or not:
+    /// what they allow is no warning. Must be called before the first event.
+    #[must_use]
+    pub fn with_warnings(mut self, declared: Promises) -> Checker {
+        let mut warnings = Warnings::new(self.state.cpus().count(), declared);
+        for cpu in self.state.cpus().filter(|cpu| !self.state.is_online(*cpu)) {
+            warnings.set_idle(Nanos::ZERO, cpu, false);
+        }
+        self.warnings = Some(warnings);
+        self
     }
 
     /// Ends the run at `end` and returns what was found.
@@ -139,6 +155,9 @@ impl Checker {
         for stretch in self.unserved.open(now) {
             self.report_stretch(stretch, now);
         }
+        let open = self.warnings.as_ref().map(|warnings| warnings.open(now)).unwrap_or_default();
+        open.into_iter().for_each(|stretch| self.warn_of_idle(stretch, now));
+        self.check_times(now);
         let waiting: Vec<(TaskId, Nanos)> = self.state.waiting().collect();
         for (task, since) in waiting {
             self.waited(task, since, now);
@@ -194,6 +213,28 @@ impl Checker {
         self.gangs.iter_mut().for_each(|gangs| gangs.reset_windows(now, online));
         self.windows.iter_mut().for_each(Windows::reset_windows);
         self.caps.iter_mut().for_each(|caps| caps.reset_windows(now));
+        self.warnings.iter_mut().for_each(|warnings| warnings.reset(now));
+    }
+
+    /// Warns of a stretch, unless a promise covers it.
+    fn warn_of_idle(&mut self, stretch: Stretch, now: Nanos) {
+        let Some(limit) = self.warnings.as_ref().and_then(Warnings::idle_bound) else { return };
+        let from = self.counts_from(stretch.since);
+        let value = now.since(from);
+        if self.is_responsible() && self.promises.work_conserving == WorkConserving::No && value > limit {
+            self.add(Property::IdleBesideWaiting, (from, now), (stretch.tasks, stretch.cpus), value.0, limit.0);
+        }
+    }
+
+    /// Compares the CPU times of steady tasks, at the end of each window, unless a promise covers them.
+    fn check_times(&mut self, now: Nanos) {
+        let found = self.warnings.as_mut().map(|warnings| warnings.check(now)).unwrap_or_default();
+        for Unfit { inverted, from, less, more } in found {
+            let property = if inverted { Property::InvertedWeights } else { Property::UnequalTime };
+            if self.is_responsible() {
+                self.add(property, (from, now), (vec![less.0, more.0], vec![]), less.1.0, more.1.0);
+            }
+        }
     }
 
     /// Whether the scheduler, and not the kernel's bypass mode, decides which tasks wait.
@@ -221,11 +262,13 @@ impl Checker {
     }
 
     fn waited(&mut self, task: TaskId, since: Nanos, now: Nanos) {
-        let Some(bound) = self.promises.starvation.filter(|_| !self.is_throttled(task)) else { return };
+        let warned = self.warnings.as_ref().map(|warnings| (warnings.starvation_bound(task), Property::Starved));
+        let promised = self.promises.starvation.map(|bound| (bound, Property::StarvationMs));
+        let Some((bound, property)) = promised.or(warned).filter(|_| !self.is_throttled(task)) else { return };
         let throttled_until = self.caps.as_ref().map_or(Nanos::ZERO, |caps| caps.throttled_until(task));
         let value = self.state.waited(task, since, now).min(now.since(since.max(throttled_until)));
         if self.is_responsible() && self.state.must_not_starve(task) && value > bound {
-            self.add(Property::StarvationMs, (since, now), (vec![task], vec![]), value.0, bound.0);
+            self.add(property, (since, now), (vec![task], vec![]), value.0, bound.0);
         }
     }
 
@@ -256,6 +299,7 @@ impl Checker {
         if self.promises.work_conserving == WorkConserving::Yes {
             self.unserved.wait(now, task, Population::Waiting);
         }
+        self.warnings.iter_mut().for_each(|warnings| warnings.wait(now, task));
         // A scheduler puts a preempted task into a queue before the switch.
         if !self.queues.contains(task) {
             self.unserved.wait(now, task, Population::Lost);
@@ -273,6 +317,8 @@ impl Checker {
         for population in [Population::Waiting, Population::Lost] {
             self.stop_in(now, task, population);
         }
+        let stretch = self.warnings.as_mut().and_then(|warnings| warnings.stop_waiting(now, task));
+        stretch.into_iter().for_each(|stretch| self.warn_of_idle(stretch, now));
         self.run_intervals.iter_mut().for_each(|run_intervals| run_intervals.set_waiting(now, task, false));
     }
 
@@ -300,6 +346,8 @@ impl Checker {
         for stretch in self.unserved.set_idle(now, cpu, idle) {
             self.report_stretch(stretch, now);
         }
+        let ended = self.warnings.as_mut().map(|warnings| warnings.set_idle(now, cpu, idle)).unwrap_or_default();
+        ended.into_iter().for_each(|stretch| self.warn_of_idle(stretch, now));
     }
 
     /// Checks that the task was not on this CPU for too long after its mask excluded the CPU.
@@ -404,6 +452,7 @@ impl Checker {
 
     /// Passes the start or end of a run interval to the checks that count CPU time.
     fn set_running(&mut self, now: Nanos, task: TaskId, runs: bool) {
+        self.warnings.iter_mut().for_each(|warnings| warnings.set_running(now, task, runs));
         if self.promises_nothing {
             return;
         }
@@ -414,6 +463,7 @@ impl Checker {
 
     /// Passes a change of runnability to the checks that depend on it.
     fn set_runnable(&mut self, now: Nanos, task: TaskId, runnable: bool) {
+        self.warnings.iter_mut().for_each(|warnings| warnings.set_runnable(task, runnable));
         if self.promises_nothing {
             return;
         }
@@ -452,6 +502,11 @@ impl Checker {
             self.reset(now);
         }
         self.queues.insert(dsq, key, task);
+        if let Some((since, ran)) = self.warnings.as_mut().and_then(|warnings| warnings.insert(now, task, dsq, key))
+            && self.is_responsible()
+        {
+            self.add(Property::StalledVirtualTime, (since, now), (vec![task], vec![]), ran.0, key);
+        }
         self.stop_in(now, task, Population::Lost);
         self.run_intervals.iter_mut().for_each(|run_intervals| run_intervals.set_slice(task, slice));
         self.stop_preempting(now, task);
@@ -489,6 +544,7 @@ impl Checker {
     /// does not say.
     fn priority(&mut self, now: Nanos, task: TaskId, nice: i8) {
         let known = self.state.set_nice(task, nice);
+        self.warnings.iter_mut().for_each(|warnings| warnings.set_nice(task, nice));
         if let Some(shares) = &mut self.shares {
             let weight = known.map(|policy| shares.weight_of(policy, nice)).filter(|_| shares.weight(task).is_some());
             shares.change(now, task, None, weight);
@@ -502,6 +558,7 @@ impl Sink for Checker {
         self.unserved.announce(time, info.id, &info.allowed);
         self.queues.announce();
         let (ours, demand) = (self.state.is_scheduled(info.id), self.demands.of(&info.name));
+        self.warnings.iter_mut().for_each(|warnings| warnings.announce(time, info, ours, demand.group));
         let is_capped = self.promises.caps && demand.group.is_some_and(|group| self.demands.is_capped(group));
         if let Some(shares) = &mut self.shares {
             // The weight does not determine the share of a task in a capped group.
@@ -536,6 +593,8 @@ impl Sink for Checker {
         for stretch in self.unserved.set_allowed(time, task, allowed) {
             self.report_stretch(stretch, time);
         }
+        let ended = self.warnings.as_mut().map(|warnings| warnings.set_allowed(time, task, allowed));
+        ended.into_iter().flatten().for_each(|stretch| self.warn_of_idle(stretch, time));
         self.run_intervals.iter_mut().for_each(|run_intervals| run_intervals.set_allowed(time, task, allowed));
         self.gangs.iter_mut().for_each(|gangs| gangs.set_allowed(task, allowed));
         if let Some(shares) = &mut self.shares {
@@ -564,6 +623,7 @@ impl Sink for Checker {
             EventKind::Tick => {
                 self.check_shares(time, cpu);
                 self.check_caps(time);
+                self.check_times(time);
             }
             EventKind::Hotplug { online } => {
                 self.reset(time);

@@ -30,9 +30,28 @@ pub enum Property {
     Windows,
     /// Groups stay below their hard caps.
     Caps,
+    /// Warning: a task waits for long beside an idle CPU.
+    IdleBesideWaiting,
+    /// Warning: a task waits for long.
+    Starved,
+    /// Warning: equal tasks get unequal CPU time.
+    UnequalTime,
+    /// Warning: a heavier task gets less CPU time.
+    InvertedWeights,
+    /// Warning: the key of a task stands still while it runs.
+    StalledVirtualTime,
 }
 
 impl Property {
+    /// The warnings, which need no promise.
+    pub const WARNINGS: [Property; 5] = [
+        Property::IdleBesideWaiting,
+        Property::Starved,
+        Property::UnequalTime,
+        Property::InvertedWeights,
+        Property::StalledVirtualTime,
+    ];
+
     /// Name in reports and profiles.
     #[must_use]
     pub fn name(self) -> &'static str {
@@ -49,6 +68,11 @@ impl Property {
             Property::GangCorunPercent => "gang-corun-percent",
             Property::Windows => "windows",
             Property::Caps => "caps",
+            Property::IdleBesideWaiting => "idle-beside-waiting",
+            Property::Starved => "starved",
+            Property::UnequalTime => "unequal-time",
+            Property::InvertedWeights => "inverted-weights",
+            Property::StalledVirtualTime => "stalled-virtual-time",
         }
     }
 }

@@ -16,6 +16,10 @@
 //! | `windows` | more of a task's consecutive requests were late than allowed | if promised |
 //! | `caps` | a group used more than its hard cap | if promised |
 //!
+//! [`warnings`] finds what needs no promise to look wrong: a task beside an idle CPU or without CPU time for long, equal
+//! tasks with unequal CPU time, weights that have the opposite effect, keys that stand still. `weir check` and
+//! `weir sim --warn` ask for them.
+//!
 //! [`state`] follows the state of tasks and CPUs and finds contradictions; [`queues`] finds tasks dispatched out of
 //! order; [`unserved`] finds tasks that wait while CPUs idle, and [`loads`] those that balancing never helps;
 //! [`shares`] compares CPU time with weights; [`preemption`] finds woken tasks that wait too long, [`run_intervals`]
@@ -39,6 +43,7 @@ mod run_intervals;
 mod shares;
 mod state;
 mod unserved;
+mod warnings;
 mod windows;
 
 pub use checker::Checker;

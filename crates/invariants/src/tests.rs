@@ -494,3 +494,73 @@ fn weighted_share_excludes_tasks_of_capped_groups() {
         assert_eq!(run.found(second).len(), found, "{caps}");
     }
 }
+
+/// A run of two CPUs with warnings and no promises; times are in ms.
+fn warned(tasks: u32) -> Run {
+    let mut run = Run::new(none(), 0);
+    run.0 = empty_checker().with_warnings(none());
+    run.0.event(&Event {
+        time: Nanos(0),
+        cpu: CpuId(0),
+        task: NO_TASK,
+        kind: EventKind::Attached,
+        site: CallbackSite::default(),
+    });
+    for task in 0..tasks {
+        run.0.task(Nanos(0), &info(task, Policy::Ext, 0b11));
+    }
+    run
+}
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn wait_beside_an_idle_cpu_is_a_warning_after_30_ms() {
+    for (begins, expected) in [(30, 0), (31, 1)] {
+        let mut run = warned(1);
+        run.wake(0, 0).insert(1, 0, 1).dispatch(begins * MS, 0, 1).run(begins * MS, 1, 0);
+        let found = run.found(40 * MS);
+        assert_eq!(found.len(), expected, "{found:?}");
+        assert!(found.iter().all(|it| it.0 == Property::IdleBesideWaiting));
+    }
+}
+
+#[test]
+fn wait_of_seconds_is_a_warning_unless_all_others_are_heavier() {
+    let starved = |nice: i8| {
+        let mut run = warned(2);
+        run.0.task(Nanos(0), &TaskInfo { nice, ..info(2, Policy::Ext, 0b11) });
+        for (task, cpu) in [(0, 0), (1, 1)] {
+            run.wake(1, task).insert(1, task, 1).dispatch(1, task, cpu).run(1, cpu, task);
+        }
+        run.wake(MS, 2).insert(MS, 2, 1);
+        run.found(3500 * MS).iter().any(|it| it.0 == Property::Starved)
+    };
+    assert!(starved(0) && starved(2));
+    assert!(!starved(4), "of two tasks, the heavier one has more than twice the weight");
+}
+
+#[test]
+fn unequal_time_of_equal_tasks_is_a_warning() {
+    let mut run = warned(2);
+    run.wake(1, 0).wake(1, 1).insert(1, 0, 1).insert(1, 1, 1).dispatch(1, 0, 0).run(1, 0, 0);
+    // The first window begins when both are runnable.
+    run.event(2001 * MS, 0, TaskId(0), EventKind::Tick).event(4002 * MS, 0, TaskId(0), EventKind::Tick);
+    let found = run.found(4003 * MS);
+    assert!(found.iter().any(|it| it.0 == Property::UnequalTime && it.3 == 0), "{found:?}");
+}
+
+#[test]
+fn key_that_stands_still_while_its_task_runs_is_a_warning() {
+    let stalled = |step: u64| {
+        let mut run = warned(1);
+        let mut now = 0;
+        for round in 0..50 {
+            run.wake(now, 0).insert(now, 0, 7 + step * round).dispatch(now, 0, 0).run(now, 0, 0);
+            run.block(now + 20 * MS, 0, 0);
+            now += 21 * MS;
+        }
+        run.found(now).iter().filter(|it| it.0 == Property::StalledVirtualTime).count()
+    };
+    assert_eq!((stalled(0), stalled(1)), (2, 0));
+}

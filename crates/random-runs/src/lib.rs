@@ -7,11 +7,17 @@
 //! time that CFS is given to find an idle CPU. Groups, caps and windows are generated for schedulers whose promises
 //! concern them. Promises that can be checked only in purpose-built runs get three quarters of the cases: see
 //! [`shares`] and [`gangs`].
+//!
+//! Each of the other cases uses a random subset of the features that a run can have ([`features`]): what a scheduler
+//! does wrong with one of them is often hidden by another. A failing case is made smaller by [`Case::smaller`].
 
 mod caps;
+mod features;
 mod gangs;
 mod shares;
+mod shrink;
 
+use features::Features;
 use ids::{CpuId, CpuSet, Nanos};
 use invariants::{GangsBy, Promises, WeightedShare, Weights};
 use machine_model::{Machine, MachineError};
@@ -31,6 +37,8 @@ pub struct Case {
     pub faults: Option<String>,
     /// Without the background kthreads that the noise model otherwise adds.
     pub undisturbed: bool,
+    /// Whether the kernel's operations are interleaved at lock waits (`+waiting`).
+    pub interleaved: bool,
 }
 
 const PRESETS: [&str; 6] = ["laptop-2c4t", "desktop-4c", "hybrid-laptop", "raspberry-pi-2", "rx2600", "itanium-12"];
@@ -76,6 +84,10 @@ pub struct Needs {
     pub share: Option<WeightedShare>,
     /// Jobs that fit on a machine.
     pub jobs: Option<Jobs>,
+    /// Timeout of the scheduler's watchdog in ms; 0 without one.
+    pub watchdog_ms: u64,
+    /// Whether the scheduler can run with interleaved operations.
+    pub interleaving: bool,
 }
 
 /// How jobs are marked, and their settling time.
@@ -94,7 +106,8 @@ impl Needs {
         let by_groups = share.is_some_and(|share| share.by == Weights::Groups);
         let (by, settles) = (promises.gang_by, promises.gang_settles.unwrap_or(GANG_SETTLES));
         let jobs = promises.corun_percent.map(|_| Jobs { by, settles });
-        Needs { groups: jobs.is_some() || by_groups, caps: promises.caps, windows: promises.windows, share, jobs }
+        let (caps, windows) = (promises.caps, promises.windows);
+        Needs { groups: jobs.is_some() || by_groups, caps, windows, share, jobs, watchdog_ms: 0, interleaving: false }
     }
 }
 
@@ -105,6 +118,9 @@ struct Scenario {
     faults: Option<String>,
     undisturbed: bool,
 }
+
+/// Features that a purpose-built case, or one whose workload alone matters, has.
+const PLAIN: Features = Features::ALL;
 
 impl Case {
     /// Generates case `number`, which is the same on every host and for all schedulers with the same needs.
@@ -126,30 +142,35 @@ impl Case {
             (None, None) => rng.machine(),
         };
         let online: Vec<CpuId> = machine_named(&machine)?.online_cpus().iter().collect();
-        let scenario = match (jobs, share) {
+        let features = if jobs.is_some() || share.is_some() { PLAIN } else { Features::generate(number) };
+        let mut scenario = match (jobs, share) {
             (Some(jobs), _) => gangs::generate(&mut rng, &online, jobs),
             (None, Some(share)) => shares::generate(&mut rng, &online, share),
-            (None, None) => Scenario::generate(&mut rng, &online, kind, needs),
+            (None, None) => Scenario::generate(&mut rng, &online, kind, needs, features),
         };
+        if features.away {
+            features::take_away(number, &mut scenario, &online, needs.watchdog_ms);
+        }
         let seed = if rng.below(4) == 0 { 0 } else { number };
         let Scenario { workload, duration_ms, faults, undisturbed } = scenario;
-        Ok(Case { machine, workload: workload.join("+"), duration_ms, seed, faults, undisturbed })
+        let (workload, interleaved) = (workload.join("+"), features.interleaved && needs.interleaving);
+        Ok(Case { machine, workload, duration_ms, seed, faults, undisturbed, interleaved })
     }
 }
 
 impl Scenario {
-    fn generate(rng: &mut Rng, online: &[CpuId], kind: u64, needs: Needs) -> Scenario {
+    fn generate(rng: &mut Rng, online: &[CpuId], kind: u64, needs: Needs, features: Features) -> Scenario {
         let last = online.len() as u64 - 1;
         let (names, parts, duration_ms): (&[&str], u64, u64) = match kind {
             0 => (&STEADY, 2, 11_500),
-            1..=3 => (&STEADY, 3, 1_500 + 100 * rng.below(15)),
+            1..=3 => (&STEADY, 3, 1_500 + 100 * rng.below(35)),
             _ => (&MIXED, 3, 300 + 100 * rng.below(8)),
         };
         let mut workload = Vec::new();
         let mut caps = caps::Caps::generate(needs.caps, rng);
         for _ in 0..=rng.below(parts) {
             let name = *rng.one_of(names);
-            let mut part = rng.part(name, last);
+            let mut part = rng.part(name, last, features);
             if needs.groups && rng.below(4) > 0 {
                 part += &format!(",group=/g{}", rng.below(3));
             }
@@ -157,19 +178,21 @@ impl Scenario {
             workload.push(part);
         }
         if needs.windows && rng.below(4) > 0 {
-            workload.push(rng.part(STREAMS, last));
+            workload.push(rng.part(STREAMS, last, features));
         }
         // How steady tasks share the CPUs is the difficult part; now and then background tasks disturb them.
         if kind <= 3 && rng.below(3) == 0 {
             workload.push("noise".to_owned());
         }
         let faults = (kind > 3 && last > 0 && rng.below(6) == 0).then(|| rng.absence(&online[1..]));
+        // The run outlasts the fault, since a CPU that is still going offline at the end looks idle.
+        let duration_ms = if faults.is_some() { duration_ms.max(2 * ABSENT_MS) } else { duration_ms };
         Scenario { workload, duration_ms, faults, undisturbed: false }
     }
 }
 
 /// The machine that a case names.
-fn machine_named(name: &str) -> Result<Machine, MachineError> {
+pub(crate) fn machine_named(name: &str) -> Result<Machine, MachineError> {
     if name.contains(':') { Machine::from_synthetic(name) } else { Machine::preset(name) }
 }
 
@@ -223,28 +246,30 @@ impl Rng {
     }
 
     /// A workload part that may be pinned to some of CPUs 0 to `last`.
-    fn part(&mut self, name: &str, last: u64) -> String {
+    fn part(&mut self, name: &str, last: u64, features: Features) -> String {
         let mut part = name.to_owned();
         let steady = STEADY.contains(&name);
+        // Each choice is made whether its feature is used or not, so that the others do not depend on it.
+        let mut key = |used: bool, key: String| part += if used { &key } else { "" };
         if self.below(2) == 0 {
-            part += &format!(",nice={}", self.below(30) as i64 - 10);
+            key(features.nice, format!(",nice={}", self.below(30) as i64 - 10));
         }
         // Parts with promised shares are pinned to one CPU more often than to several, because they are easier to check
         // there.
         match self.below(if steady { 3 } else { 6 }) {
-            0 => part += &format!(",cpus={}", self.below(last + 1)),
+            0 => key(features.pinned, format!(",cpus={}", self.below(last + 1))),
             1 => {
                 let first = self.below(last + 1);
-                part += &format!(",cpus={first}-{}", first + self.below(last + 1 - first));
+                key(features.pinned, format!(",cpus={first}-{}", first + self.below(last + 1 - first)));
             }
             _ => {}
         }
         match self.below(12) {
-            0 => part += ",policy=batch",
-            1 => part += ",policy=idle",
-            2 if LIGHT.contains(&name) => part += ",policy=fifo:5",
-            3 | 4 if !steady => part += ",count=2",
-            5 | 6 if !steady => part += &format!(",start={}ms", self.below(300)),
+            0 => key(features.policies, ",policy=batch".to_owned()),
+            1 => key(features.policies, ",policy=idle".to_owned()),
+            2 if LIGHT.contains(&name) => key(features.policies, ",policy=fifo:5".to_owned()),
+            3 | 4 if !steady => key(features.counts, ",count=2".to_owned()),
+            5 | 6 if !steady => key(features.counts, format!(",start={}ms", self.below(300))),
             _ => {}
         }
         part
