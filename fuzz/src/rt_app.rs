@@ -3,7 +3,7 @@
 
 use ids::{Nanos, TaskId};
 use std::collections::VecDeque;
-use workload::{Demand, Executor, Observed, Recording, RecordingMeta, Start, Workload};
+use workload::{Demand, Executor, MutexSpec, Observed, Recording, RecordingMeta, Start, Workload};
 
 /// Maximum number of tasks: instances cost memory and time without increasing coverage.
 const MAX_TASKS: usize = 200;
@@ -15,8 +15,9 @@ pub fn run(bytes: &[u8]) {
     workload.validate().expect("a loader returns valid workloads");
     // Attributes that only workload files have are not stored in recordings.
     for task in &mut workload.tasks {
-        (task.window, task.lends) = (None, None);
+        (task.window, task.lends, task.memory) = (None, None, None);
     }
+    workload.mutexes = MutexSpec::unnamed(workload.mutexes.len());
     if workload.tasks.len() <= MAX_TASKS {
         let recording = Recording { meta: RecordingMeta::default(), workload, observed: Observed::default() };
         let stored = recording.to_bytes().expect("a loaded workload can be stored");

@@ -279,7 +279,7 @@ fn lost_signal_deadlocks_its_waiter() {
             "task 0 (late) waits for condition 0",
             "task 1 (other) waits for a resume",
             "task 2 (third) waits for barrier 0, which 1 more tasks must reach",
-            "task 3 (fourth) waits for mutex 1, which task 2 holds",
+            "task 3 (fourth) waits for mutex n, which task 2 holds",
         ]
     );
     assert_eq!(result.tasks.iter().map(|task| task.finished).collect::<Vec<_>>(), [false, false, false, false, true]);

@@ -152,12 +152,12 @@ pub fn suspect_sentence(context: &RunContext<'_>, account: &Account, suspect: &S
         }
         Reason::LeavesIdle { cpu } => format!("CPU {cpu} was leaving its idle state"),
         Reason::UnservedQueue { queue, others: false, calls } => format!(
-            "{site} put it into {}, from which no CPU took a task in the whole run (dispatch was called {})",
+            "{site} put it into {}, from which no CPU took a task in the whole run, not even the {} that dispatch took none",
             queue_name(queue),
             times(calls)
         ),
         Reason::UnservedQueue { queue, others: true, calls } => format!(
-            "{site} was called {} for {} and took no task from {} in the whole run; other CPUs did",
+            "{site} was called in vain {} for {} and took no task from {} in the whole run; other CPUs did",
             times(calls),
             cpus_name(&account.allowed),
             queue_name(queue)

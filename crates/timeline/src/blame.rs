@@ -67,7 +67,7 @@ pub enum Reason {
         queue: DsqId,
         /// Whether other CPUs took tasks from it.
         others: bool,
-        /// Number of `dispatch` calls for these CPUs meanwhile.
+        /// Number of `dispatch` calls for these CPUs meanwhile that took no task.
         calls: u64,
     },
     /// It inserted the task into no queue.
@@ -264,8 +264,8 @@ impl Timeline {
             (None, WaitReason::Woken { target, .. }) => Some(target),
             (None, WaitReason::Lost { .. }) => None,
         };
-        let idle = || union(self.cpus[cpu.index()].idle_within(wait.from, wait.to));
-        (assigned == Some(cpu) && idle() == wait.length())
+        let idle = || self.cpus.get(cpu.index()).map(|cpu| union(cpu.idle_within(wait.from, wait.to)));
+        (assigned == Some(cpu) && idle() == Some(wait.length()))
             .then_some(Suspect { site: CallbackSite::default(), reason: Reason::LeavesIdle { cpu } })
     }
 
@@ -278,16 +278,16 @@ impl Timeline {
         let runqueue = || self.fair_account(wait).and_then(|fair| fair.queued.last().map(|&(cpu, _)| cpu));
         let cpus: Vec<CpuId> = match local.or_else(runqueue) {
             Some(cpu) => vec![cpu],
-            None => account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len()).collect(),
+            None => account.allowed.iter().collect(),
         };
+        let cpus = cpus.into_iter().filter_map(|cpu| self.cpus.get(cpu.index()));
         let higher = |task: TaskId| {
             task.some()
                 .and_then(|task| self.tasks.get(task.index()))
                 .is_some_and(|task| task.info.policy.precedence() > own)
         };
         let mut free = Vec::new();
-        for &cpu in &cpus {
-            let cpu = &self.cpus[cpu.index()];
+        for cpu in cpus {
             let held = cpu.run_intervals_within(wait.from, wait.to).iter().filter(|interval| higher(interval.task));
             let held = held.map(|interval| (interval.from, interval.to)).chain(cpu.offline.iter().copied());
             free.extend(gaps(held.collect(), wait.from, wait.to));
@@ -303,14 +303,19 @@ impl Timeline {
             .then_some(Suspect { site: CallbackSite::default(), reason: Reason::HigherClass { task, ran } })
     }
 
-    /// Number of `dispatch` calls for allowed CPUs in this period, if none of these CPUs took a task from the queue in
-    /// the whole run; and whether others did.
+    /// Number of `dispatch` calls for allowed CPUs in this period that took no task, if none of these CPUs took a task
+    /// from the queue in the whole run; and whether others did.
     fn unserved(&self, account: &Account, queue: DsqId, from: Nanos, to: Nanos) -> Option<(u64, bool)> {
         if !has_one_order(queue) {
             return None;
         }
         let allowed = || account.allowed.iter().filter(|cpu| cpu.index() < self.cpus.len());
-        let calls = allowed().map(|cpu| dispatches_within(&self.cpus[cpu.index()], from, to).count() as u64).sum();
+        // A call that took a task from elsewhere may have looked into this queue next.
+        let in_vain = |cpu: CpuId| {
+            let calls = dispatches_within(&self.cpus[cpu.index()], from, to);
+            calls.filter(|call| !call.found || call.kept).count() as u64
+        };
+        let calls = allowed().map(in_vain).sum();
         let stays = self.tasks.iter().flat_map(|task| &task.queue_stays).filter(|stay| stay.queue == Some(queue));
         let mut others = false;
         for stay in stays {

@@ -68,7 +68,7 @@ fn microstates_of_a_simulated_run_add_up_to_each_life() {
     assert_eq!(waiter["counts"]["timer"], 7);
     let futex = waiter["counts"]["futex"].as_u64().unwrap();
     assert!(
-        futex > 0 && waiter["reasons"][0]["what"] == "mutex 0" && waiter["reasons"][0]["count"] == futex,
+        futex > 0 && waiter["reasons"][0]["what"] == "mutex m" && waiter["reasons"][0]["count"] == futex,
         "{waiter:#}"
     );
 }

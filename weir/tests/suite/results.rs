@@ -59,7 +59,8 @@ fn comparisons_count_machine_samples_not_runs() {
     assert_eq!(hashes.len(), runs.len(), "every sample must differ");
     let comparisons = document["comparisons"].as_array().unwrap();
     assert!(!comparisons.is_empty() && comparisons.iter().all(|comparison| comparison["pairs"] == 6));
-    let certain = ["sim", "fifo", "-m", "rx2600", "--without", "locks", "-w", "load.json", "--draws", "3"];
+    let certain =
+        ["sim", "fifo", "-m", "rx2600", "--without", "locks,caches,numa,bandwidth", "-w", "load.json", "--draws", "3"];
     let refused = weir(directory.path(), &certain);
     assert_eq!(refused.status.code(), Some(2));
     assert!(text(&refused.stderr).contains("rx2600 has no uncertain parameters"));

@@ -83,7 +83,7 @@ impl Recording {
     ///
     /// # Errors
     /// If the workload is not valid, contains something the format cannot represent (locks in shared memory,
-    /// spinning barriers, use of memory) or a name of more than 16 MiB; or if writing fails.
+    /// spinning barriers, priority inheritance, use of memory) or a name of more than 16 MiB; or if writing fails.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
@@ -92,6 +92,9 @@ impl Recording {
         }
         if self.workload.uses_memory() {
             return Err(error("the recording format does not support descriptions of the use of memory".into()));
+        }
+        if self.workload.mutexes.iter().any(|mutex| mutex.inherits_priority) {
+            return Err(error("the recording format does not support priority inheritance".into()));
         }
         let spins = |task: &crate::TaskSpec| task.script.iter().any(|op| matches!(op, crate::Op::SpinBarrier(_)));
         if self.workload.tasks.iter().any(spins) {
