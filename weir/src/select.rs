@@ -222,7 +222,11 @@ fn profile_of(path: &Path, profile: Option<&Path>) -> Result<Profile> {
     let beside = profile_beside(path);
     let profile = match profile {
         Some(profile) => Some(profile),
-        None => Some(beside.as_path()).filter(|beside| input::exists(beside)),
+        None => Some(beside.as_path()).filter(|beside| input::exists(beside)).inspect(|beside| {
+            // It came with the object, so its user may not know of it.
+            let [object, beside] = [path, beside].map(|path| path.display().to_string());
+            eprintln!("weir: {}: launch profile {}", report::escape(&object), report::escape(&beside));
+        }),
     };
     Ok(match profile {
         Some(profile) => Profile::from_toml(&profile.to_string_lossy(), &input::text(profile, input::PROFILE)?)?,

@@ -41,7 +41,22 @@ pub fn find() -> Result<String, ClangError> {
 }
 
 fn runs(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
+    command(program).arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// A command of this program. An empty entry of `PATH`, or a relative one, stands for a place in the current directory,
+/// which may be that of a stranger's sources: programs there are not found by name.
+fn command(program: &str) -> Command {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&path)
+        .filter(|directory| directory.is_absolute())
+        .map(|directory| directory.join(program))
+        .find(|candidate| candidate.is_file());
+    match found {
+        Some(found) if !program.contains('/') => Command::new(found),
+        None if !program.contains('/') => Command::new(Path::new("/nonexistent").join(program)),
+        _ => Command::new(program),
+    }
 }
 
 /// Root of the repository: the first directory at or above the crate being built that contains `policies/include`.
@@ -73,7 +88,7 @@ pub fn compile_in(root: &Path, source: &Path, object: &Path, arguments: &[&str])
         |path: &Path| path.canonicalize().map_err(|error| ClangError::Io(path.display().to_string(), error));
     let (root, source) = (canonical(root)?, canonical(source)?);
     let source = source.strip_prefix(&root).unwrap_or(&source);
-    let output = Command::new(&clang)
+    let output = command(&clang)
         .args(FLAGS)
         .args(["-Werror", "-fdebug-compilation-dir=.", "-I", "policies/include", "-c"])
         .arg(source)
@@ -103,7 +118,7 @@ pub fn headers() -> PathBuf {
 /// Fails if there is no clang, or if clang rejects the source; the error then contains clang's messages.
 pub fn compile_program(source: &Path, include: &Path, program: &Path, arguments: &[&str]) -> Result<(), ClangError> {
     let clang = find()?;
-    let output = Command::new(&clang)
+    let output = command(&clang)
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=all", "-I"])
         .arg(include)
         .arg(source)
@@ -141,15 +156,16 @@ pub struct Compiled {
 pub fn compile_source(source: &Path, directory: &Path, arguments: &[String]) -> Result<Compiled, ClangError> {
     let clang = find()?;
     let (object, rule) = (directory.join("object.bpf.o"), directory.join("object.d"));
-    let output = Command::new(&clang)
+    let output = command(&clang)
         .args(FLAGS)
-        .arg("-c")
-        .arg(source)
-        .arg("-o")
+        .args(["-c", "-o"])
         .arg(&object)
         .args(["-MMD", "-MT", "object", "-MF"])
         .arg(&rule)
         .args(arguments)
+        // A source whose name begins with a dash is no option.
+        .arg("--")
+        .arg(source)
         .output()
         .map_err(|error| ClangError::Io(clang.clone(), error))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -73,6 +73,8 @@ fn missing_profile_calls_make_init_fail() {
         let output = sim(directory.path(), "./visitor.bpf.o", &[]);
         let complaint = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{complaint}");
-        assert!(complaint.contains(expected) && complaint.lines().count() == 1, "{complaint}");
+        // The profile is named first, then there is one error.
+        assert!(complaint.starts_with("weir: ./visitor.bpf.o: launch profile ./visitor.toml\n"), "{complaint}");
+        assert!(complaint.contains(expected) && complaint.lines().count() == 2, "{complaint}");
     }
 }
