@@ -247,7 +247,10 @@ fn wakeups_are_counted_exactly_by_waker_and_woken_task() {
         .filter(|pair| pair.waker == "(unseen)" && pair.task == "woken")
         .map(|pair| pair.count)
         .sum();
-    assert_eq!(pair.count + hidden, u64::from(WAKEUPS), "{:#?}", wakeups.pairs);
+    // The start of the task, which another one causes, may be among those with an unknown waker.
+    let starts = (pair.count + hidden).saturating_sub(u64::from(WAKEUPS));
+    assert_eq!(pair.count + hidden - starts, u64::from(WAKEUPS), "{:#?}", wakeups.pairs);
+    assert!(starts <= hidden.min(1), "{:#?}", wakeups.pairs);
     assert!(hidden <= 20, "{hidden}");
     assert_eq!(pair.measured, pair.count);
     assert!(pair.max <= pair.total && pair.total > Nanos::ZERO);
