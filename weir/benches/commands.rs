@@ -15,7 +15,7 @@ const COMMANDS: [(&str, &[&str]); 2] = [
     ("make demo", &["sim", "kernel", "fifo", "bfs", "-w", "video", "-m", "laptop-2c4t", "-m", "desktop-4c"]),
 ];
 
-/// Number of repetitions; the fastest counts.
+/// Number of repetitions; the one with the smallest ratio to zstd counts.
 const ROUNDS: usize = 3;
 /// Amount that the reference load compresses, in MiB.
 const REFERENCE_MIB: u64 = 64;
@@ -29,9 +29,9 @@ fn main() {
         let measure = |_| {
             let mib_us = compress_us() / REFERENCE_MIB;
             let took = run_us(arguments);
-            (took, took / mib_us.max(1))
+            (took / mib_us.max(1), took)
         };
-        let (took, mib) = (0..ROUNDS).map(measure).min().expect("there are rounds");
+        let (mib, took) = (0..ROUNDS).map(measure).min().expect("there are rounds");
         println!("{title:<32} {:>6}.{} s {mib:>10}", took / 1_000_000, took / 100_000 % 10);
     }
 }
@@ -42,8 +42,8 @@ fn cpu_us(usage: &Usage) -> u64 {
     [user, system].map(|time| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64).iter().sum()
 }
 
-fn used_us(who: UsageWho) -> u64 {
-    cpu_us(&getrusage(who).expect("the call has no reason to fail"))
+fn used_us(target: UsageWho) -> u64 {
+    cpu_us(&getrusage(target).expect("getrusage(2) fails only for an unknown target"))
 }
 
 /// CPU time of one run of `weir`.

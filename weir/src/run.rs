@@ -329,7 +329,8 @@ fn measure(
 ) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = host::kernel_release()?;
-    let tags = tags(args, schedulers, &kernel);
+    let workload_caveats = prepared.map_or_else(Vec::new, |prepared| prepared.workload().caveats.clone());
+    let tags = report::Tags { workload_caveats, ..tags(args, schedulers, &kernel) };
     let trace = outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
     let log = (args.save.is_some() || args.report.is_some())

@@ -33,16 +33,12 @@ fn stalled_wait(context: &RunContext<'_>, task: TaskId) -> Option<Account> {
     Some(context.timeline.account(wait))
 }
 
-/// The stalled task: the one that the message names, or else the one whose wait at the end of the run had begun
-/// first. The watchdog's own message names none.
-fn stalled(context: &RunContext<'_>, exit: &Exit) -> Option<TaskId> {
-    if exit.kind != STALL {
-        return None;
-    }
-    named(context, exit).or_else(|| {
-        let open = |wait: &Wait| wait.got.is_none() && wait.to == context.timeline.end;
-        context.timeline.longest_waits(1, open).first().map(|wait| wait.task)
-    })
+/// The task that the ejection is about: the one that the message names or, for a stall whose message names none
+/// (`watchdog failed to check in`), the one whose wait at the end of the run had begun first.
+fn concerned(context: &RunContext<'_>, exit: &Exit) -> Option<TaskId> {
+    let open = |wait: &Wait| wait.got.is_none() && wait.to == context.timeline.end;
+    let stalled = || context.timeline.longest_waits(1, open).first().map(|wait| wait.task);
+    named(context, exit).or_else(|| (exit.kind == STALL).then(stalled).flatten())
 }
 
 /// A sentence on why the stalled task did not run.
@@ -94,7 +90,7 @@ pub fn ejection_text(context: &RunContext<'_>, exit: &Exit, with_dump: bool) -> 
     } else if exit.kind != STALL {
         say("  position in the scheduler's code unknown");
     }
-    if let Some(task) = named(context, exit).or_else(|| stalled(context, exit)) {
+    if let Some(task) = concerned(context, exit) {
         let account = stalled_wait(context, task);
         if exit.kind == STALL
             && let Some(verdict) = account.as_ref().and_then(|account| verdict(context, account))
@@ -127,7 +123,7 @@ pub fn ejection_text(context: &RunContext<'_>, exit: &Exit, with_dump: bool) -> 
 
 /// The ejection as JSON.
 pub fn ejection_json(context: &RunContext<'_>, exit: &Exit) -> Value {
-    let task = named(context, exit).or_else(|| stalled(context, exit));
+    let task = concerned(context, exit);
     let account = task.filter(|_| exit.kind == STALL).and_then(|task| stalled_wait(context, task));
     let text = exit.file.as_ref().zip(exit.line).and_then(|(file, line)| context.source.text(file, line));
     json!({

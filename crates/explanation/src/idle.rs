@@ -10,7 +10,7 @@ use std::fmt::Write;
 use timeline::{Account, IdleCauses};
 
 /// Idle time below this percentage of the waits is not worth a section.
-const SHOWN_PERCENT: u64 = 10;
+const SHOWN_PERCENT: u128 = 10;
 /// Number of causes that are shown.
 const CAUSES: usize = 3;
 
@@ -25,10 +25,11 @@ fn cause(context: &RunContext<'_>, account: &Account) -> String {
 /// The causes as text; `None` if CPUs were hardly idle while tasks waited.
 pub fn idle_text(context: &RunContext<'_>) -> Option<String> {
     let IdleCauses { waits, waited, idle, causes } = context.timeline.idle_causes();
-    if idle.0.checked_mul(100)? / waited.0.max(1) < SHOWN_PERCENT {
+    let percent = u128::from(idle.0) * 100 / u128::from(waited.0.max(1));
+    if percent < SHOWN_PERCENT {
         return None;
     }
-    let (percent, waits) = (idle.0 * 100 / waited.0.max(1), counted(waits, "longest wait"));
+    let waits = counted(waits, "longest wait");
     let head = format!(
         "In {percent} % of the time of the {waits}, a CPU that the task may use was idle ({idle} of {waited}):"
     );

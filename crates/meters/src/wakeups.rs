@@ -28,7 +28,7 @@ pub struct Pair {
 pub struct Wakeups {
     /// Circumstances.
     pub trust: Trust,
-    /// Who woke whom.
+    /// Wakeups by pair of waker and woken task.
     pub pairs: Vec<Pair>,
     /// Time during which a CPU idled while a task waited; `None` if unknown.
     pub idle_while_runnable: Option<Nanos>,

@@ -66,7 +66,9 @@ impl Timeline {
             .chain(history.phases.last().map(|&last| (last, None)))
             .filter_map(move |(phase, next)| {
                 let Activity::Sleeps { cause } = phase.activity else { return None };
-                let told = history.task_waits.iter().rev().find(|wait| !wait.spins && wait.from == phase.from);
+                let begun = history.task_waits.partition_point(|wait| wait.from <= phase.from);
+                let mut begun = history.task_waits[..begun].iter().rev().take_while(|wait| wait.from == phase.from);
+                let told = begun.find(|wait| !wait.spins);
                 let waker = match next.map(|next| next.activity) {
                     Some(Activity::Waits { reason: WaitReason::Woken { waker: Waker::Task(waker), .. } }) => {
                         Some(waker)

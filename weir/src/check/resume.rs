@@ -57,7 +57,7 @@ pub(super) fn read(args: &Check, scheduler: &Scheduler) -> Result<Option<Before>
     }
     if document.object_hash != hash(scheduler) {
         bail!(
-            "{}: results of another object ({}); expected those of {}: remove the file to begin anew",
+            "{}: results of another object ({}); expected those of {}; delete the file to start over",
             place(),
             document.scheduler,
             args.scheduler

@@ -2,7 +2,7 @@
 /*
  * One shared queue by virtual time, with one mistake of these, or none:
  *
- * HOTPLUG	a queue for each CPU, and nobody empties that of a CPU which goes offline
+ * HOTPLUG	one queue per CPU; the queue of a CPU that goes offline is never drained
  * KICK		wakes no idle CPU
  * STARVES	each fourth task stands behind all others
  * WEIGHTS	charges heavy tasks more

@@ -31,23 +31,28 @@ fn current(bench: &Bench, cpu: u32) -> TaskId {
     bench.kernel.current(CpuId(cpu))
 }
 
+/// Share of CPU 0 that a task gets in 10 s of ticks.
+fn share_of(bench: &mut Bench, task: TaskId) -> f64 {
+    let (step, ticks) = (Nanos::from_us(50), 2500);
+    let mut steps = 0;
+    for _ in 0..ticks {
+        for _ in 0..TICK.0 / step.0 {
+            steps += u64::from(current(bench, 0) == task);
+            bench.pass_with_timers(step);
+        }
+        bench.kernel.tick(CpuId(0));
+        bench.settle();
+    }
+    steps as f64 / (ticks * TICK.0 / step.0) as f64
+}
+
 #[test]
 fn cpu_shares_are_proportional_to_nice_weights() {
-    let step = Nanos::from_us(50);
     for (nices, expected) in [([0, 0], 0.5), ([0, 5], 1024.0 / 1359.0), ([-5, 10], 3121.0 / 3231.0)] {
         for version in [(6, 18), (7, 2)] {
             let mut bench = bench_in(version, flat(1));
             let tasks = nices.map(|nice| hog(&mut bench, "hog", "", nice));
-            let mut steps = 0;
-            for _ in 0..2500 {
-                for _ in 0..TICK.0 / step.0 {
-                    steps += u64::from(current(&bench, 0) == tasks[0]);
-                    bench.pass_with_timers(step);
-                }
-                bench.kernel.tick(CpuId(0));
-                bench.settle();
-            }
-            let share = steps as f64 / (2500 * TICK.0 / step.0) as f64;
+            let share = share_of(&mut bench, tasks[0]);
             assert!((share - expected).abs() < 0.005, "{version:?}, nice {nices:?}: {share}, expected {expected}");
         }
     }
@@ -650,7 +655,6 @@ fn renicing_the_running_task_rescales_its_request() {
 /// `sched_autogroup`: with autogroups, each of two sessions gets half of the CPU, whatever the number of its tasks.
 #[test]
 fn autogroups_divide_the_cpu_by_session() {
-    let step = Nanos::from_us(50);
     for (autogroup, expected) in [(false, 0.25), (true, 0.5)] {
         let config = Config {
             topology: flat(1),
@@ -669,16 +673,7 @@ fn autogroups_divide_the_cpu_by_session() {
             bench.settle();
             task
         });
-        let mut steps = 0;
-        for _ in 0..2500 {
-            for _ in 0..TICK.0 / step.0 {
-                steps += u64::from(current(&bench, 0) == tasks[0]);
-                bench.pass_with_timers(step);
-            }
-            bench.kernel.tick(CpuId(0));
-            bench.settle();
-        }
-        let share = steps as f64 / (2500 * TICK.0 / step.0) as f64;
+        let share = share_of(&mut bench, tasks[0]);
         assert!((share - expected).abs() < 0.01, "autogroups {autogroup}: {share}, expected {expected}");
     }
 }

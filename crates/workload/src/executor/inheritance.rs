@@ -9,7 +9,7 @@
 use super::{Executor, NO_TASK};
 use crate::Workload;
 use ids::{Policy, TaskId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Inherited policies. Unused if no mutex inherits.
 #[derive(Debug, Default)]
@@ -62,12 +62,12 @@ impl Executor<'_> {
         // Each pass follows chains by one more mutex.
         while self.inherit_once(&mut inherited) {}
         let before = std::mem::replace(&mut self.inheritance.inherited, inherited);
-        let tasks: Vec<u32> = before.keys().chain(self.inheritance.inherited.keys()).copied().collect();
+        let tasks: BTreeSet<u32> = before.keys().chain(self.inheritance.inherited.keys()).copied().collect();
         for task in tasks {
             let (old, new) = (before.get(&task), self.inheritance.inherited.get(&task));
             let (own, nice) = self.own_policy(task);
             let policy = (new.copied().unwrap_or(own), nice);
-            if old != new && self.inheritance.changes.last() != Some(&(TaskId(task), policy)) {
+            if old != new {
                 self.inheritance.changes.push((TaskId(task), policy));
             }
         }
