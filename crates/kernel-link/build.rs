@@ -25,7 +25,8 @@ fn main() -> Result<()> {
     let directory = PathBuf::from(env::var_os("OUT_DIR").context("cargo sets OUT_DIR")?);
     let compiler = bpf_clang::find()?;
     // Installed files must not contain the build path.
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").context("cargo sets CARGO_MANIFEST_DIR")?);
+    let root = manifest.join("../..").canonicalize().context("root of the repository")?;
     let renamed = format!("-ffile-prefix-map={}/=", root.display());
     for (directory, name) in SCHEDULERS {
         scheduler(directory, name)?;
