@@ -225,7 +225,8 @@ pub struct Sim {
     /// Objects are linked against its structs, members and constants instead of those of 7.2.
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
-    /// Leave out effects: smt, capacity, frequency, idle-states, locks
+    /// Leave out effects: smt, capacity, frequency, idle-states, locks, caches,
+    /// numa, bandwidth
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Bring only the first N CPUs of each machine online
@@ -273,7 +274,7 @@ pub struct Sim {
     /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
-    /// Compare each pair of setups, not only each with the first
+    /// Compare each pair of setups in the text, not only each with the first
     #[arg(long)]
     pub pairs: bool,
     /// Write a trace for ui.perfetto.dev; single runs only
@@ -486,7 +487,7 @@ pub struct Compare {
     /// Show all measures, not only the most important
     #[arg(long)]
     pub all: bool,
-    /// Compare each pair of setups, not only each with the first
+    /// Compare each pair of setups in the text, not only each with the first
     #[arg(long)]
     pub pairs: bool,
     /// Write the comparison as a self-contained HTML page

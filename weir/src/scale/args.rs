@@ -20,9 +20,10 @@ excludes 0.
 
 The sizes are numbers of CPUs, jobs or clients:
   FILE.csv             measured elsewhere: columns n,throughput
-  SCHED...             simulated as by weir sim, with --cpus, --jobs or --clients
-  -- COMMAND {n}       measured here: the command runs once for each size, and
-                       {n} in its arguments is replaced by the size
+  SCHED...             simulated as by weir sim, with --cpus, --jobs or
+                       --clients
+  -- COMMAND {\u{1b}[0mn}       measured here: the command runs once for each size, and
+                       {\u{1b}[0mn} in its arguments is replaced by the size
 
 A simulated throughput is work done for each second, so 4 means that four CPUs
 of the reference machine would do it. That of a command is runs for each second
@@ -34,8 +35,8 @@ Examples:
   weir scale kernel -m server-64 -w build,jobs=64 --cpus 1,2,4,8,16,32,64
   weir scale kernel fifo -m nix-32 -w hogs --cpus 1,2,4,8,16,32 --report s.html
   weir scale kernel -m server-64 -w build --jobs 1,2,4,8,16,32
-  weir scale --repeat 3 -- make -j{n}
-  weir scale --work printed --sizes 1,2,3,4,6,8 -- ./bench --threads {n}
+  weir scale --repeat 3 -- make -j{\u{1b}[0mn}
+  weir scale --work printed --sizes 1,2,3,4,6,8 -- ./bench --threads {\u{1b}[0mn}
   weir scale results.csv --format json | jq .fit.peak_n
 
 Exit status: 0 fine, 1 a run or command failed, 2 bad usage or input, among it
@@ -60,37 +61,37 @@ pub struct Scale {
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", conflicts_with = "cpus", value_parser = size())]
     pub sizes: Vec<u32>,
     /// Simulate this machine, as for weir sim
-    #[arg(short, long, value_name = "M", default_value = "host")]
+    #[arg(short, long, value_name = "M", default_value = "host", conflicts_with = "command")]
     pub machine: String,
     /// Run this workload, as for weir sim
-    #[arg(short, long, value_name = "W", default_value = "build")]
+    #[arg(short, long, value_name = "W", default_value = "build", conflicts_with = "command")]
     pub workload: String,
     /// End each simulated run after this time
-    #[arg(long = "for", value_name = "TIME")]
+    #[arg(long = "for", value_name = "TIME", conflicts_with = "command")]
     pub duration: Option<String>,
     /// Simulate with seeds 1 to N; each run is a point [default: seed 0]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    #[arg(long, value_name = "N", conflicts_with = "command", value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
     /// Model this kernel version, as for weir sim
-    #[arg(long, value_name = "VERSION", default_value = "7.2")]
+    #[arg(long, value_name = "VERSION", default_value = "7.2", conflicts_with = "command")]
     pub kernel: String,
     /// Leave out effects, as for weir sim
-    #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
+    #[arg(long, value_name = "EFFECT", value_delimiter = ',', conflicts_with = "command")]
     pub without: Vec<Effect>,
     /// Use this launch profile for schedulers given as paths
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub profile: Option<PathBuf>,
     /// Take the throughput from this measure (weir list measures)
     ///
     /// A time that is better if shorter, such as makespan_ns, gives runs for each second; any other measure is divided
     /// by the seconds of the run.
-    #[arg(long, value_name = "KEY", default_value = "work_ns")]
+    #[arg(long, value_name = "KEY", default_value = "work_ns", conflicts_with = "command")]
     pub measure: String,
     /// How much work a run of the command is
-    #[arg(long, value_enum, default_value_t = Work::Fixed)]
+    #[arg(long, value_enum, default_value_t = Work::Fixed, requires = "command")]
     pub work: Work,
     /// Run the command N times with each size; each run is a point
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "command", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -98,8 +99,8 @@ pub struct Scale {
     /// Write the fits as a self-contained HTML page
     #[arg(long, value_name = "OUT.html")]
     pub report: Option<PathBuf>,
-    /// Command to run with each size; {n} becomes the size
-    #[arg(last = true, value_name = "COMMAND")]
+    // Clap takes a plain {n} for a newline.
+    #[arg(last = true, value_name = "COMMAND", help = "Command to run with each size; {\u{1b}[0mn} becomes the size")]
     pub command: Vec<OsString>,
 }
 

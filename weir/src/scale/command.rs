@@ -35,6 +35,9 @@ pub fn measure(args: &Scale) -> Result<Curve> {
     };
     check_sizes(sizes, u64::from(args.repeat))?;
     let whole = sched_getaffinity(Pid::from_raw(0)).context("cannot read the affinity")?;
+    if !args.cpus.is_empty() {
+        sizes.iter().try_for_each(|&size| first(&whole, size).map(drop))?;
+    }
     let (mut points, mut details) = (Vec::new(), Vec::new());
     let before = Machine::now()?;
     for _ in 0..args.repeat {
@@ -111,13 +114,19 @@ fn run(words: &[OsString], name: &str, size: u32, work: Work) -> Result<(f64, f6
     let output = command.spawn().and_then(std::process::Child::wait_with_output);
     let output = output.with_context(|| format!("cannot run {}", filled[0]))?;
     let seconds = began.elapsed().as_secs_f64();
-    ensure!(output.status.success(), "{name} with {PLACE} = {size} failed: {}", output.status);
+    if !output.status.success() {
+        bail!(super::Failed(format!("{name} with {PLACE} = {size} failed: {}", output.status)));
+    }
     let throughput = match work {
         Work::Fixed => 1.0 / seconds,
         Work::PerN => f64::from(size) / seconds,
         Work::Printed => {
             let text = String::from_utf8_lossy(&output.stdout);
-            let last = text.split_whitespace().rev().find_map(|word| word.parse().ok()).filter(|&x: &f64| x > 0.0);
+            let last = text
+                .split_whitespace()
+                .rev()
+                .find_map(|word| word.parse().ok())
+                .filter(|&x: &f64| x > 0.0 && x.is_finite());
             last.with_context(|| format!("{name} with {PLACE} = {size} printed no number above 0"))?
         }
     };

@@ -9,6 +9,7 @@ use crate::args::Format;
 use crate::{input, output};
 use anyhow::{Context, Result, bail};
 use args::Scale;
+use output_file::Target;
 use report::escape;
 use scaling::{Fit, Part, Point};
 use serde_json::{Value, json};
@@ -67,17 +68,28 @@ struct Fitted {
     fit: Fit,
 }
 
+/// A run or command that failed, as opposed to bad usage or input.
+#[derive(Debug)]
+struct Failed(String);
+
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Failed {}
+
 /// Measures or reads, fits, and prints. Returns false if a run or command failed.
 pub fn scale(args: &Scale) -> Result<bool> {
     let [page] = output::check([("--report", args.report.as_deref())])?;
-    let is_file = |name: &String| name.ends_with(".csv");
-    let curves = match args.what.as_slice() {
-        [] => vec![command::measure(args)?],
-        [file] if is_file(file) => vec![read(args, Path::new(file))?],
-        names if names.iter().any(is_file) => bail!("expected one FILE.csv, or schedulers"),
-        _ => simulated::simulate(args)?,
+    let curves = match curves(args, &page) {
+        Err(error) if error.is::<Failed>() => {
+            eprintln!("weir: error: {}", escape(&error.to_string()));
+            return Ok(false);
+        }
+        curves => curves?,
     };
-    output::refuse_inputs([&page])?;
     let mut fitted = Vec::new();
     for curve in curves {
         let fit = scaling::fit(&curve.points).with_context(|| curve.name.clone())?;
@@ -101,7 +113,25 @@ pub fn scale(args: &Scale) -> Result<bool> {
     Ok(true)
 }
 
+/// The curves of the command line. `page` is checked against the inputs before anything runs.
+fn curves(args: &Scale, page: &Option<Target>) -> Result<Vec<Curve>> {
+    let is_file = |name: &String| name.ends_with(".csv");
+    match args.what.as_slice() {
+        [] => Ok(vec![command::measure(args)?]),
+        [file] if is_file(file) => {
+            let curve = read(args, Path::new(file))?;
+            output::refuse_inputs([page])?;
+            Ok(vec![curve])
+        }
+        names if names.iter().any(is_file) => bail!("expected one FILE.csv, or schedulers"),
+        _ => simulated::simulate(args, page),
+    }
+}
+
 fn read(args: &Scale, path: &Path) -> Result<Curve> {
+    if args.duration.is_some() || args.seeds.is_some() || !args.without.is_empty() || args.profile.is_some() {
+        bail!("--for, --seeds, --without and --profile belong to simulated runs; {} is only fitted", path.display());
+    }
     if !args.cpus.is_empty() || !args.jobs.is_empty() || !args.clients.is_empty() {
         bail!("--cpus, --jobs and --clients belong to simulated runs; {} has its own sizes", path.display());
     }

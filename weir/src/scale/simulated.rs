@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Parser;
 use ids::Nanos;
 use measures::catalogue::{Better, CATALOGUE, Measure, Unit};
+use output_file::Target;
 use report::RunReport;
 use scaling::Point;
 use serde_json::json;
@@ -27,7 +28,11 @@ enum By {
 }
 
 /// Runs every size with every scheduler and seed.
-pub fn simulate(args: &Scale) -> Result<Vec<Curve>> {
+pub fn simulate(args: &Scale, page: &Option<Target>) -> Result<Vec<Curve>> {
+    let twice = args.what.iter().enumerate().find(|(at, name)| args.what[..*at].contains(name));
+    if let Some((_, name)) = twice {
+        bail!("{name} is named twice; expected different schedulers");
+    }
     let (by, sizes) = match (&*args.cpus, &*args.jobs, &*args.clients) {
         (cpus @ [_, ..], ..) => (By::Cpus, cpus),
         (_, jobs @ [_, ..], _) => (By::Jobs, jobs),
@@ -38,9 +43,14 @@ pub fn simulate(args: &Scale) -> Result<Vec<Curve>> {
         bail!("--measure {}: expected a key of weir list measures, such as work_ns or makespan_ns", args.measure);
     };
     check_sizes(sizes, args.seeds.unwrap_or(1))?;
-    let mut curves: Vec<Curve> = args.what.iter().map(|name| empty(name, args, by)).collect();
+    let largest = sizes.iter().copied().max().unwrap_or(1);
+    let mut curves: Vec<Curve> = args.what.iter().map(|name| empty(name, args, by, largest)).collect();
     let mut last: Vec<Option<RunReport>> = args.what.iter().map(|_| None).collect();
-    let plans = sizes.iter().map(|&size| Plan::of(&setup(args, by, size)?)).collect::<Result<Vec<_>>>()?;
+    let mut plans = sizes.iter().map(|&size| Plan::of(&setup(args, by, size)?)).collect::<Result<Vec<_>>>()?;
+    if let Some((_, error)) = plans.iter_mut().find_map(|plan| plan.broken.pop()) {
+        return Err(error);
+    }
+    output::refuse_inputs([page])?;
     let runs: Vec<_> =
         sizes.iter().zip(&plans).flat_map(|(&n, plan)| plan.runs().into_iter().map(move |run| (n, run))).collect();
     let only: Vec<_> = runs.iter().map(|(_, run)| *run).collect();
@@ -49,7 +59,8 @@ pub fn simulate(args: &Scale) -> Result<Vec<Curve>> {
         let at = args.what.iter().position(|name| *name == report.tags.scheduler);
         let at = at.with_context(|| format!("{} is not a scheduler of the command line", report.tags.scheduler))?;
         if report.ending.outcome() != report::Outcome::Completed {
-            bail!("{} with {n} {} did not complete: weir sim tells why", output::name(&report), curves[at].unit);
+            let (name, unit) = (output::name(&report), curves[at].unit);
+            bail!(super::Failed(format!("{name} with {n} {unit} did not complete: weir sim shows the reason")));
         }
         let curve = &mut curves[at];
         curve.points.push(Point { n: f64::from(*n), throughput: throughput(&report, measure)? });
@@ -67,7 +78,7 @@ pub fn simulate(args: &Scale) -> Result<Vec<Curve>> {
     Ok(curves)
 }
 
-fn empty(scheduler: &str, args: &Scale, by: By) -> Curve {
+fn empty(scheduler: &str, args: &Scale, by: By, largest: u32) -> Curve {
     let unit = match by {
         By::Cpus => "CPUs",
         By::Jobs => "jobs",
@@ -75,13 +86,24 @@ fn empty(scheduler: &str, args: &Scale, by: By) -> Curve {
     };
     let name = format!("{scheduler} on {}, workload {}, by {unit}", args.machine, args.workload);
     let (points, details) = (vec![], vec![]);
-    Curve { name, unit, points, details, notes: parallelism(args).into_iter().collect(), next: Next::default() }
+    Curve {
+        name,
+        unit,
+        points,
+        details,
+        notes: parallelism(args, by, largest).into_iter().collect(),
+        next: Next::default(),
+    }
 }
 
-/// Parallelism of the workload, which no machine and no scheduler can exceed.
-fn parallelism(args: &Scale) -> Option<String> {
+/// Parallelism of the workload of the largest size, which no machine and no scheduler can exceed.
+fn parallelism(args: &Scale, by: By, largest: u32) -> Option<String> {
     let duration = args.duration.as_ref().and_then(|text| text.parse().ok());
-    let workload = select::workload(&args.workload, 1).ok()?;
+    let cpus = match by {
+        By::Cpus => largest,
+        By::Jobs | By::Clients => select::machine(&args.machine).ok()?.online_cpus().len() as u32,
+    };
+    let workload = select::workload(&workload(args, by, largest), cpus).ok()?;
     let span = workload.span(duration, 1).ok().filter(|span| span.is_complete && span.span > Nanos::ZERO)?;
     let available = span.work.0 as f64 / span.span.0 as f64;
     Some(format!(
@@ -91,13 +113,18 @@ fn parallelism(args: &Scale) -> Option<String> {
     ))
 }
 
-/// The command line of `weir sim` for one size.
-fn setup(args: &Scale, by: By, size: u32) -> Result<Sim> {
-    let workload = match by {
+/// The workload of one size.
+fn workload(args: &Scale, by: By, size: u32) -> String {
+    match by {
         By::Cpus => args.workload.clone(),
         By::Jobs => format!("{},jobs={size}", args.workload),
         By::Clients => format!("{},count={size}", args.workload),
-    };
+    }
+}
+
+/// The command line of `weir sim` for one size.
+fn setup(args: &Scale, by: By, size: u32) -> Result<Sim> {
+    let workload = workload(args, by, size);
     let mut words = vec!["weir".to_owned(), "sim".to_owned()];
     words.extend(args.what.iter().cloned());
     let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);

@@ -127,3 +127,17 @@ fn law_that_a_command_prints_is_found() {
     let near = |key: &str, value: f64| (fit[key].as_f64().unwrap() / value - 1.0).abs() < 0.01;
     assert!(near("gamma", 100.0) && near("alpha", 0.1) && near("beta", 0.01) && near("peak_n", 9.487), "{fit:#}");
 }
+
+/// A command that fails is a result, not bad input; and the help shows the placeholder.
+#[test]
+fn failing_command_has_status_1_and_help_shows_the_placeholder() {
+    let directory = tempfile::tempdir().unwrap();
+    let run =
+        |args: &[&str]| Command::new(env!("CARGO_BIN_EXE_weir")).current_dir(directory.path()).args(args).output();
+    let output = run(&["scale", "--", "sh", "-c", "exit {n}"]).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    let help = run(&["scale", "--help"]).unwrap().stdout;
+    assert!(String::from_utf8_lossy(&help).contains("make -j{n}"), "{}", String::from_utf8_lossy(&help));
+    let output = run(&["scale", "--seeds", "5", "--", "true", "{n}"]).unwrap();
+    assert_eq!(output.status.code(), Some(2), "--seeds has no effect on a command");
+}
