@@ -25,6 +25,14 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
+    /// A task accesses more memory than this crate allocates.
+    #[error("{workload}: task {task:?} has a footprint above 16G; it can be simulated, but not executed")]
+    Footprint {
+        /// Name of the workload.
+        workload: String,
+        /// Name of the task.
+        task: String,
+    },
     /// The workload uses a kernel-only lock.
     #[error(
         "{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not executed"

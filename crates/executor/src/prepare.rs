@@ -7,7 +7,10 @@ use super::{Calibration, ExecuteError, Options};
 use host::sys;
 use ids::{CpuSet, Nanos, Policy};
 use std::thread;
-use workload::{LockKind, Op, Start, TaskSpec, Workload};
+use workload::{LockKind, Op, Quantity, Start, TaskSpec, Workload};
+
+/// Largest footprint in bytes that a task accesses for real.
+const MAX_FOOTPRINT: u64 = 16 << 30;
 
 /// Result of the preparation.
 pub struct Prepared {
@@ -27,6 +30,11 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     }
     if let Some(lock) = workload.locks.iter().find(|lock| lock.kind == LockKind::Rcu) {
         return Err(ExecuteError::Rcu { workload: workload.name.clone(), lock: lock.name.clone() });
+    }
+    let footprint =
+        |task: &TaskSpec| task.memory.as_ref().map_or(0, |memory| memory.limits(Quantity::Footprint).typical);
+    if let Some(task) = workload.tasks.iter().find(|task| footprint(task) > MAX_FOOTPRINT) {
+        return Err(ExecuteError::Footprint { workload: workload.name.clone(), task: task.name.clone() });
     }
     if workload.mutexes.iter().any(|mutex| mutex.inherits_priority) {
         return Err(ExecuteError::Inherits { workload: workload.name.clone() });

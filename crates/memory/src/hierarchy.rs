@@ -14,7 +14,7 @@ use speed::Rate;
 /// Size of a page that balancing moves, in bytes.
 const PAGE: u64 = 4_096;
 
-/// Number of working sets that a private cache keeps, in addition to those in use.
+/// Number of working sets that a private cache keeps, including those in use, which are never dropped.
 const SETS_OF_A_CORE: usize = 16;
 /// The same for each CPU below a last-level cache, and at least.
 const SETS_OF_A_CPU: usize = 4;
@@ -110,6 +110,8 @@ struct Running {
     /// Its stream now, in MB/s.
     stream: u64,
     rate: u64,
+    /// Home of its memory when it got the CPU. That of a region may change meanwhile.
+    home: Home,
 }
 
 /// Memory of a machine.
@@ -129,13 +131,13 @@ pub struct Memory {
     tasks: Vec<Option<Box<Task>>>,
     regions: Vec<Option<WorkingSet>>,
     running: Vec<Option<Running>>,
-    /// CPUs of each core, on which siblings of a task run.
+    /// CPUs of each core.
     siblings: Vec<Vec<CpuId>>,
     /// CPUs with tasks that wait for memory.
     active: Vec<CpuId>,
     /// The demand has changed since rates were last computed.
     stale: bool,
-    /// Reloads of siblings of tasks that came, to be paid by them.
+    /// Reload times owed by tasks on SMT siblings whose lines were displaced.
     of_siblings: Vec<(CpuId, Nanos)>,
 }
 
@@ -213,7 +215,7 @@ impl Memory {
         let moving = std::mem::take(&mut entry.moving);
         entry.reload = [reload.map_or(0, |reload| reload.time.0), lost[0], lost[1]];
         self.put_set(&mut entry, set);
-        self.running[cpu.index()] = Some(Running { task, since: now, stream: 0, rate: ONE });
+        self.running[cpu.index()] = Some(Running { task, since: now, stream: 0, rate: ONE, home });
         if entry.uses.share_percent > 0 {
             self.active.push(cpu);
             self.stale |= self.load.is_limited();
@@ -250,8 +252,10 @@ impl Memory {
     ) -> (Option<Reload>, [u64; 2]) {
         let place = self.places[cpu.index()];
         let (core, llc) = (place.core as usize, place.llc as usize);
-        self.private[core].advance(now);
-        self.llc[llc].advance(now);
+        for place in [place, self.places[set.last.unwrap_or(cpu).index()]] {
+            self.private[place.core as usize].advance(now);
+            self.llc[place.llc as usize].advance(now);
+        }
         let (private, shared) = (&self.private[core], &self.llc[llc]);
         let near = useful(set.footprint, private.capacity());
         let far = useful(set.footprint, shared.capacity());
@@ -320,7 +324,7 @@ impl Memory {
         let place = self.places[cpu.index()];
         let (id, mut set) = self.set_of(task, &entry);
         let home = set.home.expect("it is placed when it gets a CPU");
-        self.change_stream(now, cpu, home, running.stream, 0);
+        self.change_stream(now, cpu, running.home, running.stream, 0);
         if self.times.is_some() && set.footprint > 0 {
             let [owed, near, far] = entry.reload;
             let missing = |lost: u64| (lost * unpaid.0.min(owed)).checked_div(owed).unwrap_or(0);
@@ -429,9 +433,9 @@ impl Memory {
 
     /// Use and home of the task on `cpu`.
     fn on(&self, cpu: CpuId) -> (Use, Home) {
-        let task = self.running[cpu.index()].expect("a task runs there").task;
+        let Running { task, home, .. } = self.running[cpu.index()].expect("a task runs there");
         let uses = self.tasks[task.index()].as_ref().expect("its use is known").uses;
-        (uses, self.home(task).expect("it is placed"))
+        (uses, home)
     }
 
     fn rate_of(&self, uses: &Use, home: Home, node: u32) -> u64 {

@@ -6,9 +6,9 @@ use crate::ONE;
 /// Share of a working set of `set` bytes that a cache of `capacity` bytes has lost after others loaded `loaded` bytes,
 /// as a fixed-point number.
 ///
-/// l = (F + P - 0.8 C) / (1.3 C), between 0 and 1; 0 if nothing was loaded. The constants are the best fit to 32
-/// measured points on a private cache of 2 MiB: mean absolute error 0.040, worst 0.26. The loss of a perfect LRU cache,
-/// (F + P - C) / F, misses the same points by 0.155 and 0.86.
+/// l = (F + P - 0.8 C) / (1.3 C), between 0 and 1; 0 if nothing was loaded. The constants are the best fit to 64
+/// values measured on a private cache of 2 MiB: mean absolute error 0.052, worst 0.26. The loss of a perfect LRU cache,
+/// (F + P - C) / F, misses the same values by 0.202 and 0.86.
 pub fn lost(set: u64, loaded: u64, capacity: u64) -> u64 {
     if loaded == 0 || capacity == 0 {
         return 0;

@@ -431,6 +431,25 @@ fn core_choice_never_moves_memory_by_itself() {
     assert_eq!(turns.turn(1, 1), None, "once");
 }
 
+/// Balancing moves a region while another of its tasks runs: the stream of that task ends on the node where it began.
+#[test]
+fn region_that_moves_under_a_running_task_keeps_the_traffic_balanced() {
+    let effects = Effects { numa: Some(numa()), ..Effects::default() };
+    let mut memory = Memory::new(&effects, &topology(2, 1, 1, 1)).unwrap();
+    let placement = Some(Placement::Balancing);
+    let shared = Use { region: Some(0), stream_mb_s: 1_000, share_percent: 100, placement, ..footprint(40) };
+    (0..2).for_each(|task| memory.add_task(TaskId(task), shared));
+    (0..2).for_each(|task| {
+        let _ = memory.enter(Nanos(0), TaskId(task), CpuId(task));
+    });
+    let later = Nanos::from_secs(1);
+    memory.leave(later, TaskId(1), CpuId(1), Nanos::ZERO);
+    assert_eq!(memory.home(TaskId(0)), Some(Home::Node(1)), "the region has moved");
+    memory.leave(later, TaskId(0), CpuId(0), Nanos::ZERO);
+    // Both streams have ended, so nothing more is loaded.
+    assert_eq!(memory.moved(later), memory.moved(later + later));
+}
+
 /// Rates of tasks that run on CPUs 0, 1, ... of one node at the same time.
 fn rates_together(limits: Bandwidth, uses: &[Use]) -> Vec<f64> {
     let effects = Effects { bandwidth: Some(limits), ..Effects::default() };

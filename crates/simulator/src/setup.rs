@@ -11,7 +11,7 @@ use crate::ticks_seen::touches_what_ticks_change;
 use crate::{Form, Scheduler, Setup, SetupError};
 use bpf_object::{LinkedObject, Object};
 use event_log::Sink;
-use ids::{CpuSet, MAX_CPUS, Nanos};
+use ids::{CpuSet, MAX_CPUS, Nanos, Placement};
 use kernel_model::{Config, Kernel};
 use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Window, WorkloadFacts};
 use machine_model::Machine;
@@ -211,6 +211,14 @@ pub(crate) fn check_workload(
         if let Some(missing) = spec.cpus.iter().chain(changes).find(|cpus| !cpus.intersects(&all)) {
             return Err(SetupError::Workload(format!(
                 "{}: task {index} ({}) may only run on CPUs {missing}, but {} has CPUs {all}",
+                workload.name, spec.name, machine.name
+            )));
+        }
+        if let Some(Placement::Node(node)) = spec.memory.as_ref().and_then(|memory| memory.placement)
+            && !machine.topology.has_node(node)
+        {
+            return Err(SetupError::Workload(format!(
+                "{}: task {index} ({}) has its memory on node {node} (placement), which {} does not have",
                 workload.name, spec.name, machine.name
             )));
         }

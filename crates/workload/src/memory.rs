@@ -181,7 +181,9 @@ impl MemoryUse {
         match (own, class) {
             (Some(own), _) => own,
             (None, Some(class)) => class.uses[quantity as usize],
-            (None, None) if quantity == Quantity::Share && self.stream.is_some() => Limits::exactly(100),
+            (None, None) if quantity == Quantity::Share && self.stream.is_some_and(|stream| stream.high > 0) => {
+                Limits::exactly(100)
+            }
             (None, None) => NOTHING,
         }
     }
@@ -207,13 +209,18 @@ impl MemoryUse {
     /// # Errors
     /// What is missing.
     pub(crate) fn check(&self) -> Result<(), String> {
-        let has_footprint = self.limits(Quantity::Footprint).high > 0;
+        let footprint = self.limits(Quantity::Footprint);
+        let has_footprint = footprint.high > 0;
+        let streams = self.limits(Quantity::Stream).high > 0;
         match self {
-            MemoryUse { region: Some(region), .. } if !has_footprint => {
-                Err(format!("region {region:?} has no size; expected a footprint as well"))
+            MemoryUse { region: Some(region), .. } if footprint.low == 0 => {
+                Err(format!("region {region:?} has no size; expected a footprint above 0 as well"))
             }
             MemoryUse { dirty: Some(_), .. } if !has_footprint => {
                 Err("dirty is a part of the footprint; expected a footprint as well".to_owned())
+            }
+            _ if streams && self.limits(Quantity::Share).low == 0 => {
+                Err("a stream takes time; expected a memory-share above 0".to_owned())
             }
             _ => Ok(()),
         }
@@ -318,5 +325,12 @@ mod tests {
             let error = used(&[(key, value)]).unwrap_err();
             assert!(error.starts_with(expected), "{key}={value}: {error}");
         }
+        let pairs: [&[(&str, &str)]; 2] =
+            [&[("region", "heap"), ("footprint", "0:0:1M")], &[("stream", "5000"), ("memory-share", "0")]];
+        for pair in pairs {
+            assert!(used(pair).is_err(), "{pair:?}");
+        }
+        let none = used(&[("footprint", "640K"), ("stream", "0")]).unwrap();
+        assert_eq!(none.limits(Quantity::Share), Limits::exactly(0), "no stream takes no time");
     }
 }
