@@ -49,7 +49,7 @@ enum {
 	MAX_LOCKS = 16384,
 	MAX_STACKS = 16384,
 	MAX_PAIRS = 16384,
-	MAX_SOURCES = 1024,
+	MAX_SOURCES = 65536, /* 4,096 CPUs with 10 softirqs, 4 vectors and some devices each */
 };
 
 struct note {
@@ -60,6 +60,8 @@ struct note {
 	__u32 state;
 	__u64 ran_ns;	   /* sum_exec_runtime when it was last switched out */
 	__u64 ran_first_ns; /* sum_exec_runtime at the start */
+	__u64 utime_first_ns;
+	__u64 stime_first_ns;
 	__u64 woken_ns;	   /* time of a wakeup since which it has not run; 0 if none */
 	char waker[COMM];
 	/* Current futex wait. */
@@ -224,7 +226,8 @@ static void charge(struct note *note, enum state next, __u64 now)
 {
 	__u32 state = note->state;
 
-	if (state < STATES && now > note->since_ns)
+	/* A note that its owner has not filled yet has no start. */
+	if (state < STATES && note->since_ns && now > note->since_ns)
 		note->times_ns[state] += now - note->since_ns;
 	if (now > note->since_ns)
 		note->since_ns = now;
@@ -288,6 +291,8 @@ static void begin(struct task_struct *task, struct note *note, enum state state,
 	note->state = state;
 	note->ran_ns = task->se.sum_exec_runtime;
 	note->ran_first_ns = note->ran_ns;
+	note->utime_first_ns = task->utime;
+	note->stime_first_ns = task->stime;
 }
 
 static void tell(struct task_struct *task, struct note *note, __u64 now, bool dead)
@@ -308,8 +313,8 @@ static void tell(struct task_struct *task, struct note *note, __u64 now, bool de
 	event->dead = dead;
 	event->ran_ns = note->ran_ns - note->ran_first_ns;
 	event->counted_ns = note->times_ns[STATE_RUN];
-	event->utime_ns = task->utime;
-	event->stime_ns = task->stime;
+	event->utime_ns = task->utime - note->utime_first_ns;
+	event->stime_ns = task->stime - note->stime_first_ns;
 	event->pid = task->pid;
 	event->tgid = task->tgid;
 	event->unseen = note->unseen;

@@ -353,6 +353,7 @@ fn second_reading_contains_only_what_happened_since() {
 
 #[test]
 fn process_that_does_not_exist_is_refused() {
+    let _turn = turn();
     let Some(_) = start(What::Locks, Scope::Machine) else { return };
     let error = Tables::start(What::Locks, Scope::Process(u32::MAX >> 2)).err().expect("it does not exist");
     assert!(matches!(error, LinkError::NoProcess { .. }), "{error}");

@@ -32,7 +32,7 @@ fn row(table: &Locks, lock: &Lock) -> String {
         known(lock.count.map(|count| count.to_string())),
         known(lock.count.map(|count| share(count.saturating_sub(lock.contended), count))),
         known(contended),
-        known(lock.count.map(|count| share(lock.rejected.unwrap_or(0), count))),
+        known(lock.count.zip(lock.rejected).map(|(count, rejected)| share(rejected, count))),
         lock.caller.clone(),
     ];
     cells.join("\t") + "\n"

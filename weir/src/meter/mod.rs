@@ -91,10 +91,24 @@ pub fn meter(args: &Meter) -> Result<bool> {
     if matches!(args.format, Format::Nix | Format::Lockmeter) && args.what != What::Locks {
         bail!("--format nix and --format lockmeter are lock tables; expected text, json or csv");
     }
+    let fits = match args.by {
+        By::Task => true,
+        By::Lock => args.what == What::Locks,
+        By::Process | By::Name => args.what == What::Microstates,
+    };
+    if !fits {
+        bail!("--by: expected lock with locks, process or name with microstates");
+    }
+    if args.sort == Sort::Mean && args.what != What::Locks {
+        bail!("--sort mean orders lock tables only");
+    }
     match args.first.as_deref() {
         Some(file) if file.contains(['.', '/']) && file.parse::<ids::Nanos>().is_err() => {
             if !args.command.is_empty() || args.pid.is_some() || args.count.is_some() || args.tui {
                 bail!("{file} is a saved run; expected no COUNT, -p, --tui and command with it");
+            }
+            if args.by == By::Process {
+                bail!("--by process: a saved run does not tell processes from threads; expected --by name");
             }
             let table = saved::table(Path::new(file), args.what, &args.which)?.arrange(args);
             output::print(&table.show(args))?;

@@ -49,8 +49,8 @@ pub fn table(path: &Path, what: What, which: &Which) -> Result<Table> {
                 |wanted: &[State]| wanted.iter().filter_map(|state| states.total(*state)).map(|time| time.0).sum();
             let all = Nanos(sum(&[State::Spin, State::Futex, State::RunQueue, State::Stolen]));
             let scheduler = Nanos(details.cpus.iter().map(|cpu| cpu.scheduler_ns).sum());
-            let known = simulated && slowed(&saved, run)? == Some(0);
-            Table::Locks(Locks { trust, rows, microstates: known.then_some(all + scheduler) })
+            let known = simulated && excess_is_spin(&saved, run)?;
+            Table::Locks(Locks { followed: trust.elapsed, trust, rows, microstates: known.then_some(all + scheduler) })
         }
         What::Microstates => Table::Microstates(microstates(&saved, run, &details, trust)?),
         What::Wakeups => Table::Wakeups(wakeups(&saved, run, trust)?),
@@ -81,17 +81,19 @@ fn timeline(saved: &Saved, run: usize) -> Result<Timeline> {
     Ok(saved.runs[run].timeline(recorder))
 }
 
-/// CPU time that exceeds the work because CPUs were slower than the reference.
-fn slowed(saved: &Saved, run: usize) -> Result<Option<u64>> {
-    saved.measure(run, "run_ns.slowed")
+/// Whether CPU time exceeds the work only by spinning and waiting for the cache lines of locks.
+fn excess_is_spin(saved: &Saved, run: usize) -> Result<bool> {
+    let part = |key| saved.measure(run, key);
+    let memory = part("run_ns.reload")?.unwrap_or(0) + part("run_ns.memory")?.unwrap_or(0);
+    Ok(part("run_ns.slowed")? == Some(0) && memory == 0)
 }
 
 /// States of each task. Run, stolen, runnable and blocked time are those of the run's accounts; the events divide the
 /// blocked time by cause. A running task spun or waited for lines of locks for as long as its CPU time exceeds its
-/// work, if its CPUs were never slower than the reference; else the events tell for how long it spun.
+/// work, if its CPUs were never slower than the reference and no time went to caches or memory; else the events tell for how long it spun.
 fn microstates(saved: &Saved, run: usize, details: &Details, trust: Trust) -> Result<Microstates> {
     let timeline = timeline(saved, run)?;
-    let exact = slowed(saved, run)? == Some(0);
+    let exact = excess_is_spin(saved, run)?;
     let mut tasks = Vec::new();
     for account in details.tasks.iter().filter(|task| !task.kernel_thread) {
         let history = timeline.tasks.get(account.id as usize);

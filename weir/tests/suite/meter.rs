@@ -111,6 +111,9 @@ fn bad_usage_is_refused() {
     assert!(refused(&["locks", "run.weirrun", "3"]).contains("is a saved run; expected no COUNT"));
     assert!(refused(&["locks", "run.weirrun", "-p", "1"]).contains("is a saved run"));
     assert!(refused(&["clocks", "run.weirrun"]).contains("clocks"));
+    assert!(refused(&["locks", "run.weirrun", "--by", "name"]).contains("expected lock with locks"));
+    assert!(refused(&["wakeups", "run.weirrun", "--sort", "mean"]).contains("orders lock tables only"));
+    assert!(refused(&["microstates", "run.weirrun", "--by", "process"]).contains("expected --by name"));
 }
 
 /// Measures a shell that starts programs, as root on a kernel with BTF.

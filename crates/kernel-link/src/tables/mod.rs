@@ -83,6 +83,10 @@ pub struct Tables {
     /// Notes of living tasks at the last reading, by PID.
     before: BTreeMap<u32, Told>,
     since: Nanos,
+    /// When the meter started.
+    began: Nanos,
+    /// There was no reading yet.
+    is_first: bool,
     times: Times,
     lost: u64,
 }
@@ -146,8 +150,24 @@ impl Tables {
         let kernel = if what == What::Locks { Symbols::of_kernel() } else { Symbols::default() };
         let (programs, files, before) = Default::default();
         let (times, since, links) = (Times::now()?, sys::now(), Vec::new());
-        let mut tables =
-            Tables { links, ring, object, told, what, scope, kernel, programs, files, before, since, times, lost: 0 };
+        let (began, is_first, lost) = (since, true, 0);
+        let mut tables = Tables {
+            links,
+            ring,
+            object,
+            told,
+            what,
+            scope,
+            kernel,
+            programs,
+            files,
+            before,
+            since,
+            began,
+            is_first,
+            times,
+            lost,
+        };
         tables.attach()?;
         if scope != Scope::Command && what != What::Interrupts {
             tables.for_each_task("on_existing")?;
@@ -266,7 +286,7 @@ impl Tables {
         for bytes in raw {
             let told =
                 Told::parse(&bytes).ok_or_else(|| LinkError::Malformed(format!("a note of {} bytes", bytes.len())))?;
-            let earlier = self.before.get(&told.pid).filter(|earlier| earlier.times[0] <= told.times[0]);
+            let earlier = self.before.get(&told.pid).filter(|earlier| earlier.born == told.born);
             let part = earlier.map_or_else(|| told.clone(), |earlier| told.since(earlier));
             match told.dead {
                 true => _ = self.before.remove(&told.pid),
@@ -319,10 +339,11 @@ impl Tables {
             sum.wait_max = sum.wait_max.max(Nanos(max));
         }
         // A wait is charged at its end, so one that began before the interval may be longer than the states in it.
-        let whole = states.iter().all(|told| told.dead);
-        let asleep = |told: &Told| told.times.iter().sum::<u64>();
-        let microstates = whole.then(|| Nanos(states.iter().map(asleep).sum()));
-        Ok(Locks { trust, rows: rows.into_values().collect(), microstates }.by_place())
+        let whole = std::mem::take(&mut self.is_first) && states.iter().all(|told| told.dead);
+        let life = |told: &Told| told.times.iter().sum::<u64>();
+        let microstates = whole.then(|| Nanos(states.iter().map(life).sum()));
+        let followed = sys::now().since(self.began);
+        Ok(Locks { trust, rows: rows.into_values().collect(), followed, microstates }.by_place())
     }
 
     /// An empty row for this key.

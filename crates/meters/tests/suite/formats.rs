@@ -40,7 +40,8 @@ fn nix() -> Locks {
             ..Lock::default()
         }
     };
-    Locks { trust: trust(Nanos::from_ms(10_000), 32), rows: NIX.lines().map(row).collect(), microstates: None }
+    let trust = trust(Nanos::from_ms(10_000), 32);
+    Locks { followed: trust.elapsed, trust, rows: NIX.lines().map(row).collect(), microstates: None }
 }
 
 #[test]
@@ -97,6 +98,7 @@ fn lecture() -> Locks {
     };
     Locks {
         trust: trust(Nanos::from_ms(37_500), 12),
+        followed: Nanos::from_ms(37_500),
         rows: vec![
             row("find_lock_page+0x30", 50_542_055, 6_621_009, (27_110_000_000, 9_500), (191_250_000_000, 20_000_000)),
             row("find_lock_page+0x130", 1_113, 949, (1_900_000, 6_200), (43_700_000, 4_016_000)),

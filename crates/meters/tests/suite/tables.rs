@@ -92,7 +92,7 @@ fn lock_table_shows_the_share_of_all_waiting() {
         ..Lock::default()
     };
     let rows = vec![lock("futex", "pool_take", 23, 75_000_000), lock("spin", "futex_wake+0x9c", 2, 25_000_000)];
-    let table = Locks { trust: trust(), rows, microstates: None };
+    let table = Locks { followed: trust().elapsed, trust: trust(), rows, microstates: None };
     expect![[r#"
         real, 1.00 s on 2 CPUs
         WARNING: 3 events were lost: counts and times are too low
