@@ -8,7 +8,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 /// Interval at which termination signals are polled while runs are in progress.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 /// Base of the exit status of a process that a signal ended.
 const SIGNALLED: i32 = 128;
 
@@ -64,7 +64,11 @@ pub fn run<T: Send, R>(
                 end = End::Interrupted(signal.signal);
                 break;
             }
-            done = changed.wait_timeout(done, LOOK).expect("no thread panics while holding it").0;
+            done = changed.wait_timeout(done, POLL).expect("no thread panics while holding it").0;
+        }
+        // A signal may have come since the last poll; unblocked, it would end the process before the report.
+        if let (End::Done, Some(signal)) = (end, signals.as_ref().and_then(Signals::take)) {
+            end = End::Interrupted(signal.signal);
         }
         let finished = std::mem::take(&mut done.0);
         drop(done);
@@ -75,7 +79,7 @@ pub fn run<T: Send, R>(
             }
             return finish(finished, end);
         };
-        // Runs in progress are abandoned: they may take minutes, and nothing of theirs is of use.
+        // Runs in progress are abandoned: they may take minutes, and an unfinished run has no results.
         if let Err(error) = finish(finished, end) {
             eprintln!("weir: error: {}", report::escape(&crate::describe(&error)));
         }
@@ -83,7 +87,7 @@ pub fn run<T: Send, R>(
     })
 }
 
-/// Says that runs were interrupted.
+/// Prints how many runs finished before the interruption.
 pub fn tell_interrupted(finished: usize, planned: usize) {
     eprintln!(
         "weir: interrupted: {finished} of {} finished; the report covers these",

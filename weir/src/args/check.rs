@@ -44,7 +44,7 @@ pub struct Check {
     /// Number of runs
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub seeds: u64,
-    /// Seed of the first run
+    /// Seed of the first run; an existing --resume FILE has its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
     pub first: u64,
     /// Run seeds for this time instead of a fixed number

@@ -61,7 +61,8 @@ fn to_text(checked: &Checked<'_>) -> String {
     }
     for (name, tally) in tallies.iter().filter(|(_, tally)| tally.broken > 0) {
         let kind = if is_warning(name) { "WARNING" } else { "BROKEN" };
-        let _ = writeln!(text, "\n{kind}: {name}, in {} of {}", count(tally.broken), counted(runs, "run"));
+        let _ =
+            writeln!(text, "\n{kind}: {name}, in {} of {}", count(tally.broken), counted(tally.seen, "applicable run"));
         match &tally.shrunk {
             Some(shrunk) => {
                 let _ = writeln!(text, "  {}", escape(&shrunk.command));
@@ -71,7 +72,10 @@ fn to_text(checked: &Checked<'_>) -> String {
         }
     }
     if checked.interrupted || args.minutes.is_some() {
-        let _ = writeln!(text, "\nto continue: --first {}", seeds.end);
+        match &args.resume {
+            Some(_) => text.push_str("\nto continue: repeat this command\n"),
+            None => drop(writeln!(text, "\nto continue: --first {}", seeds.end)),
+        }
     }
     text
 }
@@ -109,13 +113,12 @@ fn to_json(checked: &Checked<'_>) -> String {
 
 /// A test suite with a test case for each property, as CI systems read it.
 fn to_junit(checked: &Checked<'_>) -> String {
-    let Checked { args, seeds, tallies, took, .. } = checked;
+    let Checked { args, tallies, took, .. } = checked;
     let (name, time) = (xml(&args.scheduler), took.as_secs_f64());
     let failures = tallies.values().filter(|tally| tally.broken > 0).count();
     let head = format!("tests=\"{}\" failures=\"{failures}\" errors=\"0\" time=\"{time:.3}\"", tallies.len());
     let mut text = format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {head}>\n");
     let _ = writeln!(text, "  <testsuite name=\"weir check {name}\" {head}>");
-    let runs = counted(seeds.end - seeds.start, "run");
     for (property, tally) in tallies {
         let _ = write!(text, "    <testcase classname=\"weir.check.{name}\" name=\"{property}\"");
         if tally.broken == 0 {
@@ -127,7 +130,8 @@ fn to_junit(checked: &Checked<'_>) -> String {
             Some(shrunk) => format!("{}\n{}", shrunk.command, shrunk.story.join("\n")),
             None => tally.commands.join("\n"),
         };
-        let _ = writeln!(text, ">\n      <failure type=\"{kind}\" message=\"in {} of {runs}\">", tally.broken);
+        let of = counted(tally.seen, "applicable run");
+        let _ = writeln!(text, ">\n      <failure type=\"{kind}\" message=\"in {} of {of}\">", tally.broken);
         let _ = writeln!(text, "{}</failure>\n    </testcase>", xml(&told));
     }
     text + "  </testsuite>\n</testsuites>\n"

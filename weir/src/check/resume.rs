@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Version of the format.
 const FORMAT: u32 = 1;
+/// Largest seed that a file may name.
+const LAST: u64 = 1 << 40;
 
 #[derive(Serialize, Deserialize)]
 struct Document {
@@ -55,13 +57,16 @@ pub(super) fn read(args: &Check, scheduler: &Scheduler) -> Result<Option<Before>
     if document.weir_check != FORMAT {
         bail!("{}: format {}; expected {FORMAT}", place(), document.weir_check);
     }
-    if document.object_hash != hash(scheduler) {
+    if document.object_hash != hash(scheduler) || document.scheduler != args.scheduler {
         bail!(
-            "{}: results of another object ({}); expected those of {}; delete the file to start over",
+            "{}: results of another scheduler or object ({}); expected those of {}; delete the file to start over",
             place(),
             document.scheduler,
             args.scheduler
         );
+    }
+    if document.first > document.next || document.next > LAST {
+        bail!("{}: first {}, next {}; expected first <= next <= {LAST}", place(), document.first, document.next);
     }
     let tally = |counts: Counts| {
         let Counts { seen, broken, first, commands } = counts;

@@ -141,7 +141,8 @@ fn mistakes_are_found_without_promises_and_shrunk_to_four_tasks_and_cpus() {
         let found = properties.iter().find(|it| it["property"] == property).unwrap();
         assert!(found["broken"].as_u64() > Some(0), "{mistake}: {properties:#?}");
         let shrunk = &found["shrunk"];
-        assert!(shrunk["tasks"].as_u64() <= Some(4) && shrunk["cpus"].as_u64() <= Some(4), "{mistake}: {shrunk:#}");
+        let small = |key: &str| shrunk[key].as_u64().is_some_and(|number| (1..=4).contains(&number));
+        assert!(small("tasks") && small("cpus"), "{mistake}: {shrunk:#}");
         let story: Vec<&str> = shrunk["story"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();
         assert!(story.len() <= 10 && story.concat().contains("wrong.bpf.c:"), "{mistake}: {story:#?}");
         let words = shlex::split(shrunk["command"].as_str().unwrap()).unwrap();
@@ -174,7 +175,7 @@ fn check_resumes_after_its_last_seed_and_writes_junit() {
     );
     let other = check("NONE", &[]);
     assert_eq!(other.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&other.stderr).contains("results of another object"), "{other:?}");
+    assert!(String::from_utf8_lossy(&other.stderr).contains("results of another scheduler or object"), "{other:?}");
     let unknown = wrong("NONE", &["--ignore", "nothing"]);
     assert_eq!(unknown.status.code(), Some(2));
 }
