@@ -37,7 +37,9 @@ pub fn record(args: &Record) -> Result<bool> {
     written.iter().for_each(wrote);
     eprint!("{}", report(&summary));
     written?;
-    if output.is_file() {
+    // The recording is complete: from here on a signal has its usual effect.
+    drop(signals);
+    if target.directory().is_some() {
         check::check(&target)?;
     }
     if command_lines > 0 {

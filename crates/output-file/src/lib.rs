@@ -236,7 +236,7 @@ fn named<T>(directory: &Path, name: &OsString, create: impl Fn(&Path) -> io::Res
         match create(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             // The target's name is as long as names may be.
-            Err(error) if error.kind() == io::ErrorKind::InvalidFilename && name.len() > 1 => {
+            Err(error) if error.kind() == io::ErrorKind::InvalidFilename && name != "weir" => {
                 return named(directory, &"weir".into(), create);
             }
             result => return result.map(|made| (made, path)),

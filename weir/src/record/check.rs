@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Checks a new recording against the recorded run, and notes in the file what it does not pass.
+//! Checks a new recording against the recorded run, and stores failed checks in its notes.
 
 use crate::select;
 use anyhow::{Context, Result};
@@ -12,7 +12,7 @@ use std::fs;
 use workload::{Recording, RecordingMeta};
 use workload_summary::{SELF_CHECK, flaws, replay_flaw};
 
-/// Deviation of a replay that is told. The worst of 18 programs with faithful recordings was 10.4 % of the CPU time
+/// Deviation of a replay from the recorded run above which a warning is printed, in percent. The worst of 18 programs with faithful recordings was 10.4 % of the CPU time
 /// away.
 const REPLAY_PERCENT: u64 = 15;
 
