@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Warnings: what no promise forbids and few schedulers intend. Their bounds are wide, so that a scheduler that only
+//! Warnings: behavior that violates no promise but is rarely intended. Their bounds are wide, so that a scheduler that only
 //! favours some tasks stays below them.
 //!
 //! - `idle-beside-waiting`: a task waited for more than [`IDLE`] while a CPU idled that it may use.
