@@ -159,7 +159,7 @@ impl Fit {
     }
 
     /// Names of the parameters whose intervals include 0.
-    pub fn not_told_from_zero(&self) -> Vec<&'static str> {
+    pub fn not_significant(&self) -> Vec<&'static str> {
         let low = self.intervals.0;
         let all = [("alpha", low.alpha), ("beta", low.beta)];
         all.into_iter().filter(|(_, low)| *low <= 0.0).map(|(name, _)| name).collect()

@@ -75,9 +75,9 @@ fn findings(fit: &Fit, unit: &str) -> String {
         let _ =
             writeln!(text, "limit by contention: {}; linear scaling reaches it at {}", number(limit), number(optimal));
     }
-    let not_told = fit.not_told_from_zero();
-    if !not_told.is_empty() {
-        let _ = writeln!(text, "not distinguishable from 0 in these data: {}", not_told.join(", "));
+    let insignificant = fit.not_significant();
+    if !insignificant.is_empty() {
+        let _ = writeln!(text, "not distinguishable from 0 in these data: {}", insignificant.join(", "));
     }
     let above: Vec<String> =
         fit.points.iter().filter(|point| fit.efficiency(**point) > 1.05).map(|p| p.n.to_string()).collect();

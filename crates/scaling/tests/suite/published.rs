@@ -84,7 +84,7 @@ fn ray_tracer_has_no_peak() {
     rounds_to(high.beta, "0.000214");
     rounds_to(low.gamma, "17.868380");
     rounds_to(high.gamma, "25.829306");
-    assert_eq!(fit.not_told_from_zero(), ["beta"]);
+    assert_eq!(fit.not_significant(), ["beta"]);
     assert!(scaling::to_text(&fit, "CPUs").contains("no peak in the data"));
 }
 
