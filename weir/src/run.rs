@@ -369,8 +369,7 @@ fn measure(
     let traced = trace.map_or(Ok(()), |trace| sim::place(trace.finish(), outputs.trace.as_ref()));
     drop(outside.statistics);
     let ended = outside.scheduler.map(Loaded::end).transpose()?;
-    let restarts = ended.as_ref().map_or(0, |ended| ended.restarts);
-    let calls = ended.as_ref().map_or_else(Vec::new, |ended| ended.calls.clone());
+    let (restarts, calls) = ended.as_ref().map_or((0, Vec::new()), |ended| (ended.restarts, ended.calls.clone()));
     // The scheduler may have been ejected after the last check.
     ejected = ejected.or(ended.and_then(|ended| ended.ejection()));
     let fault = end_faults(outside.faults)?;

@@ -25,8 +25,8 @@ pub struct WorkingSet {
 }
 
 impl WorkingSet {
-    /// Allocates and warms a set; `None` if the task has no footprint. Regions are not shared. Must be called by the task, so that
-    /// its memory is on the node on which it runs.
+    /// Allocates and warms a set; `None` if the task has no footprint. Regions are not shared. Must be called by the
+    /// task, so that its memory is on the node on which it runs.
     pub fn of(memory: Option<&MemoryUse>) -> Option<WorkingSet> {
         let memory = memory?;
         let bytes = memory.limits(Quantity::Footprint).typical as usize;

@@ -2,8 +2,8 @@
 /*
  * Records the CPU use of a process tree and the causes of its sleeps. tree.bpf.h has the parts shared with the meter.
  *
- * 1. Preemptions need no events: they do not change what a task does, and positions are in CPU time. A yield that leads to a switch needs one.
- *    Tasks outside the tree cost one failed lookup per switch.
+ * 1. Preemptions need no events: they do not change what a task does, and positions are in CPU time. A yield that
+ *    leads to a switch needs one. Tasks outside the tree cost one failed lookup per switch.
  * 2. One event per sleep. The cause of a wakeup is noted in the sleeper at sched_waking, where the waker is still
  *    `current` and the context is the waker's. The event is sent when the sleeper runs again, so a wakeup of a task
  *    that had not left its CPU yet sends nothing.

@@ -45,7 +45,8 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// Creates an empty cache of this size in bytes, which keeps up to `most` sets, including those in use, which are never dropped.
+    /// Creates an empty cache of this size in bytes, which keeps up to `most` sets, including those in use, which are
+    /// never dropped.
     pub fn new(capacity: u64, most: usize) -> Cache {
         Cache { capacity, most, sets: Vec::new(), streamed: 0, stream: 0, at: Nanos::ZERO }
     }

@@ -90,7 +90,8 @@ fn excess_is_spin(saved: &Saved, run: usize) -> Result<bool> {
 
 /// States of each task. Run, stolen, runnable and blocked time are those of the run's accounts; the events divide the
 /// blocked time by cause. A running task spun or waited for lines of locks for as long as its CPU time exceeds its
-/// work, if its CPUs were never slower than the reference and no time went to caches or memory; else the events tell for how long it spun.
+/// work, if its CPUs were never slower than the reference and no time went to caches or memory; else the events tell for
+/// how long it spun.
 fn microstates(saved: &Saved, run: usize, details: &Details, trust: Trust) -> Result<Microstates> {
     let timeline = timeline(saved, run)?;
     let exact = excess_is_spin(saved, run)?;

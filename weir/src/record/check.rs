@@ -12,8 +12,8 @@ use std::fs;
 use workload::{Recording, RecordingMeta};
 use workload_summary::{SELF_CHECK, flaws, replay_flaw};
 
-/// Deviation of a replay from the recorded run above which a warning is printed, in percent. The worst of 18 programs with faithful recordings was 10.4 % of the CPU time
-/// away.
+/// Deviation of a replay from the recorded run above which a warning is printed, in percent. The worst of 18 programs
+/// with faithful recordings was 10.4 % of the CPU time away.
 const REPLAY_PERCENT: u64 = 15;
 
 /// Prints failed checks of the recording, and notes the deviation of a replay in the file.
