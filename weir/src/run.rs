@@ -4,22 +4,22 @@
 
 mod command;
 mod execute;
+mod plan;
 mod scheduler;
 mod screen;
 mod statistics;
 mod whole;
 
 use crate::args::{Format, Run};
-use crate::output::{self, Delivery, print, quote};
+use crate::output::{self, Delivery, print};
 use crate::refusals::Refusals;
 use crate::select::{self, Scheduler};
 use crate::suites::Suites;
-use crate::{input, notes, save, sim};
-use anyhow::{Context, Result, anyhow, bail};
+use crate::{save, sim};
+use anyhow::{Context, Result, anyhow};
 use command::Channels;
 use event_log::{LogWriter, Tee, perfetto};
 use executor::{Options, PreparedWorkload};
-use fault_plan::FaultPlan;
 use host::affinity::Keeper;
 use host::faults::{Faults, Guardian};
 use host::signals::Signals;
@@ -29,11 +29,11 @@ use kernel_link::meter::{Meter, Scope, host_machine};
 use kernel_link::scheduler::KernelExit;
 use machine_model::Machine;
 use output_file::Target;
+use plan::Plan;
 use report::{Called, RunReport};
 use scheduler::{Loaded, tell_exit};
 use screen::Screen;
 use statistics::Statistics;
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use worlds::real::{Checked, Outcome};
@@ -94,8 +94,8 @@ impl Outside<'_> {
     }
 
     /// Standard input and output for a command.
-    fn channels(&self, args: &Run) -> Channels {
-        match (&self.screen, args.format) {
+    fn channels(&self, plan: &Plan) -> Channels {
+        match (&self.screen, plan.format) {
             (Some(_), _) => Channels::Captured,
             (None, Format::Text) => Channels::Same,
             (None, Format::Json | Format::Csv) => Channels::Apart,
@@ -115,13 +115,6 @@ impl Outside<'_> {
     }
 }
 
-/// Output files, checked.
-struct Files {
-    trace: Option<Target>,
-    save: Option<Target>,
-    page: Option<Target>,
-}
-
 /// End of the measured command or workload.
 struct Followed {
     ejected: Option<KernelExit>,
@@ -135,85 +128,39 @@ struct Followed {
 
 /// Runs and reports. Returns false if something was wrong with the run.
 pub fn run(args: &Run) -> Result<bool> {
-    if args.save.is_some() || args.report.is_some() {
-        input::remember();
-    }
-    let named = args.scheduler.as_slice();
-    let mut schedulers = select::schedulers(named, args.profile.as_deref()).map_err(|error| hint(args, error))?;
-    plan_calls(args, &mut schedulers)?;
+    let plan = Plan::of(args)?;
     let signals = Signals::block()?;
     for name in executor::remove_stale_cgroups() {
         eprintln!("weir: removed cgroup {name}, left behind by a killed weir");
     }
-    let options = Options { duration: args.duration, ..Options::default() };
-    let workload = args.workload.as_deref().map(|name| select::workload(name, online_cpus()?)).transpose()?;
-    let facts = workload.as_ref().map_or_else(Default::default, simulator::workload_facts);
-    for loadable in schedulers.iter_mut().filter_map(|scheduler| scheduler.loadable.as_mut()) {
-        loadable.profile = loadable.profile.for_workload(&facts).into_owned();
-    }
-    let prepared = workload.as_ref().map(|workload| PreparedWorkload::prepare(workload, &options)).transpose();
+    let options = Options { duration: plan.duration, ..Options::default() };
+    let prepared = plan.workload().map(|workload| PreparedWorkload::prepare(workload, &options)).transpose();
     let prepared = prepared.map_err(kernel_link::LinkError::from)?;
-    let watches = args.command.is_empty() && prepared.is_none();
-    if watches && args.format == Format::Csv {
-        bail!("--format csv needs a command or a workload, and none is given");
-    }
-    let files =
-        [("--trace", args.trace.as_deref()), ("--save", args.save.as_deref()), ("--report", args.report.as_deref())];
-    let [trace, save, page] = output::check(files)?;
-    output::refuse_inputs([&trace, &save, &page])?;
-    let outputs = Files { trace, save, page };
-    let check = args.check.then_some(Path::new(""));
-    if let Some((option, _)) = files.iter().chain(&[("--check", check)]).find(|(_, it)| watches && it.is_some()) {
-        bail!("{option} needs a command or a workload, and none is given");
-    }
-    let plan = args.faults.as_deref().map(select::faults).transpose()?.filter(|plan: &FaultPlan| !plan.is_empty());
-    let faults = plan.as_ref().map(Faults::prepare).transpose().context("--faults")?;
-    if args.format == Format::Text {
-        notes::tell_recorded(args.workload.as_slice())?;
-    }
+    let faults = plan.faults.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     // The guardian is started before the scheduler is loaded, since a faulty scheduler might never let it start.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
-    if schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
+    if plan.schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
         && let Err(error) = host::priority::raise()
     {
         eprintln!("weir: cannot get a real-time priority ({error}): Ctrl-C is delayed if the scheduler starves weir");
     }
-    let scheduler = schedulers.first().map(Loaded::load).transpose()?.flatten();
-    let draws = args.tui && screen::is_possible();
-    let every = args.stats.or(args.monitor).map(Duration::from_secs);
-    // Without a command or workload, statistics are the only output. They also replace a screen that cannot be drawn.
-    let every = every.or((watches || args.tui).then_some(Duration::from_secs(1))).filter(|_| !draws);
+    let scheduler = plan.schedulers.first().map(Loaded::load).transpose()?.flatten();
     // Standard output carries one JSON or CSV document, so statistics go to standard error.
-    let beside = !watches && args.format != Format::Text;
-    let statistics = every.map(|every| Statistics::start(every, args.format, beside)).transpose()?;
-    let duration = args.duration;
-    let affinities = args.keep_affinity.then(Keeper::start).transpose()?;
-    let (unread, deadline) = (false, None);
-    let screen = draws.then(|| start_screen(args, watches)).transpose()?;
+    let beside = !plan.watches() && plan.format != Format::Text;
+    let statistics = plan.statistics.map(|every| Statistics::start(every, plan.format, beside)).transpose()?;
+    let affinities = plan.keeps_affinity.then(Keeper::start).transpose()?;
+    let (duration, deadline, unread) = (plan.duration, None, false);
+    let screen = plan.draws.then(|| start_screen(&plan)).transpose()?;
     let signals = &signals;
     let outside = Outside { signals, scheduler, statistics, screen, unread, duration, deadline, faults, affinities };
-    if watches { watch(args, outside) } else { measure(args, &schedulers, prepared.as_ref(), outside, &outputs) }
+    if plan.watches() { watch(&plan, outside) } else { measure(&plan, prepared.as_ref(), outside) }
 }
 
-fn start_screen(args: &Run, watches: bool) -> Result<Screen> {
-    let what = if watches { "the whole machine".to_owned() } else { format!("workload {}", workload_name(args)) };
-    let title = format!("weir run {}: {what}, kernel {}", scheduler_name(args), host::kernel_release()?);
-    let follows = (!watches).then(host_machine).transpose()?.map(|machine| machine.topology.len());
+fn start_screen(plan: &Plan) -> Result<Screen> {
+    let what = if plan.watches() { "the whole machine".to_owned() } else { format!("workload {}", plan.subject_name) };
+    let title = format!("weir run {}: {what}, kernel {}", plan.scheduler_name, host::kernel_release()?);
+    let follows = (!plan.watches()).then(host_machine).transpose()?.map(|machine| machine.topology.len());
     Screen::start(report::escape(&title).into_owned(), follows)
-}
-
-/// Adds the planned calls to the scheduler.
-fn plan_calls(args: &Run, schedulers: &mut [Scheduler]) -> Result<()> {
-    let Some(first) = args.calls.first() else { return Ok(()) };
-    if schedulers.is_empty() {
-        bail!("--call {first}: no scheduler is loaded; expected a scheduler that has this program");
-    }
-    select::plan(schedulers, &args.calls)
-}
-
-/// Number of online CPUs of this machine.
-fn online_cpus() -> Result<u32> {
-    Ok(select::machine("host")?.online_cpus().len() as u32)
 }
 
 /// Restores the affinities of tasks if CPUs have come online.
@@ -244,18 +191,8 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
     Ok(())
 }
 
-/// Improves the error of `weir run ls`, where a command is given in the place of a scheduler.
-fn hint(args: &Run, error: anyhow::Error) -> anyhow::Error {
-    match &args.scheduler {
-        Some(name) if args.command.is_empty() && args.workload.is_none() && select::is_unknown(name) => {
-            anyhow!("{error}; write the command after --: weir run -- {name}")
-        }
-        _ => error,
-    }
-}
-
 /// Prints machine-wide statistics until interrupted.
-fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
+fn watch(plan: &Plan, mut outside: Outside<'_>) -> Result<bool> {
     let kernel = host::kernel_release()?;
     match &outside.scheduler {
         Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
@@ -281,7 +218,7 @@ fn watch(args: &Run, mut outside: Outside<'_>) -> Result<bool> {
     let ended = loaded.end()?;
     let faults_fine = end_and_report_faults(outside.faults)?;
     restore_affinities(&mut outside.affinities)?;
-    match args.format {
+    match plan.format {
         Format::Json => {
             let outcome = if ended.was_ejected { report::Outcome::Ejected } else { report::Outcome::Completed };
             let exit = worlds::real::exit(ended.exit.clone());
@@ -320,26 +257,20 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
 }
 
 /// Runs the command or executes the workload, measures it, and reports.
-fn measure(
-    args: &Run,
-    schedulers: &[Scheduler],
-    prepared: Option<&PreparedWorkload<'_>>,
-    mut outside: Outside<'_>,
-    outputs: &Files,
-) -> Result<bool> {
+fn measure(plan: &Plan, prepared: Option<&PreparedWorkload<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = host::kernel_release()?;
     let workload_caveats = prepared.map_or_else(Vec::new, |prepared| prepared.workload().caveats.clone());
-    let tags = report::Tags { workload_caveats, ..tags(args, schedulers, &kernel) };
-    let trace = outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
+    let tags = report::Tags { workload_caveats, ..tags(plan, &kernel) };
+    let trace = plan.outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
-    let log = (args.save.is_some() || args.report.is_some())
+    let log = (plan.outputs.save.is_some() || plan.outputs.page.is_some())
         .then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION)))
         .transpose()?;
     let followed = outside.screen.as_ref().and_then(Screen::followed);
     let own = select::kernel();
-    let checked = schedulers.first().unwrap_or(&own);
-    let checker = args.check.then(|| checker(&machine, checked, prepared));
+    let checked = plan.schedulers.first().unwrap_or(&own);
+    let checker = plan.checks_promises.then(|| checker(&machine, checked, prepared));
     let mut meter = Meter::start(&machine, scope, Tee(checker, Tee(followed, Tee(trace, log))))?;
     let before = outside.scheduler_time()?;
     let (mut child, mut executed) = (None, None);
@@ -350,7 +281,7 @@ fn measure(
             followed
         }
         None => {
-            let child = child.insert(command::start(&meter, &args.command, outside.channels(args), outside.signals)?);
+            let child = child.insert(command::start(&meter, plan.command(), outside.channels(plan), outside.signals)?);
             match command::follow(&mut meter, child, &mut outside) {
                 Ok(followed) => followed,
                 Err(error) => {
@@ -366,7 +297,7 @@ fn measure(
     let Followed { mut ejected, mut status, mut failure, cut } = followed;
     outside.screen = None;
     let (measured, Tee(checker, Tee(_, Tee(trace, log)))) = meter.finish(outside.scheduler_time()?.since(before))?;
-    let traced = trace.map_or(Ok(()), |trace| sim::place(trace.finish(), outputs.trace.as_ref()));
+    let traced = trace.map_or(Ok(()), |trace| sim::place(trace.finish(), plan.outputs.trace.as_ref()));
     drop(outside.statistics);
     let ended = outside.scheduler.map(Loaded::end).transpose()?;
     let (restarts, calls) = ended.as_ref().map_or((0, Vec::new()), |ended| (ended.restarts, ended.calls.clone()));
@@ -387,24 +318,23 @@ fn measure(
     let mut report = worlds::real::report(tags, outcome);
     report.measures.divide(prepared.into_iter().flat_map(|prepared| prepared.workload().labels()));
     let fine = report.is_fine();
-    traced.and(deliver(args, schedulers, report, log, outputs))?;
+    traced.and(deliver(plan, report, log))?;
     Ok(fine)
 }
 
 /// Prints the report, saves the run and writes its page if requested; there is a log in these cases.
-fn deliver(
-    args: &Run,
-    schedulers: &[Scheduler],
-    report: RunReport,
-    log: Option<LogWriter<Vec<u8>>>,
-    outputs: &Files,
-) -> Result<()> {
+fn deliver(plan: &Plan, report: RunReport, log: Option<LogWriter<Vec<u8>>>) -> Result<()> {
     let machines: Vec<_> = log.is_some().then(|| select::machine("host")).into_iter().collect::<Result<_>>()?;
     let events = log.map(LogWriter::finish).transpose()?.into_iter().collect();
-    let setup = save::Setup { command_line: command_line(args), schedulers, machines: &machines, events };
-    let (save, page) = (outputs.save.as_ref(), outputs.page.as_ref());
+    let setup = save::Setup {
+        command_line: plan.command_line.clone(),
+        schedulers: &plan.schedulers,
+        machines: &machines,
+        events,
+    };
+    let (save, page) = (plan.outputs.save.as_ref(), plan.outputs.page.as_ref());
     let how = Delivery {
-        format: args.format,
+        format: plan.format,
         all: false,
         pairs: false,
         suites: &Suites::default(),
@@ -423,49 +353,8 @@ fn checker(machine: &Machine, scheduler: &Scheduler, prepared: Option<&PreparedW
     Checker::new(machine.topology.len(), &machine.online_cpus(), scheduler.promises(), conditions, demands)
 }
 
-fn tags(args: &Run, schedulers: &[Scheduler], kernel: &str) -> report::Tags {
-    let object = schedulers.first().and_then(Scheduler::object);
-    let (scheduler, workload) = (&scheduler_name(args), &workload_name(args));
+fn tags(plan: &Plan, kernel: &str) -> report::Tags {
+    let object = plan.schedulers.first().and_then(Scheduler::object);
+    let (scheduler, workload) = (&plan.scheduler_name, &plan.subject_name);
     worlds::real::tags(&worlds::real::Setup { scheduler, object, workload, kernel })
-}
-
-fn scheduler_name(args: &Run) -> String {
-    args.scheduler.clone().unwrap_or_else(|| "kernel".to_owned())
-}
-
-/// Name of the workload, or the quoted command.
-fn workload_name(args: &Run) -> String {
-    match &args.workload {
-        Some(workload) => workload.clone(),
-        None => recording::convert::command_line(args.command.iter().map(|one| one.to_string_lossy())),
-    }
-}
-
-/// Command line with the name of the active scheduler filled in.
-fn command_line(args: &Run) -> String {
-    let mut words = vec!["weir run".to_owned(), quote(&scheduler_name(args))];
-    let mut option = |name: &str, value: &str| words.push(format!("--{name} {}", quote(value)));
-    if let Some(workload) = &args.workload {
-        option("workload", workload);
-    }
-    if let Some(duration) = args.duration {
-        option("for", &duration.exact().to_string());
-    }
-    if let Some(faults) = &args.faults {
-        option("faults", faults);
-    }
-    args.calls.iter().for_each(|call| option("call", &call.to_string()));
-    if let Some(profile) = &args.profile {
-        option("profile", &profile.to_string_lossy());
-    }
-    if args.check {
-        words.push("--check".to_owned());
-    }
-    if args.keep_affinity {
-        words.push("--keep-affinity".to_owned());
-    }
-    if !args.command.is_empty() {
-        words.extend(["--".to_owned(), workload_name(args)]);
-    }
-    words.join(" ")
 }
