@@ -133,20 +133,27 @@ const Timelines = (() => {
     }
   }
 
-  // Rows of consecutive intervals, given by gaps and lengths.
+  // Rows of consecutive intervals, given by gaps and lengths. `before` is the total length of those before each.
   const rows = (gaps, lengths, counts) => {
     const result = [];
     let index = 0;
     for (const count of counts) {
-      const [from, to] = [new Float64Array(count), new Float64Array(count)];
+      const [from, to, before] = [new Float64Array(count), new Float64Array(count), new Float64Array(count + 1)];
       let now = 0;
       for (let row = 0; row < count; row++, index++) {
         from[row] = now += gaps[index];
         to[row] = now += lengths[index];
+        before[row + 1] = before[row] + lengths[index];
       }
-      result.push({ from, to });
+      result.push({ from, to, before });
     }
     return result;
+  };
+
+  // Total length of a row's intervals up to a time.
+  const covered = ({ from, to, before }, time) => {
+    const index = find(to, time);
+    return before[index] + (index < from.length ? Math.max(0, time - from[index]) : 0);
   };
 
   // The longest waits for a CPU: task, CPU at the end (none if it did not end), begin and length.
@@ -217,5 +224,5 @@ const Timelines = (() => {
     };
   };
 
-  return { model, find, NONE };
+  return { model, find, covered, NONE };
 })();

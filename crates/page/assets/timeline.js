@@ -2,7 +2,7 @@
 // Drawing of a timeline: rows that share a time axis, which can be zoomed from the whole run to microseconds.
 "use strict";
 const drawTimeline = (frame, data, { time, tell, quiet }) => {
-  const { find, NONE } = Timelines;
+  const { find, covered, NONE } = Timelines;
   const canvas = frame.querySelector("canvas");
   const pen = canvas.getContext("2d");
   const NARROWEST = 20;
@@ -126,25 +126,35 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     pen.globalAlpha = 1;
   };
 
+  // Draws intervals as shades of a color: the opacity of a column of pixels is the share of its time that the intervals
+  // cover, so that many short intervals do not look like one long one.
+  const shade = (intervals, top, height, color, opacity) => {
+    pen.fillStyle = color;
+    const [columns, wide] = [Math.round(width * density), 1 / density];
+    const length = (view.to - view.from) / columns;
+    let [before, begin, shown] = [covered(intervals, view.from), 0, 0];
+    for (let column = 0; column <= columns; column++) {
+      const until = column < columns ? covered(intervals, view.from + (column + 1) * length) : before;
+      const share = Math.min(1, (until - before) / length);
+      before = until;
+      if (column < columns && Math.abs(share - shown) < 1e-6) continue;
+      if (shown) {
+        pen.globalAlpha = opacity * shown;
+        pen.fillRect(left + begin * wide, top, (column - begin) * wide, height);
+      }
+      [begin, shown] = [column, share];
+    }
+    pen.globalAlpha = 1;
+  };
+
   // Lock waits, at the bottom of a row.
   const drawLocks = (locks, { top, height }) => {
     const tall = Math.max(1, Math.min(3, Math.floor(height / 6)));
-    pen.fillStyle = colors.ink;
-    pen.beginPath();
-    each(locks, (index) => {
-      const begin = Math.max(left, xOf(locks.from[index]));
-      pen.rect(begin, top + height - tall, Math.max(1, Math.min(left + width, xOf(locks.to[index])) - begin), tall);
-    });
-    pen.fill();
+    shade(locks, top + height - tall, tall, colors.ink, 1);
   };
 
   // Below the run intervals: time of tasks outside the run.
-  const drawOthers = (others, { top, height }) => {
-    pen.globalAlpha = 0.3;
-    pen.fillStyle = colors.quiet;
-    each(others, (index) => bar(others.from[index], others.to[index], top, height));
-    pen.globalAlpha = 1;
-  };
+  const drawOthers = (others, { top, height }) => shade(others, top, height, colors.quiet, 0.3);
 
   const drawSteps = (steps, { top, height }, most, line, color) => {
     const y = (value) => top + height - value / Math.max(1, most) * (height - 2);
@@ -184,12 +194,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     bar(data.chain.from[index], data.chain.to[index], top + (height - tall) / 2, tall);
   });
 
-  const drawBad = (top, height, alpha) => {
-    pen.globalAlpha = alpha;
-    pen.fillStyle = colors.bad;
-    each(data.bad, (index) => bar(data.bad.from[index], data.bad.to[index], top, height));
-    pen.globalAlpha = 1;
-  };
+  const drawBad = (top, height, opacity) => shade(data.bad, top, height, colors.bad, opacity);
 
   const inside = ({ from, to }, ticks) => {
     const index = find(from, ticks) - 1;

@@ -193,6 +193,35 @@ fn html_report_has_the_numbers_of_the_json_report() {
 }
 
 #[test]
+fn html_timeline_shades_avoidable_idle_by_its_share_of_each_column() {
+    let Some(mut browser) = Browser::start() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let json = page(directory.path(), LOAD, "fifo bfs --seed 1");
+    browser.open(&directory.path().join("a.html"), 1280);
+    // The row is found by its description; its mean opacity over the whole run is the share.
+    let shown = browser.run(
+        "const canvas = one('#run-0 canvas'), density = devicePixelRatio; while (!one('#run-0 [data-ready]')) await frame();
+         await frame(); const { left, top } = canvas.getBoundingClientRect();
+         const says = (y) => {
+           canvas.dispatchEvent(new PointerEvent('pointermove', { clientX: left + 400, clientY: top + y }));
+           return /while a task waits that may run there/.test(one('#tip').textContent);
+         };
+         let y = 0; while (!says(y)) y++;
+         const wide = Math.round((canvas.clientWidth - 98) * density);
+         const { data } = canvas.getContext('2d').getImageData(96 * density, (y + 4) * density, wide, 1);
+         let sum = 0; for (let index = 3; index < data.length; index += 4) sum += data[index];
+         return Math.round(sum / wide / 255 * 1e6)",
+    );
+    let run = &json["runs"][0];
+    let share = run["idle_while_runnable_ns"].as_f64().unwrap() / run["elapsed_ns"].as_f64().unwrap();
+    let shown = shown.as_f64().unwrap() / 1e6;
+    assert!(share > 0.002, "{share}: the run has avoidable idle time");
+    // Half a step of 255 for each column.
+    assert!((shown - share).abs() < 1.0 / 255.0, "shown {shown}, measured {share}");
+    browser.assert_quiet();
+}
+
+#[test]
 fn html_report_controls_work_by_pointer_and_keyboard() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
