@@ -6,6 +6,7 @@ use crate::demands::Demands;
 use crate::findings::{Findings, Property, Violation};
 use crate::gangs::Gangs;
 use crate::loads::Loads;
+use crate::lost::Lost;
 use crate::preemption::Preemption;
 use crate::promises::{Conditions, GangsBy, Promises, WorkConserving};
 use crate::queues::Queues;
@@ -29,6 +30,7 @@ pub struct Checker {
     promises_nothing: bool,
     state: State,
     unserved: Unserved,
+    lost: Lost,
     queues: Queues,
     /// The following checks are present only if the property is promised.
     shares: Option<Shares>,
@@ -70,6 +72,7 @@ impl Checker {
             promises_nothing: promises == Promises::default(),
             state: State::new(cpus),
             unserved: Unserved::new(cpus, conditions.tolerance),
+            lost: Lost::default(),
             queues: Queues::new(promises.key_order),
             shares: checks_shares.map(|promise| Shares::new(cpus, promise, conditions.tick, weights())),
             run_intervals: checks_slices.map(|ticks| RunIntervals::new(cpus, beyond(ticks))),
@@ -154,6 +157,11 @@ impl Checker {
         }
         for stretch in self.unserved.open(now) {
             self.report_stretch(stretch, now);
+        }
+        for (period, tasks) in self.lost.take() {
+            let value = period.to.since(period.from).0;
+            let limit = self.conditions.tolerance.0;
+            self.add(Property::LostWakeup, (period.from, period.to), (tasks, period.cpus), value, limit);
         }
         let open = self.warnings.as_ref().map(|warnings| warnings.open(now)).unwrap_or_default();
         open.into_iter().for_each(|stretch| self.warn_of_idle(stretch, now));
@@ -249,15 +257,17 @@ impl Checker {
     }
 
     fn report_stretch(&mut self, stretch: Stretch, now: Nanos) {
-        let property = match stretch.population {
-            Population::Waiting if self.promises.work_conserving == WorkConserving::Yes => Property::WorkConserving,
-            Population::Lost if self.conditions.has_queues => Property::LostWakeup,
-            _ => return,
-        };
         let from = self.counts_from(stretch.since);
         let (value, limit) = (now.since(from).0, self.conditions.tolerance.0);
-        if self.is_responsible() && value > limit {
-            self.add(property, (from, now), (stretch.tasks, stretch.cpus), value, limit);
+        if !self.is_responsible() || value <= limit {
+            return;
+        }
+        match stretch.population {
+            Population::Waiting if self.promises.work_conserving == WorkConserving::Yes => {
+                self.add(Property::WorkConserving, (from, now), (stretch.tasks, stretch.cpus), value, limit);
+            }
+            Population::Lost if self.conditions.has_queues => self.lost.add(&stretch, from, now),
+            _ => {}
         }
     }
 
@@ -325,6 +335,9 @@ impl Checker {
     fn stop_in(&mut self, now: Nanos, task: TaskId, population: Population) {
         if let Some(stretch) = self.unserved.stop_waiting(now, task, population) {
             self.report_stretch(stretch, now);
+        }
+        if population == Population::Lost {
+            self.lost.end(task);
         }
     }
 

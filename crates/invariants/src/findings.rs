@@ -10,7 +10,7 @@ pub enum Property {
     Sanity,
     /// Tasks run only on CPUs in their mask.
     Affinity,
-    /// Every waiting task is in a queue.
+    /// Every waiting task is in a queue, or is put into one later.
     LostWakeup,
     /// No CPU idles while a task waits that may run on it; or, for some schedulers, not permanently.
     WorkConserving,

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `sanity` | a task is on two CPUs, runs without being runnable, or was not where a switch says | in every run |
 //! | `affinity` | a task runs on a CPU outside its mask | in every run |
-//! | `lost-wakeup` | a waiting task is in no queue while a CPU idles that it may use | in every run |
+//! | `lost-wakeup` | a task waits in no queue while a CPU idles that it may use, and is put into none later | in every run |
 //! | `work-conserving` | a task waits while a CPU idles that it may use | if promised |
 //! | `starvation-ms` | a task waits for longer than promised | if promised |
 //! | `weighted-share-percent` | a task got more or less CPU time than its weight demands | if promised |
@@ -21,7 +21,8 @@
 //! `weir sim --warn` ask for them.
 //!
 //! [`state`] follows the state of tasks and CPUs and finds contradictions; [`queues`] finds tasks dispatched out of
-//! order; [`unserved`] finds tasks that wait while CPUs idle, and [`loads`] those that balancing never helps;
+//! order; [`unserved`] finds tasks that wait while CPUs idle, [`lost`] those of them that are in no queue for good, and
+//! [`loads`] those that balancing never helps;
 //! [`shares`] compares CPU time with weights; [`preemption`] finds woken tasks that wait too long, [`run_intervals`]
 //! tasks that keep a CPU too long; [`gangs`] checks jobs, [`windows`] requests and [`caps`] groups, which [`demands`]
 //! describes. [`Checker`] passes the events to them and collects the violations.
@@ -36,6 +37,7 @@ mod findings;
 mod gangs;
 mod ideal;
 mod loads;
+mod lost;
 mod preemption;
 mod promises;
 mod queues;

@@ -157,6 +157,32 @@ fn preempted_task_that_is_not_queued_is_a_lost_wakeup() {
     assert_eq!(run.found(9_000), [], "the task was inserted into a queue just before");
 }
 
+/// The scheduler holds tasks in a map of its own for up to 4 us.
+#[test]
+fn task_that_is_queued_later_was_held_by_the_scheduler_and_is_not_lost() {
+    let held = |run: &mut Run| {
+        run.wake(1_000, 0).insert(5_000, 0, 1).dispatch(5_000, 0, 0).run(5_000, 0, 0).block(6_000, 0, 0);
+    };
+    let mut run = Run::new(none(), 2);
+    held(&mut run);
+    assert_eq!(run.found(9_000), []);
+    // Another task that is in no queue at the end of the run: it may be held as long as the first one.
+    for (end, expected) in [(14_000, vec![]), (14_001, vec![(Property::LostWakeup, 10_000, 14_001, 4_001)])] {
+        let mut run = Run::new(none(), 2);
+        held(&mut run);
+        assert_eq!(run.wake(10_000, 1).found(end), expected, "{end}");
+    }
+}
+
+/// The task is in no queue for 9 us, but CPU 0 is idle for the first 3 us only.
+#[test]
+fn lost_wakeup_is_reported_at_the_end_although_all_cpus_are_busy_by_then() {
+    let mut run = Run::new(none(), 2);
+    run.allow(500, 0, 0b01).wake(1_000, 0);
+    run.wake(4_000, 1).insert(4_000, 1, 1).dispatch(4_000, 1, 0).run(4_000, 0, 1);
+    assert_eq!(run.found(10_000), [(Property::LostWakeup, 1_000, 4_000, 3_000)]);
+}
+
 #[test]
 fn starvation_is_reported_when_the_wait_or_the_run_ends() {
     let promises = Promises { work_conserving: WorkConserving::No, ..all() };

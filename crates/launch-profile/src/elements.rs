@@ -62,8 +62,11 @@ impl ElementSetting {
                 one => vec![one],
             },
         };
+        // Without a type, an array for one key is the whole value: consecutive numbers.
+        let is_whole = map.value_type == 0 && map.key_size > 0 && keys.len() == 1 && !self.per_cpu;
         let count = match (&value, keys.len()) {
             _ if self.per_cpu => self.check_per_cpu(map, keys.len())?,
+            _ if is_whole => 1,
             // The entries of an array are pushed into a queue in order.
             (Constant::Array(values), 0 | 1) if !is_array(&object.btf, map.value_type) => values.len(),
             (_, keys) => keys.max(1),
@@ -77,7 +80,13 @@ impl ElementSetting {
                 _ => return Err(ProfileError::new(&self.place, "the element has no `key`")),
             };
             let indexes = if self.per_cpu { 0..machine.topology.len() } else { index..index + 1 };
-            let values = indexes.map(|index| self.bytes(&object.btf, map, &value, index)).collect::<Result<_, _>>()?;
+            let values = indexes.map(|index| match is_whole {
+                true => self.bytes(&object.btf, map, &value),
+                false => spread::entry(&object.btf, map.value_type, &value, index)
+                    .map_err(|problem| self.error(&self.value, "value", &problem))
+                    .and_then(|value| self.bytes(&object.btf, map, &value)),
+            });
+            let values = values.collect::<Result<_, _>>()?;
             elements.push(MapElement { map: self.map.clone(), key, values, place: self.place.clone() });
         }
         Ok(())
@@ -93,12 +102,12 @@ impl ElementSetting {
         Err(ProfileError::new(&self.place, problem))
     }
 
-    fn bytes(&self, btf: &Btf, map: &MapDef, value: &Constant, index: usize) -> Result<Vec<u8>, ProfileError> {
+    fn bytes(&self, btf: &Btf, map: &MapDef, value: &Constant) -> Result<Vec<u8>, ProfileError> {
         let mut bytes = vec![0; map.value_size as usize];
-        let encoded = spread::entry(btf, map.value_type, value, index).and_then(|value| match map.value_type {
-            0 => number_bytes(&value, &mut bytes),
-            value_type => encode(btf, value_type, &value, &mut bytes),
-        });
+        let encoded = match map.value_type {
+            0 => untyped_bytes(value, &mut bytes),
+            value_type => encode(btf, value_type, value, &mut bytes),
+        };
         encoded.map_err(|problem| self.error(&self.value, "value", &problem))?;
         Ok(bytes)
     }
@@ -117,6 +126,19 @@ fn key_bytes(map: &MapDef, key: &Constant) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; map.key_size as usize];
     number_bytes(key, &mut bytes)?;
     Ok(bytes)
+}
+
+/// Encodes a value without a type: a number, a string, or an array of numbers that divide the value evenly.
+fn untyped_bytes(value: &Constant, bytes: &mut [u8]) -> Result<(), String> {
+    let Constant::Array(numbers) = value else { return number_bytes(value, bytes) };
+    let size = bytes.len() / numbers.len().max(1);
+    if !matches!(size, 1 | 2 | 4 | 8) || size * numbers.len() != bytes.len() {
+        let (count, bytes) = (numbers.len(), bytes.len());
+        return Err(format!(
+            "{count} numbers for {bytes} bytes without a type; expected {bytes} of 1 byte, or fewer of 2, 4 or 8 bytes"
+        ));
+    }
+    numbers.iter().zip(bytes.chunks_mut(size)).try_for_each(|(number, bytes)| number_bytes(number, bytes))
 }
 
 fn number_bytes(value: &Constant, bytes: &mut [u8]) -> Result<(), String> {

@@ -26,7 +26,7 @@ fn map(name: &str, (key_size, value_size, value_type): (u32, u32, u32), initial:
 
 /// Object with `struct layer { u32 id; char name[4]; u64 mask; } layers[2]`, `u32 many[1]` at the end of a section of
 /// its own; maps of `u32` and of `struct layer` keyed by `u32`, a queue of `u32`, a per-CPU map of `u32`, and an
-/// array of three queues.
+/// array of three queues; a map whose values have 8 bytes and no type.
 fn object() -> LinkedObject {
     let mut b = BtfBuilder::new();
     let (u32_, u64_) = (b.int("unsigned int", 4, false), b.int("unsigned long", 8, false));
@@ -55,6 +55,7 @@ fn object() -> LinkedObject {
             map("queue", (0, 4, u32_), None),
             per_cpu,
             queues,
+            map("untyped", (4, 8, 0), None),
         ],
         kfuncs: vec![],
         members: vec![],
@@ -122,6 +123,23 @@ fn elements_are_written_to_arrays_and_queues() {
 }
 
 #[test]
+fn values_without_a_type_are_numbers_that_fill_them() {
+    let values = |key: &str, value: &str| {
+        let toml = format!("[[element]]\nmap = \"untyped\"\nkey = {key}\nvalue = {value}");
+        applied(&toml).map(|(_, steps)| steps.elements.into_iter().map(|one| one.values[0].clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(values("1", "[258, -1]").unwrap(), [[2, 1, 0, 0, 255, 255, 255, 255]]);
+    assert_eq!(values("1", "[1, 2, 3, 4, 5, 6, 7, 8]").unwrap(), [[1, 2, 3, 4, 5, 6, 7, 8]]);
+    assert_eq!(values("1", "7").unwrap(), [[7, 0, 0, 0, 0, 0, 0, 0]]);
+    // One value for each key.
+    assert_eq!(values("[1, 2]", "[[1, 2], 3]").unwrap(), [[1, 0, 0, 0, 2, 0, 0, 0], [3, 0, 0, 0, 0, 0, 0, 0]]);
+    let refused = values("1", "[1, 2, 3]").unwrap_err();
+    assert!(refused.contains("3 numbers for 8 bytes without a type; expected 8 of 1 byte, or fewer"), "{refused}");
+    let refused = values("1", "[1, 2, 3, 4, 5, 6, 7, 256]").unwrap_err();
+    assert!(refused.contains("256 does not fit into 1 bytes"), "{refused}");
+}
+
+#[test]
 fn spread_members_fill_an_array_of_structures() {
     let bytes = section("[rodata.layers]\nid = [3, 4]\nname = \"ab\"\nmask = { machine = \"llc-masks\" }", 0);
     let layer = |id: u8, mask: u8| [id, 0, 0, 0, b'a', b'b', 0, 0, mask, 0, 0, 0, 0, 0, 0, 0];
@@ -148,14 +166,14 @@ fn per_cpu_element_has_a_value_per_cpu() {
 fn empty_slots_of_an_array_of_maps_are_filled_with_the_declared_map() {
     let (mut object, _) = applied("[maps.queues]\nfill = { machine = \"llcs\" }").unwrap();
     let slots = &object.maps[6].inner_maps;
-    assert_eq!(slots[..], [(0, MapId(7)), (1, MapId(8))]);
-    for inner in &object.maps[7..] {
+    assert_eq!(slots[..], [(0, MapId(8)), (1, MapId(9))]);
+    for inner in &object.maps[8..] {
         assert_eq!((inner.kind, inner.value_size, inner.max_entries), (MapKind::Queue, 4, 7));
     }
     let profile = Profile::from_toml("p.toml", "[maps.queues]\nfill = 3").unwrap();
     profile.apply(&mut object, &machine()).unwrap();
     profile.apply(&mut object, &machine()).unwrap();
-    assert_eq!(object.maps[6].inner_maps[..], [(0, MapId(7)), (1, MapId(8)), (2, MapId(9))]);
+    assert_eq!(object.maps[6].inner_maps[..], [(0, MapId(8)), (1, MapId(9)), (2, MapId(10))]);
 }
 
 #[test]

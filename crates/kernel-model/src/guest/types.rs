@@ -2,9 +2,9 @@
 //! The types of a kernel: the BTF against which objects are linked, and the layouts of the structs that the model
 //! keeps in guest memory.
 //!
-//! Existence, offsets, sizes and types are those of a real kernel: `types/linux-7.2.btf.zz` is an excerpt of the BTF
-//! of Debian's 7.2.13 (amd64, cloud), compressed with zlib and written by `cargo xtask vm btf`. Another kernel's BTF
-//! can take its place ([`KernelTypes::parse`]). Which members have a value is in `members`.
+//! Existence, offsets, sizes and types are those of real kernels: `types/linux-VERSION.btf.zz` are excerpts of the BTF
+//! of Debian's 6.18.15 and 7.2.13 (amd64, cloud), compressed with zlib and written by `cargo xtask vm btf`. Another
+//! kernel's BTF can take their place ([`KernelTypes::parse`]). Which members have a value is in `members`.
 
 use super::enums;
 use super::members::{Live, MEMBERS, Source, Structure};
@@ -14,8 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 
-/// Version of the packaged types.
-const PACKAGED: (u16, u16) = (7, 2);
+/// The packaged types with the versions that have them, the oldest first.
+const PACKAGED: [((u16, u16), &[u8]); 2] = [
+    ((6, 18), include_bytes!("../../types/linux-6.18.btf.zz")),
+    ((7, 2), include_bytes!("../../types/linux-7.2.btf.zz")),
+];
 
 /// Types of a kernel. Copies share one set.
 #[derive(Clone, Debug)]
@@ -149,17 +152,21 @@ fn place(btf: &Btf, structure: u32, path: &str) -> Option<Place> {
 }
 
 impl KernelTypes {
-    /// The types of a modelled version. Versions before 7.2 have the types of 7.2 without what was added since.
+    /// The types of a modelled version. A version that is not packaged has the types of the next newer one that is,
+    /// without what was added since; versions after the newest have its types.
     pub fn of(version: (u16, u16)) -> KernelTypes {
-        static NEWEST: OnceLock<KernelTypes> = OnceLock::new();
-        let newest = NEWEST.get_or_init(|| {
-            let (major, minor) = PACKAGED;
-            KernelTypes::new(format!("{major}.{minor}"), packaged()).expect("the packaged types are those of a kernel")
+        static READ: [OnceLock<KernelTypes>; PACKAGED.len()] = [const { OnceLock::new() }; PACKAGED.len()];
+        let index = PACKAGED.iter().position(|(packaged, _)| *packaged >= version).unwrap_or(PACKAGED.len() - 1);
+        let (packaged, bytes) = PACKAGED[index];
+        let types = READ[index].get_or_init(|| {
+            let (major, minor) = packaged;
+            KernelTypes::new(format!("{major}.{minor}"), unpacked(bytes))
+                .expect("the packaged types are those of a kernel")
         });
-        if version >= PACKAGED {
-            return newest.clone();
+        if version >= packaged {
+            return types.clone();
         }
-        let btf = newest.0.btf.without(&|name| enums::exists(name, version));
+        let btf = types.0.btf.without(&|name| enums::exists(name, version));
         KernelTypes::new(format!("{}.{}", version.0, version.1), btf).expect("older kernels have what is needed")
     }
 
@@ -250,9 +257,8 @@ impl KernelTypes {
     }
 }
 
-/// The packaged excerpt.
-fn packaged() -> Btf {
-    let packed: &[u8] = include_bytes!("../../types/linux-7.2.btf.zz");
+/// Reads a packaged excerpt.
+fn unpacked(packed: &[u8]) -> Btf {
     let mut bytes = Vec::new();
     ZlibDecoder::new(packed).read_to_end(&mut bytes).expect("the packaged types are compressed with zlib");
     Btf::parse(&bytes).expect("the packaged types are BTF")

@@ -323,9 +323,11 @@ SLEEPABLE_OP0(s32, probe_init)
 
 OP1(void, probe_exit, struct scx_exit_info *, info)
 {
+	struct scx_exit_info___72 *new = (void *)info;
+
 	note(EXIT, NULL, info->kind, info->exit_code);
-	exit_cpu = ((struct scx_exit_info___72 *)info)->exit_cpu;
-	exit_flags = ((struct scx_exit_info___72 *)info)->flags;
+	exit_cpu = KERNEL_HAS_FIELD(new->exit_cpu) ? new->exit_cpu : -1;
+	exit_flags = KERNEL_HAS_FIELD(new->flags) ? new->flags : 0;
 	record_exit(info);
 }
 
