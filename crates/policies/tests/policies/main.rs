@@ -19,6 +19,7 @@ mod fifo;
 mod gang;
 mod gang_presets;
 mod headers;
+mod headers_page;
 mod lottery;
 mod lottery_lend;
 mod lottery_video;
