@@ -15,12 +15,14 @@ itself; `weir generate headers DIRECTORY` writes them for other compilers. A hea
 scheduler may define before it includes the header. This page is generated from the comments:
 `UPDATE_EXPECT=1 cargo test -p policies headers_page`.
 
-A source that is written for libbpf and the scx repository is compiled with their headers instead: `BPF_CFLAGS` has the
-options for clang, here for a clone of the repository and the headers of Debian's `libbpf-dev`.
+A source that is written for libbpf and the scx repository is compiled with their headers instead. `BPF_CFLAGS` has the
+options for clang: here for a clone of the repository on Debian with `libbpf-dev`. A scheduler of several files is
+joined by `bpftool gen object` first, and the object is given to `weir`.
 
 ```sh
-BPF_CFLAGS=\"-I scx/scheds/include -I scx/scheds/include/bpf-compat -I scx/scheds/vmlinux/arch/x86 -D__TARGET_ARCH_x86\" \\
-    weir inspect scx/scheds/rust/scx_flash/src/bpf/main.bpf.c
+export BPF_CFLAGS=\"-I scx/scheds/include -I scx/scheds/include/bpf-compat -I scx/lib -I scx/scheds/vmlinux/arch/x86 \\
+    -I /usr/include/x86_64-linux-gnu -D__TARGET_ARCH_x86\"
+weir inspect scx/scheds/rust/scx_flash/src/bpf/main.bpf.c
 ```
 ";
 
