@@ -12,6 +12,7 @@ pub mod noise;
 pub mod objects;
 pub mod predict;
 pub mod statistics;
+pub mod switch_cost;
 pub mod wall;
 
 use std::path::Path;

@@ -50,11 +50,9 @@ impl Parameters {
     }
 }
 
-/// What the capacity at a size is used for.
+/// What capacity is lost to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Work, as if the system scaled linearly.
-    Ideal,
     /// Waiting for serialized work.
     Contention,
     /// Keeping the participants consistent with each other.

@@ -199,11 +199,11 @@ impl<'a> Weir<'a> {
         Run::from_json(&self.output(arguments)?).with_context(|| format!("weir {arguments:?}"))
     }
 
-    fn document(&self, arguments: &[&str]) -> Result<serde_json::Value> {
+    pub(crate) fn document(&self, arguments: &[&str]) -> Result<serde_json::Value> {
         serde_json::from_slice(&self.output(arguments)?).with_context(|| format!("weir {arguments:?}"))
     }
 
-    fn output(&self, arguments: &[&str]) -> Result<Vec<u8>> {
+    pub(crate) fn output(&self, arguments: &[&str]) -> Result<Vec<u8>> {
         let output = self.command().args(arguments).stderr(Stdio::inherit()).output()?;
         if !output.status.success() {
             bail!("weir {arguments:?}: {}", output.status);

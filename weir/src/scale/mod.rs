@@ -57,7 +57,7 @@ impl Next {
         match loss {
             Some(Part::Contention) => &self.contention,
             Some(Part::Coherency) => &self.coherency,
-            Some(Part::Ideal) | None => &self.none,
+            None => &self.none,
         }
     }
 }
