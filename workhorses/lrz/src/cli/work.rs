@@ -203,6 +203,7 @@ fn copy_out(file: &File, length: u64) -> io::Result<()> {
 fn verify(archive: &File, how: &pack::Options<'_>, packed: &pack::Summary, source: Option<&File>) -> Result<()> {
     let options = unpack::Options {
         password: how.password.clone(),
+        key_rounds: u64::MAX,
         threads: how.threads,
         memory: how.memory.clone(),
         trace: how.trace,
@@ -235,7 +236,13 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     };
     let given = password(arguments, encrypted(&archive))?;
     if arguments.info {
-        return info::print(&input.display().to_string(), &archive, given.as_deref(), arguments.format);
+        return info::print(
+            &input.display().to_string(),
+            &archive,
+            given.as_deref(),
+            arguments.key_rounds,
+            arguments.format,
+        );
     }
     let target = if arguments.test { None } else { names::output(arguments, input)? };
     let output = match &target {
@@ -246,6 +253,7 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     let progress = |bytes: u64| bar.set_position(bytes);
     let options = unpack::Options {
         password: given,
+        key_rounds: arguments.key_rounds,
         threads: threads(arguments),
         memory: memory(arguments),
         progress: Some(&progress),
