@@ -238,8 +238,9 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
         _ => text.parse().map_err(|_| anyhow!("{text:?} is not a CPU list such as 1-3,5")),
     };
     let back = host::faults::guard(&cpus(online)?, &cpus(offline)?)?;
-    if !back.is_empty() {
-        say!("weir: weir run was killed; CPUs restored: {back}");
+    if !back.cpus.is_empty() {
+        let tasks = report::counted(back.tasks as u64, "task");
+        say!("weir: weir run was killed; CPUs restored: {}; affinity restored of {tasks}", back.cpus);
     }
     Ok(())
 }

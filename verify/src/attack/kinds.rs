@@ -51,19 +51,13 @@ pub const KINDS: [Kind; 12] = [
         name: "hwloc",
         suffix: ".xml",
         weight: 2,
-        commands: &[
-            &["weir", "machine", FILE],
-            &["weir", "sim", "fifo", "-m", FILE, "-w", "pingpong", "--for", "5ms"],
-        ],
+        commands: &[&["weir", "machine", FILE], &["weir", "sim", "fifo", "-m", FILE, "-w", "pingpong", "--for", "5ms"]],
     },
     Kind {
         name: "synthetic",
         suffix: ".txt",
         weight: 1,
-        commands: &[
-            &["weir", "machine", TEXT],
-            &["weir", "sim", "fifo", "-m", TEXT, "-w", "hog", "--for", "2ms"],
-        ],
+        commands: &[&["weir", "machine", TEXT], &["weir", "sim", "fifo", "-m", TEXT, "-w", "hog", "--for", "2ms"]],
     },
     Kind {
         name: "workload",
@@ -80,10 +74,7 @@ pub const KINDS: [Kind; 12] = [
         name: "recording",
         suffix: ".weir",
         weight: 2,
-        commands: &[
-            &["weir", "workload", FILE],
-            &["weir", "sim", "bfs", "-m", SMALL, "-w", FILE, "--for", "10ms"],
-        ],
+        commands: &[&["weir", "workload", FILE], &["weir", "sim", "bfs", "-m", SMALL, "-w", FILE, "--for", "10ms"]],
     },
     Kind {
         name: "profile",
@@ -130,12 +121,7 @@ pub const KINDS: [Kind; 12] = [
             &["lrz", "-Q", "-d", "-f", "-e=pw", "-o", "unpacked", FILE],
         ],
     },
-    Kind {
-        name: "bitmap",
-        suffix: ".img",
-        weight: 1,
-        commands: &[&["bitfit", "gfs2", FILE]],
-    },
+    Kind { name: "bitmap", suffix: ".img", weight: 1, commands: &[&["bitfit", "gfs2", FILE]] },
     Kind {
         name: "table",
         suffix: ".csv",

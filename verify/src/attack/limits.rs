@@ -40,8 +40,7 @@ pub enum Failure {
 
 impl Failure {
     /// All failures, in the order of the report.
-    pub const ALL: [Failure; 5] =
-        [Failure::Panic, Failure::Time, Failure::Memory, Failure::Status, Failure::Control];
+    pub const ALL: [Failure; 5] = [Failure::Panic, Failure::Time, Failure::Memory, Failure::Status, Failure::Control];
 
     /// Name in the report.
     pub fn name(self) -> &'static str {

@@ -25,8 +25,8 @@ impl Rng {
     }
 }
 
-/// Most mutations of one file.
-const MOST: usize = 6;
+/// Numbers of mutations of one file. Most mutants have one: what is behind the first error is not reached.
+const NUMBERS_OF_MUTATIONS: [usize; 8] = [1, 1, 1, 1, 2, 2, 3, 8];
 /// Longest part that is copied or removed, in bytes, and most copies of it.
 const PART: usize = 200;
 const COPIES: usize = 40;
@@ -35,21 +35,47 @@ const GROWTH: usize = 8;
 
 /// Numbers that parsers mishandle: limits of types, and what overflows when it is multiplied.
 const NUMBERS: [&str; 18] = [
-    "0", "-1", "1", "255", "256", "4096", "4097", "65535", "65536", "1e9", "1e308", "2147483648", "4294967296",
-    "9223372036854775807", "9223372036854775808", "18446744073709551615", "18446744073709551616", "0.0000000001",
+    "0",
+    "-1",
+    "1",
+    "255",
+    "256",
+    "4096",
+    "4097",
+    "65535",
+    "65536",
+    "1e9",
+    "1e308",
+    "2147483648",
+    "4294967296",
+    "9223372036854775807",
+    "9223372036854775808",
+    "18446744073709551615",
+    "18446744073709551616",
+    "0.0000000001",
 ];
 
 /// Texts that terminals, spreadsheets, browsers and parsers could obey.
 const TEXTS: [&[u8]; 12] = [
-    b"\x1b[2J\x1b]0;x\x07", b"\r", b"=cmd|' /C calc'!A0", b"<script>alert(1)</script>", "\u{202e}\u{200f}".as_bytes(),
-    b"\0", b"\xff\xfe", "\u{9b}31m".as_bytes(), b"../../x", b"\"", b"]]]]", b"{{{{{{{{{{{{{{{{[[[[[[[[[[[[[[[[",
+    b"\x1b[2J\x1b]0;x\x07",
+    b"\r",
+    b"=cmd|' /C calc'!A0",
+    b"<script>alert(1)</script>",
+    "\u{202e}\u{200f}".as_bytes(),
+    b"\0",
+    b"\xff\xfe",
+    "\u{9b}31m".as_bytes(),
+    b"../../x",
+    b"\"",
+    b"]]]]",
+    b"{{{{{{{{{{{{{{{{[[[[[[[[[[[[[[[[",
 ];
 
 /// Mutates bytes. `other` is another file of the same kind, of which parts are inserted.
 pub fn mutate(rng: &mut Rng, original: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     let most = GROWTH * original.len() + 4_096;
-    for _ in 0..1 + rng.below(MOST) {
+    for _ in 0..NUMBERS_OF_MUTATIONS[rng.below(8)] {
         if bytes.is_empty() {
             bytes = other.to_vec();
         }
