@@ -50,6 +50,9 @@ const BACKENDS: [&str; 5] = ["--lzma", "-l", "-g", "-b", "-n"];
 const ROUNDS_AT: usize = 6;
 const FEW_ROUNDS: [u8; 2] = [3, 1];
 
+/// Name of the objects whose profiles are mutated, in the order of the profiles.
+pub const OBJECTS_OF_PROFILES: &str = "objects of profiles";
+
 /// Files by the name of their kind.
 pub type Corpus = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
@@ -67,7 +70,11 @@ pub fn collect(programs: &Programs, scratch: &Path, extra: Option<&Path>) -> Res
             "synthetic" => texts(&SYNTHETIC),
             "workload" => read(&root().join("workloads"), suffix)?,
             "recording" => read(&root().join("workloads/recorded"), suffix)?,
-            "profile" => profiles()?,
+            "profile" => {
+                let [profiles, objects] = profiles(programs, scratch)?;
+                corpus.insert(OBJECTS_OF_PROFILES, objects);
+                profiles
+            }
             "faults" => texts(&FAULTS),
             "saved-run" => saved_runs(programs, scratch)?,
             "archive" => archives(programs, scratch)?,
@@ -112,17 +119,19 @@ fn objects(programs: &Programs, scratch: &Path) -> Result<Vec<Vec<u8>>> {
     read(&scratch.join("objects"), ".bpf.o")
 }
 
-/// Profiles of the policies and of schedulers that were not written for Weir.
-fn profiles() -> Result<Vec<Vec<u8>>> {
-    let mut files = read(&root().join("profiles"), ".toml")?;
-    for policy in fs::read_dir(root().join("policies"))?.collect::<Result<Vec<_>, _>>()? {
-        if policy.path().is_dir() {
-            files.extend(read(&policy.path(), ".toml")?);
-        }
-    }
-    // The order of a directory depends on the file system.
-    files.sort();
-    Ok(files)
+/// Profiles of the policies, and the object of each.
+fn profiles(programs: &Programs, scratch: &Path) -> Result<[Vec<Vec<u8>>; 2]> {
+    execute(&programs.weir, &["generate", "objects", "objects"], scratch)?;
+    let mut names: Vec<PathBuf> = fs::read_dir(scratch.join("objects"))?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .filter(|path| path.as_ref().map_or(true, |path| path.extension().is_some_and(|it| it == "toml")))
+        .collect::<Result<_, _>>()?;
+    names.retain(|profile| profile.with_extension("bpf.o").is_file());
+    names.sort();
+    let read = |path: PathBuf| fs::read(&path).with_context(|| path.display().to_string());
+    let profiles = names.iter().map(|path| read(path.clone())).collect::<Result<_>>()?;
+    let objects = names.iter().map(|path| read(path.with_extension("bpf.o"))).collect::<Result<_>>()?;
+    Ok([profiles, objects])
 }
 
 fn saved_runs(programs: &Programs, scratch: &Path) -> Result<Vec<Vec<u8>>> {

@@ -69,6 +69,9 @@ pub struct Arguments {
     /// Also mutate the files in DIR/KIND/
     #[arg(long, value_name = "DIR")]
     pub corpus: Option<PathBuf>,
+    /// Attack the programs in DIR, such as target/release, instead of building them
+    #[arg(long, value_name = "DIR")]
+    pub programs: Option<PathBuf>,
     /// Do not attack output files
     #[arg(long)]
     pub no_outputs: bool,
@@ -137,6 +140,8 @@ struct Mutant {
     kind: &'static Kind,
     bytes: Vec<u8>,
     command: &'static [&'static str],
+    /// The object of a profile.
+    object: Option<Vec<u8>>,
 }
 
 /// Whether a program accepted its input. Status 1 of `weir` is a finding about a valid input; that of the others a
@@ -175,7 +180,8 @@ impl<'a> Attack<'a> {
         });
         let kind = kind.expect("the weights add up");
         let files = &self.corpus[kind.name];
-        let (one, other) = (&files[rng.below(files.len())], &files[rng.below(files.len())]);
+        let chosen = rng.below(files.len());
+        let (one, other) = (&files[chosen], &files[rng.below(files.len())]);
         let bytes = match kind.name {
             "bitmap" => {
                 let (before, rest) = one.split_at(SUPERBLOCK_AT.min(one.len()));
@@ -185,15 +191,22 @@ impl<'a> Attack<'a> {
             "recording" if rng.below(2) == 0 => inside::recording(&mut rng, one),
             _ => mutate(&mut rng, one, other),
         };
-        Mutant { kind, bytes, command: kind.commands[rng.below(kind.commands.len())] }
+        let command = kind.commands[rng.below(kind.commands.len())];
+        Mutant { kind, bytes, command, object: self.object_of(kind, chosen) }
+    }
+
+    /// The object that the profile with this index belongs to.
+    fn object_of(&self, kind: &Kind, index: usize) -> Option<Vec<u8>> {
+        let objects = &self.corpus[corpus::OBJECTS_OF_PROFILES];
+        (kind.name == "profile").then(|| objects[index.min(objects.len() - 1)].clone())
     }
 
     /// Writes a mutant into `directory` and returns the words of its command there.
     fn arm(&self, mutant: &Mutant, directory: &Path) -> Result<Vec<String>> {
         let name = format!("m{}", mutant.kind.suffix);
         fs::write(directory.join(&name), &mutant.bytes)?;
-        if mutant.command.iter().any(|word| *word == OBJECT) {
-            fs::write(directory.join(OBJECT), &self.corpus["object"][0])?;
+        if let Some(object) = &mutant.object {
+            fs::write(directory.join(OBJECT), object)?;
         }
         // A word of a command line has no NUL, and is not taken for an option.
         let text = String::from_utf8_lossy(&mutant.bytes).replace('\0', "").trim_start_matches('-').to_owned();
@@ -217,7 +230,8 @@ impl<'a> Attack<'a> {
                 let mut errors = String::new();
                 let mut accepts = |command: &&'static [&'static str]| -> Result<bool> {
                     let directory = tempfile::tempdir()?;
-                    let mutant = Mutant { kind, bytes: bytes.clone(), command };
+                    let object = self.object_of(kind, index);
+                    let mutant = Mutant { kind, bytes: bytes.clone(), command, object };
                     let ended = limits::run(&self.arm(&mutant, directory.path())?, directory.path())?;
                     errors += &ended.errors;
                     Ok(is_accepted(command[0], ended.code))
@@ -337,7 +351,11 @@ impl<'a> Attack<'a> {
 /// # Errors
 /// If the attack cannot be made.
 pub fn execute(arguments: &Arguments) -> Result<bool> {
-    let programs = Programs::build()?;
+    let programs = match &arguments.programs {
+        None => Programs::build()?,
+        Some(directory) => Programs::of_build(&directory.canonicalize()?)
+            .with_context(|| format!("--programs {}: expected weir, lrz and bitfit there", directory.display()))?,
+    };
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let kept = root().join("target/attack");
     let (began, mut is_fine) = (Instant::now(), true);

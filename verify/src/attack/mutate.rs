@@ -165,7 +165,13 @@ fn change_token(rng: &mut Rng, bytes: &mut Vec<u8>) {
     if tokens.is_empty() {
         return;
     }
-    let old = tokens[rng.below(tokens.len())].clone();
+    let mut old = tokens[rng.below(tokens.len())].clone();
+    let is_digit = |at: &usize| bytes[*at].is_ascii_digit();
+    // Half of the numbers keep their units: "2ms" becomes "255ms".
+    if let Some(from) = old.clone().find(is_digit).filter(|_| rng.below(2) == 0) {
+        let end = (from..old.end).find(|at| !is_digit(at)).unwrap_or(old.end);
+        old = from..end;
+    }
     let new = match rng.below(2) {
         0 => NUMBERS[rng.below(NUMBERS.len())].as_bytes().to_vec(),
         _ => bytes[tokens[rng.below(tokens.len())].clone()].to_vec(),

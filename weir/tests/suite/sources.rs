@@ -91,6 +91,36 @@ fn clang_in_the_current_directory_is_not_executed_for_an_empty_path_entry() {
 }
 
 #[test]
+fn iterator_that_is_never_destroyed_and_maps_of_gigabytes_are_refused() {
+    let directory = directory();
+    let policy = |text: &str, enqueue: &str| {
+        format!(
+            "#include <weir/scx.bpf.h>\nLICENSE(\"GPL\");\n{text}\nOP2(void, my_enqueue, struct task_struct *, p, u64, flags)\n\
+             {{\n{enqueue}\n\tdsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);\n}}\n\
+             SCHEDULER(my_ops, .enqueue = (void *)my_enqueue, .name = \"my\",);\n"
+        )
+    };
+    let leak = policy("", "\tstruct bpf_iter_scx_dsq it; bpf_iter_scx_dsq_new(&it, 0, 0);");
+    let map = "struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1000); __type(key, u32); \
+               __type(value, u8[1 << 20]); } big SEC(\".maps\");";
+    let maps = policy(map, "\tu32 zero = 0; u8 *byte = bpf_map_lookup_elem(&big, &zero); if (byte) *byte = 1;");
+    let said = |words: &[&str]| {
+        let output = weir(directory.path(), &["their.bpf.c"]).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::write(directory.path().join("their.bpf.c"), leak).unwrap();
+    let (status, errors) = said(&[]);
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("bpf_iter_scx_dsq_new is never released"), "{errors}");
+    fs::write(directory.path().join("their.bpf.c"), maps).unwrap();
+    let (status, errors) = said(&[]);
+    assert_eq!(status, Some(2), "{errors}");
+    let expected = "map big: the maps up to this one take 1000 MiB, and the limit is 512 MiB (--map-memory)";
+    assert!(errors.contains(expected), "{errors}");
+    assert_eq!(said(&["--map-memory", "1001"]).0, Some(0), "{}", said(&["--map-memory", "1001"]).1);
+}
+
+#[test]
 fn compile_errors_of_clang_are_shown() {
     let directory = directory();
     fs::write(directory.path().join("own.h"), "int broken(\n").unwrap();
