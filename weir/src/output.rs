@@ -134,8 +134,8 @@ pub fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(report::clean(text).as_bytes());
 }
 
-/// Prints to standard output. Control characters of names are escaped. Returns false if the reader has closed the pipe (`weir … | head`), which is not an
-/// error.
+/// Prints to standard output. Control characters of names are escaped. Returns false if the reader has closed the pipe
+/// (`weir … | head`), which is not an error.
 pub fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
     match out.write_all(report::clean(text).as_bytes()).and_then(|()| out.flush()) {
