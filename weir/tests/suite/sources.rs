@@ -101,9 +101,12 @@ fn iterator_that_is_never_destroyed_and_maps_of_gigabytes_are_refused() {
         )
     };
     let leak = policy("", "\tstruct bpf_iter_scx_dsq it; bpf_iter_scx_dsq_new(&it, 0, 0);");
-    let map = "struct { __uint(type, BPF_MAP_TYPE_ARRAY); __uint(max_entries, 1000); __type(key, u32); \
-               __type(value, u8[1 << 20]); } big SEC(\".maps\");";
-    let maps = policy(map, "\tu32 zero = 0; u8 *byte = bpf_map_lookup_elem(&big, &zero); if (byte) *byte = 1;");
+    let map = "struct mib { u8 bytes[1 << 20]; };\nstruct { MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY); \
+               MAP_NUMBER(max_entries, 1000); MAP_TYPE(key, u32); MAP_TYPE(value, struct mib); } big SEC(\".maps\");";
+    let maps = policy(
+        map,
+        "\tu32 zero = 0; struct mib *first = bpf_map_lookup_elem(&big, &zero); if (first) first->bytes[0] = 1;",
+    );
     let said = |words: &[&str]| {
         let output = weir(directory.path(), &["their.bpf.c"]).args(words).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
