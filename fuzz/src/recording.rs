@@ -28,7 +28,7 @@ fn check(file: &[u8]) {
 
 /// Converts blocks given as type, flags, length (3 bytes, little-endian) and content to a file. The last one extends
 /// to the end of the input.
-fn pack(bytes: &[u8]) -> Vec<u8> {
+pub fn pack(bytes: &[u8]) -> Vec<u8> {
     let mut file = b"WEIRREC\n".to_vec();
     file.extend(2u32.to_le_bytes());
     let mut rest = bytes;

@@ -263,6 +263,11 @@ pub struct Sim {
     /// Use this launch profile for schedulers given as paths
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
+    /// Allow the maps of a scheduler this much memory [default: 512]
+    ///
+    /// An object whose maps take more is refused before they are allocated.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    pub map_memory: Option<u64>,
     /// Run again whenever an input file changes, until Ctrl-C
     ///
     /// Input files are the files named on the command line and the headers that a source includes.

@@ -24,12 +24,12 @@ pub fn object(source: &Path) -> Result<Vec<u8>> {
     match compile(source) {
         Ok(compiled) => {
             compiled.sources.iter().for_each(|source| input::note_input(source));
-            eprint!("{}", compiled.warnings);
+            crate::output::tell(&compiled.warnings);
             Ok(compiled.object)
         }
         Err(error) => Err(match error.downcast() {
             Ok(ClangError::Source(words)) => {
-                eprint!("{words}");
+                crate::output::tell(&words);
                 anyhow!("{}: compilation failed (see clang's messages above)", source.display())
             }
             Ok(other) => other.into(),

@@ -5,6 +5,11 @@
 //! Exit status: 0 fine; 1 a scheduler was ejected or a run ended in a deadlock; 2 bad usage or input, with one line
 //! on standard error.
 
+/// Prints a line to standard error, formatted as by `eprintln!`, which panics where the line cannot be written.
+macro_rules! say {
+    ($($words:tt)*) => { $crate::output::tell(&(format!($($words)*) + "\n")) };
+}
+
 mod args;
 mod check;
 mod compare;
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
     if matches!(&args.command, Command::Run(run) if run.command.is_empty())
         && std::env::args_os().any(|word| word == "--")
     {
-        eprintln!("weir: error: no command after --: expected a command and its arguments (see weir run --help)");
+        say!("weir: error: no command after --: expected a command and its arguments (see weir run --help)");
         return ExitCode::from(BAD_INPUT);
     }
     if let Command::Sim(sim) = &args.command
@@ -110,7 +115,7 @@ fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {
 /// Exit status of a result; an error is printed.
 fn status(result: anyhow::Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
-        eprintln!("weir: error: {}", report::escape(&describe(&error)));
+        say!("weir: error: {}", report::escape(&describe(&error)));
         BAD_INPUT
     })
 }
@@ -134,7 +139,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             // A closed pipe is not an error; a full disk is.
             match error.print() {
                 Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-                    eprintln!("weir: error: cannot write to standard output: {error}");
+                    say!("weir: error: cannot write to standard output: {error}");
                     ExitCode::from(BAD_INPUT)
                 }
                 _ => ExitCode::from(FINE),
@@ -150,8 +155,8 @@ fn usage(error: &clap::Error) -> ExitCode {
             let line = what.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ");
             let command = std::env::args().nth(1).filter(|word| word == "run" || word == "record");
             match command.filter(|_| error.kind() == ErrorKind::UnknownArgument) {
-                Some(name) => eprintln!("weir: error: {line}: write the command after --: weir {name} -- ls -l"),
-                None => eprintln!("weir: error: {line} (see weir --help)"),
+                Some(name) => say!("weir: error: {line}: write the command after --: weir {name} -- ls -l"),
+                None => say!("weir: error: {line} (see weir --help)"),
             }
             ExitCode::from(BAD_INPUT)
         }

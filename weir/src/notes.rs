@@ -22,11 +22,11 @@ pub fn tell(schedulers: &[Scheduler], types: Option<&KernelTypes>) {
         let unmodelled = inspect::unmodelled(object, types);
         if !unmodelled.is_empty() {
             let list = unmodelled.join(", ");
-            eprintln!("weir: {}: not modelled, reads 0: {}", scheduler.name, report::escape(&list));
+            say!("weir: {}: not modelled, reads 0: {}", scheduler.name, report::escape(&list));
         }
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();
-            eprintln!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
+            say!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
         }
     }
 }
@@ -40,7 +40,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
         return;
     }
     let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
-    eprintln!(
+    say!(
         "weir: --without {}: ignored, as {} {} no such effect (docs/explanation/machine-model.md)",
         words.join(","),
         names.join(" and "),
@@ -56,7 +56,7 @@ pub fn tell_recorded(workloads: &[String]) -> anyhow::Result<()> {
     for workload in workloads {
         if select::is_recorded(workload)? {
             let words = report::escape(workload);
-            eprintln!("weir: {words} is a recording; weir workload {words} lists what it leaves uncertain");
+            say!("weir: {words} is a recording; weir workload {words} lists what it leaves uncertain");
         }
     }
     Ok(())
@@ -78,7 +78,7 @@ pub fn tell_weights<'a>(schedulers: &[Scheduler], workloads: impl Iterator<Item 
     };
     for scheduler in schedulers.iter().filter(ignores) {
         let name = report::escape(&scheduler.name);
-        eprintln!("weir: {name} does not implement cgroup_set_weight: the weights of the groups have no effect");
+        say!("weir: {name} does not implement cgroup_set_weight: the weights of the groups have no effect");
     }
 }
 
@@ -91,7 +91,7 @@ fn hint(name: &str, wished: &[String]) {
     }
     let more = if wished.len() > SHOWN { ", …" } else { "" };
     let wished = wished.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    eprintln!(
+    say!(
         "weir: {name}: no launch profile found, but it may need one: {wished}{more}; weir inspect --profile drafts one"
     );
 }

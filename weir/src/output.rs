@@ -75,7 +75,7 @@ impl Delivery<'_> {
         if self.save.is_none() {
             command = format!("{} --save {saved}; {command}", setup.command_line);
         }
-        eprintln!("weir: what led to the ejection: {}", report::escape(&command));
+        say!("weir: what led to the ejection: {}", report::escape(&command));
     }
 
     /// Reports in the chosen format, with the schedulers that could not be loaded, which CSV omits.
@@ -111,10 +111,10 @@ fn dump(runs: &[RunReport], format: Format) -> Result<()> {
         ([], ..) | (_, _, Format::Json) => {}
         ([(_, exit)], 1, _) => {
             let path = dump_file(&exit.dump)?;
-            eprintln!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy()));
+            say!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy()));
         }
         ([(first, _), ..], ..) => {
-            eprintln!("weir: the kernel's dumps are in --format json (exit.dump); the first is of {}", name(first));
+            say!("weir: the kernel's dumps are in --format json (exit.dump); the first is of {}", name(first));
         }
     }
     Ok(())
@@ -129,11 +129,16 @@ pub fn dump_file(dump: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Prints to standard output. Returns false if the reader has closed the pipe (`weir … | head`), which is not an
-/// error.
+/// Prints to standard error. Control characters of names are escaped.
+pub fn tell(text: &str) {
+    let _ = io::stderr().lock().write_all(report::clean(text).as_bytes());
+}
+
+/// Prints to standard output. Control characters of names are escaped. Returns false if the reader has closed the pipe
+/// (`weir … | head`), which is not an error.
 pub fn print(text: &str) -> Result<bool> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(report::clean(text).as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
         Err(error) => Err(error).context("cannot write to standard output"),

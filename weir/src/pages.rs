@@ -110,8 +110,8 @@ pub fn write(target: &Target, runs: &Runs, refused: &[String]) -> Result<()> {
         tracks: &runs.tracks(),
         refused,
     });
-    target.write(page.as_bytes())?;
-    eprintln!("weir: the report is {}", report::escape(&target.path().display().to_string()));
+    target.write(report::clean(&page).as_bytes())?;
+    say!("weir: the report is {}", report::escape(&target.path().display().to_string()));
     Ok(())
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Interval at which termination signals are polled while runs are in progress.
 const POLL: Duration = Duration::from_millis(50);
 /// Base of the exit status of a process that a signal ended.
-const SIGNALLED: i32 = 128;
+pub const SIGNALLED: i32 = 128;
 
 /// Number of threads for this number of runs: one for each CPU of this machine.
 pub fn threads(runs: usize) -> usize {
@@ -81,7 +81,7 @@ pub fn run<T: Send, R>(
         };
         // Runs in progress are abandoned: they may take minutes, and an unfinished run has no results.
         if let Err(error) = finish(finished, end) {
-            eprintln!("weir: error: {}", report::escape(&crate::describe(&error)));
+            say!("weir: error: {}", report::escape(&crate::describe(&error)));
         }
         std::process::exit(SIGNALLED + signal)
     })
@@ -89,7 +89,7 @@ pub fn run<T: Send, R>(
 
 /// Prints how many runs finished before the interruption.
 pub fn tell_interrupted(finished: usize, planned: usize) {
-    eprintln!(
+    say!(
         "weir: interrupted: {finished} of {} finished; the report covers these",
         report::counted(planned as u64, "run")
     );

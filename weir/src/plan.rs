@@ -54,6 +54,8 @@ pub struct Conditions {
     faults: FaultPlan,
     /// Types of the kernel against which objects are linked; `None`: those of the kernel version.
     types: Option<KernelTypes>,
+    /// Most memory of a scheduler's maps.
+    map_bytes: u64,
     /// The promises of the schedulers are checked.
     checks_promises: bool,
     /// Warnings are wanted, which need no promise.
@@ -172,6 +174,7 @@ impl Conditions {
             duration: args.duration,
             faults,
             types,
+            map_bytes: args.map_memory.map_or(simulator::MAP_BYTES, |mib| mib << 20),
             checks_promises: args.check,
             warns: args.warn,
         })
@@ -208,13 +211,14 @@ impl<'a> Run<'a> {
     /// Setup of the simulator.
     pub fn setup(&self) -> Setup<'a> {
         let Run { scheduler, machine, workload, seed, conditions, .. } = *self;
-        let Conditions { kernel, duration, faults, types, .. } = conditions;
+        let Conditions { kernel, duration, faults, types, map_bytes, .. } = conditions;
         let scheduler = match &scheduler.loadable {
             None => simulator::Scheduler::Kernel,
             Some(Loadable { object, profile, .. }) => simulator::Scheduler::Object { object, profile },
         };
         let types = types.as_ref();
-        Setup { machine, workload, scheduler, seed, duration: *duration, faults, kernel: *kernel, types }
+        let (duration, kernel, map_bytes) = (*duration, *kernel, *map_bytes);
+        Setup { machine, workload, scheduler, seed, duration, faults, kernel, types, map_bytes }
     }
 
     /// Checker for the built-in invariants and, with `--check`, for the scheduler's promises.
@@ -370,6 +374,9 @@ fn command_line(args: &Sim) -> String {
     args.calls.iter().for_each(|call| option("call", &call.to_string()));
     if let Some(types) = &args.btf {
         option("btf", types.name());
+    }
+    if let Some(mib) = args.map_memory {
+        option("map-memory", &mib.to_string());
     }
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());

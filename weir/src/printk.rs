@@ -85,15 +85,13 @@ impl Sink for Printer<'_> {
 /// Prints the collected lines of a run, and the number of lines that are not shown.
 pub fn tell(run: &str, printed: &Printed) {
     if !printed.lines.is_empty() {
-        eprintln!("weir: {run} printed:");
-        printed.lines.iter().for_each(|line| eprintln!("{line}"));
+        say!("weir: {run} printed:");
+        printed.lines.iter().for_each(|line| say!("{line}"));
     }
     let left_out = printed.count - printed.shown as u64;
     if left_out > 0 {
         let lines = report::counted(left_out, "line");
-        eprintln!(
-            "weir: {run}: {lines} of bpf_printk output not shown; --log FILE.jsonl of a single run has all of them"
-        );
+        say!("weir: {run}: {lines} of bpf_printk output not shown; --log FILE.jsonl of a single run has all of them");
     }
 }
 

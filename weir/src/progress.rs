@@ -55,8 +55,8 @@ impl Progress {
     pub fn say(&self, line: &str) {
         let bar = self.bar.as_ref().map(|bar| bar.lock().expect("no thread panics while holding it"));
         match bar.as_ref().and_then(|bar| bar.as_ref()) {
-            Some(bar) => bar.suspend(|| eprintln!("{line}")),
-            None => eprintln!("{line}"),
+            Some(bar) => bar.suspend(|| say!("{line}")),
+            None => say!("{line}"),
         }
     }
 

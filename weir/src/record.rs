@@ -33,9 +33,9 @@ pub fn record(args: &Record) -> Result<bool> {
     let tasks = &recorded.recording.workload.tasks;
     let command_lines = tasks.iter().filter(|task| task.command.is_some()).count() as u64;
     let written = write(recorded, &target);
-    let wrote = |bytes: &u64| eprintln!("weir: wrote {} ({} KB)", output.display(), bytes.div_ceil(1000));
+    let wrote = |bytes: &u64| say!("weir: wrote {} ({} KB)", output.display(), bytes.div_ceil(1000));
     written.iter().for_each(wrote);
-    eprint!("{}", report(&summary));
+    crate::output::tell(&report(&summary));
     written?;
     // The recording is complete: from here on a signal has its usual effect.
     drop(signals);
@@ -49,7 +49,7 @@ pub fn record(args: &Record) -> Result<bool> {
         } else {
             "are stored in it, including any password or token on them"
         };
-        eprintln!("weir: {lines} {stored}; --no-argv leaves them out");
+        say!("weir: {lines} {stored}; --no-argv leaves them out");
     }
     Ok((summary.status.success() || summary.was_ended) && summary.lost() == 0)
 }

@@ -131,7 +131,7 @@ pub fn run(args: &Run) -> Result<bool> {
     let plan = Plan::of(args)?;
     let signals = Signals::block()?;
     for name in executor::remove_stale_cgroups() {
-        eprintln!("weir: removed cgroup {name}, left behind by a killed weir");
+        say!("weir: removed cgroup {name}, left behind by a killed weir");
     }
     let options = Options { duration: plan.duration, ..Options::default() };
     let prepared = plan.workload().map(|workload| PreparedWorkload::prepare(workload, &options)).transpose();
@@ -142,7 +142,7 @@ pub fn run(args: &Run) -> Result<bool> {
     if plan.schedulers.iter().any(|scheduler| scheduler.loadable.is_some())
         && let Err(error) = host::priority::raise()
     {
-        eprintln!("weir: cannot get a real-time priority ({error}): Ctrl-C is delayed if the scheduler starves weir");
+        say!("weir: cannot get a real-time priority ({error}): Ctrl-C is delayed if the scheduler starves weir");
     }
     let scheduler = plan.schedulers.first().map(Loaded::load).transpose()?.flatten();
     // Standard output carries one JSON or CSV document, so statistics go to standard error.
@@ -166,7 +166,7 @@ fn start_screen(plan: &Plan) -> Result<Screen> {
 /// Restores the affinities of tasks if CPUs have come online.
 fn restore_affinities(keeper: &mut Option<Keeper>) -> Result<()> {
     if let Some((cpus, tasks)) = keeper.as_mut().map(Keeper::look).transpose()?.flatten() {
-        eprintln!("weir: CPUs {cpus} are back online; affinity restored of {}", report::counted(tasks as u64, "task"));
+        say!("weir: CPUs {cpus} are back online; affinity restored of {}", report::counted(tasks as u64, "task"));
     }
     Ok(())
 }
@@ -185,8 +185,9 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
         _ => text.parse().map_err(|_| anyhow!("{text:?} is not a CPU list such as 1-3,5")),
     };
     let back = host::faults::guard(&cpus(online)?, &cpus(offline)?)?;
-    if !back.is_empty() {
-        eprintln!("weir: weir run was killed; CPUs restored: {back}");
+    if !back.cpus.is_empty() {
+        let tasks = report::counted(back.tasks as u64, "task");
+        say!("weir: weir run was killed; CPUs restored: {}; affinity restored of {tasks}", back.cpus);
     }
     Ok(())
 }
@@ -195,8 +196,8 @@ pub fn guard(online: &str, offline: &str) -> Result<()> {
 fn watch(plan: &Plan, mut outside: Outside<'_>) -> Result<bool> {
     let kernel = host::kernel_release()?;
     match &outside.scheduler {
-        Some(loaded) => eprintln!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
-        None => eprintln!("weir: watching the scheduler of kernel {kernel}; stop with Ctrl-C"),
+        Some(loaded) => say!("weir: {} schedules on kernel {kernel}; Ctrl-C unloads it", loaded.own_name()),
+        None => say!("weir: watching the scheduler of kernel {kernel}; stop with Ctrl-C"),
     }
     outside.begin();
     let mut shown = 0;
@@ -225,7 +226,7 @@ fn watch(plan: &Plan, mut outside: Outside<'_>) -> Result<bool> {
             print(&report::ending_to_json_line(&name, outcome, ended.restarts, &ended.calls, &exit))?;
         }
         _ if ended.was_ejected => tell_exit(&name, &ended.exit),
-        _ => eprintln!("weir: unloaded {name}"),
+        _ => say!("weir: unloaded {name}"),
     }
     Ok(!ended.was_ejected && faults_fine && !ended.calls.iter().any(Called::failed))
 }
@@ -233,13 +234,13 @@ fn watch(plan: &Plan, mut outside: Outside<'_>) -> Result<bool> {
 /// Reports a call made in a run that has no report.
 fn report_call(called: &Called) {
     let (made, returned) = (Nanos(called.made_ns.unwrap_or_default()), called.returned.unwrap_or_default());
-    eprintln!("weir: {}: called after {made}, returned {returned}", report::escape(&called.call));
+    say!("weir: {}: called after {made}, returned {returned}", report::escape(&called.call));
 }
 
 /// Ends the fault plan and reports failures. Returns false if there were any.
 fn end_and_report_faults(faults: Option<Faults>) -> Result<bool> {
     let failure = end_faults(faults)?;
-    failure.iter().for_each(|failure| eprintln!("weir: {failure}"));
+    failure.iter().for_each(|failure| say!("weir: {failure}"));
     Ok(failure.is_none())
 }
 
@@ -248,10 +249,10 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
     let Some(faults) = faults else { return Ok(None) };
     let carried = faults.end().context("cannot end the fault plan; CPUs may still be offline")?;
     for slow in carried.done.iter().filter(|done| done.took >= SLOW_FAULT) {
-        eprintln!("weir: {} took {}: the kernel waited for the tasks of that CPU", slow.fault, slow.took);
+        say!("weir: {} took {}: the kernel waited for the tasks of that CPU", slow.fault, slow.took);
     }
     if !carried.back.is_empty() {
-        eprintln!("weir: CPUs restored: {}", carried.back);
+        say!("weir: CPUs restored: {}", carried.back);
     }
     Ok(carried.failed.map(|error| format!("a fault failed: {error}")))
 }

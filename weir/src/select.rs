@@ -225,7 +225,7 @@ fn profile_of(path: &Path, profile: Option<&Path>) -> Result<Profile> {
         None => Some(beside.as_path()).filter(|beside| input::exists(beside)).inspect(|beside| {
             // It came with the object, so its user may not know of it.
             let [object, beside] = [path, beside].map(|path| path.display().to_string());
-            eprintln!("weir: {}: launch profile {}", report::escape(&object), report::escape(&beside));
+            say!("weir: {}: launch profile {}", report::escape(&object), report::escape(&beside));
         }),
     };
     Ok(match profile {

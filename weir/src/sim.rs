@@ -31,10 +31,10 @@ pub fn sim(args: &Sim) -> Result<bool> {
     let mut plan = Plan::of(args)?;
     if plan.outputs.format == Format::Text {
         notes::tell_recorded(&plan.suites.workloads)?;
-        eprintln!("{}", report::escape(&plan.command_line));
+        say!("{}", report::escape(&plan.command_line));
         if plan.seeds_are_default {
             let count = plan.count();
-            eprintln!(
+            say!(
                 "weir: {count} runs, because schedulers are compared with {SEEDS} seeds; --seed 0 makes one run of each"
             );
         }
@@ -100,7 +100,7 @@ fn tell_coverage(coverage: &Coverage, to: Option<&Target>, format: Format) -> Re
         Some(target) => Ok(target.write(coverage::to_lcov(coverage).as_bytes())?),
         None if format == Format::Text => output::print(&coverage::to_text(coverage)).map(|_| ()),
         None => {
-            eprint!("{}", coverage::to_text(coverage));
+            crate::output::tell(&coverage::to_text(coverage));
             Ok(())
         }
     }

@@ -24,7 +24,7 @@ pub fn watch(args: &Sim, mut run: impl FnMut()) -> ! {
         // Taken before the run, so that changes during the run are noticed.
         let before = stamps(&files);
         run();
-        eprintln!("weir: waiting for one of {} files to change; stop with Ctrl-C", files.len());
+        say!("weir: waiting for one of {} files to change; stop with Ctrl-C", files.len());
         await_change(&files, before);
     }
 }

@@ -34,6 +34,8 @@ enum Task {
     /// Mutation testing of the model, the invariants and the policies
     #[command(subcommand)]
     Mutants(verify::mutation::Command),
+    /// Attack the programs with mutated inputs, and their output files
+    Attack(verify::attack::Arguments),
     /// Record a command, predict other runs of it, and compare with real runs (root)
     Predict(lab::predict::Arguments),
     /// Record many kinds of programs, predict four runs of each, compare with real runs (root)
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         }
         Task::Vm(command) => return verify::vm::execute(command),
         Task::Mutants(command) => ("mutants", verify::mutation::execute(&command)),
+        Task::Attack(arguments) => ("attack", verify::attack::execute(&arguments)),
         Task::Predict(arguments) => ("predict", lab::predict::execute(&arguments).map(|()| true)),
         Task::Predictions(arguments) => ("predictions", lab::predict::suite::execute(&arguments).map(|()| true)),
         Task::RecordingCost(arguments) => ("recording-cost", lab::predict::cost::execute(&arguments).map(|()| true)),

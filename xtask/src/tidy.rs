@@ -41,6 +41,8 @@ const LOCAL: [(&str, &str); 8] = [
 /// APIs that depend on host or time; only some crates may use them, so that results are the same everywhere.
 const AMBIENT: [&str; 7] =
     ["std::fs", "std::env", "std::net", "std::process", "std::thread", "Instant::now", "SystemTime"];
+/// Macros that print text as it is: names in it could control the terminal.
+const RAW_OUTPUT: [&str; 4] = ["print!(", "println!(", "eprint!(", "eprintln!("];
 /// Types with random iteration order.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 /// Crates that may use host and time: programs, kernel access, and helpers of build scripts and tests.
@@ -122,6 +124,7 @@ fn check(file: &File, complaints: &mut Vec<String>) {
             check_functions(file, &mut complain);
         }
         check_ambient(file, &mut complain);
+        check_output(file, &mut complain);
     }
     check_lines(file, kind, &mut complain);
 }
@@ -177,6 +180,19 @@ fn check_functions(file: &File, complain: &mut dyn FnMut(usize, String)) {
 fn is_function(text: &str) -> bool {
     let words = ["pub", "pub(crate)", "pub(super)", "const", "unsafe", "extern", "\"C\"", "async"];
     text.split(' ').find(|word| !words.contains(word)) == Some("fn")
+}
+
+/// In the program, all text goes through `weir/src/output.rs`, which escapes control characters.
+fn check_output(file: &File, complain: &mut dyn FnMut(usize, String)) {
+    if !file.path.starts_with("weir/src/") || file.path == "weir/src/output.rs" {
+        return;
+    }
+    for (line, text) in numbered(&file.text) {
+        let is_word = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        if RAW_OUTPUT.iter().any(|name| text.find(name).is_some_and(is_word)) {
+            complain(line, "prints text as it is; expected output::print, output::tell or say!".to_owned());
+        }
+    }
 }
 
 fn check_ambient(file: &File, complain: &mut dyn FnMut(usize, String)) {
@@ -280,6 +296,11 @@ mod tests {
                 "crates/ids/src/a.rs",
                 &format!("{SPDX}use std::fs;\n"),
                 "crates/ids/src/a.rs:2: std::fs: results must be the same on every host",
+            ),
+            (
+                "weir/src/a.rs",
+                &format!("{SPDX}    eprintln!(\"a\");\n"),
+                "weir/src/a.rs:2: prints text as it is; expected output::print, output::tell or say!",
             ),
             ("a.md", "text\n", "a.md:1: expected one title, in the first line of the document"),
             ("a.md", "# a\n# b\n", "a.md:2: expected one title, in the first line of the document"),

@@ -163,9 +163,8 @@ pub fn compile_source(source: &Path, directory: &Path, arguments: &[String]) -> 
         .args(["-MMD", "-MT", "object", "-MF"])
         .arg(&rule)
         .args(arguments)
-        // A source whose name begins with a dash is no option.
         .arg("--")
-        .arg(source)
+        .arg(as_file(source))
         .output()
         .map_err(|error| ClangError::Io(clang.clone(), error))?;
     let messages = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -175,6 +174,15 @@ pub fn compile_source(source: &Path, directory: &Path, arguments: &[String]) -> 
     let read = |path: &Path| fs::read(path).map_err(|error| ClangError::Io(path.display().to_string(), error));
     let sources = prerequisites(&String::from_utf8_lossy(&read(&rule)?));
     Ok(Compiled { object: read(&object)?, warnings: messages, sources })
+}
+
+/// A source whose name begins with a dash, so that it is no option. `--` is not enough: clang passes the name on to its own
+/// compiler process without it, which takes `-oFILE` for an output.
+fn as_file(source: &Path) -> PathBuf {
+    match source.as_os_str().as_encoded_bytes().first() {
+        Some(b'-') => Path::new(".").join(source),
+        _ => source.to_owned(),
+    }
 }
 
 /// Parses the file names after the colon of a make rule. A backslash escapes a space, or continues the line.

@@ -28,4 +28,4 @@ pub use fault::{Fault, FaultKind};
 pub use lines::SourceLine;
 pub use machine::{Context, Host, LoadError, Machine, Resolver};
 pub use maps::{MapHandle, Maps, TimerId};
-pub use memory::{Access, GuestAddr, Memory, Region, RegionId};
+pub use memory::{Access, GuestAddr, MAP_BYTES, Memory, Region, RegionId};

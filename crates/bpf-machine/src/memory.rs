@@ -19,6 +19,9 @@ const REGION_SPAN: u64 = 1 << 32;
 /// Upper half of the address of region 0.
 const KERNEL_HALF: u32 = 0xffff_0000;
 
+/// Default of the most bytes that all maps of an object may take: 20 times the largest known scheduler.
+pub const MAP_BYTES: u64 = 512 << 20;
+
 /// Number of a region; 0 is never used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub struct RegionId(pub u16);
@@ -132,11 +135,15 @@ pub struct Memory {
     /// Regions by number; the first is a placeholder without slots.
     regions: Vec<Region>,
     names: Vec<String>,
+    /// Most bytes of all maps of an object.
+    pub(crate) map_bytes: u64,
+    /// Part of it in bytes that the values of hash maps and storage, which grow, have not used yet.
+    pub(crate) map_bytes_left: u64,
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        let mut memory = Memory { regions: Vec::new(), names: Vec::new() };
+        let mut memory = Memory { regions: Vec::new(), names: Vec::new(), map_bytes: MAP_BYTES, map_bytes_left: 0 };
         memory.add_region("none", 1, 0, Access::ReadOnly);
         memory
     }
@@ -195,9 +202,20 @@ impl Memory {
         }
     }
 
-    /// Storage of all regions in bytes.
-    pub(crate) fn len(&self) -> u64 {
-        self.regions.iter().map(|region| region.data.len() as u64).sum()
+    /// Limits the maps of objects that are loaded from now on to this many bytes; the default is [`MAP_BYTES`].
+    pub fn limit_maps(&mut self, bytes: u64) {
+        self.map_bytes = bytes;
+    }
+
+    /// As [`Memory::grow`], for the values of a map. Returns false, and changes nothing, if the maps would then take more
+    /// than they may.
+    pub(crate) fn grow_map(&mut self, region: RegionId, slots: u32) -> bool {
+        let r = self.region(region);
+        let more = u64::from(slots.saturating_sub(r.slots)) * u64::from(r.pitch);
+        let Some(left) = self.map_bytes_left.checked_sub(more) else { return false };
+        self.map_bytes_left = left;
+        self.grow(region, slots);
+        true
     }
 
     /// The region that was added last.

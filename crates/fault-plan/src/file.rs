@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Fault plan as a TOML file. Unknown keys are errors, and every error names its line.
 
-use crate::{Action, ClockFault, Fault, FaultError, FaultPlan, faults_at};
+use crate::{Action, ClockFault, Fault, FaultError, FaultPlan, add, faults_at};
 use ids::{CpuId, Nanos};
 use std::ops::Range;
 use toml::Spanned;
@@ -28,11 +28,11 @@ impl FaultPlan {
                 _ => return Err(reader.error(key.span(), "expected only [[fault]] tables")),
             };
             for fault in faults {
-                let place = reader.place(fault.span());
-                found.extend(reader.fault(fault)?.into_iter().map(|fault| (place.clone(), fault)));
+                let faults = reader.fault(fault)?;
+                add(&mut found, fault.span().start, faults).map_err(|problem| reader.error(fault.span(), problem))?;
             }
         }
-        FaultPlan::checked(found)
+        FaultPlan::checked(found, |start| reader.place(start..start))
     }
 }
 

@@ -28,6 +28,9 @@ use std::str::FromStr;
 /// CPU that never goes offline: x86 kernels cannot offline the boot CPU.
 pub const BOOT_CPU: CpuId = CpuId(0);
 
+/// Most faults of a plan. A fault on a list of CPUs counts once for each of them.
+const MOST_FAULTS: usize = 1_000_000;
+
 /// The fault to inject.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
@@ -114,13 +117,13 @@ impl FaultError {
 }
 
 impl FaultPlan {
-    /// Creates a plan from faults and their places; sorts by time.
-    fn checked(mut found: Vec<(String, Fault)>) -> Result<FaultPlan, FaultError> {
+    /// Creates a plan from faults and their positions in the text; `place` describes a position in errors. Sorts by time.
+    fn checked(mut found: Vec<(usize, Fault)>, place: impl Fn(usize) -> String) -> Result<FaultPlan, FaultError> {
         found.sort_by_key(|(_, fault)| fault.at);
         // The initial state of each CPU is checked against the machine later, in `check`.
         let (mut offline, mut online) = (CpuSet::new(), CpuSet::new());
-        for (place, Fault { at, action }) in &found {
-            let error = |problem| FaultError::new(place, problem);
+        for (position, Fault { at, action }) in &found {
+            let error = |problem| FaultError::new(place(*position), problem);
             let when = at.exact();
             match *action {
                 Action::Offline(BOOT_CPU) => {
@@ -186,12 +189,24 @@ impl FromStr for FaultPlan {
     /// Parses the one-line form.
     fn from_str(text: &str) -> Result<FaultPlan, FaultError> {
         let mut found = Vec::new();
-        for word in text.split(',') {
-            let word = word.trim();
-            let faults = faults_of(word).ok_or_else(|| FaultError::new(format!("{word:?}"), EXPECTED))?;
-            found.extend(faults.into_iter().map(|fault| (format!("{word:?}"), fault)));
+        let place = |number: usize| format!("{:?}", text.split(',').nth(number).unwrap_or_default().trim());
+        for (number, word) in text.split(',').enumerate() {
+            let faults = faults_of(word.trim()).ok_or_else(|| FaultError::new(place(number), EXPECTED))?;
+            add(&mut found, number, faults).map_err(|problem| FaultError::new(place(number), problem))?;
         }
-        FaultPlan::checked(found)
+        FaultPlan::checked(found, place)
+    }
+}
+
+/// Adds the faults at a position of the text.
+///
+/// # Errors
+/// If they are too many.
+fn add(found: &mut Vec<(usize, Fault)>, position: usize, faults: Vec<Fault>) -> Result<(), String> {
+    found.extend(faults.into_iter().map(|fault| (position, fault)));
+    match found.len() {
+        ..=MOST_FAULTS => Ok(()),
+        _ => Err(format!("expected at most {MOST_FAULTS} faults, counting each CPU of a list")),
     }
 }
 
@@ -301,6 +316,17 @@ mod tests {
         for (text, error) in cases {
             assert_eq!(line(text), Err(error.to_owned()));
         }
+    }
+
+    #[test]
+    fn plan_with_too_many_faults_is_refused() {
+        let word = |cpus: usize| format!("cpu1-{cpus}:clock+1s@1s");
+        assert!(vec![word(1_000); 1_000].join(",").parse::<FaultPlan>().is_ok());
+        let error = "expected at most 1000000 faults, counting each CPU of a list";
+        assert_eq!(line(&vec![word(1_001); 1_000].join(",")), Err(format!("{:?}: {error}", word(1_001))));
+        let table = "[[fault]]\nat = \"1s\"\ncpus = \"1-1001\"\nclock = \"+1s\"\n".repeat(1_000);
+        let found = FaultPlan::from_toml("f.toml", &table).map_err(|error| error.to_string());
+        assert_eq!(found, Err(format!("f.toml:3997: {error}")));
     }
 
     #[test]

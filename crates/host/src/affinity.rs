@@ -27,6 +27,10 @@ use std::{fs, io};
 /// Interval at which all tasks are examined while no hotplug happens.
 const EVERY: Duration = Duration::from_secs(1);
 
+/// Longest time for which [`Keeper::restore`] tries, and its interval.
+const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY: Duration = Duration::from_millis(50);
+
 /// Access to task affinities, replaceable in tests.
 pub trait Tasks {
     /// All threads: TID, and start time to tell it from a later thread with the same TID.
@@ -141,6 +145,31 @@ impl<T: Tasks> Keeper<T> {
         }
         let renewed = self.renew(&came);
         Ok(Some((came, renewed)))
+    }
+
+    /// Notes affinities without restoring any, for a caller that restores them only in the end.
+    ///
+    /// # Errors
+    /// If the kernel does not report the online CPUs.
+    pub fn remember(&mut self) -> Result<(), HostError> {
+        self.online = self.read_online()?;
+        self.note();
+        Ok(())
+    }
+
+    /// Restores affinities after the CPUs `came` have come online, and tries again for a while where the kernel rejects
+    /// them. Returns the number of tasks.
+    ///
+    /// # Errors
+    /// If the kernel does not report the online CPUs.
+    pub fn restore(&mut self, came: &CpuSet) -> Result<usize, HostError> {
+        self.online = self.read_online()?;
+        let (began, mut renewed) = (Instant::now(), self.renew(came));
+        while self.refused.take().is_some() && began.elapsed() < PATIENCE {
+            std::thread::sleep(RETRY);
+            renewed += self.renew(came);
+        }
+        Ok(renewed)
     }
 
     /// Periodic part (see [`EVERY`]) without hotplug: step 1, and step 4 if a change was rejected.
@@ -296,6 +325,19 @@ mod tests {
         assert_eq!(machine.keeper.look_again(), Some((cpus("2-3"), 1)));
         assert_eq!([10, 11].map(|thread| machine.allowed(thread)), ["3", "2-3"]);
         assert_eq!(machine.keeper.look_again(), None);
+    }
+
+    #[test]
+    fn remembered_affinities_are_restored_only_on_request() {
+        let mut machine = Machine::new(&[(10, "1"), (11, "2")]);
+        machine.set(10, 7, "0-3");
+        fs::write(machine.directory.path().join("online"), "0,2-3").unwrap();
+        machine.keeper.remember().unwrap();
+        fs::write(machine.directory.path().join("online"), "0-3").unwrap();
+        machine.keeper.remember().unwrap();
+        assert_eq!([10, 11].map(|thread| machine.allowed(thread)), ["0-3", "2"]);
+        assert_eq!(machine.keeper.restore(&cpus("1")).unwrap(), 1);
+        assert_eq!([10, 11].map(|thread| machine.allowed(thread)), ["1", "2"]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use crate::caps::Caps;
 use crate::demands::Demands;
+use crate::displaced::Displaced;
 use crate::findings::{Findings, Property, Violation};
 use crate::gangs::Gangs;
 use crate::loads::Loads;
@@ -32,6 +33,7 @@ pub struct Checker {
     unserved: Unserved,
     lost: Lost,
     queues: Queues,
+    displaced: Displaced,
     /// The following checks are present only if the property is promised.
     shares: Option<Shares>,
     run_intervals: Option<RunIntervals>,
@@ -74,6 +76,7 @@ impl Checker {
             unserved: Unserved::new(cpus, conditions.tolerance),
             lost: Lost::default(),
             queues: Queues::new(promises.key_order),
+            displaced: Displaced::default(),
             shares: checks_shares.map(|promise| Shares::new(cpus, promise, conditions.tick, weights())),
             run_intervals: checks_slices.map(|ticks| RunIntervals::new(cpus, beyond(ticks))),
             preemption: promises.preemption.map(|_| Preemption::new(cpus)),
@@ -418,6 +421,7 @@ impl Checker {
         if let Some(task) = self.state.contradiction(cpu, prev, task) {
             self.add(Property::Sanity, (time, time), (vec![task], vec![cpu]), 0, 0);
         }
+        self.displace(cpu, task);
         if prev != task {
             self.leave(time, cpu, prev, state::stays_runnable(reason));
             self.take(time, cpu, task);
@@ -425,6 +429,17 @@ impl Checker {
         self.state.set_running(time, cpu, task, reason == SwitchReason::Change);
         self.set_idle(time, cpu, task == TaskId::NONE);
         self.check_shares(time, cpu);
+    }
+
+    /// The waits beside idle CPUs of tasks that lost this CPU to a task of a higher class begin anew.
+    fn displace(&mut self, cpu: CpuId, next: TaskId) {
+        let is_higher = next != TaskId::NONE && !self.state.is_scheduled(next);
+        for (task, since) in self.displaced.switch(cpu, is_higher) {
+            if self.promises.work_conserving == WorkConserving::Yes && self.state.waits(task) {
+                self.stop_in(since, task, Population::Waiting);
+                self.unserved.wait(since, task, Population::Waiting);
+            }
+        }
     }
 
     /// The task `prev` leaves the CPU.
@@ -626,6 +641,9 @@ impl Sink for Checker {
             EventKind::Idle { entered } => self.set_idle(time, cpu, entered),
             EventKind::Insert { dsq, key, slice_ns } => {
                 self.move_out(event, dsq);
+                if op_name(event.site.op) == Some("enqueue") && !self.promises_nothing {
+                    self.displaced.enqueue(time, cpu, task, self.queues.place(task));
+                }
                 self.insert(time, task, (dsq, key), Nanos(slice_ns), event.site.op != 0);
             }
             EventKind::Dispatch { from, to } => self.dispatch(event, from, to),

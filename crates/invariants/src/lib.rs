@@ -33,6 +33,7 @@
 mod caps;
 mod checker;
 mod demands;
+mod displaced;
 mod findings;
 mod gangs;
 mod ideal;

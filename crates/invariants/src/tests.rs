@@ -122,6 +122,29 @@ fn work_conservation_is_violated_after_the_tolerance() {
     assert_eq!(run.wake(1_000, 0).insert(1_001, 0, 1).dispatch(1_500, 0, 1).run(1_500, 1, 0).found(2_000), []);
 }
 
+/// The kernel enqueues a task again if a task of a higher class takes the idle CPU that it was given.
+#[test]
+fn work_conservation_counts_from_the_loss_of_the_chosen_cpu_to_a_higher_class() {
+    let violated = [(Property::WorkConserving, 1_000, 1_160, 160)];
+    for (policy, expected) in [(Policy::Fifo(5), vec![]), (Policy::Other, violated.to_vec())] {
+        let mut run = Run::new(all(), 1);
+        run.0.task(Nanos(0), &info(1, policy, 0b01));
+        let insert = |run: &mut Run, time: u64, from: &str, to: u32| {
+            let op = (1..=u8::MAX).find(|op| event_log::op_name(*op) == Some(from)).expect("an op of this name");
+            let site = CallbackSite { op, ..CallbackSite::default() };
+            let kind = EventKind::Insert { dsq: DsqId::local_on(CpuId(to)), key: 0, slice_ns: 1_000 };
+            run.0.event(&Event { time: Nanos(time), cpu: CpuId(0), task: TaskId(0), kind, site });
+        };
+        run.wake(1_000, 0);
+        insert(&mut run, 1_001, "select_cpu", 0);
+        run.wake(1_079, 1);
+        insert(&mut run, 1_080, "enqueue", 1);
+        run.run(1_081, 0, 1).run(1_160, 1, 0);
+        run.block(2_000, 0, 1).block(2_000, 1, 0);
+        assert_eq!(run.found(2_000), expected, "{policy:?}");
+    }
+}
+
 /// A CPU that is not in the task's mask does not count.
 #[test]
 fn idle_cpus_outside_the_tasks_mask_do_not_count() {

@@ -170,11 +170,8 @@ impl Warnings {
 
     /// Begins a new window: the tasks, their masks or the CPUs have changed.
     pub(crate) fn reset(&mut self, now: Nanos) {
-        self.window_from = now;
-        for task in &mut self.tasks {
-            (task.steady, task.before) = (task.runnable, task.ran(now));
-            task.key = None;
-        }
+        self.reset_window(now);
+        self.tasks.iter_mut().for_each(|task| task.key = None);
     }
 
     /// Notes an insert into a queue. Returns the time since which the key has stalled, and the CPU time meanwhile.
@@ -235,12 +232,15 @@ impl Warnings {
 /// Compares two steady tasks, each with its CPU time in the window.
 fn unfit(from: Nanos, one: &(TaskId, &Task, Nanos), other: &(TaskId, &Task, Nanos)) -> Option<Unfit> {
     let (less, more) = if one.2 <= other.2 { (one, other) } else { (other, one) };
-    let ((less_id, light, little), (more_id, heavy, much)) = (less, more);
-    if light.allowed != heavy.allowed || light.policy != heavy.policy || light.group != heavy.group {
+    let ((less_id, less_task, little), (more_id, more_task, much)) = (less, more);
+    if less_task.allowed != more_task.allowed
+        || less_task.policy != more_task.policy
+        || less_task.group != more_task.group
+    {
         return None;
     }
     let beyond = |factor: u64| much.0 > factor * little.0 + SLACK.0;
-    let inverted = match (light.weight(), heavy.weight()) {
+    let inverted = match (less_task.weight(), more_task.weight()) {
         (weight, other) if weight == other => beyond(2).then_some(false),
         (weight, other) if weight >= 3 * other => beyond(2).then_some(true),
         _ => None,

@@ -17,7 +17,7 @@ pub use api::{
     Cause, CgroupId, CgroupKnobs, Config, Effect, ExitInfo, Identity, LaunchError, Leave, Lock, LockStep, Output,
     Switch, TaskAttributes, TimerKey, Usage,
 };
-pub use bpf_machine::{Coverage, FileCoverage, LineCoverage};
+pub use bpf_machine::{Coverage, FileCoverage, LineCoverage, MAP_BYTES};
 pub use guest::{KernelTypes, TypesError};
 pub use kernel::{Kernel, Operation, Progress, Stops, Wait};
 pub use lacks::Lacks;

@@ -53,6 +53,16 @@ pub fn draw(frame: &mut Frame<'_>, head: &Head, snapshot: &Snapshot) {
         depth(frame, snapshot, bottom);
     }
     frame.render_widget(Paragraph::new(head.foot.as_str()).style(quiet()), foot);
+    clean(frame);
+}
+
+/// Replaces what would control the terminal, or change the order of the text around it: the last step of each frame.
+pub(crate) fn clean(frame: &mut Frame<'_>) {
+    for cell in &mut frame.buffer_mut().content {
+        if report::escape(cell.symbol()) != cell.symbol() {
+            cell.set_symbol("?");
+        }
+    }
 }
 
 fn titled(title: impl Into<Line<'static>>) -> Block<'static> {

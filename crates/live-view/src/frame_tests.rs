@@ -118,3 +118,21 @@ fn unknown_values_are_not_shown_as_zero() {
     assert!(shown.contains("not available: tasks are tracked"), "{shown}");
     assert!(!shown.contains("tasks waiting for a CPU") && !shown.contains("131 tasks"), "{shown}");
 }
+
+#[test]
+fn names_do_not_control_the_terminal() {
+    const HOSTILE: &str = "a\u{1b}[2J\r\u{9b}b\u{202e}\u{200f}c";
+    let mut snapshot = example();
+    snapshot.cpus[0].current = Some(HOSTILE.to_owned());
+    snapshot.waiters = Some(vec![Waiter { name: HOSTILE.to_owned(), waited: Nanos(12_000_000), now: None }]);
+    let head = Head { title: HOSTILE.to_owned(), foot: HOSTILE.to_owned() };
+    let mut terminal = Terminal::new(TestBackend::new(80, 24)).unwrap();
+    let is_clean = |terminal: &Terminal<TestBackend>| {
+        let cells = &terminal.backend().buffer().content;
+        cells.iter().all(|cell| report::escape(cell.symbol()) == cell.symbol())
+    };
+    terminal.draw(|frame| draw(frame, &head, &snapshot)).unwrap();
+    assert!(is_clean(&terminal));
+    terminal.draw(|frame| crate::draw_table(frame, HOSTILE, HOSTILE, HOSTILE)).unwrap();
+    assert!(is_clean(&terminal));
+}

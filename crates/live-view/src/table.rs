@@ -14,6 +14,7 @@ pub fn draw_table(frame: &mut Frame<'_>, title: &str, text: &str, foot: &str) {
     frame.render_widget(Line::from(title).style(Style::new().bold()), head);
     frame.render_widget(Paragraph::new(text), body);
     frame.render_widget(Line::from(foot).style(Style::new().dim()), end);
+    crate::frame::clean(frame);
 }
 
 #[cfg(test)]

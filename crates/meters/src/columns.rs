@@ -41,11 +41,3 @@ pub fn shorten(name: &str, width: usize) -> String {
         _ => name.chars().take(width - 1).chain(['…']).collect(),
     }
 }
-
-/// A cell of CSV, quoted where necessary.
-pub fn cell(text: &str) -> String {
-    match text.contains([',', '"', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
-    }
-}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Interrupts by source and CPU.
 
-use crate::columns::{cell, percent, table};
+use crate::columns::{percent, table};
 use crate::{ROWS, Trust};
 use ids::{CpuId, Nanos};
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ impl Interrupts {
         for row in &self.rows {
             text += &format!(
                 "{},{},{},{},{}\n",
-                cell(&row.source),
+                report::cell(&row.source),
                 row.cpu.0,
                 row.count,
                 number(row.total),

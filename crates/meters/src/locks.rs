@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The lock table: waits and holds of each lock by caller.
 
-use crate::columns::{cell, percent, shorten, table};
+use crate::columns::{percent, shorten, table};
 use crate::{ROWS, Trust};
 use ids::Nanos;
 use serde_json::{Value, json};
@@ -234,9 +234,9 @@ impl Locks {
         for lock in &self.rows {
             text += &format!(
                 "{},{},{},{},{},{},{},{},{},{}\n",
-                cell(&lock.kind),
-                cell(&lock.lock),
-                cell(&lock.caller),
+                report::cell(&lock.kind),
+                report::cell(&lock.lock),
+                report::cell(&lock.caller),
                 number(lock.count),
                 lock.contended,
                 lock.wait_total.0,

@@ -3,7 +3,7 @@
 //!
 //! Every nanosecond of a task's life belongs to exactly one state, so the states of a task add up to its life.
 
-use crate::columns::{cell, percent, shorten, table};
+use crate::columns::{percent, shorten, table};
 use crate::{ROWS, Trust};
 use ids::Nanos;
 use serde_json::{Map, Value, json};
@@ -273,8 +273,14 @@ impl Microstates {
         for task in &self.tasks {
             let of = |state: &State| task.states.get(state).map(|time| time.0.to_string()).unwrap_or_default();
             let times: Vec<String> = State::ALL.iter().map(of).collect();
-            text +=
-                &format!("{},{},{},{},{}\n", task.pid, task.process, cell(&task.name), task.life.0, times.join(","));
+            text += &format!(
+                "{},{},{},{},{}\n",
+                task.pid,
+                task.process,
+                report::cell(&task.name),
+                task.life.0,
+                times.join(",")
+            );
         }
         text
     }

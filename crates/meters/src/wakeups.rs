@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Wakeups: which task woke which, and how long the woken one waited for its CPU.
 
-use crate::columns::{cell, percent, shorten, table};
+use crate::columns::{percent, shorten, table};
 use crate::{ROWS, Trust};
 use ids::Nanos;
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ impl Wakeups {
     pub fn to_csv(&self) -> String {
         let mut text = "waker,task,count,measured,latency_total_ns,latency_max_ns\n".to_owned();
         for pair in &self.pairs {
-            let (waker, task) = (cell(&pair.waker), cell(&pair.task));
+            let (waker, task) = (report::cell(&pair.waker), report::cell(&pair.task));
             text += &format!("{waker},{task},{},{},{},{}\n", pair.count, pair.measured, pair.total.0, pair.max.0);
         }
         text

@@ -119,9 +119,6 @@ struct Scenario {
     undisturbed: bool,
 }
 
-/// Features that a purpose-built case, or one whose workload alone matters, has.
-const PLAIN: Features = Features::ALL;
-
 impl Case {
     /// Generates case `number`, which is the same on every host and for all schedulers with the same needs.
     ///
@@ -142,7 +139,8 @@ impl Case {
             (None, None) => rng.machine(),
         };
         let online: Vec<CpuId> = machine_named(&machine)?.online_cpus().iter().collect();
-        let features = if jobs.is_some() || share.is_some() { PLAIN } else { Features::generate(number) };
+        // A case for jobs or shares has a workload of its own, in which no feature is left out.
+        let features = if jobs.is_some() || share.is_some() { Features::ALL } else { Features::generate(number) };
         let mut scenario = match (jobs, share) {
             (Some(jobs), _) => gangs::generate(&mut rng, &online, jobs),
             (None, Some(share)) => shares::generate(&mut rng, &online, share),

@@ -2,6 +2,7 @@
 //! CSV output: one row per run, one column per measure, with the keys of the JSON as header.
 
 use crate::Record;
+use crate::harmless::plain_cell;
 use measures::catalogue::CATALOGUE;
 
 /// Columns before the measures.
@@ -33,33 +34,11 @@ pub fn to_csv(runs: &[Record]) -> String {
             ending.ejected.as_ref().map_or(0, |exit| exit.kind).to_string(),
             ending.command_status.map(|status| status.to_string()).unwrap_or_default(),
         ];
-        let row = fields.iter().map(|field| harmless(field)).chain(run.values.iter().map(|value| number(*value)));
+        let row = fields
+            .iter()
+            .map(|field| plain_cell(field).into_owned())
+            .chain(run.values.iter().map(|value| number(*value)));
         writer.write_record(row).expect("memory takes it");
     }
     String::from_utf8(writer.into_inner().expect("memory takes it")).expect("all fields are text")
-}
-
-/// A text cell that controls neither a terminal nor a spreadsheet, which takes `=`, `+`, `-` and `@` as the start of a
-/// formula.
-fn harmless(cell: &str) -> String {
-    let cell = crate::escape(cell);
-    if cell.starts_with(['=', '+', '-', '@']) && cell.parse::<f64>().is_err() {
-        format!("'{cell}")
-    } else {
-        cell.into()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::harmless;
-
-    #[test]
-    fn text_cells_are_no_formulas_and_have_no_control_characters() {
-        assert_eq!(harmless("=cmd|calc\u{1b}[2J"), "'=cmd|calc\\u{1b}[2J");
-        assert_eq!(
-            (harmless("@a"), harmless("bfs@0.357"), harmless("-1")),
-            ("'@a".into(), "bfs@0.357".into(), "-1".into())
-        );
-    }
 }

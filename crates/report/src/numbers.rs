@@ -3,7 +3,6 @@
 
 use ids::Nanos;
 use measures::catalogue::{Measure, Unit};
-use std::borrow::Cow;
 
 /// Width of running text, independent of the terminal's width.
 pub(crate) const COLUMNS: usize = 80;
@@ -100,18 +99,6 @@ pub(crate) fn value_text(measure: &Measure, value: Option<u64>) -> String {
         (Some(value), Unit::Nanoseconds) => Nanos(value).to_string(),
         (Some(value), Unit::Count) => count(value),
     }
-}
-
-/// Escapes control characters and those that change the text direction: a name from a file must not control the
-/// terminal.
-pub fn escape(text: &str) -> Cow<'_, str> {
-    let harmful = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    if !text.contains(harmful) {
-        return Cow::Borrowed(text);
-    }
-    text.chars().map(|c| if harmful(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// A ratio in thousandths with a suitable number of digits: `4.6`, `4,664`.

@@ -111,6 +111,7 @@ fn play(case: &Case, seconds: Option<u64>, form: &str) {
     let kernel = KernelName::from((7, 2));
     let setup = Setup {
         types: None,
+        map_bytes: simulator::MAP_BYTES,
         faults: &Default::default(),
         machine: &machine,
         workload: &workload,

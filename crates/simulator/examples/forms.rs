@@ -70,6 +70,16 @@ fn play(machine: &Machine, workload: &Workload, policy: Option<&str>, waiting: b
     let duration = Some(DURATION);
     let instant = KernelName::from((7, 2));
     let kernel = if waiting { instant.waiting() } else { instant };
-    let setup = Setup { machine, workload, scheduler, seed: 0, duration, faults: &faults, kernel, types: None };
+    let setup = Setup {
+        machine,
+        workload,
+        scheduler,
+        seed: 0,
+        duration,
+        faults: &faults,
+        kernel,
+        types: None,
+        map_bytes: simulator::MAP_BYTES,
+    };
     simulator::run(&setup, &mut Null, &mut |_| ()).expect("the machine has locks").measures
 }

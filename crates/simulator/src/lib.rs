@@ -57,6 +57,7 @@ use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 pub use handover::Spinning;
 use ids::Nanos;
+pub use kernel_model::MAP_BYTES;
 use kernel_model::{Coverage, ExitInfo, Kernel, KernelTypes, LaunchError};
 pub use kernel_name::{Form, KernelName};
 use machine_model::Machine;
@@ -103,6 +104,8 @@ pub struct Setup<'a> {
     pub kernel: KernelName,
     /// Types of the kernel; `None`: those of its version.
     pub types: Option<&'a KernelTypes>,
+    /// Most memory in bytes that the maps of the scheduler may take; [`MAP_BYTES`] is enough for every known one.
+    pub map_bytes: u64,
 }
 
 /// Result of a run.

@@ -107,6 +107,7 @@ fn attach<'a>(
     let profile = profile.for_workload(&workload_facts(setup.workload));
     let mut linked = object.link(&*target)?;
     profile.apply(&mut linked, setup.machine)?;
+    run.kernel.model.limit_maps(setup.map_bytes);
     run.kernel.model.load(&linked)?;
     for (number, name) in (0..).zip(run.kernel.model.source_files()) {
         run.sinks.source_file(number, name);

@@ -50,7 +50,7 @@ pub(crate) struct Cpu {
 pub(crate) struct Core {
     pub cpus: Vec<u32>,
     pub package: u32,
-    pub busy: u8,
+    pub busy: u16,
     idle_since: Nanos,
     /// Lightest idle state requested by the core's threads.
     idle_state: u8,

@@ -230,6 +230,7 @@ pub(crate) fn simulate(host: Host, workload: &Workload, seed: u64, sink: &mut dy
         faults: &faults,
         kernel: host.kernel.into(),
         types: None,
+        map_bytes: simulator::MAP_BYTES,
     };
     Ok(simulator::run(&setup, sink, &mut |_| ())?)
 }

@@ -49,6 +49,7 @@ pub fn play(scenario: &Scenario) -> Result<Record> {
     let workload = in_one_process(&scenario.workload, scenario.executes.as_deref());
     let setup = Setup {
         types: None,
+        map_bytes: simulator::MAP_BYTES,
         machine: &machine,
         workload: &workload,
         scheduler: Scheduler::Object { object: &object, profile: scenario.profile() },

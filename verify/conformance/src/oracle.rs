@@ -167,6 +167,7 @@ impl Values {
         let workload = in_one_process(workload, None);
         let setup = Setup {
             types: None,
+            map_bytes: simulator::MAP_BYTES,
             machine,
             workload: &workload,
             scheduler: Scheduler::Object { object, profile },

@@ -187,6 +187,7 @@ fn simulated(case: Case, machine: &Machine, object: &Object, profile: &Profile) 
     let workload = case.workload()?;
     let setup = Setup {
         types: None,
+        map_bytes: simulator::MAP_BYTES,
         machine,
         workload: &workload,
         scheduler: Scheduler::Object { object, profile },

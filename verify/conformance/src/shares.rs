@@ -194,6 +194,7 @@ pub fn simulated() -> Result<Vec<Got>> {
         let shipped = policies::find(policy).ok_or_else(|| anyhow!("no policy {policy}"))?;
         let setup = Setup {
             types: None,
+            map_bytes: simulator::MAP_BYTES,
             machine: &machine,
             workload: &workload,
             scheduler: Scheduler::Object {

@@ -57,7 +57,7 @@ struct Boot {
 fn list(policy: &str, cpus: usize, stress_s: u32) -> Vec<Step> {
     let mut steps = list_of_preset(policy, cpus, CYCLES, stress_s);
     let end = steps.len() - 1;
-    steps.splice(end..end, [Step::new("sysrq", policy, 60), Step::new("kill", policy, 60)]);
+    steps.splice(end..end, [Step::new("sysrq", policy, 60), Step::new("kill", policy, 240)]);
     steps
 }
 

@@ -22,7 +22,7 @@ use kernel_model::Coverage;
 use output_file::{Privacy, Target};
 use random_runs::{Case, Needs};
 use report::{Outcome, RunReport};
-use shrink::Shrunk;
+use shrink::{Interruption, Shrunk};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -129,7 +129,13 @@ pub fn check(args: &Check) -> Result<bool> {
             target.write(resume::text(&checked, &scheduler).as_bytes())?;
         }
         if !args.no_shrink && !interrupted {
-            shrink_all(&mut checked, &scheduler, needs)?;
+            let mut interruption = Interruption::watch()?;
+            shrink_all(&mut checked, &scheduler, needs, &mut interruption)?;
+            if let Some(signal) = interruption.signal {
+                print(&output::report(&checked))?;
+                say!("weir: interrupted while failures were made smaller; the report has the smallest found so far");
+                std::process::exit(parallel::SIGNALLED + signal);
+            }
         }
         print(&output::report(&checked))?;
         Ok(checked.tallies.values().all(|tally| tally.broken == 0))
@@ -202,11 +208,19 @@ fn count_run(args: &Check, tallies: &mut Tallies, number: u64, needs: Needs, tri
 }
 
 /// Finds the smallest run for each violated property that has none yet.
-fn shrink_all(checked: &mut Checked<'_>, scheduler: &Scheduler, needs: Needs) -> Result<()> {
+fn shrink_all(
+    checked: &mut Checked<'_>,
+    scheduler: &Scheduler,
+    needs: Needs,
+    interruption: &mut Interruption,
+) -> Result<()> {
     for (name, tally) in &mut checked.tallies {
+        if interruption.has_come() {
+            break;
+        }
         if let Some(number) = tally.first.filter(|_| tally.shrunk.is_none()) {
             let case = Case::generate(number, needs)?;
-            tally.shrunk = Some(shrink::shrink(checked.args, scheduler, case, name)?);
+            tally.shrunk = Some(shrink::shrink(checked.args, scheduler, case, name, interruption)?);
         }
     }
     Ok(())

@@ -9,6 +9,7 @@ use crate::select::{self, Scheduler};
 use crate::sim;
 use anyhow::Result;
 use event_log::Null;
+use host::signals::Signals;
 use random_runs::Case;
 use std::collections::BTreeSet;
 
@@ -29,8 +30,41 @@ pub(super) struct Shrunk {
     pub story: Vec<String>,
 }
 
+/// Termination signals while failures are made smaller. The first one ends the search, so that the report has what was
+/// found so far; a second one ends the process at once.
+pub(super) struct Interruption {
+    signals: Option<Signals>,
+    /// Number of the signal that came.
+    pub signal: Option<i32>,
+}
+
+impl Interruption {
+    /// Blocks the signals.
+    ///
+    /// # Errors
+    /// The kernel's error.
+    pub fn watch() -> Result<Interruption> {
+        Ok(Interruption { signals: Some(Signals::block()?), signal: None })
+    }
+
+    /// Whether a signal has come.
+    pub fn has_come(&mut self) -> bool {
+        if let Some(request) = self.signals.as_ref().and_then(Signals::take) {
+            self.signal = Some(request.signal);
+            self.signals = None;
+        }
+        self.signal.is_some()
+    }
+}
+
 /// Looks for the smallest version of a case that violates `property`.
-pub(super) fn shrink(args: &Check, scheduler: &Scheduler, case: Case, property: &str) -> Result<Shrunk> {
+pub(super) fn shrink(
+    args: &Check,
+    scheduler: &Scheduler,
+    case: Case,
+    property: &str,
+    interruption: &mut Interruption,
+) -> Result<Shrunk> {
     let (mut smallest, mut tried, mut runs) = (case, BTreeSet::new(), 0);
     'search: loop {
         for candidate in smallest.smaller() {
@@ -38,7 +72,7 @@ pub(super) fn shrink(args: &Check, scheduler: &Scheduler, case: Case, property: 
             if !tried.insert(line(&words)) {
                 continue;
             }
-            if runs == MOST_RUNS {
+            if runs == MOST_RUNS || interruption.has_come() {
                 break 'search;
             }
             runs += 1;

@@ -8,7 +8,7 @@ use crate::sim;
 use anyhow::Result;
 use explanation::{RunContext, Source, ejection_text, wait_json};
 use ids::{Nanos, TaskId};
-use report::{RunReport, Violation, World, escape, wrap};
+use report::{RunReport, Violation, escape, wrap};
 use serde_json::Value;
 use timeline::{Recorder, Timeline, Wait};
 
@@ -24,7 +24,6 @@ pub(super) fn of(words: &[String], scheduler: &Scheduler, property: &str) -> Res
     let single = Single::of(&parse(words)?)?;
     let run = single.run(scheduler);
     let mut recorder = Recorder::new(run.machine.topology.len());
-    debug_assert_eq!(run.tags().world, World::Sim);
     let (report, object) = sim::observed(run, &mut recorder)?;
     let timeline = recorder.finish(report.measures.elapsed);
     let source = object.as_ref().map(Source::of).unwrap_or_default();

@@ -15,13 +15,13 @@ pub fn measure(args: &Args) -> Result<()> {
     let host = select::machine("host")?;
     let usable = hardware::usable().context("cannot read the CPUs that may be used")?;
     let scope = if args.keys { Scope::Keys } else { Scope::All };
-    let mut quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| eprintln!("measuring {what}"));
+    let mut quantities = hardware::measure(&host.topology, &usable, scope, &mut |what| say!("measuring {what}"));
     if scope == Scope::All {
         let sizes = [host.private_kb, host.llc_kb].map(|kib| kib as usize * 1_024);
-        let progress = &mut |what: &str| eprintln!("measuring {what}");
+        let progress = &mut |what: &str| say!("measuring {what}");
         quantities.extend(hardware::measure_memory(&host.topology, &usable, sizes, progress));
         for (distance, _, a, b) in hardware::pairs(&host.topology, &usable) {
-            eprintln!("measuring locks between CPUs {a} and {b}, {distance}");
+            say!("measuring locks between CPUs {a} and {b}, {distance}");
             quantities.extend(executor::lock_costs::measure(a, b));
         }
     }

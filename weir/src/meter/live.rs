@@ -53,7 +53,7 @@ pub fn measure(args: &Meter) -> Result<bool> {
         _ => None,
     };
     if scope == Scope::Machine && interval.is_none() && screen.is_none() {
-        eprintln!("weir: measuring the whole machine until Ctrl-C");
+        say!("weir: measuring the whole machine until Ctrl-C");
     }
     let period = interval.or(screen.is_some().then_some(FRAME));
     let (mut left, mut fine) = (args.count, true);
@@ -111,7 +111,7 @@ fn finish(
     if let End::Exited(status) = end
         && !status.success()
     {
-        eprintln!("weir: the command failed: {status}");
+        say!("weir: the command failed: {status}");
         fine = false;
     }
     Ok(fine)

@@ -32,7 +32,7 @@ pub fn check(target: &Target) -> Result<()> {
         target.write(&recording.to_bytes()?).with_context(place)?;
     }
     for flaw in flaws(&recording.meta, &recording.workload) {
-        eprintln!("weir: warning: {flaw}");
+        say!("weir: warning: {flaw}");
     }
     Ok(())
 }
@@ -52,6 +52,7 @@ fn replay(recording: &Recording) -> Option<Nanos> {
         faults: &faults,
         kernel,
         types: None,
+        map_bytes: simulator::MAP_BYTES,
     };
     let outcome = simulator::run(&setup, &mut Null, &mut |_| ()).ok()?;
     outcome.measures.makespan

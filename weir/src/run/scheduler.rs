@@ -84,7 +84,7 @@ impl<'a> Loaded<'a> {
         let Some(loadable) = loadable else { return Ok(None) };
         let attached = attach(name, loadable)?;
         for note in attached.notes() {
-            eprintln!("weir: {name}: {note}");
+            say!("weir: {name}: {note}");
         }
         let (before, restarts, ejected, begun, made) = (Counts::default(), 0, None, None, Vec::new());
         Ok(Some(Loaded { name, loadable, attached, before, restarts, ejected, begun, made }))
@@ -140,7 +140,7 @@ impl<'a> Loaded<'a> {
     /// Reloads it. If that fails, its exit counts as an ejection.
     fn load_again(&mut self, mut exit: KernelExit) -> Result<Option<KernelExit>> {
         let why = if exit.by_hotplug() { "of CPU hotplug" } else { "it requested a restart" };
-        eprintln!("weir: {}: reloading it because {why}", self.name());
+        say!("weir: {}: reloading it because {why}", self.name());
         self.before = self.counts()?;
         // The old link is closed first: closing it on Linux 6.16 ends whichever scheduler is loaded by then.
         self.attached.unload()?;
@@ -183,15 +183,15 @@ impl<'a> Loaded<'a> {
 
 /// Prints the kernel's exit message on standard error, and the name of a file with its debug dump.
 pub fn tell_exit(name: &str, exit: &KernelExit) {
-    eprintln!("weir: EJECTED {name}: {} (kind {}, code {:#x})", exit.reason, exit.kind, exit.code);
+    say!("weir: EJECTED {name}: {} (kind {}, code {:#x})", exit.reason, exit.kind, exit.code);
     for line in exit.message.lines() {
-        eprintln!("  {line}");
+        say!("  {line}");
     }
     if exit.dump.is_empty() {
         return;
     }
     match output::dump_file(&exit.dump) {
-        Ok(path) => eprintln!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy())),
-        Err(error) => eprintln!("weir: the kernel's debug dump is lost: {error:#}"),
+        Ok(path) => say!("weir: the kernel's debug dump is in {}", report::escape(&path.to_string_lossy())),
+        Err(error) => say!("weir: the kernel's debug dump is lost: {error:#}"),
     }
 }

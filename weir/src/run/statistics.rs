@@ -72,7 +72,7 @@ impl Statistics {
         };
         self.lines += 1;
         if self.beside {
-            eprint!("{text}");
+            crate::output::tell(&text);
             return Ok(true);
         }
         print(&text)

@@ -85,7 +85,7 @@ pub fn scale(args: &Scale) -> Result<bool> {
     let [page] = output::check([("--report", args.report.as_deref())])?;
     let curves = match curves(args, &page) {
         Err(error) if error.is::<Failed>() => {
-            eprintln!("weir: error: {}", escape(&error.to_string()));
+            say!("weir: error: {}", escape(&error.to_string()));
             return Ok(false);
         }
         curves => curves?,
@@ -107,8 +107,9 @@ pub fn scale(args: &Scale) -> Result<bool> {
             fit: fitted.fit.clone(),
             notes: notes(fitted),
         };
-        target.write(page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>()).as_bytes())?;
-        eprintln!("weir: the report is {}", escape(&target.path().display().to_string()));
+        let page = page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>());
+        target.write(report::clean(&page).as_bytes())?;
+        say!("weir: the report is {}", escape(&target.path().display().to_string()));
     }
     Ok(true)
 }
@@ -217,7 +218,7 @@ fn to_csv(all: &[Fitted]) -> String {
     for Fitted { curve, fit } in all {
         for point in &fit.points {
             let (fitted, share) = (fit.law.throughput(point.n), fit.share(point.n));
-            let name = format!("\"{}\"", curve.name.replace('"', "\"\""));
+            let name = report::cell(&curve.name);
             let (residual, efficiency) = (point.throughput - fitted, fit.efficiency(*point));
             let _ = writeln!(
                 text,

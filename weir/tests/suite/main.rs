@@ -10,6 +10,7 @@ mod explain;
 mod groups;
 mod manual;
 mod meter;
+mod names;
 mod nix;
 mod outputs;
 mod own;

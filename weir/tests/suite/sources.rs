@@ -43,6 +43,87 @@ fn source_and_compiled_object_give_the_same_run() {
 }
 
 #[test]
+fn profile_beside_an_object_is_named_in_the_output() {
+    let directory = directory();
+    let said = |words: &[&str]| {
+        let output = weir(directory.path(), &["my own.bpf.c"]).args(words).output().unwrap();
+        assert!(output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let named = "weir: my own.bpf.c: launch profile my own.toml\n";
+    assert!(said(&[]).contains(named), "{}", said(&[]));
+    // A profile that the user names is no surprise.
+    assert!(!said(&["--profile", "my own.toml"]).contains("launch profile"));
+    fs::remove_file(directory.path().join("my own.toml")).unwrap();
+    assert!(!said(&[]).contains("launch profile"));
+}
+
+#[test]
+fn source_whose_name_begins_like_an_option_is_compiled_as_a_file() {
+    let directory = directory();
+    let expected = hash(&weir(directory.path(), &["my own.bpf.c"]).output().unwrap());
+    fs::rename(directory.path().join("my own.bpf.c"), directory.path().join("-oown.h.bpf.c")).unwrap();
+    fs::rename(directory.path().join("my own.toml"), directory.path().join("-oown.h.toml")).unwrap();
+    let header = fs::read(directory.path().join("own.h")).unwrap();
+    let output = weir(directory.path(), &[]).args(["--", "-oown.h.bpf.c"]).output().unwrap();
+    assert_eq!(hash(&output).len(), expected.len());
+    assert_eq!(fs::read(directory.path().join("own.h")).unwrap(), header);
+    assert!(!directory.path().join("own.h.bpf.c").exists(), "clang took the name for its option -o");
+}
+
+#[test]
+fn clang_in_the_current_directory_is_not_executed_for_an_empty_path_entry() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = directory();
+    let executed = directory.path().join("executed");
+    for name in ["clang", "clang-19", "clang-18", "clang-20"] {
+        let planted = directory.path().join(name);
+        fs::write(&planted, format!("#!/bin/sh\n: >'{}'\nexit 0\n", executed.display())).unwrap();
+        fs::set_permissions(&planted, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    for path in ["", ":", ".", ":/nonexistent"] {
+        let mut command = weir(directory.path(), &["my own.bpf.c"]);
+        let output = command.env("PATH", path).env_remove("BPF_CLANG").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{path:?}: {said}");
+        assert!(!executed.exists(), "{path:?}: the planted clang was executed");
+    }
+}
+
+#[test]
+fn iterator_that_is_never_destroyed_and_maps_of_gigabytes_are_refused() {
+    let directory = directory();
+    let policy = |text: &str, enqueue: &str| {
+        format!(
+            "#include <weir/scx.bpf.h>\nLICENSE(\"GPL\");\n{text}\nOP2(void, my_enqueue, struct task_struct *, p, u64, flags)\n\
+             {{\n{enqueue}\n\tdsq_insert(p, SCX_DSQ_GLOBAL, SCX_SLICE_DFL, flags);\n}}\n\
+             SCHEDULER(my_ops, .enqueue = (void *)my_enqueue, .name = \"my\",);\n"
+        )
+    };
+    let leak = policy("", "\tstruct bpf_iter_scx_dsq it; bpf_iter_scx_dsq_new(&it, 0, 0);");
+    let map = "struct mib { u8 bytes[1 << 20]; };\nstruct { MAP_NUMBER(type, BPF_MAP_TYPE_ARRAY); \
+               MAP_NUMBER(max_entries, 1000); MAP_TYPE(key, u32); MAP_TYPE(value, struct mib); } big SEC(\".maps\");";
+    let maps = policy(
+        map,
+        "\tu32 zero = 0; struct mib *first = bpf_map_lookup_elem(&big, &zero); if (first) first->bytes[0] = 1;",
+    );
+    let said = |words: &[&str]| {
+        let output = weir(directory.path(), &["their.bpf.c"]).args(words).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    fs::write(directory.path().join("their.bpf.c"), leak).unwrap();
+    let (status, errors) = said(&[]);
+    assert_eq!(status, Some(2), "{errors}");
+    assert!(errors.contains("bpf_iter_scx_dsq_new is never released"), "{errors}");
+    fs::write(directory.path().join("their.bpf.c"), maps).unwrap();
+    let (status, errors) = said(&[]);
+    assert_eq!(status, Some(2), "{errors}");
+    let expected = "map big: the maps up to this one take 1000 MiB, and the limit is 512 MiB (--map-memory)";
+    assert!(errors.contains(expected), "{errors}");
+    assert_eq!(said(&["--map-memory", "1001"]).0, Some(0), "{}", said(&["--map-memory", "1001"]).1);
+}
+
+#[test]
 fn compile_errors_of_clang_are_shown() {
     let directory = directory();
     fs::write(directory.path().join("own.h"), "int broken(\n").unwrap();

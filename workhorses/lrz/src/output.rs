@@ -46,11 +46,10 @@ impl Output {
             let what = format!("{}, use -f to replace it", path.display());
             return Err(Error::Io(what, io::ErrorKind::AlreadyExists.into()));
         }
-        if path.metadata().is_ok_and(|there| !there.is_file()) {
-            let what = format!(
-                "{} is not a regular file and is not replaced; write to standard output instead",
-                path.display()
-            );
+        // A symbolic link is neither followed nor replaced: somebody else may have planted it.
+        if let Some(there) = path.symlink_metadata().ok().filter(|there| !there.is_file()) {
+            let kind = if there.is_symlink() { "a symbolic link" } else { "not a regular file" };
+            let what = format!("{} is {kind} and is not replaced; write to standard output instead", path.display());
             return Err(Error::Io(what, io::ErrorKind::InvalidInput.into()));
         }
         let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -165,13 +164,17 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let link = directory.path().join("null");
         std::os::unix::fs::symlink("/dev/null", &link).expect("a link");
-        for path in [directory.path(), Path::new("/dev/null"), &link] {
+        let (file, to_file) = (directory.path().join("file"), directory.path().join("to file"));
+        std::fs::write(&file, "precious").expect("written");
+        std::os::unix::fs::symlink("file", &to_file).expect("a link");
+        for path in [directory.path(), Path::new("/dev/null"), &link, &to_file] {
             for replace in [false, true] {
                 assert!(Output::create(path, replace).is_err(), "{}", path.display());
             }
         }
         assert!(link.is_symlink() && !Path::new("/dev/null").is_file());
-        assert_eq!(names(directory.path()), ["null"]);
+        assert!(to_file.is_symlink() && std::fs::read(&file).expect("there") == b"precious");
+        assert_eq!(names(directory.path()), ["file", "null", "to file"]);
     }
 
     #[test]

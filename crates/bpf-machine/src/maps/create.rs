@@ -6,14 +6,14 @@ use super::{Map, MapHandle, Maps, QueueStore, Ring, Store, Timers, is_storage};
 use crate::{Access, GuestAddr, LoadError, Memory, RegionId};
 use bpf_object::{MapDef, MapKind};
 
-/// Maximum size of one map's values in bytes. A region spans 4 GiB; no known scheduler needs 100 MB.
+/// Maximum size of one map's values in bytes: a region spans 4 GiB.
 const MAX_BYTES: u64 = 1 << 30;
-
-/// Maximum size of all maps of an object in bytes, at load.
-const MAX_TOTAL_BYTES: u64 = 4 << 30;
 
 /// Maximum number of maps: the largest known object has 17, plus 4096 inner maps created by its user space.
 const MAX_MAPS: usize = 1 << 13;
+
+/// Map flag: elements are allocated when they are inserted.
+const BPF_F_NO_PREALLOC: u32 = 1;
 
 /// Map flag: read-only for programs.
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
@@ -22,7 +22,8 @@ const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 const PAGE: u32 = 4096;
 
 impl Maps {
-    /// Creates the maps of an object; a per-CPU map gets one value per key for each of `cpus` CPUs.
+    /// Creates the maps of an object; a per-CPU map gets one value per key for each of `cpus` CPUs. Together they take at
+    /// most as much memory as [`Memory::limit_maps`] allows, which is checked before any is allocated.
     pub(crate) fn create(memory: &mut Memory, definitions: &[MapDef], cpus: u32) -> Result<Maps, LoadError> {
         if definitions.len() > MAX_MAPS {
             let problem = format!("the object has {} maps; at most {MAX_MAPS} are possible", definitions.len());
@@ -31,14 +32,24 @@ impl Maps {
         // Roughly the size of the kernel's struct bpf_map; its content is never read.
         let objects = memory.add_region("map", 256, definitions.len() as u32, Access::ReadOnly);
         let mut maps = Maps { objects, cpus, timers: Timers::default(), ..Maps::default() };
-        let before = memory.len();
+        let (mut needed, mut fixed) = (0u64, 0u64);
+        for definition in definitions {
+            let bytes = bytes_at_load(definition, cpus);
+            needed = needed.saturating_add(bytes);
+            fixed = fixed.saturating_add(if grows(definition.kind) { 0 } else { bytes });
+            if needed > memory.map_bytes {
+                let problem = format!(
+                    "the maps up to this one take {} MiB, and the limit is {} MiB (--map-memory)",
+                    needed.div_ceil(1 << 20),
+                    memory.map_bytes >> 20
+                );
+                return Err(LoadError::Map { name: definition.name.clone(), problem });
+            }
+        }
+        memory.map_bytes_left = memory.map_bytes - fixed;
         for definition in definitions {
             let store = make(memory, definition, cpus, definitions.len())
                 .map_err(|problem| LoadError::Map { name: definition.name.clone(), problem })?;
-            if memory.len() - before > MAX_TOTAL_BYTES {
-                let problem = format!("the maps up to this one take more than {MAX_TOTAL_BYTES} bytes");
-                return Err(LoadError::Map { name: definition.name.clone(), problem });
-            }
             let MapDef { name, kind, value_size, .. } = definition;
             let key_size = match kind {
                 MapKind::Queue | MapKind::Stack | MapKind::Ringbuf => 0,
@@ -128,6 +139,29 @@ fn make(memory: &mut Memory, map: &MapDef, cpus: u32, maps: usize) -> Result<Sto
         MapKind::Arena => Err("arenas are not supported".to_owned()),
         other => Err(format!("maps of kind {other:?} are not supported")),
     }
+}
+
+/// Whether memory for the values is allocated here when they are inserted.
+fn grows(kind: MapKind) -> bool {
+    matches!(kind, MapKind::Hash | MapKind::LruHash | MapKind::PercpuHash) || is_storage(kind)
+}
+
+/// Memory in bytes that a map takes when it is created, as in the kernel: storage, and hash maps that are not
+/// preallocated, take theirs later.
+fn bytes_at_load(map: &MapDef, cpus: u32) -> u64 {
+    let per_key = match map.kind {
+        MapKind::Array | MapKind::Queue | MapKind::Stack => u64::from(map.value_size),
+        MapKind::PercpuArray => u64::from(map.value_size) * u64::from(cpus),
+        MapKind::Hash | MapKind::LruHash | MapKind::PercpuHash if map.flags & BPF_F_NO_PREALLOC == 0 => {
+            let per_slot = if map.kind == MapKind::PercpuHash { cpus } else { 1 };
+            u64::from(map.key_size) + u64::from(map.value_size) * u64::from(per_slot)
+        }
+        MapKind::ArrayOfMaps => size_of::<Option<MapHandle>>() as u64,
+        // A ring buffer is stored twice in a row.
+        MapKind::Ringbuf => 2,
+        _ => 0,
+    };
+    per_key.saturating_mul(u64::from(map.max_entries))
 }
 
 fn array_key(map: &MapDef) -> Result<(), String> {

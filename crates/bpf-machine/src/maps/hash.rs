@@ -4,7 +4,7 @@
 
 use super::index::{Index, hash};
 use super::{Flag, check_flag};
-use crate::errno::{E2BIG, EEXIST, ENOENT};
+use crate::errno::{E2BIG, EEXIST, ENOENT, ENOMEM};
 use crate::{Access, GuestAddr, Memory, RegionId};
 
 /// Keys, values and LRU order of a hash map.
@@ -96,7 +96,7 @@ impl HashStore {
             }
             (None, _) => {
                 self.make_room()?;
-                Ok(self.insert(memory, key))
+                self.insert(memory, key).ok_or(-ENOMEM)
             }
         }
     }
@@ -110,20 +110,24 @@ impl HashStore {
         Ok(())
     }
 
-    fn insert(&mut self, memory: &mut Memory, key: &[u8]) -> u32 {
+    /// Returns `None` if the maps would take more memory than they may.
+    fn insert(&mut self, memory: &mut Memory, key: &[u8]) -> Option<u32> {
         let slot = self.index.insert(hash(key));
         // Doubling limits the copying when keys are inserted one by one.
         if slot >= memory.slots(self.keys) {
             let room = (slot + 1).next_power_of_two().max(8).min(self.capacity.max(slot + 1));
+            if !memory.grow_map(self.values, room * self.per_slot) {
+                self.index.remove(slot);
+                return None;
+            }
             memory.grow(self.keys, room);
-            memory.grow(self.values, room * self.per_slot);
         }
         memory.slot_mut(self.keys, slot).copy_from_slice(key);
         for cpu in 0..self.per_slot {
             memory.slot_mut(self.values, slot * self.per_slot + cpu).fill(0);
         }
         self.touch(slot);
-        slot
+        Some(slot)
     }
 
     /// Frees a slot in use.
@@ -197,6 +201,20 @@ impl Order {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn insert_fails_once_the_maps_take_all_the_memory_that_they_may() {
+        let mut memory = Memory::default();
+        memory.map_bytes_left = 16 << 10;
+        let shape = Shape { name: "m", key_size: 4, value_size: 1 << 10, per_slot: 1, capacity: 100, lru: false };
+        let mut store = HashStore::new(&mut memory, &shape);
+        let mut insert = |key: u32| store.slot_for(&mut memory, &key.to_le_bytes(), 0).map(drop);
+        let results: Vec<Result<(), i32>> = (0..10).map(&mut insert).collect();
+        // Room is made for 8 values, then for 16, which would take more than the limit with their spacing.
+        assert_eq!(results[..8], [Ok(()); 8]);
+        assert_eq!(results[8..], [Err(-ENOMEM); 2]);
+        assert_eq!(insert(3), Ok(()), "an existing key can be replaced");
+    }
 
     proptest! {
         #[test]

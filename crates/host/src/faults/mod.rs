@@ -10,7 +10,7 @@
 mod guardian;
 mod sysfs;
 
-pub use guardian::{Guardian, guard};
+pub use guardian::{Guardian, Restored, guard};
 
 use crate::{HostError, proc};
 use fault_plan::{Action, Fault, FaultPlan};

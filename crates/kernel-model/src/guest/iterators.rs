@@ -4,6 +4,7 @@
 
 use crate::core::DsqCursor;
 use bpf_machine::{FaultKind, GuestAddr, Memory};
+use std::collections::BTreeMap;
 
 /// An iterator between its `new` and `destroy` calls.
 #[derive(Clone, Debug)]
@@ -19,17 +20,30 @@ pub(crate) struct DsqIterator {
 #[derive(Debug, Default)]
 pub(crate) struct Iterators {
     slots: Vec<Option<DsqIterator>>,
+    /// Numbers of free slots.
+    free: Vec<usize>,
+    /// Slots in use by the address of the program's structure.
+    places: BTreeMap<GuestAddr, usize>,
 }
 
 impl Iterators {
     /// Creates an iterator in the structure at `place`; without a cursor it yields nothing.
+    ///
+    /// # Errors
+    /// If there is one already, which was not destroyed. The verifier of a kernel refuses such a program; here the check
+    /// also bounds their number, because stacks have few places.
     pub fn begin(&mut self, memory: &mut Memory, place: GuestAddr, cursor: Option<DsqCursor>) -> Result<(), FaultKind> {
+        if self.places.contains_key(&place) {
+            let problem = format!("the iterator at {place:#x} was never destroyed (bpf_iter_scx_dsq_destroy)");
+            return Err(FaultKind::BadArgument(problem));
+        }
         let mut handle = 0;
         if let Some(cursor) = cursor {
-            let slot = self.slots.iter().position(Option::is_none).unwrap_or_else(|| {
+            let slot = self.free.pop().unwrap_or_else(|| {
                 self.slots.push(None);
                 self.slots.len() - 1
             });
+            self.places.insert(place, slot);
             self.slots[slot] = Some(DsqIterator { cursor, slice: None, vtime: None, place });
             handle = slot as u64 + 1;
         }
@@ -51,9 +65,16 @@ impl Iterators {
     /// Destroys the iterator at `place`.
     pub fn end(&mut self, memory: &mut Memory, place: GuestAddr) -> Result<(), FaultKind> {
         if self.at(memory, place)?.is_some() {
-            let handle = memory.load(place, 8)?;
-            self.slots[handle as usize - 1] = None;
+            let slot = memory.load(place, 8)? as usize - 1;
+            self.slots[slot] = None;
+            self.free.push(slot);
+            self.places.remove(&place);
         }
         memory.store(place, 8, 0)
+    }
+
+    /// Destroys all iterators: the program that had them ended with a fault.
+    pub fn forget(&mut self) {
+        *self = Iterators::default();
     }
 }

@@ -147,6 +147,7 @@ impl Kernel {
     /// Ends the scheduler after a fault of its program, which the verifier of a real kernel would have rejected.
     pub(super) fn fault(&mut self, op: Op, fault: Fault) {
         let first = !self.core.attached.is_exiting();
+        self.core.objects.iterators.forget();
         let callee = self.core.context.running.call.map(|call| call.callee).or(fault.helper.map(Callee::Helper));
         self.core.error(exit_kind::ERROR, 0, format!("BPF fault in ops.{}(): {fault}", op.name()));
         let source = self.core.attached.source(fault.own);

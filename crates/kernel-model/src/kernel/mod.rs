@@ -99,6 +99,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
+    /// Limits the memory of the maps of objects that are loaded from now on, in bytes.
+    pub fn limit_maps(&mut self, bytes: u64) {
+        self.machine.memory.limit_maps(bytes);
+    }
+
     /// A kernel without tasks, all CPUs idle.
     pub fn new(config: Config) -> Kernel {
         let cpus = config.topology.len() as u32;

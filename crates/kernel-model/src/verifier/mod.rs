@@ -36,7 +36,7 @@ const WRITABLE: [(&str, &[&str]); 8] = [
 const MAY_SLEEP: [&str; 1] = ["scx_bpf_create_dsq"];
 
 /// Kfuncs that acquire a reference, and those that release one of the same kind (KF_ACQUIRE, KF_RELEASE).
-const REFERENCES: [(&[&str], &[&str]); 4] = [
+const REFERENCES: [(&[&str], &[&str]); 8] = [
     (&["bpf_task_from_pid", "bpf_task_from_vpid"], &["bpf_task_release"]),
     (&["bpf_cgroup_from_id", "bpf_cgroup_ancestor", "scx_bpf_task_cgroup"], &["bpf_cgroup_release"]),
     (&["bpf_cpumask_create"], &["bpf_cpumask_release"]),
@@ -49,6 +49,11 @@ const REFERENCES: [(&[&str], &[&str]); 4] = [
         ],
         &["scx_bpf_put_idle_cpumask", "scx_bpf_put_cpumask"],
     ),
+    // Iterators are references as well (KF_ITER_NEW, KF_ITER_DESTROY).
+    (&["bpf_iter_num_new"], &["bpf_iter_num_destroy"]),
+    (&["bpf_iter_bits_new"], &["bpf_iter_bits_destroy"]),
+    (&["bpf_iter_scx_dsq_new"], &["bpf_iter_scx_dsq_destroy"]),
+    (&["bpf_iter_css_new"], &["bpf_iter_css_destroy"]),
 ];
 
 /// `bpf_kptr_xchg`, which stores a reference in a map.

@@ -172,7 +172,17 @@ fn kernel_name_with_lock_options_requires_lock_costs() {
     let (machine, workload, faults) = (&machine, &workload, &faults);
     for name in ["7.2+waiting", "7.2+ticket"] {
         let kernel = name.parse().unwrap();
-        let setup = Setup { machine, workload, scheduler, seed: 0, duration: None, faults, kernel, types: None };
+        let setup = Setup {
+            machine,
+            workload,
+            scheduler,
+            seed: 0,
+            duration: None,
+            faults,
+            kernel,
+            types: None,
+            map_bytes: simulator::MAP_BYTES,
+        };
         let refused = simulator::run(&setup, &mut Null, &mut |_| ()).expect_err("it is refused");
         let SetupError::Machine(problem) = refused else { panic!("{refused}") };
         let why = "its locks cost nothing (it has no [locks], or they are left out), so no CPU waits for one";

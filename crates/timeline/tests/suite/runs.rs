@@ -54,6 +54,7 @@ fn run(scheduler: &Scheduler, machine: &str, workload: &Workload, kernel: &str, 
         faults: &faults,
         kernel: kernel.parse().unwrap(),
         types: None,
+        map_bytes: simulator::MAP_BYTES,
     };
     let mut recorder = Recorder::new(machine.topology.len());
     let outcome = simulator::run(&setup, &mut recorder, &mut |_| ()).unwrap();

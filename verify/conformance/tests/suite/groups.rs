@@ -61,8 +61,17 @@ fn simulated(cpus: usize, name: &str, text: &str) -> BTreeMap<String, f64> {
     let workload = Workload::from_rt_app(name, text).unwrap();
     let (faults, kernel) = (FaultPlan::default(), (7, 2).into());
     let (machine, workload, faults) = (&machine, &workload, &faults);
-    let setup =
-        Setup { machine, workload, scheduler: Scheduler::Kernel, seed: 1, duration: None, faults, kernel, types: None };
+    let setup = Setup {
+        machine,
+        workload,
+        scheduler: Scheduler::Kernel,
+        seed: 1,
+        duration: None,
+        faults,
+        kernel,
+        types: None,
+        map_bytes: simulator::MAP_BYTES,
+    };
     let outcome = simulator::run(&setup, &mut Discard, &mut |_| ()).unwrap();
     shares(outcome.measures.tasks.iter().map(|task| (task.name.clone(), task.account.run.0)))
 }

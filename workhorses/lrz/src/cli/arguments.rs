@@ -2,6 +2,7 @@
 //! Command-line options, named as in lrzip where possible.
 
 use clap::{ArgAction, Parser, ValueEnum};
+use lrz::crypto::KEY_ROUNDS;
 use std::path::PathBuf;
 
 /// Long-range compression with overlapping stages, in the format of lrzip.
@@ -117,6 +118,9 @@ pub struct Arguments {
     /// Encrypt, or decrypt, with a password; prompts if none is given
     #[arg(short, long, value_name = "PASSWORD", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     pub encrypt: Option<String>,
+    /// Refuse archives whose key takes more rounds of hashing
+    #[arg(long, value_name = "N", default_value_t = KEY_ROUNDS)]
+    pub key_rounds: u64,
     /// Write this share of parity to FILE.lrz.par
     #[arg(long, value_name = "N%", value_parser = percent)]
     pub recovery: Option<f64>,

@@ -10,8 +10,8 @@ use serde_json::json;
 use std::io::Write;
 
 /// Prints the archive's format, sizes, encryption, MD5 and blocks, as found in its headers.
-pub fn print(name: &str, bytes: &dyn ReadAt, password: Option<&[u8]>, format: Format) -> Result<()> {
-    let archive = Archive::open(bytes, password)?;
+pub fn print(name: &str, bytes: &dyn ReadAt, password: Option<&[u8]>, most: u64, format: Format) -> Result<()> {
+    let archive = Archive::open(bytes, password, most)?;
     let magic = archive.magic();
     let (mut chunks, mut next, mut end) = (Vec::new(), Some(archive.first_chunk()), 0);
     let mut plain = 0;

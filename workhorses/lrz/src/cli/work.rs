@@ -14,6 +14,7 @@ use lrz::trace::Trace;
 use lrz::unpack::{self, Target, Verified};
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Packs, unpacks, tests, lists or repairs a file.
@@ -24,13 +25,16 @@ pub fn one(arguments: &Arguments, input: &Path) -> Result<()> {
         return Ok(());
     }
     let trace = if arguments.trace.is_some() { Trace::on() } else { Trace::off() };
+    let traced = arguments.trace.as_deref().map(|path| output(input, path, || Ok(Output::create(path, true)?)));
+    let traced = traced.transpose().context("--trace")?;
     let done = if arguments.info || arguments.test || arguments.decompress {
         read(arguments, input, &trace)
     } else {
         write(arguments, input, &trace)
     };
-    if let Some(path) = &arguments.trace {
-        fs::write(path, trace.to_json()).with_context(|| format!("writing {}", path.display()))?;
+    if let Some(out) = traced {
+        out.file().write_all(trace.to_json().as_bytes()).context("--trace")?;
+        out.finish().context("--trace")?;
     }
     done
 }
@@ -83,9 +87,21 @@ fn open(input: &Path) -> Result<File> {
     Ok(file)
 }
 
-fn create(arguments: &Arguments, path: &Path) -> Result<Output> {
+/// Creates an output, unless it is the input.
+fn output(input: &Path, path: &Path, create: impl FnOnce() -> Result<Output>) -> Result<Output> {
+    let same = |one: fs::Metadata, other: fs::Metadata| (one.dev(), one.ino()) == (other.dev(), other.ino());
+    if !names::is_standard(input)
+        && let (Ok(one), Ok(other)) = (input.metadata(), path.symlink_metadata())
+        && same(one, other)
+    {
+        bail!(names::Usage(format!("{} is the input; expected another output file", path.display())));
+    }
+    create()
+}
+
+fn create(arguments: &Arguments, input: &Path, path: &Path) -> Result<Output> {
     let create = if arguments.named_temporary { Output::create_named } else { Output::create };
-    Ok(create(path, arguments.force)?)
+    output(input, path, || Ok(create(path, arguments.force)?))
 }
 
 /// Creates an unnamed temporary file for data that exceeds memory.
@@ -113,7 +129,7 @@ fn write(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     }
     let source = if names::is_standard(input) { None } else { Some(open(input)?) };
     let output = match &target {
-        Some(path) => Some(create(arguments, path)?),
+        Some(path) => Some(create(arguments, input, path)?),
         None => None,
     };
     let spool = if output.is_none() { Some(spool()?) } else { None };
@@ -203,6 +219,7 @@ fn copy_out(file: &File, length: u64) -> io::Result<()> {
 fn verify(archive: &File, how: &pack::Options<'_>, packed: &pack::Summary, source: Option<&File>) -> Result<()> {
     let options = unpack::Options {
         password: how.password.clone(),
+        key_rounds: u64::MAX,
         threads: how.threads,
         memory: how.memory.clone(),
         trace: how.trace,
@@ -235,17 +252,24 @@ fn read(arguments: &Arguments, input: &Path, trace: &Trace) -> Result<()> {
     };
     let given = password(arguments, encrypted(&archive))?;
     if arguments.info {
-        return info::print(&input.display().to_string(), &archive, given.as_deref(), arguments.format);
+        return info::print(
+            &input.display().to_string(),
+            &archive,
+            given.as_deref(),
+            arguments.key_rounds,
+            arguments.format,
+        );
     }
     let target = if arguments.test { None } else { names::output(arguments, input)? };
     let output = match &target {
-        Some(path) => Some(create(arguments, path)?),
+        Some(path) => Some(create(arguments, input, path)?),
         None => None,
     };
     let bar = bar::bar(arguments, unpack_length(&archive));
     let progress = |bytes: u64| bar.set_position(bytes);
     let options = unpack::Options {
         password: given,
+        key_rounds: arguments.key_rounds,
         threads: threads(arguments),
         memory: memory(arguments),
         progress: Some(&progress),

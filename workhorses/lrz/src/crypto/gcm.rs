@@ -29,13 +29,20 @@ impl std::fmt::Debug for Keys {
 
 impl Keys {
     /// Derives the keys from the password and the 32-byte encryption description after the magic.
-    pub fn derive(description: &[u8], password: &[u8]) -> Result<Keys> {
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for unknown parameters, and if the description asks for more than `most` rounds.
+    pub fn derive(description: &[u8], password: &[u8], most: u64) -> Result<Keys> {
         let rounds = number(&description[2..6]) as u32;
         if description[0] != 1 || description[1] != 16 || !(1..=MOST_ROUNDS).contains(&rounds) {
             let what = format!(
                 "unsupported encryption: suite {}, {} bytes of salt, {rounds} rounds",
                 description[0], description[1]
             );
+            return Err(Error::Unsupported(what));
+        }
+        if u64::from(rounds) > most {
+            let what = format!("its key needs {rounds} rounds of hashing; the limit is {most} (--key-rounds)");
             return Err(Error::Unsupported(what));
         }
         let mut master = [0; 64];

@@ -8,7 +8,7 @@ mod gcm;
 use crate::error::{Error, Result};
 use crate::format::{Encryption, Magic};
 
-pub use cbc::{MOST_ROUNDS, ROUNDS};
+pub use cbc::{KEY_ROUNDS, ROUNDS};
 
 /// Type of an encrypted item; format 0.7 authenticates it with the ciphertext.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,19 +34,20 @@ pub enum Cipher {
 
 impl Cipher {
     /// Derives the keys of an archive to be read; `description` is the 32 bytes after the magic if the encryption is
-    /// [`Encryption::Gcm`].
+    /// [`Encryption::Gcm`], and `most` limits the rounds of hashing that the key may take.
     ///
     /// # Errors
     /// [`Error::NeedsPassword`] without a password, [`Error::Unsupported`] for unknown parameters or for
     /// more key-derivation work than any writer requests.
-    pub fn for_reading(magic: &Magic, description: &[u8], password: Option<&[u8]>) -> Result<Cipher> {
+    pub fn for_reading(magic: &Magic, description: &[u8], password: Option<&[u8]>, most: u64) -> Result<Cipher> {
         match magic.encryption {
             Encryption::None => Ok(Cipher::None),
             Encryption::Cbc { salt } => {
-                Ok(Cipher::Cbc(cbc::Keys::derive(salt, password.ok_or(Error::NeedsPassword)?)?))
+                Ok(Cipher::Cbc(cbc::Keys::derive(salt, password.ok_or(Error::NeedsPassword)?, most)?))
             }
             Encryption::Gcm => {
-                Ok(Cipher::Gcm(Box::new(gcm::Keys::derive(description, password.ok_or(Error::NeedsPassword)?)?)))
+                let password = password.ok_or(Error::NeedsPassword)?;
+                Ok(Cipher::Gcm(Box::new(gcm::Keys::derive(description, password, most)?)))
             }
         }
     }
@@ -59,7 +60,7 @@ impl Cipher {
     pub fn for_writing(password: Option<&[u8]>, rounds: [u8; 2]) -> Result<(Cipher, Encryption)> {
         let Some(password) = password else { return Ok((Cipher::None, Encryption::None)) };
         let salt = cbc::fresh_salt(rounds)?;
-        Ok((Cipher::Cbc(cbc::Keys::derive(salt, password)?), Encryption::Cbc { salt }))
+        Ok((Cipher::Cbc(cbc::Keys::derive(salt, password, u64::MAX)?), Encryption::Cbc { salt }))
     }
 
     /// Returns whether the archive is encrypted.

@@ -61,11 +61,11 @@ pub struct Chunk {
 }
 
 impl<'a> Archive<'a> {
-    /// Reads the magic and derives the keys of an encrypted archive.
+    /// Reads the magic and derives the keys of an encrypted archive, which may take `most` rounds of hashing.
     ///
     /// # Errors
     /// See [`Magic::parse`] and [`Cipher::for_reading`].
-    pub fn open(bytes: &'a dyn ReadAt, password: Option<&[u8]>) -> Result<Archive<'a>> {
+    pub fn open(bytes: &'a dyn ReadAt, password: Option<&[u8]>, most: u64) -> Result<Archive<'a>> {
         let length = bytes.length().context(|| "reading the archive".to_owned())?;
         let mut head = vec![0; MAGIC_BYTES.min(usize::try_from(length).unwrap_or(MAGIC_BYTES))];
         bytes.read_exact_at(&mut head, 0).context(|| "reading the archive".to_owned())?;
@@ -77,7 +77,7 @@ impl<'a> Archive<'a> {
             description = archive.read(archive.first, DESCRIPTION_BYTES as u64)?;
             archive.first += DESCRIPTION_BYTES as u64;
         }
-        archive.cipher = Cipher::for_reading(&archive.magic, &description, password)?;
+        archive.cipher = Cipher::for_reading(&archive.magic, &description, password, most)?;
         Ok(archive)
     }
 

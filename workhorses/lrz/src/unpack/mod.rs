@@ -7,7 +7,7 @@ mod output;
 mod replay;
 
 use crate::budget::{Budget, Limit};
-use crate::crypto::Part;
+use crate::crypto::{KEY_ROUNDS, Part};
 use crate::error::{Error, Result, damaged};
 use crate::format::{MD5_BYTES, Magic, Minor};
 use crate::store::{ReadAt, Store};
@@ -37,6 +37,8 @@ pub enum Target<'a> {
 pub struct Options<'a> {
     /// Password of an encrypted archive.
     pub password: Option<Vec<u8>>,
+    /// Maximum rounds of hashing for the key of an encrypted archive, which the archive chooses.
+    pub key_rounds: u64,
     /// Number of decompressing threads; at least 1.
     pub threads: usize,
     /// Memory limit.
@@ -52,7 +54,15 @@ pub struct Options<'a> {
 impl Default for Options<'_> {
     fn default() -> Self {
         let memory = Limit::of_system(None);
-        Options { password: None, threads: 2, memory, most: u64::MAX, progress: None, trace: None }
+        Options {
+            password: None,
+            key_rounds: KEY_ROUNDS,
+            threads: 2,
+            memory,
+            most: u64::MAX,
+            progress: None,
+            trace: None,
+        }
     }
 }
 
@@ -85,7 +95,7 @@ pub enum Verified {
 /// # Errors
 /// Any problem of the archive, see [`Error`]; output written before it must not be used.
 pub fn unpack(archive: &dyn ReadAt, target: Target<'_>, options: &Options<'_>) -> Result<Summary> {
-    let archive = Archive::open(archive, options.password.as_deref())?;
+    let archive = Archive::open(archive, options.password.as_deref(), options.key_rounds)?;
     if archive.magic().size.is_some_and(|size| size > options.most) {
         return Err(Error::TooLong(options.most));
     }

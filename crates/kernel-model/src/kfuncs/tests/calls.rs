@@ -163,6 +163,20 @@ fn dsq_move_overrides_slice_and_vtime_once() {
 }
 
 #[test]
+fn dsq_iterator_that_was_not_destroyed_is_a_fault_when_its_place_is_used_again() {
+    let mut bench = Bench::new(1);
+    fill_queue(&mut bench, None);
+    let (it, other) = (bench.own(64), bench.own(128));
+    assert_eq!(bench.call("bpf_iter_scx_dsq_new", &[it, 1, 0]), 0);
+    assert_eq!(bench.call("bpf_iter_scx_dsq_new", &[other, 1, 0]), 0, "two iterators at once are fine");
+    assert!(is_bad_argument(bench.call_in(None, "bpf_iter_scx_dsq_new", &[it, 1, 0])));
+    bench.call("bpf_iter_scx_dsq_destroy", &[it]);
+    assert_eq!(bench.call("bpf_iter_scx_dsq_new", &[it, 1, 0]), 0);
+    bench.call("bpf_iter_scx_dsq_destroy", &[it]);
+    bench.call("bpf_iter_scx_dsq_destroy", &[other]);
+}
+
+#[test]
 fn copied_or_forged_dsq_iterator_is_a_fault() {
     let mut bench = Bench::new(1);
     fill_queue(&mut bench, None);

@@ -120,7 +120,17 @@ impl Scheduler {
             None => simulator::Scheduler::Kernel,
             Some((object, profile)) => simulator::Scheduler::Object { object, profile },
         };
-        Setup { machine, workload, scheduler, seed, duration: None, faults, kernel: self.kernel, types: None }
+        Setup {
+            machine,
+            workload,
+            scheduler,
+            seed,
+            duration: None,
+            faults,
+            kernel: self.kernel,
+            types: None,
+            map_bytes: simulator::MAP_BYTES,
+        }
     }
 
     /// Runs `workload` and unloads the scheduler; also returns the kernel's exit kind.
