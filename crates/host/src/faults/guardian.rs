@@ -71,7 +71,10 @@ pub fn guard(online: &CpuSet, offline: &CpuSet) -> Result<Restored, HostError> {
     // The other process waits for this line, or for the end of this process.
     let _ = io::stdout().lock().write_all(b"\n").and_then(|()| io::stdout().flush());
     let (closed, is_closed) = mpsc::channel();
-    std::thread::spawn(move || closed.send(wait_for_end(io::stdin())));
+    std::thread::spawn(move || {
+        wait_for_end(io::stdin());
+        closed.send(())
+    });
     while let Err(RecvTimeoutError::Timeout) = is_closed.recv_timeout(EVERY) {
         keeper.remember()?;
     }
