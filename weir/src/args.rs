@@ -70,6 +70,8 @@ pub enum Command {
     Meter(crate::meter::args::Meter),
     /// Fit Gunther's law to throughput by CPUs, jobs or clients
     Scale(crate::scale::args::Scale),
+    /// Measure throughput and latency of requests by their rate
+    Load(crate::load::args::Load),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run
@@ -614,7 +616,7 @@ fn kernel_types(path: &str) -> Result<KernelTypes, String> {
 }
 
 /// Parses a kernel version; `host` stands for the modelled version nearest to this machine's kernel.
-fn kernel_name(text: &str) -> Result<KernelName, String> {
+pub(crate) fn kernel_name(text: &str) -> Result<KernelName, String> {
     match text {
         "host" => {
             host::kernel_release().map(|release| KernelName::nearest(&release)).map_err(|error| error.to_string())
@@ -629,7 +631,7 @@ fn moment(text: &str) -> Result<Nanos, String> {
 }
 
 /// Parses a duration above 0.
-fn duration(text: &str) -> Result<Nanos, String> {
+pub(crate) fn duration(text: &str) -> Result<Nanos, String> {
     let expected = "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms";
     text.parse().ok().filter(|&time| time > Nanos::ZERO).ok_or_else(|| expected.to_owned())
 }

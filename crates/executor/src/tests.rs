@@ -429,6 +429,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -4,8 +4,8 @@
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
-    CpuAccount, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RunMeasures, TaskAccount,
-    TaskMeasures,
+    CpuAccount, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RequestMeasures, RunMeasures,
+    TaskAccount, TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
@@ -24,6 +24,8 @@ pub struct Totals {
     pub tasks: Vec<TaskAccount>,
     /// Periods of the tasks, where the executor of the workload reports them.
     pub periods: PeriodsOfTasks,
+    /// Requests of each source of the workload.
+    pub requests: Vec<RequestMeasures>,
     /// Part of the work of all tasks that was done in system calls, if known.
     pub system_work: Option<Nanos>,
     /// Number of BPF instructions executed, if counted.
@@ -174,6 +176,7 @@ impl Collector {
             reload: totals.memory_nodes.is_some().then_some(cpu.reload),
             memory: totals.memory_nodes.is_some().then_some(cpu.memory),
             memory_nodes: totals.memory_nodes,
+            requests: totals.requests,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures of a finished run.
 
-use crate::{Histogram, LoadAverage, PeriodSummary, Periods};
+use crate::{Histogram, LoadAverage, PeriodSummary, Periods, RequestMeasures};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// Summary of a latency distribution.
@@ -240,6 +240,8 @@ pub struct RunMeasures {
     pub memory: Option<Nanos>,
     /// Bytes loaded from the memory of each node; `None`: not modelled.
     pub memory_nodes: Option<Vec<NodeTraffic>>,
+    /// Requests of each source of the workload.
+    pub requests: Vec<RequestMeasures>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,
     /// Each group of the workload, parents first.
@@ -249,6 +251,11 @@ pub struct RunMeasures {
 }
 
 impl RunMeasures {
+    /// Time from arrival to completion of the requests of all sources; `None` if the workload has no source.
+    pub fn request_latency(&self) -> Option<LatencySummary> {
+        crate::requests::latency(&self.requests)
+    }
+
     /// Average number of running and waiting tasks of the workload, in thousandths.
     pub fn load_milli(&self) -> u64 {
         let tasks = self.tasks.iter().filter(|task| !task.kernel_thread).map(|task| &task.account);

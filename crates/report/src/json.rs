@@ -8,7 +8,8 @@ use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{
-    CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, NodeTraffic, PartMeasures, TaskMeasures,
+    CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, NodeTraffic, PartMeasures, RequestMeasures,
+    TaskMeasures,
 };
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
@@ -84,6 +85,7 @@ fn run(run: &RunReport) -> Value {
     object.insert("locks".to_owned(), json!(locks));
     let nodes = run.measures.memory_nodes.as_ref().map(|nodes| (0..).zip(nodes).map(node).collect::<Vec<_>>());
     object.insert("memory_nodes".to_owned(), json!(nodes));
+    object.insert("requests".to_owned(), run.measures.requests.iter().map(requests).collect());
     let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
     let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
@@ -92,6 +94,17 @@ fn run(run: &RunReport) -> Value {
     object.insert("groups".to_owned(), run.measures.groups.iter().map(group).collect());
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
+}
+
+fn requests(one: &RequestMeasures) -> Value {
+    json!({
+        "source": one.source,
+        "measured_ns": one.measured.0,
+        "arrivals": one.arrivals,
+        "served": one.served,
+        "completed": one.completed(),
+        "latency_ns": latency(one.latency()),
+    })
 }
 
 fn into_object(value: Value) -> Map<String, Value> {

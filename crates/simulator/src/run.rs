@@ -92,7 +92,7 @@ impl<'a, M: Model> Run<'a, M> {
         ticks.postpone(noise.grid(ticks.period()));
         ticks.draw(noise.jitter());
         let cpus = Cpus::new(machine, &ticks);
-        let demands = Demands::new(workload, &mut noise);
+        let demands = Demands::new(workload, &mut noise, seed);
         let mut alarms = Alarms::new(cpus.len(), noise.order());
         let speed = Speed::new(machine, ticks.period(), Signal::Targets);
         if let Some(first) = demands.next_start() {
@@ -291,7 +291,7 @@ impl<'a, M: Model> Run<'a, M> {
         let tasks = tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         let locks = lock_table(self.locks, self.shared_locks);
         let workload = self.demands.workload();
-        let (periods, system_work) = self.demands.finish();
+        let (periods, system_work, requests) = self.demands.finish(elapsed - self.clock.suspended());
         let (bpf_instructions, system_work) = (Some(self.kernel.instructions()), Some(system_work));
         let totals = Totals {
             elapsed,
@@ -299,6 +299,7 @@ impl<'a, M: Model> Run<'a, M> {
             cpus,
             tasks,
             periods,
+            requests,
             system_work,
             bpf_instructions,
             locks,

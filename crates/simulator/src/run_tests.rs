@@ -52,6 +52,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
         parts: Vec::new(),
     }
 }

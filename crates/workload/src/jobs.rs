@@ -253,6 +253,7 @@ mod tests {
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),
+            sources: Vec::new(),
             parts: Vec::new(),
         }
     }

@@ -11,6 +11,7 @@ mod kernel;
 mod loading;
 mod locks;
 mod noise;
+mod requests;
 mod rival;
 mod span;
 mod speed;

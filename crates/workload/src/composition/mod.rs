@@ -14,9 +14,10 @@ mod parse;
 use crate::groups::within;
 use crate::locks::LockId;
 use crate::memory::MemoryUse;
+use crate::requests::{RequestChanges, SourceId};
 use crate::{
-    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec,
-    Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Source, Start, TaskGroup,
+    TaskSpec, Workload, WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -58,6 +59,8 @@ pub(crate) struct Changes {
     pub cap_is_hard: bool,
     /// Use of memory of all its tasks; overrides what they say themselves.
     pub memory: Option<MemoryUse>,
+    /// Changes of its source of requests.
+    pub requests: RequestChanges,
     /// Factor in thousandths for the work of tasks with this name.
     pub slow: Vec<(String, u64)>,
 }
@@ -140,6 +143,8 @@ impl Workload {
         self.signals += part.signals;
         self.references += part.references;
         self.barriers.extend(part.barriers);
+        let sources = part.sources.into_iter();
+        self.sources.extend(sources.map(|source| Source { start: source.start + start, ..source }));
         self.caveats.extend(part.caveats);
         let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
         let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
@@ -198,6 +203,7 @@ impl Workload {
 impl Changes {
     /// Applies all options except the number of jobs, the start and the count.
     fn apply(&self, workload: &mut Workload) -> Result<(), String> {
+        self.requests.apply(workload)?;
         for (name, thousandths) in &self.slow {
             let mut found = false;
             for task in workload.tasks.iter_mut().filter(|task| task.name == *name) {
@@ -275,6 +281,7 @@ struct Offsets {
     signals: u32,
     references: u32,
     locks: u32,
+    sources: u32,
 }
 
 impl Offsets {
@@ -287,6 +294,7 @@ impl Offsets {
             signals: workload.signals,
             references: workload.references,
             locks: workload.locks.len() as u32,
+            sources: workload.sources.len() as u32,
         }
     }
 
@@ -313,6 +321,7 @@ impl Offsets {
             Op::CriticalSections(critical_sections) => {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
+            Op::TakeRequest(SourceId(id)) | Op::Serve(SourceId(id)) => *id += self.sources,
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
             Op::Work { .. }

@@ -41,6 +41,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
         parts: Vec::new(),
     }
 }

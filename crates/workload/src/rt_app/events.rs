@@ -2,16 +2,16 @@
 //! Converts events of a phase to operations, and resource names to indices.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
-use super::locks;
 use super::task::{Known, Parameters, read_parameters};
+use super::{locks, sources};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
-use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep};
+use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep, Source};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 23] = [
+const EVENTS: [(&str, Event); 25] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -36,6 +36,9 @@ const EVENTS: [(&str, Event); 23] = [
     ("spin_barrier", Event::SpinBarrier),
     // Extension: see `locks.rs`.
     ("critical_sections", Event::CriticalSections),
+    // Extension: see `sources.rs`.
+    ("take_request", Event::TakeRequest),
+    ("serve", Event::Serve),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -60,6 +63,8 @@ enum Event {
     Fork,
     Change,
     CriticalSections,
+    TakeRequest,
+    Serve,
     Refused,
 }
 
@@ -103,6 +108,8 @@ impl<'a> Names<'a> {
 pub(super) struct Resources<'a> {
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// Sources of requests.
+    pub sources: Vec<Source>,
     pub mutexes: Names<'a>,
     pub conditions: Names<'a>,
     pub timers: Names<'a>,
@@ -242,6 +249,8 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
             Event::CriticalSections => locks::critical_sections(what, member, &self.resources.locks)?,
+            Event::TakeRequest => sources::event(member, &self.resources.sources, Op::TakeRequest)?,
+            Event::Serve => sources::event(member, &self.resources.sources, Op::Serve)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);

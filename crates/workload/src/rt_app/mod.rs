@@ -19,7 +19,8 @@
 //! - **Resources** are created by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
-//! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); a section `taskgroups`
+//! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); sources of requests, with a
+//! section `sources` and events that take and serve requests (`sources.rs`); a section `taskgroups`
 //! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
 //! (`windows.rs`), those about memory (`memory.rs`), `lends` and `process`.
 //!
@@ -38,6 +39,7 @@ mod events;
 mod groups;
 mod locks;
 mod memory;
+mod sources;
 mod task;
 mod windows;
 
@@ -93,6 +95,10 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
         Some(member) => locks::read_locks(&Object::new("\"locks\"".into(), member.at, &member.value)?)?,
         None => Vec::new(),
     };
+    let sources = match root.optional("sources")? {
+        Some(member) => sources::read_sources(&Object::new("\"sources\"".into(), member.at, &member.value)?)?,
+        None => Vec::new(),
+    };
     let groups = match root.optional("taskgroups")? {
         Some(member) => groups::read(&Object::new("\"taskgroups\"".into(), member.at, &member.value)?)?,
         None => Vec::new(),
@@ -100,7 +106,7 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let tasks = root.required("tasks")?;
     let tasks = Object::new("\"tasks\"".into(), tasks.at, &tasks.value)?;
     root.finish()?;
-    let (mut workload, positions) = task::read_all(&tasks, policy, locks)?;
+    let (mut workload, positions) = task::read_all(&tasks, policy, locks, sources)?;
     if let Some(at) = inherits {
         if workload.tasks.iter().any(|task| matches!(task.policy, Policy::Deadline { .. })) {
             let problem =

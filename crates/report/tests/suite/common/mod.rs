@@ -81,6 +81,7 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         reload: None,
         memory: None,
         memory_nodes: None,
+        requests: Vec::new(),
         parts: Vec::new(),
         groups: Vec::new(),
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),
