@@ -107,6 +107,7 @@
 
 mod assumptions;
 mod cost;
+mod disks;
 mod draws;
 mod effects;
 mod hwloc_xml;
@@ -120,6 +121,7 @@ mod to_toml;
 mod toml_file;
 
 pub use cost::{Costs, Halt, Nature};
+pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,
