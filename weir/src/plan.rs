@@ -235,6 +235,7 @@ impl<'a> Run<'a> {
             object: scheduler.object(),
             workload: &workload.name,
             uses_memory: workload.uses_memory(),
+            uses_disks: !workload.disks.is_empty(),
             seed,
             draw,
             kernel: conditions.kernel,
@@ -295,6 +296,7 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
 
 /// The machine without the disabled hardware effects, noise sources and CPUs.
 fn left_out(mut machine: Machine, args: &Sim) -> Result<Machine> {
+    args.disks.iter().try_for_each(|disk| machine.add_disk(disk))?;
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
     if let Some(wanted) = args.cpus {
@@ -357,6 +359,7 @@ fn command_line(args: &Sim) -> String {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
     }
+    args.disks.iter().for_each(|disk| option("disk", disk));
     if let Some(cpus) = args.cpus {
         option("cpus", &cpus.to_string());
     }

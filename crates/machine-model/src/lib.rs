@@ -89,6 +89,10 @@
 //! slope_permille = 300                    # latency is 1 + slope u + knee u / (1 - u) at load u
 //! knee_permille = [75, 95, 135]
 //!
+//! [disks.sda]                             # no disk by default
+//! like = "hdd-7200"                       # a preset; every key of a disk overrides it
+//! spindles = 8
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the highest non-turbo frequency
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]

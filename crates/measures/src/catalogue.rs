@@ -101,7 +101,7 @@ use Rank::{Detail, Headline, Table};
 /// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
 /// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 49] = [
+pub static CATALOGUE: [Measure; 50] = [
     time("makespan_ns", "makespan", Less, Headline,
         "time at which the last finite task exited", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -160,6 +160,8 @@ pub static CATALOGUE: [Measure; 49] = [
         "from a request's arrival to its completion: maximum", |m| of_requests(m, |l| l.max)),
     Measure { better: More, ..number("request_latency_ns.count", "requests", Table,
         "requests completed after the warm-up", |m| m.request_latency().map(|l| l.count)) },
+    time("blocked_ns.disk", "waited for disks", Less, Table,
+        "blocked time of tasks that waited for disks", |m| m.disk_wait().map(|time| time.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
         "some CPU idled while a task allowed on it waited", |m| Some(m.idle_while_runnable.0)),
     number("load_milli", "load, thousandths", Detail,

@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 mod collector;
+mod disks;
 mod histogram;
 mod idle_while_runnable;
 mod load;
@@ -15,6 +16,7 @@ mod requests;
 mod run;
 
 pub use collector::{Collector, Totals};
+pub use disks::{DiskMeasures, InterruptUse};
 pub use histogram::Histogram;
 pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};

@@ -53,6 +53,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         is_grouped: false,
         caveats: Vec::new(),
         sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     }
 }

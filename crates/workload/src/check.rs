@@ -135,6 +135,10 @@ impl Workload {
                 check_cpus(cpus.as_deref())?;
                 policy.as_deref().map_or(Ok(()), |&(policy, nice)| check_policy(policy, nice))
             }
+            Op::Io(io) if io.bytes == 0 || io.bytes > crate::io::MAX_IO_BYTES => {
+                Err(format!("a request of {} bytes; expected 1 to {}", io.bytes, crate::io::MAX_IO_BYTES))
+            }
+            Op::Io(io) => below("disk", io.disk.0, self.disks.len()),
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
             Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
@@ -358,7 +362,9 @@ impl Script<'_> {
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A pass through a critical section takes at least 1 ns.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) | Op::TakeRequest(_) => true,
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) | Op::TakeRequest(_) | Op::Io(_) => {
+                true
+            }
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
@@ -396,6 +402,7 @@ mod tests {
             signals: 2,
             references: 1,
             sources: Vec::new(),
+            disks: Vec::new(),
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

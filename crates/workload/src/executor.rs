@@ -45,6 +45,8 @@ pub enum Demand {
     Sleep(Nanos, crate::Sleep),
     /// Sleep until another task wakes it.
     Wait,
+    /// A request to a disk; ask again when it is complete.
+    Io(crate::Io),
     /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
     CriticalSections(CriticalSections),
     /// Yield once; ask again when the task next runs.
@@ -562,6 +564,7 @@ impl<'w> Executor<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
+            Op::Io(io) => Some(Demand::Io(**io)),
             Op::TakeRequest(source) => self.take_request(task, *source, now),
             Op::Serve(source) => self.serve(task, *source),
             Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),

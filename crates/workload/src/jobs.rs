@@ -254,6 +254,7 @@ mod tests {
             is_grouped: false,
             caveats: Vec::new(),
             sources: Vec::new(),
+            disks: Vec::new(),
             parts: Vec::new(),
         }
     }

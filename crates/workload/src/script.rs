@@ -3,6 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
+use crate::io::Io;
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
 use crate::requests::{Source, SourceId};
@@ -119,6 +120,8 @@ pub enum Op {
     TakeRequest(SourceId),
     /// The work of the current request of this source, in user mode.
     Serve(SourceId),
+    /// A request to a disk, for which the task waits.
+    Io(Box<Io>),
     /// Critical sections of a lock in shared memory.
     CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
@@ -259,6 +262,8 @@ pub struct Workload {
     pub references: u32,
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// Names of the disks that its tasks use; an empty name is the first disk of the machine.
+    pub disks: Vec<String>,
     /// Sources of requests.
     pub sources: Vec<Source>,
     /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).

@@ -33,6 +33,7 @@ Examples:
   weir load fifo -m pu:1 -w requests,draw=constant --rates 500,800
   weir load fifo -m pu:1 --arrivals trace.txt --rates 200,400,800 --for 20s
   weir load bfs -m laptop-2c4t --rates 500,1000,1500 --seeds 5 --report l.html
+  weir load fifo -m pu:2 -w ./reads.json --disk nvme --rates 5000,20000
   weir load fifo -m pu:1 --rates 500,900 --format json | jq .knee_per_s
 
 Exit status: 0 fine, 1 a run failed, 2 bad usage or input."
@@ -81,6 +82,9 @@ pub struct Load {
     /// Leave out effects, as for weir sim
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
+    /// Give the machine a disk, as for weir sim
+    #[arg(long = "disk", value_name = "DISK")]
+    pub disks: Vec<String>,
     /// Turn off sources of noise, as for weir sim
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,

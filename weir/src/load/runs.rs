@@ -143,8 +143,27 @@ fn point(rate_per_s: f64, reports: &[&RunReport]) -> Result<Point> {
         latency_ns: latency.map(|latency| [latency.mean.0, latency.p50.0, latency.p99.0]),
         mean_interval_ns: queueing::interval_of_mean(&means).map(|ends| ends.map(|end| end.max(0.0).round() as u64)),
         service_ns: busy.checked_div(all.served),
-        resources: vec![cpus],
+        resources: [cpus].into_iter().chain(disks(reports)).collect(),
     })
+}
+
+/// Use of each disk that served requests, the mean of all runs.
+fn disks(reports: &[&RunReport]) -> Vec<Resource> {
+    let of_run = |report: &RunReport| {
+        let measures = &report.measures;
+        let used = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
+        let used = used.map(|disk| (disk.name.clone(), disk.utilization_ppm(measures.elapsed)));
+        used.collect::<Vec<_>>()
+    };
+    let mut sums: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
+    for (name, ppm) in reports.iter().flat_map(|report| of_run(report)) {
+        *sums.entry(name).or_default() += ppm;
+    }
+    let mean = |(name, sum): (String, u64)| Resource {
+        name: format!("disk:{name}"),
+        utilization_ppm: sum / reports.len().max(1) as u64,
+    };
+    sums.into_iter().map(mean).collect()
 }
 
 /// Time of all CPUs that was not idle or offline, in nanoseconds.
@@ -175,6 +194,7 @@ fn setup(args: &Load) -> Result<Sim> {
         Some(seeds) => option("seeds", &seeds.to_string()),
         None => option("seed", &args.seed.to_string()),
     }
+    args.disks.iter().for_each(|disk| option("disk", disk));
     let mut list = |name: &str, values: Vec<&str>| {
         if !values.is_empty() {
             option(name, &values.join(","));

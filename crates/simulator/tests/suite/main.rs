@@ -6,6 +6,7 @@ mod calls;
 mod common;
 mod composition;
 mod critical_sections;
+mod disks;
 mod faults;
 mod kernel;
 mod loading;

@@ -131,9 +131,19 @@ impl Workload {
         (2..).map(|number| format!("{label}.{number}")).find(|label| !taken(label)).expect("numbers go on")
     }
 
+    /// Number of the disk with this name; parts share the disks of the machine.
+    pub(crate) fn disk_number(&mut self, name: &str) -> u32 {
+        let known = self.disks.iter().position(|disk| disk == name);
+        known.unwrap_or_else(|| {
+            self.disks.push(name.to_owned());
+            self.disks.len() - 1
+        }) as u32
+    }
+
     fn add(&mut self, label: String, start: Nanos, part: Workload) -> Result<(), String> {
         let is_finite = part.is_finite();
-        let offsets = Offsets::of(self);
+        let disks = part.disks.iter().map(|name| self.disk_number(name)).collect();
+        let offsets = Offsets { disks, ..Offsets::of(self) };
         let first = offsets.tasks;
         if !is_finite {
             let end = part.duration.map(|duration| start + duration);
@@ -282,6 +292,8 @@ struct Offsets {
     references: u32,
     locks: u32,
     sources: u32,
+    /// Number in the composition of each disk of the part.
+    disks: Vec<u32>,
 }
 
 impl Offsets {
@@ -295,6 +307,7 @@ impl Offsets {
             references: workload.references,
             locks: workload.locks.len() as u32,
             sources: workload.sources.len() as u32,
+            disks: Vec::new(),
         }
     }
 
@@ -321,6 +334,7 @@ impl Offsets {
             Op::CriticalSections(critical_sections) => {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
+            Op::Io(io) => io.disk.0 = self.disks[io.disk.0 as usize],
             Op::TakeRequest(SourceId(id)) | Op::Serve(SourceId(id)) => *id += self.sources,
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,

@@ -42,6 +42,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         is_grouped: false,
         caveats: Vec::new(),
         sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -90,6 +90,9 @@ impl Recording {
         if !self.workload.locks.is_empty() {
             return Err(error("the recording format does not support locks in shared memory".into()));
         }
+        if !self.workload.disks.is_empty() {
+            return Err(error("the recording format does not support requests to disks".into()));
+        }
         if !self.workload.sources.is_empty() {
             return Err(error("the recording format does not support sources of requests".into()));
         }

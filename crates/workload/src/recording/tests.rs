@@ -217,6 +217,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 is_grouped: false,
                 caveats: Vec::new(),
                 sources: Vec::new(),
+                disks: Vec::new(),
                 parts: Vec::new(),
             };
             Recording { meta, workload, observed }

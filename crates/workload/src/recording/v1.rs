@@ -89,6 +89,7 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         is_grouped: false,
         caveats: Vec::new(),
         sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {

@@ -3,21 +3,21 @@
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
 use super::task::{Known, Parameters, read_parameters};
-use super::{locks, sources};
+use super::{disks, locks, sources};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
-use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep, Source};
+use crate::{BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep, Source};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 25] = [
+const EVENTS: [(&str, Event); 27] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
     ("memrun", Event::Refused),
     ("mem", Event::Refused),
-    ("iorun", Event::Refused),
+    ("iorun", Event::IoRun),
     ("lock", Event::Lock),
     ("unlock", Event::Unlock),
     ("signal", Event::Signal),
@@ -36,6 +36,9 @@ const EVENTS: [(&str, Event); 25] = [
     ("spin_barrier", Event::SpinBarrier),
     // Extension: see `locks.rs`.
     ("critical_sections", Event::CriticalSections),
+    // Extension: see `disks.rs`.
+    ("read", Event::Read),
+    ("write", Event::Write),
     // Extension: see `sources.rs`.
     ("take_request", Event::TakeRequest),
     ("serve", Event::Serve),
@@ -65,6 +68,9 @@ enum Event {
     CriticalSections,
     TakeRequest,
     Serve,
+    Read,
+    Write,
+    IoRun,
     Refused,
 }
 
@@ -95,6 +101,13 @@ impl<'a> Names<'a> {
         self.0.len() as u32
     }
 
+    /// The names in the order of their numbers.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.0.len()];
+        self.0.iter().for_each(|(name, number)| (*name).clone_into(&mut names[*number as usize]));
+        names
+    }
+
     /// The names as mutexes, in the order of their numbers.
     pub fn specs(&self) -> Vec<MutexSpec> {
         let mut specs = MutexSpec::unnamed(self.0.len());
@@ -110,6 +123,10 @@ pub(super) struct Resources<'a> {
     pub locks: Vec<SharedLock>,
     /// Sources of requests.
     pub sources: Vec<Source>,
+    /// Disks.
+    pub disks: Names<'a>,
+    /// Device of `iorun`.
+    pub io_device: Option<&'a str>,
     pub mutexes: Names<'a>,
     pub conditions: Names<'a>,
     pub timers: Names<'a>,
@@ -249,6 +266,14 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
             Event::CriticalSections => locks::critical_sections(what, member, &self.resources.locks)?,
+            Event::Read | Event::Write => {
+                let (disk, io) = disks::event(what, member, kind == Event::Write)?;
+                self.io(disk, io)
+            }
+            Event::IoRun => {
+                let (disk, io) = disks::iorun(member, self.resources.io_device)?;
+                self.io(disk, io)
+            }
             Event::TakeRequest => sources::event(member, &self.resources.sources, Op::TakeRequest)?,
             Event::Serve => sources::event(member, &self.resources.sources, Op::Serve)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
@@ -269,6 +294,10 @@ impl<'a, 'r> Builder<'a, 'r> {
         let Parameters { cpus, policy } = read_parameters(&mut object, Known::Current(Policy::Other))?;
         object.finish()?;
         Ok(Op::ChangeOf { spec: entry.first, cpus: cpus.map(Box::new), policy: policy.map(Box::new) })
+    }
+
+    fn io(&mut self, disk: &'a str, io: Io) -> Op {
+        Op::Io(Box::new(Io { disk: DiskId(self.resources.disks.number(disk)), ..io }))
     }
 
     fn mutex(&mut self, name: &'a str) -> MutexId {

@@ -40,15 +40,16 @@ impl Positions {
 }
 
 /// Reads all tasks into a workload without name and duration; also returns the text positions of each spec.
-pub(super) fn read_all(
-    tasks: &Object<'_>,
+pub(super) fn read_all<'a>(
+    tasks: &Object<'a>,
     policy: PolicyName,
     locks: Vec<SharedLock>,
     sources: Vec<Source>,
+    io_device: Option<&'a str>,
 ) -> Result<(Workload, Vec<Positions>), Fault> {
     let index = index(tasks)?;
     let mut resources =
-        Resources { locks, sources, shared_suspensions: shared_suspensions(tasks), ..Resources::default() };
+        Resources { locks, sources, io_device, shared_suspensions: shared_suspensions(tasks), ..Resources::default() };
     let (mut specs, mut positions) = (Vec::new(), Vec::new());
     for member in tasks.members {
         let entry = index[member.key.as_str()];
@@ -79,6 +80,7 @@ pub(super) fn read_all(
         conditions: count(&resources.conditions),
         references: count(&resources.timers),
         barriers: resources.barrier_users,
+        disks: resources.disks.names(),
         sources: resources.sources,
         signals: 0,
         groups: Vec::new(),

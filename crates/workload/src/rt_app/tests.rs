@@ -567,3 +567,31 @@ fn sources_are_read_and_their_errors_have_positions() {
         assert!(problem.place.starts_with("w.json:1:") && problem.problem.contains(expected), "{problem}");
     }
 }
+
+#[test]
+fn requests_to_disks_are_read_and_their_errors_have_positions() {
+    let text = r#"{"global": {"io_device": "/dev/sdb"}, "tasks": {"t": {
+        "read": 4096, "read1": {"bytes": 512, "disk": "sda", "at": "sequential"}, "write": {"bytes": 1, "at": 5},
+        "iorun": 100}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!(workload.disks, ["", "sda", "sdb"]);
+    let io = |disk, write, bytes, place| Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place }));
+    use crate::IoPlace::{At, Random, Sequential};
+    let expected = [
+        io(0, false, 4096, Random),
+        io(1, false, 512, Sequential),
+        io(0, true, 1, At(5)),
+        io(2, true, 100, Sequential),
+    ];
+    assert_eq!(workload.tasks[0].script[..4], expected);
+    for (event, problem) in [
+        (r#""read": 0"#, "read is 0; expected an integer from 1 to 1073741824"),
+        (r#""read": {"disk": "sda"}"#, "has no \"bytes\""),
+        (r#""read": {"bytes": 1, "at": "end"}"#, "at is \"end\"; expected \"random\""),
+        (r#""write": {"byte": 1}"#, "has no \"bytes\""),
+        (r#""iorun": 100"#, "iorun needs \"io_device\""),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.place.starts_with("w.json:1:") && error.problem.contains(problem), "{error}");
+    }
+}
