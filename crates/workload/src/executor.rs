@@ -524,11 +524,7 @@ impl<'w> Executor<'w> {
                 None
             }
             &Op::Interval { reference, period } => self.interval(task, reference, period, now),
-            &Op::WorkUntil { reference, after } => {
-                let (cell, begin) = self.reference(task, reference);
-                let end = cell.unwrap_or(begin) + after;
-                self.work_on(task, end.since(now))
-            }
+            &Op::WorkUntil { reference, after } => self.work_until(task, reference, after, now),
             Op::WorkUntilPosted(signal) => {
                 let left = if self.signals[signal.0 as usize].posted { Nanos::ZERO } else { time::PIECE };
                 self.work_on(task, left)

@@ -20,8 +20,8 @@
 //!
 //! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
 //! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); sources of requests, with a
-//! section `sources` and events that take and serve requests (`sources.rs`); requests to disks (`disks.rs`); a section `taskgroups`
-//! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
+//! section `sources` and events that take and serve requests (`sources.rs`); requests to disks (`disks.rs`); a section
+//! `taskgroups` that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
 //! (`windows.rs`), those about memory (`memory.rs`), `lends` and `process`.
 //!
 //! Differences from rt-app at 55cb0c0:
