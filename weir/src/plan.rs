@@ -107,7 +107,8 @@ impl Plan {
             input::remember();
         }
         let (schedulers, broken) = schedulers(args)?;
-        let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
+        let nominal = args.machines.iter().map(|name| with_disks(select::machine(name)?, args));
+        let nominal = nominal.collect::<Result<Vec<_>>>()?;
         notes::tell_needless(&args.without, &nominal);
         let nominal = nominal.into_iter().map(|machine| left_out(machine, args)).collect::<Result<Vec<Machine>>>()?;
         let samples = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
@@ -294,9 +295,15 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The machine without the disabled hardware effects, noise sources and CPUs.
-fn left_out(mut machine: Machine, args: &Sim) -> Result<Machine> {
+/// The machine with the disks of the command line.
+fn with_disks(mut machine: Machine, args: &Sim) -> Result<Machine> {
     args.disks.iter().try_for_each(|disk| machine.add_disk(disk))?;
+    Ok(machine)
+}
+
+/// The machine with the disks of the command line and without the disabled hardware effects, noise sources and CPUs.
+fn left_out(machine: Machine, args: &Sim) -> Result<Machine> {
+    let mut machine = with_disks(machine, args)?;
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
     if let Some(wanted) = args.cpus {
