@@ -70,6 +70,8 @@ pub enum Command {
     Meter(crate::meter::args::Meter),
     /// Fit Gunther's law to throughput by CPUs, jobs or clients
     Scale(crate::scale::args::Scale),
+    /// Measure throughput and latency of requests by their rate
+    Load(crate::load::args::Load),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run
@@ -226,9 +228,15 @@ pub struct Sim {
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
     /// Leave out effects: smt, capacity, frequency, idle-states, locks, caches,
-    /// numa, bandwidth
+    /// numa, bandwidth, disks, interrupts
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
+    /// Give each machine a disk, such as sda=hdd-7200,spindles=8
+    ///
+    /// DISK is [NAME=]PRESET{,key=value} with the keys of a machine file (docs/reference/machine-files.md); presets are
+    /// hdd-7200, ssd-sata, nvme and ram. The name is sda by default; a disk of the same name is replaced.
+    #[arg(long = "disk", value_name = "DISK")]
+    pub disks: Vec<String>,
     /// Bring only the first N CPUs of each machine online
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: Option<u32>,
@@ -619,7 +627,7 @@ fn kernel_types(path: &str) -> Result<KernelTypes, String> {
 }
 
 /// Parses a kernel version; `host` stands for the modelled version nearest to this machine's kernel.
-fn kernel_name(text: &str) -> Result<KernelName, String> {
+pub(crate) fn kernel_name(text: &str) -> Result<KernelName, String> {
     match text {
         "host" => {
             host::kernel_release().map(|release| KernelName::nearest(&release)).map_err(|error| error.to_string())
@@ -634,7 +642,7 @@ fn moment(text: &str) -> Result<Nanos, String> {
 }
 
 /// Parses a duration above 0.
-fn duration(text: &str) -> Result<Nanos, String> {
+pub(crate) fn duration(text: &str) -> Result<Nanos, String> {
     let expected = "expected a time above 0 with its unit (ns, us, ms, s, min or h), such as 10s or 500ms";
     text.parse().ok().filter(|&time| time > Nanos::ZERO).ok_or_else(|| expected.to_owned())
 }

@@ -31,6 +31,8 @@ pub const WORKLOAD: Kind = Kind { what: "a workload", most_mib: 512 };
 pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
 /// Points of a scalability law, as CSV.
 pub const POINTS: Kind = Kind { what: "a table of points", most_mib: 16 };
+/// Times of the arrivals of requests, a line of some 15 bytes each.
+pub const ARRIVALS: Kind = Kind { what: "times of arrivals", most_mib: 256 };
 /// Fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 

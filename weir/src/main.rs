@@ -21,6 +21,7 @@ mod generate;
 mod input;
 mod inspect;
 mod list;
+mod load;
 mod machine;
 mod meter;
 mod notes;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::Generate(_) => incomplete("weir generate"),
         Command::Meter(args) => meter::meter(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Scale(args) => scale::scale(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Load(args) => load::load(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),

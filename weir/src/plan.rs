@@ -109,7 +109,8 @@ impl Plan {
             input::remember();
         }
         let (schedulers, broken) = schedulers(args)?;
-        let nominal = args.machines.iter().map(|name| select::machine(name)).collect::<Result<Vec<_>>>()?;
+        let nominal = args.machines.iter().map(|name| with_disks(select::machine(name)?, args));
+        let nominal = nominal.collect::<Result<Vec<_>>>()?;
         notes::tell_needless(&args.without, &nominal);
         let nominal = nominal.into_iter().map(|machine| left_out(machine, args)).collect::<Result<Vec<Machine>>>()?;
         let samples = nominal.iter().map(|machine| sampled(machine, args)).collect::<Result<Vec<_>>>()?;
@@ -239,6 +240,7 @@ impl<'a> Run<'a> {
             object: scheduler.object(),
             workload: &workload.name,
             uses_memory: workload.uses_memory(),
+            uses_disks: !workload.disks.is_empty(),
             seed,
             draw,
             kernel: conditions.kernel,
@@ -297,8 +299,15 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The machine without the disabled hardware effects, noise sources and CPUs.
-fn left_out(mut machine: Machine, args: &Sim) -> Result<Machine> {
+/// The machine with the disks of the command line.
+fn with_disks(mut machine: Machine, args: &Sim) -> Result<Machine> {
+    args.disks.iter().try_for_each(|disk| machine.add_disk(disk))?;
+    Ok(machine)
+}
+
+/// The machine with the disks of the command line and without the disabled hardware effects, noise sources and CPUs.
+fn left_out(machine: Machine, args: &Sim) -> Result<Machine> {
+    let mut machine = with_disks(machine, args)?;
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
     if let Some(wanted) = args.cpus {
@@ -361,6 +370,7 @@ fn command_line(args: &Sim) -> String {
         let words: Vec<&str> = args.without.iter().map(|effect| effect.name()).collect();
         option("without", &words.join(","));
     }
+    args.disks.iter().for_each(|disk| option("disk", disk));
     if let Some(cpus) = args.cpus {
         option("cpus", &cpus.to_string());
     }

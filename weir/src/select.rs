@@ -338,6 +338,11 @@ pub fn recordings<T>(
     let mut parts = Vec::new();
     for mut part in PartSpec::parse_all(what)? {
         cpus.iter().for_each(|&cpus| part.set_cpus(cpus));
+        if let Some(path) = part.arrivals_file() {
+            let text = input::text(Path::new(path), input::ARRIVALS)?;
+            let times = workload::read_arrivals(&text).map_err(|problem| anyhow::anyhow!("{path}: {problem}"))?;
+            part.set_arrivals(times);
+        }
         if let Some(made) = workload::generate(&part.what, cpus.unwrap_or(1)) {
             parts.push((part, made));
             continue;

@@ -19,6 +19,12 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
+    /// The workload uses disks.
+    #[error("{workload}: requests to disks (read, write, iorun) can be simulated, but not executed")]
+    Disks {
+        /// Name of the workload.
+        workload: String,
+    },
     /// The workload has mutexes with priority inheritance.
     #[error("{workload}: mutexes with priority inheritance (pi_enabled) can be simulated, but not executed")]
     Inherits {

@@ -61,7 +61,7 @@ use locks::Locks;
 pub use work::Calibration;
 
 use ids::{CpuId, Nanos, TaskId};
-use measures::Periods;
+use measures::{Periods, RequestMeasures};
 use workload::{TaskGroup, Workload};
 
 /// Options of an execution.
@@ -138,6 +138,8 @@ pub struct ExecutionResult {
     /// Number of times a task slept for the executor's own lock or for storage. These sleeps and wakeups are not part
     /// of the workload.
     pub disturbances: u64,
+    /// Requests of each source of the workload.
+    pub requests: Vec<RequestMeasures>,
     /// Operations in order, if requested.
     pub log: Vec<Step>,
     /// Groups of the workload, parents first.

@@ -9,6 +9,7 @@ use super::process::{self, TaskKind};
 use super::{End, ExecuteError, ExecutionResult, Options, Step, Stuck, TaskResult};
 use host::sys;
 use ids::{Nanos, TaskId};
+use measures::RequestMeasures;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::spin_loop;
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::thread;
 use std::time::Duration;
-use workload::{Demand, Executor, Period, Start, TaskSpec, Workload};
+use workload::{Demand, Executor, Period, SourceId, Start, TaskSpec, Workload};
 
 /// Maximum delay until a killed task is noticed. Each check by the coordinator costs some microseconds.
 const KILL_CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
@@ -132,6 +133,8 @@ pub struct State<'w> {
     due: usize,
     stuck: Vec<Stuck>,
     log: Vec<Step>,
+    /// Requests of each source of the workload.
+    requests: Vec<RequestMeasures>,
     pub failed_forks: u64,
     pub refused_changes: u64,
     pub error: Option<ExecuteError>,
@@ -148,6 +151,9 @@ impl State<'_> {
         }
     }
 }
+
+/// Seed of the arrivals and service times of requests: that of [`Executor::new`], as in a simulated nominal run.
+const SEED: u64 = 0;
 
 /// State shared by all tasks.
 pub struct Shared<'w> {
@@ -192,6 +198,7 @@ impl<'w> Shared<'w> {
             due: starts,
             stuck: Vec::new(),
             log: Vec::new(),
+            requests: workload.sources.iter().map(|source| requests_of(&source.name)).collect(),
             failed_forks: 0,
             refused_changes: 0,
             error: None,
@@ -357,6 +364,11 @@ impl<'w> Shared<'w> {
         let operation = state.executor.upcoming(task);
         let demand = state.executor.advance(task, now, woken);
         let period = state.executor.take_periods().last();
+        let State { executor, requests, .. } = &mut *state;
+        for done in executor.take_completed() {
+            let source = done.source.0 as usize;
+            requests[source].complete(done.latency, now >= self.workload.sources[source].measured_from);
+        }
         if self.options.log {
             let script = &self.workload.tasks[state.executor.spec_of(task) as usize].script;
             let exit = (demand == Some(Demand::Exit)).then_some(script.len() as u32);
@@ -500,7 +512,7 @@ impl<'w> Shared<'w> {
 
     /// Builds the result after all tasks have exited; `asked` is whether a stop was requested.
     pub fn into_result(self, asked: bool, waited: u32) -> Result<ExecutionResult, ExecuteError> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
         let tasks: Vec<TaskResult> = state.handles.iter().filter_map(|handle| handle.take_result()).collect();
         if let Some(error) = state.error {
             return Err(error);
@@ -514,9 +526,17 @@ impl<'w> Shared<'w> {
         } else {
             End::Duration
         };
+        let elapsed = tasks.iter().map(|task| task.ended).max().unwrap_or_default();
+        let sources = (0..).zip(&self.workload.sources);
+        for (requests, (number, source)) in state.requests.iter_mut().zip(sources) {
+            let from = source.measured_from.min(elapsed);
+            requests.measured = elapsed - from;
+            requests.arrivals = source.arrivals_within(SourceId(number), SEED, from, elapsed);
+        }
         Ok(ExecutionResult {
             end,
-            elapsed: tasks.iter().map(|task| task.ended).max().unwrap_or_default(),
+            elapsed,
+            requests: state.requests,
             calibration: self.prepared.calibration,
             tasks,
             failed_forks: state.failed_forks,
@@ -526,6 +546,10 @@ impl<'w> Shared<'w> {
             groups: self.workload.all_groups(),
         })
     }
+}
+
+fn requests_of(source: &str) -> RequestMeasures {
+    RequestMeasures { source: source.to_owned(), ..RequestMeasures::default() }
 }
 
 /// A registered task that has no thread yet.

@@ -176,6 +176,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::Wait) => self.wait(),
                 Some(Demand::Spin) => self.spin_until_woken(),
                 Some(Demand::CriticalSections(op)) => self.critical_sections(&op),
+                Some(Demand::Io(_)) => unreachable!("refused before: disks are simulated only"),
                 Some(Demand::Yield) => {
                     self.result.yields += 1;
                     thread::yield_now();

@@ -131,6 +131,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     Some(now + work)
                 }
                 Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
+                Some(Demand::Io(_)) => unreachable!("no workload here uses disks"),
                 Some(Demand::CpuTime(time)) => Some(now + time),
                 Some(Demand::Sleep(time, _)) => {
                     count.sleeps += 1;
@@ -429,6 +430,8 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     }
 }
@@ -738,4 +741,16 @@ fn recorded_build_is_executed_completely() {
     assert_eq!(sum(|task| task.work_done.0), model(&workload).0.iter().map(|counts| counts.work.0).sum::<u64>());
     assert_eq!(sum(|task| task.waits), sum(|task| task.wakes));
     assert_eq!(sum(|task| task.forks) + 1, workload.tasks.len() as u64);
+}
+
+/// Requests arrive at their own times, whatever the workers do; every one is measured from its arrival.
+#[test]
+fn requests_are_measured_from_their_arrival() {
+    let text = r#"{"sources": {"s": {"arrivals_us": [1000, 2000, 2000, 9000]}},
+        "tasks": {"w": {"instance": 2, "take_request": "s", "run": 200}}}"#;
+    let result = real(&rt_app(text), &Options { duration: Some(Nanos::from_secs(10)), ..options() });
+    let requests = &result.requests[0];
+    assert_eq!((requests.source.as_str(), requests.served, requests.completed()), ("s", 4, 4));
+    assert_eq!(requests.arrivals, 4);
+    assert!(requests.latencies.min() > Nanos::ZERO && result.elapsed >= Nanos::from_us(9_000));
 }

@@ -5,7 +5,7 @@ use crate::RunContext;
 use crate::wait::{shorten, table};
 use crate::words::{moment, task_json, task_name};
 use ids::Nanos;
-use report::{count, counted, wrap};
+use report::{count, counted, escape, wrap};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use timeline::{Chain, Kind, Link};
@@ -91,11 +91,19 @@ pub fn chain_text(context: &RunContext<'_>, chain: &Chain) -> String {
     longest.sort_by_key(|link| link.from);
     let rows = longest.iter().map(|link| {
         let cpu = link.cpu.map_or(String::new(), |cpu| format!(", CPU {cpu}"));
-        let what = format!("{}{cpu}", kind_name(link.kind));
+        let what = match device(context, link) {
+            Some(device) => escape(device).into_owned(),
+            None => format!("{}{cpu}", kind_name(link.kind)),
+        };
         [moment(link.from), link.length().to_string(), shorten(&task_name(context, link.task), 24), what]
     });
     text.push_str(&table(["at", "for", "task", "activity"], [14, 9, 24, 29], rows.collect(), 1));
     text
+}
+
+/// The device that a link waited for, if it is known.
+fn device<'a>(context: &RunContext<'a>, link: &Link) -> Option<&'a str> {
+    if link.kind == Kind::Device { context.timeline.device_at(link.task, link.from) } else { None }
 }
 
 fn share(part: Nanos, whole: Nanos) -> String {
@@ -122,6 +130,7 @@ pub fn chain_json(context: &RunContext<'_>, chain: &Chain) -> Value {
             "handed_over": link.slept_before.is_some(),
             "slept_before_ns": link.slept_before.map(|slept| slept.0),
             "by_lock": link.by_lock,
+            "device": device(context, link),
         })
     });
     let (handoffs, by_lock) = chain.handoffs();

@@ -143,6 +143,26 @@ impl Nanos {
         Nanos(self.0.saturating_sub(earlier.0))
     }
 
+    /// A sample of the exponential distribution with this mean, for 32 random bits. Integer arithmetic only, so that it
+    /// is identical on every host: -ln(u) = -log2(u) * ln 2, and the digits of log2 are computed by squaring.
+    pub fn exponential(self, word: u32) -> Nanos {
+        const LN_2: u64 = 2_977_044_472; // 2^32 ln 2
+        // An odd number of 33 bits: never 0 and never 1 as a fraction.
+        let u = (u64::from(word) << 1) | 1;
+        let whole = u.ilog2();
+        let mut fraction = (u << (31 - whole.min(31))) >> whole.saturating_sub(31);
+        let mut log2 = u64::from(whole) << 16;
+        for digit in (0..16).rev() {
+            fraction = (fraction * fraction) >> 31;
+            if fraction >> 32 != 0 {
+                fraction >>= 1;
+                log2 |= 1 << digit;
+            }
+        }
+        let bits = (33 << 16) - log2;
+        Nanos(((u128::from(self.0) * u128::from(bits) * u128::from(LN_2)) >> 48) as u64)
+    }
+
     /// The exact time as text, for command lines and messages: [`FromStr`] parses it back. [`fmt::Display`] rounds,
     /// for reports.
     pub fn exact(self) -> Exact {

@@ -86,6 +86,7 @@ impl Effects {
             numa,
             bandwidth,
             locks,
+            disks,
             sample: _,
             assumed: _,
         } = self;
@@ -126,6 +127,7 @@ impl Effects {
             all.push(("storm", &mut locks.spinner_slowdown_percent));
             all.push(("futex", &mut locks.futex_ns));
         }
+        all.extend(disks.disks.iter_mut().flat_map(crate::Disk::estimates));
         all
     }
 }

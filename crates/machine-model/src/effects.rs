@@ -6,7 +6,7 @@
 //! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
 //! implements them.
 
-use crate::{Bandwidth, Caches, Numa};
+use crate::{Bandwidth, Caches, Disks, Numa};
 use ids::Locality;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -49,11 +49,15 @@ pub enum Effect {
     Bandwidth,
     /// CPUs contend for kernel locks.
     Locks,
+    /// Requests to a disk wait for others.
+    Disks,
+    /// Interrupts of disks take CPU time.
+    Interrupts,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 8] = [
+    pub const ALL: [Effect; 10] = [
         Effect::Smt,
         Effect::Capacity,
         Effect::Frequency,
@@ -62,10 +66,15 @@ impl Effect {
         Effect::Numa,
         Effect::Bandwidth,
         Effect::Locks,
+        Effect::Disks,
+        Effect::Interrupts,
     ];
 
     /// Effects that act on tasks whose use of memory the workload describes, and on no others.
     pub const OF_MEMORY: [Effect; 3] = [Effect::Caches, Effect::Numa, Effect::Bandwidth];
+
+    /// Effects that act on tasks that use disks, and on no others.
+    pub const OF_DISKS: [Effect; 2] = [Effect::Disks, Effect::Interrupts];
 
     /// Name on command lines and in results.
     pub fn name(self) -> &'static str {
@@ -78,6 +87,8 @@ impl Effect {
             Effect::Numa => "numa",
             Effect::Bandwidth => "bandwidth",
             Effect::Locks => "locks",
+            Effect::Disks => "disks",
+            Effect::Interrupts => "interrupts",
         }
     }
 }
@@ -138,6 +149,12 @@ impl Effect {
                 "compute_task_is_unaffected_by_streamers",
                 "loaded_latency_follows_the_measured_curve_below_saturation",
             ],
+            Effect::Disks => &[
+                "disk_with_exponential_service_matches_the_closed_network",
+                "random_reads_of_a_spindle_take_seek_turn_and_transfer",
+                "striped_spindles_multiply_the_throughput_of_random_reads",
+            ],
+            Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
             Effect::Locks => &[
                 "lock_without_transfer_cost_matches_the_machine_repairman_model",
                 "queued_lock_throughput_has_a_plateau",
@@ -350,6 +367,8 @@ pub struct Effects {
     pub bandwidth: Option<Bandwidth>,
     /// Locks.
     pub locks: Option<Locks>,
+    /// Disks.
+    pub disks: Disks,
     /// Number of this sample of the uncertain constants, from 1, and of all samples, if this is one. Uncertain
     /// quantities of a workload are sampled with the same numbers.
     pub sample: Option<(u64, u64)>,
@@ -369,6 +388,8 @@ impl Effects {
             Effect::Numa => self.numa.is_some(),
             Effect::Bandwidth => self.bandwidth.is_some(),
             Effect::Locks => self.locks.is_some(),
+            Effect::Disks => self.disks.has_devices() && !self.disks.without_queues,
+            Effect::Interrupts => self.disks.has_devices() && !self.disks.without_interrupts,
         })
     }
 
@@ -384,6 +405,8 @@ impl Effects {
             Effect::Numa => self.numa = None,
             Effect::Bandwidth => self.bandwidth = None,
             Effect::Locks => self.locks = None,
+            Effect::Disks => self.disks.without_queues = true,
+            Effect::Interrupts => self.disks.without_interrupts = true,
         }
     }
 }
@@ -401,7 +424,7 @@ mod tests {
         assert_eq!(
             "cache".parse::<Effect>().unwrap_err(),
             "unknown effect \"cache\"; expected one of smt, capacity, frequency, idle-states, caches, numa, bandwidth, \
-             locks"
+             locks, disks, interrupts"
         );
     }
 }

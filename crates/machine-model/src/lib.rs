@@ -89,6 +89,10 @@
 //! slope_permille = 300                    # latency is 1 + slope u + knee u / (1 - u) at load u
 //! knee_permille = [75, 95, 135]
 //!
+//! [disks.sda]                             # no disk by default
+//! like = "hdd-7200"                       # a preset; every key of a disk overrides it
+//! spindles = 8
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the highest non-turbo frequency
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]
@@ -107,6 +111,7 @@
 
 mod assumptions;
 mod cost;
+mod disks;
 mod draws;
 mod effects;
 mod hwloc_xml;
@@ -120,6 +125,7 @@ mod to_toml;
 mod toml_file;
 
 pub use cost::{Costs, Halt, Nature};
+pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes a machine as an editable file that reads back as the same machine.
 
+mod disks;
 mod effects;
 mod memory;
 

@@ -88,6 +88,11 @@ fn of_periods(measures: &RunMeasures) -> (Option<LatencySummary>, Option<Latency
     (Some(response).filter(|some| some.count > 0), Some(late).filter(|some| some.count > 0))
 }
 
+/// A value of the latency of requests; `None` if none was completed.
+fn of_requests(measures: &RunMeasures, value: fn(&LatencySummary) -> Nanos) -> Option<u64> {
+    measures.request_latency().and_then(|latency| of(&latency, value(&latency)))
+}
+
 use Better::{Less, More, Neither};
 use Rank::{Detail, Headline, Table};
 
@@ -96,7 +101,7 @@ use Rank::{Detail, Headline, Table};
 /// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
 /// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 44] = [
+pub static CATALOGUE: [Measure; 50] = [
     time("makespan_ns", "makespan", Less, Headline,
         "time at which the last finite task exited", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -145,6 +150,18 @@ pub static CATALOGUE: [Measure; 44] = [
         "lateness of late jobs: median", |m| of_periods(m).1.map(|l| l.p50.0)),
     time("late_ns.max", "late by, max", Less, Table,
         "lateness of late jobs: maximum", |m| of_periods(m).1.map(|l| l.max.0)),
+    time("request_latency_ns.mean", "request mean", Less, Headline,
+        "from a request's arrival to its completion: mean", |m| of_requests(m, |l| l.mean)),
+    time("request_latency_ns.p50", "request p50", Less, Table,
+        "from a request's arrival to its completion: median", |m| of_requests(m, |l| l.p50)),
+    time("request_latency_ns.p99", "request p99", Less, Headline,
+        "from a request's arrival to its completion: 99th percentile", |m| of_requests(m, |l| l.p99)),
+    time("request_latency_ns.max", "request max", Less, Table,
+        "from a request's arrival to its completion: maximum", |m| of_requests(m, |l| l.max)),
+    Measure { better: More, ..number("request_latency_ns.count", "requests", Table,
+        "requests completed after the warm-up", |m| m.request_latency().map(|l| l.count)) },
+    time("blocked_ns.disk", "waited for disks", Less, Table,
+        "blocked time of tasks that waited for disks", |m| m.disk_wait().map(|time| time.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
         "some CPU idled while a task allowed on it waited", |m| Some(m.idle_while_runnable.0)),
     number("load_milli", "load, thousandths", Detail,

@@ -7,16 +7,20 @@
 
 pub mod catalogue;
 mod collector;
+mod disks;
 mod histogram;
 mod idle_while_runnable;
 mod load;
 mod periods;
+mod requests;
 mod run;
 
 pub use collector::{Collector, Totals};
+pub use disks::{DiskMeasures, InterruptUse};
 pub use histogram::Histogram;
 pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};
+pub use requests::RequestMeasures;
 pub use run::{
     CpuAccount, GroupMeasures, LatencySummary, LockUse, Migrations, NodeTraffic, PartMeasures, RunMeasures,
     TaskAccount, TaskMeasures,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures of a finished run.
 
-use crate::{Histogram, LoadAverage, PeriodSummary, Periods};
+use crate::{DiskMeasures, Histogram, InterruptUse, LoadAverage, PeriodSummary, Periods, RequestMeasures};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// Summary of a latency distribution.
@@ -114,6 +114,8 @@ pub struct TaskMeasures {
     pub last_latency: Nanos,
     /// Measures of the task's periods, if a timer releases its jobs.
     pub periods: Option<Box<Periods>>,
+    /// Part of its blocked time in which it waited for disks; `None` if the workload uses none.
+    pub disk: Option<Nanos>,
     /// Time at which it ended; `None` if it did not.
     pub ended: Option<Nanos>,
 }
@@ -240,6 +242,12 @@ pub struct RunMeasures {
     pub memory: Option<Nanos>,
     /// Bytes loaded from the memory of each node; `None`: not modelled.
     pub memory_nodes: Option<Vec<NodeTraffic>>,
+    /// Use of each disk; `None` if the workload uses none.
+    pub disks: Option<Vec<DiskMeasures>>,
+    /// Interrupts of devices, by source and CPU; `None` if the workload uses no device.
+    pub interrupts: Option<Vec<InterruptUse>>,
+    /// Requests of each source of the workload.
+    pub requests: Vec<RequestMeasures>,
     /// Each part of the workload, if it has several or one with a label.
     pub parts: Vec<PartMeasures>,
     /// Each group of the workload, parents first.
@@ -249,6 +257,17 @@ pub struct RunMeasures {
 }
 
 impl RunMeasures {
+    /// Time for which tasks waited for disks, as a part of their blocked time; `None` if the workload uses none.
+    pub fn disk_wait(&self) -> Option<Nanos> {
+        self.disks.as_ref()?;
+        Some(Nanos(self.tasks.iter().filter_map(|task| task.disk).map(|time| time.0).sum()))
+    }
+
+    /// Time from arrival to completion of the requests of all sources; `None` if the workload has no source.
+    pub fn request_latency(&self) -> Option<LatencySummary> {
+        crate::requests::latency(&self.requests)
+    }
+
     /// Average number of running and waiting tasks of the workload, in thousandths.
     pub fn load_milli(&self) -> u64 {
         let tasks = self.tasks.iter().filter(|task| !task.kernel_thread).map(|task| &task.account);

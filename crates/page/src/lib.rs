@@ -13,6 +13,7 @@
 mod close_up;
 mod data;
 mod depths;
+mod load_page;
 mod measured;
 mod owners;
 mod plot;
@@ -22,6 +23,7 @@ mod track;
 mod waits;
 
 pub use close_up::close_ups;
+pub use load_page::load;
 pub use scaling_page::{Scaling, scaling};
 pub use track::Track;
 

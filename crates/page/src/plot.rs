@@ -5,6 +5,7 @@
 pub mod cpus;
 pub mod distribution;
 pub mod law;
+pub mod load;
 mod svg;
 
 pub use svg::SERIES;

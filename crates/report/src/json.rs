@@ -8,7 +8,8 @@ use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{
-    CpuAccount, GroupMeasures, Histogram, LatencySummary, LockUse, NodeTraffic, PartMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NodeTraffic,
+    PartMeasures, RequestMeasures, TaskMeasures,
 };
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
@@ -84,6 +85,12 @@ fn run(run: &RunReport) -> Value {
     object.insert("locks".to_owned(), json!(locks));
     let nodes = run.measures.memory_nodes.as_ref().map(|nodes| (0..).zip(nodes).map(node).collect::<Vec<_>>());
     object.insert("memory_nodes".to_owned(), json!(nodes));
+    let disks = run.measures.disks.as_ref();
+    let disks = disks.map(|disks| disks.iter().map(|one| disk(one, run.measures.elapsed)).collect::<Vec<_>>());
+    object.insert("disks".to_owned(), json!(disks));
+    let interrupts = run.measures.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect::<Vec<_>>());
+    object.insert("interrupts".to_owned(), json!(interrupts));
+    object.insert("requests".to_owned(), run.measures.requests.iter().map(requests).collect());
     let (wakeup, queue) = (&run.measures.wakeup_latencies, &run.measures.run_delays);
     let distributions = json!({ "wakeup_latency_ns": distribution(wakeup), "run_delay_ns": distribution(queue) });
     object.insert("distributions".to_owned(), distributions);
@@ -92,6 +99,41 @@ fn run(run: &RunReport) -> Value {
     object.insert("groups".to_owned(), run.measures.groups.iter().map(group).collect());
     object.insert("tasks".to_owned(), run.measures.tasks.iter().map(task).collect());
     Value::Object(object)
+}
+
+fn disk(one: &DiskMeasures, elapsed: Nanos) -> Value {
+    json!({
+        "name": one.name,
+        "reads": one.reads,
+        "writes": one.writes,
+        "read_bytes": one.read_bytes,
+        "written_bytes": one.written_bytes,
+        "utilization_ppm": one.utilization_ppm(elapsed),
+        "wait_ns": latency(one.waits.summary()),
+        "service_ns": latency(one.services.summary()),
+    })
+}
+
+fn interrupt(one: &InterruptUse) -> Value {
+    json!({
+        "source": one.source,
+        "cpu": one.cpu.0,
+        "count": one.count,
+        "deferred": one.deferred,
+        "total_ns": one.total.0,
+        "max_ns": one.max.0,
+    })
+}
+
+fn requests(one: &RequestMeasures) -> Value {
+    json!({
+        "source": one.source,
+        "measured_ns": one.measured.0,
+        "arrivals": one.arrivals,
+        "served": one.served,
+        "completed": one.completed(),
+        "latency_ns": latency(one.latency()),
+    })
 }
 
 fn into_object(value: Value) -> Map<String, Value> {
@@ -201,6 +243,7 @@ fn task(task: &TaskMeasures) -> Value {
         "stolen_ns": task.account.stolen.0,
         "runnable_ns": task.account.runnable.0,
         "blocked_ns": task.account.blocked.0,
+        "disk_ns": task.disk.map(|time| time.0),
         "cpus_allowed": CpuSet::to_string(&task.cpus_allowed),
         "cpus_used": CpuSet::to_string(&task.cpus_used),
         "wakeup_latency_ns": latency(task.wakeup_latency),

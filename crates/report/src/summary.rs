@@ -6,7 +6,9 @@ use crate::numbers::{count, counted, per_second, percent, permille, shorten, wra
 use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
-use measures::{CpuAccount, LatencySummary, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures};
+use measures::{
+    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures,
+};
 use std::fmt::Write;
 
 /// Number of tasks in the table.
@@ -119,6 +121,12 @@ fn facts(run: &RunReport) -> String {
                 fact("reloading caches", share(reload));
                 fact("remote, busy memory", share(memory));
             }
+            for disk in measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0) {
+                fact(&format!("disk {}", disk.name), disk_use(disk, measures.elapsed));
+            }
+            if let Some(interrupts) = measures.interrupts.as_ref().filter(|rows| !rows.is_empty()) {
+                fact("disk interrupts", interrupt_use(interrupts));
+            }
             if let Some(nodes) = &measures.memory_nodes {
                 fact("loaded from memory", traffic(nodes));
             }
@@ -133,6 +141,26 @@ fn facts(run: &RunReport) -> String {
         }
     }
     text
+}
+
+/// Requests to a disk, how busy it was, and how long requests took.
+fn disk_use(disk: &DiskMeasures, elapsed: Nanos) -> String {
+    let requests = disk.reads + disk.writes;
+    let (wait, service) = (disk.waits.summary().mean, disk.services.summary().mean);
+    format!(
+        "{} requests ({}/s), {} busy; each {wait} wait, {service} service",
+        count(requests),
+        count(per_second(requests, elapsed.0)),
+        percent(disk.utilization_ppm(elapsed) / 1000)
+    )
+}
+
+/// Number and time of interrupts, and the CPUs that handled them.
+fn interrupt_use(rows: &[InterruptUse]) -> String {
+    let total = Nanos(rows.iter().map(|row| row.total.0).sum());
+    let number = rows.iter().map(|row| row.count).sum();
+    let cpus: CpuSet = rows.iter().map(|row| row.cpu).collect();
+    format!("{} on CPUs {cpus}, {total} stolen", count(number))
 }
 
 /// Bytes loaded from the memory of each node; nodes beyond the first ones are summed.

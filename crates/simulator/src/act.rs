@@ -29,6 +29,7 @@ impl<M: Model> Run<'_, M> {
             Role::Workload => {}
             Role::Watchdog => return self.run_watchdog_worker(cpu, id),
             Role::Hotplug => return self.work_for_hotplug(cpu, id),
+            Role::Softirq => return self.run_softirq_thread(cpu, id),
             Role::Background(number) => return self.run_background_thread(cpu, id, number),
         }
         if task.phase != Phase::Act {
@@ -93,6 +94,7 @@ impl<M: Model> Run<'_, M> {
                 self.alarms.set(Alarm::Sleep(id), over);
                 self.schedule(cpu, Leave::Block(cause));
             }
+            Demand::Io(io) => self.begin_io(cpu, id, io),
             Demand::Wait if task.woken_before_block => task.woken_before_block = false,
             Demand::Wait => {
                 self.report_wait(cpu, id);

@@ -200,7 +200,7 @@ impl<M: Model> Run<'_, M> {
         let goes_on = |interrupt: &Interrupt| match interrupt {
             Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) => true,
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
-            Interrupt::Sleep(_) | Interrupt::Start(_) | Interrupt::Call => false,
+            Interrupt::Sleep(_) | Interrupt::Disk { .. } | Interrupt::Start(_) | Interrupt::Call => false,
         };
         if self.faults.are_freezing() && !goes_on(&interrupt) {
             return self.faults.miss(interrupt);
@@ -222,6 +222,7 @@ impl<M: Model> Run<'_, M> {
                 let wakeup = self.wakeup(cpu, task);
                 self.operate(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
             }
+            Interrupt::Disk { task, disk, shares } => self.disk_interrupt(cpu, disk, task, shares),
             Interrupt::Timer(key) => {
                 let interrupt = self.noise.interrupt(cpu, cost);
                 self.operate(cpu, Operation::Timer(key), Charge { interrupt, ..Charge::default() });
@@ -255,7 +256,7 @@ impl<M: Model> Run<'_, M> {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
             Interrupt::Start(_) => self.demands.has_groups() || self.kernel.model.holds_scheduler_lock(),
-            Interrupt::Sleep(_) | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
+            Interrupt::Sleep(_) | Interrupt::Disk { .. } | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
         }
     }
 

@@ -28,12 +28,14 @@ pub(crate) enum Alarm {
     Timer(TimerKey, CpuId),
     /// The host steals the CPU.
     Theft(CpuId),
+    /// Requests to disks are complete.
+    Disk,
     /// The frequency hardware or its governor takes a sample, or rates of memory are computed.
     Pace,
 }
 
 /// Event queue indexed by alarms. Slots: the CPUs' own alarms, their rescheduling interrupts, their stolen time, the
-/// starts, the faults, the scheduler, the speed, the calls, then alternately tasks and timers, whose numbers both
+/// starts, the faults, the scheduler, the speed, the calls, the disks, then alternately tasks and timers, whose numbers both
 /// grow.
 #[derive(Debug)]
 pub(crate) struct Alarms {
@@ -134,9 +136,10 @@ impl Alarms {
                 2 => Alarm::Load,
                 3 => Alarm::Pace,
                 4 => Alarm::Call,
-                odd if odd % 2 == 1 => Alarm::Sleep(TaskId((odd - 5) / 2)),
-                even => {
-                    let (key, cpu) = self.timers[(even as usize - 6) / 2];
+                5 => Alarm::Disk,
+                even if even % 2 == 0 => Alarm::Sleep(TaskId((even - 6) / 2)),
+                odd => {
+                    let (key, cpu) = self.timers[(odd as usize - 7) / 2];
                     Alarm::Timer(key, cpu)
                 }
             }
@@ -156,8 +159,9 @@ impl Alarms {
             Alarm::Load => rest + 2,
             Alarm::Pace => rest + 3,
             Alarm::Call => rest + 4,
-            Alarm::Sleep(task) => rest + 5 + 2 * task.0,
-            Alarm::Timer(key, _) => rest + 6 + 2 * self.timer_number(key),
+            Alarm::Disk => rest + 5,
+            Alarm::Sleep(task) => rest + 6 + 2 * task.0,
+            Alarm::Timer(key, _) => rest + 7 + 2 * self.timer_number(key),
         }
     }
 

@@ -6,9 +6,9 @@ use crate::noise::Noise;
 use crate::setup::existing;
 use ids::{CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{CgroupId, Identity, Kernel, TaskAttributes};
-use measures::PeriodsOfTasks;
+use measures::{PeriodsOfTasks, RequestMeasures};
 use std::collections::VecDeque;
-use workload::{Demand, Executor, Start, TaskSpec, Workload};
+use workload::{Demand, Executor, Source, SourceId, Start, TaskSpec, Workload};
 
 /// The workload in progress.
 #[derive(Debug)]
@@ -23,20 +23,26 @@ pub(crate) struct Demands<'a> {
     woken: Vec<TaskId>,
     /// Response times of periodic jobs.
     periods: PeriodsOfTasks,
+    /// Requests of each source.
+    requests: Vec<RequestMeasures>,
+    /// Seed of the requests.
+    seed: u64,
     /// Work that scripts did in system calls.
     system_work: Nanos,
 }
 
 impl<'a> Demands<'a> {
     /// Creates the demands of a workload of which no task was started; start times vary randomly.
-    pub fn new(workload: &'a Workload, noise: &mut Noise<'_>) -> Demands<'a> {
+    pub fn new(workload: &'a Workload, noise: &mut Noise<'_>, seed: u64) -> Demands<'a> {
         Demands {
             workload,
-            executor: Executor::new(workload),
+            executor: Executor::seeded(workload, seed),
+            seed,
             groups: Groups::default(),
             starts: starts(workload, noise),
             woken: Vec::new(),
             periods: PeriodsOfTasks::default(),
+            requests: workload.sources.iter().map(requests_of).collect(),
             system_work: Nanos::ZERO,
         }
     }
@@ -82,6 +88,11 @@ impl<'a> Demands<'a> {
     pub fn next(&mut self, task: TaskId, kernel_now: Nanos) -> (Demand, bool) {
         let demand = self.executor.next(task, kernel_now, &mut self.woken).demand;
         self.executor.take_periods().for_each(|period| self.periods.end(period.task, period.length, period.response));
+        for done in self.executor.take_completed() {
+            let index = done.source.0 as usize;
+            let is_measured = kernel_now >= self.workload.sources[index].measured_from;
+            self.requests[index].complete(done.latency, is_measured);
+        }
         (demand, !self.woken.is_empty())
     }
 
@@ -158,10 +169,19 @@ impl<'a> Demands<'a> {
         self.executor.waits_for(task)
     }
 
-    /// Response times of periodic jobs, and work done in system calls.
-    pub fn finish(self) -> (PeriodsOfTasks, Nanos) {
-        (self.periods, self.system_work)
+    /// Response times of periodic jobs, work done in system calls, and requests until the end of the run.
+    pub fn finish(mut self, end: Nanos) -> (PeriodsOfTasks, Nanos, Vec<RequestMeasures>) {
+        for (number, (source, requests)) in (0..).zip(self.workload.sources.iter().zip(&mut self.requests)) {
+            let from = source.measured_from.min(end);
+            requests.measured = end - from;
+            requests.arrivals = source.arrivals_within(SourceId(number), self.seed, from, end);
+        }
+        (self.periods, self.system_work, self.requests)
     }
+}
+
+fn requests_of(source: &Source) -> RequestMeasures {
+    RequestMeasures { source: source.name.clone(), ..RequestMeasures::default() }
 }
 
 /// Tasks that start by themselves, by time and then by number.

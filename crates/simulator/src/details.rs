@@ -28,6 +28,19 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// `id`, which is current on `cpu`, is about to wait for a disk, with this number of requests before its own.
+    pub fn report_disk_wait(&mut self, cpu: CpuId, id: TaskId, disk: usize, ahead: u32) {
+        if self.sinks.wants_details {
+            let name = &self.machine.effects.disks.disks[disk].name;
+            let what = match ahead {
+                0 => format!("disk {name}, no request before"),
+                1 => format!("disk {name}, 1 request before"),
+                ahead => format!("disk {name}, {ahead} requests before"),
+            };
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder: None, lock: false, spins: false });
+        }
+    }
+
     /// `id` has acquired the lock that it polled.
     pub fn report_acquired(&mut self, id: TaskId) {
         if self.sinks.wants_details {

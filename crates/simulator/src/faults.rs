@@ -257,6 +257,9 @@ impl<M: Model> Run<'_, M> {
         entry.next_tick = later(entry.next_tick, length);
         self.roll_back_all();
         self.alarms.postpone(length);
+        if let Some(disks) = &mut self.disks {
+            disks.postpone(length);
+        }
         self.demands.postpone_starts(length);
         let at = self.clock.now() + length;
         self.faults.replace_step(Step::Wake { at, length });

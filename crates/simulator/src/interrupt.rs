@@ -10,6 +10,8 @@ use kernel_model::TimerKey;
 pub(crate) enum Interrupt {
     /// The sleep of a task ends.
     Sleep(TaskId),
+    /// A request of the task to this disk is complete; `shares`: an interrupt at the same instant has the top half.
+    Disk { task: TaskId, disk: u32, shares: bool },
     /// A kernel timer expired.
     Timer(TimerKey),
     /// The external parent starts a task of this spec.

@@ -16,6 +16,7 @@ mod cpus;
 mod critical_sections;
 mod demands;
 mod details;
+mod disks;
 mod faults;
 mod groups;
 mod handover;
@@ -43,6 +44,7 @@ mod script;
 mod setup;
 mod shared_locks;
 mod sinks;
+mod softirqs;
 mod speed;
 #[cfg(test)]
 mod speed_tests;

@@ -14,6 +14,7 @@ use crate::alarms::{Alarm, Alarms};
 use crate::clock::{Clock, End};
 use crate::cpus::Cpus;
 use crate::demands::Demands;
+use crate::disks::TaskDisks;
 use crate::interrupt::Interrupt;
 use crate::kernel_calls::KernelCalls;
 use crate::loader::Loading;
@@ -61,6 +62,8 @@ pub(crate) struct Run<'a, M> {
     pub speed: Option<Box<Speed>>,
     /// Memory; `None`: it costs tasks nothing, or the workload does not describe its use.
     pub memory: Option<Box<TaskMemory>>,
+    /// Disks; `None`: the workload uses none.
+    pub disks: Option<Box<TaskDisks>>,
     /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
     pub pace_due: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
@@ -92,7 +95,7 @@ impl<'a, M: Model> Run<'a, M> {
         ticks.postpone(noise.grid(ticks.period()));
         ticks.draw(noise.jitter());
         let cpus = Cpus::new(machine, &ticks);
-        let demands = Demands::new(workload, &mut noise);
+        let demands = Demands::new(workload, &mut noise, seed);
         let mut alarms = Alarms::new(cpus.len(), noise.order());
         let speed = Speed::new(machine, ticks.period(), Signal::Targets);
         if let Some(first) = demands.next_start() {
@@ -111,6 +114,7 @@ impl<'a, M: Model> Run<'a, M> {
             ticks,
             speed,
             memory: TaskMemory::new(machine, workload),
+            disks: TaskDisks::new(machine, workload, seed),
             pace_due: Nanos::MAX,
             locks: Locks::new(machine),
             operations: Operations::default(),
@@ -197,6 +201,7 @@ impl<'a, M: Model> Run<'a, M> {
             Alarm::Load => self.load_due(),
             Alarm::Call => self.call_due(),
             Alarm::Theft(cpu) => self.steal_due(cpu),
+            Alarm::Disk => self.disks_due(),
             Alarm::Pace => self.pace_due(),
         }
     }
@@ -284,6 +289,7 @@ impl<'a, M: Model> Run<'a, M> {
     fn sum_up(mut self, ejected: Option<ExitInfo>, makespan: Option<Nanos>) -> (Outcome, M) {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
+        let disks = self.disks.take().map(|disks| disks.finish(elapsed));
         let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();
@@ -291,14 +297,16 @@ impl<'a, M: Model> Run<'a, M> {
         let tasks = tasks.into_iter().map(|task| task.finish(elapsed)).collect();
         let locks = lock_table(self.locks, self.shared_locks);
         let workload = self.demands.workload();
-        let (periods, system_work) = self.demands.finish();
+        let (periods, system_work, requests) = self.demands.finish(elapsed - self.clock.suspended());
         let (bpf_instructions, system_work) = (Some(self.kernel.instructions()), Some(system_work));
         let totals = Totals {
             elapsed,
             makespan,
             cpus,
             tasks,
+            disks,
             periods,
+            requests,
             system_work,
             bpf_instructions,
             locks,

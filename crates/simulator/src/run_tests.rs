@@ -52,6 +52,8 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     }
 }

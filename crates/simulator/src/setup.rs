@@ -64,6 +64,7 @@ pub(crate) fn prepare<'a>(
         Scheduler::Kernel => {
             run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
             run.create_background();
+            run.create_softirq_threads();
             run.create_hotplug_threads(setup.faults);
             run.boot_without(&setup.machine.offline);
         }
@@ -116,6 +117,7 @@ fn attach<'a>(
     let worker = run.create_worker();
     run.kernel.model.set_watchdog_worker(worker);
     run.create_background();
+    run.create_softirq_threads();
     run.create_hotplug_threads(setup.faults);
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;
@@ -202,6 +204,17 @@ pub(crate) fn check_workload(
     if duration.or(workload.duration).is_none() && !workload.is_finite() {
         let problem = "the workload has endless tasks and no duration; set a duration";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
+    }
+    if let Some(name) = workload.disks.iter().find(|name| crate::disks::find(machine, name).is_none()) {
+        let known: Vec<&str> = machine.effects.disks.disks.iter().map(|disk| disk.name.as_str()).collect();
+        let known = if known.is_empty() { "no disk".to_owned() } else { format!("the disks {}", known.join(", ")) };
+        let wanted = if name.is_empty() { "a disk".to_owned() } else { format!("disk {name}") };
+        let example = if name.is_empty() { "sda" } else { name };
+        return Err(SetupError::Workload(format!(
+            "{}: uses {wanted}, but {} has {known}; add one with --disk {example}=hdd-7200 (or ssd-sata, nvme, ram), or in \
+             the machine file",
+            workload.name, machine.name
+        )));
     }
     let all = machine.present_cpus();
     for (index, spec) in workload.tasks.iter().enumerate() {

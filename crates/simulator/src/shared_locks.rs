@@ -62,7 +62,7 @@ pub(crate) struct SectionProgress {
 impl SectionProgress {
     /// A duration with this mean: constant, or exponentially distributed if the workload says so.
     pub fn length(&mut self, mean: Nanos) -> Nanos {
-        if self.op.exponential { exponential(&mut self.draw, mean) } else { mean }
+        if self.op.exponential { mean.exponential(self.draw.word()) } else { mean }
     }
 }
 
@@ -290,26 +290,6 @@ fn word_of_table(kind: LockKind, reads: bool) -> &'static str {
     }
 }
 
-/// An exponentially distributed time with this mean, in whole nanoseconds. Integer arithmetic only, so that it is
-/// identical on every host: -ln(u) = -log2(u) * ln 2, and the digits of log2 are computed by squaring.
-fn exponential(draw: &mut Draw, mean: Nanos) -> Nanos {
-    const LN_2: u64 = 2_977_044_472; // 2^32 ln 2
-    // An odd number of 33 bits: never 0 and never 1 as a fraction.
-    let u = (u64::from(draw.word()) << 1) | 1;
-    let whole = u.ilog2();
-    let mut fraction = (u << (31 - whole.min(31))) >> whole.saturating_sub(31);
-    let mut log2 = u64::from(whole) << 16;
-    for digit in (0..16).rev() {
-        fraction = (fraction * fraction) >> 31;
-        if fraction >> 32 != 0 {
-            fraction >>= 1;
-            log2 |= 1 << digit;
-        }
-    }
-    let bits = (33 << 16) - log2;
-    Nanos(((u128::from(mean.0) * u128::from(bits) * u128::from(LN_2)) >> 48) as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -318,7 +298,7 @@ mod tests {
     fn samples_are_exponentially_distributed() {
         let mut draw = Draw::new(1, "test");
         let mut values: Vec<f64> =
-            (0..200_000).map(|_| exponential(&mut draw, Nanos(1_000_000)).0 as f64 / 1e6).collect();
+            (0..200_000).map(|_| Nanos(1_000_000).exponential(draw.word()).0 as f64 / 1e6).collect();
         let count = values.len() as f64;
         let mean = values.iter().sum::<f64>() / count;
         assert!((mean - 1.0).abs() < 0.01, "{mean}");

@@ -52,6 +52,8 @@ pub(crate) enum Role {
     Hotplug,
     /// The kernel background thread with this number.
     Background(u32),
+    /// The ksoftirqd of its CPU.
+    Softirq,
 }
 
 /// CPU time that a task needs until it acts again.

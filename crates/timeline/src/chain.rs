@@ -173,6 +173,14 @@ impl Timeline {
         Chain { links }
     }
 
+    /// What a task waited for that began to wait for a device at this time, such as `disk sda, 5 requests before`.
+    /// `None` if that is unknown.
+    pub fn device_at(&self, task: TaskId, from: Nanos) -> Option<&str> {
+        let waits = &self.tasks.get(task.index())?.task_waits;
+        let last = waits[..waits.partition_point(|wait| wait.from <= from)].last()?;
+        (last.from == from && last.holder.is_none()).then_some(last.object.as_str())
+    }
+
     /// Index of the phase of a task just before `time`.
     fn last_before(&self, task: TaskId, time: Nanos) -> Option<usize> {
         let phases = &self.tasks.get(task.index())?.phases;

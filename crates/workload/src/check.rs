@@ -53,6 +53,7 @@ impl Workload {
             });
         }
         let whole = self.check_sizes().and_then(|()| self.check_groups());
+        let whole = whole.and_then(|()| self.sources.iter().try_for_each(crate::Source::check));
         whole.map_err(|problem| Flaw { task: usize::MAX, op: None, problem })?;
         for (task, spec) in self.tasks.iter().enumerate() {
             check_spec(spec).map_err(|problem| Flaw { task, op: None, problem })?;
@@ -74,7 +75,9 @@ impl Workload {
     /// Names the quantity that exceeds its limit, and the limit.
     pub fn check_sizes(&self) -> Result<(), String> {
         let ops = self.tasks.iter().map(|task| task.script.len()).sum();
-        let resources = [self.mutexes.len() as u32, self.conditions, self.references, self.barriers.len() as u32];
+        let [mutexes, barriers, sources] =
+            [self.mutexes.len(), self.barriers.len(), self.sources.len()].map(|count| count as u32);
+        let resources = [mutexes, self.conditions, self.references, barriers, sources];
         let resources = resources.into_iter().max().unwrap_or(0);
         let sizes = [
             ("tasks", self.tasks.len(), MAX_TASKS),
@@ -132,6 +135,11 @@ impl Workload {
                 check_cpus(cpus.as_deref())?;
                 policy.as_deref().map_or(Ok(()), |&(policy, nice)| check_policy(policy, nice))
             }
+            Op::Io(io) if io.bytes == 0 || io.bytes > crate::io::MAX_IO_BYTES => {
+                Err(format!("a request of {} bytes; expected 1 to {}", io.bytes, crate::io::MAX_IO_BYTES))
+            }
+            Op::Io(io) => below("disk", io.disk.0, self.disks.len()),
+            Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
             Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
     }
@@ -354,7 +362,9 @@ impl Script<'_> {
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A pass through a critical section takes at least 1 ns.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) => true,
+            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) | Op::TakeRequest(_) | Op::Io(_) => {
+                true
+            }
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
@@ -391,6 +401,8 @@ mod tests {
             barriers: vec![2, 0],
             signals: 2,
             references: 1,
+            sources: Vec::new(),
+            disks: Vec::new(),
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

@@ -20,9 +20,12 @@
 //!   overruns by less than one piece.
 //! - **Children**: continues once at most the given number of the task's own children are alive; the exit of a child
 //!   wakes the parent, if the driver registered it as a child ([`Executor::forked`]).
+//! - **Take request**: see [`crate::Source`].
 //! - Steps of length 0 are skipped. A task that exits with a mutex held never releases it.
 
 use self::inheritance::Inheritance;
+pub use self::requests::Completed;
+use self::requests::Requests;
 use crate::{BarrierId, ConditionId, CriticalSections, MutexId, Op, SignalId, Start, TaskSpec, Workload};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
@@ -42,6 +45,8 @@ pub enum Demand {
     Sleep(Nanos, crate::Sleep),
     /// Sleep until another task wakes it.
     Wait,
+    /// A request to a disk; ask again when it is complete.
+    Io(crate::Io),
     /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
     CriticalSections(CriticalSections),
     /// Yield once; ask again when the task next runs.
@@ -273,6 +278,7 @@ pub struct Executor<'w> {
     /// Completed periods not yet taken by the driver.
     periods: Vec<Period>,
     inheritance: Inheritance,
+    requests: Requests,
 }
 
 impl<'w> Executor<'w> {
@@ -281,6 +287,14 @@ impl<'w> Executor<'w> {
     /// # Panics
     /// If the workload is not valid ([`Workload::validate`]); loaders return valid ones.
     pub fn new(workload: &'w Workload) -> Executor<'w> {
+        Executor::seeded(workload, 0)
+    }
+
+    /// As [`Executor::new`], with the seed of the arrivals and services of requests.
+    ///
+    /// # Panics
+    /// As [`Executor::new`].
+    pub fn seeded(workload: &'w Workload, seed: u64) -> Executor<'w> {
         if let Err(error) = workload.validate() {
             panic!("the executor needs a valid workload: {error}");
         }
@@ -303,6 +317,7 @@ impl<'w> Executor<'w> {
             references: vec![None; workload.references as usize],
             periods: Vec::new(),
             inheritance: Inheritance::new(workload),
+            requests: Requests::new(workload, seed),
         }
     }
 
@@ -481,6 +496,7 @@ impl<'w> Executor<'w> {
         let script = self.scripts[self.tasks[task].spec as usize];
         let at = self.tasks[task].position;
         let Some(op) = script.get(at as usize) else {
+            self.complete_request(task, now);
             self.exit(task, woken);
             return Some(Demand::Exit);
         };
@@ -508,11 +524,7 @@ impl<'w> Executor<'w> {
                 None
             }
             &Op::Interval { reference, period } => self.interval(task, reference, period, now),
-            &Op::WorkUntil { reference, after } => {
-                let (cell, begin) = self.reference(task, reference);
-                let end = cell.unwrap_or(begin) + after;
-                self.work_on(task, end.since(now))
-            }
+            &Op::WorkUntil { reference, after } => self.work_until(task, reference, after, now),
             Op::WorkUntilPosted(signal) => {
                 let left = if self.signals[signal.0 as usize].posted { Nanos::ZERO } else { time::PIECE };
                 self.work_on(task, left)
@@ -548,6 +560,9 @@ impl<'w> Executor<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
+            Op::Io(io) => Some(Demand::Io(**io)),
+            Op::TakeRequest(source) => self.take_request(task, *source, now),
+            Op::Serve(source) => self.serve(task, *source),
             Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),
             Op::Yield => Some(Demand::Yield),
             Op::Fork(spec) => Some(Demand::Fork(*spec)),
@@ -705,6 +720,7 @@ impl<'w> Executor<'w> {
 }
 
 mod inheritance;
+mod requests;
 mod time;
 
 #[cfg(test)]

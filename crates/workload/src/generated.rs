@@ -7,13 +7,15 @@
 //! - `pages-rcu`, `pages-rwlock`, `pages-spin`, `pages-striped`: lookups in a page cache under these locks ([`pages`]).
 //! - `pair`: two CPU-bound tasks.
 //! - `ramfs-copy`, `ramfs-mk`, `ramfs-pmk`, `remote-mk`: the workloads NIX was measured with ([`builds`]).
+//! - `requests`: workers that serve requests from outside, which arrive at a rate of their own ([`crate::Source`]).
 //!
 //! Irregular times are pseudo-random, identical in every run and on every host.
 
 mod builds;
 mod pages;
 
-use crate::{Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload};
+use crate::random::next;
+use crate::{Arrivals, Op, Reference, SignalId, Sleep, Source, SourceId, Start, TaskSpec, Who, Workload};
 use ids::{Nanos, Policy};
 
 /// Name and description of each generated workload.
@@ -32,6 +34,10 @@ pub fn generated() -> &'static [(&'static str, &'static str)] {
         ("ramfs-mk", "build of 100 files in an in-memory file server, with dependencies, one job per CPU"),
         ("ramfs-pmk", "only the compilers of ramfs-mk, all at once"),
         ("remote-mk", "the build of ramfs-mk with files on another machine"),
+        (
+            "requests",
+            "workers that serve 500 requests per second of 1 ms each, for 10.0 s (keys rate, service, draw, ...)",
+        ),
     ]
 }
 
@@ -43,6 +49,7 @@ pub fn generate(name: &str, cpus: u32) -> Option<Workload> {
         "latency" => latency(cpus),
         "noise" => noise(),
         "pair" => pair(),
+        "requests" => requests(cpus),
         _ => pages::generate(name, cpus).or_else(|| builds::generate(name, cpus))?,
     };
     Some(Workload { name: name.to_owned(), ..workload })
@@ -172,13 +179,26 @@ fn uneven(state: &mut u64, mean: Nanos) -> Nanos {
     Nanos(((3 * u128::from(mean.0) * fraction * fraction) >> 64) as u64 + 1)
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014).
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ z >> 31
+/// Requests for each second, and mean service time: half the capacity of one CPU.
+const BETWEEN_REQUESTS: Nanos = Nanos(2_000_000);
+const SERVICE: Nanos = Nanos(1_000_000);
+
+/// Enough workers that requests wait for CPUs rather than for workers: at one CPU with a load of 80 %, more than 64
+/// requests are in the system with a probability of 5e-7.
+fn requests(cpus: u32) -> Workload {
+    let source = SourceId(0);
+    let script = vec![Op::TakeRequest(source), Op::Serve(source), Op::Repeat { from: 0, times: None }];
+    let worker = |number: u32| task(format!("worker-{number}"), script.clone());
+    let source = Source {
+        name: "requests".to_owned(),
+        arrivals: Arrivals::Poisson(BETWEEN_REQUESTS),
+        start: Nanos::ZERO,
+        service: SERVICE,
+        exponential: true,
+        measured_from: Nanos::ZERO,
+    };
+    let tasks = (0..60 + 4 * cpus).map(worker).collect();
+    Workload { tasks, sources: vec![source], duration: Some(Nanos::from_secs(10)), ..Workload::default() }
 }
 
 fn pair() -> Workload {

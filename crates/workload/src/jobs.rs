@@ -253,6 +253,8 @@ mod tests {
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),
+            sources: Vec::new(),
+            disks: Vec::new(),
             parts: Vec::new(),
         }
     }

@@ -7,12 +7,15 @@ mod composition;
 mod executor;
 mod generated;
 mod groups;
+mod io;
 mod jobs;
 mod json;
 mod lending;
 mod locks;
 mod memory;
+mod random;
 mod recording;
+mod requests;
 mod rt_app;
 mod script;
 mod shipped;
@@ -21,9 +24,10 @@ mod window;
 
 pub use check::MAX_OPS;
 pub use composition::{Part, PartSpec};
-pub use executor::{Demand, Executor, Outcome, Period, WaitsFor};
+pub use executor::{Completed, Demand, Executor, Outcome, Period, WaitsFor};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
+pub use io::{DiskId, Io, IoPlace};
 pub use lending::Lending;
 pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
 pub use memory::{Limits, MEMORY_CLASSES, MemoryClass, MemoryUse, Quantity};
@@ -31,6 +35,7 @@ pub use recording::{
     Cost, Costs, Device, Earlier, Footprint, MAX_REQUESTS, Observed, Operation, Recording, RecordingMeta, Request,
     Stretch, Touched,
 };
+pub use requests::{Arrivals, Source, SourceId, read_arrivals};
 pub use script::{
     BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who, Workload,
     WorkloadError,

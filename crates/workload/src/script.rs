@@ -3,8 +3,10 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
+use crate::io::Io;
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
+use crate::requests::{Source, SourceId};
 use crate::window::Window;
 use ids::{CpuSet, Nanos, Policy};
 
@@ -113,6 +115,13 @@ pub enum Op {
     Post(SignalId),
     /// Wait for a signal, unless it is already posted.
     Await(SignalId),
+    /// Complete the current request, if there is one, and take the next of this source; sleep until it arrives. After
+    /// the last one the task exits.
+    TakeRequest(SourceId),
+    /// The work of the current request of this source, in user mode.
+    Serve(SourceId),
+    /// A request to a disk, for which the task waits.
+    Io(Box<Io>),
     /// Critical sections of a lock in shared memory.
     CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
@@ -253,6 +262,10 @@ pub struct Workload {
     pub references: u32,
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// Names of the disks that its tasks use; an empty name is the first disk of the machine.
+    pub disks: Vec<String>,
+    /// Sources of requests.
+    pub sources: Vec<Source>,
     /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).
     pub groups: Vec<TaskGroup>,
     /// Whether cgroups are created on the machine that runs the workload. False for recordings, whose cgroup

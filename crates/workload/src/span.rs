@@ -8,7 +8,8 @@
 //! 3. On P CPUs, with work W, span S and work C of the chain, the workload takes at least max(W/P, S), and at most S
 //!    + (W - C)/P under a work-conserving scheduler (Graham 1966, Brent 1974).
 //!
-//! Locks in shared memory are treated as uncontended.
+//! Locks in shared memory are treated as uncontended. A request to a disk counts as a sleep of 100 us, as no disk is
+//! known.
 
 use crate::{Demand, Executor, Sleep, Start, Workload, WorkloadError};
 use ids::{Nanos, TaskId};
@@ -17,6 +18,9 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 /// Limit on operations without time passing: a million for each task would take hours.
 const STEPS_AT_ONE_INSTANT: u64 = 100_000_000;
+
+/// Length of a request to a disk: that of a read from flash.
+const IO: Nanos = Nanos::from_us(100);
 
 /// Inherent parallelism of a workload.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -236,6 +240,12 @@ impl<'w> Run<'w> {
                 self.work(task, work)
             }
             Demand::CpuTime(time) => self.work(task, time),
+            Demand::Io(_) => {
+                self.found.sleeps[1] = (self.found.sleeps[1].0 + 1, self.found.sleeps[1].1 + IO);
+                self.tasks[task.index()].done.1 += IO;
+                self.events.push(Reverse((self.now + IO, task)));
+                false
+            }
             Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
             Demand::Sleep(time, cause) => {
                 let sum = &mut self.found.sleeps[match cause {

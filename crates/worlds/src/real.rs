@@ -138,6 +138,7 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], executed: &ExecutionRes
             task.periods.clone_from(&part.periods);
         }
     }
+    measures.requests.clone_from(&executed.requests);
     let groups = executed.groups.iter();
     let groups = groups.map(|group| GroupMeasures::new(&group.path, group.weight, group.cap_percent));
     measures.gather(groups, |task| {

@@ -29,6 +29,7 @@ fn measures() -> RunMeasures {
         wakeup_latencies: Histogram::new(),
         last_latency: Nanos::ZERO,
         periods: None,
+        disk: None,
         ended: None,
     };
     RunMeasures { tasks: vec![task], ..Collector::new(&Topology::flat(0)).finish(totals) }
@@ -40,6 +41,7 @@ fn simulated_tags() -> Tags {
         object: Some(b"object"),
         workload: "load",
         uses_memory: false,
+        uses_disks: false,
         seed: 7,
         draw: 2,
         kernel: (7, 2).into(),
@@ -81,6 +83,7 @@ fn executed(end: End) -> ExecutionResult {
         disturbances: 0,
         log: vec![],
         groups: vec![],
+        requests: vec![],
     }
 }
 
@@ -158,6 +161,7 @@ fn reported_effects_are_those_of_the_machine() {
         object: None,
         workload: "w",
         uses_memory: false,
+        uses_disks: false,
         seed: 0,
         draw: 0,
         kernel: (7, 2).into(),

@@ -18,10 +18,10 @@ to the throughput X at several sizes N: contention alpha, coherency cost beta.
 At least six points are needed. A peak is reported only if the interval of beta
 excludes 0.
 
-The sizes are numbers of CPUs, jobs or clients:
+The sizes are numbers of CPUs, jobs, clients or spindles:
   FILE.csv             measured elsewhere: columns n,throughput
-  SCHED...             simulated as by weir sim, with --cpus, --jobs or
-                       --clients
+  SCHED...             simulated as by weir sim, with --cpus, --jobs,
+                       --clients or --spindles
   -- COMMAND {\u{1b}[0mn}       measured here: the command runs once for each size, and
                        {\u{1b}[0mn} in its arguments is replaced by the size
 
@@ -57,6 +57,11 @@ pub struct Scale {
     /// Simulate these numbers of copies of the workload (count=N)
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["cpus", "jobs", "command"], value_parser = size())]
     pub clients: Vec<u32>,
+    /// Simulate the machine with a disk of these numbers of spindles
+    ///
+    /// The disk is that of --disk, or hdd-7200.
+    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["cpus", "jobs", "clients", "command"], value_parser = size())]
+    pub spindles: Vec<u32>,
     /// Run the command with these sizes [default: 1,2,3,4,6,8]
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "command", conflicts_with = "cpus", value_parser = size())]
     pub sizes: Vec<u32>,
@@ -78,6 +83,9 @@ pub struct Scale {
     /// Leave out effects, as for weir sim
     #[arg(long, value_name = "EFFECT", value_delimiter = ',', conflicts_with = "command")]
     pub without: Vec<Effect>,
+    /// Give the machine a disk, as for weir sim
+    #[arg(long = "disk", value_name = "DISK", conflicts_with = "command")]
+    pub disk: Option<String>,
     /// Use this launch profile for schedulers given as paths
     #[arg(long, value_name = "FILE", conflicts_with = "command")]
     pub profile: Option<PathBuf>,

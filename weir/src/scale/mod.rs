@@ -133,8 +133,11 @@ fn read(args: &Scale, path: &Path) -> Result<Curve> {
     if args.duration.is_some() || args.seeds.is_some() || !args.without.is_empty() || args.profile.is_some() {
         bail!("--for, --seeds, --without and --profile belong to simulated runs; {} is only fitted", path.display());
     }
-    if !args.cpus.is_empty() || !args.jobs.is_empty() || !args.clients.is_empty() {
-        bail!("--cpus, --jobs and --clients belong to simulated runs; {} has its own sizes", path.display());
+    if !args.cpus.is_empty() || !args.jobs.is_empty() || !args.clients.is_empty() || !args.spindles.is_empty() {
+        bail!(
+            "--cpus, --jobs, --clients and --spindles belong to simulated runs; {} has its own sizes",
+            path.display()
+        );
     }
     let text = input::text(path, input::POINTS)?;
     let points = scaling::read_csv(&text).with_context(|| path.display().to_string())?;

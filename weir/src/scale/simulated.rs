@@ -25,6 +25,7 @@ enum By {
     Cpus,
     Jobs,
     Clients,
+    Spindles,
 }
 
 /// Runs every size with every scheduler and seed.
@@ -33,11 +34,12 @@ pub fn simulate(args: &Scale, page: &Option<Target>) -> Result<Vec<Curve>> {
     if let Some((_, name)) = twice {
         bail!("{name} is named twice; expected different schedulers");
     }
-    let (by, sizes) = match (&*args.cpus, &*args.jobs, &*args.clients) {
+    let (by, sizes) = match (&*args.cpus, &*args.jobs, &*args.clients, &*args.spindles) {
         (cpus @ [_, ..], ..) => (By::Cpus, cpus),
-        (_, jobs @ [_, ..], _) => (By::Jobs, jobs),
-        (.., clients @ [_, ..]) => (By::Clients, clients),
-        _ => bail!("expected the sizes: --cpus, --jobs or --clients with a list such as 1,2,4,8,16,32"),
+        (_, jobs @ [_, ..], ..) => (By::Jobs, jobs),
+        (_, _, clients @ [_, ..], _) => (By::Clients, clients),
+        (.., spindles @ [_, ..]) => (By::Spindles, spindles),
+        _ => bail!("expected the sizes: --cpus, --jobs, --clients or --spindles with a list such as 1,2,4,8,16,32"),
     };
     let Some(measure) = CATALOGUE.iter().find(|measure| measure.key == args.measure) else {
         bail!("--measure {}: expected a key of weir list measures, such as work_ns or makespan_ns", args.measure);
@@ -83,6 +85,7 @@ fn empty(scheduler: &str, args: &Scale, by: By, largest: u32) -> Curve {
         By::Cpus => "CPUs",
         By::Jobs => "jobs",
         By::Clients => "clients",
+        By::Spindles => "spindles",
     };
     let name = format!("{scheduler} on {}, workload {}, by {unit}", args.machine, args.workload);
     let (points, details) = (vec![], vec![]);
@@ -101,7 +104,7 @@ fn parallelism(args: &Scale, by: By, largest: u32) -> Option<String> {
     let duration = args.duration.as_ref().and_then(|text| text.parse().ok());
     let cpus = match by {
         By::Cpus => largest,
-        By::Jobs | By::Clients => select::machine(&args.machine).ok()?.online_cpus().len() as u32,
+        By::Jobs | By::Clients | By::Spindles => select::machine(&args.machine).ok()?.online_cpus().len() as u32,
     };
     let workload = select::workload(&workload(args, by, largest), cpus).ok()?;
     let span = workload.span(duration, 1).ok().filter(|span| span.is_complete && span.span > Nanos::ZERO)?;
@@ -116,7 +119,7 @@ fn parallelism(args: &Scale, by: By, largest: u32) -> Option<String> {
 /// The workload of one size.
 fn workload(args: &Scale, by: By, size: u32) -> String {
     match by {
-        By::Cpus => args.workload.clone(),
+        By::Cpus | By::Spindles => args.workload.clone(),
         By::Jobs => format!("{},jobs={size}", args.workload),
         By::Clients => format!("{},count={size}", args.workload),
     }
@@ -131,8 +134,14 @@ fn setup(args: &Scale, by: By, size: u32) -> Result<Sim> {
     option("machine", &args.machine);
     option("workload", &workload);
     option("kernel", &args.kernel);
-    if let By::Cpus = by {
-        option("cpus", &size.to_string());
+    let disk = args.disk.as_deref();
+    match by {
+        By::Cpus => option("cpus", &size.to_string()),
+        By::Spindles => option("disk", &format!("{},spindles={size}", disk.unwrap_or("hdd-7200"))),
+        By::Jobs | By::Clients => {}
+    }
+    if let Some(disk) = disk.filter(|_| !matches!(by, By::Spindles)) {
+        option("disk", disk);
     }
     if let Some(duration) = &args.duration {
         option("for", duration);

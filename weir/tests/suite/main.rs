@@ -8,6 +8,7 @@ mod command_line;
 mod ejections;
 mod explain;
 mod groups;
+mod load;
 mod manual;
 mod meter;
 mod names;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Writes the effect tables `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`.
 
-use super::{line, memory, quoted};
+use super::{disks as disk_tables, line, memory, quoted};
 use crate::{Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt};
 use ids::Topology;
 
@@ -27,6 +27,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         numa,
         bandwidth,
         locks,
+        disks,
         sample: _,
         assumed: _,
     } = effects;
@@ -59,6 +60,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "whether its core is inactive for turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
+    disk_tables::write(text, disks);
     memory::write(text, caches.as_ref(), numa.as_ref(), bandwidth.as_ref());
     if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");

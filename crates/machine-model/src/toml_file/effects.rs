@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`. Those of memory are in
-//! `memory`.
+//! `memory`, those of disks in `disks`.
 
-use super::{Table, Value, memory};
+use super::{Table, Value, disks as disk_tables, memory};
 use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
 use std::collections::BTreeSet;
@@ -33,8 +33,10 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
     let caches = file.table("caches", "[caches]")?.map(|table| memory::caches(table, cache_kb)).transpose()?;
     let numa = file.table("numa", "[numa]")?.map(|table| memory::numa(table, topology)).transpose()?;
     let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
+    let disks = file.table("disks", "[disks]")?.map(|table| disk_tables::read(&table, topology)).transpose()?;
+    let disks = disks.unwrap_or_default();
     let mut effects =
-        Effects { smt, frequency, idle_states, power, caches, numa, bandwidth, locks, ..Effects::default() };
+        Effects { smt, frequency, idle_states, power, caches, numa, bandwidth, locks, disks, ..Effects::default() };
     effects.capacity = match file.optional("capacity_scales_work") {
         Some(value) => {
             value.get_ref().as_bool().filter(|scales| !scales || topology.is_hybrid()).ok_or_else(|| {
@@ -110,7 +112,11 @@ impl<'a, 't> Table<'a, 't> {
     }
 
     /// Reads one of several words; the type's default if the key is absent.
-    fn word<T: Copy + Default>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T, MachineError> {
+    pub(super) fn word<T: Copy + Default>(
+        &mut self,
+        key: &'static str,
+        words: &[(&str, T)],
+    ) -> Result<T, MachineError> {
         let Some(value) = self.optional(key) else { return Ok(T::default()) };
         let found = words.iter().find(|(word, _)| value.get_ref().as_str() == Some(word));
         let names: Vec<&str> = words.iter().map(|word| word.0).collect();

@@ -14,9 +14,10 @@ mod parse;
 use crate::groups::within;
 use crate::locks::LockId;
 use crate::memory::MemoryUse;
+use crate::requests::{RequestChanges, SourceId};
 use crate::{
-    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Start, TaskGroup, TaskSpec,
-    Workload, WorkloadError,
+    BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, SignalId, Source, Start, TaskGroup,
+    TaskSpec, Workload, WorkloadError,
 };
 use ids::{CpuSet, Nanos, Policy};
 pub use parse::PartSpec;
@@ -58,6 +59,8 @@ pub(crate) struct Changes {
     pub cap_is_hard: bool,
     /// Use of memory of all its tasks; overrides what they say themselves.
     pub memory: Option<MemoryUse>,
+    /// Changes of its source of requests.
+    pub requests: RequestChanges,
     /// Factor in thousandths for the work of tasks with this name.
     pub slow: Vec<(String, u64)>,
 }
@@ -128,9 +131,19 @@ impl Workload {
         (2..).map(|number| format!("{label}.{number}")).find(|label| !taken(label)).expect("numbers go on")
     }
 
+    /// Number of the disk with this name; parts share the disks of the machine.
+    pub(crate) fn disk_number(&mut self, name: &str) -> u32 {
+        let known = self.disks.iter().position(|disk| disk == name);
+        known.unwrap_or_else(|| {
+            self.disks.push(name.to_owned());
+            self.disks.len() - 1
+        }) as u32
+    }
+
     fn add(&mut self, label: String, start: Nanos, part: Workload) -> Result<(), String> {
         let is_finite = part.is_finite();
-        let offsets = Offsets::of(self);
+        let disks = part.disks.iter().map(|name| self.disk_number(name)).collect();
+        let offsets = Offsets { disks, ..Offsets::of(self) };
         let first = offsets.tasks;
         if !is_finite {
             let end = part.duration.map(|duration| start + duration);
@@ -140,6 +153,8 @@ impl Workload {
         self.signals += part.signals;
         self.references += part.references;
         self.barriers.extend(part.barriers);
+        let sources = part.sources.into_iter();
+        self.sources.extend(sources.map(|source| Source { start: source.start + start, ..source }));
         self.caveats.extend(part.caveats);
         let named = |name: String| if label.is_empty() { name } else { format!("{label}/{name}") };
         let locks = part.locks.into_iter().map(|lock| SharedLock { name: named(lock.name), ..lock });
@@ -198,6 +213,7 @@ impl Workload {
 impl Changes {
     /// Applies all options except the number of jobs, the start and the count.
     fn apply(&self, workload: &mut Workload) -> Result<(), String> {
+        self.requests.apply(workload)?;
         for (name, thousandths) in &self.slow {
             let mut found = false;
             for task in workload.tasks.iter_mut().filter(|task| task.name == *name) {
@@ -275,6 +291,9 @@ struct Offsets {
     signals: u32,
     references: u32,
     locks: u32,
+    sources: u32,
+    /// Number in the composition of each disk of the part.
+    disks: Vec<u32>,
 }
 
 impl Offsets {
@@ -287,6 +306,8 @@ impl Offsets {
             signals: workload.signals,
             references: workload.references,
             locks: workload.locks.len() as u32,
+            sources: workload.sources.len() as u32,
+            disks: Vec::new(),
         }
     }
 
@@ -313,6 +334,8 @@ impl Offsets {
             Op::CriticalSections(critical_sections) => {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
+            Op::Io(io) => io.disk.0 = self.disks[io.disk.0 as usize],
+            Op::TakeRequest(SourceId(id)) | Op::Serve(SourceId(id)) => *id += self.sources,
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
             Op::Work { .. }

@@ -5,7 +5,8 @@ use super::{Changes, MAX_COUNT};
 use crate::WorkloadError;
 use crate::groups::{MOST_CAP_PERCENT, MOST_WEIGHT, check_path};
 use crate::memory::MemoryUse;
-use ids::Policy;
+use crate::requests::{ArrivalsChange, RequestChanges};
+use ids::{Nanos, Policy};
 
 /// Specification of a part.
 #[derive(Clone, PartialEq, Debug)]
@@ -24,7 +25,8 @@ pub struct PartSpec {
 const KEYS: &str = "jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, \
                     hard-cap=PERCENT, process=NAME, \
                     memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, \
-                    placement=WHERE, start=TIME, count=N or slow=TASK:FACTOR";
+                    placement=WHERE, rate=N, service=TIME, draw=HOW, arrivals=HOW, \
+                    warmup=TIME, workers=N, start=TIME, count=N or slow=TASK:FACTOR";
 
 /// Maximum value of `load`.
 const MAX_LOAD: u32 = 100_000;
@@ -76,6 +78,19 @@ impl PartSpec {
             let jobs = (u64::from(percent) * u64::from(cpus)).div_ceil(100).max(1);
             self.changes.jobs = Some(jobs as u32);
         }
+    }
+
+    /// Path of the file with the times of arrivals, if one is to be read ([`PartSpec::set_arrivals`]).
+    pub fn arrivals_file(&self) -> Option<&str> {
+        match &self.changes.requests.arrivals {
+            Some(ArrivalsChange::File(path)) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Sets the times of arrivals, which were read from the file.
+    pub fn set_arrivals(&mut self, times: Vec<Nanos>) {
+        self.changes.requests.arrivals = Some(ArrivalsChange::Times(times));
     }
 
     /// Name of the part in titles, given the name of its workload.
@@ -143,6 +158,9 @@ impl Changes {
             key if MemoryUse::KEYS.contains(&key) => {
                 let memory = self.memory.get_or_insert_default();
                 memory.set(key, value).map_err(|what| expected(&what))?;
+            }
+            key if RequestChanges::KEYS.contains(&key) => {
+                self.requests.set(key, value).map_err(|what| expected(&what))?;
             }
             _ => return Err(format!("unknown key {key:?}; expected {KEYS}")),
         }

@@ -155,7 +155,7 @@ fn invalid_specifications_give_one_line_errors() {
         ("all,jobs=0", r#"workload "all,jobs=0": jobs=0; expected jobs=NUMBER, 1 or more"#),
         (
             "all,fast",
-            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, placement=WHERE, start=TIME, count=N or slow=TASK:FACTOR"#,
+            r#"workload "all,fast": "fast"; expected jobs=N, load=PERCENT, nice=N, policy=P, cpus=LIST, uid=N, group=PATH, weight=N, cap=PERCENT, hard-cap=PERCENT, process=NAME, memory=CLASS, footprint=SIZE, dirty=PERCENT, stream=MB/S, memory-share=PERCENT, region=NAME, placement=WHERE, rate=N, service=TIME, draw=HOW, arrivals=HOW, warmup=TIME, workers=N, start=TIME, count=N or slow=TASK:FACTOR"#,
         ),
         (
             "all,jobs=2,load=50",
@@ -257,4 +257,53 @@ fn recorded_groups_are_ignored_unless_a_part_has_groups() {
     let parts = beside.into_iter().zip([recorded("endless"), load("grouped")]).collect();
     let groups: Vec<_> = Workload::compose(parts).unwrap().all_groups().into_iter().map(|group| group.path).collect();
     assert_eq!(groups, ["/a", "/a/x"]);
+}
+
+#[test]
+fn request_keys_change_the_source_of_their_part() {
+    use crate::Arrivals;
+    let composed = |text: &str| {
+        let parts = PartSpec::parse_all(text).unwrap();
+        Workload::compose(
+            parts
+                .into_iter()
+                .map(|part| {
+                    let made = crate::generate(&part.what, 2).unwrap();
+                    (part, made)
+                })
+                .collect(),
+        )
+    };
+    let one = composed("requests,rate=800,service=2ms,draw=constant,warmup=1s,workers=3").unwrap();
+    let source = &one.sources[0];
+    assert_eq!(source.arrivals, Arrivals::Poisson(Nanos(1_250_000)));
+    assert_eq!(
+        (source.service, source.exponential, source.measured_from),
+        (Nanos::from_ms(2), false, Nanos::from_secs(1))
+    );
+    assert_eq!(
+        one.tasks.iter().map(|task| task.name.as_str()).collect::<Vec<_>>(),
+        ["worker-0", "worker-1", "worker-2"]
+    );
+    let two = composed("a=requests,arrivals=periodic,start=1s+b=requests,rate=0.5").unwrap();
+    assert_eq!(two.sources[0].arrivals, Arrivals::Periodic(Nanos(2_000_000)));
+    assert_eq!((two.sources[0].start, two.sources[1].start), (Nanos::from_secs(1), Nanos::ZERO));
+    let last = two.tasks.last().unwrap();
+    assert_eq!(last.script[..2], [Op::TakeRequest(SourceId(1)), Op::Serve(SourceId(1))]);
+    assert!(one.is_open_station() && !two.is_open_station());
+    let problem = composed("pair,rate=5").unwrap_err().to_string();
+    assert!(
+        problem.contains("belong to workloads with one source of requests") && problem.contains("has 0"),
+        "{problem}"
+    );
+    for (bad, expected) in [
+        ("requests,rate=0", "rate=NUMBER of requests for each second"),
+        ("requests,service=5", "service=TIME"),
+        ("requests,draw=normal", "draw=exponential or constant"),
+        ("requests,arrivals=never", "arrivals=poisson, periodic, or FILE"),
+        ("requests,workers=0", "workers=NUMBER of tasks"),
+    ] {
+        let problem = PartSpec::parse_all(bad).unwrap_err().to_string();
+        assert!(problem.contains(expected), "{problem}");
+    }
 }

@@ -41,6 +41,8 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     }
 }

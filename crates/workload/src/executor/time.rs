@@ -59,6 +59,13 @@ impl Executor<'_> {
         Some(Demand::Sleep(due - now, crate::Sleep::Timer))
     }
 
+    /// Next piece of a task that works until this time after the reference.
+    pub(super) fn work_until(&mut self, task: usize, reference: Reference, after: Nanos, now: Nanos) -> Option<Demand> {
+        let (cell, begin) = self.reference(task, reference);
+        let end = cell.unwrap_or(begin) + after;
+        self.work_on(task, end.since(now))
+    }
+
     /// A period of length 0 is ignored: it would always be missed.
     fn end_period(&mut self, task: usize, length: Nanos, response: Nanos) {
         if length > Nanos::ZERO {

@@ -223,6 +223,8 @@ impl Writer {
             Op::Post(signal) => self.numbers(Tag::Post, &[signal.0.into()]),
             Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
             Op::SpinBarrier(_) => unreachable!("checked before: recordings contain no spinning barriers"),
+            Op::Io(_) => unreachable!("checked before: recordings contain no requests to disks"),
+            Op::TakeRequest(_) | Op::Serve(_) => unreachable!("checked before: recordings contain no sources"),
             Op::CriticalSections(_) => unreachable!("checked before: recordings contain no shared locks"),
             Op::Yield => self.numbers(Tag::Yield, &[]),
             Op::Fork(spec) => self.numbers(Tag::Fork, &[(*spec).into()]),

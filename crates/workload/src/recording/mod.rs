@@ -83,12 +83,19 @@ impl Recording {
     ///
     /// # Errors
     /// If the workload is not valid, contains something the format cannot represent (locks in shared memory,
-    /// spinning barriers, priority inheritance, use of memory) or a name of more than 16 MiB; or if writing fails.
+    /// sources of requests, requests to disks, spinning barriers, priority inheritance, use of memory) or a name of more
+    /// than 16 MiB; or if writing fails.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
         let error = |problem| WorkloadError { place: self.workload.name.clone(), problem };
         if !self.workload.locks.is_empty() {
             return Err(error("the recording format does not support locks in shared memory".into()));
+        }
+        if !self.workload.disks.is_empty() {
+            return Err(error("the recording format does not support requests to disks".into()));
+        }
+        if !self.workload.sources.is_empty() {
+            return Err(error("the recording format does not support sources of requests".into()));
         }
         if self.workload.uses_memory() {
             return Err(error("the recording format does not support descriptions of the use of memory".into()));

@@ -216,6 +216,8 @@ fn recording() -> impl Strategy<Value = Recording> {
                 groups: Vec::new(),
                 is_grouped: false,
                 caveats: Vec::new(),
+                sources: Vec::new(),
+                disks: Vec::new(),
                 parts: Vec::new(),
             };
             Recording { meta, workload, observed }

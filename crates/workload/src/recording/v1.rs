@@ -88,6 +88,8 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         groups: Vec::new(),
         is_grouped: false,
         caveats: Vec::new(),
+        sources: Vec::new(),
+        disks: Vec::new(),
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {

@@ -2,22 +2,22 @@
 //! Converts events of a phase to operations, and resource names to indices.
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
-use super::locks;
 use super::task::{Known, Parameters, read_parameters};
+use super::{disks, locks, sources};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
-use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep};
+use crate::{BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep, Source};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 23] = [
+const EVENTS: [(&str, Event); 27] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
     ("memrun", Event::Refused),
     ("mem", Event::Refused),
-    ("iorun", Event::Refused),
+    ("iorun", Event::IoRun),
     ("lock", Event::Lock),
     ("unlock", Event::Unlock),
     ("signal", Event::Signal),
@@ -36,6 +36,12 @@ const EVENTS: [(&str, Event); 23] = [
     ("spin_barrier", Event::SpinBarrier),
     // Extension: see `locks.rs`.
     ("critical_sections", Event::CriticalSections),
+    // Extension: see `disks.rs`.
+    ("read", Event::Read),
+    ("write", Event::Write),
+    // Extension: see `sources.rs`.
+    ("take_request", Event::TakeRequest),
+    ("serve", Event::Serve),
     ("sem_post", Event::Refused),
     ("sem_wait", Event::Refused),
 ];
@@ -60,6 +66,11 @@ enum Event {
     Fork,
     Change,
     CriticalSections,
+    TakeRequest,
+    Serve,
+    Read,
+    Write,
+    IoRun,
     Refused,
 }
 
@@ -90,6 +101,13 @@ impl<'a> Names<'a> {
         self.0.len() as u32
     }
 
+    /// The names in the order of their numbers.
+    pub fn names(&self) -> Vec<String> {
+        let mut names = vec![String::new(); self.0.len()];
+        self.0.iter().for_each(|(name, number)| (*name).clone_into(&mut names[*number as usize]));
+        names
+    }
+
     /// The names as mutexes, in the order of their numbers.
     pub fn specs(&self) -> Vec<MutexSpec> {
         let mut specs = MutexSpec::unnamed(self.0.len());
@@ -103,6 +121,12 @@ impl<'a> Names<'a> {
 pub(super) struct Resources<'a> {
     /// Locks in shared memory.
     pub locks: Vec<SharedLock>,
+    /// Sources of requests.
+    pub sources: Vec<Source>,
+    /// Disks.
+    pub disks: Names<'a>,
+    /// Device of `iorun`.
+    pub io_device: Option<&'a str>,
     pub mutexes: Names<'a>,
     pub conditions: Names<'a>,
     pub timers: Names<'a>,
@@ -242,6 +266,16 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::Fork => Op::Fork(self.task(string(key, value)?).map_err(fault)?.first),
             Event::Change => self.change(what, member)?,
             Event::CriticalSections => locks::critical_sections(what, member, &self.resources.locks)?,
+            Event::Read | Event::Write => {
+                let (disk, io) = disks::event(what, member, kind == Event::Write)?;
+                self.io(disk, io)
+            }
+            Event::IoRun => {
+                let (disk, io) = disks::iorun(member, self.resources.io_device)?;
+                self.io(disk, io)
+            }
+            Event::TakeRequest => sources::event(member, &self.resources.sources, Op::TakeRequest)?,
+            Event::Serve => sources::event(member, &self.resources.sources, Op::Serve)?,
             Event::Refused => return Err(Fault { at, problem: refusal(what, key) }),
         };
         self.push(at, op);
@@ -260,6 +294,10 @@ impl<'a, 'r> Builder<'a, 'r> {
         let Parameters { cpus, policy } = read_parameters(&mut object, Known::Current(Policy::Other))?;
         object.finish()?;
         Ok(Op::ChangeOf { spec: entry.first, cpus: cpus.map(Box::new), policy: policy.map(Box::new) })
+    }
+
+    fn io(&mut self, disk: &'a str, io: Io) -> Op {
+        Op::Io(Box::new(Io { disk: DiskId(self.resources.disks.number(disk)), ..io }))
     }
 
     fn mutex(&mut self, name: &'a str) -> MutexId {

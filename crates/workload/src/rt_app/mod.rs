@@ -6,7 +6,7 @@
 //!
 //! - **Events** (a key is an event if it *begins* with the word, so `run0` and `timer_a` are): `run`, `runtime`,
 //!   `sleep`, `timer`, `lock`, `unlock`, `wait`, `signal`, `broad`, `sync`, `barrier`, `suspend`, `resume`, `yield`,
-//!   `fork`. Times are in microseconds. `mem`, `memrun`, `iorun`, `sem_post` and `sem_wait` are refused.
+//!   `fork`, `iorun`. Times are in microseconds. `mem`, `memrun`, `sem_post` and `sem_wait` are refused.
 //! - **Task and phase**: `loop` (-1: endless, the default of a task), `cpus`, `policy`, `priority`, `dl-runtime`,
 //!   `dl-period`, `dl-deadline`. `priority` is the nice value for the policies other, batch and idle, the real-time
 //!   priority (default 10) for FIFO and RR. **Task only**: `instance`, `delay`, `phases`, `taskgroup`. `util_min`,
@@ -14,18 +14,20 @@
 //! - **Global**: `duration` (seconds; -1 or 0: until all tasks exit) and `default_policy` are supported.
 //!   `calibration` has no effect, because `run` is work on the machine model's reference CPU. Keys about output and
 //!   memory have no effect either: `lock_pages`, `logdir`, `log_basename`, `log_size`, `ftrace`, `gnuplot`,
-//!   `cumulative_slack`, `io_device`, `mem_buffer_size`, `frag`. `pi_enabled` gives all mutexes priority
+//!   `cumulative_slack`, `mem_buffer_size`, `frag`. `pi_enabled` gives all mutexes priority
 //!   inheritance; it is refused beside SCHED_DEADLINE tasks.
 //! - **Resources** are created by their use, as in rt-app; a `resources` section is checked and has no effect.
 //!
 //! Extensions of rt-app: the events `change` (another task's affinity, policy, nice value) and `spin_barrier`; locks
-//! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); a section `taskgroups`
-//! that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
+//! in shared memory, with a section `locks` and an event for critical sections (`locks.rs`); sources of requests, with a
+//! section `sources` and events that take and serve requests (`sources.rs`); requests to disks (`disks.rs`); a section
+//! `taskgroups` that describes the groups of `taskgroup` (`groups.rs`); and the task keys `window` and `request-us`
 //! (`windows.rs`), those about memory (`memory.rs`), `lends` and `process`.
 //!
 //! Differences from rt-app at 55cb0c0:
 //!
 //! - A `delay` postpones the start of the task; rt-app starts it immediately and lets it sleep first.
+//! - `iorun` waits until a disk has written; rt-app leaves that to the page cache.
 //! - A `barrier` waits for one arrival of each participant. In rt-app a fast task can pass twice before the others
 //!   have woken.
 //! - A `sync` without the mutex held locks it, as documented in the tutorial; rt-app's code then unlocks a mutex that
@@ -33,11 +35,13 @@
 //! - There is no limit of 1024 forks, but a task must not fork itself, directly or through others.
 //! - Steps of length 0 are skipped; rt-app's `nanosleep(0)` takes some microseconds.
 
+mod disks;
 mod document;
 mod events;
 mod groups;
 mod locks;
 mod memory;
+mod sources;
 mod task;
 mod windows;
 
@@ -47,7 +51,7 @@ use ids::{Nanos, Policy};
 use task::PolicyName;
 
 /// Keys accepted in `global` without effect.
-const WITHOUT_EFFECT: [&str; 11] = [
+const WITHOUT_EFFECT: [&str; 10] = [
     "calibration",
     "lock_pages",
     "logdir",
@@ -56,7 +60,6 @@ const WITHOUT_EFFECT: [&str; 11] = [
     "ftrace",
     "gnuplot",
     "cumulative_slack",
-    "io_device",
     "mem_buffer_size",
     "frag",
 ];
@@ -83,14 +86,21 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let mut duration = None;
     let mut policy = PolicyName::Other;
     let mut inherits = None;
+    let mut io_device = None;
     if let Some(member) = root.optional("global")? {
-        (duration, policy, inherits) = read_global(Object::new("\"global\"".into(), member.at, &member.value)?)?;
+        let mut global = Object::new("\"global\"".into(), member.at, &member.value)?;
+        io_device = disks::device(&mut global)?;
+        (duration, policy, inherits) = read_global(global)?;
     }
     if let Some(member) = root.optional("resources")? {
         check_resources(&Object::new("\"resources\"".into(), member.at, &member.value)?)?;
     }
     let locks = match root.optional("locks")? {
         Some(member) => locks::read_locks(&Object::new("\"locks\"".into(), member.at, &member.value)?)?,
+        None => Vec::new(),
+    };
+    let sources = match root.optional("sources")? {
+        Some(member) => sources::read_sources(&Object::new("\"sources\"".into(), member.at, &member.value)?)?,
         None => Vec::new(),
     };
     let groups = match root.optional("taskgroups")? {
@@ -100,7 +110,7 @@ fn read(name: &str, text: &str) -> Result<Workload, Fault> {
     let tasks = root.required("tasks")?;
     let tasks = Object::new("\"tasks\"".into(), tasks.at, &tasks.value)?;
     root.finish()?;
-    let (mut workload, positions) = task::read_all(&tasks, policy, locks)?;
+    let (mut workload, positions) = task::read_all(&tasks, policy, locks, sources, io_device)?;
     if let Some(at) = inherits {
         if workload.tasks.iter().any(|task| matches!(task.policy, Policy::Deadline { .. })) {
             let problem =

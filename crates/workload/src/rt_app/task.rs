@@ -6,7 +6,7 @@ use super::events::{Builder, Names, Resources, TaskEntry, TaskIndex, find_task, 
 use super::{groups, memory, windows};
 use crate::check::check_policy;
 use crate::json::{Kind, Member};
-use crate::{Op, SharedLock, Start, TaskSpec, Workload};
+use crate::{Op, SharedLock, Source, Start, TaskSpec, Workload};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
 /// Maximum number of instances in a file; more indicate a typing error, as even machines of 4096 CPUs do not need
@@ -40,13 +40,16 @@ impl Positions {
 }
 
 /// Reads all tasks into a workload without name and duration; also returns the text positions of each spec.
-pub(super) fn read_all(
-    tasks: &Object<'_>,
+pub(super) fn read_all<'a>(
+    tasks: &Object<'a>,
     policy: PolicyName,
     locks: Vec<SharedLock>,
+    sources: Vec<Source>,
+    io_device: Option<&'a str>,
 ) -> Result<(Workload, Vec<Positions>), Fault> {
     let index = index(tasks)?;
-    let mut resources = Resources { locks, shared_suspensions: shared_suspensions(tasks), ..Resources::default() };
+    let mut resources =
+        Resources { locks, sources, io_device, shared_suspensions: shared_suspensions(tasks), ..Resources::default() };
     let (mut specs, mut positions) = (Vec::new(), Vec::new());
     for member in tasks.members {
         let entry = index[member.key.as_str()];
@@ -77,6 +80,8 @@ pub(super) fn read_all(
         conditions: count(&resources.conditions),
         references: count(&resources.timers),
         barriers: resources.barrier_users,
+        disks: resources.disks.names(),
+        sources: resources.sources,
         signals: 0,
         groups: Vec::new(),
         is_grouped: false,

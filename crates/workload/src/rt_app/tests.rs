@@ -3,6 +3,7 @@
 
 use crate::{Op, Workload};
 use expect_test::{Expect, expect};
+use ids::Nanos;
 use proptest::prelude::*;
 use std::fmt::Write;
 
@@ -416,8 +417,8 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:28: task "a", "change" has no "task"
         dir/w.json:1:47: change of "b", which has several instances; expected a task with one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, take_request, serve
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, take_request, serve
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
         dir/w.json:1:83: no lock is named "m" in the section "locks"
@@ -487,7 +488,7 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:2: every task is forked; at least one must start by itself
         dir/w.json:1:48: more than 100000 instances in all
         dir/w.json:1:12: task "a": loop without run, sleep or wait: no time would pass
-        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, taskgroups, tasks
+        dir/w.json:1:30: the file has an unknown key "globl" (did you mean "global"?); known are global, resources, locks, sources, taskgroups, tasks
         dir/w.json:2:38: pi_enabled: deadline tasks pass on no deadline here; expected false or no SCHED_DEADLINE task
         dir/w.json:1:53: duration is a number that is not a 64-bit integer; expected an integer from -1 to 2147483647
         dir/w.json:1:58: resource of type "mutx"; expected one of mutex, wait, signal, broadcast, sync, timer, barrier, sleep, run
@@ -537,5 +538,60 @@ proptest! {
         if let Ok(workload) = Workload::from_bytes("w", &bytes) {
             prop_assert!(workload.validate().is_ok());
         }
+    }
+}
+
+#[test]
+fn sources_are_read_and_their_errors_have_positions() {
+    let text = r#"{"sources": {"web": {"rate_per_s": 400, "service_us": 800, "draw": "exponential", "warmup_us": 5},
+                              "log": {"arrivals_us": [1, 5, 5]}},
+                  "tasks": {"w": {"instance": 2, "take_request": "web", "run": 5, "serve": "web"}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!(workload.sources[0].arrivals, crate::Arrivals::Poisson(Nanos(2_500_000)));
+    assert_eq!((workload.sources[0].service, workload.sources[0].exponential), (Nanos(800_000), true));
+    assert_eq!(workload.sources[1].arrivals, crate::Arrivals::Times([1, 5, 5].map(Nanos::from_us).to_vec()));
+    let web = crate::SourceId(0);
+    let run = Op::Work { user: Nanos(5_000), system: Nanos::ZERO };
+    assert_eq!(workload.tasks[1].script[..3], [Op::TakeRequest(web), run, Op::Serve(web)]);
+    let tasks = r#""tasks": {"w": {"take_request": "web"}}"#;
+    for (sources, expected) in [
+        ("{}", "no source is named \"web\""),
+        (r#"{"web": {}}"#, "needs rate_per_s, or arrivals_us"),
+        (r#"{"web": {"rate_per_s": 0}}"#, "rate_per_s is 0; expected an integer from 1"),
+        (r#"{"web": {"rate_per_s": 5, "arrivals": "soon"}}"#, "expected \"poisson\" or \"periodic\""),
+        (r#"{"web": {"arrivals_us": [5, 4]}}"#, "not in order of time"),
+        (r#"{"web": {"rate_per_s": 5, "draw": "x"}}"#, "expected \"constant\" or \"exponential\""),
+        (r#"{"web": {"rate_per_s": 5}, "web": {"rate_per_s": 5}}"#, "duplicate source"),
+    ] {
+        let problem = Workload::from_rt_app("w.json", &format!("{{\"sources\": {sources}, {tasks}}}")).unwrap_err();
+        assert!(problem.place.starts_with("w.json:1:") && problem.problem.contains(expected), "{problem}");
+    }
+}
+
+#[test]
+fn requests_to_disks_are_read_and_their_errors_have_positions() {
+    let text = r#"{"global": {"io_device": "/dev/sdb"}, "tasks": {"t": {
+        "read": 4096, "read1": {"bytes": 512, "disk": "sda", "at": "sequential"}, "write": {"bytes": 1, "at": 5},
+        "iorun": 100}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!(workload.disks, ["", "sda", "sdb"]);
+    let io = |disk, write, bytes, place| Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place }));
+    use crate::IoPlace::{At, Random, Sequential};
+    let expected = [
+        io(0, false, 4096, Random),
+        io(1, false, 512, Sequential),
+        io(0, true, 1, At(5)),
+        io(2, true, 100, Sequential),
+    ];
+    assert_eq!(workload.tasks[0].script[..4], expected);
+    for (event, problem) in [
+        (r#""read": 0"#, "read is 0; expected an integer from 1 to 1073741824"),
+        (r#""read": {"disk": "sda"}"#, "has no \"bytes\""),
+        (r#""read": {"bytes": 1, "at": "end"}"#, "at is \"end\"; expected \"random\""),
+        (r#""write": {"byte": 1}"#, "has no \"bytes\""),
+        (r#""iorun": 100"#, "iorun needs \"io_device\""),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.place.starts_with("w.json:1:") && error.problem.contains(problem), "{error}");
     }
 }

@@ -45,6 +45,7 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
         wakeup_latencies: Histogram::new(),
         last_latency: Nanos::ZERO,
         periods: None,
+        disk: None,
         ended: None,
     }
 }
@@ -81,6 +82,9 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         reload: None,
         memory: None,
         memory_nodes: None,
+        disks: None,
+        interrupts: None,
+        requests: Vec::new(),
         parts: Vec::new(),
         groups: Vec::new(),
         tasks: (0..12).map(|id| task(id, if id == 3 { "kworker/u8:1" } else { "cc1" }, 100 - u64::from(id))).collect(),

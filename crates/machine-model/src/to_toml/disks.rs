@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Writes the tables `[disks.NAME]`.
+
+use super::effects::estimate;
+use super::{line, quoted};
+use crate::{Disk, Disks, Order, Routing, Service};
+
+pub(super) fn write(text: &mut String, disks: &Disks) {
+    disks.disks.iter().for_each(|disk| write_disk(text, disk));
+}
+
+fn write_disk(text: &mut String, disk: &Disk) {
+    let Disk { name, service, servers, depth, order, spindles, stripe_kb, interrupt_cpus, routing, top_ns, bottom_ns } =
+        disk;
+    text.push_str(&format!("\n[disks.{name}]\n"));
+    write_service(text, service);
+    line(text, "servers", servers, "requests that a member serves at the same time");
+    line(text, "depth", depth, "requests that a member holds");
+    let word = Order::NAMES.iter().find(|(_, own)| own == order).map_or("", |(word, _)| word);
+    line(text, "order", quoted(word), "of the requests that the kernel keeps");
+    line(text, "spindles", spindles, "members over which addresses are striped");
+    line(text, "stripe_kb", stripe_kb, "");
+    if let Some(cpus) = interrupt_cpus {
+        line(text, "interrupt_cpus", quoted(&cpus.to_string()), "");
+    }
+    let word = Routing::NAMES.iter().find(|(_, own)| own == routing).map_or("", |(word, _)| word);
+    line(text, "interrupts", quoted(word), "one, round-robin or issuer");
+    line(text, "top_ns", estimate(top_ns), "interrupt handler");
+    line(text, "bottom_ns", estimate(bottom_ns), "softirq for each completed request");
+}
+
+fn write_service(text: &mut String, service: &Service) {
+    match service {
+        Service::Ram { overhead_ns, mb_s } => {
+            line(text, "kind", quoted("ram"), "CPU time of the task");
+            line(text, "overhead_ns", estimate(overhead_ns), "for each request");
+            line(text, "mb_s", estimate(mb_s), "");
+        }
+        Service::Flash { read_ns, write_ns, mb_s, exponential } => {
+            line(text, "kind", quoted("flash"), "");
+            line(text, "read_ns", estimate(read_ns), "without the transfer");
+            line(text, "write_ns", estimate(write_ns), "");
+            line(text, "mb_s", estimate(mb_s), "transfer");
+            line(text, "draw", quoted(if *exponential { "exponential" } else { "constant" }), "");
+        }
+        Service::Spindle { overhead_ns, seek_track_ns, seek_average_ns, rpm, mb_s, capacity_gb } => {
+            line(text, "kind", quoted("spindle"), "");
+            line(text, "overhead_ns", estimate(overhead_ns), "controller and command");
+            line(text, "seek_track_ns", estimate(seek_track_ns), "to the next track");
+            line(text, "seek_average_ns", estimate(seek_average_ns), "between two random positions");
+            line(text, "rpm", rpm, "");
+            line(text, "mb_s", estimate(mb_s), "transfer");
+            line(text, "capacity_gb", capacity_gb, "");
+        }
+    }
+}

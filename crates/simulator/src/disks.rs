@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Disks in a run: requests of tasks, and the interrupts of their completions.
+//!
+//! 1. A task that uses a disk sleeps uninterruptibly until its request is complete. A RAM disk takes CPU time of the
+//!    task instead.
+//! 2. A completion is an interrupt on the CPU that the disk's routing chooses. Its top half, and a bottom half for each
+//!    request, take the time of the task that is current there; then the waiting task is woken.
+//! 3. A CPU that has executed bottom halves for too long leaves further ones to its ksoftirqd ([`crate::softirqs`]).
+//! 4. Requests that are complete at the same instant and whose interrupt goes to the same CPU share one top half.
+
+use crate::alarms::Alarm;
+use crate::cpu::Charge;
+use crate::interrupt::Interrupt;
+use crate::model::Model;
+use crate::noise::draw::Draw;
+use crate::run::{BOOT_CPU, Run};
+use crate::softirqs::{Deferred, Softirqs};
+use crate::tasks::{Role, State};
+use devices::{Completed, Devices, Place, Request};
+use event_log::{BlockCause, Waker};
+use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
+use kernel_model::{Identity, Leave, Operation, TaskAttributes};
+use machine_model::{Disk, Machine, Routing};
+use measures::{DiskMeasures, InterruptUse};
+use workload::{Io, IoPlace, Workload};
+
+/// Interrupts of a disk on a CPU.
+#[derive(Debug)]
+struct Row {
+    disk: usize,
+    cpu: CpuId,
+    count: u64,
+    deferred: u64,
+    total: Nanos,
+    max: Nanos,
+}
+
+/// Disks of the machine, and what tasks did with them.
+#[derive(Debug)]
+pub(crate) struct TaskDisks {
+    devices: Devices,
+    descriptions: Vec<Disk>,
+    without_interrupts: bool,
+    /// Number of the disk on the machine, by its number in the workload.
+    of_workload: Vec<usize>,
+    /// Random numbers of each disk.
+    draws: Vec<Draw>,
+    /// CPUs that may handle the interrupts of each disk, in ascending order.
+    allowed: Vec<Vec<CpuId>>,
+    /// Place in `allowed` of the CPU whose turn it is, for each disk.
+    turns: Vec<usize>,
+    /// CPU on which each task issued its request.
+    issuers: Vec<CpuId>,
+    measures: Vec<DiskMeasures>,
+    interrupts: Vec<Row>,
+    softirqs: Softirqs,
+    /// Time for which each task waited for disks.
+    waited: Vec<Nanos>,
+}
+
+impl TaskDisks {
+    /// Creates the disks; `None` if the workload uses none. The workload must have been checked against the machine.
+    pub fn new(machine: &Machine, workload: &Workload, seed: u64) -> Option<Box<TaskDisks>> {
+        if workload.disks.is_empty() {
+            return None;
+        }
+        let disks = &machine.effects.disks;
+        let of_workload = workload.disks.iter().map(|name| find(machine, name).expect("the workload was checked"));
+        let measured = |disk: &Disk| DiskMeasures {
+            name: disk.name.clone(),
+            servers: u64::from(disk.servers) * u64::from(disk.spindles),
+            ..DiskMeasures::default()
+        };
+        let allowed = |disk: &Disk| -> Vec<CpuId> {
+            let all = machine.present_cpus();
+            disk.interrupt_cpus.as_ref().map_or(all.clone(), |cpus| cpus.intersection(&all)).iter().collect()
+        };
+        let draw = |disk: &Disk| Draw::new(seed, &format!("disk {}", disk.name));
+        Some(Box::new(TaskDisks {
+            devices: Devices::new(disks),
+            without_interrupts: disks.without_interrupts,
+            of_workload: of_workload.collect(),
+            draws: disks.disks.iter().map(draw).collect(),
+            allowed: disks.disks.iter().map(allowed).collect(),
+            turns: vec![0; disks.disks.len()],
+            issuers: Vec::new(),
+            measures: disks.disks.iter().map(measured).collect(),
+            interrupts: Vec::new(),
+            softirqs: Softirqs::default(),
+            waited: Vec::new(),
+            descriptions: disks.disks.clone(),
+        }))
+    }
+
+    /// CPU that handles the next interrupt of a disk, for a request that was issued on `issuer`; `online` tells whether a
+    /// CPU can.
+    fn route(&mut self, disk: usize, issuer: CpuId, online: impl Fn(CpuId) -> bool) -> CpuId {
+        let allowed = &self.allowed[disk];
+        if self.without_interrupts && online(issuer) {
+            return issuer;
+        }
+        match self.descriptions[disk].routing {
+            Routing::Issuer if allowed.contains(&issuer) && online(issuer) => return issuer,
+            Routing::RoundRobin => {
+                let turn = self.turns[disk];
+                let next = (0..allowed.len()).map(|step| (turn + step) % allowed.len()).find(|at| online(allowed[*at]));
+                if let Some(at) = next {
+                    self.turns[disk] = at + 1;
+                    return allowed[at];
+                }
+            }
+            Routing::One | Routing::Issuer => {}
+        }
+        allowed.iter().copied().find(|cpu| online(*cpu)).unwrap_or(BOOT_CPU)
+    }
+
+    /// Times of top and bottom half of an interrupt; `shares`: another one has the top half.
+    fn halves(&self, disk: usize, shares: bool) -> [Nanos; 2] {
+        let Disk { top_ns, bottom_ns, .. } = &self.descriptions[disk];
+        match (self.without_interrupts, shares) {
+            (true, _) => [Nanos::ZERO; 2],
+            (false, true) => [Nanos::ZERO, Nanos(bottom_ns.typical)],
+            (false, false) => [Nanos(top_ns.typical), Nanos(bottom_ns.typical)],
+        }
+    }
+
+    /// CPUs to which interrupts of the disks that the workload uses are routed.
+    fn interrupt_cpus(&self) -> CpuSet {
+        let of_disk = |disk: &usize| {
+            let routed = match self.descriptions[*disk].routing {
+                Routing::One => 1,
+                Routing::RoundRobin | Routing::Issuer => usize::MAX,
+            };
+            let is_device = self.descriptions[*disk].is_device();
+            self.allowed[*disk].iter().copied().take(if is_device { routed } else { 0 })
+        };
+        self.of_workload.iter().flat_map(of_disk).collect()
+    }
+
+    /// Counts an interrupt of a disk; `deferred`: ksoftirqd executes its bottom half.
+    fn count_interrupt(&mut self, disk: usize, cpu: CpuId, time: Nanos, deferred: bool) {
+        let rows = &mut self.interrupts;
+        let at = rows.iter().position(|row| row.cpu == cpu && row.disk == disk).unwrap_or_else(|| {
+            rows.push(Row { disk, cpu, count: 0, deferred: 0, total: Nanos::ZERO, max: Nanos::ZERO });
+            rows.len() - 1
+        });
+        let row = &mut rows[at];
+        row.deferred += u64::from(deferred);
+        (row.count, row.total, row.max) = (row.count + 1, row.total + time, row.max.max(time));
+    }
+
+    /// A request of `task` is complete at `now`.
+    fn count(&mut self, now: Nanos, done: &Completed) {
+        let Request { task, write, bytes, .. } = done.request;
+        self.count_request(done.disk, task, write, bytes, [done.wait, done.service]);
+        self.waited[task.index()] += now - done.submitted;
+    }
+
+    fn count_request(&mut self, disk: usize, task: TaskId, write: bool, bytes: u64, [wait, service]: [Nanos; 2]) {
+        let measures = &mut self.measures[disk];
+        let (count, sum) = match write {
+            true => (&mut measures.writes, &mut measures.written_bytes),
+            false => (&mut measures.reads, &mut measures.read_bytes),
+        };
+        (*count, *sum) = (*count + 1, *sum + bytes);
+        measures.waits.record(wait);
+        measures.services.record(service);
+        if self.waited.len() <= task.index() {
+            self.waited.resize(task.index() + 1, Nanos::ZERO);
+        }
+    }
+
+    /// The machine was suspended for this time.
+    pub fn postpone(&mut self, by: Nanos) {
+        self.devices.postpone(by);
+    }
+
+    /// Use of each disk until `now`, its interrupts, and the time for which each task waited for disks.
+    pub fn finish(mut self, now: Nanos) -> (Vec<DiskMeasures>, Vec<InterruptUse>, Vec<Nanos>) {
+        for (disk, measures) in self.measures.iter_mut().enumerate() {
+            measures.busy = self.devices.busy(disk, now);
+        }
+        self.interrupts.sort_by_key(|row| (row.disk, row.cpu));
+        let name = |disk: usize| format!("disk:{}", self.descriptions[disk].name);
+        let of_row = |row: &Row| InterruptUse {
+            source: name(row.disk),
+            cpu: row.cpu,
+            count: row.count,
+            deferred: row.deferred,
+            total: row.total,
+            max: row.max,
+        };
+        let interrupts = self.interrupts.iter().map(of_row).collect();
+        (self.measures, interrupts, self.waited)
+    }
+}
+
+/// Number on the machine of the disk with this name; the empty name is that of the first disk.
+pub(crate) fn find(machine: &Machine, name: &str) -> Option<usize> {
+    let disks = &machine.effects.disks.disks;
+    if name.is_empty() {
+        return (!disks.is_empty()).then_some(0);
+    }
+    disks.iter().position(|disk| disk.name == name)
+}
+
+impl<M: Model> Run<'_, M> {
+    /// `id`, which is current on `cpu`, reads or writes.
+    pub fn begin_io(&mut self, cpu: CpuId, id: TaskId, io: Io) {
+        let now = self.clock.now();
+        let disks = self.disks.as_mut().expect("the workload uses disks");
+        let disk = disks.of_workload[io.disk.0 as usize];
+        if let Some(time) = disks.devices.cpu_time(disk, io.bytes) {
+            disks.count_request(disk, id, io.write, io.bytes, [Nanos::ZERO, time]);
+            self.demands.count_system_work(time);
+            return self.tasks[id].begin_work(time);
+        }
+        let place = match io.place {
+            IoPlace::Random => Place::Random,
+            IoPlace::Sequential => Place::Sequential,
+            IoPlace::At(byte) => Place::At(byte),
+        };
+        let request = Request { task: id, write: io.write, bytes: io.bytes, place };
+        let draws = &mut disks.draws;
+        let ahead = disks.devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
+        let due = disks.devices.due();
+        if disks.issuers.len() <= id.index() {
+            disks.issuers.resize(id.index() + 1, cpu);
+        }
+        disks.issuers[id.index()] = cpu;
+        self.report_disk_wait(cpu, id, disk, ahead);
+        self.tasks.count_task(id, |left| left.asleep += 1);
+        if let Some(due) = due {
+            self.alarms.set(Alarm::Disk, due);
+        }
+        self.schedule(cpu, Leave::Block(BlockCause::Io));
+    }
+
+    /// Requests are complete.
+    pub fn disks_due(&mut self) {
+        let now = self.clock.now();
+        let Some(mut disks) = self.disks.take() else { return };
+        let mut arrived: Vec<(usize, CpuId)> = Vec::new();
+        loop {
+            let TaskDisks { devices, draws, .. } = &mut *disks;
+            let Some(done) = devices.complete(now, &mut |disk| draws[disk].bits()) else { break };
+            disks.count(now, &done);
+            let issuer = disks.issuers[done.request.task.index()];
+            let cpu = disks.route(done.disk, issuer, |cpu| !self.cpus[cpu].offline);
+            let shares = arrived.contains(&(done.disk, cpu));
+            arrived.push((done.disk, cpu));
+            let interrupt = Interrupt::Disk { task: done.request.task, disk: done.disk as u32, shares };
+            self.disks = Some(disks);
+            self.interrupt(cpu, Some(interrupt));
+            disks = self.disks.take().expect("nothing else takes the disks");
+        }
+        if let Some(due) = disks.devices.due() {
+            self.alarms.set(Alarm::Disk, due);
+        }
+        self.disks = Some(disks);
+    }
+
+    /// The interrupt of a disk is handled on `cpu`. Its bottom half wakes the task that waits, now or in ksoftirqd.
+    pub fn disk_interrupt(&mut self, cpu: CpuId, disk: u32, task: TaskId, shares: bool) {
+        let now = self.clock.now();
+        let disks = self.disks.as_mut().expect("an interrupt of a disk");
+        let [top, bottom] = disks.halves(disk as usize, shares);
+        if let Some(thread) = disks.softirqs.defers(now, cpu) {
+            disks.softirqs.defer(cpu, Deferred { task, time: bottom });
+            let interrupt = self.noise.interrupt(cpu, top.0);
+            self.count_interrupt(cpu, disk, interrupt, true);
+            let entry = &self.tasks[thread];
+            if entry.state() == State::Blocked || entry.blocks {
+                let wakeup = self.wakeup(cpu, thread);
+                return self.operate(cpu, Operation::Wake(thread, Waker::Interrupt), Charge { interrupt, ..wakeup });
+            }
+            return self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() });
+        }
+        let interrupt = self.noise.interrupt(cpu, (top + bottom).0);
+        self.count_interrupt(cpu, disk, interrupt, false);
+        self.tasks.count_task(task, |left| left.asleep -= 1);
+        let wakeup = self.wakeup(cpu, task);
+        self.operate(cpu, Operation::Wake(task, Waker::Interrupt), Charge { interrupt, ..wakeup });
+        let until = self.cpus[cpu].free_at();
+        if let Some(disks) = &mut self.disks {
+            disks.softirqs.handled(now, until, cpu);
+        }
+    }
+
+    fn count_interrupt(&mut self, cpu: CpuId, disk: u32, time: Nanos, deferred: bool) {
+        if let Some(disks) = self.disks.as_mut().filter(|disks| !disks.without_interrupts) {
+            disks.count_interrupt(disk as usize, cpu, time, deferred);
+        }
+    }
+
+    /// Creates ksoftirqd during boot for each CPU that may handle interrupts of a disk that the workload uses.
+    pub fn create_softirq_threads(&mut self) {
+        let Some(disks) = self.disks.as_ref().filter(|disks| !disks.without_interrupts) else { return };
+        for cpu in disks.interrupt_cpus().iter() {
+            let attributes = TaskAttributes {
+                name: format!("ksoftirqd/{cpu}"),
+                policy: Policy::Other,
+                nice: 0,
+                allowed: CpuSet::from_iter([cpu]),
+                kernel_thread: true,
+                own_cpu: Some(cpu),
+                thread: false,
+                parent: None,
+                identity: Identity::default(),
+            };
+            let thread = self.boot_thread(cpu, attributes, Role::Softirq);
+            if let Some(disks) = &mut self.disks {
+                disks.softirqs.add_thread(cpu, thread);
+            }
+        }
+    }
+
+    /// ksoftirqd of `cpu` takes its next step: it works on a bottom half, wakes the task that waits for it, or sleeps.
+    pub fn run_softirq_thread(&mut self, cpu: CpuId, id: TaskId) {
+        let softirqs = &mut self.disks.as_mut().expect("the thread serves disks").softirqs;
+        let entry = &mut self.tasks[id];
+        if std::mem::take(&mut entry.took_work) {
+            let Deferred { task, .. } = softirqs.take(cpu).expect("the thread works on the first bottom half");
+            self.tasks.count_task(task, |left| left.asleep -= 1);
+            let wakeup = self.wakeup(cpu, task);
+            return self.operate(cpu, Operation::Wake(task, Waker::Task(id)), wakeup);
+        }
+        match softirqs.first(cpu) {
+            Some(Deferred { time, .. }) => {
+                entry.took_work = true;
+                entry.begin_work(time.max(Nanos(1)));
+            }
+            None => self.schedule(cpu, Leave::Block(BlockCause::External)),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! Requests of tasks to disks.
+
+/// Index of a disk's name in the workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DiskId(pub u32);
+
+/// Position of a request on its disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum IoPlace {
+    /// Anywhere.
+    Random,
+    /// Where the task's last request to this disk ended.
+    Sequential,
+    /// This byte.
+    At(u64),
+}
+
+/// A request to a disk, for which its task waits: as with direct I/O, no page cache is between them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Io {
+    /// The disk.
+    pub disk: DiskId,
+    /// Write; otherwise read.
+    pub write: bool,
+    /// Length in bytes, above 0.
+    pub bytes: u64,
+    /// Position.
+    pub place: IoPlace,
+}
+
+/// Longest request: 1 GiB.
+pub(crate) const MAX_IO_BYTES: u64 = 1 << 30;
