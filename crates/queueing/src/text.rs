@@ -132,13 +132,14 @@ pub fn plot(curve: &Curve) -> String {
     let mut area = vec![vec![' '; width]; height];
     for pair in curve.points.windows(2) {
         // The service time changes little from one rate to the next.
-        for column in column_of(pair[0].rate_per_s)..=column_of(pair[1].rate_per_s) {
+        let columns = column_of(pair[0].rate_per_s)..=column_of(pair[1].rate_per_s);
+        columns.for_each(|column| {
             let at = left + (right - left) * column as f64 / (width - 1) as f64;
             let form = curve.forms(&Point { rate_per_s: at, ..pair[0].clone() })[0];
             if let Some(ns) = form.filter(|ns| ns.ln() <= high) {
                 area[row_of(ns)][column] = '-';
             }
-        }
+        });
     }
     for &(rate, mean, p99) in &shown {
         area[row_of(p99)][column_of(rate)] = '9';
