@@ -101,7 +101,7 @@ mod tests {
         let mut state = 1u64;
         let mut random = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 34) * 1_000_000 >> 30
+            ((state >> 34) * 1_000_000) >> 30
         };
         let sum: u64 = (0..200_000).map(|_| seek(800_000, 8_500_000, random().abs_diff(random()), 1_000_000)).sum();
         let mean = sum / 200_000;

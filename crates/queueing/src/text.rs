@@ -107,6 +107,11 @@ fn findings(curve: &Curve) -> String {
     text
 }
 
+/// Puts a character at a place of the plot.
+fn set(area: &mut [Vec<char>], row: usize, column: usize, character: char) {
+    area[row][column] = character;
+}
+
 /// Plot of mean and 99th percentile of the latency by rate, with M/M/c; the latency on a logarithmic scale.
 pub fn plot(curve: &Curve) -> String {
     let (width, height) = AREA;
@@ -137,13 +142,13 @@ pub fn plot(curve: &Curve) -> String {
             let at = left + (right - left) * column as f64 / (width - 1) as f64;
             let form = curve.forms(&Point { rate_per_s: at, ..pair[0].clone() })[0];
             if let Some(ns) = form.filter(|ns| ns.ln() <= high) {
-                area[row_of(ns)][column] = '-';
+                set(&mut area, row_of(ns), column, '-');
             }
         });
     }
     for &(rate, mean, p99) in &shown {
-        area[row_of(p99)][column_of(rate)] = '9';
-        area[row_of(mean)][column_of(rate)] = 'o';
+        set(&mut area, row_of(p99), column_of(rate), '9');
+        set(&mut area, row_of(mean), column_of(rate), 'o');
     }
     let mut text = String::new();
     for (index, row) in area.iter().enumerate() {

@@ -110,6 +110,15 @@ fn facts(run: &RunReport) -> String {
     fact("migrations", format!("{smt} SMT, {llc} LLC, {node} node, {far} cross-node"));
     let [whole, thousandths] = [measures.load_milli() / 1000, measures.load_milli() % 1000];
     fact("load", format!("{whole}.{:02} running or waiting tasks on average", thousandths / 10));
+    for one in &measures.requests {
+        let latency = one.latency();
+        let rate = count(per_second(latency.count, one.measured.0));
+        let times = format!("mean {}, p99 {}, max {}", latency.mean, latency.p99, latency.max);
+        fact(
+            &format!("requests, {}", shorten(&one.source, 11)),
+            format!("{} ({rate}/s); {times}", count(latency.count)),
+        );
+    }
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {

@@ -141,6 +141,16 @@ fn json_format_is_stable() {
                 "p50": null,
                 "max": null
               },
+              "request_latency_ns": {
+                "mean": null,
+                "p50": null,
+                "p99": null,
+                "max": null,
+                "count": null
+              },
+              "blocked_ns": {
+                "disk": null
+              },
               "idle_while_runnable_ns": 300000,
               "load_milli": 3,
               "context_switches": 41152,
@@ -185,6 +195,9 @@ fn json_format_is_stable() {
               "meter": null,
               "locks": null,
               "memory_nodes": null,
+              "disks": null,
+              "interrupts": null,
+              "requests": [],
               "distributions": {
                 "wakeup_latency_ns": {
                   "from": [
@@ -251,6 +264,7 @@ fn json_format_is_stable() {
                   "stolen_ns": 12000,
                   "runnable_ns": 340000,
                   "blocked_ns": 5000000,
+                  "disk_ns": null,
                   "cpus_allowed": "0-3",
                   "cpus_used": "0",
                   "wakeup_latency_ns": {
