@@ -134,7 +134,8 @@ fn machine(weir: &Weir<'_>) -> Result<String> {
 
 /// Replaces the value of a key in a table by the quantiles of a measurement.
 fn with(text: &str, table: &str, key: &str, quantity: &Value) -> Result<String> {
-    let quantile = |name: &str| quantity[name].as_f64().context("a quantity has quantiles").map(|it| it.round().max(1.0));
+    let quantile =
+        |name: &str| quantity[name].as_f64().context("a quantity has quantiles").map(|it| it.round().max(1.0));
     let value = format!("[{}, {}, {}]", quantile("p10")?, quantile("median")?, quantile("p90")?);
     let mut current = "";
     let mut lines: Vec<String> = Vec::new();

@@ -263,7 +263,8 @@ fn measure(plan: &Plan, prepared: Option<&PreparedWorkload<'_>>, mut outside: Ou
     let kernel = host::kernel_release()?;
     let workload_caveats = prepared.map_or_else(Vec::new, |prepared| prepared.workload().caveats.clone());
     let tags = report::Tags { workload_caveats, ..tags(plan, &kernel) };
-    let trace = plan.outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
+    let trace =
+        plan.outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));
     let scope = if prepared.is_some() { Scope::Workload } else { Scope::Command };
     let log = (plan.outputs.save.is_some() || plan.outputs.page.is_some())
         .then(|| LogWriter::new(Vec::new(), &worlds::header(&tags, output::VERSION)))

@@ -48,7 +48,7 @@ fn executing_operations_ahead_does_not_change_results() {
                 duration: Some(Nanos(73_001_500)),
                 kernel: KernelName::from((7, 2)),
                 types: None,
-                map_bytes: simulator::MAP_BYTES,
+                map_bytes: crate::MAP_BYTES,
             };
             let ((one, counts), (other, none)) = (play(&setup, true), play(&setup, false));
             assert!(one == other, "{} under scheduler {number}", machine.name);

@@ -78,7 +78,8 @@ fn refusals_say_what_was_expected() {
     let few = error(here, &["scale", "kernel", "-m", "nix-32", "-w", "hogs", "--cpus", "1,2,4"]);
     assert!(few.contains("3 points"), "{few}");
     assert!(
-        error(here, &["scale", "kernel", "-w", "hogs"]).contains("expected the sizes: --cpus, --jobs, --clients or --spindles")
+        error(here, &["scale", "kernel", "-w", "hogs"])
+            .contains("expected the sizes: --cpus, --jobs, --clients or --spindles")
     );
     assert!(error(here, &["scale", "--", "true"]).contains("expected {n} in the command"));
     let many = error(here, &["scale", "kernel", "-m", "laptop-2c4t", "-w", "hogs", "--cpus", "1,2,3,4,5,6"]);
