@@ -8,7 +8,7 @@
 use crate::server::{Server, lock};
 use crate::store::Store;
 use crate::store::epochs::Epoch;
-use crate::tree::{Attr, Caller, Entry, Ino, ROOT, Result, Tree};
+use crate::tree::{Attr, Caller, Entry, Ino, Name, ROOT, Result, Tree};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -194,9 +194,9 @@ impl Server {
         after: u64,
         visit: &mut dyn FnMut(u64, &Entry, Option<Attr>) -> bool,
     ) -> Result<()> {
-        let dot = |name: &str, ino| Entry { ino, kind: libc::S_IFDIR, name: name.as_bytes().into() };
+        let dot = |name: &str, ino| Ok(Entry { ino, kind: libc::S_IFDIR, name: Name::new(name.as_bytes())? });
         let parent = self.combined_parent(ino)?;
-        for (cookie, entry) in [(1, dot(".", ino)), (2, dot("..", parent))] {
+        for (cookie, entry) in [(1, dot(".", ino)?), (2, dot("..", parent)?)] {
             if cookie > after && !visit(cookie, &entry, None) {
                 return Ok(());
             }
@@ -228,7 +228,7 @@ impl Server {
                 years.dedup();
                 for year in years {
                     // The cookies of `.` and `..` are 1 and 2.
-                    let entry = Entry { name: format!("{year:04}").as_bytes().into(), ..dot(".", VIRTUAL | year) };
+                    let entry = dot(&format!("{year:04}"), VIRTUAL | year)?;
                     if year + 3 > after && !visit(year + 3, &entry, self.combined_attr(VIRTUAL | year).ok()) {
                         break;
                     }
@@ -238,7 +238,7 @@ impl Server {
             Place::Year(year) => {
                 for (cookie, epoch) in (3..).zip(self.in_year(year)) {
                     let ino = combined_ino(self.epoch_number(&epoch.name), ROOT);
-                    let entry = dot(&epoch.name[5..], ino);
+                    let entry = dot(&epoch.name[5..], ino)?;
                     if cookie > after && !visit(cookie, &entry, self.combined_attr(ino).ok()) {
                         break;
                     }

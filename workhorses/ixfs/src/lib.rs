@@ -10,6 +10,7 @@ pub mod archive;
 pub mod control;
 #[cfg(feature = "fuse")]
 pub mod fuse;
+mod group;
 pub mod ninep;
 pub mod server;
 pub mod status;

@@ -2,6 +2,7 @@
 //! An inode: attributes, extended attributes, and what its kind holds.
 
 use super::data::{Data, PAGE};
+use super::name::Name;
 use super::radix::Radix;
 use crate::store::Ptr;
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ pub struct Entry {
     /// The inode's type, as in a mode word.
     pub kind: u32,
     /// The name, without `/` and NUL.
-    pub name: Arc<[u8]>,
+    pub name: Name,
 }
 
 /// Content of a directory.
@@ -60,7 +61,7 @@ pub enum Body {
     /// A regular file.
     File(Data),
     /// A directory.
-    Dir(Dir),
+    Dir(Box<Dir>),
     /// A symbolic link and its target.
     Symlink(Arc<[u8]>),
     /// A device, socket or FIFO.
@@ -134,7 +135,7 @@ impl Inode {
     /// Attributes as `stat` shows them.
     pub fn attr(&self) -> Attr {
         let (size, blocks) = match &self.body {
-            Body::File(data) => (data.len, data.count * (PAGE as u64 / 512)),
+            Body::File(data) => (data.len, data.count() * (PAGE as u64 / 512)),
             Body::Dir(dir) => (dir.count * 32, 0),
             Body::Symlink(target) => (target.len() as u64, 0),
             Body::Special => (0, 0),
@@ -146,7 +147,7 @@ impl Inode {
     /// Bytes of pages that the store must hold for this inode.
     pub fn disk(&self) -> u64 {
         match &self.body {
-            Body::File(data) => data.count * PAGE as u64,
+            Body::File(data) => data.count() * PAGE as u64,
             _ => 0,
         }
     }

@@ -11,6 +11,7 @@
 pub mod attributes;
 pub mod data;
 pub mod inode;
+mod name;
 pub mod names;
 pub mod permission;
 pub mod radix;
@@ -19,6 +20,7 @@ pub mod rename;
 pub use attributes::SetAttr;
 pub use data::{Data, Fetch, Growth, NoStore, PAGE, Page};
 pub use inode::{Attr, Body, Dir, Entry, Ino, Inode, ROOT};
+pub use name::Name;
 pub use rename::RenameFlags;
 
 use inode::{INODE_COST, PERMISSIONS};
@@ -82,6 +84,8 @@ pub struct Tree {
     pub resident: u64,
     /// What the store can hold, in bytes: of pages not in memory and of memory charged.
     pub disk_limit: u64,
+    /// Pages written so far, in bytes: two copies of the tree differ in at most as many as this grew.
+    pub churn: u64,
     /// Where evicted pages are read from.
     pub fetch: Arc<dyn Fetch>,
 }
@@ -99,9 +103,10 @@ impl Tree {
             disk: 0,
             resident: 0,
             disk_limit: limit,
+            churn: 0,
             fetch: Arc::new(NoStore),
         };
-        let body = Body::Dir(Dir { parent: ROOT, entries: Radix::default(), count: 0 });
+        let body = Body::Dir(Box::new(Dir { parent: ROOT, entries: Radix::default(), count: 0 }));
         let root = Inode {
             ino: ROOT,
             mode: libc::S_IFDIR | 0o755,
@@ -205,6 +210,7 @@ impl Tree {
     /// greatest length.
     pub fn write(&mut self, caller: &Caller, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= data::MAX_LEN).ok_or(Errno::FBIG)?;
+        self.churn = self.churn.wrapping_add(bytes.len().next_multiple_of(PAGE) as u64);
         self.grow(caller, ino, |data| data.growth(offset, end - offset), |data, fetch| data.write(offset, bytes, fetch))
     }
 
@@ -288,9 +294,9 @@ impl Tree {
         let fetch = self.fetch.clone();
         let inode = self.melt(ino)?;
         let Body::File(data) = &mut inode.body else { return Err(Errno::INVAL) };
-        let before = (data.count, data.resident());
+        let before = (data.count(), data.resident());
         let result = change(data, &*fetch);
-        let after = (data.count, data.resident());
+        let after = (data.count(), data.resident());
         inode.mtime = caller.now;
         inode.ctime = caller.now;
         if caller.checked && caller.uid != 0 {

@@ -4,7 +4,9 @@
 use super::inode::{ENTRY_COST, TYPE};
 use super::permission::{EXECUTE, WRITE};
 use super::radix::Radix;
-use super::{Body, Caller, Data, Dir, Entry, INODE_COST, Ino, Inode, MAX_LINKS, MAX_NAME, Result, Tree, permissions};
+use super::{
+    Body, Caller, Data, Dir, Entry, INODE_COST, Ino, Inode, MAX_LINKS, MAX_NAME, Name, Result, Tree, permissions,
+};
 use rustix::io::Errno;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -141,14 +143,14 @@ impl Tree {
             mode |= libc::S_ISGID;
         }
         let body = match kind {
-            libc::S_IFDIR => Body::Dir(Dir { parent, entries: Radix::default(), count: 0 }),
+            libc::S_IFDIR => Body::Dir(Box::new(Dir { parent, entries: Radix::default(), count: 0 })),
             libc::S_IFREG => Body::File(Data::default()),
             libc::S_IFLNK => Body::Symlink(new.target.into()),
             libc::S_IFCHR | libc::S_IFBLK | libc::S_IFIFO | libc::S_IFSOCK => Body::Special,
             _ => return Err(Errno::INVAL),
         };
         let ino = self.next_ino;
-        self.add_entry(caller, parent, Entry { ino, kind, name: name.into() })?;
+        self.add_entry(caller, parent, Entry { ino, kind, name: Name::new(name)? })?;
         if is_dir {
             self.melt(parent)?.nlink += 1;
         }
@@ -184,7 +186,7 @@ impl Tree {
             return Err(Errno::MLINK);
         }
         self.can_add(caller, parent, name, 0)?;
-        self.add_entry(caller, parent, Entry { ino, kind, name: name.into() })?;
+        self.add_entry(caller, parent, Entry { ino, kind, name: Name::new(name)? })?;
         let inode = self.melt(ino)?;
         inode.nlink += 1;
         inode.ctime = caller.now;

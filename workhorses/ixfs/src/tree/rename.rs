@@ -3,7 +3,7 @@
 
 use super::names::check_name;
 use super::permission::{EXECUTE, WRITE};
-use super::{Body, Caller, Entry, Ino, MAX_LINKS, ROOT, Result, Tree};
+use super::{Body, Caller, Entry, Ino, MAX_LINKS, Name, ROOT, Result, Tree};
 use rustix::io::Errno;
 
 /// Flags of `renameat2(2)`.
@@ -124,6 +124,7 @@ impl Tree {
                 }
             }
         }
+        let name = Name::new(to.1)?;
         let mut lost = None;
         if let Some(target) = target {
             self.remove_entry(caller, target.dir, target.cookie)?;
@@ -135,7 +136,7 @@ impl Tree {
         // Add the new entry first: this fails if 256 names share a hash, and then nothing must be lost.
         let Place { dir, cookie, entry } = source;
         let is_dir = entry.kind == libc::S_IFDIR;
-        self.add_entry(caller, to.0, Entry { name: to.1.into(), ..entry })?;
+        self.add_entry(caller, to.0, Entry { name, ..entry })?;
         self.remove_entry(caller, dir, cookie)?;
         if is_dir && dir != to.0 {
             self.melt(dir)?.nlink -= 1;

@@ -17,7 +17,7 @@ pub const TIGHT: Geometry = Geometry { blocks: 54, log_blocks: 8, limit: 60 << 1
 
 pub fn formatted(geometry: Geometry) -> Vec<u8> {
     let device = MemoryDevice::new(vec![0; geometry.len() as usize]);
-    Store::format(&device, geometry, [7; 16], 42, 1_000).expect("the device is large enough");
+    Store::format(&device, geometry, [7; 16], [42, 43], 1_000).expect("the device is large enough");
     device.image()
 }
 
