@@ -8,7 +8,7 @@
 use crate::server::{Server, lock};
 use crate::store::Store;
 use crate::store::epochs::Epoch;
-use crate::tree::{Attr, Caller, Entry, Ino, Name, ROOT, Result, Tree};
+use crate::tree::{Attr, Caller, Entry, Ino, ROOT, Result, Tree};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -194,7 +194,7 @@ impl Server {
         after: u64,
         visit: &mut dyn FnMut(u64, &Entry, Option<Attr>) -> bool,
     ) -> Result<()> {
-        let dot = |name: &str, ino| Ok(Entry { ino, kind: libc::S_IFDIR, name: Name::new(name.as_bytes())? });
+        let dot = |name: &str, ino| Entry::new(ino, libc::S_IFDIR, name.as_bytes());
         let parent = self.combined_parent(ino)?;
         for (cookie, entry) in [(1, dot(".", ino)?), (2, dot("..", parent)?)] {
             if cookie > after && !visit(cookie, &entry, None) {
@@ -215,7 +215,7 @@ impl Server {
                 for (cookie, entry) in tree.list(within, after)? {
                     let ino = combined_ino(epoch, entry.ino);
                     let attr = tree.attr(entry.ino).ok().map(|attr| Attr { ino, ..attr });
-                    if !visit(cookie, &Entry { ino, ..entry.clone() }, attr) {
+                    if !visit(cookie, &entry.renumbered(ino), attr) {
                         break;
                     }
                 }

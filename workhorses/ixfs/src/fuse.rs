@@ -128,7 +128,7 @@ impl FuseFileSystem {
 
     fn list(&self, ino: INodeNo, offset: u64, add: Add<'_>) -> Result<()> {
         self.server.combined_list(ino.0, offset, &mut |cookie, entry, attr| {
-            add(cookie, OsStr::from_bytes(&entry.name), entry.ino, entry.kind, attr)
+            add(cookie, OsStr::from_bytes(entry.name()), entry.ino, entry.kind(), attr)
         })
     }
 }

@@ -11,6 +11,7 @@ pub mod control;
 #[cfg(feature = "fuse")]
 pub mod fuse;
 mod group;
+mod held;
 pub mod ninep;
 pub mod server;
 pub mod status;

@@ -2,11 +2,11 @@
 //! The server behind the FUSE and 9P interfaces: the live tree, its store, and the threads that make changes durable.
 
 use crate::group::{Answer, Group, Waiter};
+use crate::held::Held;
 use crate::status::{Latencies, Status};
 use crate::store::{Recovery, Result as StoreResult, Store, StoreError};
 use crate::tree::{Caller, Ino, ROOT, Tree};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
@@ -84,7 +84,7 @@ pub struct Server {
     gate: Mutex<Gate>,
     group: Group,
     /// Number of references that FUSE and 9P clients hold to an inode; a removed inode stays while there are any.
-    held: Mutex<BTreeMap<Ino, u64>>,
+    held: Mutex<Held>,
     stopping: AtomicBool,
     wake: Condvar,
     sleeping: Mutex<()>,
@@ -367,21 +367,14 @@ impl Server {
 
     /// Adds references of a client to an inode. An inode without a name stays as long as there are references.
     pub fn hold(&self, ino: Ino, count: u64) {
-        *lock(&self.held).entry(ino).or_default() += count;
+        lock(&self.held).add(ino, count);
     }
 
     /// Takes back references.
     pub fn unhold(&self, ino: Ino, count: u64) {
-        let mut held = lock(&self.held);
-        if let Some(left) = held.get_mut(&ino) {
-            *left = left.saturating_sub(count);
-            if *left == 0 {
-                held.remove(&ino);
-                drop(held);
-                if self.read(|tree| tree.inode(ino).is_ok_and(|inode| inode.nlink == 0)) {
-                    self.let_go(Some(ino));
-                }
-            }
+        let last = lock(&self.held).take(ino, count);
+        if last && self.read(|tree| tree.inode(ino).is_ok_and(|inode| inode.nlink == 0)) {
+            self.let_go(Some(ino));
         }
     }
 
@@ -389,7 +382,7 @@ impl Server {
     pub fn let_go(&self, lost: Option<Ino>) {
         let Some(ino) = lost else { return };
         self.write(|tree| {
-            if !lock(&self.held).contains_key(&ino) {
+            if !lock(&self.held).contains(ino) {
                 tree.release(ino);
             }
         });
@@ -453,7 +446,7 @@ impl Server {
         let gate = lock(&self.gate);
         let (error, failures) = (gate.error.and(gate.message.clone()), gate.failures);
         drop(gate);
-        let open_orphans = lock(&self.held).len() as u64;
+        let open_orphans = lock(&self.held).len();
         Status {
             durability: self.durability,
             memory_used_bytes: used,

@@ -27,8 +27,13 @@ fn empty_file_takes_300_bytes_and_data_15_percent_more_than_its_size() {
     Store::format(&device, geometry, [1; 16], [1, 2], 0).unwrap();
     let server = Server::new(Store::open(Arc::new(device)).unwrap(), Durability::Always).unwrap();
     let caller = Caller::root(1);
-    let before = resident_bytes();
-    for number in 0..FILES {
+    // The first files also pay for what does not grow with their number, such as the buffers of a commit.
+    let (mut before, first) = (0, 40_000);
+    for number in 0..first + FILES {
+        if number == first {
+            server.log_now().unwrap();
+            before = resident_bytes();
+        }
         let name = format!("file{number:08}");
         let ino = server.write(|tree| tree.create(&caller, ROOT, name.as_bytes(), &New::file(0o600))).unwrap();
         server.hold(ino, 1);
@@ -45,7 +50,7 @@ fn empty_file_takes_300_bytes_and_data_15_percent_more_than_its_size() {
     let ino = server.read(|tree| tree.resolve("file00000007")).unwrap();
     let before = resident_bytes();
     for part in 0..LEN >> 16 {
-        server.write(|tree| tree.write(&caller, ino, part << 16, &[part as u8 + 1; 1 << 16])).unwrap();
+        server.write(|tree| tree.write(&caller, ino, part << 16, &[part as u8 | 1; 1 << 16])).unwrap();
     }
     server.log_now().unwrap();
     let percent = (resident_bytes() - before) * 100 / LEN;

@@ -461,13 +461,13 @@ impl Session {
         }
         let mut out = Vec::new();
         self.server.combined_list(fid.ino, offset, &mut |cookie, entry, attr| {
-            let size = 13 + 8 + 1 + 2 + entry.name.len();
+            let size = 13 + 8 + 1 + 2 + entry.name().len();
             if out.len() + size > room {
                 return false;
             }
-            let plain = Attr { ino: entry.ino, mode: entry.kind, ..attr.unwrap_or(NO_ATTR) };
+            let plain = Attr { ino: entry.ino, mode: entry.kind(), ..attr.unwrap_or(NO_ATTR) };
             let part =
-                Message::new(0, 0).qid(&plain).u64(cookie).u8((entry.kind >> 12) as u8).string(&entry.name).finish();
+                Message::new(0, 0).qid(&plain).u64(cookie).u8((entry.kind() >> 12) as u8).string(entry.name()).finish();
             out.extend_from_slice(&part[HEADER..]);
             true
         })?;

@@ -119,7 +119,7 @@ fn verify_tree(tree: &mut Tree, report: &mut Report) -> Vec<String> {
         let Body::Dir(dir) = &inode.body else { continue };
         for (cookie, entry) in dir.entries.range(0) {
             match tree.inode(entry.ino) {
-                Ok(child) if child.kind() == entry.kind => {
+                Ok(child) if child.kind() == entry.kind() => {
                     *links.entry(entry.ino).or_default() += 1;
                     if let Body::Dir(below) = &child.body {
                         *links.entry(ino).or_default() += 1;
@@ -134,7 +134,7 @@ fn verify_tree(tree: &mut Tree, report: &mut Report) -> Vec<String> {
     }
     let mut mended = Vec::new();
     for (dir, cookie, entry) in dangling {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let name = String::from_utf8_lossy(entry.name()).into_owned();
         report.problems.push(format!("name {name} in inode {dir} refers to no inode of its type"));
         edit(tree, dir, |body| {
             if let Body::Dir(dir) = body {

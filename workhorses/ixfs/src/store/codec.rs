@@ -4,7 +4,7 @@
 
 use super::Ptr;
 use crate::tree::inode::{Inode, Xattrs};
-use crate::tree::{Body, Data, Dir, Entry, Name};
+use crate::tree::{Body, Data, Dir, Entry};
 
 /// The bytes are not what their checksum vouches for: written by a mistaken or newer program, or forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -163,16 +163,19 @@ pub fn xattrs_from(bytes: &[u8]) -> Result<Xattrs, Malformed> {
 /// Appends a directory entry.
 pub fn write_entry(out: &mut Writer, entry: &Entry) {
     out.u64(entry.ino);
-    out.u32(entry.kind);
-    out.bytes(&entry.name);
+    out.u32(entry.kind());
+    out.bytes(entry.name());
 }
 
 /// Takes a directory entry.
 pub fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     let (ino, kind) = (from.u64()?, from.u32()?);
-    let name = Name::new(from.bytes()?).map_err(|_| Malformed("a name is too long"))?;
+    let name = from.bytes()?;
+    if kind & !libc::S_IFMT != 0 {
+        return Err(Malformed("a directory entry has no type"));
+    }
     if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
         return Err(Malformed("a name is not a file name"));
     }
-    Ok(Entry { ino, kind, name })
+    Entry::new(ino, kind, name).map_err(|_| Malformed("a name is too long"))
 }

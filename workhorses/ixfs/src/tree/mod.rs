@@ -20,7 +20,6 @@ pub mod rename;
 pub use attributes::SetAttr;
 pub use data::{Data, Fetch, Growth, NoStore, PAGE, Page};
 pub use inode::{Attr, Body, Dir, Entry, Ino, Inode, ROOT};
-pub use name::Name;
 pub use rename::RenameFlags;
 
 use inode::{INODE_COST, PERMISSIONS};
@@ -375,11 +374,11 @@ impl Tree {
             }
             let Ok(dir) = self.dir(ino) else { continue };
             for (_, entry) in dir.entries.range(0) {
-                let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+                let path = format!("{path}/{}", String::from_utf8_lossy(entry.name()));
                 if entry.ino == wanted {
                     return Some(path);
                 }
-                if entry.kind == libc::S_IFDIR && visited <= self.count {
+                if entry.kind() == libc::S_IFDIR && visited <= self.count {
                     stack.push((entry.ino, path));
                 }
             }

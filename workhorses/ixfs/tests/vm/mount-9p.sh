@@ -32,8 +32,8 @@ round() {
     truncate -s 5000 /mnt/a/b/moved
     [ "$(stat -c '%s %a' /mnt/a/b/moved)" = "5000 640" ]
     i=0
-    while [ $i -lt 300 ]; do echo $i > /mnt/a/b/f$i; i=$((i + 1)); done
-    [ "$(ls /mnt/a/b | wc -l)" = 301 ]
+    while [ $i -lt 60 ]; do echo $i > /mnt/a/b/f$i; i=$((i + 1)); done
+    [ "$(ls /mnt/a/b | wc -l)" = 61 ]
     rm /mnt/hard
     sh -c 'echo open > /mnt/gone; exec 3< /mnt/gone; rm /mnt/gone; read line <&3; [ "$line" = open ]'
     # Made durable by fsync: a copy of the store made now, without the server's help, must have it.

@@ -52,9 +52,9 @@ fn walk(tree: &Tree, ino: Ino, path: &str, out: &mut String) {
         Body::Dir(dir) => {
             writeln!(out, " in #{} {}", dir.parent, dir.count).unwrap();
             let mut names: Vec<_> = dir.entries.range(0).map(|(_, entry)| entry.clone()).collect();
-            names.sort_by(|a, b| a.name.cmp(&b.name));
+            names.sort_by(|a, b| a.name().cmp(b.name()));
             for entry in names {
-                walk(tree, entry.ino, &format!("{path}/{}", String::from_utf8_lossy(&entry.name)), out);
+                walk(tree, entry.ino, &format!("{path}/{}", String::from_utf8_lossy(entry.name())), out);
             }
         }
     }
