@@ -142,7 +142,9 @@ impl Session {
             Getlock { fid, lock } => self.getlock(tag, fid, &lock),
             Link { dir, fid, name } => self.link(tag, dir, fid, name),
             UnlinkAt { dir, name, flags } => self.unlink(tag, dir, name, flags),
-            Auth | Unknown(_) | Version { .. } | Flush { .. } | Fsync { .. } => Err(Errno::OPNOTSUPP),
+            // This error tells clients such as diod's that they need no authentication.
+            Auth => Err(Errno::NOENT),
+            Unknown(_) | Version { .. } | Flush { .. } | Fsync { .. } => Err(Errno::OPNOTSUPP),
         }
     }
 
