@@ -44,7 +44,8 @@ pub fn run(bytes: &[u8]) {
 /// Returns the number of messages that were executed.
 pub fn connection(mut bytes: &[u8]) -> usize {
     let device = Arc::new(MemoryDevice::new(image().to_vec()));
-    let server = Server::new(Store::open(device.clone()).expect("a new store"), Durability::Always).expect("no failure");
+    let server =
+        Server::new(Store::open(device.clone()).expect("a new store"), Durability::Always).expect("no failure");
     let mut session = Session::new(server.clone(), Arc::new(Mutex::new(Locks::default())), Peer::Known(0, 0), 1);
     for message in opening() {
         assert!(answer(&mut session, &server, &message), "the opening messages are well-formed");
