@@ -170,7 +170,7 @@ impl Server {
         self.freeze().0
     }
 
-    /// What `fsync`, `fdatasync` and `sync` do: returns when all changes made before the call, to any file and to the
+    /// What `fsync` and `fdatasync` do: returns when all changes made before the call, to any file and to the
     /// directories on the paths to them, are at the level that the durability promises. Callers that come while the log
     /// is being written share the next write.
     ///
