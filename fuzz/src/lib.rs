@@ -5,6 +5,9 @@
 pub mod bitfit_operations;
 pub mod events;
 pub mod gfs2_image;
+pub mod ixfs_messages;
+pub mod ixfs_store;
+pub mod ixfs_stream;
 pub mod log;
 pub mod lrz_archive;
 pub mod machine;

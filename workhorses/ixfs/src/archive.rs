@@ -194,9 +194,9 @@ impl Server {
         after: u64,
         visit: &mut dyn FnMut(u64, &Entry, Option<Attr>) -> bool,
     ) -> Result<()> {
-        let dot = |name: &str, ino| Entry { ino, kind: libc::S_IFDIR, name: name.as_bytes().into() };
+        let dot = |name: &str, ino| Entry::new(ino, libc::S_IFDIR, name.as_bytes());
         let parent = self.combined_parent(ino)?;
-        for (cookie, entry) in [(1, dot(".", ino)), (2, dot("..", parent))] {
+        for (cookie, entry) in [(1, dot(".", ino)?), (2, dot("..", parent)?)] {
             if cookie > after && !visit(cookie, &entry, None) {
                 return Ok(());
             }
@@ -215,7 +215,7 @@ impl Server {
                 for (cookie, entry) in tree.list(within, after)? {
                     let ino = combined_ino(epoch, entry.ino);
                     let attr = tree.attr(entry.ino).ok().map(|attr| Attr { ino, ..attr });
-                    if !visit(cookie, &Entry { ino, ..entry.clone() }, attr) {
+                    if !visit(cookie, &entry.renumbered(ino), attr) {
                         break;
                     }
                 }
@@ -228,7 +228,7 @@ impl Server {
                 years.dedup();
                 for year in years {
                     // The cookies of `.` and `..` are 1 and 2.
-                    let entry = Entry { name: format!("{year:04}").as_bytes().into(), ..dot(".", VIRTUAL | year) };
+                    let entry = dot(&format!("{year:04}"), VIRTUAL | year)?;
                     if year + 3 > after && !visit(year + 3, &entry, self.combined_attr(VIRTUAL | year).ok()) {
                         break;
                     }
@@ -238,7 +238,7 @@ impl Server {
             Place::Year(year) => {
                 for (cookie, epoch) in (3..).zip(self.in_year(year)) {
                     let ino = combined_ino(self.epoch_number(&epoch.name), ROOT);
-                    let entry = dot(&epoch.name[5..], ino);
+                    let entry = dot(&epoch.name[5..], ino)?;
                     if cookie > after && !visit(cookie, &entry, self.combined_attr(ino).ok()) {
                         break;
                     }

@@ -54,7 +54,7 @@ impl Drop for Guard {
     }
 }
 
-fn answer(server: &Server, mut stream: UnixStream) {
+fn answer(server: &Arc<Server>, mut stream: UnixStream) {
     let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
     let mut line = String::new();
     let read = stream.try_clone().and_then(|half| BufReader::new(half.take(MAX_REQUEST)).read_line(&mut line));
@@ -64,7 +64,7 @@ fn answer(server: &Server, mut stream: UnixStream) {
 }
 
 /// Executes a request.
-pub fn respond(server: &Server, request: &str) -> Value {
+pub fn respond(server: &Arc<Server>, request: &str) -> Value {
     let (verb, argument) = request.split_once(' ').unwrap_or((request, ""));
     let done = |result: crate::store::Result<crate::server::Level>| match result {
         Ok(level) => json!({ "level": level }),

@@ -5,7 +5,7 @@
 //! `open` and `opendir` are answered with `ENOSYS` once, which makes the kernel open files by itself: the references
 //! it takes with each lookup keep removed files alive. `flush` is answered likewise: a close makes nothing durable.
 
-use crate::server::{Server, lock, now};
+use crate::server::{Server, now};
 use crate::tree::attributes::{SetAttr, When, XattrFlags};
 use crate::tree::names::New;
 use crate::tree::{Attr, Caller, Ino, PAGE};
@@ -18,8 +18,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// How long the kernel may keep names and attributes: it is the only one to change them.
@@ -28,18 +27,8 @@ const TTL: Duration = Duration::from_secs(3600);
 /// The file system that the kernel calls through FUSE.
 pub struct FuseFileSystem {
     server: Arc<Server>,
-    /// Requests that wait for the log.
-    syncs: Mutex<Sender<ReplyEmpty>>,
-}
-
-/// Answers requests that wait for the log: all that came while it was being written share the next write, and the
-/// threads that talk to the kernel are free meanwhile.
-fn answer_syncs(server: &Server, waiting: &Receiver<ReplyEmpty>) {
-    while let Ok(first) = waiting.recv() {
-        let group: Vec<ReplyEmpty> = std::iter::once(first).chain(waiting.try_iter()).collect();
-        let result = server.sync().map(drop);
-        group.into_iter().for_each(|reply| empty(result, reply));
-    }
+    /// Whether a thread that talks to the kernel may write the log: other threads then answer the kernel meanwhile.
+    lead: bool,
 }
 
 /// Adds an entry to a reply: cookie, name, inode, mode, attributes. False once the reply is full.
@@ -108,18 +97,8 @@ fn file_attr(attr: &Attr) -> FileAttr {
 }
 
 impl FuseFileSystem {
-    /// Creates it for a server, and starts the thread that answers `fsync` requests.
-    pub fn new(server: Arc<Server>) -> io::Result<FuseFileSystem> {
-        let (syncs, waiting) = channel();
-        let log = server.clone();
-        std::thread::Builder::new().name("fsync".to_owned()).spawn(move || answer_syncs(&log, &waiting))?;
-        Ok(FuseFileSystem { server, syncs: Mutex::new(syncs) })
-    }
-
     fn sync(&self, reply: ReplyEmpty) {
-        if let Err(refused) = lock(&self.syncs).send(reply) {
-            refused.0.error(Errno::EIO);
-        }
+        self.server.sync_then(self.lead, Box::new(move |result| empty(result.map(drop), reply)));
     }
 
     fn reply_entry(&self, result: Result<Attr>, reply: ReplyEntry) {
@@ -149,7 +128,7 @@ impl FuseFileSystem {
 
     fn list(&self, ino: INodeNo, offset: u64, add: Add<'_>) -> Result<()> {
         self.server.combined_list(ino.0, offset, &mut |cookie, entry, attr| {
-            add(cookie, OsStr::from_bytes(&entry.name), entry.ino, entry.kind, attr)
+            add(cookie, OsStr::from_bytes(entry.name()), entry.ino, entry.kind(), attr)
         })
     }
 }
@@ -546,5 +525,5 @@ pub fn mount(
     }
     config.n_threads = Some(threads);
     config.clone_fd = threads > 1;
-    fuser::Session::new(FuseFileSystem::new(server)?, directory, &config)
+    fuser::Session::new(FuseFileSystem { server, lead: threads > 1 }, directory, &config)
 }

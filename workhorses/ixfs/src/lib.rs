@@ -10,6 +10,8 @@ pub mod archive;
 pub mod control;
 #[cfg(feature = "fuse")]
 pub mod fuse;
+mod group;
+mod held;
 pub mod ninep;
 pub mod server;
 pub mod status;

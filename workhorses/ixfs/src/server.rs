@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The server behind the FUSE and 9P interfaces: the live tree, its store, and the threads that make changes durable.
 
+use crate::group::{Answer, Group, Waiter};
+use crate::held::Held;
 use crate::status::{Latencies, Status};
 use crate::store::{Recovery, Result as StoreResult, Store, StoreError};
 use crate::tree::{Caller, Ino, ROOT, Tree};
 use rustix::io::Errno;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -50,6 +52,8 @@ pub enum Level {
 const INO_GAP: u64 = 1 << 24;
 /// A snapshot begins when the log is this full, in percent.
 const LOG_FULL_PERCENT: u64 = 35;
+/// An empty batch confirms the last one when no commit has followed it for this long.
+const CONFIRM_AFTER: Duration = Duration::from_secs(1);
 /// A snapshot begins when the last one is this old and there are changes.
 const SNAPSHOT_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -59,8 +63,6 @@ struct Gate {
     logged: u64,
     /// Version of the tree that is in a snapshot.
     snapshotted: u64,
-    /// Whether a thread is writing the log.
-    busy: bool,
     /// Number of failed attempts so far, and the last one's error.
     failures: u64,
     error: Option<Errno>,
@@ -75,12 +77,14 @@ pub struct Server {
     recovery: Recovery,
     /// Counts changes of the tree. A number read under the tree's lock belongs to that tree.
     version: AtomicU64,
+    /// Value of [`Tree::churn`] in the tree that is logged.
+    churn_logged: AtomicU64,
     /// When the oldest change that is not logged was made, in nanoseconds since 1970; 0: there is none.
     dirty_since: AtomicI64,
     gate: Mutex<Gate>,
-    turn: Condvar,
+    group: Group,
     /// Number of references that FUSE and 9P clients hold to an inode; a removed inode stays while there are any.
-    held: Mutex<BTreeMap<Ino, u64>>,
+    held: Mutex<Held>,
     stopping: AtomicBool,
     wake: Condvar,
     sleeping: Mutex<()>,
@@ -113,15 +117,17 @@ impl Server {
         tree.next_ino += INO_GAP;
         tree.disk_limit = store.live_limit(false);
         store.make_durable(&tree, now())?;
+        let churn = tree.churn;
         Ok(Arc::new(Server {
             tree: RwLock::new(tree),
             store,
             durability,
             recovery,
             version: AtomicU64::new(1),
+            churn_logged: AtomicU64::new(churn),
             dirty_since: AtomicI64::new(0),
             gate: Mutex::default(),
-            turn: Condvar::new(),
+            group: Group::default(),
             held: Mutex::default(),
             stopping: AtomicBool::new(false),
             wake: Condvar::new(),
@@ -164,60 +170,92 @@ impl Server {
         self.freeze().0
     }
 
-    /// What `fsync`, `fdatasync` and `sync` do: returns when all changes made before the call, to any file and to the
+    /// What `fsync` and `fdatasync` do: returns when all changes made before the call, to any file and to the
     /// directories on the paths to them, are at the level that the durability promises. Callers that come while the log
     /// is being written share the next write.
     ///
     /// # Errors
     /// The store cannot be written. The changes stay in memory and the next call tries again.
-    pub fn sync(&self) -> Result<Level, Errno> {
+    pub fn sync(self: &Arc<Self>) -> Result<Level, Errno> {
         match self.durability {
             Durability::Always => self.log_now(),
             Durability::Everysec | Durability::Snapshot => Ok(Level::InMemory),
         }
     }
 
-    /// Returns when all changes made before the call are logged, whatever the durability.
-    pub fn log_now(&self) -> Result<Level, Errno> {
-        let begin = Instant::now();
-        let wanted = self.version.load(Ordering::Relaxed);
-        let mut gate = lock(&self.gate);
-        let failures = gate.failures;
-        loop {
-            if gate.logged >= wanted {
-                drop(gate);
-                lock(&self.latencies).add(begin.elapsed());
-                return Ok(Level::Logged);
+    /// Does what [`sync`](Self::sync) does and passes the result to `answer`. With `lead`, the calling thread may write
+    /// the log for itself and for others until no request waits; otherwise it returns soon, and another thread answers.
+    pub fn sync_then(self: &Arc<Self>, lead: bool, answer: Answer) {
+        if self.durability != Durability::Always {
+            return answer(Ok(Level::InMemory));
+        }
+        if self.join(answer) {
+            if lead {
+                while !self.lead_once() {}
+            } else {
+                self.hand_over();
             }
-            if gate.failures > failures + 1 {
-                // An attempt that began after this call has failed, so report its error.
-                return Err(gate.error.unwrap_or(Errno::IO));
-            }
-            if !gate.busy {
-                gate.busy = true;
-                drop(gate);
-                let result = self.log_once();
-                lock(&self.latencies).add(begin.elapsed());
-                return result.map(|()| Level::Logged);
-            }
-            gate = self.turn.wait(gate).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Logs the present tree. The caller has set `busy`.
+    /// Returns when all changes made before the call are logged, whatever the durability.
+    pub fn log_now(self: &Arc<Self>) -> Result<Level, Errno> {
+        let (sender, receiver) = channel();
+        let leads = self.join(Box::new(move |result| {
+            let _ = sender.send(result);
+        }));
+        if leads && !self.lead_once() {
+            self.hand_over();
+        }
+        receiver.recv().unwrap_or(Err(Errno::IO))
+    }
+
+    /// Adds a request for the log; returns whether the caller must lead.
+    fn join(&self, answer: Answer) -> bool {
+        let wanted = self.version.load(Ordering::Relaxed);
+        self.group.join(Waiter { wanted, begin: Instant::now(), answer })
+    }
+
+    /// Lets a thread of its own write the log until no request waits.
+    fn hand_over(self: &Arc<Self>) {
+        let server = self.clone();
+        let lead = move || while !server.lead_once() {};
+        if std::thread::Builder::new().name("log".to_owned()).spawn(lead).is_err() {
+            // Without a further thread this one has to do it.
+            while !self.lead_once() {}
+        }
+    }
+
+    /// Logs the present tree for all requests that wait, and answers them. Returns whether the lead has ended because
+    /// none waits any more.
+    fn lead_once(&self) -> bool {
+        let group = self.group.gather();
+        let wanted = group.iter().map(|waiter| waiter.wanted).max().unwrap_or(0);
+        // A snapshot may have done it meanwhile.
+        let done = lock(&self.gate).logged >= wanted;
+        let begin = Instant::now();
+        let result = if done { Ok(()) } else { self.log_once() };
+        if !done {
+            self.group.committed(group.len(), begin.elapsed());
+        }
+        let now = Instant::now();
+        if result.is_ok() {
+            let mut latencies = lock(&self.latencies);
+            group.iter().for_each(|waiter| latencies.add(now - waiter.begin));
+        }
+        group.into_iter().for_each(|waiter| (waiter.answer)(result.map(|()| Level::Logged)));
+        self.group.retire()
+    }
+
+    /// Logs the present tree. Only the thread that leads calls this.
     fn log_once(&self) -> Result<(), Errno> {
         let since = self.dirty_since.swap(0, Ordering::Relaxed);
         let (tree, version) = self.freeze();
         let result = self.store.make_durable(&tree, now());
-        self.note(result, version, since)
-    }
-
-    fn note(&self, result: StoreResult<()>, version: u64, since: i64) -> Result<(), Errno> {
         let mut gate = lock(&self.gate);
-        gate.busy = false;
-        self.turn.notify_all();
         match result {
             Ok(()) => {
+                self.churn_logged.store(tree.churn, Ordering::Relaxed);
                 gate.logged = gate.logged.max(version);
                 gate.error = None;
                 Ok(())
@@ -296,7 +334,7 @@ impl Server {
     }
 
     /// Changes a file's data. Where memory is full, pages of big files leave it first.
-    pub fn write_data<R>(&self, mut write: impl FnMut(&mut Tree) -> Result<R, Errno>) -> Result<R, Errno> {
+    pub fn write_data<R>(self: &Arc<Self>, mut write: impl FnMut(&mut Tree) -> Result<R, Errno>) -> Result<R, Errno> {
         match self.write(&mut write) {
             Err(Errno::NOSPC) if self.make_room() => self.write(write),
             other => other,
@@ -305,7 +343,7 @@ impl Server {
 
     /// Writes a snapshot and lets pages of big files leave memory until half of the quota is free. Returns whether any
     /// memory was freed.
-    pub fn make_room(&self) -> bool {
+    pub fn make_room(self: &Arc<Self>) -> bool {
         let (limit, used) = self.read(|tree| (tree.limit, tree.used));
         let big = crate::store::big_file(limit);
         let files: Vec<Ino> = self.read(|tree| {
@@ -329,21 +367,14 @@ impl Server {
 
     /// Adds references of a client to an inode. An inode without a name stays as long as there are references.
     pub fn hold(&self, ino: Ino, count: u64) {
-        *lock(&self.held).entry(ino).or_default() += count;
+        lock(&self.held).add(ino, count);
     }
 
     /// Takes back references.
     pub fn unhold(&self, ino: Ino, count: u64) {
-        let mut held = lock(&self.held);
-        if let Some(left) = held.get_mut(&ino) {
-            *left = left.saturating_sub(count);
-            if *left == 0 {
-                held.remove(&ino);
-                drop(held);
-                if self.read(|tree| tree.inode(ino).is_ok_and(|inode| inode.nlink == 0)) {
-                    self.let_go(Some(ino));
-                }
-            }
+        let last = lock(&self.held).take(ino, count);
+        if last && self.read(|tree| tree.inode(ino).is_ok_and(|inode| inode.nlink == 0)) {
+            self.let_go(Some(ino));
         }
     }
 
@@ -351,7 +382,7 @@ impl Server {
     pub fn let_go(&self, lost: Option<Ino>) {
         let Some(ino) = lost else { return };
         self.write(|tree| {
-            if !lock(&self.held).contains_key(&ino) {
+            if !lock(&self.held).contains(ino) {
                 tree.release(ino);
             }
         });
@@ -368,8 +399,9 @@ impl Server {
         std::thread::Builder::new().name("flusher".to_owned()).spawn(move || server.flush_until_stopped())
     }
 
-    fn flush_until_stopped(&self) {
+    fn flush_until_stopped(self: &Arc<Self>) {
         let mut last_snapshot = Instant::now();
+        let churn_limit = self.read(|tree| crate::store::big_file(tree.limit));
         while !self.stopping.load(Ordering::Relaxed) {
             let guard = lock(&self.sleeping);
             let _ = self.wake.wait_timeout(guard, Duration::from_millis(100));
@@ -386,8 +418,12 @@ impl Server {
                 last_snapshot = Instant::now();
             } else if self.read(|tree| tree.used / 4 * 5 > tree.limit) && self.make_room() {
                 last_snapshot = Instant::now();
-            } else if self.durability != Durability::Snapshot && age >= self.durability.interval() {
+            } else if self.durability != Durability::Snapshot && age >= self.durability.interval()
+                || self.read(|tree| tree.churn).wrapping_sub(self.churn_logged.load(Ordering::Relaxed)) > churn_limit
+            {
                 let _ = self.log_now();
+            } else if self.group.is_quiet(CONFIRM_AFTER) {
+                let _ = self.store.confirm();
             }
         }
     }
@@ -410,7 +446,7 @@ impl Server {
         let gate = lock(&self.gate);
         let (error, failures) = (gate.error.and(gate.message.clone()), gate.failures);
         drop(gate);
-        let open_orphans = lock(&self.held).len() as u64;
+        let open_orphans = lock(&self.held).len();
         Status {
             durability: self.durability,
             memory_used_bytes: used,

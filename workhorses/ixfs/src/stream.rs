@@ -71,7 +71,7 @@ pub fn epochs_of(device: &dyn Device) -> Result<(Superblock, Vec<Epoch>), StoreE
         }
     }
     let Some(superblock) = newest else {
-        return Err(load::restore(device, Mistake::None)
+        return Err(load::restore(device, Mistake::None, false)
             .err()
             .unwrap_or(StoreError::Damaged { what: "superblocks changed while they were read; try again", block: 0 }));
     };

@@ -240,20 +240,42 @@ pub struct Dump {
 
 /// Compare with the FUSE floor, tmpfs and the disk's file system
 #[derive(Args)]
-#[command(after_help = "Example:
-  ixfs bench --rounds 15 /var/tmp
+#[command(after_help = "Examples:
+  ixfs bench /var/tmp
+  ixfs bench --only fsync --rounds 31 /var/tmp
+  ixfs bench --only none --recovery 1G /var/tmp
+  ixfs bench --only none --tree src/project --command 'make -j2' /var/tmp
 
-Each operation is measured on all four in turn, round by round; the table shows medians, and medians of the rounds'
-ratios. Needs user 0 to mount. The floor is a memory file system on the same FUSE library that keeps nothing: what is slower is ixfs, what is not is FUSE.")]
+Each operation is measured on all four in turn, round by round; the table shows medians, and medians and quartiles of
+the rounds' ratios. Needs user 0 to mount. The floor is a memory file system on the same FUSE library that keeps
+nothing: what is slower is ixfs, what is not is FUSE.")]
 pub struct Bench {
     /// Directory on the disk to compare with; everything created in it is removed
     pub directory: PathBuf,
     /// Rounds
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
+    /// Rounds of --recovery and --tree
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub slow_rounds: u32,
     /// Files for the listing of a large directory
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub files: u32,
+    /// Measure only operations whose name contains this; may be repeated
+    #[arg(long, value_name = "TEXT")]
+    pub only: Vec<String>,
+    /// Quota of memory of the store
+    #[arg(long, default_value = "2G")]
+    pub size: String,
+    /// Also measure the opening of a store with this many bytes of files, and the reading of as many bytes
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub recovery: Option<u64>,
+    /// Also measure --command in a copy of this directory on each file system but the floor
+    #[arg(long, value_name = "DIR")]
+    pub tree: Option<PathBuf>,
+    /// Shell command for --tree
+    #[arg(long, default_value = "make", requires = "tree")]
+    pub command: String,
     /// Form of the output
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

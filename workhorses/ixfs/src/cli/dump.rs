@@ -41,9 +41,9 @@ fn walk(tree: &Tree, json: bool, out: &mut impl Write) -> anyhow::Result<()> {
         print(inode, if path.is_empty() { "/" } else { &path }, json, out)?;
         if let Body::Dir(dir) = &inode.body {
             let mut entries: Vec<_> = dir.entries.range(0).map(|(_, entry)| entry.clone()).collect();
-            entries.sort_by(|a, b| b.name.cmp(&a.name));
+            entries.sort_by(|a, b| b.name().cmp(a.name()));
             stack.extend(
-                entries.iter().map(|entry| (entry.ino, format!("{path}/{}", String::from_utf8_lossy(&entry.name)))),
+                entries.iter().map(|entry| (entry.ino, format!("{path}/{}", String::from_utf8_lossy(entry.name())))),
             );
         }
     }

@@ -84,10 +84,9 @@ fn make(store: &Path, limit: u64, archive_space: Option<u64>, big_files: u64) ->
         None => FileDevice::create(store, geometry.len()),
     };
     let device = device.with_context(|| format!("{}", store.display()))?;
-    let (mut id, mut seed) = ([0; 16], [0; 8]);
+    let mut id = [0; 16];
     getrandom::fill(&mut id)?;
-    getrandom::fill(&mut seed)?;
-    Store::format(&device, geometry, id, u64::from_le_bytes(seed), now())
+    Store::format(&device, geometry, id, [getrandom::u64()?, getrandom::u64()?], now())
         .with_context(|| format!("{}", store.display()))
 }
 

@@ -4,7 +4,8 @@
 use super::locks::Locks;
 use super::message::{self, HEADER, Message};
 use super::session::{Answer, Peer, Session, User};
-use crate::server::{Server, lock};
+use crate::server::{Level, Server, lock};
+use rustix::io::Errno;
 use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,10 +13,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-
-/// Waiting `fsync`s of a connection that have threads of their own; further ones hold up the connection.
-const MAX_SYNCS: usize = 64;
 
 /// A socket on which the server listens for 9P clients until this is dropped. Existing connections continue.
 pub struct ServedSocket {
@@ -111,24 +110,39 @@ fn connect(server: &Arc<Server>, locks: &Arc<Mutex<Locks>>, peer: Peer, stream: 
     });
 }
 
+/// A request for durability that was served: its tag, and the level reached.
+type Synced = (u16, Result<Level, Errno>);
+
 struct Connection<S> {
     server: Arc<Server>,
     out: Mutex<S>,
     /// Tags of requests that wait for durability.
     waiting: Mutex<BTreeSet<u16>>,
+    /// Where requests go that were served; none once the connection has ended.
+    synced: Mutex<Option<Sender<Synced>>>,
 }
 
 impl<S: Stream> Connection<S> {
     /// Serves the client until it closes the connection or sends something that is not a message.
     fn serve(server: &Arc<Server>, mut session: Session, mut stream: S) -> io::Result<()> {
+        let (synced, receiver) = channel();
+        let out = Mutex::new(stream.copy()?);
         let connection =
-            Arc::new(Connection { server: server.clone(), out: Mutex::new(stream.copy()?), waiting: Mutex::default() });
-        let result = connection.run(&mut session, &mut stream);
-        stream.hang_up();
-        result
+            Connection { server: server.clone(), out, waiting: Mutex::default(), synced: Mutex::new(Some(synced)) };
+        std::thread::scope(|scope| {
+            let connection = &connection;
+            std::thread::Builder::new().name("9p-fsync".to_owned()).spawn_scoped(scope, move || {
+                let _ = connection.reply_to_syncs(&receiver);
+            })?;
+            let result = connection.run(&mut session, &mut stream);
+            stream.hang_up();
+            // The other thread ends when the last request is served.
+            *lock(&connection.synced) = None;
+            result
+        })
     }
 
-    fn run(self: &Arc<Self>, session: &mut Session, stream: &mut S) -> io::Result<()> {
+    fn run(&self, session: &mut Session, stream: &mut S) -> io::Result<()> {
         let mut bytes = Vec::new();
         loop {
             let mut size = [0; 4];
@@ -142,7 +156,7 @@ impl<S: Stream> Connection<S> {
             let (tag, request) = message::decode(&bytes).map_err(io::Error::other)?;
             match session.handle(tag, request) {
                 Answer::Reply(reply) => self.send(reply)?,
-                Answer::Sync(tag, _datasync) => self.sync(tag)?,
+                Answer::Sync(tag, _datasync) => self.sync(tag),
                 Answer::Flush(old, reply) => {
                     lock(&self.waiting).remove(&old);
                     self.send(reply)?;
@@ -155,32 +169,33 @@ impl<S: Stream> Connection<S> {
         lock(&self.out).write_all(&reply.finish())
     }
 
-    /// Makes changes durable and replies, in a thread of its own. `datasync` asks for less than a full sync: the log
-    /// has no cheaper form, so both do the same.
-    fn sync(self: &Arc<Self>, tag: u16) -> io::Result<()> {
-        let crowded = {
-            let mut waiting = lock(&self.waiting);
-            waiting.insert(tag);
-            waiting.len() > MAX_SYNCS
+    /// Makes changes durable and replies then; other requests are served meanwhile. `datasync` asks for less than a full
+    /// sync: the log has no cheaper form, so both do the same.
+    fn sync(&self, tag: u16) {
+        lock(&self.waiting).insert(tag);
+        let Some(synced) = lock(&self.synced).clone() else { return };
+        // The thread that writes the log must not wait for this client, which may have stopped reading.
+        let answer = move |result| {
+            let _ = synced.send((tag, result));
         };
-        if crowded {
-            return self.finish_sync(tag);
-        }
-        let connection = self.clone();
-        spawn("9p-fsync", move || {
-            let _ = connection.finish_sync(tag);
-        })
+        self.server.sync_then(false, Box::new(answer));
     }
 
-    fn finish_sync(&self, tag: u16) -> io::Result<()> {
-        let reply = match self.server.sync() {
-            Ok(_) => Message::new(51, tag),
-            Err(error) => Message::error(tag, error),
-        };
-        // Done while holding the lock of the tags: a flush that arrives meanwhile must be answered after this reply, or
-        // in place of it.
-        let mut waiting = lock(&self.waiting);
-        if waiting.remove(&tag) { self.send(reply) } else { Ok(()) }
+    /// Replies to requests whose changes are durable, until the connection ends.
+    fn reply_to_syncs(&self, synced: &Receiver<Synced>) -> io::Result<()> {
+        while let Ok((tag, result)) = synced.recv() {
+            let reply = match result {
+                Ok(_) => Message::new(51, tag),
+                Err(error) => Message::error(tag, error),
+            };
+            // Done while holding the lock of the tags: a flush that arrives meanwhile must be answered after this
+            // reply, or in place of it.
+            let mut waiting = lock(&self.waiting);
+            if waiting.remove(&tag) {
+                self.send(reply)?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -142,7 +142,9 @@ impl Session {
             Getlock { fid, lock } => self.getlock(tag, fid, &lock),
             Link { dir, fid, name } => self.link(tag, dir, fid, name),
             UnlinkAt { dir, name, flags } => self.unlink(tag, dir, name, flags),
-            Auth | Unknown(_) | Version { .. } | Flush { .. } | Fsync { .. } => Err(Errno::OPNOTSUPP),
+            // This error tells clients such as diod's that they need no authentication.
+            Auth => Err(Errno::NOENT),
+            Unknown(_) | Version { .. } | Flush { .. } | Fsync { .. } => Err(Errno::OPNOTSUPP),
         }
     }
 
@@ -461,13 +463,13 @@ impl Session {
         }
         let mut out = Vec::new();
         self.server.combined_list(fid.ino, offset, &mut |cookie, entry, attr| {
-            let size = 13 + 8 + 1 + 2 + entry.name.len();
+            let size = 13 + 8 + 1 + 2 + entry.name().len();
             if out.len() + size > room {
                 return false;
             }
-            let plain = Attr { ino: entry.ino, mode: entry.kind, ..attr.unwrap_or(NO_ATTR) };
+            let plain = Attr { ino: entry.ino, mode: entry.kind(), ..attr.unwrap_or(NO_ATTR) };
             let part =
-                Message::new(0, 0).qid(&plain).u64(cookie).u8((entry.kind >> 12) as u8).string(&entry.name).finish();
+                Message::new(0, 0).qid(&plain).u64(cookie).u8((entry.kind() >> 12) as u8).string(entry.name()).finish();
             out.extend_from_slice(&part[HEADER..]);
             true
         })?;

@@ -3,7 +3,7 @@
 
 use super::device::Device;
 use super::load::{self, read_object};
-use super::{Ptr, Recovery, Result, Store};
+use super::{Gap, Ptr, Recovery, Result, Store};
 use crate::tree::{Body, Entry, Ino, ROOT, Tree};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +38,7 @@ impl Report {
 /// Neither snapshot can be loaded; nothing is then repaired.
 pub fn check(device: Arc<dyn Device>, repair: bool, now: i64) -> Result<Report> {
     let mut report = Report::default();
+    let mut mended_log = None;
     for (slot, superblock) in load::superblocks(&*device)?.into_iter().enumerate() {
         if let Err(error) = superblock
             && !load::is_empty(&*device, slot)
@@ -45,7 +46,16 @@ pub fn check(device: Arc<dyn Device>, repair: bool, now: i64) -> Result<Report> 
             report.problems.push(format!("superblock {slot}: {error}"));
         }
     }
-    let (store, mut tree, recovery) = Store::open(device.clone())?;
+    let (store, mut tree, recovery) = Store::open_before_gap(device.clone())?;
+    if let Some(gap) = &recovery.gap {
+        let Gap { damaged, block, last, files } = gap;
+        report.problems.push(format!(
+            "block {block}: log batch {damaged} is damaged; acknowledged changes in it and in those behind it, up to \
+             {last}, are lost"
+        ));
+        report.problems.extend(files.iter().map(|file| format!("{file}: later changes are lost")));
+        mended_log = Some(format!("went back to the state before log batch {damaged}"));
+    }
     if recovery.fallback {
         report.problems.push("newest snapshot is unusable: the one before was taken, with its longer log".to_owned());
     }
@@ -60,7 +70,7 @@ pub fn check(device: Arc<dyn Device>, repair: bool, now: i64) -> Result<Report> 
     if repair && !report.is_sound() {
         store.snapshot(&|| tree.freeze(), now, None)?;
         store.snapshot(&|| tree.freeze(), now, None)?;
-        report.repairs = mended;
+        report.repairs = mended_log.into_iter().chain(mended).collect();
         report.repairs.push("wrote both superblocks and a new snapshot".to_owned());
     }
     Ok(report)
@@ -68,7 +78,7 @@ pub fn check(device: Arc<dyn Device>, repair: bool, now: i64) -> Result<Report> 
 
 fn count_pages(tree: &Tree) -> u64 {
     let count = |inode: &Arc<crate::tree::Inode>| match &inode.body {
-        Body::File(data) => data.count,
+        Body::File(data) => data.count(),
         _ => 0,
     };
     tree.inodes.range(0).map(|(_, inode)| count(inode)).sum()
@@ -90,7 +100,7 @@ fn verify_epochs(device: &dyn Device, store: &Store, report: &mut Report) {
             let Body::File(data) = &inode.body else { continue };
             let mut whole = |ptr: Ptr| *seen.entry(ptr.block).or_insert_with(|| read_object(device, ptr).is_ok());
             let broken = data.pages.range(0).filter_map(|(_, page)| page.ptr()).any(|ptr| !whole(ptr));
-            report.pages += data.count;
+            report.pages += data.count();
             if broken {
                 let path = tree.path_of(ino).unwrap_or_else(|| format!("inode {ino}"));
                 report.problems.push(format!("archive/{}{path}: content does not match its checksum", epoch.name));
@@ -109,7 +119,7 @@ fn verify_tree(tree: &mut Tree, report: &mut Report) -> Vec<String> {
         let Body::Dir(dir) = &inode.body else { continue };
         for (cookie, entry) in dir.entries.range(0) {
             match tree.inode(entry.ino) {
-                Ok(child) if child.kind() == entry.kind => {
+                Ok(child) if child.kind() == entry.kind() => {
                     *links.entry(entry.ino).or_default() += 1;
                     if let Body::Dir(below) = &child.body {
                         *links.entry(ino).or_default() += 1;
@@ -124,7 +134,7 @@ fn verify_tree(tree: &mut Tree, report: &mut Report) -> Vec<String> {
     }
     let mut mended = Vec::new();
     for (dir, cookie, entry) in dangling {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
+        let name = String::from_utf8_lossy(entry.name()).into_owned();
         report.problems.push(format!("name {name} in inode {dir} refers to no inode of its type"));
         edit(tree, dir, |body| {
             if let Body::Dir(dir) = body {

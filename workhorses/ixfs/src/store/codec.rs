@@ -5,7 +5,6 @@
 use super::Ptr;
 use crate::tree::inode::{Inode, Xattrs};
 use crate::tree::{Body, Data, Dir, Entry};
-use std::sync::Arc;
 
 /// The bytes are not what their checksum vouches for: written by a mistaken or newer program, or forged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,12 +120,13 @@ pub fn read_attributes(from: &mut Reader<'_>) -> Result<Inode, Malformed> {
     let body = match mode & libc::S_IFMT {
         libc::S_IFREG => {
             let len = from.u64()?;
-            if len > crate::tree::data::MAX_LEN {
+            // Version 1 allowed one page more.
+            if len > crate::tree::data::MAX_LEN + crate::tree::PAGE as u64 {
                 return Err(Malformed("a file is longer than the limit"));
             }
-            Body::File(Data { len, ..Data::default() })
+            Body::File(Data::new(len, Default::default()))
         }
-        libc::S_IFDIR => Body::Dir(Dir { parent: from.u64()?, entries: Default::default(), count: 0 }),
+        libc::S_IFDIR => Body::Dir(Box::new(Dir { parent: from.u64()?, entries: Default::default(), count: 0 })),
         libc::S_IFLNK => Body::Symlink(from.bytes()?.into()),
         libc::S_IFCHR | libc::S_IFBLK | libc::S_IFIFO | libc::S_IFSOCK => Body::Special,
         _ => return Err(Malformed("an inode has no type")),
@@ -163,16 +163,19 @@ pub fn xattrs_from(bytes: &[u8]) -> Result<Xattrs, Malformed> {
 /// Appends a directory entry.
 pub fn write_entry(out: &mut Writer, entry: &Entry) {
     out.u64(entry.ino);
-    out.u32(entry.kind);
-    out.bytes(&entry.name);
+    out.u32(entry.kind());
+    out.bytes(entry.name());
 }
 
 /// Takes a directory entry.
 pub fn read_entry(from: &mut Reader<'_>) -> Result<Entry, Malformed> {
     let (ino, kind) = (from.u64()?, from.u32()?);
-    let name: Arc<[u8]> = from.bytes()?.into();
-    if name.is_empty() || name.len() > crate::tree::MAX_NAME || name.contains(&b'/') || name.contains(&0) {
+    let name = from.bytes()?;
+    if kind & !libc::S_IFMT != 0 {
+        return Err(Malformed("a directory entry has no type"));
+    }
+    if name.is_empty() || name.contains(&b'/') || name.contains(&0) {
         return Err(Malformed("a name is not a file name"));
     }
-    Ok(Entry { ino, kind, name })
+    Entry::new(ino, kind, name).map_err(|_| Malformed("a name is too long"))
 }

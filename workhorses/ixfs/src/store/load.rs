@@ -3,12 +3,12 @@
 
 use super::codec::{self, Malformed, Reader};
 use super::device::Device;
-use super::log::{self, Batch, Log, Position, Record};
+use super::log::{Batch, Behind, Log, MAX_PAGES, Position, Record, Ring};
 use super::mistake::Mistake;
 use super::snapshot::{Value, mark_ptr};
 use super::space::{Marks, Space};
 use super::superblock::{SLOTS, Superblock};
-use super::{BLOCK, Pages, Ptr, Recovery, Result, Roots, Store, StoreError, checksum, epochs};
+use super::{BLOCK, Gap, Pages, Ptr, Recovery, Result, Roots, Store, StoreError, checksum, epochs};
 use crate::tree::data::Resident;
 use crate::tree::inode::{Inode, Xattrs};
 use crate::tree::radix::Radix;
@@ -75,7 +75,7 @@ impl Load for Arc<Inode> {
                 // Pages of a large file may stay on disk if there is no memory for them.
                 loader.may_stay = data.len >= loader.big;
                 *data = Data::new(data.len, loader.data(from)?);
-                if data.pages.last_key().is_some_and(|last| last > crate::tree::data::MAX_LEN / BLOCK as u64) {
+                if data.pages.last_key().is_some_and(|last| last >= MAX_PAGES) {
                     return Err(bad("a page lies beyond the longest file"));
                 }
             }
@@ -353,7 +353,7 @@ fn apply_inode(tree: &mut Tree, mut inode: Inode, replaces: bool) -> Option<()> 
             inode.xattrs = old.xattrs.clone();
         }
         match (&mut inode.body, &old.body) {
-            (Body::File(new), Body::File(old)) => *new = Data { len: new.len, ..old.clone() },
+            (Body::File(new), Body::File(old)) => *new = old.with_len(new.len),
             (Body::Dir(new), Body::Dir(old)) => (new.entries, new.count) = (old.entries.clone(), old.count),
             _ => {}
         }
@@ -394,8 +394,9 @@ pub(crate) fn is_empty(device: &dyn Device, slot: usize) -> bool {
     device.read((slot * BLOCK) as u64, &mut block).is_ok() && block.iter().all(|byte| *byte == 0)
 }
 
-/// Reads the newest whole state.
-pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored> {
+/// Reads the newest whole state. Where a batch in the middle of the log is damaged, this is the state before it, or an
+/// error unless `gaps` are accepted.
+pub(crate) fn restore(device: &dyn Device, mistake: Mistake, gaps: bool) -> Result<Restored> {
     let mut candidates: Vec<(u32, Superblock)> = Vec::new();
     let mut reasons = Vec::new();
     for (slot, superblock) in superblocks(device)?.into_iter().enumerate() {
@@ -408,7 +409,7 @@ pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored>
     let unreadable = reasons.iter().any(|(slot, _)| !is_empty(device, *slot));
     candidates.sort_by_key(|(_, superblock)| std::cmp::Reverse(superblock.generation));
     let newest = candidates.first().map(|(_, superblock)| superblock.generation);
-    let mut failure = None;
+    let (mut failure, mut before_gap) = (None, None);
     for (slot, superblock) in candidates {
         let generation = superblock.generation;
         match restore_from(device, slot, superblock, mistake) {
@@ -417,10 +418,22 @@ pub(crate) fn restore(device: &dyn Device, mistake: Mistake) -> Result<Restored>
                 restored.recovery.unreadable_superblock = unreadable;
                 // Superblocks written from now on need a generation above all existing ones.
                 restored.superblock.generation = newest.unwrap_or(generation);
-                return Ok(restored);
+                match restored.recovery.gap.clone() {
+                    None => return Ok(restored),
+                    // The log of the older superblock has the same gap or an earlier one, unless it is of use at all.
+                    Some(gap) => {
+                        failure = failure.or(Some(StoreError::Gap(Box::new(gap))));
+                        before_gap = before_gap.or(Some(restored));
+                    }
+                }
             }
             Err(error) => failure = failure.or(Some(error)),
         }
+    }
+    if let Some(restored) = before_gap
+        && gaps
+    {
+        return Ok(restored);
     }
     let reason = |slot: usize| {
         reasons.iter().find(|(of, _)| *of == slot).map_or_else(|| "unusable".to_owned(), |(_, text)| text.clone())
@@ -463,18 +476,15 @@ fn replay(
 ) -> Result<Position> {
     let start = u64::from(superblock.log_at);
     let mut head = Position { at: start, sequence: superblock.log_sequence, chain: superblock.log_chain };
-    let ring = superblock.log_blocks;
-    while let Some(batch) = log::read_batch(loader.device, ring, head, mistake)? {
-        if batch.next.at - start > u64::from(ring) {
+    let ring = Ring { device: loader.device, blocks: superblock.log_blocks, key: superblock.log_key };
+    while let Some(batch) = ring.batch(head, mistake)? {
+        if batch.next.at - start > u64::from(ring.blocks) {
             break;
         }
         let known = loader.damaged.len();
         let (pages, whole) = loader.batch_pages(&batch)?;
         let next = batch.next;
-        if !whole
-            && mistake != Mistake::PagesUnverified
-            && log::read_batch(loader.device, ring, next, mistake)?.is_none()
-        {
+        if !whole && mistake != Mistake::PagesUnverified && ring.batch(next, mistake)?.is_none() {
             // The last batch was not flushed when the machine stopped, so it was not acknowledged.
             loader.damaged.truncate(known);
             recovery.torn_tail = true;
@@ -484,11 +494,16 @@ fn replay(
         recovery.batches += 1;
         head = next;
     }
-    match log::behind(loader.device, ring, head)? {
-        log::Behind::Nothing => {}
-        log::Behind::Torn => recovery.torn_tail = true,
-        log::Behind::Later(block) => {
-            return Err(StoreError::Damaged { what: "a log batch is missing before this one", block: SLOTS + block });
+    match ring.behind(head)? {
+        Behind::Nothing => {}
+        Behind::Torn => recovery.torn_tail = true,
+        Behind::Later(later) => {
+            let block = SLOTS + (head.at % u64::from(ring.blocks)) as u32;
+            let name = |ino: &Ino| tree.path_of(*ino).unwrap_or_else(|| format!("inode {ino}"));
+            let files = later.touched.iter().map(name).collect();
+            recovery.gap = Some(Gap { damaged: head.sequence, block, last: later.last, files });
+            // The numbers of the batches that are given up must not count as later than those written from now on.
+            head.sequence = later.last.saturating_add(1);
         }
     }
     Ok(head)
@@ -500,9 +515,20 @@ impl Store {
         Store::open_with(device, Mistake::None)
     }
 
+    /// [`open`](Self::open), but where a batch in the middle of the log is damaged, opens the state before it;
+    /// [`Recovery::gap`] tells what is given up.
+    pub fn open_before_gap(device: Arc<dyn Device>) -> Result<(Store, Tree, Recovery)> {
+        let restored = restore(&*device, Mistake::None, true)?;
+        Ok(Store::from_restored(device, restored, Mistake::None))
+    }
+
     /// [`open`](Self::open) with a deliberate mistake, for tests.
     pub fn open_with(device: Arc<dyn Device>, mistake: Mistake) -> Result<(Store, Tree, Recovery)> {
-        let restored = restore(&*device, mistake)?;
+        let restored = restore(&*device, mistake, false)?;
+        Ok(Store::from_restored(device, restored, mistake))
+    }
+
+    fn from_restored(device: Arc<dyn Device>, restored: Restored, mistake: Mistake) -> (Store, Tree, Recovery) {
         let superblock = restored.superblock;
         let mut space = Space::new(superblock.first_data_block(), superblock.blocks);
         (space.current, space.since, space.archived) = (restored.current, restored.since, restored.archived);
@@ -511,11 +537,11 @@ impl Store {
         tree.fetch = Arc::new(Pages(device.clone()));
         let tail = u64::from(superblock.log_at);
         let view = Mutex::new((superblock.clone(), restored.epochs.clone()));
-        let log = Log::new(superblock.log_blocks, restored.head, tail, tree.freeze());
+        let log = Log::new(superblock.log_blocks, superblock.log_key, restored.head, tail, tree.freeze());
         let roots = Roots { slot: restored.slot, epochs: restored.epochs, log_at: tail, current: superblock };
         let store =
             Store { device, mistake, view, roots: Mutex::new(roots), log: Mutex::new(log), space: Mutex::new(space) };
-        Ok((store, tree, restored.recovery))
+        (store, tree, restored.recovery)
     }
 }
 

@@ -13,6 +13,7 @@ use crate::tree::data::Resident;
 use crate::tree::inode::{Inode, Xattrs};
 use crate::tree::radix::diff;
 use crate::tree::{Body, Entry, Ino, Page, Tree};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -23,6 +24,9 @@ const HEADER: usize = 40;
 /// Pages that a batch holds in itself. If there are more, all of them go to blocks of their own and the batch refers to
 /// them: they are then written once, not again by the next snapshot.
 const INLINE_PAGES: usize = 256;
+
+/// Pages of the longest file.
+pub const MAX_PAGES: u64 = crate::tree::data::MAX_LEN / BLOCK as u64;
 
 /// A change in a batch.
 pub enum Record {
@@ -41,6 +45,21 @@ pub enum Record {
     At(Ino, u64, Ptr),
     /// A page became a hole.
     Hole(Ino, u64),
+}
+
+impl Record {
+    /// The inode that the record changes.
+    pub fn ino(&self) -> Ino {
+        match self {
+            Record::Inode(inode, _) => inode.ino,
+            Record::Gone(ino)
+            | Record::Enter(ino, ..)
+            | Record::Leave(ino, _)
+            | Record::Bytes(ino, ..)
+            | Record::At(ino, ..)
+            | Record::Hole(ino, _) => *ino,
+        }
+    }
 }
 
 /// Where the next batch goes.
@@ -62,6 +81,10 @@ pub struct Log {
     tail: u64,
     /// The tree as recovery would restore it.
     logged: Tree,
+    /// Key of the checksums of batches.
+    key: u64,
+    /// Whether a batch is known to have changes that no other batch follows.
+    unconfirmed: bool,
     /// Pages that a batch may hold in itself.
     pub inline_pages: usize,
 }
@@ -85,8 +108,8 @@ struct Draft {
 
 impl Log {
     /// A log whose next batch goes to `head`, behind the state `logged`.
-    pub fn new(blocks: u32, head: Position, tail: u64, logged: Tree) -> Log {
-        Log { blocks, head, tail, logged, inline_pages: INLINE_PAGES }
+    pub fn new(blocks: u32, key: u64, head: Position, tail: u64, logged: Tree) -> Log {
+        Log { blocks, head, tail, logged, key, unconfirmed: false, inline_pages: INLINE_PAGES }
     }
 
     /// Blocks that recovery may need.
@@ -126,7 +149,7 @@ impl Log {
             self.logged = tree.freeze();
             return Ok(0);
         };
-        let batch = seal(&draft.payload.0, self.head);
+        let batch = seal(&draft.payload.0, self.head, self.key);
         let count = (batch.len() / BLOCK) as u64;
         let free = u64::from(self.blocks) - self.used();
         if count > free {
@@ -150,10 +173,31 @@ impl Log {
         for (resident, ptr) in draft.placed {
             let _ = resident.saved.set(ptr);
         }
-        let sum = Reader(&batch[32..]).u64().unwrap_or_default();
-        self.head = Position { at: start + count, sequence: self.head.sequence + 1, chain: sum };
+        self.advance(start + count, &batch);
+        self.unconfirmed = true;
         self.logged = tree.freeze();
         Ok(count)
+    }
+
+    fn advance(&mut self, at: u64, batch: &[u8]) {
+        let sum = Reader(&batch[32..]).u64().unwrap_or_default();
+        self.head = Position { at, sequence: self.head.sequence + 1, chain: sum };
+    }
+
+    /// See [`Store::confirm`](super::Store::confirm).
+    pub fn confirm(&mut self, device: &dyn Device) -> Result<()> {
+        if !self.unconfirmed || self.used() >= u64::from(self.blocks) {
+            return Ok(());
+        }
+        let mut payload = Writer::default();
+        payload.u64(self.logged.next_ino);
+        let batch = seal(&payload.0, self.head, self.key);
+        write_ring(device, self.blocks, self.head.at, &batch)
+            .and_then(|()| device.flush())
+            .map_err(StoreError::io("writing the log"))?;
+        self.advance(self.head.at + 1, &batch);
+        self.unconfirmed = false;
+        Ok(())
     }
 }
 
@@ -301,19 +345,24 @@ pub fn take(space: &Mutex<Space>, count: u32) -> Result<u32> {
 }
 
 /// A batch as it is written: header, payload, zeroes to the end of the block.
-fn seal(payload: &[u8], head: Position) -> Vec<u8> {
+pub fn seal(payload: &[u8], head: Position, key: u64) -> Vec<u8> {
     let mut out = Writer::default();
     out.0.reserve(HEADER + payload.len() + BLOCK);
     out.u64(MAGIC);
     out.u64(head.sequence);
     out.u64(head.chain);
     out.u64(payload.len() as u64);
-    let sum = xxh3_64_with_seed(payload, checksum(&out.0));
+    let sum = batch_sum(&out.0, payload, key);
     out.u64(sum);
     out.0.extend_from_slice(payload);
     let padded = out.0.len().next_multiple_of(BLOCK);
     out.0.resize(padded, 0);
     out.0
+}
+
+/// Checksum of a batch. Blocks of the log also hold bytes of users: without the key, these could pose as a batch.
+fn batch_sum(header: &[u8], payload: &[u8], key: u64) -> u64 {
+    xxh3_64_with_seed(payload, checksum(header) ^ key)
 }
 
 fn place(blocks: u32, at: u64) -> u64 {
@@ -327,50 +376,110 @@ fn write_ring(device: &dyn Device, blocks: u32, at: u64, bytes: &[u8]) -> std::i
     if rest.is_empty() { Ok(()) } else { device.write(place(blocks, 0), rest) }
 }
 
-/// Reads the batch at `head`; `None` if there is no valid batch.
-///
-/// # Errors
-/// The device fails, or a batch with a right checksum is malformed.
-pub fn read_batch(device: &dyn Device, blocks: u32, head: Position, mistake: Mistake) -> Result<Option<Batch>> {
-    let read = |at: u64, count: u64| -> Result<Vec<u8>> {
+/// The blocks of the log, for reading.
+#[derive(Clone, Copy)]
+pub struct Ring<'a> {
+    /// The store.
+    pub device: &'a dyn Device,
+    /// Blocks of the log.
+    pub blocks: u32,
+    /// Key of the checksums of batches.
+    pub key: u64,
+}
+
+impl Ring<'_> {
+    fn read(&self, at: u64, count: u64) -> Result<Vec<u8>> {
+        let blocks = u64::from(self.blocks);
         let mut out = vec![0; count as usize * BLOCK];
-        let first = (u64::from(blocks) - at % u64::from(blocks)).min(count) as usize * BLOCK;
-        device.read(place(blocks, at), &mut out[..first]).map_err(StoreError::io("reading the log"))?;
-        if first < out.len() {
-            device.read(place(blocks, 0), &mut out[first..]).map_err(StoreError::io("reading the log"))?;
-        }
+        let first = (blocks - at % blocks).min(count) as usize * BLOCK;
+        let failed = StoreError::io("reading the log");
+        self.device
+            .read(place(self.blocks, at), &mut out[..first])
+            .and_then(|()| {
+                if first < out.len() { self.device.read(place(self.blocks, 0), &mut out[first..]) } else { Ok(()) }
+            })
+            .map_err(failed)?;
         Ok(out)
-    };
-    let block = SLOTS + (head.at % u64::from(blocks)) as u32;
-    let first = read(head.at, 1)?;
-    let mut from = Reader(&first);
-    let mut next = || from.u64().map_err(StoreError::malformed(block));
-    let (magic, sequence, chain, len, sum) = (next()?, next()?, next()?, next()?, next()?);
-    let unchained = chain != head.chain && mistake != Mistake::ChainUnverified;
-    if magic != MAGIC || sequence != head.sequence || unchained || len > u64::from(blocks) * BLOCK as u64 {
-        return Ok(None);
     }
-    let count = (HEADER as u64 + len).div_ceil(BLOCK as u64);
-    if count > u64::from(blocks) {
-        return Ok(None);
+
+    /// Reads the batch at `head`; `None` if there is no valid batch.
+    ///
+    /// # Errors
+    /// The device fails, or a batch with a right checksum is malformed.
+    pub fn batch(&self, head: Position, mistake: Mistake) -> Result<Option<Batch>> {
+        let blocks = u64::from(self.blocks);
+        let block = SLOTS + (head.at % blocks) as u32;
+        let first = self.read(head.at, 1)?;
+        let mut from = Reader(&first);
+        let mut next = || from.u64().map_err(StoreError::malformed(block));
+        let (magic, sequence, chain, len, sum) = (next()?, next()?, next()?, next()?, next()?);
+        let unchained = chain != head.chain && mistake != Mistake::ChainUnverified;
+        if magic != MAGIC || sequence != head.sequence || unchained || len > blocks * BLOCK as u64 {
+            return Ok(None);
+        }
+        let count = (HEADER as u64 + len).div_ceil(BLOCK as u64);
+        if count > blocks {
+            return Ok(None);
+        }
+        let bytes = self.read(head.at, count)?;
+        let payload = &bytes[HEADER..HEADER + len as usize];
+        if batch_sum(&bytes[..32], payload, self.key) != sum && mistake != Mistake::BatchUnverified {
+            return Ok(None);
+        }
+        let next = Position { at: head.at + count, sequence: sequence.saturating_add(1), chain: sum };
+        let (next_ino, records) = match parse(payload) {
+            Err(_) if mistake == Mistake::BatchUnverified => return Ok(None),
+            other => other.map_err(StoreError::malformed(block))?,
+        };
+        Ok(Some(Batch { next_ino, records, next }))
     }
-    let bytes = read(head.at, count)?;
-    let payload = &bytes[HEADER..HEADER + len as usize];
-    if xxh3_64_with_seed(payload, checksum(&bytes[..32])) != sum && mistake != Mistake::BatchUnverified {
-        return Ok(None);
+
+    /// Looks for traces of batches behind `head`. A batch is written only after the one before is flushed, so a whole
+    /// later one proves that the one at `head` was whole once.
+    pub fn behind(&self, head: Position) -> Result<Behind> {
+        let (mut torn, mut later) = (false, Later { last: 0, touched: BTreeSet::new() });
+        let mut chunk = vec![0; 256 * BLOCK];
+        let mut at = 0;
+        while at < self.blocks {
+            let count = (self.blocks - at).min(256);
+            let bytes = &mut chunk[..count as usize * BLOCK];
+            self.device.read(place(self.blocks, u64::from(at)), bytes).map_err(StoreError::io("reading the log"))?;
+            for (index, block) in bytes.chunks_exact(BLOCK).enumerate() {
+                let ring = at + index as u32;
+                let mut from = Reader(block);
+                let mut next = || from.u64().unwrap_or_default();
+                let (magic, sequence, chain) = (next(), next(), next());
+                if magic != MAGIC {
+                    continue;
+                }
+                torn |= sequence == head.sequence && chain == head.chain;
+                // The position in the ring does not matter for reading a single batch.
+                let there = Position { at: u64::from(ring), sequence, chain };
+                if sequence > head.sequence
+                    && let Some(batch) = self.batch(there, Mistake::None)?
+                {
+                    later.last = later.last.max(sequence);
+                    later.touched.extend(batch.records.iter().map(Record::ino));
+                }
+            }
+            at += count;
+        }
+        Ok(match (later.last, torn) {
+            (0, false) => Behind::Nothing,
+            (0, true) => Behind::Torn,
+            _ => Behind::Later(later),
+        })
     }
-    let next = Position { at: head.at + count, sequence: sequence + 1, chain: sum };
-    let (next_ino, records) = match parse(payload) {
-        Err(_) if mistake == Mistake::BatchUnverified => return Ok(None),
-        other => other.map_err(StoreError::malformed(block))?,
-    };
-    Ok(Some(Batch { next_ino, records, next }))
 }
 
 /// Parses the payload of a batch.
 pub fn parse(payload: &[u8]) -> std::result::Result<(Ino, Vec<Record>), Malformed> {
     let mut from = Reader(payload);
     let next_ino = from.u64()?;
+    let page = |from: &mut Reader<'_>| -> std::result::Result<(Ino, u64), Malformed> {
+        let (ino, index) = (from.u64()?, from.u64()?);
+        if index >= MAX_PAGES { Err(Malformed("a page lies beyond the longest file")) } else { Ok((ino, index)) }
+    };
     let mut records = Vec::new();
     while !from.0.is_empty() {
         records.push(match from.u8()? {
@@ -387,14 +496,20 @@ pub fn parse(payload: &[u8]) -> std::result::Result<(Ino, Vec<Record>), Malforme
             3 => Record::Enter(from.u64()?, from.u64()?, codec::read_entry(&mut from)?),
             4 => Record::Leave(from.u64()?, from.u64()?),
             5 => {
-                let (ino, index, bytes) = (from.u64()?, from.u64()?, from.bytes()?);
+                let ((ino, index), bytes) = (page(&mut from)?, from.bytes()?);
                 if bytes.len() > BLOCK {
                     return Err(Malformed("a page is too long"));
                 }
                 Record::Bytes(ino, index, bytes.to_vec())
             }
-            6 => Record::At(from.u64()?, from.u64()?, from.ptr()?),
-            7 => Record::Hole(from.u64()?, from.u64()?),
+            6 => {
+                let (ino, index) = page(&mut from)?;
+                Record::At(ino, index, from.ptr()?)
+            }
+            7 => {
+                let (ino, index) = page(&mut from)?;
+                Record::Hole(ino, index)
+            }
             _ => return Err(Malformed("a log record has an unknown type")),
         });
     }
@@ -402,46 +517,21 @@ pub fn parse(payload: &[u8]) -> std::result::Result<(Ino, Vec<Record>), Malforme
 }
 
 /// What lies behind the last batch that can be replayed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Behind {
     /// Nothing that belongs there.
     Nothing,
     /// The beginning of the next batch, which is not whole: a crash came before it was flushed.
     Torn,
-    /// A whole later batch, at this block of the ring: one that was acknowledged is missing.
-    Later(u32),
+    /// Whole later batches: one that was acknowledged is missing.
+    Later(Later),
 }
 
-/// Looks for traces of batches behind `head`. A batch is written only after the one before is flushed, so a whole later
-/// one proves that the one at `head` was whole once.
-pub fn behind(device: &dyn Device, blocks: u32, head: Position) -> Result<Behind> {
-    let mut found = Behind::Nothing;
-    let mut chunk = vec![0; 256 * BLOCK];
-    let mut at = 0;
-    while at < blocks {
-        let count = (blocks - at).min(256);
-        let bytes = &mut chunk[..count as usize * BLOCK];
-        device.read(place(blocks, u64::from(at)), bytes).map_err(StoreError::io("reading the log"))?;
-        for (index, block) in bytes.chunks_exact(BLOCK).enumerate() {
-            let ring = at + index as u32;
-            let mut from = Reader(block);
-            let mut next = || from.u64().unwrap_or_default();
-            let (magic, sequence, chain) = (next(), next(), next());
-            if magic != MAGIC {
-                continue;
-            }
-            if sequence == head.sequence && chain == head.chain {
-                found = Behind::Torn;
-            }
-            if sequence > head.sequence {
-                // The position in the ring does not matter for reading a single batch.
-                let there = Position { at: u64::from(ring), sequence, chain };
-                if read_batch(device, blocks, there, Mistake::None)?.is_some() {
-                    return Ok(Behind::Later(ring));
-                }
-            }
-        }
-        at += count;
-    }
-    Ok(found)
+/// Whole batches behind a damaged one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Later {
+    /// The greatest sequence number.
+    pub last: u64,
+    /// Inodes that the batches change.
+    pub touched: BTreeSet<Ino>,
 }

@@ -42,7 +42,8 @@ struct State {
     events: Vec<Event>,
     recording: bool,
     operations: u64,
-    fail: Option<(u64, Failure)>,
+    /// First operation that fails, last one, and how.
+    fail: Option<(u64, u64, Failure)>,
 }
 
 /// A device in memory.
@@ -89,7 +90,12 @@ impl MemoryDevice {
 
     /// Makes the write or flush with this number (from 0) fail.
     pub fn fail_at(&self, operation: u64, failure: Failure) {
-        self.state().fail = Some((operation, failure));
+        self.state().fail = Some((operation, operation, failure));
+    }
+
+    /// Makes all writes and flushes from the one with this number (from 0) on fail, as on a disk that died.
+    pub fn fail_from(&self, operation: u64, failure: Failure) {
+        self.state().fail = Some((operation, u64::MAX, failure));
     }
 
     /// Sets what is called before each write. Writes in the hook itself do not call it again.
@@ -115,7 +121,7 @@ impl State {
     fn failure(&mut self) -> Option<Failure> {
         let now = self.operations;
         self.operations += 1;
-        self.fail.filter(|(at, _)| *at == now).map(|(_, failure)| failure)
+        self.fail.filter(|(first, last, _)| (*first..=*last).contains(&now)).map(|(.., failure)| failure)
     }
 
     fn write(&mut self, offset: u64, bytes: &[u8]) {

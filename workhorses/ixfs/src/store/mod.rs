@@ -113,6 +113,13 @@ pub enum StoreError {
         /// Free blocks.
         free: u64,
     },
+    /// A batch of the log is damaged, and later ones were acknowledged.
+    #[error(
+        "block {}: log batch {} is damaged and those behind it, up to {}, cannot be replayed without it: acknowledged \
+         changes are lost; `ixfs check` names the files, `ixfs check --repair` goes back to the state before the gap",
+        .0.block, .0.damaged, .0.last
+    )]
+    Gap(Box<Gap>),
     /// The size asked for is too small or too large.
     #[error("a store of {bytes} bytes is not possible: expected {min} to {max}")]
     Size {
@@ -227,6 +234,8 @@ pub struct Recovery {
     pub unreadable_superblock: bool,
     /// Whether an unfinished batch stood at the end of the log. It was never acknowledged.
     pub torn_tail: bool,
+    /// Acknowledged changes that cannot be replayed, because a batch before them is damaged.
+    pub gap: Option<Gap>,
     /// Pages that do not match their checksum; reading them gives `EIO`.
     pub damaged_pages: u64,
     /// Files with such pages: paths.
@@ -235,6 +244,19 @@ pub struct Recovery {
     pub orphans: u64,
     /// Bytes read from the device.
     pub bytes_read: u64,
+}
+
+/// A damaged batch in the middle of the log. Those behind it are differences from a state that is not known.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Gap {
+    /// Sequence number of the damaged batch.
+    pub damaged: u64,
+    /// Block of the store where it should begin.
+    pub block: u32,
+    /// Greatest sequence number of a whole batch behind it.
+    pub last: u64,
+    /// Files that the whole batches behind it change: paths, or numbers of inodes that have no path before the gap.
+    pub files: Vec<String>,
 }
 
 /// State that a snapshot changes.
@@ -292,7 +314,15 @@ pub struct Usage {
 
 impl Store {
     /// Writes an empty tree to a device, whatever it held.
-    pub fn format(device: &dyn Device, geometry: Geometry, id: [u8; 16], seed: u64, now: i64) -> Result<()> {
+    ///
+    /// `secrets` are two random numbers: the key of the hash of directory cookies, and that of the log's checksums.
+    pub fn format(
+        device: &dyn Device,
+        geometry: Geometry,
+        id: [u8; 16],
+        [seed, log_key]: [u64; 2],
+        now: i64,
+    ) -> Result<()> {
         if geometry.len() > device.len() {
             let len = device.len();
             return Err(StoreError::Size { bytes: len, min: geometry.len(), max: u64::MAX });
@@ -319,6 +349,7 @@ impl Store {
         writer.finish()?;
         let chain = xxh3_64(&id);
         let superblock = Superblock {
+            version: superblock::VERSION,
             id,
             generation: 1,
             blocks: geometry.blocks,
@@ -331,6 +362,7 @@ impl Store {
             log_at: 0,
             log_sequence: 1,
             log_chain: chain,
+            log_key,
         };
         device.flush().map_err(StoreError::io("flushing the new store"))?;
         write(1, &superblock.encode())?;
@@ -400,6 +432,12 @@ impl Store {
     /// nothing of `tree`. Returns the number of blocks written; 0 if there was no difference.
     pub fn commit(&self, tree: &Tree) -> Result<u64> {
         lock(&self.log).commit(&*self.device, &self.space, tree, self.mistake)
+    }
+
+    /// Writes an empty batch, unless the last one is empty. A batch that another follows was flushed, so if it is
+    /// damaged later, recovery can tell that from a crash during its write.
+    pub fn confirm(&self) -> Result<()> {
+        lock(&self.log).confirm(&*self.device)
     }
 
     /// [`commit`](Self::commit), or a snapshot where the log or the store has no room for the batch.

@@ -6,14 +6,18 @@ use super::{BLOCK, Ptr, checksum};
 
 /// First bytes of a store.
 const MAGIC: &[u8; 8] = b"ixfs\r\n\x1a\0";
-/// Version of the format that this program writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
+/// Version of the format of new stores.
+pub const VERSION: u32 = 2;
+/// Oldest version that this program reads. A store keeps its version.
+const OLDEST: u32 = 1;
 /// Number of slots, and so the number of blocks before the log.
 pub const SLOTS: u32 = 2;
 
 /// Content of a superblock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
+    /// Version of the store's format.
+    pub version: u32,
     /// Random identity of the store.
     pub id: [u8; 16],
     /// Grows by 1 with each snapshot.
@@ -38,6 +42,8 @@ pub struct Superblock {
     pub log_sequence: u64,
     /// Chain value that the batch must continue.
     pub log_chain: u64,
+    /// Random key of the checksums of batches, unknown to users of the files; 0 in stores of version 1.
+    pub log_key: u64,
 }
 
 impl Superblock {
@@ -45,7 +51,7 @@ impl Superblock {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Writer::default();
         out.0.extend_from_slice(MAGIC);
-        out.u32(VERSION);
+        out.u32(self.version);
         out.0.extend_from_slice(&self.id);
         out.u64(self.generation);
         out.u32(self.blocks);
@@ -58,6 +64,9 @@ impl Superblock {
         out.u32(self.log_at);
         out.u64(self.log_sequence);
         out.u64(self.log_chain);
+        if self.version > OLDEST {
+            out.u64(self.log_key);
+        }
         out.0.resize(BLOCK - 8, 0);
         let sum = checksum(&out.0);
         out.u64(sum);
@@ -79,12 +88,13 @@ impl Superblock {
         if checksum(body) != sum {
             return Err(Malformed("superblock does not match its checksum"));
         }
-        if version != VERSION {
-            return Err(Malformed("format version is not 1; use the ixfs release that wrote the store"));
+        if !(OLDEST..=VERSION).contains(&version) {
+            return Err(Malformed("format version is neither 1 nor 2; use the ixfs release that wrote the store"));
         }
         let mut id = [0; 16];
         id.copy_from_slice(from.take(16)?);
         let it = Superblock {
+            version,
             id,
             generation: from.u64()?,
             blocks: from.u32()?,
@@ -97,6 +107,7 @@ impl Superblock {
             log_at: from.u32()?,
             log_sequence: from.u64()?,
             log_chain: from.u64()?,
+            log_key: if version > OLDEST { from.u64()? } else { 0 },
         };
         let fits = u64::from(it.blocks) * BLOCK as u64 <= device_len;
         let log = it.log_blocks > 0

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 pub const PAGE: usize = 4096;
 
 /// Greatest length of a file. Offsets beyond it fail with `EFBIG`.
-pub const MAX_LEN: u64 = 1 << 44;
+pub const MAX_LEN: u64 = (1 << 44) - PAGE as u64;
 
 /// Content of a page in memory. Bytes behind its end, up to the page's end, are zero.
 #[derive(Default)]
@@ -92,10 +92,10 @@ pub struct Data {
     pub len: u64,
     /// Pages by page number; a missing one is a hole.
     pub pages: Radix<Page>,
-    /// Number of pages.
-    pub count: u64,
+    /// Number of pages; [`MAX_LEN`] keeps it below 2^32.
+    count: u32,
     /// Number of pages that are in the store only.
-    pub evicted: u64,
+    evicted: u32,
 }
 
 impl Data {
@@ -104,26 +104,36 @@ impl Data {
         let (mut count, mut evicted) = (0, 0);
         for (_, page) in pages.range(0) {
             count += 1;
-            evicted += u64::from(matches!(page, Page::Disk(_)));
+            evicted += u32::from(matches!(page, Page::Disk(_)));
         }
         Data { len, pages, count, evicted }
     }
 
+    /// The same pages under another length.
+    pub fn with_len(&self, len: u64) -> Data {
+        Data { len, ..self.clone() }
+    }
+
+    /// Number of pages.
+    pub fn count(&self) -> u64 {
+        self.count.into()
+    }
+
     /// Pages in memory.
     pub fn resident(&self) -> u64 {
-        self.count - self.evicted
+        (self.count - self.evicted).into()
     }
 
     /// Sets a page, or makes it a hole.
     pub fn set(&mut self, index: u64, page: Option<Page>) {
-        let on_disk = |page: &Option<Page>| u64::from(matches!(page, Some(Page::Disk(_))));
-        self.count += u64::from(page.is_some());
+        let on_disk = |page: &Option<Page>| u32::from(matches!(page, Some(Page::Disk(_))));
+        self.count += u32::from(page.is_some());
         self.evicted += on_disk(&page);
         let old = match page {
             Some(page) => self.pages.insert(index, page),
             None => self.pages.remove(index),
         };
-        self.count -= u64::from(old.is_some());
+        self.count -= u32::from(old.is_some());
         self.evicted -= on_disk(&old);
     }
 
@@ -349,10 +359,10 @@ mod tests {
                 match step {
                     Step::Write(at, bytes) => {
                         let (at, end) = (at as usize, at as usize + bytes.len());
-                        let before = data.count;
+                        let before = data.count();
                         let growth = data.growth(at as u64, bytes.len() as u64);
                         data.write(at as u64, &bytes, &NoStore).unwrap();
-                        prop_assert_eq!((data.count - before, growth.memory), (growth.file, growth.file));
+                        prop_assert_eq!((data.count() - before, growth.memory), (growth.file, growth.file));
                         flat.resize(flat.len().max(end), 0);
                         flat[at..end].copy_from_slice(&bytes);
                     }
@@ -370,7 +380,7 @@ mod tests {
                     Step::Freeze => frozen.push((data.clone(), flat.clone())),
                 }
                 prop_assert_eq!(content(&data), &flat[..]);
-                prop_assert_eq!(data.count, data.pages.range(0).count() as u64);
+                prop_assert_eq!(data.count(), data.pages.range(0).count() as u64);
             }
             for (old, flat) in &frozen {
                 prop_assert_eq!(content(old), &flat[..]);

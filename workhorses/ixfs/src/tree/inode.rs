@@ -2,6 +2,7 @@
 //! An inode: attributes, extended attributes, and what its kind holds.
 
 use super::data::{Data, PAGE};
+use super::name::Name;
 use super::radix::Radix;
 use crate::store::Ptr;
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ pub const ROOT: Ino = 1;
 
 /// Mask of the type in a mode word.
 pub const TYPE: u32 = libc::S_IFMT;
+/// Position of the type in a mode word.
+const TYPE_SHIFT: u32 = TYPE.trailing_zeros();
 /// Permission bits of a mode word, set-id and sticky bits among them.
 pub const PERMISSIONS: u32 = 0o7777;
 
@@ -32,15 +35,49 @@ pub struct Xattrs {
     pub map: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// A directory entry.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A directory entry. A large directory is an array of these, so the type is kept with the name.
+#[derive(Clone)]
 pub struct Entry {
     /// The inode that the entry names.
     pub ino: Ino,
+    /// The name, without `/` and NUL, and the type without the permissions.
+    name: Name,
+}
+
+impl Entry {
+    /// An entry; `kind` is the inode's type, as in a mode word. `ENAMETOOLONG` if the name has more than 255 bytes.
+    pub fn new(ino: Ino, kind: u32, name: &[u8]) -> super::Result<Entry> {
+        Ok(Entry { ino, name: Name::new(name, (kind >> TYPE_SHIFT) as u8)? })
+    }
+
     /// The inode's type, as in a mode word.
-    pub kind: u32,
-    /// The name, without `/` and NUL.
-    pub name: Arc<[u8]>,
+    pub fn kind(&self) -> u32 {
+        u32::from(self.name.number()) << TYPE_SHIFT
+    }
+
+    /// The name.
+    pub fn name(&self) -> &[u8] {
+        &self.name
+    }
+
+    /// The same name for another inode number.
+    pub fn renumbered(&self, ino: Ino) -> Entry {
+        Entry { ino, name: self.name.clone() }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        (self.ino, self.kind(), self.name()) == (other.ino, other.kind(), other.name())
+    }
+}
+
+impl Eq for Entry {}
+
+impl std::fmt::Debug for Entry {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:?} #{} {:o}", self.name, self.ino, self.kind())
+    }
 }
 
 /// Content of a directory.
@@ -60,7 +97,7 @@ pub enum Body {
     /// A regular file.
     File(Data),
     /// A directory.
-    Dir(Dir),
+    Dir(Box<Dir>),
     /// A symbolic link and its target.
     Symlink(Arc<[u8]>),
     /// A device, socket or FIFO.
@@ -134,7 +171,7 @@ impl Inode {
     /// Attributes as `stat` shows them.
     pub fn attr(&self) -> Attr {
         let (size, blocks) = match &self.body {
-            Body::File(data) => (data.len, data.count * (PAGE as u64 / 512)),
+            Body::File(data) => (data.len, data.count() * (PAGE as u64 / 512)),
             Body::Dir(dir) => (dir.count * 32, 0),
             Body::Symlink(target) => (target.len() as u64, 0),
             Body::Special => (0, 0),
@@ -146,7 +183,7 @@ impl Inode {
     /// Bytes of pages that the store must hold for this inode.
     pub fn disk(&self) -> u64 {
         match &self.body {
-            Body::File(data) => data.count * PAGE as u64,
+            Body::File(data) => data.count() * PAGE as u64,
             _ => 0,
         }
     }
@@ -163,7 +200,7 @@ impl Inode {
     pub fn cost(&self) -> u64 {
         let body = match &self.body {
             Body::File(_) => self.resident(),
-            Body::Dir(dir) => dir.entries.range(0).map(|(_, entry)| ENTRY_COST + entry.name.len() as u64).sum(),
+            Body::Dir(dir) => dir.entries.range(0).map(|(_, entry)| ENTRY_COST + entry.name().len() as u64).sum(),
             Body::Symlink(target) => target.len() as u64,
             Body::Special => 0,
         };
@@ -174,4 +211,18 @@ impl Inode {
 /// Memory charged for extended attributes, in bytes.
 pub fn xattr_cost(xattrs: &Xattrs) -> u64 {
     xattrs.map.iter().map(|(name, value)| 64 + name.len() as u64 + value.len() as u64).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::radix::Slot;
+    use super::*;
+
+    #[test]
+    fn inodes_and_entries_stay_small() {
+        // `tests/memory.rs` measures what the sum is with the allocator's share.
+        assert!(size_of::<Inode>() <= 120, "{} bytes", size_of::<Inode>());
+        assert!(size_of::<Slot<Entry>>() <= 32, "{} bytes", size_of::<Slot<Entry>>());
+        assert!(size_of::<Slot<Arc<Inode>>>() <= 24, "{} bytes", size_of::<Slot<Arc<Inode>>>());
+    }
 }

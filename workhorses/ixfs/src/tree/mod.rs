@@ -11,6 +11,7 @@
 pub mod attributes;
 pub mod data;
 pub mod inode;
+mod name;
 pub mod names;
 pub mod permission;
 pub mod radix;
@@ -82,6 +83,8 @@ pub struct Tree {
     pub resident: u64,
     /// What the store can hold, in bytes: of pages not in memory and of memory charged.
     pub disk_limit: u64,
+    /// Pages written so far, in bytes: two copies of the tree differ in at most as many as this grew.
+    pub churn: u64,
     /// Where evicted pages are read from.
     pub fetch: Arc<dyn Fetch>,
 }
@@ -99,9 +102,10 @@ impl Tree {
             disk: 0,
             resident: 0,
             disk_limit: limit,
+            churn: 0,
             fetch: Arc::new(NoStore),
         };
-        let body = Body::Dir(Dir { parent: ROOT, entries: Radix::default(), count: 0 });
+        let body = Body::Dir(Box::new(Dir { parent: ROOT, entries: Radix::default(), count: 0 }));
         let root = Inode {
             ino: ROOT,
             mode: libc::S_IFDIR | 0o755,
@@ -205,6 +209,7 @@ impl Tree {
     /// greatest length.
     pub fn write(&mut self, caller: &Caller, ino: Ino, offset: u64, bytes: &[u8]) -> Result<()> {
         let end = offset.checked_add(bytes.len() as u64).filter(|end| *end <= data::MAX_LEN).ok_or(Errno::FBIG)?;
+        self.churn = self.churn.wrapping_add(bytes.len().next_multiple_of(PAGE) as u64);
         self.grow(caller, ino, |data| data.growth(offset, end - offset), |data, fetch| data.write(offset, bytes, fetch))
     }
 
@@ -288,9 +293,9 @@ impl Tree {
         let fetch = self.fetch.clone();
         let inode = self.melt(ino)?;
         let Body::File(data) = &mut inode.body else { return Err(Errno::INVAL) };
-        let before = (data.count, data.resident());
+        let before = (data.count(), data.resident());
         let result = change(data, &*fetch);
-        let after = (data.count, data.resident());
+        let after = (data.count(), data.resident());
         inode.mtime = caller.now;
         inode.ctime = caller.now;
         if caller.checked && caller.uid != 0 {
@@ -369,11 +374,11 @@ impl Tree {
             }
             let Ok(dir) = self.dir(ino) else { continue };
             for (_, entry) in dir.entries.range(0) {
-                let path = format!("{path}/{}", String::from_utf8_lossy(&entry.name));
+                let path = format!("{path}/{}", String::from_utf8_lossy(entry.name()));
                 if entry.ino == wanted {
                     return Some(path);
                 }
-                if entry.kind == libc::S_IFDIR && visited <= self.count {
+                if entry.kind() == libc::S_IFDIR && visited <= self.count {
                     stack.push((entry.ino, path));
                 }
             }

@@ -62,7 +62,7 @@ impl Tree {
 
     pub(super) fn find<'a>(&self, dir: &'a Dir, name: &[u8]) -> Option<(u64, &'a Entry)> {
         let first = self.cookie(name);
-        dir.entries.range(first).take_while(|(cookie, _)| cookie - first < SAME_HASH).find(|(_, e)| *e.name == *name)
+        dir.entries.range(first).take_while(|(cookie, _)| cookie - first < SAME_HASH).find(|(_, e)| e.name() == name)
     }
 
     /// Finds the inode that `name` in directory `parent` refers to, `.` and `..` included.
@@ -102,8 +102,8 @@ impl Tree {
 
     /// Adds an entry that is known not to exist. Only 256 names with one hash can fail this, with `ENOSPC`.
     pub(super) fn add_entry(&mut self, caller: &Caller, parent: Ino, entry: Entry) -> Result<()> {
-        let first = self.cookie(&entry.name);
-        let cost = ENTRY_COST + entry.name.len() as u64;
+        let first = self.cookie(entry.name());
+        let cost = ENTRY_COST + entry.name().len() as u64;
         let (dir, mtime, ctime) = self.melt_dir(parent)?;
         let cookie = (first..first + SAME_HASH).find(|c| dir.entries.get(*c).is_none()).ok_or(Errno::NOSPC)?;
         dir.entries.insert(cookie, entry);
@@ -118,7 +118,7 @@ impl Tree {
         let entry = dir.entries.remove(cookie).ok_or(Errno::NOENT)?;
         dir.count -= 1;
         (*mtime, *ctime) = (caller.now, caller.now);
-        self.used -= ENTRY_COST + entry.name.len() as u64;
+        self.used -= ENTRY_COST + entry.name().len() as u64;
         Ok(entry)
     }
 
@@ -141,14 +141,14 @@ impl Tree {
             mode |= libc::S_ISGID;
         }
         let body = match kind {
-            libc::S_IFDIR => Body::Dir(Dir { parent, entries: Radix::default(), count: 0 }),
+            libc::S_IFDIR => Body::Dir(Box::new(Dir { parent, entries: Radix::default(), count: 0 })),
             libc::S_IFREG => Body::File(Data::default()),
             libc::S_IFLNK => Body::Symlink(new.target.into()),
             libc::S_IFCHR | libc::S_IFBLK | libc::S_IFIFO | libc::S_IFSOCK => Body::Special,
             _ => return Err(Errno::INVAL),
         };
         let ino = self.next_ino;
-        self.add_entry(caller, parent, Entry { ino, kind, name: name.into() })?;
+        self.add_entry(caller, parent, Entry::new(ino, kind, name)?)?;
         if is_dir {
             self.melt(parent)?.nlink += 1;
         }
@@ -184,7 +184,7 @@ impl Tree {
             return Err(Errno::MLINK);
         }
         self.can_add(caller, parent, name, 0)?;
-        self.add_entry(caller, parent, Entry { ino, kind, name: name.into() })?;
+        self.add_entry(caller, parent, Entry::new(ino, kind, name)?)?;
         let inode = self.melt(ino)?;
         inode.nlink += 1;
         inode.ctime = caller.now;
@@ -204,7 +204,7 @@ impl Tree {
             _ => {}
         }
         let (cookie, entry) = self.find(dir, name).ok_or(Errno::NOENT)?;
-        let (ino, is_dir) = (entry.ino, entry.kind == libc::S_IFDIR);
+        let (ino, is_dir) = (entry.ino, entry.kind() == libc::S_IFDIR);
         self.may_remove(caller, self.inode(parent)?, self.inode(ino)?)?;
         match (directory, is_dir) {
             (true, false) => return Err(Errno::NOTDIR),

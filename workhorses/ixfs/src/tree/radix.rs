@@ -163,6 +163,10 @@ impl<T: Clone> Radix<T> {
                     let (at, present) = node.position(digit);
                     if !present {
                         node.present |= 1 << digit;
+                        // Most nodes are filled once and then stay: doubling would waste a quarter of them on average.
+                        if node.slots.len() == node.slots.capacity() {
+                            node.slots.reserve_exact(1 + node.slots.len() / 8);
+                        }
                         node.slots.insert(at, Slot::Leaf(key, value));
                         return None;
                     }

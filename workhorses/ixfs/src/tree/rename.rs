@@ -24,7 +24,7 @@ struct Place {
 
 impl Place {
     fn is_dir(&self) -> bool {
-        self.entry.kind == libc::S_IFDIR
+        self.entry.kind() == libc::S_IFDIR
     }
 }
 
@@ -118,12 +118,13 @@ impl Tree {
             },
             None => {
                 // One entry is removed and one is added, so only a longer name needs more memory.
-                self.room((to.1.len() as u64).saturating_sub(source.entry.name.len() as u64))?;
+                self.room((to.1.len() as u64).saturating_sub(source.entry.name().len() as u64))?;
                 if source.is_dir() && source.dir != to.0 && self.inode(to.0)?.nlink >= MAX_LINKS {
                     return Err(Errno::MLINK);
                 }
             }
         }
+        let entry = Entry::new(moved, source.entry.kind(), to.1)?;
         let mut lost = None;
         if let Some(target) = target {
             self.remove_entry(caller, target.dir, target.cookie)?;
@@ -133,9 +134,9 @@ impl Tree {
             lost = self.drop_link(caller, target.entry.ino)?;
         }
         // Add the new entry first: this fails if 256 names share a hash, and then nothing must be lost.
-        let Place { dir, cookie, entry } = source;
-        let is_dir = entry.kind == libc::S_IFDIR;
-        self.add_entry(caller, to.0, Entry { name: to.1.into(), ..entry })?;
+        let Place { dir, cookie, .. } = source;
+        let is_dir = entry.kind() == libc::S_IFDIR;
+        self.add_entry(caller, to.0, entry)?;
         self.remove_entry(caller, dir, cookie)?;
         if is_dir && dir != to.0 {
             self.melt(dir)?.nlink -= 1;
@@ -154,7 +155,7 @@ impl Tree {
         }
         for (place, other) in [(&source, &target), (&target, &source)] {
             let (dir, mtime, ctime) = self.melt_dir(place.dir)?;
-            let entry = Entry { name: place.entry.name.clone(), ..other.entry.clone() };
+            let entry = Entry::new(other.entry.ino, other.entry.kind(), place.entry.name())?;
             dir.entries.insert(place.cookie, entry);
             (*mtime, *ctime) = (caller.now, caller.now);
             self.melt(other.entry.ino)?.ctime = caller.now;

@@ -148,15 +148,15 @@ fn check_mends_names_and_link_counts() {
     assert!(found.resolve("gone").is_err());
 }
 
-/// A batch without changes that claims a sequence number and a chain.
-fn forged(sequence: u64, chain: u64) -> Vec<u8> {
+/// A batch without changes that claims a sequence number and a chain, with a checksum of this key.
+fn forged(sequence: u64, chain: u64, key: u64) -> Vec<u8> {
     let mut payload = Writer::default();
     payload.u64(999_999);
     let mut out = Writer::default();
     for value in [0x6b6f_6f62_676f_6c78, sequence, chain, payload.0.len() as u64] {
         out.u64(value);
     }
-    let sum = xxh3_64_with_seed(&payload.0, ixfs::store::checksum(&out.0));
+    let sum = xxh3_64_with_seed(&payload.0, ixfs::store::checksum(&out.0) ^ key);
     out.u64(sum);
     out.0.extend_from_slice(&payload.0);
     out.0.resize(BLOCK, 0);
@@ -171,17 +171,32 @@ fn forged_batch_in_a_page_is_not_replayed() {
     let superblock = Superblock::decode(&device.image()[BLOCK..2 * BLOCK], u64::MAX).unwrap();
     let mut image = device.image();
     let place = 2 * BLOCK;
-    image[place..place + BLOCK].copy_from_slice(&forged(superblock.log_sequence, 12345));
+    image[place..place + BLOCK].copy_from_slice(&forged(superblock.log_sequence, 12345, superblock.log_key));
     let open = |mistake| Store::open_with(Arc::new(MemoryDevice::new(image.clone())), mistake).unwrap().2.batches;
     assert_eq!(open(Mistake::None), 0);
     assert_eq!(open(Mistake::ChainUnverified), 1, "the test forges a batch that only the chain gives away");
-    image[place..place + BLOCK].copy_from_slice(&forged(superblock.log_sequence, superblock.log_chain));
+    let [key, chain] = [superblock.log_key, superblock.log_chain];
+    image[place..place + BLOCK].copy_from_slice(&forged(superblock.log_sequence, chain, key));
     let open = |mistake| Store::open_with(Arc::new(MemoryDevice::new(image.clone())), mistake).unwrap().2.batches;
     assert_eq!(open(Mistake::None), 1, "with the right chain it is a batch");
 }
 
 #[test]
-fn missing_log_batch_before_a_complete_one_is_reported_as_damage() {
+fn batch_forged_by_a_user_does_not_make_the_store_look_damaged() {
+    // Users know the format but not the key. Without it, such a block in the log would prove that batches are missing.
+    let image = formatted(SMALL);
+    let superblock = Superblock::decode(&image[BLOCK..2 * BLOCK], u64::MAX).unwrap();
+    let open = |key: u64| {
+        let mut image = image.clone();
+        image[4 * BLOCK..5 * BLOCK].copy_from_slice(&forged(superblock.log_sequence + 7, 12345, key));
+        Store::open(Arc::new(MemoryDevice::new(image)))
+    };
+    assert!(open(superblock.log_key ^ 1).is_ok());
+    assert!(open(superblock.log_key).is_err(), "with the key it is a later batch");
+}
+
+/// A store with files `a`, `b` and `c`, each created in a batch of its own, the second of which is damaged.
+fn with_gap() -> Arc<MemoryDevice> {
     let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
     let (store, mut tree, _) = Store::open(device.clone()).unwrap();
     let root = Caller::root(5);
@@ -190,12 +205,80 @@ fn missing_log_batch_before_a_complete_one_is_reported_as_damage() {
         store.commit(&tree).unwrap();
     }
     device.flip(3 * BLOCK as u64 + 50, 1);
+    device
+}
+
+#[test]
+fn damaged_batch_before_a_complete_one_is_reported_and_repaired_on_request_only() {
+    let device = with_gap();
     let error = Store::open(device.clone()).err().unwrap().to_string();
-    assert!(error.contains("batch is missing"), "{error}");
-    device.flip(3 * BLOCK as u64 + 50, 1);
-    device.flip(4 * BLOCK as u64 + 50, 1);
-    let (_, found, recovery) = Store::open(device).unwrap();
-    assert!(recovery.torn_tail && found.resolve("b").is_ok() && found.resolve("c").is_err());
+    assert!(error.contains("log batch 2 is damaged") && error.contains("--repair"), "{error}");
+    let before = device.image();
+    let report = check::check(device.clone(), false, 9).unwrap();
+    assert!(report.problems[0].contains("acknowledged changes in it and in those behind it, up to 3, are lost"));
+    // Batch 3 changed the root directory and created inode 4, which has no name before the gap.
+    assert_eq!(report.recovery.gap.as_ref().unwrap().files, ["/", "inode 4"], "{report:?}");
+    assert!(device.image() == before, "a check without --repair wrote to the store");
+    let report = check::check(device.clone(), true, 9).unwrap();
+    assert!(report.repairs[0].contains("before log batch 2"), "{report:?}");
+    assert!(check::check(device.clone(), false, 9).unwrap().is_sound());
+    let (store, mut found, recovery) = Store::open(device.clone()).unwrap();
+    assert!(recovery.gap.is_none() && found.resolve("a").is_ok() && found.resolve("b").is_err());
+    // The batches that were given up stay in the ring for a while. They must not come back or look like a gap again.
+    for number in 0..40 {
+        found.create(&Caller::root(9), ROOT, format!("n{number}").as_bytes(), &New::file(0o600)).unwrap();
+        store.make_durable(&found, 9).unwrap();
+        let (_, again, _) = Store::open(Arc::new(MemoryDevice::new(device.image()))).unwrap();
+        assert_eq!(dump(&again), dump(&found));
+    }
+}
+
+#[test]
+fn crash_during_the_repair_of_a_gap_leaves_the_old_store_or_the_repaired_one() {
+    let device = with_gap();
+    let base = device.image();
+    device.record();
+    check::check(device.clone(), true, 9).unwrap();
+    let repaired = dump(&Store::open(device.clone()).unwrap().1);
+    let events = device.events();
+    let images = crate::common::Images { base: &base, events: &events };
+    let (mut old, mut new) = (0, 0);
+    for point in 0..=events.len() {
+        images.visit(point, 4, &mut |image| match Store::open(Arc::new(MemoryDevice::new(image))) {
+            Err(ixfs::store::StoreError::Gap(_)) => old += 1,
+            Err(error) => panic!("after {point} events: {error}"),
+            Ok((_, found, _)) => {
+                assert_eq!(dump(&found), repaired, "after {point} events");
+                new += 1;
+            }
+        });
+    }
+    assert!(old > 3 && new > 3, "{old} {new}");
+}
+
+#[test]
+fn damaged_last_batch_is_dropped_and_once_it_is_confirmed_it_is_reported() {
+    for confirmed in [false, true] {
+        let device = Arc::new(MemoryDevice::new(formatted(SMALL)));
+        let (store, mut tree, _) = Store::open(device.clone()).unwrap();
+        tree.create(&Caller::root(5), ROOT, b"a", &New::file(0o644)).unwrap();
+        store.commit(&tree).unwrap();
+        let operations = device.operations();
+        if confirmed {
+            store.confirm().unwrap();
+            let after = device.operations();
+            assert!(after > operations);
+            store.confirm().unwrap();
+            assert_eq!(device.operations(), after, "one confirmation is enough");
+        }
+        device.flip(2 * BLOCK as u64 + 50, 1);
+        match Store::open(device) {
+            Ok((_, found, recovery)) => {
+                assert!(!confirmed && recovery.torn_tail && found.resolve("a").is_err());
+            }
+            Err(error) => assert!(confirmed, "{error}"),
+        }
+    }
 }
 
 /// Changes a few bytes of an image and makes the checksums of superblocks right again, so that parsers see the change.

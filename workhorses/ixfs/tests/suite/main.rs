@@ -5,6 +5,7 @@ mod common;
 mod crash;
 mod damage;
 mod fuse;
+mod fuzzed;
 mod ninep;
 mod posix;
 mod server;

@@ -179,7 +179,7 @@ fn compare(tree: &Tree, model: &Model) -> Result<(), TestCaseError> {
         let inode = tree.inode(ino).unwrap();
         let Body::Dir(dir) = &inode.body else { panic!("not a directory") };
         let names: Vec<String> =
-            dir.entries.range(0).map(|(_, entry)| String::from_utf8(entry.name.to_vec()).unwrap()).collect();
+            dir.entries.range(0).map(|(_, entry)| String::from_utf8(entry.name().to_vec()).unwrap()).collect();
         prop_assert_eq!(names.len(), model.dir(at).len());
         prop_assert_eq!(dir.count as usize, names.len());
         let subdirs = model.dir(at).values().filter(|child| model.is_dir(**child)).count();

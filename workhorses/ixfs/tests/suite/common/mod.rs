@@ -17,7 +17,7 @@ pub const TIGHT: Geometry = Geometry { blocks: 54, log_blocks: 8, limit: 60 << 1
 
 pub fn formatted(geometry: Geometry) -> Vec<u8> {
     let device = MemoryDevice::new(vec![0; geometry.len() as usize]);
-    Store::format(&device, geometry, [7; 16], 42, 1_000).expect("the device is large enough");
+    Store::format(&device, geometry, [7; 16], [42, 43], 1_000).expect("the device is large enough");
     device.image()
 }
 
@@ -52,9 +52,9 @@ fn walk(tree: &Tree, ino: Ino, path: &str, out: &mut String) {
         Body::Dir(dir) => {
             writeln!(out, " in #{} {}", dir.parent, dir.count).unwrap();
             let mut names: Vec<_> = dir.entries.range(0).map(|(_, entry)| entry.clone()).collect();
-            names.sort_by(|a, b| a.name.cmp(&b.name));
+            names.sort_by(|a, b| a.name().cmp(b.name()));
             for entry in names {
-                walk(tree, entry.ino, &format!("{path}/{}", String::from_utf8_lossy(&entry.name)), out);
+                walk(tree, entry.ino, &format!("{path}/{}", String::from_utf8_lossy(entry.name())), out);
             }
         }
     }

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A command, such as a build, that runs in a copy of a directory on each file system.
+
+use super::places::{DISK, IXFS, NAMES, Places, TMPFS};
+use super::{Row, Unit};
+use anyhow::{Context, bail};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Measures `command` in copies of `tree`, without the time for copying. The floor takes no part: it lacks most
+/// operations.
+pub fn measure(places: &Places, tree: &Path, command: &str, rounds: u32) -> anyhow::Result<Row> {
+    let mut row = Row::new(command, Unit::Milliseconds);
+    for round in 0..rounds as usize {
+        for turn in 0..3 {
+            let place = [IXFS, TMPFS, DISK][(round + turn) % 3];
+            let copy = places.roots[place].join(format!("work{round}"));
+            run(Command::new("cp").arg("-a").arg(tree).arg(&copy), "cp -a")?;
+            let begin = Instant::now();
+            run(Command::new("sh").args(["-c", command]).current_dir(&copy), command).context(NAMES[place])?;
+            row.times[place].push(begin.elapsed().as_nanos() as u64);
+            fs::remove_dir_all(&copy)?;
+        }
+    }
+    Ok(row)
+}
+
+fn run(command: &mut Command, name: &str) -> anyhow::Result<()> {
+    let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status().with_context(|| name.to_owned())?;
+    if !status.success() {
+        bail!("{name}: {status}");
+    }
+    Ok(())
+}
