@@ -19,7 +19,7 @@ pub fn saved_run(rng: &mut Rng, file: &[u8], other: &[u8]) -> Vec<u8> {
     let mut mutant = SavedRun::new();
     for (index, name) in names.iter().enumerate() {
         let content = saved.part(name).ok().flatten().unwrap_or_default();
-        let content = if index == chosen { mutate(rng, &content, &content) } else { content };
+        let content = if index == chosen && !content.is_empty() { mutate(rng, &content, &content) } else { content };
         // Names are unique, as they were in the file.
         let _ = mutant.add(name, &content);
     }
@@ -56,14 +56,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn most_mutants_of_saved_runs_can_be_opened() {
+    fn mutants_of_saved_runs_differ_and_can_be_opened() {
         let mut saved = SavedRun::new();
         saved.add("setup.json", b"{\"weir\": \"0\", \"schedulers\": []}").unwrap();
         saved.add("runs.json", b"{\"weir\": 1, \"runs\": []}").unwrap();
         let file = saved.to_bytes();
         let opened = |number| SavedRun::from_bytes(&saved_run(&mut Rng::of(1, number), &file, &file)).is_ok();
         assert_eq!((0..100).filter(|number| opened(*number)).count(), 100);
-        let differ = |number| saved_run(&mut Rng::of(1, number), &file, &file) != file;
-        assert!((0..100).filter(|number| differ(*number)).count() > 90);
+        assert!((0..100).all(|number| saved_run(&mut Rng::of(1, number), &file, &file) != file));
     }
 }

@@ -71,8 +71,18 @@ const TEXTS: [&[u8]; 12] = [
     b"{{{{{{{{{{{{{{{{[[[[[[[[[[[[[[[[",
 ];
 
-/// Mutates bytes. `other` is another file of the same kind, of which parts are inserted.
+/// Mutates bytes until they differ. `other` is another file of the same kind, of which parts are inserted; one of both has
+/// bytes.
 pub fn mutate(rng: &mut Rng, original: &[u8], other: &[u8]) -> Vec<u8> {
+    loop {
+        let mutant = mutate_once(rng, original, other);
+        if mutant != original {
+            return mutant;
+        }
+    }
+}
+
+fn mutate_once(rng: &mut Rng, original: &[u8], other: &[u8]) -> Vec<u8> {
     let mut bytes = original.to_vec();
     let most = GROWTH * original.len() + 4_096;
     for _ in 0..NUMBERS_OF_MUTATIONS[rng.below(8)] {
@@ -188,6 +198,7 @@ mod tests {
         let original = b"[machine]\nname = \"a\"\ncpus = 4\n".repeat(3);
         let mutant = |number| mutate(&mut Rng::of(1, number), &original, b"other");
         assert!((0..200).all(|number| mutant(number) == mutant(number)));
+        assert!((0..200).all(|number| mutant(number) != original));
         let different: std::collections::BTreeSet<Vec<u8>> = (0..200).map(mutant).collect();
         assert!(different.len() > 190, "{} of 200 differ", different.len());
         assert!(different.iter().all(|bytes| bytes.len() <= GROWTH * original.len() + 4_096));

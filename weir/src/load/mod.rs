@@ -30,7 +30,7 @@ pub fn load(args: &Load) -> Result<bool> {
     let [page] = output::check([("--report", args.report.as_deref())])?;
     let curves = match runs::curves(args, &page) {
         Err(error) if error.is::<Failed>() => {
-            eprintln!("weir: error: {}", escape(&error.to_string()));
+            say!("weir: error: {}", escape(&error.to_string()));
             return Ok(false);
         }
         curves => curves?,
@@ -42,7 +42,7 @@ pub fn load(args: &Load) -> Result<bool> {
     })?;
     if let Some(target) = page {
         target.write(page::load(output::VERSION, &curves).as_bytes())?;
-        eprintln!("weir: the report is {}", escape(&target.path().display().to_string()));
+        say!("weir: the report is {}", escape(&target.path().display().to_string()));
     }
     Ok(true)
 }

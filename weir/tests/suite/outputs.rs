@@ -85,7 +85,7 @@ fn report_is_printed_although_another_output_fails_in_the_end() {
 #[test]
 fn interrupted_sweep_reports_and_saves_the_finished_runs() {
     let directory = workspace();
-    let line = "sim fifo -m laptop-2c4t -w ./load.json --for 60s --seeds 1000 --format json --save some.weirrun";
+    let line = "sim fifo -m laptop-2c4t -w ./load.json --for 5s --seeds 1000 --format json --save some.weirrun";
     let child = command(directory.path(), line).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let began = Instant::now();
     // Threads of the sweep, besides that of `main`, say that it has begun.
