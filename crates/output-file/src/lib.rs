@@ -11,6 +11,7 @@
 //!    are written directly.
 
 use nix::fcntl::{AT_FDCWD, AtFlags, OFlag};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use nix::unistd::linkat;
 use std::ffi::OsString;
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
@@ -245,6 +246,22 @@ fn named<T>(directory: &Path, name: &OsString, create: impl Fn(&Path) -> io::Res
     Err(io::Error::new(io::ErrorKind::AlreadyExists, "every random name exists"))
 }
 
+/// While it exists, signals that would end the process wait for this thread.
+struct Unended(SigSet);
+
+impl Unended {
+    fn begin() -> io::Result<Unended> {
+        let signals: SigSet = [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM].into_iter().collect();
+        Ok(Unended(signals.thread_swap_mask(SigmaskHow::SIG_BLOCK)?))
+    }
+}
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        let _ = self.0.thread_set_mask();
+    }
+}
+
 /// A file that is being written. Dropping it leaves the target as it was.
 #[derive(Debug)]
 pub struct OutputFile {
@@ -272,6 +289,8 @@ impl OutputFile {
         let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
         let Kind::File { directory, name, .. } = &self.target.kind else { return Ok(()) };
         file.sync_all()?;
+        // Between its own name and that of its target, a file would be left behind.
+        let _unended = Unended::begin()?;
         if self.temporary.is_none() {
             // A file can replace another one only by its name.
             let link = format!("/proc/self/fd/{}", file.as_raw_fd());
