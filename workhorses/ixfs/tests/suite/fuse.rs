@@ -295,7 +295,8 @@ fn sigterm_waits_for_programs_and_a_second_one_does_not() {
     assert!(fs::read_dir(fixture.mnt()).unwrap().next().is_none(), "the directory is detached");
     file.write_all_at(b"last", 0).unwrap();
     drop(file);
-    assert!(fixture.server.take().unwrap().wait().unwrap().success());
+    let status = fixture.server.take().unwrap().wait().unwrap();
+    assert!(status.success(), "{status:?}");
     fixture.check(0);
     let dump = String::from_utf8(ixfs(&["dump", fixture.store().to_str().unwrap()]).stdout).unwrap();
     assert!(dump.contains(" 4 /file"), "{dump}");
