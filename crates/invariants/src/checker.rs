@@ -431,7 +431,7 @@ impl Checker {
         self.check_shares(time, cpu);
     }
 
-    /// The waits beside idle CPUs of tasks that lost this CPU to a task of a higher class begin anew.
+    /// The waits beside idle CPUs of tasks that lost this CPU to a task of a higher class count from that loss.
     fn displace(&mut self, cpu: CpuId, next: TaskId) {
         let is_higher = next != TaskId::NONE && !self.state.is_scheduled(next);
         for (task, since) in self.displaced.switch(cpu, is_higher) {
