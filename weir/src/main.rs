@@ -16,6 +16,7 @@ mod compare;
 mod compile;
 mod coverage;
 mod explain;
+mod failed;
 #[cfg(feature = "generate")]
 mod generate;
 mod input;
@@ -48,6 +49,7 @@ mod workload;
 use args::{Args, Command};
 use clap::Parser;
 use clap::error::ErrorKind;
+use failed::Failed;
 use std::process::ExitCode;
 
 /// Exit status if everything went well.
@@ -93,8 +95,8 @@ fn main() -> ExitCode {
         #[cfg(not(feature = "generate"))]
         Command::Generate(_) => incomplete("weir generate"),
         Command::Meter(args) => meter::meter(args).map(|fine| if fine { FINE } else { VIOLATION }),
-        Command::Scale(args) => scale::scale(args).map(|fine| if fine { FINE } else { VIOLATION }),
-        Command::Load(args) => load::load(args).map(|fine| if fine { FINE } else { VIOLATION }),
+        Command::Scale(args) => scale::scale(args).map(|()| FINE),
+        Command::Load(args) => load::load(args).map(|()| FINE),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),
@@ -118,7 +120,7 @@ fn simulate(sim: &args::Sim) -> anyhow::Result<u8> {
 fn status(result: anyhow::Result<u8>) -> u8 {
     result.unwrap_or_else(|error| {
         say!("weir: error: {}", report::escape(&describe(&error)));
-        BAD_INPUT
+        if error.is::<Failed>() { VIOLATION } else { BAD_INPUT }
     })
 }
 

@@ -134,6 +134,13 @@ pub fn tell(text: &str) {
     let _ = io::stderr().lock().write_all(report::clean(text).as_bytes());
 }
 
+/// Writes a page with the control characters of names escaped, and prints its path.
+pub fn write_page(target: &Target, page: &str) -> Result<()> {
+    target.write(report::clean(page).as_bytes())?;
+    say!("weir: the report is {}", report::escape(&target.path().display().to_string()));
+    Ok(())
+}
+
 /// Prints to standard output. Control characters of names are escaped. Returns false if the reader has closed the pipe
 /// (`weir … | head`), which is not an error.
 pub fn print(text: &str) -> Result<bool> {

@@ -110,9 +110,7 @@ pub fn write(target: &Target, runs: &Runs, refused: &[String]) -> Result<()> {
         tracks: &runs.tracks(),
         refused,
     });
-    target.write(report::clean(&page).as_bytes())?;
-    say!("weir: the report is {}", report::escape(&target.path().display().to_string()));
-    Ok(())
+    output::write_page(target, &page)
 }
 
 /// Runs `weir report`. Returns false if some run in the file did not complete.

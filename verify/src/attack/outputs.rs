@@ -54,7 +54,7 @@ macro_rules! sim {
     };
 }
 
-const OUTPUTS: [Output; 11] = [
+const OUTPUTS: [Output; 12] = [
     sim!("--save", "sim --save"),
     sim!("--report", "sim --report"),
     sim!("--log", "sim --log"),
@@ -76,6 +76,12 @@ const OUTPUTS: [Output; 11] = [
         name: "scale --report",
         command: &["weir", "scale", "table.csv", "--report", OUT],
         input: "table.csv",
+        whole: Whole::Same,
+    },
+    Output {
+        name: "load --report",
+        command: &["weir", "load", "fifo", "-m", "pu:1", "--arrivals", "arrivals.txt", "--report", OUT],
+        input: "arrivals.txt",
         whole: Whole::Same,
     },
     Output { name: "lrz", command: &["lrz", "-Q", "-f", "-o", OUT, "text"], input: "text", whole: Whole::Same },
@@ -354,6 +360,7 @@ fn inputs(programs: &Programs) -> Result<Files> {
         path.join("table.csv"),
         "n,throughput\n1,64.9\n18,995.9\n36,1652.4\n72,1853.2\n108,1828.9\n144,1775.0\n",
     )?;
+    fs::write(path.join("arrivals.txt"), (1..=50).map(|k| format!("{k}ms\n")).collect::<String>())?;
     let line = |k: u32| format!("line {} of {}: the value is {}\n", k, k / 7, k.wrapping_mul(2_654_435_761) >> 7);
     fs::write(path.join("text"), (0..4_000).map(line).collect::<String>())?;
     let sim = ["sim", "fifo", "-m", "laptop-2c4t", "-w", "./load.json", "--for", "20ms", "--save", "run.weirrun"];

@@ -9,42 +9,26 @@ use crate::output;
 use anyhow::Result;
 use args::Load;
 use queueing::Curve;
-use report::escape;
+use report::{cell, escape};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// A run that failed, as opposed to bad usage or input.
-#[derive(Debug)]
-struct Failed(String);
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-/// Simulates all rates and prints the curves. Returns false if a run failed.
-pub fn load(args: &Load) -> Result<bool> {
+/// Simulates all rates and prints the curves.
+///
+/// # Errors
+/// [`Failed`](crate::failed::Failed) if a run failed; others if the usage or an input is bad.
+pub fn load(args: &Load) -> Result<()> {
     let [page] = output::check([("--report", args.report.as_deref())])?;
-    let curves = match runs::curves(args, &page) {
-        Err(error) if error.is::<Failed>() => {
-            say!("weir: error: {}", escape(&error.to_string()));
-            return Ok(false);
-        }
-        curves => curves?,
-    };
+    let curves = runs::curves(args, &page)?;
     output::print(&match args.format {
         Format::Text => to_text(&curves),
         Format::Json => format!("{:#}\n", to_json(&curves)),
         Format::Csv => to_csv(&curves),
     })?;
     if let Some(target) = page {
-        target.write(page::load(output::VERSION, &curves).as_bytes())?;
-        say!("weir: the report is {}", escape(&target.path().display().to_string()));
+        output::write_page(&target, &page::load(output::VERSION, &curves))?;
     }
-    Ok(true)
+    Ok(())
 }
 
 fn to_text(curves: &[Curve]) -> String {
@@ -76,7 +60,6 @@ fn to_csv(curves: &[Curve]) -> String {
     let mut text = "scheduler,machine,rate_per_s,arrivals,completed,throughput_per_s,latency_mean_ns,latency_p50_ns,\
                     latency_p99_ns,utilization_ppm,mmc_ns\n"
         .to_owned();
-    let quoted = |word: &str| format!("\"{}\"", word.replace('"', "\"\""));
     for curve in curves {
         for point in &curve.points {
             let latency = point.latency_ns.map_or(",,".to_owned(), |[mean, p50, p99]| format!("{mean},{p50},{p99}"));
@@ -85,8 +68,8 @@ fn to_csv(curves: &[Curve]) -> String {
             let _ = writeln!(
                 text,
                 "{},{},{},{},{},{},{latency},{utilization},{mmc}",
-                quoted(&curve.scheduler),
-                quoted(&curve.machine),
+                cell(&curve.scheduler),
+                cell(&curve.machine),
                 point.rate_per_s,
                 point.arrivals,
                 point.completed,

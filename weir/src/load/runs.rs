@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The runs of `weir load`: one for each scheduler, rate and seed.
 
-use super::Failed;
 use super::args::Load;
 use crate::args::{Args, Command, Sim};
+use crate::failed::Failed;
 use crate::plan::{Plan, Run};
 use crate::{output, sim};
 use anyhow::{Context, Result, bail};

@@ -3,6 +3,7 @@
 
 use super::args::{Scale, Work};
 use super::{Curve, Next, check_sizes};
+use crate::failed::Failed;
 use anyhow::{Context, Result, bail, ensure};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
@@ -115,7 +116,7 @@ fn run(words: &[OsString], name: &str, size: u32, work: Work) -> Result<(f64, f6
     let output = output.with_context(|| format!("cannot run {}", filled[0]))?;
     let seconds = began.elapsed().as_secs_f64();
     if !output.status.success() {
-        bail!(super::Failed(format!("{name} with {PLACE} = {size} failed: {}", output.status)));
+        bail!(Failed(format!("{name} with {PLACE} = {size} failed: {}", output.status)));
     }
     let throughput = match work {
         Work::Fixed => 1.0 / seconds,

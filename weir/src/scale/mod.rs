@@ -68,30 +68,14 @@ struct Fitted {
     fit: Fit,
 }
 
-/// A run or command that failed, as opposed to bad usage or input.
-#[derive(Debug)]
-struct Failed(String);
-
-impl std::fmt::Display for Failed {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Failed {}
-
-/// Measures or reads, fits, and prints. Returns false if a run or command failed.
-pub fn scale(args: &Scale) -> Result<bool> {
+/// Measures or reads, fits, and prints.
+///
+/// # Errors
+/// [`Failed`](crate::failed::Failed) if a run or command failed; others if the usage or an input is bad.
+pub fn scale(args: &Scale) -> Result<()> {
     let [page] = output::check([("--report", args.report.as_deref())])?;
-    let curves = match curves(args, &page) {
-        Err(error) if error.is::<Failed>() => {
-            say!("weir: error: {}", escape(&error.to_string()));
-            return Ok(false);
-        }
-        curves => curves?,
-    };
     let mut fitted = Vec::new();
-    for curve in curves {
+    for curve in curves(args, &page)? {
         let fit = scaling::fit(&curve.points).with_context(|| curve.name.clone())?;
         fitted.push(Fitted { curve, fit });
     }
@@ -108,10 +92,9 @@ pub fn scale(args: &Scale) -> Result<bool> {
             notes: notes(fitted),
         };
         let page = page::scaling(output::VERSION, &fitted.iter().map(of).collect::<Vec<_>>());
-        target.write(report::clean(&page).as_bytes())?;
-        say!("weir: the report is {}", escape(&target.path().display().to_string()));
+        output::write_page(&target, &page)?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// The curves of the command line. `page` is checked against the inputs before anything runs.

@@ -4,6 +4,7 @@
 use super::args::Scale;
 use super::{Curve, Next, check_sizes};
 use crate::args::{Args, Command, Sim};
+use crate::failed::Failed;
 use crate::plan::Plan;
 use crate::{output, select, sim};
 use anyhow::{Context, Result, bail};
@@ -62,7 +63,7 @@ pub fn simulate(args: &Scale, page: &Option<Target>) -> Result<Vec<Curve>> {
         let at = at.with_context(|| format!("{} is not a scheduler of the command line", report.tags.scheduler))?;
         if report.ending.outcome() != report::Outcome::Completed {
             let (name, unit) = (output::name(&report), curves[at].unit);
-            bail!(super::Failed(format!("{name} with {n} {unit} did not complete: weir sim shows the reason")));
+            bail!(Failed(format!("{name} with {n} {unit} did not complete: weir sim shows the reason")));
         }
         let curve = &mut curves[at];
         curve.points.push(Point { n: f64::from(*n), throughput: throughput(&report, measure)? });

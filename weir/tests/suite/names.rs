@@ -141,6 +141,23 @@ fn names_of_workloads_and_machines_are_harmless() {
 }
 
 #[test]
+fn load_curves_are_harmless() {
+    let directory = workspace();
+    let here = directory.path();
+    let odd = "=o\u{1b}[2J\u{202e}d.toml";
+    fs::copy(here.join("m.toml"), here.join(odd)).unwrap();
+    for format in ["text", "json", "csv"] {
+        let words = ["load", "fifo", "-m", odd, "--rates", "100,200", "--requests", "20", "--format", format];
+        let output = weir(here, &[&words[..], &["--report", "l.html"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_harmless(format, &output.stdout);
+        assert_harmless(format, &output.stderr);
+        assert!(format != "csv" || !String::from_utf8_lossy(&output.stdout).contains(",=o"), "a formula");
+        assert_harmless("l.html", &fs::read(here.join("l.html")).unwrap());
+    }
+}
+
+#[test]
 fn throughput_tables_are_harmless() {
     let directory = workspace();
     let name = "=o\u{1b}[2Jd.csv";
