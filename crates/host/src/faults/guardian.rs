@@ -67,7 +67,8 @@ pub struct Restored {
 /// If this process is not root, or a CPU could not be restored.
 pub fn guard(online: &CpuSet, offline: &CpuSet) -> Result<Restored, HostError> {
     proc::check_root()?;
-    let mut keeper = Keeper::start()?;
+    // Affinities that cannot be noted must not keep CPUs offline: the error is returned after the CPUs are restored.
+    let mut keeper = Keeper::start();
     // The other process waits for this line, or for the end of this process.
     let _ = io::stdout().lock().write_all(b"\n").and_then(|()| io::stdout().flush());
     let (closed, is_closed) = mpsc::channel();
@@ -76,10 +77,11 @@ pub fn guard(online: &CpuSet, offline: &CpuSet) -> Result<Restored, HostError> {
         closed.send(())
     });
     while let Err(RecvTimeoutError::Timeout) = is_closed.recv_timeout(EVERY) {
-        keeper.remember()?;
+        // What cannot be read now is read in the next round.
+        let _ = keeper.as_mut().map(Keeper::remember);
     }
     let cpus = restore_in(Path::new("/sys"), online, offline)?;
-    let tasks = if cpus.is_empty() { 0 } else { keeper.restore(&cpus)? };
+    let tasks = if cpus.is_empty() { 0 } else { keeper?.restore(&cpus)? };
     Ok(Restored { cpus, tasks })
 }
 
