@@ -14,7 +14,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -207,17 +207,23 @@ fn child_wakes_a_thread() {
     if !is_child() {
         return;
     }
-    let number = Arc::new(AtomicU32::new(0));
-    let own = Arc::clone(&number);
+    let (number, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (own, waker_gone) = (Arc::clone(&number), Arc::clone(&done));
+    // Threads that start or end take the lock of the address space and may wake each other through it. So the waker lives
+    // only while the other thread touches no memory that it has not touched before.
     let woken = named("woken", move || {
+        thread::park_timeout(Duration::from_nanos(1));
         own.store(thread_number(), SeqCst);
         (0..WAKEUPS).for_each(|_| thread::park());
-    });
-    let target = woken.thread().clone();
-    let waker = named("waker", move || {
-        while number.load(SeqCst) == 0 {
+        while !waker_gone.load(SeqCst) {
             thread::yield_now();
         }
+    });
+    while number.load(SeqCst) == 0 {
+        thread::yield_now();
+    }
+    let target = woken.thread().clone();
+    let waker = named("waker", move || {
         for _ in 0..WAKEUPS {
             wait_until_asleep(number.load(SeqCst));
             target.unpark();
@@ -226,6 +232,7 @@ fn child_wakes_a_thread() {
         }
     });
     waker.join().unwrap();
+    done.store(true, SeqCst);
     woken.join().unwrap();
 }
 
