@@ -6,13 +6,13 @@ pub mod costs;
 pub mod locks;
 pub mod lrz;
 pub mod memory;
+pub mod memory_host;
 pub mod meter_cost;
 pub mod nix;
 pub mod noise;
 pub mod objects;
 pub mod predict;
 pub mod statistics;
-pub mod switch_cost;
 pub mod wall;
 
 use std::path::Path;

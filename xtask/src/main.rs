@@ -58,8 +58,8 @@ enum Task {
     Wall(lab::wall::Arguments),
     /// Compare the memory model with published measurements
     Memory(lab::memory::Arguments),
-    /// Compare the cost of a context switch by working set on this host with the model (root)
-    SwitchCost(lab::switch_cost::Arguments),
+    /// Compare the memory model with this host: switches, moves, streams, a compiler (root)
+    MemoryHost(lab::memory_host::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
@@ -92,7 +92,7 @@ fn main() -> ExitCode {
         Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
-        Task::SwitchCost(arguments) => ("switch-cost", lab::switch_cost::execute(&arguments).map(|()| true)),
+        Task::MemoryHost(arguments) => ("memory-host", lab::memory_host::execute(&arguments).map(|()| true)),
         Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),

@@ -39,6 +39,18 @@ pub enum ExecuteError {
         /// Name of the task.
         task: String,
     },
+    /// A task streams faster than its CPU can read.
+    #[error(
+        "task {task:?} streams {rate} MB/s, but its CPU reads at most {possible} MB/s; lower its \"stream\", or simulate it"
+    )]
+    Stream {
+        /// Name of the task.
+        task: String,
+        /// Rate of the workload in MB/s.
+        rate: u64,
+        /// Rate that the CPU can read alone in MB/s.
+        possible: u64,
+    },
     /// The workload uses a kernel-only lock.
     #[error(
         "{workload}: lock {lock:?} is of kind rcu, which only the kernel has; it can be simulated, but not executed"

@@ -6,6 +6,7 @@ use super::donors::Donors;
 use super::{Calibration, ExecuteError, Options};
 use host::sys;
 use ids::{CpuSet, Nanos, Policy};
+use std::sync::Mutex;
 use std::thread;
 use workload::{LockKind, Op, Quantity, Start, TaskSpec, Workload};
 
@@ -21,6 +22,8 @@ pub struct Prepared {
     pub cgroups: Option<Cgroups>,
     /// Storage for the coordinator and its tasks.
     pub donors: Donors,
+    /// Held by the task that measures the undisturbed times of its memory.
+    pub memory_turn: Mutex<()>,
 }
 
 pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, ExecuteError> {
@@ -57,7 +60,7 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
         .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
     // Cgroups are created last, after everything that can fail, because they would have to be removed again.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups, donors })
+    Ok(Prepared { calibration, cpus, cgroups, donors, memory_turn: Mutex::default() })
 }
 
 /// Number and name of a spec, for errors.

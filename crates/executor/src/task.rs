@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A task: it asks the Executor for its next operation and carries it out.
 
-use super::footprint::WorkingSet;
+use super::memory::TaskMemory;
 use super::named_process;
 use super::prepare::describe;
 use super::process::{Scope, TaskKind};
@@ -12,8 +12,8 @@ use ids::{CpuSet, Nanos, Policy, TaskId};
 use std::hint::spin_loop;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use workload::{CriticalSections, Demand};
 
@@ -32,7 +32,7 @@ pub struct TaskRunner<'scope, 'env, 'w> {
     /// Rounds of work between two checks for the end.
     chunk: u64,
     /// What it accesses while it works.
-    working_set: Option<WorkingSet>,
+    memory: TaskMemory,
 }
 
 /// Creates a task as a child of the calling one. If the kernel fails to create it, a forked task is counted, and a
@@ -68,7 +68,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
             woken: Vec::new(),
             woken_handles: Vec::new(),
             chunk: shared.prepared.calibration.rounds_of(CHUNK).max(1),
-            working_set: None,
+            memory: TaskMemory::default(),
         }
     }
 
@@ -93,8 +93,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         if let Err(error) = self.begin() {
             self.shared.fail(error);
         }
-        let memory = self.shared.workload.tasks[self.setup.spec as usize].memory.as_deref();
-        self.working_set = WorkingSet::of(memory);
+        self.make_memory();
         let before = sys::own_status();
         if self.setup.at_gate {
             self.setup.handle.asleep_from.store(before.voluntary + 1, SeqCst);
@@ -110,6 +109,15 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         self.result.voluntary_switches = after.voluntary - before.voluntary;
         self.result.involuntary_switches = after.involuntary - before.involuntary;
         self.result
+    }
+
+    fn make_memory(&mut self) {
+        let use_of_memory = self.shared.workload.tasks[self.setup.spec as usize].memory.as_deref();
+        let _alone = self.shared.prepared.memory_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        match TaskMemory::of(use_of_memory, &self.result.name) {
+            Ok(memory) => self.memory = memory,
+            Err(error) => self.shared.fail(error),
+        }
     }
 
     /// Applies affinity, policy, nice value, group and user of the spec. A rejection by the kernel is an error before
@@ -203,11 +211,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         let mut rounds = calibration.rounds_of(work);
         while rounds > 0 && !self.shared.is_over() {
             let chunk = rounds.min(self.chunk);
-            let spins = match &mut self.working_set {
-                Some(set) => set.visit(chunk, &calibration),
-                None => chunk,
-            };
-            work::spin(spins);
+            work::spin(self.memory.access(chunk, &calibration));
             rounds -= chunk;
         }
         self.result.work_asked += work;

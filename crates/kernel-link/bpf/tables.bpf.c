@@ -16,6 +16,7 @@
  * 6. A futex wait is a sleep in that system call. Its callers are the first words on the user stack that point behind a
  *    call instruction of the program's own text: frame pointers are not needed. A word that an earlier call left there
  *    may be among them.
+ * 7. How long a lock is held is known only of user locks whose functions are named (holds.bpf.h).
  */
 #include "kernel_types.h"
 
@@ -92,6 +93,7 @@ struct rq___lock {
 };
 struct pt_regs___user {
 	unsigned long orig_ax;
+	unsigned long ax;
 	unsigned long di;
 	unsigned long sp;
 };
@@ -111,6 +113,7 @@ struct told {
 	__u32 tgid;
 	__u32 unseen;
 	__u32 unused;
+	__u64 cgroup; /* ID in the unified hierarchy */
 	char comm[COMM];
 };
 
@@ -319,6 +322,7 @@ static void tell(struct task_struct *task, struct note *note, __u64 now, bool de
 	event->tgid = task->tgid;
 	event->unseen = note->unseen;
 	event->unused = 0;
+	event->cgroup = BPF_CORE_READ(task, cgroups, dfl_cgrp, kn, id);
 	bpf_probe_read_kernel(event->comm, COMM, task->comm);
 	/* The consumer polls: a wakeup for each task would disturb what is measured. */
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
@@ -359,23 +363,28 @@ int BPF_PROG(on_birth, struct task_struct *child)
 
 /* ---- waits for locks ---- */
 
-static void add_wait(struct lock_key *key, __u64 waited)
+static __always_inline void add_time(void *sums, struct lock_key *key, __u64 time)
 {
-	struct lock_sum *sum = bpf_map_lookup_elem(&lock_sums, key), fresh = {};
+	struct lock_sum *sum = bpf_map_lookup_elem(sums, key), fresh = {};
 
 	if (!sum) {
 		bpf_get_current_comm(fresh.comm, COMM);
-		bpf_map_update_elem(&lock_sums, key, &fresh, BPF_NOEXIST);
-		sum = bpf_map_lookup_elem(&lock_sums, key);
+		bpf_map_update_elem(sums, key, &fresh, BPF_NOEXIST);
+		sum = bpf_map_lookup_elem(sums, key);
 	}
 	if (!sum) {
 		count_loss();
 		return;
 	}
 	__sync_fetch_and_add(&sum->count, 1);
-	__sync_fetch_and_add(&sum->total_ns, waited);
-	if (waited > sum->max_ns)
-		sum->max_ns = waited; /* two CPUs at once: the smaller of two maxima may win */
+	__sync_fetch_and_add(&sum->total_ns, time);
+	if (time > sum->max_ns)
+		sum->max_ns = time; /* two CPUs at once: the smaller of two maxima may win */
+}
+
+static void add_wait(struct lock_key *key, __u64 waited)
+{
+	add_time(&lock_sums, key, waited);
 }
 
 static bool counts_lock_of(struct task_struct *task)
@@ -760,4 +769,5 @@ int on_task(struct bpf_iter__task *context)
 	return 0;
 }
 
+#include "holds.bpf.h"
 #include "interrupts.bpf.h"

@@ -55,6 +55,16 @@ pub enum LinkError {
         /// Its PID.
         process: u32,
     },
+    /// A file has no such function, or cannot be probed.
+    #[error("{}: cannot probe the function {function}: {source}", file.display())]
+    LockFunction {
+        /// Program or library.
+        file: std::path::PathBuf,
+        /// Name of the function.
+        function: String,
+        /// The kernel's or libbpf's error.
+        source: libbpf_rs::Error,
+    },
     /// No command was given.
     #[error("no command: give a program and its arguments")]
     NoCommand,

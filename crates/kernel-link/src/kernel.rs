@@ -144,7 +144,7 @@ fn devices() -> BTreeMap<u32, String> {
 
 /// Paths of the v2 cgroups by ID, which is the inode number of their directory; the root is 1. Only those that are
 /// mounted here and readable.
-fn groups() -> BTreeMap<u64, String> {
+pub fn groups() -> BTreeMap<u64, String> {
     /// Limit on the number of cgroups.
     const MOST: usize = 100_000;
     let mut groups = BTreeMap::from([(1, "/".to_owned())]);

@@ -7,7 +7,7 @@
 
 use ids::Nanos;
 use kernel_link::LinkError;
-use kernel_link::tables::{Reading, Scope, Tables, What};
+use kernel_link::tables::{LockFunctions, Reading, Scope, Tables, What};
 use meters::{Microstates, State};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fs;
@@ -29,8 +29,8 @@ fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// Starts a meter; `None` if this kernel or user does not permit one.
-fn start(what: What, scope: Scope) -> Option<Tables> {
-    match Tables::start(what, scope) {
+fn start(what: What, scope: Scope, holds: &[LockFunctions]) -> Option<Tables> {
+    match Tables::start(what, scope, holds) {
         Ok(tables) => Some(tables),
         Err(error @ (LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. })) => {
             skip::skip(format_args!("{error}"));
@@ -42,7 +42,11 @@ fn start(what: What, scope: Scope) -> Option<Tables> {
 
 /// Measures a command until it exits; returns its output as well.
 fn measure(what: What, command: &mut Command) -> Option<(Reading, Output)> {
-    let mut tables = start(what, Scope::Command)?;
+    measure_holds(what, command, &[])
+}
+
+fn measure_holds(what: What, command: &mut Command, holds: &[LockFunctions]) -> Option<(Reading, Output)> {
+    let mut tables = start(what, Scope::Command, holds)?;
     let mut child: Child = tables.spawn(command.stdout(Stdio::piped()).stderr(Stdio::null())).unwrap();
     while child.try_wait().unwrap().is_none() {
         tables.receive(Duration::from_millis(20)).unwrap();
@@ -149,6 +153,86 @@ fn contended_lock_is_counted_exactly_and_named_by_its_function() {
     assert!(rows.iter().all(|row| row.wait_total > Nanos::ZERO && row.wait_max <= row.wait_total));
     assert_eq!(locks.trust.lost, 0);
     assert!(locks.checks().iter().all(|check| check.holds), "{:#?}", locks.checks());
+}
+
+/// A lock with functions that can be probed.
+#[inline(never)]
+fn take_probed_lock(lock: &AtomicBool) {
+    while std::hint::black_box(lock).swap(true, SeqCst) {
+        thread::yield_now();
+    }
+}
+
+#[inline(never)]
+fn release_probed_lock(lock: &AtomicBool) {
+    std::hint::black_box(lock).store(false, SeqCst);
+}
+
+/// The function that the lock table must name.
+#[inline(never)]
+fn hold_the_lock(lock: &AtomicBool, time: Duration) -> Duration {
+    let before = Instant::now();
+    take_probed_lock(lock);
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        std::hint::spin_loop();
+    }
+    release_probed_lock(lock);
+    before.elapsed()
+}
+
+#[test]
+fn child_holds_a_probed_lock() {
+    if !is_child() {
+        return;
+    }
+    let lock = AtomicBool::new(false);
+    let time: Duration = (0..CONTENTIONS).map(|_| hold_the_lock(&lock, Duration::from_millis(1))).sum();
+    println!("held {}", time.as_nanos());
+}
+
+/// Name of the function of this program whose mangled name contains `part`.
+fn symbol(part: &str) -> String {
+    use object::{Object, ObjectSymbol};
+    let bytes = fs::read(std::env::current_exe().unwrap()).unwrap();
+    let file = object::File::parse(&*bytes).unwrap();
+    let name = file.symbols().filter_map(|symbol| symbol.name().ok()).find(|name| name.contains(part));
+    name.expect("this program has the function").to_owned()
+}
+
+#[test]
+fn holds_of_probed_functions_are_counted_exactly_and_named_by_their_caller() {
+    let _turn = turn();
+    if is_child() {
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let [take, release] = ["16take_probed_lock", "19release_probed_lock"].map(symbol);
+    let functions: LockFunctions = format!("{}:{take}/{release}", program.display()).parse().unwrap();
+    let command = &mut child("child_holds_a_probed_lock");
+    let Some((Reading::Locks(locks), output)) = measure_holds(What::Locks, command, &[functions]) else { return };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let most: u64 = text.lines().find_map(|line| line.split("held ").nth(1)).unwrap().trim().parse().unwrap();
+    let rows: Vec<&meters::Lock> = locks.rows.iter().filter(|row| row.hold_total.is_some()).collect();
+    let [row] = rows[..] else { panic!("{:#?}", locks.rows) };
+    assert_eq!((row.count, row.contended), (Some(u64::from(CONTENTIONS)), 0));
+    assert!(row.caller.contains("hold_the_lock"), "{row:#?}");
+    let (total, max) = (row.hold_total.unwrap(), row.hold_max.unwrap());
+    assert!((Nanos::from_ms(u64::from(CONTENTIONS))..Nanos(most)).contains(&total), "{total} of {most} ns");
+    assert!(Nanos::from_ms(1) <= max && max <= total);
+    assert_eq!(locks.trust.lost, 0);
+}
+
+#[test]
+fn a_function_that_a_file_lacks_is_an_error_with_both_names() {
+    let _turn = turn();
+    let program = std::env::current_exe().unwrap();
+    let functions: LockFunctions = format!("{}:no_such_function/main", program.display()).parse().unwrap();
+    match Tables::start(What::Locks, Scope::Command, &[functions]) {
+        Err(LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. }) => {}
+        Err(error) => assert!(error.to_string().contains("no_such_function"), "{error}"),
+        Ok(_) => panic!("the function does not exist"),
+    }
 }
 
 /// Number of sleeps of each kind: a prime.
@@ -328,7 +412,7 @@ fn local_timer_interrupts_agree_with_proc_interrupts() {
     if is_child() || !cfg!(target_arch = "x86_64") {
         return;
     }
-    let Some(mut tables) = start(What::Interrupts, Scope::Machine) else { return };
+    let Some(mut tables) = start(What::Interrupts, Scope::Machine, &[]) else { return };
     let _ = tables.read().unwrap();
     let before = local_timer_interrupts();
     thread::sleep(Duration::from_millis(700));
@@ -347,7 +431,7 @@ fn second_reading_contains_only_what_happened_since() {
     if is_child() {
         return;
     }
-    let Some(mut tables) = start(What::Microstates, Scope::Process(std::process::id())) else { return };
+    let Some(mut tables) = start(What::Microstates, Scope::Process(std::process::id()), &[]) else { return };
     thread::sleep(Duration::from_millis(60));
     let Reading::Microstates(first) = tables.read().unwrap() else { panic!("another table") };
     thread::sleep(Duration::from_millis(30));
@@ -361,7 +445,7 @@ fn second_reading_contains_only_what_happened_since() {
 #[test]
 fn process_that_does_not_exist_is_refused() {
     let _turn = turn();
-    let Some(_) = start(What::Locks, Scope::Machine) else { return };
-    let error = Tables::start(What::Locks, Scope::Process(u32::MAX >> 2)).err().expect("it does not exist");
+    let Some(_) = start(What::Locks, Scope::Machine, &[]) else { return };
+    let error = Tables::start(What::Locks, Scope::Process(u32::MAX >> 2), &[]).err().expect("it does not exist");
     assert!(matches!(error, LinkError::NoProcess { .. }), "{error}");
 }

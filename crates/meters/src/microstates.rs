@@ -106,6 +106,8 @@ pub struct Task {
     pub process: u32,
     /// Name.
     pub name: String,
+    /// Path of its cgroup, of which the kernel knows; `None` in a simulated run.
+    pub cgroup: Option<String>,
     /// Time from its birth, or the start of the measurement, to its exit, or the end of the measurement.
     pub life: Nanos,
     /// Time in each state; a state that is missing was not measured.
@@ -158,6 +160,15 @@ impl Microstates {
         let mut tasks: Vec<Task> = merged.into_values().collect();
         tasks.iter_mut().for_each(|task| task.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.time)));
         Microstates { tasks, ..self }
+    }
+
+    /// Merges the tasks of each cgroup, and names the rows by them.
+    pub fn by_cgroup(self) -> Microstates {
+        let mut merged = self.merge(|task| task.cgroup.clone());
+        for task in &mut merged.tasks {
+            task.name = task.cgroup.clone().unwrap_or_else(|| "?".to_owned());
+        }
+        merged
     }
 
     /// Sorts tasks by life, the longest first.
@@ -254,6 +265,7 @@ impl Microstates {
                 "pid": task.pid,
                 "tgid": task.process,
                 "name": task.name,
+                "cgroup": task.cgroup,
                 "life_ns": task.life.0,
                 "states": states,
                 "counts": counts,

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Builds what goes into the virtual machine: programs and test programs of the workspace, in the debug profile.
+//! Builds what goes into the virtual machine: programs and test programs of the workspace, as for its tests.
 
 use super::files::Transfer;
 use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,38 +13,51 @@ const FAULTY: &str = "faulty.bpf.o";
 
 /// Builds the program `weir` and the faulty scheduler.
 pub fn programs() -> Result<Vec<Transfer>> {
-    let built = cargo(&["build", "-p", "weir", "--bins"])?;
+    let built = tests_of_workspace()?;
     let faulty = built.directories.iter().map(|directory| directory.join(FAULTY)).find(|path| path.is_file());
     let faulty = faulty.with_context(|| format!("no build script has produced {FAULTY}"))?;
-    Ok(vec![place(&built.executables, "weir")?, Transfer { host: faulty, guest: format!("/in/{FAULTY}") }])
+    Ok(vec![built.program("weir")?, Transfer { host: faulty, guest: format!("/in/{FAULTY}") }])
 }
 
-/// Builds the program of a package that has the package's name.
-pub fn program(package: &str) -> Result<Transfer> {
-    place(&cargo(&["build", "-p", package, "--bins"])?.executables, package)
+/// Builds a program of the workspace.
+pub fn program(name: &str) -> Result<Transfer> {
+    tests_of_workspace()?.program(name)
 }
 
 /// Builds a test program, one of the files in `tests` of a package.
-pub fn test(package: &str, name: &str) -> Result<Transfer> {
-    place(&cargo(&["test", "--no-run", "-p", package, "--test", name])?.executables, name)
+pub fn test(name: &str) -> Result<Transfer> {
+    tests_of_workspace()?.test(name)
 }
 
-/// Finds a program; cargo adds a hash to the names of test programs.
-fn place(executables: &[PathBuf], name: &str) -> Result<Transfer> {
-    let fits = |path: &&PathBuf| {
-        let file = path.file_name().and_then(|file| file.to_str()).and_then(|file| file.strip_prefix(name));
-        file.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
-    };
-    let host = executables.iter().find(fits).with_context(|| format!("cargo reports no program {name}"))?;
-    Ok(Transfer { host: host.clone(), guest: format!("/in/{name}") })
+/// Builds all tests, and the programs that they run. A build of one package only would select other features of its
+/// dependencies and compile most of them again, after `make test` has compiled them for the tests.
+fn tests_of_workspace() -> Result<Built> {
+    cargo(&["test", "--no-run", "--workspace"])
 }
 
 /// Results that cargo reports as built or up to date.
-#[derive(Default, PartialEq, Eq, Debug)]
+#[derive(Default, Debug)]
 struct Built {
-    executables: Vec<PathBuf>,
+    programs: BTreeMap<String, PathBuf>,
+    /// Test programs, without those of the units of a package.
+    tests: BTreeMap<String, PathBuf>,
     /// Output directories of build scripts.
     directories: Vec<PathBuf>,
+}
+
+impl Built {
+    fn program(&self, name: &str) -> Result<Transfer> {
+        transfer(&self.programs, name)
+    }
+
+    fn test(&self, name: &str) -> Result<Transfer> {
+        transfer(&self.tests, name)
+    }
+}
+
+fn transfer(executables: &BTreeMap<String, PathBuf>, name: &str) -> Result<Transfer> {
+    let host = executables.get(name).with_context(|| format!("cargo reports no program {name}"))?;
+    Ok(Transfer { host: host.clone(), guest: format!("/in/{name}") })
 }
 
 fn cargo(arguments: &[&str]) -> Result<Built> {
@@ -65,7 +79,13 @@ fn read(messages: &str) -> Result<Built> {
     let mut built = Built::default();
     for line in messages.lines() {
         let message: serde_json::Value = serde_json::from_str(line).context("a message of cargo")?;
-        built.executables.extend(message["executable"].as_str().map(PathBuf::from));
+        if let (Some(path), Some(name)) = (message["executable"].as_str(), message["target"]["name"].as_str()) {
+            match (message["target"]["kind"][0].as_str(), message["profile"]["test"].as_bool()) {
+                (Some("test"), _) => built.tests.insert(name.to_owned(), path.into()),
+                (Some("bin"), Some(false)) => built.programs.insert(name.to_owned(), path.into()),
+                _ => None,
+            };
+        }
         built.directories.extend(message["out_dir"].as_str().map(PathBuf::from));
     }
     Ok(built)
@@ -77,21 +97,24 @@ mod tests {
 
     #[test]
     fn build_results_are_found_in_cargo_messages() {
-        let messages = "{\"reason\":\"compiler-artifact\",\"executable\":null}\n\
-                        {\"reason\":\"build-script-executed\",\"out_dir\":\"/t/build/live-1/out\"}\n\
-                        {\"reason\":\"compiler-artifact\",\"executable\":\"/t/debug/weir\"}\n\
-                        {\"reason\":\"build-finished\",\"success\":true}\n";
-        let expected =
-            Built { executables: vec!["/t/debug/weir".into()], directories: vec!["/t/build/live-1/out".into()] };
-        assert_eq!(read(messages).unwrap(), expected);
+        let artifact = |kind: &str, name: &str, test: bool, path: &str| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "target": { "kind": [kind], "name": name },
+                "profile": { "test": test }, "executable": path,
+            })
+        };
+        let messages = [
+            serde_json::json!({ "reason": "compiler-artifact", "executable": null }),
+            serde_json::json!({ "reason": "build-script-executed", "out_dir": "/t/build/live-1/out" }),
+            artifact("bin", "weir", false, "/t/debug/weir"),
+            artifact("bin", "weir", true, "/t/debug/deps/weir-0f"),
+            artifact("test", "suite", true, "/t/debug/deps/suite-1e"),
+        ];
+        let built = read(&messages.map(|message| message.to_string()).join("\n")).unwrap();
+        assert_eq!(built.program("weir").unwrap().host, PathBuf::from("/t/debug/weir"));
+        assert_eq!(built.test("suite").unwrap().guest, "/in/suite");
+        assert!(built.test("weir").is_err() && built.program("suite").is_err(), "tests of units are neither");
+        assert_eq!(built.directories, [PathBuf::from("/t/build/live-1/out")]);
         assert!(read("no JSON").is_err());
-    }
-
-    #[test]
-    fn programs_are_found_with_and_without_a_hash() {
-        let executables = ["/t/weirdo", "/t/weir", "/t/deps/in_kernel-0f"].map(PathBuf::from);
-        for (name, host) in [("weir", Some("/t/weir")), ("in_kernel", Some("/t/deps/in_kernel-0f")), ("kernel", None)] {
-            assert_eq!(place(&executables, name).ok().map(|found| found.host), host.map(PathBuf::from), "{name}");
-        }
     }
 }

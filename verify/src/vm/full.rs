@@ -92,9 +92,9 @@ pub fn full(arguments: &FullArguments) -> Result<u8> {
     let cpus = usize::from(arguments.smp);
     let mut files = build::programs()?;
     if lists.iter().any(|(_, steps)| steps.iter().any(|step| step.script() == "tests")) {
-        files.push(build::test("kernel-link", "in_kernel")?);
-        files.push(build::test("kernel-link", "commands_in_kernel")?);
-        files.push(build::test("kernel-link", "groups_in_kernel")?);
+        files.push(build::test("in_kernel")?);
+        files.push(build::test("commands_in_kernel")?);
+        files.push(build::test("groups_in_kernel")?);
     }
     for name in STRESSORS {
         match on_path(name) {

@@ -24,7 +24,8 @@ descendants, a process, or the whole machine until Ctrl-C. With INTERVAL (such
 as 2s) it prints a table each interval, COUNT times.
 
 In a real kernel only contended acquisitions are seen: taken and hold are -.
-Locks in user space are seen where they call futex.
+Locks in user space are seen where they call futex. --holds probes functions that
+take and release the lock in their first argument, which costs about 2 us a call.
 
 Examples:
   weir sim kernel -m server-64 -w build,jobs=64 --save run.weirrun
@@ -32,6 +33,9 @@ Examples:
   weir meter locks run.weirrun --format lockmeter
   sudo weir meter locks -- make -j8
   sudo weir meter microstates --by process -- make -j8
+  sudo weir meter locks --holds \
+      libc.so.6:pthread_mutex_lock/pthread_mutex_unlock -- ./server
+  sudo weir meter microstates --by cgroup 10s 1
   sudo weir meter locks --sort mean --format nix 10s 1
   sudo weir meter wakeups 1s -p 4711
   sudo weir meter locks --tui
@@ -56,9 +60,12 @@ pub struct Meter {
     /// Order of the lock table
     #[arg(long, value_enum, default_value_t = Sort::Total)]
     pub sort: Sort,
-    /// Sum the microstates by process or name, or locks by lock
+    /// Sum the microstates by process, name or cgroup, or locks by lock
     #[arg(long, value_enum, default_value_t = By::Task)]
     pub by: By,
+    /// Measure how long user locks are held, by probes at these functions
+    #[arg(long, value_name = "FILE:TAKE/RELEASE")]
+    pub holds: Vec<String>,
     /// Show all rows, not only the first 20
     #[arg(long)]
     pub all: bool,
@@ -101,6 +108,7 @@ pub enum By {
     Task,
     Process,
     Name,
+    Cgroup,
     Lock,
 }
 

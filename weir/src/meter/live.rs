@@ -7,7 +7,7 @@ use crate::output;
 use anyhow::{Context, Result, anyhow, bail};
 use host::signals::{self, Signals};
 use ids::Nanos;
-use kernel_link::tables::{Reading, Scope, Tables, What as Kind};
+use kernel_link::tables::{LockFunctions, Reading, Scope, Tables, What as Kind};
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal};
@@ -45,8 +45,10 @@ pub fn measure(args: &Meter) -> Result<bool> {
         None if args.command.is_empty() => Scope::Machine,
         None => Scope::Command,
     };
+    let holds = args.holds.iter().map(|text| text.parse().map_err(|error| anyhow!("--holds {error}")));
+    let holds = holds.collect::<Result<Vec<LockFunctions>>>()?;
     let signals = Signals::block()?;
-    let mut tables = Tables::start(kind(args.what), scope)?;
+    let mut tables = Tables::start(kind(args.what), scope, &holds)?;
     let mut screen = screen(args)?;
     let mut child = match scope {
         Scope::Command => Some(signals.unblocked(|| tables.spawn(&mut command(args, screen.is_some())))?),

@@ -39,6 +39,7 @@ impl Table {
                     By::Task | By::Lock => states,
                     By::Process => states.merge(|task| task.process),
                     By::Name => states.merge(|task| task.name.clone()),
+                    By::Cgroup => states.by_cgroup(),
                 };
                 states.sort();
                 Table::Microstates(states)
@@ -94,10 +95,13 @@ pub fn meter(args: &Meter) -> Result<bool> {
     let fits = match args.by {
         By::Task => true,
         By::Lock => args.what == What::Locks,
-        By::Process | By::Name => args.what == What::Microstates,
+        By::Process | By::Name | By::Cgroup => args.what == What::Microstates,
     };
     if !fits {
-        bail!("--by: expected lock with locks, process or name with microstates");
+        bail!("--by: expected lock with locks, process, name or cgroup with microstates");
+    }
+    if !args.holds.is_empty() && args.what != What::Locks {
+        bail!("--holds: expected with locks");
     }
     if args.sort == Sort::Mean && args.what != What::Locks {
         bail!("--sort mean orders lock tables only");
@@ -107,8 +111,11 @@ pub fn meter(args: &Meter) -> Result<bool> {
             if !args.command.is_empty() || args.pid.is_some() || args.count.is_some() || args.tui {
                 bail!("{file} is a saved run; expected no COUNT, -p, --tui and command with it");
             }
-            if args.by == By::Process {
-                bail!("--by process: a saved run does not tell processes from threads; expected --by name");
+            if matches!(args.by, By::Process | By::Cgroup) {
+                bail!("--by: a saved run knows neither processes nor cgroups; expected --by name");
+            }
+            if !args.holds.is_empty() {
+                bail!("--holds: {file} is a saved run; expected a command, or the running kernel");
             }
             let table = saved::table(Path::new(file), args.what, &args.which)?.arrange(args);
             output::print(&table.show(args))?;

@@ -122,6 +122,7 @@ fn microstates(saved: &Saved, run: usize, details: &Details, trust: Trust) -> Re
             pid: account.pid,
             process: account.pid,
             name: account.name.clone(),
+            cgroup: None,
             life,
             states,
             counts: blocked.counts,

@@ -124,6 +124,46 @@ pub fn reload(a: CpuId, b: CpuId, bytes: usize, dirty_percent: u32, private: usi
     Quantiles::of((0..ROUNDS).map(|_| round()).collect())
 }
 
+/// Reads lines of a buffer that no cache holds, in ascending order, again and again.
+#[derive(Debug)]
+pub struct Reader {
+    lines: Vec<[u64; LINE / 8]>,
+    at: usize,
+}
+
+impl Reader {
+    /// Allocates and writes the buffer: 128 MiB on the node of the calling thread.
+    pub fn new() -> Reader {
+        Reader { lines: vec![[1; LINE / 8]; STREAM / LINE], at: 0 }
+    }
+
+    /// Number of lines of the buffer.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// Whether it has no line, which is never so.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// Reads the next `count` lines.
+    pub fn read(&mut self, mut count: usize) {
+        while count > 0 {
+            let part = &self.lines[self.at..(self.at + count).min(self.lines.len())];
+            black_box(part.iter().map(|line| line.iter().sum::<u64>()).sum::<u64>());
+            count -= part.len();
+            self.at = (self.at + part.len()) % self.lines.len();
+        }
+    }
+}
+
+impl Default for Reader {
+    fn default() -> Reader {
+        Reader::new()
+    }
+}
+
 /// Bandwidth of threads on these CPUs that read at the same time, together, in MB/s.
 pub fn bandwidth(cpus: &[CpuId]) -> Quantiles {
     let barrier = Barrier::new(cpus.len());
@@ -131,13 +171,12 @@ pub fn bandwidth(cpus: &[CpuId]) -> Quantiles {
         let barrier = &barrier;
         move || {
             pinned(cpu, || {
-                let buffer = vec![1u64; STREAM / 8];
+                let mut reader = Reader::new();
                 let mut rounds = Vec::new();
                 for _ in 0..LONG_ROUNDS {
                     barrier.wait();
                     let begin = sys::now();
-                    let sum = buffer.chunks_exact(8).map(|line| line.iter().sum::<u64>()).sum::<u64>();
-                    black_box(sum);
+                    reader.read(reader.len());
                     rounds.push(STREAM as f64 * 1_000.0 / sys::now().since(begin).0.max(1) as f64);
                 }
                 rounds
@@ -165,6 +204,16 @@ mod tests {
         let written = chase.lines.iter().filter(|line| line[1] == 2).count();
         assert!((280..320).contains(&written), "{written} of 1000 lines");
         assert_eq!(Chase::new(1).len(), 1);
+    }
+
+    #[test]
+    fn reader_goes_round_its_buffer() {
+        let mut reader = Reader::new();
+        reader.read(reader.len() - 1);
+        reader.read(3);
+        assert_eq!(reader.at, 2);
+        reader.read(2 * reader.len());
+        assert_eq!(reader.at, 2);
     }
 
     /// Times depend on the host; a private cache is faster than memory on any of them.

@@ -4,6 +4,7 @@
 //! The programs of `tables.bpf.c` add up in the kernel; here the sums are read and named. Several readings of one meter
 //! are intervals: each contains what happened since the last one.
 
+mod holds;
 mod machine;
 mod symbols;
 mod wire;
@@ -12,6 +13,7 @@ use crate::LinkError;
 use crate::complaints;
 use crate::kernel;
 use crate::probes::Aligned;
+pub use holds::LockFunctions;
 use host::sys;
 use ids::{CpuId, Nanos};
 use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object, ObjectBuilder, RingBuffer, RingBufferBuilder};
@@ -111,15 +113,16 @@ impl Program {
 /// Key and value of a map.
 type Entry = (Vec<u8>, Vec<u8>);
 
-/// Waits by key: number, total, longest, and name of the first task that waited.
-type Waits = Vec<(LockKey, u64, u64, u64, String)>;
+/// Waits or holds by key: number, total, longest, and name of the first task.
+type Sums = Vec<(LockKey, u64, u64, u64, String)>;
 
 impl Tables {
-    /// Loads and attaches the programs.
+    /// Loads and attaches the programs. The holds of a lock table are those of these functions.
     ///
     /// # Errors
-    /// If this process is not root, the kernel lacks BTF or a tracepoint, or the process does not exist.
-    pub fn start(what: What, scope: Scope) -> Result<Tables, LinkError> {
+    /// If this process is not root, the kernel lacks BTF or a tracepoint, the process does not exist, or a file has no
+    /// such function.
+    pub fn start(what: What, scope: Scope, holds: &[LockFunctions]) -> Result<Tables, LinkError> {
         kernel::check()?;
         if let Scope::Process(process) = scope
             && !std::path::Path::new(&format!("/proc/{process}")).exists()
@@ -136,7 +139,8 @@ impl Tables {
             let section = program.section().to_string_lossy().into_owned();
             let name = section.trim_start_matches("tp_btf/");
             let wanted = needed.contains(&name) || (what == What::Interrupts && optional.contains(&name));
-            program.set_autoload(wanted || section == "iter/task");
+            let of_holds = !holds.is_empty() && section.starts_with('u');
+            program.set_autoload(wanted || section == "iter/task" || of_holds);
         }
         let settings = settings(what, scope)?;
         for (section, value) in [(".data.settings", &settings[..]), (".rodata.offsets", &preempt_count)] {
@@ -169,6 +173,9 @@ impl Tables {
             lost,
         };
         tables.attach()?;
+        for functions in holds {
+            tables.links.extend(functions.attach(&tables.object)?);
+        }
         if scope != Scope::Command && what != What::Interrupts {
             tables.for_each_task("on_existing")?;
         }
@@ -226,7 +233,9 @@ impl Tables {
     }
 
     fn learn_programs(&mut self) {
-        let keys: Vec<LockKey> = self.map("lock_sums").keys().filter_map(|key| LockKey::parse(&key)).collect();
+        let maps = ["lock_sums", "hold_sums"].map(|name| self.map(name));
+        let keys: Vec<LockKey> =
+            maps.iter().flat_map(|map| map.keys()).filter_map(|key| LockKey::parse(&key)).collect();
         for key in keys.into_iter().filter(|key| key.flags & FUTEX != 0) {
             if !self.programs.contains_key(&key.task) {
                 let program = self.program_of(key.task);
@@ -318,25 +327,40 @@ impl Tables {
         Ok(entries)
     }
 
-    /// Waits since the last reading: key, number, total, maximum, and name of the first waiting task.
-    fn waits(&self) -> Result<Waits, LinkError> {
+    /// Waits or holds since the last reading: key, number, total, maximum, and name of the first task.
+    fn sums(&self, map: &str) -> Result<Sums, LinkError> {
         let entry = |(key, value): Entry| {
             let mut reader = Reader(&value);
             Some((LockKey::parse(&key)?, reader.u64()?, reader.u64()?, reader.u64()?, reader.name()?))
         };
-        Ok(self.drain("lock_sums")?.into_iter().filter_map(entry).collect())
+        Ok(self.drain(map)?.into_iter().filter_map(entry).collect())
     }
 
     fn locks(&mut self, trust: Trust, states: &[Told]) -> Result<Locks, LinkError> {
         self.learn_programs();
         let mut rows: BTreeMap<(String, String, String), Lock> = BTreeMap::new();
         let runqueues = self.runqueue_locks()?;
-        for (key, count, total, max, name) in self.waits()? {
-            let row = self.row(key, &name, &runqueues)?;
-            let sum = rows.entry((row.kind.clone(), row.lock.clone(), row.caller.clone())).or_insert(row);
-            sum.contended += count;
-            sum.wait_total += Nanos(total);
-            sum.wait_max = sum.wait_max.max(Nanos(max));
+        let mut names: BTreeMap<(u32, u64), String> = BTreeMap::new();
+        let mut of_row = |key: LockKey, name: String, add: &dyn Fn(&mut Lock)| -> Result<(), LinkError> {
+            // A lock has the name of the first task that was seen to use it.
+            let name = names.entry((key.task, key.lock)).or_insert(name);
+            let row = self.row(key, name, &runqueues)?;
+            add(rows.entry((row.kind.clone(), row.lock.clone(), row.caller.clone())).or_insert(row));
+            Ok(())
+        };
+        for (key, count, total, max, name) in self.sums("lock_sums")? {
+            of_row(key, name, &|row| {
+                row.contended += count;
+                row.wait_total += Nanos(total);
+                row.wait_max = row.wait_max.max(Nanos(max));
+            })?;
+        }
+        for (key, count, total, max, name) in self.sums("hold_sums")? {
+            of_row(key, name, &|row| {
+                *row.count.get_or_insert_default() += count;
+                *row.hold_total.get_or_insert_default() += Nanos(total);
+                row.hold_max = row.hold_max.max(Some(Nanos(max)));
+            })?;
         }
         // A wait is charged at its end, so one that began before the interval may be longer than the states in it.
         let whole = std::mem::take(&mut self.is_first) && states.iter().all(|told| told.dead);
@@ -404,7 +428,8 @@ impl Tables {
         self.learn_programs();
         let mut reasons: BTreeMap<u32, Vec<Reason>> = BTreeMap::new();
         let processes: BTreeMap<u32, u32> = states.iter().map(|told| (told.pid, told.tgid)).collect();
-        for (key, count, total, _, _) in self.waits()?.into_iter().filter(|(key, ..)| key.flags & FUTEX != 0) {
+        for (key, count, total, _, _) in self.sums("lock_sums")?.into_iter().filter(|(key, ..)| key.flags & FUTEX != 0)
+        {
             let process = processes.get(&key.task).copied().unwrap_or(key.task);
             let what = self.user_caller(&key, process);
             let reason = Reason { state: State::Futex, what, count, time: Nanos(total) };
@@ -414,8 +439,11 @@ impl Tables {
                 None => all.push(reason),
             }
         }
+        let groups = kernel::groups();
         let tasks = states.iter().map(|told| {
             let mut task = task(told);
+            // A cgroup may have been removed since.
+            task.cgroup = Some(groups.get(&told.cgroup).cloned().unwrap_or_else(|| format!("cgroup {}", told.cgroup)));
             task.reasons = reasons.remove(&told.pid).unwrap_or_default();
             task.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.time));
             task
@@ -549,7 +577,7 @@ fn task(told: &Told) -> Task {
         counts.insert(state, u64::from(told.counts[at]));
     }
     let (life, reasons) = (told.now.since(told.born), vec![]);
-    Task { pid: told.pid, process: told.tgid, name: told.name.clone(), life, states, counts, reasons }
+    Task { pid: told.pid, process: told.tgid, name: told.name.clone(), cgroup: None, life, states, counts, reasons }
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub struct Told {
     pub pid: u32,
     pub tgid: u32,
     pub unseen: u32,
+    /// ID of the cgroup.
+    pub cgroup: u64,
     pub name: String,
 }
 
@@ -80,6 +82,7 @@ impl Told {
         (told.ran, told.counted, told.utime, told.stime) = (reader.u64()?, reader.u64()?, reader.u64()?, reader.u64()?);
         (told.pid, told.tgid, told.unseen) = (reader.u32()?, reader.u32()?, reader.u32()?);
         reader.u32()?;
+        told.cgroup = reader.u64()?;
         told.name = reader.name()?;
         Some(told)
     }
@@ -135,7 +138,7 @@ mod tests {
     #[test]
     fn short_values_are_not_parsed() {
         assert_eq!(Told::parse(&[0; 100]), None);
-        assert!(Told::parse(&[0; 16 + 72 + 36 + 4 + 32 + 16 + 16]).is_some());
+        assert!(Told::parse(&[0; 16 + 72 + 36 + 4 + 32 + 16 + 8 + 16]).is_some());
         assert_eq!(LockKey::parse(&[0; 83]), None);
     }
 }

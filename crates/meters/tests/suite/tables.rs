@@ -19,6 +19,7 @@ fn task(pid: u32, process: u32, states: &[(State, u64)]) -> Task {
         pid,
         process,
         name: "pool".to_owned(),
+        cgroup: Some(format!("/pool/{process}")),
         life,
         states,
         counts: [(State::Futex, 7)].into(),
@@ -30,6 +31,16 @@ fn states() -> Microstates {
     let first = task(8, 8, &[(State::User, 500), (State::Futex, 310), (State::RunQueue, 190)]);
     let second = task(9, 8, &[(State::User, 100), (State::Futex, 400), (State::Disk, 500)]);
     Microstates { trust: trust(), tasks: vec![first, second] }
+}
+
+#[test]
+fn microstates_of_a_cgroup_are_the_sums_of_its_tasks() {
+    let mut states = states();
+    states.tasks.push(task(20, 20, &[(State::User, 7)]));
+    let merged = states.by_cgroup();
+    let rows: Vec<_> = merged.tasks.iter().map(|task| (&*task.name, task.life)).collect();
+    assert_eq!(rows, [("/pool/20", Nanos::from_ms(7)), ("/pool/8", Nanos::from_ms(2_000))]);
+    assert!(merged.unbalanced().is_empty());
 }
 
 #[test]
