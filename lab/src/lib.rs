@@ -7,6 +7,7 @@ pub mod locks;
 pub mod lrz;
 pub mod memory;
 pub mod memory_host;
+pub mod meter_check;
 pub mod meter_cost;
 pub mod nix;
 pub mod noise;

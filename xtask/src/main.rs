@@ -66,6 +66,8 @@ enum Task {
     Locks(lab::locks::Arguments),
     /// Measure what weir meter costs a command (root)
     MeterCost(lab::meter_cost::Arguments),
+    /// Compare weir meter with perf and the kernel's counters (root, perf)
+    MeterCheck(lab::meter_check::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
         Task::MemoryHost(arguments) => ("memory-host", lab::memory_host::execute(&arguments).map(|()| true)),
         Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
+        Task::MeterCheck(arguments) => ("meter-check", lab::meter_check::execute(&arguments)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),
     };

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn a_stream_faster_than_the_cpu_reads_is_an_error() {
-        let error = memory(&[("stream", "100000GB/s")]).unwrap_err();
-        assert!(error.to_string().contains("task \"t\" streams 100000000 MB/s, but its CPU reads at most"), "{error}");
+        let error = memory(&[("stream", "1000GB/s")]).unwrap_err();
+        assert!(error.to_string().contains("task \"t\" streams 1000000 MB/s, but its CPU reads at most"), "{error}");
     }
 }

@@ -73,8 +73,26 @@ impl State {
         }
     }
 
+    /// What a task in it does.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            State::User => "ran its own code",
+            State::System => "ran in the kernel on its own behalf",
+            State::Spin => "ran, and spun on a lock",
+            State::Stolen => "its CPU ran interrupts, or was stolen by a hypervisor",
+            State::RunQueue => "was runnable and waited for a CPU",
+            State::Futex => "slept for a lock or another event of user space",
+            State::Poll => "slept in poll, select or epoll",
+            State::Timer => "slept until a time",
+            State::Disk => "waited for a block device",
+            State::Paging => "waited for a page fault to be served",
+            State::Interruptible => "slept for another reason, and a signal could wake it",
+            State::Uninterruptible => "slept for another reason, and no signal could wake it",
+        }
+    }
+
     /// Heading of its column.
-    fn heading(self) -> &'static str {
+    pub fn heading(self) -> &'static str {
         match self {
             State::RunQueue => "run queue",
             State::Interruptible => "other S",

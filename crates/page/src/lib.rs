@@ -15,15 +15,18 @@ mod data;
 mod depths;
 mod load_page;
 mod measured;
+mod meter_page;
 mod owners;
 mod plot;
 mod runs;
 mod scaling_page;
+mod shell;
 mod track;
 mod waits;
 
 pub use close_up::close_ups;
 pub use load_page::load;
+pub use meter_page::{Bar, Metered, meter};
 pub use scaling_page::{Scaling, scaling};
 pub use track::Track;
 

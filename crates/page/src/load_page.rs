@@ -1,33 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The page of `weir load`: for each curve a plot and the report as text.
 
-use crate::{SCRIPT, STYLE, plot, policy};
-use maud::{DOCTYPE, PreEscaped, html};
+use crate::plot;
+use crate::shell::shell;
+use maud::html;
 use queueing::Curve;
 
 /// Generates the page.
 pub fn load(version: &str, curves: &[Curve]) -> String {
-    let title = "How much load can it bear?";
-    let body = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content={ "weir " (version) };
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header { h1 { (title) } p.quiet { "By weir " (version) "." } }
-                main { @for curve in curves { (section(curve)) } }
-                div #tip role="status" aria-live="polite" hidden {}
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-    };
-    body.into_string()
+    shell(version, "How much load can it bear?", &html! { @for curve in curves { (section(curve)) } })
 }
 
 fn section(curve: &Curve) -> maud::Markup {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The page of `weir scale`: for each fit a plot, the report as text, and notes.
 
-use crate::{SCRIPT, STYLE, plot, policy};
-use maud::{DOCTYPE, PreEscaped, html};
+use crate::plot;
+use crate::shell::shell;
+use maud::html;
 use scaling::Fit;
 
 /// A fitted law and its surroundings.
@@ -20,26 +21,7 @@ pub struct Scaling {
 
 /// Generates the page.
 pub fn scaling(version: &str, all: &[Scaling]) -> String {
-    let body = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(policy());
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                meta name="generator" content={ "weir " (version) };
-                title { "How does it scale?" }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                header { h1 { "How does it scale?" } p.quiet { "By weir " (version) "." } }
-                main { @for one in all { (section(one)) } }
-                div #tip role="status" aria-live="polite" hidden {}
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
-    };
-    body.into_string()
+    shell(version, "How does it scale?", &html! { @for one in all { (section(one)) } })
 }
 
 fn section(one: &Scaling) -> maud::Markup {

@@ -4,6 +4,7 @@
 use crate::saved::Which;
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// `weir meter`.
 #[derive(Args, Clone, Debug)]
@@ -31,6 +32,7 @@ Examples:
   weir sim kernel -m server-64 -w build,jobs=64 --save run.weirrun
   weir meter locks run.weirrun
   weir meter locks run.weirrun --format lockmeter
+  weir meter microstates run.weirrun --report states.html
   sudo weir meter locks -- make -j8
   sudo weir meter microstates --by process -- make -j8
   sudo weir meter locks --holds \
@@ -72,6 +74,9 @@ pub struct Meter {
     /// Show the table live on the whole terminal
     #[arg(long)]
     pub tui: bool,
+    /// Write a page with the last table as bars
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

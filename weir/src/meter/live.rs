@@ -8,6 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use host::signals::{self, Signals};
 use ids::Nanos;
 use kernel_link::tables::{LockFunctions, Reading, Scope, Tables, What as Kind};
+use output_file::Target;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use std::io::{self, IsTerminal};
@@ -38,7 +39,7 @@ enum End {
 }
 
 /// Measures and prints. Returns false if events were lost, a check failed or the command failed.
-pub fn measure(args: &Meter) -> Result<bool> {
+pub fn measure(args: &Meter, page: Option<&Target>) -> Result<bool> {
     let interval = args.first.as_deref().map(interval).transpose()?;
     let scope = match args.pid {
         Some(process) => Scope::Process(process),
@@ -85,12 +86,13 @@ pub fn measure(args: &Meter) -> Result<bool> {
         }
     };
     drop(screen.take());
-    finish(args, &mut tables, (left, shown), child, end).map(|last| fine && last)
+    finish(args, page, &mut tables, (left, shown), child, end).map(|last| fine && last)
 }
 
 /// Prints the last table, and tells whether it and the command are fine.
 fn finish(
     args: &Meter,
+    page: Option<&Target>,
     tables: &mut Tables,
     (left, shown): (Option<u64>, Option<Table>),
     child: Option<Child>,
@@ -103,8 +105,12 @@ fn finish(
         let table = Table::of(tables.read()?).arrange(args);
         fine = table.is_fine();
         output::print(&table.show(args))?;
-    } else if let Some(table) = shown.filter(|_| args.tui) {
-        output::print(&table.show(args))?;
+        super::report(page, &table)?;
+    } else if let Some(table) = shown {
+        if args.tui {
+            output::print(&table.show(args))?;
+        }
+        super::report(page, &table)?;
     }
     if let (End::Stopped, Some(mut child)) = (&end, child) {
         signals::send(child.id(), 15);

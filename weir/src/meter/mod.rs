@@ -2,14 +2,16 @@
 //! `weir meter`: locks, microstates, wakeups and interrupts, of saved runs and of the running kernel.
 
 pub mod args;
+mod bars;
 #[cfg(feature = "real")]
 mod live;
 mod saved;
 
-use crate::output;
+use crate::{input, output};
 use anyhow::{Result, bail};
 use args::{By, Format, Meter, Sort, What};
 use meters::{Interrupts, Locks, Microstates, Wakeups};
+use output_file::Target;
 use std::path::Path;
 
 /// A table of one of the meters.
@@ -87,6 +89,11 @@ impl Table {
     }
 }
 
+/// Writes the page of a table, if one is asked for.
+fn report(target: Option<&Target>, table: &Table) -> Result<()> {
+    target.map_or(Ok(()), |target| output::write_page(target, &page::meter(output::VERSION, &bars::metered(table))))
+}
+
 /// Measures and prints. Returns false if events were lost, a check failed or the command failed.
 pub fn meter(args: &Meter) -> Result<bool> {
     if matches!(args.format, Format::Nix | Format::Lockmeter) && args.what != What::Locks {
@@ -106,6 +113,7 @@ pub fn meter(args: &Meter) -> Result<bool> {
     if args.sort == Sort::Mean && args.what != What::Locks {
         bail!("--sort mean orders lock tables only");
     }
+    let [target] = output::check([("--report", args.report.as_deref())])?;
     match args.first.as_deref() {
         Some(file) if file.contains(['.', '/']) && file.parse::<ids::Nanos>().is_err() => {
             if !args.command.is_empty() || args.pid.is_some() || args.count.is_some() || args.tui {
@@ -117,12 +125,15 @@ pub fn meter(args: &Meter) -> Result<bool> {
             if !args.holds.is_empty() {
                 bail!("--holds: {file} is a saved run; expected a command, or the running kernel");
             }
+            input::note_input(Path::new(file));
+            output::refuse_inputs([&target])?;
             let table = saved::table(Path::new(file), args.what, &args.which)?.arrange(args);
             output::print(&table.show(args))?;
+            report(target.as_ref(), &table)?;
             Ok(table.is_fine())
         }
         #[cfg(feature = "real")]
-        _ => live::measure(args),
+        _ => live::measure(args, target.as_ref()),
         #[cfg(not(feature = "real"))]
         _ => bail!("expected a saved run: this build only simulates; build Weir with its default features"),
     }
