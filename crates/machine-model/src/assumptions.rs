@@ -50,10 +50,9 @@ impl Machine {
 impl Machine {
     /// Caches with the sizes that the machine's description has, where it has them.
     fn with_known_sizes(&self, caches: Caches) -> Caches {
-        let known = |size: u64, assumed: u64| if size > 0 { size } else { assumed };
         Caches {
-            private_kb: known(self.private_kb, caches.private_kb),
-            llc_kb: known(self.llc_kb, caches.llc_kb),
+            private_kb: if self.private_kb > 0 { self.private_kb } else { caches.private_kb },
+            llc_kb: if self.llc_kb > 0 { vec![self.llc_kb] } else { caches.llc_kb },
             ..caches
         }
     }

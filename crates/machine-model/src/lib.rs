@@ -69,7 +69,7 @@
 //!
 //! [caches]                                # sizes default to those above
 //! private_kb = 1024                       # cache of a core, shared by its threads
-//! llc_kb = 22528                          # last-level cache
+//! llc_kb = 22528                          # last-level cache; or a list with a size for each of them
 //! line_bytes = 64                         # the default
 //! private_ns = [4, 5, 6]                  # load latencies
 //! llc_ns = [18, 20, 26]

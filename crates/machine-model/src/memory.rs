@@ -10,8 +10,8 @@ use ids::Placement;
 pub struct Caches {
     /// Size of the cache private to a core, in KiB; its SMT threads share it.
     pub private_kb: u64,
-    /// Size of a last-level cache in KiB.
-    pub llc_kb: u64,
+    /// Sizes of the last-level caches in KiB: one for all of them, or one for each.
+    pub llc_kb: Vec<u64>,
     /// Size of a cache line in bytes.
     pub line_bytes: u64,
     /// Load latency of the private cache in nanoseconds.
@@ -25,6 +25,13 @@ pub struct Caches {
     pub dirty_ns: [Estimate; 3],
     /// Number of misses that a core has in flight while it reloads a working set.
     pub overlap: Estimate,
+}
+
+impl Caches {
+    /// Size in KiB of the last-level cache with this number.
+    pub fn llc_kb(&self, llc: usize) -> u64 {
+        self.llc_kb.get(llc).or(self.llc_kb.first()).copied().unwrap_or(0)
+    }
 }
 
 /// Latency of memory for a SLIT distance.

@@ -14,7 +14,9 @@ pub fn presets() -> &'static [(&'static str, &'static str)] {
         ("itanium-12", include_str!("../../../machines/itanium-12.toml")),
         ("nix-32", include_str!("../../../machines/nix-32.toml")),
         ("cxl-32", include_str!("../../../machines/cxl-32.toml")),
+        ("x3d-32", include_str!("../../../machines/x3d-32.toml")),
         ("server-64", include_str!("../../../machines/server-64.toml")),
+        ("sapphire-224", include_str!("../../../machines/sapphire-224.toml")),
         ("rome-256", include_str!("../../../machines/rome-256.toml")),
         ("server-512", include_str!("../../../machines/server-512.toml")),
         ("server-1024", include_str!("../../../machines/server-1024.toml")),
@@ -70,7 +72,9 @@ mod tests {
             itanium-12 12 (12, 12, 4) 1024 [caches numa bandwidth locks]
             nix-32 32 (32, 8, 8) 100 [caches numa bandwidth locks]
             cxl-32 32 (16, 1, 2) 250 [smt caches numa bandwidth locks]
+            x3d-32 32 (16, 2, 1) 1000 [smt capacity caches bandwidth locks]
             server-64 64 (32, 2, 2) 250 [smt frequency idle-states caches numa bandwidth locks]
+            sapphire-224 224 (112, 2, 2) 250 [smt caches numa bandwidth locks]
             rome-256 256 (128, 32, 2) 250 [smt caches numa bandwidth locks]
             server-512 512 (256, 32, 8) 250 [smt frequency idle-states caches numa bandwidth locks]
             server-1024 1024 (512, 8, 8) 250 [smt frequency idle-states caches numa bandwidth locks]
@@ -93,7 +97,7 @@ mod tests {
             error,
             "server-46: no such machine preset (did you mean server-64?); \
              presets are rx2600, laptop-2c4t, desktop-4c, raspberry-pi-2, hybrid-laptop, itanium-12, nix-32, cxl-32, \
-             server-64, rome-256, server-512, server-1024"
+             x3d-32, server-64, sapphire-224, rome-256, server-512, server-1024"
         );
     }
 }

@@ -147,7 +147,9 @@ impl Memory {
         if effects.caches.is_none() && effects.numa.is_none() && effects.bandwidth.is_none() {
             return None;
         }
-        let kib = |of: fn(&Caches) -> u64| effects.caches.as_ref().map_or(0, |caches| 1_024 * of(caches));
+        let bytes = |kib: &dyn Fn(&Caches) -> u64| effects.caches.as_ref().map_or(0, |caches| 1_024 * kib(caches));
+        let most = sets_of_llc(topology);
+        let llc = |llc: usize| Cache::new(bytes(&|caches| caches.llc_kb(llc)), most);
         let nodes = Nodes::new(effects, topology);
         let numa = effects.numa.as_ref();
         let mut siblings = vec![Vec::new(); topology.cores()];
@@ -156,8 +158,8 @@ impl Memory {
             places: topology.places.clone(),
             topology: topology.clone(),
             times: effects.caches.as_ref().map(LineTimes::new),
-            private: vec![Cache::new(kib(|caches| caches.private_kb), SETS_OF_A_CORE); topology.cores()],
-            llc: vec![Cache::new(kib(|caches| caches.llc_kb), sets_of_llc(topology)); topology.llcs()],
+            private: vec![Cache::new(bytes(&|caches| caches.private_kb), SETS_OF_A_CORE); topology.cores()],
+            llc: (0..topology.llcs()).map(llc).collect(),
             load: Load::new(effects.bandwidth.as_ref(), nodes.len()),
             nodes,
             has_nodes: numa.is_some(),

@@ -16,7 +16,7 @@ const MS: u64 = 1_000_000;
 fn caches(private_kb: u64, llc_kb: u64) -> Caches {
     Caches {
         private_kb,
-        llc_kb,
+        llc_kb: vec![llc_kb],
         line_bytes: 64,
         private_ns: Estimate::exactly(5),
         llc_ns: Estimate::exactly(25),

@@ -18,7 +18,7 @@ fn machine() -> Machine {
     machine.topology.distances = ids::Topology::default_distances(2);
     machine.effects.caches = Some(Caches {
         private_kb: 1_024,
-        llc_kb: 8_192,
+        llc_kb: vec![8_192],
         line_bytes: 64,
         private_ns: Estimate::exactly(5),
         llc_ns: Estimate::exactly(25),

@@ -17,7 +17,7 @@ use std::sync::Barrier;
 /// Bytes of a line.
 pub const LINE: usize = 64;
 /// Buffer of the latency of memory; larger than what a virtual machine keeps of a shared last-level cache.
-const MEMORY: usize = 256 << 20;
+pub const MEMORY: usize = 256 << 20;
 /// Buffer of a bandwidth measurement, for each thread.
 const STREAM: usize = 128 << 20;
 /// Number of rounds of measurements that need tenths of a second each.
@@ -100,9 +100,28 @@ pub fn latency(cpu: CpuId, bytes: usize) -> Quantiles {
     })
 }
 
-/// Load latency of memory, in nanoseconds.
-pub fn memory_latency(cpu: CpuId) -> Quantiles {
-    latency(cpu, MEMORY)
+/// Share of a last-level cache in KiB, from the latencies of buffers by size: the first is within the cache, the last far
+/// beyond it. Other machines on the same host use the rest, so the size that the processor reports may be far larger.
+///
+/// Of a buffer of F bytes that is visited again and again, the model of caches keeps 2 C - F in a cache of C; half of the
+/// loads miss where F = 4/3 C. `None` if the latency does not grow by half from the first to the last.
+pub fn llc_share(curve: &[(usize, Quantiles)]) -> Option<Quantiles> {
+    let share = |latency: fn(&Quantiles) -> f64| {
+        let (first, last) = (latency(&curve.first()?.1), latency(&curve.last()?.1));
+        if last < 1.5 * first {
+            return None;
+        }
+        let half = (first + last) / 2.0;
+        let beyond = curve.iter().position(|(_, quantiles)| latency(quantiles) >= half).filter(|at| *at > 0)?;
+        let [(small, low), (large, high)] =
+            [&curve[beyond - 1], &curve[beyond]].map(|(bytes, it)| (*bytes, latency(it)));
+        // Sizes double, so the size is interpolated by its logarithm.
+        let part = (half - low) / (high - low);
+        Some(0.75 * small as f64 * (large as f64 / small as f64).powf(part) / 1_024.0)
+    };
+    let mut shares = [share(|it| it.p10)?, share(|it| it.median)?, share(|it| it.p90)?];
+    shares.sort_by(f64::total_cmp);
+    Some(Quantiles { p10: shares[0], median: shares[1], p90: shares[2] })
 }
 
 /// Time of each line of the first visit after a move from CPU `a` to CPU `b`, less that of the second visit, in
@@ -216,11 +235,26 @@ mod tests {
         assert_eq!(reader.at, 2);
     }
 
+    /// Loads of the model: what is kept of F bytes in a cache of 12 MiB takes 80 ns, the rest 480 ns.
+    #[test]
+    fn share_of_the_last_level_cache_is_found_from_the_latencies_that_the_model_gives() {
+        let capacity = 12.0;
+        let latency = |mib: usize| {
+            let kept = (2.0 * capacity - mib as f64).clamp(0.0, capacity).min(mib as f64) / mib as f64;
+            let median = 80.0 * kept + 480.0 * (1.0 - kept);
+            (mib << 20, Quantiles { p10: 0.9 * median, median, p90: 1.1 * median })
+        };
+        let curve: Vec<_> = [8, 16, 32, 64, 128, 256].map(latency).into();
+        let share = llc_share(&curve).unwrap();
+        assert!((0.9 * 12_288.0..1.1 * 12_288.0).contains(&share.median), "{share:?}");
+        assert!(llc_share(&curve[2..]).is_none(), "all of it is memory");
+    }
+
     /// Times depend on the host; a private cache is faster than memory on any of them.
     #[test]
     fn memory_is_slower_than_a_private_cache() {
         let cpu = crate::hardware::usable().unwrap().first().unwrap();
-        let (near, far) = (latency(cpu, 16 << 10).median, memory_latency(cpu).median);
+        let (near, far) = (latency(cpu, 16 << 10).median, latency(cpu, MEMORY).median);
         assert!(0.3 < near && 2.0 * near < far, "{near} ns, {far} ns");
     }
 }

@@ -97,13 +97,20 @@ pub fn measure_memory(
     let private = if private == 0 { 256 << 10 } else { private };
     // Half of a cache fits it whatever else is in it; the last-level cache may be shared with other machines.
     let within_llc = (4 * private).min(llc.max(8 * private) / 2);
-    for (key, bytes) in [(Some("caches.private_ns"), private / 2), (Some("caches.llc_ns"), within_llc)] {
-        add(key, format!("load latency, {}", size(bytes)), memory::latency(here, bytes));
+    let mut curve: Vec<(usize, Quantiles)> = Vec::new();
+    let levels = [(Some("caches.private_ns"), private / 2), (Some("caches.llc_ns"), within_llc)];
+    let beyond = std::iter::successors(Some(2 * within_llc), |bytes| Some(2 * bytes));
+    let beyond = beyond.take_while(|bytes| *bytes < memory::MEMORY).map(|bytes| (None, bytes));
+    for (key, bytes) in levels.into_iter().chain(beyond).chain([(Some("caches.memory_ns"), memory::MEMORY)]) {
+        let latency = memory::latency(here, bytes);
+        if bytes >= within_llc {
+            curve.push((bytes, latency));
+        }
+        add(key, format!("load latency, {}", size(bytes)), latency);
     }
-    for bytes in [16 << 20, 64 << 20] {
-        add(None, format!("load latency, {}", size(bytes)), memory::latency(here, bytes));
+    if let Some(share) = memory::llc_share(&curve) {
+        add(Some("caches.llc_kb"), "KiB of the last-level cache that this machine finds its data in".to_owned(), share);
     }
-    add(Some("caches.memory_ns"), "load latency, 256 MiB".to_owned(), memory::memory_latency(here));
     for (distance, _, a, b) in pairs(topology, usable) {
         progress(&format!("reloads after a move from CPU {a} to {b}, {distance}"));
         for (dirty, words) in [(0, "read"), (100, "written")] {

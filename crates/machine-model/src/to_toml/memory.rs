@@ -35,7 +35,10 @@ fn write_caches(text: &mut String, caches: &Caches) {
     let Caches { private_kb, llc_kb, line_bytes, private_ns, llc_ns, memory_ns, dirty_ns, overlap } = caches;
     text.push_str("\n[caches]\n");
     line(text, "private_kb", private_kb, "cache of a core, shared by its threads");
-    line(text, "llc_kb", llc_kb, "last-level cache");
+    match llc_kb[..] {
+        [one] => line(text, "llc_kb", one, "last-level cache"),
+        _ => line(text, "llc_kb", format!("{llc_kb:?}"), "of each last-level cache"),
+    }
     line(text, "line_bytes", line_bytes, "");
     line(text, "private_ns", estimate(private_ns), "load latency: private cache");
     line(text, "llc_ns", estimate(llc_ns), "last-level cache");

@@ -30,7 +30,8 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
         None => Vec::new(),
     };
     let locks = file.table("locks", "[locks]")?.map(locks).transpose()?;
-    let caches = file.table("caches", "[caches]")?.map(|table| memory::caches(table, cache_kb)).transpose()?;
+    let caches =
+        file.table("caches", "[caches]")?.map(|table| memory::caches(table, topology, cache_kb)).transpose()?;
     let numa = file.table("numa", "[numa]")?.map(|table| memory::numa(table, topology)).transpose()?;
     let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
     let disks = file.table("disks", "[disks]")?.map(|table| disk_tables::read(&table, topology)).transpose()?;

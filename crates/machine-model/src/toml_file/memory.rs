@@ -19,13 +19,26 @@ const MB_S: RangeInclusive<u64> = 1..=10_000_000;
 const BALANCE_MS: u64 = 1_000;
 
 /// Reads `[caches]`; sizes not given there are those of the machine.
-pub(super) fn caches(mut table: Table<'_, '_>, cache_kb: [u64; 2]) -> Result<Caches, MachineError> {
+pub(super) fn caches(
+    mut table: Table<'_, '_>,
+    topology: &Topology,
+    cache_kb: [u64; 2],
+) -> Result<Caches, MachineError> {
     let mut size = |key: &'static str, known: u64| match (table.optional(key), known) {
-        (Some(value), _) => table.integer(key, value, KIB),
-        (None, 0) => table.required(key).map(|_| 0),
-        (None, known) => Ok(known),
+        (Some(value), _) if key == "llc_kb" && value.get_ref().is_array() => {
+            let sizes = table.list(key, value, KIB)?;
+            match sizes.len() == topology.llcs() {
+                true => Ok(sizes),
+                false => {
+                    Err(table.wrong(key, value, &format!("one size, or {} for each last-level cache", topology.llcs())))
+                }
+            }
+        }
+        (Some(value), _) => Ok(vec![table.integer(key, value, KIB)?]),
+        (None, 0) => table.required(key).map(|_| vec![]),
+        (None, known) => Ok(vec![known]),
     };
-    let (private_kb, llc_kb) = (size("private_kb", cache_kb[0])?, size("llc_kb", cache_kb[1])?);
+    let (private_kb, llc_kb) = (size("private_kb", cache_kb[0])?[0], size("llc_kb", cache_kb[1])?);
     let line_bytes = match table.optional("line_bytes") {
         Some(value) => table.integer("line_bytes", value, LINE)?,
         None => 64,
@@ -143,7 +156,7 @@ knee_permille = [75, 95, 135]
         let effects = &machine.effects;
         assert_eq!(effects.modelled().collect::<Vec<_>>(), [Effect::Caches, Effect::Numa, Effect::Bandwidth]);
         let caches = effects.caches.as_ref().unwrap();
-        assert_eq!((caches.private_kb, caches.llc_kb, caches.line_bytes), (256, 4096, 64));
+        assert_eq!((caches.private_kb, caches.llc_kb(1), caches.line_bytes), (256, 4096, 64));
         assert_eq!(caches.overlap, Estimate { low: 1, typical: 4, high: 10 });
         let numa = effects.numa.as_ref().unwrap();
         assert_eq!((numa.latency(20), numa.placement, numa.balance_ms), (140, Placement::Node(1), 1_000));
@@ -151,6 +164,18 @@ knee_permille = [75, 95, 135]
         assert_eq!(bandwidth.remote_mb_s, bandwidth.node_mb_s);
         let back = Machine::from_toml("f.toml", &machine.to_toml()).unwrap();
         assert_eq!(back, machine, "{}", machine.to_toml());
+    }
+
+    #[test]
+    fn last_level_caches_may_have_a_size_each() {
+        let with =
+            |sizes: &str| read(&GOOD.replace("private_kb = 256", &format!("private_kb = 256\nllc_kb = {sizes}")));
+        let machine = with("[8192, 1024]").unwrap();
+        let caches = machine.effects.caches.as_ref().unwrap();
+        assert_eq!([0, 1].map(|llc| caches.llc_kb(llc)), [8_192, 1_024]);
+        assert_eq!(Machine::from_toml("f.toml", &machine.to_toml()).unwrap(), machine);
+        let error = with("[1, 2, 3]").unwrap_err();
+        assert_eq!(error, "f.toml:8: llc_kb is [1, 2, 3]; expected one size, or 2 for each last-level cache");
     }
 
     #[test]
