@@ -6,6 +6,7 @@ pub mod costs;
 pub mod locks;
 pub mod lrz;
 pub mod memory;
+pub mod memory_cost;
 pub mod memory_host;
 pub mod meter_check;
 pub mod meter_cost;

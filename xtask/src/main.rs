@@ -60,6 +60,8 @@ enum Task {
     Memory(lab::memory::Arguments),
     /// Compare the memory model with this host: switches, moves, streams, a compiler (root)
     MemoryHost(lab::memory_host::Arguments),
+    /// Measure what the effects of memory cost the simulator (valgrind)
+    MemoryCost(lab::memory_cost::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
@@ -94,6 +96,7 @@ fn main() -> ExitCode {
         Task::Costs(arguments) => ("costs", lab::costs::execute(&arguments).map(|()| true)),
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
+        Task::MemoryCost(arguments) => ("memory-cost", lab::memory_cost::execute(&arguments).map(|()| true)),
         Task::MemoryHost(arguments) => ("memory-host", lab::memory_host::execute(&arguments).map(|()| true)),
         Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::MeterCheck(arguments) => ("meter-check", lab::meter_check::execute(&arguments)),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The three NIX schedulers on their machine, as a document: throughput by cores and its dependencies, the locks that
-//! explain it, the capacity of one dispatching core, and NIX's own tests.
+//! explain it, the capacity of one dispatching core, near and far memory, and NIX's own tests.
 //!
 //! CPUs are the first ones of `nix-32`, 4 per node, and all tasks of a throughput table start at once. Each number is
 //! the median of several seeds.
@@ -9,6 +9,7 @@ mod assumptions;
 mod bench;
 mod central;
 mod locks;
+mod memory;
 mod tests;
 mod throughput;
 
@@ -45,11 +46,12 @@ enum Part {
     Throughput,
     Locks,
     Central,
+    Memory,
     Tests,
     Assumptions,
 }
 
-const PARTS: [Part; 5] = [Part::Throughput, Part::Locks, Part::Central, Part::Tests, Part::Assumptions];
+const PARTS: [Part; 6] = [Part::Throughput, Part::Locks, Part::Central, Part::Memory, Part::Tests, Part::Assumptions];
 
 /// Number of CPUs of the machine.
 const ALL: u32 = 32;
@@ -72,6 +74,7 @@ pub fn execute(arguments: &Arguments) -> Result<()> {
             Part::Throughput => throughput::print(&bench)?,
             Part::Locks => locks::print(&bench)?,
             Part::Central => central::print(&bench)?,
+            Part::Memory => memory::print(&bench)?,
             Part::Tests => tests::print(&bench)?,
             Part::Assumptions => assumptions::print(&bench)?,
         }
