@@ -158,20 +158,22 @@ impl Locks {
     /// The table as text.
     pub fn to_text(&self, all: bool) -> String {
         let sum = self.wait_total();
+        // In a running kernel these columns are empty, and the table fits 80 columns without them.
+        let counts = self.rows.iter().any(|row| row.count.is_some());
+        let holds = self.rows.iter().any(|row| row.hold_total.is_some());
         let unknown = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         let row = |lock: &Lock| {
-            vec![
-                lock.kind.clone(),
-                shorten(&lock.lock, 22),
-                shorten(&lock.caller, 26),
-                unknown(lock.count.map(report::count)),
+            let mut cells = vec![lock.kind.clone(), shorten(&lock.lock, 22), shorten(&lock.caller, 26)];
+            cells.extend(counts.then(|| unknown(lock.count.map(report::count))));
+            cells.extend([
                 report::count(lock.contended),
                 lock.wait_max.to_string(),
                 lock.wait_mean().to_string(),
                 lock.wait_total.to_string(),
                 percent(lock.wait_total.0, sum.0),
-                unknown(lock.hold_mean().map(|time| time.to_string())),
-            ]
+            ]);
+            cells.extend(holds.then(|| unknown(lock.hold_mean().map(|time| time.to_string()))));
+            cells
         };
         let shown = if all { self.rows.len() } else { ROWS.min(self.rows.len()) };
         let rows: Vec<Vec<String>> = self.rows[..shown].iter().map(row).collect();
@@ -180,7 +182,10 @@ impl Locks {
             return text + "no acquisition of a lock was seen to wait\n";
         }
         text += "\n";
-        let header = ["type", "lock", "caller", "taken", "waited", "wait max", "mean", "total", "share", "hold mean"];
+        let mut header = vec!["type", "lock", "caller"];
+        header.extend(counts.then_some("taken"));
+        header.extend(["waited", "wait max", "mean", "total", "share"]);
+        header.extend(holds.then_some("hold mean"));
         text += &table(&header, 3, &rows);
         if shown < self.rows.len() {
             text += &format!("{} more rows; --all shows them\n", self.rows.len() - shown);

@@ -53,7 +53,7 @@ fn model(weir: &Weir<'_>, directory: &Path, work_us: u64, period_ms: u64) -> Res
     };
     let times = |there| {
         fs::write(directory.join("compiler.json"), task(there))?;
-        let arguments = ["-m", "host.toml", "-w", "compiler.json", "--draws", "7", "--seeds", "7"];
+        let arguments = ["-m", "host.toml", "-w", "compiler.json", "--draws", "15"];
         elapsed(weir, &[&["sim", "kernel", "--format", "json"], &arguments[..]].concat())
     };
     let (stays, moved) = (times(0)?, times(1)?);

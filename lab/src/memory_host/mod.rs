@@ -41,8 +41,9 @@ const PROSE: &str = "\
 # Memory: the model against this machine
 
 Written by `cargo xtask memory-host`: do not edit. Both worlds execute the same workload file, and a reference without
-the effect, in turn. Visits of `weir run` depend on each other, so `overlap` is 1 for them. Numbers are what an event adds, in microseconds: lowest, median and highest of the runs. The model
-agrees if its median lies between the lowest and the highest of the machine. Misses are results.
+the effect, in turn. Visits of `weir run` depend on each other, so `overlap` is 1 for them. Numbers are what an event
+adds, in microseconds: lowest, median and highest of the runs and draws. The model agrees if its median lies between the
+lowest and the highest of the machine. Misses are results.
 ";
 
 /// Prints the document.
@@ -90,7 +91,7 @@ fn run(weir: &Weir<'_>, directory: &Path, experiment: &Experiment, runs: u32) ->
     }
     let simulated = |file| {
         let kernel = ["sim", "kernel", "--format", "json", "-m", DEPENDENT];
-        elapsed(weir, &[&kernel[..], &["-w", file, "--draws", "7", "--seeds", "7"]].concat())
+        elapsed(weir, &[&kernel[..], &["-w", file, "--draws", "15"]].concat())
     };
     let model = simulated("with.json")?.into_iter().zip(simulated("reference.json")?);
     Ok(Row {

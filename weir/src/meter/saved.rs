@@ -32,7 +32,7 @@ pub fn table(path: &Path, what: What, which: &Which) -> Result<Table> {
     };
     Ok(match what {
         What::Locks => {
-            let Some(rows) = details.locks.as_ref().map(|locks| locks.iter().map(lock).collect()) else {
+            let Some(mut rows) = details.locks.as_ref().map(|locks| locks.iter().map(lock).collect::<Vec<_>>()) else {
                 bail!(
                     "{}: {} has no lock table: {}",
                     path.display(),
@@ -44,6 +44,7 @@ pub fn table(path: &Path, what: What, which: &Which) -> Result<Table> {
                     }
                 );
             };
+            rows.extend(futexes(&timeline(&saved, run)?));
             let states = microstates(&saved, run, &details, trust.clone())?;
             let sum =
                 |wanted: &[State]| wanted.iter().filter_map(|state| states.total(*state)).map(|time| time.0).sum();
@@ -139,11 +140,20 @@ struct Blocked {
     reasons: Vec<Reason>,
 }
 
-/// Divides the sleeps of a task.
-fn blocked(task: &timeline::Task) -> Blocked {
-    let mut blocked = Blocked::default();
-    for phase in &task.phases {
-        let Activity::Sleeps { cause } = phase.activity else { continue };
+/// A sleep of a task.
+struct Slept<'a> {
+    state: State,
+    /// Object that it waited for.
+    what: Option<&'a str>,
+    time: Nanos,
+    /// Whether it is known why the task slept.
+    is_known: bool,
+}
+
+/// The sleeps of a task.
+fn sleeps(task: &timeline::Task) -> impl Iterator<Item = Slept<'_>> {
+    task.phases.iter().filter_map(|phase| {
+        let Activity::Sleeps { cause } = phase.activity else { return None };
         let waits = &task.task_waits[..task.task_waits.partition_point(|wait| wait.from <= phase.from)];
         let wait = waits.last().filter(|wait| !wait.spins && wait.to.is_none_or(|to| to > phase.from));
         let state = match cause {
@@ -152,20 +162,48 @@ fn blocked(task: &timeline::Task) -> Blocked {
             _ if wait.is_some_and(|wait| wait.lock) => State::Futex,
             _ => State::Interruptible,
         };
-        *blocked.times.entry(state).or_default() += phase.length();
-        if cause.is_some() {
+        // A barrier also tells how many tasks are missing.
+        let what = wait.map(|wait| wait.object.split(", ").next().unwrap_or_default());
+        Some(Slept { state, what, time: phase.length(), is_known: cause.is_some() })
+    })
+}
+
+/// Divides the sleeps of a task.
+fn blocked(task: &timeline::Task) -> Blocked {
+    let mut blocked = Blocked::default();
+    for Slept { state, what, time, is_known } in sleeps(task) {
+        *blocked.times.entry(state).or_default() += time;
+        if is_known {
             *blocked.counts.entry(state).or_default() += 1;
         }
-        let Some(wait) = wait else { continue };
-        // A barrier also tells how many tasks are missing.
-        let what = wait.object.split(", ").next().unwrap_or_default();
+        let Some(what) = what else { continue };
         match blocked.reasons.iter_mut().find(|reason| reason.state == state && reason.what == what) {
-            Some(reason) => (reason.count, reason.time) = (reason.count + 1, reason.time + phase.length()),
-            None => blocked.reasons.push(Reason { state, what: what.to_owned(), count: 1, time: phase.length() }),
+            Some(reason) => (reason.count, reason.time) = (reason.count + 1, reason.time + time),
+            None => blocked.reasons.push(Reason { state, what: what.to_owned(), count: 1, time }),
         }
     }
     blocked.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.time));
     blocked
+}
+
+/// Waits of tasks for locks in which they sleep, by lock and task. A running kernel shows them as futexes.
+fn futexes(timeline: &Timeline) -> Vec<Lock> {
+    let mut rows: BTreeMap<(&str, &str), Lock> = BTreeMap::new();
+    for task in timeline.tasks.iter().filter(|task| !task.info.kernel_thread) {
+        for slept in sleeps(task).filter(|slept| slept.state == State::Futex) {
+            let (lock, caller) = (slept.what.unwrap_or_default(), task.info.name.as_str());
+            let row = rows.entry((lock, caller)).or_insert_with(|| Lock {
+                kind: "futex".to_owned(),
+                lock: lock.to_owned(),
+                caller: caller.to_owned(),
+                ..Lock::default()
+            });
+            row.contended += 1;
+            row.wait_total += slept.time;
+            row.wait_max = row.wait_max.max(slept.time);
+        }
+    }
+    rows.into_values().collect()
 }
 
 /// Time for which the task spun while it had a CPU.

@@ -71,6 +71,13 @@ fn microstates_of_a_simulated_run_add_up_to_each_life() {
         futex > 0 && waiter["reasons"][0]["what"] == "mutex m" && waiter["reasons"][0]["count"] == futex,
         "{waiter:#}"
     );
+    let locks = meter(directory.path(), &["locks"]);
+    let row = locks["locks"].as_array().unwrap().iter().find(|row| row["type"] == "futex" && row["caller"] == "waiter");
+    let row = row.expect("its waits are in the lock table");
+    assert_eq!(
+        (&row["lock"], &row["contended"], &row["wait_total_ns"]),
+        (&"mutex m".into(), &futex.into(), &waiter["states"]["futex"])
+    );
 }
 
 /// 1,009 wakeups by a timer and one start.
@@ -114,6 +121,29 @@ fn bad_usage_is_refused() {
     assert!(refused(&["locks", "run.weirrun", "--by", "name"]).contains("expected lock with locks"));
     assert!(refused(&["wakeups", "run.weirrun", "--sort", "mean"]).contains("orders lock tables only"));
     assert!(refused(&["microstates", "run.weirrun", "--by", "process"]).contains("expected --by name"));
+    assert!(refused(&["microstates", "run.weirrun", "--by", "cgroup"]).contains("expected --by name"));
+    assert!(refused(&["wakeups", "run.weirrun", "--holds", "x:a/b"]).contains("--holds: expected with locks"));
+    assert!(refused(&["locks", "run.weirrun", "--holds", "x:a/b"]).contains("run.weirrun is a saved run"));
+    assert!(refused(&["locks", "run.weirrun", "--report", "run.weirrun"]).contains("an input of this command"));
+    #[cfg(feature = "real")]
+    assert!(refused(&["locks", "--holds", "x:a", "--", "true"]).contains("expected FILE:TAKE/RELEASE"));
+}
+
+#[test]
+fn page_has_a_bar_for_each_row_and_the_table() {
+    let directory = saved(SLEEPS, &["kernel", "-m", "pu:1"]);
+    for (what, row, part) in [
+        ("microstates", "waiter[", "futex "),
+        ("locks", "mutex m by waiter", "waits"),
+        ("wakeups", "holder by (timer)", "latency"),
+    ] {
+        let output = weir(directory.path(), &["meter", what, "run.weirrun", "--report", "page.html"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let page = std::fs::read_to_string(directory.path().join("page.html")).unwrap();
+        assert!(page.contains(row) && page.contains(part) && page.contains("class=\"bar\""), "{what}: {page}");
+        let first = text(&output.stdout).lines().next().unwrap().to_owned();
+        assert!(page.contains(&first), "{what}: the page has the table");
+    }
 }
 
 /// Measures a shell that starts programs, as root on a kernel with BTF.

@@ -110,9 +110,9 @@ fn lock_table_shows_the_share_of_all_waiting() {
         stolen by the hypervisor: 30.0 ms, 1.5 % of all CPU time
         other tasks of the machine used 200 ms, 10.0 % of all CPU time
 
-        type   lock        caller           taken  waited  wait max     mean    total   share  hold mean
-        futex  0xffff8881  pool_take            -      23   37.5 ms  3.26 ms  75.0 ms  75.0 %          -
-        spin   0xffff8881  futex_wake+0x9c      -       2   12.5 ms  12.5 ms  25.0 ms  25.0 %          -
+        type   lock        caller           waited  wait max     mean    total   share
+        futex  0xffff8881  pool_take            23   37.5 ms  3.26 ms  75.0 ms  75.0 %
+        spin   0xffff8881  futex_wake+0x9c       2   12.5 ms  12.5 ms  25.0 ms  25.0 %
 
         all waits: 100 ms, 5.0 % of all CPU time (2 CPUs x 1.00 s)
         check: no wait is longer than the measured time: 1.00 s and 37.5 ms
