@@ -30,6 +30,9 @@ demo:
 		sim kernel fifo bfs --workload video --machine laptop-2c4t --machine desktop-4c --report target/demo.html; \
 	$(finish)
 
+# Built by the tests. `cargo xtask` would compile it and its dependencies again, with only the features that they need.
+xtask = $${CARGO_TARGET_DIR:-target}/debug/xtask
+
 # Lints run in the compilation that the tests need: Clippy's driver compiles the tree's own crates, with the flags that
 # `cargo clippy -- FLAGS` would pass to it.
 lint = export RUSTC_WORKSPACE_WRAPPER=clippy-driver \
@@ -40,8 +43,8 @@ test: deps
 	cargo fmt --all --check; \
 	$(lint); \
 	skipped=$$(mktemp); WEIR_SKIPPED_TESTS=$$skipped cargo test --workspace --locked -q; \
-	cargo xtask vm smoke; \
-	cargo xtask skipped $$skipped; rm $$skipped; \
+	$(xtask) vm smoke; \
+	$(xtask) skipped $$skipped; rm $$skipped; \
 	{ set +x; $(finish); } 2>/dev/null
 
 test-all: test
