@@ -240,7 +240,7 @@ impl<'a> Run<'a> {
             object: scheduler.object(),
             workload: &workload.name,
             uses_memory: workload.uses_memory(),
-            uses_disks: !workload.disks.is_empty(),
+            uses_disks: simulator::uses_disks(workload, machine),
             seed,
             draw,
             kernel: conditions.kernel,

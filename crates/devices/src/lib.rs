@@ -10,7 +10,8 @@
 //!    overhead, a seek of t + (a - t) 15/8 sqrt(d) for a distance d as a share of the capacity, a rotation that is
 //!    uniform over a turn, and the transfer. The mean of sqrt(d) between random positions is 8/15, so that `a` is the
 //!    mean seek.
-//! 4. Service by flash: a mean for reads or writes, constant or exponentially distributed, and the transfer.
+//! 4. A disk may also serve each request for the time that its service took in a recording.
+//! 5. Service by flash: a mean for reads or writes, constant or exponentially distributed, and the transfer.
 //!
 //! The caller owns the clock and the random numbers. Nothing here knows CPUs or tasks except as names.
 
@@ -39,6 +40,9 @@ pub struct Request {
     pub bytes: u64,
     /// Position.
     pub place: Place,
+    /// Time that its service took in a recording; 0 if it was not recorded. Only a disk that serves recorded requests uses
+    /// it.
+    pub recorded: Nanos,
 }
 
 /// A completed request.
@@ -142,7 +146,7 @@ impl Devices {
         for (member, offset, bytes) in parts {
             let queue = &mut self.disks[disk].members[member];
             ahead = ahead.max(queue.len());
-            queue.push(Job { request: number, write: request.write, offset, bytes });
+            queue.push(Job { request: number, write: request.write, offset, bytes, recorded: request.recorded });
             self.start(now, disk, member, random);
         }
         ahead

@@ -432,6 +432,7 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -40,6 +40,8 @@ impl Routing {
 /// How long a request takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Service {
+    /// As long as in the recording that contains the request.
+    Recorded,
     /// No device: CPU time of the task.
     Ram {
         /// For each request, in nanoseconds.
@@ -132,6 +134,7 @@ pub fn disk_presets() -> &'static [(&'static str, &'static str)] {
         ("ssd-sata", include_str!("../../../machines/disks/ssd-sata.toml")),
         ("nvme", include_str!("../../../machines/disks/nvme.toml")),
         ("ram", include_str!("../../../machines/disks/ram.toml")),
+        ("recorded", include_str!("../../../machines/disks/recorded.toml")),
     ]
 }
 
@@ -139,6 +142,7 @@ impl Disk {
     /// Uncertain constants, with their groups.
     pub(crate) fn estimates(&mut self) -> Vec<(&'static str, &mut Estimate)> {
         let mut all = match &mut self.service {
+            Service::Recorded => Vec::new(),
             Service::Ram { overhead_ns, mb_s } => vec![("disk-latency", overhead_ns), ("disk-rate", mb_s)],
             Service::Flash { read_ns, write_ns, mb_s, exponential: _ } => {
                 vec![("disk-latency", read_ns), ("disk-latency", write_ns), ("disk-rate", mb_s)]
@@ -188,7 +192,7 @@ mod tests {
         assert_eq!(sda.interrupt_cpus.as_ref().unwrap().to_string(), "1-2");
         let problem = |text: &str| machine.clone().add_disk(text).unwrap_err().to_string();
         for (text, expected) in [
-            ("floppy", "no disk preset \"floppy\"; presets are hdd-7200, ssd-sata, nvme, ram"),
+            ("floppy", "no disk preset \"floppy\"; presets are hdd-7200, ssd-sata, nvme, ram, recorded"),
             ("hdd-720", "no disk preset \"hdd-720\" (did you mean hdd-7200?)"),
             ("hdd-7200,spindles=0", "spindles is 0; expected an integer from 1 to 1024"),
             ("hdd-7200,colour=red", "[disks] has an unknown key colour; known are like, kind, overhead_ns"),

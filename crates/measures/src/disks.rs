@@ -17,7 +17,7 @@ pub struct DiskMeasures {
     pub read_bytes: u64,
     /// Bytes of the completed writes.
     pub written_bytes: u64,
-    /// Number of requests that it can serve at the same time.
+    /// Number of requests that it can serve at the same time; 0 if only their latencies are known, as in a real run.
     pub servers: u64,
     /// Time for which its servers were busy, summed over them.
     pub busy: Nanos,
@@ -25,13 +25,15 @@ pub struct DiskMeasures {
     pub waits: Histogram<6>,
     /// Service time of each completed request.
     pub services: Histogram<6>,
+    /// Time of each completed request from its issue until it was complete.
+    pub latencies: Histogram<6>,
 }
 
 impl DiskMeasures {
-    /// Busy share of its servers' time in a run of this length, in parts per million.
-    pub fn utilization_ppm(&self, elapsed: Nanos) -> u64 {
+    /// Busy share of its servers' time in a run of this length, in parts per million; `None` if it is unknown.
+    pub fn utilization_ppm(&self, elapsed: Nanos) -> Option<u64> {
         let whole = u128::from(elapsed.0) * u128::from(self.servers);
-        (u128::from(self.busy.0) * 1_000_000 / whole.max(1)) as u64
+        (self.servers > 0).then(|| (u128::from(self.busy.0) * 1_000_000 / whole.max(1)) as u64)
     }
 }
 

@@ -260,7 +260,8 @@ impl RunMeasures {
     /// Time for which tasks waited for disks, as a part of their blocked time; `None` if the workload uses none.
     pub fn disk_wait(&self) -> Option<Nanos> {
         self.disks.as_ref()?;
-        Some(Nanos(self.tasks.iter().filter_map(|task| task.disk).map(|time| time.0).sum()))
+        let known = self.tasks.iter().filter_map(|task| task.disk).map(|time| time.0);
+        known.reduce(|sum, time| sum + time).map(Nanos)
     }
 
     /// Time from arrival to completion of the requests of all sources; `None` if the workload has no source.

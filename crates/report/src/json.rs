@@ -111,6 +111,7 @@ fn disk(one: &DiskMeasures, elapsed: Nanos) -> Value {
         "utilization_ppm": one.utilization_ppm(elapsed),
         "wait_ns": latency(one.waits.summary()),
         "service_ns": latency(one.services.summary()),
+        "latency_ns": latency(one.latencies.summary()),
     })
 }
 

@@ -119,6 +119,8 @@ fn facts(run: &RunReport) -> String {
             format!("{} ({rate}/s); {times}", count(latency.count)),
         );
     }
+    let disks = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
+    let disks = disks.map(|disk| (format!("disk {}", disk.name), disk_use(disk, measures.elapsed)));
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {
@@ -130,9 +132,7 @@ fn facts(run: &RunReport) -> String {
                 fact("reloading caches", share(reload));
                 fact("remote, busy memory", share(memory));
             }
-            for disk in measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0) {
-                fact(&format!("disk {}", disk.name), disk_use(disk, measures.elapsed));
-            }
+            disks.for_each(|(name, what)| fact(&name, what));
             if let Some(interrupts) = measures.interrupts.as_ref().filter(|rows| !rows.is_empty()) {
                 fact("disk interrupts", interrupt_use(interrupts));
             }
@@ -141,6 +141,7 @@ fn facts(run: &RunReport) -> String {
             }
         }
         Some(meter) => {
+            disks.for_each(|(name, what)| fact(&name, what));
             // The probes were active slightly longer than the run: their cost is relative to that time.
             let cpus = total_ns(&measures.cpu).checked_div(elapsed).unwrap_or(0);
             let share = |time: Nanos| percent(permille(time.0, meter.listened.0 * cpus));
@@ -155,13 +156,13 @@ fn facts(run: &RunReport) -> String {
 /// Requests to a disk, how busy it was, and how long requests took.
 fn disk_use(disk: &DiskMeasures, elapsed: Nanos) -> String {
     let requests = disk.reads + disk.writes;
+    let number = format!("{} requests ({}/s)", count(requests), count(per_second(requests, elapsed.0)));
+    let Some(busy) = disk.utilization_ppm(elapsed) else {
+        let latency = disk.latencies.summary();
+        return format!("{number}; each {} on average, p99 {}", latency.mean, latency.p99);
+    };
     let (wait, service) = (disk.waits.summary().mean, disk.services.summary().mean);
-    format!(
-        "{} requests ({}/s), {} busy; each {wait} wait, {service} service",
-        count(requests),
-        count(per_second(requests, elapsed.0)),
-        percent(disk.utilization_ppm(elapsed) / 1000)
-    )
+    format!("{number}, {} busy; each {wait} wait, {service} service", percent(busy / 1000))
 }
 
 /// Number and time of interrupts, and the CPUs that handled them.

@@ -80,21 +80,14 @@ impl<M: Model> Run<'_, M> {
                 task.begin_work(self.noise.work(id, work));
             }
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
-            Demand::Sleep(length, why) => {
-                task.slept_on = cpu;
-                task.slept_for = match why {
-                    Sleep::Timer => BlockCause::Timer,
-                    Sleep::Io => BlockCause::Io,
-                    Sleep::External => BlockCause::External,
-                };
-                let length = self.noise.sleep(id, length, why);
-                let (cause, over) =
-                    (task.slept_for, (asked_at + length + self.clock.suspended()).max(self.clock.now()));
-                self.tasks.count_task(id, |left| left.asleep += 1);
-                self.alarms.set(Alarm::Sleep(id), over);
-                self.schedule(cpu, Leave::Block(cause));
-            }
+            Demand::Sleep(length, why) => self.sleep(cpu, id, (length, why), asked_at),
             Demand::Io(io) => self.begin_io(cpu, id, io),
+            Demand::Submit(submission) => self.submit(cpu, id, &submission),
+            Demand::AwaitRequests { device, most, slept } => {
+                if !self.await_requests(cpu, id, device, most) && slept > Nanos::ZERO {
+                    self.sleep(cpu, id, (slept, Sleep::Io), asked_at);
+                }
+            }
             Demand::Wait if task.woken_before_block => task.woken_before_block = false,
             Demand::Wait => {
                 self.report_wait(cpu, id);
@@ -113,6 +106,22 @@ impl<M: Model> Run<'_, M> {
             Demand::CriticalSections(op) => self.begin_critical_sections(cpu, id, op),
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
+    }
+
+    /// `id`, which is current on `cpu`, sleeps for a time from `asked_at` on.
+    fn sleep(&mut self, cpu: CpuId, id: TaskId, (length, why): (Nanos, Sleep), asked_at: Nanos) {
+        let task = &mut self.tasks[id];
+        task.slept_on = cpu;
+        task.slept_for = match why {
+            Sleep::Timer => BlockCause::Timer,
+            Sleep::Io => BlockCause::Io,
+            Sleep::External => BlockCause::External,
+        };
+        let length = self.noise.sleep(id, length, why);
+        let (cause, over) = (task.slept_for, (asked_at + length + self.clock.suspended()).max(self.clock.now()));
+        self.tasks.count_task(id, |left| left.asleep += 1);
+        self.alarms.set(Alarm::Sleep(id), over);
+        self.schedule(cpu, Leave::Block(cause));
     }
 
     /// Whether this demand is an atomic kernel operation that must not overlap operations in progress.

@@ -6,7 +6,9 @@
 //! 2. A completion is an interrupt on the CPU that the disk's routing chooses. Its top half, and a bottom half for each
 //!    request, take the time of the task that is current there; then the waiting task is woken.
 //! 3. A CPU that has executed bottom halves for too long leaves further ones to its ksoftirqd ([`crate::softirqs`]).
-//! 4. Requests that are complete at the same instant and whose interrupt goes to the same CPU share one top half.
+//! 4. A recorded task submits requests and waits for them in operations of their own. Machines without the device have none
+//!    of these requests: the task then sleeps as long as in the recording.
+//! 5. Requests that are complete at the same instant and whose interrupt goes to the same CPU share one top half.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -22,7 +24,8 @@ use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use machine_model::{Disk, Machine, Routing};
 use measures::{DiskMeasures, InterruptUse};
-use workload::{Io, IoPlace, Workload};
+use std::collections::BTreeMap;
+use workload::{DeviceId, Io, IoPlace, Submission, Workload};
 
 /// Interrupts of a disk on a CPU.
 #[derive(Debug)]
@@ -35,6 +38,22 @@ struct Row {
     max: Nanos,
 }
 
+/// Recorded requests of a task to a disk that are in progress.
+#[derive(Clone, Copy, Debug, Default)]
+struct InProgress {
+    count: u32,
+    /// Number of requests before the last one.
+    ahead: u32,
+}
+
+/// A task waits until at most `most` of its requests to a disk are in progress.
+#[derive(Clone, Copy, Debug)]
+struct Wait {
+    disk: usize,
+    most: u32,
+    since: Nanos,
+}
+
 /// Disks of the machine, and what tasks did with them.
 #[derive(Debug)]
 pub(crate) struct TaskDisks {
@@ -43,6 +62,12 @@ pub(crate) struct TaskDisks {
     without_interrupts: bool,
     /// Number of the disk on the machine, by its number in the workload.
     of_workload: Vec<usize>,
+    /// Number of the disk on the machine, if it has it, by the number of the recorded device in the workload.
+    of_device: Vec<Option<usize>>,
+    /// Recorded requests of each task to each disk that are in progress.
+    in_progress: BTreeMap<(TaskId, usize), InProgress>,
+    /// Waits for such requests.
+    awaits: BTreeMap<TaskId, Wait>,
     /// Random numbers of each disk.
     draws: Vec<Draw>,
     /// CPUs that may handle the interrupts of each disk, in ascending order.
@@ -61,7 +86,8 @@ pub(crate) struct TaskDisks {
 impl TaskDisks {
     /// Creates the disks; `None` if the workload uses none. The workload must have been checked against the machine.
     pub fn new(machine: &Machine, workload: &Workload, seed: u64) -> Option<Box<TaskDisks>> {
-        if workload.disks.is_empty() {
+        let of_device: Vec<Option<usize>> = workload.devices.iter().map(|name| find(machine, name)).collect();
+        if workload.disks.is_empty() && of_device.iter().all(Option::is_none) {
             return None;
         }
         let disks = &machine.effects.disks;
@@ -80,6 +106,9 @@ impl TaskDisks {
             devices: Devices::new(disks),
             without_interrupts: disks.without_interrupts,
             of_workload: of_workload.collect(),
+            of_device,
+            in_progress: BTreeMap::new(),
+            awaits: BTreeMap::new(),
             draws: disks.disks.iter().map(draw).collect(),
             allowed: disks.disks.iter().map(allowed).collect(),
             turns: vec![0; disks.disks.len()],
@@ -134,7 +163,7 @@ impl TaskDisks {
             let is_device = self.descriptions[*disk].is_device();
             self.allowed[*disk].iter().copied().take(if is_device { routed } else { 0 })
         };
-        self.of_workload.iter().flat_map(of_disk).collect()
+        self.of_workload.iter().chain(self.of_device.iter().flatten()).flat_map(of_disk).collect()
     }
 
     /// Counts an interrupt of a disk; `deferred`: ksoftirqd executes its bottom half.
@@ -153,7 +182,26 @@ impl TaskDisks {
     fn count(&mut self, now: Nanos, done: &Completed) {
         let Request { task, write, bytes, .. } = done.request;
         self.count_request(done.disk, task, write, bytes, [done.wait, done.service]);
-        self.waited[task.index()] += now - done.submitted;
+        if !self.in_progress.contains_key(&(task, done.disk)) {
+            self.waited[task.index()] += now - done.submitted;
+        }
+    }
+
+    /// The bottom half of a request is executed at `now`. Returns whether it wakes the task.
+    fn completes(&mut self, now: Nanos, disk: usize, task: TaskId) -> bool {
+        // The task of any other request waits for it.
+        let Some(own) = self.in_progress.get_mut(&(task, disk)) else { return true };
+        own.count -= 1;
+        let left = own.count;
+        if left == 0 {
+            self.in_progress.remove(&(task, disk));
+        }
+        let Some(wait) = self.awaits.get(&task).filter(|wait| wait.disk == disk && left <= wait.most) else {
+            return false;
+        };
+        self.waited[task.index()] += now - wait.since;
+        self.awaits.remove(&task);
+        true
     }
 
     fn count_request(&mut self, disk: usize, task: TaskId, write: bool, bytes: u64, [wait, service]: [Nanos; 2]) {
@@ -165,6 +213,7 @@ impl TaskDisks {
         (*count, *sum) = (*count + 1, *sum + bytes);
         measures.waits.record(wait);
         measures.services.record(service);
+        measures.latencies.record(wait + service);
         if self.waited.len() <= task.index() {
             self.waited.resize(task.index() + 1, Nanos::ZERO);
         }
@@ -204,6 +253,11 @@ pub(crate) fn find(machine: &Machine, name: &str) -> Option<usize> {
     disks.iter().position(|disk| disk.name == name)
 }
 
+/// Whether the workload uses disks of this machine: by itself, or because it was recorded on a device of that name.
+pub fn uses_disks(workload: &Workload, machine: &Machine) -> bool {
+    !workload.disks.is_empty() || workload.devices.iter().any(|name| find(machine, name).is_some())
+}
+
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, reads or writes.
     pub fn begin_io(&mut self, cpu: CpuId, id: TaskId, io: Io) {
@@ -220,20 +274,63 @@ impl<M: Model> Run<'_, M> {
             IoPlace::Sequential => Place::Sequential,
             IoPlace::At(byte) => Place::At(byte),
         };
-        let request = Request { task: id, write: io.write, bytes: io.bytes, place };
-        let draws = &mut disks.draws;
-        let ahead = disks.devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
-        let due = disks.devices.due();
-        if disks.issuers.len() <= id.index() {
-            disks.issuers.resize(id.index() + 1, cpu);
+        let request = Request { task: id, write: io.write, bytes: io.bytes, place, recorded: Nanos::ZERO };
+        let ahead = self.pass_on(cpu, disk, request);
+        self.block_on_disk(cpu, id, disk, ahead);
+    }
+
+    /// Passes a request to a disk; its task runs on `cpu`. Returns the number of requests before it.
+    fn pass_on(&mut self, cpu: CpuId, disk: usize, request: Request) -> u32 {
+        let now = self.clock.now();
+        let TaskDisks { devices, draws, issuers, .. } = &mut **self.disks.as_mut().expect("the workload uses disks");
+        let ahead = devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
+        let task = request.task.index();
+        if issuers.len() <= task {
+            issuers.resize(task + 1, cpu);
         }
-        disks.issuers[id.index()] = cpu;
-        self.report_disk_wait(cpu, id, disk, ahead);
-        self.tasks.count_task(id, |left| left.asleep += 1);
-        if let Some(due) = due {
+        issuers[task] = cpu;
+        if let Some(due) = devices.due() {
             self.alarms.set(Alarm::Disk, due);
         }
+        ahead
+    }
+
+    fn block_on_disk(&mut self, cpu: CpuId, id: TaskId, disk: usize, ahead: u32) {
+        self.report_disk_wait(cpu, id, disk, ahead);
+        self.tasks.count_task(id, |left| left.asleep += 1);
         self.schedule(cpu, Leave::Block(BlockCause::Io));
+    }
+
+    /// `id`, which is current on `cpu`, submits a recorded request and continues. Nothing happens if the machine does not
+    /// have the device. A RAM disk takes CPU time of the task.
+    pub fn submit(&mut self, cpu: CpuId, id: TaskId, submission: &Submission) {
+        let Submission { device, write, bytes, service } = *submission;
+        let Some(disks) = &mut self.disks else { return };
+        let Some(disk) = disks.of_device[device.0 as usize] else { return };
+        if let Some(time) = disks.devices.cpu_time(disk, bytes) {
+            disks.count_request(disk, id, write, bytes, [Nanos::ZERO, time]);
+            self.demands.count_system_work(time);
+            return self.tasks[id].begin_work(time);
+        }
+        let request = Request { task: id, write, bytes, place: Place::Random, recorded: service };
+        let ahead = self.pass_on(cpu, disk, request);
+        let disks = self.disks.as_mut().expect("as above");
+        let own = disks.in_progress.entry((id, disk)).or_default();
+        *own = InProgress { count: own.count + 1, ahead };
+    }
+
+    /// `id`, which is current on `cpu`, waits until at most `most` of its recorded requests to this device are in progress.
+    /// Returns false, and does nothing, if the machine does not have the device.
+    pub fn await_requests(&mut self, cpu: CpuId, id: TaskId, device: DeviceId, most: u32) -> bool {
+        let now = self.clock.now();
+        let Some(disks) = &mut self.disks else { return false };
+        let Some(disk) = disks.of_device[device.0 as usize] else { return false };
+        let own = disks.in_progress.get(&(id, disk)).copied().unwrap_or_default();
+        if own.count > most {
+            disks.awaits.insert(id, Wait { disk, most, since: now });
+            self.block_on_disk(cpu, id, disk, own.ahead);
+        }
+        true
     }
 
     /// Requests are complete.
@@ -266,7 +363,7 @@ impl<M: Model> Run<'_, M> {
         let disks = self.disks.as_mut().expect("an interrupt of a disk");
         let [top, bottom] = disks.halves(disk as usize, shares);
         if let Some(thread) = disks.softirqs.defers(now, cpu) {
-            disks.softirqs.defer(cpu, Deferred { task, time: bottom });
+            disks.softirqs.defer(cpu, Deferred { disk: disk as usize, task, time: bottom });
             let interrupt = self.noise.interrupt(cpu, top.0);
             self.count_interrupt(cpu, disk, interrupt, true);
             let entry = &self.tasks[thread];
@@ -276,11 +373,16 @@ impl<M: Model> Run<'_, M> {
             }
             return self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() });
         }
+        let wakes = disks.completes(now, disk as usize, task);
         let interrupt = self.noise.interrupt(cpu, (top + bottom).0);
         self.count_interrupt(cpu, disk, interrupt, false);
-        self.tasks.count_task(task, |left| left.asleep -= 1);
-        let wakeup = self.wakeup(cpu, task);
-        self.operate(cpu, Operation::Wake(task, Waker::Interrupt), Charge { interrupt, ..wakeup });
+        if wakes {
+            self.tasks.count_task(task, |left| left.asleep -= 1);
+            let wakeup = self.wakeup(cpu, task);
+            self.operate(cpu, Operation::Wake(task, Waker::Interrupt), Charge { interrupt, ..wakeup });
+        } else {
+            self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() });
+        }
         let until = self.cpus[cpu].free_at();
         if let Some(disks) = &mut self.disks {
             disks.softirqs.handled(now, until, cpu);
@@ -317,10 +419,15 @@ impl<M: Model> Run<'_, M> {
 
     /// ksoftirqd of `cpu` takes its next step: it works on a bottom half, wakes the task that waits for it, or sleeps.
     pub fn run_softirq_thread(&mut self, cpu: CpuId, id: TaskId) {
-        let softirqs = &mut self.disks.as_mut().expect("the thread serves disks").softirqs;
+        let now = self.clock.now();
+        let disks = self.disks.as_mut().expect("the thread serves disks");
+        let softirqs = &mut disks.softirqs;
         let entry = &mut self.tasks[id];
         if std::mem::take(&mut entry.took_work) {
-            let Deferred { task, .. } = softirqs.take(cpu).expect("the thread works on the first bottom half");
+            let Deferred { disk, task, .. } = softirqs.take(cpu).expect("the thread works on the first bottom half");
+            if !disks.completes(now, disk, task) {
+                return;
+            }
             self.tasks.count_task(task, |left| left.asleep -= 1);
             let wakeup = self.wakeup(cpu, task);
             return self.operate(cpu, Operation::Wake(task, Waker::Task(id)), wakeup);

@@ -55,6 +55,7 @@ mod ticks;
 mod ticks_seen;
 
 use bpf_object::LinkedObject;
+pub use disks::uses_disks;
 use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 pub use handover::Spinning;

@@ -54,6 +54,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
         parts: Vec::new(),
     }
 }

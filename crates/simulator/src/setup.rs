@@ -14,7 +14,7 @@ use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos, Placement};
 use kernel_model::{Config, Kernel};
 use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Window, WorkloadFacts};
-use machine_model::Machine;
+use machine_model::{Machine, Service};
 use speed::Signal;
 use workload::{Op, Reserved, TaskGroup, Workload};
 
@@ -213,6 +213,18 @@ pub(crate) fn check_workload(
         return Err(SetupError::Workload(format!(
             "{}: uses {wanted}, but {} has {known}; add one with --disk {example}=hdd-7200 (or ssd-sata, nvme, ram), or in \
              the machine file",
+            workload.name, machine.name
+        )));
+    }
+    let recorded = |name: &&String| {
+        let disk = crate::disks::find(machine, name).map(|disk| &machine.effects.disks.disks[disk]);
+        disk.is_some_and(|disk| matches!(disk.service, Service::Recorded))
+    };
+    if let Some(name) = workload.disks.iter().find(recorded) {
+        let name = if name.is_empty() { "its first disk".to_owned() } else { format!("disk {name}") };
+        return Err(SetupError::Workload(format!(
+            "{}: {name} of {} is of kind recorded, but only requests of a recording have a recorded service time; choose \
+             another kind",
             workload.name, machine.name
         )));
     }

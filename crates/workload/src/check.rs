@@ -139,6 +139,13 @@ impl Workload {
                 Err(format!("a request of {} bytes; expected 1 to {}", io.bytes, crate::io::MAX_IO_BYTES))
             }
             Op::Io(io) => below("disk", io.disk.0, self.disks.len()),
+            Op::Submit(request) if request.bytes == 0 => Err("a request of 0 bytes; expected at least 1".into()),
+            Op::Submit(request) => {
+                short(request.service).and(below("device", request.device.0, self.devices.len()))
+            }
+            Op::AwaitRequests { device, slept, .. } => {
+                short(*slept).and(below("device", device.0, self.devices.len()))
+            }
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
             Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
@@ -403,6 +410,7 @@ mod tests {
             references: 1,
             sources: Vec::new(),
             disks: Vec::new(),
+            devices: Vec::new(),
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

@@ -47,6 +47,17 @@ pub enum Demand {
     Wait,
     /// A request to a disk; ask again when it is complete.
     Io(crate::Io),
+    /// A request to a device that the driver may not have; ask again immediately.
+    Submit(crate::Submission),
+    /// Wait until at most `most` requests of the task to this device are in progress, or, without the device, sleep.
+    AwaitRequests {
+        /// The device.
+        device: crate::DeviceId,
+        /// Number of requests that may be in progress at the end of the wait.
+        most: u32,
+        /// Length of the sleep.
+        slept: Nanos,
+    },
     /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
     CriticalSections(CriticalSections),
     /// Yield once; ask again when the task next runs.
@@ -561,6 +572,8 @@ impl<'w> Executor<'w> {
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
             Op::Io(io) => Some(Demand::Io(**io)),
+            Op::Submit(submission) => Some(Demand::Submit(**submission)),
+            &Op::AwaitRequests { device, most, slept } => Some(Demand::AwaitRequests { device, most, slept }),
             Op::TakeRequest(source) => self.take_request(task, *source, now),
             Op::Serve(source) => self.serve(task, *source),
             Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),

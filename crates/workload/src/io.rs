@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Requests of tasks to disks.
 
+use ids::Nanos;
+
 /// Index of a disk's name in the workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskId(pub u32);
@@ -27,6 +29,23 @@ pub struct Io {
     pub bytes: u64,
     /// Position.
     pub place: IoPlace,
+}
+
+/// Index of a device's name in the workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeviceId(pub u32);
+
+/// A request of a recorded task to a block device. The task does not wait for it here: that is [`crate::Op::AwaitRequests`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Submission {
+    /// The device.
+    pub device: DeviceId,
+    /// Write; otherwise read.
+    pub write: bool,
+    /// Length in bytes, above 0.
+    pub bytes: u64,
+    /// Recorded time from its issue to the device until it was complete.
+    pub service: Nanos,
 }
 
 /// Longest request: 1 GiB.

@@ -255,6 +255,7 @@ mod tests {
             caveats: Vec::new(),
             sources: Vec::new(),
             disks: Vec::new(),
+            devices: Vec::new(),
             parts: Vec::new(),
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::io::Io;
+use crate::io::{DeviceId, Io, Submission};
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
 use crate::requests::{Source, SourceId};
@@ -122,6 +122,18 @@ pub enum Op {
     Serve(SourceId),
     /// A request to a disk, for which the task waits.
     Io(Box<Io>),
+    /// Submit a recorded request to a device and continue. Nothing happens if the machine does not have the device.
+    Submit(Box<Submission>),
+    /// Wait until at most `most` requests of the task to this device are in progress. If the machine does not have the
+    /// device, the task sleeps for the recorded time instead.
+    AwaitRequests {
+        /// The device.
+        device: DeviceId,
+        /// Number of its requests that may be in progress at the end of the wait.
+        most: u32,
+        /// Recorded length of the wait.
+        slept: Nanos,
+    },
     /// Critical sections of a lock in shared memory.
     CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
@@ -264,6 +276,8 @@ pub struct Workload {
     pub locks: Vec<SharedLock>,
     /// Names of the disks that its tasks use; an empty name is the first disk of the machine.
     pub disks: Vec<String>,
+    /// Names of the block devices to which recorded tasks submitted requests. Unlike disks, a machine need not have them.
+    pub devices: Vec<String>,
     /// Sources of requests.
     pub sources: Vec<Source>,
     /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).

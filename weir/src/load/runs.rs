@@ -152,7 +152,7 @@ fn disks(reports: &[&RunReport]) -> Vec<Resource> {
     let of_run = |report: &RunReport| {
         let measures = &report.measures;
         let used = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
-        let used = used.map(|disk| (disk.name.clone(), disk.utilization_ppm(measures.elapsed)));
+        let used = used.filter_map(|disk| Some((disk.name.clone(), disk.utilization_ppm(measures.elapsed)?)));
         used.collect::<Vec<_>>()
     };
     let mut sums: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();

@@ -31,6 +31,7 @@ fn write_disk(text: &mut String, disk: &Disk) {
 
 fn write_service(text: &mut String, service: &Service) {
     match service {
+        Service::Recorded => line(text, "kind", quoted("recorded"), "as long as in the recording"),
         Service::Ram { overhead_ns, mb_s } => {
             line(text, "kind", quoted("ram"), "CPU time of the task");
             line(text, "overhead_ns", estimate(overhead_ns), "for each request");

@@ -96,6 +96,7 @@ impl Layers<'_, '_, '_> {
 enum Kind {
     #[default]
     Unknown,
+    Recorded,
     Ram,
     Flash,
     Spindle,
@@ -140,9 +141,11 @@ fn disk(name: &str, mut own: Table<'_, '_>, topology: &Topology) -> Result<Disk,
 }
 
 fn service(layers: &mut Layers<'_, '_, '_>) -> Result<Service, MachineError> {
-    let kinds = [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle)];
+    let kinds =
+        [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle), ("recorded", Kind::Recorded)];
     Ok(match layers.word("kind", &kinds)? {
         Kind::Unknown => return Err(layers.own.required("kind").expect_err("the table has no such key")),
+        Kind::Recorded => Service::Recorded,
         Kind::Ram => Service::Ram {
             overhead_ns: layers.required("overhead_ns", NANOSECONDS)?,
             mb_s: layers.required("mb_s", MB_S)?,
@@ -250,7 +253,7 @@ mod tests {
         for (text, expected) in [
             ("[disks]\na = 5\n", "f.toml:7: disks is 5; expected tables [disks.NAME]"),
             ("[disks.a]\nmb_s = 5\n", "f.toml:6: [disks] has no key kind"),
-            ("[disks.a]\nkind = \"tape\"\n", "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle"),
+            ("[disks.a]\nkind = \"tape\"\n", "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle, recorded"),
             ("[disks.a]\nkind = \"ram\"\nmb_s = 5\n", "f.toml:6: [disks] has no key overhead_ns"),
             ("[disks.\"a b\"]\nkind = \"ram\"\n", "f.toml:6: disk \"a b\"; expected a name of letters"),
             ("[disks.a]\nlike = \"nvm\"\n", "f.toml:7: no disk preset \"nvm\" (did you mean nvme?)"),

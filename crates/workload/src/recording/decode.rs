@@ -5,7 +5,9 @@
 use super::encode::Tag;
 use super::observed::{Footprint, Operation, Request, Stretch, Touched};
 use crate::check::{MAX_RESOURCES, MAX_TASKS};
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
+use crate::{
+    BarrierId, ConditionId, DeviceId, MutexId, Op, Reference, SignalId, Sleep, Start, Submission, TaskSpec, Who,
+};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
 /// Byte offset and error message.
@@ -281,6 +283,17 @@ impl Reader<'_> {
             }
             Tag::WorkUntilPosted => Op::WorkUntilPosted(SignalId(self.small("signal")?)),
             Tag::Timeout => Op::Timeout(self.time("timeout")?),
+            Tag::Submit => Op::Submit(Box::new(Submission {
+                device: DeviceId(self.small("device")?),
+                write: self.flag("direction of a request")?,
+                bytes: self.number("bytes of a request")?,
+                service: self.time("service time")?,
+            })),
+            Tag::AwaitRequests => Op::AwaitRequests {
+                device: DeviceId(self.small("device")?),
+                most: self.small("requests in progress")?,
+                slept: self.time("sleep")?,
+            },
             Tag::Repeat => Op::Repeat {
                 from: self.small("first operation of a loop")?,
                 times: self.option("times", |reader| reader.number("times"))?,
