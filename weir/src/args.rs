@@ -409,6 +409,12 @@ pub struct Run {
     /// W is a name, an rt-app JSON file, or a recording.
     #[arg(short, long, value_name = "W", conflicts_with = "command")]
     pub workload: Option<String>,
+    /// Execute requests to a disk in this directory
+    ///
+    /// DISK is [NAME=]DIRECTORY[,size=BYTES], such as sda=/mnt/test,size=1G; the name is sda by default. The requests of
+    /// the workload are direct I/O in a file of that size (256M by default), which has no name and is gone afterwards.
+    #[arg(long = "disk", value_name = "DISK", requires = "workload")]
+    pub disks: Vec<String>,
     /// End the run after this time, such as 10s or 500ms
     ///
     /// A command gets SIGTERM.

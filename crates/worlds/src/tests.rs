@@ -84,6 +84,7 @@ fn executed(end: End) -> ExecutionResult {
         log: vec![],
         groups: vec![],
         requests: vec![],
+        disks: vec![],
     }
 }
 
