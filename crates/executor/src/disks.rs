@@ -19,7 +19,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use workload::{DiskId, Io, IoPlace, Op, TaskSpec, Workload};
+use workload::{Io, IoPlace, Op, TaskSpec, Workload};
 
 /// Unit of lengths and positions: a multiple of the logical block of every common device.
 const BLOCK: u64 = 4096;
@@ -265,7 +265,7 @@ pub(crate) struct DiskUser {
     /// State of its random positions.
     state: u64,
     /// End of its last request to each disk of the workload.
-    ends: BTreeMap<DiskId, u64>,
+    ends: BTreeMap<u32, u64>,
     /// What it did, by the place of the disk.
     measures: BTreeMap<usize, DiskMeasures>,
 }
@@ -320,10 +320,10 @@ impl DiskUser {
         let wanted = match io.place {
             IoPlace::Random => anywhere,
             IoPlace::At(byte) => byte % size / BLOCK * BLOCK,
-            IoPlace::Sequential => self.ends.get(&io.disk).copied().unwrap_or(anywhere),
+            IoPlace::Sequential => self.ends.get(&io.disk.0).copied().unwrap_or(anywhere),
         };
         let start = if wanted > last { 0 } else { wanted };
-        self.ends.insert(io.disk, start + bytes);
+        self.ends.insert(io.disk.0, start + bytes);
         start
     }
 }
@@ -331,6 +331,7 @@ impl DiskUser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::DiskId;
 
     #[test]
     fn disk_directory_is_parsed_with_name_and_size() {
