@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Disks in simulated time: which request a disk serves when, and how long that takes.
+//! Disks in simulated time: which request a disk serves when, and how long that takes. Networks are in `network.rs`.
 //!
 //! 1. A disk consists of one member or of several equal ones over which addresses are striped. A request is divided
 //!    into a part for each member that it touches, and is complete when all parts are.
@@ -17,9 +17,11 @@
 
 mod layout;
 mod member;
+mod network;
 mod service;
 
 pub use layout::Place;
+pub use network::{Answered, Busy, Call, Networks};
 
 use ids::{Nanos, TaskId};
 use layout::{Cursors, split};
@@ -94,7 +96,7 @@ struct End {
     request: u32,
 }
 
-/// Random numbers of a disk: 64 bits each.
+/// Random numbers of a disk or network: 64 bits each.
 pub type Random<'a> = &'a mut dyn FnMut(usize) -> u64;
 
 /// All disks of a machine.

@@ -20,6 +20,12 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
+    /// The workload uses networks.
+    #[error("{workload}: calls over networks can be simulated, but not executed")]
+    Networks {
+        /// Name of the workload.
+        workload: String,
+    },
     /// The workload uses a disk for which there is no directory.
     #[error(
         "{workload}: uses {}; say in which directory its requests are executed: --disk {}=DIRECTORY",

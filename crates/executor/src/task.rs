@@ -191,6 +191,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::Spin) => self.spin_until_woken(),
                 Some(Demand::CriticalSections(op)) => self.critical_sections(&op),
                 Some(Demand::Io(io)) => self.request(&io),
+                Some(Demand::Call(_)) => unreachable!("refused before: networks are simulated only"),
                 Some(Demand::Submit(_)) => {}
                 Some(Demand::AwaitRequests { slept, .. }) => self.sleep(asked_at, slept),
                 Some(Demand::Yield) => {

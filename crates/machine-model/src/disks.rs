@@ -111,7 +111,7 @@ pub struct Disks {
     pub disks: Vec<Disk>,
     /// Requests take their service times, but never wait for others.
     pub without_queues: bool,
-    /// Interrupts take no time, and arrive at the CPU that issued the request.
+    /// Interrupts of disks and networks take no time, and arrive at the CPU that issued the request.
     pub without_interrupts: bool,
 }
 

@@ -87,6 +87,7 @@ impl Effects {
             bandwidth,
             locks,
             disks,
+            networks,
             sample: _,
             assumed: _,
         } = self;
@@ -128,6 +129,7 @@ impl Effects {
             all.push(("futex", &mut locks.futex_ns));
         }
         all.extend(disks.disks.iter_mut().flat_map(crate::Disk::estimates));
+        all.extend(networks.networks.iter_mut().flat_map(crate::Network::estimates));
         all
     }
 }

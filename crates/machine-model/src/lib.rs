@@ -93,6 +93,10 @@
 //! like = "hdd-7200"                       # a preset; every key of a disk overrides it
 //! spindles = 8
 //!
+//! [networks.eth0]                         # no network by default
+//! like = "1gbe"
+//! server_ns = 200000                      # of the server behind it
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the highest non-turbo frequency
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]
@@ -117,6 +121,7 @@ mod effects;
 mod hwloc_xml;
 mod machine;
 mod memory;
+mod networks;
 mod noise;
 mod presets;
 mod synthetic;
@@ -127,6 +132,7 @@ mod toml_file;
 pub use cost::{Costs, Halt, Nature};
 pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
+pub use networks::{Link, Network, Networks, network_presets};
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,
 };

@@ -3,6 +3,7 @@
 //! unknown key suggests the most similar known one.
 
 mod disks;
+mod networks;
 mod effects;
 mod memory;
 mod noise;

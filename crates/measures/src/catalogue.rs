@@ -162,6 +162,8 @@ pub static CATALOGUE: [Measure; 50] = [
         "requests completed after the warm-up", |m| m.request_latency().map(|l| l.count)) },
     time("blocked_ns.disk", "waited for disks", Less, Table,
         "blocked time of tasks that waited for disks", |m| m.disk_wait().map(|time| time.0)),
+    time("blocked_ns.network", "waited for networks", Less, Table,
+        "blocked time of tasks that waited for answers over networks", |m| m.network_wait().map(|time| time.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
         "some CPU idled while a task allowed on it waited", |m| Some(m.idle_while_runnable.0)),
     number("load_milli", "load, thousandths", Detail,

@@ -7,7 +7,7 @@ use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{
-    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures,
 };
 use std::fmt::Write;
 
@@ -133,8 +133,11 @@ fn facts(run: &RunReport) -> String {
                 fact("remote, busy memory", share(memory));
             }
             disks.for_each(|(name, what)| fact(&name, what));
+            for network in measures.networks.iter().flatten().filter(|network| network.calls > 0) {
+                fact(&format!("network {}", network.name), network_use(network, measures.elapsed));
+            }
             if let Some(interrupts) = measures.interrupts.as_ref().filter(|rows| !rows.is_empty()) {
-                fact("disk interrupts", interrupt_use(interrupts));
+                fact("device interrupts", interrupt_use(interrupts));
             }
             if let Some(nodes) = &measures.memory_nodes {
                 fact("loaded from memory", traffic(nodes));
@@ -163,6 +166,17 @@ fn disk_use(disk: &DiskMeasures, elapsed: Nanos) -> String {
     };
     let (wait, service) = (disk.waits.summary().mean, disk.services.summary().mean);
     format!("{number}, {} busy; each {wait} wait, {service} service", percent(busy / 1000))
+}
+
+/// Calls over a network, how busy its parts were, and how long calls took.
+fn network_use(network: &NetworkMeasures, elapsed: Nanos) -> String {
+    let [out, back, server] = network.utilization_ppm(elapsed).map(|ppm| percent(ppm / 1000));
+    let (wait, latency) = (network.waits.summary().mean, network.latencies.summary().mean);
+    format!(
+        "{} calls ({}/s), link {out} and {back} busy, server {server}; each {latency}, of it {wait} wait",
+        count(network.calls),
+        count(per_second(network.calls, elapsed.0)),
+    )
 }
 
 /// Number and time of interrupts, and the CPUs that handled them.

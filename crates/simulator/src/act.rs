@@ -82,6 +82,7 @@ impl<M: Model> Run<'_, M> {
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
             Demand::Sleep(length, why) => self.sleep(cpu, id, (length, why), asked_at),
             Demand::Io(io) => self.begin_io(cpu, id, io),
+            Demand::Call(call) => self.begin_call(cpu, id, &call),
             Demand::Submit(submission) => self.submit(cpu, id, &submission),
             Demand::AwaitRequests { device, most, slept } => {
                 if !self.await_requests(cpu, id, device, most) && slept > Nanos::ZERO {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Disks in a run: requests of tasks, and the interrupts of their completions.
+//! Disks and networks in a run: requests of tasks, and the interrupts of their completions.
 //!
 //! 1. A task that uses a disk sleeps uninterruptibly until its request is complete. A RAM disk takes CPU time of the
 //!    task instead.
@@ -8,7 +8,8 @@
 //! 3. A CPU that has executed bottom halves for too long leaves further ones to its ksoftirqd ([`crate::softirqs`]).
 //! 4. A recorded task submits requests and waits for them in operations of their own. Machines without the device have none
 //!    of these requests: the task then sleeps as long as in the recording.
-//! 5. Requests that are complete at the same instant and whose interrupt goes to the same CPU share one top half.
+//! 5. A call over a network is a request to its interface ([`crate::networks`]); a loopback takes CPU time of the task.
+//! 6. Requests that are complete at the same instant and whose interrupt goes to the same CPU share one top half.
 
 use crate::alarms::Alarm;
 use crate::cpu::Charge;
@@ -18,19 +19,33 @@ use crate::noise::draw::Draw;
 use crate::run::{BOOT_CPU, Run};
 use crate::softirqs::{Deferred, Softirqs};
 use crate::tasks::{Role, State};
-use devices::{Completed, Devices, Place, Request};
+use devices::{Answered, Completed, Devices, Networks, Place, Request};
 use event_log::{BlockCause, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, Operation, TaskAttributes};
-use machine_model::{Disk, Machine, Routing};
-use measures::{DiskMeasures, InterruptUse};
+use machine_model::{Disk, Estimate, Machine, Network, Routing};
+use measures::{DeviceTotals, DiskMeasures, InterruptUse, NetworkMeasures};
 use std::collections::BTreeMap;
 use workload::{DeviceId, Io, IoPlace, Submission, Workload};
 
-/// Interrupts of a disk on a CPU.
+/// A disk or network as a source of interrupts. Those of disks come first.
+#[derive(Debug)]
+struct Source {
+    name: String,
+    is_device: bool,
+    routing: Routing,
+    top: Nanos,
+    bottom: Nanos,
+    /// CPUs that may handle its interrupts, in ascending order.
+    allowed: Vec<CpuId>,
+    /// Place in `allowed` of the CPU whose turn it is.
+    turn: usize,
+}
+
+/// Interrupts of a source on a CPU.
 #[derive(Debug)]
 struct Row {
-    disk: usize,
+    source: usize,
     cpu: CpuId,
     count: u64,
     deferred: u64,
@@ -54,87 +69,95 @@ struct Wait {
     since: Nanos,
 }
 
-/// Disks of the machine, and what tasks did with them.
+/// Disks and networks of the machine, and what tasks did with them.
 #[derive(Debug)]
 pub(crate) struct TaskDisks {
-    devices: Devices,
-    descriptions: Vec<Disk>,
+    pub devices: Devices,
+    pub networks: Networks,
+    sources: Vec<Source>,
     without_interrupts: bool,
     /// Number of the disk on the machine, by its number in the workload.
     of_workload: Vec<usize>,
     /// Number of the disk on the machine, if it has it, by the number of the recorded device in the workload.
     of_device: Vec<Option<usize>>,
+    /// Number of the network on the machine, by its number in the workload.
+    pub of_network: Vec<usize>,
     /// Recorded requests of each task to each disk that are in progress.
     in_progress: BTreeMap<(TaskId, usize), InProgress>,
     /// Waits for such requests.
     awaits: BTreeMap<TaskId, Wait>,
-    /// Random numbers of each disk.
+    /// Random numbers of each disk, and of each network.
     draws: Vec<Draw>,
-    /// CPUs that may handle the interrupts of each disk, in ascending order.
-    allowed: Vec<Vec<CpuId>>,
-    /// Place in `allowed` of the CPU whose turn it is, for each disk.
-    turns: Vec<usize>,
+    pub network_draws: Vec<Draw>,
     /// CPU on which each task issued its request.
     issuers: Vec<CpuId>,
     measures: Vec<DiskMeasures>,
+    pub network_measures: Vec<NetworkMeasures>,
     interrupts: Vec<Row>,
     softirqs: Softirqs,
-    /// Time for which each task waited for disks.
+    /// Time for which each task waited for disks, and for answers over networks.
     waited: Vec<Nanos>,
+    network_waited: Vec<Nanos>,
 }
 
 impl TaskDisks {
-    /// Creates the disks; `None` if the workload uses none. The workload must have been checked against the machine.
+    /// Creates disks and networks; `None` if the workload uses none. The workload must have been checked against the machine.
     pub fn new(machine: &Machine, workload: &Workload, seed: u64) -> Option<Box<TaskDisks>> {
         let of_device: Vec<Option<usize>> = workload.devices.iter().map(|name| find(machine, name)).collect();
-        if workload.disks.is_empty() && of_device.iter().all(Option::is_none) {
+        if workload.disks.is_empty() && workload.networks.is_empty() && of_device.iter().all(Option::is_none) {
             return None;
         }
-        let disks = &machine.effects.disks;
+        let (disks, networks) = (&machine.effects.disks, &machine.effects.networks);
         let of_workload = workload.disks.iter().map(|name| find(machine, name).expect("the workload was checked"));
+        let of_network = workload.networks.iter().map(|name| find_network(machine, name).expect("as above"));
         let measured = |disk: &Disk| DiskMeasures {
             name: disk.name.clone(),
             servers: u64::from(disk.servers) * u64::from(disk.spindles),
             ..DiskMeasures::default()
         };
-        let allowed = |disk: &Disk| -> Vec<CpuId> {
-            let all = machine.present_cpus();
-            disk.interrupt_cpus.as_ref().map_or(all.clone(), |cpus| cpus.intersection(&all)).iter().collect()
+        let network_measured = |network: &Network| NetworkMeasures {
+            name: network.name.clone(),
+            servers: u64::from(network.servers),
+            ..NetworkMeasures::default()
         };
         let draw = |disk: &Disk| Draw::new(seed, &format!("disk {}", disk.name));
+        let network_draw = |network: &Network| Draw::new(seed, &format!("network {}", network.name));
         Some(Box::new(TaskDisks {
             devices: Devices::new(disks),
+            networks: Networks::new(networks),
             without_interrupts: disks.without_interrupts,
             of_workload: of_workload.collect(),
             of_device,
+            of_network: of_network.collect(),
             in_progress: BTreeMap::new(),
             awaits: BTreeMap::new(),
             draws: disks.disks.iter().map(draw).collect(),
-            allowed: disks.disks.iter().map(allowed).collect(),
-            turns: vec![0; disks.disks.len()],
+            network_draws: networks.networks.iter().map(network_draw).collect(),
             issuers: Vec::new(),
             measures: disks.disks.iter().map(measured).collect(),
+            network_measures: networks.networks.iter().map(network_measured).collect(),
             interrupts: Vec::new(),
             softirqs: Softirqs::default(),
             waited: Vec::new(),
-            descriptions: disks.disks.clone(),
+            network_waited: Vec::new(),
+            sources: sources(machine),
         }))
     }
 
-    /// CPU that handles the next interrupt of a disk, for a request that was issued on `issuer`; `online` tells whether a
+    /// CPU that handles the next interrupt of a source, for a request that was issued on `issuer`; `online` tells whether a
     /// CPU can.
-    fn route(&mut self, disk: usize, issuer: CpuId, online: impl Fn(CpuId) -> bool) -> CpuId {
-        let allowed = &self.allowed[disk];
-        if self.without_interrupts && online(issuer) {
+    fn route(&mut self, source: usize, issuer: CpuId, online: impl Fn(CpuId) -> bool) -> CpuId {
+        let Source { allowed, turn, routing, is_device, .. } = &mut self.sources[source];
+        if (self.without_interrupts || !*is_device) && online(issuer) {
             return issuer;
         }
-        match self.descriptions[disk].routing {
+        match routing {
             Routing::Issuer if allowed.contains(&issuer) && online(issuer) => return issuer,
             Routing::RoundRobin => {
-                let turn = self.turns[disk];
-                let next = (0..allowed.len()).map(|step| (turn + step) % allowed.len()).find(|at| online(allowed[*at]));
+                let next =
+                    (0..allowed.len()).map(|step| (*turn + step) % allowed.len()).find(|at| online(allowed[*at]));
                 if let Some(at) = next {
-                    self.turns[disk] = at + 1;
+                    *turn = at + 1;
                     return allowed[at];
                 }
             }
@@ -144,33 +167,63 @@ impl TaskDisks {
     }
 
     /// Times of top and bottom half of an interrupt; `shares`: another one has the top half.
-    fn halves(&self, disk: usize, shares: bool) -> [Nanos; 2] {
-        let Disk { top_ns, bottom_ns, .. } = &self.descriptions[disk];
-        match (self.without_interrupts, shares) {
+    fn halves(&self, source: usize, shares: bool) -> [Nanos; 2] {
+        let Source { top, bottom, is_device, .. } = self.sources[source];
+        match (self.without_interrupts || !is_device, shares) {
             (true, _) => [Nanos::ZERO; 2],
-            (false, true) => [Nanos::ZERO, Nanos(bottom_ns.typical)],
-            (false, false) => [Nanos(top_ns.typical), Nanos(bottom_ns.typical)],
+            (false, true) => [Nanos::ZERO, bottom],
+            (false, false) => [top, bottom],
         }
     }
 
-    /// CPUs to which interrupts of the disks that the workload uses are routed.
+    /// CPUs to which interrupts of the disks and networks that the workload uses are routed.
     fn interrupt_cpus(&self) -> CpuSet {
-        let of_disk = |disk: &usize| {
-            let routed = match self.descriptions[*disk].routing {
+        let of_source = |source: usize| {
+            let Source { routing, is_device, allowed, .. } = &self.sources[source];
+            let routed = match routing {
                 Routing::One => 1,
                 Routing::RoundRobin | Routing::Issuer => usize::MAX,
             };
-            let is_device = self.descriptions[*disk].is_device();
-            self.allowed[*disk].iter().copied().take(if is_device { routed } else { 0 })
+            allowed.iter().copied().take(if *is_device { routed } else { 0 })
         };
-        self.of_workload.iter().chain(self.of_device.iter().flatten()).flat_map(of_disk).collect()
+        let disks = self.of_workload.iter().chain(self.of_device.iter().flatten()).copied();
+        let networks = self.of_network.iter().map(|network| self.draws.len() + network);
+        disks.chain(networks).flat_map(of_source).collect()
     }
 
-    /// Counts an interrupt of a disk; `deferred`: ksoftirqd executes its bottom half.
-    fn count_interrupt(&mut self, disk: usize, cpu: CpuId, time: Nanos, deferred: bool) {
+    /// Takes a request to a disk, or a call over a network, that is complete at `now`; `None` if no further one is. Returns
+    /// the source of its interrupt and its task.
+    fn next_completed(&mut self, now: Nanos) -> Option<(usize, TaskId)> {
+        let TaskDisks { devices, draws, .. } = self;
+        if let Some(done) = devices.complete(now, &mut |disk| draws[disk].bits()) {
+            self.count(now, &done);
+            return Some((done.disk, done.request.task));
+        }
+        let answered = self.networks.answered(now)?;
+        self.count_call(now, &answered);
+        Some((self.draws.len() + answered.network, answered.call.task))
+    }
+
+    /// The answer of a call arrived at `now`.
+    fn count_call(&mut self, now: Nanos, answered: &Answered) {
+        let Answered { network, call, submitted, wait, service } = *answered;
+        self.network_measures[network].count(call.bytes, call.reply, [wait, service, now - submitted]);
+        if self.network_waited.len() <= call.task.index() {
+            self.network_waited.resize(call.task.index() + 1, Nanos::ZERO);
+        }
+        self.network_waited[call.task.index()] += now - submitted;
+    }
+
+    /// Time of the next completion.
+    fn due(&self) -> Option<Nanos> {
+        self.devices.due().into_iter().chain(self.networks.due()).min()
+    }
+
+    /// Counts an interrupt of a source; `deferred`: ksoftirqd executes its bottom half.
+    fn count_interrupt(&mut self, source: usize, cpu: CpuId, time: Nanos, deferred: bool) {
         let rows = &mut self.interrupts;
-        let at = rows.iter().position(|row| row.cpu == cpu && row.disk == disk).unwrap_or_else(|| {
-            rows.push(Row { disk, cpu, count: 0, deferred: 0, total: Nanos::ZERO, max: Nanos::ZERO });
+        let at = rows.iter().position(|row| row.cpu == cpu && row.source == source).unwrap_or_else(|| {
+            rows.push(Row { source, cpu, count: 0, deferred: 0, total: Nanos::ZERO, max: Nanos::ZERO });
             rows.len() - 1
         });
         let row = &mut rows[at];
@@ -222,17 +275,21 @@ impl TaskDisks {
     /// The machine was suspended for this time.
     pub fn postpone(&mut self, by: Nanos) {
         self.devices.postpone(by);
+        self.networks.postpone(by);
     }
 
-    /// Use of each disk until `now`, its interrupts, and the time for which each task waited for disks.
-    pub fn finish(mut self, now: Nanos) -> (Vec<DiskMeasures>, Vec<InterruptUse>, Vec<Nanos>) {
+    /// Use of disks and networks until `now`, and interrupts.
+    pub fn finish(mut self, now: Nanos) -> DeviceTotals {
         for (disk, measures) in self.measures.iter_mut().enumerate() {
             measures.busy = self.devices.busy(disk, now);
         }
-        self.interrupts.sort_by_key(|row| (row.disk, row.cpu));
-        let name = |disk: usize| format!("disk:{}", self.descriptions[disk].name);
+        for (network, measures) in self.network_measures.iter_mut().enumerate() {
+            let devices::Busy { out, back, server } = self.networks.busy(network, now);
+            measures.busy = [out, back, server];
+        }
+        self.interrupts.sort_by_key(|row| (row.source, row.cpu));
         let of_row = |row: &Row| InterruptUse {
-            source: name(row.disk),
+            source: self.sources[row.source].name.clone(),
             cpu: row.cpu,
             count: row.count,
             deferred: row.deferred,
@@ -240,8 +297,36 @@ impl TaskDisks {
             max: row.max,
         };
         let interrupts = self.interrupts.iter().map(of_row).collect();
-        (self.measures, interrupts, self.waited)
+        let uses_disks = !self.of_workload.is_empty() || self.of_device.iter().any(Option::is_some);
+        DeviceTotals {
+            disks: uses_disks.then_some(self.measures),
+            disk_waits: self.waited,
+            networks: (!self.of_network.is_empty()).then_some(self.network_measures),
+            network_waits: self.network_waited,
+            interrupts,
+        }
     }
+}
+
+/// Disks and networks of a machine as sources of interrupts.
+fn sources(machine: &Machine) -> Vec<Source> {
+    let source = |name: String, is_device, routing, cpus: &Option<CpuSet>, [top, bottom]: [&Estimate; 2]| {
+        let all = machine.present_cpus();
+        let allowed = cpus.as_ref().map_or(all.clone(), |cpus| cpus.intersection(&all)).iter().collect();
+        let (top, bottom) = (Nanos(top.typical), Nanos(bottom.typical));
+        Source { name, is_device, routing, top, bottom, allowed, turn: 0 }
+    };
+    let of_disk = |disk: &Disk| {
+        let name = format!("disk:{}", disk.name);
+        source(name, disk.is_device(), disk.routing, &disk.interrupt_cpus, [&disk.top_ns, &disk.bottom_ns])
+    };
+    let of_network = |network: &Network| {
+        let halves = [&network.top_ns, &network.bottom_ns];
+        let name = format!("network:{}", network.name);
+        source(name, network.is_device(), network.routing, &network.interrupt_cpus, halves)
+    };
+    let (disks, networks) = (&machine.effects.disks.disks, &machine.effects.networks.networks);
+    disks.iter().map(of_disk).chain(networks.iter().map(of_network)).collect()
 }
 
 /// Number on the machine of the disk with this name; the empty name is that of the first disk.
@@ -251,6 +336,15 @@ pub(crate) fn find(machine: &Machine, name: &str) -> Option<usize> {
         return (!disks.is_empty()).then_some(0);
     }
     disks.iter().position(|disk| disk.name == name)
+}
+
+/// Number on the machine of the network with this name; the empty name is that of the first network.
+pub(crate) fn find_network(machine: &Machine, name: &str) -> Option<usize> {
+    let networks = &machine.effects.networks.networks;
+    if name.is_empty() {
+        return (!networks.is_empty()).then_some(0);
+    }
+    networks.iter().position(|network| network.name == name)
 }
 
 /// Whether the workload uses disks of this machine: by itself, or because it was recorded on a device of that name.
@@ -282,21 +376,32 @@ impl<M: Model> Run<'_, M> {
     /// Passes a request to a disk; its task runs on `cpu`. Returns the number of requests before it.
     fn pass_on(&mut self, cpu: CpuId, disk: usize, request: Request) -> u32 {
         let now = self.clock.now();
-        let TaskDisks { devices, draws, issuers, .. } = &mut **self.disks.as_mut().expect("the workload uses disks");
-        let ahead = devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
-        let task = request.task.index();
-        if issuers.len() <= task {
-            issuers.resize(task + 1, cpu);
+        let disks = self.disks.as_mut().expect("the workload uses disks");
+        let draws = &mut disks.draws;
+        let ahead = disks.devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
+        self.issued(cpu, request.task);
+        ahead
+    }
+
+    /// `id`, which runs on `cpu`, has submitted a request or a call.
+    pub fn issued(&mut self, cpu: CpuId, id: TaskId) {
+        let disks = self.disks.as_mut().expect("the workload uses disks or networks");
+        if disks.issuers.len() <= id.index() {
+            disks.issuers.resize(id.index() + 1, cpu);
         }
-        issuers[task] = cpu;
-        if let Some(due) = devices.due() {
+        disks.issuers[id.index()] = cpu;
+        if let Some(due) = disks.due() {
             self.alarms.set(Alarm::Disk, due);
         }
-        ahead
     }
 
     fn block_on_disk(&mut self, cpu: CpuId, id: TaskId, disk: usize, ahead: u32) {
         self.report_disk_wait(cpu, id, disk, ahead);
+        self.block_on_device(cpu, id);
+    }
+
+    /// `id`, which is current on `cpu`, sleeps until an interrupt of a device wakes it.
+    pub fn block_on_device(&mut self, cpu: CpuId, id: TaskId) {
         self.tasks.count_task(id, |left| left.asleep += 1);
         self.schedule(cpu, Leave::Block(BlockCause::Io));
     }
@@ -338,20 +443,17 @@ impl<M: Model> Run<'_, M> {
         let now = self.clock.now();
         let Some(mut disks) = self.disks.take() else { return };
         let mut arrived: Vec<(usize, CpuId)> = Vec::new();
-        loop {
-            let TaskDisks { devices, draws, .. } = &mut *disks;
-            let Some(done) = devices.complete(now, &mut |disk| draws[disk].bits()) else { break };
-            disks.count(now, &done);
-            let issuer = disks.issuers[done.request.task.index()];
-            let cpu = disks.route(done.disk, issuer, |cpu| !self.cpus[cpu].offline);
-            let shares = arrived.contains(&(done.disk, cpu));
-            arrived.push((done.disk, cpu));
-            let interrupt = Interrupt::Disk { task: done.request.task, disk: done.disk as u32, shares };
+        while let Some((source, task)) = disks.next_completed(now) {
+            let issuer = disks.issuers[task.index()];
+            let cpu = disks.route(source, issuer, |cpu| !self.cpus[cpu].offline);
+            let shares = arrived.contains(&(source, cpu));
+            arrived.push((source, cpu));
+            let interrupt = Interrupt::Disk { task, disk: source as u32, shares };
             self.disks = Some(disks);
             self.interrupt(cpu, Some(interrupt));
             disks = self.disks.take().expect("nothing else takes the disks");
         }
-        if let Some(due) = disks.devices.due() {
+        if let Some(due) = disks.due() {
             self.alarms.set(Alarm::Disk, due);
         }
         self.disks = Some(disks);
@@ -390,12 +492,13 @@ impl<M: Model> Run<'_, M> {
     }
 
     fn count_interrupt(&mut self, cpu: CpuId, disk: u32, time: Nanos, deferred: bool) {
-        if let Some(disks) = self.disks.as_mut().filter(|disks| !disks.without_interrupts) {
+        let counts = |disks: &&mut Box<TaskDisks>| !disks.without_interrupts && disks.sources[disk as usize].is_device;
+        if let Some(disks) = self.disks.as_mut().filter(counts) {
             disks.count_interrupt(disk as usize, cpu, time, deferred);
         }
     }
 
-    /// Creates ksoftirqd during boot for each CPU that may handle interrupts of a disk that the workload uses.
+    /// Creates ksoftirqd during boot for each CPU that may handle interrupts of a disk or network that the workload uses.
     pub fn create_softirq_threads(&mut self) {
         let Some(disks) = self.disks.as_ref().filter(|disks| !disks.without_interrupts) else { return };
         for cpu in disks.interrupt_cpus().iter() {

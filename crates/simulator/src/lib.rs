@@ -31,6 +31,7 @@ mod memory;
 #[cfg(test)]
 mod memory_tests;
 mod model;
+mod networks;
 mod noise;
 mod operations;
 mod pace;

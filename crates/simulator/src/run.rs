@@ -289,7 +289,7 @@ impl<'a, M: Model> Run<'a, M> {
     fn sum_up(mut self, ejected: Option<ExitInfo>, makespan: Option<Nanos>) -> (Outcome, M) {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
-        let disks = self.disks.take().map(|disks| disks.finish(elapsed));
+        let devices = self.disks.take().map(|disks| disks.finish(elapsed));
         let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();
@@ -304,7 +304,7 @@ impl<'a, M: Model> Run<'a, M> {
             makespan,
             cpus,
             tasks,
-            disks,
+            devices,
             periods,
             requests,
             system_work,

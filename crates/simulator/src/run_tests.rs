@@ -55,6 +55,7 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         sources: Vec::new(),
         disks: Vec::new(),
         devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     }
 }

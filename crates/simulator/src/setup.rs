@@ -216,6 +216,17 @@ pub(crate) fn check_workload(
             workload.name, machine.name
         )));
     }
+    if let Some(name) = workload.networks.iter().find(|name| crate::disks::find_network(machine, name).is_none()) {
+        let known: Vec<&str> = machine.effects.networks.networks.iter().map(|one| one.name.as_str()).collect();
+        let known = if known.is_empty() { "no network".to_owned() } else { format!("the networks {}", known.join(", ")) };
+        let wanted = if name.is_empty() { "a network".to_owned() } else { format!("network {name}") };
+        let example = if name.is_empty() { "eth0" } else { name };
+        return Err(SetupError::Workload(format!(
+            "{}: uses {wanted}, but {} has {known}; add one with --network {example}=1gbe (or loopback), or in the machine \
+             file",
+            workload.name, machine.name
+        )));
+    }
     let recorded = |name: &&String| {
         let disk = crate::disks::find(machine, name).map(|disk| &machine.effects.disks.disks[disk]);
         disk.is_some_and(|disk| matches!(disk.service, Service::Recorded))

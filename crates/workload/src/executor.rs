@@ -47,6 +47,8 @@ pub enum Demand {
     Wait,
     /// A request to a disk; ask again when it is complete.
     Io(crate::Io),
+    /// A call over a network; ask again when its answer has arrived.
+    Call(crate::NetworkCall),
     /// A request to a device that the driver may not have; ask again immediately.
     Submit(crate::Submission),
     /// Wait until at most `most` requests of the task to this device are in progress, or, without the device, sleep.
@@ -572,6 +574,7 @@ impl<'w> Executor<'w> {
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
             Op::Io(io) => Some(Demand::Io(**io)),
+            Op::Call(call) => Some(Demand::Call(**call)),
             Op::Submit(submission) => Some(Demand::Submit(**submission)),
             &Op::AwaitRequests { device, most, slept } => Some(Demand::AwaitRequests { device, most, slept }),
             Op::TakeRequest(source) => self.take_request(task, *source, now),

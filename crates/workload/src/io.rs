@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Requests of tasks to disks.
+//! Requests of tasks to disks, and calls over networks.
 
 use ids::Nanos;
 
@@ -48,5 +48,20 @@ pub struct Submission {
     pub service: Nanos,
 }
 
-/// Longest request: 1 GiB.
+/// Index of a network's name in the workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetworkId(pub u32);
+
+/// A call over a network to the server behind it, for whose answer its task waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NetworkCall {
+    /// The network.
+    pub network: NetworkId,
+    /// Length of the call in bytes, above 0.
+    pub bytes: u64,
+    /// Length of the answer in bytes, above 0.
+    pub reply: u64,
+}
+
+/// Longest request, call or answer: 1 GiB.
 pub(crate) const MAX_IO_BYTES: u64 = 1 << 30;

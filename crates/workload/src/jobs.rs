@@ -256,6 +256,7 @@ mod tests {
             sources: Vec::new(),
             disks: Vec::new(),
             devices: Vec::new(),
+            networks: Vec::new(),
             parts: Vec::new(),
         }
     }

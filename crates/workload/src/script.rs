@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::io::{DeviceId, Io, Submission};
+use crate::io::{DeviceId, Io, NetworkCall, Submission};
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
 use crate::requests::{Source, SourceId};
@@ -122,6 +122,8 @@ pub enum Op {
     Serve(SourceId),
     /// A request to a disk, for which the task waits.
     Io(Box<Io>),
+    /// A call over a network, for whose answer the task waits.
+    Call(Box<NetworkCall>),
     /// Submit a recorded request to a device and continue. Nothing happens if the machine does not have the device.
     Submit(Box<Submission>),
     /// Wait until at most `most` requests of the task to this device are in progress. If the machine does not have the
@@ -276,6 +278,8 @@ pub struct Workload {
     pub locks: Vec<SharedLock>,
     /// Names of the disks that its tasks use; an empty name is the first disk of the machine.
     pub disks: Vec<String>,
+    /// Names of the networks that its tasks use; an empty name is the first network of the machine.
+    pub networks: Vec<String>,
     /// Names of the block devices to which recorded tasks submitted requests. Unlike disks, a machine need not have them.
     pub devices: Vec<String>,
     /// Sources of requests.

@@ -247,6 +247,7 @@ impl<'w> Run<'w> {
                 self.sleep(task, IO, Sleep::Io)
             }
             Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
+            Demand::Call(_) => self.sleep(task, IO, Sleep::Io),
             Demand::Submit(_) => true,
             Demand::AwaitRequests { slept: Nanos::ZERO, .. } => true,
             Demand::AwaitRequests { slept, .. } => {

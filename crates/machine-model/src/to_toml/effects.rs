@@ -28,6 +28,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         bandwidth,
         locks,
         disks,
+        networks,
         sample: _,
         assumed: _,
     } = effects;
@@ -61,6 +62,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "power_percent", estimate(power_percent), "");
     }
     disk_tables::write(text, disks);
+    disk_tables::write_networks(text, networks);
     memory::write(text, caches.as_ref(), numa.as_ref(), bandwidth.as_ref());
     if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");

@@ -2,7 +2,7 @@
 //! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`. Those of memory are in
 //! `memory`, those of disks in `disks`.
 
-use super::{Table, Value, disks as disk_tables, memory};
+use super::{Table, Value, disks as disk_tables, memory, networks as network_tables};
 use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
 use std::collections::BTreeSet;
@@ -34,9 +34,21 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
     let numa = file.table("numa", "[numa]")?.map(|table| memory::numa(table, topology)).transpose()?;
     let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
     let disks = file.table("disks", "[disks]")?.map(|table| disk_tables::read(&table, topology)).transpose()?;
-    let disks = disks.unwrap_or_default();
-    let mut effects =
-        Effects { smt, frequency, idle_states, power, caches, numa, bandwidth, locks, disks, ..Effects::default() };
+    let networks = file.table("networks", "[networks]")?.map(|table| network_tables::read(&table, topology));
+    let (disks, networks) = (disks.unwrap_or_default(), networks.transpose()?.unwrap_or_default());
+    let mut effects = Effects {
+        smt,
+        frequency,
+        idle_states,
+        power,
+        caches,
+        numa,
+        bandwidth,
+        locks,
+        disks,
+        networks,
+        ..Effects::default()
+    };
     effects.capacity = match file.optional("capacity_scales_work") {
         Some(value) => {
             value.get_ref().as_bool().filter(|scales| !scales || topology.is_hybrid()).ok_or_else(|| {

@@ -11,6 +11,7 @@ mod faults;
 mod kernel;
 mod loading;
 mod locks;
+mod networks;
 mod noise;
 mod requests;
 mod rival;

@@ -139,8 +139,9 @@ impl Workload {
     fn add(&mut self, label: String, start: Nanos, part: Workload) -> Result<(), String> {
         let is_finite = part.is_finite();
         let disks = part.disks.iter().map(|name| self.disk_number(name)).collect();
+        let networks = part.networks.iter().map(|name| number(&mut self.networks, name)).collect();
         let devices = part.devices.iter().map(|name| number(&mut self.devices, name)).collect();
-        let offsets = Offsets { disks, devices, ..Offsets::of(self) };
+        let offsets = Offsets { disks, networks, devices, ..Offsets::of(self) };
         let first = offsets.tasks;
         if !is_finite {
             let end = part.duration.map(|duration| start + duration);
@@ -291,6 +292,8 @@ struct Offsets {
     sources: u32,
     /// Number in the composition of each disk of the part.
     disks: Vec<u32>,
+    /// Number in the composition of each network of the part.
+    networks: Vec<u32>,
     /// Number in the composition of each device of the part.
     devices: Vec<u32>,
 }
@@ -316,6 +319,7 @@ impl Offsets {
             locks: workload.locks.len() as u32,
             sources: workload.sources.len() as u32,
             disks: Vec::new(),
+            networks: Vec::new(),
             devices: Vec::new(),
         }
     }
@@ -344,6 +348,7 @@ impl Offsets {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
             Op::Io(io) => io.disk.0 = self.disks[io.disk.0 as usize],
+            Op::Call(call) => call.network.0 = self.networks[call.network.0 as usize],
             Op::Submit(request) => request.device.0 = self.devices[request.device.0 as usize],
             Op::AwaitRequests { device, .. } => device.0 = self.devices[device.0 as usize],
             Op::TakeRequest(SourceId(id)) | Op::Serve(SourceId(id)) => *id += self.sources,

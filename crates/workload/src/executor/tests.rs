@@ -44,6 +44,7 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         sources: Vec::new(),
         disks: Vec::new(),
         devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -83,7 +83,7 @@ impl Recording {
     ///
     /// # Errors
     /// If the workload is not valid, contains something the format cannot represent (locks in shared memory,
-    /// sources of requests, requests to disks, spinning barriers, priority inheritance, use of memory) or a name of more
+    /// sources of requests, requests to disks, calls over networks, spinning barriers, priority inheritance, use of memory) or a name of more
     /// than 16 MiB; or if writing fails.
     pub fn write_to(&self, out: impl Write) -> Result<u64, WorkloadError> {
         self.workload.validate()?;
@@ -93,6 +93,9 @@ impl Recording {
         }
         if !self.workload.disks.is_empty() {
             return Err(error("the recording format does not support requests to disks".into()));
+        }
+        if !self.workload.networks.is_empty() {
+            return Err(error("the recording format does not support calls over networks".into()));
         }
         if !self.workload.sources.is_empty() {
             return Err(error("the recording format does not support sources of requests".into()));

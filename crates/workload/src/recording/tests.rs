@@ -228,6 +228,7 @@ fn recording() -> impl Strategy<Value = Recording> {
                 caveats: Vec::new(),
                 sources: Vec::new(),
                 disks: Vec::new(),
+                networks: Vec::new(),
                 devices: vec!["vda".to_owned(), "sr0".to_owned()],
                 parts: Vec::new(),
             };

@@ -569,6 +569,27 @@ fn sources_are_read_and_their_errors_have_positions() {
 }
 
 #[test]
+fn calls_over_networks_are_read_and_their_errors_have_positions() {
+    let text = r#"{"tasks": {"t": {
+        "call": 100, "call1": {"bytes": 200, "reply": 4096, "network": "eth1"}, "call2": {"bytes": 7}}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!(workload.networks, ["", "eth1"]);
+    let call = |network, bytes, reply| {
+        Op::Call(Box::new(crate::NetworkCall { network: crate::NetworkId(network), bytes, reply }))
+    };
+    assert_eq!(workload.tasks[0].script[..3], [call(0, 100, 100), call(1, 200, 4_096), call(0, 7, 7)]);
+    for (event, problem) in [
+        (r#""call": 0"#, "call is 0; expected an integer from 1 to 1073741824"),
+        (r#""call": {"reply": 5}"#, "has no \"bytes\""),
+        (r#""call": {"bytes": 1, "reply": 0}"#, "reply is 0; expected an integer from 1"),
+        (r#""call": {"bytes": 1, "to": 5}"#, "unknown key \"to\""),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.place.starts_with("w.json:1:") && error.problem.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn requests_to_disks_are_read_and_their_errors_have_positions() {
     let text = r#"{"global": {"io_device": "/dev/sdb"}, "tasks": {"t": {
         "read": 4096, "read1": {"bytes": 512, "disk": "sda", "at": "sequential"}, "write": {"bytes": 1, "at": 5},
