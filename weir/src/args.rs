@@ -228,7 +228,7 @@ pub struct Sim {
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
     /// Leave out effects: smt, capacity, frequency, idle-states, locks, caches,
-    /// numa, bandwidth, disks, network, interrupts
+    /// numa, bandwidth, disks, network, page-cache, interrupts
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Give each machine a disk, such as sda=hdd-7200,spindles=8
@@ -243,6 +243,12 @@ pub struct Sim {
     /// by default; a network of the same name is replaced.
     #[arg(long = "network", value_name = "NETWORK")]
     pub networks: Vec<String>,
+    /// Give each machine a page cache of this size, such as 512
+    ///
+    /// CACHE is MIB{,key=value} with the keys of [page_cache] in a machine file. Requests with "cached": true use it; without
+    /// it they are direct I/O.
+    #[arg(long, value_name = "CACHE")]
+    pub page_cache: Option<String>,
     /// Bring only the first N CPUs of each machine online
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: Option<u32>,

@@ -242,6 +242,7 @@ impl<'a> Run<'a> {
             uses_memory: workload.uses_memory(),
             uses_disks: simulator::uses_disks(workload, machine),
             uses_networks: !workload.networks.is_empty(),
+            uses_page_cache: workload.uses_page_cache(),
             seed,
             draw,
             kernel: conditions.kernel,
@@ -304,6 +305,7 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
 fn with_devices(mut machine: Machine, args: &Sim) -> Result<Machine> {
     args.disks.iter().try_for_each(|disk| machine.add_disk(disk))?;
     args.networks.iter().try_for_each(|network| machine.add_network(network))?;
+    args.page_cache.iter().try_for_each(|cache| machine.set_page_cache(cache))?;
     Ok(machine)
 }
 
@@ -374,6 +376,7 @@ fn command_line(args: &Sim) -> String {
     }
     args.disks.iter().for_each(|disk| option("disk", disk));
     args.networks.iter().for_each(|network| option("network", network));
+    args.page_cache.iter().for_each(|cache| option("page-cache", cache));
     if let Some(cpus) = args.cpus {
         option("cpus", &cpus.to_string());
     }

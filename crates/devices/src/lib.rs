@@ -18,10 +18,12 @@
 mod layout;
 mod member;
 mod network;
+mod page_cache;
 mod service;
 
 pub use layout::Place;
 pub use network::{Answered, Busy, Call, Networks};
+pub use page_cache::{Extent, PAGE, PageCache, Which};
 
 use ids::{Nanos, TaskId};
 use layout::{Cursors, split};

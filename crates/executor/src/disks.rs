@@ -6,7 +6,9 @@
 //! 2. All its blocks are written before the execution: reads then reach the device, and writes find their space.
 //! 3. Requests use direct I/O. On a file system without direct I/O, a write returns when the device has it (`O_DSYNC`),
 //!    and a read may come from the page cache; a note says so.
-//! 4. Direct I/O transfers whole blocks: lengths are rounded up and positions down to multiples of [`BLOCK`].
+//! 4. Cached requests go through the page cache of the kernel; `fsync` is `fdatasync(2)`. The fill of the file was direct, so
+//!    that nothing of it is in the cache at the beginning.
+//! 5. Direct I/O transfers whole blocks: lengths are rounded up and positions down to multiples of [`BLOCK`].
 
 use super::ExecuteError;
 use host::sys;
@@ -16,10 +18,11 @@ use nix::sys::statvfs::statvfs;
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use workload::{Io, IoPlace, Op, TaskSpec, Workload};
+use workload::{DiskId, Io, IoPlace, Op, TaskSpec, Workload};
 
 /// Unit of lengths and positions: a multiple of the logical block of every common device.
 const BLOCK: u64 = 4096;
@@ -83,6 +86,8 @@ fn bytes(text: &str) -> Option<u64> {
 struct Opened {
     description: DiskDirectory,
     file: File,
+    /// The same file without direct I/O, for cached requests.
+    cached: File,
     is_direct: bool,
     measures: Mutex<DiskMeasures>,
 }
@@ -148,6 +153,18 @@ impl Disks {
         }
     }
 
+    /// Writes the dirty pages of a disk (`fdatasync(2)`), those of other tasks included.
+    pub fn sync(&self, disk: DiskId) -> Result<(), ExecuteError> {
+        let Opened { description, cached, .. } = &self.opened[self.of_workload[disk.0 as usize]];
+        cached.sync_data().map_err(|source| ExecuteError::Directory {
+            disk: description.name.clone(),
+            directory: description.directory.clone(),
+            action: "sync a file in",
+            hint: String::new(),
+            source,
+        })
+    }
+
     /// Takes what all tasks did.
     pub fn take_measures(&self) -> Vec<DiskMeasures> {
         let take = |disk: &Opened| {
@@ -206,7 +223,10 @@ fn open(description: DiskDirectory) -> Result<Opened, ExecuteError> {
         at += length;
     }
     file.sync_all().map_err(|source| failed("sync a file in", source))?;
-    Ok(Opened { description, file, is_direct, measures: Mutex::default() })
+    let again = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let cached = OpenOptions::new().read(true).write(true).open(again);
+    let cached = cached.map_err(|source| failed("open a file again in", source))?;
+    Ok(Opened { description, file, cached, is_direct, measures: Mutex::default() })
 }
 
 /// Opens a new file that has no name, or none any more.
@@ -281,7 +301,8 @@ impl DiskUser {
     /// Executes a request.
     pub fn request(&mut self, disks: &Disks, io: &Io) -> Result<(), ExecuteError> {
         let place = disks.of_workload[io.disk.0 as usize];
-        let Opened { description, file, .. } = &disks.opened[place];
+        let Opened { description, file, cached, .. } = &disks.opened[place];
+        let file = if io.cached { cached } else { file };
         let bytes = io.bytes.next_multiple_of(BLOCK);
         let start = self.start(io, bytes, description.bytes);
         let begin = sys::now();
@@ -314,6 +335,7 @@ impl DiskUser {
     /// First byte of a request of `bytes` in a file of `size`, as on a simulated disk of that capacity, but so that the
     /// request ends within the file.
     fn start(&mut self, io: &Io, bytes: u64, size: u64) -> u64 {
+        let size = if io.within > 0 { size.min(io.within.next_multiple_of(BLOCK).max(bytes)) } else { size };
         let last = size - bytes;
         let places = last / bytes + 1;
         let anywhere = ((u128::from(random(&mut self.state)) * u128::from(places)) >> 64) as u64 * bytes;
@@ -331,7 +353,6 @@ impl DiskUser {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::DiskId;
 
     #[test]
     fn disk_directory_is_parsed_with_name_and_size() {
@@ -349,7 +370,7 @@ mod tests {
 
     #[test]
     fn requests_stay_within_the_file_and_sequential_ones_follow_each_other() {
-        let io = |place, bytes| Io { disk: DiskId(0), write: false, bytes, place };
+        let io = |place, bytes| Io { disk: DiskId(0), write: false, bytes, place, cached: false, within: 0 };
         let mut user =
             DiskUser { buffer: Buffer::new(BLOCK), state: 7, ends: BTreeMap::new(), measures: BTreeMap::new() };
         let size = 5 * BLOCK;

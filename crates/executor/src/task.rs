@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use workload::{CriticalSections, Demand, Io};
+use workload::{CriticalSections, Demand, DiskId, Io};
 
 /// Interval at which a working task checks for the end of the execution.
 const CHUNK: Nanos = Nanos::from_us(50);
@@ -191,6 +191,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::Spin) => self.spin_until_woken(),
                 Some(Demand::CriticalSections(op)) => self.critical_sections(&op),
                 Some(Demand::Io(io)) => self.request(&io),
+                Some(Demand::Fsync(disk)) => self.fsync(disk),
                 Some(Demand::Call(_)) => unreachable!("refused before: networks are simulated only"),
                 Some(Demand::Submit(_)) => {}
                 Some(Demand::AwaitRequests { slept, .. }) => self.sleep(asked_at, slept),
@@ -246,6 +247,12 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
     fn request(&mut self, io: &Io) {
         let user = self.disks.as_mut().expect("the script has requests");
         if let Err(error) = user.request(&self.shared.prepared.disks, io) {
+            self.shared.fail(error);
+        }
+    }
+
+    fn fsync(&mut self, disk: DiskId) {
+        if let Err(error) = self.shared.prepared.disks.sync(disk) {
             self.shared.fail(error);
         }
     }

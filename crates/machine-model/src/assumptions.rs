@@ -38,8 +38,8 @@ impl Machine {
                 Effect::Numa => self.effects.numa.clone_from(&class.numa),
                 Effect::Bandwidth => self.effects.bandwidth.clone_from(&class.bandwidth),
                 Effect::Locks => self.effects.locks.clone_from(&class.locks),
-                // No class has disks or networks.
-                Effect::Disks | Effect::Network | Effect::Interrupts => continue,
+                // No class has devices.
+                Effect::Disks | Effect::Network | Effect::PageCache | Effect::Interrupts => continue,
             }
             self.effects.assumed.insert(effect);
         }

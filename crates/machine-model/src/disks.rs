@@ -158,6 +158,15 @@ impl Disk {
         all
     }
 
+    /// Capacity of all members in bytes; that of a disk whose positions do not matter is 2^50.
+    pub fn capacity(&self) -> u64 {
+        let member = match self.service {
+            Service::Spindle { capacity_gb, .. } => capacity_gb * 1_000_000_000,
+            Service::Recorded | Service::Ram { .. } | Service::Flash { .. } => 1 << 50,
+        };
+        member.saturating_mul(u64::from(self.spindles))
+    }
+
     /// Whether requests are served by a device rather than by the task's CPU.
     pub fn is_device(&self) -> bool {
         !matches!(self.service, Service::Ram { .. })

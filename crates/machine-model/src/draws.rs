@@ -88,6 +88,7 @@ impl Effects {
             locks,
             disks,
             networks,
+            page_cache,
             sample: _,
             assumed: _,
         } = self;
@@ -129,6 +130,7 @@ impl Effects {
             all.push(("futex", &mut locks.futex_ns));
         }
         all.extend(disks.disks.iter_mut().flat_map(crate::Disk::estimates));
+        all.extend(page_cache.iter_mut().flat_map(crate::PageCache::estimates));
         all.extend(networks.networks.iter_mut().flat_map(crate::Network::estimates));
         all
     }

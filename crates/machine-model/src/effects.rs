@@ -6,7 +6,7 @@
 //! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
 //! implements them.
 
-use crate::{Bandwidth, Caches, Disks, Networks, Numa};
+use crate::{Bandwidth, Caches, Disks, Networks, Numa, PageCache};
 use ids::Locality;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -53,13 +53,15 @@ pub enum Effect {
     Disks,
     /// Calls over a network wait for others.
     Network,
+    /// Cached requests to disks are served by the page cache; otherwise by the disk.
+    PageCache,
     /// Interrupts of disks and networks take CPU time.
     Interrupts,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 11] = [
+    pub const ALL: [Effect; 12] = [
         Effect::Smt,
         Effect::Capacity,
         Effect::Frequency,
@@ -70,6 +72,7 @@ impl Effect {
         Effect::Locks,
         Effect::Disks,
         Effect::Network,
+        Effect::PageCache,
         Effect::Interrupts,
     ];
 
@@ -89,6 +92,7 @@ impl Effect {
             Effect::Locks => "locks",
             Effect::Disks => "disks",
             Effect::Network => "network",
+            Effect::PageCache => "page-cache",
             Effect::Interrupts => "interrupts",
         }
     }
@@ -158,6 +162,10 @@ impl Effect {
             Effect::Network => &[
                 "call_takes_both_transfers_both_latencies_and_the_server",
                 "server_behind_a_network_matches_the_closed_network",
+            ],
+            Effect::PageCache => &[
+                "cached_read_waits_for_the_disk_once_and_then_is_cpu_work",
+                "missing_pages_are_read_once_and_evicted_by_last_use",
             ],
             Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
             Effect::Locks => &[
@@ -376,6 +384,8 @@ pub struct Effects {
     pub disks: Disks,
     /// Networks.
     pub networks: Networks,
+    /// Page cache; `None`: cached requests to disks are direct ones.
+    pub page_cache: Option<PageCache>,
     /// Number of this sample of the uncertain constants, from 1, and of all samples, if this is one. Uncertain
     /// quantities of a workload are sampled with the same numbers.
     pub sample: Option<(u64, u64)>,
@@ -397,6 +407,7 @@ impl Effects {
             Effect::Locks => self.locks.is_some(),
             Effect::Disks => self.disks.has_devices() && !self.disks.without_queues,
             Effect::Network => self.networks.has_devices() && !self.networks.without_queues,
+            Effect::PageCache => self.page_cache.is_some(),
             Effect::Interrupts => self.has_devices() && !self.disks.without_interrupts,
         })
     }
@@ -420,6 +431,7 @@ impl Effects {
             Effect::Locks => self.locks = None,
             Effect::Disks => self.disks.without_queues = true,
             Effect::Network => self.networks.without_queues = true,
+            Effect::PageCache => self.page_cache = None,
             Effect::Interrupts => self.disks.without_interrupts = true,
         }
     }
@@ -438,7 +450,7 @@ mod tests {
         assert_eq!(
             "cache".parse::<Effect>().unwrap_err(),
             "unknown effect \"cache\"; expected one of smt, capacity, frequency, idle-states, caches, numa, bandwidth, \
-             locks, disks, network, interrupts"
+             locks, disks, network, page-cache, interrupts"
         );
     }
 }

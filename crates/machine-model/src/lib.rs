@@ -123,6 +123,7 @@ mod machine;
 mod memory;
 mod networks;
 mod noise;
+mod page_cache;
 mod presets;
 mod synthetic;
 mod sysfs;
@@ -132,6 +133,7 @@ mod toml_file;
 pub use cost::{Costs, Halt, Nature};
 pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
+pub use page_cache::PageCache;
 pub use networks::{Link, Network, Networks, network_presets};
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,

@@ -3,10 +3,11 @@
 //! unknown key suggests the most similar known one.
 
 mod disks;
-mod networks;
 mod effects;
 mod memory;
+mod networks;
 mod noise;
+mod page_cache;
 mod topology;
 
 use crate::machine::{HZ, NEWIDLE_RATIO};

@@ -134,6 +134,7 @@ impl Collector {
         let mut of_tasks = std::mem::take(&mut totals.periods);
         let mut periods_of = |id| of_tasks.take(id).inspect(|own| periods.add(own));
         let interrupts = totals.devices.as_ref().map(|devices| devices.interrupts.clone());
+        let page_cache = totals.devices.as_ref().and_then(|devices| devices.page_cache);
         let DeviceTotals { disks, disk_waits, networks, network_waits, .. } = totals.devices.take().unwrap_or_default();
         let wait = |times: &[Nanos], index: usize| times.get(index).copied().unwrap_or_default();
         let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
@@ -185,6 +186,7 @@ impl Collector {
             memory_nodes: totals.memory_nodes,
             disks,
             networks,
+            page_cache,
             interrupts,
             requests: totals.requests,
         }

@@ -81,6 +81,25 @@ impl NetworkMeasures {
     }
 }
 
+/// Use of the page cache. Bytes are those of whole pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PageCacheMeasures {
+    /// Bytes of cached reads that were in memory.
+    pub hit_bytes: u64,
+    /// Bytes that cached reads had to read from disks, gaps between missing pages included.
+    pub miss_bytes: u64,
+    /// Bytes of cached writes.
+    pub written_bytes: u64,
+    /// Bytes that kthreads wrote back.
+    pub flushed_bytes: u64,
+    /// Bytes that `fsync` wrote.
+    pub synced_bytes: u64,
+    /// Bytes that were dirty or under write-back at the end.
+    pub dirty_bytes: u64,
+    /// Time for which writers waited because too many pages were dirty.
+    pub throttled: Nanos,
+}
+
 /// Use of disks and networks in a simulated run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTotals {
@@ -94,6 +113,8 @@ pub struct DeviceTotals {
     pub network_waits: Vec<Nanos>,
     /// Interrupts by source and CPU.
     pub interrupts: Vec<InterruptUse>,
+    /// Use of the page cache, if the machine has one and the workload uses it.
+    pub page_cache: Option<PageCacheMeasures>,
 }
 
 /// Interrupts of a source on a CPU.

@@ -2,7 +2,8 @@
 //! Measures of a finished run.
 
 use crate::{
-    DiskMeasures, Histogram, InterruptUse, LoadAverage, NetworkMeasures, PeriodSummary, Periods, RequestMeasures,
+    DiskMeasures, Histogram, InterruptUse, LoadAverage, NetworkMeasures, PageCacheMeasures, PeriodSummary, Periods,
+    RequestMeasures,
 };
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
@@ -250,6 +251,8 @@ pub struct RunMeasures {
     pub disks: Option<Vec<DiskMeasures>>,
     /// Use of each network; `None` if the workload uses none.
     pub networks: Option<Vec<NetworkMeasures>>,
+    /// Use of the page cache; `None` if the machine has none, or the workload does not use it.
+    pub page_cache: Option<PageCacheMeasures>,
     /// Interrupts of devices, by source and CPU; `None` if the workload uses no device.
     pub interrupts: Option<Vec<InterruptUse>>,
     /// Requests of each source of the workload.
@@ -266,14 +269,16 @@ impl RunMeasures {
     /// Time for which tasks waited for answers over networks, as a part of their blocked time; `None` if the workload uses
     /// none.
     pub fn network_wait(&self) -> Option<Nanos> {
-        let known = self.tasks.iter().filter_map(|task| task.network).map(|time| time.0);
+        let own = self.tasks.iter().filter(|task| !task.kernel_thread);
+        let known = own.filter_map(|task| task.network).map(|time| time.0);
         known.reduce(|sum, time| sum + time).map(Nanos)
     }
 
     /// Time for which tasks waited for disks, as a part of their blocked time; `None` if the workload uses none.
     pub fn disk_wait(&self) -> Option<Nanos> {
         self.disks.as_ref()?;
-        let known = self.tasks.iter().filter_map(|task| task.disk).map(|time| time.0);
+        let own = self.tasks.iter().filter(|task| !task.kernel_thread);
+        let known = own.filter_map(|task| task.disk).map(|time| time.0);
         known.reduce(|sum, time| sum + time).map(Nanos)
     }
 

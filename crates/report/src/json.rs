@@ -9,6 +9,7 @@ use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{
     CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NetworkMeasures, NodeTraffic,
+    PageCacheMeasures,
     PartMeasures, RequestMeasures, TaskMeasures,
 };
 use serde_json::{Map, Value, json};
@@ -91,6 +92,7 @@ fn run(run: &RunReport) -> Value {
     let networks = run.measures.networks.as_ref();
     let networks = networks.map(|all| all.iter().map(|one| network(one, run.measures.elapsed)).collect::<Vec<_>>());
     object.insert("networks".to_owned(), json!(networks));
+    object.insert("page_cache".to_owned(), json!(run.measures.page_cache.as_ref().map(page_cache)));
     let interrupts = run.measures.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect::<Vec<_>>());
     object.insert("interrupts".to_owned(), json!(interrupts));
     object.insert("requests".to_owned(), run.measures.requests.iter().map(requests).collect());
@@ -131,6 +133,18 @@ fn network(one: &NetworkMeasures, elapsed: Nanos) -> Value {
         "wait_ns": latency(one.waits.summary()),
         "service_ns": latency(one.services.summary()),
         "latency_ns": latency(one.latencies.summary()),
+    })
+}
+
+fn page_cache(one: &PageCacheMeasures) -> Value {
+    json!({
+        "hit_bytes": one.hit_bytes,
+        "miss_bytes": one.miss_bytes,
+        "written_bytes": one.written_bytes,
+        "flushed_bytes": one.flushed_bytes,
+        "synced_bytes": one.synced_bytes,
+        "dirty_bytes": one.dirty_bytes,
+        "throttled_ns": one.throttled.0,
     })
 }
 

@@ -7,7 +7,7 @@ use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{
-    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PageCacheMeasures, PeriodSummary, RunMeasures, TaskMeasures,
 };
 use std::fmt::Write;
 
@@ -136,6 +136,9 @@ fn facts(run: &RunReport) -> String {
             for network in measures.networks.iter().flatten().filter(|network| network.calls > 0) {
                 fact(&format!("network {}", network.name), network_use(network, measures.elapsed));
             }
+            if let Some(cache) = &measures.page_cache {
+                fact("page cache", page_cache_use(cache));
+            }
             if let Some(interrupts) = measures.interrupts.as_ref().filter(|rows| !rows.is_empty()) {
                 fact("device interrupts", interrupt_use(interrupts));
             }
@@ -176,6 +179,20 @@ fn network_use(network: &NetworkMeasures, elapsed: Nanos) -> String {
         "{} calls ({}/s), link {out} and {back} busy, server {server}; each {latency}, of it {wait} wait",
         count(network.calls),
         count(per_second(network.calls, elapsed.0)),
+    )
+}
+
+/// Share of hits of the page cache, and what was written.
+fn page_cache_use(cache: &PageCacheMeasures) -> String {
+    let read = cache.hit_bytes + cache.miss_bytes;
+    let mb = |bytes: u64| count(bytes / 1_000_000);
+    format!(
+        "{} of {} MB read hit; of {} MB written {} written back, {} synced",
+        percent(permille(cache.hit_bytes, read)),
+        mb(read),
+        mb(cache.written_bytes),
+        mb(cache.flushed_bytes),
+        mb(cache.synced_bytes),
     )
 }
 

@@ -30,6 +30,7 @@ impl<M: Model> Run<'_, M> {
             Role::Watchdog => return self.run_watchdog_worker(cpu, id),
             Role::Hotplug => return self.work_for_hotplug(cpu, id),
             Role::Softirq => return self.run_softirq_thread(cpu, id),
+            Role::Flusher(disk) => return self.run_flusher(cpu, id, disk as usize),
             Role::Background(number) => return self.run_background_thread(cpu, id, number),
         }
         if task.phase != Phase::Act {
@@ -49,6 +50,9 @@ impl<M: Model> Run<'_, M> {
 
     /// Asks the script of `id` for its next demand. A demand that requires no wakeups first is carried out at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
+        if self.cache.is_some() && self.take_cache_step(cpu, id) {
+            return;
+        }
         let asked_at = self.clock.kernel_now();
         let (demand, must_wake) = self.demands.next(id, asked_at);
         if !must_wake {
@@ -82,6 +86,7 @@ impl<M: Model> Run<'_, M> {
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
             Demand::Sleep(length, why) => self.sleep(cpu, id, (length, why), asked_at),
             Demand::Io(io) => self.begin_io(cpu, id, io),
+            Demand::Fsync(disk) => self.begin_fsync(id, disk),
             Demand::Call(call) => self.begin_call(cpu, id, &call),
             Demand::Submit(submission) => self.submit(cpu, id, &submission),
             Demand::AwaitRequests { device, most, slept } => {

@@ -212,6 +212,10 @@ impl<M: Model> Run<'_, M> {
         match interrupt {
             Interrupt::Sleep(task) => {
                 let role = self.tasks[task].role;
+                if matches!(role, Role::Flusher(_)) && !self.flusher_interval_ends(task) {
+                    let interrupt = self.noise.interrupt(cpu, cost);
+                    return self.only_interrupt(cpu, interrupt);
+                }
                 self.tasks.count_task(task, |left| left.asleep -= usize::from(role == Role::Workload));
                 let waker = match self.tasks[task].slept_for {
                     BlockCause::Timer => Waker::Timer,

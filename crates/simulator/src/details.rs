@@ -41,6 +41,14 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// `id`, which is current on `cpu`, is about to wait because too many pages are dirty.
+    pub fn report_throttle(&mut self, cpu: CpuId, id: TaskId) {
+        if self.sinks.wants_details {
+            let what = "the page cache, too many dirty pages".to_owned();
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder: None, lock: false, spins: false });
+        }
+    }
+
     /// `id`, which is current on `cpu`, is about to wait for an answer, with this number of calls in progress.
     pub fn report_network_wait(&mut self, cpu: CpuId, id: TaskId, network: usize, ahead: u32) {
         if self.sinks.wants_details {

@@ -26,7 +26,7 @@ use kernel_model::{Identity, Leave, Operation, TaskAttributes};
 use machine_model::{Disk, Estimate, Machine, Network, Routing};
 use measures::{DeviceTotals, DiskMeasures, InterruptUse, NetworkMeasures};
 use std::collections::BTreeMap;
-use workload::{DeviceId, Io, IoPlace, Submission, Workload};
+use workload::{DeviceId, DiskId, Io, IoPlace, Submission, Workload};
 
 /// A disk or network as a source of interrupts. Those of disks come first.
 #[derive(Debug)]
@@ -142,6 +142,18 @@ impl TaskDisks {
             network_waited: Vec::new(),
             sources: sources(machine),
         }))
+    }
+
+    /// Number on the machine of a disk of the workload.
+    pub fn disk(&self, disk: DiskId) -> usize {
+        self.of_workload[disk.0 as usize]
+    }
+
+    /// A random position for a request: a multiple of its length, within its region or else below `capacity`.
+    pub fn random_place(&mut self, disk: usize, io: &Io, capacity: u64) -> u64 {
+        let region = if io.within > 0 { io.within.min(capacity) } else { capacity };
+        let places = (region / io.bytes).max(1);
+        ((u128::from(self.draws[disk].bits()) * u128::from(places)) >> 64) as u64 * io.bytes
     }
 
     /// CPU that handles the next interrupt of a source, for a request that was issued on `issuer`; `online` tells whether a
@@ -299,6 +311,7 @@ impl TaskDisks {
         let interrupts = self.interrupts.iter().map(of_row).collect();
         let uses_disks = !self.of_workload.is_empty() || self.of_device.iter().any(Option::is_some);
         DeviceTotals {
+            page_cache: None,
             disks: uses_disks.then_some(self.measures),
             disk_waits: self.waited,
             networks: (!self.of_network.is_empty()).then_some(self.network_measures),
@@ -355,22 +368,37 @@ pub fn uses_disks(workload: &Workload, machine: &Machine) -> bool {
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, reads or writes.
     pub fn begin_io(&mut self, cpu: CpuId, id: TaskId, io: Io) {
-        let now = self.clock.now();
         let disks = self.disks.as_mut().expect("the workload uses disks");
-        let disk = disks.of_workload[io.disk.0 as usize];
-        if let Some(time) = disks.devices.cpu_time(disk, io.bytes) {
-            disks.count_request(disk, id, io.write, io.bytes, [Nanos::ZERO, time]);
-            self.demands.count_system_work(time);
-            return self.tasks[id].begin_work(time);
+        let disk = disks.disk(io.disk);
+        if io.cached && self.cache.is_some() {
+            return self.begin_cached(id, disk, &io);
         }
         let place = match io.place {
+            IoPlace::Random if io.within > 0 => Place::At(disks.random_place(disk, &io, io.within)),
             IoPlace::Random => Place::Random,
             IoPlace::Sequential => Place::Sequential,
             IoPlace::At(byte) => Place::At(byte),
         };
         let request = Request { task: id, write: io.write, bytes: io.bytes, place, recorded: Nanos::ZERO };
+        self.request_and_wait(cpu, disk, request);
+    }
+
+    /// Passes a request to a disk, for which its task, which is current on `cpu`, waits.
+    pub fn request_and_wait(&mut self, cpu: CpuId, disk: usize, request: Request) {
+        let disks = self.disks.as_mut().expect("the workload uses disks");
+        if let Some(time) = disks.devices.cpu_time(disk, request.bytes) {
+            return self.use_ram_disk(disk, &request, time);
+        }
         let ahead = self.pass_on(cpu, disk, request);
-        self.block_on_disk(cpu, id, disk, ahead);
+        self.block_on_disk(cpu, request.task, disk, ahead);
+    }
+
+    /// A request to a RAM disk takes CPU time of its task.
+    fn use_ram_disk(&mut self, disk: usize, request: &Request, time: Nanos) {
+        let disks = self.disks.as_mut().expect("the workload uses disks");
+        disks.count_request(disk, request.task, request.write, request.bytes, [Nanos::ZERO, time]);
+        self.demands.count_system_work(time);
+        self.tasks[request.task].begin_work(time);
     }
 
     /// Passes a request to a disk; its task runs on `cpu`. Returns the number of requests before it.
@@ -402,7 +430,7 @@ impl<M: Model> Run<'_, M> {
 
     /// `id`, which is current on `cpu`, sleeps until an interrupt of a device wakes it.
     pub fn block_on_device(&mut self, cpu: CpuId, id: TaskId) {
-        self.tasks.count_task(id, |left| left.asleep += 1);
+        self.count_asleep(id, true);
         self.schedule(cpu, Leave::Block(BlockCause::Io));
     }
 
@@ -410,32 +438,47 @@ impl<M: Model> Run<'_, M> {
     /// have the device. A RAM disk takes CPU time of the task.
     pub fn submit(&mut self, cpu: CpuId, id: TaskId, submission: &Submission) {
         let Submission { device, write, bytes, service } = *submission;
-        let Some(disks) = &mut self.disks else { return };
-        let Some(disk) = disks.of_device[device.0 as usize] else { return };
-        if let Some(time) = disks.devices.cpu_time(disk, bytes) {
-            disks.count_request(disk, id, write, bytes, [Nanos::ZERO, time]);
-            self.demands.count_system_work(time);
-            return self.tasks[id].begin_work(time);
+        let Some(disk) = self.disks.as_ref().and_then(|disks| disks.of_device[device.0 as usize]) else { return };
+        self.submit_to(cpu, disk, Request { task: id, write, bytes, place: Place::Random, recorded: service });
+    }
+
+    /// Passes a request to a disk; its task, which is current on `cpu`, continues, and may wait for it later. A RAM disk
+    /// takes CPU time of the task.
+    pub fn submit_to(&mut self, cpu: CpuId, disk: usize, request: Request) {
+        let disks = self.disks.as_mut().expect("the workload uses disks");
+        if let Some(time) = disks.devices.cpu_time(disk, request.bytes) {
+            return self.use_ram_disk(disk, &request, time);
         }
-        let request = Request { task: id, write, bytes, place: Place::Random, recorded: service };
         let ahead = self.pass_on(cpu, disk, request);
         let disks = self.disks.as_mut().expect("as above");
-        let own = disks.in_progress.entry((id, disk)).or_default();
+        let own = disks.in_progress.entry((request.task, disk)).or_default();
         *own = InProgress { count: own.count + 1, ahead };
     }
 
     /// `id`, which is current on `cpu`, waits until at most `most` of its recorded requests to this device are in progress.
     /// Returns false, and does nothing, if the machine does not have the device.
     pub fn await_requests(&mut self, cpu: CpuId, id: TaskId, device: DeviceId, most: u32) -> bool {
+        let Some(disk) = self.disks.as_ref().and_then(|disks| disks.of_device[device.0 as usize]) else { return false };
+        self.await_own(cpu, id, disk, most);
+        true
+    }
+
+    /// `id`, which is current on `cpu`, waits until at most `most` of its requests to this disk are in progress.
+    pub fn await_own(&mut self, cpu: CpuId, id: TaskId, disk: usize, most: u32) {
         let now = self.clock.now();
-        let Some(disks) = &mut self.disks else { return false };
-        let Some(disk) = disks.of_device[device.0 as usize] else { return false };
+        let disks = self.disks.as_mut().expect("the workload uses disks");
         let own = disks.in_progress.get(&(id, disk)).copied().unwrap_or_default();
         if own.count > most {
             disks.awaits.insert(id, Wait { disk, most, since: now });
             self.block_on_disk(cpu, id, disk, own.ahead);
         }
-        true
+    }
+
+    /// Counts a task of the workload that begins or ends a sleep. A run does not wait for kthreads.
+    fn count_asleep(&mut self, id: TaskId, begins: bool) {
+        if self.tasks[id].role == Role::Workload {
+            self.tasks.count_task(id, |left| if begins { left.asleep += 1 } else { left.asleep -= 1 });
+        }
     }
 
     /// Requests are complete.
@@ -479,11 +522,11 @@ impl<M: Model> Run<'_, M> {
         let interrupt = self.noise.interrupt(cpu, (top + bottom).0);
         self.count_interrupt(cpu, disk, interrupt, false);
         if wakes {
-            self.tasks.count_task(task, |left| left.asleep -= 1);
+            self.count_asleep(task, false);
             let wakeup = self.wakeup(cpu, task);
             self.operate(cpu, Operation::Wake(task, Waker::Interrupt), Charge { interrupt, ..wakeup });
         } else {
-            self.cpus[cpu].charge(Charge { interrupt, ..Charge::default() });
+            self.only_interrupt(cpu, interrupt);
         }
         let until = self.cpus[cpu].free_at();
         if let Some(disks) = &mut self.disks {
@@ -531,7 +574,7 @@ impl<M: Model> Run<'_, M> {
             if !disks.completes(now, disk, task) {
                 return;
             }
-            self.tasks.count_task(task, |left| left.asleep -= 1);
+            self.count_asleep(task, false);
             let wakeup = self.wakeup(cpu, task);
             return self.operate(cpu, Operation::Wake(task, Waker::Task(id)), wakeup);
         }

@@ -34,6 +34,7 @@ mod model;
 mod networks;
 mod noise;
 mod operations;
+mod page_cache;
 mod pace;
 mod plan;
 mod population;

@@ -15,6 +15,7 @@ use crate::clock::{Clock, End};
 use crate::cpus::Cpus;
 use crate::demands::Demands;
 use crate::disks::TaskDisks;
+use crate::page_cache::TaskCache;
 use crate::interrupt::Interrupt;
 use crate::kernel_calls::KernelCalls;
 use crate::loader::Loading;
@@ -35,7 +36,7 @@ use event_log::Sink;
 use ids::{CpuId, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Identity, Refusal, TaskAttributes};
 use machine_model::Machine;
-use measures::{GroupMeasures, LockUse, Totals};
+use measures::{DeviceTotals, GroupMeasures, LockUse, Totals};
 use speed::Signal;
 use workload::Workload;
 
@@ -64,6 +65,8 @@ pub(crate) struct Run<'a, M> {
     pub memory: Option<Box<TaskMemory>>,
     /// Disks; `None`: the workload uses none.
     pub disks: Option<Box<TaskDisks>>,
+    /// Page cache, if the machine has one and the workload uses it.
+    pub cache: Option<Box<TaskCache>>,
     /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
     pub pace_due: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
@@ -115,6 +118,7 @@ impl<'a, M: Model> Run<'a, M> {
             speed,
             memory: TaskMemory::new(machine, workload),
             disks: TaskDisks::new(machine, workload, seed),
+            cache: TaskCache::new(machine, workload),
             pace_due: Nanos::MAX,
             locks: Locks::new(machine),
             operations: Operations::default(),
@@ -289,7 +293,8 @@ impl<'a, M: Model> Run<'a, M> {
     fn sum_up(mut self, ejected: Option<ExitInfo>, makespan: Option<Nanos>) -> (Outcome, M) {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
-        let devices = self.disks.take().map(|disks| disks.finish(elapsed));
+        let page_cache = self.cache.take().map(|cache| cache.finish());
+        let devices = self.disks.take().map(|disks| DeviceTotals { page_cache, ..disks.finish(elapsed) });
         let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();

@@ -65,6 +65,7 @@ pub(crate) fn prepare<'a>(
             run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
             run.create_background();
             run.create_softirq_threads();
+            run.create_flushers();
             run.create_hotplug_threads(setup.faults);
             run.boot_without(&setup.machine.offline);
         }
@@ -118,6 +119,7 @@ fn attach<'a>(
     run.kernel.model.set_watchdog_worker(worker);
     run.create_background();
     run.create_softirq_threads();
+    run.create_flushers();
     run.create_hotplug_threads(setup.faults);
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;

@@ -139,6 +139,7 @@ impl Workload {
                 Err(format!("a request of {} bytes; expected 1 to {}", io.bytes, crate::io::MAX_IO_BYTES))
             }
             Op::Io(io) => below("disk", io.disk.0, self.disks.len()),
+            Op::Fsync(disk) => below("disk", disk.0, self.disks.len()),
             Op::Call(call) => {
                 let most = crate::io::MAX_IO_BYTES;
                 if let Some(bytes) = [call.bytes, call.reply].into_iter().find(|bytes| !(1..=most).contains(bytes)) {

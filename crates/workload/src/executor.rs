@@ -47,6 +47,8 @@ pub enum Demand {
     Wait,
     /// A request to a disk; ask again when it is complete.
     Io(crate::Io),
+    /// Wait until the pages of this disk that the task made dirty are written; ask again then.
+    Fsync(crate::DiskId),
     /// A call over a network; ask again when its answer has arrived.
     Call(crate::NetworkCall),
     /// A request to a device that the driver may not have; ask again immediately.
@@ -574,6 +576,7 @@ impl<'w> Executor<'w> {
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
             Op::Io(io) => Some(Demand::Io(**io)),
+            Op::Fsync(disk) => Some(Demand::Fsync(*disk)),
             Op::Call(call) => Some(Demand::Call(**call)),
             Op::Submit(submission) => Some(Demand::Submit(**submission)),
             &Op::AwaitRequests { device, most, slept } => Some(Demand::AwaitRequests { device, most, slept }),

@@ -18,7 +18,7 @@ pub enum IoPlace {
     At(u64),
 }
 
-/// A request to a disk, for which its task waits: as with direct I/O, no page cache is between them.
+/// A request to a disk, for which its task waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Io {
     /// The disk.
@@ -29,6 +29,10 @@ pub struct Io {
     pub bytes: u64,
     /// Position.
     pub place: IoPlace,
+    /// The page cache is between task and disk; otherwise the request is direct I/O.
+    pub cached: bool,
+    /// Random positions are within the first so many bytes; 0: of the whole disk.
+    pub within: u64,
 }
 
 /// Index of a device's name in the workload.

@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::io::{DeviceId, Io, NetworkCall, Submission};
+use crate::io::{DeviceId, DiskId, Io, NetworkCall, Submission};
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
 use crate::requests::{Source, SourceId};
@@ -122,6 +122,8 @@ pub enum Op {
     Serve(SourceId),
     /// A request to a disk, for which the task waits.
     Io(Box<Io>),
+    /// Wait until the pages of this disk that the task made dirty are written (`fsync(2)`).
+    Fsync(DiskId),
     /// A call over a network, for whose answer the task waits.
     Call(Box<NetworkCall>),
     /// Submit a recorded request to a device and continue. Nothing happens if the machine does not have the device.
@@ -342,6 +344,12 @@ impl Workload {
     /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
     pub fn uses_memory(&self) -> bool {
         self.tasks.iter().any(|task| task.memory.is_some())
+    }
+
+    /// Whether any task uses the page cache. Its effect acts on no other workloads.
+    pub fn uses_page_cache(&self) -> bool {
+        let cached = |op: &Op| matches!(op, Op::Io(io) if io.cached);
+        self.tasks.iter().flat_map(|task| &task.script).any(cached)
     }
 
     /// Parses a file: a recording if it has the magic, else rt-app JSON.

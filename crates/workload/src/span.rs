@@ -242,11 +242,14 @@ impl<'w> Run<'w> {
                 self.work(task, work)
             }
             Demand::CpuTime(time) => self.work(task, time),
+            Demand::Io(io) if io.cached => true,
             Demand::Io(_) => {
                 self.found.requests += 1;
                 self.sleep(task, IO, Sleep::Io)
             }
             Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
+            // Of cached requests, it is unknown which ones wait.
+            Demand::Fsync(_) => true,
             Demand::Call(_) => self.sleep(task, IO, Sleep::Io),
             Demand::Submit(_) => true,
             Demand::AwaitRequests { slept: Nanos::ZERO, .. } => true,

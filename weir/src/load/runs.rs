@@ -201,6 +201,7 @@ fn setup(args: &Load) -> Result<Sim> {
     }
     args.disks.iter().for_each(|disk| option("disk", disk));
     args.networks.iter().for_each(|network| option("network", network));
+    args.page_cache.iter().for_each(|cache| option("page-cache", cache));
     let mut list = |name: &str, values: Vec<&str>| {
         if !values.is_empty() {
             option(name, &values.join(","));

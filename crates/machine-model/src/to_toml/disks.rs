@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Writes the tables `[disks.NAME]` and `[networks.NAME]`.
+//! Writes the tables `[disks.NAME]`, `[networks.NAME]` and `[page_cache]`.
 
 use super::effects::estimate;
 use super::{line, quoted};
-use crate::{Disk, Disks, Link, Network, Networks, Order, Routing, Service};
+use crate::{Disk, Disks, Link, Network, Networks, Order, PageCache, Routing, Service};
 
 pub(super) fn write(text: &mut String, disks: &Disks) {
     disks.disks.iter().for_each(|disk| write_disk(text, disk));
@@ -56,6 +56,18 @@ pub(super) fn write_networks(text: &mut String, networks: &Networks) {
         line(text, "top_ns", estimate(top_ns), "interrupt handler");
         line(text, "bottom_ns", estimate(bottom_ns), "softirq for each answer");
     }
+}
+
+pub(super) fn write_page_cache(text: &mut String, cache: &PageCache) {
+    let PageCache { size_mb, background_percent, limit_percent, flush_ms, expire_ms, overhead_ns, mb_s } = cache;
+    text.push_str("\n[page_cache]\n");
+    line(text, "size_mb", size_mb, "MiB");
+    line(text, "background_percent", background_percent, "of dirty pages, above which kthreads write back");
+    line(text, "limit_percent", limit_percent, "of dirty pages, above which writers wait");
+    line(text, "flush_ms", flush_ms, "interval in which kthreads look for old dirty pages");
+    line(text, "expire_ms", expire_ms, "age from which a dirty page is old");
+    line(text, "overhead_ns", estimate(overhead_ns), "for each cached request");
+    line(text, "mb_s", estimate(mb_s), "copying");
 }
 
 fn write_service(text: &mut String, service: &Service) {

@@ -29,6 +29,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         locks,
         disks,
         networks,
+        page_cache,
         sample: _,
         assumed: _,
     } = effects;
@@ -63,6 +64,9 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
     }
     disk_tables::write(text, disks);
     disk_tables::write_networks(text, networks);
+    if let Some(page_cache) = page_cache {
+        disk_tables::write_page_cache(text, page_cache);
+    }
     memory::write(text, caches.as_ref(), numa.as_ref(), bandwidth.as_ref());
     if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");

@@ -191,14 +191,20 @@ fn preset(name: &str) -> Result<(&'static str, &'static str), String> {
 
 /// Splits an option `[NAME=]PRESET{,key=value}` into name, preset, and the keys as a TOML table.
 pub(super) fn option<'t>(text: &'t str, default: &'t str) -> Result<(&'t str, &'t str, String), String> {
-    let mut pieces = text.split(',');
-    let head = pieces.next().unwrap_or_default();
+    let (head, rest) = text.split_once(',').unwrap_or((text, ""));
     let (name, like) = head.split_once('=').unwrap_or((default, head));
     if !is_name(name) {
         return Err(format!("{name:?}; expected a {NAME}"));
     }
-    let mut file = format!("like = {}\n", toml::Value::String(like.to_owned()));
-    for piece in pieces {
+    let like_line = format!("like = {}\n", toml::Value::String(like.to_owned()));
+    let rest = if text.contains(',') { keys(rest)? } else { String::new() };
+    Ok((name, like, like_line + &rest))
+}
+
+/// The keys `key=value{,key=value}` as a TOML table.
+pub(super) fn keys(text: &str) -> Result<String, String> {
+    let mut file = String::new();
+    for piece in text.split(',') {
         let (key, value) = piece
             .split_once('=')
             .filter(|(key, _)| is_name(key))
@@ -207,7 +213,7 @@ pub(super) fn option<'t>(text: &'t str, default: &'t str) -> Result<(&'t str, &'
         let value = if is_number { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() };
         file += &format!("{key} = {value}\n");
     }
-    Ok((name, like, file))
+    Ok(file)
 }
 
 impl Machine {

@@ -2,7 +2,7 @@
 //! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`. Those of memory are in
 //! `memory`, those of disks in `disks`.
 
-use super::{Table, Value, disks as disk_tables, memory, networks as network_tables};
+use super::{Table, Value, disks as disk_tables, memory, networks as network_tables, page_cache as page_cache_table};
 use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
 use ids::Topology;
 use std::collections::BTreeSet;
@@ -35,6 +35,7 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
     let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
     let disks = file.table("disks", "[disks]")?.map(|table| disk_tables::read(&table, topology)).transpose()?;
     let networks = file.table("networks", "[networks]")?.map(|table| network_tables::read(&table, topology));
+    let page_cache = file.table("page_cache", "[page_cache]")?.map(page_cache_table::read).transpose()?;
     let (disks, networks) = (disks.unwrap_or_default(), networks.transpose()?.unwrap_or_default());
     let mut effects = Effects {
         smt,
@@ -47,6 +48,7 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
         locks,
         disks,
         networks,
+        page_cache,
         ..Effects::default()
     };
     effects.capacity = match file.optional("capacity_scales_work") {

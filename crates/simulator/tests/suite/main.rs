@@ -12,6 +12,7 @@ mod kernel;
 mod loading;
 mod locks;
 mod networks;
+mod page_cache;
 mod noise;
 mod requests;
 mod rival;

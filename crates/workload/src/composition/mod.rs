@@ -348,6 +348,7 @@ impl Offsets {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
             Op::Io(io) => io.disk.0 = self.disks[io.disk.0 as usize],
+            Op::Fsync(disk) => disk.0 = self.disks[disk.0 as usize],
             Op::Call(call) => call.network.0 = self.networks[call.network.0 as usize],
             Op::Submit(request) => request.device.0 = self.devices[request.device.0 as usize],
             Op::AwaitRequests { device, .. } => device.0 = self.devices[device.0 as usize],

@@ -228,6 +228,7 @@ impl Writer {
             Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
             Op::SpinBarrier(_) => unreachable!("checked before: recordings contain no spinning barriers"),
             Op::Io(_) => unreachable!("checked before: recordings contain no requests to disks"),
+            Op::Fsync(_) => unreachable!("checked before: recordings contain no requests to disks"),
             Op::Call(_) => unreachable!("checked before: recordings contain no calls over networks"),
             Op::Submit(request) => {
                 let Submission { device, write, bytes, service } = **request;

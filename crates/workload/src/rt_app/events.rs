@@ -13,7 +13,7 @@ use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 28] = [
+const EVENTS: [(&str, Event); 29] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -41,6 +41,7 @@ const EVENTS: [(&str, Event); 28] = [
     // Extension: see `disks.rs`.
     ("read", Event::Read),
     ("write", Event::Write),
+    ("fsync", Event::Fsync),
     // Extension: see `networks.rs`.
     ("call", Event::Call),
     // Extension: see `sources.rs`.
@@ -75,6 +76,7 @@ enum Event {
     Read,
     Write,
     IoRun,
+    Fsync,
     Call,
     Refused,
 }
@@ -281,6 +283,7 @@ impl<'a, 'r> Builder<'a, 'r> {
                 let (disk, io) = disks::iorun(member, self.resources.io_device)?;
                 self.io(disk, io)
             }
+            Event::Fsync => Op::Fsync(DiskId(self.resources.disks.number(disks::fsync(member)?))),
             Event::Call => {
                 let (network, call) = networks::event(what, member)?;
                 let network = NetworkId(self.resources.networks.number(network));

@@ -569,6 +569,24 @@ fn sources_are_read_and_their_errors_have_positions() {
 }
 
 #[test]
+fn cached_requests_and_fsync_are_read() {
+    let text = r#"{"tasks": {"t": {"read": {"bytes": 512, "cached": true, "within": 4096}, "fsync": "sda",
+        "write": {"disk": "sda", "bytes": 1, "cached": false}}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!((&workload.disks[..], workload.uses_page_cache()), (&["".to_owned(), "sda".to_owned()][..], true));
+    let [Op::Io(read), Op::Fsync(disk), Op::Io(write), ..] = &workload.tasks[0].script[..] else { panic!("three") };
+    assert_eq!((read.cached, read.within, write.cached, disk.0), (true, 4_096, false, 1));
+    for (event, problem) in [
+        (r#""read": {"bytes": 5, "cached": 1}"#, "cached is 1; expected true or false"),
+        (r#""read": {"bytes": 500, "within": 400}"#, "within is 400; expected an integer from 500 to"),
+        (r#""fsync": 5"#, "fsync is 5; expected a string"),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.problem.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn calls_over_networks_are_read_and_their_errors_have_positions() {
     let text = r#"{"tasks": {"t": {
         "call": 100, "call1": {"bytes": 200, "reply": 4096, "network": "eth1"}, "call2": {"bytes": 7}}}}"#;
@@ -596,7 +614,9 @@ fn requests_to_disks_are_read_and_their_errors_have_positions() {
         "iorun": 100}}}"#;
     let workload = Workload::from_rt_app("w.json", text).unwrap();
     assert_eq!(workload.disks, ["", "sda", "sdb"]);
-    let io = |disk, write, bytes, place| Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place }));
+    let io = |disk, write, bytes, place| {
+        Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place, cached: false, within: 0 }))
+    };
     use crate::IoPlace::{At, Random, Sequential};
     let expected = [
         io(0, false, 4096, Random),

@@ -85,6 +85,7 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         memory_nodes: None,
         disks: None,
         networks: None,
+        page_cache: None,
         interrupts: None,
         requests: Vec::new(),
         parts: Vec::new(),
