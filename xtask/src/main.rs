@@ -60,6 +60,8 @@ enum Task {
     Memory(lab::memory::Arguments),
     /// Compare the memory model with this host: switches, moves, streams, a compiler (root)
     MemoryHost(lab::memory_host::Arguments),
+    /// Compare the model of disks and interrupts with this host (root)
+    DiskHost(lab::disk_host::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Task::Locks(arguments) => ("locks", lab::locks::execute(&arguments).map(|()| true)),
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
         Task::MemoryHost(arguments) => ("memory-host", lab::memory_host::execute(&arguments).map(|()| true)),
+        Task::DiskHost(arguments) => ("disk-host", lab::disk_host::execute(&arguments).map(|()| true)),
         Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),
         Task::Wall(arguments) => ("wall", lab::wall::execute(&arguments).map(|()| true)),
