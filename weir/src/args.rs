@@ -228,7 +228,7 @@ pub struct Sim {
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
     /// Leave out effects: smt, capacity, frequency, idle-states, locks, caches,
-    /// numa, bandwidth, disks, network, page-cache, interrupts
+    /// numa, bandwidth, disks, network, page-cache, tlb, interrupts
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Give each machine a disk, such as sda=hdd-7200,spindles=8

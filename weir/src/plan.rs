@@ -243,6 +243,7 @@ impl<'a> Run<'a> {
             uses_disks: simulator::uses_disks(workload, machine),
             uses_networks: !workload.networks.is_empty(),
             uses_page_cache: workload.uses_page_cache(),
+            unmaps: workload.unmaps(),
             seed,
             draw,
             kernel: conditions.kernel,

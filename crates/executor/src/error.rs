@@ -20,6 +20,12 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
+    /// The workload shrinks address spaces.
+    #[error("{workload}: unmap can be simulated, but not executed: all tasks of an execution share an address space")]
+    Unmaps {
+        /// Name of the workload.
+        workload: String,
+    },
     /// The workload uses networks.
     #[error("{workload}: calls over networks can be simulated, but not executed")]
     Networks {

@@ -42,6 +42,9 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     if let Some(task) = workload.tasks.iter().find(|task| footprint(task) > MAX_FOOTPRINT) {
         return Err(ExecuteError::Footprint { workload: workload.name.clone(), task: task.name.clone() });
     }
+    if workload.unmaps() {
+        return Err(ExecuteError::Unmaps { workload: workload.name.clone() });
+    }
     if !workload.networks.is_empty() {
         return Err(ExecuteError::Networks { workload: workload.name.clone() });
     }

@@ -192,7 +192,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::CriticalSections(op)) => self.critical_sections(&op),
                 Some(Demand::Io(io)) => self.request(&io),
                 Some(Demand::Fsync(disk)) => self.fsync(disk),
-                Some(Demand::Call(_)) => unreachable!("refused before: networks are simulated only"),
+                Some(Demand::Call(_) | Demand::Unmap(_)) => unreachable!("refused before: they are simulated only"),
                 Some(Demand::Submit(_)) => {}
                 Some(Demand::AwaitRequests { slept, .. }) => self.sleep(asked_at, slept),
                 Some(Demand::Yield) => {

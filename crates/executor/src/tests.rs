@@ -131,7 +131,7 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     Some(now + work)
                 }
                 Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
-                Some(Demand::Io(_) | Demand::Fsync(_) | Demand::Call(_) | Demand::Submit(_) | Demand::AwaitRequests { .. }) => {
+                Some(Demand::Io(_) | Demand::Unmap(_) | Demand::Fsync(_) | Demand::Call(_) | Demand::Submit(_) | Demand::AwaitRequests { .. }) => {
                     unreachable!("no workload here uses disks")
                 }
                 Some(Demand::CpuTime(time)) => Some(now + time),

@@ -38,6 +38,7 @@ impl Machine {
                 Effect::Numa => self.effects.numa.clone_from(&class.numa),
                 Effect::Bandwidth => self.effects.bandwidth.clone_from(&class.bandwidth),
                 Effect::Locks => self.effects.locks.clone_from(&class.locks),
+                Effect::Tlb => self.effects.tlb.clone_from(&class.tlb),
                 // No class has devices.
                 Effect::Disks | Effect::Network | Effect::PageCache | Effect::Interrupts => continue,
             }

@@ -6,7 +6,7 @@
 //! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
 //! implements them.
 
-use crate::{Bandwidth, Caches, Disks, Networks, Numa, PageCache};
+use crate::{Bandwidth, Caches, Disks, Networks, Numa, PageCache, Tlb};
 use ids::Locality;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -55,13 +55,15 @@ pub enum Effect {
     Network,
     /// Cached requests to disks are served by the page cache; otherwise by the disk.
     PageCache,
+    /// A shrinking address space interrupts the CPUs that run its threads.
+    Tlb,
     /// Interrupts of disks and networks take CPU time.
     Interrupts,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 12] = [
+    pub const ALL: [Effect; 13] = [
         Effect::Smt,
         Effect::Capacity,
         Effect::Frequency,
@@ -73,6 +75,7 @@ impl Effect {
         Effect::Disks,
         Effect::Network,
         Effect::PageCache,
+        Effect::Tlb,
         Effect::Interrupts,
     ];
 
@@ -93,6 +96,7 @@ impl Effect {
             Effect::Disks => "disks",
             Effect::Network => "network",
             Effect::PageCache => "page-cache",
+            Effect::Tlb => "tlb",
             Effect::Interrupts => "interrupts",
         }
     }
@@ -167,6 +171,7 @@ impl Effect {
                 "cached_read_waits_for_the_disk_once_and_then_is_cpu_work",
                 "missing_pages_are_read_once_and_evicted_by_last_use",
             ],
+            Effect::Tlb => &["shootdown_interrupts_the_cpus_that_run_threads_of_the_process"],
             Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
             Effect::Locks => &[
                 "lock_without_transfer_cost_matches_the_machine_repairman_model",
@@ -386,6 +391,8 @@ pub struct Effects {
     pub networks: Networks,
     /// Page cache; `None`: cached requests to disks are direct ones.
     pub page_cache: Option<PageCache>,
+    /// TLB shootdowns.
+    pub tlb: Option<Tlb>,
     /// Number of this sample of the uncertain constants, from 1, and of all samples, if this is one. Uncertain
     /// quantities of a workload are sampled with the same numbers.
     pub sample: Option<(u64, u64)>,
@@ -408,6 +415,7 @@ impl Effects {
             Effect::Disks => self.disks.has_devices() && !self.disks.without_queues,
             Effect::Network => self.networks.has_devices() && !self.networks.without_queues,
             Effect::PageCache => self.page_cache.is_some(),
+            Effect::Tlb => self.tlb.is_some(),
             Effect::Interrupts => self.has_devices() && !self.disks.without_interrupts,
         })
     }
@@ -432,6 +440,7 @@ impl Effects {
             Effect::Disks => self.disks.without_queues = true,
             Effect::Network => self.networks.without_queues = true,
             Effect::PageCache => self.page_cache = None,
+            Effect::Tlb => self.tlb = None,
             Effect::Interrupts => self.disks.without_interrupts = true,
         }
     }
@@ -450,7 +459,7 @@ mod tests {
         assert_eq!(
             "cache".parse::<Effect>().unwrap_err(),
             "unknown effect \"cache\"; expected one of smt, capacity, frequency, idle-states, caches, numa, bandwidth, \
-             locks, disks, network, page-cache, interrupts"
+             locks, disks, network, page-cache, tlb, interrupts"
         );
     }
 }

@@ -93,6 +93,11 @@
 //! like = "hdd-7200"                       # a preset; every key of a disk overrides it
 //! spindles = 8
 //!
+//! [tlb]
+//! wait_ns = [500, 1000, 3000]             # of the initiator, for the first target
+//! target_ns = [100, 300, 500]             # for each further one
+//! handler_ns = [300, 700, 1500]           # interrupt of a target
+//!
 //! [networks.eth0]                         # no network by default
 //! like = "1gbe"
 //! server_ns = 200000                      # of the server behind it
@@ -127,6 +132,7 @@ mod page_cache;
 mod presets;
 mod synthetic;
 mod sysfs;
+mod tlb;
 mod to_toml;
 mod toml_file;
 
@@ -134,6 +140,7 @@ pub use cost::{Costs, Halt, Nature};
 pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
 pub use page_cache::PageCache;
+pub use tlb::Tlb;
 pub use networks::{Link, Network, Networks, network_presets};
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,

@@ -86,6 +86,7 @@ impl<M: Model> Run<'_, M> {
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
             Demand::Sleep(length, why) => self.sleep(cpu, id, (length, why), asked_at),
             Demand::Io(io) => self.begin_io(cpu, id, io),
+            Demand::Unmap(_) => self.unmap(cpu, id),
             Demand::Fsync(disk) => self.begin_fsync(id, disk),
             Demand::Call(call) => self.begin_call(cpu, id, &call),
             Demand::Submit(submission) => self.submit(cpu, id, &submission),
@@ -189,6 +190,7 @@ impl<M: Model> Run<'_, M> {
         let next = self.tasks.next();
         let lives = |task: TaskId| self.tasks[task].state() != State::Ended;
         let attributes = self.demands.attributes(spec, parent, next, &self.machine.all_cpus(), lives);
+        let shares = attributes.identity.process.or(parent.filter(|_| attributes.thread));
         self.tell_time();
         if let Err(refusal) = self.kernel.model.admits(&attributes) {
             self.refused = Some((attributes.name, refusal));
@@ -198,6 +200,9 @@ impl<M: Model> Run<'_, M> {
         self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
         if let Some(memory) = &mut self.memory {
             memory.add_task(child, spec);
+        }
+        if let Some(shootdowns) = &mut self.shootdowns {
+            shootdowns.add_task(child, shares);
         }
         self.noise.started(child, spec);
         if result.is_ok() {

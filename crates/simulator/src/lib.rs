@@ -55,6 +55,7 @@ mod tasks;
 mod testing;
 mod ticks;
 mod ticks_seen;
+mod tlb;
 
 use bpf_object::LinkedObject;
 pub use disks::uses_disks;

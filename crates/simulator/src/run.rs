@@ -16,6 +16,7 @@ use crate::cpus::Cpus;
 use crate::demands::Demands;
 use crate::disks::TaskDisks;
 use crate::page_cache::TaskCache;
+use crate::tlb::Shootdowns;
 use crate::interrupt::Interrupt;
 use crate::kernel_calls::KernelCalls;
 use crate::loader::Loading;
@@ -67,6 +68,8 @@ pub(crate) struct Run<'a, M> {
     pub disks: Option<Box<TaskDisks>>,
     /// Page cache, if the machine has one and the workload uses it.
     pub cache: Option<Box<TaskCache>>,
+    /// TLB shootdowns, if the machine has them and the workload shrinks address spaces.
+    pub shootdowns: Option<Box<Shootdowns>>,
     /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
     pub pace_due: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
@@ -119,6 +122,7 @@ impl<'a, M: Model> Run<'a, M> {
             memory: TaskMemory::new(machine, workload),
             disks: TaskDisks::new(machine, workload, seed),
             cache: TaskCache::new(machine, workload),
+            shootdowns: Shootdowns::new(machine, workload),
             pace_due: Nanos::MAX,
             locks: Locks::new(machine),
             operations: Operations::default(),
@@ -294,7 +298,10 @@ impl<'a, M: Model> Run<'a, M> {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
         let page_cache = self.cache.take().map(|cache| cache.finish());
-        let devices = self.disks.take().map(|disks| DeviceTotals { page_cache, ..disks.finish(elapsed) });
+        let mut devices = self.disks.take().map(|disks| DeviceTotals { page_cache, ..disks.finish(elapsed) });
+        if let Some(shootdowns) = self.shootdowns.take() {
+            devices.get_or_insert_default().interrupts.extend(shootdowns.finish());
+        }
         let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();

@@ -155,7 +155,7 @@ impl Workload {
                 short(*slept).and(below("device", device.0, self.devices.len()))
             }
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
-            Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
+            Op::Unmap(_) | Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
     }
 

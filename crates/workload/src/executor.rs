@@ -49,6 +49,8 @@ pub enum Demand {
     Io(crate::Io),
     /// Wait until the pages of this disk that the task made dirty are written; ask again then.
     Fsync(crate::DiskId),
+    /// Shrink the address space of the task's process by this number of pages; ask again then.
+    Unmap(u32),
     /// A call over a network; ask again when its answer has arrived.
     Call(crate::NetworkCall),
     /// A request to a device that the driver may not have; ask again immediately.
@@ -577,6 +579,7 @@ impl<'w> Executor<'w> {
             Op::Await(signal) => self.wait_for_post(task, *signal),
             Op::Io(io) => Some(Demand::Io(**io)),
             Op::Fsync(disk) => Some(Demand::Fsync(*disk)),
+            Op::Unmap(pages) => Some(Demand::Unmap(*pages)),
             Op::Call(call) => Some(Demand::Call(**call)),
             Op::Submit(submission) => Some(Demand::Submit(**submission)),
             &Op::AwaitRequests { device, most, slept } => Some(Demand::AwaitRequests { device, most, slept }),

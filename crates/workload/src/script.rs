@@ -124,6 +124,8 @@ pub enum Op {
     Io(Box<Io>),
     /// Wait until the pages of this disk that the task made dirty are written (`fsync(2)`).
     Fsync(DiskId),
+    /// Shrink the address space of the process by this number of pages (`munmap(2)`, `madvise(2)`).
+    Unmap(u32),
     /// A call over a network, for whose answer the task waits.
     Call(Box<NetworkCall>),
     /// Submit a recorded request to a device and continue. Nothing happens if the machine does not have the device.
@@ -344,6 +346,11 @@ impl Workload {
     /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
     pub fn uses_memory(&self) -> bool {
         self.tasks.iter().any(|task| task.memory.is_some())
+    }
+
+    /// Whether any task shrinks its address space. The effect of TLBs acts on no other workloads.
+    pub fn unmaps(&self) -> bool {
+        self.tasks.iter().flat_map(|task| &task.script).any(|op| matches!(op, Op::Unmap(_)))
     }
 
     /// Whether any task uses the page cache. Its effect acts on no other workloads.

@@ -249,7 +249,7 @@ impl<'w> Run<'w> {
             }
             Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
             // Of cached requests, it is unknown which ones wait.
-            Demand::Fsync(_) => true,
+            Demand::Fsync(_) | Demand::Unmap(_) => true,
             Demand::Call(_) => self.sleep(task, IO, Sleep::Io),
             Demand::Submit(_) => true,
             Demand::AwaitRequests { slept: Nanos::ZERO, .. } => true,

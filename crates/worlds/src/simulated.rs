@@ -27,6 +27,8 @@ pub struct Setup<'a> {
     pub uses_networks: bool,
     /// Whether the workload uses the page cache.
     pub uses_page_cache: bool,
+    /// Whether the workload shrinks address spaces.
+    pub unmaps: bool,
     /// Seed; 0: no random variation.
     pub seed: u64,
     /// Number of the sample of the machine's uncertain constants; 0: the nominal values of its file.
@@ -37,11 +39,13 @@ pub struct Setup<'a> {
 
 /// Tags of a simulated run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
-    let Setup { scheduler, object, workload, uses_memory, uses_disks, uses_networks, uses_page_cache, seed, draw, kernel } = *setup;
+    let Setup { scheduler, object, workload, uses_memory, uses_disks, uses_networks, uses_page_cache, unmaps, seed, draw, kernel } =
+        *setup;
     let acts = |effect: &Effect| match effect {
         Effect::Disks => uses_disks,
         Effect::Network => uses_networks,
         Effect::PageCache => uses_page_cache,
+        Effect::Tlb => unmaps,
         Effect::Interrupts => uses_disks || uses_networks,
         effect => uses_memory || !Effect::OF_MEMORY.contains(effect),
     };

@@ -30,6 +30,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         disks,
         networks,
         page_cache,
+        tlb,
         sample: _,
         assumed: _,
     } = effects;
@@ -64,6 +65,12 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
     }
     disk_tables::write(text, disks);
     disk_tables::write_networks(text, networks);
+    if let Some(crate::Tlb { wait_ns, target_ns, handler_ns }) = tlb {
+        text.push_str("\n[tlb]\n");
+        line(text, "wait_ns", estimate(wait_ns), "of the initiator, for the first target");
+        line(text, "target_ns", estimate(target_ns), "for each further one");
+        line(text, "handler_ns", estimate(handler_ns), "interrupt of a target");
+    }
     if let Some(page_cache) = page_cache {
         disk_tables::write_page_cache(text, page_cache);
     }

@@ -19,4 +19,5 @@ mod rival;
 mod span;
 mod speed;
 mod timelines;
+mod tlb;
 mod waiting;

@@ -359,6 +359,7 @@ impl Offsets {
             | Op::CpuTime(_)
             | Op::Sleep(..)
             | Op::Suspend
+            | Op::Unmap(_)
             | Op::Timeout(_)
             | Op::Yield
             | Op::Children(_)

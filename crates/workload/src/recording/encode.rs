@@ -229,6 +229,7 @@ impl Writer {
             Op::SpinBarrier(_) => unreachable!("checked before: recordings contain no spinning barriers"),
             Op::Io(_) => unreachable!("checked before: recordings contain no requests to disks"),
             Op::Fsync(_) => unreachable!("checked before: recordings contain no requests to disks"),
+            Op::Unmap(_) => unreachable!("checked before: recordings contain no unmapping"),
             Op::Call(_) => unreachable!("checked before: recordings contain no calls over networks"),
             Op::Submit(request) => {
                 let Submission { device, write, bytes, service } = **request;

@@ -94,6 +94,9 @@ impl Recording {
         if !self.workload.disks.is_empty() {
             return Err(error("the recording format does not support requests to disks".into()));
         }
+        if self.workload.unmaps() {
+            return Err(error("the recording format does not support shrinking address spaces".into()));
+        }
         if !self.workload.networks.is_empty() {
             return Err(error("the recording format does not support calls over networks".into()));
         }

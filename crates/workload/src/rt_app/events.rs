@@ -13,7 +13,7 @@ use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 29] = [
+const EVENTS: [(&str, Event); 30] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -42,6 +42,8 @@ const EVENTS: [(&str, Event); 29] = [
     ("read", Event::Read),
     ("write", Event::Write),
     ("fsync", Event::Fsync),
+    // Extension: the address space of the process shrinks by this number of pages.
+    ("unmap", Event::Unmap),
     // Extension: see `networks.rs`.
     ("call", Event::Call),
     // Extension: see `sources.rs`.
@@ -77,6 +79,7 @@ enum Event {
     Write,
     IoRun,
     Fsync,
+    Unmap,
     Call,
     Refused,
 }
@@ -283,6 +286,7 @@ impl<'a, 'r> Builder<'a, 'r> {
                 let (disk, io) = disks::iorun(member, self.resources.io_device)?;
                 self.io(disk, io)
             }
+            Event::Unmap => Op::Unmap(integer(key, value, 1..=i64::from(u32::MAX))? as u32),
             Event::Fsync => Op::Fsync(DiskId(self.resources.disks.number(disks::fsync(member)?))),
             Event::Call => {
                 let (network, call) = networks::event(what, member)?;
