@@ -103,7 +103,7 @@ impl Lab<'_> {
 
     fn real(&self, workload: &str, reads: bool) -> Result<Value> {
         let disk: &[&str] = if reads { &["--disk", &self.disk] } else { &[] };
-        self.run(&[&["run", "--format", "json", "-w", workload], disk].concat())
+        self.run(&[&["run", "--format", "json", "-w", workload][..], disk].concat())
     }
 
     /// Readers, each of which also works for this many microseconds before a read.

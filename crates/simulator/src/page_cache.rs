@@ -292,8 +292,8 @@ impl<M: Model> Run<'_, M> {
 
     /// The interval of a kthread for write-back ends. Returns false if it was woken before.
     pub fn flusher_interval_ends(&mut self, id: TaskId) -> bool {
-        let flushers = self.cache.iter_mut().flat_map(|cache| cache.flushers.iter_mut().flatten());
-        let own = flushers.into_iter().find(|flusher| flusher.task == id);
+        let mut flushers = self.cache.iter_mut().flat_map(|cache| cache.flushers.iter_mut().flatten());
+        let own = flushers.find(|flusher| flusher.task == id);
         own.is_some_and(|flusher| std::mem::take(&mut flusher.idles))
     }
 

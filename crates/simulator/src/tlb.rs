@@ -74,7 +74,7 @@ impl<M: Model> Run<'_, M> {
             let current = self.cpus[*target].current;
             *target != cpu && current != TaskId::NONE && shootdowns.space(current) == own
         };
-        let targets: Vec<CpuId> = self.cpus.numbers().into_iter().filter(runs).collect();
+        let targets: Vec<CpuId> = self.cpus.numbers().filter(runs).collect();
         let Some(further) = (targets.len() as u64).checked_sub(1) else { return };
         let Tlb { wait_ns, target_ns, .. } = &shootdowns.costs;
         let wait = Nanos((wait_ns.typical + further * target_ns.typical).max(1));
