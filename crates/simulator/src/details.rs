@@ -77,7 +77,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
+    /// Passes a detail that concerns no callback.
+    pub fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
         self.sinks.detail(&Detail { time: self.clock.now(), cpu, task, kind, site: CallbackSite::default() });
     }
 }

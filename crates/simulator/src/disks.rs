@@ -18,29 +18,16 @@ use crate::model::Model;
 use crate::noise::draw::Draw;
 use crate::run::{BOOT_CPU, Run};
 use crate::softirqs::{Deferred, Softirqs};
+use crate::sources::{Source, find, find_network, sources};
 use crate::tasks::{Role, State};
 use devices::{Answered, Completed, Devices, Networks, Place, Request};
-use event_log::{BlockCause, Waker};
+use event_log::{BlockCause, DetailKind, Waker};
 use ids::{CpuId, CpuSet, Nanos, Policy, TaskId};
 use kernel_model::{Identity, Leave, Operation, TaskAttributes};
-use machine_model::{Disk, Estimate, Machine, Network, Routing};
+use machine_model::{Disk, Machine, Network, Routing};
 use measures::{DeviceTotals, DiskMeasures, InterruptUse, NetworkMeasures};
 use std::collections::BTreeMap;
 use workload::{DeviceId, DiskId, Io, IoPlace, Submission, Workload};
-
-/// A disk or network as a source of interrupts. Those of disks come first.
-#[derive(Debug)]
-struct Source {
-    name: String,
-    is_device: bool,
-    routing: Routing,
-    top: Nanos,
-    bottom: Nanos,
-    /// CPUs that may handle its interrupts, in ascending order.
-    allowed: Vec<CpuId>,
-    /// Place in `allowed` of the CPU whose turn it is.
-    turn: usize,
-}
 
 /// Interrupts of a source on a CPU.
 #[derive(Debug)]
@@ -144,6 +131,11 @@ impl TaskDisks {
         }))
     }
 
+    /// Number of a network as a source of interrupts.
+    pub fn network_source(&self, network: usize) -> usize {
+        self.draws.len() + network
+    }
+
     /// Number on the machine of a disk of the workload.
     pub fn disk(&self, disk: DiskId) -> usize {
         self.of_workload[disk.0 as usize]
@@ -199,7 +191,7 @@ impl TaskDisks {
             allowed.iter().copied().take(if *is_device { routed } else { 0 })
         };
         let disks = self.of_workload.iter().chain(self.of_device.iter().flatten()).copied();
-        let networks = self.of_network.iter().map(|network| self.draws.len() + network);
+        let networks = self.of_network.iter().map(|network| self.network_source(*network));
         disks.chain(networks).flat_map(of_source).collect()
     }
 
@@ -213,7 +205,7 @@ impl TaskDisks {
         }
         let answered = self.networks.answered(now)?;
         self.count_call(now, &answered);
-        Some((self.draws.len() + answered.network, answered.call.task))
+        Some((self.network_source(answered.network), answered.call.task))
     }
 
     /// The answer of a call arrived at `now`.
@@ -321,50 +313,6 @@ impl TaskDisks {
     }
 }
 
-/// Disks and networks of a machine as sources of interrupts.
-fn sources(machine: &Machine) -> Vec<Source> {
-    let source = |name: String, is_device, routing, cpus: &Option<CpuSet>, [top, bottom]: [&Estimate; 2]| {
-        let all = machine.present_cpus();
-        let allowed = cpus.as_ref().map_or(all.clone(), |cpus| cpus.intersection(&all)).iter().collect();
-        let (top, bottom) = (Nanos(top.typical), Nanos(bottom.typical));
-        Source { name, is_device, routing, top, bottom, allowed, turn: 0 }
-    };
-    let of_disk = |disk: &Disk| {
-        let name = format!("disk:{}", disk.name);
-        source(name, disk.is_device(), disk.routing, &disk.interrupt_cpus, [&disk.top_ns, &disk.bottom_ns])
-    };
-    let of_network = |network: &Network| {
-        let halves = [&network.top_ns, &network.bottom_ns];
-        let name = format!("network:{}", network.name);
-        source(name, network.is_device(), network.routing, &network.interrupt_cpus, halves)
-    };
-    let (disks, networks) = (&machine.effects.disks.disks, &machine.effects.networks.networks);
-    disks.iter().map(of_disk).chain(networks.iter().map(of_network)).collect()
-}
-
-/// Number on the machine of the disk with this name; the empty name is that of the first disk.
-pub(crate) fn find(machine: &Machine, name: &str) -> Option<usize> {
-    let disks = &machine.effects.disks.disks;
-    if name.is_empty() {
-        return (!disks.is_empty()).then_some(0);
-    }
-    disks.iter().position(|disk| disk.name == name)
-}
-
-/// Number on the machine of the network with this name; the empty name is that of the first network.
-pub(crate) fn find_network(machine: &Machine, name: &str) -> Option<usize> {
-    let networks = &machine.effects.networks.networks;
-    if name.is_empty() {
-        return (!networks.is_empty()).then_some(0);
-    }
-    networks.iter().position(|network| network.name == name)
-}
-
-/// Whether the workload uses disks of this machine: by itself, or because it was recorded on a device of that name.
-pub fn uses_disks(workload: &Workload, machine: &Machine) -> bool {
-    !workload.disks.is_empty() || workload.devices.iter().any(|name| find(machine, name).is_some())
-}
-
 impl<M: Model> Run<'_, M> {
     /// `id`, which is current on `cpu`, reads or writes.
     pub fn begin_io(&mut self, cpu: CpuId, id: TaskId, io: Io) {
@@ -407,18 +355,25 @@ impl<M: Model> Run<'_, M> {
         let disks = self.disks.as_mut().expect("the workload uses disks");
         let draws = &mut disks.draws;
         let ahead = disks.devices.submit(now, disk, request, &mut |disk| draws[disk].bits());
-        self.issued(cpu, request.task);
+        self.issued(cpu, request.task, disk);
         ahead
     }
 
-    /// `id`, which runs on `cpu`, has submitted a request or a call.
-    pub fn issued(&mut self, cpu: CpuId, id: TaskId) {
+    /// `id`, which runs on `cpu`, has submitted a request to this disk, or a call over a network, whose numbers follow those
+    /// of disks.
+    pub fn issued(&mut self, cpu: CpuId, id: TaskId, source: usize) {
         let disks = self.disks.as_mut().expect("the workload uses disks or networks");
         if disks.issuers.len() <= id.index() {
             disks.issuers.resize(id.index() + 1, cpu);
         }
         disks.issuers[id.index()] = cpu;
-        if let Some(due) = disks.due() {
+        let (due, source) = (disks.due(), &mut disks.sources[source]);
+        source.requests += 1;
+        if self.sinks.wants_details {
+            let kind = DetailKind::Device { name: source.name.clone(), requests: source.requests };
+            self.tell_own_detail(cpu, TaskId::NONE, kind);
+        }
+        if let Some(due) = due {
             self.alarms.set(Alarm::Disk, due);
         }
     }
@@ -487,6 +442,12 @@ impl<M: Model> Run<'_, M> {
         let Some(mut disks) = self.disks.take() else { return };
         let mut arrived: Vec<(usize, CpuId)> = Vec::new();
         while let Some((source, task)) = disks.next_completed(now) {
+            let entry = &mut disks.sources[source];
+            entry.requests -= 1;
+            if self.sinks.wants_details {
+                let kind = DetailKind::Device { name: entry.name.clone(), requests: entry.requests };
+                self.tell_own_detail(BOOT_CPU, TaskId::NONE, kind);
+            }
             let issuer = disks.issuers[task.index()];
             let cpu = disks.route(source, issuer, |cpu| !self.cpus[cpu].offline);
             let shares = arrived.contains(&(source, cpu));

@@ -47,6 +47,7 @@ mod setup;
 mod shared_locks;
 mod sinks;
 mod softirqs;
+mod sources;
 mod speed;
 #[cfg(test)]
 mod speed_tests;
@@ -58,7 +59,6 @@ mod ticks_seen;
 mod tlb;
 
 use bpf_object::LinkedObject;
-pub use disks::uses_disks;
 use event_log::Sink;
 use fault_plan::{FaultError, FaultPlan};
 pub use handover::Spinning;
@@ -70,6 +70,7 @@ use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
 pub use setup::{UPTIME, workload_facts};
+pub use sources::uses_disks;
 use workload::Workload;
 
 /// Hardware effects modelled on every machine, by the names used in all commands. Further effects depend on the

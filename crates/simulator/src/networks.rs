@@ -22,7 +22,8 @@ impl<M: Model> Run<'_, M> {
         }
         let draws = &mut disks.network_draws;
         let ahead = disks.networks.submit(now, network, call, &mut |network| draws[network].bits());
-        self.issued(cpu, id);
+        let source = disks.network_source(network);
+        self.issued(cpu, id, source);
         self.report_network_wait(cpu, id, network, ahead);
         self.block_on_device(cpu, id);
     }

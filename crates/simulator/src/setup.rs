@@ -207,7 +207,7 @@ pub(crate) fn check_workload(
         let problem = "the workload has endless tasks and no duration; set a duration";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
     }
-    if let Some(name) = workload.disks.iter().find(|name| crate::disks::find(machine, name).is_none()) {
+    if let Some(name) = workload.disks.iter().find(|name| crate::sources::find(machine, name).is_none()) {
         let known: Vec<&str> = machine.effects.disks.disks.iter().map(|disk| disk.name.as_str()).collect();
         let known = if known.is_empty() { "no disk".to_owned() } else { format!("the disks {}", known.join(", ")) };
         let wanted = if name.is_empty() { "a disk".to_owned() } else { format!("disk {name}") };
@@ -218,7 +218,7 @@ pub(crate) fn check_workload(
             workload.name, machine.name
         )));
     }
-    if let Some(name) = workload.networks.iter().find(|name| crate::disks::find_network(machine, name).is_none()) {
+    if let Some(name) = workload.networks.iter().find(|name| crate::sources::find_network(machine, name).is_none()) {
         let known: Vec<&str> = machine.effects.networks.networks.iter().map(|one| one.name.as_str()).collect();
         let known = if known.is_empty() { "no network".to_owned() } else { format!("the networks {}", known.join(", ")) };
         let wanted = if name.is_empty() { "a network".to_owned() } else { format!("network {name}") };
@@ -230,7 +230,7 @@ pub(crate) fn check_workload(
         )));
     }
     let recorded = |name: &&String| {
-        let disk = crate::disks::find(machine, name).map(|disk| &machine.effects.disks.disks[disk]);
+        let disk = crate::sources::find(machine, name).map(|disk| &machine.effects.disks.disks[disk]);
         disk.is_some_and(|disk| matches!(disk.service, Service::Recorded))
     };
     if let Some(name) = workload.disks.iter().find(recorded) {
