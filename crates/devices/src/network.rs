@@ -232,9 +232,8 @@ impl State {
 
     /// Time to transfer so many bytes.
     fn time_of(&self, bytes: u64) -> Nanos {
-        self.wire.map_or(Nanos::ZERO, |(mbit_s, _)| {
-            Nanos((u128::from(bytes) * 8_000 / u128::from(mbit_s.max(1))) as u64)
-        })
+        self.wire
+            .map_or(Nanos::ZERO, |(mbit_s, _)| Nanos((u128::from(bytes) * 8_000 / u128::from(mbit_s.max(1))) as u64))
     }
 
     /// Transfers a message that is ready at `from`, back from the server or to it. Returns the end.
@@ -295,10 +294,7 @@ mod tests {
     fn call_takes_both_transfers_both_latencies_and_the_server() {
         let mut alone = networks(network(1, 500), false);
         assert_eq!(answers(&mut alone, &[(10, 100, 40)]), [(10 + 100 + 1_000 + 500 + 40 + 1_000, 0, 0, 500)]);
-        assert_eq!(
-            alone.busy(0, Nanos(10_000)),
-            Busy { out: Nanos(100), back: Nanos(40), server: Nanos(500) }
-        );
+        assert_eq!(alone.busy(0, Nanos(10_000)), Busy { out: Nanos(100), back: Nanos(40), server: Nanos(500) });
     }
 
     #[test]

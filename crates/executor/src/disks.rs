@@ -200,7 +200,9 @@ fn open(description: DiskDirectory) -> Result<Opened, ExecuteError> {
     }
     // Asked first, so that a file system is not filled before it turns out to be too small. Some do not tell.
     let free = statvfs(directory).ok().filter(|free| free.blocks() > 0);
-    if free.is_some_and(|free| u128::from(free.blocks_available()) * u128::from(free.fragment_size()) < u128::from(*bytes)) {
+    if free
+        .is_some_and(|free| u128::from(free.blocks_available()) * u128::from(free.fragment_size()) < u128::from(*bytes))
+    {
         return Err(failed("make a file in", io::Error::from_raw_os_error(libc::ENOSPC)));
     }
     let direct = unnamed_file(directory, name, libc::O_DIRECT);

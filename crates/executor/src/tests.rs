@@ -131,7 +131,14 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     Some(now + work)
                 }
                 Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
-                Some(Demand::Io(_) | Demand::Unmap(_) | Demand::Fsync(_) | Demand::Call(_) | Demand::Submit(_) | Demand::AwaitRequests { .. }) => {
+                Some(
+                    Demand::Io(_)
+                    | Demand::Unmap(_)
+                    | Demand::Fsync(_)
+                    | Demand::Call(_)
+                    | Demand::Submit(_)
+                    | Demand::AwaitRequests { .. },
+                ) => {
                     unreachable!("no workload here uses disks")
                 }
                 Some(Demand::CpuTime(time)) => Some(now + time),
@@ -794,10 +801,7 @@ fn unusable_directories_of_disks_are_errors_before_any_task_starts() {
         execute(&workload, &options).unwrap_err().to_string()
     };
     let temporary = temporary.to_str().unwrap();
-    assert_eq!(
-        error(&[]),
-        "w: uses disk sda; say in which directory its requests are executed: --disk sda=DIRECTORY"
-    );
+    assert_eq!(error(&[]), "w: uses disk sda; say in which directory its requests are executed: --disk sda=DIRECTORY");
     let twice = [("sda", temporary, 8_192), ("sda", temporary, 8_192)];
     assert_eq!(error(&twice), "disk sda has two directories; expected one");
     let unused = [("sda", temporary, 8_192), ("sdb", temporary, 8_192)];
@@ -811,6 +815,9 @@ fn unusable_directories_of_disks_are_errors_before_any_task_starts() {
         assert_eq!(error(&[("sda", directory, bytes)]), expected);
     }
     let full = error(&[("sda", temporary, 1 << 44)]);
-    assert!(full.starts_with(&format!("disk sda: cannot make a file in {temporary}: No space left on device")), "{full}");
+    assert!(
+        full.starts_with(&format!("disk sda: cannot make a file in {temporary}: No space left on device")),
+        "{full}"
+    );
     assert!(full.ends_with("; its file has 17592186044416 bytes, and ,size= asks for another length"), "{full}");
 }

@@ -139,13 +139,13 @@ mod toml_file;
 pub use cost::{Costs, Halt, Nature};
 pub use disks::{Disk, Disks, Order, Routing, Service, disk_presets};
 pub use draws::sample;
-pub use page_cache::PageCache;
-pub use tlb::Tlb;
-pub use networks::{Link, Network, Networks, network_presets};
 pub use effects::{
     AcquireCost, Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, Power, Smt, Standing,
 };
 pub use machine::{Machine, MachineError};
 pub use memory::{Bandwidth, Caches, Numa, Remote};
+pub use networks::{Link, Network, Networks, network_presets};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
+pub use page_cache::PageCache;
 pub use presets::presets;
+pub use tlb::Tlb;

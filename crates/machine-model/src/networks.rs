@@ -78,11 +78,7 @@ impl Network {
             Link::Wire { latency_ns, mbit_s } => vec![("network-latency", latency_ns), ("network-rate", mbit_s)],
             Link::Loopback { overhead_ns, mb_s } => vec![("network-latency", overhead_ns), ("network-rate", mb_s)],
         };
-        all.extend([
-            ("server", &mut self.server_ns),
-            ("irq", &mut self.top_ns),
-            ("irq", &mut self.bottom_ns),
-        ]);
+        all.extend([("server", &mut self.server_ns), ("irq", &mut self.top_ns), ("irq", &mut self.bottom_ns)]);
         all
     }
 

@@ -4,8 +4,8 @@
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
-    CpuAccount, DeviceTotals, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks,
-    RequestMeasures, RunMeasures, TaskAccount, TaskMeasures,
+    CpuAccount, DeviceTotals, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RequestMeasures,
+    RunMeasures, TaskAccount, TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};

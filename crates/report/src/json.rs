@@ -8,9 +8,8 @@ use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{
-    CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NetworkMeasures, NodeTraffic,
-    PageCacheMeasures,
-    PartMeasures, RequestMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NetworkMeasures,
+    NodeTraffic, PageCacheMeasures, PartMeasures, RequestMeasures, TaskMeasures,
 };
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};

@@ -7,7 +7,8 @@ use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{
-    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PageCacheMeasures, PeriodSummary, RunMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PageCacheMeasures,
+    PeriodSummary, RunMeasures, TaskMeasures,
 };
 use std::fmt::Write;
 

@@ -220,7 +220,8 @@ pub(crate) fn check_workload(
     }
     if let Some(name) = workload.networks.iter().find(|name| crate::sources::find_network(machine, name).is_none()) {
         let known: Vec<&str> = machine.effects.networks.networks.iter().map(|one| one.name.as_str()).collect();
-        let known = if known.is_empty() { "no network".to_owned() } else { format!("the networks {}", known.join(", ")) };
+        let known =
+            if known.is_empty() { "no network".to_owned() } else { format!("the networks {}", known.join(", ")) };
         let wanted = if name.is_empty() { "a network".to_owned() } else { format!("network {name}") };
         let example = if name.is_empty() { "eth0" } else { name };
         return Err(SetupError::Workload(format!(

@@ -148,12 +148,8 @@ impl Workload {
                 below("network", call.network.0, self.networks.len())
             }
             Op::Submit(request) if request.bytes == 0 => Err("a request of 0 bytes; expected at least 1".into()),
-            Op::Submit(request) => {
-                short(request.service).and(below("device", request.device.0, self.devices.len()))
-            }
-            Op::AwaitRequests { device, slept, .. } => {
-                short(*slept).and(below("device", device.0, self.devices.len()))
-            }
+            Op::Submit(request) => short(request.service).and(below("device", request.device.0, self.devices.len())),
+            Op::AwaitRequests { device, slept, .. } => short(*slept).and(below("device", device.0, self.devices.len())),
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
             Op::Unmap(_) | Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
@@ -377,9 +373,13 @@ impl Script<'_> {
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A pass through a critical section takes at least 1 ns.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) | Op::TakeRequest(_) | Op::Io(_) | Op::Call(_) => {
-                true
-            }
+            Op::Wait(..)
+            | Op::Sync(..)
+            | Op::Suspend
+            | Op::CriticalSections(_)
+            | Op::TakeRequest(_)
+            | Op::Io(_)
+            | Op::Call(_) => true,
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }

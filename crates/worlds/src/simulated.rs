@@ -39,8 +39,19 @@ pub struct Setup<'a> {
 
 /// Tags of a simulated run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
-    let Setup { scheduler, object, workload, uses_memory, uses_disks, uses_networks, uses_page_cache, unmaps, seed, draw, kernel } =
-        *setup;
+    let Setup {
+        scheduler,
+        object,
+        workload,
+        uses_memory,
+        uses_disks,
+        uses_networks,
+        uses_page_cache,
+        unmaps,
+        seed,
+        draw,
+        kernel,
+    } = *setup;
     let acts = |effect: &Effect| match effect {
         Effect::Disks => uses_disks,
         Effect::Network => uses_networks,

@@ -152,7 +152,8 @@ fn devices(reports: &[&RunReport]) -> Vec<Resource> {
     let of_run = |report: &RunReport| {
         let measures = &report.measures;
         let used = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
-        let used = used.filter_map(|disk| Some((format!("disk:{}", disk.name), disk.utilization_ppm(measures.elapsed)?)));
+        let used =
+            used.filter_map(|disk| Some((format!("disk:{}", disk.name), disk.utilization_ppm(measures.elapsed)?)));
         let networks = measures.networks.iter().flatten().filter(|network| network.calls > 0);
         let parts = networks.flat_map(|network| {
             let parts = ["out", "back", "server"].map(|part| format!("network:{}:{part}", network.name));
@@ -164,10 +165,7 @@ fn devices(reports: &[&RunReport]) -> Vec<Resource> {
     for (name, ppm) in reports.iter().flat_map(|report| of_run(report)) {
         *sums.entry(name).or_default() += ppm;
     }
-    let mean = |(name, sum): (String, u64)| Resource {
-        name,
-        utilization_ppm: sum / reports.len().max(1) as u64,
-    };
+    let mean = |(name, sum): (String, u64)| Resource { name, utilization_ppm: sum / reports.len().max(1) as u64 };
     sums.into_iter().map(mean).collect()
 }
 

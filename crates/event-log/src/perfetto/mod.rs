@@ -16,8 +16,9 @@ mod messages;
 mod tests;
 mod wire;
 
-use crate::{Detail, DetailKind, 
-    BlockCause, CallbackSite, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
+use crate::{
+    BlockCause, CallbackSite, Detail, DetailKind, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo,
+    Waker, op_name,
 };
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use messages::*;

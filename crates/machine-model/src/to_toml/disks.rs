@@ -31,7 +31,8 @@ fn write_disk(text: &mut String, disk: &Disk) {
 
 pub(super) fn write_networks(text: &mut String, networks: &Networks) {
     for network in &networks.networks {
-        let Network { name, link, server_ns, exponential, servers, interrupt_cpus, routing, top_ns, bottom_ns } = network;
+        let Network { name, link, server_ns, exponential, servers, interrupt_cpus, routing, top_ns, bottom_ns } =
+            network;
         text.push_str(&format!("\n[networks.{name}]\n"));
         match link {
             Link::Wire { latency_ns, mbit_s } => {

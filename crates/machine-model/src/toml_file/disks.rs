@@ -58,7 +58,11 @@ pub(super) struct Layers<'a, 't, 'p> {
 }
 
 impl Layers<'_, '_, '_> {
-    pub fn estimate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Option<Estimate>, MachineError> {
+    pub fn estimate(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<Estimate>, MachineError> {
         if let Some(value) = self.own.optional(key) {
             return self.own.estimate(key, value, range).map(Some);
         }
@@ -73,7 +77,12 @@ impl Layers<'_, '_, '_> {
         }
     }
 
-    pub fn integer(&mut self, key: &'static str, range: RangeInclusive<u64>, default: u64) -> Result<u64, MachineError> {
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, MachineError> {
         if let Some(value) = self.own.optional(key) {
             return self.own.integer(key, value, range);
         }
@@ -145,8 +154,7 @@ pub(super) fn interrupt_cpus(
 }
 
 fn service(layers: &mut Layers<'_, '_, '_>) -> Result<Service, MachineError> {
-    let kinds =
-        [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle), ("recorded", Kind::Recorded)];
+    let kinds = [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle), ("recorded", Kind::Recorded)];
     Ok(match layers.word("kind", &kinds)? {
         Kind::Unknown => return Err(layers.own.required("kind").expect_err("the table has no such key")),
         Kind::Recorded => Service::Recorded,
@@ -268,7 +276,10 @@ mod tests {
         for (text, expected) in [
             ("[disks]\na = 5\n", "f.toml:7: disks is 5; expected tables [disks.NAME]"),
             ("[disks.a]\nmb_s = 5\n", "f.toml:6: [disks] has no key kind"),
-            ("[disks.a]\nkind = \"tape\"\n", "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle, recorded"),
+            (
+                "[disks.a]\nkind = \"tape\"\n",
+                "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle, recorded",
+            ),
             ("[disks.a]\nkind = \"ram\"\nmb_s = 5\n", "f.toml:6: [disks] has no key overhead_ns"),
             ("[disks.\"a b\"]\nkind = \"ram\"\n", "f.toml:6: disk \"a b\"; expected a name of letters"),
             ("[disks.a]\nlike = \"nvm\"\n", "f.toml:7: no disk preset \"nvm\" (did you mean nvme?)"),

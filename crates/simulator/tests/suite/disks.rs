@@ -247,7 +247,8 @@ fn ksoftirqd_shares_an_overloaded_cpu_with_its_tasks() {
 /// A task that submits recorded reads of these microseconds and waits until at most `most` are in progress, once.
 fn recorded(tasks: &[(&[u64], u32)]) -> workload::Workload {
     use workload::{DeviceId, Op, Submission};
-    let mut workload = rt_app(&format!(r#"{{"tasks": {{"t": {{"instance": {}, "loop": 1, "run": 1}}}}}}"#, tasks.len()));
+    let mut workload =
+        rt_app(&format!(r#"{{"tasks": {{"t": {{"instance": {}, "loop": 1, "run": 1}}}}}}"#, tasks.len()));
     workload.devices = vec!["vda".to_owned()];
     for (task, (services, most)) in workload.tasks.iter_mut().zip(tasks) {
         let work = Op::Work { user: Nanos::from_us(5), system: Nanos::ZERO };

@@ -80,7 +80,10 @@ fn answers_interrupt_the_cpu_of_the_network() {
     let played = play(&machine, text);
     let measures = &played.outcome.measures;
     let [row] = &measures.interrupts.as_ref().unwrap()[..] else { panic!("one CPU handles interrupts") };
-    assert_eq!((row.source.as_str(), row.cpu, row.count, row.total), ("network:eth0", CpuId(0), 100, Nanos::from_us(100)));
+    assert_eq!(
+        (row.source.as_str(), row.cpu, row.count, row.total),
+        ("network:eth0", CpuId(0), 100, Nanos::from_us(100))
+    );
     let spin = measures.tasks.iter().find(|task| task.name.starts_with("spin")).unwrap();
     assert_eq!(spin.account.stolen, Nanos::from_us(100));
     let mut without = machine.clone();

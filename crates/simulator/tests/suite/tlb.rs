@@ -9,8 +9,7 @@ use measures::TaskMeasures;
 fn machine(cpus: u32) -> Machine {
     let mut machine = free_machine(&format!("core:{cpus} pu:1"));
     let exactly = Estimate::exactly;
-    machine.effects.tlb =
-        Some(Tlb { wait_ns: exactly(1_000), target_ns: exactly(300), handler_ns: exactly(700) });
+    machine.effects.tlb = Some(Tlb { wait_ns: exactly(1_000), target_ns: exactly(300), handler_ns: exactly(700) });
     machine
 }
 
@@ -49,7 +48,10 @@ fn nothing_is_shot_down_without_the_effect_or_other_threads() {
     let mut without = machine(5);
     without.effects.switch_off(Effect::Tlb);
     let played = play(&without, TEXT);
-    assert_eq!((played.outcome.measures.interrupts.is_none(), task(&played, "unmaps").account.run.0), (true, 10_000_000));
+    assert_eq!(
+        (played.outcome.measures.interrupts.is_none(), task(&played, "unmaps").account.run.0),
+        (true, 10_000_000)
+    );
     let alone = r#"{"tasks": {"unmaps": {"loop": 10, "run": 1000, "unmap": 512}, "other": {"loop": 1, "run": 20000}}}"#;
     let played = play(&machine(2), alone);
     assert_eq!(task(&played, "unmaps").account.run.0, 10_000_000);

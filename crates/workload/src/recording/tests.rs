@@ -5,7 +5,8 @@ use super::blocks::{BlockReader, BlockWriter, FULL_BLOCK, Next, SKIPPABLE, kind}
 use super::encode::Writer;
 use super::*;
 use crate::{
-    BarrierId, ConditionId, DeviceId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, Submission, TaskSpec, Who,
+    BarrierId, ConditionId, DeviceId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, Submission, TaskSpec,
+    Who,
 };
 use ids::{CpuId, CpuSet, Policy};
 use proptest::prelude::*;

@@ -7,7 +7,8 @@ use super::{disks, locks, networks, sources};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
 use crate::{
-    BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, NetworkCall, NetworkId, Op, Reference, SharedLock, Sleep, Source,
+    BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, NetworkCall, NetworkId, Op, Reference, SharedLock, Sleep,
+    Source,
 };
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
