@@ -121,6 +121,28 @@ impl Standing {
 }
 
 impl Effect {
+    /// Tests that compare an effect of devices with a closed form.
+    fn verified_of_devices(self) -> &'static [&'static str] {
+        match self {
+            Effect::Disks => &[
+                "disk_with_exponential_service_matches_the_closed_network",
+                "random_reads_of_a_spindle_take_seek_turn_and_transfer",
+                "striped_spindles_multiply_the_throughput_of_random_reads",
+            ],
+            Effect::Network => &[
+                "call_takes_both_transfers_both_latencies_and_the_server",
+                "server_behind_a_network_matches_the_closed_network",
+            ],
+            Effect::PageCache => &[
+                "cached_read_waits_for_the_disk_once_and_then_is_cpu_work",
+                "missing_pages_are_read_once_and_evicted_by_last_use",
+            ],
+            Effect::Tlb => &["shootdown_interrupts_the_cpus_that_run_threads_of_the_process"],
+            Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
+            _ => &[],
+        }
+    }
+
     /// Evidence for the effect, as shown in `docs/explanation/machine-model.md`.
     pub fn standing(self) -> Standing {
         let verified: &[&str] = match self {
@@ -158,21 +180,9 @@ impl Effect {
                 "compute_task_is_unaffected_by_streamers",
                 "loaded_latency_follows_the_measured_curve_below_saturation",
             ],
-            Effect::Disks => &[
-                "disk_with_exponential_service_matches_the_closed_network",
-                "random_reads_of_a_spindle_take_seek_turn_and_transfer",
-                "striped_spindles_multiply_the_throughput_of_random_reads",
-            ],
-            Effect::Network => &[
-                "call_takes_both_transfers_both_latencies_and_the_server",
-                "server_behind_a_network_matches_the_closed_network",
-            ],
-            Effect::PageCache => &[
-                "cached_read_waits_for_the_disk_once_and_then_is_cpu_work",
-                "missing_pages_are_read_once_and_evicted_by_last_use",
-            ],
-            Effect::Tlb => &["shootdown_interrupts_the_cpus_that_run_threads_of_the_process"],
-            Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
+            Effect::Disks | Effect::Network | Effect::PageCache | Effect::Tlb | Effect::Interrupts => {
+                self.verified_of_devices()
+            }
             Effect::Locks => &[
                 "lock_without_transfer_cost_matches_the_machine_repairman_model",
                 "queued_lock_throughput_has_a_plateau",
