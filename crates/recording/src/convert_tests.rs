@@ -501,7 +501,7 @@ fn resource_use_is_recorded_per_stretch_of_work() {
         executable: 5,
     };
     let request = |time_us, task| {
-        let (device, operation) = (254 << 20, workload::Operation::Write);
+        let (device, operation) = (254 << 20, workload::Operation::Flush);
         let requested = Requested { task, service: Nanos(7), device, operation, bytes: 4_096 };
         event(time_us, u32::MAX, 0, Kind::Request(requested))
     };

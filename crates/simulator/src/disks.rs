@@ -337,7 +337,7 @@ impl<M: Model> Run<'_, M> {
         if let Some(time) = disks.devices.cpu_time(disk, request.bytes) {
             return self.use_ram_disk(disk, &request, time);
         }
-        let ahead = self.pass_on(cpu, disk, request);
+        let ahead = self.pass_to_disk(cpu, disk, request);
         self.block_on_disk(cpu, request.task, disk, ahead);
     }
 
@@ -350,7 +350,7 @@ impl<M: Model> Run<'_, M> {
     }
 
     /// Passes a request to a disk; its task runs on `cpu`. Returns the number of requests before it.
-    fn pass_on(&mut self, cpu: CpuId, disk: usize, request: Request) -> u32 {
+    fn pass_to_disk(&mut self, cpu: CpuId, disk: usize, request: Request) -> u32 {
         let now = self.clock.now();
         let disks = self.disks.as_mut().expect("the workload uses disks");
         let draws = &mut disks.draws;
@@ -404,7 +404,7 @@ impl<M: Model> Run<'_, M> {
         if let Some(time) = disks.devices.cpu_time(disk, request.bytes) {
             return self.use_ram_disk(disk, &request, time);
         }
-        let ahead = self.pass_on(cpu, disk, request);
+        let ahead = self.pass_to_disk(cpu, disk, request);
         let disks = self.disks.as_mut().expect("as above");
         let own = disks.in_progress.entry((request.task, disk)).or_default();
         *own = InProgress { count: own.count + 1, ahead };

@@ -215,7 +215,9 @@ impl<M: Model> Run<'_, M> {
             Step::Written(extent) => cache.cache.written(extent),
             Step::Dirty(extent) => cache.cache.write(now, id, extent),
             Step::Copy(time) => {
-                self.demands.count_system_work(time);
+                if self.tasks[id].role == Role::Workload {
+                    self.demands.count_system_work(time);
+                }
                 self.tasks[id].begin_work(time);
             }
             Step::Nudge(disk) => {

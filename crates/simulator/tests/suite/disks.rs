@@ -115,7 +115,7 @@ const SPINNER: &str = r#"{"global": {"duration": 2}, "tasks": {
 #[test]
 fn spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu() {
     let disk = "nvme,interrupts=one,interrupt_cpus=0,top_ns=1000,bottom_ns=1500";
-    let played = play(&machine(2, &[vda]), SPINNER);
+    let played = play(&machine(2, &[disk]), SPINNER);
     let measures = &played.outcome.measures;
     let [interrupts] = &measures.interrupts.as_ref().unwrap()[..] else { panic!("one source on one CPU") };
     assert_eq!((interrupts.source.as_str(), interrupts.cpu, interrupts.max), ("disk:sda", CpuId(0), Nanos(2_500)));
@@ -159,7 +159,7 @@ fn simultaneous_completions_share_a_top_half() {
 #[test]
 fn waits_are_divided_into_queue_and_service_and_belong_to_the_task() {
     let disk = "nvme,draw=constant,read_ns=1000000,mb_s=100000,servers=1,depth=1,top_ns=0,bottom_ns=0";
-    let played = play(&machine(2, &[vda]), r#"{"tasks": {"t": {"instance": 3, "loop": 1, "read": 1}}}"#);
+    let played = play(&machine(2, &[disk]), r#"{"tasks": {"t": {"instance": 3, "loop": 1, "read": 1}}}"#);
     let measures = &played.outcome.measures;
     let (waits, services) = (disk_waits(&played), self::disk(&played).services.summary());
     assert_eq!((waits, services.mean, services.max), (Nanos(3_000_000), Nanos(1_000_000), Nanos(1_000_000)));
@@ -182,7 +182,7 @@ fn disk_waits(played: &Played) -> Nanos {
 fn effects_of_disks_can_be_left_out() {
     let disk = "nvme,draw=constant,read_ns=1000000,mb_s=100000,servers=1,depth=1,interrupts=one";
     let text = r#"{"tasks": {"t": {"instance": 3, "loop": 1, "read": 1}}}"#;
-    let mut machine = machine(2, &[vda]);
+    let mut machine = machine(2, &[disk]);
     machine.effects.switch_off(Effect::Disks);
     let played = play(&machine, text);
     assert_eq!(disk_waits(&played), Nanos::ZERO, "requests do not wait for others");

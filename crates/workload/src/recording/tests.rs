@@ -479,7 +479,7 @@ fn damaged_files_are_refused_with_the_offset() {
             "byte 260: block of operations, byte 0: operations of task 7, but only 1 tasks precede this block",
         ),
         (operations(&[0, 2, 0, 5]), "byte 260: block of operations, byte 4: the block ends within: system work"),
-        (operations(&[0, 1, 26]), "byte 260: block of operations, byte 2: operation 26; expected at most 25"),
+        (operations(&[0, 1, 28]), "byte 260: block of operations, byte 2: operation 28; expected at most 27"),
         (
             operations(&[0, 1, 2, 3, 0]),
             "byte 260: block of operations, byte 3: cause of a sleep: 3; expected at most 2",
