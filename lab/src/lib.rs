@@ -3,6 +3,7 @@
 //! manual refers to.
 
 pub mod costs;
+pub mod disk_host;
 pub mod locks;
 pub mod lrz;
 pub mod memory;

@@ -228,15 +228,27 @@ pub struct Sim {
     #[arg(long, value_name = "FILE", value_parser = kernel_types)]
     pub btf: Option<KernelTypes>,
     /// Leave out effects: smt, capacity, frequency, idle-states, locks, caches,
-    /// numa, bandwidth, disks, interrupts
+    /// numa, bandwidth, disks, network, page-cache, tlb, interrupts
     #[arg(long, value_name = "EFFECT", value_delimiter = ',')]
     pub without: Vec<Effect>,
     /// Give each machine a disk, such as sda=hdd-7200,spindles=8
     ///
     /// DISK is [NAME=]PRESET{,key=value} with the keys of a machine file (docs/reference/machine-files.md); presets are
-    /// hdd-7200, ssd-sata, nvme and ram. The name is sda by default; a disk of the same name is replaced.
+    /// hdd-7200, ssd-sata, nvme, ram and recorded. The name is sda by default; a disk of the same name is replaced.
     #[arg(long = "disk", value_name = "DISK")]
     pub disks: Vec<String>,
+    /// Give each machine a network, such as eth0=1gbe,server_ns=200000
+    ///
+    /// NETWORK is [NAME=]PRESET{,key=value} with the keys of a machine file; presets are 1gbe and loopback. The name is eth0
+    /// by default; a network of the same name is replaced.
+    #[arg(long = "network", value_name = "NETWORK")]
+    pub networks: Vec<String>,
+    /// Give each machine a page cache of this size, such as 512
+    ///
+    /// CACHE is MIB{,key=value} with the keys of [page_cache] in a machine file. Requests with "cached": true use it; without
+    /// it they are direct I/O.
+    #[arg(long, value_name = "CACHE")]
+    pub page_cache: Option<String>,
     /// Bring only the first N CPUs of each machine online
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub cpus: Option<u32>,
@@ -409,6 +421,12 @@ pub struct Run {
     /// W is a name, an rt-app JSON file, or a recording.
     #[arg(short, long, value_name = "W", conflicts_with = "command")]
     pub workload: Option<String>,
+    /// Execute requests to a disk in this directory
+    ///
+    /// DISK is [NAME=]DIRECTORY[,size=BYTES], such as sda=/mnt/test,size=1G; the name is sda by default. The requests of
+    /// the workload are direct I/O in a file of that size (256M by default), which has no name and is gone afterwards.
+    #[arg(long = "disk", value_name = "DISK", requires = "workload")]
+    pub disks: Vec<String>,
     /// End the run after this time, such as 10s or 500ms
     ///
     /// A command gets SIGTERM.

@@ -20,6 +20,9 @@ pub fn list(args: &List) -> Result<()> {
     if wanted(Kind::Machines) {
         sections.push(section("Machines", machines()?));
     }
+    if wanted(Kind::Devices) {
+        sections.push(section("Disks and networks", devices()));
+    }
     if wanted(Kind::Workloads) {
         sections.push(section("Workloads", select::describe_workloads()?));
     }
@@ -79,6 +82,19 @@ fn machines() -> Result<Vec<(String, String)>> {
         rows.push((String::new(), machine.summary()));
     }
     Ok(rows)
+}
+
+/// Presets of disks and networks, each with the first sentence on it in its file.
+fn devices() -> Vec<(String, String)> {
+    let presets = machine_model::disk_presets().iter().map(|preset| ("disk", preset));
+    let networks = machine_model::network_presets().iter().map(|preset| ("network", preset));
+    let row = |(option, (name, text)): (&str, &(&str, &str))| {
+        let comments = text.lines().skip(1).map_while(|line| line.strip_prefix("# "));
+        let text = comments.collect::<Vec<_>>().join(" ");
+        let end = [". ", ": "].iter().filter_map(|end| text.find(end)).min().unwrap_or(text.len());
+        (format!("--{option} {name}"), text[..end].trim_end_matches('.').to_owned())
+    };
+    presets.chain(networks).map(row).collect()
 }
 
 /// Rows with key, column name, meaning, and whether less or more is better; the unit is part of the key.

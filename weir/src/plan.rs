@@ -109,7 +109,7 @@ impl Plan {
             input::remember();
         }
         let (schedulers, broken) = schedulers(args)?;
-        let nominal = args.machines.iter().map(|name| with_disks(select::machine(name)?, args));
+        let nominal = args.machines.iter().map(|name| with_devices(select::machine(name)?, args));
         let nominal = nominal.collect::<Result<Vec<_>>>()?;
         notes::tell_needless(&args.without, &nominal);
         let nominal = nominal.into_iter().map(|machine| left_out(machine, args)).collect::<Result<Vec<Machine>>>()?;
@@ -240,7 +240,10 @@ impl<'a> Run<'a> {
             object: scheduler.object(),
             workload: &workload.name,
             uses_memory: workload.uses_memory(),
-            uses_disks: !workload.disks.is_empty(),
+            uses_disks: simulator::uses_disks(workload, machine),
+            uses_networks: !workload.networks.is_empty(),
+            uses_page_cache: workload.uses_page_cache(),
+            unmaps: workload.unmaps(),
             seed,
             draw,
             kernel: conditions.kernel,
@@ -299,15 +302,17 @@ fn schedulers(args: &Sim) -> Result<(Vec<Scheduler>, Vec<select::Broken>)> {
     Ok((schedulers, broken))
 }
 
-/// The machine with the disks of the command line.
-fn with_disks(mut machine: Machine, args: &Sim) -> Result<Machine> {
+/// The machine with the disks and networks of the command line.
+fn with_devices(mut machine: Machine, args: &Sim) -> Result<Machine> {
     args.disks.iter().try_for_each(|disk| machine.add_disk(disk))?;
+    args.networks.iter().try_for_each(|network| machine.add_network(network))?;
+    args.page_cache.iter().try_for_each(|cache| machine.set_page_cache(cache))?;
     Ok(machine)
 }
 
-/// The machine with the disks of the command line and without the disabled hardware effects, noise sources and CPUs.
+/// The machine with the devices of the command line and without the disabled hardware effects, noise sources and CPUs.
 fn left_out(machine: Machine, args: &Sim) -> Result<Machine> {
-    let mut machine = with_disks(machine, args)?;
+    let mut machine = with_devices(machine, args)?;
     args.without.iter().for_each(|&effect| machine.effects.switch_off(effect));
     machine.noise = args.noise_off.iter().fold(machine.noise, |noise, &source| noise.without(source));
     if let Some(wanted) = args.cpus {
@@ -371,6 +376,8 @@ fn command_line(args: &Sim) -> String {
         option("without", &words.join(","));
     }
     args.disks.iter().for_each(|disk| option("disk", disk));
+    args.networks.iter().for_each(|network| option("network", network));
+    args.page_cache.iter().for_each(|cache| option("page-cache", cache));
     if let Some(cpus) = args.cpus {
         option("cpus", &cpus.to_string());
     }

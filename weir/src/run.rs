@@ -133,9 +133,11 @@ pub fn run(args: &Run) -> Result<bool> {
     for name in executor::remove_stale_cgroups() {
         say!("weir: removed cgroup {name}, left behind by a killed weir");
     }
-    let options = Options { duration: plan.duration, ..Options::default() };
+    let options = Options { duration: plan.duration, disks: plan.disks.clone(), ..Options::default() };
     let prepared = plan.workload().map(|workload| PreparedWorkload::prepare(workload, &options)).transpose();
     let prepared = prepared.map_err(kernel_link::LinkError::from)?;
+    let notes = prepared.as_ref().map_or_else(Vec::new, PreparedWorkload::notes);
+    notes.iter().for_each(|note| say!("weir: {}", report::escape(note)));
     let faults = plan.faults.as_ref().map(Faults::prepare).transpose().context("--faults")?;
     // The guardian is started before the scheduler is loaded, since a faulty scheduler might never let it start.
     let _guardian = faults.as_ref().map(start_guardian).transpose()?;
@@ -261,7 +263,8 @@ fn end_faults(faults: Option<Faults>) -> Result<Option<String>> {
 fn measure(plan: &Plan, prepared: Option<&PreparedWorkload<'_>>, mut outside: Outside<'_>) -> Result<bool> {
     let machine = host_machine()?;
     let kernel = host::kernel_release()?;
-    let workload_caveats = prepared.map_or_else(Vec::new, |prepared| prepared.workload().caveats.clone());
+    let caveats = |prepared: &PreparedWorkload<'_>| [&prepared.workload().caveats[..], &prepared.notes()].concat();
+    let workload_caveats = prepared.map_or_else(Vec::new, caveats);
     let tags = report::Tags { workload_caveats, ..tags(plan, &kernel) };
     let trace =
         plan.outputs.trace.as_ref().map(Target::create).transpose()?.map(|out| perfetto::Writer::new(out, &kernel));

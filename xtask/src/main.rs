@@ -62,6 +62,8 @@ enum Task {
     MemoryHost(lab::memory_host::Arguments),
     /// Measure what the effects of memory cost the simulator (valgrind)
     MemoryCost(lab::memory_cost::Arguments),
+    /// Compare the model of disks and interrupts with this host (root)
+    DiskHost(lab::disk_host::Arguments),
     /// Measure the cost of a scheduling decision: instructions, time, locks
     Costs(lab::costs::Arguments),
     /// Compare two threads at a lock on this host with the model (root)
@@ -98,6 +100,7 @@ fn main() -> ExitCode {
         Task::Memory(arguments) => ("memory", lab::memory::execute(&arguments).map(|()| true)),
         Task::MemoryCost(arguments) => ("memory-cost", lab::memory_cost::execute(&arguments).map(|()| true)),
         Task::MemoryHost(arguments) => ("memory-host", lab::memory_host::execute(&arguments).map(|()| true)),
+        Task::DiskHost(arguments) => ("disk-host", lab::disk_host::execute(&arguments).map(|()| true)),
         Task::MeterCost(arguments) => ("meter-cost", lab::meter_cost::execute(&arguments).map(|()| true)),
         Task::MeterCheck(arguments) => ("meter-check", lab::meter_check::execute(&arguments)),
         Task::Nix(arguments) => ("nix", lab::nix::execute(&arguments).map(|()| true)),

@@ -67,6 +67,7 @@ pub(crate) fn split(start: u64, bytes: u64, stripe: u64, members: usize) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ids::Nanos;
     use proptest::prelude::*;
 
     #[test]
@@ -81,7 +82,8 @@ mod tests {
     #[test]
     fn sequential_requests_of_a_task_follow_each_other() {
         let mut cursors = Cursors::default();
-        let mut request = Request { task: TaskId(1), write: false, bytes: 100, place: Place::Sequential };
+        let mut request =
+            Request { task: TaskId(1), write: false, bytes: 100, place: Place::Sequential, recorded: Nanos::ZERO };
         let mut half = || 1 << 63;
         assert_eq!(cursors.start(&request, 10_000, &mut half), 5_000);
         assert_eq!(cursors.start(&request, 10_000, &mut half), 5_100);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Disks in simulated time: which request a disk serves when, and how long that takes.
+//! Disks in simulated time: which request a disk serves when, and how long that takes. Networks are in `network.rs`.
 //!
 //! 1. A disk consists of one member or of several equal ones over which addresses are striped. A request is divided
 //!    into a part for each member that it touches, and is complete when all parts are.
@@ -10,15 +10,20 @@
 //!    overhead, a seek of t + (a - t) 15/8 sqrt(d) for a distance d as a share of the capacity, a rotation that is
 //!    uniform over a turn, and the transfer. The mean of sqrt(d) between random positions is 8/15, so that `a` is the
 //!    mean seek.
-//! 4. Service by flash: a mean for reads or writes, constant or exponentially distributed, and the transfer.
+//! 4. A disk may also serve each request for the time that its service took in a recording.
+//! 5. Service by flash: a mean for reads or writes, constant or exponentially distributed, and the transfer.
 //!
 //! The caller owns the clock and the random numbers. Nothing here knows CPUs or tasks except as names.
 
 mod layout;
 mod member;
+mod network;
+mod page_cache;
 mod service;
 
 pub use layout::Place;
+pub use network::{Answered, Busy, Call, Networks};
+pub use page_cache::{Extent, PAGE, PageCache, Which};
 
 use ids::{Nanos, TaskId};
 use layout::{Cursors, split};
@@ -39,6 +44,9 @@ pub struct Request {
     pub bytes: u64,
     /// Position.
     pub place: Place,
+    /// Time that its service took in a recording; 0 if it was not recorded. Only a disk that serves recorded requests uses
+    /// it.
+    pub recorded: Nanos,
 }
 
 /// A completed request.
@@ -90,7 +98,7 @@ struct End {
     request: u32,
 }
 
-/// Random numbers of a disk: 64 bits each.
+/// Random numbers of a disk or network: 64 bits each.
 pub type Random<'a> = &'a mut dyn FnMut(usize) -> u64;
 
 /// All disks of a machine.
@@ -142,7 +150,7 @@ impl Devices {
         for (member, offset, bytes) in parts {
             let queue = &mut self.disks[disk].members[member];
             ahead = ahead.max(queue.len());
-            queue.push(Job { request: number, write: request.write, offset, bytes });
+            queue.push(Job { request: number, write: request.write, offset, bytes, recorded: request.recorded });
             self.start(now, disk, member, random);
         }
         ahead

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Queue of a member: what the kernel keeps, what the member holds, what it serves.
 
+use ids::Nanos;
 use machine_model::Order;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,6 +14,8 @@ pub(crate) struct Job {
     /// First byte on the member.
     pub offset: u64,
     pub bytes: u64,
+    /// Recorded service time of its request.
+    pub recorded: Nanos,
 }
 
 /// Jobs that the kernel keeps.

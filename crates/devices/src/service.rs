@@ -11,6 +11,7 @@ const ANY_CAPACITY: u64 = 1 << 50;
 /// Constants of a member.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Timing {
+    Recorded,
     Ram { overhead: u64, mb_s: u64 },
     Flash { read: u64, write: u64, mb_s: u64, exponential: bool },
     Spindle { overhead: u64, track: u64, average: u64, turn: u64, mb_s: u64, capacity: u64 },
@@ -24,6 +25,7 @@ fn transfer(bytes: u64, mb_s: u64) -> u64 {
 impl Timing {
     pub fn new(service: &Service) -> Timing {
         match service {
+            Service::Recorded => Timing::Recorded,
             Service::Ram { overhead_ns, mb_s } => Timing::Ram { overhead: overhead_ns.typical, mb_s: mb_s.typical },
             Service::Flash { read_ns, write_ns, mb_s, exponential } => Timing::Flash {
                 read: read_ns.typical,
@@ -60,6 +62,7 @@ impl Timing {
     /// Service time of a job on a member whose last job ended at the byte `head`; at least 1 ns.
     pub fn service(&self, job: &Job, head: u64, random: &mut dyn FnMut() -> u64) -> Nanos {
         let time = match *self {
+            Timing::Recorded => job.recorded.0,
             Timing::Ram { overhead, mb_s } => overhead + transfer(job.bytes, mb_s),
             Timing::Flash { read, write, mb_s, exponential } => {
                 let mean = Nanos(if job.write { write } else { read });
@@ -112,7 +115,7 @@ mod tests {
     fn sequential_requests_of_a_spindle_take_only_the_transfer() {
         let timing =
             Timing::Spindle { overhead: 5, track: 10, average: 10, turn: 1_000, mb_s: 100, capacity: 1_000_000 };
-        let job = |offset| Job { request: 0, write: false, offset, bytes: 1_000 };
+        let job = |offset| Job { request: 0, write: false, offset, bytes: 1_000, recorded: Nanos::ZERO };
         assert_eq!(timing.service(&job(500), 500, &mut || unreachable!()), Nanos(10_000));
         // Half a turn of 1000 ns, a seek of 10, overhead of 5.
         assert_eq!(timing.service(&job(500), 400, &mut || 1 << 63), Nanos(10_000 + 515));

@@ -31,7 +31,7 @@ fn devices(disk: Description) -> Devices {
 }
 
 fn read(task: u32, byte: u64) -> Request {
-    Request { task: TaskId(task), write: false, bytes: 512, place: Place::At(byte) }
+    Request { task: TaskId(task), write: false, bytes: 512, place: Place::At(byte), recorded: Nanos::ZERO }
 }
 
 /// All completions: time, task, wait, service.
@@ -100,6 +100,15 @@ fn striped_request_is_complete_with_its_last_part() {
     let wide = Request { bytes: 4096, ..read(1, 0) };
     assert_eq!(devices.submit(Nanos(50), 0, wide, &mut |_| 0), 1, "one member is busy");
     assert_eq!(drain(&mut devices), [(100, 0, 0, 100), (201, 1, 0, 151)], "that member begins its part 50 ns later");
+}
+
+#[test]
+fn recorded_requests_take_their_recorded_time_and_wait_for_the_others() {
+    let mut devices = devices(Description { service: Service::Recorded, ..flash(1, 1, 100) });
+    for (task, ns) in [(0, 70), (1, 20)] {
+        devices.submit(Nanos(0), 0, Request { recorded: Nanos(ns), ..read(task, 0) }, &mut |_| unreachable!());
+    }
+    assert_eq!(drain(&mut devices), [(70, 0, 0, 70), (90, 1, 70, 20)]);
 }
 
 #[test]

@@ -74,6 +74,13 @@ pub enum DetailKind {
         /// Success ratio, in 1/1024.
         ratio: u32,
     },
+    /// The number of requests in progress at a device has changed. The detail is of no task.
+    Device {
+        /// Device, such as `disk:sda`.
+        name: String,
+        /// Number of requests in progress, those that the kernel keeps included.
+        requests: u32,
+    },
     /// The task reloads what its caches have lost before it works again.
     Reloads {
         /// Time that it needs.

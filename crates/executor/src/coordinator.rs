@@ -58,6 +58,11 @@ impl<'w> PreparedWorkload<'w> {
         self.prepared.calibration
     }
 
+    /// Sentences on where the execution differs from the workload.
+    pub fn notes(&self) -> Vec<String> {
+        self.prepared.disks.notes()
+    }
+
     /// Starts the execution, calls `meanwhile`, and waits for the end of both. The coordinator is the next and only
     /// child of the calling thread. All tasks descend from it, and it outlives them.
     ///

@@ -3,6 +3,7 @@
 
 use ids::{CpuSet, Policy};
 use std::io;
+use std::path::PathBuf;
 use workload::WorkloadError;
 
 /// Reasons why a workload could not be executed with real tasks. Everything that can be checked beforehand is
@@ -19,11 +20,67 @@ pub enum ExecuteError {
         /// Name of the workload.
         workload: String,
     },
-    /// The workload uses disks.
-    #[error("{workload}: requests to disks (read, write, iorun) can be simulated, but not executed")]
-    Disks {
+    /// The workload shrinks address spaces.
+    #[error("{workload}: unmap can be simulated, but not executed: all tasks of an execution share an address space")]
+    Unmaps {
         /// Name of the workload.
         workload: String,
+    },
+    /// The workload uses networks.
+    #[error("{workload}: calls over networks can be simulated, but not executed")]
+    Networks {
+        /// Name of the workload.
+        workload: String,
+    },
+    /// The workload uses a disk for which there is no directory.
+    #[error(
+        "{workload}: uses {}; say in which directory its requests are executed: --disk {}=DIRECTORY",
+        if .disk.is_empty() { "a disk".to_owned() } else { format!("disk {disk}") },
+        if .disk.is_empty() { "sda" } else { .disk }
+    )]
+    NoDisk {
+        /// Name of the workload.
+        workload: String,
+        /// Name of the disk; empty for the first one.
+        disk: String,
+    },
+    /// There are two directories for a disk.
+    #[error("disk {disk} has two directories; expected one")]
+    DiskTwice {
+        /// Name of the disk.
+        disk: String,
+    },
+    /// There is a directory for a disk that the workload does not use.
+    #[error("{workload}: does not use disk {disk}, for which a directory is given")]
+    UnusedDisk {
+        /// Name of the workload.
+        workload: String,
+        /// Name of the disk.
+        disk: String,
+    },
+    /// A request is longer than the file of its disk.
+    #[error("disk {disk}: a request has {bytes} bytes, but the file has {size}; add ,size=BYTES to its --disk")]
+    LongRequest {
+        /// Name of the disk.
+        disk: String,
+        /// Length of the request.
+        bytes: u64,
+        /// Length of the file.
+        size: u64,
+    },
+    /// A system call on the file of a disk failed.
+    #[error("disk {disk}: cannot {action} {}: {source}{hint}", directory.display())]
+    Directory {
+        /// Name of the disk.
+        disk: String,
+        /// Its directory.
+        directory: PathBuf,
+        /// Attempted action.
+        action: &'static str,
+        /// Advice; may be empty.
+        hint: String,
+        /// The kernel's error.
+        source: io::Error,
     },
     /// The workload has mutexes with priority inheritance.
     #[error("{workload}: mutexes with priority inheritance (pi_enabled) can be simulated, but not executed")]

@@ -26,6 +26,8 @@
 //!   whose **session** differs from its parent's starts a new one.
 //! - **Critical sections** use real locks in the shared memory. A mutex is a futex whose waiters sleep without
 //!   spinning.
+//! - **Requests to disks** are direct I/O in files that exist only meanwhile (`disks.rs`), in directories that the user
+//!   names. Recorded requests are not executed: the task sleeps for the recorded length.
 //! - **Fork** is `clone(2)`. A yield is `sched_yield(2)`.
 //!
 //! All tasks share one Executor, behind a spin lock that is held for about 100 ns. A task sleeps for it only after
@@ -38,6 +40,7 @@
 
 mod cgroups;
 mod coordinator;
+mod disks;
 mod donors;
 mod error;
 pub mod lock_costs;
@@ -56,12 +59,13 @@ mod work;
 
 pub use cgroups::{CgroupError, remove_stale_cgroups};
 pub use coordinator::{PreparedWorkload, Running, Stopper};
+pub use disks::DiskDirectory;
 pub use error::ExecuteError;
 use locks::Locks;
 pub use work::Calibration;
 
 use ids::{CpuId, Nanos, TaskId};
-use measures::{Periods, RequestMeasures};
+use measures::{DiskMeasures, Periods, RequestMeasures};
 use workload::{TaskGroup, Workload};
 
 /// Options of an execution.
@@ -79,6 +83,8 @@ pub struct Options {
     pub settle: Option<Nanos>,
     /// Record [`ExecutionResult::log`].
     pub log: bool,
+    /// Directories in which the requests to the workload's disks are executed.
+    pub disks: Vec<DiskDirectory>,
     /// Loop rounds per nanosecond of work; `None` measures them first, which takes about 16 ms per CPU.
     pub calibration: Option<Calibration>,
 }
@@ -86,7 +92,7 @@ pub struct Options {
 impl Default for Options {
     /// The workload's duration, with a gate, without the other options.
     fn default() -> Options {
-        Options { duration: None, gate: true, settle: None, log: false, calibration: None }
+        Options { duration: None, gate: true, settle: None, log: false, disks: Vec::new(), calibration: None }
     }
 }
 
@@ -140,6 +146,8 @@ pub struct ExecutionResult {
     pub disturbances: u64,
     /// Requests of each source of the workload.
     pub requests: Vec<RequestMeasures>,
+    /// Use of each disk; empty if the workload uses none.
+    pub disks: Vec<DiskMeasures>,
     /// Operations in order, if requested.
     pub log: Vec<Step>,
     /// Groups of the workload, parents first.

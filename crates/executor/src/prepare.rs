@@ -2,6 +2,7 @@
 //! Checks before an execution: whether the workload fits this machine and this user.
 
 use super::cgroups::Cgroups;
+use super::disks::Disks;
 use super::donors::Donors;
 use super::{Calibration, ExecuteError, Options};
 use host::sys;
@@ -20,6 +21,8 @@ pub struct Prepared {
     pub cpus: CpuSet,
     /// Cgroups of the workload's groups.
     pub cgroups: Option<Cgroups>,
+    /// Disks of the workload.
+    pub disks: Disks,
     /// Storage for the coordinator and its tasks.
     pub donors: Donors,
     /// Held by the task that measures the undisturbed times of its memory.
@@ -39,8 +42,11 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     if let Some(task) = workload.tasks.iter().find(|task| footprint(task) > MAX_FOOTPRINT) {
         return Err(ExecuteError::Footprint { workload: workload.name.clone(), task: task.name.clone() });
     }
-    if !workload.disks.is_empty() {
-        return Err(ExecuteError::Disks { workload: workload.name.clone() });
+    if workload.unmaps() {
+        return Err(ExecuteError::Unmaps { workload: workload.name.clone() });
+    }
+    if !workload.networks.is_empty() {
+        return Err(ExecuteError::Networks { workload: workload.name.clone() });
     }
     if workload.mutexes.iter().any(|mutex| mutex.inherits_priority) {
         return Err(ExecuteError::Inherits { workload: workload.name.clone() });
@@ -58,9 +64,10 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     let at_once = workload.tasks.iter().filter(|task| task.start == Start::At(Nanos::ZERO)).count();
     let donors = Donors::make(1 + at_once)
         .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
+    let disks = Disks::open(workload, &options.disks)?;
     // Cgroups are created last, after everything that can fail, because they would have to be removed again.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups, donors, memory_turn: Mutex::default() })
+    Ok(Prepared { calibration, cpus, cgroups, disks, donors, memory_turn: Mutex::default() })
 }
 
 /// Number and name of a spec, for errors.

@@ -537,6 +537,7 @@ impl<'w> Shared<'w> {
             end,
             elapsed,
             requests: state.requests,
+            disks: self.prepared.disks.take_measures(),
             calibration: self.prepared.calibration,
             tasks,
             failed_forks: state.failed_forks,

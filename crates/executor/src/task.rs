@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! A task: it asks the Executor for its next operation and carries it out.
 
+use super::disks::DiskUser;
 use super::memory::TaskMemory;
 use super::named_process;
 use super::prepare::describe;
@@ -15,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, PoisonError};
 use std::thread;
-use workload::{CriticalSections, Demand};
+use workload::{CriticalSections, Demand, DiskId, Io};
 
 /// Interval at which a working task checks for the end of the execution.
 const CHUNK: Nanos = Nanos::from_us(50);
@@ -33,6 +34,8 @@ pub struct TaskRunner<'scope, 'env, 'w> {
     chunk: u64,
     /// What it accesses while it works.
     memory: TaskMemory,
+    /// Its use of disks.
+    disks: Option<DiskUser>,
 }
 
 /// Creates a task as a child of the calling one. If the kernel fails to create it, a forked task is counted, and a
@@ -69,6 +72,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
             woken_handles: Vec::new(),
             chunk: shared.prepared.calibration.rounds_of(CHUNK).max(1),
             memory: TaskMemory::default(),
+            disks: None,
         }
     }
 
@@ -94,6 +98,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
             self.shared.fail(error);
         }
         self.make_memory();
+        self.disks = DiskUser::of(&self.shared.workload.tasks[self.setup.spec as usize], self.setup.task);
         let before = sys::own_status();
         if self.setup.at_gate {
             self.setup.handle.asleep_from.store(before.voluntary + 1, SeqCst);
@@ -106,6 +111,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         self.result.ended = self.shared.now();
         self.result.cpu = sys::cpu_time().since(cpu);
         let after = sys::own_status();
+        self.disks.iter().for_each(|user| self.shared.prepared.disks.add(user));
         self.result.voluntary_switches = after.voluntary - before.voluntary;
         self.result.involuntary_switches = after.involuntary - before.involuntary;
         self.result
@@ -184,7 +190,11 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::Wait) => self.wait(),
                 Some(Demand::Spin) => self.spin_until_woken(),
                 Some(Demand::CriticalSections(op)) => self.critical_sections(&op),
-                Some(Demand::Io(_)) => unreachable!("refused before: disks are simulated only"),
+                Some(Demand::Io(io)) => self.request(&io),
+                Some(Demand::Fsync(disk)) => self.fsync(disk),
+                Some(Demand::Call(_) | Demand::Unmap(_)) => unreachable!("refused before: they are simulated only"),
+                Some(Demand::Submit(_)) => {}
+                Some(Demand::AwaitRequests { slept, .. }) => self.sleep(asked_at, slept),
                 Some(Demand::Yield) => {
                     self.result.yields += 1;
                     thread::yield_now();
@@ -232,6 +242,19 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
             work::spin(self.calibration().rounds_of(left).clamp(1, self.chunk));
             !self.shared.is_over()
         });
+    }
+
+    fn request(&mut self, io: &Io) {
+        let user = self.disks.as_mut().expect("the script has requests");
+        if let Err(error) = user.request(&self.shared.prepared.disks, io) {
+            self.shared.fail(error);
+        }
+    }
+
+    fn fsync(&mut self, disk: DiskId) {
+        if let Err(error) = self.shared.prepared.disks.sync(disk) {
+            self.shared.fail(error);
+        }
     }
 
     fn sleep(&mut self, asked_at: Nanos, time: Nanos) {

@@ -3,6 +3,7 @@
 //!
 //! Absolute times are not compared, since the host is busy: only order, counts and lower bounds of times.
 
+mod disks;
 mod processes;
 mod random;
 
@@ -131,7 +132,16 @@ fn model(workload: &Workload) -> (Vec<Counts>, Vec<(TaskId, u32)>) {
                     Some(now + work)
                 }
                 Some(Demand::CriticalSections(_)) => unreachable!("no workload here has locks of that kind"),
-                Some(Demand::Io(_)) => unreachable!("no workload here uses disks"),
+                Some(
+                    Demand::Io(_)
+                    | Demand::Unmap(_)
+                    | Demand::Fsync(_)
+                    | Demand::Call(_)
+                    | Demand::Submit(_)
+                    | Demand::AwaitRequests { .. },
+                ) => {
+                    unreachable!("no workload here uses disks")
+                }
                 Some(Demand::CpuTime(time)) => Some(now + time),
                 Some(Demand::Sleep(time, _)) => {
                     count.sleeps += 1;
@@ -432,6 +442,8 @@ fn workload(tasks: Vec<TaskSpec>) -> Workload {
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -34,6 +34,7 @@ fn words(context: &RunContext<'_>, task: TaskId, event: &TaskEvent) -> String {
             | DetailKind::Wrote { .. }
             | DetailKind::Fair(_)
             | DetailKind::NewidleSkipped { .. }
+            | DetailKind::Device { .. }
             | DetailKind::Passed => "moved in its queue".to_owned(),
         },
     }

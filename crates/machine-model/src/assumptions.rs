@@ -38,8 +38,9 @@ impl Machine {
                 Effect::Numa => self.effects.numa.clone_from(&class.numa),
                 Effect::Bandwidth => self.effects.bandwidth.clone_from(&class.bandwidth),
                 Effect::Locks => self.effects.locks.clone_from(&class.locks),
-                // No class has disks.
-                Effect::Disks | Effect::Interrupts => continue,
+                Effect::Tlb => self.effects.tlb.clone_from(&class.tlb),
+                // No class has devices.
+                Effect::Disks | Effect::Network | Effect::PageCache | Effect::Interrupts => continue,
             }
             self.effects.assumed.insert(effect);
         }
@@ -97,8 +98,15 @@ mod tests {
     #[test]
     fn machine_given_by_topology_alone_gets_assumed_effects_by_size() {
         let small = assumed("core:4 pu:2");
-        let all =
-            [Effect::Smt, Effect::Frequency, Effect::IdleStates, Effect::Caches, Effect::Bandwidth, Effect::Locks];
+        let all = [
+            Effect::Smt,
+            Effect::Frequency,
+            Effect::IdleStates,
+            Effect::Caches,
+            Effect::Bandwidth,
+            Effect::Locks,
+            Effect::Tlb,
+        ];
         assert_eq!(small.effects.modelled().collect::<Vec<_>>(), all);
         assert_eq!(small.effects.assumed.iter().copied().collect::<Vec<_>>(), all);
         assert!(small.is_uncertain());
@@ -120,13 +128,15 @@ mod tests {
     #[test]
     fn described_effects_are_kept_and_not_marked_as_assumed() {
         let preset = Machine::preset("server-512").unwrap();
-        assert_eq!(preset.clone().with_assumptions(), preset);
+        let mut completed = preset.clone().with_assumptions();
+        assert!(completed.effects.tlb.take().is_some() && completed.effects.assumed.remove(&Effect::Tlb));
+        assert_eq!(completed, preset);
         let text = "description = \"d\"\nhz = 250\nno_hz_idle = true\ntopology = { shape = \"core:2 pu:2\" }\n\
             [smt]\nthroughput_percent = 130\n";
         let machine = Machine::from_toml("m", text).unwrap();
         let completed = machine.clone().with_assumptions();
         assert_eq!(completed.effects.smt, machine.effects.smt);
-        assert!(!completed.effects.assumed.contains(&Effect::Smt) && completed.effects.assumed.len() == 5);
+        assert!(!completed.effects.assumed.contains(&Effect::Smt) && completed.effects.assumed.len() == 6);
     }
 
     #[test]

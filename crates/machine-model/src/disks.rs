@@ -40,6 +40,8 @@ impl Routing {
 /// How long a request takes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Service {
+    /// As long as in the recording that contains the request.
+    Recorded,
     /// No device: CPU time of the task.
     Ram {
         /// For each request, in nanoseconds.
@@ -109,7 +111,7 @@ pub struct Disks {
     pub disks: Vec<Disk>,
     /// Requests take their service times, but never wait for others.
     pub without_queues: bool,
-    /// Interrupts take no time, and arrive at the CPU that issued the request.
+    /// Interrupts of disks and networks take no time, and arrive at the CPU that issued the request.
     pub without_interrupts: bool,
 }
 
@@ -132,6 +134,7 @@ pub fn disk_presets() -> &'static [(&'static str, &'static str)] {
         ("ssd-sata", include_str!("../../../machines/disks/ssd-sata.toml")),
         ("nvme", include_str!("../../../machines/disks/nvme.toml")),
         ("ram", include_str!("../../../machines/disks/ram.toml")),
+        ("recorded", include_str!("../../../machines/disks/recorded.toml")),
     ]
 }
 
@@ -139,6 +142,7 @@ impl Disk {
     /// Uncertain constants, with their groups.
     pub(crate) fn estimates(&mut self) -> Vec<(&'static str, &mut Estimate)> {
         let mut all = match &mut self.service {
+            Service::Recorded => Vec::new(),
             Service::Ram { overhead_ns, mb_s } => vec![("disk-latency", overhead_ns), ("disk-rate", mb_s)],
             Service::Flash { read_ns, write_ns, mb_s, exponential: _ } => {
                 vec![("disk-latency", read_ns), ("disk-latency", write_ns), ("disk-rate", mb_s)]
@@ -152,6 +156,15 @@ impl Disk {
         };
         all.extend([("irq", &mut self.top_ns), ("irq", &mut self.bottom_ns)]);
         all
+    }
+
+    /// Capacity of all members in bytes; that of a disk whose positions do not matter is 2^50.
+    pub fn capacity(&self) -> u64 {
+        let member = match self.service {
+            Service::Spindle { capacity_gb, .. } => capacity_gb * 1_000_000_000,
+            Service::Recorded | Service::Ram { .. } | Service::Flash { .. } => 1 << 50,
+        };
+        member.saturating_mul(u64::from(self.spindles))
     }
 
     /// Whether requests are served by a device rather than by the task's CPU.
@@ -188,7 +201,7 @@ mod tests {
         assert_eq!(sda.interrupt_cpus.as_ref().unwrap().to_string(), "1-2");
         let problem = |text: &str| machine.clone().add_disk(text).unwrap_err().to_string();
         for (text, expected) in [
-            ("floppy", "no disk preset \"floppy\"; presets are hdd-7200, ssd-sata, nvme, ram"),
+            ("floppy", "no disk preset \"floppy\"; presets are hdd-7200, ssd-sata, nvme, ram, recorded"),
             ("hdd-720", "no disk preset \"hdd-720\" (did you mean hdd-7200?)"),
             ("hdd-7200,spindles=0", "spindles is 0; expected an integer from 1 to 1024"),
             ("hdd-7200,colour=red", "[disks] has an unknown key colour; known are like, kind, overhead_ns"),

@@ -87,6 +87,9 @@ impl Effects {
             bandwidth,
             locks,
             disks,
+            networks,
+            page_cache,
+            tlb,
             sample: _,
             assumed: _,
         } = self;
@@ -128,6 +131,9 @@ impl Effects {
             all.push(("futex", &mut locks.futex_ns));
         }
         all.extend(disks.disks.iter_mut().flat_map(crate::Disk::estimates));
+        all.extend(tlb.iter_mut().flat_map(crate::Tlb::estimates));
+        all.extend(page_cache.iter_mut().flat_map(crate::PageCache::estimates));
+        all.extend(networks.networks.iter_mut().flat_map(crate::Network::estimates));
         all
     }
 }

@@ -6,7 +6,7 @@
 //! [`crate::Machine::with_assumptions`]. The formulas are in `docs/explanation/machine-model.md`; `crates/speed`
 //! implements them.
 
-use crate::{Bandwidth, Caches, Disks, Numa};
+use crate::{Bandwidth, Caches, Disks, Networks, Numa, PageCache, Tlb};
 use ids::Locality;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -51,13 +51,19 @@ pub enum Effect {
     Locks,
     /// Requests to a disk wait for others.
     Disks,
-    /// Interrupts of disks take CPU time.
+    /// Calls over a network wait for others.
+    Network,
+    /// Cached requests to disks are served by the page cache; otherwise by the disk.
+    PageCache,
+    /// A shrinking address space interrupts the CPUs that run its threads.
+    Tlb,
+    /// Interrupts of disks and networks take CPU time.
     Interrupts,
 }
 
 impl Effect {
     /// All effects.
-    pub const ALL: [Effect; 10] = [
+    pub const ALL: [Effect; 13] = [
         Effect::Smt,
         Effect::Capacity,
         Effect::Frequency,
@@ -67,14 +73,14 @@ impl Effect {
         Effect::Bandwidth,
         Effect::Locks,
         Effect::Disks,
+        Effect::Network,
+        Effect::PageCache,
+        Effect::Tlb,
         Effect::Interrupts,
     ];
 
     /// Effects that act on tasks whose use of memory the workload describes, and on no others.
     pub const OF_MEMORY: [Effect; 3] = [Effect::Caches, Effect::Numa, Effect::Bandwidth];
-
-    /// Effects that act on tasks that use disks, and on no others.
-    pub const OF_DISKS: [Effect; 2] = [Effect::Disks, Effect::Interrupts];
 
     /// Name on command lines and in results.
     pub fn name(self) -> &'static str {
@@ -88,6 +94,9 @@ impl Effect {
             Effect::Bandwidth => "bandwidth",
             Effect::Locks => "locks",
             Effect::Disks => "disks",
+            Effect::Network => "network",
+            Effect::PageCache => "page-cache",
+            Effect::Tlb => "tlb",
             Effect::Interrupts => "interrupts",
         }
     }
@@ -112,6 +121,28 @@ impl Standing {
 }
 
 impl Effect {
+    /// Tests that compare an effect of devices with a closed form.
+    fn verified_of_devices(self) -> &'static [&'static str] {
+        match self {
+            Effect::Disks => &[
+                "disk_with_exponential_service_matches_the_closed_network",
+                "random_reads_of_a_spindle_take_seek_turn_and_transfer",
+                "striped_spindles_multiply_the_throughput_of_random_reads",
+            ],
+            Effect::Network => &[
+                "call_takes_both_transfers_both_latencies_and_the_server",
+                "server_behind_a_network_matches_the_closed_network",
+            ],
+            Effect::PageCache => &[
+                "cached_read_waits_for_the_disk_once_and_then_is_cpu_work",
+                "missing_pages_are_read_once_and_evicted_by_last_use",
+            ],
+            Effect::Tlb => &["shootdown_interrupts_the_cpus_that_run_threads_of_the_process"],
+            Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
+            _ => &[],
+        }
+    }
+
     /// Evidence for the effect, as shown in `docs/explanation/machine-model.md`.
     pub fn standing(self) -> Standing {
         let verified: &[&str] = match self {
@@ -149,12 +180,9 @@ impl Effect {
                 "compute_task_is_unaffected_by_streamers",
                 "loaded_latency_follows_the_measured_curve_below_saturation",
             ],
-            Effect::Disks => &[
-                "disk_with_exponential_service_matches_the_closed_network",
-                "random_reads_of_a_spindle_take_seek_turn_and_transfer",
-                "striped_spindles_multiply_the_throughput_of_random_reads",
-            ],
-            Effect::Interrupts => &["spinner_loses_exactly_the_time_of_the_interrupts_on_its_cpu"],
+            Effect::Disks | Effect::Network | Effect::PageCache | Effect::Tlb | Effect::Interrupts => {
+                self.verified_of_devices()
+            }
             Effect::Locks => &[
                 "lock_without_transfer_cost_matches_the_machine_repairman_model",
                 "queued_lock_throughput_has_a_plateau",
@@ -369,6 +397,12 @@ pub struct Effects {
     pub locks: Option<Locks>,
     /// Disks.
     pub disks: Disks,
+    /// Networks.
+    pub networks: Networks,
+    /// Page cache; `None`: cached requests to disks are direct ones.
+    pub page_cache: Option<PageCache>,
+    /// TLB shootdowns.
+    pub tlb: Option<Tlb>,
     /// Number of this sample of the uncertain constants, from 1, and of all samples, if this is one. Uncertain
     /// quantities of a workload are sampled with the same numbers.
     pub sample: Option<(u64, u64)>,
@@ -389,8 +423,16 @@ impl Effects {
             Effect::Bandwidth => self.bandwidth.is_some(),
             Effect::Locks => self.locks.is_some(),
             Effect::Disks => self.disks.has_devices() && !self.disks.without_queues,
-            Effect::Interrupts => self.disks.has_devices() && !self.disks.without_interrupts,
+            Effect::Network => self.networks.has_devices() && !self.networks.without_queues,
+            Effect::PageCache => self.page_cache.is_some(),
+            Effect::Tlb => self.tlb.is_some(),
+            Effect::Interrupts => self.has_devices() && !self.disks.without_interrupts,
         })
+    }
+
+    /// Whether any disk or network is a device.
+    pub fn has_devices(&self) -> bool {
+        self.disks.has_devices() || self.networks.has_devices()
     }
 
     /// Disables an effect. Without frequencies, energy is not modelled either.
@@ -406,6 +448,9 @@ impl Effects {
             Effect::Bandwidth => self.bandwidth = None,
             Effect::Locks => self.locks = None,
             Effect::Disks => self.disks.without_queues = true,
+            Effect::Network => self.networks.without_queues = true,
+            Effect::PageCache => self.page_cache = None,
+            Effect::Tlb => self.tlb = None,
             Effect::Interrupts => self.disks.without_interrupts = true,
         }
     }
@@ -424,7 +469,7 @@ mod tests {
         assert_eq!(
             "cache".parse::<Effect>().unwrap_err(),
             "unknown effect \"cache\"; expected one of smt, capacity, frequency, idle-states, caches, numa, bandwidth, \
-             locks, disks, interrupts"
+             locks, disks, network, page-cache, tlb, interrupts"
         );
     }
 }

@@ -93,6 +93,15 @@
 //! like = "hdd-7200"                       # a preset; every key of a disk overrides it
 //! spindles = 8
 //!
+//! [tlb]
+//! wait_ns = [500, 1000, 3000]             # of the initiator, for the first target
+//! target_ns = [100, 300, 500]             # for each further one
+//! handler_ns = [300, 700, 1500]           # interrupt of a target
+//!
+//! [networks.eth0]                         # no network by default
+//! like = "1gbe"
+//! server_ns = 200000                      # of the server behind it
+//!
 //! [power]                                 # ratios: 100 is all cores busy at the highest non-turbo frequency
 //! idle_percent = [20, 35, 60]
 //! voltage_slope_percent = [30, 50, 70]
@@ -117,10 +126,13 @@ mod effects;
 mod hwloc_xml;
 mod machine;
 mod memory;
+mod networks;
 mod noise;
+mod page_cache;
 mod presets;
 mod synthetic;
 mod sysfs;
+mod tlb;
 mod to_toml;
 mod toml_file;
 
@@ -132,5 +144,8 @@ pub use effects::{
 };
 pub use machine::{Machine, MachineError};
 pub use memory::{Bandwidth, Caches, Numa, Remote};
+pub use networks::{Link, Network, Networks, network_presets};
 pub use noise::{BackgroundThread, Noise, NoiseSource, PROBABILITIES_PPM, Spread};
+pub use page_cache::PageCache;
 pub use presets::presets;
+pub use tlb::Tlb;

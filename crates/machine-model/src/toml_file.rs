@@ -5,7 +5,9 @@
 mod disks;
 mod effects;
 mod memory;
+mod networks;
 mod noise;
+mod page_cache;
 mod topology;
 
 use crate::machine::{HZ, NEWIDLE_RATIO};

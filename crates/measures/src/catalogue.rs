@@ -101,7 +101,7 @@ use Rank::{Detail, Headline, Table};
 /// CPU time has no better direction although less CPU time for the same work is better: runs of fixed duration do
 /// different amounts of work, and the work has the direction.
 #[rustfmt::skip]
-pub static CATALOGUE: [Measure; 50] = [
+pub static CATALOGUE: [Measure; 51] = [
     time("makespan_ns", "makespan", Less, Headline,
         "time at which the last finite task exited", |m| m.makespan.map(|time| time.0)),
     time("elapsed_ns", "elapsed", Neither, Table,
@@ -162,6 +162,8 @@ pub static CATALOGUE: [Measure; 50] = [
         "requests completed after the warm-up", |m| m.request_latency().map(|l| l.count)) },
     time("blocked_ns.disk", "waited for disks", Less, Table,
         "blocked time of tasks that waited for disks", |m| m.disk_wait().map(|time| time.0)),
+    time("blocked_ns.network", "waited for networks", Less, Table,
+        "blocked time of tasks that waited for answers over networks", |m| m.network_wait().map(|time| time.0)),
     time("idle_while_runnable_ns", "idle while runnable", Less, Table,
         "some CPU idled while a task allowed on it waited", |m| Some(m.idle_while_runnable.0)),
     number("load_milli", "load, thousandths", Detail,

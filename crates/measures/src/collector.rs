@@ -4,8 +4,8 @@
 use crate::idle_while_runnable::IdleWhileRunnable;
 use crate::load::LoadFollower;
 use crate::{
-    CpuAccount, DiskMeasures, Histogram, InterruptUse, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks,
-    RequestMeasures, RunMeasures, TaskAccount, TaskMeasures,
+    CpuAccount, DeviceTotals, Histogram, LockUse, Migrations, NodeTraffic, Periods, PeriodsOfTasks, RequestMeasures,
+    RunMeasures, TaskAccount, TaskMeasures,
 };
 use event_log::{Event, EventKind, Sink, SwitchReason, TaskInfo};
 use ids::{CpuId, CpuSet, GroupId, Locality, Nanos, Policy, TaskId, Topology};
@@ -24,8 +24,8 @@ pub struct Totals {
     pub tasks: Vec<TaskAccount>,
     /// Periods of the tasks, where the executor of the workload reports them.
     pub periods: PeriodsOfTasks,
-    /// Use of each disk, its interrupts, and the time for which each task waited for disks, if the workload uses any.
-    pub disks: Option<(Vec<DiskMeasures>, Vec<InterruptUse>, Vec<Nanos>)>,
+    /// Use of disks and networks, if the workload uses any.
+    pub devices: Option<DeviceTotals>,
     /// Requests of each source of the workload.
     pub requests: Vec<RequestMeasures>,
     /// Part of the work of all tasks that was done in system calls, if known.
@@ -133,11 +133,10 @@ impl Collector {
         let mut periods = Periods::default();
         let mut of_tasks = std::mem::take(&mut totals.periods);
         let mut periods_of = |id| of_tasks.take(id).inspect(|own| periods.add(own));
-        let (disks, interrupts, waited) = match totals.disks.take() {
-            Some((disks, interrupts, waited)) => (Some(disks), Some(interrupts), Some(waited)),
-            None => (None, None, None),
-        };
-        let disk_wait = |index: usize| waited.as_ref().map(|times| times.get(index).copied().unwrap_or_default());
+        let interrupts = totals.devices.as_ref().map(|devices| devices.interrupts.clone());
+        let page_cache = totals.devices.as_ref().and_then(|devices| devices.page_cache);
+        let DeviceTotals { disks, disk_waits, networks, network_waits, .. } = totals.devices.take().unwrap_or_default();
+        let wait = |times: &[Nanos], index: usize| times.get(index).copied().unwrap_or_default();
         let measured = |(index, (task, &account)): (usize, (Task, &TaskAccount))| TaskMeasures {
             id: TaskId(index as u32),
             name: task.name,
@@ -151,7 +150,8 @@ impl Collector {
             wakeup_latencies: task.wakeup_latency,
             last_latency: task.last_latency,
             periods: periods_of(TaskId(index as u32)),
-            disk: disk_wait(index),
+            disk: disks.is_some().then(|| wait(&disk_waits, index)),
+            network: networks.is_some().then(|| wait(&network_waits, index)),
             ended: task.ended,
         };
         let tasks = self.tasks.into_iter().zip(&totals.tasks).enumerate().map(measured).collect();
@@ -185,6 +185,8 @@ impl Collector {
             memory: totals.memory_nodes.is_some().then_some(cpu.memory),
             memory_nodes: totals.memory_nodes,
             disks,
+            networks,
+            page_cache,
             interrupts,
             requests: totals.requests,
         }

@@ -16,7 +16,7 @@ mod requests;
 mod run;
 
 pub use collector::{Collector, Totals};
-pub use disks::{DiskMeasures, InterruptUse};
+pub use disks::{DeviceTotals, DiskMeasures, InterruptUse, NetworkMeasures, PageCacheMeasures};
 pub use histogram::Histogram;
 pub use load::LoadAverage;
 pub use periods::{PeriodSummary, Periods, PeriodsOfTasks};

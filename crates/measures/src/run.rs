@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Measures of a finished run.
 
-use crate::{DiskMeasures, Histogram, InterruptUse, LoadAverage, PeriodSummary, Periods, RequestMeasures};
+use crate::{
+    DiskMeasures, Histogram, InterruptUse, LoadAverage, NetworkMeasures, PageCacheMeasures, PeriodSummary, Periods,
+    RequestMeasures,
+};
 use ids::{CpuSet, Nanos, Policy, TaskId};
 
 /// Summary of a latency distribution.
@@ -116,6 +119,8 @@ pub struct TaskMeasures {
     pub periods: Option<Box<Periods>>,
     /// Part of its blocked time in which it waited for disks; `None` if the workload uses none.
     pub disk: Option<Nanos>,
+    /// Part of its blocked time in which it waited for answers over networks; `None` if the workload uses none.
+    pub network: Option<Nanos>,
     /// Time at which it ended; `None` if it did not.
     pub ended: Option<Nanos>,
 }
@@ -244,6 +249,10 @@ pub struct RunMeasures {
     pub memory_nodes: Option<Vec<NodeTraffic>>,
     /// Use of each disk; `None` if the workload uses none.
     pub disks: Option<Vec<DiskMeasures>>,
+    /// Use of each network; `None` if the workload uses none.
+    pub networks: Option<Vec<NetworkMeasures>>,
+    /// Use of the page cache; `None` if the machine has none, or the workload does not use it.
+    pub page_cache: Option<PageCacheMeasures>,
     /// Interrupts of devices, by source and CPU; `None` if the workload uses no device.
     pub interrupts: Option<Vec<InterruptUse>>,
     /// Requests of each source of the workload.
@@ -257,10 +266,20 @@ pub struct RunMeasures {
 }
 
 impl RunMeasures {
+    /// Time for which tasks waited for answers over networks, as a part of their blocked time; `None` if the workload uses
+    /// none.
+    pub fn network_wait(&self) -> Option<Nanos> {
+        let own = self.tasks.iter().filter(|task| !task.kernel_thread);
+        let known = own.filter_map(|task| task.network).map(|time| time.0);
+        known.reduce(|sum, time| sum + time).map(Nanos)
+    }
+
     /// Time for which tasks waited for disks, as a part of their blocked time; `None` if the workload uses none.
     pub fn disk_wait(&self) -> Option<Nanos> {
         self.disks.as_ref()?;
-        Some(Nanos(self.tasks.iter().filter_map(|task| task.disk).map(|time| time.0).sum()))
+        let own = self.tasks.iter().filter(|task| !task.kernel_thread);
+        let known = own.filter_map(|task| task.disk).map(|time| time.0);
+        known.reduce(|sum, time| sum + time).map(Nanos)
     }
 
     /// Time from arrival to completion of the requests of all sources; `None` if the workload has no source.

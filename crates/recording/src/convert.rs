@@ -6,8 +6,8 @@
 //! 2. A sleep ended by another recorded task becomes a signal: the sleeper awaits it, and the waker posts it at the
 //!    point of its own progress where it woke the sleeper. So a parent waits for its child, a reader for its writer,
 //!    and a `vfork` for the exec, whatever the speed of the replaying machine.
-//! 3. A sleep ended by a timer, a device or a task outside the recording keeps its length, since the recording does
-//!    not contain the cause.
+//! 3. A sleep ended by a timer or a task outside the recording keeps its length, since the recording does not contain
+//!    the cause. So does one ended by a device, unless a request of the task itself ended it ([`crate::own_requests`]).
 //! 4. A task that was merely interrupted by the interrupt that made a wakeup is never its cause.
 //! 5. Scheduling overhead is not work ([`crate::overhead`]).
 //! 6. A task that reads from a pipe or socket depends on the write even if the data was already there
@@ -24,6 +24,7 @@ use crate::event::{Event, Kind, Number, Scheduled, Slept, Waker};
 use crate::family;
 use crate::life::{self, Attributes, Life, Step};
 use crate::overhead::Overheads;
+use crate::own_requests::OwnRequest;
 use crate::split::Pool;
 use crate::timing::{self, Expired};
 use crate::touched::{Reading, Requests, Threads};
@@ -105,6 +106,8 @@ pub struct Conversion {
     pub(crate) channels: Channels,
     threads: Threads,
     pub(crate) requests: Requests,
+    /// Whether any recorded task submitted a request itself.
+    submits: bool,
     first: Nanos,
     last: Nanos,
     orphans: u64,
@@ -145,6 +148,7 @@ impl Conversion {
             channels: Channels::default(),
             threads: Threads::default(),
             requests: Requests::default(),
+            submits: false,
             first: Nanos::MAX,
             last: Nanos::ZERO,
             orphans: 0,
@@ -355,7 +359,12 @@ impl Conversion {
         if let Kind::Request(requested) = &event.kind {
             if event.time >= self.first {
                 let task = requested.task.and_then(|task| self.index.get(&task)).map(|task| *task as u32);
-                self.requests.take(event.time.since(self.first), task, requested);
+                let device = self.requests.take(event.time.since(self.first), task, requested);
+                let own = device.and_then(|device| OwnRequest::of(event.time, device, requested));
+                if let (Some(task), Some(own)) = (task, own) {
+                    self.submits = true;
+                    self.lives[task as usize].requests.push(own);
+                }
             }
             return;
         }
@@ -454,7 +463,10 @@ impl Conversion {
             }
             tasks.push(task(life, script, self.first, host));
         }
-        let workload = Workload { name: name.to_owned(), tasks, signals: self.posts.count(), ..Workload::default() };
+        let names = self.requests.devices(&host.devices).into_iter().map(|device| device.name);
+        let devices = if self.submits { names.collect() } else { Vec::new() };
+        let name = name.to_owned();
+        let workload = Workload { name, tasks, signals: self.posts.count(), devices, ..Workload::default() };
         let wall = self.last.since(self.first);
         let requests_left_out;
         (observed.devices, observed.requests, requests_left_out) = self.requests.finish(&host.devices);
@@ -465,12 +477,13 @@ impl Conversion {
     /// Drops the latest steps if there are too many. A step becomes at most two operations (its own and the work
     /// before it); each task adds one operation at its end.
     fn cut(&mut self) -> bool {
-        let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
+        let steps: usize = self.lives.iter().map(|life| life.steps.len() + life.requests.len()).sum();
         let keep = self.most.saturating_sub(self.lives.len() + self.sums.operations) / 2;
         if steps <= keep {
             return false;
         }
         let mut times: Vec<Nanos> = self.lives.iter().flat_map(|life| &life.steps).map(|step| step.time).collect();
+        times.extend(self.lives.iter().flat_map(|life| &life.requests).map(OwnRequest::issued));
         let (_, &mut end, _) = times.select_nth_unstable(keep);
         drop(times);
         self.last = end;
@@ -484,6 +497,7 @@ impl Conversion {
         }
         for life in &mut self.lives {
             life.steps.retain(|step| step.time < end);
+            life.requests.retain(|request| request.issued() < end);
             for step in &life.steps {
                 if let Op::Post(signal) = step.op {
                     posted[signal.0 as usize] = true;

@@ -501,7 +501,7 @@ fn resource_use_is_recorded_per_stretch_of_work() {
         executable: 5,
     };
     let request = |time_us, task| {
-        let (device, operation) = (254 << 20, workload::Operation::Write);
+        let (device, operation) = (254 << 20, workload::Operation::Flush);
         let requested = Requested { task, service: Nanos(7), device, operation, bytes: 4_096 };
         event(time_us, u32::MAX, 0, Kind::Request(requested))
     };
@@ -621,4 +621,72 @@ fn yield_is_kept_between_the_work_before_and_after_it() {
         workload.tasks[0].script.iter().map(|op| short(std::slice::from_ref(op))).collect::<Vec<_>>(),
         ["3000", "Yield", "2000", "Yield", "3000"]
     );
+}
+
+/// A completed request of this task to device 254:0.
+fn own_request(time_us: u64, task: Number, service_us: u64) -> Event {
+    let (device, operation) = (254 << 20, workload::Operation::Read);
+    let requested =
+        Requested { task: Some(task), service: Nanos::from_us(service_us), device, operation, bytes: 4_096 };
+    event(time_us, u32::MAX, 0, Kind::Request(requested))
+}
+
+const BLOCK_SOFTIRQ: Waker = Waker::SoftInterrupt(4);
+
+/// Compact form of a script with requests.
+fn with_requests(events: &[Event]) -> (Vec<String>, Vec<String>) {
+    let converted = convert("test", events, &host(), &Overheads::default());
+    let one = |op: &Op| match op {
+        Op::Submit(request) => format!("read({},{})", request.device.0, request.service.0 / 1_000),
+        Op::AwaitRequests { device, most, slept } => format!("requests({},{most},{})", device.0, slept.0 / 1_000),
+        other => short(std::slice::from_ref(other)),
+    };
+    let text = |task: &TaskSpec| task.script.iter().map(one).collect::<Vec<_>>().join(" ");
+    (converted.workload.tasks.iter().map(text).collect(), converted.workload.devices)
+}
+
+#[test]
+fn sleep_that_a_request_of_the_task_ends_is_a_wait_for_it() {
+    let events = [
+        birth(0, 0, None, 0),
+        own_request(95, 0, 50),
+        sleep(100, 0, 100, 147, BLOCK_SOFTIRQ),
+        // Nothing of its own is complete within 100 us before the end of this sleep.
+        own_request(190, 0, 10),
+        sleep(200, 0, 153, 400, BLOCK_SOFTIRQ),
+        end(500, 0, 253),
+    ];
+    let expected = "95 read(0,50) 5 requests(0,0,47) 43 read(0,10) 10 Io(200) 100";
+    assert_eq!(with_requests(&events), (vec![expected.to_owned()], vec!["254:0".to_owned()]));
+}
+
+#[test]
+fn requests_read_ahead_are_still_in_progress_after_the_wait() {
+    let events = [
+        birth(0, 0, None, 0),
+        own_request(95, 0, 50),
+        own_request(97, 0, 150),
+        sleep(100, 0, 100, 147, BLOCK_SOFTIRQ),
+        // An I/O scheduler passes a request on while its task already sleeps.
+        own_request(230, 0, 60),
+        sleep(220, 0, 173, 295, BLOCK_SOFTIRQ),
+        end(300, 0, 178),
+    ];
+    let expected = "95 read(0,50) 2 read(0,150) 3 requests(0,1,47) 73 read(0,60) requests(0,0,75) 5";
+    assert_eq!(with_requests(&events).0, [expected]);
+}
+
+#[test]
+fn requests_of_other_tasks_do_not_end_a_sleep() {
+    let events = [
+        birth(0, 0, None, 0),
+        birth(10, 1, Some(0), 10),
+        own_request(95, 1, 50),
+        sleep(100, 0, 100, 147, BLOCK_SOFTIRQ),
+        end(200, 0, 153),
+        end(210, 1, 100),
+    ];
+    let scripts = with_requests(&events).0;
+    assert_eq!(scripts[0], "10 fork(1) 90 Io(47) 53");
+    assert_eq!(scripts[1], "85 read(0,50) 15");
 }

@@ -7,6 +7,7 @@
 pub mod convert;
 pub mod event;
 pub mod overhead;
+mod own_requests;
 pub mod window;
 pub mod wire;
 

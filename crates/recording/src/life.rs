@@ -4,6 +4,7 @@
 use crate::event::{Counters, Footprint, Scheduled};
 use crate::family::Children;
 use crate::overhead::{Counts, Overheads};
+use crate::own_requests::{self, OwnRequest};
 use crate::split::{Parts, Pool};
 use crate::timing::{Expired, Timers};
 use crate::touched::{Reading, Stretches};
@@ -52,7 +53,7 @@ impl Step {
 
 /// Whether the task sleeps in this operation.
 fn is_wait(op: &Op) -> bool {
-    matches!(op, Op::Sleep(..) | Op::Await(_) | Op::Timer { .. } | Op::Interval { .. })
+    matches!(op, Op::Sleep(..) | Op::AwaitRequests { .. } | Op::Await(_) | Op::Timer { .. } | Op::Interval { .. })
 }
 
 /// A recorded task.
@@ -88,6 +89,8 @@ pub(crate) struct Life {
     pub expiries: Vec<Expired>,
     /// Sleeps of the task that packets may have ended: start to end.
     pub arrivals: BTreeMap<Nanos, Nanos>,
+    /// Its requests to block devices that the script does not have yet, or whose completion may still end a sleep.
+    pub requests: Vec<OwnRequest>,
     /// Times of its transfers.
     pub passes: Vec<Nanos>,
     /// Resource counters: before the recording, at steps that have them, and at the last observation.
@@ -154,6 +157,7 @@ impl Life {
             alarm: None,
             expiries: Vec::new(),
             arrivals: BTreeMap::new(),
+            requests: Vec::new(),
             passes: Vec::new(),
             touched_before: Counters::default(),
             readings: Vec::new(),
@@ -195,6 +199,11 @@ impl Life {
         }
     }
 
+    /// Whether a part of its script is written.
+    pub fn has_begun(&self) -> bool {
+        self.so_far.operations > 0
+    }
+
     /// Restores steps that were put aside.
     pub fn resume(&mut self, aside: Aside) {
         Aside { steps: self.steps, readings: self.readings, expiries: self.expiries } = aside;
@@ -206,6 +215,7 @@ impl Life {
         self.resume(Aside::default());
         self.parts = Parts::new("");
         (self.arrivals, self.passes, self.known, self.timers) = Default::default();
+        self.requests = Vec::new();
     }
 }
 
@@ -221,6 +231,7 @@ pub(crate) struct Written {
 
 /// Makes the script of a task from its sorted steps, up to `until` or to its end.
 pub(crate) fn script(life: &mut Life, pool: &Pool, overheads: &Overheads, until: Option<Nanos>) -> Written {
+    own_requests::link(life, until);
     let is_last = until.is_none();
     let before = life.before;
     let SoFar { counts, time, work, operations } = life.so_far;

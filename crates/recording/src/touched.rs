@@ -110,11 +110,12 @@ pub(crate) struct Requests {
 const WAITING: usize = 1 << 18;
 
 impl Requests {
-    /// Adds a request; `task` is an index, `time` counts from the start of the recording.
-    pub fn take(&mut self, time: Nanos, task: Option<u32>, requested: &Requested) {
+    /// Adds a request; `task` is an index, `time` counts from the start of the recording. Returns the index of its device,
+    /// or `None` if the recording is full.
+    pub fn take(&mut self, time: Nanos, task: Option<u32>, requested: &Requested) -> Option<u32> {
         if self.requests.len() + self.written == MAX_REQUESTS {
             self.left_out += 1;
-            return;
+            return None;
         }
         let Requested { device, operation, bytes, service, .. } = *requested;
         let next = self.devices.len() as u32;
@@ -122,6 +123,7 @@ impl Requests {
         // A request that took longer than all those in memory completes too late to be sorted in.
         let (time, service) = (time.max(self.until), service.since(self.until.since(time)));
         self.requests.push(Request { time, task, device, operation, bytes, service });
+        Some(device)
     }
 
     /// Drops requests that started at `end` or later, and renumbers the tasks of the others.
@@ -133,7 +135,7 @@ impl Requests {
     }
 
     /// Devices with their names.
-    fn devices(&self, names: &BTreeMap<u32, String>) -> Vec<Device> {
+    pub fn devices(&self, names: &BTreeMap<u32, String>) -> Vec<Device> {
         let mut devices: Vec<(u32, u32)> = self.devices.iter().map(|(number, index)| (*index, *number)).collect();
         devices.sort_unstable();
         let unnamed = |number: u32| format!("{}:{}", number >> 20, number & 0xf_ffff);

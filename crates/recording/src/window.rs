@@ -24,7 +24,7 @@ pub const WINDOW: usize = 1 << 19;
 impl Conversion {
     /// Number of steps and transfers in memory.
     pub fn waiting(&self) -> usize {
-        let steps: usize = self.lives.iter().map(|life| life.steps.len()).sum();
+        let steps: usize = self.lives.iter().map(|life| life.steps.len() + life.requests.len()).sum();
         steps + self.channels.waiting()
     }
 

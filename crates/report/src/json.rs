@@ -8,8 +8,8 @@ use crate::{Called, Exit, Outcome, Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::catalogue::{CATALOGUE, Measure};
 use measures::{
-    CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NodeTraffic,
-    PartMeasures, RequestMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, GroupMeasures, Histogram, InterruptUse, LatencySummary, LockUse, NetworkMeasures,
+    NodeTraffic, PageCacheMeasures, PartMeasures, RequestMeasures, TaskMeasures,
 };
 use serde_json::{Map, Value, json};
 use statistics::{LEVEL_PPM, Verdict};
@@ -88,6 +88,10 @@ fn run(run: &RunReport) -> Value {
     let disks = run.measures.disks.as_ref();
     let disks = disks.map(|disks| disks.iter().map(|one| disk(one, run.measures.elapsed)).collect::<Vec<_>>());
     object.insert("disks".to_owned(), json!(disks));
+    let networks = run.measures.networks.as_ref();
+    let networks = networks.map(|all| all.iter().map(|one| network(one, run.measures.elapsed)).collect::<Vec<_>>());
+    object.insert("networks".to_owned(), json!(networks));
+    object.insert("page_cache".to_owned(), json!(run.measures.page_cache.as_ref().map(page_cache)));
     let interrupts = run.measures.interrupts.as_ref().map(|all| all.iter().map(interrupt).collect::<Vec<_>>());
     object.insert("interrupts".to_owned(), json!(interrupts));
     object.insert("requests".to_owned(), run.measures.requests.iter().map(requests).collect());
@@ -111,6 +115,35 @@ fn disk(one: &DiskMeasures, elapsed: Nanos) -> Value {
         "utilization_ppm": one.utilization_ppm(elapsed),
         "wait_ns": latency(one.waits.summary()),
         "service_ns": latency(one.services.summary()),
+        "latency_ns": latency(one.latencies.summary()),
+    })
+}
+
+fn network(one: &NetworkMeasures, elapsed: Nanos) -> Value {
+    let [out, back, server] = one.utilization_ppm(elapsed);
+    json!({
+        "name": one.name,
+        "calls": one.calls,
+        "sent_bytes": one.sent_bytes,
+        "received_bytes": one.received_bytes,
+        "sent_ppm": out,
+        "received_ppm": back,
+        "server_ppm": server,
+        "wait_ns": latency(one.waits.summary()),
+        "service_ns": latency(one.services.summary()),
+        "latency_ns": latency(one.latencies.summary()),
+    })
+}
+
+fn page_cache(one: &PageCacheMeasures) -> Value {
+    json!({
+        "hit_bytes": one.hit_bytes,
+        "miss_bytes": one.miss_bytes,
+        "written_bytes": one.written_bytes,
+        "flushed_bytes": one.flushed_bytes,
+        "synced_bytes": one.synced_bytes,
+        "dirty_bytes": one.dirty_bytes,
+        "throttled_ns": one.throttled.0,
     })
 }
 
@@ -244,6 +277,7 @@ fn task(task: &TaskMeasures) -> Value {
         "runnable_ns": task.account.runnable.0,
         "blocked_ns": task.account.blocked.0,
         "disk_ns": task.disk.map(|time| time.0),
+        "network_ns": task.network.map(|time| time.0),
         "cpus_allowed": CpuSet::to_string(&task.cpus_allowed),
         "cpus_used": CpuSet::to_string(&task.cpus_used),
         "wakeup_latency_ns": latency(task.wakeup_latency),

@@ -7,7 +7,8 @@ use crate::table::{align, plain};
 use crate::{Record, RunReport};
 use ids::{CpuSet, Nanos};
 use measures::{
-    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NodeTraffic, PeriodSummary, RunMeasures, TaskMeasures,
+    CpuAccount, DiskMeasures, InterruptUse, LatencySummary, NetworkMeasures, NodeTraffic, PageCacheMeasures,
+    PeriodSummary, RunMeasures, TaskMeasures,
 };
 use std::fmt::Write;
 
@@ -119,6 +120,8 @@ fn facts(run: &RunReport) -> String {
             format!("{} ({rate}/s); {times}", count(latency.count)),
         );
     }
+    let disks = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
+    let disks = disks.map(|disk| (format!("disk {}", disk.name), disk_use(disk, measures.elapsed)));
     let idle = measures.idle_while_runnable;
     fact("idle while runnable", format!("{idle} ({} of the time)", percent(permille(idle.0, elapsed))));
     match &run.meter {
@@ -130,17 +133,22 @@ fn facts(run: &RunReport) -> String {
                 fact("reloading caches", share(reload));
                 fact("remote, busy memory", share(memory));
             }
-            for disk in measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0) {
-                fact(&format!("disk {}", disk.name), disk_use(disk, measures.elapsed));
+            disks.for_each(|(name, what)| fact(&name, what));
+            for network in measures.networks.iter().flatten().filter(|network| network.calls > 0) {
+                fact(&format!("network {}", network.name), network_use(network, measures.elapsed));
+            }
+            if let Some(cache) = &measures.page_cache {
+                fact("page cache", page_cache_use(cache));
             }
             if let Some(interrupts) = measures.interrupts.as_ref().filter(|rows| !rows.is_empty()) {
-                fact("disk interrupts", interrupt_use(interrupts));
+                fact("device interrupts", interrupt_use(interrupts));
             }
             if let Some(nodes) = &measures.memory_nodes {
                 fact("loaded from memory", traffic(nodes));
             }
         }
         Some(meter) => {
+            disks.for_each(|(name, what)| fact(&name, what));
             // The probes were active slightly longer than the run: their cost is relative to that time.
             let cpus = total_ns(&measures.cpu).checked_div(elapsed).unwrap_or(0);
             let share = |time: Nanos| percent(permille(time.0, meter.listened.0 * cpus));
@@ -155,12 +163,37 @@ fn facts(run: &RunReport) -> String {
 /// Requests to a disk, how busy it was, and how long requests took.
 fn disk_use(disk: &DiskMeasures, elapsed: Nanos) -> String {
     let requests = disk.reads + disk.writes;
+    let number = format!("{} requests ({}/s)", count(requests), count(per_second(requests, elapsed.0)));
+    let Some(busy) = disk.utilization_ppm(elapsed) else {
+        let latency = disk.latencies.summary();
+        return format!("{number}; each {} on average, p99 {}", latency.mean, latency.p99);
+    };
     let (wait, service) = (disk.waits.summary().mean, disk.services.summary().mean);
+    format!("{number}, {} busy; each {wait} wait, {service} service", percent(busy / 1000))
+}
+
+/// Calls over a network, how busy its parts were, and how long calls took.
+fn network_use(network: &NetworkMeasures, elapsed: Nanos) -> String {
+    let [out, back, server] = network.utilization_ppm(elapsed).map(|ppm| percent(ppm / 1000));
+    let (wait, latency) = (network.waits.summary().mean, network.latencies.summary().mean);
     format!(
-        "{} requests ({}/s), {} busy; each {wait} wait, {service} service",
-        count(requests),
-        count(per_second(requests, elapsed.0)),
-        percent(disk.utilization_ppm(elapsed) / 1000)
+        "{} calls ({}/s), link {out} and {back} busy, server {server}; each {latency}, of it {wait} wait",
+        count(network.calls),
+        count(per_second(network.calls, elapsed.0)),
+    )
+}
+
+/// Share of hits of the page cache, and what was written.
+fn page_cache_use(cache: &PageCacheMeasures) -> String {
+    let read = cache.hit_bytes + cache.miss_bytes;
+    let mb = |bytes: u64| count(bytes / 1_000_000);
+    format!(
+        "{} of {} MB read hit; of {} MB written {} written back, {} synced",
+        percent(permille(cache.hit_bytes, read)),
+        mb(read),
+        mb(cache.written_bytes),
+        mb(cache.flushed_bytes),
+        mb(cache.synced_bytes),
     )
 }
 

@@ -30,6 +30,7 @@ impl<M: Model> Run<'_, M> {
             Role::Watchdog => return self.run_watchdog_worker(cpu, id),
             Role::Hotplug => return self.work_for_hotplug(cpu, id),
             Role::Softirq => return self.run_softirq_thread(cpu, id),
+            Role::Flusher(disk) => return self.run_flusher(cpu, id, disk as usize),
             Role::Background(number) => return self.run_background_thread(cpu, id, number),
         }
         if task.phase != Phase::Act {
@@ -49,6 +50,9 @@ impl<M: Model> Run<'_, M> {
 
     /// Asks the script of `id` for its next demand. A demand that requires no wakeups first is carried out at once.
     fn ask(&mut self, cpu: CpuId, id: TaskId) {
+        if self.cache.is_some() && self.take_cache_step(cpu, id) {
+            return;
+        }
         let asked_at = self.clock.kernel_now();
         let (demand, must_wake) = self.demands.next(id, asked_at);
         if !must_wake {
@@ -80,21 +84,17 @@ impl<M: Model> Run<'_, M> {
                 task.begin_work(self.noise.work(id, work));
             }
             Demand::CpuTime(time) => task.phase = Phase::CpuTime(time),
-            Demand::Sleep(length, why) => {
-                task.slept_on = cpu;
-                task.slept_for = match why {
-                    Sleep::Timer => BlockCause::Timer,
-                    Sleep::Io => BlockCause::Io,
-                    Sleep::External => BlockCause::External,
-                };
-                let length = self.noise.sleep(id, length, why);
-                let (cause, over) =
-                    (task.slept_for, (asked_at + length + self.clock.suspended()).max(self.clock.now()));
-                self.tasks.count_task(id, |left| left.asleep += 1);
-                self.alarms.set(Alarm::Sleep(id), over);
-                self.schedule(cpu, Leave::Block(cause));
-            }
+            Demand::Sleep(length, why) => self.sleep(cpu, id, (length, why), asked_at),
             Demand::Io(io) => self.begin_io(cpu, id, io),
+            Demand::Unmap(_) => self.unmap(cpu, id),
+            Demand::Fsync(disk) => self.begin_fsync(id, disk),
+            Demand::Call(call) => self.begin_call(cpu, id, &call),
+            Demand::Submit(submission) => self.submit(cpu, id, &submission),
+            Demand::AwaitRequests { device, most, slept } => {
+                if !self.await_requests(cpu, id, device, most) && slept > Nanos::ZERO {
+                    self.sleep(cpu, id, (slept, Sleep::Io), asked_at);
+                }
+            }
             Demand::Wait if task.woken_before_block => task.woken_before_block = false,
             Demand::Wait => {
                 self.report_wait(cpu, id);
@@ -113,6 +113,22 @@ impl<M: Model> Run<'_, M> {
             Demand::CriticalSections(op) => self.begin_critical_sections(cpu, id, op),
             Demand::Exit => self.schedule(cpu, Leave::Exit),
         }
+    }
+
+    /// `id`, which is current on `cpu`, sleeps for a time from `asked_at` on.
+    fn sleep(&mut self, cpu: CpuId, id: TaskId, (length, why): (Nanos, Sleep), asked_at: Nanos) {
+        let task = &mut self.tasks[id];
+        task.slept_on = cpu;
+        task.slept_for = match why {
+            Sleep::Timer => BlockCause::Timer,
+            Sleep::Io => BlockCause::Io,
+            Sleep::External => BlockCause::External,
+        };
+        let length = self.noise.sleep(id, length, why);
+        let (cause, over) = (task.slept_for, (asked_at + length + self.clock.suspended()).max(self.clock.now()));
+        self.tasks.count_task(id, |left| left.asleep += 1);
+        self.alarms.set(Alarm::Sleep(id), over);
+        self.schedule(cpu, Leave::Block(cause));
     }
 
     /// Whether this demand is an atomic kernel operation that must not overlap operations in progress.
@@ -174,6 +190,7 @@ impl<M: Model> Run<'_, M> {
         let next = self.tasks.next();
         let lives = |task: TaskId| self.tasks[task].state() != State::Ended;
         let attributes = self.demands.attributes(spec, parent, next, &self.machine.all_cpus(), lives);
+        let shares = attributes.identity.process.or(parent.filter(|_| attributes.thread));
         self.tell_time();
         if let Err(refusal) = self.kernel.model.admits(&attributes) {
             self.refused = Some((attributes.name, refusal));
@@ -183,6 +200,9 @@ impl<M: Model> Run<'_, M> {
         self.tasks.set_spec(child, spec, self.demands.is_beside(spec));
         if let Some(memory) = &mut self.memory {
             memory.add_task(child, spec);
+        }
+        if let Some(shootdowns) = &mut self.shootdowns {
+            shootdowns.add_task(child, shares);
         }
         self.noise.started(child, spec);
         if result.is_ok() {

@@ -198,7 +198,7 @@ impl<M: Model> Run<'_, M> {
     fn handle(&mut self, cpu: CpuId, interrupt: Interrupt) {
         // The tasks of the loader are frozen like all of user space; kernel threads continue.
         let goes_on = |interrupt: &Interrupt| match interrupt {
-            Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) => true,
+            Interrupt::Timer(_) | Interrupt::Fault(_) | Interrupt::Theft(_) | Interrupt::Shootdown => true,
             Interrupt::Load(load) => matches!(load, Load::EndAttach | Load::EndDisable),
             Interrupt::Sleep(_) | Interrupt::Disk { .. } | Interrupt::Start(_) | Interrupt::Call => false,
         };
@@ -212,6 +212,10 @@ impl<M: Model> Run<'_, M> {
         match interrupt {
             Interrupt::Sleep(task) => {
                 let role = self.tasks[task].role;
+                if matches!(role, Role::Flusher(_)) && !self.flusher_interval_ends(task) {
+                    let interrupt = self.noise.interrupt(cpu, cost);
+                    return self.only_interrupt(cpu, interrupt);
+                }
                 self.tasks.count_task(task, |left| left.asleep -= usize::from(role == Role::Workload));
                 let waker = match self.tasks[task].slept_for {
                     BlockCause::Timer => Waker::Timer,
@@ -222,6 +226,7 @@ impl<M: Model> Run<'_, M> {
                 let wakeup = self.wakeup(cpu, task);
                 self.operate(cpu, Operation::Wake(task, waker), Charge { interrupt, ..wakeup });
             }
+            Interrupt::Shootdown => self.shootdown(cpu),
             Interrupt::Disk { task, disk, shares } => self.disk_interrupt(cpu, disk, task, shares),
             Interrupt::Timer(key) => {
                 let interrupt = self.noise.interrupt(cpu, cost);
@@ -256,7 +261,11 @@ impl<M: Model> Run<'_, M> {
         match interrupt {
             Interrupt::Fault(_) | Interrupt::Load(_) | Interrupt::Call => true,
             Interrupt::Start(_) => self.demands.has_groups() || self.kernel.model.holds_scheduler_lock(),
-            Interrupt::Sleep(_) | Interrupt::Disk { .. } | Interrupt::Timer(_) | Interrupt::Theft(_) => false,
+            Interrupt::Sleep(_)
+            | Interrupt::Disk { .. }
+            | Interrupt::Timer(_)
+            | Interrupt::Theft(_)
+            | Interrupt::Shootdown => false,
         }
     }
 

@@ -41,6 +41,27 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
+    /// `id`, which is current on `cpu`, is about to wait because too many pages are dirty.
+    pub fn report_throttle(&mut self, cpu: CpuId, id: TaskId) {
+        if self.sinks.wants_details {
+            let what = "the page cache, too many dirty pages".to_owned();
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder: None, lock: false, spins: false });
+        }
+    }
+
+    /// `id`, which is current on `cpu`, is about to wait for an answer, with this number of calls in progress.
+    pub fn report_network_wait(&mut self, cpu: CpuId, id: TaskId, network: usize, ahead: u32) {
+        if self.sinks.wants_details {
+            let name = &self.machine.effects.networks.networks[network].name;
+            let what = match ahead {
+                0 => format!("network {name}, no call before"),
+                1 => format!("network {name}, 1 call before"),
+                ahead => format!("network {name}, {ahead} calls before"),
+            };
+            self.tell_own_detail(cpu, id, DetailKind::Waits { what, holder: None, lock: false, spins: false });
+        }
+    }
+
     /// `id` has acquired the lock that it polled.
     pub fn report_acquired(&mut self, id: TaskId) {
         if self.sinks.wants_details {
@@ -56,7 +77,8 @@ impl<M: Model> Run<'_, M> {
         }
     }
 
-    fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
+    /// Passes a detail that concerns no callback.
+    pub fn tell_own_detail(&mut self, cpu: CpuId, task: TaskId, kind: DetailKind) {
         self.sinks.detail(&Detail { time: self.clock.now(), cpu, task, kind, site: CallbackSite::default() });
     }
 }

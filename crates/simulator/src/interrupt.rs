@@ -12,6 +12,8 @@ pub(crate) enum Interrupt {
     Sleep(TaskId),
     /// A request of the task to this disk is complete; `shares`: an interrupt at the same instant has the top half.
     Disk { task: TaskId, disk: u32, shares: bool },
+    /// A task of the address space that the CPU uses has shrunk it.
+    Shootdown,
     /// A kernel timer expired.
     Timer(TimerKey),
     /// The external parent starts a task of this spec.

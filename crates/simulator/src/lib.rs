@@ -31,9 +31,11 @@ mod memory;
 #[cfg(test)]
 mod memory_tests;
 mod model;
+mod networks;
 mod noise;
 mod operations;
 mod pace;
+mod page_cache;
 mod plan;
 mod population;
 mod queue;
@@ -45,6 +47,7 @@ mod setup;
 mod shared_locks;
 mod sinks;
 mod softirqs;
+mod sources;
 mod speed;
 #[cfg(test)]
 mod speed_tests;
@@ -53,6 +56,7 @@ mod tasks;
 mod testing;
 mod ticks;
 mod ticks_seen;
+mod tlb;
 
 use bpf_object::LinkedObject;
 use event_log::Sink;
@@ -66,6 +70,7 @@ use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
 pub use setup::{UPTIME, workload_facts};
+pub use sources::uses_disks;
 use workload::Workload;
 
 /// Hardware effects modelled on every machine, by the names used in all commands. Further effects depend on the

@@ -23,6 +23,7 @@ use crate::memory::TaskMemory;
 use crate::model::Model;
 use crate::noise::Noise;
 use crate::operations::Operations;
+use crate::page_cache::TaskCache;
 use crate::plan::Faults;
 use crate::population::Population;
 use crate::shared_locks::SharedLocks;
@@ -30,12 +31,13 @@ use crate::sinks::Sinks;
 use crate::speed::Speed;
 use crate::tasks::{Role, State};
 use crate::ticks::Ticks;
+use crate::tlb::Shootdowns;
 use crate::{Outcome, SetupError};
 use event_log::Sink;
 use ids::{CpuId, Nanos, Policy, TaskId};
 use kernel_model::{ExitInfo, Identity, Refusal, TaskAttributes};
 use machine_model::Machine;
-use measures::{GroupMeasures, LockUse, Totals};
+use measures::{DeviceTotals, GroupMeasures, LockUse, Totals};
 use speed::Signal;
 use workload::Workload;
 
@@ -64,6 +66,10 @@ pub(crate) struct Run<'a, M> {
     pub memory: Option<Box<TaskMemory>>,
     /// Disks; `None`: the workload uses none.
     pub disks: Option<Box<TaskDisks>>,
+    /// Page cache, if the machine has one and the workload uses it.
+    pub cache: Option<Box<TaskCache>>,
+    /// TLB shootdowns, if the machine has them and the workload shrinks address spaces.
+    pub shootdowns: Option<Box<Shootdowns>>,
     /// Time of the alarm for changes of speed and memory; [`Nanos::MAX`]: not set.
     pub pace_due: Nanos,
     /// Kernel locks; `None`: they cost nothing and are never contended.
@@ -115,6 +121,8 @@ impl<'a, M: Model> Run<'a, M> {
             speed,
             memory: TaskMemory::new(machine, workload),
             disks: TaskDisks::new(machine, workload, seed),
+            cache: TaskCache::new(machine, workload),
+            shootdowns: Shootdowns::new(machine, workload),
             pace_due: Nanos::MAX,
             locks: Locks::new(machine),
             operations: Operations::default(),
@@ -289,7 +297,11 @@ impl<'a, M: Model> Run<'a, M> {
     fn sum_up(mut self, ejected: Option<ExitInfo>, makespan: Option<Nanos>) -> (Outcome, M) {
         let elapsed = self.clock.now();
         let energy_ratio_ppm = self.speed.as_mut().and_then(|speed| speed.energy_ratio_ppm(elapsed));
-        let disks = self.disks.take().map(|disks| disks.finish(elapsed));
+        let page_cache = self.cache.take().map(|cache| cache.finish());
+        let mut devices = self.disks.take().map(|disks| DeviceTotals { page_cache, ..disks.finish(elapsed) });
+        if let Some(shootdowns) = self.shootdowns.take() {
+            devices.get_or_insert_default().interrupts.extend(shootdowns.finish());
+        }
         let memory_nodes = self.memory.as_mut().map(|memory| memory.traffic(elapsed));
         let cpus = self.cpus.iter().map(|cpu| *cpu.account()).collect();
         let tasks = self.tasks.into_tasks();
@@ -304,7 +316,7 @@ impl<'a, M: Model> Run<'a, M> {
             makespan,
             cpus,
             tasks,
-            disks,
+            devices,
             periods,
             requests,
             system_work,

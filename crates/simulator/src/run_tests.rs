@@ -54,6 +54,8 @@ pub(crate) fn workload(tasks: Vec<TaskSpec>) -> Workload {
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -14,7 +14,7 @@ use event_log::Sink;
 use ids::{CpuSet, MAX_CPUS, Nanos, Placement};
 use kernel_model::{Config, Kernel};
 use launch_profile::{Cap, Group, Lending, Profile, ProgramCall, Reservation, Window, WorkloadFacts};
-use machine_model::Machine;
+use machine_model::{Machine, Service};
 use speed::Signal;
 use workload::{Op, Reserved, TaskGroup, Workload};
 
@@ -65,6 +65,7 @@ pub(crate) fn prepare<'a>(
             run.speed = Speed::new(setup.machine, run.ticks.period(), Signal::Utilization);
             run.create_background();
             run.create_softirq_threads();
+            run.create_flushers();
             run.create_hotplug_threads(setup.faults);
             run.boot_without(&setup.machine.offline);
         }
@@ -118,6 +119,7 @@ fn attach<'a>(
     run.kernel.model.set_watchdog_worker(worker);
     run.create_background();
     run.create_softirq_threads();
+    run.create_flushers();
     run.create_hotplug_threads(setup.faults);
     run.boot_without(&setup.machine.offline);
     let steps = profile.steps(&linked, setup.machine)?;
@@ -205,7 +207,7 @@ pub(crate) fn check_workload(
         let problem = "the workload has endless tasks and no duration; set a duration";
         return Err(SetupError::Workload(format!("{}: {problem}", workload.name)));
     }
-    if let Some(name) = workload.disks.iter().find(|name| crate::disks::find(machine, name).is_none()) {
+    if let Some(name) = workload.disks.iter().find(|name| crate::sources::find(machine, name).is_none()) {
         let known: Vec<&str> = machine.effects.disks.disks.iter().map(|disk| disk.name.as_str()).collect();
         let known = if known.is_empty() { "no disk".to_owned() } else { format!("the disks {}", known.join(", ")) };
         let wanted = if name.is_empty() { "a disk".to_owned() } else { format!("disk {name}") };
@@ -213,6 +215,30 @@ pub(crate) fn check_workload(
         return Err(SetupError::Workload(format!(
             "{}: uses {wanted}, but {} has {known}; add one with --disk {example}=hdd-7200 (or ssd-sata, nvme, ram), or in \
              the machine file",
+            workload.name, machine.name
+        )));
+    }
+    if let Some(name) = workload.networks.iter().find(|name| crate::sources::find_network(machine, name).is_none()) {
+        let known: Vec<&str> = machine.effects.networks.networks.iter().map(|one| one.name.as_str()).collect();
+        let known =
+            if known.is_empty() { "no network".to_owned() } else { format!("the networks {}", known.join(", ")) };
+        let wanted = if name.is_empty() { "a network".to_owned() } else { format!("network {name}") };
+        let example = if name.is_empty() { "eth0" } else { name };
+        return Err(SetupError::Workload(format!(
+            "{}: uses {wanted}, but {} has {known}; add one with --network {example}=1gbe (or loopback), or in the machine \
+             file",
+            workload.name, machine.name
+        )));
+    }
+    let recorded = |name: &&String| {
+        let disk = crate::sources::find(machine, name).map(|disk| &machine.effects.disks.disks[disk]);
+        disk.is_some_and(|disk| matches!(disk.service, Service::Recorded))
+    };
+    if let Some(name) = workload.disks.iter().find(recorded) {
+        let name = if name.is_empty() { "its first disk".to_owned() } else { format!("disk {name}") };
+        return Err(SetupError::Workload(format!(
+            "{}: {name} of {} is of kind recorded, but only requests of a recording have a recorded service time; choose \
+             another kind",
             workload.name, machine.name
         )));
     }

@@ -14,7 +14,8 @@ const LIMIT: Nanos = Nanos::from_ms(2);
 /// A bottom half that ksoftirqd is to execute.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Deferred {
-    /// Task that it wakes.
+    /// Disk and task of the request.
+    pub disk: usize,
     pub task: TaskId,
     /// Its length.
     pub time: Nanos,
@@ -96,9 +97,9 @@ mod tests {
         }
         assert_eq!(softirqs.defers(us(3_001), cpu), None, "there was a break");
         assert_eq!(softirqs.defers(us(3_000), cpu), Some(TaskId(7)));
-        softirqs.defer(cpu, Deferred { task: TaskId(3), time: us(1) });
+        softirqs.defer(cpu, Deferred { disk: 0, task: TaskId(3), time: us(1) });
         assert_eq!(softirqs.defers(us(9_000), cpu), Some(TaskId(7)), "ksoftirqd is not done");
-        assert_eq!(softirqs.take(cpu), Some(Deferred { task: TaskId(3), time: us(1) }));
+        assert_eq!(softirqs.take(cpu), Some(Deferred { disk: 0, task: TaskId(3), time: us(1) }));
         assert_eq!((softirqs.first(cpu), softirqs.defers(us(9_000), cpu)), (None, None));
         assert_eq!(softirqs.defers(us(0), CpuId(0)), None, "a CPU without a thread");
     }

@@ -54,6 +54,8 @@ pub(crate) enum Role {
     Background(u32),
     /// The ksoftirqd of its CPU.
     Softirq,
+    /// The kthread that writes back pages of the disk with this number.
+    Flusher(u32),
 }
 
 /// CPU time that a task needs until it acts again.

@@ -383,6 +383,7 @@ impl Sink for Recorder {
                     task.task_waits.push(wait);
                 }
             }
+            DetailKind::Device { .. } => return,
             DetailKind::Reloads { .. } => {}
             DetailKind::Passed => {
                 let wait = self.task_mut(task).and_then(|task| task.task_waits.last_mut());

@@ -81,6 +81,23 @@ fn uncertain(workload: &Workload, metas: &[RecordingMeta], span: &Span, inside: 
         let sleeps = counted(outside, "sleep");
         all.push(format!("{sleeps} ({time}) were ended from outside the recording: they keep their recorded length"));
     }
+    let (devices, time) = span.sleeps[1];
+    if !metas.is_empty() && devices > span.requests {
+        let (fixed, all_of_them) = (devices - span.requests, counted(devices, "wait"));
+        all.push(format!(
+            "{} of {all_of_them} for devices ({time}) keep their recorded length: no request of the task itself ended them (they \
+             are for requests of other tasks or kthreads, journals, flushes, or no requests)",
+            count(fixed)
+        ));
+    }
+    if !workload.devices.is_empty() {
+        all.push(format!(
+            "waits for requests to {0} keep their recorded length on a machine without a disk of that name (--disk \
+             {1}=recorded); positions of requests, and the load by kthreads and other programs, are not replayed",
+            escape(&workload.devices.join(", ")),
+            escape(&workload.devices[0])
+        ));
+    }
     let has = |wanted: fn(&Op) -> bool| workload.tasks.iter().flat_map(|task| &task.script).any(wanted);
     if !metas.is_empty() {
         all.push(
@@ -281,6 +298,7 @@ fn to_json(summary: &Summary) -> Value {
         "waits": span.waits,
         "inside": inside.to_json(),
         "memory": memory::to_json(workload),
+        "device_requests": span.requests,
         "sleeps": sleeps.collect::<serde_json::Map<_, _>>(),
         "levels": levels.collect::<Vec<_>>(),
         "bounds": bounds.collect::<Vec<_>>(),

@@ -40,6 +40,8 @@ struct Row {
     bytes: u64,
     median: Nanos,
     p99: Nanos,
+    /// Largest number of requests to the device that were in progress at the same time, of all kinds.
+    at_once: u64,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -117,13 +119,13 @@ impl Touched {
         }
         if !self.devices.is_empty() {
             let mut table = format!(
-                "\n{:<12} {:<8} {:>9} {:>9} {:>10} {:>9} {:>9}",
-                "device", "", "requests", "of tasks", "bytes", "median", "p99"
+                "\n{:<12} {:<8} {:>9} {:>9} {:>10} {:>9} {:>9} {:>7}",
+                "device", "", "requests", "of tasks", "bytes", "median", "p99", "at once"
             );
             for row in &self.devices {
                 let _ = write!(
                     table,
-                    "\n{:<12} {:<8} {:>9} {:>9} {:>10} {:>9} {:>9}",
+                    "\n{:<12} {:<8} {:>9} {:>9} {:>10} {:>9} {:>9} {:>7}",
                     escape(&row.device).to_string(),
                     row.operation.name(),
                     count(row.requests),
@@ -131,6 +133,7 @@ impl Touched {
                     bytes(row.bytes),
                     row.median.to_string(),
                     row.p99.to_string(),
+                    row.at_once,
                 );
             }
             lines.push(table);
@@ -145,6 +148,7 @@ impl Touched {
             json!({
                 "device": row.device, "operation": row.operation.name(), "requests": row.requests,
                 "of_tasks": row.own, "bytes": row.bytes, "median_ns": row.median.0, "p99_ns": row.p99.0,
+                "at_once": row.at_once,
             })
         });
         let processes = self.processes.iter().map(|Process { name, footprint }| {
@@ -187,9 +191,25 @@ fn rows(observed: &Observed) -> Vec<Row> {
             bytes,
             median: rank(500),
             p99: rank(990),
+            at_once: at_once(observed, device),
         }
     };
     kinds.into_iter().map(row).collect()
+}
+
+/// Largest number of requests to a device that were in progress at the same time.
+fn at_once(observed: &Observed, device: &str) -> u64 {
+    let own = observed.requests.iter().filter(|request| observed.devices[request.device as usize].name == device);
+    // At the same instant, ends precede beginnings.
+    let mut changes: Vec<(u64, i64)> =
+        own.flat_map(|request| [(request.time.0, 1), (request.time.0.saturating_add(request.service.0), -1)]).collect();
+    changes.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, change) in changes {
+        now += change;
+        most = most.max(now);
+    }
+    most as u64
 }
 
 /// Bytes in binary units.
@@ -247,7 +267,7 @@ mod tests {
         assert_eq!((&json["footprint"]["kernel_bytes"], &json["minor_faults"]), (&json!(300), &json!(1_500)));
         let [reads, writes] = &json["devices"].as_array().expect("rows")[..] else { panic!("{json}") };
         let expected = json!({"device": "vda", "operation": "write", "requests": 200, "of_tasks": 100,
-            "bytes": 819_200, "median_ns": 100_000, "p99_ns": 198_000});
+            "bytes": 819_200, "median_ns": 100_000, "p99_ns": 198_000, "at_once": 200});
         assert_eq!(writes, &expected);
         assert_eq!((&reads["median_ns"], &reads["p99_ns"]), (&json!(7_000), &json!(7_000)));
         let lines = touched.lines();

@@ -139,8 +139,19 @@ impl Workload {
                 Err(format!("a request of {} bytes; expected 1 to {}", io.bytes, crate::io::MAX_IO_BYTES))
             }
             Op::Io(io) => below("disk", io.disk.0, self.disks.len()),
+            Op::Fsync(disk) => below("disk", disk.0, self.disks.len()),
+            Op::Call(call) => {
+                let most = crate::io::MAX_IO_BYTES;
+                if let Some(bytes) = [call.bytes, call.reply].into_iter().find(|bytes| !(1..=most).contains(bytes)) {
+                    return Err(format!("a call or answer of {bytes} bytes; expected 1 to {most}"));
+                }
+                below("network", call.network.0, self.networks.len())
+            }
+            Op::Submit(request) if request.bytes == 0 => Err("a request of 0 bytes; expected at least 1".into()),
+            Op::Submit(request) => short(request.service).and(below("device", request.device.0, self.devices.len())),
+            Op::AwaitRequests { device, slept, .. } => short(*slept).and(below("device", device.0, self.devices.len())),
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),
-            Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
+            Op::Unmap(_) | Op::Suspend | Op::Yield | Op::Children(_) | Op::Repeat { .. } => Ok(()),
         }
     }
 
@@ -362,9 +373,13 @@ impl Script<'_> {
             Op::CpuTime(time) | Op::Sleep(time, _) => time.0 > 0,
             Op::Timer { period, .. } | Op::Interval { period, .. } => period.0 > 0,
             // A pass through a critical section takes at least 1 ns.
-            Op::Wait(..) | Op::Sync(..) | Op::Suspend | Op::CriticalSections(_) | Op::TakeRequest(_) | Op::Io(_) => {
-                true
-            }
+            Op::Wait(..)
+            | Op::Sync(..)
+            | Op::Suspend
+            | Op::CriticalSections(_)
+            | Op::TakeRequest(_)
+            | Op::Io(_)
+            | Op::Call(_) => true,
             Op::Barrier(id) | Op::SpinBarrier(id) => self.barriers[id.0 as usize] > 1,
             _ => false,
         }
@@ -403,6 +418,8 @@ mod tests {
             references: 1,
             sources: Vec::new(),
             disks: Vec::new(),
+            devices: Vec::new(),
+            networks: Vec::new(),
             groups: Vec::new(),
             is_grouped: false,
             caveats: Vec::new(),

@@ -47,6 +47,23 @@ pub enum Demand {
     Wait,
     /// A request to a disk; ask again when it is complete.
     Io(crate::Io),
+    /// Wait until the pages of this disk that the task made dirty are written; ask again then.
+    Fsync(crate::DiskId),
+    /// Shrink the address space of the task's process by this number of pages; ask again then.
+    Unmap(u32),
+    /// A call over a network; ask again when its answer has arrived.
+    Call(crate::NetworkCall),
+    /// A request to a device that the driver may not have; ask again immediately.
+    Submit(crate::Submission),
+    /// Wait until at most `most` requests of the task to this device are in progress, or, without the device, sleep.
+    AwaitRequests {
+        /// The device.
+        device: crate::DeviceId,
+        /// Number of requests that may be in progress at the end of the wait.
+        most: u32,
+        /// Length of the sleep.
+        slept: Nanos,
+    },
     /// Critical sections of a lock in shared memory, which the driver implements; ask again when they are done.
     CriticalSections(CriticalSections),
     /// Yield once; ask again when the task next runs.
@@ -540,10 +557,7 @@ impl<'w> Executor<'w> {
                 self.signal(*condition, woken);
                 None
             }
-            Op::Broadcast(condition) => {
-                while self.signal(*condition, woken) {}
-                None
-            }
+            Op::Broadcast(condition) => self.broadcast(*condition, woken),
             Op::Sync(condition, mutex) => {
                 self.signal(*condition, woken);
                 Some(self.wait(task, *condition, *mutex, woken))
@@ -560,7 +574,9 @@ impl<'w> Executor<'w> {
                 None
             }
             Op::Await(signal) => self.wait_for_post(task, *signal),
-            Op::Io(io) => Some(Demand::Io(**io)),
+            Op::Io(_) | Op::Fsync(_) | Op::Unmap(_) | Op::Call(_) | Op::Submit(_) | Op::AwaitRequests { .. } => {
+                demand_of_hardware(op)
+            }
             Op::TakeRequest(source) => self.take_request(task, *source, now),
             Op::Serve(source) => self.serve(task, *source),
             Op::CriticalSections(critical_sections) => Some(Demand::CriticalSections(**critical_sections)),
@@ -650,6 +666,12 @@ impl<'w> Executor<'w> {
         waiter.is_some()
     }
 
+    /// Wakes all waiters.
+    fn broadcast(&mut self, condition: ConditionId, woken: &mut Vec<TaskId>) -> Option<Demand> {
+        while self.signal(condition, woken) {}
+        None
+    }
+
     fn barrier(&mut self, task: usize, id: BarrierId, woken: &mut Vec<TaskId>) -> Option<Demand> {
         let barrier = &mut self.barriers[id.0 as usize];
         barrier.missing -= 1;
@@ -716,6 +738,19 @@ impl<'w> Executor<'w> {
         if matches!(parent.state, State::WaitingForChildren(most) if parent.children <= most) {
             self.wake(number, woken);
         }
+    }
+}
+
+/// Demand of an operation that a device or the memory management completes.
+fn demand_of_hardware(op: &Op) -> Option<Demand> {
+    match op {
+        Op::Io(io) => Some(Demand::Io(**io)),
+        Op::Fsync(disk) => Some(Demand::Fsync(*disk)),
+        Op::Unmap(pages) => Some(Demand::Unmap(*pages)),
+        Op::Call(call) => Some(Demand::Call(**call)),
+        Op::Submit(submission) => Some(Demand::Submit(**submission)),
+        &Op::AwaitRequests { device, most, slept } => Some(Demand::AwaitRequests { device, most, slept }),
+        _ => None,
     }
 }
 

@@ -255,6 +255,8 @@ mod tests {
             caveats: Vec::new(),
             sources: Vec::new(),
             disks: Vec::new(),
+            devices: Vec::new(),
+            networks: Vec::new(),
             parts: Vec::new(),
         }
     }

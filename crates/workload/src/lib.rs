@@ -27,7 +27,7 @@ pub use composition::{Part, PartSpec};
 pub use executor::{Completed, Demand, Executor, Outcome, Period, WaitsFor};
 pub use generated::{generate, generated};
 pub use groups::{DEFAULT_WEIGHT, Reserved, TaskGroup};
-pub use io::{DiskId, Io, IoPlace};
+pub use io::{DeviceId, DiskId, Io, IoPlace, NetworkCall, NetworkId, Submission};
 pub use lending::Lending;
 pub use locks::{CriticalSections, LockId, LockKind, SharedLock};
 pub use memory::{Limits, MEMORY_CLASSES, MemoryClass, MemoryUse, Quantity};

@@ -3,7 +3,7 @@
 
 use crate::composition::Part;
 use crate::groups::TaskGroup;
-use crate::io::Io;
+use crate::io::{DeviceId, DiskId, Io, NetworkCall, Submission};
 use crate::locks::{CriticalSections, SharedLock};
 use crate::memory::MemoryUse;
 use crate::requests::{Source, SourceId};
@@ -122,6 +122,24 @@ pub enum Op {
     Serve(SourceId),
     /// A request to a disk, for which the task waits.
     Io(Box<Io>),
+    /// Wait until the pages of this disk that the task made dirty are written (`fsync(2)`).
+    Fsync(DiskId),
+    /// Shrink the address space of the process by this number of pages (`munmap(2)`, `madvise(2)`).
+    Unmap(u32),
+    /// A call over a network, for whose answer the task waits.
+    Call(Box<NetworkCall>),
+    /// Submit a recorded request to a device and continue. Nothing happens if the machine does not have the device.
+    Submit(Box<Submission>),
+    /// Wait until at most `most` requests of the task to this device are in progress. If the machine does not have the
+    /// device, the task sleeps for the recorded time instead.
+    AwaitRequests {
+        /// The device.
+        device: DeviceId,
+        /// Number of its requests that may be in progress at the end of the wait.
+        most: u32,
+        /// Recorded length of the wait.
+        slept: Nanos,
+    },
     /// Critical sections of a lock in shared memory.
     CriticalSections(Box<CriticalSections>),
     /// `sched_yield(2)`.
@@ -264,6 +282,10 @@ pub struct Workload {
     pub locks: Vec<SharedLock>,
     /// Names of the disks that its tasks use; an empty name is the first disk of the machine.
     pub disks: Vec<String>,
+    /// Names of the networks that its tasks use; an empty name is the first network of the machine.
+    pub networks: Vec<String>,
+    /// Names of the block devices to which recorded tasks submitted requests. Unlike disks, a machine need not have them.
+    pub devices: Vec<String>,
     /// Sources of requests.
     pub sources: Vec<Source>,
     /// Described cgroups. Tasks may be in others, which have default attributes ([`Workload::all_groups`]).
@@ -324,6 +346,17 @@ impl Workload {
     /// Whether it describes the use of memory of any task. Effects of memory act on no other workloads.
     pub fn uses_memory(&self) -> bool {
         self.tasks.iter().any(|task| task.memory.is_some())
+    }
+
+    /// Whether any task shrinks its address space. The effect of TLBs acts on no other workloads.
+    pub fn unmaps(&self) -> bool {
+        self.tasks.iter().flat_map(|task| &task.script).any(|op| matches!(op, Op::Unmap(_)))
+    }
+
+    /// Whether any task uses the page cache. Its effect acts on no other workloads.
+    pub fn uses_page_cache(&self) -> bool {
+        let cached = |op: &Op| matches!(op, Op::Io(io) if io.cached);
+        self.tasks.iter().flat_map(|task| &task.script).any(cached)
     }
 
     /// Parses a file: a recording if it has the magic, else rt-app JSON.

@@ -37,6 +37,8 @@ pub struct Span {
     pub is_complete: bool,
     /// Number and total length of sleeps of fixed length: by timers, by devices, by external causes.
     pub sleeps: [(u64, Nanos); 3],
+    /// Number of these sleeps that are waits for requests of the task to a device.
+    pub requests: u64,
     /// Number of waits for other tasks.
     pub waits: u64,
     /// Time during which exactly this number of tasks worked.
@@ -240,24 +242,22 @@ impl<'w> Run<'w> {
                 self.work(task, work)
             }
             Demand::CpuTime(time) => self.work(task, time),
+            Demand::Io(io) if io.cached => true,
             Demand::Io(_) => {
-                self.found.sleeps[1] = (self.found.sleeps[1].0 + 1, self.found.sleeps[1].1 + IO);
-                self.tasks[task.index()].done.1 += IO;
-                self.events.push(Reverse((self.now + IO, task)));
-                false
+                self.found.requests += 1;
+                self.sleep(task, IO, Sleep::Io)
             }
             Demand::CriticalSections(op) => self.work(task, Nanos(op.times.saturating_mul((op.hold + op.between).0))),
-            Demand::Sleep(time, cause) => {
-                let sum = &mut self.found.sleeps[match cause {
-                    Sleep::Timer => 0,
-                    Sleep::Io => 1,
-                    Sleep::External => 2,
-                }];
-                *sum = (sum.0 + 1, sum.1 + time);
-                self.tasks[task.index()].done.1 += time;
-                self.events.push(Reverse((self.now + time, task)));
-                false
+            // Of cached requests, it is unknown which ones wait.
+            Demand::Fsync(_) | Demand::Unmap(_) => true,
+            Demand::Call(_) => self.sleep(task, IO, Sleep::Io),
+            Demand::Submit(_) => true,
+            Demand::AwaitRequests { slept: Nanos::ZERO, .. } => true,
+            Demand::AwaitRequests { slept, .. } => {
+                self.found.requests += 1;
+                self.sleep(task, slept, Sleep::Io)
             }
+            Demand::Sleep(time, cause) => self.sleep(task, time, cause),
             Demand::Wait | Demand::Spin => false,
             Demand::Fork(spec) => {
                 self.begin(spec, Some(task));
@@ -269,6 +269,18 @@ impl<'w> Run<'w> {
                 false
             }
         }
+    }
+
+    fn sleep(&mut self, task: TaskId, time: Nanos, cause: Sleep) -> bool {
+        let sum = &mut self.found.sleeps[match cause {
+            Sleep::Timer => 0,
+            Sleep::Io => 1,
+            Sleep::External => 2,
+        }];
+        *sum = (sum.0 + 1, sum.1 + time);
+        self.tasks[task.index()].done.1 += time;
+        self.events.push(Reverse((self.now + time, task)));
+        false
     }
 
     fn work(&mut self, task: TaskId, time: Nanos) -> bool {

@@ -139,6 +139,7 @@ fn complete(measures: &mut RunMeasures, threads: &[u32], executed: &ExecutionRes
         }
     }
     measures.requests.clone_from(&executed.requests);
+    measures.disks = (!executed.disks.is_empty()).then(|| executed.disks.clone());
     let groups = executed.groups.iter();
     let groups = groups.map(|group| GroupMeasures::new(&group.path, group.weight, group.cap_percent));
     measures.gather(groups, |task| {

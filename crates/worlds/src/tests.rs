@@ -30,6 +30,7 @@ fn measures() -> RunMeasures {
         last_latency: Nanos::ZERO,
         periods: None,
         disk: None,
+        network: None,
         ended: None,
     };
     RunMeasures { tasks: vec![task], ..Collector::new(&Topology::flat(0)).finish(totals) }
@@ -42,6 +43,9 @@ fn simulated_tags() -> Tags {
         workload: "load",
         uses_memory: false,
         uses_disks: false,
+        uses_networks: false,
+        uses_page_cache: false,
+        unmaps: false,
         seed: 7,
         draw: 2,
         kernel: (7, 2).into(),
@@ -84,6 +88,7 @@ fn executed(end: End) -> ExecutionResult {
         log: vec![],
         groups: vec![],
         requests: vec![],
+        disks: vec![],
     }
 }
 
@@ -162,6 +167,9 @@ fn reported_effects_are_those_of_the_machine() {
         workload: "w",
         uses_memory: false,
         uses_disks: false,
+        uses_networks: false,
+        uses_page_cache: false,
+        unmaps: false,
         seed: 0,
         draw: 0,
         kernel: (7, 2).into(),

@@ -53,7 +53,14 @@ fn once(scenario: &Scenario, calibration: Calibration) -> Result<Run> {
     let mut workload = model::in_one_process(&scenario.workload, scenario.executes.as_deref());
     workload.tasks.retain(|task| Some(&task.name) != scenario.executes.as_ref());
     let duration = workload.duration.map(|duration| duration + AFTERWARDS);
-    let options = Options { duration, gate: false, settle: Some(SETTLE), log: false, calibration: Some(calibration) };
+    let options = Options {
+        duration,
+        gate: false,
+        settle: Some(SETTLE),
+        log: false,
+        calibration: Some(calibration),
+        ..Options::default()
+    };
     // Done before the scheduler is loaded: threads that probe policies are not part of the scenario.
     let stage = PreparedWorkload::prepare(&workload, &options)?;
     let mut attached = match attach(scenario) {

@@ -39,6 +39,8 @@ pub enum Generated {
 pub enum Kind {
     Policies,
     Machines,
+    /// Presets of disks and networks
+    Devices,
     Workloads,
     Measures,
 }

@@ -85,6 +85,12 @@ pub struct Load {
     /// Give the machine a disk, as for weir sim
     #[arg(long = "disk", value_name = "DISK")]
     pub disks: Vec<String>,
+    /// Give the machine a network, as for weir sim
+    #[arg(long = "network", value_name = "NETWORK")]
+    pub networks: Vec<String>,
+    /// Give the machine a page cache, as for weir sim
+    #[arg(long, value_name = "CACHE")]
+    pub page_cache: Option<String>,
     /// Turn off sources of noise, as for weir sim
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]
     pub noise_off: Vec<NoiseSource>,

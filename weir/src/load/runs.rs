@@ -143,26 +143,29 @@ fn point(rate_per_s: f64, reports: &[&RunReport]) -> Result<Point> {
         latency_ns: latency.map(|latency| [latency.mean.0, latency.p50.0, latency.p99.0]),
         mean_interval_ns: queueing::interval_of_mean(&means).map(|ends| ends.map(|end| end.max(0.0).round() as u64)),
         service_ns: busy.checked_div(all.served),
-        resources: [cpus].into_iter().chain(disks(reports)).collect(),
+        resources: [cpus].into_iter().chain(devices(reports)).collect(),
     })
 }
 
-/// Use of each disk that served requests, the mean of all runs.
-fn disks(reports: &[&RunReport]) -> Vec<Resource> {
+/// Use of each disk that served requests, and of each part of a network that was called: the mean of all runs.
+fn devices(reports: &[&RunReport]) -> Vec<Resource> {
     let of_run = |report: &RunReport| {
         let measures = &report.measures;
         let used = measures.disks.iter().flatten().filter(|disk| disk.reads + disk.writes > 0);
-        let used = used.map(|disk| (disk.name.clone(), disk.utilization_ppm(measures.elapsed)));
-        used.collect::<Vec<_>>()
+        let used =
+            used.filter_map(|disk| Some((format!("disk:{}", disk.name), disk.utilization_ppm(measures.elapsed)?)));
+        let networks = measures.networks.iter().flatten().filter(|network| network.calls > 0);
+        let parts = networks.flat_map(|network| {
+            let parts = ["out", "back", "server"].map(|part| format!("network:{}:{part}", network.name));
+            parts.into_iter().zip(network.utilization_ppm(measures.elapsed))
+        });
+        used.chain(parts).collect::<Vec<_>>()
     };
     let mut sums: std::collections::BTreeMap<String, u64> = std::collections::BTreeMap::new();
     for (name, ppm) in reports.iter().flat_map(|report| of_run(report)) {
         *sums.entry(name).or_default() += ppm;
     }
-    let mean = |(name, sum): (String, u64)| Resource {
-        name: format!("disk:{name}"),
-        utilization_ppm: sum / reports.len().max(1) as u64,
-    };
+    let mean = |(name, sum): (String, u64)| Resource { name, utilization_ppm: sum / reports.len().max(1) as u64 };
     sums.into_iter().map(mean).collect()
 }
 
@@ -195,6 +198,8 @@ fn setup(args: &Load) -> Result<Sim> {
         None => option("seed", &args.seed.to_string()),
     }
     args.disks.iter().for_each(|disk| option("disk", disk));
+    args.networks.iter().for_each(|network| option("network", network));
+    args.page_cache.iter().for_each(|cache| option("page-cache", cache));
     let mut list = |name: &str, values: Vec<&str>| {
         if !values.is_empty() {
             option(name, &values.join(","));

@@ -7,6 +7,7 @@ use crate::run::screen;
 use crate::select::{self, Scheduler};
 use crate::{input, notes};
 use anyhow::{Result, anyhow, bail};
+use executor::DiskDirectory;
 use fault_plan::FaultPlan;
 use ids::Nanos;
 use output_file::Target;
@@ -44,6 +45,8 @@ pub struct Plan {
     /// Maximum duration of the run.
     pub duration: Option<Nanos>,
     pub faults: Option<FaultPlan>,
+    /// Directories for the workload's disks.
+    pub disks: Vec<DiskDirectory>,
     /// The scheduler's promises are checked.
     pub checks_promises: bool,
     /// Affinities that CPU hotplug widens are restored.
@@ -93,6 +96,7 @@ impl Plan {
             subject_name: subject_name(args),
             duration: args.duration,
             faults,
+            disks: args.disks.iter().map(|text| disk(text)).collect::<Result<_>>()?,
             checks_promises: args.check,
             keeps_affinity: args.keep_affinity,
             draws,
@@ -125,6 +129,10 @@ fn subject(args: &Run) -> Result<Subject> {
         None if args.command.is_empty() => Subject::Machine,
         None => Subject::Command(args.command.clone()),
     })
+}
+
+fn disk(text: &str) -> Result<DiskDirectory> {
+    DiskDirectory::parse(text).map_err(|problem| anyhow!("--disk {text}: {problem}"))
 }
 
 /// Checks the output files; there are none if the whole machine is measured.
@@ -190,6 +198,7 @@ fn command_line(args: &Run) -> String {
     if let Some(faults) = &args.faults {
         option("faults", faults);
     }
+    args.disks.iter().for_each(|disk| option("disk", disk));
     args.calls.iter().for_each(|call| option("call", &call.to_string()));
     if let Some(profile) = &args.profile {
         option("profile", &profile.to_string_lossy());

@@ -136,3 +136,36 @@ fn throughput_is_fitted_by_spindles() {
     let throughput = |row: usize| json["rows"][row]["throughput"].as_f64().unwrap();
     assert!(throughput(5) > 2.0 * throughput(0), "{json}");
 }
+
+/// Every command of the guide to disks that needs neither root nor a recording, in order, with shorter runs.
+#[test]
+fn commands_of_the_guide_to_disks_succeed() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/how-to/disks.md")).unwrap();
+    let (mut file, mut count) = (None, 0);
+    for line in page.lines() {
+        match (&mut file, line.strip_prefix("```")) {
+            (None, Some(rest)) => file = Some((rest.split_once("file=").map(|(_, name)| name), String::new())),
+            (Some((name, content)), Some(_)) => {
+                if let Some(name) = name {
+                    std::fs::write(directory.path().join(name), content).unwrap();
+                }
+                file = None;
+            }
+            (Some((None, _)), None) if line.starts_with("weir ") && !line.contains("copy.weir") => {
+                let mut words: Vec<&str> = line.split_whitespace().skip(1).collect();
+                if let Some(at) = words.iter().position(|word| *word == "--requests") {
+                    words[at + 1] = "200";
+                } else if ["sim", "scale"].contains(&words[0]) && !words.contains(&"--for") {
+                    words.extend(["--for", "1s"]);
+                }
+                let output = weir(directory.path(), &words);
+                assert_eq!(output.status.code(), Some(0), "{line}: {}", text(&output.stderr));
+                count += 1;
+            }
+            (Some((_, content)), None) => *content += &format!("{line}\n"),
+            (None, None) => {}
+        }
+    }
+    assert!(count >= 12, "{count} commands");
+}

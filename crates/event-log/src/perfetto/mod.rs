@@ -17,7 +17,8 @@ mod tests;
 mod wire;
 
 use crate::{
-    BlockCause, CallbackSite, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo, Waker, op_name,
+    BlockCause, CallbackSite, Detail, DetailKind, Event, EventKind, KickFlags, Printk, Sink, SwitchReason, TaskInfo,
+    Waker, op_name,
 };
 use ids::{CpuId, CpuSet, DsqId, Nanos, Policy, TaskId};
 use messages::*;
@@ -40,6 +41,7 @@ const COUNTER: i32 = 4;
 const UNIT_COUNT: i32 = 2;
 /// First track numbers of queues and of CPUs.
 const DSQ_TRACKS: u64 = 1 << 32;
+const DEVICE_TRACKS: u64 = 3 << 32;
 const CPU_TRACKS: u64 = 2 << 32;
 /// Kernel priority of nice 0 and of the idle task.
 const DEFAULT_PRIO: i32 = 120;
@@ -91,6 +93,8 @@ pub struct Writer<W> {
     tasks: Vec<Task>,
     cpus: Vec<Cpu>,
     queues: BTreeMap<DsqId, Queue>,
+    /// Devices in the order of their tracks.
+    devices: Vec<String>,
     /// Names of the source files, by number.
     files: Vec<String>,
 }
@@ -100,7 +104,8 @@ impl<W: Write> Writer<W> {
     /// Perfetto interprets task states.
     pub fn new(out: W, kernel: &str) -> Writer<W> {
         let (tasks, cpus, queues, files) = (Vec::new(), Vec::new(), BTreeMap::new(), Vec::new());
-        let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues, files };
+        let devices = Vec::new();
+        let mut writer = Writer { out, buffer: Vec::new(), failed: None, tasks, cpus, queues, devices, files };
         let utsname = Utsname { sysname: Some("Linux".to_owned()), release: Some(format!("{kernel}.0-weir")) };
         writer.packet(TracePacket {
             sequence_flags: Some(INCREMENTAL_STATE_CLEARED),
@@ -245,16 +250,32 @@ impl<W: Write> Writer<W> {
         let queue = self.queues.entry(dsq).or_insert(Queue { track, depth: 0 });
         queue.depth += change;
         let (track, depth) = (queue.track, queue.depth);
-        if is_new {
+        self.counter(time, track, depth, is_new.then(|| format!("DSQ {dsq} depth")));
+    }
+
+    /// The number of requests in progress at a device.
+    fn device(&mut self, time: Nanos, name: &str, requests: u32) {
+        let known = self.devices.iter().position(|known| known == name);
+        let place = known.unwrap_or(self.devices.len());
+        let new = known.is_none().then(|| format!("{name} requests"));
+        if new.is_some() {
+            self.devices.push(name.to_owned());
+        }
+        self.counter(time, DEVICE_TRACKS + place as u64, requests.into(), new);
+    }
+
+    /// A value of a counter; a new one gets its track with this name.
+    fn counter(&mut self, time: Nanos, track: u64, value: i64, new: Option<String>) {
+        if new.is_some() {
             let counter = Some(CounterDescriptor { unit: Some(UNIT_COUNT) });
-            self.track(TrackDescriptor { uuid: Some(track), name: Some(format!("DSQ {dsq} depth")), counter });
+            self.track(TrackDescriptor { uuid: Some(track), name: new, counter });
         }
         self.track_event(
             time,
             TrackEvent {
                 kind: Some(COUNTER),
                 track_uuid: Some(track),
-                counter_value: Some(depth),
+                counter_value: Some(value),
                 ..TrackEvent::default()
             },
         );
@@ -354,6 +375,16 @@ impl<W: Write> Sink for Writer<W> {
     }
 
     fn affinity(&mut self, _: Nanos, _: TaskId, _: &CpuSet) {}
+
+    fn wants_details(&self) -> bool {
+        true
+    }
+
+    fn detail(&mut self, detail: &Detail) {
+        if let DetailKind::Device { name, requests } = &detail.kind {
+            self.device(detail.time, name, *requests);
+        }
+    }
 
     fn event(&mut self, event: &Event) {
         match event.kind {

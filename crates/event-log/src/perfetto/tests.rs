@@ -162,3 +162,18 @@ fn priorities_follow_the_kernels_scale() {
     assert_eq!(prio(Policy::Fifo(1), 0), 98);
     assert_eq!(prio(Policy::RoundRobin(99), 0), 0);
 }
+
+#[test]
+fn requests_in_progress_at_a_device_are_a_counter_track() {
+    let mut writer = Writer::new(Vec::new(), "7.2");
+    for (time, name, requests) in [(5, "disk:sda", 1), (6, "network:eth0", 1), (9, "disk:sda", 0)] {
+        let kind = DetailKind::Device { name: name.to_owned(), requests };
+        let (cpu, task, site) = (CpuId(0), TaskId::NONE, CallbackSite::default());
+        writer.detail(&Detail { time: Nanos(time), cpu, task, kind, site });
+    }
+    let expected = "track 300000000: Some(\"disk:sda requests\")\n5 track 300000000: None Some(1) None\n\
+                    track 300000001: Some(\"network:eth0 requests\")\n6 track 300000001: None Some(1) None\n\
+                    9 track 300000000: None Some(0) None\n";
+    let found = printed(&writer.finish().unwrap());
+    assert!(found.ends_with(expected), "{found}");
+}

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-//! Writes the tables `[disks.NAME]`.
+//! Writes the tables `[disks.NAME]`, `[networks.NAME]` and `[page_cache]`.
 
 use super::effects::estimate;
 use super::{line, quoted};
-use crate::{Disk, Disks, Order, Routing, Service};
+use crate::{Disk, Disks, Link, Network, Networks, Order, PageCache, Routing, Service};
 
 pub(super) fn write(text: &mut String, disks: &Disks) {
     disks.disks.iter().for_each(|disk| write_disk(text, disk));
@@ -29,8 +29,51 @@ fn write_disk(text: &mut String, disk: &Disk) {
     line(text, "bottom_ns", estimate(bottom_ns), "softirq for each completed request");
 }
 
+pub(super) fn write_networks(text: &mut String, networks: &Networks) {
+    for network in &networks.networks {
+        let Network { name, link, server_ns, exponential, servers, interrupt_cpus, routing, top_ns, bottom_ns } =
+            network;
+        text.push_str(&format!("\n[networks.{name}]\n"));
+        match link {
+            Link::Wire { latency_ns, mbit_s } => {
+                line(text, "kind", quoted("wire"), "");
+                line(text, "latency_ns", estimate(latency_ns), "of one direction");
+                line(text, "mbit_s", estimate(mbit_s), "of one direction");
+            }
+            Link::Loopback { overhead_ns, mb_s } => {
+                line(text, "kind", quoted("loopback"), "CPU time of the task");
+                line(text, "overhead_ns", estimate(overhead_ns), "for each call");
+                line(text, "mb_s", estimate(mb_s), "");
+            }
+        }
+        line(text, "server_ns", estimate(server_ns), "mean service time of the server");
+        line(text, "draw", quoted(if *exponential { "exponential" } else { "constant" }), "");
+        line(text, "servers", servers, "calls that it serves at the same time");
+        if let Some(cpus) = interrupt_cpus {
+            line(text, "interrupt_cpus", quoted(&cpus.to_string()), "");
+        }
+        let word = Routing::NAMES.iter().find(|(_, own)| own == routing).map_or("", |(word, _)| word);
+        line(text, "interrupts", quoted(word), "one, round-robin or issuer");
+        line(text, "top_ns", estimate(top_ns), "interrupt handler");
+        line(text, "bottom_ns", estimate(bottom_ns), "softirq for each answer");
+    }
+}
+
+pub(super) fn write_page_cache(text: &mut String, cache: &PageCache) {
+    let PageCache { size_mb, background_percent, limit_percent, flush_ms, expire_ms, overhead_ns, mb_s } = cache;
+    text.push_str("\n[page_cache]\n");
+    line(text, "size_mb", size_mb, "MiB");
+    line(text, "background_percent", background_percent, "of dirty pages, above which kthreads write back");
+    line(text, "limit_percent", limit_percent, "of dirty pages, above which writers wait");
+    line(text, "flush_ms", flush_ms, "interval in which kthreads look for old dirty pages");
+    line(text, "expire_ms", expire_ms, "age from which a dirty page is old");
+    line(text, "overhead_ns", estimate(overhead_ns), "for each cached request");
+    line(text, "mb_s", estimate(mb_s), "copying");
+}
+
 fn write_service(text: &mut String, service: &Service) {
     match service {
+        Service::Recorded => line(text, "kind", quoted("recorded"), "as long as in the recording"),
         Service::Ram { overhead_ns, mb_s } => {
             line(text, "kind", quoted("ram"), "CPU time of the task");
             line(text, "overhead_ns", estimate(overhead_ns), "for each request");

@@ -16,6 +16,21 @@ pub(super) fn write_origins(text: &mut String, effects: &Effects, topology: &Top
     }
 }
 
+fn write_devices(text: &mut String, effects: &Effects) {
+    let Effects { disks, networks, page_cache, tlb, .. } = effects;
+    disk_tables::write(text, disks);
+    disk_tables::write_networks(text, networks);
+    if let Some(crate::Tlb { wait_ns, target_ns, handler_ns }) = tlb {
+        text.push_str("\n[tlb]\n");
+        line(text, "wait_ns", estimate(wait_ns), "of the initiator, for the first target");
+        line(text, "target_ns", estimate(target_ns), "for each further one");
+        line(text, "handler_ns", estimate(handler_ns), "interrupt of a target");
+    }
+    if let Some(page_cache) = page_cache {
+        disk_tables::write_page_cache(text, page_cache);
+    }
+}
+
 pub(super) fn write(text: &mut String, effects: &Effects) {
     let Effects {
         smt,
@@ -27,7 +42,10 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         numa,
         bandwidth,
         locks,
-        disks,
+        disks: _,
+        networks: _,
+        page_cache: _,
+        tlb: _,
         sample: _,
         assumed: _,
     } = effects;
@@ -60,7 +78,7 @@ pub(super) fn write(text: &mut String, effects: &Effects) {
         line(text, "deep", deep, "whether its core is inactive for turbo");
         line(text, "power_percent", estimate(power_percent), "");
     }
-    disk_tables::write(text, disks);
+    write_devices(text, effects);
     memory::write(text, caches.as_ref(), numa.as_ref(), bandwidth.as_ref());
     if let Some(Locks { line_transfer_ns, wakeup_hold_ns, acquire_ns, spinner_slowdown_percent, futex_ns }) = locks {
         text.push_str("\n[locks]\n");

@@ -10,12 +10,12 @@ use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
 /// Up to 100 GB/s.
-const MB_S: RangeInclusive<u64> = 1..=100_000;
+pub(super) const MB_S: RangeInclusive<u64> = 1..=100_000;
 /// Tape drives turn more slowly, drives of 2000 up to 15,000 times a minute.
 const RPM: RangeInclusive<u64> = 100..=100_000;
 /// Up to an exabyte.
 const CAPACITY_GB: RangeInclusive<u64> = 1..=1_000_000_000;
-const SERVERS: RangeInclusive<u64> = 1..=4096;
+pub(super) const SERVERS: RangeInclusive<u64> = 1..=4096;
 const DEPTH: RangeInclusive<u64> = 1..=65_536;
 const SPINDLES: RangeInclusive<u64> = 1..=1024;
 const STRIPE_KB: RangeInclusive<u64> = 1..=1 << 20;
@@ -43,22 +43,26 @@ pub(super) fn read(table: &Table<'_, '_>, topology: &Topology) -> Result<Disks, 
     Ok(Disks { disks, ..Disks::default() })
 }
 
-const NAME: &str = "name of letters, digits, - and _";
+pub(super) const NAME: &str = "name of letters, digits, - and _";
 
-fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= 32
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
 /// A table, and below it the preset that it is like.
-struct Layers<'a, 't, 'p> {
-    own: Table<'a, 't>,
-    preset: Option<Table<'p, 'p>>,
+pub(super) struct Layers<'a, 't, 'p> {
+    pub own: Table<'a, 't>,
+    pub preset: Option<Table<'p, 'p>>,
 }
 
 impl Layers<'_, '_, '_> {
-    fn estimate(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Option<Estimate>, MachineError> {
+    pub fn estimate(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+    ) -> Result<Option<Estimate>, MachineError> {
         if let Some(value) = self.own.optional(key) {
             return self.own.estimate(key, value, range).map(Some);
         }
@@ -66,14 +70,19 @@ impl Layers<'_, '_, '_> {
         preset.optional(key).map(|value| preset.estimate(key, value, range)).transpose()
     }
 
-    fn required(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
+    pub fn required(&mut self, key: &'static str, range: RangeInclusive<u64>) -> Result<Estimate, MachineError> {
         match self.estimate(key, range)? {
             Some(estimate) => Ok(estimate),
             None => self.own.required(key).map(|_| Estimate::default()),
         }
     }
 
-    fn integer(&mut self, key: &'static str, range: RangeInclusive<u64>, default: u64) -> Result<u64, MachineError> {
+    pub fn integer(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u64>,
+        default: u64,
+    ) -> Result<u64, MachineError> {
         if let Some(value) = self.own.optional(key) {
             return self.own.integer(key, value, range);
         }
@@ -81,7 +90,7 @@ impl Layers<'_, '_, '_> {
         preset.optional(key).map_or(Ok(default), |value| preset.integer(key, value, range))
     }
 
-    fn word<T: Copy + Default>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T, MachineError> {
+    pub fn word<T: Copy + Default>(&mut self, key: &'static str, words: &[(&str, T)]) -> Result<T, MachineError> {
         match &mut self.preset {
             Some(preset) if !self.own.content.keys().any(|name| name.get_ref() == key) => {
                 self.own.known.push(key);
@@ -96,6 +105,7 @@ impl Layers<'_, '_, '_> {
 enum Kind {
     #[default]
     Unknown,
+    Recorded,
     Ram,
     Flash,
     Spindle,
@@ -120,16 +130,7 @@ fn disk(name: &str, mut own: Table<'_, '_>, topology: &Topology) -> Result<Disk,
     let order = layers.word("order", &Order::NAMES)?;
     let spindles = layers.integer("spindles", SPINDLES, 1)? as u32;
     let stripe_kb = layers.integer("stripe_kb", STRIPE_KB, 64)? as u32;
-    let interrupt_cpus = match layers.own.optional("interrupt_cpus") {
-        None => None,
-        Some(value) => {
-            let cpus: Option<CpuSet> = layers.own.string("interrupt_cpus", value)?.parse().ok();
-            let exist = |cpus: &CpuSet| !cpus.is_empty() && cpus.iter().all(|cpu| cpu.index() < topology.len());
-            let expected = "CPUs of this machine, such as \"0-3\"";
-            let cpus = cpus.filter(exist);
-            Some(cpus.ok_or_else(|| layers.own.wrong("interrupt_cpus", value, expected))?)
-        }
-    };
+    let interrupt_cpus = interrupt_cpus(&mut layers, topology)?;
     let routing = layers.word("interrupts", &Routing::NAMES)?;
     let top_ns = layers.estimate("top_ns", NANOSECONDS)?.unwrap_or(TOP_NS);
     let bottom_ns = layers.estimate("bottom_ns", NANOSECONDS)?.unwrap_or(BOTTOM_NS);
@@ -139,10 +140,24 @@ fn disk(name: &str, mut own: Table<'_, '_>, topology: &Topology) -> Result<Disk,
     Ok(Disk { name, service, servers, depth, order, spindles, stripe_kb, interrupt_cpus, routing, top_ns, bottom_ns })
 }
 
+/// Reads the CPUs that may handle the interrupts of a device.
+pub(super) fn interrupt_cpus(
+    layers: &mut Layers<'_, '_, '_>,
+    topology: &Topology,
+) -> Result<Option<CpuSet>, MachineError> {
+    let Some(value) = layers.own.optional("interrupt_cpus") else { return Ok(None) };
+    let cpus: Option<CpuSet> = layers.own.string("interrupt_cpus", value)?.parse().ok();
+    let exist = |cpus: &CpuSet| !cpus.is_empty() && cpus.iter().all(|cpu| cpu.index() < topology.len());
+    let expected = "CPUs of this machine, such as \"0-3\"";
+    let cpus = cpus.filter(exist);
+    cpus.ok_or_else(|| layers.own.wrong("interrupt_cpus", value, expected)).map(Some)
+}
+
 fn service(layers: &mut Layers<'_, '_, '_>) -> Result<Service, MachineError> {
-    let kinds = [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle)];
+    let kinds = [("ram", Kind::Ram), ("flash", Kind::Flash), ("spindle", Kind::Spindle), ("recorded", Kind::Recorded)];
     Ok(match layers.word("kind", &kinds)? {
         Kind::Unknown => return Err(layers.own.required("kind").expect_err("the table has no such key")),
+        Kind::Recorded => Service::Recorded,
         Kind::Ram => Service::Ram {
             overhead_ns: layers.required("overhead_ns", NANOSECONDS)?,
             mb_s: layers.required("mb_s", MB_S)?,
@@ -182,6 +197,33 @@ fn preset(name: &str) -> Result<(&'static str, &'static str), String> {
     })
 }
 
+/// Splits an option `[NAME=]PRESET{,key=value}` into name, preset, and the keys as a TOML table.
+pub(super) fn option<'t>(text: &'t str, default: &'t str) -> Result<(&'t str, &'t str, String), String> {
+    let (head, rest) = text.split_once(',').unwrap_or((text, ""));
+    let (name, like) = head.split_once('=').unwrap_or((default, head));
+    if !is_name(name) {
+        return Err(format!("{name:?}; expected a {NAME}"));
+    }
+    let like_line = format!("like = {}\n", toml::Value::String(like.to_owned()));
+    let rest = if text.contains(',') { keys(rest)? } else { String::new() };
+    Ok((name, like, like_line + &rest))
+}
+
+/// The keys `key=value{,key=value}` as a TOML table.
+pub(super) fn keys(text: &str) -> Result<String, String> {
+    let mut file = String::new();
+    for piece in text.split(',') {
+        let (key, value) = piece
+            .split_once('=')
+            .filter(|(key, _)| is_name(key))
+            .ok_or_else(|| format!("{piece:?}; expected key=value"))?;
+        let is_number = key != "interrupt_cpus" && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        let value = if is_number { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() };
+        file += &format!("{key} = {value}\n");
+    }
+    Ok(file)
+}
+
 impl Machine {
     /// Adds a disk, `[NAME=]PRESET{,key=value}` with the keys of a machine file; it replaces one of the same name.
     /// The default name is `sda`.
@@ -190,24 +232,8 @@ impl Machine {
     /// Names the option and what was expected.
     pub fn add_disk(&mut self, text: &str) -> Result<(), MachineError> {
         let failed = |problem| MachineError { place: format!("--disk {text}"), problem };
-        let mut pieces = text.split(',');
-        let head = pieces.next().unwrap_or_default();
-        let (name, like) = head.split_once('=').unwrap_or(("sda", head));
-        if !is_name(name) {
-            return Err(failed(format!("{name:?}; expected a {NAME}")));
-        }
+        let (name, like, file) = option(text, "sda").map_err(failed)?;
         preset(like).map_err(failed)?;
-        let mut file = format!("like = {}\n", toml::Value::String(like.to_owned()));
-        for piece in pieces {
-            let (key, value) = piece
-                .split_once('=')
-                .filter(|(key, _)| is_name(key))
-                .ok_or_else(|| failed(format!("{piece:?}; expected key=value")))?;
-            let is_number =
-                key != "interrupt_cpus" && !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
-            let value = if is_number { value.to_owned() } else { toml::Value::String(value.to_owned()).to_string() };
-            file += &format!("{key} = {value}\n");
-        }
         let source = Source { name: "", text: &file };
         let table = DeTable::parse(&file).map_err(|error| failed(error.message().replace('\n', ", ")))?;
         let read = disk(name, Table::new(&source, "[disks]", &table), &self.topology);
@@ -250,7 +276,10 @@ mod tests {
         for (text, expected) in [
             ("[disks]\na = 5\n", "f.toml:7: disks is 5; expected tables [disks.NAME]"),
             ("[disks.a]\nmb_s = 5\n", "f.toml:6: [disks] has no key kind"),
-            ("[disks.a]\nkind = \"tape\"\n", "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle"),
+            (
+                "[disks.a]\nkind = \"tape\"\n",
+                "f.toml:7: kind is \"tape\"; expected one of ram, flash, spindle, recorded",
+            ),
             ("[disks.a]\nkind = \"ram\"\nmb_s = 5\n", "f.toml:6: [disks] has no key overhead_ns"),
             ("[disks.\"a b\"]\nkind = \"ram\"\n", "f.toml:6: disk \"a b\"; expected a name of letters"),
             ("[disks.a]\nlike = \"nvm\"\n", "f.toml:7: no disk preset \"nvm\" (did you mean nvme?)"),

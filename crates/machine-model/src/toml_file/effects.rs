@@ -2,8 +2,8 @@
 //! Effect tables of a machine file: `[smt]`, `[frequency]`, `[power]`, `[[idle]]` and `[locks]`. Those of memory are in
 //! `memory`, those of disks in `disks`.
 
-use super::{Table, Value, disks as disk_tables, memory};
-use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt};
+use super::{Table, Value, disks as disk_tables, memory, networks as network_tables, page_cache as page_cache_table};
+use crate::{Effect, Effects, Estimate, Frequency, Governor, Group, IdleState, Locks, MachineError, Power, Smt, Tlb};
 use ids::Topology;
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
@@ -35,9 +35,25 @@ pub(super) fn read(file: &mut Table<'_, '_>, topology: &Topology, cache_kb: [u64
     let numa = file.table("numa", "[numa]")?.map(|table| memory::numa(table, topology)).transpose()?;
     let bandwidth = file.table("bandwidth", "[bandwidth]")?.map(memory::bandwidth).transpose()?;
     let disks = file.table("disks", "[disks]")?.map(|table| disk_tables::read(&table, topology)).transpose()?;
-    let disks = disks.unwrap_or_default();
-    let mut effects =
-        Effects { smt, frequency, idle_states, power, caches, numa, bandwidth, locks, disks, ..Effects::default() };
+    let networks = file.table("networks", "[networks]")?.map(|table| network_tables::read(&table, topology));
+    let page_cache = file.table("page_cache", "[page_cache]")?.map(page_cache_table::read).transpose()?;
+    let tlb = file.table("tlb", "[tlb]")?.map(tlb).transpose()?;
+    let (disks, networks) = (disks.unwrap_or_default(), networks.transpose()?.unwrap_or_default());
+    let mut effects = Effects {
+        smt,
+        frequency,
+        idle_states,
+        power,
+        caches,
+        numa,
+        bandwidth,
+        locks,
+        disks,
+        networks,
+        page_cache,
+        tlb,
+        ..Effects::default()
+    };
     effects.capacity = match file.optional("capacity_scales_work") {
         Some(value) => {
             value.get_ref().as_bool().filter(|scales| !scales || topology.is_hybrid()).ok_or_else(|| {
@@ -183,6 +199,14 @@ fn frequency(mut table: Table<'_, '_>) -> Result<Frequency, MachineError> {
     };
     table.finish()?;
     Ok(frequency)
+}
+
+fn tlb(mut table: Table<'_, '_>) -> Result<Tlb, MachineError> {
+    let wait_ns = table.required_estimate("wait_ns", NANOSECONDS)?;
+    let target_ns = table.required_estimate("target_ns", NANOSECONDS)?;
+    let handler_ns = table.required_estimate("handler_ns", NANOSECONDS)?;
+    table.finish()?;
+    Ok(Tlb { wait_ns, target_ns, handler_ns })
 }
 
 fn locks(mut table: Table<'_, '_>) -> Result<Locks, MachineError> {

@@ -87,7 +87,7 @@ fn invalid_files_give_errors_with_line() {
         (
             "[costs]",
             "[cashes]",
-            "f.toml:8: the file has an unknown key cashes (did you mean caches?); known are description, hz, no_hz_idle, newidle_ratio, autogroup, llc_kb, private_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, caches, numa, bandwidth, disks, capacity_scales_work, assumed, caveats",
+            "f.toml:8: the file has an unknown key cashes (did you mean caches?); known are description, hz, no_hz_idle, newidle_ratio, autogroup, llc_kb, private_kb, topology, costs, halt, noise, smt, frequency, power, idle, locks, caches, numa, bandwidth, disks, networks, page_cache, tlb, capacity_scales_work, assumed, caveats",
         ),
     ];
     for (from, to, expected) in cases {

@@ -133,17 +133,15 @@ impl Workload {
 
     /// Number of the disk with this name; parts share the disks of the machine.
     pub(crate) fn disk_number(&mut self, name: &str) -> u32 {
-        let known = self.disks.iter().position(|disk| disk == name);
-        known.unwrap_or_else(|| {
-            self.disks.push(name.to_owned());
-            self.disks.len() - 1
-        }) as u32
+        number(&mut self.disks, name)
     }
 
     fn add(&mut self, label: String, start: Nanos, part: Workload) -> Result<(), String> {
         let is_finite = part.is_finite();
         let disks = part.disks.iter().map(|name| self.disk_number(name)).collect();
-        let offsets = Offsets { disks, ..Offsets::of(self) };
+        let networks = part.networks.iter().map(|name| number(&mut self.networks, name)).collect();
+        let devices = part.devices.iter().map(|name| number(&mut self.devices, name)).collect();
+        let offsets = Offsets { disks, networks, devices, ..Offsets::of(self) };
         let first = offsets.tasks;
         if !is_finite {
             let end = part.duration.map(|duration| start + duration);
@@ -294,6 +292,19 @@ struct Offsets {
     sources: u32,
     /// Number in the composition of each disk of the part.
     disks: Vec<u32>,
+    /// Number in the composition of each network of the part.
+    networks: Vec<u32>,
+    /// Number in the composition of each device of the part.
+    devices: Vec<u32>,
+}
+
+/// Place of a name in a list, to which it is added if it is new.
+fn number(names: &mut Vec<String>, name: &str) -> u32 {
+    let known = names.iter().position(|known| known == name);
+    known.unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    }) as u32
 }
 
 impl Offsets {
@@ -308,6 +319,8 @@ impl Offsets {
             locks: workload.locks.len() as u32,
             sources: workload.sources.len() as u32,
             disks: Vec::new(),
+            networks: Vec::new(),
+            devices: Vec::new(),
         }
     }
 
@@ -335,6 +348,10 @@ impl Offsets {
                 critical_sections.lock = LockId(critical_sections.lock.0 + self.locks)
             }
             Op::Io(io) => io.disk.0 = self.disks[io.disk.0 as usize],
+            Op::Fsync(disk) => disk.0 = self.disks[disk.0 as usize],
+            Op::Call(call) => call.network.0 = self.networks[call.network.0 as usize],
+            Op::Submit(request) => request.device.0 = self.devices[request.device.0 as usize],
+            Op::AwaitRequests { device, .. } => device.0 = self.devices[device.0 as usize],
             Op::TakeRequest(SourceId(id)) | Op::Serve(SourceId(id)) => *id += self.sources,
             Op::Resume(specs) => specs.iter_mut().for_each(|spec| *spec += self.tasks),
             Op::Fork(spec) | Op::ChangeOf { spec, .. } => *spec += self.tasks,
@@ -342,6 +359,7 @@ impl Offsets {
             | Op::CpuTime(_)
             | Op::Sleep(..)
             | Op::Suspend
+            | Op::Unmap(_)
             | Op::Timeout(_)
             | Op::Yield
             | Op::Children(_)

@@ -43,6 +43,8 @@ fn workload(tasks: Vec<(Start, Vec<Op>)>) -> Workload {
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     }
 }

@@ -35,6 +35,7 @@ pub(super) mod kind {
     pub const OPERATIONS: u16 = 5;
     pub const STRETCHES: u16 = 6;
     pub const REQUESTS: u16 = 7;
+    pub const DEVICES: u16 = 8;
     pub const END: u16 = 255;
 
     /// Name of a block type in errors; reserved types are included.
@@ -47,6 +48,7 @@ pub(super) mod kind {
             OPERATIONS => "operations",
             STRETCHES => "pieces of work",
             REQUESTS => "block requests",
+            DEVICES => "devices",
             16 => "channels",
             17 => "channel operations",
             18 => "locks",

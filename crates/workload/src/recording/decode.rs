@@ -5,7 +5,9 @@
 use super::encode::Tag;
 use super::observed::{Footprint, Operation, Request, Stretch, Touched};
 use crate::check::{MAX_RESOURCES, MAX_TASKS};
-use crate::{BarrierId, ConditionId, MutexId, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
+use crate::{
+    BarrierId, ConditionId, DeviceId, MutexId, Op, Reference, SignalId, Sleep, Start, Submission, TaskSpec, Who,
+};
 use ids::{CpuId, CpuSet, MAX_CPUS, Nanos, Policy};
 
 /// Byte offset and error message.
@@ -224,6 +226,23 @@ impl Reader<'_> {
         Ok(Request { time, task, device, operation, bytes, service })
     }
 
+    fn submission(&mut self) -> Result<Op, Failure> {
+        Ok(Op::Submit(Box::new(Submission {
+            device: DeviceId(self.small("device")?),
+            write: self.flag("direction of a request")?,
+            bytes: self.number("bytes of a request")?,
+            service: self.time("service time")?,
+        })))
+    }
+
+    fn await_requests(&mut self) -> Result<Op, Failure> {
+        Ok(Op::AwaitRequests {
+            device: DeviceId(self.small("device")?),
+            most: self.small("requests in progress")?,
+            slept: self.time("sleep")?,
+        })
+    }
+
     pub fn op(&mut self) -> Result<Op, Failure> {
         let start = self.at;
         let byte = self.up_to("operation", u64::from(u8::MAX))? as usize;
@@ -281,6 +300,8 @@ impl Reader<'_> {
             }
             Tag::WorkUntilPosted => Op::WorkUntilPosted(SignalId(self.small("signal")?)),
             Tag::Timeout => Op::Timeout(self.time("timeout")?),
+            Tag::Submit => self.submission()?,
+            Tag::AwaitRequests => self.await_requests()?,
             Tag::Repeat => Op::Repeat {
                 from: self.small("first operation of a loop")?,
                 times: self.option("times", |reader| reader.number("times"))?,

@@ -2,7 +2,7 @@
 //! Encoder of numbers, texts, tasks and operations.
 
 use super::observed::{Footprint, Request, Stretch};
-use crate::{Op, Sleep, Start, TaskSpec};
+use crate::{Op, Sleep, Start, Submission, TaskSpec};
 use ids::{CpuSet, Nanos, Policy};
 
 /// Tags of operations. The order is part of the format.
@@ -34,10 +34,12 @@ pub(super) enum Tag {
     WorkUntil,
     WorkUntilPosted,
     Timeout,
+    Submit,
+    AwaitRequests,
 }
 
 impl Tag {
-    pub const ALL: [Tag; 26] = [
+    pub const ALL: [Tag; 28] = [
         Tag::Work,
         Tag::CpuTime,
         Tag::Sleep,
@@ -64,6 +66,8 @@ impl Tag {
         Tag::WorkUntil,
         Tag::WorkUntilPosted,
         Tag::Timeout,
+        Tag::Submit,
+        Tag::AwaitRequests,
     ];
 }
 
@@ -224,6 +228,16 @@ impl Writer {
             Op::Await(signal) => self.numbers(Tag::Await, &[signal.0.into()]),
             Op::SpinBarrier(_) => unreachable!("checked before: recordings contain no spinning barriers"),
             Op::Io(_) => unreachable!("checked before: recordings contain no requests to disks"),
+            Op::Fsync(_) => unreachable!("checked before: recordings contain no requests to disks"),
+            Op::Unmap(_) => unreachable!("checked before: recordings contain no unmapping"),
+            Op::Call(_) => unreachable!("checked before: recordings contain no calls over networks"),
+            Op::Submit(request) => {
+                let Submission { device, write, bytes, service } = **request;
+                self.numbers(Tag::Submit, &[device.0.into(), u64::from(write), bytes, service.0]);
+            }
+            Op::AwaitRequests { device, most, slept } => {
+                self.numbers(Tag::AwaitRequests, &[device.0.into(), (*most).into(), slept.0]);
+            }
             Op::TakeRequest(_) | Op::Serve(_) => unreachable!("checked before: recordings contain no sources"),
             Op::CriticalSections(_) => unreachable!("checked before: recordings contain no shared locks"),
             Op::Yield => self.numbers(Tag::Yield, &[]),

@@ -37,6 +37,7 @@ pub(super) fn read(name: &str, input: impl Read) -> Result<Recording, Failure> {
             kind::METADATA => once(&mut parts.meta, || metadata(&mut reader)).map_err(inside)?,
             kind::COSTS => once(&mut parts.costs, || costs(&mut reader)).map_err(inside)?,
             kind::RESOURCES => once(&mut parts.resources, || resources(&mut reader)).map_err(inside)?,
+            kind::DEVICES => once(&mut parts.devices, || devices(&mut reader)).map_err(inside)?,
             kind::TASKS => parts.tasks(&mut reader).map_err(inside)?,
             kind::OPERATIONS => parts.operations(&mut reader).map_err(inside)?,
             kind::STRETCHES => parts.stretches(&mut reader).map_err(inside)?,
@@ -70,6 +71,8 @@ struct Parts {
     meta: Option<RecordingMeta>,
     costs: Option<Costs>,
     resources: Option<Workload>,
+    /// Names of the devices to which tasks submit requests.
+    devices: Option<Vec<String>>,
     tasks: Vec<crate::TaskSpec>,
     operations: usize,
     observed: Observed,
@@ -221,7 +224,8 @@ impl Parts {
             observed.devices.clear();
         }
         observed.check(&lengths)?;
-        let workload = Workload { name: self.name, tasks: self.tasks, ..resources };
+        let devices = self.devices.unwrap_or_default();
+        let workload = Workload { name: self.name, tasks: self.tasks, devices, ..resources };
         Ok(Recording { meta, workload, observed })
     }
 }
@@ -268,6 +272,11 @@ fn costs(reader: &mut Reader<'_>) -> Result<Costs, decode::Failure> {
         }
     }
     Ok(costs)
+}
+
+/// Reads the names of the devices to which tasks submit requests.
+fn devices(reader: &mut Reader<'_>) -> Result<Vec<String>, decode::Failure> {
+    reader.list("devices", MAX_DEVICES, |reader| reader.text("name of a device"))
 }
 
 /// Reads a workload without name and tasks.

@@ -4,7 +4,10 @@
 use super::blocks::{BlockReader, BlockWriter, FULL_BLOCK, Next, SKIPPABLE, kind};
 use super::encode::Writer;
 use super::*;
-use crate::{BarrierId, ConditionId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, TaskSpec, Who};
+use crate::{
+    BarrierId, ConditionId, DeviceId, MutexId, MutexSpec, Op, Reference, SignalId, Sleep, Start, Submission, TaskSpec,
+    Who,
+};
 use ids::{CpuId, CpuSet, Policy};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -56,6 +59,14 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         Just(Op::Anchor(Reference(2))),
         time().prop_map(Op::Timeout),
+        (0..2u32, any::<bool>(), 1..u64::MAX, time()).prop_map(|(device, write, bytes, service)| {
+            Op::Submit(Box::new(Submission { device: DeviceId(device), write, bytes, service }))
+        }),
+        (0..2u32, any::<u32>(), time()).prop_map(|(device, most, slept)| Op::AwaitRequests {
+            device: DeviceId(device),
+            most,
+            slept
+        }),
         Just(Op::Signal(ConditionId(1))),
         Just(Op::Broadcast(ConditionId(0))),
         Just(Op::Barrier(BarrierId(0))),
@@ -218,6 +229,8 @@ fn recording() -> impl Strategy<Value = Recording> {
                 caveats: Vec::new(),
                 sources: Vec::new(),
                 disks: Vec::new(),
+                networks: Vec::new(),
+                devices: vec!["vda".to_owned(), "sr0".to_owned()],
                 parts: Vec::new(),
             };
             Recording { meta, workload, observed }
@@ -466,7 +479,7 @@ fn damaged_files_are_refused_with_the_offset() {
             "byte 260: block of operations, byte 0: operations of task 7, but only 1 tasks precede this block",
         ),
         (operations(&[0, 2, 0, 5]), "byte 260: block of operations, byte 4: the block ends within: system work"),
-        (operations(&[0, 1, 26]), "byte 260: block of operations, byte 2: operation 26; expected at most 25"),
+        (operations(&[0, 1, 28]), "byte 260: block of operations, byte 2: operation 28; expected at most 27"),
         (
             operations(&[0, 1, 2, 3, 0]),
             "byte 260: block of operations, byte 3: cause of a sleep: 3; expected at most 2",

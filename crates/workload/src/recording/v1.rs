@@ -90,6 +90,8 @@ pub(super) fn recording(name: &str, payload: &[u8]) -> Result<Recording, Failure
         caveats: Vec::new(),
         sources: Vec::new(),
         disks: Vec::new(),
+        devices: Vec::new(),
+        networks: Vec::new(),
         parts: Vec::new(),
     };
     match reader.bytes.len() - reader.at {

@@ -40,6 +40,11 @@ pub(super) fn write<File: Read + Write + Seek>(
         blocks.write(kind::COSTS, SKIPPABLE, &costs(&meta.costs))?;
     }
     blocks.write(kind::RESOURCES, 0, &resources(workload))?;
+    if !workload.devices.is_empty() {
+        let mut content = Writer::default();
+        content.list(&workload.devices, |content, name| content.text(name));
+        blocks.write(kind::DEVICES, 0, &content.0)?;
+    }
     tasks(&mut blocks, &workload.tasks, observed)?;
     let mut ends = BTreeMap::new();
     if let Some(earlier) = earlier {

@@ -2,7 +2,7 @@
 //! Events of disks: the extensions `read` and `write`, and rt-app's `iorun`.
 //!
 //! ```json
-//! {"tasks": {"t": {"read": {"disk": "sda", "bytes": 4096}, "write": {"bytes": 65536, "at": "sequential"}}}}
+//! {"tasks": {"t": {"read": {"disk": "sda", "bytes": 4096}, "write": {"bytes": 65536, "at": "sequential", "cached": true}, "fsync": "sda"}}}
 //! ```
 
 use super::document::{Fault, Object, integer, string, wrong};
@@ -13,9 +13,9 @@ use crate::{DiskId, Io, IoPlace};
 /// Reads `read` or `write`. Returns the name of the disk, and the request without its number.
 pub(super) fn event<'a>(what: &str, member: &'a Member, write: bool) -> Result<(&'a str, Io), Fault> {
     let bytes = |key: &str, value| integer(key, value, 1..=MAX_IO_BYTES as i64).map(|bytes| bytes as u64);
-    let io = |bytes, place| Io { disk: DiskId(0), write, bytes, place };
+    let io = |bytes, place, cached, within| Io { disk: DiskId(0), write, bytes, place, cached, within };
     if let Kind::Integer(_) = member.value.kind {
-        return Ok(("", io(bytes(&member.key, &member.value)?, IoPlace::Random)));
+        return Ok(("", io(bytes(&member.key, &member.value)?, IoPlace::Random, false, 0)));
     }
     let mut object = Object::new(format!("{what}, {:?}", member.key), member.at, &member.value)?;
     let length = bytes("bytes", &object.required("bytes")?.value)?;
@@ -29,8 +29,23 @@ pub(super) fn event<'a>(what: &str, member: &'a Member, write: bool) -> Result<(
             _ => return Err(wrong("at", &at.value, "\"random\", \"sequential\" or the number of a byte")),
         },
     };
+    let cached = match object.optional("cached")? {
+        None => false,
+        Some(cached) => match cached.value.kind {
+            Kind::Bool(cached) => cached,
+            _ => return Err(wrong("cached", &cached.value, "true or false")),
+        },
+    };
+    let within = match object.optional("within")? {
+        None => 0,
+        Some(within) => {
+            let most = 1 << 50;
+            let within = integer("within", &within.value, length as i64..=most)?;
+            within as u64
+        }
+    };
     object.finish()?;
-    Ok((disk, io(length, place)))
+    Ok((disk, io(length, place, cached, within)))
 }
 
 /// Reads `iorun`: bytes written to the device of the file, each event where the last one ended.
@@ -44,7 +59,12 @@ pub(super) fn iorun<'a>(member: &Member, device: Option<&'a str>) -> Result<(&'a
                   to /dev/null"
                 .to_owned(),
     })?;
-    Ok((name, Io { disk: DiskId(0), write: true, bytes, place: IoPlace::Sequential }))
+    Ok((name, Io { disk: DiskId(0), write: true, bytes, place: IoPlace::Sequential, cached: false, within: 0 }))
+}
+
+/// Reads `fsync`: the name of a disk, empty for the first one.
+pub(super) fn fsync(member: &Member) -> Result<&str, Fault> {
+    string(&member.key, &member.value)
 }
 
 /// Reads the device of `iorun` in `global`.

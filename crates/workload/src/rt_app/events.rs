@@ -3,15 +3,18 @@
 
 use super::document::{Fault, Object, integer, near_miss, string, wrong};
 use super::task::{Known, Parameters, read_parameters};
-use super::{disks, locks, sources};
+use super::{disks, locks, networks, sources};
 use crate::json::{Kind, Member, Value};
 use crate::memory::MemoryUse;
-use crate::{BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, Op, Reference, SharedLock, Sleep, Source};
+use crate::{
+    BarrierId, ConditionId, DiskId, Io, MutexId, MutexSpec, NetworkCall, NetworkId, Op, Reference, SharedLock, Sleep,
+    Source,
+};
 use ids::{Nanos, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Event types in the order in which rt-app tests prefixes of a key: the first match decides.
-const EVENTS: [(&str, Event); 27] = [
+const EVENTS: [(&str, Event); 30] = [
     ("runtime", Event::Runtime),
     ("run", Event::Run),
     ("sleep", Event::Sleep),
@@ -39,6 +42,11 @@ const EVENTS: [(&str, Event); 27] = [
     // Extension: see `disks.rs`.
     ("read", Event::Read),
     ("write", Event::Write),
+    ("fsync", Event::Fsync),
+    // Extension: the address space of the process shrinks by this number of pages.
+    ("unmap", Event::Unmap),
+    // Extension: see `networks.rs`.
+    ("call", Event::Call),
     // Extension: see `sources.rs`.
     ("take_request", Event::TakeRequest),
     ("serve", Event::Serve),
@@ -71,6 +79,9 @@ enum Event {
     Read,
     Write,
     IoRun,
+    Fsync,
+    Unmap,
+    Call,
     Refused,
 }
 
@@ -125,6 +136,8 @@ pub(super) struct Resources<'a> {
     pub sources: Vec<Source>,
     /// Disks.
     pub disks: Names<'a>,
+    /// Networks.
+    pub networks: Names<'a>,
     /// Device of `iorun`.
     pub io_device: Option<&'a str>,
     pub mutexes: Names<'a>,
@@ -273,6 +286,13 @@ impl<'a, 'r> Builder<'a, 'r> {
             Event::IoRun => {
                 let (disk, io) = disks::iorun(member, self.resources.io_device)?;
                 self.io(disk, io)
+            }
+            Event::Unmap => Op::Unmap(integer(key, value, 1..=i64::from(u32::MAX))? as u32),
+            Event::Fsync => Op::Fsync(DiskId(self.resources.disks.number(disks::fsync(member)?))),
+            Event::Call => {
+                let (network, call) = networks::event(what, member)?;
+                let network = NetworkId(self.resources.networks.number(network));
+                Op::Call(Box::new(NetworkCall { network, ..call }))
             }
             Event::TakeRequest => sources::event(member, &self.resources.sources, Op::TakeRequest)?,
             Event::Serve => sources::event(member, &self.resources.sources, Op::Serve)?,

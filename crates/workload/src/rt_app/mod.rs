@@ -41,6 +41,7 @@ mod events;
 mod groups;
 mod locks;
 mod memory;
+mod networks;
 mod sources;
 mod task;
 mod windows;

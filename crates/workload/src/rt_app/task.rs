@@ -81,6 +81,8 @@ pub(super) fn read_all<'a>(
         references: count(&resources.timers),
         barriers: resources.barrier_users,
         disks: resources.disks.names(),
+        networks: resources.networks.names(),
+        devices: Vec::new(),
         sources: resources.sources,
         signals: 0,
         groups: Vec::new(),

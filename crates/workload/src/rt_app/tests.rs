@@ -569,13 +569,54 @@ fn sources_are_read_and_their_errors_have_positions() {
 }
 
 #[test]
+fn cached_requests_and_fsync_are_read() {
+    let text = r#"{"tasks": {"t": {"read": {"bytes": 512, "cached": true, "within": 4096}, "fsync": "sda",
+        "write": {"disk": "sda", "bytes": 1, "cached": false}}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!((&workload.disks[..], workload.uses_page_cache()), (&["".to_owned(), "sda".to_owned()][..], true));
+    let [Op::Io(read), Op::Fsync(disk), Op::Io(write), ..] = &workload.tasks[0].script[..] else { panic!("three") };
+    assert_eq!((read.cached, read.within, write.cached, disk.0), (true, 4_096, false, 1));
+    for (event, problem) in [
+        (r#""read": {"bytes": 5, "cached": 1}"#, "cached is 1; expected true or false"),
+        (r#""read": {"bytes": 500, "within": 400}"#, "within is 400; expected an integer from 500 to"),
+        (r#""fsync": 5"#, "fsync is 5; expected a string"),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.problem.contains(problem), "{error}");
+    }
+}
+
+#[test]
+fn calls_over_networks_are_read_and_their_errors_have_positions() {
+    let text = r#"{"tasks": {"t": {
+        "call": 100, "call1": {"bytes": 200, "reply": 4096, "network": "eth1"}, "call2": {"bytes": 7}}}}"#;
+    let workload = Workload::from_rt_app("w.json", text).unwrap();
+    assert_eq!(workload.networks, ["", "eth1"]);
+    let call = |network, bytes, reply| {
+        Op::Call(Box::new(crate::NetworkCall { network: crate::NetworkId(network), bytes, reply }))
+    };
+    assert_eq!(workload.tasks[0].script[..3], [call(0, 100, 100), call(1, 200, 4_096), call(0, 7, 7)]);
+    for (event, problem) in [
+        (r#""call": 0"#, "call is 0; expected an integer from 1 to 1073741824"),
+        (r#""call": {"reply": 5}"#, "has no \"bytes\""),
+        (r#""call": {"bytes": 1, "reply": 0}"#, "reply is 0; expected an integer from 1"),
+        (r#""call": {"bytes": 1, "to": 5}"#, "unknown key \"to\""),
+    ] {
+        let error = Workload::from_rt_app("w.json", &format!("{{\"tasks\": {{\"t\": {{{event}}}}}}}")).unwrap_err();
+        assert!(error.place.starts_with("w.json:1:") && error.problem.contains(problem), "{error}");
+    }
+}
+
+#[test]
 fn requests_to_disks_are_read_and_their_errors_have_positions() {
     let text = r#"{"global": {"io_device": "/dev/sdb"}, "tasks": {"t": {
         "read": 4096, "read1": {"bytes": 512, "disk": "sda", "at": "sequential"}, "write": {"bytes": 1, "at": 5},
         "iorun": 100}}}"#;
     let workload = Workload::from_rt_app("w.json", text).unwrap();
     assert_eq!(workload.disks, ["", "sda", "sdb"]);
-    let io = |disk, write, bytes, place| Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place }));
+    let io = |disk, write, bytes, place| {
+        Op::Io(Box::new(crate::Io { disk: crate::DiskId(disk), write, bytes, place, cached: false, within: 0 }))
+    };
     use crate::IoPlace::{At, Random, Sequential};
     let expected = [
         io(0, false, 4096, Random),

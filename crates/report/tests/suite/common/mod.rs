@@ -46,6 +46,7 @@ pub fn task(id: u32, name: &str, run_ms: u64) -> TaskMeasures {
         last_latency: Nanos::ZERO,
         periods: None,
         disk: None,
+        network: None,
         ended: None,
     }
 }
@@ -83,6 +84,8 @@ pub fn measures(makespan_ms: u64, us: u64) -> RunMeasures {
         memory: None,
         memory_nodes: None,
         disks: None,
+        networks: None,
+        page_cache: None,
         interrupts: None,
         requests: Vec::new(),
         parts: Vec::new(),
