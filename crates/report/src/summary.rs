@@ -135,7 +135,10 @@ fn facts(run: &RunReport) -> String {
             }
             disks.for_each(|(name, what)| fact(&name, what));
             for network in measures.networks.iter().flatten().filter(|network| network.calls > 0) {
-                fact(&format!("network {}", network.name), network_use(network, measures.elapsed));
+                let name = shorten(&network.name, 8);
+                let [calls, busy] = network_use(network, measures.elapsed);
+                fact(&format!("network {name}"), calls);
+                fact(&format!("network {name} busy"), busy);
             }
             if let Some(cache) = &measures.page_cache {
                 fact("page cache", page_cache_use(cache));
@@ -172,15 +175,15 @@ fn disk_use(disk: &DiskMeasures, elapsed: Nanos) -> String {
     format!("{number}, {} busy; each {wait} wait, {service} service", percent(busy / 1000))
 }
 
-/// Calls over a network, how busy its parts were, and how long calls took.
-fn network_use(network: &NetworkMeasures, elapsed: Nanos) -> String {
+/// Calls over a network and how long they took; how busy its parts were.
+fn network_use(network: &NetworkMeasures, elapsed: Nanos) -> [String; 2] {
     let [out, back, server] = network.utilization_ppm(elapsed).map(|ppm| percent(ppm / 1000));
     let (wait, latency) = (network.waits.summary().mean, network.latencies.summary().mean);
-    format!(
-        "{} calls ({}/s), link {out} and {back} busy, server {server}; each {latency}, of it {wait} wait",
-        count(network.calls),
-        count(per_second(network.calls, elapsed.0)),
-    )
+    let (calls, rate) = (count(network.calls), count(per_second(network.calls, elapsed.0)));
+    [
+        format!("{calls} calls ({rate}/s); each {latency}, of it {wait} wait"),
+        format!("out {out}, back {back}, server {server}"),
+    ]
 }
 
 /// Share of hits of the page cache, and what was written.
@@ -188,7 +191,7 @@ fn page_cache_use(cache: &PageCacheMeasures) -> String {
     let read = cache.hit_bytes + cache.miss_bytes;
     let mb = |bytes: u64| count(bytes / 1_000_000);
     format!(
-        "{} of {} MB read hit; of {} MB written {} written back, {} synced",
+        "{} of {} MB hit; {} MB written: {} by kthreads, {} by fsync",
         percent(permille(cache.hit_bytes, read)),
         mb(read),
         mb(cache.written_bytes),

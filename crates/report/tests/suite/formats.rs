@@ -149,7 +149,8 @@ fn json_format_is_stable() {
                 "count": null
               },
               "blocked_ns": {
-                "disk": null
+                "disk": null,
+                "network": null
               },
               "idle_while_runnable_ns": 300000,
               "load_milli": 3,
@@ -196,6 +197,8 @@ fn json_format_is_stable() {
               "locks": null,
               "memory_nodes": null,
               "disks": null,
+              "networks": null,
+              "page_cache": null,
               "interrupts": null,
               "requests": [],
               "distributions": {
@@ -265,6 +268,7 @@ fn json_format_is_stable() {
                   "runnable_ns": 340000,
                   "blocked_ns": 5000000,
                   "disk_ns": null,
+                  "network_ns": null,
                   "cpus_allowed": "0-3",
                   "cpus_used": "0",
                   "wakeup_latency_ns": {

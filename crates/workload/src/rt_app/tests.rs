@@ -417,8 +417,8 @@ fn unsupported_features_give_errors_with_position() {
         dir/w.json:1:28: task "a", "change" has no "task"
         dir/w.json:1:47: change of "b", which has several instances; expected a task with one instance
         dir/w.json:1:52: task "a", "change" has an unknown key "prio"; known are task, cpus, policy, priority, dl-runtime, dl-period, dl-deadline
-        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, iorun, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, read, write, take_request, serve
-        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, iorun, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, read, write, take_request, serve
+        dir/w.json:1:28: task "a" has the event "mem": memory and device accesses are not supported; supported are runtime, run, sleep, iorun, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, read, write, fsync, unmap, call, take_request, serve
+        dir/w.json:1:18: task "a" has the event "sem_wait": semaphores are not supported; supported are runtime, run, sleep, iorun, lock, unlock, signal, broad, wait, sync, barrier, timer, resume, suspend, yield, fork, change, spin_barrier, critical_sections, read, write, fsync, unmap, call, take_request, serve
         dir/w.json:1:26: kind is "tickt"; expected one of test-and-set, ticket, queued, rwlock, seqlock, rcu, mutex, atomic
         dir/w.json:1:47: stripes is 0; expected an integer from 1 to 1048576
         dir/w.json:1:83: no lock is named "m" in the section "locks"
