@@ -18,11 +18,17 @@ get_tools() {
         echo "There is no apt-get here. With rustup: rustup target add $target" >&2
         exit 1
     fi
-    dependencies=$(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
-        --no-enhances rustc-web cargo-web | grep -E '^(libstd-rust-web|libllvm|libgit2|libhttp-parser|libmbed)' | sort -u)
+    libraries='^(libstd-rust-web|libllvm|libgit2|libhttp-parser|libmbed)'
+    wanted="rustc-web cargo-web rust-web-src lld-19"
+    # Libraries of programs, and twice those of libraries.
+    for _ in 1 2 3; do
+        # shellcheck disable=SC2086 # words are wanted
+        more=$(apt-cache depends $wanted | sed -n 's/^ *Depends: //p' | grep -E "$libraries" || true)
+        wanted=$(printf '%s\n' $wanted $more | sort -u)
+    done
     mkdir -p "$cache/packages"
     # shellcheck disable=SC2086 # words are wanted
-    (cd "$cache/packages" && apt-get download rustc-web cargo-web rust-web-src lld-19 $dependencies)
+    (cd "$cache/packages" && apt-get download $wanted)
     for package in "$cache"/packages/*.deb; do
         dpkg -x "$package" "$cache"
         rm "$package"

@@ -355,8 +355,9 @@
       status(error.message === "cancelled" ? "Cancelled" : error.message, error.message !== "cancelled");
     }
     busy(false);
+    document.documentElement.dataset.runs = ++finished;
   };
-  let latest = [];
+  let [latest, finished] = [[], 0];
 
   // --- Files that are dropped or chosen.
   const take = async (files) => {

@@ -57,7 +57,7 @@ mod tests {
             assert!(!lesson.runs.is_empty() && !lesson.files.is_empty(), "{}", lesson.title);
             for (_, hash) in &lesson.runs {
                 assert!(hash.starts_with("#s=") && hash.ends_with("&run"), "{}: {hash}", lesson.title);
-                let workload = hash.split("&w=").nth(1).unwrap().split(['&', ',']).next().unwrap();
+                let workload = hash.split("&w=").nth(1).unwrap().split(['&', ',', '%']).next().unwrap();
                 assert!(lesson.files.iter().any(|(name, _)| name == workload), "{}: {hash}", lesson.title);
             }
         }

@@ -286,11 +286,11 @@ mod tests {
         let (answer, timeline) = ask(&mut session, &run(true), LOAD);
         assert_eq!(answer["run"]["outcome"], "completed", "{answer}");
         assert!(answer["frame"].as_str().unwrap().contains("<canvas") && timeline.len() > 100);
+        let tasks = answer["run"]["tasks"].as_array().unwrap();
+        let id = tasks.iter().find(|task| task["name"] == "a").unwrap()["id"].clone();
         let explain = |session: &mut Session, at: u64| {
-            ask(session, &json!({ "op": "explain", "task": 0, "at_ns": at }), &[]).0["text"]
-                .as_str()
-                .unwrap()
-                .to_owned()
+            let (answer, _) = ask(session, &json!({ "op": "explain", "task": id, "at_ns": at }), &[]);
+            answer["text"].as_str().unwrap().to_owned()
         };
         let texts: Vec<String> = (0..100).map(|ms| explain(&mut session, ms * 1_000_000 + 500_000)).collect();
         assert!(texts.iter().any(|text| text.contains("waited") && text.contains("for a CPU")), "{texts:?}");

@@ -92,7 +92,7 @@ impl Combination {
 
 /// Combinations of schedulers, machines, workloads and seeds that are quick to simulate.
 fn combinations() -> Vec<Combination> {
-    let schedulers = ["kernel", "fifo", "bfs@0.360", "muqss,rqshare=0", "cfs", "nix@groups"];
+    let schedulers = ["kernel", "fifo", "bfs@0.360", "muqss,rqshare=0", "cfs", "nix@groups", "stride"];
     let places =
         [("laptop-2c4t", "video"), ("pu:3", "preempt-mix"), ("server-64", "periodic-64"), ("desktop-4c", "lock")];
     let mut all = Vec::new();
@@ -189,9 +189,10 @@ fn playground_page_prints_the_hashes_of_the_command_line() {
     browser.assert_quiet();
 }
 
-/// Waits for the end of a run in the page.
-const DONE: &str = "while (one('#cancel').disabled === false || one('#results').hidden) await frame();
-    await frame(); await frame();";
+/// Calls `start` and waits for the end of the run in the page that it starts.
+const FINISH: &str = "const finish = async (start) => {
+    const before = document.documentElement.dataset.runs; start();
+    while (document.documentElement.dataset.runs === before) await frame(); await frame(); await frame(); };";
 
 #[test]
 fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
@@ -205,7 +206,7 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
          return one('#command').textContent === 'weir sim bfs kernel --machine pu:2 --workload video --seed 0 --for 200ms'",
     );
     holds(&format!(
-        "one('#go').click(); await frame(); {DONE}
+        "{FINISH} await finish(() => one('#go').click());
          return all('.lane canvas').length === 2 && one('#verdict').textContent.startsWith('kernel against bfs: ')
            && all('#report tr[data-key]').length > 25 && /&run$/.test(location.hash)"
     ));
@@ -228,7 +229,7 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
     // An edited workload is in the link; a run can be kept beside the next.
     holds(&format!(
         "one('#pin').click(); const field = one('#tasks input'); field.value = '3';
-         field.dispatchEvent(new Event('change')); one('#go').click(); await frame(); {DONE}
+         field.dispatchEvent(new Event('change')); {FINISH} await finish(() => one('#go').click());
          return all('.lane').length === 3 && location.hash.includes('json=') && one('#json').value.includes('\"instance\": 3')"
     ));
     let edited = browser.run("return [location.hash, one('#hash').textContent]");
@@ -241,12 +242,12 @@ fn playground_form_runs_explains_and_keeps_its_state_in_the_link() {
     // Errors name the place; a run can be cancelled.
     let mut holds = |statements: &str| assert_eq!(browser.run(statements), json!(true), "{statements}");
     holds(&format!(
-        "one('#composition').value = 'vidio'; one('#composition').dispatchEvent(new Event('change')); one('#go').click();
-         await frame(); {DONE} return one('#status').matches('.failed') && one('#status').textContent.includes('vidio')"
+        "one('#composition').value = 'vidio'; one('#composition').dispatchEvent(new Event('change'));
+         {FINISH} await finish(() => one('#go').click()); return one('#status').matches('.failed') && one('#status').textContent.includes('vidio')"
     ));
     holds(&format!(
-        "location.hash = '#s=bfs&m=server-512&w=build&seed=1&run'; await frame(); await frame();
-         while (one('#cancel').disabled) await frame(); one('#cancel').click(); {DONE}
+        "{FINISH} location.hash = '#s=bfs&m=server-512&w=build&seed=1&run';
+         while (one('#cancel').disabled) await frame(); await finish(() => one('#cancel').click());
          return one('#status').textContent === 'Cancelled'"
     ));
     browser.assert_quiet();
@@ -264,7 +265,7 @@ fn playground_runs_dropped_objects_and_fits_a_380_pixel_window() {
          const field = one('#files'); field.files = given.files; field.dispatchEvent(new Event('change'));
          while (!one('#dropped').textContent) await frame();
          one('#for').value = '100ms'; one('#for').dispatchEvent(new Event('change'));
-         one('#go').click(); await frame(); {DONE}
+         {FINISH} await finish(() => one('#go').click());
          return [one('#hash').textContent, one('#command').textContent]"
     ));
     let directory = tempfile::tempdir().unwrap();
