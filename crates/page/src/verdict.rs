@@ -6,6 +6,7 @@ use crate::measured::value_text;
 use measures::catalogue::{Better, Measure, Rank};
 use report::{Content, Row, Setup, Table, Task, Versus};
 use statistics::Verdict;
+use std::cmp::Reverse;
 
 /// Number of better and of worse measures that are named.
 const NAMED: usize = 3;
@@ -56,7 +57,10 @@ struct Difference<'a> {
 fn against(table: &Table, setup: usize) -> String {
     let (first, name) = (&table.setups[0], &table.setups[setup]);
     let mut all: Vec<Difference<'_>> = table.rows.iter().filter_map(|row| difference(row, setup)).collect();
-    all.sort_by_key(|difference| (std::cmp::Reverse(difference.ratio_ppm), difference.measure.key));
+    // One measure of each family (mean, percentiles and maximum of a latency): a headline, or the largest difference.
+    all.sort_by_key(|one| (family(one.measure), one.is_better, one.measure.rank, Reverse(one.ratio_ppm)));
+    all.dedup_by_key(|difference| (family(difference.measure), difference.is_better));
+    all.sort_by_key(|difference| (Reverse(difference.ratio_ppm), difference.measure.key));
     let named = |is_better: bool| {
         let some = all.iter().filter(|difference| difference.is_better == is_better).take(NAMED);
         let words: Vec<String> = some.map(|one| format!("{} {}", one.measure.label, one.versus.text)).collect();
@@ -66,17 +70,25 @@ fn against(table: &Table, setup: usize) -> String {
     let single = first.runs.len() == 1 && name.runs.len() == 1;
     let hedge = if single { " One run of each shows no more than that it can be so." } else { "" };
     let said = match (better.is_empty(), worse.is_empty()) {
-        (true, true) => return format!("{} and {}: no clear difference.", name.name, first.name),
-        (false, true) => format!("better {better}; nothing worse"),
-        (true, false) => format!("nothing better; worse {worse}"),
+        (true, true) => return format!("{} and {}: no clear difference of 2\u{a0}% or more.", name.name, first.name),
+        (false, true) => format!("better {better}; nothing is worse by 2\u{a0}% or more"),
+        (true, false) => format!("nothing is better by 2\u{a0}% or more; worse {worse}"),
         (false, false) => format!("better {better}; worse {worse}"),
     };
     format!("{} against {}: {said}.{hedge}", name.name, first.name)
 }
 
+/// First part of the key: measures that share it describe the same thing. Owners of CPU time are measures of their own.
+fn family(measure: &Measure) -> &'static str {
+    match measure.key.split_once('.') {
+        Some((family, _)) if family != "cpu_ns" => family,
+        _ => measure.key,
+    }
+}
+
 /// How a measure of a setup differs from that of the first, if it says which of them is better.
 fn difference(row: &Row, setup: usize) -> Option<Difference<'_>> {
-    if row.measure.rank != Rank::Headline || row.measure.better == Better::Neither {
+    if row.measure.rank == Rank::Detail || row.measure.better == Better::Neither {
         return None;
     }
     let (base, cell) = (&row.cells[0], &row.cells[setup]);
@@ -162,13 +174,21 @@ mod tests {
             row("wakeup_latency_ns.p99", &[1000, 100], "1/10"),
             row("context_switches", &[10, 900], "90x"),
             row("wakeup_latency_ns.mean", &[1000, 995], "-0.5 %"),
+            row("wakeup_latency_ns.max", &[9000, 90], "1/100"),
+            row("wakeup_latency_ns.p50", &[10, 40], "4x"),
+            row("cpu_ns.scheduler", &[10, 70], "7x"),
         ];
         let single = "One run of each shows no more than that it can be so.";
         assert_eq!(
             sentence(&["a", "b"], rows),
-            format!("b against a: better wakeup p99 1/10; worse work done -10 %. {single}")
+            format!(
+                "b against a: better wakeup p99 1/10; worse CPU: scheduler 7x, wakeup p50 4x, work done -10 %. {single}"
+            )
         );
-        assert_eq!(sentence(&["a", "b"], vec![row("work_ns", &[5, 5], "")]), "b and a: no clear difference.");
+        assert_eq!(
+            sentence(&["a", "b"], vec![row("work_ns", &[5, 5], "")]),
+            "b and a: no clear difference of 2\u{a0}% or more."
+        );
     }
 
     #[test]

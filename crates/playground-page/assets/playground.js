@@ -129,12 +129,12 @@
     drawTable();
   };
   const drawTable = () => WorkloadForm.draw(one("#tasks tbody"), one("#json").value, edit);
-  const edit = (json) => {
+  const setText = (json) => {
     Object.assign(one("#json"), { value: json }).dataset.edited = "yes";
     one("#json-error").hidden = drawTable();
     one("#json-error").textContent = "This is not JSON. The run will say where.";
-    changed();
   };
+  const edit = (json) => { setText(json); changed(); };
 
   const summaries = () => {
     const chosen = catalogue.machines.find(({ name }) => name === machine());
@@ -212,7 +212,7 @@
     showText();
     if (given.has("json")) {
       const packed = await bytesOf(given.get("json"));
-      edit(new TextDecoder().decode(await inflate(new Blob([packed]).stream())));
+      setText(new TextDecoder().decode(await inflate(new Blob([packed]).stream())));
     }
     summaries();
     one("#command").textContent = commandLine();
@@ -420,7 +420,8 @@
     });
     addEventListener("hashchange", async () => {
       if (location.hash === written) return;
-      if (await read()) { written = location.hash; go(); }
+      written = location.hash;
+      if (await read()) go();
     });
   };
 
