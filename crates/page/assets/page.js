@@ -116,6 +116,7 @@ const Page = (() => {
   // Table of tasks: sortable by any column, filtered by the search text.
   const SHOWN = 200;
   const TIMES = new Set([2, 3, 4, 5, 7, 8, 9]);
+  const TEXTS = new Set([1, 10, 11]);
   const tasks = (table) => {
     let data = null;
     let sorted = { column: 2, way: -1 };
@@ -158,7 +159,7 @@ const Page = (() => {
       button.append(...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
-        const first = typeof data?.rows[0]?.[column] === "string" || column === 0 ? 1 : -1;
+        const first = TEXTS.has(column) || column === 0 ? 1 : -1;
         sorted = { column, way: sorted.column === column ? -sorted.way : first };
         load();
       });
