@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
+.PHONY: pictures playground playground-tools test-playground
 .PHONY: help demo test test-all test-asan test-vm bench manual deny deps install uninstall test-install deb test-deb
 
 help:
@@ -10,6 +11,8 @@ help:
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
 	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
+	@echo "make playground  the simulator as one page for a browser, in target/playground"
+	@echo "make test-playground  that page in a browser: its hashes must be those of the command line"
 	@echo "make install   the program, man pages, completions, headers, policies below DESTDIR/PREFIX (/usr/local);"
 	@echo "               with GUIDED=yes built by a profile of its own runs, which is faster"
 	@echo "make uninstall takes that away again"
@@ -88,6 +91,22 @@ manual:
 		--no-default-features --features search mdbook; \
 	"$$home/bin/mdbook" build docs; \
 	echo "target/manual/index.html"
+
+# The pictures of README and manual, after a change of the pages.
+pictures:
+	@only=demo; . ./tools/deps.sh; set -e; \
+	cargo build --profile demo --locked -q -p weir --no-default-features; ./tools/pictures.sh
+
+# The simulator in a browser. `playground-tools` gets a compiler for it where rustup cannot.
+playground:
+	@only=build; . ./tools/deps.sh; ./tools/playground.sh
+
+playground-tools:
+	@./tools/playground.sh tools
+
+test-playground: playground
+	@. ./tools/deps.sh; set -ex; WEIR_PLAYGROUND=$$(realpath "$${CARGO_TARGET_DIR:-target}/playground/index.html") \
+		cargo test -p weir --locked -q --test suite playground
 
 # Licences, advisories, duplicates and sources of the dependencies, by deny.toml. The advisories come from the network;
 # `cargo xtask tidy` checks the licences without it.

@@ -7,13 +7,13 @@ use crate::saved::{OneRun, Saved};
 use anyhow::{Result, bail};
 use explanation::{
     RunContext, Source, blocked_json, blocked_text, chain_json, chain_text, ejection_json, ejection_text, idle_json,
-    idle_text, task_name, wait_json, wait_sentence, wait_text,
+    idle_text, task_name, wait_json, wait_sentence, wait_text, worst_waits,
 };
-use ids::{Nanos, TaskId};
+use ids::TaskId;
 use report::{Outcome, wrap};
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
-use timeline::{Account, Blocked, Timeline, Wait};
+use timeline::{Account, Blocked, Timeline};
 
 /// Number of waits explained if the command line selects nothing.
 const SOME_WAITS: u64 = 3;
@@ -98,21 +98,6 @@ pub fn ejection_for_page(story: &RunContext<'_>, run: &OneRun) -> Option<String>
     (run.outcome == Outcome::Ejected).then(|| ejection_text(story, &run.exit, false))
 }
 
-/// Titled sections for the HTML page: the longest waits and the critical path.
-pub fn for_page(story: &RunContext<'_>) -> Vec<(&'static str, String)> {
-    let mut told = Vec::new();
-    let worst = worst(story.timeline, SOME_WAITS, Waits::All);
-    let worst: Vec<String> = worst.iter().map(|account| wait_text(story, account, None)).collect();
-    told.push(("Why tasks waited longest", worst.join("\n")));
-    told.extend(idle_text(story).map(|text| ("Why CPUs were idle while tasks waited", text)));
-    told.push((
-        "What the run waited for, from its beginning to its end",
-        chain_text(story, &story.timeline.chain(None)),
-    ));
-    told.retain(|(_, text)| !text.is_empty());
-    told
-}
-
 fn to_text(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -> Result<String> {
     let mut sections = Vec::new();
     if let Some(task) = &args.task {
@@ -188,16 +173,11 @@ fn to_json(story: &RunContext<'_>, args: &Explain, parts: Parts, run: &OneRun) -
 
 /// The longest waits of workload tasks.
 fn worst(timeline: &Timeline, count: u64, waits: Waits) -> Vec<Account> {
-    let counts = |wait: &Wait| {
-        let kind = match waits {
-            Waits::All => true,
-            Waits::Wakeup => wait.is_wakeup(),
-            Waits::Lost => !wait.is_wakeup(),
-        };
-        kind && wait.length() > Nanos::ZERO && !timeline.task(wait.task).info.kernel_thread
-    };
-    let waits = timeline.longest_waits(count as usize, counts);
-    waits.into_iter().map(|wait| timeline.account(wait)).collect()
+    worst_waits(timeline, count as usize, |wait| match waits {
+        Waits::All => true,
+        Waits::Wakeup => wait.is_wakeup(),
+        Waits::Lost => !wait.is_wakeup(),
+    })
 }
 
 /// The wait that `--task` and `--at` select.

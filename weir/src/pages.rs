@@ -96,7 +96,7 @@ fn track(saved: &Saved, run: usize) -> Result<Track> {
     let timeline = one.timeline(recorder);
     let source = object.as_ref().map(Source::of).unwrap_or_default();
     let story = RunContext { timeline: &timeline, source: &source };
-    let (ejection, explanations) = (explain::ejection_for_page(&story, one), explain::for_page(&story));
+    let (ejection, explanations) = (explain::ejection_for_page(&story, one), explanation::overview(&story));
     Ok(Track { timeline, idle_gaps: collector.idle_gaps(one.end()), ejection, explanations })
 }
 

@@ -3,11 +3,11 @@
 
 use crate::suites::SUITES;
 use crate::{compile, input};
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use bpf_object::{Object, ObjectError};
 use fault_plan::FaultPlan;
 use invariants::{Promises, Property};
-use launch_profile::{PlannedCall, Profile};
+use launch_profile::{PlannedCall, Profile, SchedulerSpec};
 use machine_model::{Effect, Machine};
 use report::counted;
 use std::borrow::Cow;
@@ -69,31 +69,9 @@ pub struct Loadable {
     pub profile: Profile,
 }
 
-/// The parts of `NAME[@PRESET][,key=value…]`.
-#[derive(PartialEq, Eq, Debug)]
-struct Spec<'a> {
-    what: &'a str,
-    preset: Option<&'a str>,
-    tunables: Vec<(String, String)>,
-}
-
-impl<'a> Spec<'a> {
-    fn parse(text: &'a str) -> Result<Spec<'a>> {
-        let mut parts = text.split(',');
-        let head = parts.next().unwrap_or_default();
-        let (what, preset) = match head.split_once('@') {
-            Some((what, preset)) if !is_object(head) => (what, Some(preset)),
-            _ => (head, None),
-        };
-        if what.is_empty() || preset == Some("") {
-            bail!("{text:?} is not a scheduler such as NAME, NAME@PRESET,key=value or FILE.bpf.o");
-        }
-        let tunables = parts.map(|part| match part.split_once('=') {
-            Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
-            _ => Err(anyhow!("{text}: {part:?} is not a tunable such as key=value")),
-        });
-        Ok(Spec { what, preset, tunables: tunables.collect::<Result<_>>()? })
-    }
+/// Parses a specification of a scheduler.
+fn spec(text: &str) -> Result<SchedulerSpec<'_>> {
+    SchedulerSpec::parse(text, is_object).map_err(anyhow::Error::msg)
 }
 
 /// Whether this is the path of an object or of a source; policy names have neither a slash nor these suffixes.
@@ -103,7 +81,7 @@ fn is_object(text: &str) -> bool {
 
 /// Path of a scheduler given as an object or source, without its tunables.
 pub fn path_of(name: &str) -> Option<&Path> {
-    Spec::parse(name).ok().filter(|spec| is_object(spec.what)).map(|spec| Path::new(spec.what))
+    spec(name).ok().filter(|spec| is_object(spec.what)).map(|spec| Path::new(spec.what))
 }
 
 /// Schedulers of the command line; `profile` applies to those given as paths.
@@ -113,7 +91,7 @@ pub fn schedulers(names: &[String], profile: Option<&Path>) -> Result<Vec<Schedu
 }
 
 fn check_profile(names: &[String], profile: Option<&Path>) -> Result<()> {
-    if profile.is_some() && !names.iter().any(|name| Spec::parse(name).is_ok_and(|spec| is_object(spec.what))) {
+    if profile.is_some() && !names.iter().any(|name| spec(name).is_ok_and(|spec| is_object(spec.what))) {
         bail!("--profile applies to schedulers given as paths, and none is");
     }
     Ok(())
@@ -154,8 +132,7 @@ pub fn plan(schedulers: &mut [Scheduler], calls: &[PlannedCall]) -> Result<()> {
 /// Whether this is neither a policy name nor a path.
 #[cfg(feature = "real")]
 pub fn is_unknown(name: &str) -> bool {
-    Spec::parse(name)
-        .is_ok_and(|spec| !is_object(spec.what) && spec.what != KERNEL && policies::find(spec.what).is_none())
+    spec(name).is_ok_and(|spec| !is_object(spec.what) && spec.what != KERNEL && policies::find(spec.what).is_none())
 }
 
 fn scheduler(name: &str, profile: Option<&Path>) -> Result<Scheduler> {
@@ -174,7 +151,7 @@ pub fn saved_scheduler(name: &str, object: Option<Vec<u8>>, profile: Option<&Pat
 }
 
 fn scheduler_of(name: &str, object: Option<Vec<u8>>, profile: Option<&Path>) -> Result<Scheduler> {
-    let spec = Spec::parse(name)?;
+    let spec = spec(name)?;
     if spec.what == KERNEL {
         if spec.preset.is_some() || !spec.tunables.is_empty() {
             bail!("{name}: {KERNEL} is the default scheduler, which has no presets and no tunables here");
@@ -255,10 +232,7 @@ pub fn machine(name: &str) -> Result<Machine> {
                 Machine::from_toml(name, &text)?
             }
         }
-        _ if name.contains([':', ' ', '[']) || name.starts_with(|c: char| c.is_ascii_digit()) => {
-            Machine::from_synthetic(name)?.with_assumptions()
-        }
-        _ => Machine::preset(name)?,
+        _ => Machine::named(name)?,
     })
 }
 
@@ -405,28 +379,6 @@ fn unknown<'a>(kind: &str, name: &str, known: impl Iterator<Item = &'a str> + Cl
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn scheduler_spec_has_name_preset_and_tunables() {
-        let tunables = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
-        let spec = |what, preset, pairs: &[(&str, &str)]| Some(Spec { what, preset, tunables: tunables(pairs) });
-        let cases = [
-            ("bfs", spec("bfs", None, &[])),
-            ("bfs@0.360", spec("bfs", Some("0.360"), &[])),
-            ("bfs@0.360,a=1,b=x=y", spec("bfs", Some("0.360"), &[("a", "1"), ("b", "x=y")])),
-            ("bfs,a=", spec("bfs", None, &[("a", "")])),
-            ("./a@b.bpf.o,c=1", spec("./a@b.bpf.o", None, &[("c", "1")])),
-            ("x.bpf.o", spec("x.bpf.o", None, &[])),
-            ("", None),
-            ("@0.360", None),
-            ("bfs@", None),
-            ("bfs,a", None),
-            ("bfs,=1", None),
-        ];
-        for (text, expected) in cases {
-            assert_eq!(Spec::parse(text).ok(), expected, "{text}");
-        }
-    }
 
     #[test]
     fn unknown_name_error_suggests_the_closest_name() {

@@ -46,11 +46,12 @@ const RAW_OUTPUT: [&str; 4] = ["print!(", "println!(", "eprint!(", "eprintln!("]
 /// Types with random iteration order.
 const UNORDERED: [&str; 2] = ["HashMap", "HashSet"];
 /// Crates that may use host and time: programs, kernel access, and helpers of build scripts and tests.
-const WORLDLY: [&str; 9] = [
+const WORLDLY: [&str; 10] = [
     "crates/executor/",
     "crates/host/",
     "crates/kernel-link/",
     "crates/output-file/",
+    "crates/playground-page/",
     "crates/skip/",
     "crates/bpf-clang/",
     "workhorses/bitfit/src/cli/",

@@ -18,6 +18,7 @@ mod parse;
 mod planned;
 mod promises;
 mod source;
+mod spec;
 mod spread;
 mod workload;
 
@@ -28,6 +29,7 @@ pub use encode::type_name;
 pub use formula::Formula;
 pub use planned::PlannedCall;
 pub use source::Source;
+pub use spec::SchedulerSpec;
 pub use workload::{Cap, Group, Lending, Reservation, Window, WorkloadFacts, WorkloadSource};
 
 use ids::{CpuSet, Nanos};

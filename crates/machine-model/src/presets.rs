@@ -38,6 +38,18 @@ impl Machine {
         Machine::from_toml(&format!("{name}.toml"), text)
     }
 
+    /// The machine of a name that is no file: an hwloc synthetic string (`node:2 core:8 pu:2`), completed by the effects
+    /// that are typical of its class, or a preset.
+    ///
+    /// # Errors
+    /// If the string is invalid, or there is no such preset.
+    pub fn named(name: &str) -> Result<Machine, MachineError> {
+        if name.contains([':', ' ', '[']) || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Ok(Machine::from_synthetic(name)?.with_assumptions());
+        }
+        Machine::preset(name)
+    }
+
     /// The reference preset without effects, which are unknown for other machines.
     pub(crate) fn reference() -> Machine {
         let machine = Machine::preset(REFERENCE).expect("shipped presets are valid, which a test checks");

@@ -224,5 +224,8 @@ const Timelines = (() => {
     };
   };
 
-  return { model, find, covered, NONE };
+  // What several timelines that show the same span of time have in common.
+  const link = () => new Set();
+
+  return { model, find, covered, link, NONE };
 })();

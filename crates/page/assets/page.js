@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Interaction of the page: values at the pointer and by keys, explanations, colors, selection of a run, sorting of tasks.
-// Loads nothing and stores nothing.
+// Interaction of a page: values at the pointer and by keys, explanations, colors, selection of a run, sorting of tasks.
+// Loads nothing and stores nothing. `Page.start` is for the whole page, `Page.enliven` for an element with sections of a
+// report.
 "use strict";
-(() => {
+const Page = (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const one = (selector, within = document) => within.querySelector(selector);
 
@@ -36,8 +37,8 @@
   };
   const quiet = () => tell("");
 
-  const tips = () => {
-    for (const element of all("[data-tip]")) {
+  const tips = (root) => {
+    for (const element of all("[data-tip]", root)) {
       element.addEventListener("pointermove", (event) => tell(element.dataset.tip, event.clientX, event.clientY));
       element.addEventListener("pointerleave", quiet);
       element.addEventListener("focus", () => {
@@ -79,22 +80,22 @@
     });
   };
 
-  const explanations = () => {
-    for (const button of all("button.why")) {
+  const explanations = (root) => {
+    for (const button of all("button.why", root)) {
       button.addEventListener("click", () => {
         const row = document.getElementById(button.getAttribute("aria-controls"));
         row.hidden = !row.hidden;
         button.setAttribute("aria-expanded", String(!row.hidden));
       });
     }
-    for (const box of all("[data-all]")) {
+    for (const box of all("[data-all]", root)) {
       const table = one(".measures", document.getElementById(box.dataset.all));
       box.addEventListener("change", () => table.classList.toggle("all", box.checked));
     }
   };
 
-  const copying = () => {
-    for (const button of all("[data-copy]")) {
+  const copying = (root) => {
+    for (const button of all("[data-copy]", root)) {
       button.addEventListener("click", () => {
         const source = document.getElementById(button.dataset.copy);
         getSelection().selectAllChildren(source);
@@ -106,7 +107,7 @@
 
   const colors = () => {
     const theme = one("#theme");
-    theme.addEventListener("change", () => {
+    theme?.addEventListener("change", () => {
       document.documentElement.dataset.theme = theme.value;
       document.dispatchEvent(new Event("repaint"));
     });
@@ -115,6 +116,7 @@
   // Table of tasks: sortable by any column, filtered by the search text.
   const SHOWN = 200;
   const TIMES = new Set([2, 3, 4, 5, 7, 8, 9]);
+  const TEXTS = new Set([1, 10, 11]);
   const tasks = (table) => {
     let data = null;
     let sorted = { column: 2, way: -1 };
@@ -157,7 +159,7 @@
       button.append(...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
-        const first = typeof data?.rows[0]?.[column] === "string" || column === 0 ? 1 : -1;
+        const first = TEXTS.has(column) || column === 0 ? 1 : -1;
         sorted = { column, way: sorted.column === column ? -sorted.way : first };
         load();
       });
@@ -168,34 +170,58 @@
 
   // A timeline is decoded when its run is first shown.
   const timelines = new WeakSet();
-  const showTimeline = async (article) => {
-    const frame = one(".timeline", article);
+  const showTimeline = async (frame, link) => {
     if (!frame || timelines.has(frame)) return;
     timelines.add(frame);
     const data = Timelines.model(await decode(frame.dataset.source));
-    drawTimeline(frame, data, { time, tell, quiet });
+    drawTimeline(frame, data, { time, tell, quiet, link });
     frame.dataset.ready = "";
   };
 
-  const closeUp = () => {
-    const loads = all(".tasks").map(tasks);
-    const articles = all("#close-up article");
-    const chooser = one("#run");
+  // One run at a time, and the timeline of another one beside it. All timelines of a page show the same span of time.
+  const closeUp = (root) => {
+    const loads = all(".tasks", root).map(tasks);
+    const articles = all("#close-up article", root);
+    const frames = articles.map((article) => one(".timeline", article));
+    const homes = frames.map((frame) => frame?.parentNode.insertBefore(document.createComment(""), frame.nextSibling));
+    const [chooser, second] = [one("#run", root), one("#beside", root)];
+    const link = Timelines.link();
+    let moved = -1;
     const show = () => {
       const chosen = chooser ? Number(chooser.value) : 0;
+      const other = second ? Number(second.value) : -1;
       articles.forEach((article, index) => { article.hidden = index !== chosen; });
-      if (one(".tasks", articles[chosen])) loads[all(".tasks").indexOf(one(".tasks", articles[chosen]))]();
-      showTimeline(articles[chosen]);
+      if (one(".tasks", articles[chosen])) loads[all(".tasks", root).indexOf(one(".tasks", articles[chosen]))]();
+      if (moved >= 0) homes[moved].before(frames[moved]);
+      moved = -1;
+      frames.forEach((frame) => frame?.removeAttribute("data-beside"));
+      showTimeline(frames[chosen], link);
+      if (other < 0 || other === chosen || !frames[other] || !frames[chosen]) return;
+      frames[chosen].dataset.beside = one("h3", articles[chosen]).textContent;
+      frames[other].dataset.beside = one("h3", articles[other]).textContent;
+      frames[chosen].after(frames[other]);
+      moved = other;
+      showTimeline(frames[other], link);
     };
-    chooser?.addEventListener("change", show);
+    chooser?.addEventListener("change", () => {
+      if (second && second.value === chooser.value) second.value = chooser.value === "0" ? "1" : "0";
+      show();
+    });
+    second?.addEventListener("change", show);
     if (articles.length) show();
   };
 
-  tips();
-  all("[data-spots]").forEach(spots);
-  explanations();
-  copying();
-  colors();
-  closeUp();
-  document.addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
+  const enliven = (root) => {
+    tips(root);
+    all("[data-spots]", root).forEach(spots);
+    explanations(root);
+    copying(root);
+    closeUp(root);
+  };
+  const start = () => {
+    colors();
+    document.addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
+  };
+
+  return { all, one, time, count, tell, quiet, enliven, start };
 })();

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Drawing of a timeline: rows that share a time axis, which can be zoomed from the whole run to microseconds.
+//
+// Timelines with the same `link` (made by `Timelines.link`) show the same span of time. `pick`, if given, is called with
+// a task and a time in nanoseconds when a wait of this task is selected. `signal` ends the drawing.
 "use strict";
-const drawTimeline = (frame, data, { time, tell, quiet }) => {
+const drawTimeline = (frame, data, { time, tell, quiet, link, pick, signal }) => {
   const { find, covered, NONE } = Timelines;
   const canvas = frame.querySelector("canvas");
   const pen = canvas.getContext("2d");
@@ -11,6 +14,8 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     "it was preempted", "a higher class took the CPU", "its affinity, class or scheduler changed"];
   const KINDS = ["ran", "spun on a lock", "waited for a CPU", "slept until a timer expired", "waited for a device",
     "waited for an external event"];
+  const own = { end: data.end * data.unit };
+  const limit = () => link ? Math.max(data.end, ...[...link].map(({ end }) => end / data.unit)) : data.end;
   const view = { from: 0, to: data.end };
   let [chosen, cursor, focus, found] = [-1, -1, null, null];
   let colors = {};
@@ -208,10 +213,12 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const since = code & 1 ? "since it was woken" : "since it was preempted or yielded";
     if (wait) lines.push(`waited ${span(wait)} for a CPU, ${since}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
+    if (pick && wait) lines.push("click or Enter: why it waited");
     return lines.join("\n");
   };
   const sayLane = (cpu, ticks) => {
     const lane = data.lanes[cpu];
+    if (ticks > data.end) return "after the end of the run";
     const index = find(lane.to, ticks);
     if (index < lane.from.length && lane.from[index] <= ticks) return sayInterval(cpu, index);
     const [from, to] = [index ? lane.to[index - 1] : 0, index < lane.from.length ? lane.from[index] : data.end];
@@ -315,11 +322,16 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     redraw();
   };
 
+  own.show = (from, to) => {
+    Object.assign(view, { from: from / data.unit, to: to / data.unit });
+    redraw();
+  };
   const look = (from, to) => {
-    const length = Math.max(NARROWEST, Math.min(data.end, to - from));
-    view.from = Math.max(0, Math.min(data.end - length, from));
+    const length = Math.max(NARROWEST, Math.min(limit(), to - from));
+    view.from = Math.max(0, Math.min(limit() - length, from));
     view.to = view.from + length;
     redraw();
+    for (const other of link ?? []) if (other !== own) other.show(view.from * data.unit, view.to * data.unit);
   };
   const zoom = (factor, at = (view.from + view.to) / 2) => {
     const length = Math.max(NARROWEST, (view.to - view.from) / factor);
@@ -327,7 +339,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     look(at - part * length, at + (1 - part) * length);
   };
   const pan = (share) => look(view.from + share * (view.to - view.from), view.to + share * (view.to - view.from));
-  const whole = () => { focus = null; look(0, data.end); };
+  const whole = () => { focus = null; look(0, limit()); };
 
   add("longest chain", CHAIN, drawChain, (ticks) => {
     const index = inside(data.chain, ticks);
@@ -378,7 +390,24 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     cursor = -1;
     walk(0);
   };
+  // Selects the wait before a run interval, or a link of the chain.
+  const choosing = (task, from, length) => pick?.(task, Math.round((from + length / 2) * data.unit));
+  const pickInterval = (cpu, index) => {
+    const lane = data.lanes[cpu];
+    const wait = lane?.wait[index];
+    if (wait) choosing(lane.task[index], lane.from[index] - wait, wait);
+  };
+  const pickAt = (row, ticks) => {
+    if (row.draw === drawChain) {
+      const index = inside(data.chain, ticks);
+      if (index >= 0) choosing(data.chain.task[index], data.chain.from[index], data.chain.to[index] - data.chain.from[index]);
+    } else if (row.cpu >= 0) {
+      const index = inside(data.lanes[row.cpu], ticks);
+      if (index >= 0) pickInterval(row.cpu, index);
+    }
+  };
   const KEYS = {
+    Enter: () => pickInterval(chosen, cursor),
     ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": () => zoom(2), "=": () => zoom(2), "-": () => zoom(0.5),
     0: whole, PageDown: () => choose(1), PageUp: () => choose(-1), n: () => walk(1), p: () => walk(-1),
   };
@@ -392,7 +421,17 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
   // Pointer: hovering shows values, dragging pans, two fingers or the wheel with Ctrl zoom.
   const fingers = new Map();
   const local = (event) => event.clientX - canvas.getBoundingClientRect().left;
+  const rowAt = (event) => {
+    const y = event.clientY - canvas.getBoundingClientRect().top;
+    return rows.find(({ top, height }) => y >= top && y < top + height + laneGap);
+  };
+  let pressed = 0;
+  canvas.addEventListener("click", (event) => {
+    const row = rowAt(event);
+    if (row && Math.abs(event.clientX - pressed) < 4) pickAt(row, timeAt(local(event)));
+  });
   canvas.addEventListener("pointerdown", (event) => {
+    pressed = event.clientX;
     fingers.set(event.pointerId, local(event));
     canvas.setPointerCapture(event.pointerId);
   });
@@ -401,8 +440,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     const x = local(event);
     const before = fingers.get(event.pointerId);
     if (before === undefined) {
-      const y = event.clientY - canvas.getBoundingClientRect().top;
-      const row = rows.find(({ top, height }) => y >= top && y < top + height + laneGap);
+      const row = rowAt(event);
       const text = row && x >= left ? row.say(timeAt(x)) : "";
       return tell(text, event.clientX, event.clientY);
     }
@@ -441,6 +479,7 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
       focus = wait;
       chosen = wait.cpu;
       look(wait.from - wait.length / 4, wait.from + wait.length * 1.25);
+      choosing(wait.task, wait.from, wait.length);
       canvas.scrollIntoView({ block: "nearest" });
     });
     const item = document.createElement("li");
@@ -448,9 +487,13 @@ const drawTimeline = (frame, data, { time, tell, quiet }) => {
     return item;
   }));
 
+  if (link) {
+    link.add(own);
+    look(0, limit());
+  }
   new ResizeObserver(redraw).observe(canvas);
-  document.addEventListener("repaint", repaint);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-  matchMedia("print").addEventListener("change", repaint);
+  document.addEventListener("repaint", repaint, { signal });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint, { signal });
+  matchMedia("print").addEventListener("change", repaint, { signal });
   repaint();
 };

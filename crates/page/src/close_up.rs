@@ -59,9 +59,18 @@ pub fn sections(report: &Report<'_>, content: &Content) -> Markup {
                     p.quiet { "For each setup, the middle run, or the first that did not complete." }
                 }
                 @if chosen.len() > 1 {
-                    p.scripted { label { "Run " select #run {
-                        @for (index, (name, ..)) in chosen.iter().enumerate() { option value=(index) { (name) } }
-                    } } }
+                    p.scripted {
+                        label { "Run " select #run {
+                            @for (index, (name, ..)) in chosen.iter().enumerate() { option value=(index) { (name) } }
+                        } }
+                        " "
+                        label { "with the timeline of " select #beside {
+                            option value="-1" { "no other run" }
+                            @for (index, (name, ..)) in chosen.iter().enumerate() {
+                                option value=(index) selected[index == 1] { (name) }
+                            }
+                        } }
+                    }
                 }
                 @for (index, (name, run, details)) in chosen.iter().enumerate() {
                     article id={ "run-" (index) } {
@@ -100,7 +109,7 @@ fn one(report: &Report<'_>, (index, name, run): (usize, &str, usize), details: &
             }))
             figure { (plot) }
         }
-        (timeline(report, run, index, name, share))
+        (timeline_of(report, run, index, name, share))
         (locks(details.locks.as_deref().unwrap_or_default()))
         (tasks(index, &details.tasks))
     }
@@ -117,45 +126,13 @@ fn lines(text: &str) -> Markup {
 }
 
 /// The timeline, with at most `share` run intervals.
-fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: usize) -> Markup {
+fn timeline_of(report: &Report<'_>, run: usize, index: usize, name: &str, share: usize) -> Markup {
     let track = track(report, run);
     let source = format!("timeline-data-{index}");
     html! {
         @if let Some(Ok(track)) = track {
             h4 { "Timeline" }
-            div.timeline.scripted data-source=(source) {
-                p {
-                    @for (key, label, text) in BUTTONS {
-                        button type="button" data-key=(key) aria-label=(label) title=(label) { (text) } " "
-                    }
-                    label.one { "Find a task " input type="search" data-find; }
-                }
-                @if let Some(cut) = cut(&track.timeline, share) {
-                    p.note { "The run has too many switches for a page. Shown are the first " (cut) "." }
-                }
-                canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
-                span.probe {}
-                p.quiet {
-                    "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has its own color. \
-                     Where a CPU's row is too dense for individual tasks, its height is the share of time in which it ran \
-                     tasks. A red background is avoidable idle time: a CPU idled while a task waited that may run there. \
-                     Black ticks at the bottom of a row are lock waits. In the longest chain of causes, a full-height \
-                     bar is a running task, a low red bar a task that waited for a CPU, and a line a sleeping task. The \
-                     dashed line is the number of CPUs."
-                }
-                p.quiet {
-                    @if track.timeline.sees_queues {
-                        "The rows of queues show the number of tasks in each"
-                        @match depths(&track.timeline).1 { 0 => ".", more => {
-                            "; " (report::counted(more as u64, "queue")) " with fewer tasks are omitted."
-                        } }
-                    } @else { "Queues are not available: only simulated runs with a loaded scheduler record them." }
-                    @if track.timeline.cpus.iter().any(|cpu| !cpu.others.is_empty()) {
-                        " Gray in the row of a CPU is time in which it ran tasks outside the run."
-                    }
-                }
-                details { summary { "The longest waits" } ol.longest {} }
-            }
+            (frame(track, Some(&source), name, share))
             noscript { p.quiet { "The timeline requires scripts." } }
             (data::element(&source, &encode(track, share)))
             @for (title, text) in &track.explanations {
@@ -163,6 +140,51 @@ fn timeline(report: &Report<'_>, run: usize, index: usize, name: &str, share: us
             }
         } @else if let Some(Err(reason)) = track {
             p.quiet { "There is no timeline: " (report::escape(reason)) }
+        }
+    }
+}
+
+/// The frame in which `drawTimeline` draws a timeline, and the data that `Timelines.model` reads.
+pub fn timeline(track: &Track, name: &str) -> (String, Vec<u8>) {
+    let name = report::escape(name);
+    (frame(track, None, &name, MAX_RUN_INTERVALS).into_string(), encode(track, MAX_RUN_INTERVALS))
+}
+
+/// Frame of a timeline of at most `share` run intervals; `source` is the element with its data.
+fn frame(track: &Track, source: Option<&str>, name: &str, share: usize) -> Markup {
+    html! {
+        div.timeline.scripted data-source=[source] {
+            p {
+                @for (key, label, text) in BUTTONS {
+                    button type="button" data-key=(key) aria-label=(label) title=(label) { (text) } " "
+                }
+                label.one { "Find a task " input type="search" data-find; }
+            }
+            @if let Some(cut) = cut(&track.timeline, share) {
+                p.note { "The run has too many switches for a page. Shown are the first " (cut) "." }
+            }
+            canvas tabindex="0" role="img" aria-label={ "Timeline of " (name) } {}
+            span.probe {}
+            p.quiet {
+                "Drag to move; zoom with the wheel after a click, or with Ctrl. Each task has its own color. \
+                 Where a CPU's row is too dense for individual tasks, its height is the share of time in which it ran \
+                 tasks. A red background is avoidable idle time: a CPU idled while a task waited that may run there. \
+                 Black ticks at the bottom of a row are lock waits. In the longest chain of causes, a full-height \
+                 bar is a running task, a low red bar a task that waited for a CPU, and a line a sleeping task. The \
+                 dashed line is the number of CPUs."
+            }
+            p.quiet {
+                @if track.timeline.sees_queues {
+                    "The rows of queues show the number of tasks in each"
+                    @match depths(&track.timeline).1 { 0 => ".", more => {
+                        "; " (report::counted(more as u64, "queue")) " with fewer tasks are omitted."
+                    } }
+                } @else { "Queues are not available: only simulated runs with a loaded scheduler record them." }
+                @if track.timeline.cpus.iter().any(|cpu| !cpu.others.is_empty()) {
+                    " Gray in the row of a CPU is time in which it ran tasks outside the run."
+                }
+            }
+            details { summary { "The longest waits" } ol.longest {} }
         }
     }
 }

@@ -22,13 +22,15 @@ mod runs;
 mod scaling_page;
 mod shell;
 mod track;
+mod verdict;
 mod waits;
 
-pub use close_up::close_ups;
+pub use close_up::{close_ups, timeline};
 pub use load_page::load;
 pub use meter_page::{Bar, Metered, meter};
 pub use scaling_page::{Scaling, scaling};
 pub use track::Track;
+pub use verdict::verdict;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -36,11 +38,19 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use report::{Content, Details, Record, Table, World, content};
 use sha2::{Digest, Sha256};
 
-const STYLE: &str = include_str!("../assets/style.css");
-const SCRIPT: &str = concat!(
+/// Style sheet of all pages.
+pub const STYLE: &str = include_str!("../assets/style.css");
+/// Scripts of all pages: they define `Timelines`, `drawTimeline` and `Page`, and start nothing.
+pub const SCRIPTS: &str = concat!(
     include_str!("../assets/model.js"),
     include_str!("../assets/timeline.js"),
     include_str!("../assets/page.js")
+);
+const SCRIPT: &str = concat!(
+    include_str!("../assets/model.js"),
+    include_str!("../assets/timeline.js"),
+    include_str!("../assets/page.js"),
+    "Page.enliven(document);\nPage.start();\n"
 );
 
 /// Contents of a page.
@@ -89,19 +99,28 @@ pub fn page(report: &Report<'_>) -> String {
                 noscript { style { "tr.why{display:table-row!important}.scripted{display:none!important}" } }
             }
             body {
-                (plot_patterns())
-                header { (head(report, &question)) }
-                main {
-                    @for (index, table) in content.tables.iter().enumerate() { (section(report, index, table)) }
-                    (close_up::sections(report, &content))
-                    (foot(&content))
-                }
+                (patterns())
+                header { (head(report, &question, verdict(report).as_deref())) }
+                main { (main_sections(report, &content)) }
                 div #tip role="status" aria-live="polite" hidden {}
                 script { (PreEscaped(SCRIPT)) }
             }
         }
     };
     body.into_string()
+}
+
+/// The main part of the page without its frame, for a page that shows it on demand.
+pub fn sections(report: &Report<'_>) -> String {
+    main_sections(report, &content(report.records)).into_string()
+}
+
+fn main_sections(report: &Report<'_>, content: &Content) -> Markup {
+    html! {
+        @for (index, table) in content.tables.iter().enumerate() { (section(report, index, table)) }
+        (close_up::sections(report, content))
+        (foot(content))
+    }
 }
 
 /// Security policy of a page: it runs only its own script, and loads and sends nothing.
@@ -124,7 +143,7 @@ fn question(content: &Content) -> String {
     }
 }
 
-fn head(report: &Report<'_>, question: &str) -> Markup {
+fn head(report: &Report<'_>, question: &str, verdict: Option<&str>) -> Markup {
     html! {
         h1 { (question) }
         @if let Some(command) = report.command {
@@ -142,6 +161,7 @@ fn head(report: &Report<'_>, question: &str) -> Markup {
             } }
         }
         @for line in report.refused { p.note { (report::escape(line)) } }
+        @if let Some(verdict) = verdict { p.outcome { (verdict) } }
     }
 }
 
@@ -157,7 +177,7 @@ fn repeats(records: &[Record]) -> &'static str {
 }
 
 /// Hatching, so that areas are distinguishable without color.
-fn plot_patterns() -> Markup {
+pub fn patterns() -> Markup {
     html! {
         svg.defs width="0" height="0" aria-hidden="true" {
             defs {
@@ -185,10 +205,12 @@ fn section(report: &Report<'_>, index: usize, table: &Table) -> Markup {
         None => table.title.clone(),
     };
     let body = html! {
-        (measured::measured(index, table))
         @if table.part.is_none() {
             (waits::waits(report, table))
             (measured::time(table))
+        }
+        (measured::measured(index, table))
+        @if table.part.is_none() {
             (measured::moves(table))
             (runs::runs(report, table))
         }

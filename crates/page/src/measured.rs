@@ -15,6 +15,7 @@ const WITH_RANGES: usize = 3;
 pub fn measured(index: usize, table: &Table) -> Markup {
     let marked = table.rows.iter().flat_map(|row| &row.cells).filter_map(|cell| cell.versus.as_ref()).any(is_marked);
     html! {
+        @if table.part.is_none() { h3 { "The measures" } }
         div.verdict {
             @for sentence in &table.sentences {
                 p {
@@ -51,7 +52,7 @@ fn alone(table: &Table) -> Markup {
     let said = rows.filter_map(|row| {
         let cell = row.cells.first()?;
         let (low, high) = cell.interval?;
-        let text = |value| text_of(row.measure, value);
+        let text = |value| value_text(row.measure, value);
         Some(format!(
             "{}: {} (95 % interval of the median: {} to {})",
             row.measure.label,
@@ -77,7 +78,8 @@ fn is_marked(versus: &Versus) -> bool {
     matches!(versus.judgement.map(|judged| judged.verdict), Some(Verdict::Better | Verdict::Worse))
 }
 
-fn text_of(measure: &Measure, value: u64) -> String {
+/// A value with its unit.
+pub fn value_text(measure: &Measure, value: u64) -> String {
     match measure.unit {
         Unit::Nanoseconds => Nanos(value).to_string(),
         Unit::Count => count(value),
@@ -143,7 +145,7 @@ fn explanation(table: &Table, row: &Row) -> Markup {
         Better::More => "Higher is better.",
         Better::Neither => "Neither direction is better in itself.",
     };
-    let text = |value| text_of(row.measure, value);
+    let text = |value| value_text(row.measure, value);
     html! {
         p { (row.measure.meaning) ". " (way) " In the JSON it is " code { (row.measure.key) } "." }
         ul {
@@ -183,7 +185,7 @@ fn counted(values: usize) -> String {
 fn exactly(measure: &Measure, value: u64) -> String {
     match measure.unit {
         Unit::Nanoseconds if value >= 1000 => format!("{} ({} ns)", Nanos(value), count(value)),
-        _ => text_of(measure, value),
+        _ => value_text(measure, value),
     }
 }
 

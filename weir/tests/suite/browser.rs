@@ -14,7 +14,7 @@ const NAMES: [&str; 4] = ["chromium", "chromium-headless-shell", "chromium-brows
 const START: &str = r#"exec "$0" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
     --user-data-dir="$1" --remote-debugging-pipe 3<&0 4>&1 0</dev/null 1>/dev/null 2>/dev/null"#;
 
-struct Browser {
+pub struct Browser {
     process: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
@@ -27,7 +27,7 @@ struct Browser {
 
 impl Browser {
     /// Starts a browser with an empty page; `None` if no browser is installed.
-    fn start() -> Option<Browser> {
+    pub fn start() -> Option<Browser> {
         let works = |name: &&&str| {
             let version = Command::new(name).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
             version.is_ok_and(|status| status.success())
@@ -52,7 +52,7 @@ impl Browser {
         Some(browser)
     }
 
-    fn call(&mut self, method: &str, params: Value) -> Value {
+    pub fn call(&mut self, method: &str, params: Value) -> Value {
         self.last += 1;
         let mut message = json!({ "id": self.last, "method": method, "params": params });
         if let Some(session) = &self.session {
@@ -69,7 +69,7 @@ impl Browser {
         }
     }
 
-    fn next(&mut self) -> Value {
+    pub fn next(&mut self) -> Value {
         let mut bytes = Vec::new();
         self.from.read_until(0, &mut bytes).unwrap();
         bytes.pop();
@@ -81,7 +81,9 @@ impl Browser {
             Some("Log.entryAdded") => Some(params["entry"].to_string()),
             Some("Network.requestWillBeSent") => {
                 let url = params["request"]["url"].as_str().unwrap_or_default();
-                (!url.starts_with("file:")).then(|| format!("asks for {url}"))
+                // A worker has its script from the page itself.
+                let is_local = ["file:", "blob:"].iter().any(|scheme| url.starts_with(scheme));
+                (!is_local).then(|| format!("asks for {url}"))
             }
             _ => None,
         };
@@ -90,7 +92,7 @@ impl Browser {
     }
 
     /// Opens a file in a window of this width in pixels.
-    fn open(&mut self, file: &Path, width: u32) {
+    pub fn open(&mut self, file: &Path, width: u32) {
         let screen = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": false });
         self.call("Emulation.setDeviceMetricsOverride", screen);
         self.call("Page.navigate", json!({ "url": format!("file://{}", file.display()) }));
@@ -103,7 +105,7 @@ impl Browser {
 
     /// Evaluates statements and returns their result. `one` and `all` find elements, `frame` waits for the next
     /// animation frame.
-    fn run(&mut self, statements: &str) -> Value {
+    pub fn run(&mut self, statements: &str) -> Value {
         let expression = format!(
             "(async () => {{ const one = (s) => document.querySelector(s), all = (s) => [...document.querySelectorAll(s)];
               const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
@@ -120,7 +122,7 @@ impl Browser {
         answer["result"]["value"].clone()
     }
 
-    fn assert_quiet(&self) {
+    pub fn assert_quiet(&self) {
         assert!(self.complaints.is_empty(), "{:#?}", self.complaints);
     }
 }

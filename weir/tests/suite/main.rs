@@ -17,6 +17,7 @@ mod outputs;
 mod own;
 mod pages;
 mod places;
+mod playground;
 mod promises;
 mod real;
 mod recordings;

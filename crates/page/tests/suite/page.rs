@@ -6,6 +6,7 @@ use crate::common;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ids::Nanos;
 use page::{Report, close_ups, page};
 use report::{Record, RunReport, read_details, read_json};
 use serde_json::Value;
@@ -195,4 +196,20 @@ fn report_page_details_the_median_run_or_a_failed_one() {
     runs[11].ending = common::ejected().ending;
     let records: Vec<Record> = runs.iter().map(Record::from).collect();
     assert_eq!(close_ups(&records), [11]);
+}
+
+#[test]
+fn page_opens_with_a_verdict_that_names_tasks_that_never_ran() {
+    let mut starving = common::run("bfs", 990, 4);
+    for task in &mut starving.measures.tasks[4..6] {
+        task.name = "cleaner".to_owned();
+        task.account.run = Nanos::ZERO;
+    }
+    let (html, _) = of(&[common::run("fifo", 1000, 5), starving]);
+    let verdict = between(&html, "<p class=\"outcome\">", "</p>");
+    assert!(verdict.starts_with("bfs against fifo: better wakeup mean "), "{verdict}");
+    assert!(verdict.ends_with(" Under bfs, cleaner, cleaner never ran."), "{verdict}");
+    assert!(
+        html.find(verdict) < html.find("<svg class=\"plot") && html.find("<svg class=\"plot") < html.find("<table")
+    );
 }

@@ -25,7 +25,9 @@ fn root() -> PathBuf {
 /// The README and all pages of the manual; names are relative to the root.
 fn pages() -> Vec<Page> {
     let mut names = Vec::new();
-    for directory in ["docs", "docs/tutorial", "docs/how-to", "docs/reference", "docs/explanation", "lab/results"] {
+    let directories =
+        ["docs", "docs/course", "docs/tutorial", "docs/how-to", "docs/reference", "docs/explanation", "lab/results"];
+    for directory in directories {
         let entries = fs::read_dir(root().join(directory)).unwrap();
         let inside = entries.map(|entry| format!("{directory}/{}", entry.unwrap().file_name().to_str().unwrap()));
         names.extend(inside.filter(|name| name.ends_with(".md")));
