@@ -128,7 +128,13 @@ mod tests {
     use crate::{Appender, Buckets};
     use std::time::Instant;
 
-    const KEYS: [&str; 2] = ["makespan_ns", "wakeup_latency_ns.p99"];
+    /// Number of measures, as in the catalogue.
+    const MEASURES: usize = 50;
+    const KEYS: [&str; MEASURES] = {
+        let mut keys = ["another_measure_ns"; MEASURES];
+        (keys[0], keys[1]) = ("makespan_ns", "wakeup_latency_ns.p99");
+        keys
+    };
 
     fn run(number: u64, buckets: u64) -> Finished {
         let histogram = |measure: &str| Buckets {
@@ -140,7 +146,9 @@ mod tests {
         Finished {
             outcome: "completed".to_owned(),
             log_hash: format!("{:032x}", u128::from(number) << 64 | u128::from(number * number)),
-            values: vec![Some(number * 7919), (!number.is_multiple_of(3)).then_some(number)],
+            values: (0..MEASURES as u64)
+                .map(|at| (!(number + at).is_multiple_of(3)).then_some(number * 7919 + at))
+                .collect(),
             histograms: vec![histogram("wakeup_latency_ns"), histogram("run_delay_ns")],
             ..Finished::default()
         }

@@ -37,6 +37,7 @@ Examples:
   weir sweep my.toml --out my --show workload
   weir sweep my.toml --out my --shard 2/4   one of four parts
   seq 4 | parallel weir sweep my.toml --out my --shard {}/4
+  weir sweep my.toml --out my --on slurm --parts 100
   weir sweep my.toml --out my --import a --import b
   weir sweep my.toml --out my --missing     command lines of missing runs
   duckdb -c \"from 'my/runs.parquet' limit 5\"
@@ -51,13 +52,21 @@ pub struct Sweep {
     /// Directory of the finished runs and of the tables
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Where runs are done: local, on all CPUs of this machine
+    /// Do the runs on this machine, or by job arrays of Slurm
+    ///
+    /// Slurm's nodes must see FILE and DIR by the same paths. Partition, account and limits are those of sbatch's
+    /// environment variables, such as SBATCH_PARTITION. Jobs that leave runs unfinished are submitted again, twice.
     #[arg(long, value_enum, default_value_t = Place::Local)]
     pub on: Place,
     /// Do only part I of N of the runs
     #[arg(long, value_name = "I/N", value_parser = campaign::Shard::from_str)]
     pub shard: Option<campaign::Shard>,
+    /// Divide the missing runs into N jobs of Slurm [default: 16]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    pub parts: Option<u16>,
     /// Do at most N runs at the same time [default: one per CPU]
+    ///
+    /// With --on slurm: CPUs of each job [default: 1].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub jobs: Option<u16>,
     /// Take over finished runs of another directory; repeatable
@@ -93,4 +102,5 @@ pub struct Sweep {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum, Debug)]
 pub enum Place {
     Local,
+    Slurm,
 }

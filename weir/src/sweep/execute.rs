@@ -58,12 +58,9 @@ struct Written {
 /// # Errors
 /// Those of a run whose scheduler is not their cause, of the store, and of `finish`.
 pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -> Result<R>) -> Result<R> {
-    let keys = results::keys();
-    let mut appender = Appender::new(&args.out, &keys)?;
+    let appender = open_directory(args, all)?;
     let todo = {
-        let mut store = Store::open(&[&args.out], &keys)?;
-        import(args, &mut store, &mut appender, all)?;
-        let store = Store::open(&[&args.out], &keys)?;
+        let store = Store::open(&[&args.out], &results::keys())?;
         let is_mine = |(place, _): &(usize, &Planned<'_>)| args.shard.is_none_or(|shard| shard.has(*place as u64));
         let mine = distinct(all).into_iter().enumerate().filter(is_mine).map(|(_, planned)| planned);
         mine.filter(|planned| !store.has(planned.id)).collect::<Vec<_>>()
@@ -127,13 +124,18 @@ impl Keeper<'_> {
     }
 }
 
-/// Takes over the finished runs of other directories.
-fn import(args: &Sweep, store: &mut Store, appender: &mut Appender, all: &[Planned<'_>]) -> Result<()> {
+/// Creates the directory of the results, and takes over the finished runs of other directories.
+///
+/// # Errors
+/// If a directory cannot be read or written.
+pub fn open_directory(args: &Sweep, all: &[Planned<'_>]) -> Result<Appender> {
+    let keys = results::keys();
+    let mut appender = Appender::new(&args.out, &keys)?;
     let directories: Vec<&Path> = args.import.iter().map(|path| path.as_path()).collect();
     if let Some(missing) = directories.iter().find(|path| !path.is_dir()) {
         anyhow::bail!("--import {}: expected a directory of finished runs", missing.display());
     }
-    let mut others = Store::open(&directories, &results::keys())?;
+    let (store, mut others) = (Store::open(&[&args.out], &keys)?, Store::open(&directories, &keys)?);
     for planned in distinct(all) {
         if !store.has(planned.id)
             && let Some(run) = others.read(planned.id)?
@@ -141,5 +143,5 @@ fn import(args: &Sweep, store: &mut Store, appender: &mut Appender, all: &[Plann
             appender.append(planned.id, &run)?;
         }
     }
-    Ok(())
+    Ok(appender)
 }

@@ -6,11 +6,12 @@ mod execute;
 mod planned;
 mod results;
 mod show;
+mod slurm;
 mod tables;
 
 use crate::args::Format;
 use crate::{output, parallel};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use args::{Place, Sweep};
 use campaign::{Campaign, Store};
 use execute::Done;
@@ -63,6 +64,10 @@ pub fn sweep(args: &Sweep) -> Result<bool> {
             page.map_or(Ok(()), |target| shown.write_page(&target)).map(|()| true)
         }
         Sweep { tables: true, .. } => finish(args, &all, Done { count: 0, is_interrupted: false }, &page),
+        Sweep { on: Place::Slurm, shard: Some(_), .. } => {
+            bail!("--shard: --on slurm divides the runs itself; expected --parts N")
+        }
+        Sweep { on: Place::Slurm, .. } => slurm::execute(args, &all, |done| finish(args, &all, done, &page)),
         Sweep { on: Place::Local, .. } => execute::execute(args, &all, |done| finish(args, &all, done, &page)),
     }
 }
