@@ -120,7 +120,8 @@ fn configuration(path: &Path) -> String {
          AuthInfo=socket={directory}/munge/socket\nCredType=cred/munge\nMpiDefault=none\nProctrackType=proctrack/linuxproc\n\
          TaskPlugin=task/none\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core\nSlurmUser=root\nReturnToService=2\n\
          StateSaveLocation={directory}/state\nSlurmdSpoolDir={directory}/spool\nSlurmctldPidFile={directory}/slurmctld.pid\n\
-         SlurmdPidFile={directory}/slurmd.pid\nSlurmctldLogFile={directory}/slurmctld.log\nSlurmdLogFile={directory}/slurmd.log\n\
+         SlurmdPidFile={directory}/slurmd.pid\nSlurmctldLogFile={directory}/slurmctld.log\n\
+         SlurmdLogFile={directory}/slurmd.log\n\
          NodeName={host} NodeAddr=127.0.0.1 CPUs=2\nPartitionName=main Nodes=ALL Default=YES\n"
     )
 }

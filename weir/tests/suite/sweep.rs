@@ -324,7 +324,8 @@ fn python_examples_of_the_manual_read_the_tables() {
                  assert runs.to_arrow().cast(pq.read_table('bfs-interval/runs.parquet').schema).equals(\
                  pq.read_table('bfs-interval/runs.parquet'))\n\
                  buckets = pl.read_parquet('bfs-interval/histograms.parquet')\n\
-                 sums = buckets.filter(pl.col('measure') == 'wakeup_latency_ns').group_by('run_id').agg(pl.col('count').sum())\n\
+                 waits = buckets.filter(pl.col('measure') == 'wakeup_latency_ns')\n\
+                 sums = waits.group_by('run_id').agg(pl.col('count').sum())\n\
                  both = runs.join(sums, on='run_id')\n\
                  assert both.height == 21 and (both['wakeup_latency_ns.count'] == both['count']).all()\n";
     let output = Command::new(&python).current_dir(path).args(["-c", check]).output().unwrap();
