@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from . import _ray
 from ._frames import Campaign, Runs
 from ._program import call
 
@@ -77,11 +78,17 @@ def sweep(
     on: str = "local",
     jobs: int | None = None,
     shard: str | None = None,
+    parts: int | None = None,
+    files: Sequence[Name] = (),
 ) -> Campaign:
     """Does the missing runs of a campaign, as ``weir sweep``.
 
     ``campaign`` is the path of its file, or its content as a mapping, which is then written to ``out``:
     ``{"axes": {"scheduler": ["kernel", "bfs"], "seed": "1-16"}, "options": {"for": "1s"}}``.
+
+    ``on`` is ``"local"``, ``"slurm"`` or ``"ray"``. With Ray, the missing runs are divided into ``parts`` tasks on the
+    cluster that ``ray.init`` finds, whose nodes need this package. ``files`` are the files that the campaign names, by
+    relative paths; they are sent to the nodes. A part whose node is lost is done by another one.
     """
     directory = Path(out)
     if isinstance(campaign, Mapping):
@@ -90,8 +97,11 @@ def sweep(
         file.write_text(to_toml(campaign), encoding="utf-8")
     else:
         file = Path(campaign)
-    words = ["sweep", os.fspath(file), "--out", os.fspath(directory), "--format", "json"]
-    output, is_fine = call([*words, *options({"on": on, "jobs": jobs, "shard": shard})])
+    if on == "ray":
+        output, is_fine = _ray.sweep(file, directory, parts, files)
+    else:
+        words = ["sweep", os.fspath(file), "--out", os.fspath(directory), "--format", "json"]
+        output, is_fine = call([*words, *options({"on": on, "jobs": jobs, "shard": shard, "parts": parts})])
     return Campaign(directory, json.loads(output)["sweep"], is_fine)
 
 

@@ -18,6 +18,8 @@ const ZSTD: i32 = 6;
 const LEVEL: i32 = 3;
 /// Place of a null.
 const NULL: u32 = u32::MAX;
+/// Number of distinct values from which on a column whose values hardly repeat gets no dictionary.
+const MANY: usize = 1 << 10;
 /// Entries of the table of recent integers; a power of two.
 const RECENT: usize = 1 << 12;
 
@@ -35,6 +37,8 @@ pub struct Values {
     /// Place and length of each run.
     runs: Vec<(u32, u64)>,
     rows: u64,
+    /// Too many values were distinct: each further value gets a place of its own.
+    is_plain: bool,
 }
 
 enum Distinct {
@@ -58,7 +62,7 @@ impl Values {
                 Distinct::Integers { all: Vec::new(), places: BTreeMap::new(), recent: vec![(0, NULL); RECENT] }
             }
         };
-        Values { distinct, runs: Vec::new(), rows: 0 }
+        Values { distinct, runs: Vec::new(), rows: 0, is_plain: false }
     }
 
     /// Number of values.
@@ -81,6 +85,14 @@ impl Values {
         }
         let place = match (value, &mut self.distinct) {
             (Cell::Null, _) => NULL,
+            (Cell::Text(text), Distinct::Texts { all, .. }) if self.is_plain => {
+                all.push(text.to_owned());
+                all.len() as u32 - 1
+            }
+            (Cell::Integer(value), Distinct::Integers { all, .. }) if self.is_plain => {
+                all.push(value);
+                all.len() as u32 - 1
+            }
             (Cell::Text(text), Distinct::Texts { all, places }) => match places.get(text) {
                 Some(place) => *place,
                 None => {
@@ -107,6 +119,10 @@ impl Values {
             Some((last, length)) if *last == place => *length += count,
             _ => self.runs.push((place, count)),
         }
+        if !self.is_plain && self.distinct.len() >= MANY && self.distinct.len() as u64 * 2 > self.rows {
+            self.is_plain = true;
+            self.distinct.forget();
+        }
     }
 
     /// The pages of all values, and their description.
@@ -116,7 +132,7 @@ impl Values {
     pub fn encode(&self, is_optional: bool) -> io::Result<(Vec<u8>, Chunk)> {
         let known = || self.runs.iter().copied().filter(|(place, _)| *place != NULL);
         let count: u64 = known().map(|(_, length)| length).sum();
-        let by_dictionary = self.distinct.len() as u64 * 2 <= count;
+        let by_dictionary = !self.is_plain && self.distinct.len() as u64 * 2 <= count;
         let (mut bytes, mut uncompressed, mut dictionary) = (Vec::new(), 0, None);
         if by_dictionary {
             let all = 0..self.distinct.len() as u32;
@@ -159,6 +175,17 @@ impl Distinct {
         match self {
             Distinct::Texts { all, .. } => all.len(),
             Distinct::Integers { all, .. } => all.len(),
+        }
+    }
+
+    /// Forgets the places, which no value is searched in any more.
+    fn forget(&mut self) {
+        match self {
+            Distinct::Texts { places, .. } => places.clear(),
+            Distinct::Integers { places, recent, .. } => {
+                places.clear();
+                *recent = Vec::new();
+            }
         }
     }
 

@@ -6,7 +6,7 @@
 //! format is that of <https://parquet.apache.org/docs/file-format>, with data pages of version 1.
 //!
 //! 1. A [`Writer`] takes the values of each column, [`Writer::rows`] at a time, and keeps them as runs of equal values.
-//! 2. After [`Writer::GROUP`] rows it writes a row group: one page of each column, by dictionary where that is shorter.
+//! 2. After some two million values it writes a row group: one page of each column, by dictionary where that is shorter.
 //! 3. [`Writer::finish`] writes the footer.
 
 mod column;
@@ -23,6 +23,8 @@ const MAGIC: &[u8] = b"PAR1";
 const VERSION: i32 = 1;
 /// Writer's name in the footer.
 const CREATED_BY: &str = "weir parquet-writer 1";
+/// Values of all columns after which a row group is written: at most some 100 MB of memory.
+const GROUP: usize = 1 << 21;
 
 /// Type of a column's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,16 +89,14 @@ pub struct Writer<W: Write> {
     at: u64,
     columns: Vec<Column>,
     values: Vec<Values>,
-    /// Rows since the last row group.
+    /// Rows since the last row group, and their number at which it is written.
     rows: u64,
+    most_rows: u64,
     groups: Vec<Group>,
     metadata: Vec<(String, String)>,
 }
 
 impl<W: Write> Writer<W> {
-    /// Rows after which a row group is written, at the next end of a row.
-    pub const GROUP: u64 = 1 << 17;
-
     /// Begins a table with these columns. `metadata` are pairs of key and value for the footer.
     ///
     /// # Errors
@@ -105,7 +105,9 @@ impl<W: Write> Writer<W> {
         out.write_all(MAGIC)?;
         let values = columns.iter().map(|column| Values::new(column.kind)).collect();
         let metadata = metadata.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        Ok(Writer { out, at: MAGIC.len() as u64, columns, values, rows: 0, groups: Vec::new(), metadata })
+        let most_rows = (GROUP / columns.len().max(1)) as u64;
+        let (at, groups) = (MAGIC.len() as u64, Vec::new());
+        Ok(Writer { out, at, columns, values, rows: 0, most_rows, groups, metadata })
     }
 
     /// Adds `count` times this value to a column.
@@ -129,7 +131,7 @@ impl<W: Write> Writer<W> {
         for (column, values) in self.columns.iter().zip(&self.values) {
             assert_eq!(values.len(), self.rows, "values of the column {}", column.name);
         }
-        if self.rows >= Self::GROUP { self.write_group() } else { Ok(()) }
+        if self.rows >= self.most_rows { self.write_group() } else { Ok(()) }
     }
 
     /// Writes the last rows and the footer. Returns the output.

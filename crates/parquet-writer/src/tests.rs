@@ -195,6 +195,8 @@ type Row = (String, Option<i64>, u64);
 fn table(rows: &[Row]) -> Vec<u8> {
     let columns = vec![Column::required("name", Kind::Text), Column::optional("a.b", Kind::Integer)];
     let mut writer = Writer::new(Vec::new(), columns, &[("key", "value")]).unwrap();
+    assert_eq!(writer.most_rows, 1 << 20);
+    writer.most_rows = 1 << 17;
     for (text, number, count) in rows {
         writer.push(0, Cell::Text(text), *count);
         writer.push(1, number.map_or(Cell::Null, Cell::Integer), *count);
@@ -237,6 +239,17 @@ fn row_groups_begin_after_the_wanted_number_of_rows() {
     let length = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap()) as usize;
     let footer = Input(&bytes[bytes.len() - 8 - length..bytes.len() - 8]).node(12);
     assert_eq!(footer.list(4).iter().map(|group| group.number(3)).collect::<Vec<_>>(), [135_000, 135_000, 90_000]);
+}
+
+/// A column whose values hardly repeat at first has no dictionary, whatever comes then.
+#[test]
+fn column_of_distinct_values_is_read_back() {
+    let rows = |more: i64| -> Vec<Row> {
+        let texts = (0..5_000).map(|at| (format!("{:x}", at * 7919), (at % 9 > 0).then_some(at * at), 1));
+        texts.chain((0..more).map(|_| ("x".to_owned(), Some(4), 3))).collect()
+    };
+    check(&rows(0));
+    check(&rows(9_000));
 }
 
 #[test]

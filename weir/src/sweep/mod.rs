@@ -158,8 +158,10 @@ impl Status {
         if self.tables {
             let [runs, histograms] = tables::paths(&args.out);
             text += &format!("{}\n{}\n", runs.display(), histograms.display());
-        } else if finished < runs {
-            text += "the same command without --status goes on; --missing lists the missing runs\n";
+        }
+        if finished < runs {
+            let missing = counted((runs - finished) as u64, "run");
+            text += &format!("{missing} missing: weir sweep without --status does them, --missing lists them\n");
         }
         report::clean(&text).into_owned()
     }
