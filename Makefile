@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: pictures playground playground-tools test-playground
-.PHONY: help demo test test-all test-asan test-vm bench manual deny deps install uninstall test-install deb test-deb
+.PHONY: help demo test test-all test-asan test-vm test-python wheel bench manual deny deps install uninstall test-install
+.PHONY: deb test-deb pictures playground playground-tools test-playground
 
 help:
 	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
@@ -8,6 +8,8 @@ help:
 	@echo "make test-all  the same, and all tests again optimized, the slow ones included"
 	@echo "make test-asan reads and writes of bitfit outside of its maps, by AddressSanitizer; needs rustup's Rust"
 	@echo "make test-vm   policies and the kernel model against a real kernel, in a virtual machine; an hour"
+	@echo "make test-python  the Python package, and the manual's examples with DuckDB, pandas and polars (network)"
+	@echo "make wheel     a wheel with the program and the Python package, in target/wheels (network)"
 	@echo "make bench     how fast the simulator is; with GUIDED=yes when it is built by a profile of its own runs"
 	@echo "make deny      licences, advisories and duplicates of the dependencies (network)"
 	@echo "make manual    the pages of docs/ as a book for a browser, in target/manual"
@@ -68,6 +70,20 @@ test-vm: deps
 	cargo xtask vm conformance; \
 	cargo xtask vm conformance --shares; \
 	cargo xtask vm promises
+
+# Python's modules are kept outside of the tree, where other trees find them, too.
+python_home = $${XDG_CACHE_HOME:-$$HOME/.cache}/weir/python
+python_modules = duckdb maturin pandas polars pyarrow pytest ray[default]
+python = home=$(python_home); \
+	[ -x "$$home/bin/pytest" ] || { python3 -m venv "$$home" && "$$home/bin/pip" install -q $(python_modules); }
+
+test-python: deps
+	@. ./tools/deps.sh; set -e; $(python); $(lint); \
+	WEIR_PYTHON="$$home/bin/python" cargo test -p weir --locked -q --test suite -- sweep::python
+
+wheel:
+	@only=build; . ./tools/deps.sh; set -e; $(python); \
+	cd python && "$$home/bin/maturin" build --release --locked --out ../target/wheels
 
 # With GUIDED=yes the simulator is built by a profile of its own runs (tools/guide.sh): faster, and twice as long to build.
 # Program and benchmark are built together in any case, since the profile holds for what was built with it.

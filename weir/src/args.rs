@@ -72,6 +72,9 @@ pub enum Command {
     Scale(crate::scale::args::Scale),
     /// Measure throughput and latency of requests by their rate
     Load(crate::load::args::Load),
+    /// Do the runs of a campaign file; results as Parquet tables
+    #[cfg(feature = "sweep")]
+    Sweep(crate::sweep::args::Sweep),
     /// Compare saved runs, simulated and real
     Compare(Compare),
     /// Explain long waits, ejections and the critical path of a run

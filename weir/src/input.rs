@@ -33,6 +33,9 @@ pub const RUNS: Kind = Kind { what: "a file of runs", most_mib: 1024 };
 pub const POINTS: Kind = Kind { what: "a table of points", most_mib: 16 };
 /// Times of the arrivals of requests, a line of some 15 bytes each.
 pub const ARRIVALS: Kind = Kind { what: "times of arrivals", most_mib: 256 };
+/// Campaign.
+#[cfg(feature = "sweep")]
+pub const CAMPAIGN: Kind = Kind { what: "a campaign", most_mib: 4 };
 /// Fault plan.
 pub const FAULTS: Kind = Kind { what: "a fault plan", most_mib: 4 };
 

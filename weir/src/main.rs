@@ -43,6 +43,8 @@ mod scale;
 mod select;
 mod sim;
 mod suites;
+#[cfg(feature = "sweep")]
+mod sweep;
 mod watch;
 mod workload;
 
@@ -97,6 +99,8 @@ fn main() -> ExitCode {
         Command::Meter(args) => meter::meter(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Scale(args) => scale::scale(args).map(|()| FINE),
         Command::Load(args) => load::load(args).map(|()| FINE),
+        #[cfg(feature = "sweep")]
+        Command::Sweep(args) => sweep::sweep(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Compare(args) => compare::compare(args).map(|fine| if fine { FINE } else { VIOLATION }),
         Command::Explain(args) => explain::explain(args).map(|()| FINE),
         Command::Report(args) => pages::report(args).map(|fine| if fine { FINE } else { VIOLATION }),

@@ -47,6 +47,7 @@ pub struct Plan {
 }
 
 /// What all runs of a command line have in common.
+#[derive(Debug)]
 pub struct Conditions {
     pub kernel: KernelName,
     /// Overrides the workload's duration.

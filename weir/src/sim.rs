@@ -134,6 +134,15 @@ fn judged(run: Run<'_>, outcome: simulator::Outcome, checker: invariants::Checke
     worlds::simulated::report(run.tags(), outcome, end, Some(findings))
 }
 
+/// Executes a run without outputs.
+///
+/// # Errors
+/// If it cannot start.
+#[cfg(feature = "sweep")]
+pub fn result(run: Run<'_>, progress: &Progress) -> Result<RunReport> {
+    run_one(run, None, progress).map(|done| done.report)
+}
+
 /// Executes all runs without outputs; results are in the order of `runs`.
 ///
 /// # Errors

@@ -25,6 +25,8 @@ mod results;
 mod run;
 mod runs;
 mod scale;
+mod slurm;
 mod sources;
 mod suites;
+mod sweep;
 mod visitors;

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The layer gives what the program prints, and raises its messages. WEIR_PROGRAM names the program."""
+
+import json
+import subprocess
+
+import pytest
+import weir
+
+SETUP = {"machine": "laptop-2c4t", "workload": "video", "duration": "20ms"}
+WORDS = ["-m", "laptop-2c4t", "-w", "video", "--for", "20ms"]
+CAMPAIGN = {
+    "axes": {
+        "scheduler": ["kernel", "bfs,rr_interval_ms={2,6}"],
+        "machine": "laptop-2c4t",
+        "workload": "video",
+        "seed": "1-3",
+    },
+    "options": {"for": "20ms"},
+    "exclude": [{"scheduler": "bfs*", "seed": 3}],
+}
+
+
+def printed(*words):
+    done = subprocess.run([weir.program(), *words], capture_output=True, check=True, text=True)
+    return done.stdout
+
+
+def test_sim_gives_the_runs_of_the_command_line():
+    result = weir.sim(["kernel", "bfs"], seeds=8, **SETUP)
+    document = json.loads(printed("sim", "kernel", "bfs", *WORDS, "--seeds", "8", "--format", "json"))
+    assert result.document == document and result.is_fine
+    assert len(result.runs) == 16 and str(result.runs["wakeups"].dtype) == "Int64"
+    first = document["runs"][0]
+    assert result.runs["wakeup_latency_ns.p99"][0] == first["wakeup_latency_ns"]["p99"]
+    assert set(result.comparisons["measure"]) == {one["measure"] for one in document["comparisons"]}
+    assert "<table" in result._repr_html_()
+
+
+def test_options_have_their_names():
+    quiet = weir.sim("fifo", seed=3, noise_off="order", without=["smt", "frequency"], check=True, **SETUP)
+    assert "smt" not in quiet.document["runs"][0]["effects"]
+    assert quiet.runs["violation_count"][0] == 0
+
+
+def test_sweep_gives_the_tables_of_a_campaign(tmp_path):
+    campaign = weir.sweep(CAMPAIGN, tmp_path / "out", jobs=1)
+    assert (campaign.status["finished"], campaign.is_fine) == (7, True)
+    runs = campaign.runs
+    assert list(runs["scheduler.rr_interval_ms"].dropna().unique()) == [2, 6]
+    one = weir.sim("bfs,rr_interval_ms=6", seed=2, **SETUP).runs.iloc[0]
+    row = runs[(runs["scheduler"] == "bfs,rr_interval_ms=6") & (runs["seed"] == 2)].iloc[0]
+    for key in ["log_hash", "wakeups", "run_delay_ns.mean", "object_hash"]:
+        assert row[key] == one[key]
+    counts = campaign.histograms.query("measure == 'wakeup_latency_ns'").groupby("run_id")["count"].sum()
+    expected = runs.set_index("run_id")["wakeup_latency_ns.count"]
+    assert (expected.sort_index() == counts.sort_index()).all()
+    again = weir.sweep(tmp_path / "out/campaign.toml", tmp_path / "out")
+    assert again.status["finished_now"] == 0
+    assert "<table" in campaign._repr_html_()
+
+
+def test_saved_runs_are_compared(tmp_path):
+    for name in ["kernel", "bfs"]:
+        printed("sim", name, *WORDS, "--seeds", "8", "--save", str(tmp_path / name))
+    result = weir.compare(tmp_path / "kernel", tmp_path / "bfs")
+    assert set(result.comparisons["b.scheduler"]) == {"bfs"} and result.runs.empty
+
+
+def test_errors_have_the_message_of_the_program(tmp_path):
+    with pytest.raises(weir.BadInput, match="no policy \"bfz\", did you mean bfs?") as caught:
+        weir.sim("bfz", **SETUP)
+    assert caught.value.status == 2
+    with pytest.raises(weir.BadInput, match="campaign.toml:2: \"sheduler\": expected only scheduler"):
+        weir.sweep({"axes": {"sheduler": "bfs"}}, tmp_path)
+
+
+def test_missing_program_is_named(monkeypatch):
+    monkeypatch.setenv("WEIR_PROGRAM", "/none/weir")
+    with pytest.raises(FileNotFoundError, match="/none/weir"):
+        weir.sim("bfs")

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0-only
+//! The tables of a campaign's directory.
+
+use super::planned::Planned;
+use super::results;
+use crate::output;
+use anyhow::Result;
+use campaign::{Axis, Named, Row, Store};
+use output_file::{Privacy, Target};
+use parquet_writer::{Cell, Column, Kind};
+use std::path::{Path, PathBuf};
+
+/// Paths of the tables of a directory.
+pub fn paths(directory: &Path) -> [PathBuf; 2] {
+    ["runs.parquet", "histograms.parquet"].map(|name| directory.join(name))
+}
+
+/// A varied key of schedulers, machines or workloads, which has a column of its own.
+struct Key {
+    column: Column,
+    axis: Axis,
+    key: String,
+}
+
+/// Writes the tables of the finished runs. Returns the number of these.
+///
+/// # Errors
+/// If the store cannot be read or a table cannot be written.
+pub fn write(directory: &Path, all: &[Planned<'_>]) -> Result<u64> {
+    let measures = results::keys();
+    let mut store = Store::open(&[directory], &measures)?;
+    let targets = paths(directory).map(|path| Target::check_file(&path, Privacy::Public));
+    let [runs, histograms] = targets;
+    let (runs, histograms) = (runs?, histograms?);
+    let (mut runs, mut histograms) = (runs.create()?, histograms.create()?);
+    let keys = keys(all);
+    let texts: Vec<Texts> = all.iter().map(Texts::of).collect();
+    let columns = columns(&keys);
+    let rows =
+        all.iter().zip(&texts).map(|(planned, texts)| Row { id: planned.id, cells: cells(planned, texts, &keys) });
+    let count = campaign::write_tables(&columns, rows, &measures, &mut store, [&mut runs, &mut histograms])?;
+    // The histograms first: a run of one table is then in the other one, too, whenever they are read.
+    histograms.finish()?;
+    runs.finish()?;
+    Ok(count)
+}
+
+/// Texts of a row that its run does not have as such.
+struct Texts {
+    kernel: String,
+    object_hash: Option<String>,
+}
+
+impl Texts {
+    fn of(planned: &Planned<'_>) -> Texts {
+        let object_hash = planned.run.scheduler.object().map(worlds::object_hash);
+        Texts { kernel: planned.run.conditions.kernel.to_string(), object_hash }
+    }
+}
+
+fn columns(keys: &[Key]) -> Vec<Column> {
+    let mut columns = vec![
+        Column::required("scheduler", Kind::Text),
+        Column::required("machine", Kind::Text),
+        Column::required("workload", Kind::Text),
+        Column::required("kernel", Kind::Text),
+        Column::required("cpus", Kind::Integer),
+        Column::required("without", Kind::Text),
+        Column::required("seed", Kind::Integer),
+        Column::required("draw", Kind::Integer),
+    ];
+    columns.extend(keys.iter().map(|key| key.column.clone()));
+    columns.extend([Column::optional("object_hash", Kind::Text), Column::required("weir_version", Kind::Text)]);
+    columns
+}
+
+fn cells<'a>(planned: &'a Planned<'_>, texts: &'a Texts, keys: &[Key]) -> Vec<Cell<'a>> {
+    let point = &planned.point;
+    let number = |value: u64| Cell::from(Some(value));
+    let mut cells = vec![
+        Cell::Text(&point.scheduler.text),
+        Cell::Text(&point.machine.text),
+        Cell::Text(&point.workload.text),
+        Cell::Text(&texts.kernel),
+        number(planned.run.machine.online_cpus().len() as u64),
+        Cell::Text(planned.without),
+        number(point.seed),
+        number(point.draw),
+    ];
+    let value =
+        |key: &Key| match (values(planned, key.axis).keys.iter().find(|(name, _)| *name == key.key), key.column.kind) {
+            (None, _) => Cell::Null,
+            (Some((_, text)), Kind::Text) => Cell::Text(text),
+            (Some((_, text)), Kind::Integer) => text.parse().map_or(Cell::Null, Cell::Integer),
+        };
+    cells.extend(keys.iter().map(value));
+    cells.extend([texts.object_hash.as_deref().map_or(Cell::Null, Cell::Text), Cell::Text(output::FULL_VERSION)]);
+    cells
+}
+
+fn values<'a>(planned: &Planned<'a>, axis: Axis) -> &'a Named {
+    match axis {
+        Axis::Scheduler => planned.point.scheduler,
+        Axis::Machine => planned.point.machine,
+        _ => planned.point.workload,
+    }
+}
+
+/// The varied keys, in order of appearance. A key whose values are all integers is a column of integers.
+fn keys(all: &[Planned<'_>]) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    for axis in [Axis::Scheduler, Axis::Machine, Axis::Workload] {
+        for (key, value) in all.iter().flat_map(|planned| &values(planned, axis).keys) {
+            let is_integer = value.parse::<i64>().is_ok_and(|number| number.to_string() == *value);
+            match keys.iter_mut().find(|known| known.axis == axis && known.key == *key) {
+                Some(known) if !is_integer => known.column.kind = Kind::Text,
+                Some(_) => {}
+                None => {
+                    let kind = if is_integer { Kind::Integer } else { Kind::Text };
+                    let column = Column::optional(format!("{}.{key}", axis.name()), kind);
+                    keys.push(Key { column, axis, key: key.clone() });
+                }
+            }
+        }
+    }
+    keys
+}
