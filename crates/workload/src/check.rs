@@ -147,7 +147,9 @@ impl Workload {
                 }
                 below("network", call.network.0, self.networks.len())
             }
-            Op::Submit(request) if request.bytes == 0 => Err("a request of 0 bytes; expected at least 1".into()),
+            Op::Submit(request) if !(1..=crate::io::MAX_IO_BYTES).contains(&request.bytes) => {
+                Err(format!("a request of {} bytes; expected 1 to {}", request.bytes, crate::io::MAX_IO_BYTES))
+            }
             Op::Submit(request) => short(request.service).and(below("device", request.device.0, self.devices.len())),
             Op::AwaitRequests { device, slept, .. } => short(*slept).and(below("device", device.0, self.devices.len())),
             Op::TakeRequest(source) | Op::Serve(source) => below("source", source.0, self.sources.len()),

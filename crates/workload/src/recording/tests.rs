@@ -59,7 +59,7 @@ fn op() -> impl Strategy<Value = Op> {
         }),
         Just(Op::Anchor(Reference(2))),
         time().prop_map(Op::Timeout),
-        (0..2u32, any::<bool>(), 1..u64::MAX, time()).prop_map(|(device, write, bytes, service)| {
+        (0..2u32, any::<bool>(), 1..=1u64 << 30, time()).prop_map(|(device, write, bytes, service)| {
             Op::Submit(Box::new(Submission { device: DeviceId(device), write, bytes, service }))
         }),
         (0..2u32, any::<u32>(), time()).prop_map(|(device, most, slept)| Op::AwaitRequests {
