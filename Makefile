@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
-.PHONY: help demo test test-all test-asan test-vm test-python wheel bench manual deny deps install uninstall test-install deb test-deb
+.PHONY: help demo test test-all test-asan test-vm test-python wheel \
+	bench manual deny deps install uninstall test-install deb test-deb
 
 help:
 	@echo "make demo      compare three schedulers on two simulated machines: a video player beside compilers"
