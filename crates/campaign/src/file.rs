@@ -192,6 +192,8 @@ pub struct Campaign {
     pub settings: Vec<Setting>,
     /// Runs that are left out.
     pub exclusions: Vec<Exclusion>,
+    /// Where each key of `[axes]` stands: file and line.
+    pub places: Vec<(String, String)>,
 }
 
 /// The file's text, to convert spans into lines.
@@ -279,6 +281,7 @@ impl Reader<'_> {
 
     fn axes(&self, axes: &Table<'_>, campaign: &mut Campaign) -> Result<(), CampaignError> {
         for (key, value) in axes {
+            campaign.places.push((key.get_ref().to_string(), self.place(key.span())));
             match key.get_ref().as_ref() {
                 "scheduler" => campaign.schedulers = self.names(value)?,
                 "machine" => campaign.machines = self.names(value)?,

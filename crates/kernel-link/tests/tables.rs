@@ -14,7 +14,7 @@ use std::fs;
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -72,13 +72,21 @@ fn named<T: Send + 'static>(name: &str, run: impl FnOnce() -> T + Send + 'static
     thread::Builder::new().name(name.to_owned()).spawn(run).unwrap()
 }
 
-/// Waits until the thread of this number sleeps.
-fn wait_until_asleep(thread: u32) {
-    let path = format!("/proc/self/task/{thread}/stat");
-    while !fs::read_to_string(&path)
-        .is_ok_and(|stat| stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" S")))
-    {
-        thread::yield_now();
+/// How often the thread of this number has gone to sleep. Its state would not tell: a thread that is preempted on its way
+/// to sleep has the state of a sleeping one, and a wakeup then finds it runnable.
+fn sleeps_of(thread: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap_or_default();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Waits until the thread has gone to sleep more often than this, and returns how often.
+fn wait_until_asleep(thread: u32, before: u64) -> u64 {
+    loop {
+        match sleeps_of(thread) {
+            now if now > before => return now,
+            _ => thread::yield_now(),
+        }
     }
 }
 
@@ -119,8 +127,9 @@ fn child_contends_for_a_lock() {
     }
     for number in 1..=CONTENTIONS {
         let guard = lock.lock().unwrap();
+        let before = sleeps_of(thread.load(SeqCst));
         round.store(2 * number - 1, SeqCst);
-        wait_until_asleep(thread.load(SeqCst));
+        wait_until_asleep(thread.load(SeqCst), before);
         drop(guard);
         while round.load(SeqCst) != 2 * number {
             thread::yield_now();
@@ -292,11 +301,13 @@ fn child_wakes_a_thread() {
         return;
     }
     let (number, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
-    let (own, waker_gone) = (Arc::clone(&number), Arc::clone(&done));
+    let before = Arc::new(AtomicU64::new(0));
+    let (own, own_sleeps, waker_gone) = (Arc::clone(&number), Arc::clone(&before), Arc::clone(&done));
     // Threads that start or end take the lock of the address space and may wake each other through it. So the waker lives
     // only while the other thread touches no memory that it has not touched before.
     let woken = named("woken", move || {
         thread::park_timeout(Duration::from_nanos(1));
+        own_sleeps.store(sleeps_of(thread_number()), SeqCst);
         own.store(thread_number(), SeqCst);
         (0..WAKEUPS).for_each(|_| thread::park());
         while !waker_gone.load(SeqCst) {
@@ -308,10 +319,10 @@ fn child_wakes_a_thread() {
     }
     let target = woken.thread().clone();
     let waker = named("waker", move || {
+        let mut sleeps = before.load(SeqCst);
         for _ in 0..WAKEUPS {
-            wait_until_asleep(number.load(SeqCst));
+            sleeps = wait_until_asleep(number.load(SeqCst), sleeps);
             target.unpark();
-            // The next look must not find it still asleep.
             thread::sleep(Duration::from_micros(50));
         }
     });

@@ -177,6 +177,9 @@ fn plan(campaign: &Campaign, [kernel, without]: [Option<&str>; 2], cpus: Option<
     for setting in settings {
         sim(&[KERNEL], &words_of(setting)).with_context(|| setting.place.clone())?;
     }
+    for words in &axes {
+        sim(&[KERNEL], words).map_err(|error| of_option(error, campaign))?;
+    }
     let mut words: Vec<String> = axes.into_iter().flatten().chain(settings.iter().flat_map(words_of)).collect();
     words.extend(texts(machines).into_iter().flat_map(|machine| ["--machine".to_owned(), machine]));
     words.extend(texts(workloads).into_iter().flat_map(|workload| ["--workload".to_owned(), workload]));
@@ -234,6 +237,19 @@ fn placed(error: anyhow::Error, campaign: &Campaign, args: &Sim) -> anyhow::Erro
         .or_else(|| fails(workloads, &|name| select::workload(name, 1).is_ok()));
     match place.filter(|place| !place.is_empty()) {
         Some(place) => error.context(place),
+        None => of_option(error, campaign),
+    }
+}
+
+/// Adds the line of the option that an error names, such as `--cpus`.
+fn of_option(error: anyhow::Error, campaign: &Campaign) -> anyhow::Error {
+    let text = format!("{error:#}");
+    let named = text.find("--").map(|at| &text[at + 2..]).unwrap_or_default();
+    let name = named.split(|c: char| c != '-' && !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+    let settings = campaign.settings.iter().map(|setting| (&setting.option, &setting.place));
+    let axes = campaign.places.iter().map(|(key, place)| (key, place));
+    match axes.chain(settings).find(|(option, _)| *option == name) {
+        Some((_, place)) => error.context(place.clone()),
         None => error,
     }
 }

@@ -126,6 +126,26 @@ fn configuration(path: &Path) -> String {
     )
 }
 
+impl Cluster {
+    /// Begins a campaign, and returns when its first job has kept a result.
+    fn begin(&self, directory: &Path, out: &str) -> Child {
+        let line = format!("sweep c.toml --out {out} --on slurm --parts 6 --format json");
+        let child = super::sweep::command(directory, &line).env("SLURM_CONF", self.configuration()).spawn().unwrap();
+        let results = directory.join(out).join("results");
+        until("the first job", || fs::read_dir(&results).is_ok_and(|entries| entries.count() > 0));
+        child
+    }
+
+    /// Waits for a campaign that succeeds. Returns its messages.
+    fn end(&self, child: Child) -> String {
+        let output = child.wait_with_output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        let log = fs::read_to_string(self.directory.path().join("slurmctld.log")).unwrap_or_default();
+        assert_eq!(output.status.code(), Some(0), "{errors}\n{log}");
+        errors
+    }
+}
+
 #[test]
 #[ignore = "starts Slurm's daemons; part of make test-all, where slurm-wlm and munge are installed"]
 fn campaign_by_slurm_has_the_tables_of_one_computer_although_a_node_daemon_is_killed() {
@@ -136,20 +156,23 @@ fn campaign_by_slurm_has_the_tables_of_one_computer_although_a_node_daemon_is_ki
     let path = directory.path();
     let expected = whole(path);
     let mut cluster = Cluster::start();
-    let mut sweep = super::sweep::command(path, "sweep c.toml --out out --on slurm --parts 6 --format json");
-    let mut sweep = sweep.env("SLURM_CONF", cluster.configuration()).spawn().unwrap();
-    let has_begun = || fs::read_dir(path.join("out/results")).is_ok_and(|entries| entries.count() > 0);
-    until("the first job", has_begun);
+    let mut sweep = cluster.begin(path, "out");
     let mut node = cluster.daemons.pop().unwrap();
     node.kill().unwrap();
     node.wait().unwrap();
     assert!(sweep.try_wait().unwrap().is_none(), "the campaign had ended before its node daemon was killed");
     cluster.start_node();
-    let output = sweep.wait_with_output().unwrap();
-    let logs = fs::read_to_string(cluster.directory.path().join("slurmctld.log")).unwrap_or_default();
-    assert_eq!(output.status.code(), Some(0), "{}\n{logs}", String::from_utf8_lossy(&output.stderr));
+    cluster.end(sweep);
     assert_eq!(tables(path, "out"), expected);
     let segments = fs::read_dir(path.join("out/results")).unwrap().count();
     assert!(segments >= 6, "{segments} processes kept results");
     assert_eq!(good(path, "sweep c.toml --out out --missing"), "");
+    // Jobs that end without their results, as by a time limit, are submitted again.
+    let sweep = cluster.begin(path, "again");
+    let cancel =
+        Command::new("scancel").args(["--name", "weir-sweep"]).env("SLURM_CONF", cluster.configuration()).status();
+    assert!(cancel.unwrap().success());
+    let errors = cluster.end(sweep);
+    assert!(errors.contains("unfinished, which are submitted again"), "{errors}");
+    assert_eq!(tables(path, "again"), expected);
 }

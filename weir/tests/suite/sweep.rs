@@ -249,6 +249,15 @@ fn bad_campaigns_are_refused_with_their_line() {
         ("[axes]\nscheduler = 'bfs'\nworkload = './none.json'", "c.toml:3: cannot read ./none.json"),
         ("[axes]\nscheduler = 'bfs'\nworkload = 'sanity'", "c.toml:3: sanity: a suite of several workloads"),
         ("[axes]\nscheduler = 'bfs'\n[options]\nfor = '10'", "c.toml:4: invalid value '10' for '--for <TIME>'"),
+        (
+            "[axes]\nscheduler = 'bfs'\nkernel = ['7.2', '6.18']",
+            "c.toml:3: --kernel 6.18: sched_ext is modelled only for 7.2",
+        ),
+        ("[axes]\nscheduler = 'bfs'\nwithout = 'smd'", "c.toml:3: invalid value 'smd' for '--without <EFFECT>'"),
+        (
+            "[axes]\nscheduler = 'bfs'\nmachine = 'pu:2'\ncpus = '1-4'",
+            "c.toml:4: --cpus 3: machine pu:2 has 2 online CPUs",
+        ),
         ("[axes]\nscheduler = 'bfs'\n[[exclude]]\nscheduler = 'x'", "c.toml:3: excludes no run"),
         ("[axes]\nscheduler = 'bfs'\n[[exclude]]\nscheduler = '*'", "every run is excluded"),
         ("[axes]\nschedulr = 'bfs'", "c.toml:2: \"schedulr\": expected only scheduler, machine"),
