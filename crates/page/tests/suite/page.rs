@@ -212,4 +212,7 @@ fn page_opens_with_a_verdict_that_names_tasks_that_never_ran() {
     assert!(
         html.find(verdict) < html.find("<svg class=\"plot") && html.find("<svg class=\"plot") < html.find("<table")
     );
+    let (html, _) = of(&[common::run("fifo", 1000, 5), common::ejected()]);
+    let verdict = between(&html, "<p class=\"outcome\">", "</p>");
+    assert!(verdict.ends_with(" was ejected."), "{verdict}");
 }
