@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Makes the pictures of the README and the manual: screenshots of pages, by headless Chromium.
+# Makes the pictures of the README and the manual: screenshots of pages, by headless Chromium. WEIR is the program that
+# makes the runs; `make pictures` builds it.
 set -e
 cd "$(dirname "$0")/.."
 built=${CARGO_TARGET_DIR:-target}
@@ -16,5 +17,5 @@ shot() {
     echo "$4"
 }
 
-"$built/demo/weir" sim kernel fifo bfs --workload video --machine laptop-2c4t --report "$built/picture.html" >/dev/null
+"${WEIR:-$built/demo/weir}" sim kernel fifo bfs --workload video --machine laptop-2c4t --report "$built/picture.html" >/dev/null
 shot "file://$(realpath "$built/picture.html")" 1000 760 docs/images/report.png

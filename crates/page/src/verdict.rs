@@ -4,7 +4,7 @@
 use crate::Report;
 use crate::measured::value_text;
 use measures::catalogue::{Better, Measure, Rank};
-use report::{Content, Row, Setup, Table, Task, Versus};
+use report::{Outcome, Row, Setup, Table, Task, Versus};
 use statistics::Verdict;
 use std::cmp::Reverse;
 
@@ -18,8 +18,23 @@ const SMALL_PPM: u128 = 20_000;
 pub fn verdict(report: &Report<'_>) -> Option<String> {
     let content = report::content(report.records);
     let table = content.tables.first()?;
-    let starved = table.setups.iter().filter_map(|setup| starved(report, setup));
-    Some(std::iter::once(sentence(&content)?).chain(starved).collect::<Vec<_>>().join(" "))
+    let broken: Vec<Option<String>> = table.setups.iter().map(|setup| broken(report, setup)).collect();
+    let mut said = sentences(table, |setup| broken[setup].is_none());
+    said.extend(broken.into_iter().flatten());
+    said.extend(table.setups.iter().filter_map(|setup| starved(report, setup)));
+    (!said.is_empty()).then(|| said.join(" "))
+}
+
+/// How many runs of a setup did not complete, if any.
+fn broken(report: &Report<'_>, setup: &Setup) -> Option<String> {
+    let bad = setup.runs.iter().filter(|run| report.records[**run].ending.outcome() != Outcome::Completed).count();
+    let ejected = setup.runs.iter().any(|run| report.records[*run].ending.ejected.is_some());
+    let what = if ejected { "was ejected" } else { "did not complete" };
+    match (bad, setup.runs.len()) {
+        (0, _) => None,
+        (_, 1) => Some(format!("{} {what}.", setup.name)),
+        (bad, all) => Some(format!("{} {what} in {bad} of {all} runs.", setup.name)),
+    }
 }
 
 /// Tasks of the first run of a setup that waited for a CPU and never got one.
@@ -35,12 +50,12 @@ fn starved(report: &Report<'_>, setup: &Setup) -> Option<String> {
     Some(format!("Under {}, {} never ran.", setup.name, report::escape(&words)))
 }
 
-fn sentence(content: &Content) -> Option<String> {
-    let table = content.tables.first()?;
+/// Sentences on the setups for which `completed` is true.
+fn sentences(table: &Table, completed: impl Fn(usize) -> bool) -> Vec<String> {
     match table.setups.len() {
-        0 => None,
-        1 => alone(table),
-        _ => Some((1..table.setups.len()).map(|setup| against(table, setup)).collect::<Vec<_>>().join(" ")),
+        1 => alone(table).filter(|_| completed(0)).into_iter().collect(),
+        _ if !completed(0) => Vec::new(),
+        all => (1..all).filter(|&setup| completed(setup)).map(|setup| against(table, setup)).collect(),
     }
 }
 
@@ -88,7 +103,9 @@ fn family(measure: &Measure) -> &'static str {
 
 /// How a measure of a setup differs from that of the first, if it says which of them is better.
 fn difference(row: &Row, setup: usize) -> Option<Difference<'_>> {
-    if row.measure.rank == Rank::Detail || row.measure.better == Better::Neither {
+    // Interrupts are no choice of a scheduler.
+    let is_other = row.measure.rank == Rank::Detail || row.measure.key == "cpu_ns.stolen";
+    if is_other || row.measure.better == Better::Neither {
         return None;
     }
     let (base, cell) = (&row.cells[0], &row.cells[setup]);
@@ -164,7 +181,7 @@ mod tests {
             same: Vec::new(),
             notes: Vec::new(),
         };
-        super::sentence(&Content { tables: vec![table], explanation: String::new(), limits: Vec::new() }).unwrap()
+        sentences(&table, |_| true).join(" ")
     }
 
     #[test]

@@ -282,7 +282,14 @@ fn html_report_controls_work_by_pointer_and_keyboard() {
     );
     holds(
         "const canvas = one('#run-1 canvas'); one('#run-1 .longest button').click(); await frame(); await frame();
-         return canvas.dataset.to - canvas.dataset.from < 1e8 && all('#run-1 .longest button').length === 8",
+         return canvas.dataset.to - canvas.dataset.from < 1e8 && one('#run-1 .longest').children.length === 8",
+    );
+    // The timeline of the other run is beside it and shows the same span.
+    holds(
+        "const [own, other] = all('#run-1 canvas');
+         const same = own.dataset.from === other.dataset.from && own.dataset.to === other.dataset.to;
+         const beside = one('#beside'); beside.value = '-1'; beside.dispatchEvent(new Event('change')); await frame();
+         return same && all('#run-1 canvas').length === 1 && all('#run-0 canvas').length === 1",
     );
     holds(
         "const { left, top } = one('#run-1 canvas').getBoundingClientRect();

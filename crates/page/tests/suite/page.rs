@@ -207,9 +207,12 @@ fn page_opens_with_a_verdict_that_names_tasks_that_never_ran() {
     }
     let (html, _) = of(&[common::run("fifo", 1000, 5), starving]);
     let verdict = between(&html, "<p class=\"outcome\">", "</p>");
-    assert!(verdict.starts_with("bfs against fifo: better wakeup mean "), "{verdict}");
+    assert!(verdict.starts_with("bfs against fifo: better idle while runnable -20.0"), "{verdict}");
     assert!(verdict.ends_with(" Under bfs, cleaner, cleaner never ran."), "{verdict}");
     assert!(
         html.find(verdict) < html.find("<svg class=\"plot") && html.find("<svg class=\"plot") < html.find("<table")
     );
+    let (html, _) = of(&[common::run("fifo", 1000, 5), common::ejected()]);
+    let verdict = between(&html, "<p class=\"outcome\">", "</p>");
+    assert!(verdict.ends_with(" was ejected."), "{verdict}");
 }
