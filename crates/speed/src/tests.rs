@@ -341,7 +341,7 @@ fn energy_per_work_is_minimal_at_the_predicted_frequency() {
 #[test]
 fn documented_table_of_effects_matches_code() {
     const DOCUMENT: &str = include_str!("../../../docs/explanation/machine-model.md");
-    const SOURCES: [&str; 8] = [
+    const SOURCES: [&str; 13] = [
         include_str!("tests.rs"),
         include_str!("decay.rs"),
         include_str!("../../simulator/src/speed_tests.rs"),
@@ -350,6 +350,11 @@ fn documented_table_of_effects_matches_code() {
         include_str!("../../simulator/src/locks_tests.rs"),
         include_str!("../../simulator/tests/suite/critical_sections.rs"),
         include_str!("../../simulator/tests/suite/disks.rs"),
+        include_str!("../../simulator/tests/suite/networks.rs"),
+        include_str!("../../simulator/tests/suite/page_cache.rs"),
+        include_str!("../../simulator/tests/suite/tlb.rs"),
+        include_str!("../../devices/src/network.rs"),
+        include_str!("../../devices/src/page_cache.rs"),
     ];
     let mut table = "<!-- table -->\n| effect | verified | validated here | validated by published data |\n".to_owned();
     table += "|---|---|---|---|\n";
