@@ -175,8 +175,9 @@ fn interrupts(weir: &Path, directory: &Path) -> Result<()> {
     let meter: Value = serde_json::from_slice(&output.stdout).context("the meter prints JSON")?;
     let mut own: BTreeMap<String, u64> = BTreeMap::new();
     for row in meter["interrupts"].as_array().context("there are interrupts")? {
-        *own.entry(row["source"].as_str().unwrap_or_default().to_owned()).or_default() +=
-            row["count"].as_u64().unwrap_or(0);
+        let source = row["source"].as_str().unwrap_or_default();
+        let source = if source.starts_with("call function") { CALLS } else { source };
+        *own.entry(source.to_owned()).or_default() += row["count"].as_u64().unwrap_or(0);
     }
     println!("## Interrupts: `/proc/interrupts` and `/proc/softirqs`\n");
     println!("The counters are read before the meter starts and after it has ended, so they are a little higher.\n");
