@@ -171,7 +171,7 @@ impl Lab<'_> {
         writeln!(
             text,
             "\n## A spinner beside a reader on the other CPU\n\nThe loss is the time that the spinner needs longer. By the \
-             formula it is the rate of the reads times {:.1} us on the CPU that handles the interrupts, and nothing on the \
+             formula it is the rate of the reads times {:.1} us on the CPU that\nhandles the interrupts, and nothing on the \
              other. The model has the same rate.\n\n| spinner on | reads/s | loss here | by the formula | |\n\
              |---|---|---|---|---|",
             INTERRUPT_NS / 1e3

@@ -139,8 +139,8 @@ fn states(weir: &Path, directory: &Path) -> Result<bool> {
     println!("| | perf | weir meter microstates |\n|---|---|---|");
     println!("| time on a CPU of {tasks} tasks, ms | {:.2} | {:.2} |\n", totals.0 / 1e3, totals.1 / 1e3);
     println!(
-        "{equal} of {tasks} tasks have the same number of turns on a CPU ({differences} turns differ). Their times differ \
-         by {:.2} us a turn in the median, {:.2} at most.\n",
+        "{equal} of {tasks} tasks have the same number of turns on a CPU ({differences} turns differ). Their times differ by\n\
+         {:.2} us a turn in the median, {:.2} at most.\n",
         lost_us[lost_us.len() / 2],
         lost_us[lost_us.len() - 1]
     );
@@ -198,7 +198,7 @@ const WORKLOAD: &str = r#"{ "tasks": {
 
 /// The same workload file in both worlds, with the same meters.
 fn worlds(weir: &Path, directory: &Path) -> Result<()> {
-    println!("\n## One workload file in both worlds\n\n```json\n{WORKLOAD}```\n");
+    println!("\n## One workload file in both worlds\n\n```json\n{WORKLOAD}```");
     fs::write(directory.join("pool.json"), WORKLOAD)?;
     let call = |arguments: &[&str]| -> Result<String> {
         let output = Command::new(weir).args(arguments).current_dir(directory).stderr(Stdio::inherit()).output()?;
@@ -218,7 +218,7 @@ fn worlds(weir: &Path, directory: &Path) -> Result<()> {
         ("Model of it, `weir meter locks model.weirrun`", &["meter", "locks", "--format", "csv", "model.weirrun"]),
     ];
     for (title, arguments) in tables {
-        println!("{title}:\n\n```\n{}\n```\n", call(arguments)?.trim_end());
+        println!("\n{title}:\n\n```\n{}\n```", call(arguments)?.trim_end());
     }
     Ok(())
 }
