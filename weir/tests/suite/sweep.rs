@@ -309,13 +309,10 @@ fn python_package_passes_its_tests() {
 /// Reads the tables as the manual shows it.
 #[test]
 fn python_examples_of_the_manual_read_the_tables() {
-    let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
-    let has = Command::new(&python).args(["-c", "import duckdb, pandas, polars, pyarrow"]).output();
-    if !has.is_ok_and(|output| output.status.success()) {
-        return skip::skip(format_args!(
-            "{python} has no duckdb, pandas, polars and pyarrow (WEIR_PYTHON names another)"
-        ));
-    }
+    let python = match python("duckdb, pandas, polars, pyarrow") {
+        Ok(python) => python,
+        Err(lack) => return skip::skip(lack),
+    };
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/how-to/campaigns.md");
     let page = fs::read_to_string(page).unwrap();
     let blocks: Vec<&str> = page.split("```python\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
