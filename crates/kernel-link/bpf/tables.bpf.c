@@ -652,6 +652,23 @@ int BPF_PROG(on_waking, struct task_struct *task)
 
 /* ---- switches ---- */
 
+static void enter(struct task_struct *task, struct note *note, __u64 now)
+{
+	bool unseen = is_sleep(note->state);
+
+	if (unseen) {
+		note->unseen++;
+		__builtin_memset(note->waker, 0, COMM);
+		__builtin_memcpy(note->waker, "(unseen)", 9);
+		wake(task, note, now);
+	}
+	if (note->woken_ns)
+		count_wakeup(task, note, now, !unseen);
+	note->woken_ns = 0;
+	note->early = 0;
+	charge(note, STATE_RUN, now);
+}
+
 static void leave(struct task_struct *task, struct note *note, unsigned int state, __u64 now)
 {
 	__u64 ran = task->se.sum_exec_runtime;
@@ -664,9 +681,7 @@ static void leave(struct task_struct *task, struct note *note, unsigned int stat
 		note->unseen++;
 		if (from < note->since_ns)
 			from = note->since_ns;
-		if (is_sleep(note->state))
-			wake(task, note, from);
-		charge(note, STATE_RUN, from);
+		enter(task, note, from);
 	}
 	note->ran_ns = ran;
 	if (state & TASK_DEAD) {
@@ -689,23 +704,6 @@ static void leave(struct task_struct *task, struct note *note, unsigned int stat
 	if (!task->__state)
 		wake(task, note, now);
 	note->early = 0;
-}
-
-static void enter(struct task_struct *task, struct note *note, __u64 now)
-{
-	bool unseen = is_sleep(note->state);
-
-	if (unseen) {
-		note->unseen++;
-		__builtin_memset(note->waker, 0, COMM);
-		__builtin_memcpy(note->waker, "(unseen)", 9);
-		wake(task, note, now);
-	}
-	if (note->woken_ns)
-		count_wakeup(task, note, now, !unseen);
-	note->woken_ns = 0;
-	note->early = 0;
-	charge(note, STATE_RUN, now);
 }
 
 SEC("?tp_btf/sched_switch")

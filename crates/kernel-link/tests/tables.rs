@@ -239,7 +239,10 @@ fn a_function_that_a_file_lacks_is_an_error_with_both_names() {
     let functions: LockFunctions = format!("{}:no_such_function/main", program.display()).parse().unwrap();
     match Tables::start(What::Locks, Scope::Command, &[functions]) {
         Err(LinkError::Host(_) | LinkError::NoBtf { .. } | LinkError::Unsupported { .. }) => {}
-        Err(error) => assert!(error.to_string().contains("no_such_function"), "{error}"),
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("no_such_function") && text.contains(&program.display().to_string()), "{text}");
+        }
         Ok(_) => panic!("the function does not exist"),
     }
 }
@@ -337,27 +340,20 @@ fn wakeups_are_counted_exactly_by_waker_and_woken_task() {
     if is_child() {
         return;
     }
-    // On a busy machine the kernel wakes the thread once in a while for a reason of its own, so one of three runs must be
-    // exact, and none far off.
-    let mut counts = Vec::new();
-    while counts.len() < 3 && !counts.contains(&u64::from(WAKEUPS)) {
-        let Some((Reading::Wakeups(wakeups), _)) = measure(What::Wakeups, &mut child("child_wakes_a_thread")) else {
-            return;
-        };
-        let by = |waker: &str| wakeups.pairs.iter().find(|pair| pair.waker == waker && pair.task == "woken");
-        let pair = by("waker").unwrap_or_else(|| panic!("{:#?}", wakeups.pairs));
-        assert_eq!(pair.measured, pair.count);
-        assert!(pair.max <= pair.total && pair.total > Nanos::ZERO);
-        // A wakeup whose waking was hidden from all probes is counted with an unknown waker. The start of the task, which
-        // another one causes, may be among those.
-        let hidden = by("(unseen)").map_or(0, |pair| pair.count);
-        assert!(hidden <= 20, "{hidden}");
-        let count = pair.count + hidden;
-        let is_start = hidden > 0 && count == u64::from(WAKEUPS) + 1;
-        counts.push(if is_start { count - 1 } else { count });
-    }
-    let exact = u64::from(WAKEUPS);
-    assert!(counts.contains(&exact) && counts.iter().all(|count| count.abs_diff(exact) <= 10), "{counts:?}");
+    let Some((Reading::Wakeups(wakeups), _)) = measure(What::Wakeups, &mut child("child_wakes_a_thread")) else {
+        return;
+    };
+    let by = |waker: &str| wakeups.pairs.iter().find(|pair| pair.waker == waker && pair.task == "woken");
+    let pair = by("waker").unwrap_or_else(|| panic!("{:#?}", wakeups.pairs));
+    // A wakeup whose waking was hidden from all probes is counted with an unknown waker.
+    let hidden = by("(unseen)").map_or(0, |pair| pair.count);
+    // The start of the task, which another one causes, may be among those with an unknown waker.
+    let starts = (pair.count + hidden).saturating_sub(u64::from(WAKEUPS));
+    assert_eq!(pair.count + hidden - starts, u64::from(WAKEUPS), "{:#?}", wakeups.pairs);
+    assert!(starts <= hidden.min(1), "{:#?}", wakeups.pairs);
+    assert!(hidden <= 20, "{hidden}");
+    assert_eq!(pair.measured, pair.count);
+    assert!(pair.max <= pair.total && pair.total > Nanos::ZERO);
 }
 
 #[test]
