@@ -47,8 +47,8 @@ struct Stream {
 }
 
 impl TaskMemory {
-    /// Allocates the memory and measures its undisturbed times. Regions are not shared. Must be called by the task, so
-    /// that its memory is on the node on which it runs, and by one task at a time, so that the times are undisturbed.
+    /// Allocates the memory, on the node of the calling thread, and measures its undisturbed times. Regions are not shared.
+    /// Must not be called by two threads at the same time, which would disturb each other.
     ///
     /// # Errors
     /// If the task streams faster than its CPU can read.

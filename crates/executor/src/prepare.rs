@@ -4,9 +4,11 @@
 use super::cgroups::Cgroups;
 use super::disks::Disks;
 use super::donors::Donors;
+use super::memory::TaskMemory;
 use super::{Calibration, ExecuteError, Options};
 use host::sys;
 use ids::{CpuSet, Nanos, Policy};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::thread;
 use workload::{LockKind, Op, Quantity, Start, TaskSpec, Workload};
@@ -25,8 +27,8 @@ pub struct Prepared {
     pub disks: Disks,
     /// Storage for the coordinator and its tasks.
     pub donors: Donors,
-    /// Held by the task that measures the undisturbed times of its memory.
-    pub memory_turn: Mutex<()>,
+    /// Memory of specs, until a task takes it.
+    pub memories: Mutex<BTreeMap<u32, TaskMemory>>,
 }
 
 pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, ExecuteError> {
@@ -65,9 +67,32 @@ pub fn prepare(workload: &Workload, options: &Options) -> Result<Prepared, Execu
     let donors = Donors::make(1 + at_once)
         .map_err(|source| ExecuteError::System { action: "create a thread for the storage of tasks", source })?;
     let disks = Disks::open(workload, &options.disks)?;
+    let memories = Mutex::new(memories(workload, &cpus)?);
     // Cgroups are created last, after everything that can fail, because they would have to be removed again.
     let cgroups = Cgroups::make(workload)?;
-    Ok(Prepared { calibration, cpus, cgroups, disks, donors, memory_turn: Mutex::default() })
+    Ok(Prepared { calibration, cpus, cgroups, disks, donors, memories })
+}
+
+/// Memory of the tasks that start by themselves, made before time starts, so that no task spends its time on that, and one after the other, so that
+/// the undisturbed times are undisturbed. Each is made on a CPU of its spec, and is on the node of that CPU.
+fn memories(workload: &Workload, present: &CpuSet) -> Result<BTreeMap<u32, TaskMemory>, ExecuteError> {
+    let mut memories = BTreeMap::new();
+    let by_themselves = |(_, task): &(u32, &TaskSpec)| matches!(task.start, Start::At(_));
+    for (spec, task) in (0..).zip(&workload.tasks).filter(by_themselves) {
+        let Some(memory) = task.memory.as_deref().cloned() else { continue };
+        let cpus = task
+            .cpus
+            .as_ref()
+            .map_or_else(|| present.clone(), |cpus| cpus.iter().filter(|cpu| present.contains(*cpu)).collect());
+        let name = task.name.clone();
+        let made = on_new_thread("weir-memory", move || {
+            let bound = sys::set_allowed_cpus(0, &cpus);
+            bound.map(|()| TaskMemory::of(Some(&memory), &name))
+        })?;
+        let action = "bind a thread to the CPUs of a task";
+        memories.insert(spec, made.map_err(|source| ExecuteError::System { action, source })??);
+    }
+    Ok(memories)
 }
 
 /// Number and name of a spec, for errors.

@@ -97,7 +97,7 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         if let Err(error) = self.begin() {
             self.shared.fail(error);
         }
-        self.make_memory();
+        self.take_memory();
         self.disks = DiskUser::of(&self.shared.workload.tasks[self.setup.spec as usize], self.setup.task);
         let before = sys::own_status();
         if self.setup.at_gate {
@@ -117,10 +117,17 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
         self.result
     }
 
-    fn make_memory(&mut self) {
-        let use_of_memory = self.shared.workload.tasks[self.setup.spec as usize].memory.as_deref();
-        let _alone = self.shared.prepared.memory_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        match TaskMemory::of(use_of_memory, &self.result.name) {
+    /// Takes the memory of the spec. A forked task makes its own: tasks that do not exist yet would hold memory.
+    fn take_memory(&mut self) {
+        let mut memories = self.shared.prepared.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        let memory = match memories.remove(&self.setup.spec) {
+            Some(memory) => Ok(memory),
+            None => {
+                let spec = &self.shared.workload.tasks[self.setup.spec as usize];
+                TaskMemory::of(spec.memory.as_deref(), &self.result.name)
+            }
+        };
+        match memory {
             Ok(memory) => self.memory = memory,
             Err(error) => self.shared.fail(error),
         }

@@ -708,6 +708,15 @@ fn tasks_start_immediately_without_a_gate() {
     assert_eq!(result.tasks.iter().map(Counts::of).collect::<Vec<_>>(), model(&workload).0);
 }
 
+/// Eight passes over 64 MiB take longer than 50 ms in any cache of that size.
+#[test]
+fn memory_of_tasks_is_made_before_time_starts() {
+    let workload = rt_app(r#"{"tasks": {"a": {"loop": 1, "run": 100, "footprint": "64M", "stream": 10}}}"#);
+    let result = real(&workload, &Options { gate: false, ..options() });
+    let started = result.tasks[0].started;
+    assert!(started < Nanos::from_ms(50), "started after {started}");
+}
+
 /// A waiter that has left its CPU is recognized as sleeping; a spinning task is not.
 #[test]
 fn sleeping_waiter_is_distinguished_from_a_spinning_one() {
