@@ -55,8 +55,11 @@ pub struct PageCache {
     by_use: BTreeMap<u64, Page>,
     uses: u64,
     dirty: BTreeMap<Page, Dirty>,
-    /// Number of pages under write-back.
-    writing: u64,
+    /// Pages under write-back, each with the number of its writes in progress: a page that becomes dirty meanwhile may be
+    /// taken again.
+    writing: BTreeMap<Page, u32>,
+    /// Number of these writes.
+    under_write_back: u64,
 }
 
 impl PageCache {
@@ -72,8 +75,14 @@ impl PageCache {
             by_use: BTreeMap::new(),
             uses: 0,
             dirty: BTreeMap::new(),
-            writing: 0,
+            writing: BTreeMap::new(),
+            under_write_back: 0,
         }
+    }
+
+    /// Whether write-back needs this page: it is in memory, and cannot be evicted.
+    fn is_kept(&self, page: &Page) -> bool {
+        self.dirty.contains_key(page) || self.writing.contains_key(page)
     }
 
     /// Uses these pages. Returns the smallest extent that contains all missing ones; `None` if none is missing.
@@ -82,7 +91,7 @@ impl PageCache {
         for page in extent.pages() {
             if self.clean.contains_key(&page) {
                 self.use_clean(page);
-            } else if !self.dirty.contains_key(&page) {
+            } else if !self.is_kept(&page) {
                 missing = Some((missing.map_or(page.1, |(first, _)| first), page.1));
             }
         }
@@ -99,7 +108,7 @@ impl PageCache {
 
     /// Pages were read from their disk.
     pub fn insert(&mut self, extent: Extent) {
-        for page in extent.pages().filter(|page| !self.dirty.contains_key(page)).collect::<Vec<_>>() {
+        for page in extent.pages().filter(|page| !self.is_kept(page)).collect::<Vec<_>>() {
             self.use_clean(page);
         }
         self.evict();
@@ -125,7 +134,7 @@ impl PageCache {
 
     /// Number of pages that are dirty or under write-back.
     pub fn dirty_pages(&self) -> u64 {
-        self.dirty.len() as u64 + self.writing
+        self.dirty.len() as u64 + self.under_write_back
     }
 
     /// Whether kthreads write pages back.
@@ -151,7 +160,8 @@ impl PageCache {
         let mut extents: Vec<Extent> = Vec::new();
         for page in taken {
             self.dirty.remove(&(disk, page));
-            self.writing += 1;
+            *self.writing.entry((disk, page)).or_default() += 1;
+            self.under_write_back += 1;
             match extents.last_mut() {
                 Some(last) if last.start + last.bytes == page * PAGE && last.bytes < longest => last.bytes += PAGE,
                 _ => extents.push(Extent { disk, start: page * PAGE, bytes: PAGE }),
@@ -162,7 +172,14 @@ impl PageCache {
 
     /// Pages under write-back are written; they stay in memory, unless they became dirty again.
     pub fn written(&mut self, extent: Extent) {
-        self.writing -= extent.bytes / PAGE;
+        for page in extent.pages() {
+            let writes = self.writing.get_mut(&page).expect("the page was taken");
+            *writes -= 1;
+            if *writes == 0 {
+                self.writing.remove(&page);
+            }
+            self.under_write_back -= 1;
+        }
         self.insert(extent);
     }
 }
@@ -237,6 +254,7 @@ mod tests {
         let taken = cache.take(0, Which::Any, 20, 8 * PAGE);
         assert_eq!(taken, [pages(10, 8), pages(18, 8), pages(26, 4)]);
         assert_eq!(cache.dirty_pages(), 52, "under write-back they still count");
+        assert_eq!(cache.missing(pages(10, 25)), None, "and stay in memory");
         taken.into_iter().for_each(|extent| cache.written(extent));
         assert_eq!((cache.dirty_pages(), cache.throttles()), (32, false));
         assert_eq!(cache.take(0, Which::Of(TaskId(1)), 99, PAGE << 10), [pages(30, 5)]);
@@ -253,5 +271,21 @@ mod tests {
         cache.written(taken[0]);
         assert_eq!(cache.dirty_pages(), 1);
         assert_eq!(cache.take(0, Which::Of(TaskId(2)), 1, PAGE), [pages(0, 1)]);
+    }
+
+    #[test]
+    fn page_with_two_writes_in_progress_stays_until_both_are_written() {
+        let mut cache = cache();
+        for _ in 0..2 {
+            cache.write(Nanos(5), TaskId(1), pages(0, 1));
+            assert_eq!(cache.take(0, Which::Any, 1, PAGE), [pages(0, 1)]);
+        }
+        cache.written(pages(0, 1));
+        cache.insert(pages(1_000, 600));
+        assert_eq!((cache.dirty_pages(), cache.missing(pages(0, 1))), (1, None));
+        cache.written(pages(0, 1));
+        assert_eq!((cache.dirty_pages(), cache.missing(pages(0, 1))), (0, None), "clean now");
+        cache.insert(pages(2_000, 600));
+        assert_eq!(cache.missing(pages(0, 1)), Some(pages(0, 1)), "evicted");
     }
 }

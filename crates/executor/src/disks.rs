@@ -337,14 +337,14 @@ impl DiskUser {
     /// First byte of a request of `bytes` in a file of `size`, as on a simulated disk of that capacity, but so that the
     /// request ends within the file.
     fn start(&mut self, io: &Io, bytes: u64, size: u64) -> u64 {
-        let size = if io.within > 0 { size.min(io.within.next_multiple_of(BLOCK).max(bytes)) } else { size };
         let last = size - bytes;
-        let places = last / bytes + 1;
-        let anywhere = ((u128::from(random(&mut self.state)) * u128::from(places)) >> 64) as u64 * bytes;
+        let bits = u128::from(random(&mut self.state));
+        let anywhere = |size: u64| ((bits * u128::from((size - bytes) / bytes + 1)) >> 64) as u64 * bytes;
         let wanted = match io.place {
-            IoPlace::Random => anywhere,
+            IoPlace::Random if io.within > 0 => anywhere(size.min(io.within.next_multiple_of(BLOCK).max(bytes))),
+            IoPlace::Random => anywhere(size),
             IoPlace::At(byte) => byte % size / BLOCK * BLOCK,
-            IoPlace::Sequential => self.ends.get(&io.disk.0).copied().unwrap_or(anywhere),
+            IoPlace::Sequential => self.ends.get(&io.disk.0).copied().unwrap_or_else(|| anywhere(size)),
         };
         let start = if wanted > last { 0 } else { wanted };
         self.ends.insert(io.disk.0, start + bytes);
@@ -382,6 +382,11 @@ mod tests {
         seen.dedup();
         assert_eq!(seen, [0, 2], "a third request of two blocks would end behind the file");
         assert_eq!(user.start(&io(IoPlace::At(BLOCK + 9), 1), BLOCK, size), BLOCK);
+        let mut within = |place| user.start(&Io { within: BLOCK, ..io(place, 1) }, BLOCK, size) / BLOCK;
+        assert!((0..200).all(|_| within(IoPlace::Random) == 0), "one block is the whole region");
+        assert_eq!(within(IoPlace::At(3 * BLOCK)), 3, "a region limits random positions only");
+        assert_eq!(within(IoPlace::Sequential), 4);
+        user.start(&io(IoPlace::At(BLOCK), 1), BLOCK, size);
         let next = |user: &mut DiskUser| user.start(&io(IoPlace::Sequential, 1), 2 * BLOCK, size) / BLOCK;
         assert_eq!([next(&mut user), next(&mut user), next(&mut user)], [2, 0, 2], "behind the end, it begins again");
     }

@@ -200,8 +200,9 @@ impl<'scope, 'env, 'w> TaskRunner<'scope, 'env, 'w> {
                 Some(Demand::Io(io)) => self.request(&io),
                 Some(Demand::Fsync(disk)) => self.fsync(disk),
                 Some(Demand::Call(_) | Demand::Unmap(_)) => unreachable!("refused before: they are simulated only"),
-                Some(Demand::Submit(_)) => {}
-                Some(Demand::AwaitRequests { slept, .. }) => self.sleep(asked_at, slept),
+                Some(Demand::AwaitRequests { slept, .. }) if slept > Nanos::ZERO => self.sleep(asked_at, slept),
+                // The requests were complete when the recorded task asked for them.
+                Some(Demand::Submit(_) | Demand::AwaitRequests { .. }) => {}
                 Some(Demand::Yield) => {
                     self.result.yields += 1;
                     thread::yield_now();

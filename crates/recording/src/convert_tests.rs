@@ -74,6 +74,7 @@ fn short(script: &[Op]) -> String {
         Op::Fork(child) => format!("fork({child})"),
         Op::Post(signal) => format!("post({})", signal.0),
         Op::Await(signal) => format!("await({})", signal.0),
+        Op::Submit(request) => format!("submit({})", request.device.0),
         Op::Change { cpus, policy } => {
             format!("change({}, {policy:?})", cpus.as_deref().map_or("-".to_owned(), CpuSet::to_string))
         }
@@ -501,7 +502,7 @@ fn resource_use_is_recorded_per_stretch_of_work() {
         executable: 5,
     };
     let request = |time_us, task| {
-        let (device, operation) = (254 << 20, workload::Operation::Flush);
+        let (device, operation) = (254 << 20, workload::Operation::Write);
         let requested = Requested { task, service: Nanos(7), device, operation, bytes: 4_096 };
         event(time_us, u32::MAX, 0, Kind::Request(requested))
     };
@@ -524,7 +525,7 @@ fn resource_use_is_recorded_per_stretch_of_work() {
     ];
     let converted = convert("test", &events, &host(), &Overheads::default());
     assert_eq!(converted.orphans, 0, "requests are not orphans");
-    assert_eq!(short(&converted.workload.tasks[1].script), "20 Timer(100) 20 await(0) 20 Timer(100) 10");
+    assert_eq!(short(&converted.workload.tasks[1].script), "20 submit(0) Timer(100) 20 await(0) 20 Timer(100) 10");
     let seen = |task: u32| -> Vec<(u32, u32, u64, u64, u64)> {
         let of = |one: &workload::Stretch| {
             let touched = one.touched;
@@ -532,7 +533,7 @@ fn resource_use_is_recorded_per_stretch_of_work() {
         };
         converted.observed.stretches[&task].iter().map(of).collect()
     };
-    assert_eq!(seen(1), [(1, 2, 5, 0, 0), (5, 0, 2, 1_024, 1_024), (7, 1, 0, 1_024, 1_024)]);
+    assert_eq!(seen(1), [(2, 2, 5, 0, 0), (6, 0, 2, 1_024, 1_024), (8, 1, 0, 1_024, 1_024)]);
     assert_eq!(seen(0), [(5, 1, 1, 0, 0)], "earlier resource use is excluded");
     let expected =
         workload::Footprint { private: 30 * PAGE, shared: 20 * PAGE, kernel: 8_192 + 4 * PAGE, executable: 5 };

@@ -345,8 +345,16 @@ impl<M: Model> Run<'_, M> {
     fn use_ram_disk(&mut self, disk: usize, request: &Request, time: Nanos) {
         let disks = self.disks.as_mut().expect("the workload uses disks");
         disks.count_request(disk, request.task, request.write, request.bytes, [Nanos::ZERO, time]);
-        self.demands.count_system_work(time);
-        self.tasks[request.task].begin_work(time);
+        self.begin_kernel_work(request.task, time);
+    }
+
+    /// `id`, which is current, works in the kernel for this time. It counts as work of the workload only if the task is
+    /// part of the workload: kthreads for write-back copy pages, too.
+    pub fn begin_kernel_work(&mut self, id: TaskId, time: Nanos) {
+        if self.tasks[id].role == Role::Workload {
+            self.demands.count_system_work(time);
+        }
+        self.tasks[id].begin_work(time);
     }
 
     /// Passes a request to a disk; its task runs on `cpu`. Returns the number of requests before it.

@@ -70,7 +70,7 @@ use machine_model::Machine;
 use measures::RunMeasures;
 use run::BOOT_CPU;
 pub use setup::{UPTIME, workload_facts};
-pub use sources::uses_disks;
+pub use sources::Uses;
 use workload::Workload;
 
 /// Hardware effects modelled on every machine, by the names used in all commands. Further effects depend on the

@@ -17,8 +17,7 @@ impl<M: Model> Run<'_, M> {
         let call = Call { task: id, bytes: call.bytes, reply: call.reply };
         if let Some(time) = disks.networks.cpu_time(network, &call) {
             disks.network_measures[network].count(call.bytes, call.reply, [Nanos::ZERO, Nanos::ZERO, time]);
-            self.demands.count_system_work(time);
-            return self.tasks[id].begin_work(time);
+            return self.begin_kernel_work(id, time);
         }
         let draws = &mut disks.network_draws;
         let ahead = disks.networks.submit(now, network, call, &mut |network| draws[network].bits());

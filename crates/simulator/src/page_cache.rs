@@ -214,12 +214,7 @@ impl<M: Model> Run<'_, M> {
             Step::Insert(extent) => cache.cache.insert(extent),
             Step::Written(extent) => cache.cache.written(extent),
             Step::Dirty(extent) => cache.cache.write(now, id, extent),
-            Step::Copy(time) => {
-                if self.tasks[id].role == Role::Workload {
-                    self.demands.count_system_work(time);
-                }
-                self.tasks[id].begin_work(time);
-            }
+            Step::Copy(time) => self.begin_kernel_work(id, time),
             Step::Nudge(disk) => {
                 let is_needed = cache.cache.writes_back();
                 let flusher = cache.flushers[disk].as_mut().filter(|flusher| is_needed && flusher.idles);

@@ -60,7 +60,30 @@ pub(crate) fn find_network(machine: &Machine, name: &str) -> Option<usize> {
     networks.iter().position(|network| network.name == name)
 }
 
-/// Whether the workload uses disks of this machine: by itself, or because it was recorded on a device of that name.
-pub fn uses_disks(workload: &Workload, machine: &Machine) -> bool {
-    !workload.disks.is_empty() || workload.devices.iter().any(|name| find(machine, name).is_some())
+/// Parts of a machine that a workload uses. Their effects act on no other workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Uses {
+    /// The workload describes its use of memory.
+    pub memory: bool,
+    /// It has requests to disks of the machine, or recorded requests to a device whose name a disk of the machine has.
+    pub disks: bool,
+    /// It calls servers over networks.
+    pub networks: bool,
+    /// It has requests to disks that go through the page cache.
+    pub page_cache: bool,
+    /// It shrinks address spaces.
+    pub unmaps: bool,
+}
+
+impl Uses {
+    /// Returns what the workload uses on this machine.
+    pub fn of(workload: &Workload, machine: &Machine) -> Uses {
+        Uses {
+            memory: workload.uses_memory(),
+            disks: !workload.disks.is_empty() || workload.devices.iter().any(|name| find(machine, name).is_some()),
+            networks: !workload.networks.is_empty(),
+            page_cache: workload.uses_page_cache(),
+            unmaps: workload.unmaps(),
+        }
+    }
 }

@@ -8,7 +8,7 @@ use kernel_model::ExitInfo;
 use machine_model::{Effect, Machine};
 use measures::RunMeasures;
 use report::{Called, Ending, Exit, RunReport, Tags, Violations, World};
-use simulator::{CallMade, KernelName, Outcome};
+use simulator::{CallMade, KernelName, Outcome, Uses};
 
 /// Inputs of a run, other than the machine.
 #[derive(Clone, Copy, Debug)]
@@ -19,16 +19,8 @@ pub struct Setup<'a> {
     pub object: Option<&'a [u8]>,
     /// Name of the workload.
     pub workload: &'a str,
-    /// Whether the workload describes the use of memory; effects of memory act on no others.
-    pub uses_memory: bool,
-    /// Whether the workload uses disks; their effects act on no others.
-    pub uses_disks: bool,
-    /// Whether the workload uses networks; their effects act on no others.
-    pub uses_networks: bool,
-    /// Whether the workload uses the page cache.
-    pub uses_page_cache: bool,
-    /// Whether the workload shrinks address spaces.
-    pub unmaps: bool,
+    /// What the workload uses on the machine.
+    pub uses: Uses,
     /// Seed; 0: no random variation.
     pub seed: u64,
     /// Number of the sample of the machine's uncertain constants; 0: the nominal values of its file.
@@ -39,33 +31,21 @@ pub struct Setup<'a> {
 
 /// Tags of a simulated run.
 pub fn tags(setup: &Setup<'_>, machine: &Machine) -> Tags {
-    let Setup {
-        scheduler,
-        object,
-        workload,
-        uses_memory,
-        uses_disks,
-        uses_networks,
-        uses_page_cache,
-        unmaps,
-        seed,
-        draw,
-        kernel,
-    } = *setup;
+    let Setup { scheduler, object, workload, uses, seed, draw, kernel } = *setup;
     let acts = |effect: &Effect| match effect {
-        Effect::Disks => uses_disks,
-        Effect::Network => uses_networks,
-        Effect::PageCache => uses_page_cache,
-        Effect::Tlb => unmaps,
-        Effect::Interrupts => uses_disks || uses_networks,
-        effect => uses_memory || !Effect::OF_MEMORY.contains(effect),
+        Effect::Disks => uses.disks,
+        Effect::Network => uses.networks,
+        Effect::PageCache => uses.page_cache,
+        Effect::Tlb => uses.unmaps,
+        Effect::Interrupts => uses.disks || uses.networks,
+        effect => uses.memory || !Effect::OF_MEMORY.contains(effect),
     };
     let names = |effects: &mut dyn Iterator<Item = Effect>| effects.map(|effect| effect.name().to_owned()).collect();
     let mut effects: Vec<String> = simulator::EFFECTS.into_iter().map(str::to_owned).collect();
     let of_machine: Vec<String> = names(&mut machine.effects.modelled().filter(acts));
     // Ticks and timers are always modelled; interrupts of devices are listed by the same word.
     effects.extend(of_machine.into_iter().filter(|effect| !simulator::EFFECTS.contains(&effect.as_str())));
-    if (uses_disks || uses_networks) && machine.effects.disks.without_interrupts {
+    if (uses.disks || uses.networks) && machine.effects.disks.without_interrupts {
         effects.retain(|effect| effect != "interrupts");
     }
     Tags {

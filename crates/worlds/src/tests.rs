@@ -11,7 +11,7 @@ use machine_model::{Effect, Machine};
 use measures::{Collector, Histogram, LatencySummary, RunMeasures, TaskAccount, TaskMeasures, Totals};
 use report::{Called, Outcome, RunReport, Tags, World, to_json};
 use serde_json::Value;
-use simulator::CallMade;
+use simulator::{CallMade, Uses};
 
 /// Measures of a run of one second with one task.
 fn measures() -> RunMeasures {
@@ -41,11 +41,7 @@ fn simulated_tags() -> Tags {
         scheduler: "bfs@0.360",
         object: Some(b"object"),
         workload: "load",
-        uses_memory: false,
-        uses_disks: false,
-        uses_networks: false,
-        uses_page_cache: false,
-        unmaps: false,
+        uses: Uses::default(),
         seed: 7,
         draw: 2,
         kernel: (7, 2).into(),
@@ -165,11 +161,7 @@ fn reported_effects_are_those_of_the_machine() {
         scheduler: "kernel",
         object: None,
         workload: "w",
-        uses_memory: false,
-        uses_disks: false,
-        uses_networks: false,
-        uses_page_cache: false,
-        unmaps: false,
+        uses: Uses::default(),
         seed: 0,
         draw: 0,
         kernel: (7, 2).into(),
@@ -183,7 +175,9 @@ fn reported_effects_are_those_of_the_machine() {
     assert_eq!(with.len(), without.len() + 1);
     assert!(tags.unvalidated.iter().all(|effect| without.contains(effect)));
     assert!(!without.contains(&"caches".to_owned()), "nothing is known of the workload's memory");
-    let used = simulated::tags(&simulated::Setup { uses_memory: true, ..setup }, &machine).effects.unwrap();
+    let used = simulated::tags(&simulated::Setup { uses: Uses { memory: true, ..setup.uses }, ..setup }, &machine)
+        .effects
+        .unwrap();
     assert!(used.contains(&"caches".to_owned()) && used.contains(&"bandwidth".to_owned()));
 }
 

@@ -58,3 +58,16 @@ fn unusable_directories_of_disks_are_errors_before_any_task_starts() {
     );
     assert!(full.ends_with("; its file has 17592186044416 bytes, and ,size= asks for another length"), "{full}");
 }
+
+#[test]
+fn wait_for_recorded_requests_sleeps_only_as_long_as_in_the_recording() {
+    let sleeps = |slept| {
+        let mut workload = rt_app(r#"{"tasks": {"t": {"loop": 1, "run": 10}}}"#);
+        workload.devices.push("vda".to_owned());
+        workload.tasks[0].script.push(workload::Op::AwaitRequests { device: workload::DeviceId(0), most: 0, slept });
+        let result = real(&workload, &options());
+        assert_eq!(result.end, End::Finished);
+        result.tasks[0].sleeps
+    };
+    assert_eq!([sleeps(Nanos::ZERO), sleeps(Nanos::from_us(100))], [0, 1]);
+}

@@ -112,3 +112,15 @@ fn fsync_waits_until_the_pages_of_the_task_are_written() {
     assert_eq!((synced_bytes, flushed_bytes, dirty_bytes), (5 * 4_096, 0, 4_096), "the other task's page stays dirty");
     assert_eq!(task(&played).account.blocked.0 / 1_000_000, 10, "five writes of 2 ms");
 }
+
+#[test]
+fn write_back_to_a_ram_disk_is_no_work_of_the_workload() {
+    let mut machine = free_machine("core:2 pu:1");
+    machine.add_disk("ram").unwrap();
+    machine.set_page_cache(&format!("64,background_percent=0,flush_ms=10,expire_ms=0,{COPIES}")).unwrap();
+    let text = r#"{"tasks": {"t": {"loop": 50, "write": {"bytes": 1048576, "at": "sequential", "cached": true}}}}"#;
+    let played = play(&machine, text);
+    assert!(cache(&played).flushed_bytes > 0);
+    let [work, system] = [task(&played).account.work, played.outcome.measures.system_work.unwrap()];
+    assert_eq!((work, system), (Nanos(50 * 1_048_576), work), "the writer copies, and does nothing else");
+}

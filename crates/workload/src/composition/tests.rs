@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
 use super::*;
+use crate::{DeviceId, NetworkCall, NetworkId, Submission};
 use proptest::prelude::*;
 
 /// A finite workload of two tasks with one of each resource; the first forks a third.
@@ -74,6 +75,38 @@ fn parts_have_separate_resources_and_names() {
     assert_eq!(two.tasks[5].start, Start::Forked);
     assert_eq!((two.tasks[0].lends, two.tasks[3].lends), (Some(1), Some(4)));
     assert_eq!((two.part_of(2).unwrap().label.as_str(), two.part_of(3).unwrap().label.as_str()), ("all", "x"));
+}
+
+/// A workload of one task with these devices, networks and operations.
+fn using(name: &str, devices: &[&str], networks: &[&str], script: Vec<Op>) -> Workload {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let mut workload = load("shared");
+    (workload.name, workload.devices, workload.networks) = (name.to_owned(), owned(devices), owned(networks));
+    workload.tasks[0].script = script;
+    workload
+}
+
+#[test]
+fn parts_share_devices_and_networks_of_the_same_name() {
+    let submit = |device| {
+        let (device, service) = (DeviceId(device), Nanos(7));
+        Op::Submit(Box::new(Submission { device, write: true, bytes: 4_096, service }))
+    };
+    let requests = |device| Op::AwaitRequests { device: DeviceId(device), most: 0, slept: Nanos(9) };
+    let call = |network| Op::Call(Box::new(NetworkCall { network: NetworkId(network), bytes: 5, reply: 6 }));
+    let all = |number| vec![submit(number), requests(number), call(number)];
+    let parts = PartSpec::parse_all("a+b").unwrap().into_iter().map(|part| {
+        let workload = match part.what.as_str() {
+            "a" => using("a", &["vda"], &["eth0"], all(0)),
+            _ => using("b", &["sr0", "vda"], &["eth1", "eth0"], [all(0), all(1)].concat()),
+        };
+        (part, workload)
+    });
+    let whole = Workload::compose(parts.collect()).unwrap();
+    assert_eq!(whole.devices, ["vda", "sr0"]);
+    assert_eq!(whole.networks, ["eth0", "eth1"]);
+    assert_eq!(whole.tasks[0].script, all(0));
+    assert_eq!(whole.tasks[1].script, [all(1), all(0)].concat(), "sr0 and eth1 come second, vda and eth0 first");
 }
 
 #[test]

@@ -38,6 +38,11 @@ pub(super) fn event<'a>(what: &str, member: &'a Member, write: bool) -> Result<(
     };
     let within = match object.optional("within")? {
         None => 0,
+        Some(within) if place != IoPlace::Random => {
+            let expected = "expected \"at\": \"random\", or no \"within\"";
+            let problem = format!("{} has \"within\", which limits random positions only; {expected}", object.what);
+            return Err(Fault { at: within.at, problem });
+        }
         Some(within) => {
             let most = 1 << 50;
             let within = integer("within", &within.value, length as i64..=most)?;

@@ -587,6 +587,19 @@ fn cached_requests_and_fsync_are_read() {
 }
 
 #[test]
+fn region_is_refused_unless_positions_are_random() {
+    let read = |event: &str| Workload::from_rt_app("w.json", &format!(r#"{{"tasks": {{"t": {{"read": {event}}}}}}}"#));
+    for event in [r#"{"bytes": 5, "within": 9, "at": 0}"#, r#"{"bytes": 5, "at": "sequential", "within": 9}"#] {
+        let error = read(event).unwrap_err();
+        let place = 26 + event.find("\"within").unwrap();
+        assert_eq!(error.place, format!("w.json:1:{place}"));
+        let expected = r#"has "within", which limits random positions only; expected "at": "random", or no "within""#;
+        assert_eq!(error.problem, format!(r#"task "t", "read" {expected}"#));
+    }
+    assert!(read(r#"{"bytes": 5, "at": "random", "within": 9}"#).is_ok());
+}
+
+#[test]
 fn calls_over_networks_are_read_and_their_errors_have_positions() {
     let text = r#"{"tasks": {"t": {
         "call": 100, "call1": {"bytes": 200, "reply": 4096, "network": "eth1"}, "call2": {"bytes": 7}}}}"#;
