@@ -48,7 +48,11 @@ pub fn run<T: Send, R>(
         while !stop.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(result) = (index < count).then(|| work(index)).flatten() else { break };
-            results.lock().expect("no thread panics while holding it").0[index] = Some(result);
+            // After a signal the results are taken while workers still run: the list is then empty.
+            let mut results = results.lock().expect("no thread panics while holding it");
+            if let Some(slot) = results.0.get_mut(index) {
+                *slot = Some(result);
+            }
         }
         results.lock().expect("no thread panics while holding it").1 -= 1;
         changed.notify_one();

@@ -170,6 +170,7 @@ fn interrupted_campaign_keeps_its_finished_runs() {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(143), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finished = document["sweep"]["finished"].as_u64().unwrap();
     assert!((1..7000).contains(&finished), "{finished}");
