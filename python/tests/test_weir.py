@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 import weir
+from weir import _ray
 
 SETUP = {"machine": "laptop-2c4t", "workload": "video", "duration": "20ms"}
 WORDS = ["-m", "laptop-2c4t", "-w", "video", "--for", "20ms"]
@@ -73,6 +74,20 @@ def test_errors_have_the_message_of_the_program(tmp_path):
     assert caught.value.status == 2
     with pytest.raises(weir.BadInput, match="campaign.toml:2: \"sheduler\": expected only scheduler"):
         weir.sweep({"axes": {"sheduler": "bfs"}}, tmp_path)
+
+
+def test_campaign_whose_parts_leave_runs_undone_fails(tmp_path):
+    weir.sweep(CAMPAIGN, tmp_path / "out", shard="1/2")
+    with pytest.raises(weir.RunFailed, match="3 of 7 runs are missing after all parts"):
+        _ray.finish(tmp_path / "out/campaign.toml", tmp_path / "out")
+    weir.sweep(CAMPAIGN, tmp_path / "out", shard="2/2")
+    output, is_fine = _ray.finish(tmp_path / "out/campaign.toml", tmp_path / "out")
+    assert json.loads(output)["sweep"]["finished"] == 7 and is_fine
+
+
+def test_machine_of_this_computer_is_refused_for_ray(tmp_path):
+    with pytest.raises(weir.BadInput, match="machine host differs between nodes; expected a preset or a file"):
+        weir.sweep({"axes": {"scheduler": "bfs"}}, tmp_path, on="ray")
 
 
 def test_missing_program_is_named(monkeypatch):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 
-from ._program import RunFailed, call, program
+from ._program import BadInput, RunFailed, call, program
 
 #: Subdirectory and ending of files of finished runs (docs/reference/campaigns.md).
 RESULTS, ENDING = "results", ".runs"
@@ -61,11 +62,13 @@ def keep(directory: Path, content: bytes) -> None:
 
 
 def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | os.PathLike[str]]) -> tuple[str, bool]:
-    """Does the missing runs of a campaign. Returns the JSON of ``weir sweep``, and whether all runs completed."""
+    """Does the missing runs of a campaign. Returns the JSON of ``weir sweep``, and whether all runs completed.
+
+    Raises :class:`RunFailed` if runs are missing after all parts.
+    """
+    check(file, directory)
     import ray
 
-    # Errors in the campaign are told here, before anything is sent.
-    call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--status"])
     if not ray.is_initialized():
         ray.init()
     cpus = int(ray.cluster_resources().get("CPU", 1))
@@ -78,4 +81,25 @@ def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | 
         ready, waiting = ray.wait(waiting)
         for content in ray.get(ready[0]):
             keep(directory, content)
-    return call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--tables", "--format", "json"])
+    return finish(file, directory)
+
+
+def check(file: Path, directory: Path) -> None:
+    """Raises :class:`BadInput` if a campaign has an error, or means the computer on which its runs are done."""
+    output, _ = call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--status", "--format", "json"])
+    for key in json.loads(output)["sweep"]["host"]:
+        expected = "a preset or a file" if key == "machine" else "a version"
+        raise BadInput(f"{file}: {key} host differs between nodes; expected {expected}", 2)
+
+
+def finish(file: Path, directory: Path) -> tuple[str, bool]:
+    """Writes the tables. Returns the JSON of ``weir sweep``, and whether all runs completed.
+
+    Raises :class:`RunFailed` if runs are missing.
+    """
+    output, is_fine = call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--tables", "--format", "json"])
+    status = json.loads(output)["sweep"]
+    if status["missing"]:
+        problem = f"{status['missing']} of {status['runs']} runs are missing after all parts: inputs differ between nodes"
+        raise RunFailed(f"{problem}; expected the same version of weir and the same files", 1)
+    return output, is_fine

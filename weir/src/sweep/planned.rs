@@ -45,6 +45,28 @@ pub fn read(path: &Path) -> Result<Campaign> {
     Ok(Campaign::from_toml(&path.to_string_lossy(), &input::text(path, input::CAMPAIGN)?)?)
 }
 
+/// A value that means the computer on which a run is done, and so differs between the nodes of a cluster.
+pub struct ValueOfHost {
+    /// `machine` or `kernel`.
+    pub key: &'static str,
+    /// File and line; empty if it is a default.
+    pub place: String,
+}
+
+/// All values `host` of a campaign.
+pub fn values_of_host(campaign: &Campaign) -> Vec<ValueOfHost> {
+    let machines = campaign.machines.iter().filter(|machine| machine.text == HOST).map(|machine| &machine.place);
+    let is_host = |version: &String| version == HOST;
+    let kernel = Axis::Kernel.name();
+    let settings = campaign.settings.iter().filter(|setting| setting.option == kernel);
+    let settings = settings.filter(|setting| setting.values.iter().any(is_host)).map(|setting| &setting.place);
+    let axis = campaign.places.iter().find(|(key, _)| key == kernel).map(|(_, place)| place);
+    let axis = axis.filter(|_| campaign.kernels.iter().any(is_host));
+    let value = |key| move |place: &String| ValueOfHost { key, place: place.clone() };
+    let kernels = axis.into_iter().chain(settings).map(value(kernel));
+    machines.map(value(Axis::Machine.name())).chain(kernels).collect()
+}
+
 impl<'a> Plans<'a> {
     /// Resolves all names of a campaign.
     ///
@@ -198,6 +220,8 @@ fn plan(campaign: &Campaign, [kernel, without]: [Option<&str>; 2], cpus: Option<
     Ok(plan)
 }
 
+/// The machine and kernel version of this computer.
+const HOST: &str = "host";
 /// A scheduler that every build has.
 const KERNEL: &str = select::KERNEL;
 

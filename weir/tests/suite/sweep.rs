@@ -282,6 +282,36 @@ fn bad_campaigns_are_refused_with_their_line() {
     }
 }
 
+/// Runs a command that refuses its usage or input with this message.
+fn refused(directory: &Path, line: &str, message: &str) {
+    let output = weir(directory, line);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && errors.contains(message), "{line}: {errors}");
+}
+
+#[test]
+fn host_is_refused_where_nodes_do_the_runs() {
+    let directory = workspace(1);
+    let path = directory.path();
+    for (text, message) in [
+        ("[axes]\nscheduler = 'kernel'", "c.toml: machine host differs between nodes; expected a preset or a file"),
+        (
+            "[axes]\nscheduler = 'kernel'\nmachine = ['pu:2',\n'host']",
+            "c.toml:4: machine host differs between nodes; expected a preset or a file",
+        ),
+        (
+            "[axes]\nscheduler = 'kernel'\nmachine = 'pu:2'\n[options]\nkernel = 'host'",
+            "c.toml:5: kernel host differs between nodes; expected a version",
+        ),
+    ] {
+        fs::write(path.join("c.toml"), text).unwrap();
+        refused(path, "sweep c.toml --out out --on slurm", message);
+        let places = &status(path, "out")["host"];
+        assert_eq!(places.as_array().map(Vec::len), Some(1), "{places}");
+    }
+    assert!(!path.join("out").exists());
+}
+
 /// A Python with these modules, or why there is none.
 fn python(modules: &str) -> Result<String, String> {
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
