@@ -2,6 +2,7 @@
 """The layer gives what the program prints, and raises its messages. WEIR_PROGRAM names the program."""
 
 import json
+import pickle
 import subprocess
 
 import pytest
@@ -88,6 +89,12 @@ def test_campaign_whose_parts_leave_runs_undone_fails(tmp_path):
 def test_machine_of_this_computer_is_refused_for_ray(tmp_path):
     with pytest.raises(weir.BadInput, match="machine host differs between nodes; expected a preset or a file"):
         weir.sweep({"axes": {"scheduler": "bfs"}}, tmp_path, on="ray")
+
+
+@pytest.mark.parametrize("kind", [weir.WeirError, weir.BadInput, weir.RunFailed])
+def test_exceptions_are_the_same_after_pickling(kind):
+    copy = pickle.loads(pickle.dumps(kind("no policy", 2)))
+    assert (type(copy), str(copy), copy.status) == (kind, "no policy", 2)
 
 
 def test_missing_program_is_named(monkeypatch):
