@@ -97,6 +97,14 @@ def test_exceptions_are_the_same_after_pickling(kind):
     assert (type(copy), str(copy), copy.status) == (kind, "no policy", 2)
 
 
+@pytest.mark.parametrize("name", ["/load.json", "../load.json", "a/../../load.json"])
+def test_files_outside_the_directory_of_a_part_are_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="expected a relative path without '..'"):
+        weir.sweep(CAMPAIGN, tmp_path / "out", on="ray", files=[name])
+    with pytest.raises(ValueError, match="expected a relative path without '..'"):
+        _ray.do_part(b"", {name: b""}, {}, 1, 1)
+
+
 def test_missing_program_is_named(monkeypatch):
     monkeypatch.setenv("WEIR_PROGRAM", "/none/weir")
     with pytest.raises(FileNotFoundError, match="/none/weir"):

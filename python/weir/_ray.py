@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from ._program import BadInput, RunFailed, call, program
 
@@ -45,11 +45,19 @@ def do_part(campaign: bytes, files: Files, before: Files, part: int, parts: int)
 
 
 def write(directory: Path, files: Files) -> None:
-    """Writes files below a directory."""
+    """Writes files below a directory. Raises :class:`ValueError` if a path leaves it."""
     for name, content in files.items():
-        path = directory / name
+        path = directory / below(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def below(name: str | os.PathLike[str]) -> str:
+    """A path that stays below its directory. Raises :class:`ValueError` for others."""
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path}: expected a relative path without '..'")
+    return os.fspath(path)
 
 
 def keep(directory: Path, content: bytes) -> None:
@@ -64,8 +72,10 @@ def keep(directory: Path, content: bytes) -> None:
 def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | os.PathLike[str]]) -> tuple[str, bool]:
     """Does the missing runs of a campaign. Returns the JSON of ``weir sweep``, and whether all runs completed.
 
-    Raises :class:`RunFailed` if runs are missing after all parts.
+    Raises :class:`RunFailed` if runs are missing after all parts, and :class:`ValueError` if a path of ``files`` is
+    absolute or has ``..``.
     """
+    names = [below(name) for name in files]
     check(file, directory)
     import ray
 
@@ -73,7 +83,7 @@ def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | 
         ray.init()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     parts = parts or PARTS_PER_CPU * cpus
-    sent = ray.put({os.fspath(name): Path(name).read_bytes() for name in files})
+    sent = ray.put({name: Path(name).read_bytes() for name in names})
     before, campaign = ray.put(results(directory)), ray.put(file.read_bytes())
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(do_part)
     waiting = [task.remote(campaign, sent, before, part, parts) for part in range(1, parts + 1)]
