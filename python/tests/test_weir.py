@@ -105,6 +105,13 @@ def test_files_outside_the_directory_of_a_part_are_refused(tmp_path, name):
         _ray.do_part(b"", {name: b""}, {}, 1, 1)
 
 
+@pytest.mark.parametrize("more", [{"jobs": 1, "on": "ray"}, {"shard": "1/2", "on": "ray"}, {"files": ["load.json"]}])
+def test_arguments_without_effect_are_refused(tmp_path, more):
+    with pytest.raises(ValueError, match="without effect"):
+        weir.sweep(CAMPAIGN, tmp_path / "out", **more)
+    assert not (tmp_path / "out").exists()
+
+
 def test_missing_program_is_named(monkeypatch):
     monkeypatch.setenv("WEIR_PROGRAM", "/none/weir")
     with pytest.raises(FileNotFoundError, match="/none/weir"):

@@ -46,6 +46,9 @@ struct Status {
 /// # Errors
 /// If the usage or an input is bad, or results cannot be kept.
 pub fn sweep(args: &Sweep) -> Result<bool> {
+    if args.parts.is_some() && args.on != Place::Slurm {
+        bail!("--parts: only --on slurm divides the runs; expected --shard I/N");
+    }
     let [page] = output::check([("--report", args.report.as_deref())])?;
     let campaign = planned::read(&args.file)?;
     let plans = Plans::of(&campaign)?;

@@ -312,6 +312,20 @@ fn host_is_refused_where_nodes_do_the_runs() {
     assert!(!path.join("out").exists());
 }
 
+#[test]
+fn options_without_effect_are_refused() {
+    let directory = workspace(1);
+    let path = directory.path();
+    for view in ["--status", "--missing", "--show", "--tables"] {
+        for option in ["--import .", "--shard 1/2", "--jobs 1", "--parts 2", "--on slurm"] {
+            refused(path, &format!("sweep c.toml --out out {option} {view}"), "cannot be used with");
+        }
+    }
+    refused(path, "sweep c.toml --out out --missing --report page.html", "cannot be used with");
+    refused(path, "sweep c.toml --out out --parts 2", "--parts: only --on slurm divides the runs; expected --shard I/N");
+    assert!(!path.join("out").exists());
+}
+
 /// A Python with these modules, or why there is none.
 fn python(modules: &str) -> Result<String, String> {
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
