@@ -37,7 +37,8 @@ const ID: usize = 32;
 const LONGEST: u64 = 64 << 20;
 /// Segments that are kept open for reading.
 const OPEN: usize = 200;
-/// Time after which appended runs are on the disk at the latest, and survive a loss of power.
+/// Time since the last sync after which the next appended run syncs its segment. Runs that were appended later survive a
+/// loss of power only if another one follows or [`Appender::sync`] is called.
 const SYNC: Duration = Duration::from_secs(5);
 
 /// Error of the store.
@@ -356,6 +357,14 @@ impl Appender {
         self.open.as_ref().map_or(Ok(()), |(path, file)| file.sync_all().map_err(at(path)))
     }
 
+    /// Makes the names of new files survive a loss of power: a file's sync does not include its name.
+    fn sync_directories(&self) -> Result<(), StoreError> {
+        self.directory.ancestors().take(2).try_for_each(|directory| {
+            let opened = File::open(directory).and_then(|directory| directory.sync_all());
+            opened.map_err(at(directory))
+        })
+    }
+
     fn create(&self) -> Result<(PathBuf, File), StoreError> {
         loop {
             let path = self.directory.join(format!("{:016x}.{ENDING}", RandomState::new().build_hasher().finish()));
@@ -364,6 +373,7 @@ impl Appender {
                 opened => {
                     let mut file = opened.map_err(at(&path))?;
                     file.write_all(self.head.as_bytes()).map_err(at(&path))?;
+                    self.sync_directories()?;
                     return Ok((path, file));
                 }
             }

@@ -22,8 +22,9 @@ FILE lists the values of each axis; every combination is a run:
 docs/reference/campaigns.md describes it.
 
 Only runs that are missing in DIR are done, and each finished run is kept at
-once: after Ctrl-C, a kill or a loss of power, the same command goes on. In the
-end DIR has runs.parquet (a row for each run) and histograms.parquet (a row for
+once: after Ctrl-C or a kill, the same command goes on. After a loss of power it
+does too, but runs since the last sync to the disk, some seconds before, may be
+missing. In the end DIR has runs.parquet (a row for each run) and histograms.parquet (a row for
 each bucket of a run's histograms), whose bytes do not depend on the order in
 which the runs finished.
 
