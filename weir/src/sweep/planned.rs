@@ -151,6 +151,7 @@ struct Digests {
 }
 
 impl Digests {
+    /// The version has no commit in a debug build, and does not show uncommitted changes in a release build.
     fn new(plan: &Plan) -> Digests {
         let conditions = Digest::new().with(output::FULL_VERSION.as_bytes()).with_all_of(&plan.conditions);
         Digests { conditions: conditions.finish(), parts: BTreeMap::new() }
