@@ -326,6 +326,25 @@ fn options_without_effect_are_refused() {
     assert!(!path.join("out").exists());
 }
 
+/// Rows of effects name what is left out, which their machine's name does not tell.
+#[test]
+fn comparison_of_effects_names_what_is_left_out() {
+    let directory = workspace(8);
+    let path = directory.path();
+    let text = "[axes]\nscheduler = ['kernel', 'fifo']\nmachine = 'pu:2'\nworkload = './load.json'\n\
+                without = ['', 'caches', 'smt', 'smt,frequency']\nseed = '1-8'\n[options]\nfor = '20ms'\n";
+    fs::write(path.join("c.toml"), text).unwrap();
+    good(path, "sweep c.toml --out out");
+    let text = good(path, "sweep c.toml --out out --show without");
+    for name in ["pu:2 ", "pu:2 without caches", "pu:2 without smt,frequency"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
+    }
+    let json: Value = serde_json::from_str(&good(path, "sweep c.toml --out out --show without --format json")).unwrap();
+    let names: Vec<&str> =
+        json["comparisons"].as_array().unwrap().iter().map(|it| it["b"]["machine"].as_str().unwrap()).collect();
+    assert!(names.contains(&"pu:2 without caches"), "{names:?}");
+}
+
 /// A Python with these modules, or why there is none.
 fn python(modules: &str) -> Result<String, String> {
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
