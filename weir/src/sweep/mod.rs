@@ -10,7 +10,7 @@ mod slurm;
 mod tables;
 
 use crate::args::Format;
-use crate::{output, parallel};
+use crate::{notes, output, parallel};
 use anyhow::{Context, Result, bail};
 use args::{Place, Sweep};
 use campaign::{Axis, Campaign, Store};
@@ -51,6 +51,7 @@ pub fn sweep(args: &Sweep) -> Result<bool> {
     }
     let [page] = output::check([("--report", args.report.as_deref())])?;
     let campaign = planned::read(&args.file)?;
+    notes::give_each_once();
     let plans = Plans::of(&campaign)?;
     let all = plans.runs().with_context(|| args.file.display().to_string())?;
     output::refuse_inputs([&page])?;

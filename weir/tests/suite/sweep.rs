@@ -334,7 +334,10 @@ fn comparison_of_effects_names_what_is_left_out() {
     let text = "[axes]\nscheduler = ['kernel', 'fifo']\nmachine = 'pu:2'\nworkload = './load.json'\n\
                 without = ['', 'caches', 'smt', 'smt,frequency']\nseed = '1-8'\n[options]\nfor = '20ms'\n";
     fs::write(path.join("c.toml"), text).unwrap();
-    good(path, "sweep c.toml --out out");
+    let output = weir(path, "sweep c.toml --out out");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(errors.matches("--without smt: ignored").count(), 1, "{errors}");
     let text = good(path, "sweep c.toml --out out --show without");
     for name in ["pu:2 ", "pu:2 without caches", "pu:2 without smt,frequency"] {
         assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
