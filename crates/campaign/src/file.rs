@@ -13,13 +13,15 @@ type Table<'i> = DeTable<'i>;
 const MOST_RUNS: u64 = 10_000_000;
 
 /// Options of `weir sim` that a campaign may set: name, and whether it is a flag.
-const OPTIONS: [(&str, bool); 12] = [
+pub const OPTIONS: [(&str, bool); 14] = [
     ("for", false),
     ("kernel", false),
     ("cpus", false),
     ("without", false),
     ("noise-off", false),
     ("disk", false),
+    ("network", false),
+    ("page-cache", false),
     ("faults", false),
     ("call", false),
     ("profile", false),
@@ -484,7 +486,7 @@ mod tests {
             ("[axes]\ndraws = 1", "c:2: expected a number of samples, 2 to 1000"),
             (
                 "[options]\nseed = 1",
-                "c:2: \"seed\": expected one of the options for, kernel, cpus, without, noise-off, disk, faults, call, profile, map-memory, check, warn",
+                "c:2: \"seed\": expected one of the options for, kernel, cpus, without, noise-off, disk, network, page-cache, faults, call, profile, map-memory, check, warn",
             ),
             ("[options]\ncheck = 1", "c:2: check: expected true or false"),
             (

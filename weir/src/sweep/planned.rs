@@ -316,3 +316,31 @@ pub fn distinct<'a, 'b>(all: &'b [Planned<'a>]) -> Vec<&'b Planned<'a>> {
     let mut seen = BTreeSet::new();
     all.iter().filter(|planned| seen.insert(planned.id)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Options of `weir sim` that no campaign sets: axes, outputs and views, and `btf`, whose types may have no stable
+    /// `Debug` form by which to identify a run.
+    const OTHERS: [&str; 15] = [
+        "machine", "workload", "seed", "seeds", "draws", "btf", "watch", "format", "all", "pairs", "trace", "log", "coverage",
+        "save", "report",
+    ];
+
+    #[test]
+    fn campaign_sets_every_option_of_sim_but_axes_and_outputs() {
+        let args = Args::command();
+        let sim = args.find_subcommand("sim").unwrap();
+        let options = sim.get_arguments().filter_map(|option| option.get_long().map(|name| (name, option)));
+        let mut of_sim: Vec<(&str, bool)> = options
+            .filter(|(name, _)| !OTHERS.contains(name))
+            .map(|(name, option)| (name, !option.get_action().takes_values()))
+            .collect();
+        let mut of_campaign = campaign::OPTIONS.to_vec();
+        of_sim.sort_unstable();
+        of_campaign.sort_unstable();
+        assert_eq!(of_campaign, of_sim);
+    }
+}
