@@ -62,7 +62,10 @@ pub struct Sweep {
     /// Do only part I of N of the runs
     #[arg(long, value_name = "I/N", value_parser = campaign::Shard::from_str, conflicts_with = "view")]
     pub shard: Option<campaign::Shard>,
-    /// Divide the missing runs into N jobs of Slurm [default: 16]
+    /// Divide the runs into N jobs of Slurm [default: 16]
+    ///
+    /// Each job does what is missing of its part. Jobs that are submitted again divide the runs into another number of
+    /// parts, so that the missing runs of a part are spread over several jobs.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000), conflicts_with = "view")]
     pub parts: Option<u16>,
     /// Do at most N runs at the same time [default: one per CPU]
