@@ -284,7 +284,8 @@ fn segments(directory: &Path) -> Result<Vec<PathBuf>, StoreError> {
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(at(directory)));
     let mut paths = paths.collect::<Result<Vec<_>, _>>()?;
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    // Opening a FIFO would wait for a writer.
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING) && path.is_file());
     paths.sort();
     Ok(paths)
 }
@@ -437,6 +438,17 @@ mod tests {
         fs::write(&path, "weir-runs 2 {}\n").unwrap();
         let error = Store::open(&[directory.path()], &KEYS).err().unwrap().to_string();
         assert!(error.ends_with("x.runs:1: expected the first line of a file of runs, format 1; move this file away"));
+    }
+
+    /// A FIFO is ignored like these two, whose opening fails at once.
+    #[test]
+    fn only_regular_files_are_segments() {
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), 0..2);
+        let path = directory.path().join(SEGMENTS);
+        fs::create_dir(path.join("directory.runs")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path.join("socket.runs")).unwrap();
+        assert_eq!(Store::open(&[directory.path()], &KEYS).unwrap().len(), 2);
     }
 
     proptest! {

@@ -119,7 +119,9 @@ impl Keeper<'_> {
         }
         let began = Instant::now();
         // A failure now is a failure at the end, too, where it is reported.
-        let _ = tables::write(&self.args.out, self.all);
+        let _ = Store::open(&[&self.args.out], &results::keys())
+            .map_err(anyhow::Error::from)
+            .and_then(|mut store| tables::write(&self.args.out, self.all, &mut store));
         *written = Written { at: Instant::now(), took: began.elapsed() };
     }
 }
@@ -130,10 +132,13 @@ impl Keeper<'_> {
 /// If a directory cannot be read or written.
 pub fn open_directory(args: &Sweep, all: &[Planned<'_>]) -> Result<Appender> {
     let keys = results::keys();
-    let mut appender = Appender::new(&args.out, &keys)?;
     let directories: Vec<&Path> = args.import.iter().map(|path| path.as_path()).collect();
     if let Some(missing) = directories.iter().find(|path| !path.is_dir()) {
         anyhow::bail!("--import {}: expected a directory of finished runs", missing.display());
+    }
+    let mut appender = Appender::new(&args.out, &keys)?;
+    if directories.is_empty() {
+        return Ok(appender);
     }
     let (store, mut others) = (Store::open(&[&args.out], &keys)?, Store::open(&directories, &keys)?);
     for planned in distinct(all) {

@@ -58,12 +58,14 @@ pub fn sweep(args: &Sweep) -> Result<bool> {
     let asked = Asked { args, campaign: &campaign, all: &all, page: &page };
     match args {
         Sweep { status: true, .. } => {
-            asked.tell(&Status::of(&asked, 0)?)?;
+            let mut store = asked.store()?;
+            asked.tell(&Status::of(&asked, 0, &mut store)?, &mut store)?;
             Ok(true)
         }
         Sweep { missing: true, .. } => asked.print_missing().map(|()| true),
         Sweep { show: Some(axis), .. } => {
-            let shown = show::read(&args.out, &all, show::axis(axis.as_deref(), &all)?)?;
+            let axis = show::axis(axis.as_deref(), &all)?;
+            let shown = show::read(&args.out, &all, axis, &mut asked.store()?)?;
             output::print(&shown.to_output(args.format, args.all)?)?;
             page.as_ref().map_or(Ok(()), |target| shown.write_page(target)).map(|()| true)
         }
@@ -89,6 +91,11 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
+    /// The finished runs, with all measures.
+    fn store(&self) -> Result<Store> {
+        Ok(Store::open(&[&self.args.out], &results::keys())?)
+    }
+
     /// Refuses values that mean the computer on which a run is done: nodes would do other runs than those that are
     /// missing here.
     ///
@@ -105,39 +112,38 @@ impl Asked<'_> {
     /// Writes the tables and says how far the campaign is.
     fn finish(&self, done: Done) -> Result<bool> {
         let args = self.args;
-        let mut status = Status::of(self, done.count)?;
+        let mut store = self.store()?;
+        let mut status = Status::of(self, done.count, &mut store)?;
         // Parts would overwrite each other's tables with fewer runs; the one that finds all runs finished writes them.
         if args.shard.is_none() || status.finished == status.runs {
-            tables::write(&args.out, self.all)?;
+            tables::write(&args.out, self.all, &mut store)?;
             status.tables = true;
         }
         if done.is_interrupted {
             parallel::tell_interrupted(status.finished, status.runs);
         }
-        self.tell(&status)?;
+        self.tell(&status, &mut store)?;
         Ok(status.outcomes.keys().all(|outcome| outcome == COMPLETED))
     }
 
-    fn tell(&self, status: &Status) -> Result<()> {
+    fn tell(&self, status: &Status, store: &mut Store) -> Result<()> {
         let Asked { args, all, page, .. } = self;
+        let shown = |store: &mut Store| show::read(&args.out, all, show::axis(None, all)?, store);
         match args.format {
             Format::Text => output::print(&status.to_text(args))?,
             Format::Json => output::print(&(serde_json::to_string_pretty(&status.to_json(self))? + "\n"))?,
-            Format::Csv => {
-                let shown = show::read(&args.out, all, show::axis(None, all)?)?;
-                output::print(&shown.to_output(Format::Csv, false)?)?
-            }
+            Format::Csv => output::print(&shown(store)?.to_output(Format::Csv, false)?)?,
         };
         match page {
             None => Ok(()),
-            Some(target) => show::read(&args.out, all, show::axis(None, all)?)?.write_page(target),
+            Some(target) => shown(store)?.write_page(target),
         }
     }
 
     /// Prints the command line of each missing run.
     fn print_missing(&self) -> Result<()> {
         let Asked { args, campaign, all, .. } = self;
-        let store = Store::open(&[&args.out], &results::keys())?;
+        let store = self.store()?;
         let runs: Vec<&Planned<'_>> = distinct(all).into_iter().filter(|planned| !store.has(planned.id)).collect();
         let command = |planned: &Planned<'_>| planned.command_line(campaign);
         let text = match args.format {
@@ -154,8 +160,7 @@ impl Asked<'_> {
 }
 
 impl Status {
-    fn of(asked: &Asked<'_>, now: usize) -> Result<Status> {
-        let mut store = Store::open(&[&asked.args.out], &results::keys())?;
+    fn of(asked: &Asked<'_>, now: usize, store: &mut Store) -> Result<Status> {
         let runs = distinct(asked.all);
         let mut outcomes = BTreeMap::new();
         let mut finished = 0;

@@ -24,13 +24,12 @@ struct Key {
     key: String,
 }
 
-/// Writes the tables of the finished runs. Returns the number of these.
+/// Writes the tables of the finished runs of a store of all measures. Returns the number of these.
 ///
 /// # Errors
 /// If the store cannot be read or a table cannot be written.
-pub fn write(directory: &Path, all: &[Planned<'_>]) -> Result<u64> {
+pub fn write(directory: &Path, all: &[Planned<'_>], store: &mut Store) -> Result<u64> {
     let measures = results::keys();
-    let mut store = Store::open(&[directory], &measures)?;
     let targets = paths(directory).map(|path| Target::check_file(&path, Privacy::Public));
     let [runs, histograms] = targets;
     let (runs, histograms) = (runs?, histograms?);
@@ -41,7 +40,7 @@ pub fn write(directory: &Path, all: &[Planned<'_>]) -> Result<u64> {
     let columns = columns(&keys);
     let rows =
         all.iter().zip(&texts).map(|(planned, texts)| Row { id: planned.id, cells: cells(planned, texts, &keys) });
-    let count = campaign::write_tables(&columns, rows, &measures, &mut store, [&mut runs, &mut histograms])?;
+    let count = campaign::write_tables(&columns, rows, &measures, store, [&mut runs, &mut histograms])?;
     // The histograms first: a run of one table is then in the other one, too, whenever they are read.
     histograms.finish()?;
     runs.finish()?;

@@ -348,6 +348,13 @@ fn comparison_of_effects_names_what_is_left_out() {
     assert!(names.contains(&"pu:2 without caches"), "{names:?}");
 }
 
+#[test]
+fn directories_to_import_are_checked_before_anything_is_created() {
+    let directory = workspace(1);
+    refused(directory.path(), "sweep c.toml --out out --import none", "--import none: expected a directory");
+    assert!(!directory.path().join("out").exists());
+}
+
 /// A Python with these modules, or why there is none.
 fn python(modules: &str) -> Result<String, String> {
     let python = std::env::var("WEIR_PYTHON").unwrap_or_else(|_| "python3".to_owned());
