@@ -7,18 +7,13 @@ import subprocess
 
 import pytest
 import weir
+from conftest import campaign
 from weir import _ray
 
 SETUP = {"machine": "laptop-2c4t", "workload": "video", "duration": "20ms"}
 WORDS = ["-m", "laptop-2c4t", "-w", "video", "--for", "20ms"]
 CAMPAIGN = {
-    "axes": {
-        "scheduler": ["kernel", "bfs,rr_interval_ms={2,6}"],
-        "machine": "laptop-2c4t",
-        "workload": "video",
-        "seed": "1-3",
-    },
-    "options": {"for": "20ms"},
+    **campaign(workload="video", seed="1-3", duration="20ms"),
     "exclude": [{"scheduler": "bfs*", "seed": 3}],
 }
 
@@ -46,20 +41,20 @@ def test_options_have_their_names():
 
 
 def test_sweep_gives_the_tables_of_a_campaign(tmp_path):
-    campaign = weir.sweep(CAMPAIGN, tmp_path / "out", jobs=1)
-    assert (campaign.status["finished"], campaign.is_fine) == (7, True)
-    runs = campaign.runs
+    done = weir.sweep(CAMPAIGN, tmp_path / "out", jobs=1)
+    assert (done.status["finished"], done.is_fine) == (7, True)
+    runs = done.runs
     assert list(runs["scheduler.rr_interval_ms"].dropna().unique()) == [2, 6]
     one = weir.sim("bfs,rr_interval_ms=6", seed=2, **SETUP).runs.iloc[0]
     row = runs[(runs["scheduler"] == "bfs,rr_interval_ms=6") & (runs["seed"] == 2)].iloc[0]
     for key in ["log_hash", "wakeups", "run_delay_ns.mean", "object_hash"]:
         assert row[key] == one[key]
-    counts = campaign.histograms.query("measure == 'wakeup_latency_ns'").groupby("run_id")["count"].sum()
+    counts = done.histograms.query("measure == 'wakeup_latency_ns'").groupby("run_id")["count"].sum()
     expected = runs.set_index("run_id")["wakeup_latency_ns.count"]
     assert (expected.sort_index() == counts.sort_index()).all()
     again = weir.sweep(tmp_path / "out/campaign.toml", tmp_path / "out")
     assert again.status["finished_now"] == 0
-    assert "<table" in campaign._repr_html_()
+    assert "<table" in done._repr_html_()
 
 
 def test_saved_runs_are_compared(tmp_path):
