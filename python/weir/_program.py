@@ -32,7 +32,7 @@ class WeirError(Exception):
 
 
 class BadInput(WeirError):
-    """Bad usage or input (exit status 2): nothing was done."""
+    """Bad usage or input (exit status 2)."""
 
 
 class RunFailed(WeirError):

@@ -91,10 +91,7 @@ pub fn run<T: Send, R>(
     })
 }
 
-/// Prints how many runs finished before the interruption.
-pub fn tell_interrupted(finished: usize, planned: usize) {
-    say!(
-        "weir: interrupted: {finished} of {} finished; the report covers these",
-        report::counted(planned as u64, "run")
-    );
+/// Prints how many runs finished before the interruption, and what follows from that.
+pub fn tell_interrupted(finished: usize, planned: usize, consequence: &str) {
+    say!("weir: interrupted: {} finished; {consequence}", report::fraction(finished as u64, planned as u64, "run"));
 }

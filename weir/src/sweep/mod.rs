@@ -35,7 +35,7 @@ struct Status {
     outcomes: BTreeMap<String, u64>,
     /// Finished runs in the directory that are not of this campaign, or of another version of an input or of Weir.
     others: usize,
-    /// Lines that a kill has cut off.
+    /// Incomplete or damaged lines.
     torn: u64,
     /// Tables that were written.
     tables: bool,
@@ -120,7 +120,7 @@ impl Asked<'_> {
             status.tables = true;
         }
         if done.is_interrupted {
-            parallel::tell_interrupted(status.finished, status.runs);
+            parallel::tell_interrupted(status.finished, status.runs, "the same command does the others");
         }
         self.tell(&status, &mut store)?;
         Ok(status.outcomes.keys().all(|outcome| outcome == COMPLETED))
@@ -176,9 +176,10 @@ impl Status {
 
     fn to_text(&self, args: &Sweep) -> String {
         let Status { runs, finished, now, outcomes, others, torn, .. } = self;
-        let mut text = format!("{}: {finished} of {} finished", args.file.display(), counted(*runs as u64, "run"));
+        let of_all = report::fraction(*finished as u64, *runs as u64, "run");
+        let mut text = format!("{}: {of_all} finished", args.file.display());
         if *now > 0 && now < finished {
-            text += &format!(", {now} of them now");
+            text += &format!(", {} of them now", report::count(*now as u64));
         }
         text.push('\n');
         for (outcome, count) in outcomes.iter().filter(|(outcome, _)| *outcome != COMPLETED) {
@@ -194,7 +195,7 @@ impl Status {
             text += &format!("{text_of} of another campaign or version: not used\n");
         }
         if *torn > 0 {
-            text += &format!("{} cut off by a kill: not used\n", counted(*torn, "result"));
+            text += &format!("{} in results: ignored\n", counted(*torn, "incomplete or damaged line"));
         }
         if self.tables {
             let [runs, histograms] = tables::paths(&args.out);

@@ -311,7 +311,7 @@ impl Planned<'_> {
     }
 }
 
-/// The runs without those that another run before has the identity of, in order.
+/// Returns the runs in order, the first of each identity only.
 pub fn distinct<'a, 'b>(all: &'b [Planned<'a>]) -> Vec<&'b Planned<'a>> {
     let mut seen = BTreeSet::new();
     all.iter().filter(|planned| seen.insert(planned.id)).collect()

@@ -142,7 +142,8 @@ fn wait(args: &Sweep, all: &[Planned<'_>], job: &str, signals: &Signals) -> Resu
         if last_report.elapsed() >= REPORT_INTERVAL {
             last_report = Instant::now();
             let runs = distinct(all).len();
-            say!("weir: {} of {runs} runs finished", runs - missing(&args.out, all)?);
+            let finished = runs - missing(&args.out, all)?;
+            say!("weir: {} finished", report::fraction(finished as u64, runs as u64, "run"));
         }
         std::thread::sleep(POLL);
     }
