@@ -3,6 +3,7 @@
 //! so they are exercised without a fuzzer too.
 
 pub mod bitfit_operations;
+pub mod campaign;
 pub mod events;
 pub mod gfs2_image;
 pub mod ixfs_messages;

@@ -6,20 +6,13 @@ import time
 
 import pytest
 import weir
+from conftest import campaign
 
 ray = pytest.importorskip("ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
 
 WORKLOAD = '{"global": {"duration": 1}, "tasks": {"a": {"instance": 3, "run": 900, "sleep": 300}}}'
-CAMPAIGN = {
-    "axes": {
-        "scheduler": ["kernel", "bfs,rr_interval_ms={2,6}"],
-        "machine": "laptop-2c4t",
-        "workload": "./load.json",
-        "seed": "1-40",
-    },
-    "options": {"for": "100ms"},
-}
+CAMPAIGN = campaign(workload="./load.json", seed="1-40", duration="100ms")
 
 
 @pytest.fixture

@@ -2,21 +2,18 @@
 """The layer gives what the program prints, and raises its messages. WEIR_PROGRAM names the program."""
 
 import json
+import pickle
 import subprocess
 
 import pytest
 import weir
+from conftest import campaign
+from weir import _ray
 
 SETUP = {"machine": "laptop-2c4t", "workload": "video", "duration": "20ms"}
 WORDS = ["-m", "laptop-2c4t", "-w", "video", "--for", "20ms"]
 CAMPAIGN = {
-    "axes": {
-        "scheduler": ["kernel", "bfs,rr_interval_ms={2,6}"],
-        "machine": "laptop-2c4t",
-        "workload": "video",
-        "seed": "1-3",
-    },
-    "options": {"for": "20ms"},
+    **campaign(workload="video", seed="1-3", duration="20ms"),
     "exclude": [{"scheduler": "bfs*", "seed": 3}],
 }
 
@@ -44,20 +41,20 @@ def test_options_have_their_names():
 
 
 def test_sweep_gives_the_tables_of_a_campaign(tmp_path):
-    campaign = weir.sweep(CAMPAIGN, tmp_path / "out", jobs=1)
-    assert (campaign.status["finished"], campaign.is_fine) == (7, True)
-    runs = campaign.runs
+    done = weir.sweep(CAMPAIGN, tmp_path / "out", jobs=1)
+    assert (done.status["finished"], done.is_fine) == (7, True)
+    runs = done.runs
     assert list(runs["scheduler.rr_interval_ms"].dropna().unique()) == [2, 6]
     one = weir.sim("bfs,rr_interval_ms=6", seed=2, **SETUP).runs.iloc[0]
     row = runs[(runs["scheduler"] == "bfs,rr_interval_ms=6") & (runs["seed"] == 2)].iloc[0]
     for key in ["log_hash", "wakeups", "run_delay_ns.mean", "object_hash"]:
         assert row[key] == one[key]
-    counts = campaign.histograms.query("measure == 'wakeup_latency_ns'").groupby("run_id")["count"].sum()
+    counts = done.histograms.query("measure == 'wakeup_latency_ns'").groupby("run_id")["count"].sum()
     expected = runs.set_index("run_id")["wakeup_latency_ns.count"]
     assert (expected.sort_index() == counts.sort_index()).all()
     again = weir.sweep(tmp_path / "out/campaign.toml", tmp_path / "out")
     assert again.status["finished_now"] == 0
-    assert "<table" in campaign._repr_html_()
+    assert "<table" in done._repr_html_()
 
 
 def test_saved_runs_are_compared(tmp_path):
@@ -73,6 +70,41 @@ def test_errors_have_the_message_of_the_program(tmp_path):
     assert caught.value.status == 2
     with pytest.raises(weir.BadInput, match="campaign.toml:2: \"sheduler\": expected only scheduler"):
         weir.sweep({"axes": {"sheduler": "bfs"}}, tmp_path)
+
+
+def test_campaign_whose_parts_leave_runs_undone_fails(tmp_path):
+    weir.sweep(CAMPAIGN, tmp_path / "out", shard="1/2")
+    with pytest.raises(weir.RunFailed, match="3 of 7 runs are missing after all parts"):
+        _ray.finish(tmp_path / "out/campaign.toml", tmp_path / "out")
+    weir.sweep(CAMPAIGN, tmp_path / "out", shard="2/2")
+    output, is_fine = _ray.finish(tmp_path / "out/campaign.toml", tmp_path / "out")
+    assert json.loads(output)["sweep"]["finished"] == 7 and is_fine
+
+
+def test_machine_of_this_computer_is_refused_for_ray(tmp_path):
+    with pytest.raises(weir.BadInput, match="machine host differs between nodes; expected a preset or a file"):
+        weir.sweep({"axes": {"scheduler": "bfs"}}, tmp_path, on="ray")
+
+
+@pytest.mark.parametrize("kind", [weir.WeirError, weir.BadInput, weir.RunFailed])
+def test_exceptions_are_the_same_after_pickling(kind):
+    copy = pickle.loads(pickle.dumps(kind("no policy", 2)))
+    assert (type(copy), str(copy), copy.status) == (kind, "no policy", 2)
+
+
+@pytest.mark.parametrize("name", ["/load.json", "../load.json", "a/../../load.json"])
+def test_files_outside_the_directory_of_a_part_are_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="expected a relative path without '..'"):
+        weir.sweep(CAMPAIGN, tmp_path / "out", on="ray", files=[name])
+    with pytest.raises(ValueError, match="expected a relative path without '..'"):
+        _ray.do_part(b"", {name: b""}, {}, 1, 1)
+
+
+@pytest.mark.parametrize("more", [{"jobs": 1, "on": "ray"}, {"shard": "1/2", "on": "ray"}, {"files": ["load.json"]}])
+def test_arguments_without_effect_are_refused(tmp_path, more):
+    with pytest.raises(ValueError, match="without effect"):
+        weir.sweep(CAMPAIGN, tmp_path / "out", **more)
+    assert not (tmp_path / "out").exists()
 
 
 def test_missing_program_is_named(monkeypatch):

@@ -26,9 +26,13 @@ class WeirError(Exception):
         #: Exit status of the program.
         self.status = status
 
+    def __reduce__(self) -> tuple[type[WeirError], tuple[str, int]]:
+        # The default has only the message: a worker's exception could not be unpickled.
+        return type(self), (str(self), self.status)
+
 
 class BadInput(WeirError):
-    """Bad usage or input (exit status 2): nothing was done."""
+    """Bad usage or input (exit status 2)."""
 
 
 class RunFailed(WeirError):

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from ._program import RunFailed, call, program
+from ._program import BadInput, RunFailed, call, program
 
 #: Subdirectory and ending of files of finished runs (docs/reference/campaigns.md).
 RESULTS, ENDING = "results", ".runs"
@@ -44,11 +45,19 @@ def do_part(campaign: bytes, files: Files, before: Files, part: int, parts: int)
 
 
 def write(directory: Path, files: Files) -> None:
-    """Writes files below a directory."""
+    """Writes files below a directory. Raises :class:`ValueError` if a path leaves it."""
     for name, content in files.items():
-        path = directory / name
+        path = directory / below(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
+
+
+def below(name: str | os.PathLike[str]) -> str:
+    """A path that stays below its directory. Raises :class:`ValueError` for others."""
+    path = PurePath(name)
+    if path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path}: expected a relative path without '..'")
+    return os.fspath(path)
 
 
 def keep(directory: Path, content: bytes) -> None:
@@ -61,16 +70,20 @@ def keep(directory: Path, content: bytes) -> None:
 
 
 def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | os.PathLike[str]]) -> tuple[str, bool]:
-    """Does the missing runs of a campaign. Returns the JSON of ``weir sweep``, and whether all runs completed."""
+    """Does the missing runs of a campaign. Returns the JSON of ``weir sweep``, and whether all runs completed.
+
+    Raises :class:`RunFailed` if runs are missing after all parts, and :class:`ValueError` if a path of ``files`` is
+    absolute or has ``..``.
+    """
+    names = [below(name) for name in files]
+    check(file, directory)
     import ray
 
-    # Errors in the campaign are told here, before anything is sent.
-    call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--status"])
     if not ray.is_initialized():
         ray.init()
     cpus = int(ray.cluster_resources().get("CPU", 1))
     parts = parts or PARTS_PER_CPU * cpus
-    sent = ray.put({os.fspath(name): Path(name).read_bytes() for name in files})
+    sent = ray.put({name: Path(name).read_bytes() for name in names})
     before, campaign = ray.put(results(directory)), ray.put(file.read_bytes())
     task = ray.remote(num_cpus=1, max_retries=RETRIES)(do_part)
     waiting = [task.remote(campaign, sent, before, part, parts) for part in range(1, parts + 1)]
@@ -78,4 +91,25 @@ def sweep(file: Path, directory: Path, parts: int | None, files: Sequence[str | 
         ready, waiting = ray.wait(waiting)
         for content in ray.get(ready[0]):
             keep(directory, content)
-    return call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--tables", "--format", "json"])
+    return finish(file, directory)
+
+
+def check(file: Path, directory: Path) -> None:
+    """Raises :class:`BadInput` if a campaign has an error, or means the computer on which its runs are done."""
+    output, _ = call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--status", "--format", "json"])
+    for key in json.loads(output)["sweep"]["host"]:
+        expected = "a preset or a file" if key == "machine" else "a version"
+        raise BadInput(f"{file}: {key} host differs between nodes; expected {expected}", 2)
+
+
+def finish(file: Path, directory: Path) -> tuple[str, bool]:
+    """Writes the tables. Returns the JSON of ``weir sweep``, and whether all runs completed.
+
+    Raises :class:`RunFailed` if runs are missing.
+    """
+    output, is_fine = call(["sweep", os.fspath(file), "--out", os.fspath(directory), "--tables", "--format", "json"])
+    status = json.loads(output)["sweep"]
+    if status["missing"]:
+        problem = f"{status['missing']} of {status['runs']} runs are missing after all parts: inputs differ between nodes"
+        raise RunFailed(f"{problem}; expected the same version of weir and the same files", 1)
+    return output, is_fine

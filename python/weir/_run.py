@@ -89,7 +89,13 @@ def sweep(
     ``on`` is ``"local"``, ``"slurm"`` or ``"ray"``. With Ray, the missing runs are divided into ``parts`` tasks on the
     cluster that ``ray.init`` finds, whose nodes need this package. ``files`` are the files that the campaign names, by
     relative paths; they are sent to the nodes. A part whose node is lost is done by another one.
+
+    Raises :class:`ValueError` for arguments without effect: ``jobs`` and ``shard`` with Ray, ``files`` without it.
     """
+    if on == "ray" and (jobs is not None or shard is not None):
+        raise ValueError("jobs and shard are without effect on Ray; expected parts")
+    if on != "ray" and files:
+        raise ValueError("files are without effect, since they are sent to the nodes of Ray only; expected on='ray'")
     directory = Path(out)
     if isinstance(campaign, Mapping):
         directory.mkdir(parents=True, exist_ok=True)

@@ -7,7 +7,27 @@ use kernel_model::KernelTypes;
 use launch_profile::Profile;
 use machine_model::{Effect, Machine};
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use workload::Workload;
+
+/// The notes given so far, if each is to be given once only.
+static GIVEN: Mutex<Option<BTreeSet<String>>> = Mutex::new(None);
+
+/// Gives each note once only from now on: a campaign resolves many command lines.
+pub fn give_each_once() {
+    GIVEN.lock().expect("no thread panics while holding it").get_or_insert_default();
+}
+
+fn give(line: String) {
+    let mut given = GIVEN.lock().expect("no thread panics while holding it");
+    if given.as_mut().is_none_or(|given| given.insert(line.clone())) {
+        say!("{line}");
+    }
+}
+
+macro_rules! note {
+    ($($words:tt)*) => { give(format!($($words)*)) };
+}
 
 /// For each scheduler, lists members of kernel structs that it reads and that are not modelled, programs of its object
 /// that are not run, and hints that it may need a launch profile. `types` are those of the kernel, if they were given.
@@ -22,11 +42,11 @@ pub fn tell(schedulers: &[Scheduler], types: Option<&KernelTypes>) {
         let unmodelled = inspect::unmodelled(object, types);
         if !unmodelled.is_empty() {
             let list = unmodelled.join(", ");
-            say!("weir: {}: not modelled, reads 0: {}", scheduler.name, report::escape(&list));
+            note!("weir: {}: not modelled, reads 0: {}", scheduler.name, report::escape(&list));
         }
         if !programs.is_empty() {
             let list: Vec<String> = programs.iter().map(|(name, section)| format!("{name} ({section})")).collect();
-            say!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
+            note!("weir: {}: weir does not run these programs of the object: {}", scheduler.name, list.join(", "));
         }
     }
 }
@@ -40,7 +60,7 @@ pub fn tell_needless(without: &[Effect], machines: &[Machine]) {
         return;
     }
     let names: Vec<&str> = machines.iter().map(|machine| machine.name.as_str()).collect();
-    say!(
+    note!(
         "weir: --without {}: ignored, as {} {} no such effect (docs/explanation/machine-model.md)",
         words.join(","),
         names.join(" and "),
@@ -56,7 +76,7 @@ pub fn tell_recorded(workloads: &[String]) -> anyhow::Result<()> {
     for workload in workloads {
         if select::is_recorded(workload)? {
             let words = report::escape(workload);
-            say!("weir: {words} is a recording; weir workload {words} lists what it leaves uncertain");
+            note!("weir: {words} is a recording; weir workload {words} lists what it leaves uncertain");
         }
     }
     Ok(())
@@ -78,7 +98,7 @@ pub fn tell_weights<'a>(schedulers: &[Scheduler], workloads: impl Iterator<Item 
     };
     for scheduler in schedulers.iter().filter(ignores) {
         let name = report::escape(&scheduler.name);
-        say!("weir: {name} does not implement cgroup_set_weight: the weights of the groups have no effect");
+        note!("weir: {name} does not implement cgroup_set_weight: the weights of the groups have no effect");
     }
 }
 
@@ -91,7 +111,7 @@ fn hint(name: &str, wished: &[String]) {
     }
     let more = if wished.len() > SHOWN { ", …" } else { "" };
     let wished = wished.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
-    say!(
+    note!(
         "weir: {name}: no launch profile found, but it may need one: {wished}{more}; weir inspect --profile drafts one"
     );
 }

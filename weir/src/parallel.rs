@@ -48,7 +48,11 @@ pub fn run<T: Send, R>(
         while !stop.load(Ordering::Relaxed) {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(result) = (index < count).then(|| work(index)).flatten() else { break };
-            results.lock().expect("no thread panics while holding it").0[index] = Some(result);
+            // After a signal the results are taken while workers still run: the list is then empty.
+            let mut results = results.lock().expect("no thread panics while holding it");
+            if let Some(slot) = results.0.get_mut(index) {
+                *slot = Some(result);
+            }
         }
         results.lock().expect("no thread panics while holding it").1 -= 1;
         changed.notify_one();
@@ -87,10 +91,7 @@ pub fn run<T: Send, R>(
     })
 }
 
-/// Prints how many runs finished before the interruption.
-pub fn tell_interrupted(finished: usize, planned: usize) {
-    say!(
-        "weir: interrupted: {finished} of {} finished; the report covers these",
-        report::counted(planned as u64, "run")
-    );
+/// Prints how many runs finished before the interruption, and what follows from that.
+pub fn tell_interrupted(finished: usize, planned: usize, consequence: &str) {
+    say!("weir: interrupted: {} finished; {consequence}", report::fraction(finished as u64, planned as u64, "run"));
 }

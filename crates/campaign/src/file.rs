@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! The file of a campaign. Unknown keys are errors, and every error names its line.
 
-use crate::values::{Named, ValueError, expand, numbers};
+use crate::values::{MOST, Named, ValueError, expand, numbers};
 use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -13,13 +13,15 @@ type Table<'i> = DeTable<'i>;
 const MOST_RUNS: u64 = 10_000_000;
 
 /// Options of `weir sim` that a campaign may set: name, and whether it is a flag.
-const OPTIONS: [(&str, bool); 12] = [
+pub const OPTIONS: [(&str, bool); 14] = [
     ("for", false),
     ("kernel", false),
     ("cpus", false),
     ("without", false),
     ("noise-off", false),
     ("disk", false),
+    ("network", false),
+    ("page-cache", false),
     ("faults", false),
     ("call", false),
     ("profile", false),
@@ -289,7 +291,7 @@ impl Reader<'_> {
                 "kernel" => campaign.kernels = self.distinct(value, self.only_texts(value)?)?,
                 "cpus" => campaign.cpus = self.numbers(value)?,
                 "without" => campaign.without = self.distinct(value, self.only_texts(value)?)?,
-                "seed" => campaign.seeds = self.numbers(value)?,
+                "seed" => campaign.seeds = self.seeds(value)?,
                 "draws" => {
                     let draws = self.integer(value).filter(|draws| (2..=1000).contains(draws));
                     campaign.draws =
@@ -350,7 +352,8 @@ impl Reader<'_> {
         let mut all = Vec::new();
         for (text, span) in self.texts(node)? {
             let names = expand(&text).map_err(|ValueError(problem)| self.error(span.clone(), problem))?;
-            let place = self.place(span);
+            let place = self.place(span.clone());
+            self.limit(all.len() + names.len(), span)?;
             all.extend(names.into_iter().map(|named| Named { place: place.clone(), ..named }));
         }
         self.distinct(node, all.iter().map(|named| named.text.clone()).collect())?;
@@ -361,9 +364,25 @@ impl Reader<'_> {
     fn numbers(&self, node: &Node<'_>) -> Result<Vec<u64>, CampaignError> {
         let mut all = Vec::new();
         for (text, span) in self.texts(node)? {
-            all.extend(numbers(&text).map_err(|ValueError(problem)| self.error(span, problem))?);
+            let more = numbers(&text).map_err(|ValueError(problem)| self.error(span.clone(), problem))?;
+            self.limit(all.len() + more.len(), span)?;
+            all.extend(more);
         }
         self.distinct(node, all)
+    }
+
+    /// Seeds, which tables have as signed integers.
+    fn seeds(&self, node: &Node<'_>) -> Result<Vec<u64>, CampaignError> {
+        let seeds = self.numbers(node)?;
+        match seeds.iter().find(|seed| i64::try_from(**seed).is_err()) {
+            Some(seed) => Err(self.error(node.span(), format!("seed {seed}: expected at most {}", i64::MAX))),
+            None => Ok(seeds),
+        }
+    }
+
+    /// Refuses more values than one axis may have, while its list is read.
+    fn limit(&self, count: usize, span: Range<usize>) -> Result<(), CampaignError> {
+        if count as u64 > MOST { Err(self.error(span, format!("expected at most {MOST} values"))) } else { Ok(()) }
     }
 
     fn distinct<T: Ord + std::fmt::Debug>(&self, node: &Node<'_>, all: Vec<T>) -> Result<Vec<T>, CampaignError> {
@@ -481,10 +500,17 @@ mod tests {
             ("[axes]\nseed = '1-5,3'", "c:2: 3 is named twice; expected different values"),
             ("[axes]\nseed = '5-1'", "c:2: 5-1: expected a range whose second number is not below the first"),
             ("[axes]\nseed = -1", "c:2: expected a text, a number, or a list of these that is not empty"),
+            (
+                "[axes]\nseed = [1, '9223372036854775806-9223372036854775808']",
+                "c:2: seed 9223372036854775808: expected at most 9223372036854775807",
+            ),
+            ("[axes]\nseed = ['1-999999', '1000000-1000001']", "c:2: expected at most 1000000 values"),
+            ("[axes]\ncpus = [1,\n'1-1000000']", "c:3: expected at most 1000000 values"),
+            ("[axes]\nscheduler = ['a{1..999999}',\n'b{1..9}']", "c:3: expected at most 1000000 values"),
             ("[axes]\ndraws = 1", "c:2: expected a number of samples, 2 to 1000"),
             (
                 "[options]\nseed = 1",
-                "c:2: \"seed\": expected one of the options for, kernel, cpus, without, noise-off, disk, faults, call, profile, map-memory, check, warn",
+                "c:2: \"seed\": expected one of the options for, kernel, cpus, without, noise-off, disk, network, page-cache, faults, call, profile, map-memory, check, warn",
             ),
             ("[options]\ncheck = 1", "c:2: check: expected true or false"),
             (

@@ -16,7 +16,7 @@ mod store;
 mod tables;
 mod values;
 
-pub use file::{Axis, Campaign, CampaignError, Exclusion, Point, Setting};
+pub use file::{Axis, Campaign, CampaignError, Exclusion, OPTIONS, Point, Setting};
 pub use identity::{Digest, RunId, Shard};
 pub use store::{Appender, Buckets, Finished, Store, StoreError};
 pub use tables::{Row, SCHEMA_VERSION, write_tables};

@@ -37,7 +37,8 @@ const ID: usize = 32;
 const LONGEST: u64 = 64 << 20;
 /// Segments that are kept open for reading.
 const OPEN: usize = 200;
-/// Time after which appended runs are on the disk at the latest, and survive a loss of power.
+/// Time since the last sync after which the next appended run syncs its segment. Runs that were appended later survive a
+/// loss of power only if another one follows or [`Appender::sync`] is called.
 const SYNC: Duration = Duration::from_secs(5);
 
 /// Error of the store.
@@ -283,7 +284,8 @@ fn segments(directory: &Path) -> Result<Vec<PathBuf>, StoreError> {
     };
     let paths = entries.map(|entry| entry.map(|entry| entry.path()).map_err(at(directory)));
     let mut paths = paths.collect::<Result<Vec<_>, _>>()?;
-    paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING));
+    // Opening a FIFO would wait for a writer.
+    paths.retain(|path| path.extension().is_some_and(|ending| ending == ENDING) && path.is_file());
     paths.sort();
     Ok(paths)
 }
@@ -356,6 +358,14 @@ impl Appender {
         self.open.as_ref().map_or(Ok(()), |(path, file)| file.sync_all().map_err(at(path)))
     }
 
+    /// Makes the names of new files survive a loss of power: a file's sync does not include its name.
+    fn sync_directories(&self) -> Result<(), StoreError> {
+        self.directory.ancestors().take(2).try_for_each(|directory| {
+            let opened = File::open(directory).and_then(|directory| directory.sync_all());
+            opened.map_err(at(directory))
+        })
+    }
+
     fn create(&self) -> Result<(PathBuf, File), StoreError> {
         loop {
             let path = self.directory.join(format!("{:016x}.{ENDING}", RandomState::new().build_hasher().finish()));
@@ -364,6 +374,7 @@ impl Appender {
                 opened => {
                     let mut file = opened.map_err(at(&path))?;
                     file.write_all(self.head.as_bytes()).map_err(at(&path))?;
+                    self.sync_directories()?;
                     return Ok((path, file));
                 }
             }
@@ -427,6 +438,17 @@ mod tests {
         fs::write(&path, "weir-runs 2 {}\n").unwrap();
         let error = Store::open(&[directory.path()], &KEYS).err().unwrap().to_string();
         assert!(error.ends_with("x.runs:1: expected the first line of a file of runs, format 1; move this file away"));
+    }
+
+    /// A FIFO is ignored like these two, whose opening fails at once.
+    #[test]
+    fn only_regular_files_are_segments() {
+        let directory = tempfile::tempdir().unwrap();
+        append(directory.path(), 0..2);
+        let path = directory.path().join(SEGMENTS);
+        fs::create_dir(path.join("directory.runs")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(path.join("socket.runs")).unwrap();
+        assert_eq!(Store::open(&[directory.path()], &KEYS).unwrap().len(), 2);
     }
 
     proptest! {

@@ -126,7 +126,7 @@ fn add_histograms<W: Write>(table: &mut Writer<W>, row: &Row<'_>, run: &Finished
 mod tests {
     use super::*;
     use crate::{Appender, Buckets};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     /// Number of measures, as in the catalogue.
     const MEASURES: usize = 50;
@@ -192,10 +192,12 @@ mod tests {
         (0..100_000).for_each(|number| appender.append(RunId(number.into()), &run(number, 60)).unwrap());
         let began = Instant::now();
         let [runs, histograms] = tables(directory.path(), 100_000);
+        let took = began.elapsed();
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap();
-        eprintln!("{:?}, {peak}, runs {} bytes, histograms {} bytes", began.elapsed(), runs.len(), histograms.len());
+        eprintln!("{took:?}, {peak}, runs {} bytes, histograms {} bytes", runs.len(), histograms.len());
         let kib: u64 = peak.split_whitespace().nth(1).unwrap().parse().unwrap();
         assert!(kib < 300 << 10, "{peak}");
+        assert!(took < Duration::from_secs(5), "{took:?}");
     }
 }

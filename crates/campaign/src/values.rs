@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 //! Lists of numbers such as `1-100`, and texts with alternatives in braces, as in a shell.
 
-/// Most values that one text may stand for.
-const MOST: u64 = 1_000_000;
+/// Most values that one text, or a list of texts, may stand for.
+pub(crate) const MOST: u64 = 1_000_000;
 
 /// A problem of a value: what was found, and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -18,8 +18,8 @@ const ZSTD: i32 = 6;
 const LEVEL: i32 = 3;
 /// Place of a null.
 const NULL: u32 = u32::MAX;
-/// Number of distinct values from which on a column whose values hardly repeat gets no dictionary.
-const MANY: usize = 1 << 10;
+/// Fewest distinct values of a column that is stored without a dictionary, if most of its values are distinct.
+const MIN_DISTINCT_FOR_PLAIN: usize = 1 << 10;
 /// Entries of the table of recent integers; a power of two.
 const RECENT: usize = 1 << 12;
 
@@ -119,7 +119,7 @@ impl Values {
             Some((last, length)) if *last == place => *length += count,
             _ => self.runs.push((place, count)),
         }
-        if !self.is_plain && self.distinct.len() >= MANY && self.distinct.len() as u64 * 2 > self.rows {
+        if !self.is_plain && self.distinct.len() >= MIN_DISTINCT_FOR_PLAIN && self.distinct.len() as u64 * 2 > self.rows {
             self.is_plain = true;
             self.distinct.forget();
         }

@@ -36,7 +36,7 @@ pub use doubts::Doubt;
 pub use harmless::{cell, clean, escape};
 pub use json::{comparisons_to_json, ending_to_json_line, to_json, to_json_with};
 pub use notes::Note;
-pub use numbers::{count, counted, wrap};
+pub use numbers::{count, counted, fraction, wrap};
 pub use record::{ReadError, Record, read_json};
 pub use run::{Called, Ending, Exit, Meter, Outcome, RunReport, Tags, Violation, Violations, World};
 pub use sanity::{Level, sanity};

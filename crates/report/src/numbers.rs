@@ -25,6 +25,11 @@ pub fn counted(value: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(value), if value == 1 { "" } else { "s" })
 }
 
+/// `1,200 of 2,000 tasks`; the plural of `noun` is formed with s.
+pub fn fraction(part: u64, whole: u64, noun: &str) -> String {
+    format!("{} of {}", count(part), counted(whole, noun))
+}
+
 /// `part` of `whole` in tenths of a percent, rounded; 0 if `whole` is 0.
 pub(crate) fn permille(part: u64, whole: u64) -> u64 {
     if whole == 0 { 0 } else { ((u128::from(part) * 2000 + u128::from(whole)) / (2 * u128::from(whole))) as u64 }

@@ -22,8 +22,9 @@ FILE lists the values of each axis; every combination is a run:
 docs/reference/campaigns.md describes it.
 
 Only runs that are missing in DIR are done, and each finished run is kept at
-once: after Ctrl-C, a kill or a loss of power, the same command goes on. In the
-end DIR has runs.parquet (a row for each run) and histograms.parquet (a row for
+once: after Ctrl-C or a kill, the same command goes on. After a loss of power it
+does too, but runs since the last sync to the disk, some seconds before, may be
+missing. In the end DIR has runs.parquet (a row for each run) and histograms.parquet (a row for
 each bucket of a run's histograms), whose bytes do not depend on the order in
 which the runs finished.
 
@@ -56,42 +57,45 @@ pub struct Sweep {
     ///
     /// Slurm's nodes must see FILE and DIR by the same paths. Partition, account and limits are those of sbatch's
     /// environment variables, such as SBATCH_PARTITION. Jobs that leave runs unfinished are submitted again, twice.
-    #[arg(long, value_enum, default_value_t = Place::Local)]
+    #[arg(long, value_enum, default_value_t = Place::Local, conflicts_with = "view")]
     pub on: Place,
     /// Do only part I of N of the runs
-    #[arg(long, value_name = "I/N", value_parser = campaign::Shard::from_str)]
+    #[arg(long, value_name = "I/N", value_parser = campaign::Shard::from_str, conflicts_with = "view")]
     pub shard: Option<campaign::Shard>,
-    /// Divide the missing runs into N jobs of Slurm [default: 16]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    /// Divide the runs into N jobs of Slurm [default: 16]
+    ///
+    /// Each job does what is missing of its part. Jobs that are submitted again divide the runs into another number of
+    /// parts, so that the missing runs of a part are spread over several jobs.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=10_000), conflicts_with = "view")]
     pub parts: Option<u16>,
     /// Do at most N runs at the same time [default: one per CPU]
     ///
     /// With --on slurm: CPUs of each job [default: 1].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..), conflicts_with = "view")]
     pub jobs: Option<u16>,
     /// Take over finished runs of another directory; repeatable
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", conflicts_with = "view")]
     pub import: Vec<PathBuf>,
     /// Only write the tables of the runs that are finished
-    #[arg(long, group = "what")]
+    #[arg(long, group = "view")]
     pub tables: bool,
     /// Only say how many runs are finished
-    #[arg(long, group = "what")]
+    #[arg(long, group = "view")]
     pub status: bool,
     /// Only print the command line of each missing run
-    #[arg(long, group = "what")]
+    #[arg(long, group = "view")]
     pub missing: bool,
     /// Only compare finished runs along AXIS
     ///
     /// AXIS is scheduler, machine, workload, kernel, cpus or without; by default the first of them with several values.
     /// Runs that agree in all other axes form a table; seeds and samples are their repetitions.
-    #[arg(long, value_name = "AXIS", num_args = 0..=1, group = "what")]
+    #[arg(long, value_name = "AXIS", num_args = 0..=1, group = "view")]
     pub show: Option<Option<String>>,
     /// With --show: show all measures, not only the most important
     #[arg(long, requires = "show")]
     pub all: bool,
     /// Write the comparison of finished runs as an HTML page
-    #[arg(long, value_name = "OUT.html")]
+    #[arg(long, value_name = "OUT.html", conflicts_with = "missing")]
     pub report: Option<PathBuf>,
     /// Output format
     #[arg(long, value_enum, default_value_t = Format::Text)]

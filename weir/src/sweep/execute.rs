@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(30);
 /// Writing the tables takes at most one part of this many of the time.
 const SHARE: u32 = 100;
 
-/// What happened.
+/// Outcome of this process's part.
 #[derive(Clone, Copy)]
 pub struct Done {
     /// Runs finished by this process.
@@ -42,7 +42,8 @@ struct Keeper<'a> {
 struct State {
     appender: Appender,
     finished: usize,
-    told: Instant,
+    /// When progress was last reported.
+    last_report: Instant,
     error: Option<anyhow::Error>,
 }
 
@@ -66,7 +67,7 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
         mine.filter(|planned| !store.has(planned.id)).collect::<Vec<_>>()
     };
     let now = Instant::now();
-    let state = State { appender, finished: 0, told: now, error: None };
+    let state = State { appender, finished: 0, last_report: now, error: None };
     let written = Written { at: now, took: Duration::ZERO };
     let (state, tables) = (Mutex::new(state), Mutex::new(written));
     let keeper = Keeper { args, all, wanted: todo.len(), began: now, state, tables };
@@ -100,17 +101,18 @@ impl Keeper<'_> {
             return None;
         }
         state.finished += 1;
-        if !std::io::stderr().is_terminal() && state.told.elapsed() >= INTERVAL {
-            state.told = Instant::now();
+        if !std::io::stderr().is_terminal() && state.last_report.elapsed() >= INTERVAL {
+            state.last_report = Instant::now();
             let left = self.began.elapsed() * (self.wanted - state.finished) as u32 / state.finished as u32;
-            say!("weir: {} of {} runs finished, {} s left", state.finished, self.wanted, left.as_secs());
+            let of_all = report::fraction(state.finished as u64, self.wanted as u64, "run");
+            say!("weir: {of_all} finished, {} s left", left.as_secs());
         }
         drop(state);
         self.write_tables();
         Some(())
     }
 
-    /// Writes the tables now and then, so that they can be read while the campaign goes on. A part of a campaign writes
+    /// Writes the tables at intervals, so that they can be read while the campaign goes on. A part of a campaign writes
     /// none before its end.
     fn write_tables(&self) {
         let Some(mut written) = self.tables.try_lock().ok().filter(|_| self.args.shard.is_none()) else { return };
@@ -119,7 +121,9 @@ impl Keeper<'_> {
         }
         let began = Instant::now();
         // A failure now is a failure at the end, too, where it is reported.
-        let _ = tables::write(&self.args.out, self.all);
+        let _ = Store::open(&[&self.args.out], &results::keys())
+            .map_err(anyhow::Error::from)
+            .and_then(|mut store| tables::write(&self.args.out, self.all, &mut store));
         *written = Written { at: Instant::now(), took: began.elapsed() };
     }
 }
@@ -130,10 +134,13 @@ impl Keeper<'_> {
 /// If a directory cannot be read or written.
 pub fn open_directory(args: &Sweep, all: &[Planned<'_>]) -> Result<Appender> {
     let keys = results::keys();
-    let mut appender = Appender::new(&args.out, &keys)?;
     let directories: Vec<&Path> = args.import.iter().map(|path| path.as_path()).collect();
     if let Some(missing) = directories.iter().find(|path| !path.is_dir()) {
         anyhow::bail!("--import {}: expected a directory of finished runs", missing.display());
+    }
+    let mut appender = Appender::new(&args.out, &keys)?;
+    if directories.is_empty() {
+        return Ok(appender);
     }
     let (store, mut others) = (Store::open(&[&args.out], &keys)?, Store::open(&directories, &keys)?);
     for planned in distinct(all) {

@@ -10,10 +10,10 @@ mod slurm;
 mod tables;
 
 use crate::args::Format;
-use crate::{output, parallel};
+use crate::{notes, output, parallel};
 use anyhow::{Context, Result, bail};
 use args::{Place, Sweep};
-use campaign::{Campaign, Store};
+use campaign::{Axis, Campaign, Store};
 use execute::Done;
 use output_file::Target;
 use planned::{Planned, Plans, distinct};
@@ -35,7 +35,7 @@ struct Status {
     outcomes: BTreeMap<String, u64>,
     /// Finished runs in the directory that are not of this campaign, or of another version of an input or of Weir.
     others: usize,
-    /// Lines that a kill has cut off.
+    /// Incomplete or damaged lines.
     torn: u64,
     /// Tables that were written.
     tables: bool,
@@ -46,81 +46,122 @@ struct Status {
 /// # Errors
 /// If the usage or an input is bad, or results cannot be kept.
 pub fn sweep(args: &Sweep) -> Result<bool> {
+    if args.parts.is_some() && args.on != Place::Slurm {
+        bail!("--parts: only --on slurm divides the runs; expected --shard I/N");
+    }
     let [page] = output::check([("--report", args.report.as_deref())])?;
     let campaign = planned::read(&args.file)?;
+    notes::give_each_once();
     let plans = Plans::of(&campaign)?;
     let all = plans.runs().with_context(|| args.file.display().to_string())?;
     output::refuse_inputs([&page])?;
+    let asked = Asked { args, campaign: &campaign, all: &all, page: &page };
     match args {
         Sweep { status: true, .. } => {
-            let status = Status::of(args, &all, 0)?;
-            tell_status(args, &status, &page, &all)?;
+            let mut store = asked.store()?;
+            asked.tell(&Status::of(&asked, 0, &mut store)?, &mut store)?;
             Ok(true)
         }
-        Sweep { missing: true, .. } => missing(args, &campaign, &all).map(|()| true),
+        Sweep { missing: true, .. } => asked.print_missing().map(|()| true),
         Sweep { show: Some(axis), .. } => {
-            let shown = show::read(&args.out, &all, show::axis(axis.as_deref(), &all)?)?;
+            let axis = show::axis(axis.as_deref(), &all)?;
+            let shown = show::read(&args.out, &all, axis, &mut asked.store()?)?;
             output::print(&shown.to_output(args.format, args.all)?)?;
-            page.map_or(Ok(()), |target| shown.write_page(&target)).map(|()| true)
+            page.as_ref().map_or(Ok(()), |target| shown.write_page(target)).map(|()| true)
         }
-        Sweep { tables: true, .. } => finish(args, &all, Done { count: 0, is_interrupted: false }, &page),
+        Sweep { tables: true, .. } => asked.finish(Done { count: 0, is_interrupted: false }),
         Sweep { on: Place::Slurm, shard: Some(_), .. } => {
             bail!("--shard: --on slurm divides the runs itself; expected --parts N")
         }
-        Sweep { on: Place::Slurm, .. } => slurm::execute(args, &all, |done| finish(args, &all, done, &page)),
-        Sweep { on: Place::Local, .. } => execute::execute(args, &all, |done| finish(args, &all, done, &page)),
-    }
-}
-
-/// Writes the tables and says how far the campaign is.
-fn finish(args: &Sweep, all: &[Planned<'_>], done: Done, page: &Option<Target>) -> Result<bool> {
-    let mut status = Status::of(args, all, done.count)?;
-    // Parts would overwrite each other's tables with fewer runs; the one that finds all runs finished writes them.
-    if args.shard.is_none() || status.finished == status.runs {
-        tables::write(&args.out, all)?;
-        status.tables = true;
-    }
-    if done.is_interrupted {
-        parallel::tell_interrupted(status.finished, status.runs);
-    }
-    tell_status(args, &status, page, all)?;
-    Ok(status.outcomes.keys().all(|outcome| outcome == COMPLETED))
-}
-
-fn tell_status(args: &Sweep, status: &Status, page: &Option<Target>, all: &[Planned<'_>]) -> Result<()> {
-    match args.format {
-        Format::Text => output::print(&status.to_text(args))?,
-        Format::Json => output::print(&(serde_json::to_string_pretty(&status.to_json(args))? + "\n"))?,
-        Format::Csv => {
-            let shown = show::read(&args.out, all, show::axis(None, all)?)?;
-            output::print(&shown.to_output(Format::Csv, false)?)?
+        Sweep { on: Place::Slurm, .. } => {
+            asked.refuse_host()?;
+            slurm::execute(args, &all, |done| asked.finish(done))
         }
-    };
-    match page {
-        None => Ok(()),
-        Some(target) => show::read(&args.out, all, show::axis(None, all)?)?.write_page(target),
+        Sweep { on: Place::Local, .. } => execute::execute(args, &all, |done| asked.finish(done)),
     }
 }
 
-/// Prints the command line of each missing run.
-fn missing(args: &Sweep, campaign: &Campaign, all: &[Planned<'_>]) -> Result<()> {
-    let store = Store::open(&[&args.out], &results::keys())?;
-    let runs: Vec<&Planned<'_>> = distinct(all).into_iter().filter(|planned| !store.has(planned.id)).collect();
-    let text = match args.format {
-        Format::Json => {
-            let line = |planned: &&Planned<'_>| json!({ "run_id": planned.id.to_string(), "command": planned.command_line(campaign) });
-            let lines: Vec<Value> = runs.iter().map(line).collect();
-            serde_json::to_string_pretty(&json!({ "weir": 1, "missing": lines }))? + "\n"
+/// What is asked for, resolved.
+struct Asked<'a> {
+    args: &'a Sweep,
+    campaign: &'a Campaign,
+    /// The runs of the campaign.
+    all: &'a [Planned<'a>],
+    page: &'a Option<Target>,
+}
+
+impl Asked<'_> {
+    /// The finished runs, with all measures.
+    fn store(&self) -> Result<Store> {
+        Ok(Store::open(&[&self.args.out], &results::keys())?)
+    }
+
+    /// Refuses values that mean the computer on which a run is done: nodes would do other runs than those that are
+    /// missing here.
+    ///
+    /// # Errors
+    /// If there is one.
+    fn refuse_host(&self) -> Result<()> {
+        let Some(value) = planned::values_of_host(self.campaign).into_iter().next() else { return Ok(()) };
+        let file = self.args.file.display().to_string();
+        let place = if value.place.is_empty() { file } else { value.place };
+        let expected = if value.key == Axis::Machine.name() { "a preset or a file" } else { "a version" };
+        bail!("{place}: {} host differs between nodes; expected {expected}", value.key)
+    }
+
+    /// Writes the tables and says how far the campaign is.
+    fn finish(&self, done: Done) -> Result<bool> {
+        let args = self.args;
+        let mut store = self.store()?;
+        let mut status = Status::of(self, done.count, &mut store)?;
+        // Parts would overwrite each other's tables with fewer runs; the one that finds all runs finished writes them.
+        if args.shard.is_none() || status.finished == status.runs {
+            tables::write(&args.out, self.all, &mut store)?;
+            status.tables = true;
         }
-        _ => runs.iter().map(|planned| planned.command_line(campaign) + "\n").collect(),
-    };
-    output::print(&text).map(|_| ())
+        if done.is_interrupted {
+            parallel::tell_interrupted(status.finished, status.runs, "the same command does the others");
+        }
+        self.tell(&status, &mut store)?;
+        Ok(status.outcomes.keys().all(|outcome| outcome == COMPLETED))
+    }
+
+    fn tell(&self, status: &Status, store: &mut Store) -> Result<()> {
+        let Asked { args, all, page, .. } = self;
+        let shown = |store: &mut Store| show::read(&args.out, all, show::axis(None, all)?, store);
+        match args.format {
+            Format::Text => output::print(&status.to_text(args))?,
+            Format::Json => output::print(&(serde_json::to_string_pretty(&status.to_json(self))? + "\n"))?,
+            Format::Csv => output::print(&shown(store)?.to_output(Format::Csv, false)?)?,
+        };
+        match page {
+            None => Ok(()),
+            Some(target) => shown(store)?.write_page(target),
+        }
+    }
+
+    /// Prints the command line of each missing run.
+    fn print_missing(&self) -> Result<()> {
+        let Asked { args, campaign, all, .. } = self;
+        let store = self.store()?;
+        let runs: Vec<&Planned<'_>> = distinct(all).into_iter().filter(|planned| !store.has(planned.id)).collect();
+        let command = |planned: &Planned<'_>| planned.command_line(campaign);
+        let text = match args.format {
+            Format::Json => {
+                let line =
+                    |planned: &&Planned<'_>| json!({ "run_id": planned.id.to_string(), "command": command(planned) });
+                let lines: Vec<Value> = runs.iter().map(line).collect();
+                serde_json::to_string_pretty(&json!({ "weir": 1, "missing": lines }))? + "\n"
+            }
+            _ => runs.into_iter().map(|planned| command(planned) + "\n").collect(),
+        };
+        output::print(&text).map(|_| ())
+    }
 }
 
 impl Status {
-    fn of(args: &Sweep, all: &[Planned<'_>], now: usize) -> Result<Status> {
-        let mut store = Store::open(&[&args.out], &results::keys())?;
-        let runs = distinct(all);
+    fn of(asked: &Asked<'_>, now: usize, store: &mut Store) -> Result<Status> {
+        let runs = distinct(asked.all);
         let mut outcomes = BTreeMap::new();
         let mut finished = 0;
         for planned in &runs {
@@ -135,9 +176,10 @@ impl Status {
 
     fn to_text(&self, args: &Sweep) -> String {
         let Status { runs, finished, now, outcomes, others, torn, .. } = self;
-        let mut text = format!("{}: {finished} of {} finished", args.file.display(), counted(*runs as u64, "run"));
+        let of_all = report::fraction(*finished as u64, *runs as u64, "run");
+        let mut text = format!("{}: {of_all} finished", args.file.display());
         if *now > 0 && now < finished {
-            text += &format!(", {now} of them now");
+            text += &format!(", {} of them now", report::count(*now as u64));
         }
         text.push('\n');
         for (outcome, count) in outcomes.iter().filter(|(outcome, _)| *outcome != COMPLETED) {
@@ -153,7 +195,7 @@ impl Status {
             text += &format!("{text_of} of another campaign or version: not used\n");
         }
         if *torn > 0 {
-            text += &format!("{} cut off by a kill: not used\n", counted(*torn, "result"));
+            text += &format!("{} in results: ignored\n", counted(*torn, "incomplete or damaged line"));
         }
         if self.tables {
             let [runs, histograms] = tables::paths(&args.out);
@@ -166,7 +208,9 @@ impl Status {
         report::clean(&text).into_owned()
     }
 
-    fn to_json(&self, args: &Sweep) -> Value {
+    fn to_json(&self, asked: &Asked<'_>) -> Value {
+        let args = asked.args;
+        let of_host: Vec<&str> = planned::values_of_host(asked.campaign).iter().map(|value| value.key).collect();
         let paths = tables::paths(&args.out).map(|path| path.display().to_string());
         json!({
             "weir": 1,
@@ -179,6 +223,7 @@ impl Status {
                 "outcomes": self.outcomes,
                 "others": self.others,
                 "cut_off": self.torn,
+                "host": of_host,
                 "tables": if self.tables { paths.to_vec() } else { Vec::new() },
             },
         })

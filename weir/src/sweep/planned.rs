@@ -45,6 +45,28 @@ pub fn read(path: &Path) -> Result<Campaign> {
     Ok(Campaign::from_toml(&path.to_string_lossy(), &input::text(path, input::CAMPAIGN)?)?)
 }
 
+/// A value that means the computer on which a run is done, and so differs between the nodes of a cluster.
+pub struct ValueOfHost {
+    /// `machine` or `kernel`.
+    pub key: &'static str,
+    /// File and line; empty if it is a default.
+    pub place: String,
+}
+
+/// All values `host` of a campaign.
+pub fn values_of_host(campaign: &Campaign) -> Vec<ValueOfHost> {
+    let machines = campaign.machines.iter().filter(|machine| machine.text == HOST).map(|machine| &machine.place);
+    let is_host = |version: &String| version == HOST;
+    let kernel = Axis::Kernel.name();
+    let settings = campaign.settings.iter().filter(|setting| setting.option == kernel);
+    let settings = settings.filter(|setting| setting.values.iter().any(is_host)).map(|setting| &setting.place);
+    let axis = campaign.places.iter().find(|(key, _)| key == kernel).map(|(_, place)| place);
+    let axis = axis.filter(|_| campaign.kernels.iter().any(is_host));
+    let value = |key| move |place: &String| ValueOfHost { key, place: place.clone() };
+    let kernels = axis.into_iter().chain(settings).map(value(kernel));
+    machines.map(value(Axis::Machine.name())).chain(kernels).collect()
+}
+
 impl<'a> Plans<'a> {
     /// Resolves all names of a campaign.
     ///
@@ -129,6 +151,7 @@ struct Digests {
 }
 
 impl Digests {
+    /// The version has no commit in a debug build, and does not show uncommitted changes in a release build.
     fn new(plan: &Plan) -> Digests {
         let conditions = Digest::new().with(output::FULL_VERSION.as_bytes()).with_all_of(&plan.conditions);
         Digests { conditions: conditions.finish(), parts: BTreeMap::new() }
@@ -198,6 +221,8 @@ fn plan(campaign: &Campaign, [kernel, without]: [Option<&str>; 2], cpus: Option<
     Ok(plan)
 }
 
+/// The machine and kernel version of this computer.
+const HOST: &str = "host";
 /// A scheduler that every build has.
 const KERNEL: &str = select::KERNEL;
 
@@ -286,8 +311,36 @@ impl Planned<'_> {
     }
 }
 
-/// The runs without those that another run before has the identity of, in order.
+/// Returns the runs in order, the first of each identity only.
 pub fn distinct<'a, 'b>(all: &'b [Planned<'a>]) -> Vec<&'b Planned<'a>> {
     let mut seen = BTreeSet::new();
     all.iter().filter(|planned| seen.insert(planned.id)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Options of `weir sim` that no campaign sets: axes, outputs and views, and `btf`, whose types may have no stable
+    /// `Debug` form by which to identify a run.
+    const OTHERS: [&str; 15] = [
+        "machine", "workload", "seed", "seeds", "draws", "btf", "watch", "format", "all", "pairs", "trace", "log", "coverage",
+        "save", "report",
+    ];
+
+    #[test]
+    fn campaign_sets_every_option_of_sim_but_axes_and_outputs() {
+        let args = Args::command();
+        let sim = args.find_subcommand("sim").unwrap();
+        let options = sim.get_arguments().filter_map(|option| option.get_long().map(|name| (name, option)));
+        let mut of_sim: Vec<(&str, bool)> = options
+            .filter(|(name, _)| !OTHERS.contains(name))
+            .map(|(name, option)| (name, !option.get_action().takes_values()))
+            .collect();
+        let mut of_campaign = campaign::OPTIONS.to_vec();
+        of_sim.sort_unstable();
+        of_campaign.sort_unstable();
+        assert_eq!(of_campaign, of_sim);
+    }
 }

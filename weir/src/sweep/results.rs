@@ -76,10 +76,13 @@ fn buckets(measure: &str, all: impl Iterator<Item = (Nanos, Nanos, u32)>) -> Buc
 /// The record of a finished run for comparisons, and its details for pages.
 pub fn record(planned: &Planned<'_>, run: Finished) -> (Record, Details) {
     let mut tags = planned.run.tags();
-    // Two numbers of CPUs are two machines; the name of a machine is the axis's.
+    // Two numbers of CPUs or sets of effects are two machines; the name of a machine is the axis's.
     tags.machine = planned.value(Axis::Machine);
     if let Some(cpus) = planned.point.cpus {
         tags.machine += &format!(" with {}", report::counted(cpus, "CPU"));
+    }
+    if let Some(effects) = planned.point.without.filter(|effects| !effects.is_empty()) {
+        tags.machine += &format!(" without {effects}");
     }
     tags.workload = planned.value(Axis::Workload);
     let ejected = (run.outcome == "ejected").then(|| Exit {

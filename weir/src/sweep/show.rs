@@ -45,12 +45,11 @@ pub fn axis(name: Option<&str>, all: &[Planned<'_>]) -> Result<Axis> {
     }
 }
 
-/// Reads the finished runs, divided by the values of all other axes.
+/// Reads the finished runs of a store of all measures, divided by the values of all other axes.
 ///
 /// # Errors
 /// If the store cannot be read, or no run is finished.
-pub fn read(out: &Path, all: &[Planned<'_>], axis: Axis) -> Result<Shown> {
-    let mut store = Store::open(&[out], &results::keys())?;
+pub fn read(out: &Path, all: &[Planned<'_>], axis: Axis, store: &mut Store) -> Result<Shown> {
     let others: Vec<Axis> = AXES.into_iter().filter(|other| *other != axis).collect();
     let mut keys: Vec<Vec<String>> = Vec::new();
     let mut shown = Shown { slices: Vec::new(), refused: Vec::new() };

@@ -21,9 +21,10 @@ use std::time::{Duration, Instant};
 const PARTS: usize = 16;
 /// Times that an array is submitted, the first included: a node may be lost, or a time limit be reached.
 const ATTEMPTS: u32 = 3;
-/// Interval at which the queue and signals are polled, and at which progress is told.
+/// Interval at which the queue and signals are polled.
 const POLL: Duration = Duration::from_millis(500);
-const TOLD: Duration = Duration::from_secs(30);
+/// Interval of lines of progress.
+const REPORT_INTERVAL: Duration = Duration::from_secs(30);
 /// Base of the exit status of a process that a signal ended.
 const SIGNALLED: i32 = crate::parallel::SIGNALLED;
 
@@ -41,15 +42,18 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
         if missing == 0 {
             break;
         }
-        let parts = args.parts.map_or(PARTS, usize::from).min(missing);
+        let parts = parts(args.parts.map_or(PARTS, usize::from).min(before), attempt);
         let job = submit(args, parts)?;
         say!(
             "weir: job {job}: {} for {}",
             report::counted(parts as u64, "part"),
             report::counted(missing as u64, "run")
         );
-        if let Some(signal) = wait(args, all, &job, &signals)? {
+        let waited = wait(args, all, &job, &signals);
+        if !matches!(waited, Ok(None)) {
             let _ = slurm("scancel", &[&job]);
+        }
+        if let Some(signal) = waited? {
             let count = before - self::missing(&args.out, all)?;
             if let Err(error) = finish(Done { count, is_interrupted: true }) {
                 say!("weir: error: {}", report::escape(&crate::describe(&error)));
@@ -72,6 +76,14 @@ pub fn execute<R>(args: &Sweep, all: &[Planned<'_>], finish: impl FnOnce(Done) -
     }
     drop(signals);
     finish(Done { count: before - missing(&args.out, all)?, is_interrupted: false })
+}
+
+/// Number of parts of an attempt, the first of which has this number. Missing runs of one part have places that differ by
+/// a multiple of the number of parts: another number spreads them. Fewer, if possible, as Slurm limits the size of an
+/// array.
+fn parts(first: usize, attempt: u32) -> usize {
+    let change = attempt as usize - 1;
+    if first > 2 * ATTEMPTS as usize - 2 { first - change } else { first + change }
 }
 
 /// Number of runs that are not finished.
@@ -109,7 +121,8 @@ fn submit(args: &Sweep, parts: usize) -> Result<String> {
 
 /// Waits until the job has left the queue. Returns a signal that ended the wait.
 fn wait(args: &Sweep, all: &[Planned<'_>], job: &str, signals: &Signals) -> Result<Option<i32>> {
-    let mut told = Instant::now();
+    let mut last_report = Instant::now();
+    let mut is_answering = true;
     loop {
         if let Some(signal) = signals.take() {
             return Ok(Some(signal.signal));
@@ -118,13 +131,19 @@ fn wait(args: &Sweep, all: &[Planned<'_>], job: &str, signals: &Signals) -> Resu
         match slurm("squeue", &["--noheader", "--jobs", job, "--format=%i"]) {
             Ok(lines) if lines.trim().is_empty() => return Ok(None),
             Err(error) if format!("{error:#}").contains("Invalid job id") => return Ok(None),
+            Ok(_) => {}
             // A controller that is restarted answers again later.
-            Ok(_) | Err(_) => {}
+            Err(error) if is_answering => {
+                is_answering = false;
+                say!("weir: {}; polled again until it answers", report::escape(&format!("{error:#}")));
+            }
+            Err(_) => {}
         }
-        if told.elapsed() >= TOLD {
-            told = Instant::now();
+        if last_report.elapsed() >= REPORT_INTERVAL {
+            last_report = Instant::now();
             let runs = distinct(all).len();
-            say!("weir: {} of {runs} runs finished", runs - missing(&args.out, all)?);
+            let finished = runs - missing(&args.out, all)?;
+            say!("weir: {} finished", report::fraction(finished as u64, runs as u64, "run"));
         }
         std::thread::sleep(POLL);
     }

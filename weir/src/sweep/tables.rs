@@ -8,7 +8,9 @@ use anyhow::Result;
 use campaign::{Axis, Named, Row, Store};
 use output_file::{Privacy, Target};
 use parquet_writer::{Cell, Column, Kind};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// Paths of the tables of a directory.
 pub fn paths(directory: &Path) -> [PathBuf; 2] {
@@ -22,23 +24,23 @@ struct Key {
     key: String,
 }
 
-/// Writes the tables of the finished runs. Returns the number of these.
+/// Writes the tables of the finished runs of a store of all measures. Returns the number of these.
 ///
 /// # Errors
 /// If the store cannot be read or a table cannot be written.
-pub fn write(directory: &Path, all: &[Planned<'_>]) -> Result<u64> {
+pub fn write(directory: &Path, all: &[Planned<'_>], store: &mut Store) -> Result<u64> {
     let measures = results::keys();
-    let mut store = Store::open(&[directory], &measures)?;
     let targets = paths(directory).map(|path| Target::check_file(&path, Privacy::Public));
     let [runs, histograms] = targets;
     let (runs, histograms) = (runs?, histograms?);
     let (mut runs, mut histograms) = (runs.create()?, histograms.create()?);
     let keys = keys(all);
-    let texts: Vec<Texts> = all.iter().map(Texts::of).collect();
+    let mut hashes = BTreeMap::new();
+    let texts: Vec<Texts> = all.iter().map(|planned| Texts::of(planned, &mut hashes)).collect();
     let columns = columns(&keys);
     let rows =
         all.iter().zip(&texts).map(|(planned, texts)| Row { id: planned.id, cells: cells(planned, texts, &keys) });
-    let count = campaign::write_tables(&columns, rows, &measures, &mut store, [&mut runs, &mut histograms])?;
+    let count = campaign::write_tables(&columns, rows, &measures, store, [&mut runs, &mut histograms])?;
     // The histograms first: a run of one table is then in the other one, too, whenever they are read.
     histograms.finish()?;
     runs.finish()?;
@@ -48,12 +50,17 @@ pub fn write(directory: &Path, all: &[Planned<'_>]) -> Result<u64> {
 /// Texts of a row that its run does not have as such.
 struct Texts {
     kernel: String,
-    object_hash: Option<String>,
+    object_hash: Option<Rc<str>>,
 }
 
+/// Hashes of the objects of schedulers, by the addresses of these.
+type Hashes = BTreeMap<usize, Option<Rc<str>>>;
+
 impl Texts {
-    fn of(planned: &Planned<'_>) -> Texts {
-        let object_hash = planned.run.scheduler.object().map(worlds::object_hash);
+    fn of(planned: &Planned<'_>, hashes: &mut Hashes) -> Texts {
+        let scheduler = planned.run.scheduler;
+        let hash = || scheduler.object().map(|object| worlds::object_hash(object).into());
+        let object_hash = hashes.entry(std::ptr::from_ref(scheduler).addr()).or_insert_with(hash).clone();
         Texts { kernel: planned.run.conditions.kernel.to_string(), object_hash }
     }
 }

@@ -98,6 +98,7 @@ fn interrupted_sweep_reports_and_saves_the_finished_runs() {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(130), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let runs = document["runs"].as_array().unwrap().len() as u64;
     assert!((1..1000).contains(&runs));

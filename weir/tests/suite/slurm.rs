@@ -146,6 +146,27 @@ impl Cluster {
     }
 }
 
+/// Jobs that are lost at once, and a controller that does not answer twice.
+#[test]
+fn unfinished_runs_are_submitted_again_as_another_number_of_parts() {
+    let directory = workspace(2);
+    let path = directory.path();
+    let answer = "#!/bin/sh\n[ -e twice ] && exit 0\n[ -e once ] && touch twice\ntouch once\n\
+                  echo 'Unable to contact slurm controller' >&2\nexit 1\n";
+    for (name, script) in [("sbatch", "#!/bin/sh\necho \"$3\" >> submitted\necho 7\n"), ("squeue", answer)] {
+        fs::write(path.join(name), script).unwrap();
+        run("chmod", &["755", path.join(name).to_str().unwrap()]);
+    }
+    let mut sweep = super::sweep::command(path, "sweep c.toml --out out --on slurm --parts 6");
+    let commands = format!("{}:{}", path.display(), std::env::var("PATH").unwrap());
+    let output = sweep.env("PATH", commands).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let submitted = fs::read_to_string(path.join("submitted")).unwrap();
+    assert_eq!(submitted.lines().collect::<Vec<_>>(), ["--array=1-6", "--array=1-5", "--array=1-4"]);
+    assert_eq!(errors.matches("squeue: Unable to contact slurm controller").count(), 1, "{errors}");
+}
+
 #[test]
 #[ignore = "starts Slurm's daemons; part of make test-all, where slurm-wlm and munge are installed"]
 fn campaign_by_slurm_has_the_tables_of_one_computer_although_a_node_daemon_is_killed() {

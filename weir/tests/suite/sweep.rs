@@ -170,10 +170,13 @@ fn interrupted_campaign_keeps_its_finished_runs() {
     let output = child.wait_with_output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(143), "{errors}");
+    assert!(!errors.contains("panicked"), "{errors}");
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     let finished = document["sweep"]["finished"].as_u64().unwrap();
     assert!((1..7000).contains(&finished), "{finished}");
-    assert!(errors.contains(&format!("interrupted: {finished} of 7,000 runs finished")), "{errors}");
+    let grouped = if finished < 1000 { finished.to_string() } else { format!("{},{:03}", finished / 1000, finished % 1000) };
+    let line = format!("interrupted: {grouped} of 7,000 runs finished; the same command does the others");
+    assert!(errors.contains(&line), "{errors}");
     assert_eq!(document["sweep"]["tables"].as_array().unwrap().len(), 2);
     // What a thread finished after the signal counts, too.
     assert!(status(path, "out")["finished"].as_u64().unwrap() >= finished);
@@ -279,6 +282,79 @@ fn bad_campaigns_are_refused_with_their_line() {
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.code() == Some(2) && errors.contains(error), "{line}: {errors}");
     }
+}
+
+/// Runs a command that refuses its usage or input with this message.
+fn refused(directory: &Path, line: &str, message: &str) {
+    let output = weir(directory, line);
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(2) && errors.contains(message), "{line}: {errors}");
+}
+
+#[test]
+fn host_is_refused_where_nodes_do_the_runs() {
+    let directory = workspace(1);
+    let path = directory.path();
+    for (text, message) in [
+        ("[axes]\nscheduler = 'kernel'", "c.toml: machine host differs between nodes; expected a preset or a file"),
+        (
+            "[axes]\nscheduler = 'kernel'\nmachine = ['pu:2',\n'host']",
+            "c.toml:4: machine host differs between nodes; expected a preset or a file",
+        ),
+        (
+            "[axes]\nscheduler = 'kernel'\nmachine = 'pu:2'\n[options]\nkernel = 'host'",
+            "c.toml:5: kernel host differs between nodes; expected a version",
+        ),
+    ] {
+        fs::write(path.join("c.toml"), text).unwrap();
+        refused(path, "sweep c.toml --out out --on slurm", message);
+        let places = &status(path, "out")["host"];
+        assert_eq!(places.as_array().map(Vec::len), Some(1), "{places}");
+    }
+    assert!(!path.join("out").exists());
+}
+
+#[test]
+fn options_without_effect_are_refused() {
+    let directory = workspace(1);
+    let path = directory.path();
+    for view in ["--status", "--missing", "--show", "--tables"] {
+        for option in ["--import .", "--shard 1/2", "--jobs 1", "--parts 2", "--on slurm"] {
+            refused(path, &format!("sweep c.toml --out out {option} {view}"), "cannot be used with");
+        }
+    }
+    refused(path, "sweep c.toml --out out --missing --report page.html", "cannot be used with");
+    refused(path, "sweep c.toml --out out --parts 2", "--parts: only --on slurm divides the runs; expected --shard I/N");
+    assert!(!path.join("out").exists());
+}
+
+/// Rows of effects name what is left out, which their machine's name does not tell.
+#[test]
+fn comparison_of_effects_names_what_is_left_out() {
+    let directory = workspace(8);
+    let path = directory.path();
+    let text = "[axes]\nscheduler = ['kernel', 'fifo']\nmachine = 'pu:2'\nworkload = './load.json'\n\
+                without = ['', 'caches', 'smt', 'smt,frequency']\nseed = '1-8'\n[options]\nfor = '20ms'\n";
+    fs::write(path.join("c.toml"), text).unwrap();
+    let output = weir(path, "sweep c.toml --out out");
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{errors}");
+    assert_eq!(errors.matches("--without smt: ignored").count(), 1, "{errors}");
+    let text = good(path, "sweep c.toml --out out --show without");
+    for name in ["pu:2 ", "pu:2 without caches", "pu:2 without smt,frequency"] {
+        assert!(text.lines().any(|line| line.starts_with(name)), "{name}: {text}");
+    }
+    let json: Value = serde_json::from_str(&good(path, "sweep c.toml --out out --show without --format json")).unwrap();
+    let names: Vec<&str> =
+        json["comparisons"].as_array().unwrap().iter().map(|it| it["b"]["machine"].as_str().unwrap()).collect();
+    assert!(names.contains(&"pu:2 without caches"), "{names:?}");
+}
+
+#[test]
+fn directories_to_import_are_checked_before_anything_is_created() {
+    let directory = workspace(1);
+    refused(directory.path(), "sweep c.toml --out out --import none", "--import none: expected a directory");
+    assert!(!directory.path().join("out").exists());
 }
 
 /// A Python with these modules, or why there is none.
