@@ -213,7 +213,7 @@ const drawTimeline = (frame, data, { time, tell, quiet, link, pick, signal }) =>
     const since = code & 1 ? "since it was woken" : "since it was preempted or yielded";
     if (wait) lines.push(`waited ${span(wait)} for a CPU, ${since}`);
     if (code >> 1) lines.push(`ended: ${REASONS[code >> 1]}`);
-    if (pick && wait) lines.push("click or Enter: why it waited");
+    if (pick && wait) lines.push("click or press Enter to explain this wait");
     return lines.join("\n");
   };
   const sayLane = (cpu, ticks) => {
